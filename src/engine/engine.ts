@@ -1,0 +1,190 @@
+/**
+ * The engine contract: the neural-network-level operations that a policy needs, and nothing more. Every engine
+ * implements each of them the fastest way it has; one suite (`test/engine/contract.ts`) runs over all of them.
+ *
+ * Ownership. A Tensor is a handle to native memory that the JavaScript garbage collector never sees. Whoever
+ * calls an operation owns its result until the enclosing `scope` ends or `dispose` is called. `scope(fn)`
+ * frees every tensor created inside it except those reachable in fn's return value (arrays, plain objects and
+ * Maps are searched); it is synchronous, and a returned Promise is an error. Using a freed tensor, a tensor
+ * of another engine, or a wrong dtype or shape throws an EngineError; nothing crashes the process.
+ *
+ * Autograd. Operations on tensors that descend from a `parameter` are recorded, unless inside `noGrad`.
+ * `grad` returns fresh gradient tensors; nothing accumulates in hidden state.
+ *
+ * Shapes follow row-major order. B batch, T positions, S keys, H heads, D features of a head, V vocabulary.
+ */
+
+export type DType = 'float32' | 'float64' | 'bfloat16' | 'int64' | 'bool';
+
+/** Typed arrays that enter an engine: Int32Array becomes int64 indices, Uint8Array a bool mask. */
+export type HostArray = Float32Array | Float64Array | Int32Array | Uint8Array;
+
+/** Opaque handle; only the engine that made it can use it. */
+export interface Tensor {
+  readonly shape: readonly number[];
+  readonly dtype: DType;
+}
+
+/** Keys and values of a prompt that a whole group of rows shares. */
+export interface AttentionPrefix {
+  readonly key: Tensor; // [P, Hkv, S₀, D], B = P·G rows attend, G consecutive rows to each
+  readonly value: Tensor; // [P, Hkv, S₀, D]
+  /** Additive, −Infinity hides: broadcast to [P, 1, 1, S₀]. */
+  readonly mask?: Tensor;
+}
+
+export interface AttentionInput {
+  readonly query: Tensor; // [B, Hq, T, D], Hq a multiple of Hkv (grouped queries)
+  readonly key: Tensor; // [B, Hkv, S, D]
+  readonly value: Tensor; // [B, Hkv, S, D]
+  /** Additive, −Infinity hides: broadcast to [B, 1, T, S]. A causal mask is passed like any other. */
+  readonly mask?: Tensor;
+  /** Attended to by every query position, before the own keys. */
+  readonly prefix?: AttentionPrefix;
+}
+
+export interface LogProbOptions {
+  /** Divides the logits; > 0. */
+  readonly temperature?: number;
+  /** Additive vocabulary mask [V]; a large negative number (finite: −1e9) forbids a token. */
+  readonly mask?: Tensor;
+  /** Whether the entropy is wanted too; it costs one more pass over the logits. */
+  readonly entropy?: boolean;
+}
+
+export interface SampleOptions {
+  /** 0 is greedy. */
+  readonly temperature: number;
+  /** Nucleus: the smallest set of tokens whose probability reaches topP; 1 keeps all. */
+  readonly topP: number;
+  readonly mask?: Tensor; // [V] additive, finite
+  /** One number in [0, 1) per row, drawn by the caller: [B]. */
+  readonly uniforms: Float32Array;
+}
+
+export interface AdamWState {
+  readonly parameters: Tensor; // [P] flat, updated in place
+  readonly gradients: Tensor; // [P], already clipped
+  readonly firstMoment: Tensor; // [P]
+  readonly secondMoment: Tensor; // [P]
+  /** Per-element weight-decay factor (0 for biases and norms): [P]. */
+  readonly decay: Tensor;
+}
+
+export interface AdamWOptions {
+  readonly learningRate: number;
+  readonly beta1: number;
+  readonly beta2: number;
+  readonly epsilon: number;
+  /** 1-based number of this update, for bias correction. */
+  readonly step: number;
+}
+
+export interface EngineInfo {
+  readonly name: string; // 'torch'
+  readonly version: string; // '1.13.0'
+  readonly device: string; // 'cpu', 'cuda:0'
+  readonly threads: number;
+  /** The matrix library actually loaded, where the engine can tell. */
+  readonly blas: string;
+  readonly deviceName: string;
+}
+
+export interface Engine {
+  readonly info: EngineInfo;
+
+  // ---- ownership and transfer ------------------------------------------------------------------------
+  /** Copies host data to the device. Throws if the length does not equal the product of the shape. */
+  tensor(data: HostArray, shape: readonly number[]): Tensor;
+  zeros(shape: readonly number[], dtype?: DType): Tensor;
+  /** Copies to the host, any float dtype widened or narrowed to float32. */
+  floats(tensor: Tensor): Float32Array;
+  doubles(tensor: Tensor): Float64Array;
+  /** Copies an int64 or bool tensor to the host; values must fit int32. */
+  ints(tensor: Tensor): Int32Array;
+  /** The single value of a one-element tensor. */
+  item(tensor: Tensor): number;
+  scope<T>(body: () => T): T;
+  dispose(...tensors: readonly Tensor[]): void;
+  /** Number of live handles of this engine instance. */
+  live(): number;
+  cast(tensor: Tensor, dtype: DType): Tensor;
+  /** Publishes storage to other Workers of this process; returns a ticket for `attach`. */
+  share(tensor: Tensor): number;
+  /** A tensor over storage that another Worker shared: same memory, no autograd history. */
+  attach(ticket: number): Tensor;
+  /** Withdraws a ticket; tensors already attached keep the storage alive. */
+  unshare(ticket: number): void;
+
+  // ---- autograd --------------------------------------------------------------------------------------
+  /** A leaf over the same storage whose gradient `grad` can return. */
+  parameter(tensor: Tensor): Tensor;
+  detach(tensor: Tensor): Tensor;
+  noGrad<T>(body: () => T): T;
+  /**
+   * Gradients of `Σ outputs · outputGrads` (ones for scalars) with respect to each of `inputs`, in order.
+   * An input that the output does not depend on gets zeros.
+   */
+  grad(output: Tensor, inputs: readonly Tensor[], outputGrad?: Tensor): Tensor[];
+
+  // ---- shape -----------------------------------------------------------------------------------------
+  /** Same elements, new shape; −1 infers one dimension. */
+  reshape(tensor: Tensor, shape: readonly number[]): Tensor;
+  permute(tensor: Tensor, order: readonly number[]): Tensor;
+  concat(tensors: readonly Tensor[], axis: number): Tensor;
+  /** A view of `length` entries from `start` along `axis`. */
+  narrow(tensor: Tensor, axis: number, start: number, length: number): Tensor;
+  /** Rows of [R, …] by int64 index [K] → [K, …]; differentiable (embedding look-up, gathers, group repeat). */
+  rows(tensor: Tensor, index: Tensor): Tensor;
+  /** Copy of `tensor` [R, …] with rows `index` [K] replaced by `source` [K, …]; differentiable in both. */
+  placeRows(tensor: Tensor, index: Tensor, source: Tensor): Tensor;
+  /** In place, no autograd: writes `source` into `tensor` at `start` along `axis` (key/value cache, flat buffers). */
+  write(tensor: Tensor, axis: number, start: number, source: Tensor): void;
+
+  // ---- arithmetic (broadcasting as in NumPy) ---------------------------------------------------------
+  add(a: Tensor, b: Tensor | number): Tensor;
+  sub(a: Tensor, b: Tensor | number): Tensor;
+  mul(a: Tensor, b: Tensor | number): Tensor;
+  div(a: Tensor, b: Tensor | number): Tensor;
+  minimum(a: Tensor, b: Tensor): Tensor;
+  clamp(a: Tensor, lo: number, hi: number): Tensor;
+  exp(a: Tensor): Tensor;
+  /** Sum over one axis, or over everything to a scalar []. */
+  sum(a: Tensor, axis?: number): Tensor;
+  /** Euclidean norm over the last axis: [..., D] → [...]. */
+  norm(a: Tensor): Tensor;
+  matmul(a: Tensor, b: Tensor): Tensor;
+  logSoftmax(a: Tensor): Tensor; // over the last axis
+  logSumExp(a: Tensor, axis: number): Tensor;
+
+  // ---- neural network --------------------------------------------------------------------------------
+  /** x [..., I] · weightᵀ [O, I] (+ bias [O]) → [..., O] */
+  linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor;
+  /** x / √(mean(x²) + ε) · weight over the last axis; statistics in float32. */
+  rmsNorm(x: Tensor, weight: Tensor, epsilon: number): Tensor;
+  /** Rotates halves: x·cos + rotateHalf(x)·sin; x [B, T, H, D], cos and sin [B or 1, T, D]. */
+  rotary(x: Tensor, cos: Tensor, sin: Tensor): Tensor;
+  /** softmax(q·kᵀ/√D + mask)·v → [B, Hq, T, D] */
+  attention(input: AttentionInput): Tensor;
+  /** silu(gate) · up from one tensor [..., 2·F] that holds gate then up → [..., F] */
+  swiglu(gateUp: Tensor): Tensor;
+  /** Exact (erf) GELU. */
+  gelu(x: Tensor): Tensor;
+  /**
+   * Log-probability of each target under softmax((hidden · headᵀ + mask) / temperature), and its entropy,
+   * computed in float32: hidden [N, D], head [V, D], targets int64 [N] → [N].
+   */
+  logProbs(
+    hidden: Tensor,
+    head: Tensor,
+    targets: Tensor,
+    options?: LogProbOptions,
+  ): { logProb: Tensor; entropy: Tensor | null };
+  /**
+   * Next tokens from logits [B, V]: ids [B] and their log-probabilities under the tempered, masked
+   * distribution (top-p is not renormalised into them; temperature 0 reports those of temperature 1).
+   */
+  sample(logits: Tensor, options: SampleOptions): { ids: Int32Array; logProbs: Float32Array };
+  /** One decoupled-weight-decay Adam update in place (Loshchilov & Hutter 2019, as torch.optim.AdamW). */
+  adamW(state: AdamWState, options: AdamWOptions): void;
+}

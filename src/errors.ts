@@ -1,0 +1,33 @@
+/**
+ * All failures of timeseer, one type per boundary. The message says what, where, and how to fix.
+ *
+ *  DataError          a file or record that enters is wrong (file, line, column)
+ *  ConfigError        a recipe, flag or run configuration is wrong (key, got, expected)
+ *  CheckpointError    weights, tokenizer or run state on disk are missing, truncated or of another shape
+ *  EngineError        an operator failed or was misused (operator, shapes, device), or no engine was found
+ *  PolicyOutputError  a response cannot be used; recorded in the rollout, never thrown through a stage
+ */
+export class TimeseerError extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options);
+    this.name = new.target.name;
+  }
+}
+
+export class DataError extends TimeseerError {
+  readonly file: string | undefined;
+  readonly line: number | undefined;
+  readonly column: number | undefined;
+  constructor(message: string, at: { file?: string; line?: number; column?: number; cause?: unknown } = {}) {
+    const place = [at.file, at.line, at.column].filter((part) => part !== undefined).join(':');
+    super(place === '' ? message : `${place}: ${message}`, at.cause === undefined ? {} : { cause: at.cause });
+    this.file = at.file;
+    this.line = at.line;
+    this.column = at.column;
+  }
+}
+
+export class ConfigError extends TimeseerError {}
+export class CheckpointError extends TimeseerError {}
+export class EngineError extends TimeseerError {}
+export class PolicyOutputError extends TimeseerError {}

@@ -1,0 +1,80 @@
+/** The records that flow between stages. One immutable record per arrow; imports nothing of ours. */
+
+/** Half-open index interval [start, end) on the x axis of a series; 0 ≤ start < end ≤ N. */
+export type Interval = readonly [start: number, end: number];
+
+/** The classes of AnomSeer, spelled as the reward compares them. */
+export const ANOMALY_CLASSES = [
+  'contextual point',
+  'global point',
+  'seasonal',
+  'trend',
+  'shapelet',
+  'normal',
+] as const;
+export type AnomalyClass = (typeof ANOMALY_CLASSES)[number];
+
+/** A univariate series with its gold annotation. */
+export interface LabeledSeries {
+  /** Unique in its data set, stable over runs: `<task>/<split>/<index>`. */
+  readonly id: string;
+  /** Name of the task (generator preset or data set) that it comes from. Never shown to a blind analysis. */
+  readonly task: string;
+  readonly values: Float64Array; // [N]
+  readonly intervals: readonly Interval[]; // sorted, disjoint, inside [0, N)
+  readonly class: AnomalyClass;
+}
+
+/** What a response says, after strict parsing. `null` marks a part that is absent or unparsable. */
+export interface ParsedAnswer {
+  readonly think: string | null;
+  readonly intervals: readonly Interval[] | null;
+  readonly class: string | null;
+  /** True when the response is exactly the three tagged parts, in order, each well formed. */
+  readonly wellFormed: boolean;
+  /** Why it is not well formed; null when it is. */
+  readonly problem: string | null;
+}
+
+/** Reward parts of one response, each in [0, 1]; `total` is their weighted sum. */
+export interface Score {
+  readonly total: number;
+  readonly parts: Readonly<Record<string, number>>;
+}
+
+/** What a policy sees of one series: never its labels. */
+export interface Prompt {
+  readonly seriesId: string;
+  /** Length of the series, N. */
+  readonly length: number;
+  /** Chat-template text with one image placeholder. */
+  readonly text: string;
+  readonly image: Picture;
+}
+
+/** RGB raster, row-major, 8 bit. */
+export interface Picture {
+  readonly width: number;
+  readonly height: number;
+  readonly data: Uint8Array; // [height · width · 3]
+}
+
+/** One evaluated response beside its gold answer. */
+export interface EvalRecord {
+  readonly seriesId: string;
+  readonly task: string;
+  readonly length: number;
+  readonly goldIntervals: readonly Interval[];
+  readonly goldClass: AnomalyClass;
+  /** Raw text of the response; '' for detectors that write none. */
+  readonly response: string;
+  readonly answer: ParsedAnswer;
+  readonly score: Score;
+}
+
+/** A mean over series with its bootstrap 95 % interval. */
+export interface Estimate {
+  readonly mean: number;
+  readonly ci95: readonly [lo: number, hi: number];
+  readonly n: number;
+}
