@@ -1,0 +1,86 @@
+/** Nothing half-written: every file appears whole under its name, or not at all. */
+import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
+import { TimeseerError } from './errors.ts';
+
+/** A file could not be written: full disk, missing permission. The target is unchanged. */
+export class WriteError extends TimeseerError {}
+
+function explain(path: string, cause: unknown): WriteError {
+  const code = (cause as NodeJS.ErrnoException).code;
+  const hint =
+    code === 'ENOSPC'
+      ? 'the disk is full: free some space and run the same command again'
+      : code === 'EACCES' || code === 'EROFS' || code === 'EPERM'
+        ? 'no permission to write there: choose another directory with --out'
+        : String((cause as Error).message ?? cause);
+  return new WriteError(`${path}: not written (${hint}); what was there before is unchanged`, { cause });
+}
+
+function temporaryName(path: string): string {
+  return join(dirname(path), `.${basename(path)}.${process.pid}.${Math.random().toString(36).slice(2)}.tmp`);
+}
+
+function syncDirectory(path: string): void {
+  const handle = openSync(path, 'r');
+  try {
+    fsyncSync(handle);
+  } finally {
+    closeSync(handle);
+  }
+}
+
+/** Writes `chunks` to a temporary file beside `path`, fsyncs it, and renames it into place. */
+export function writeFileAtomic(path: string, chunks: string | Uint8Array | Iterable<string | Uint8Array>): void {
+  const temporary = temporaryName(path);
+  try {
+    mkdirSync(dirname(path), { recursive: true });
+    const handle = openSync(temporary, 'wx');
+    try {
+      const list = typeof chunks === 'string' || chunks instanceof Uint8Array ? [chunks] : chunks;
+      for (const chunk of list) {
+        const bytes = typeof chunk === 'string' ? Buffer.from(chunk, 'utf8') : chunk;
+        for (let offset = 0; offset < bytes.byteLength; ) {
+          offset += writeSync(handle, bytes, offset, bytes.byteLength - offset);
+        }
+      }
+      fsyncSync(handle);
+    } finally {
+      closeSync(handle);
+    }
+    renameSync(temporary, path);
+    syncDirectory(dirname(path));
+  } catch (error) {
+    rmSync(temporary, { force: true });
+    if (error instanceof TimeseerError || (error as NodeJS.ErrnoException).code === undefined) throw error;
+    throw explain(path, error);
+  }
+}
+
+/**
+ * Builds a whole directory in a temporary place beside `path` and swaps it in; an existing one is replaced only
+ * after the new one is complete.
+ */
+export function writeDirectoryAtomic(path: string, fill: (temporary: string) => void): void {
+  const temporary = temporaryName(path);
+  const previous = temporaryName(path);
+  try {
+    mkdirSync(temporary, { recursive: true });
+    fill(temporary);
+    syncDirectory(temporary);
+    const replaced = existsSync(path);
+    if (replaced) renameSync(path, previous);
+    try {
+      renameSync(temporary, path);
+    } catch (error) {
+      if (replaced) renameSync(previous, path);
+      throw error;
+    }
+    rmSync(previous, { recursive: true, force: true });
+    syncDirectory(dirname(path));
+  } catch (error) {
+    rmSync(temporary, { recursive: true, force: true });
+    if (error instanceof TimeseerError || (error as NodeJS.ErrnoException).code === undefined) throw error;
+    throw explain(path, error);
+  }
+}
