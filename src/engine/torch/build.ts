@@ -1,0 +1,334 @@
+/**
+ * Compiles the native addon against a libtorch that was found, and keeps the result in a cache outside
+ * node_modules, one directory per combination of sources, libtorch, compiler and Node:
+ *
+ *     <cache>/torch-<version>-<key>/timeseer_torch.node     the addon, beside the log of its build
+ *     <cache>/found-<key>.json                              libtorch and compiler as they were found last
+ *
+ * A directory appears whole or not at all, so a process that is killed, or two that build at once, do no harm.
+ */
+import { spawn, spawnSync } from 'node:child_process';
+import { createHash, randomBytes } from 'node:crypto';
+import {
+  closeSync,
+  existsSync,
+  mkdirSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+} from 'node:fs';
+import { rename } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { availableParallelism, homedir } from 'node:os';
+import { basename, dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { EngineError } from '../../errors.ts';
+import { writeFileAtomic } from '../../files.ts';
+import {
+  type FindOptions,
+  findExecutable,
+  findLibtorch,
+  findPython,
+  type Libtorch,
+  type Stamp,
+  stamp,
+  unchanged,
+} from './find.ts';
+import { withLock } from './lock.ts';
+
+const ADDON = 'timeseer_torch.node';
+const RECORD_FORMAT = 1;
+/** Builds kept in the cache; the least recently made are removed first. */
+const KEPT_BUILDS = 16;
+
+/** A C++ compiler and what identifies it. */
+export interface Compiler {
+  /** Command and its leading arguments, as CXX may give them: ['ccache', 'g++']. */
+  readonly command: readonly [string, ...string[]];
+  /** First line of `--version`. */
+  readonly version: string;
+  readonly stamps: readonly Stamp[];
+}
+
+export interface BuildOptions extends FindOptions {
+  /** The .cc files; the default are those of the package. */
+  readonly sources?: readonly string[];
+  readonly log?: (line: string) => void;
+}
+
+/** `$TIMESEER_CACHE`, else `$XDG_CACHE_HOME/timeseer`, else `~/.cache/timeseer`. */
+export function cacheRoot(env: NodeJS.ProcessEnv = process.env): string {
+  const own = env['TIMESEER_CACHE'];
+  if (own !== undefined && own !== '') return resolve(own);
+  const shared = env['XDG_CACHE_HOME'];
+  return join(
+    shared !== undefined && shared !== '' ? resolve(shared) : join(homedir(), '.cache'),
+    'timeseer',
+  );
+}
+
+/**
+ * The C++ compiler: CXX, else c++, g++ or clang++ from PATH; null when there is none.
+ * Throws EngineError if CXX names a program that does not exist.
+ */
+export function findCompiler(env: NodeJS.ProcessEnv = process.env): Compiler | null {
+  const wished = (env['CXX'] ?? '').split(/\s+/).filter((word) => word !== '');
+  const candidates = wished.length > 0 ? [wished] : [['c++'], ['g++'], ['clang++']];
+  for (const [name, ...rest] of candidates) {
+    const program = findExecutable(name!, env);
+    if (program === null) continue;
+    const run = spawnSync(program, [...rest, '--version'], { encoding: 'utf8', env, timeout: 10_000 });
+    if (run.status !== 0) continue;
+    return {
+      command: [program, ...rest],
+      version: run.stdout.split('\n')[0]!.trim(),
+      stamps: [program, ...rest.flatMap((word) => findExecutable(word, env) ?? [])].map(stamp),
+    };
+  }
+  if (wished.length > 0) {
+    throw new EngineError(
+      `CXX=${env['CXX']}: this compiler does not run; correct it, or unset it to use c++`,
+    );
+  }
+  return null;
+}
+
+/** The package's .cc files: in src/engine/torch, whether this module runs from src or from dist. */
+export function addonSources(): string[] {
+  const own = dirname(fileURLToPath(import.meta.url));
+  for (let root = own; ; root = dirname(root)) {
+    const directory = join(root, 'src/engine/torch');
+    if (existsSync(join(root, 'package.json')) && existsSync(directory)) {
+      const names = readdirSync(directory).filter((name) => name.endsWith('.cc'));
+      if (names.length > 0) return names.sort().map((name) => join(directory, name));
+    }
+    if (dirname(root) === root) break;
+  }
+  throw new EngineError(
+    `${own}: the addon's sources (src/engine/torch/*.cc) are missing; reinstall timeseer`,
+  );
+}
+
+function headers(): string[] {
+  const require = createRequire(import.meta.url);
+  return [
+    dirname(require.resolve('node-addon-api/package.json')),
+    join(dirname(require.resolve('node-api-headers/package.json')), 'include'),
+  ];
+}
+
+function compileFlags(libtorch: Libtorch): string[] {
+  return [
+    `-std=c++${libtorch.standard}`,
+    '-O2',
+    '-fPIC',
+    '-fvisibility=hidden',
+    `-D_GLIBCXX_USE_CXX11_ABI=${libtorch.cxx11Abi ? 1 : 0}`,
+    '-DNAPI_VERSION=8',
+    '-DNODE_ADDON_API_CPP_EXCEPTIONS',
+    ...(libtorch.cuda ? ['-DTIMESEER_CUDA=1'] : []),
+    ...headers().map((dir) => `-I${dir}`),
+    ...libtorch.includeDirs.flatMap((dir) => ['-isystem', dir]),
+  ];
+}
+
+function linkFlags(libtorch: Libtorch): string[] {
+  return [
+    ...(process.platform === 'darwin' ? ['-bundle', '-undefined', 'dynamic_lookup'] : ['-shared']),
+    ...libtorch.libDirs.flatMap((dir) => [`-L${dir}`, `-Wl,-rpath,${dir}`]),
+    // CUDA registers itself when its library loads: nothing of it is referenced, yet it must be kept.
+    ...(process.platform === 'darwin' ? [] : ['-Wl,--no-as-needed']),
+    ...libtorch.libs.map((name) => `-l${name}`),
+  ];
+}
+
+function digest(parts: readonly (string | Uint8Array)[]): string {
+  const hash = createHash('sha256');
+  for (const part of parts) hash.update(part).update('\0');
+  return hash.digest('hex').slice(0, 16);
+}
+
+/** Where the addon of this combination lives in the cache, built or not. */
+function targetPath(libtorch: Libtorch, compiler: Compiler, options: BuildOptions): string {
+  const node = `${process.platform}-${process.arch}-${process.versions.modules}`;
+  const sources = options.sources ?? addonSources();
+  const own = [...new Set(sources.map((file) => dirname(file)))].flatMap((directory) =>
+    readdirSync(directory)
+      .filter((name) => name.endsWith('.h'))
+      .sort()
+      .map((name) => join(directory, name)),
+  );
+  const key = digest([
+    ...[...sources, ...own].flatMap((file) => [basename(file), readFileSync(file)]),
+    JSON.stringify([libtorch, compileFlags(libtorch), linkFlags(libtorch)]),
+    JSON.stringify([compiler.command, compiler.version, node]),
+  ]);
+  return join(cacheRoot(options.env), `torch-${libtorch.version}-${key}`, ADDON);
+}
+
+interface Found {
+  readonly libtorch: Libtorch;
+  readonly compiler: Compiler;
+}
+
+function recordPath(env: NodeJS.ProcessEnv): string {
+  const key = digest([env['LIBTORCH'] ?? '', env['CXX'] ?? '', findPython(env) ?? '']);
+  return join(cacheRoot(env), `found-${key}.json`);
+}
+
+/** What was found last time under the same environment, if its files are still the same. */
+function recall(env: NodeJS.ProcessEnv): Found | null {
+  try {
+    const record = JSON.parse(readFileSync(recordPath(env), 'utf8')) as Found & { format: number };
+    if (record.format !== RECORD_FORMAT || !unchanged(record.libtorch.stamps)) return null;
+    // A machine may run what it cannot compile: a compiler that is gone does not matter, a new one does.
+    const gone = !existsSync(record.compiler.command[0]);
+    return gone || unchanged(record.compiler.stamps) ? record : null;
+  } catch {
+    return null;
+  }
+}
+
+function remember(found: Found, env: NodeJS.ProcessEnv): void {
+  writeFileAtomic(recordPath(env), `${JSON.stringify({ format: RECORD_FORMAT, ...found }, null, 2)}\n`);
+}
+
+/**
+ * Path of the built addon for the libtorch of this machine. Fast: no compiler and no Python is started when
+ * the environment is the one of the last setup. Throws EngineError when it has not been built.
+ */
+export function addonPath(options: BuildOptions = {}): string {
+  const env = options.env ?? process.env;
+  const recalled = recall(env);
+  const libtorch = recalled?.libtorch ?? findLibtorch(options);
+  const compiler = recalled?.compiler ?? findCompiler(env);
+  if (libtorch === null) {
+    throw new EngineError('no libtorch on this machine; run `npm run setup` (or `npx timeseer setup`)');
+  }
+  const path = compiler === null ? null : targetPath(libtorch, compiler, options);
+  if (path === null || !existsSync(path)) {
+    throw new EngineError(
+      `the engine is not built for libtorch ${libtorch.version} (${libtorch.root}); ` +
+        'run `npm run setup` (or `npx timeseer setup`)',
+    );
+  }
+  if (recalled === null && compiler !== null) remember({ libtorch, compiler }, env);
+  return path;
+}
+
+/** Runs one command with its output appended to `log`; resolves to whether it succeeded. */
+function run(command: readonly [string, ...string[]], log: string, env: NodeJS.ProcessEnv): Promise<boolean> {
+  const output = openSync(log, 'a');
+  return new Promise<boolean>((done) => {
+    const child = spawn(command[0], command.slice(1), { env, stdio: ['ignore', output, output] });
+    child.on('error', () => done(false));
+    child.on('close', (status) => done(status === 0));
+  }).finally(() => closeSync(output));
+}
+
+/** The lines of a compiler log that say what is wrong. */
+function complaint(log: string): string {
+  const lines = readFileSync(log, 'utf8').split('\n');
+  const errors = lines.filter((line) => /error|cannot find|undefined (symbol|reference)/i.test(line));
+  return (errors.length > 0 ? errors : lines.filter((line) => line.trim() !== '')).slice(0, 3).join('\n  ');
+}
+
+/** Moves a finished build to its place; another process may have put the same there first. */
+async function publish(work: string, target: string): Promise<void> {
+  if (existsSync(target)) return;
+  rmSync(dirname(target), { recursive: true, force: true });
+  try {
+    await rename(work, dirname(target));
+  } catch (error) {
+    if (!existsSync(target)) throw error;
+  }
+}
+
+async function compile(target: string, found: Found, options: BuildOptions): Promise<void> {
+  const env = options.env ?? process.env;
+  const { libtorch, compiler } = found;
+  const root = cacheRoot(env);
+  const work = join(root, `.build-${process.pid}-${randomBytes(4).toString('hex')}`);
+  const log = join(work, 'build.log');
+  mkdirSync(work, { recursive: true });
+  try {
+    const sources = options.sources ?? addonSources();
+    const objects = sources.map((file) => join(work, `${basename(file, '.cc')}.o`));
+    const flags = compileFlags(libtorch);
+    const waiting = sources.map((file, i) => [file, objects[i]!, join(work, `${i}.log`)] as const);
+    const results: boolean[] = [];
+    const worker = async (): Promise<void> => {
+      for (let job = waiting.shift(); job !== undefined; job = waiting.shift()) {
+        const [file, object, output] = job;
+        results.push(await run([...compiler.command, ...flags, '-c', file, '-o', object], output, env));
+      }
+    };
+    await Promise.all(Array.from({ length: Math.min(availableParallelism(), sources.length) }, worker));
+    writeFileAtomic(
+      log,
+      sources.map((_, i) => readFileSync(join(work, `${i}.log`))),
+    );
+    const addon = join(work, ADDON);
+    const steps: readonly (readonly [what: string, action: () => Promise<boolean> | boolean])[] = [
+      ['compile', () => results.every((ok) => ok)],
+      ['link', () => run([...compiler.command, ...objects, ...linkFlags(libtorch), '-o', addon], log, env)],
+      ['load', () => run([process.execPath, '-e', 'require(process.argv[1])', addon], log, env)],
+    ];
+    for (const [what, action] of steps) {
+      if (await action()) continue;
+      const kept = join(root, `${basename(dirname(target))}.log`);
+      writeFileAtomic(kept, readFileSync(log));
+      throw new EngineError(
+        `the engine does not ${what} against libtorch ${libtorch.version} (${libtorch.root}) ` +
+          `with ${compiler.version}:\n  ${complaint(log)}\nThe whole output is in ${kept}`,
+      );
+    }
+    for (const file of readdirSync(work)) {
+      if (file !== ADDON && file !== 'build.log') rmSync(join(work, file));
+    }
+    await publish(work, target);
+  } finally {
+    rmSync(work, { recursive: true, force: true });
+  }
+}
+
+function prune(root: string, keep: string): void {
+  const builds = readdirSync(root)
+    .filter((name) => name.startsWith('torch-') && !name.endsWith('.log') && !name.endsWith('.lock'))
+    .map((name) => ({ path: join(root, name), made: statSync(join(root, name)).mtimeMs }))
+    .sort((a, b) => b.made - a.made);
+  for (const { path } of builds.slice(KEPT_BUILDS)) {
+    if (path !== keep) rmSync(path, { recursive: true, force: true });
+  }
+}
+
+/**
+ * Builds the addon unless the cache has it; returns its path. Of several processes that build the same at
+ * once, one compiles and the others wait. Throws EngineError with the first complaints of the compiler and the
+ * name of the log.
+ */
+export async function buildAddon(
+  libtorch: Libtorch,
+  compiler: Compiler,
+  options: BuildOptions = {},
+): Promise<string> {
+  const env = options.env ?? process.env;
+  const log = options.log ?? (() => {});
+  const target = targetPath(libtorch, compiler, options);
+  if (!existsSync(target)) {
+    await withLock(`${dirname(target)}.lock`, log, async () => {
+      if (existsSync(target)) return;
+      const start = performance.now();
+      log(
+        `building the engine against libtorch ${libtorch.version} (${libtorch.root}) with ${compiler.version}`,
+      );
+      await compile(target, { libtorch, compiler }, options);
+      log(`built in ${((performance.now() - start) / 1000).toFixed(1)} s: ${target}`);
+    });
+    prune(cacheRoot(env), dirname(target));
+  }
+  remember({ libtorch, compiler }, env);
+  return target;
+}

@@ -1,0 +1,211 @@
+/**
+ * Finds a libtorch to build against, without loading it: the directory in LIBTORCH, then the PyTorch of the
+ * Python that is first in PATH, then the system's own packages. Everything a compiler needs to know is read
+ * from its files.
+ */
+import { spawnSync } from 'node:child_process';
+import { accessSync, constants, existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { delimiter, join, resolve } from 'node:path';
+import { EngineError } from '../../errors.ts';
+
+export type LibtorchOrigin = 'LIBTORCH' | 'python' | 'system';
+
+/** Identity of a file at the time it was read; a change means that whatever was derived from it is stale. */
+export interface Stamp {
+  readonly file: string;
+  readonly size: number; // bytes
+  readonly modified: number; // ms since the epoch
+}
+
+/** A libtorch found on this machine and what compiling against it takes. */
+export interface Libtorch {
+  readonly origin: LibtorchOrigin;
+  /** Directory it was found under: `<root>/include` and a library directory below it. */
+  readonly root: string;
+  /** As its own version file says: '1.13.0', '2.6.0+cu124'. */
+  readonly version: string;
+  readonly includeDirs: readonly string[];
+  readonly libDirs: readonly string[];
+  /** Names to link, without `lib`, in order: at least torch, torch_cpu, c10. */
+  readonly libs: readonly string[];
+  /** Value of _GLIBCXX_USE_CXX11_ABI that its libraries were compiled with; true where it means nothing. */
+  readonly cxx11Abi: boolean;
+  /** Whether it was built with CUDA; says nothing about a GPU being there. */
+  readonly cuda: boolean;
+  /** C++ standard that its headers ask for: 17 or later. */
+  readonly standard: number;
+  readonly stamps: readonly Stamp[];
+}
+
+/** What the search depends on; the defaults are this process. */
+export interface FindOptions {
+  /** LIBTORCH, TIMESEER_PYTHON, PATH and CXX are read. */
+  readonly env?: NodeJS.ProcessEnv;
+  /** Prefixes searched for a system libtorch; each holds `include` and `lib`. */
+  readonly systemPrefixes?: readonly string[];
+}
+
+const SYSTEM_PREFIXES = ['/usr', '/usr/local', '/opt/libtorch', '/opt/homebrew'];
+const LIBRARY_SUFFIX = process.platform === 'darwin' ? '.dylib' : '.so';
+
+/** First executable called `name` in PATH, or `name` itself when it is a path; null when there is none. */
+export function findExecutable(name: string, env: NodeJS.ProcessEnv = process.env): string | null {
+  const candidates = name.includes('/')
+    ? [resolve(name)]
+    : (env['PATH'] ?? '')
+        .split(delimiter)
+        .filter((directory) => directory !== '')
+        .map((directory) => join(directory, name));
+  for (const candidate of candidates) {
+    try {
+      accessSync(candidate, constants.X_OK);
+      if (statSync(candidate).isFile()) return candidate;
+    } catch {
+      // not here: the next directory
+    }
+  }
+  return null;
+}
+
+export function stamp(file: string): Stamp {
+  const { size, mtimeMs } = statSync(file);
+  return { file, size, modified: mtimeMs };
+}
+
+/** Whether every stamped file is still the one it was. */
+export function unchanged(stamps: readonly Stamp[]): boolean {
+  return stamps.every(({ file, size, modified }) => {
+    const now = statSync(file, { throwIfNoEntry: false });
+    return now !== undefined && now.size === size && now.mtimeMs === modified;
+  });
+}
+
+/** The Python whose torch is used: TIMESEER_PYTHON, else python3, else python, from PATH. */
+export function findPython(env: NodeJS.ProcessEnv = process.env): string | null {
+  const chosen = env['TIMESEER_PYTHON'];
+  if (chosen !== undefined && chosen !== '') {
+    const found = findExecutable(chosen, env);
+    if (found === null) {
+      throw new EngineError(
+        `TIMESEER_PYTHON=${chosen}: no such program; give the path of a Python that has torch, or unset it`,
+      );
+    }
+    return found;
+  }
+  return findExecutable('python3', env) ?? findExecutable('python', env);
+}
+
+/** Library directories below a prefix, the multiarch ones of Debian included. */
+function libraryDirs(root: string): string[] {
+  const dirs = ['lib', 'lib64'].map((name) => join(root, name)).filter((dir) => existsSync(dir));
+  const multiarch = dirs.flatMap((dir) =>
+    readdirSync(dir)
+      .filter((name) => /^[a-z0-9_]+-linux-[a-z0-9]+$/.test(name))
+      .map((name) => join(dir, name)),
+  );
+  return [...dirs, ...multiarch];
+}
+
+function hasLibrary(dir: string, name: string): boolean {
+  return existsSync(join(dir, `lib${name}${LIBRARY_SUFFIX}`));
+}
+
+/** Version from `version.py`, `build-version` or the version header, the most telling first. */
+function readVersion(root: string, include: string): { version: string; file: string } | null {
+  const sources: readonly (readonly [file: string, pattern: RegExp])[] = [
+    [join(root, 'version.py'), /^__version__\s*=\s*['"]([^'"]+)['"]/m],
+    [join(include, 'torch/headeronly/version.h'), /#define TORCH_VERSION\s*\\?\s*"([^"]+)"/],
+    [join(include, 'torch/version.h'), /#define TORCH_VERSION\s*\\?\s*"([^"]+)"/],
+    [join(include, 'torch/csrc/api/include/torch/version.h'), /#define TORCH_VERSION\s*\\?\s*"([^"]+)"/],
+    [join(root, 'build-version'), /^(\S+)/],
+  ];
+  for (const [file, pattern] of sources) {
+    if (!existsSync(file)) continue;
+    const version = pattern.exec(readFileSync(file, 'utf8'))?.[1];
+    if (version !== undefined) return { version, file };
+  }
+  return null;
+}
+
+/** The standard below which ATen.h refuses to compile; 17 at least, because our own sources are C++17. */
+function readStandard(include: string): number {
+  const header = join(include, 'ATen/ATen.h');
+  const floor = /__cplusplus\s*<\s*20(\d\d)\d\dL/.exec(readFileSync(header, 'utf8'))?.[1];
+  return Math.max(17, floor === undefined ? 17 : Number(floor));
+}
+
+/** Old libstdc++ ABI if the exported error function takes the old `std::string` (mangled `Ss`). */
+function readCxx11Abi(libDir: string): boolean {
+  const symbols = readFileSync(join(libDir, `libc10${LIBRARY_SUFFIX}`));
+  return !symbols.includes('14torchCheckFailEPKcS2_jRKSs');
+}
+
+function inspect(root: string, origin: LibtorchOrigin): Libtorch | null {
+  const include = join(root, 'include');
+  if (!existsSync(join(include, 'ATen/ATen.h'))) return null;
+  const libDir = libraryDirs(root).find((dir) => hasLibrary(dir, 'torch') && hasLibrary(dir, 'c10'));
+  const version = readVersion(root, include);
+  if (libDir === undefined || version === null) return null;
+  const cuda = hasLibrary(libDir, 'torch_cuda');
+  return {
+    origin,
+    root,
+    version: version.version,
+    // The compiler's own directories come first by themselves; naming /usr/include again breaks #include_next.
+    includeDirs: [...(root === '/usr' ? [] : [include]), join(include, 'torch/csrc/api/include')],
+    libDirs: [libDir],
+    libs: [...(cuda ? ['torch_cuda', 'c10_cuda'] : []), 'torch', 'torch_cpu', 'c10'],
+    cxx11Abi: readCxx11Abi(libDir),
+    cuda,
+    standard: readStandard(include),
+    stamps: [
+      version.file,
+      join(libDir, `libtorch${LIBRARY_SUFFIX}`),
+      join(libDir, `libc10${LIBRARY_SUFFIX}`),
+    ].map(stamp),
+  };
+}
+
+/** Directory of the `torch` package of a Python, without importing it; null when it has none. */
+function pythonTorch(python: string, env: NodeJS.ProcessEnv): string | null {
+  const program =
+    "import importlib.util, os\ns = importlib.util.find_spec('torch')\n" +
+    "print(os.path.dirname(s.origin) if s and s.origin else '')";
+  // PYTHONPATH counts (some clusters keep torch there), the working directory does not.
+  const run = spawnSync(python, ['-c', `import sys\nsys.path = [p for p in sys.path if p]\n${program}`], {
+    encoding: 'utf8',
+    env,
+    timeout: 10_000,
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  const directory = run.stdout?.trim() ?? '';
+  return run.status === 0 && directory !== '' ? directory : null;
+}
+
+/**
+ * The libtorch to use, or null when there is none.
+ * Throws EngineError if LIBTORCH or TIMESEER_PYTHON is set to something unusable: a wish is never passed over.
+ */
+export function findLibtorch(options: FindOptions = {}): Libtorch | null {
+  const env = options.env ?? process.env;
+  const wished = env['LIBTORCH'];
+  if (wished !== undefined && wished !== '') {
+    const found = inspect(resolve(wished), 'LIBTORCH');
+    if (found === null) {
+      throw new EngineError(
+        `LIBTORCH=${wished}: no libtorch there (looked for include/ATen/ATen.h and lib/libtorch${LIBRARY_SUFFIX}); ` +
+          'give the directory of an unpacked libtorch or of the Python package torch, or unset it',
+      );
+    }
+    return found;
+  }
+  const python = findPython(env);
+  const directory = python === null ? null : pythonTorch(python, env);
+  const ofPython = directory === null ? null : inspect(directory, 'python');
+  if (ofPython !== null) return ofPython;
+  for (const prefix of options.systemPrefixes ?? SYSTEM_PREFIXES) {
+    const found = inspect(prefix, 'system');
+    if (found !== null) return found;
+  }
+  return null;
+}
