@@ -1,5 +1,14 @@
 /** Nothing half-written: every file appears whole under its name, or not at all. */
-import { closeSync, existsSync, fsyncSync, mkdirSync, openSync, renameSync, rmSync, writeSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  fsyncSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmSync,
+  writeSync,
+} from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { TimeseerError } from './errors.ts';
 
@@ -31,7 +40,10 @@ function syncDirectory(path: string): void {
 }
 
 /** Writes `chunks` to a temporary file beside `path`, fsyncs it, and renames it into place. */
-export function writeFileAtomic(path: string, chunks: string | Uint8Array | Iterable<string | Uint8Array>): void {
+export function writeFileAtomic(
+  path: string,
+  chunks: string | Uint8Array | Iterable<string | Uint8Array>,
+): void {
   const temporary = temporaryName(path);
   try {
     mkdirSync(dirname(path), { recursive: true });
@@ -57,30 +69,53 @@ export function writeFileAtomic(path: string, chunks: string | Uint8Array | Iter
   }
 }
 
+/** Renames `temporary` into place; what was there before goes only once the new directory stands. */
+function swapDirectory(temporary: string, path: string): void {
+  const previous = temporaryName(path);
+  syncDirectory(temporary);
+  const replaced = existsSync(path);
+  if (replaced) renameSync(path, previous);
+  try {
+    renameSync(temporary, path);
+  } catch (error) {
+    if (replaced) renameSync(previous, path);
+    throw error;
+  }
+  rmSync(previous, { recursive: true, force: true });
+  syncDirectory(dirname(path));
+}
+
 /**
  * Builds a whole directory in a temporary place beside `path` and swaps it in; an existing one is replaced only
  * after the new one is complete.
  */
 export function writeDirectoryAtomic(path: string, fill: (temporary: string) => void): void {
   const temporary = temporaryName(path);
-  const previous = temporaryName(path);
   try {
     mkdirSync(temporary, { recursive: true });
     fill(temporary);
-    syncDirectory(temporary);
-    const replaced = existsSync(path);
-    if (replaced) renameSync(path, previous);
-    try {
-      renameSync(temporary, path);
-    } catch (error) {
-      if (replaced) renameSync(previous, path);
-      throw error;
-    }
-    rmSync(previous, { recursive: true, force: true });
-    syncDirectory(dirname(path));
+    swapDirectory(temporary, path);
   } catch (error) {
     rmSync(temporary, { recursive: true, force: true });
     if (error instanceof TimeseerError || (error as NodeJS.ErrnoException).code === undefined) throw error;
+    throw explain(path, error);
+  }
+}
+
+/** As `writeDirectoryAtomic`, for a `fill` that lets signals and progress through while it writes. */
+export async function writeDirectoryAtomicAsync(
+  path: string,
+  fill: (temporary: string) => Promise<void>,
+): Promise<void> {
+  const temporary = temporaryName(path);
+  try {
+    mkdirSync(temporary, { recursive: true });
+    await fill(temporary);
+    swapDirectory(temporary, path);
+  } catch (error) {
+    rmSync(temporary, { recursive: true, force: true });
+    if (error instanceof TimeseerError || typeof (error as NodeJS.ErrnoException).code !== 'string')
+      throw error;
     throw explain(path, error);
   }
 }
