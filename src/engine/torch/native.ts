@@ -1,0 +1,74 @@
+/** The addon as JavaScript sees it, and the environment that libtorch must find before it is loaded. */
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { availableParallelism } from 'node:os';
+import { isMainThread } from 'node:worker_threads';
+import { EngineError } from '../../errors.ts';
+import type { DType, HostArray } from '../engine.ts';
+import { addonPath } from './build.ts';
+
+/** Argument of an operator call: a tensor handle or a plain value, read by the operator's schema. */
+export type NativeValue =
+  | number
+  | bigint
+  | boolean
+  | string
+  | null
+  | undefined
+  | readonly (number | boolean | null)[];
+
+export interface Native {
+  /** Operator id, −1 if this libtorch does not have it. */
+  op(name: string, overload: string): number;
+  call(operator: number, ...values: NativeValue[]): number | readonly number[] | undefined;
+  fromHost(data: HostArray, dtype: DType, shape: readonly number[], device: string): number;
+  toHost(handle: number, into: HostArray): void;
+  shape(handle: number): number[];
+  dtype(handle: number): DType;
+  free(handles: number | readonly number[]): void;
+  live(): number;
+  grad(output: number, inputs: readonly number[], outputGrad: number | undefined): number[];
+  parameter(handle: number): number;
+  gradMode(enabled: boolean): boolean;
+  share(handle: number): number;
+  attach(ticket: number): number;
+  unshare(ticket: number): void;
+  threads(count: number): number;
+  describe(): { version: string; config: string; parallel: string; cudaDevices: number };
+}
+
+let loaded: Native | undefined;
+
+/**
+ * Loads the addon once per thread. OpenMP reads its settings when its library is loaded, so they are set before:
+ * with waiting threads that spin, two Workers on two cores take twice as long.
+ */
+export function loadNative(): Native {
+  if (loaded !== undefined) return loaded;
+  if (isMainThread) {
+    process.env['OMP_WAIT_POLICY'] ??= 'passive';
+    process.env['OMP_NUM_THREADS'] ??= String(availableParallelism());
+  }
+  const path = addonPath();
+  try {
+    loaded = createRequire(import.meta.url)(path) as Native;
+  } catch (cause) {
+    throw new EngineError(
+      `the torch addon does not load: ${(cause as Error).message}; run \`npm run setup\` to build it again`,
+      { cause },
+    );
+  }
+  return loaded;
+}
+
+/** File name of the BLAS library mapped into this process, or 'unknown' where the system does not tell. */
+export function loadedBlas(): string {
+  try {
+    const maps = readFileSync('/proc/self/maps', 'utf8');
+    const libraries = [...maps.matchAll(/\S*\/(lib(?:openblas|mkl_rt|mkl_core|blas|cublas)[^/\s]*)$/gm)];
+    const paths = new Set(libraries.map((match) => match[0]));
+    return paths.size === 0 ? 'inside libtorch' : [...paths].sort().join(', ');
+  } catch {
+    return 'unknown';
+  }
+}

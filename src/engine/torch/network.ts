@@ -1,0 +1,212 @@
+/** The neural-network operations of the contract, composed of the fewest ATen operators. */
+import { EngineError } from '../../errors.ts';
+import type {
+  AdamWOptions,
+  AdamWState,
+  AttentionInput,
+  Engine,
+  LogProbOptions,
+  SampleOptions,
+  Tensor,
+} from '../engine.ts';
+import type { Operators } from './operators.ts';
+
+export function rmsNorm(ops: Operators, x: Tensor, weight: Tensor, epsilon: number): Tensor {
+  const width = x.shape.at(-1)!;
+  if (weight.shape.length !== 1 || weight.shape[0] !== width) {
+    throw new EngineError(
+      `rmsNorm: x [${x.shape.join(',')}] needs a weight [${width}], got [${weight.shape.join(',')}]`,
+    );
+  }
+  if (x.dtype === 'bfloat16') {
+    const wide = ops.one('to.dtype', x, 'float32');
+    return ops.one('mul.Tensor', ops.one('to.dtype', scaled(ops, wide, epsilon), 'bfloat16'), weight);
+  }
+  return ops.one('mul.Tensor', scaled(ops, x, epsilon), weight); // [..., D]
+}
+
+/** x / √(mean(x²) + ε) over the last axis. */
+function scaled(ops: Operators, x: Tensor, epsilon: number): Tensor {
+  const square = ops.one('mean.dim', ops.one('mul.Tensor', x, x), [-1], true); // [..., 1]
+  return ops.one('mul.Tensor', x, ops.one('rsqrt', ops.one('add.Scalar', square, epsilon)));
+}
+
+export function rotary(ops: Operators, x: Tensor, cos: Tensor, sin: Tensor): Tensor {
+  const [batch, length, heads, width] = x.shape as [number, number, number, number]; // [B, T, H, D]
+  if (x.shape.length !== 4 || width % 2 !== 0 || cos.shape.at(-1) !== width || sin.shape.at(-1) !== width) {
+    throw new EngineError(`rotary: x [${x.shape.join(',')}] and cos [${cos.shape.join(',')}] do not fit`);
+  }
+  const half = width / 2;
+  const low = ops.one('narrow', x, 3, 0, half); // [B, T, H, D/2]
+  const high = ops.one('narrow', x, 3, half, half);
+  const turned = ops.one('cat', [ops.one('neg', high), low], 3); // [B, T, H, D]
+  const c = ops.one('unsqueeze', cos, 2); // [B or 1, T, 1, D]
+  const s = ops.one('unsqueeze', sin, 2);
+  if (cos.shape[1] !== length || (cos.shape[0] !== 1 && cos.shape[0] !== batch) || heads < 1) {
+    throw new EngineError(`rotary: x [${x.shape.join(',')}] and cos [${cos.shape.join(',')}] do not fit`);
+  }
+  return ops.one('addcmul', ops.one('mul.Tensor', x, c), turned, s);
+}
+
+export function attention(ops: Operators, input: AttentionInput): Tensor {
+  const { query, key, value, mask, prefix } = input;
+  const [batch, queryHeads, length, width] = query.shape as [number, number, number, number]; // [B, Hq, T, D]
+  const [keyBatch, heads, keys] = key.shape as [number, number, number, number]; // [B, Hkv, S, D]
+  if (query.shape.length !== 4 || key.shape.length !== 4 || keyBatch !== batch || queryHeads % heads !== 0) {
+    throw new EngineError(
+      `attention: query [${query.shape.join(',')}] and key [${key.shape.join(',')}] do not fit: ` +
+        'want [B, Hq, T, D] and [B, Hkv, S, D] with Hq a multiple of Hkv',
+    );
+  }
+  const repeat = queryHeads / heads; // R query heads read one key head
+  const scaledQuery = ops.one('mul.Scalar', query, 1 / Math.sqrt(width));
+  const q = ops.one('reshape', scaledQuery, [batch, heads, repeat * length, width]); // [B, Hkv, R·T, D]
+  let scores: Tensor = ops.one('matmul', q, ops.one('transpose.int', key, 2, 3)); // [B, Hkv, R·T, S]
+  if (mask !== undefined) scores = hide(ops, scores, mask, [batch, heads, repeat, length, keys]);
+  if (prefix === undefined) {
+    const weights = ops.one('softmax.int', scores, -1);
+    return ops.one('reshape', ops.one('matmul', weights, value), [batch, queryHeads, length, width]);
+  }
+
+  const [prompts, , prefixKeys] = prefix.key.shape as [number, number, number, number]; // [P, Hkv, S₀, D]
+  if (batch % prompts !== 0) {
+    throw new EngineError(`attention: ${batch} rows cannot share ${prompts} prefixes evenly`);
+  }
+  const group = batch / prompts; // G
+  const rows = repeat * length;
+  // Rows of one prompt stand together as queries, so its keys are read once for the whole group.
+  const grouped = regroup(ops, q, [prompts, group, heads, rows, width]); // [P, Hkv, G·R·T, D]
+  let before: Tensor = ops.one('matmul', grouped, ops.one('transpose.int', prefix.key, 2, 3)); // [P, Hkv, G·R·T, S₀]
+  if (prefix.mask !== undefined) before = ops.one('add.Tensor', before, prefix.mask);
+  const beforeRows = regroup(ops, before, [prompts, heads, group, rows, prefixKeys]); // [P, G, Hkv, R·T, S₀] merged
+  const all = ops.one('cat', [ops.one('reshape', beforeRows, [batch, heads, rows, prefixKeys]), scores], 3);
+  const weights = ops.one('softmax.int', all, -1); // [B, Hkv, R·T, S₀ + S]
+  const onPrefix = ops.one('narrow', weights, 3, 0, prefixKeys);
+  const onPrefixGrouped = regroup(ops, onPrefix, [prompts, group, heads, rows, prefixKeys]);
+  const fromPrefix = ops.one('matmul', onPrefixGrouped, prefix.value); // [P, Hkv, G·R·T, D]
+  const fromPrefixRows = ops.one('reshape', regroup(ops, fromPrefix, [prompts, heads, group, rows, width]), [
+    batch,
+    heads,
+    rows,
+    width,
+  ]);
+  const fromOwn = ops.one('matmul', ops.one('narrow', weights, 3, prefixKeys, keys), value);
+  return ops.one('reshape', ops.one('add.Tensor', fromOwn, fromPrefixRows), [
+    batch,
+    queryHeads,
+    length,
+    width,
+  ]);
+}
+
+/** Swaps axes 1 and 2 of x viewed as [P, a, b, n, D] and merges the new axes 2 and 3: [P, b, a·n, D]. */
+function regroup(
+  ops: Operators,
+  x: Tensor,
+  shape: readonly [number, number, number, number, number],
+): Tensor {
+  const [p, a, b, n, d] = shape;
+  const swapped = ops.one('transpose.int', ops.one('reshape', x, shape), 1, 2); // [P, b, a, n, D]
+  return ops.one('reshape', swapped, [p, b, a * n, d]);
+}
+
+/** Adds a mask broadcast to [B, 1, T, S] to scores [B, Hkv, R·T, S]. */
+function hide(
+  ops: Operators,
+  scores: Tensor,
+  mask: Tensor,
+  [batch, heads, repeat, length, keys]: readonly [number, number, number, number, number],
+): Tensor {
+  const rank = mask.shape.length;
+  if (rank !== 4)
+    throw new EngineError(`attention: mask [${mask.shape.join(',')}] must be broadcast to [B, 1, T, S]`);
+  const wide = ops.one('reshape', scores, [batch, heads, repeat, length, keys]);
+  const hidden = ops.one('add.Tensor', wide, ops.one('unsqueeze', mask, 2)); // mask [B, 1, 1, T, S]
+  return ops.one('reshape', hidden, [batch, heads, repeat * length, keys]);
+}
+
+export function swiglu(ops: Operators, gateUp: Tensor): Tensor {
+  const width = gateUp.shape.at(-1)! / 2;
+  if (!Number.isInteger(width)) {
+    throw new EngineError(
+      `swiglu: the last axis of [${gateUp.shape.join(',')}] must hold gate and up halves`,
+    );
+  }
+  const gate = ops.one('narrow', gateUp, -1, 0, width);
+  const up = ops.one('narrow', gateUp, -1, width, width);
+  return ops.one('mul.Tensor', ops.one('silu', gate), up);
+}
+
+/** Tempered, masked log-probabilities in float32: [N, V]. */
+function distribution(ops: Operators, logits: Tensor, temperature: number, mask: Tensor | undefined): Tensor {
+  let scores: Tensor = logits.dtype === 'float32' ? logits : ops.one('to.dtype', logits, 'float32');
+  if (temperature !== 1) scores = ops.one('div.Scalar', scores, temperature);
+  if (mask !== undefined) scores = ops.one('add.Tensor', scores, mask);
+  return ops.one('log_softmax.int', scores, -1);
+}
+
+export function logProbs(
+  ops: Operators,
+  hidden: Tensor,
+  head: Tensor,
+  targets: Tensor,
+  options: LogProbOptions,
+): { logProb: Tensor; entropy: Tensor | null } {
+  const temperature = options.temperature ?? 1;
+  if (!(temperature > 0)) throw new EngineError(`logProbs: temperature must be > 0, got ${temperature}`);
+  const all = distribution(ops, ops.one('linear', hidden, head, null), temperature, options.mask); // [N, V]
+  const picked = ops.one('gather', all, 1, ops.one('unsqueeze', targets, 1)); // [N, 1]
+  const logProb = ops.one('squeeze.dim', picked, 1); // [N]
+  if (options.entropy !== true) return { logProb, entropy: null };
+  const terms = ops.one('mul.Tensor', ops.one('exp', all), all); // [N, V]; masked entries: 0 · −1e9 = −0
+  return { logProb, entropy: ops.one('neg', ops.one('sum.dim_IntList', terms, [-1])) };
+}
+
+export function sample(
+  engine: Engine,
+  ops: Operators,
+  logits: Tensor,
+  options: SampleOptions,
+): { ids: Int32Array; logProbs: Float32Array } {
+  const { temperature, topP, mask, uniforms } = options;
+  const rows = logits.shape[0]!;
+  if (!(temperature >= 0) || !(topP > 0 && topP <= 1)) {
+    throw new EngineError(`sample: temperature ≥ 0 and 0 < topP ≤ 1 wanted, got ${temperature} and ${topP}`);
+  }
+  const all = distribution(ops, logits, temperature === 0 ? 1 : temperature, mask); // [B, V]
+  let ids: Tensor; // [B, 1]
+  if (temperature === 0) ids = ops.one('argmax', all, 1, true);
+  else {
+    const probabilities = ops.one('exp', all);
+    const draws = engine.tensor(Float64Array.from(uniforms), [rows, 1]);
+    if (topP < 1) {
+      const [sorted, order] = ops.many('sort', probabilities, -1, true); // [B, V] each
+      const before = ops.one('sub.Tensor', ops.one('cumsum', sorted!, -1), sorted!); // mass before each token
+      const kept = ops.one('mul.Tensor', sorted!, ops.one('lt.Scalar', before, topP));
+      ids = ops.one('gather', order!, 1, invert(ops, kept, draws));
+    } else ids = invert(ops, probabilities, draws);
+  }
+  return { ids: engine.ints(ids), logProbs: engine.floats(ops.one('gather', all, 1, ids)) };
+}
+
+/** Inverse cumulative distribution in float64, so that a draw below 1 never lands on a token of zero mass. */
+function invert(ops: Operators, weights: Tensor, draws: Tensor): Tensor {
+  const cumulative = ops.one('cumsum', weights, -1, 'float64'); // [B, V]
+  const total = ops.one('narrow', cumulative, 1, cumulative.shape[1]! - 1, 1); // [B, 1]
+  const found = ops.one('searchsorted.Tensor', cumulative, ops.one('mul.Tensor', draws, total), false, true);
+  return ops.one('clamp', found, null, BigInt(cumulative.shape[1]! - 1)); // [B, 1]
+}
+
+export function adamW(ops: Operators, state: AdamWState, options: AdamWOptions): void {
+  const { parameters, gradients, firstMoment, secondMoment, decay } = state;
+  const { learningRate, beta1, beta2, epsilon, step } = options;
+  if (!(step >= 1)) throw new EngineError(`adamW: step counts from 1, got ${step}`);
+  ops.inPlace('addcmul_', parameters, parameters, decay, -learningRate);
+  ops.inPlace('lerp_.Scalar', firstMoment, gradients, 1 - beta1);
+  ops.inPlace('mul_.Scalar', secondMoment, beta2);
+  ops.inPlace('addcmul_', secondMoment, gradients, gradients, 1 - beta2);
+  const denominator = ops.one('sqrt', secondMoment); // [P]
+  ops.inPlace('div_.Scalar', denominator, Math.sqrt(1 - beta2 ** step));
+  ops.inPlace('add_.Scalar', denominator, epsilon);
+  ops.inPlace('addcdiv_', parameters, firstMoment, denominator, -learningRate / (1 - beta1 ** step));
+}

@@ -1,0 +1,102 @@
+/** ATen operators by name: the schema is looked up once, errors name operator, shapes and device. */
+import { EngineError } from '../../errors.ts';
+import type { Tensor } from '../engine.ts';
+import { type Arena, TorchTensor } from './arena.ts';
+import type { Native, NativeValue } from './native.ts';
+
+export type Value =
+  | Exclude<NativeValue, readonly (number | boolean | null)[]>
+  | Tensor
+  | readonly (number | Tensor)[];
+
+export class Operators {
+  readonly native: Native;
+  readonly arena: Arena;
+  readonly device: string;
+  readonly #ids = new Map<string, number>();
+
+  constructor(native: Native, arena: Arena, device: string) {
+    this.native = native;
+    this.arena = arena;
+    this.device = device;
+  }
+
+  /** Whether this libtorch has the operator: `name` or `name.overload`. */
+  has(name: string): boolean {
+    return this.#id(name) >= 0;
+  }
+
+  #id(name: string): number {
+    let id = this.#ids.get(name);
+    if (id === undefined) {
+      const dot = name.indexOf('.');
+      id = this.native.op(`aten::${dot < 0 ? name : name.slice(0, dot)}`, dot < 0 ? '' : name.slice(dot + 1));
+      this.#ids.set(name, id);
+    }
+    return id;
+  }
+
+  /** Handle of a tensor that this engine owns and has not freed. */
+  handle(tensor: Tensor, where: string): number {
+    if (!(tensor instanceof TorchTensor)) {
+      throw new EngineError(`${where}: expected a tensor of the torch engine, got ${describe(tensor)}`);
+    }
+    if (tensor.freed) throw new EngineError(`${where}: the tensor was already freed by dispose or a scope`);
+    return tensor.handle;
+  }
+
+  /** Calls an operator for its only tensor result. */
+  one(name: string, ...values: readonly Value[]): TorchTensor {
+    const result = this.#call(name, values);
+    if (typeof result !== 'number') throw new EngineError(`${name}: expected one tensor as its result`);
+    return this.arena.adopt(result);
+  }
+
+  /** Calls an operator for its several tensor results. */
+  many(name: string, ...values: readonly Value[]): TorchTensor[] {
+    const result = this.#call(name, values);
+    if (!Array.isArray(result)) throw new EngineError(`${name}: expected several tensors as its result`);
+    return result.map((handle: number) => this.arena.adopt(handle));
+  }
+
+  /** Calls an in-place operator; the handle of its result, an alias of an argument, is freed. */
+  inPlace(name: string, ...values: readonly Value[]): void {
+    const result = this.#call(name, values);
+    if (typeof result === 'number') this.native.free(result);
+  }
+
+  #call(name: string, values: readonly Value[]): number | readonly number[] | undefined {
+    const id = this.#id(name);
+    if (id < 0) throw new EngineError(`${name}: this libtorch has no such operator`);
+    const native: NativeValue[] = new Array(values.length);
+    for (let i = 0; i < values.length; i++) {
+      const value = values[i];
+      if (value instanceof TorchTensor) native[i] = this.handle(value, name);
+      else if (Array.isArray(value)) {
+        native[i] = value.map((entry: number | Tensor) =>
+          typeof entry === 'number' ? entry : this.handle(entry, name),
+        );
+      } else if (typeof value === 'object' && value !== null) this.handle(value as Tensor, name);
+      else native[i] = value as NativeValue;
+    }
+    try {
+      return this.native.call(id, ...native);
+    } catch (cause) {
+      throw this.error(name, values, cause);
+    }
+  }
+
+  error(name: string, values: readonly unknown[], cause: unknown): EngineError {
+    const shapes = values.map(describe).join(', ');
+    return new EngineError(`${name}(${shapes}) on ${this.device}: ${(cause as Error).message.trim()}`, {
+      cause,
+    });
+  }
+}
+
+function describe(value: unknown): string {
+  if (value instanceof TorchTensor) return value.freed ? 'freed' : `${value.dtype}[${value.shape.join(',')}]`;
+  if (Array.isArray(value)) return `[${value.map(describe).join(', ')}]`;
+  if (typeof value === 'object' && value !== null) return value.constructor?.name ?? 'object';
+  return String(value);
+}

@@ -1,0 +1,328 @@
+/** The torch engine: the contract over libtorch, through the addon's generic operator call. */
+import { cpus } from 'node:os';
+import { EngineError } from '../../errors.ts';
+import type {
+  AdamWOptions,
+  AdamWState,
+  AttentionInput,
+  DType,
+  Engine,
+  EngineInfo,
+  HostArray,
+  LogProbOptions,
+  SampleOptions,
+  Tensor,
+} from '../engine.ts';
+import { Arena, type TorchTensor } from './arena.ts';
+import { loadedBlas, loadNative, type Native } from './native.ts';
+import * as network from './network.ts';
+import { Operators } from './operators.ts';
+
+export interface TorchOptions {
+  /** 'cpu' (default), 'cuda' or 'cuda:N'. */
+  readonly device?: string;
+  /** Intra-op threads of the calling thread; the default is OMP_NUM_THREADS, or all cores. */
+  readonly threads?: number;
+}
+
+/** Opens the engine in this thread. Throws EngineError when libtorch or the device is not there. */
+export function openTorch(options: TorchOptions = {}): TorchEngine {
+  const device = options.device ?? 'cpu';
+  if (!/^(cpu|cuda(:\d+)?)$/.test(device)) {
+    throw new EngineError(`unknown device '${device}': use 'cpu', 'cuda' or 'cuda:N'`);
+  }
+  const native = loadNative();
+  if (device !== 'cpu' && native.describe().cudaDevices === 0) {
+    throw new EngineError(
+      `device '${device}' asked for, but this libtorch (${native.describe().version}) sees no CUDA device; ` +
+        'use --device cpu, or set LIBTORCH to a CUDA build and run `npm run setup`',
+    );
+  }
+  return new TorchEngine(native, device, native.threads(options.threads ?? 0));
+}
+
+export class TorchEngine implements Engine {
+  readonly info: EngineInfo;
+  readonly #native: Native;
+  readonly #arena: Arena;
+  readonly #ops: Operators;
+
+  constructor(native: Native, device: string, threads: number) {
+    this.#native = native;
+    this.#arena = new Arena(native);
+    this.#ops = new Operators(native, this.#arena, device);
+    this.info = {
+      name: 'torch',
+      version: native.describe().version,
+      device,
+      threads,
+      blas: loadedBlas(),
+      deviceName: device === 'cpu' ? (cpus()[0]?.model.trim() ?? 'cpu') : device,
+    };
+  }
+
+  // ---- ownership and transfer ------------------------------------------------------------------------
+
+  tensor(data: HostArray, shape: readonly number[]): Tensor {
+    const dtype: DType =
+      data instanceof Float32Array
+        ? 'float32'
+        : data instanceof Float64Array
+          ? 'float64'
+          : data instanceof Int32Array
+            ? 'int64'
+            : 'bool';
+    try {
+      return this.#arena.adopt(this.#native.fromHost(data, dtype, shape, this.info.device));
+    } catch (cause) {
+      throw this.#ops.error('tensor', [`[${shape.join(',')}]`], cause);
+    }
+  }
+
+  zeros(shape: readonly number[], dtype: DType = 'float32'): Tensor {
+    return this.#ops.one('zeros', shape, dtype, null, this.info.device);
+  }
+
+  #read<A extends HostArray>(tensor: Tensor, make: (length: number) => A): A {
+    const handle = this.#ops.handle(tensor, 'read');
+    const into = make(tensor.shape.reduce((product, size) => product * size, 1));
+    try {
+      this.#native.toHost(handle, into);
+    } catch (cause) {
+      throw this.#ops.error('read', [tensor], cause);
+    }
+    return into;
+  }
+
+  floats(tensor: Tensor): Float32Array {
+    return this.#read(tensor, (length) => new Float32Array(length));
+  }
+
+  doubles(tensor: Tensor): Float64Array {
+    return this.#read(tensor, (length) => new Float64Array(length));
+  }
+
+  ints(tensor: Tensor): Int32Array {
+    if (tensor.dtype !== 'int64' && tensor.dtype !== 'bool') {
+      throw new EngineError(`ints: expected an int64 or bool tensor, got ${tensor.dtype}`);
+    }
+    return this.#read(tensor, (length) => new Int32Array(length));
+  }
+
+  item(tensor: Tensor): number {
+    const values = this.doubles(tensor);
+    if (values.length !== 1) {
+      throw new EngineError(`item: expected one element, got shape [${tensor.shape.join(',')}]`);
+    }
+    return values[0]!;
+  }
+
+  scope<T>(body: () => T): T {
+    return this.#arena.scope(body);
+  }
+
+  dispose(...tensors: readonly Tensor[]): void {
+    for (const tensor of tensors) this.#ops.handle(tensor, 'dispose');
+    this.#arena.dispose(tensors as readonly TorchTensor[]);
+  }
+
+  live(): number {
+    return this.#native.live();
+  }
+
+  cast(tensor: Tensor, dtype: DType): Tensor {
+    return this.#ops.one('to.dtype', tensor, dtype);
+  }
+
+  share(tensor: Tensor): number {
+    return this.#native.share(this.#ops.handle(tensor, 'share'));
+  }
+
+  attach(ticket: number): Tensor {
+    try {
+      return this.#arena.adopt(this.#native.attach(ticket));
+    } catch (cause) {
+      throw this.#ops.error('attach', [ticket], cause);
+    }
+  }
+
+  unshare(ticket: number): void {
+    try {
+      this.#native.unshare(ticket);
+    } catch (cause) {
+      throw this.#ops.error('unshare', [ticket], cause);
+    }
+  }
+
+  // ---- autograd --------------------------------------------------------------------------------------
+
+  parameter(tensor: Tensor): Tensor {
+    const handle = this.#ops.handle(tensor, 'parameter');
+    try {
+      return this.#arena.adopt(this.#native.parameter(handle));
+    } catch (cause) {
+      throw this.#ops.error('parameter', [tensor], cause);
+    }
+  }
+
+  detach(tensor: Tensor): Tensor {
+    return this.#ops.one('detach', tensor);
+  }
+
+  noGrad<T>(body: () => T): T {
+    const before = this.#native.gradMode(false);
+    try {
+      return body();
+    } finally {
+      this.#native.gradMode(before);
+    }
+  }
+
+  grad(output: Tensor, inputs: readonly Tensor[], outputGrad?: Tensor): Tensor[] {
+    const handles = inputs.map((input) => this.#ops.handle(input, 'grad'));
+    const from = this.#ops.handle(output, 'grad');
+    const seed = outputGrad === undefined ? undefined : this.#ops.handle(outputGrad, 'grad');
+    try {
+      return this.#native.grad(from, handles, seed).map((handle) => this.#arena.adopt(handle));
+    } catch (cause) {
+      throw this.#ops.error('grad', [output, outputGrad], cause);
+    }
+  }
+
+  // ---- shape -----------------------------------------------------------------------------------------
+
+  reshape(tensor: Tensor, shape: readonly number[]): Tensor {
+    return this.#ops.one('reshape', tensor, shape);
+  }
+
+  permute(tensor: Tensor, order: readonly number[]): Tensor {
+    return this.#ops.one('permute', tensor, order);
+  }
+
+  concat(tensors: readonly Tensor[], axis: number): Tensor {
+    return this.#ops.one('cat', tensors, axis);
+  }
+
+  narrow(tensor: Tensor, axis: number, start: number, length: number): Tensor {
+    return this.#ops.one('narrow', tensor, axis, start, length);
+  }
+
+  rows(tensor: Tensor, index: Tensor): Tensor {
+    return this.#ops.one('index_select', tensor, 0, index);
+  }
+
+  placeRows(tensor: Tensor, index: Tensor, source: Tensor): Tensor {
+    return this.#ops.one('index_copy', tensor, 0, index, source);
+  }
+
+  write(tensor: Tensor, axis: number, start: number, source: Tensor): void {
+    this.noGrad(() =>
+      this.#arena.scope(() => {
+        const target = this.#ops.one('narrow', tensor, axis, start, source.shape.at(axis) ?? 1);
+        if (target.shape.join() !== source.shape.join()) {
+          throw new EngineError(
+            `write: target [${target.shape.join(',')}] and source [${source.shape.join(',')}] differ`,
+          );
+        }
+        this.#ops.inPlace('copy_', target, source);
+      }),
+    );
+  }
+
+  // ---- arithmetic ------------------------------------------------------------------------------------
+
+  #binary(name: string, a: Tensor, b: Tensor | number): Tensor {
+    return this.#ops.one(typeof b === 'number' ? `${name}.Scalar` : `${name}.Tensor`, a, b);
+  }
+
+  add(a: Tensor, b: Tensor | number): Tensor {
+    return this.#binary('add', a, b);
+  }
+
+  sub(a: Tensor, b: Tensor | number): Tensor {
+    return this.#binary('sub', a, b);
+  }
+
+  mul(a: Tensor, b: Tensor | number): Tensor {
+    return this.#binary('mul', a, b);
+  }
+
+  div(a: Tensor, b: Tensor | number): Tensor {
+    return this.#binary('div', a, b);
+  }
+
+  minimum(a: Tensor, b: Tensor): Tensor {
+    return this.#ops.one('minimum', a, b);
+  }
+
+  clamp(a: Tensor, lo: number, hi: number): Tensor {
+    return this.#ops.one('clamp', a, lo, hi);
+  }
+
+  exp(a: Tensor): Tensor {
+    return this.#ops.one('exp', a);
+  }
+
+  sum(a: Tensor, axis?: number): Tensor {
+    return axis === undefined ? this.#ops.one('sum', a) : this.#ops.one('sum.dim_IntList', a, [axis]);
+  }
+
+  norm(a: Tensor): Tensor {
+    return this.#ops.one('linalg_vector_norm', a, 2, [-1]);
+  }
+
+  matmul(a: Tensor, b: Tensor): Tensor {
+    return this.#ops.one('matmul', a, b);
+  }
+
+  logSoftmax(a: Tensor): Tensor {
+    return this.#ops.one('log_softmax.int', a, -1);
+  }
+
+  logSumExp(a: Tensor, axis: number): Tensor {
+    return this.#ops.one('logsumexp', a, [axis]);
+  }
+
+  // ---- neural network --------------------------------------------------------------------------------
+
+  linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
+    return this.#ops.one('linear', x, weight, bias ?? null);
+  }
+
+  rmsNorm(x: Tensor, weight: Tensor, epsilon: number): Tensor {
+    return this.#arena.scope(() => network.rmsNorm(this.#ops, x, weight, epsilon));
+  }
+
+  rotary(x: Tensor, cos: Tensor, sin: Tensor): Tensor {
+    return this.#arena.scope(() => network.rotary(this.#ops, x, cos, sin));
+  }
+
+  attention(input: AttentionInput): Tensor {
+    return this.#arena.scope(() => network.attention(this.#ops, input));
+  }
+
+  swiglu(gateUp: Tensor): Tensor {
+    return this.#arena.scope(() => network.swiglu(this.#ops, gateUp));
+  }
+
+  gelu(x: Tensor): Tensor {
+    return this.#ops.one('gelu', x);
+  }
+
+  logProbs(
+    hidden: Tensor,
+    head: Tensor,
+    targets: Tensor,
+    options: LogProbOptions = {},
+  ): { logProb: Tensor; entropy: Tensor | null } {
+    return this.#arena.scope(() => network.logProbs(this.#ops, hidden, head, targets, options));
+  }
+
+  sample(logits: Tensor, options: SampleOptions): { ids: Int32Array; logProbs: Float32Array } {
+    return this.noGrad(() => this.#arena.scope(() => network.sample(this, this.#ops, logits, options)));
+  }
+
+  adamW(state: AdamWState, options: AdamWOptions): void {
+    this.noGrad(() => this.#arena.scope(() => network.adamW(this.#ops, state, options)));
+  }
+}
