@@ -1,0 +1,142 @@
+import { readFileSync } from 'node:fs';
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { affiliation } from '../../rewards/affiliation.ts';
+import { mergeIntervals } from '../../rewards/intervals.ts';
+import { DataError } from '../../src/errors.ts';
+import type { Interval } from '../../src/types.ts';
+
+type Encoded = number | 'NaN' | 'Infinity';
+
+interface Golden {
+  readonly cases: readonly {
+    readonly name: string;
+    readonly events_pred: readonly Interval[];
+    readonly events_gt: readonly Interval[];
+    readonly Trange: Interval;
+    readonly zones: readonly Interval[];
+    readonly precision: Encoded;
+    readonly recall: number;
+    readonly f1_nan_as_0: number;
+    readonly individual_precision_probabilities: readonly Encoded[];
+    readonly individual_recall_probabilities: readonly number[];
+  }[];
+  readonly invalid_inputs: readonly {
+    readonly name: string;
+    readonly events_pred: readonly Interval[];
+    readonly events_gt: readonly Interval[];
+    readonly Trange: Interval;
+  }[];
+}
+
+// Made by the reference implementation, ahstat/affiliation-metrics-py (commit in the file), run unmodified.
+const golden = JSON.parse(
+  readFileSync(new URL('../golden/rewards/affiliation.json', import.meta.url), 'utf8'),
+) as Golden;
+
+function expectSame(actual: number, expected: Encoded): void {
+  if (expected === 'NaN') expect(actual).toBeNaN();
+  else expect(actual).toBeCloseTo(Number(expected), 12);
+}
+
+describe('affiliation metrics agree with the reference implementation', () => {
+  test('30 cases are compared', () => expect(golden.cases).toHaveLength(30));
+
+  test.each(golden.cases.map((c) => [c.name, c] as const))('%s', (_, c) => {
+    const result = affiliation(c.events_pred, c.events_gt, c.Trange);
+    expectSame(result.precision, c.precision);
+    expectSame(result.recall, c.recall);
+    expectSame(result.f1, c.f1_nan_as_0);
+    expect(result.events.map((event) => event.zone)).toEqual(c.zones);
+    result.events.forEach((event, i) => {
+      expectSame(event.precision, c.individual_precision_probabilities[i]!);
+      expectSame(event.recall, c.individual_recall_probabilities[i]!);
+    });
+  });
+
+  test.each(golden.invalid_inputs.map((c) => [c.name, c] as const))('refuses %s', (_, c) => {
+    expect(() => affiliation(c.events_pred, c.events_gt, c.Trange)).toThrow(DataError);
+  });
+
+  test('the error names the list, the event and the cure', () => {
+    expect(() => affiliation([[8, 12]], [[1, 2]], [0, 10])).toThrow(
+      'predicted event 0 [8, 12] leaves the range [0, 10]: clip it first',
+    );
+  });
+});
+
+/** Mean of a function over [lo, hi] by the midpoint rule on `steps` points. */
+function midpointMean(lo: number, hi: number, steps: number, f: (x: number) => number): number {
+  let sum = 0;
+  for (let i = 0; i < steps; i++) sum += f(lo + ((i + 0.5) / steps) * (hi - lo));
+  return sum / steps;
+}
+
+function distance(x: number, events: readonly Interval[]): number {
+  return Math.min(...events.map(([a, b]) => Math.max(0, a - x, x - b)));
+}
+
+const events = (n: number, min: number) =>
+  fc
+    .array(fc.tuple(fc.integer({ min: 0, max: n - 1 }), fc.integer({ min: 1, max: 9 })), {
+      minLength: min,
+      maxLength: 5,
+    })
+    .map((list) =>
+      mergeIntervals(
+        list.map(([start, size]) => [start, start + size] as const),
+        n,
+      ),
+    );
+
+describe('affiliation metrics, by their definition', () => {
+  test('precision and recall of each event equal the numerical integral of the survival functions', () => {
+    fc.assert(
+      fc.property(events(37, 1), events(37, 1), (predicted, gold) => {
+        const result = affiliation(predicted, gold, [0, 37]);
+        result.events.forEach(({ zone: [e0, e1], precision, recall }, j) => {
+          const [a, b] = gold[j]!;
+          const inside = predicted
+            .map(([s, e]) => [Math.max(s, e0), Math.min(e, e1)] as const)
+            .filter(([s, e]) => s < e);
+          if (inside.length === 0) {
+            expect(precision).toBeNaN();
+            expect(recall).toBe(0);
+            return;
+          }
+          let mass = 0;
+          let covered = 0;
+          for (const [s, e] of inside) {
+            covered += e - s;
+            mass +=
+              (e - s) *
+              midpointMean(s, e, 2000, (x) => {
+                const d = distance(x, [[a, b]]);
+                return d === 0 ? 1 : 1 - (b - a + Math.min(d, a - e0) + Math.min(d, e1 - b)) / (e1 - e0);
+              });
+          }
+          expect(precision).toBeCloseTo(mass / covered, 2);
+          const expected = midpointMean(a, b, 2000, (y) => {
+            const d = distance(y, inside);
+            return d === 0 ? 1 : 1 - (Math.min(d, y - e0) + Math.min(d, e1 - y)) / (e1 - e0);
+          });
+          expect(recall).toBeCloseTo(expected, 3);
+        });
+      }),
+      { numRuns: 60, seed: 7 },
+    );
+  });
+
+  test('mirroring time leaves precision and recall unchanged', () => {
+    const mirror = (list: readonly Interval[], n: number): Interval[] =>
+      list.map(([s, e]) => [n - e, n - s] as const).reverse();
+    fc.assert(
+      fc.property(events(90, 1), events(90, 1), (predicted, gold) => {
+        const forward = affiliation(predicted, gold, [0, 90]);
+        const backward = affiliation(mirror(predicted, 90), mirror(gold, 90), [0, 90]);
+        expect(backward.precision).toBeCloseTo(forward.precision, 10);
+        expect(backward.recall).toBeCloseTo(forward.recall, 10);
+      }),
+    );
+  });
+});
