@@ -1,0 +1,57 @@
+/** Half-open intervals on the index axis: from flags, and compared with other intervals. */
+import type { Interval } from '../types.ts';
+
+/** Runs of flagged indices of [N] as sorted, disjoint half-open intervals. */
+export function runs(n: number, flagged: (index: number) => boolean): Interval[] {
+  const found: Interval[] = [];
+  let start = -1;
+  for (let i = 0; i < n; i++) {
+    if (flagged(i)) {
+      if (start < 0) start = i;
+    } else if (start >= 0) {
+      found.push([start, i]);
+      start = -1;
+    }
+  }
+  if (start >= 0) found.push([start, n]);
+  return found;
+}
+
+/** Sorted union; intervals no further apart than `gap` samples become one (0 joins those that touch). */
+export function mergeIntervals(intervals: readonly Interval[], gap = 0): Interval[] {
+  const merged: [number, number][] = [];
+  for (const [start, end] of [...intervals].sort((a, b) => a[0] - b[0])) {
+    const last = merged.at(-1);
+    if (last !== undefined && start <= last[1] + gap) last[1] = Math.max(last[1], end);
+    else merged.push([start, end]);
+  }
+  return merged;
+}
+
+/** Number of samples covered by sorted, disjoint intervals. */
+export function coverage(intervals: readonly Interval[]): number {
+  let covered = 0;
+  for (const [start, end] of intervals) covered += end - start;
+  return covered;
+}
+
+/** Number of samples that two lists of sorted, disjoint intervals share. */
+export function overlap(a: readonly Interval[], b: readonly Interval[]): number {
+  let shared = 0;
+  let i = 0;
+  let j = 0;
+  while (i < a.length && j < b.length) {
+    const [aStart, aEnd] = a[i]!;
+    const [bStart, bEnd] = b[j]!;
+    shared += Math.max(0, Math.min(aEnd, bEnd) - Math.max(aStart, bStart));
+    if (aEnd <= bEnd) i++;
+    else j++;
+  }
+  return shared;
+}
+
+/** Point F1 of sorted, disjoint intervals, in [0, 1]: 2·|A∩B| / (|A| + |B|); two empty lists agree (1). */
+export function pointF1(predicted: readonly Interval[], gold: readonly Interval[]): number {
+  const total = coverage(predicted) + coverage(gold);
+  return total === 0 ? 1 : (2 * overlap(predicted, gold)) / total;
+}

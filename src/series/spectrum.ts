@@ -1,0 +1,258 @@
+/**
+ * Discrete Fourier spectra of real series of any length. `fft.js` transforms powers of two; other lengths go
+ * through Bluestein's chirp convolution (Bluestein 1970), which is exact for every length and costs two transforms of
+ * the next power of two above 2N (above N for even N, where two real samples share one complex one).
+ */
+import FFT from 'fft.js';
+
+export interface Spectrum {
+  /** Length of the series. */
+  readonly n: number;
+  /** Coefficients 0 … ⌊N/2⌋ of Σ x[i]·e^(−2πi·k·i/N). */
+  readonly re: Float64Array; // [⌊N/2⌋ + 1]
+  readonly im: Float64Array; // [⌊N/2⌋ + 1]
+}
+
+/** Complex transform of one length; holds its tables and buffers, so calls allocate nothing. */
+interface Transform {
+  /** Interleaved re, im of the last `run`: [2·length]. */
+  readonly output: Float64Array;
+  readonly input: Float64Array; // [2·length], filled by the caller
+  run(): void;
+}
+
+function powerOfTwoTransform(length: number): Transform {
+  const input = new Float64Array(2 * length);
+  const output = new Float64Array(2 * length);
+  if (length === 1) return { input, output, run: () => output.set(input) };
+  const fft = new FFT(length);
+  return { input, output, run: () => fft.transform(output, input) };
+}
+
+function bluesteinTransform(length: number): Transform {
+  const padded = 2 ** Math.ceil(Math.log2(2 * length - 1));
+  const fft = new FFT(padded);
+  const input = new Float64Array(2 * length);
+  const output = new Float64Array(2 * length);
+  const chirp = new Float64Array(2 * length); // e^(−πi·k²/length)
+  for (let k = 0; k < length; k++) {
+    // k² is reduced modulo 2·length first: the angle of a big square would lose its digits.
+    const angle = (Math.PI * ((k * k) % (2 * length))) / length;
+    chirp[2 * k] = Math.cos(angle);
+    chirp[2 * k + 1] = -Math.sin(angle);
+  }
+  const work = new Float64Array(2 * padded);
+  const spectrum = new Float64Array(2 * padded);
+  const filter = new Float64Array(2 * padded);
+  work[0] = 1;
+  for (let k = 1; k < length; k++) {
+    const re = chirp[2 * k]!;
+    const im = -chirp[2 * k + 1]!;
+    work[2 * k] = re;
+    work[2 * k + 1] = im;
+    work[2 * (padded - k)] = re;
+    work[2 * (padded - k) + 1] = im;
+  }
+  fft.transform(filter, work);
+  const run = () => {
+    work.fill(0, 2 * length);
+    for (let k = 0; k < 2 * length; k += 2) {
+      const re = chirp[k]!;
+      const im = chirp[k + 1]!;
+      work[k] = input[k]! * re - input[k + 1]! * im;
+      work[k + 1] = input[k]! * im + input[k + 1]! * re;
+    }
+    fft.transform(spectrum, work);
+    // Conjugated product: a second forward transform then inverts, up to conjugation and the factor `padded`.
+    for (let k = 0; k < 2 * padded; k += 2) {
+      const re = spectrum[k]! * filter[k]! - spectrum[k + 1]! * filter[k + 1]!;
+      const im = spectrum[k]! * filter[k + 1]! + spectrum[k + 1]! * filter[k]!;
+      spectrum[k] = re;
+      spectrum[k + 1] = -im;
+    }
+    fft.transform(work, spectrum);
+    for (let k = 0; k < 2 * length; k += 2) {
+      const re = work[k]! / padded;
+      const im = -work[k + 1]! / padded;
+      output[k] = re * chirp[k]! - im * chirp[k + 1]!;
+      output[k + 1] = re * chirp[k + 1]! + im * chirp[k]!;
+    }
+  };
+  return { input, output, run };
+}
+
+const transforms = new Map<number, Transform>();
+/** Tables of longer transforms are built per call: kept, a few of them would hold gigabytes. */
+const LONGEST_KEPT = 32_768;
+
+function transformOf(length: number): Transform {
+  const known = transforms.get(length);
+  if (known !== undefined) return known;
+  const isPower = (length & (length - 1)) === 0;
+  const made = isPower ? powerOfTwoTransform(length) : bluesteinTransform(length);
+  if (length <= LONGEST_KEPT) {
+    if (transforms.size >= 16) transforms.delete(transforms.keys().next().value!);
+    transforms.set(length, made);
+  }
+  return made;
+}
+
+/** Fourier coefficients of `values` [N], N ≥ 1, minus `offset` (pass the mean to clear coefficient 0). */
+export function spectrum(values: Float64Array, offset = 0): Spectrum {
+  const n = values.length;
+  const bins = Math.floor(n / 2) + 1;
+  const re = new Float64Array(bins);
+  const im = new Float64Array(bins);
+  if (n % 2 === 1) {
+    const { input, output, run } = transformOf(n);
+    for (let i = 0; i < n; i++) {
+      input[2 * i] = values[i]! - offset;
+      input[2 * i + 1] = 0;
+    }
+    run();
+    for (let k = 0; k < bins; k++) {
+      re[k] = output[2 * k]!;
+      im[k] = output[2 * k + 1]!;
+    }
+    return { n, re, im };
+  }
+  const half = n / 2;
+  const { input, output, run } = transformOf(half);
+  for (let i = 0; i < n; i++) input[i] = values[i]! - offset;
+  run();
+  for (let k = 0; k <= half; k++) {
+    const at = 2 * (k % half);
+    const mirrored = 2 * ((half - k) % half);
+    // Even and odd samples travelled as real and imaginary part: separate them by symmetry, then join.
+    const evenRe = (output[at]! + output[mirrored]!) / 2;
+    const evenIm = (output[at + 1]! - output[mirrored + 1]!) / 2;
+    const oddRe = (output[at + 1]! + output[mirrored + 1]!) / 2;
+    const oddIm = (output[mirrored]! - output[at]!) / 2;
+    const angle = (-2 * Math.PI * k) / n;
+    const cos = Math.cos(angle);
+    const sin = Math.sin(angle);
+    re[k] = evenRe + oddRe * cos - oddIm * sin;
+    im[k] = evenIm + oddRe * sin + oddIm * cos;
+  }
+  return { n, re, im };
+}
+
+/** Index of the strongest coefficient among `from` … ⌊N/2⌋, lowest on ties; `from` itself when all are 0. */
+export function dominantIndex({ re, im }: Spectrum, from = 1): number {
+  let best = from;
+  let bestPower = -1;
+  for (let k = from; k < re.length; k++) {
+    const power = re[k]! * re[k]! + im[k]! * im[k]!;
+    if (power > bestPower) {
+      bestPower = power;
+      best = k;
+    }
+  }
+  return best;
+}
+
+/** Period in samples of the strongest coefficient but the constant one; NaN for fewer than 2 samples. */
+export function dominantPeriod(values: Float64Array, mean: number): number {
+  return values.length < 2 ? Number.NaN : values.length / dominantIndex(spectrum(values, mean));
+}
+
+/**
+ * Frequency of the line at coefficient k in cycles per series, between the bins: Jacobsen's three-sample estimate
+ * k + Re((X[k−1] − X[k+1]) / (2X[k] − X[k−1] − X[k+1])) (Jacobsen & Kootsookos 2007). k itself at the ends of the
+ * spectrum, or where the estimate leaves (−½, ½).
+ */
+export function refineFrequency({ re, im }: Spectrum, k: number): number {
+  if (k < 1 || k + 1 >= re.length) return k;
+  const topRe = re[k - 1]! - re[k + 1]!;
+  const topIm = im[k - 1]! - im[k + 1]!;
+  const bottomRe = 2 * re[k]! - re[k - 1]! - re[k + 1]!;
+  const bottomIm = 2 * im[k]! - im[k - 1]! - im[k + 1]!;
+  const shift = (topRe * bottomRe + topIm * bottomIm) / (bottomRe * bottomRe + bottomIm * bottomIm);
+  return Math.abs(shift) <= 0.5 ? k + shift : k;
+}
+
+interface Twiddles {
+  readonly bins: number;
+  readonly table: Float64Array; // [W, 2, bins]: cosines then sines of 2π·k·r/W, k = 1 … bins
+}
+
+const twiddleTables = new Map<number, Twiddles>();
+
+function twiddlesOf(window: number): Twiddles {
+  const known = twiddleTables.get(window);
+  if (known !== undefined) return known;
+  const bins = Math.floor(window / 2);
+  const table = new Float64Array(window * 2 * bins);
+  for (let r = 0; r < window; r++) {
+    for (let k = 1; k <= bins; k++) {
+      const angle = (2 * Math.PI * ((k * r) % window)) / window;
+      table[2 * bins * r + k - 1] = Math.cos(angle);
+      table[2 * bins * r + bins + k - 1] = Math.sin(angle);
+    }
+  }
+  if (twiddleTables.size >= 4) twiddleTables.clear();
+  twiddleTables.set(window, { bins, table });
+  return { bins, table };
+}
+
+/** Windows between two exact recomputations of the running coefficients: rounding cannot build up. */
+const REFRESH = 512;
+
+/**
+ * Dominant period (samples) of every window of `window` samples: [N] → [N − window + 1], empty for a shorter series.
+ * Per window: the strongest of the coefficients 1 … ⌊window/2⌋, the lowest on ties and in a constant window.
+ *
+ * The coefficients slide: each step replaces the sample that leaves by the one that enters, against phases fixed to
+ * the series rather than the window. Their moduli are those of the window's own transform, no rotation multiplies
+ * old rounding errors, and an exact sum replaces them every 512 windows.
+ */
+export function slidingPeriods(values: Float64Array, window: number): Float64Array {
+  const count = Math.max(0, values.length - window + 1);
+  const periods = new Float64Array(count); // [N − W + 1]
+  if (count === 0) return periods;
+  const { bins, table } = twiddlesOf(window);
+  const re = new Float64Array(bins);
+  const im = new Float64Array(bins);
+  let varying = -1; // last index whose value differs from the one before it
+  for (let i = 1; i < window - 1; i++) if (values[i] !== values[i - 1]) varying = i;
+  for (let t = 0; t < count; t++) {
+    const last = t + window - 1;
+    if (last > 0 && values[last] !== values[last - 1]) varying = last;
+    if (t % REFRESH === 0) {
+      re.fill(0);
+      im.fill(0);
+      // Only differences matter to the coefficients above 0; against a value of the window the sums stay small.
+      const reference = values[t]!;
+      for (let i = t; i <= last; i++) {
+        const base = 2 * bins * (i % window);
+        const value = values[i]! - reference;
+        for (let k = 0; k < bins; k++) {
+          re[k]! += value * table[base + k]!;
+          im[k]! -= value * table[base + bins + k]!;
+        }
+      }
+    } else {
+      const change = values[last]! - values[t - 1]!;
+      if (change !== 0) {
+        const base = 2 * bins * (last % window);
+        for (let k = 0; k < bins; k++) {
+          re[k]! += change * table[base + k]!;
+          im[k]! -= change * table[base + bins + k]!;
+        }
+      }
+    }
+    let best = 0;
+    if (varying > t) {
+      let bestPower = -1;
+      for (let k = 0; k < bins; k++) {
+        const power = re[k]! * re[k]! + im[k]! * im[k]!;
+        if (power > bestPower) {
+          bestPower = power;
+          best = k;
+        }
+      }
+    }
+    periods[t] = window / (best + 1);
+  }
+  return periods;
+}

@@ -1,0 +1,176 @@
+/** Summary statistics of a univariate series. Every function takes finite values; the caller checks its input. */
+
+export interface Moments {
+  readonly mean: number;
+  /** Population standard deviation (divides by N). */
+  readonly std: number;
+}
+
+export interface Summary extends Moments {
+  readonly n: number;
+  /** Sample standard deviation (divides by N − 1); NaN for one value. */
+  readonly sampleStd: number;
+  readonly min: number;
+  readonly max: number;
+  /** Quartiles with linear interpolation between order statistics (NumPy's default, Hyndman & Fan type 7). */
+  readonly q1: number;
+  readonly median: number;
+  readonly q3: number;
+  /** Median absolute deviation from the median, not scaled. */
+  readonly mad: number;
+  /** Population skewness m₃ / m₂^1.5; NaN for a constant series. */
+  readonly skew: number;
+  /** Population excess kurtosis m₄ / m₂² − 3; NaN for a constant series. */
+  readonly excessKurtosis: number;
+}
+
+/** Mean and population standard deviation of `values[start, end)`, in two passes: [N] → scalars. */
+export function moments(values: Float64Array, start = 0, end = values.length): Moments {
+  const n = end - start;
+  let sum = 0;
+  for (let i = start; i < end; i++) sum += values[i]!;
+  const mean = sum / n;
+  let squares = 0;
+  for (let i = start; i < end; i++) {
+    const centred = values[i]! - mean;
+    squares += centred * centred;
+  }
+  return { mean, std: Math.sqrt(squares / n) };
+}
+
+/** Reorders `scratch[0, n)` so that its k-th smallest value stands at k, and returns it (Hoare's selection). */
+export function select(scratch: Float64Array, n: number, k: number): number {
+  let left = 0;
+  let right = n - 1;
+  while (left < right) {
+    // The median of three keeps sorted and constant inputs linear.
+    const a = scratch[left]!;
+    const b = scratch[(left + right) >> 1]!;
+    const c = scratch[right]!;
+    const pivot = a < b ? (b < c ? b : a < c ? c : a) : a < c ? a : b < c ? c : b;
+    let i = left;
+    let j = right;
+    while (i <= j) {
+      while (scratch[i]! < pivot) i++;
+      while (scratch[j]! > pivot) j--;
+      if (i <= j) {
+        const kept = scratch[i]!;
+        scratch[i] = scratch[j]!;
+        scratch[j] = kept;
+        i++;
+        j--;
+      }
+    }
+    if (k <= j) right = j;
+    else if (k >= i) left = i;
+    else break;
+  }
+  return scratch[k]!;
+}
+
+/** Quantile `q` in [0, 1] of `scratch[0, n)`, linear interpolation; reorders `scratch`. */
+export function quantileInPlace(scratch: Float64Array, n: number, q: number): number {
+  const position = q * (n - 1);
+  const below = Math.floor(position);
+  const low = select(scratch, n, below);
+  if (position === below) return low;
+  // After the selection everything right of `below` is at least as large: the next order statistic is its minimum.
+  let high = Number.POSITIVE_INFINITY;
+  for (let i = below + 1; i < n; i++) if (scratch[i]! < high) high = scratch[i]!;
+  return low + (position - below) * (high - low);
+}
+
+export function median(values: Float64Array): number {
+  return quantileInPlace(Float64Array.from(values), values.length, 0.5);
+}
+
+/** All summary statistics of a non-empty series [N]. */
+export function summarise(values: Float64Array): Summary {
+  const n = values.length;
+  const { mean, std } = moments(values);
+  let min = Number.POSITIVE_INFINITY;
+  let max = Number.NEGATIVE_INFINITY;
+  let third = 0;
+  let fourth = 0;
+  for (let i = 0; i < n; i++) {
+    const value = values[i]!;
+    if (value < min) min = value;
+    if (value > max) max = value;
+    const centred = value - mean;
+    const square = centred * centred;
+    third += square * centred;
+    fourth += square * square;
+  }
+  const scratch = Float64Array.from(values); // [N]
+  const q1 = quantileInPlace(scratch, n, 0.25);
+  const middle = quantileInPlace(scratch, n, 0.5);
+  const q3 = quantileInPlace(scratch, n, 0.75);
+  for (let i = 0; i < n; i++) scratch[i] = Math.abs(values[i]! - middle);
+  const mad = quantileInPlace(scratch, n, 0.5);
+  const variance = std * std;
+  // Equal values leave a rounding residue in the variance, which must not pass for a shape.
+  const constant = min === max;
+  return {
+    n,
+    mean: constant ? min : mean,
+    std: constant ? 0 : std,
+    sampleStd: constant ? (n > 1 ? 0 : Number.NaN) : std * Math.sqrt(n / (n - 1)),
+    min,
+    max,
+    q1,
+    median: middle,
+    q3,
+    mad,
+    skew: constant ? Number.NaN : third / n / (variance * std),
+    excessKurtosis: constant ? Number.NaN : fourth / n / (variance * variance) - 3,
+  };
+}
+
+/** Ordinary least squares line over the index: value ≈ intercept + slope · i. */
+export interface Line {
+  readonly slope: number;
+  readonly intercept: number;
+  /** Share of the variance that the line explains, in [0, 1]; 0 for a constant series. */
+  readonly r2: number;
+  /** Population standard deviation of what the line leaves. */
+  readonly residualStd: number;
+}
+
+/** Fits a line to a non-empty series [N]; one value has slope 0. */
+export function fitLine(values: Float64Array): Line {
+  const n = values.length;
+  const { mean, std } = moments(values);
+  const centre = (n - 1) / 2;
+  let cross = 0;
+  for (let i = 0; i < n; i++) cross += (i - centre) * (values[i]! - mean);
+  const indexSquares = (n * (n * n - 1)) / 12;
+  const slope = indexSquares === 0 ? 0 : cross / indexSquares;
+  const total = std * std * n;
+  const explained = slope * cross;
+  const residual = Math.max(0, total - explained);
+  return {
+    slope,
+    intercept: mean - slope * centre,
+    r2: total === 0 ? 0 : Math.min(1, explained / total),
+    residualStd: Math.sqrt(residual / n),
+  };
+}
+
+/** σ of Gaussian noise whose median absolute deviation is 1. */
+const GAUSSIAN_MAD = 1.482602218505602;
+
+/**
+ * Standard deviation of white noise riding on a smooth series [N], N ≥ 4: 1.4826 · MAD of the third differences,
+ * divided by √20 (the noise gain of the filter 1, −3, 3, −1). Third differences remove any local quadratic,
+ * so a clean sine of period P and unit amplitude reads (2π/P)³ · 0.23 instead of 0; the median ignores the ends
+ * of anomalies. 0 for fewer than 4 values.
+ */
+export function noiseSigma(values: Float64Array): number {
+  const n = values.length - 3;
+  if (n < 1) return 0;
+  const scratch = new Float64Array(n); // [N − 3]
+  for (let i = 0; i < n; i++) {
+    scratch[i] = Math.abs(values[i + 3]! - values[i]! + 3 * (values[i + 1]! - values[i + 2]!));
+  }
+  return (GAUSSIAN_MAD * quantileInPlace(scratch, n, 0.5)) / Math.sqrt(20);
+}
