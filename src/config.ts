@@ -1,0 +1,209 @@
+/**
+ * Recipes: what an experiment is, in YAML, checked strictly. Every key has a default, so a recipe says only what
+ * differs; an unknown key or a wrong value is a ConfigError that names key, file and line, and what was expected.
+ */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { type Document, isMap, isNode, isScalar, LineCounter, parse, parseDocument } from 'yaml';
+import type { z } from 'zod';
+import { ConfigError } from './errors.ts';
+import { defaultRecipe, type Recipe, recipeSchema } from './recipe.ts';
+import { closest } from './suggest.ts';
+
+export type { EvalRecipe, Recipe, RlRecipe, SftRecipe } from './recipe.ts';
+export { defaultRecipe };
+
+type Path = readonly (string | number)[];
+type Tree = { [key: string]: unknown };
+
+function isTree(value: unknown): value is Tree {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+const RECIPES = join(dirname(fileURLToPath(import.meta.url)), 'recipes');
+
+/** Names of the recipes that come with timeseer. */
+export function recipeNames(): string[] {
+  return readdirSync(RECIPES)
+    .filter((name) => name.endsWith('.yaml'))
+    .map((name) => name.slice(0, -'.yaml'.length))
+    .sort();
+}
+
+/** All keys of a tree of settings with dots between levels, leaves only. */
+function leaves(tree: Tree, prefix = ''): [key: string, value: unknown][] {
+  return Object.entries(tree).flatMap(([key, value]): [string, unknown][] =>
+    isTree(value) ? leaves(value, `${prefix}${key}.`) : [[`${prefix}${key}`, value]],
+  );
+}
+
+function at(tree: Tree, path: Path): unknown {
+  let value: unknown = tree;
+  for (const key of path) {
+    if (typeof value !== 'object' || value === null || !Object.hasOwn(value, key)) return undefined;
+    value = (value as Tree)[key];
+  }
+  return value;
+}
+
+function unknownKey(key: string, parent: Path): string {
+  const defaults = defaultRecipe();
+  const siblings = at(defaults, parent);
+  const near = closest(key, isTree(siblings) ? Object.keys(siblings) : []);
+  const elsewhere = leaves(defaults).find(([name]) => name.split('.').at(-1) === key)?.[0];
+  const full = [...parent, key].join('.');
+  const meant = near === undefined ? elsewhere : [...parent, near].join('.');
+  if (meant !== undefined) return `unknown key ${full}; did you mean ${meant}?`;
+  return `unknown key ${full}; known here: ${isTree(siblings) ? Object.keys(siblings).join(', ') : 'none'}`;
+}
+
+/** What a failed check wanted, in words. */
+function expected(issue: z.core.$ZodIssue): string {
+  switch (issue.code) {
+    case 'invalid_type':
+      return issue.expected === 'int'
+        ? 'an integer'
+        : `${/^[aeiou]/.test(issue.expected) ? 'an' : 'a'} ${issue.expected}`;
+    case 'too_small':
+      return issue.origin === 'string'
+        ? 'a non-empty string'
+        : issue.origin === 'array'
+          ? `${issue.minimum} entries`
+          : `a number ${issue.inclusive === false ? '>' : '≥'} ${issue.minimum}`;
+    case 'too_big':
+      return issue.origin === 'array'
+        ? `${issue.maximum} entries`
+        : `a number ${issue.inclusive === false ? '<' : '≤'} ${issue.maximum}`;
+    case 'invalid_value':
+      return `one of ${issue.values.map(String).join(', ')}`;
+    default:
+      return issue.message;
+  }
+}
+
+/** Where a path stands in a YAML document: `file:line`, of its nearest ancestor if it is not there itself. */
+function locate(document: Document, lines: LineCounter, file: string, path: Path): string {
+  for (let length = path.length; length > 0; length--) {
+    const parent = length === 1 ? document.contents : document.getIn(path.slice(0, length - 1), true);
+    const pair = isMap(parent)
+      ? parent.items.find(({ key }) => isScalar(key) && String(key.value) === String(path[length - 1]))
+      : undefined;
+    const range = pair !== undefined && isNode(pair.key) ? pair.key.range : undefined;
+    if (range) return `${file}:${lines.linePos(range[0]).line}`;
+  }
+  return file;
+}
+
+function show(value: unknown): string {
+  return typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value));
+}
+
+function check(tree: unknown, place: (path: Path) => string): Recipe {
+  const result = recipeSchema.safeParse(tree);
+  if (result.success) return result.data;
+  const messages = result.error.issues.flatMap((issue) => {
+    const path = issue.path.map((key) => (typeof key === 'symbol' ? String(key) : key));
+    if (issue.code === 'unrecognized_keys') {
+      return issue.keys.map((key) => `${place([...path, key])}: ${unknownKey(key, path)}`);
+    }
+    const key = path.length === 0 ? 'the recipe' : path.join('.');
+    const given = isTree(tree) ? at(tree, path) : tree;
+    const got = given === undefined ? `${show(at(defaultRecipe(), path))} (the default)` : show(given);
+    return [`${place(path)}: ${key}: got ${got}, expected ${expected(issue)}`];
+  });
+  throw new ConfigError(messages.join('\n'), { cause: result.error });
+}
+
+/** Puts one `key.path=value` into the tree; values are YAML ('1e-4', '[0.9, 0.99]', 'grpo'). */
+function override(tree: Tree, text: string): Path {
+  const split = text.indexOf('=');
+  if (split < 1)
+    throw new ConfigError(`--set ${text}: got no "=", expected key=value, as in sft.samples=1000`);
+  const path = text.slice(0, split).trim().split('.');
+  let known: unknown = defaultRecipe();
+  let target = tree;
+  for (const [depth, key] of path.entries()) {
+    if (!isTree(known) || !Object.hasOwn(known, key)) {
+      throw new ConfigError(`--set ${text}: ${unknownKey(key, path.slice(0, depth))}`);
+    }
+    known = known[key];
+    if (depth === path.length - 1) {
+      try {
+        target[key] = parse(text.slice(split + 1));
+      } catch (error) {
+        throw new ConfigError(`--set ${text}: the value is not YAML: ${(error as Error).message}`, {
+          cause: error,
+        });
+      }
+    } else {
+      const present = Object.hasOwn(target, key) ? target[key] : undefined;
+      const child = isTree(present) ? present : {};
+      target[key] = child;
+      target = child;
+    }
+  }
+  return path;
+}
+
+function recipeFile(nameOrPath: string): string {
+  if (/[/\\]|\.ya?ml$/.test(nameOrPath)) {
+    if (existsSync(nameOrPath)) return nameOrPath;
+    throw new ConfigError(`${nameOrPath}: no such recipe file; recipes by name: ${recipeNames().join(', ')}`);
+  }
+  const names = recipeNames();
+  if (names.includes(nameOrPath)) return join(RECIPES, `${nameOrPath}.yaml`);
+  const near = closest(nameOrPath, names);
+  throw new ConfigError(
+    `no recipe called ${nameOrPath}${near === undefined ? '' : `; did you mean ${near}?`} ` +
+      `(recipes: ${names.join(', ')}; a path to a .yaml file works too)`,
+  );
+}
+
+/**
+ * Reads a recipe by name ('quickstart') or path, then applies overrides such as 'sft.samples=1000' in order.
+ * Throws ConfigError that names key, file and line (or the override), what was got and what was expected.
+ */
+export function loadRecipe(nameOrPath: string, overrides: readonly string[] = []): Recipe {
+  const file = recipeFile(nameOrPath);
+  const lines = new LineCounter();
+  const document = parseDocument(readFileSync(file, 'utf8'), { lineCounter: lines });
+  const broken = document.errors[0];
+  if (broken !== undefined) {
+    const line = lines.linePos(broken.pos[0]).line;
+    throw new ConfigError(`${file}:${line}: not YAML: ${broken.message.split('\n')[0]}`, { cause: broken });
+  }
+  const content: unknown = document.toJS() ?? {};
+  if (!isTree(content))
+    throw new ConfigError(`${file}: got ${JSON.stringify(content)}, expected keys and values`);
+  const place = (path: Path): string => locate(document, lines, file, path);
+  check(content, place);
+  const sources = new Map<string, string>();
+  for (const text of overrides) sources.set(override(content, text).join('.'), `--set ${text}`);
+  return check(content, (path) => {
+    for (let length = path.length; length > 0; length--) {
+      const source = sources.get(path.slice(0, length).join('.'));
+      if (source !== undefined) return source;
+    }
+    return place(path);
+  });
+}
+
+/** Strictly reads a recipe that a run wrote as JSON; `file` is for messages. */
+export function parseRecipe(json: string, file: string): Recipe {
+  let content: unknown;
+  try {
+    content = JSON.parse(json);
+  } catch (error) {
+    throw new ConfigError(`${file}: not JSON: ${(error as Error).message}`, { cause: error });
+  }
+  return check(content, () => file);
+}
+
+/** Dotted keys in which two recipes differ: what a resumed run must refuse. */
+export function changedKeys(a: Recipe, b: Recipe): string[] {
+  const other = new Map(leaves(b));
+  return leaves(a)
+    .filter(([key, value]) => JSON.stringify(value) !== JSON.stringify(other.get(key)))
+    .map(([key]) => key);
+}

@@ -1,0 +1,175 @@
+/**
+ * What a recipe can say: the keys of an experiment with their defaults, ranges and meaning. Unknown keys are
+ * refused at every level. `src/config.ts` reads recipes; `src/recipes/quickstart.yaml` lists every key.
+ */
+import { z } from 'zod';
+
+const count = (smallest: number) => z.number().int().min(smallest).max(Number.MAX_SAFE_INTEGER);
+const positive = z.number().positive();
+const nonNegative = z.number().min(0);
+const ratio = z.number().min(0).max(1);
+const word = z.string().min(1);
+/** Decay rates of Adam's moments, each in [0, 1). */
+const betas = z.tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)]).readonly();
+
+const data = z
+  .strictObject({
+    /** Data set: a generator preset or a directory on disk. */
+    name: word.default('nano5'),
+    /** Points per series. */
+    length: count(2).default(1000),
+    /** Series kept for evaluation; training never sees them. */
+    heldOut: count(1).default(400),
+  })
+  .readonly();
+
+const policy = z
+  .strictObject({
+    /** 'nano' (a small Qwen2.5-VL, random weights) or a Hugging Face directory to start from. */
+    init: word.default('nano'),
+  })
+  .readonly();
+
+const sft = z
+  .strictObject({
+    /** Training examples, each seen once; 0 skips the stage. The stage ends after them, not after a time. */
+    samples: count(0).default(30_000),
+    /** Examples per update, over all workers. */
+    batch: count(1).default(8),
+    /** Peak learning rate of AdamW. */
+    learningRate: positive.max(1).default(1e-3),
+    /** Steps of linear rise to the peak. */
+    warmup: count(0).default(50),
+    /** Where the cosine ends, as a share of the peak. */
+    minLearningRate: ratio.default(0.05),
+    betas: betas.default([0.9, 0.95]),
+    /** Decoupled, on matrices only. */
+    weightDecay: nonNegative.max(1).default(0.05),
+    /** Largest norm of the whole gradient; longer ones are scaled down to it. */
+    clip: positive.default(1),
+    /** Data-parallel threads of this process. */
+    workers: count(1).max(256).default(2),
+    /** Steps between checkpoints. */
+    checkpointEvery: count(1).default(500),
+  })
+  .readonly();
+
+const transport = z
+  .strictObject({
+    /** Entropic regularisation of Sinkhorn; smaller is sharper and converges more slowly. */
+    epsilon: positive.default(0.08),
+    /** Row and column scalings. */
+    iterations: count(1).max(100_000).default(50),
+    /** Similarity = exp(−cost / tau). */
+    tau: positive.default(0.5),
+  })
+  .readonly();
+
+const rl = z
+  .strictObject({
+    /** Updates of the rollout distribution; 0 skips the stage. */
+    steps: count(0).default(60),
+    /** Prompts per step. */
+    prompts: count(1).default(16),
+    /** Responses per prompt; advantages compare them, so at least two. */
+    group: count(2).default(8),
+    /** Divides the logits of rollouts, and of every log-probability of the loss. */
+    temperature: positive.max(10).default(1),
+    /** Nucleus of rollouts; 1 keeps all tokens. */
+    topP: positive.max(1).default(1),
+    /** Longest response, in tokens. */
+    maxTokens: count(1).default(96),
+    /** How rewards become advantages. */
+    advantage: z.enum(['timerpo', 'grpo', 'dr_grpo']).default('timerpo'),
+    /** Weight of the orthogonal, transport-grounded part of the TimerPO advantage. */
+    alpha: nonNegative.default(0.3),
+    transport: transport.prefault({}),
+    /** Peak learning rate of AdamW. */
+    learningRate: positive.max(1).default(3e-5),
+    /** Steps of linear rise to the peak. */
+    warmup: count(0).default(3),
+    /** Where the cosine ends, as a share of the peak. */
+    minLearningRate: ratio.default(0.1),
+    /** Updates that one pass over a step's rollouts is divided into; divides `prompts`. */
+    miniBatches: count(1).default(1),
+    /** Passes over the same rollouts. */
+    epochs: count(1).default(1),
+    /** PPO: the probability ratio is clipped to 1 ± this. */
+    clipRatio: positive.lt(1).default(0.2),
+    /** Weight of the k3 estimate of the divergence from the reference policy; 0 leaves the reference out. */
+    kl: nonNegative.default(0.001),
+    /** Weight of the entropy bonus. */
+    entropy: nonNegative.default(0.001),
+    /** Largest norm of the whole gradient. */
+    clip: positive.default(1),
+    betas: betas.default([0.9, 0.95]),
+    /** Decoupled, on matrices only. */
+    weightDecay: nonNegative.max(1).default(0),
+    /** Steps between checkpoints. */
+    checkpointEvery: count(1).default(10),
+    /** Data-parallel threads of this process. */
+    workers: count(1).max(256).default(2),
+  })
+  .readonly();
+
+const evaluation = z
+  .strictObject({
+    /** Held-out series evaluated, at most `data.heldOut`. */
+    series: count(1).default(400),
+    /** Temperature of the sampled evaluation, beside the greedy one. */
+    temperature: positive.max(10).default(1),
+    /** Sampled responses per series. */
+    samples: count(1).default(1),
+    /** Resamples behind every 95 % interval. */
+    bootstrap: count(100).default(2000),
+    /** Longest response, in tokens. */
+    maxTokens: count(1).default(96),
+  })
+  .readonly();
+
+export const recipeSchema = z
+  .strictObject({
+    /** Of everything random in the run. */
+    seed: count(0).default(42),
+    data: data.prefault({}),
+    /** Figure preset that shows a series to the policy. */
+    figure: word.default('nano'),
+    policy: policy.prefault({}),
+    /** Supervised stage: imitation of expert traces. */
+    sft: sft.prefault({}),
+    /** Reinforcement stage. */
+    rl: rl.prefault({}),
+    eval: evaluation.prefault({}),
+    /** How responses are scored. */
+    reward: z.enum(['anomseer']).default('anomseer'),
+  })
+  .readonly()
+  .superRefine((recipe, context) => {
+    if (recipe.eval.series > recipe.data.heldOut) {
+      context.addIssue({
+        code: 'custom',
+        path: ['eval', 'series'],
+        message: `at most data.heldOut = ${recipe.data.heldOut}`,
+      });
+    }
+    if (recipe.rl.prompts % recipe.rl.miniBatches !== 0) {
+      context.addIssue({
+        code: 'custom',
+        path: ['rl', 'miniBatches'],
+        message: `a divisor of rl.prompts = ${recipe.rl.prompts}`,
+      });
+    }
+  });
+
+export type Recipe = z.infer<typeof recipeSchema>;
+export type SftRecipe = Recipe['sft'];
+export type RlRecipe = Recipe['rl'];
+export type EvalRecipe = Recipe['eval'];
+
+let defaults: Recipe | undefined;
+
+/** The recipe that an empty file means. */
+export function defaultRecipe(): Recipe {
+  defaults ??= recipeSchema.parse({});
+  return defaults;
+}
