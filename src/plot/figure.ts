@@ -1,0 +1,358 @@
+/**
+ * What a plot looks like, apart from its data: plain, serialisable values that key caches and travel to Workers,
+ * and the vega-lite specification that they stand for. Sizes are pixels of the whole picture.
+ */
+import type { TopLevelSpec } from 'vega-lite';
+import { ConfigError, DataError } from '../errors.ts';
+
+/** The bundled font, under a name that no system font has; see raster.ts. */
+export const FONT_FAMILY = 'Timeseer Sans';
+
+/** matplotlib's default cycle, which the figures of the papers were drawn with. */
+export const CHANNEL_COLORS = [
+  '#1f77b4',
+  '#ff7f0e',
+  '#2ca02c',
+  '#d62728',
+  '#9467bd',
+  '#8c564b',
+  '#e377c2',
+  '#7f7f7f',
+  '#bcbd22',
+  '#17becf',
+] as const;
+
+/** Space between the plot area and the edges of the picture. */
+export interface Padding {
+  readonly left: number;
+  readonly top: number;
+  readonly right: number;
+  readonly bottom: number;
+}
+
+export interface Figure {
+  readonly name: string;
+  readonly width: number; // px, integer
+  readonly height: number; // px, integer
+  readonly padding: Padding;
+  /** One name per channel; a legend appears when there are several. */
+  readonly channels: readonly string[];
+  readonly colors: readonly string[]; // CSS hex colours, cycled over the channels
+  readonly background: string;
+  readonly lineWidth: number;
+  /** Axes with ticks, frame and titles. Without them, and with one channel, the figure is a bare polyline. */
+  readonly axes: boolean;
+  readonly title: string;
+  readonly xLabel: string;
+  readonly yLabel: string;
+  readonly titleSize: number; // font sizes in px
+  readonly labelSize: number;
+  readonly tickSize: number;
+  /** Whether x holds UTC milliseconds instead of sample indices. */
+  readonly time: boolean;
+  /**
+   * Share of the x extent left free on each side. `null`: sample i owns the cell [i, i + 1)·W/N of the plot area
+   * and is drawn in its middle, so that W/k-pixel blocks hold exactly N/k samples.
+   */
+  readonly xMargin: number | null;
+  /** Share of the y extent left free above and below, so that no line is cut. */
+  readonly yMargin: number;
+  /** Values that the y axis always shows; the data can only widen it. */
+  readonly yInclude: readonly [lo: number, hi: number] | null;
+}
+
+const line: Figure = {
+  name: 'line',
+  width: 640,
+  height: 240,
+  padding: { left: 56, top: 26, right: 14, bottom: 44 },
+  channels: ['value'],
+  colors: CHANNEL_COLORS,
+  background: '#ffffff',
+  lineWidth: 1.5,
+  axes: true,
+  title: '',
+  xLabel: 'Index',
+  yLabel: 'Value',
+  titleSize: 13,
+  labelSize: 12,
+  tickSize: 11,
+  time: false,
+  xMargin: 0.01,
+  yMargin: 0.05,
+  yInclude: null,
+};
+
+/**
+ * Figures by name.
+ *
+ *  line     generic, for reports; several channels get a legend
+ *  nano     560 × 28, a bare black polyline: 40 × 2 patches of 14 px, 20 visual tokens of N/20 samples each
+ *  anomllm  AnomLLM's 10 × 1.5 in at 100 dpi, but with a y axis that widens instead of clipping at ±1
+ *  ctu      TimeMaster's 6 × 2.5 in tight box (580 × 230), line width 2 pt, fonts 9 / 8 / 7 pt
+ */
+const PRESETS = {
+  line,
+  nano: {
+    ...line,
+    name: 'nano',
+    width: 560,
+    height: 28,
+    padding: { left: 0, top: 0, right: 0, bottom: 0 },
+    colors: ['#000000'],
+    lineWidth: 1.5,
+    axes: false,
+    xMargin: null,
+  },
+  anomllm: {
+    ...line,
+    name: 'anomllm',
+    width: 1000,
+    height: 150,
+    padding: { left: 58, top: 20, right: 15, bottom: 39 },
+    colors: ['#4682b4'],
+    lineWidth: 2.08,
+    xLabel: '',
+    yLabel: '',
+    tickSize: 13.9,
+    xMargin: 0.05,
+    yInclude: [-1, 1],
+  },
+  ctu: {
+    ...line,
+    name: 'ctu',
+    width: 580,
+    height: 230,
+    padding: { left: 54, top: 23, right: 5, bottom: 40 },
+    lineWidth: 2.78,
+    title: 'Complete Signal',
+    xLabel: 'Timestamp',
+    titleSize: 12.5,
+    labelSize: 11.1,
+    tickSize: 9.72,
+    xMargin: 0.05,
+  },
+} as const satisfies Record<string, Figure>;
+
+export type FigureName = keyof typeof PRESETS;
+export const FIGURE_NAMES = Object.keys(PRESETS) as FigureName[];
+
+/** Whether `name` is a preset; use it to narrow a flag or a recipe's string. */
+export function isFigureName(name: string): name is FigureName {
+  return Object.hasOwn(PRESETS, name);
+}
+
+/**
+ * A preset, with the given properties replaced.
+ * Throws ConfigError when the name is unknown or a size, margin or channel list makes no picture.
+ */
+export function figure(name: string, changes: Partial<Omit<Figure, 'name'>> = {}): Figure {
+  if (!isFigureName(name)) {
+    throw new ConfigError(
+      `figure: unknown name ${JSON.stringify(name)}; use one of ${FIGURE_NAMES.join(', ')}`,
+    );
+  }
+  const result: Figure = { ...PRESETS[name], ...changes };
+  const { left, right, top, bottom } = result.padding;
+  for (const [key, value] of [
+    ['width', result.width],
+    ['height', result.height],
+  ] as const) {
+    if (!Number.isInteger(value) || value < 1 || value > 8192) {
+      throw new ConfigError(`figure.${key}: expected a whole number of pixels in 1 … 8192, got ${value}`);
+    }
+  }
+  if (!(result.width - left - right >= 1 && result.height - top - bottom >= 1)) {
+    throw new ConfigError(
+      `figure.padding: leaves no room for the plot in ${result.width} × ${result.height} px; make it smaller`,
+    );
+  }
+  if (!(result.lineWidth > 0 && result.lineWidth <= 64)) {
+    throw new ConfigError(`figure.lineWidth: expected a width in (0, 64] px, got ${result.lineWidth}`);
+  }
+  if (!(result.yMargin >= 0 && result.yMargin <= 10) || !((result.xMargin ?? 0) >= 0)) {
+    throw new ConfigError(
+      `figure margins: expected shares ≥ 0, got x ${result.xMargin}, y ${result.yMargin}`,
+    );
+  }
+  if (result.channels.length === 0 || new Set(result.channels).size !== result.channels.length) {
+    throw new ConfigError('figure.channels: expected at least one name, each different');
+  }
+  if (result.colors.length === 0) throw new ConfigError('figure.colors: expected at least one colour');
+  return result;
+}
+
+/** Whether the column rasteriser can draw the figure: one polyline, no axes, no text. */
+export function isBare(figure: Figure): boolean {
+  return !figure.axes && figure.title === '' && figure.channels.length === 1 && !figure.time;
+}
+
+/** Plot area in pixels. */
+export function plotSize(figure: Figure): { readonly width: number; readonly height: number } {
+  const { left, right, top, bottom } = figure.padding;
+  return { width: figure.width - left - right, height: figure.height - top - bottom };
+}
+
+/** One array per channel of the figure, all of one length. A single array stands for a single channel. */
+export type FigureValues = Float64Array | readonly Float64Array[];
+
+/**
+ * The channels of `values` [C][N], checked against the figure.
+ * Throws DataError when their number or lengths differ, or when a value lies beyond ±1e300 (its axis would overflow).
+ * NaN and ±Infinity are missing samples: the line breaks there. A series without one finite value is an error.
+ */
+export function channelsOf(figure: Figure, values: FigureValues): readonly Float64Array[] {
+  const channels = values instanceof Float64Array ? [values] : values;
+  if (channels.length !== figure.channels.length) {
+    throw new DataError(
+      `figure ${figure.name} shows ${figure.channels.length} channel(s) (${figure.channels.join(', ')}), the series has ${channels.length}`,
+    );
+  }
+  const length = channels[0]?.length ?? 0;
+  if (length === 0) throw new DataError('a series without samples cannot be drawn; give at least one');
+  for (const channel of channels) {
+    if (channel.length !== length) {
+      throw new DataError(`channels of one series must be equally long, got ${length} and ${channel.length}`);
+    }
+  }
+  return channels;
+}
+
+/** Largest magnitude that a plot accepts: margins and spans of larger values would overflow. */
+export const LARGEST_VALUE = 1e300;
+
+/**
+ * Domain of the y axis: extent of the finite values and `yInclude`, widened by `yMargin` of itself on each side.
+ * An extent below 1e-14 of its magnitude (constant, up to rounding) becomes value ± 5 % (± 0.5 around 0): the
+ * line lies in the middle.
+ */
+export function yDomain(figure: Figure, channels: readonly Float64Array[]): [lo: number, hi: number] {
+  let lo = Infinity;
+  let hi = -Infinity;
+  for (const channel of channels) {
+    for (let i = 0; i < channel.length; i++) {
+      const value = channel[i]!;
+      if (value - value !== 0) continue; // NaN, ±Infinity
+      if (value < lo) lo = value;
+      if (value > hi) hi = value;
+    }
+  }
+  if (lo > hi) throw new DataError('every sample is missing (NaN or infinite): there is nothing to draw');
+  if (hi > LARGEST_VALUE || lo < -LARGEST_VALUE) {
+    const [value, limit] = [hi > LARGEST_VALUE ? hi : lo, LARGEST_VALUE];
+    throw new DataError(`value ${value} is beyond ±${limit} and cannot be drawn; rescale the series`);
+  }
+  if (figure.yInclude !== null) {
+    lo = Math.min(lo, figure.yInclude[0]);
+    hi = Math.max(hi, figure.yInclude[1]);
+  }
+  const magnitude = Math.max(Math.abs(lo), Math.abs(hi));
+  if (hi - lo <= Math.max(magnitude * 1e-14, 1e-290)) {
+    const half = magnitude < 1e-280 ? 0.5 : magnitude * 0.05;
+    const middle = lo / 2 + hi / 2;
+    return [middle - half, middle + half];
+  }
+  const margin = (hi - lo) * figure.yMargin;
+  return [lo - margin, hi + margin];
+}
+
+/** Domain of the x axis for `length` samples at `times` (their indices when absent). */
+export function xDomain(figure: Figure, length: number, times?: Float64Array): [lo: number, hi: number] {
+  const first = times?.[0] ?? 0;
+  const last = times?.[length - 1] ?? length - 1;
+  if (figure.xMargin === null || !(last > first)) {
+    const half = last > first ? (last - first) / (length - 1) / 2 : 0.5;
+    return [first - half, last + half];
+  }
+  const margin = (last - first) * figure.xMargin;
+  return [first - margin, last + margin];
+}
+
+/** Names by which the compiled figure takes its data: a table of {x, y, channel} and the two axis domains. */
+export const DATA = { table: 'series', xDomain: 'xDomain', yDomain: 'yDomain' } as const;
+
+/** The figure in vega-lite. Domains are parameters, so one compiled view serves every series of this shape. */
+export function vegaLite(figure: Figure): TopLevelSpec {
+  const { width, height } = plotSize(figure);
+  const several = figure.channels.length > 1;
+  const colors = figure.channels.map((_, i) => figure.colors[i % figure.colors.length]!);
+  const axis = (title: string, tickCount: number) =>
+    figure.axes
+      ? { title: title === '' ? null : title, tickCount: Math.max(2, Math.round(tickCount)) }
+      : null;
+  return {
+    $schema: 'https://vega.github.io/schema/vega-lite/v6.json',
+    width,
+    height,
+    padding: figure.padding,
+    // 'fit' depends on what the view drew before: the same data would not give the same pixels twice.
+    autosize: 'none',
+    background: figure.background,
+    ...(figure.title === '' ? {} : { title: { text: figure.title, fontSize: figure.titleSize, offset: 6 } }),
+    params: [
+      { name: DATA.xDomain, value: [0, 1] },
+      { name: DATA.yDomain, value: [0, 1] },
+    ],
+    data: { name: DATA.table },
+    mark: {
+      type: 'line',
+      aria: false,
+      clip: false,
+      strokeWidth: figure.lineWidth,
+      strokeJoin: 'round',
+      strokeCap: 'round',
+      // A domain is given, so a missing value only breaks the line.
+      invalid: 'break-paths-show-domains',
+    },
+    encoding: {
+      x: {
+        field: 'x',
+        type: figure.time ? 'temporal' : 'quantitative',
+        scale: {
+          type: figure.time ? 'utc' : 'linear',
+          domain: { expr: DATA.xDomain },
+          nice: false,
+          zero: false,
+        },
+        axis: axis(figure.xLabel, width / 110),
+      },
+      y: {
+        field: 'y',
+        type: 'quantitative',
+        scale: { domain: { expr: DATA.yDomain }, nice: false, zero: false },
+        axis: axis(figure.yLabel, height / 36),
+      },
+      // Samples come in order; sorting them again costs time. The types leave out the documented null.
+      order: { value: null as unknown as number },
+      color: several
+        ? {
+            field: 'channel',
+            type: 'nominal',
+            scale: { domain: [...figure.channels], range: colors },
+            legend: figure.axes
+              ? { title: null, orient: 'top-right', fillColor: '#ffffffcc', padding: 4 }
+              : null,
+          }
+        : { value: colors[0]! },
+    },
+    config: {
+      font: FONT_FAMILY,
+      aria: false,
+      view: { stroke: figure.axes ? '#000000' : null, strokeWidth: 1 },
+      axis: {
+        grid: false,
+        domain: false,
+        tickColor: '#000000',
+        tickSize: 4.5,
+        labelColor: '#000000',
+        labelFontSize: figure.tickSize,
+        titleColor: '#000000',
+        titleFontSize: figure.labelSize,
+        titleFontWeight: 'normal',
+        titlePadding: 5,
+      },
+      title: { fontWeight: 'normal', color: '#000000' },
+      legend: { labelFontSize: figure.tickSize, labelColor: '#000000', symbolStrokeWidth: figure.lineWidth },
+    },
+  };
+}

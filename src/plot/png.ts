@@ -1,0 +1,109 @@
+/** PNG of an RGB picture: 8 bit, colour type 2, no metadata, so that equal pixels give equal bytes. */
+import { crc32, deflateSync, inflateSync } from 'node:zlib';
+import { DataError } from '../errors.ts';
+import type { Picture } from '../types.ts';
+
+const SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
+
+function chunk(type: string, data: Uint8Array): Buffer {
+  const result = Buffer.alloc(12 + data.length);
+  result.writeUInt32BE(data.length, 0);
+  result.write(type, 4, 'latin1');
+  result.set(data, 8);
+  result.writeUInt32BE(crc32(result.subarray(4, 8 + data.length)), 8 + data.length);
+  return result;
+}
+
+/** Bytes of a PNG file that shows `picture`. */
+export function encodePng(picture: Picture): Buffer {
+  const { width, height, data } = picture;
+  const stride = width * 3;
+  const rows = Buffer.alloc(height * (stride + 1));
+  for (let y = 0; y < height; y++) {
+    const at = y * (stride + 1);
+    // Filter 2 (up): rows of a plot resemble the ones above them.
+    rows[at] = 2;
+    for (let x = 0; x < stride; x++) {
+      const above = y === 0 ? 0 : data[(y - 1) * stride + x]!;
+      rows[at + 1 + x] = (data[y * stride + x]! - above) & 0xff;
+    }
+  }
+  const header = Buffer.alloc(13);
+  header.writeUInt32BE(width, 0);
+  header.writeUInt32BE(height, 4);
+  header.set([8, 2, 0, 0, 0], 8);
+  return Buffer.concat([
+    SIGNATURE,
+    chunk('IHDR', header),
+    chunk('IDAT', deflateSync(rows, { level: 6 })),
+    chunk('IEND', Buffer.alloc(0)),
+  ]);
+}
+
+/** The predictor of PNG's filter 4 (PNG specification, 9.4). */
+function paeth(a: number, b: number, c: number): number {
+  const p = a + b - c;
+  const [pa, pb, pc] = [Math.abs(p - a), Math.abs(p - b), Math.abs(p - c)];
+  return pa <= pb && pa <= pc ? a : pb <= pc ? b : c;
+}
+
+/**
+ * Reads an 8-bit RGB or RGBA PNG without interlacing (alpha is dropped). Throws DataError naming `file` on
+ * anything else, and on a truncated or damaged one.
+ */
+export function decodePng(bytes: Uint8Array, file = 'PNG'): Picture {
+  const fail = (problem: string, cause?: unknown) =>
+    new DataError(`not a usable PNG: ${problem}`, { file, cause });
+  const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  if (!buffer.subarray(0, 8).equals(SIGNATURE)) throw fail('wrong signature');
+  const parts: Buffer[] = [];
+  let header: Buffer | undefined;
+  let ended = false;
+  for (let at = 8; at + 12 <= buffer.length && !ended; ) {
+    const length = buffer.readUInt32BE(at);
+    if (at + 12 + length > buffer.length) throw fail('truncated');
+    const type = buffer.toString('latin1', at + 4, at + 8);
+    if (buffer.readUInt32BE(at + 8 + length) !== crc32(buffer.subarray(at + 4, at + 8 + length))) {
+      throw fail(`wrong checksum in ${type}`);
+    }
+    const data = buffer.subarray(at + 8, at + 8 + length);
+    if (type === 'IHDR') header = data;
+    else if (type === 'IDAT') parts.push(data);
+    else if (type === 'IEND') ended = true;
+    at += 12 + length;
+  }
+  if (!ended || header?.length !== 13) throw fail('truncated');
+  const width = header.readUInt32BE(0);
+  const height = header.readUInt32BE(4);
+  const channels = header[9] === 2 ? 3 : header[9] === 6 ? 4 : 0;
+  if (header[8] !== 8 || channels === 0 || header[12] !== 0) {
+    throw fail('only 8-bit RGB or RGBA without interlacing is read');
+  }
+  const stride = width * channels;
+  let rows: Buffer;
+  try {
+    rows = inflateSync(Buffer.concat(parts), { maxOutputLength: Math.max(1, height * (stride + 1)) });
+  } catch (cause) {
+    throw fail('damaged pixel data', cause);
+  }
+  if (rows.length !== height * (stride + 1)) throw fail('pixel data do not fill the picture');
+  const data = new Uint8Array(width * height * 3);
+  let above = new Uint8Array(stride);
+  for (let y = 0; y < height; y++) {
+    const filter = rows[y * (stride + 1)]!;
+    const row = rows.subarray(y * (stride + 1) + 1, (y + 1) * (stride + 1));
+    if (filter > 4) throw fail(`unknown filter ${filter}`);
+    for (let x = 0; x < stride; x++) {
+      const left = x < channels ? 0 : row[x - channels]!;
+      const up = above[x]!;
+      const corner = x < channels ? 0 : above[x - channels]!;
+      const guess = [0, left, up, (left + up) >> 1, paeth(left, up, corner)][filter]!;
+      row[x] = (row[x]! + guess) & 0xff;
+    }
+    for (let x = 0; x < width; x++) {
+      for (let c = 0; c < 3; c++) data[(y * width + x) * 3 + c] = row[x * channels + c]!;
+    }
+    above = new Uint8Array(row);
+  }
+  return { width, height, data };
+}

@@ -1,0 +1,187 @@
+/**
+ * Figure + values → RGB. vega-lite is compiled once per figure, its vega.View is reused with the data and axis
+ * domains swapped, and drawn on one reused canvas. The same figure and values give the same pixels in every
+ * thread and run. Bare figures go through the column rasteriser instead, which draws the same picture faster.
+ */
+import { setImmediate } from 'node:timers/promises';
+import * as vega from 'vega';
+import { compile } from 'vega-lite';
+import { DataError } from '../errors.ts';
+import type { Picture } from '../types.ts';
+import { canvas, textWidth } from './canvas.ts';
+import { renderColumns } from './column.ts';
+import { m4 } from './downsample.ts';
+import {
+  channelsOf,
+  DATA,
+  type Figure,
+  type FigureValues,
+  isBare,
+  plotSize,
+  vegaLite,
+  xDomain,
+  yDomain,
+} from './figure.ts';
+
+/** Exports of vega that its types leave out: the hook for text widths, and the CSS font of a text item. */
+interface TextMeasures {
+  readonly textMetrics: { width: (item: object, text: unknown) => number };
+  readonly font: (item: object) => string;
+}
+const { textMetrics, font } = vega as unknown as TextMeasures;
+// Without a canvas package that it knows, vega guesses widths; measured ones place titles and legends right.
+textMetrics.width = (item, text) => textWidth(font(item), String(text ?? ''));
+
+/** Above this many samples per pixel column, downsampling pays. */
+const SAMPLES_PER_COLUMN = 4;
+
+interface Row {
+  readonly x: number;
+  readonly y: number | null;
+  readonly channel: string;
+}
+
+/** The table that the compiled figure draws: [C · N] rows in channel order. */
+export function rowsOf(figure: Figure, channels: readonly Float64Array[], times?: Float64Array): Row[] {
+  const length = channels[0]!.length;
+  const columns = plotSize(figure).width;
+  const [lo, hi] = xDomain(figure, length, times);
+  const scale = columns / (hi - lo);
+  const rows: Row[] = [];
+  channels.forEach((values, c) => {
+    const channel = figure.channels[c]!;
+    const add = (i: number) => {
+      const y = values[i]!;
+      const row = { x: times === undefined ? i : times[i]!, y: Number.isFinite(y) ? y : null, channel };
+      rows.push(row);
+      // A path without length draws nothing: a sample between two missing ones gets 1/100 px, and is seen as a dot.
+      if (row.y !== null && !Number.isFinite(values[i - 1]) && !Number.isFinite(values[i + 1])) {
+        rows.push({ ...row, x: row.x + 0.01 / scale });
+      }
+    };
+    if (length <= SAMPLES_PER_COLUMN * columns) for (let i = 0; i < length; i++) add(i);
+    else m4(values, (i) => Math.floor(((times === undefined ? i : times[i]!) - lo) * scale)).forEach(add);
+  });
+  return rows;
+}
+
+function checkTimes(figure: Figure, times: Float64Array | undefined, length: number): void {
+  if (figure.time !== (times !== undefined)) {
+    throw new DataError(
+      figure.time
+        ? `figure ${figure.name} has a time axis: give one UTC millisecond time per sample`
+        : `figure ${figure.name} counts samples: give no times, or set its time property`,
+    );
+  }
+  if (times === undefined) return;
+  if (times.length !== length)
+    throw new DataError(`${times.length} times for ${length} samples; give one each`);
+  for (let i = 0; i < length; i++) {
+    if (!Number.isFinite(times[i]!) || (i > 0 && times[i]! < times[i - 1]!)) {
+      throw new DataError(
+        `time ${times[i]} of sample ${i} is not finite or precedes the one before; sort by time`,
+      );
+    }
+  }
+}
+
+/** One compiled figure: its view, and the canvas that it draws on. */
+class Raster {
+  readonly #figure: Figure;
+  readonly #view: vega.View;
+  readonly #context: ReturnType<ReturnType<typeof canvas.createCanvas>['getContext']>;
+
+  constructor(figure: Figure) {
+    this.#figure = figure;
+    const compiled = compile(vegaLite(figure), { logger: vega.logger(vega.Error) });
+    this.#view = new vega.View(vega.parse(compiled.spec), {
+      renderer: 'none',
+      logger: vega.logger(vega.Error),
+    });
+    this.#context = canvas.createCanvas(figure.width, figure.height).getContext('2d');
+  }
+
+  async draw(channels: readonly Float64Array[], times: Float64Array | undefined): Promise<Picture> {
+    const { width, height } = this.#figure;
+    this.#view
+      .signal(DATA.xDomain, xDomain(this.#figure, channels[0]!.length, times))
+      .signal(DATA.yDomain, yDomain(this.#figure, channels))
+      .data(DATA.table, rowsOf(this.#figure, channels, times));
+    const context = this.#context;
+    context.reset();
+    context.fillStyle = this.#figure.background;
+    context.fillRect(0, 0, width, height);
+    await this.#view.toCanvas(1, { externalContext: context });
+    return { width, height, data: opaque(context.getImageData(0, 0, width, height).data) };
+  }
+
+  finalize(): void {
+    this.#view.finalize();
+  }
+}
+
+/** Drops the alpha of fully opaque RGBA pixels. */
+function opaque(rgba: Uint8ClampedArray): Uint8Array {
+  const data = new Uint8Array((rgba.length / 4) * 3);
+  for (let from = 0, to = 0; from < rgba.length; from += 4, to += 3) {
+    data[to] = rgba[from]!;
+    data[to + 1] = rgba[from + 1]!;
+    data[to + 2] = rgba[from + 2]!;
+  }
+  return data;
+}
+
+/** Compiled figures of this thread, the least recently used first. */
+const rasters = new Map<string, Raster>();
+const MAX_RASTERS = 16;
+
+/** The end of the line of drawings: a view draws one series at a time. */
+let turn: Promise<unknown> = Promise.resolve();
+
+function rasterOf(figure: Figure): Raster {
+  const key = JSON.stringify(figure);
+  const raster = rasters.get(key) ?? new Raster(figure);
+  rasters.delete(key);
+  rasters.set(key, raster);
+  for (const [oldest, unused] of rasters) {
+    if (rasters.size <= MAX_RASTERS) break;
+    unused.finalize();
+    rasters.delete(oldest);
+  }
+  return raster;
+}
+
+/**
+ * Draws any figure through vega, also the ones that the column rasteriser could draw.
+ *
+ * @param values one array per channel [C][N]; missing samples (NaN, ±Infinity) break the line
+ * @param times UTC milliseconds [N], not decreasing, exactly when `figure.time`
+ *
+ * Throws DataError as `channelsOf` and `yDomain`, and when times are missing, unwanted, unsorted or too few.
+ */
+export async function renderVega(
+  figure: Figure,
+  values: FigureValues,
+  times?: Float64Array,
+): Promise<Picture> {
+  const channels = channelsOf(figure, values);
+  checkTimes(figure, times, channels[0]!.length);
+  const drawn = turn.then(async () => {
+    const picture = await rasterOf(figure).draw(channels, times);
+    // Canvas memory is released by finalizers, which only run between turns of the event loop.
+    await setImmediate();
+    return picture;
+  });
+  turn = drawn.catch(() => undefined);
+  return drawn;
+}
+
+/**
+ * Draws a figure: bare ones by the column rasteriser, all others through vega. The one entry for stages that
+ * show pictures to a policy, so that training and evaluation see the same pixels.
+ * Parameters and errors as `renderVega`.
+ */
+export async function render(figure: Figure, values: FigureValues, times?: Float64Array): Promise<Picture> {
+  if (isBare(figure) && times === undefined) return renderColumns(figure, values);
+  return renderVega(figure, values, times);
+}
