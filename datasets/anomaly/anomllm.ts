@@ -220,3 +220,23 @@ export function anomllm(
     class: intervals.length === 0 ? 'normal' : recipe.class,
   };
 }
+
+/**
+ * All eight tasks mixed: each block of eight consecutive indices holds every task once, in random order, so that no
+ * stride over the indices meets one task only. Series i of block b is series b of its task.
+ *
+ * @returns as `anomllm`
+ * @throws ConfigError as `anomllm`
+ */
+export function anomllmMixed(
+  seed: number,
+  split: Split,
+  index: number,
+  length: number = ANOMLLM_LENGTH,
+): LabeledSeries {
+  checkAddress(seed, index, length, 2);
+  const size = ANOMLLM_TASKS.length;
+  const block = Math.floor(index / size);
+  const order = new Random(seed, `anomllm/${split}/tasks`, block).permutation(size);
+  return anomllm(ANOMLLM_TASKS[order[index % size]!]!, seed, split, block, length);
+}

@@ -1,0 +1,148 @@
+/** What a labelled series must be, checked where it enters (a line of a file) and where it leaves (the writer). */
+import { DataError } from '../src/errors.ts';
+import { ANOMALY_CLASSES, type AnomalyClass, type Interval, type LabeledSeries } from '../src/types.ts';
+
+/** Where a record stands; it leads every message about it. */
+export interface Place {
+  readonly file?: string;
+  readonly line?: number;
+}
+
+const FIELDS = ['id', 'task', 'class', 'intervals', 'values'] as const;
+
+const show = (value: unknown): string => {
+  const text = typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value));
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
+};
+
+const isClass = (value: unknown): value is AnomalyClass =>
+  (ANOMALY_CLASSES as readonly unknown[]).includes(value);
+
+/**
+ * Checks that intervals are half-open pairs of integers, inside [0, length), sorted and disjoint (they may touch).
+ *
+ * @throws DataError naming the interval
+ */
+export function checkIntervals(intervals: readonly Interval[], length: number, at: Place = {}): void {
+  let previous = 0;
+  for (const [k, interval] of intervals.entries()) {
+    const field = `intervals[${k}]`;
+    const [start, end] = interval;
+    if (interval.length !== 2 || !Number.isInteger(start) || !Number.isInteger(end)) {
+      throw new DataError(`${field}: got ${show(interval)}, expected [start, end], two integers`, at);
+    }
+    if (start >= end) {
+      throw new DataError(`${field}: ${show(interval)} is empty; start must be before end (half-open)`, at);
+    }
+    if (start < 0 || end > length) {
+      throw new DataError(`${field}: ${show(interval)} leaves the series, which covers [0, ${length})`, at);
+    }
+    if (start < previous) {
+      throw new DataError(
+        `${field}: ${show(interval)} overlaps or precedes ${show(intervals[k - 1])}; sort and merge the intervals`,
+        at,
+      );
+    }
+    previous = end;
+  }
+}
+
+/**
+ * Checks a whole record: id and task not empty, at least two finite values, intervals as in `checkIntervals`, a known
+ * class, and 'normal' exactly when there is no interval.
+ *
+ * @throws DataError naming the field
+ */
+export function checkSeries(series: LabeledSeries, at: Place = {}): void {
+  if (series.id === '') throw new DataError('id: empty; every series needs an id', at);
+  if (series.task === '') throw new DataError('task: empty; every series needs the name of its task', at);
+  const { values, intervals } = series;
+  if (values.length < 2) {
+    throw new DataError(`values: ${values.length} points; a series needs at least 2`, at);
+  }
+  for (let t = 0; t < values.length; t++) {
+    if (!Number.isFinite(values[t])) {
+      throw new DataError(`values[${t}]: ${values[t]} is not a finite number`, at);
+    }
+  }
+  checkIntervals(intervals, values.length, at);
+  if (!isClass(series.class)) {
+    throw new DataError(`class: unknown ${show(series.class)}; known: ${ANOMALY_CLASSES.join(', ')}`, at);
+  }
+  if ((series.class === 'normal') !== (intervals.length === 0)) {
+    throw new DataError(
+      `class: '${series.class}' with ${intervals.length} intervals; 'normal' goes with none, every other with some`,
+      at,
+    );
+  }
+}
+
+/** The 1-based column of a JSON syntax error, where the engine tells. */
+function syntaxColumn(error: unknown, text: string): number | undefined {
+  const message = String((error as Error).message);
+  if (message.includes('end of JSON')) return text.length + 1;
+  const position = /position (\d+)/.exec(message)?.[1];
+  return position === undefined ? undefined : Number(position) + 1;
+}
+
+function stringField(record: Record<string, unknown>, name: string, at: Place): string {
+  const value = record[name];
+  if (typeof value === 'string') return value;
+  throw new DataError(`${name}: got ${show(value)}, expected text`, at);
+}
+
+function listField(record: Record<string, unknown>, name: string, at: Place): unknown[] {
+  const value = record[name];
+  if (Array.isArray(value)) return value;
+  throw new DataError(`${name}: got ${show(value)}, expected a list`, at);
+}
+
+/**
+ * Reads one line of `series.jsonl`, strictly: exactly the known fields, each of its type, then `checkSeries`.
+ *
+ * @throws DataError with file, line, and column (syntax) or field (content)
+ */
+export function parseSeries(text: string, at: Place = {}): LabeledSeries {
+  let record: unknown;
+  try {
+    record = JSON.parse(text);
+  } catch (cause) {
+    const column = syntaxColumn(cause, text);
+    const where = { ...at, ...(column === undefined ? {} : { column }), cause };
+    throw new DataError(`not JSON: ${(cause as Error).message}`, where);
+  }
+  if (typeof record !== 'object' || record === null || Array.isArray(record)) {
+    throw new DataError(`got ${show(record)}, expected an object with ${FIELDS.join(', ')}`, at);
+  }
+  const fields = record as Record<string, unknown>;
+  for (const name of FIELDS) {
+    if (!Object.hasOwn(fields, name)) throw new DataError(`${name}: missing`, at);
+  }
+  for (const name of Object.keys(fields)) {
+    if (!(FIELDS as readonly string[]).includes(name)) {
+      throw new DataError(`${show(name)}: unknown field; known: ${FIELDS.join(', ')}`, at);
+    }
+  }
+  const list = listField(fields, 'values', at);
+  const values = new Float64Array(list.length); // [N]
+  for (let t = 0; t < list.length; t++) {
+    const value = list[t];
+    if (typeof value !== 'number') {
+      throw new DataError(`values[${t}]: ${show(value)} is not a finite number`, at);
+    }
+    values[t] = value;
+  }
+  const intervals = listField(fields, 'intervals', at).map((pair, k): Interval => {
+    if (Array.isArray(pair) && pair.length === 2) return [pair[0], pair[1]];
+    throw new DataError(`intervals[${k}]: got ${show(pair)}, expected [start, end], two integers`, at);
+  });
+  const series: LabeledSeries = {
+    id: stringField(fields, 'id', at),
+    task: stringField(fields, 'task', at),
+    values,
+    intervals,
+    class: stringField(fields, 'class', at) as AnomalyClass,
+  };
+  checkSeries(series, at);
+  return series;
+}
