@@ -1,0 +1,170 @@
+/**
+ * Progress on stderr: a live bar on a terminal, a plain line every few seconds elsewhere (logs, CI). Shows what is
+ * done of the total, the rate over the last seconds, the time left, and live values such as the loss.
+ */
+import { SingleBar } from 'cli-progress';
+
+/** Where progress is written; process.stderr has all of it. */
+export interface ProgressStream extends NodeJS.WritableStream {
+  readonly isTTY?: boolean;
+  readonly columns?: number;
+}
+
+export interface ProgressOptions {
+  /** What is being done, at the start of the line: 'sft'. */
+  readonly label: string;
+  /** Units until the end; > 0. */
+  readonly total: number;
+  /** Units that a resumed run has already done. */
+  readonly done?: number;
+  /** Name of a unit for the rate: 'samples' → 250 samples/s. */
+  readonly unit?: string;
+  /** Writes nothing at all. */
+  readonly silent?: boolean;
+  readonly stream?: ProgressStream;
+  /** Least time between two plain lines, in ms. */
+  readonly every?: number;
+  /** Clock in ms. */
+  readonly now?: () => number;
+}
+
+export type ProgressValues = Readonly<Record<string, number | string>>;
+
+const BAR_WIDTH = 20;
+/** Span that the rate is taken over: long enough to be calm, short enough to be current. */
+const WINDOW_MS = 10_000;
+
+/** Seconds as people write them: 7 s, 1:05, 2:03:09. */
+export function formatDuration(seconds: number): string {
+  if (!Number.isFinite(seconds)) return '?';
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 60) return `${whole} s`;
+  const two = (n: number): string => String(n).padStart(2, '0');
+  const hours = Math.floor(whole / 3600);
+  const minutes = Math.floor(whole / 60) % 60;
+  return hours > 0 ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
+}
+
+/** Three significant digits, integers as they are. */
+export function formatValue(value: number | string): string {
+  if (typeof value === 'string') return value;
+  if (Number.isInteger(value)) return String(value);
+  const size = Math.abs(value);
+  return size >= 100
+    ? value.toFixed(0)
+    : size >= 1e-3
+      ? String(Number(value.toPrecision(3)))
+      : value.toExponential(1);
+}
+
+export class Progress {
+  readonly #label: string;
+  readonly #total: number;
+  readonly #unit: string;
+  readonly #stream: ProgressStream;
+  readonly #every: number;
+  readonly #now: () => number;
+  readonly #bar: SingleBar | undefined;
+  readonly #silent: boolean;
+  readonly #start: number;
+  readonly #first: number;
+  /** Recent (time, done) pairs, oldest first; always at least one. */
+  #recent: [time: number, done: number][];
+  #done: number;
+  #values: ProgressValues = {};
+  #lastLine: number;
+  #stopped = false;
+
+  constructor(options: ProgressOptions) {
+    this.#label = options.label;
+    this.#total = Math.max(1, options.total);
+    this.#unit = options.unit ?? '';
+    this.#stream = options.stream ?? process.stderr;
+    this.#every = options.every ?? 5_000;
+    this.#now = options.now ?? (() => performance.now());
+    this.#silent = options.silent ?? false;
+    this.#done = options.done ?? 0;
+    this.#first = this.#done;
+    this.#start = this.#now();
+    this.#lastLine = this.#start;
+    this.#recent = [[this.#start, this.#done]];
+    if (!this.#silent && this.#stream.isTTY === true) {
+      this.#bar = new SingleBar({
+        stream: this.#stream,
+        format: (_options, parameters) => this.#line(parameters.progress),
+        fps: 10,
+        linewrap: null,
+        hideCursor: false,
+        gracefulExit: false, // its signal handlers would keep Ctrl-C from stopping the work
+      });
+      this.#bar.start(this.#total, this.#done);
+    }
+  }
+
+  /** Sets how much is done; values given stay on the line until they are given again. */
+  update(done: number, values: ProgressValues = {}): void {
+    if (this.#stopped) return;
+    const now = this.#now();
+    this.#done = done;
+    this.#values = { ...this.#values, ...values };
+    this.#recent.push([now, done]);
+    while (this.#recent.length > 2 && this.#recent[1]![0] <= now - WINDOW_MS) this.#recent.shift();
+    this.#bar?.update(Math.min(done, this.#total));
+    if (!this.#silent && this.#bar === undefined && now - this.#lastLine >= this.#every) {
+      this.#lastLine = now;
+      this.#write();
+    }
+  }
+
+  advance(by = 1, values: ProgressValues = {}): void {
+    this.update(this.#done + by, values);
+  }
+
+  /** A line of text that does not disturb the bar. */
+  note(text: string): void {
+    if (this.#silent) return;
+    this.#stream.write(this.#bar === undefined ? `${text}\n` : `\r\u001b[K${text}\n`);
+  }
+
+  /** Shows the final state and ends the line; later calls do nothing. */
+  stop(): void {
+    if (this.#stopped) return;
+    this.#stopped = true;
+    if (this.#bar !== undefined) this.#bar.stop();
+    else if (!this.#silent) this.#write();
+  }
+
+  #write(): void {
+    this.#stream.write(`${this.#line()}\n`);
+  }
+
+  #rate(): number {
+    const [time, done] = this.#recent[0]!;
+    return this.#stopped
+      ? ((this.#done - this.#first) * 1000) / (this.#now() - this.#start)
+      : ((this.#done - done) * 1000) / (this.#now() - time);
+  }
+
+  #line(share?: number): string {
+    const rate = this.#rate();
+    const left = (this.#total - this.#done) / rate;
+    const filled = share === undefined ? 0 : Math.round(Math.max(0, Math.min(1, share)) * BAR_WIDTH);
+    const time = this.#stopped
+      ? `in ${formatDuration((this.#now() - this.#start) / 1000)}`
+      : `${formatDuration(left)} left`;
+    const parts = [
+      this.#label,
+      ...(share === undefined ? [] : ['█'.repeat(filled) + '░'.repeat(BAR_WIDTH - filled)]),
+      `${Math.floor((100 * this.#done) / this.#total)} %`,
+      `${this.#done}/${this.#total}`,
+      ...(Number.isFinite(rate) && rate > 0
+        ? [`${formatValue(rate)} ${this.#unit}/s`.replace(' /', '/')]
+        : []),
+      ...(this.#stopped || (Number.isFinite(left) && rate > 0) ? [time] : []),
+      ...Object.entries(this.#values).map(([name, value]) => `${name} ${formatValue(value)}`),
+    ];
+    const line = parts.join('  ');
+    const columns = this.#stream.columns ?? 0;
+    return share !== undefined && columns > 1 ? line.slice(0, columns - 1) : line;
+  }
+}
