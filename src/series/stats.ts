@@ -47,7 +47,7 @@ export function select(scratch: Float64Array, n: number, k: number): number {
     const a = scratch[left]!;
     const b = scratch[(left + right) >> 1]!;
     const c = scratch[right]!;
-    const pivot = a < b ? (b < c ? b : a < c ? c : a) : a < c ? a : b < c ? c : b;
+    const pivot = Math.max(Math.min(a, b), Math.min(Math.max(a, b), c));
     let i = left;
     let j = right;
     while (i <= j) {

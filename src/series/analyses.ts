@@ -1,0 +1,214 @@
+/**
+ * The four classical tests of the expert chain of thought (AnomSeer, ExpCoT), each a pure function from a series to its
+ * numbers and intervals. All but the matrix profile flag what lies beyond three population standard deviations of their own mean.
+ * Every test returns null for a series that is too short for it.
+ *
+ * What the public reference does, and these follow to the number: the slope is the central difference of the smoothed
+ * series, not the filter's own derivative; the frequency test leaves out the very last window; a flagged window
+ * counts with all its samples; the matrix profile reports its one strongest discord.
+ */
+import type { Interval } from '../types.ts';
+import { mergeIntervals, runs } from './intervals.ts';
+import { matrixProfile } from './matrix-profile.ts';
+import { savgol } from './savgol.ts';
+import { slidingPeriods } from './spectrum.ts';
+import { moments } from './stats.ts';
+
+/** Deviations from the mean, in population standard deviations, beyond which a value is flagged. */
+export const SIGMAS = 3;
+export const TREND_WINDOW = 21;
+export const TREND_ORDER = 2;
+export const FREQUENCY_WINDOW = 100;
+/** Sliding periods whose standard deviation is below this many samples are called stable. */
+export const STABLE_PERIOD_STD = 1;
+export const PROFILE_WINDOW = 50;
+/** z-score of the largest profile value above which its window is a discord. */
+export const DISCORD_Z = 3.5;
+
+export interface RangeTest {
+  readonly mean: number;
+  readonly std: number;
+  readonly sigmas: number;
+  /** mean + 3σ and mean − 3σ. */
+  readonly upper: number;
+  readonly lower: number;
+  /** Largest |value − mean| / σ, and where; 0 for a constant series. */
+  readonly maxAbsZ: number;
+  readonly maxIndex: number;
+  /** Runs of samples outside [lower, upper]. */
+  readonly intervals: readonly Interval[];
+}
+
+export interface TrendTest {
+  readonly window: number;
+  readonly order: number;
+  readonly sigmas: number;
+  /** Mean and standard deviation of the smoothed slope, per sample. */
+  readonly mean: number;
+  readonly std: number;
+  /** 3σ: the deviation from the mean slope that is flagged. */
+  readonly threshold: number;
+  /** Largest deviation from the mean slope, unsigned, and where. */
+  readonly peak: number;
+  readonly peakIndex: number;
+  readonly intervals: readonly Interval[];
+}
+
+export interface FrequencyTest {
+  readonly window: number;
+  readonly sigmas: number;
+  /** Mean and standard deviation of the dominant period over the windows, in samples. */
+  readonly mean: number;
+  readonly std: number;
+  /** 3σ: the deviation from the mean period that is flagged. */
+  readonly threshold: number;
+  /** Standard deviation below `stableBelow`: nothing is flagged then. */
+  readonly stable: boolean;
+  readonly stableBelow: number;
+  /** The period that departs most from the mean, and the start of its window. */
+  readonly extreme: number;
+  readonly extremeIndex: number;
+  /** Union of the flagged windows. */
+  readonly intervals: readonly Interval[];
+}
+
+export interface ProfileTest {
+  readonly window: number;
+  /** The window least like any other: its start, distance, and that distance's z-score in the profile. */
+  readonly discord: number;
+  readonly distance: number;
+  readonly z: number;
+  readonly threshold: number;
+  readonly mean: number;
+  readonly std: number;
+  /** Whether every pair of windows was compared, and which share was. */
+  readonly exact: boolean;
+  readonly share: number;
+  /** The discord window if z exceeds the threshold, else nothing. */
+  readonly intervals: readonly Interval[];
+}
+
+/** Index and size of the largest |value − centre|, the first on ties. */
+function furthest(values: Float64Array, centre: number): { index: number; size: number } {
+  let index = 0;
+  let size = -1;
+  for (let i = 0; i < values.length; i++) {
+    const distance = Math.abs(values[i]! - centre);
+    if (distance > size) {
+      size = distance;
+      index = i;
+    }
+  }
+  return { index, size };
+}
+
+/** Mean and σ, where σ is exactly 0 for equal values. */
+function spread(values: Float64Array): { mean: number; std: number } {
+  const first = values[0]!;
+  return values.every((value) => value === first) ? { mean: first, std: 0 } : moments(values);
+}
+
+/** Range test of a series [N], N ≥ 1: values more than 3σ from the mean. */
+export function rangeTest(values: Float64Array): RangeTest {
+  const { mean, std } = spread(values);
+  const upper = mean + SIGMAS * std;
+  const lower = mean - SIGMAS * std;
+  const { index, size } = furthest(values, mean);
+  return {
+    mean,
+    std,
+    sigmas: SIGMAS,
+    upper,
+    lower,
+    maxAbsZ: std === 0 ? 0 : size / std,
+    maxIndex: index,
+    intervals: runs(values.length, (i) => values[i]! > upper || values[i]! < lower),
+  };
+}
+
+/** Slope per sample of the smoothed series (Savitzky–Golay 21, 2; central differences): [N] → [N], N ≥ 21. */
+export function smoothedSlope(values: Float64Array): Float64Array {
+  const smooth = savgol(values, { window: TREND_WINDOW, order: TREND_ORDER });
+  const n = smooth.length;
+  const slope = new Float64Array(n); // [N]
+  for (let i = 1; i < n - 1; i++) slope[i] = (smooth[i + 1]! - smooth[i - 1]!) / 2;
+  slope[0] = smooth[1]! - smooth[0]!;
+  slope[n - 1] = smooth[n - 1]! - smooth[n - 2]!;
+  return slope;
+}
+
+/** Trend test of a series [N]: slopes more than 3σ from the mean slope. Null for N < 21. */
+export function trendTest(values: Float64Array): TrendTest | null {
+  if (values.length < TREND_WINDOW) return null;
+  const slope = smoothedSlope(values);
+  const { mean, std } = spread(slope);
+  const threshold = SIGMAS * std;
+  const { index, size } = furthest(slope, mean);
+  return {
+    window: TREND_WINDOW,
+    order: TREND_ORDER,
+    sigmas: SIGMAS,
+    mean,
+    std,
+    threshold,
+    peak: size,
+    peakIndex: index,
+    intervals: runs(slope.length, (i) => Math.abs(slope[i]! - mean) > threshold),
+  };
+}
+
+/** Dominant periods of the windows that the frequency test looks at: [N] → [N − 100]; null for N ≤ 100. */
+export function testedPeriods(values: Float64Array): Float64Array | null {
+  if (values.length <= FREQUENCY_WINDOW) return null;
+  return slidingPeriods(values, FREQUENCY_WINDOW).subarray(0, -1);
+}
+
+/** Frequency test of a series [N]: windows whose dominant period is more than 3σ from the mean. Null for N ≤ 100. */
+export function frequencyTest(values: Float64Array): FrequencyTest | null {
+  const periods = testedPeriods(values);
+  if (periods === null) return null;
+  const { mean, std } = spread(periods);
+  const threshold = SIGMAS * std;
+  const stable = std < STABLE_PERIOD_STD;
+  const { index } = furthest(periods, mean);
+  const flagged = stable ? [] : runs(periods.length, (i) => Math.abs(periods[i]! - mean) > threshold);
+  return {
+    window: FREQUENCY_WINDOW,
+    sigmas: SIGMAS,
+    mean,
+    std,
+    threshold,
+    stable,
+    stableBelow: STABLE_PERIOD_STD,
+    extreme: periods[index]!,
+    extremeIndex: index,
+    intervals: mergeIntervals(flagged.map(([start, end]): Interval => [start, end - 1 + FREQUENCY_WINDOW])),
+  };
+}
+
+/**
+ * Matrix-profile test of a series [N]: is the strongest discord's distance more than 3.5σ above the profile's mean?
+ * Null for N < 100, where some windows would have nothing to be compared with. Above about 20 000 samples the
+ * profile is an upper bound over a part of the pairs (see `matrixProfile`).
+ */
+export function profileTest(values: Float64Array): ProfileTest | null {
+  if (values.length < 2 * PROFILE_WINDOW) return null;
+  const { distances, exact, share } = matrixProfile(values, { window: PROFILE_WINDOW });
+  const { mean, std } = spread(distances);
+  let discord = 0;
+  for (let i = 1; i < distances.length; i++) if (distances[i]! > distances[discord]!) discord = i;
+  const distance = distances[discord]!;
+  const z = std === 0 ? 0 : (distance - mean) / std;
+  return {
+    window: PROFILE_WINDOW,
+    discord,
+    distance,
+    z,
+    threshold: DISCORD_Z,
+    mean,
+    std,
+    exact,
+    share,
+    intervals: z > DISCORD_Z ? [[discord, discord + PROFILE_WINDOW]] : [],
+  };
+}
