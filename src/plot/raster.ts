@@ -4,11 +4,10 @@
  * thread and run. Bare figures go through the column rasteriser instead, which draws the same picture faster.
  */
 import { setImmediate } from 'node:timers/promises';
-import * as vega from 'vega';
-import { compile } from 'vega-lite';
+import type { View } from 'vega';
 import { DataError } from '../errors.ts';
 import type { Picture } from '../types.ts';
-import { canvas, textWidth } from './canvas.ts';
+import { canvas } from './canvas.ts';
 import { renderColumns } from './column.ts';
 import { m4 } from './downsample.ts';
 import {
@@ -22,15 +21,7 @@ import {
   xDomain,
   yDomain,
 } from './figure.ts';
-
-/** Exports of vega that its types leave out: the hook for text widths, and the CSS font of a text item. */
-interface TextMeasures {
-  readonly textMetrics: { width: (item: object, text: unknown) => number };
-  readonly font: (item: object) => string;
-}
-const { textMetrics, font } = vega as unknown as TextMeasures;
-// Without a canvas package that it knows, vega guesses widths; measured ones place titles and legends right.
-textMetrics.width = (item, text) => textWidth(font(item), String(text ?? ''));
+import { viewOf } from './vega.ts';
 
 /** Above this many samples per pixel column, downsampling pays. */
 const SAMPLES_PER_COLUMN = 4;
@@ -88,16 +79,12 @@ function checkTimes(figure: Figure, times: Float64Array | undefined, length: num
 /** One compiled figure: its view, and the canvas that it draws on. */
 class Raster {
   readonly #figure: Figure;
-  readonly #view: vega.View;
+  readonly #view: View;
   readonly #context: ReturnType<ReturnType<typeof canvas.createCanvas>['getContext']>;
 
   constructor(figure: Figure) {
     this.#figure = figure;
-    const compiled = compile(vegaLite(figure), { logger: vega.logger(vega.Error) });
-    this.#view = new vega.View(vega.parse(compiled.spec), {
-      renderer: 'none',
-      logger: vega.logger(vega.Error),
-    });
+    this.#view = viewOf(vegaLite(figure));
     this.#context = canvas.createCanvas(figure.width, figure.height).getContext('2d');
   }
 
