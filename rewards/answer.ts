@@ -7,7 +7,7 @@
  */
 import { DataError } from '../src/errors.ts';
 import type { Interval, ParsedAnswer } from '../src/types.ts';
-import { mergeIntervals } from './intervals.ts';
+import { clipAndMerge } from './intervals.ts';
 import { readLabel, readTagged, tagFormat } from './tagged.ts';
 
 /** Most intervals that one answer may list. */
@@ -56,7 +56,7 @@ export function parseIntervals(text: string, length: number): Interval[] | strin
     }
   }
   if (skip(text, at + 1) !== text.length) return 'text after the list of the answer';
-  return mergeIntervals(intervals, length);
+  return clipAndMerge(intervals, length);
 }
 
 /**

@@ -1,8 +1,9 @@
 /** Localisation reward: the six metrics of AnomSeer on the anomaly intervals of one series. */
 import { DataError } from '../src/errors.ts';
+import { coverage, overlap } from '../src/series/intervals.ts';
 import type { Interval } from '../src/types.ts';
 import { affiliationOf } from './affiliation.ts';
-import { coveredLength, mergeIntervals, overlapLength } from './intervals.ts';
+import { clipAndMerge } from './intervals.ts';
 
 /** Point-wise and affiliation metrics of one series, each in [0, 1]. */
 export interface Localisation {
@@ -57,17 +58,17 @@ export function localisation(
   }
   if (predicted === null) return NONE;
   if (predicted.length === 0 && gold.length === 0) return ALL;
-  const found = mergeIntervals(predicted, length);
+  const found = clipAndMerge(predicted, length);
   if (found.length === 0 || gold.length === 0) return NONE;
-  const truth = mergeIntervals(gold, length);
-  const overlap = overlapLength(found, truth);
-  const precision = overlap / coveredLength(found);
-  const recall = overlap / coveredLength(truth);
+  const truth = clipAndMerge(gold, length);
+  const shared = overlap(found, truth);
+  const precision = shared / coverage(found);
+  const recall = shared / coverage(truth);
   const affiliated = affiliationOf(found, truth, [0, length]);
   return {
     precision,
     recall,
-    f1: overlap === 0 ? 0 : (2 * precision * recall) / (precision + recall),
+    f1: shared === 0 ? 0 : (2 * precision * recall) / (precision + recall),
     affiliationPrecision: affiliated.precision,
     affiliationRecall: affiliated.recall,
     affiliationF1: affiliated.f1,

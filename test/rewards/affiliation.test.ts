@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { affiliation } from '../../rewards/affiliation.ts';
-import { mergeIntervals } from '../../rewards/intervals.ts';
+import { clipAndMerge } from '../../rewards/intervals.ts';
 import { DataError } from '../../src/errors.ts';
 import type { Interval } from '../../src/types.ts';
 
@@ -83,7 +83,7 @@ const events = (n: number, min: number) =>
       maxLength: 5,
     })
     .map((list) =>
-      mergeIntervals(
+      clipAndMerge(
         list.map(([start, size]) => [start, start + size] as const),
         n,
       ),

@@ -3,9 +3,10 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { parseAnswer, parseClassification } from '../../rewards/answer.ts';
 import { anomalyReward, classificationReward } from '../../rewards/combine.ts';
-import { mergeIntervals, runsOf } from '../../rewards/intervals.ts';
+import { clipAndMerge } from '../../rewards/intervals.ts';
 import { localisation, localisationReward } from '../../rewards/localisation.ts';
 import { DataError } from '../../src/errors.ts';
+import { runs } from '../../src/series/intervals.ts';
 import type { Interval } from '../../src/types.ts';
 
 interface Golden {
@@ -142,9 +143,9 @@ describe('localisation', () => {
     fc.assert(
       fc.property(intervals(1), fc.integer({ min: 1, max: 30 }), (gold, shift) => {
         expect(localisationReward(localisation(gold, gold, N))).toBe(1);
-        const truth = mergeIntervals(gold, N);
+        const truth = clipAndMerge(gold, N);
         const moved = truth.map(([start, end]) => [start + shift, end + shift] as const);
-        fc.pre(JSON.stringify(mergeIntervals(moved, N)) !== JSON.stringify(truth));
+        fc.pre(JSON.stringify(clipAndMerge(moved, N)) !== JSON.stringify(truth));
         expect(localisationReward(localisation(moved, gold, N))).toBeLessThan(1);
       }),
     );
@@ -196,17 +197,14 @@ describe('the combined reward', () => {
   });
 });
 
-test('runs of positive labels become half-open intervals', () => {
-  expect(runsOf([])).toEqual([]);
-  expect(runsOf([0, 0, 0])).toEqual([]);
-  expect(runsOf([1])).toEqual([[0, 1]]);
-  expect(runsOf([1, 0, 1, 0, 1])).toEqual([
-    [0, 1],
-    [2, 3],
-    [4, 5],
-  ]);
-  expect(runsOf(Float64Array.of(0, 0.4, 0, 2, 1))).toEqual([
-    [1, 2],
-    [3, 5],
-  ]);
+test('binary labels become events as the reference makes them', () => {
+  const vectors = JSON.parse(
+    readFileSync(new URL('../golden/rewards/affiliation.json', import.meta.url), 'utf8'),
+  ) as {
+    readonly vector_to_events: readonly { readonly vector: readonly number[]; readonly events: Interval[] }[];
+  };
+  expect(vectors.vector_to_events.length).toBeGreaterThan(5);
+  for (const { vector, events } of vectors.vector_to_events) {
+    expect(runs(vector.length, (i) => vector[i]! > 0)).toEqual(events);
+  }
 });

@@ -1,0 +1,151 @@
+/** `summary.json` of a run: the numbers of its report, for programs. */
+import { readFileSync } from 'node:fs';
+import { z } from 'zod';
+import { DataError } from '../src/errors.ts';
+import { writeFileAtomic } from '../src/files.ts';
+import type { EvalRecord } from '../src/types.ts';
+import type { BootstrapOptions } from './bootstrap.ts';
+import { type MetricSet, metricsOf } from './metrics.ts';
+
+const estimate = z
+  .strictObject({
+    mean: z.number(),
+    ci95: z.tuple([z.number(), z.number()]).readonly(),
+    n: z.int().positive(),
+  })
+  .refine((e) => e.ci95[0] <= e.ci95[1], 'ci95 must be [lo, hi] with lo ≤ hi');
+
+const typeMetrics = z.object({
+  class_accuracy: estimate,
+  point_f1: estimate,
+  affiliation_f1: estimate,
+});
+
+/**
+ * `format` to `affiliation_f1` are of greedy responses; `reward_sampled` is the mean over the samples of each series.
+ * The optional entries are of greedy responses too.
+ */
+const metrics = z.object({
+  format: estimate,
+  class_accuracy: estimate,
+  point_f1: estimate,
+  affiliation_f1: estimate,
+  reward_greedy: estimate,
+  reward_sampled: estimate,
+  unparsable: z.exactOptional(estimate),
+  point_f1_anomalous: z.exactOptional(estimate),
+  affiliation_f1_anomalous: z.exactOptional(estimate),
+  per_class: z.exactOptional(z.record(z.string(), typeMetrics)),
+  per_task: z.exactOptional(z.record(z.string(), typeMetrics)),
+});
+
+const seconds = z.number().nonnegative();
+
+const summary = z.object({
+  /** Seconds that set-up took on this machine; null when it was not part of the run. */
+  install_s: seconds.nullable(),
+  sft: z.object({
+    seconds,
+    samples: z.int().nonnegative(),
+    metrics,
+    /** Of the policy before any training. */
+    metrics_before: z.exactOptional(metrics),
+  }),
+  rl: z.object({
+    seconds,
+    steps: z.int().nonnegative(),
+    metrics_before: metrics,
+    metrics_after: metrics,
+    /** Paired change over the same series, after − before. */
+    gain: z.exactOptional(z.object({ reward_greedy: estimate, reward_sampled: estimate })),
+  }),
+  /** The best classical detector on the same series; it is deterministic, so both rewards are the same number. */
+  classical: z.object({ detector: z.string(), metrics }),
+  environment: z.record(z.string(), z.json()),
+});
+
+export type TypeMetrics = z.infer<typeof typeMetrics>;
+export type SummaryMetrics = z.infer<typeof metrics>;
+export type Summary = z.infer<typeof summary>;
+
+function byType(sets: Readonly<Record<string, MetricSet>>): Record<string, TypeMetrics> {
+  return Object.fromEntries(
+    Object.entries(sets).map(([key, set]) => [
+      key,
+      {
+        class_accuracy: set.class_accuracy,
+        point_f1: set.point_f1,
+        affiliation_f1: set.affiliation_f1,
+      },
+    ]),
+  );
+}
+
+/**
+ * The metrics block of `summary.json`. For a deterministic detector pass its records twice.
+ * @throws DataError when either list is empty.
+ */
+export function summaryMetrics(
+  greedy: readonly EvalRecord[],
+  sampled: readonly EvalRecord[],
+  options: BootstrapOptions = {},
+): SummaryMetrics {
+  const all = metricsOf(greedy, options);
+  const rewardSampled = sampled === greedy ? all.overall.reward : metricsOf(sampled, options).overall.reward;
+  return {
+    format: all.overall.format,
+    class_accuracy: all.overall.class_accuracy,
+    point_f1: all.overall.point_f1,
+    affiliation_f1: all.overall.affiliation_f1,
+    reward_greedy: all.overall.reward,
+    reward_sampled: rewardSampled,
+    unparsable: all.overall.unparsable,
+    ...(all.anomalous === null
+      ? {}
+      : {
+          point_f1_anomalous: all.anomalous.point_f1,
+          affiliation_f1_anomalous: all.anomalous.affiliation_f1,
+        }),
+    per_class: byType(all.byClass),
+    per_task: byType(all.byTask),
+  };
+}
+
+function check(value: unknown, file: string): Summary {
+  const result = summary.safeParse(value);
+  if (result.success) return result.data;
+  const issue = result.error.issues[0];
+  const key = issue?.path.join('.') ?? '';
+  throw new DataError(
+    `not a run summary: ${key === '' ? '' : `"${key}": `}${issue?.message ?? 'wrong shape'}; run the evaluation again`,
+    { file },
+  );
+}
+
+/** Writes `summary.json`, whole or not at all. @throws DataError when a number is missing or not finite. */
+export function writeSummary(path: string, value: Summary): void {
+  writeFileAtomic(path, `${JSON.stringify(check(value, path), null, 2)}\n`);
+}
+
+/** Reads and checks `summary.json`. @throws DataError when it is missing, not JSON, or of another shape. */
+export function readSummary(path: string): Summary {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (cause) {
+    throw new DataError('no run summary there; finish the run or name another directory', {
+      file: path,
+      cause,
+    });
+  }
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (cause) {
+    throw new DataError(`not JSON (${(cause as Error).message}); run the evaluation again`, {
+      file: path,
+      cause,
+    });
+  }
+  return check(value, path);
+}
