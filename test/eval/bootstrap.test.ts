@@ -1,0 +1,94 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { estimate, estimates, pairedDifference } from '../../eval/bootstrap.ts';
+import { DataError } from '../../src/errors.ts';
+import { Random } from '../../src/random.ts';
+
+const normals = (n: number, mean: number, seed: number) => {
+  const random = new Random(seed, 'test');
+  return Array.from({ length: n }, () => random.normal(mean, 1));
+};
+
+describe('a bootstrap estimate', () => {
+  test('has the mean, the count, and about the interval of the normal approximation', () => {
+    const values = normals(400, 3, 1);
+    const { mean, ci95, n } = estimate(values);
+    const average = values.reduce((a, b) => a + b, 0) / 400;
+    const error = Math.sqrt(values.reduce((a, b) => a + (b - average) ** 2, 0) / 400 / 400);
+    expect(n).toBe(400);
+    expect(mean).toBeCloseTo(average, 12);
+    expect(ci95[0]).toBeGreaterThan(average - 2.15 * error);
+    expect(ci95[0]).toBeLessThan(average - 1.77 * error);
+    expect(ci95[1]).toBeLessThan(average + 2.15 * error);
+    expect(ci95[1]).toBeGreaterThan(average + 1.77 * error);
+  });
+
+  test('repeats with the same seed and differs with another', () => {
+    const values = normals(50, 0, 2);
+    expect(estimate(values, { seed: 5 })).toEqual(estimate(values, { seed: 5 }));
+    expect(estimate(values, { seed: 5 }).ci95).not.toEqual(estimate(values, { seed: 6 }).ci95);
+  });
+
+  test('covers the true mean in about 95 of 100 experiments', () => {
+    let covered = 0;
+    for (let experiment = 0; experiment < 200; experiment++) {
+      const { ci95 } = estimate(normals(80, 1, 100 + experiment), { resamples: 400 });
+      if (ci95[0] <= 1 && 1 <= ci95[1]) covered++;
+    }
+    expect(covered).toBeGreaterThanOrEqual(180);
+    expect(covered).toBeLessThanOrEqual(199);
+  });
+
+  test('of equal values has no width, not even by rounding', () => {
+    expect(estimate([0.1, 0.1, 0.1, 0.1, 0.1, 0.1])).toEqual({ mean: 0.1, ci95: [0.1, 0.1], n: 6 });
+    expect(estimate([0.7])).toEqual({ mean: 0.7, ci95: [0.7, 0.7], n: 1 });
+  });
+
+  test('lies within the values', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.double({ min: -1, max: 2, noNaN: true }), { minLength: 1, maxLength: 12 }),
+        (values) => {
+          const { ci95 } = estimate(values, { resamples: 200 });
+          expect(ci95[0]).toBeLessThanOrEqual(ci95[1]);
+          expect(ci95[0]).toBeGreaterThanOrEqual(Math.min(...values) - 1e-12);
+          expect(ci95[1]).toBeLessThanOrEqual(Math.max(...values) + 1e-12);
+        },
+      ),
+      { numRuns: 50 },
+    );
+  });
+
+  test('of several columns is what each column gives alone', () => {
+    const a = normals(30, 0, 3);
+    const b = normals(30, 5, 4);
+    expect(estimates({ a, b })).toEqual({ a: estimate(a), b: estimate(b) });
+  });
+
+  const refused: [string, Record<string, number[]>][] = [
+    ['no value', { a: [] }],
+    ['NaN', { a: [1, Number.NaN] }],
+    ['columns of two lengths', { a: [1, 2], b: [1] }],
+  ];
+  test.each(refused)('refuses %s', (_, columns) => {
+    expect(() => estimates(columns)).toThrow(DataError);
+  });
+});
+
+describe('a paired difference', () => {
+  test('is a − b, and far narrower than the spread of either', () => {
+    const before = normals(100, 0, 7);
+    const jitter = new Random(1, 'jitter');
+    const after = before.map((value) => value + 0.1 + 0.05 * jitter.normal());
+    const gain = pairedDifference(after, before);
+    expect(gain.mean).toBeCloseTo(0.1, 1);
+    expect(gain.ci95[0]).toBeGreaterThan(0.08);
+    expect(gain.ci95[1]).toBeLessThan(0.12);
+    const loss = pairedDifference(before, after);
+    expect(loss.mean).toBeCloseTo(-gain.mean, 12);
+  });
+
+  test('refuses lists of different lengths', () => {
+    expect(() => pairedDifference([1, 2], [1])).toThrow(DataError);
+  });
+});
