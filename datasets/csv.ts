@@ -1,0 +1,242 @@
+/** One series from a CSV file: one numeric column, an optional time column, with a header or without. */
+import { readFileSync, statSync } from 'node:fs';
+import { parse } from 'node:path';
+import { ConfigError, DataError } from '../src/errors.ts';
+import { suggestion } from './closest.ts';
+import { CsvRecords, detectDelimiter } from './csv-records.ts';
+
+/** A line needs two points. */
+export const MINIMUM_POINTS = 2;
+
+/** Largest file, in bytes: what a JavaScript string holds. */
+const MAXIMUM_BYTES = 500_000_000;
+
+/** Records after the header by which columns are told apart. */
+const SAMPLE = 100;
+
+const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
+const SPECIAL = /^[+-]?(?:nan|inf|infinity|na|n\/a|null|none|#n\/a)$/i;
+const DECIMAL_COMMA = /^[+-]?[\d.]*\d,[\d.,]*\d$/;
+const DATE_OR_CLOCK = /^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}:\d{2}/;
+const TIME_NAME =
+  /^(?:times?|timestamps?|dates?|date[_ ]?time|ds|t|index|idx|steps?|epoch|unix(?:[_ ]?time)?|seconds?)$/i;
+/** What pandas calls the row numbers that it wrote. */
+const ROW_NUMBER_NAME = /^(?:unnamed: 0|index|idx)?$/i;
+
+/** A series as it stands in a file, without any label. */
+export interface CsvSeries {
+  readonly values: Float64Array; // [N], N ≥ 2, all finite
+  /** The time column as written [N]; null without one. */
+  readonly time: readonly string[] | null;
+  /** File name without its extension. */
+  readonly name: string;
+  /** Header of the value column, or `column 2` without a header. */
+  readonly column: string;
+}
+
+export interface CsvOptions {
+  /** Header of the value column, or its number from 1. */
+  readonly column?: string | number | undefined;
+}
+
+interface Column {
+  readonly name: string;
+  /** Header as written; null without one. */
+  readonly header: string | null;
+  readonly cells: readonly string[];
+  readonly numeric: boolean;
+  readonly rowNumbers: boolean;
+  readonly time: boolean;
+}
+
+const show = (text: string): string => JSON.stringify(text.length > 40 ? `${text.slice(0, 37)}...` : text);
+
+function readText(path: string): string {
+  try {
+    const size = statSync(path).size;
+    if (size > MAXIMUM_BYTES) {
+      throw new DataError(`${size} bytes, more than the ${MAXIMUM_BYTES} that can be read; split the file`, {
+        file: path,
+      });
+    }
+    return new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(path));
+  } catch (cause) {
+    if (cause instanceof DataError) throw cause;
+    const reason =
+      (cause as NodeJS.ErrnoException).code === 'ERR_ENCODING_INVALID_ENCODED_DATA'
+        ? 'not UTF-8 text; save it as UTF-8 CSV'
+        : `cannot be read (${(cause as Error).message})`;
+    throw new DataError(reason, { file: path, cause });
+  }
+}
+
+/** A header has words, and neither numbers nor dates. */
+function isHeader(cells: readonly string[]): boolean {
+  let words = 0;
+  for (const cell of cells) {
+    if (cell === '') continue;
+    if (NUMBER.test(cell) || SPECIAL.test(cell) || DATE_OR_CLOCK.test(cell) || DECIMAL_COMMA.test(cell)) {
+      return false;
+    }
+    words++;
+  }
+  return words > 0;
+}
+
+function describe(header: string | null, index: number, cells: readonly string[]): Column {
+  let numbers = 0;
+  let words = 0;
+  let clocks = 0;
+  for (const cell of cells) {
+    if (cell === '') continue;
+    if (NUMBER.test(cell) || SPECIAL.test(cell) || DECIMAL_COMMA.test(cell)) numbers++;
+    else words++;
+    if (DATE_OR_CLOCK.test(cell) && !NUMBER.test(cell)) clocks++;
+  }
+  const numeric = numbers > 0 && numbers >= words;
+  const first = Number(cells[0]);
+  const rowNumbers =
+    cells.length >= 3 &&
+    (first === 0 || first === 1) &&
+    (header === null || ROW_NUMBER_NAME.test(header)) &&
+    cells.every((cell, i) => NUMBER.test(cell) && Number(cell) === first + i);
+  const time = numeric
+    ? header !== null && TIME_NAME.test(header)
+    : words > 0 && (2 * clocks > words || (header !== null && TIME_NAME.test(header)));
+  const name = header === null || header === '' ? `column ${index + 1}` : header;
+  return { name, header, cells, numeric, rowNumbers, time };
+}
+
+const listed = (columns: readonly Column[]): string => columns.map(({ name }) => show(name)).join(', ');
+
+function chosenColumn(columns: readonly Column[], wanted: string | number, path: string): number {
+  const text = String(wanted);
+  const same = (name: string, fold: boolean): boolean =>
+    fold ? name.toLowerCase() === text.toLowerCase() : name === text;
+  for (const fold of [false, true]) {
+    const found = columns.flatMap(({ name }, i) => (same(name, fold) ? [i] : []));
+    if (found.length === 1) return found[0]!;
+    if (found.length > 1) {
+      throw new ConfigError(
+        `--column ${text}: ${found.length} columns of ${path} have this name; give a number from 1 to ${columns.length}`,
+      );
+    }
+  }
+  const number = /^\d+$/.test(text) ? Number(text) : 0;
+  if (number >= 1 && number <= columns.length) return number - 1;
+  const names = columns.map(({ name }) => name);
+  throw new ConfigError(
+    `--column ${text}: ${path} has no such column.${suggestion(text, names)} Columns: ${listed(columns)}, or a number from 1 to ${columns.length}`,
+  );
+}
+
+/** The only column that can hold the values, or an error that says what to do. */
+function onlyNumeric(columns: readonly Column[], path: string): number {
+  const numeric = columns.flatMap((column, i) => (column.numeric ? [i] : []));
+  const hasClock = columns.some((column) => column.time && !column.numeric);
+  const isTime = (i: number): boolean => columns[i]!.rowNumbers || (!hasClock && columns[i]!.time);
+  const left = numeric.filter((i) => !isTime(i));
+  const candidates = left.length > 0 ? left : numeric;
+  if (candidates.length === 1) return candidates[0]!;
+  if (candidates.length === 0 && columns.length === 1) return 0; // the first cell then says what is wrong
+  if (candidates.length === 0) {
+    const seen = columns
+      .map(({ name, cells }) => `${show(name)} begins with ${show(cells[0] ?? '')}`)
+      .join(', ');
+    throw new DataError(`no column of numbers: ${seen}`, { file: path });
+  }
+  const example = columns[candidates[0]!]!.header ? show(columns[candidates[0]!]!.name) : candidates[0]! + 1;
+  throw new DataError(
+    `${candidates.length} columns of numbers: ${listed(candidates.map((i) => columns[i]!))}; say which, for example --column ${example}`,
+    { file: path },
+  );
+}
+
+function problem(cell: string, column: string): string {
+  if (cell === '') return `empty cell in column ${show(column)}; fill the gap or remove the row`;
+  const value = `${show(cell)} in column ${show(column)}`;
+  if (SPECIAL.test(cell) || NUMBER.test(cell)) {
+    return `${value} is not a finite number; fill the gap or remove the row`;
+  }
+  const hint = DECIMAL_COMMA.test(cell) ? '; write a decimal point, and no thousands separators' : '';
+  return `${value} is not a number${hint}`;
+}
+
+function readSample(records: CsvRecords): string[][] {
+  const sample: string[][] = [];
+  while (sample.length <= SAMPLE && records.next()) {
+    if (!records.blank) sample.push(Array.from({ length: records.width }, (_, i) => records.field(i)));
+  }
+  return sample;
+}
+
+/**
+ * Reads one series from a CSV file: comma, semicolon or tab; UTF-8 with or without byte-order mark; any line ends;
+ * quoted fields; blank lines before the first and after the last record.
+ *
+ * The values are the only numeric column that is not time. Time is the first column of dates or clock times, else a
+ * numeric column with a name such as `timestamp`, else row numbers that count up from 0 or 1; columns of other text
+ * are left out. With several numeric columns left, `column` must say which.
+ *
+ * @throws DataError with file, line and column for an empty cell, text, NaN or an infinity among the values, a record
+ * with another number of fields, a blank line inside the data, a stray quote; with the file for one that cannot be
+ * read, is empty, has no numeric column or several, or fewer than 2 points. ConfigError for a `column` that is not
+ * there
+ */
+export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries {
+  const text = readText(path);
+  const delimiter = detectDelimiter(text, path);
+  const sample = readSample(new CsvRecords(text, delimiter, path));
+  const top = sample[0];
+  if (top === undefined) throw new DataError('empty; expected a column of numbers', { file: path });
+  const header = isHeader(top);
+  const body = header ? sample.slice(1) : sample;
+  if (body.length === 0) {
+    throw new DataError(`only a header (${top.map(show).join(', ')}), no data below it`, { file: path });
+  }
+  const columns = top.map((name, i) =>
+    describe(
+      header ? name : null,
+      i,
+      body.map((record) => record[i] ?? ''),
+    ),
+  );
+  const value =
+    options.column === undefined ? onlyNumeric(columns, path) : chosenColumn(columns, options.column, path);
+  const others = columns.map((column, i) => (i === value ? null : column));
+  const clock = [
+    others.findIndex((column) => column !== null && column.time && !column.numeric),
+    others.findIndex((column) => column?.time),
+    others.findIndex((column) => column?.rowNumbers),
+  ].find((i) => i >= 0);
+  const { name } = columns[value]!;
+  const time: string[] | null = clock === undefined ? null : [];
+  const values: number[] = [];
+
+  const records = new CsvRecords(text, delimiter, path);
+  let blank: ReturnType<CsvRecords['place']> | undefined;
+  let seen = 0;
+  while (records.next()) {
+    if (records.blank) {
+      if (seen > 0) blank ??= records.place(0);
+      continue;
+    }
+    if (blank !== undefined) throw new DataError('blank line inside the data; remove or fill it', blank);
+    if (records.width !== columns.length) {
+      throw new DataError(
+        `${records.width} fields, the first record has ${columns.length}`,
+        records.place(Math.min(records.width, columns.length) - 1),
+      );
+    }
+    if (seen++ === 0 && header) continue;
+    const cell = records.field(value);
+    const number = NUMBER.test(cell) ? Number(cell) : Number.NaN;
+    if (!Number.isFinite(number)) throw new DataError(problem(cell, name), records.place(value));
+    values.push(number);
+    if (time !== null) time.push(records.field(clock!));
+  }
+  if (values.length < MINIMUM_POINTS) {
+    throw new DataError(`${values.length} point; a series needs at least ${MINIMUM_POINTS}`, { file: path });
+  }
+  return { values: Float64Array.from(values), time, name: parse(path).name, column: name };
+}
