@@ -9,7 +9,8 @@
  */
 import { ConfigError } from '../errors.ts';
 import type { Picture } from '../types.ts';
-import { channelsOf, type Figure, type FigureValues, isBare, plotSize, xDomain, yDomain } from './figure.ts';
+import { channelsOf, type FigureValues, xDomain, yDomain } from './domain.ts';
+import { type Figure, isBare, plotSize } from './figure.ts';
 
 const SUBCOLUMNS = 4;
 

@@ -3,7 +3,7 @@
  * and the vega-lite specification that they stand for. Sizes are pixels of the whole picture.
  */
 import type { TopLevelSpec } from 'vega-lite';
-import { ConfigError, DataError } from '../errors.ts';
+import { ConfigError } from '../errors.ts';
 
 /** The bundled font, under a name that no system font has; see raster.ts. */
 export const FONT_FAMILY = 'Timeseer Sans';
@@ -191,81 +191,6 @@ export function isBare(figure: Figure): boolean {
 export function plotSize(figure: Figure): { readonly width: number; readonly height: number } {
   const { left, right, top, bottom } = figure.padding;
   return { width: figure.width - left - right, height: figure.height - top - bottom };
-}
-
-/** One array per channel of the figure, all of one length. A single array stands for a single channel. */
-export type FigureValues = Float64Array | readonly Float64Array[];
-
-/**
- * The channels of `values` [C][N], checked against the figure.
- * Throws DataError when their number or lengths differ, or when a value lies beyond ±1e300 (its axis would overflow).
- * NaN and ±Infinity are missing samples: the line breaks there. A series without one finite value is an error.
- */
-export function channelsOf(figure: Figure, values: FigureValues): readonly Float64Array[] {
-  const channels = values instanceof Float64Array ? [values] : values;
-  if (channels.length !== figure.channels.length) {
-    throw new DataError(
-      `figure ${figure.name} shows ${figure.channels.length} channel(s) (${figure.channels.join(', ')}), the series has ${channels.length}`,
-    );
-  }
-  const length = channels[0]?.length ?? 0;
-  if (length === 0) throw new DataError('a series without samples cannot be drawn; give at least one');
-  for (const channel of channels) {
-    if (channel.length !== length) {
-      throw new DataError(`channels of one series must be equally long, got ${length} and ${channel.length}`);
-    }
-  }
-  return channels;
-}
-
-/** Largest magnitude that a plot accepts: margins and spans of larger values would overflow. */
-export const LARGEST_VALUE = 1e300;
-
-/**
- * Domain of the y axis: extent of the finite values and `yInclude`, widened by `yMargin` of itself on each side.
- * An extent below 1e-14 of its magnitude (constant, up to rounding) becomes value ± 5 % (± 0.5 around 0): the
- * line lies in the middle.
- */
-export function yDomain(figure: Figure, channels: readonly Float64Array[]): [lo: number, hi: number] {
-  let lo = Infinity;
-  let hi = -Infinity;
-  for (const channel of channels) {
-    for (let i = 0; i < channel.length; i++) {
-      const value = channel[i]!;
-      if (value - value !== 0) continue; // NaN, ±Infinity
-      if (value < lo) lo = value;
-      if (value > hi) hi = value;
-    }
-  }
-  if (lo > hi) throw new DataError('every sample is missing (NaN or infinite): there is nothing to draw');
-  if (hi > LARGEST_VALUE || lo < -LARGEST_VALUE) {
-    const [value, limit] = [hi > LARGEST_VALUE ? hi : lo, LARGEST_VALUE];
-    throw new DataError(`value ${value} is beyond ±${limit} and cannot be drawn; rescale the series`);
-  }
-  if (figure.yInclude !== null) {
-    lo = Math.min(lo, figure.yInclude[0]);
-    hi = Math.max(hi, figure.yInclude[1]);
-  }
-  const magnitude = Math.max(Math.abs(lo), Math.abs(hi));
-  if (hi - lo <= Math.max(magnitude * 1e-14, 1e-290)) {
-    const half = magnitude < 1e-280 ? 0.5 : magnitude * 0.05;
-    const middle = lo / 2 + hi / 2;
-    return [middle - half, middle + half];
-  }
-  const margin = (hi - lo) * figure.yMargin;
-  return [lo - margin, hi + margin];
-}
-
-/** Domain of the x axis for `length` samples at `times` (their indices when absent). */
-export function xDomain(figure: Figure, length: number, times?: Float64Array): [lo: number, hi: number] {
-  const first = times?.[0] ?? 0;
-  const last = times?.[length - 1] ?? length - 1;
-  if (figure.xMargin === null || !(last > first)) {
-    const half = last > first ? (last - first) / (length - 1) / 2 : 0.5;
-    return [first - half, last + half];
-  }
-  const margin = (last - first) * figure.xMargin;
-  return [first - margin, last + margin];
 }
 
 /** Names by which the compiled figure takes its data: a table of {x, y, channel} and the two axis domains. */

@@ -9,18 +9,9 @@ import { DataError } from '../errors.ts';
 import type { Picture } from '../types.ts';
 import { canvas } from './canvas.ts';
 import { renderColumns } from './column.ts';
+import { channelsOf, type FigureValues, xDomain, yDomain } from './domain.ts';
 import { m4 } from './downsample.ts';
-import {
-  channelsOf,
-  DATA,
-  type Figure,
-  type FigureValues,
-  isBare,
-  plotSize,
-  vegaLite,
-  xDomain,
-  yDomain,
-} from './figure.ts';
+import { DATA, type Figure, isBare, plotSize, vegaLite } from './figure.ts';
 import { viewOf } from './vega.ts';
 
 /** Above this many samples per pixel column, downsampling pays. */

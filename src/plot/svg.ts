@@ -2,8 +2,9 @@
 import type { TopLevelSpec } from 'vega-lite';
 import { ConfigError, DataError } from '../errors.ts';
 import type { Interval } from '../types.ts';
+import { yDomain } from './domain.ts';
 import { m4 } from './downsample.ts';
-import { figure as preset, yDomain } from './figure.ts';
+import { figure as preset } from './figure.ts';
 import { viewOf } from './vega.ts';
 
 export interface SvgOptions {
