@@ -23,9 +23,9 @@ import { rename } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { availableParallelism, homedir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { EngineError } from '../../errors.ts';
 import { writeFileAtomic } from '../../files.ts';
+import { packageRoot } from '../../package.ts';
 import {
   type FindOptions,
   findExecutable,
@@ -97,18 +97,12 @@ export function findCompiler(env: NodeJS.ProcessEnv = process.env): Compiler | n
 
 /** The package's .cc files: in src/engine/torch, whether this module runs from src or from dist. */
 export function addonSources(): string[] {
-  const own = dirname(fileURLToPath(import.meta.url));
-  for (let root = own; ; root = dirname(root)) {
-    const directory = join(root, 'src/engine/torch');
-    if (existsSync(join(root, 'package.json')) && existsSync(directory)) {
-      const names = readdirSync(directory).filter((name) => name.endsWith('.cc'));
-      if (names.length > 0) return names.sort().map((name) => join(directory, name));
-    }
-    if (dirname(root) === root) break;
+  const directory = join(packageRoot(), 'src/engine/torch');
+  const names = existsSync(directory) ? readdirSync(directory).filter((name) => name.endsWith('.cc')) : [];
+  if (names.length === 0) {
+    throw new EngineError(`${directory}: the engine's sources (*.cc) are missing; reinstall timeseer`);
   }
-  throw new EngineError(
-    `${own}: the addon's sources (src/engine/torch/*.cc) are missing; reinstall timeseer`,
-  );
+  return names.sort().map((name) => join(directory, name));
 }
 
 function headers(): string[] {

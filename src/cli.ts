@@ -1,0 +1,135 @@
+#!/usr/bin/env node
+/**
+ * The command line: the only place that composes everything. A command's module is loaded when it is named, so
+ * that help is quick. Failures become one line on stderr and an exit code: 1 for an error, 2 for wrong usage or
+ * configuration, 130 after an interruption.
+ */
+import { realpathSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import yargs, { type Argv, type CommandModule } from 'yargs';
+import { ConfigError, TimeseerError } from './errors.ts';
+import { INTERRUPTED_EXIT_CODE, Interrupted } from './interrupt.ts';
+import { packageVersion } from './package.ts';
+import { closest } from './suggest.ts';
+
+/** The command line itself is wrong. */
+class UsageError extends ConfigError {}
+
+interface Command {
+  readonly describe: string;
+  readonly register: (cli: Argv) => Promise<Argv>;
+}
+
+/** A command whose module is loaded when it is needed. */
+function lazy<T extends object>(describe: string, load: () => Promise<CommandModule<object, T>>): Command {
+  return { describe, register: async (cli) => cli.command(await load()) };
+}
+
+/** Every command, in the order of help: the order in which they are used. */
+export const COMMANDS: Readonly<Record<string, Command>> = {
+  setup: lazy(
+    'Find or install libtorch and build the engine',
+    async () => (await import('./commands/setup.ts')).setup,
+  ),
+  doctor: lazy(
+    'Show what was found on this machine, and how to get what is missing',
+    async () => (await import('./commands/doctor.ts')).doctor,
+  ),
+  generate: lazy('Write a synthetic data set', async () => (await import('./commands/generate.ts')).generate),
+};
+
+/** The command that is named: the first word that is neither an option nor the value of a global one. */
+function named(args: readonly string[]): string | undefined {
+  return args.find((arg) => !arg.startsWith('-'));
+}
+
+function helpOf(args: readonly string[]): string {
+  const command = named(args);
+  return command !== undefined && Object.hasOwn(COMMANDS, command) ? ` ${command}` : '';
+}
+
+async function build(args: readonly string[]): Promise<Argv> {
+  let cli: Argv = yargs([...args])
+    .scriptName('timeseer')
+    .usage('$0 <command>\n\nTrain, evaluate and use policies that reason about time series from their plots.')
+    .option('verbose', {
+      type: 'boolean',
+      default: false,
+      global: true,
+      describe: 'Print stack traces of errors',
+    })
+    .example('$0 quickstart', 'Set up, train, evaluate and report, in minutes on a CPU')
+    .example('$0 generate nano5 --out data/nano5 --count 400', 'Write a synthetic data set')
+    .example('$0 <command> --help', 'Options and examples of a command')
+    .detectLocale(false)
+    .strict()
+    .demandCommand(1, 'no command given')
+    .version(packageVersion())
+    .help()
+    .wrap(Math.min(110, process.stdout.columns ?? 110))
+    .exitProcess(false)
+    .group(['verbose', 'version', 'help'], 'Everywhere:')
+    .fail((message: string | null, error: Error | undefined) => {
+      // A message without an error of ours is yargs' complaint about the command line.
+      throw message === null || message === undefined ? error : new UsageError(message);
+    });
+  const wanted = named(args);
+  if (wanted !== undefined && !Object.hasOwn(COMMANDS, wanted)) {
+    const names = Object.keys(COMMANDS);
+    const near = closest(wanted, names);
+    const hint = near === undefined ? `commands: ${names.join(', ')}` : `did you mean ${near}?`;
+    throw new UsageError(`no command called ${wanted}; ${hint}`);
+  }
+  for (const [name, command] of Object.entries(COMMANDS)) {
+    cli = name === wanted ? await command.register(cli) : cli.command(name, command.describe);
+  }
+  return cli;
+}
+
+/** Prints what went wrong; returns the exit code. */
+function report(error: unknown, args: readonly string[]): number {
+  const verbose = args.includes('--verbose');
+  const say = (text: string): void => void process.stderr.write(`${text}\n`);
+  if (error instanceof Interrupted) {
+    say(error.message);
+    return INTERRUPTED_EXIT_CODE;
+  }
+  if (error instanceof TimeseerError) {
+    say(`error: ${error.message}`);
+    if (error instanceof UsageError) say(`see timeseer${helpOf(args)} --help`);
+    if (verbose) say(error.stack ?? '');
+    return error instanceof ConfigError ? 2 : 1;
+  }
+  const stack = error instanceof Error ? (error.stack ?? error.message) : String(error);
+  say(
+    `error: unexpected: ${stack}\nThis is a fault of timeseer ${packageVersion()}: please report it with the lines above.`,
+  );
+  return 1;
+}
+
+/** Runs one command line (without `node` and the script); resolves to the exit code. */
+export async function main(args: readonly string[]): Promise<number> {
+  try {
+    await (await build(args)).parseAsync();
+    return Number(process.exitCode ?? 0);
+  } catch (error) {
+    return report(error, args);
+  }
+}
+
+function isEntryPoint(): boolean {
+  const script = process.argv[1];
+  return script !== undefined && realpathSync(script) === fileURLToPath(import.meta.url);
+}
+
+if (isEntryPoint()) {
+  // A reader that has seen enough (`| head`) is not an error.
+  for (const stream of [process.stdout, process.stderr]) {
+    stream.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EPIPE') process.exit(0);
+      throw error;
+    });
+  }
+  process.on('uncaughtException', (error) => process.exit(report(error, process.argv.slice(2))));
+  process.exitCode = await main(process.argv.slice(2));
+}

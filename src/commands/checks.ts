@@ -1,0 +1,236 @@
+/** What `timeseer doctor` looks at: each check says what was found and, where something is wrong, what mends it. */
+import { spawnSync } from 'node:child_process';
+import { accessSync, constants, mkdirSync, statfsSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { addonPath, type Compiler, cacheRoot, findCompiler } from '../engine/torch/build.ts';
+import { findExecutable, findLibtorch, type Libtorch } from '../engine/torch/find.ts';
+import { instructions, thisHost } from '../engine/torch/setup.ts';
+import { cores, cpuModel, memory } from '../machine.ts';
+
+/** One thing that was looked at. `missing` fails the command; `warning` works, but less well. */
+export interface Check {
+  readonly name: string;
+  readonly status: 'ok' | 'warning' | 'missing';
+  /** What was found. */
+  readonly found: string;
+  /** Command or action that mends it. */
+  readonly fix?: string;
+}
+
+const GIGABYTE = 1024 ** 3;
+/** What a run directory, the build cache and temporary files need to work at all, and to work in comfort. */
+const DISK_REQUIRED = 0.2 * GIGABYTE;
+const DISK_ADVISED = 2 * GIGABYTE;
+/** The quickstart's peak is below this. */
+const MEMORY_ADVISED = 2 * GIGABYTE;
+
+function gigabytes(bytes: number): string {
+  return `${(bytes / GIGABYTE).toFixed(1)} GB`;
+}
+
+/** Calls `probe`; a throw becomes a missing check with the error's words. */
+function attempt(name: string, fix: string, probe: () => Check): Check {
+  try {
+    return probe();
+  } catch (error) {
+    return { name, status: 'missing', found: (error as Error).message, fix };
+  }
+}
+
+function nodeCheck(): Check {
+  const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
+  const ok = major > 20 || (major === 20 && minor >= 19);
+  const found = `${process.version} on ${process.platform}-${process.arch}`;
+  return ok
+    ? { name: 'node', status: 'ok', found }
+    : { name: 'node', status: 'missing', found, fix: 'install Node 20.19 or later: https://nodejs.org' };
+}
+
+/** The matrix library among the files mapped by a process that loaded the engine. */
+export function blasOf(maps: string): { name: string; slow: boolean } {
+  const files = [
+    ...new Set(maps.match(/\/\S*(?:openblas|mkl_rt|mkl_core|blis|libblas|Accelerate|vecLib)\S*/g) ?? []),
+  ];
+  const file = files.find((name) => /openblas|mkl|blis|Accelerate|vecLib/.test(name)) ?? files[0];
+  if (file === undefined) return { name: 'inside libtorch', slow: false };
+  const threading = /openblas[^/]*(openmp|pthread|serial)/.exec(file)?.[1];
+  return {
+    name: threading === undefined ? file : `${file} (${threading})`,
+    slow: !/openblas|mkl|blis|Acc|vecLib/.test(file),
+  };
+}
+
+/** Loads the addon in a process of its own, so that a crash is a finding; null when it does not load. */
+function loadAddon(addon: string): string | null {
+  const program =
+    "require(process.argv[1]); try { process.stdout.write(require('fs').readFileSync('/proc/self/maps')) } catch {}";
+  const run = spawnSync(process.execPath, ['-e', program, addon], { encoding: 'utf8', timeout: 60_000 });
+  return run.status === 0 ? run.stdout : null;
+}
+
+function engineChecks(libtorch: Libtorch | null): Check[] {
+  const setup = 'timeseer setup';
+  if (libtorch === null) return [];
+  let addon: string;
+  try {
+    addon = addonPath();
+  } catch (error) {
+    return [{ name: 'engine', status: 'missing', found: (error as Error).message, fix: setup }];
+  }
+  const maps = loadAddon(addon);
+  if (maps === null)
+    return [{ name: 'engine', status: 'missing', found: `${addon} does not load`, fix: setup }];
+  const engine: Check = { name: 'engine', status: 'ok', found: addon };
+  if (maps === '') return [engine];
+  const { name, slow } = blasOf(maps);
+  const fix = instructions(thisHost(), { libtorch: true, compiler: false }).at(-1)!;
+  return [
+    engine,
+    slow
+      ? { name: 'blas', status: 'warning', found: `${name}: slow`, fix }
+      : { name: 'blas', status: 'ok', found: name },
+  ];
+}
+
+/** Result of a search, or why it could not be made (LIBTORCH, CXX or TIMESEER_PYTHON set to something unusable). */
+interface Search<T> {
+  readonly value: T | null;
+  readonly problem: string | null;
+}
+
+function search<T>(find: () => T | null): Search<T> {
+  try {
+    return { value: find(), problem: null };
+  } catch (error) {
+    return { value: null, problem: (error as Error).message };
+  }
+}
+
+function compilerCheck({ value, problem }: Search<Compiler>): Check {
+  if (value !== null) {
+    return { name: 'compiler', status: 'ok', found: `${value.version} (${value.command.join(' ')})` };
+  }
+  const fix = instructions(thisHost(), { libtorch: false, compiler: true }).join(' && ');
+  const found = problem ?? 'no C++ compiler';
+  return { name: 'compiler', status: 'missing', found, ...(problem === null ? { fix } : {}) };
+}
+
+function libtorchCheck({ value, problem }: Search<Libtorch>): Check {
+  if (value !== null) {
+    return { name: 'libtorch', status: 'ok', found: `${value.version} (${value.origin}, ${value.root})` };
+  }
+  const host = thisHost();
+  const fix = host.root
+    ? 'timeseer setup'
+    : instructions(host, { libtorch: true, compiler: false }).join(' && ');
+  const found = problem ?? 'none (looked at LIBTORCH, Python, the system)';
+  return { name: 'libtorch', status: 'missing', found, ...(problem === null ? { fix } : {}) };
+}
+
+function gpuCheck(libtorch: Libtorch | null): Check {
+  const smi = findExecutable('nvidia-smi');
+  const run =
+    smi === null
+      ? null
+      : spawnSync(smi, ['--query-gpu=name,memory.total', '--format=csv,noheader'], {
+          encoding: 'utf8',
+          timeout: 10_000,
+        });
+  const names =
+    run?.status === 0
+      ? run.stdout
+          .trim()
+          .split('\n')
+          .filter((line) => line !== '')
+      : [];
+  if (names.length === 0) return { name: 'gpu', status: 'ok', found: 'none (not needed)' };
+  const found = names.join('; ');
+  return libtorch === null || libtorch.cuda
+    ? { name: 'gpu', status: 'ok', found }
+    : {
+        name: 'gpu',
+        status: 'warning',
+        found: `${found}: not used, libtorch ${libtorch.version} has no CUDA`,
+        fix: 'pip install torch, then TIMESEER_PYTHON=<its python> timeseer setup',
+      };
+}
+
+function fontCheck(): Check {
+  return attempt('font', 'npm ci', () => {
+    const file = createRequire(import.meta.url).resolve('dejavu-fonts-ttf/ttf/DejaVuSans.ttf');
+    accessSync(file, constants.R_OK);
+    return { name: 'font', status: 'ok', found: file };
+  });
+}
+
+function threadsCheck(): Check {
+  const setting = (name: string): string => `${name}=${process.env[name] ?? '(unset)'}`;
+  const found = `${cores()} cores, ${setting('OMP_NUM_THREADS')}, ${setting('OMP_WAIT_POLICY')}`;
+  const wished = Number(process.env['OMP_NUM_THREADS'] ?? cores());
+  return wished > cores()
+    ? {
+        name: 'threads',
+        status: 'warning',
+        found: `${found}: more threads than cores`,
+        fix: `export OMP_NUM_THREADS=${cores()}`,
+      }
+    : { name: 'threads', status: 'ok', found };
+}
+
+function memoryCheck(): Check {
+  const { total, available, containerLimit } = memory();
+  const found = `${gigabytes(available)} available of ${gigabytes(total)}${containerLimit === null ? '' : " (the container's limit)"}`;
+  return available < MEMORY_ADVISED
+    ? {
+        name: 'memory',
+        status: 'warning',
+        found,
+        fix: `free some: the quickstart wants ${gigabytes(MEMORY_ADVISED)}`,
+      }
+    : { name: 'memory', status: 'ok', found };
+}
+
+function diskCheck(name: string, directory: string): Check {
+  return attempt(name, `make ${directory} writable, or choose another`, () => {
+    mkdirSync(directory, { recursive: true });
+    accessSync(directory, constants.W_OK);
+    const { bavail, bsize } = statfsSync(directory);
+    const free = bavail * bsize;
+    const found = `${gigabytes(free)} free at ${directory}`;
+    if (free >= DISK_ADVISED) return { name, status: 'ok', found };
+    return { name, status: free < DISK_REQUIRED ? 'missing' : 'warning', found, fix: 'free some disk space' };
+  });
+}
+
+/** A headless browser, with which the tests look at the report; never required. */
+function browserCheck(): Check {
+  const names = [process.env['CHROMIUM'] ?? '', 'chromium', 'chromium-browser', 'google-chrome'];
+  const found = names
+    .filter((name) => name !== '')
+    .map((name) => findExecutable(name))
+    .find((path) => path !== null);
+  return {
+    name: 'browser',
+    status: 'ok',
+    found: found ?? 'none (optional: only a test of the report uses it)',
+  };
+}
+
+/** Everything that timeseer needs, looked at without changing anything. */
+export function examine(): Check[] {
+  const libtorch = search(() => findLibtorch());
+  return [
+    nodeCheck(),
+    compilerCheck(search(() => findCompiler())),
+    libtorchCheck(libtorch),
+    ...engineChecks(libtorch.value),
+    { name: 'cpu', status: 'ok', found: cpuModel() },
+    gpuCheck(libtorch.value),
+    threadsCheck(),
+    memoryCheck(),
+    diskCheck('disk', process.cwd()),
+    diskCheck('cache', cacheRoot()),
+    fontCheck(),
+    browserCheck(),
+  ];
+}

@@ -1,0 +1,33 @@
+import type { CommandModule } from 'yargs';
+
+interface DoctorArguments {
+  readonly json: boolean;
+}
+
+export const doctor: CommandModule<object, DoctorArguments> = {
+  command: 'doctor',
+  describe: 'Show what was found on this machine, and how to get what is missing',
+  builder: (cli) =>
+    cli
+      .option('json', { type: 'boolean', default: false, describe: 'Print the findings as JSON' })
+      .example('$0 doctor', 'Look at Node, compiler, libtorch, threads, memory, disk …')
+      .example('$0 doctor --json | jq .checks', 'The same for a program')
+      .epilogue('Exit code 1 when something that is needed is missing.'),
+  handler: async ({ json }) => {
+    const { examine } = await import('./checks.ts');
+    const { packageVersion } = await import('../package.ts');
+    const checks = examine();
+    const ok = checks.every(({ status }) => status !== 'missing');
+    if (json) {
+      process.stdout.write(`${JSON.stringify({ version: packageVersion(), ok, checks })}\n`);
+    } else {
+      const lines = checks.map(({ name, status, found, fix }) => {
+        const mark = status === 'ok' ? 'ok     ' : status;
+        return `${mark}  ${name.padEnd(9)} ${found}${fix === undefined ? '' : `\n${' '.repeat(19)}fix: ${fix}`}`;
+      });
+      const end = ok ? 'everything needed is here' : 'something needed is missing: see the fixes above';
+      process.stdout.write(`timeseer ${packageVersion()}\n${lines.join('\n')}\n${end}\n`);
+    }
+    if (!ok) process.exitCode = 1;
+  },
+};

@@ -1,0 +1,34 @@
+import type { CommandModule } from 'yargs';
+
+interface SetupArguments {
+  readonly install: boolean;
+  readonly json: boolean;
+}
+
+export const setup: CommandModule<object, SetupArguments> = {
+  command: 'setup',
+  describe: 'Find or install libtorch and build the engine',
+  builder: (cli) =>
+    cli
+      .option('install', {
+        type: 'boolean',
+        default: true,
+        describe: 'Install missing packages with apt (Debian, Ubuntu; as root only)',
+      })
+      .option('json', { type: 'boolean', default: false, describe: 'Print the result as JSON' })
+      .example('$0 setup', 'Use the libtorch that is found, install one if there is none')
+      .example('$0 setup --no-install', 'Install nothing: say what is missing and how to get it')
+      .example('LIBTORCH=/opt/libtorch $0 setup', 'Build against this libtorch')
+      .example('TIMESEER_PYTHON=venv/bin/python $0 setup', 'Build against the PyTorch of this Python'),
+  handler: async ({ install, json }) => {
+    const { setup } = await import('../engine/torch/setup.ts');
+    const log = (line: string): void => void process.stderr.write(`${line}\n`);
+    const { addon, libtorch, compiler, installed } = await setup({ install, log });
+    const { version, origin, root, cuda } = libtorch;
+    process.stdout.write(
+      json
+        ? `${JSON.stringify({ addon, libtorch: { version, origin, root, cuda }, compiler, installed })}\n`
+        : `ready: libtorch ${version} (${origin === 'python' ? 'Python' : origin}, ${root})${cuda ? ' with CUDA' : ''}\n`,
+    );
+  },
+};
