@@ -1,0 +1,75 @@
+/**
+ * Advantage estimators: pure functions from the records of one prompt group to one number per response, which holds
+ * for every token of it. Chosen by name in a recipe.
+ */
+
+/** One group of G responses to the same prompt. */
+export interface GroupRecord {
+  /** Task rewards [G]. */
+  readonly rewards: readonly number[];
+  /** Transport similarity to the expert trace [G], in [0, 1]; needed by `timerpo`. */
+  readonly similarity: readonly number[];
+}
+
+export interface GroupAdvantage {
+  /** What the loss uses: [G]. */
+  readonly advantage: readonly number[];
+  /** Task part: reward minus group mean (scaled for `grpo`): [G]. */
+  readonly main: readonly number[];
+  /** Time-series part after projection, before α; zeros for estimators without one: [G]. */
+  readonly orthogonal: readonly number[];
+}
+
+export const ADVANTAGES = ['timerpo', 'grpo', 'dr_grpo'] as const;
+export type AdvantageName = (typeof ADVANTAGES)[number];
+
+const PROJECTION_EPSILON = 1e-8;
+const STD_EPSILON = 1e-6;
+
+function centred(values: readonly number[]): number[] {
+  // Equal values centre to exactly zero: their rounded mean must not turn into an advantage.
+  if (values.every((value) => value === values[0])) return values.map(() => 0);
+  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+  return values.map((value) => value - mean);
+}
+
+function dot(a: readonly number[], b: readonly number[]): number {
+  return a.reduce((sum, value, i) => sum + value * b[i]!, 0);
+}
+
+/**
+ * TimerPO (AnomSeer): A = A_main + α·A_orth with A_main = r − mean(r), A_ts = s − mean(s) and
+ * A_orth = A_ts − ⟨A_ts, A_main⟩ / (‖A_main‖² + 1e-8) · A_main, inner products over the group. When all rewards are
+ * equal, A_main = 0 and A_orth = A_ts: such a group still teaches.
+ */
+export function timerpo(group: GroupRecord, alpha: number): GroupAdvantage {
+  const main = centred(group.rewards);
+  const grounded = centred(group.similarity);
+  const along = dot(grounded, main) / (dot(main, main) + PROJECTION_EPSILON);
+  const orthogonal = grounded.map((value, i) => value - along * main[i]!);
+  return { main, orthogonal, advantage: main.map((value, i) => value + alpha * orthogonal[i]!) };
+}
+
+/** GRPO (Shao et al. 2024): (r − mean) / (std + 1e-6), sample standard deviation; 0 for a group of equal rewards. */
+export function grpo(group: GroupRecord): GroupAdvantage {
+  const differences = centred(group.rewards);
+  const std = Math.sqrt(dot(differences, differences) / Math.max(1, differences.length - 1));
+  const main = differences.map((value) => value / (std + STD_EPSILON));
+  return { main, orthogonal: main.map(() => 0), advantage: main };
+}
+
+/** Dr. GRPO (Liu et al. 2025): r − mean, not divided by the standard deviation. */
+export function drGrpo(group: GroupRecord): GroupAdvantage {
+  const main = centred(group.rewards);
+  return { main, orthogonal: main.map(() => 0), advantage: main };
+}
+
+export function advantageOf(name: AdvantageName, group: GroupRecord, alpha: number): GroupAdvantage {
+  if (name === 'timerpo') return timerpo(group, alpha);
+  return name === 'grpo' ? grpo(group) : drGrpo(group);
+}
+
+/** Whether a group teaches nothing: every advantage is exactly zero. */
+export function isSilent(group: GroupAdvantage): boolean {
+  return group.advantage.every((value) => value === 0);
+}

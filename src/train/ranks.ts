@@ -1,0 +1,106 @@
+/**
+ * Data parallelism inside one process: R Workers, one per core, run the same program on their share of a batch and
+ * meet at barriers. Sums are taken in rank order, so a run repeats bit for bit with the same number of ranks.
+ */
+import { TimeseerError } from '../errors.ts';
+
+/** Number of float64 values that one rank contributes to one exchange. */
+const SLOT = 64;
+const BARRIER_COUNT = 0;
+const BARRIER_TURN = 1;
+const STOP = 2;
+const FAILED = 3;
+const HEADER_BYTES = 64;
+
+/** The other ranks are gone: one of them failed, or the team was ended. */
+export class TeamEnded extends TimeseerError {}
+
+/** Memory that a team shares: a barrier, two flags, and two banks of exchange slots. */
+export function teamMemory(size: number): SharedArrayBuffer {
+  return new SharedArrayBuffer(HEADER_BYTES + 2 * size * SLOT * 8);
+}
+
+/** Asks every rank to stop after the step in flight. */
+export function requestStop(memory: SharedArrayBuffer): void {
+  Atomics.store(new Int32Array(memory, 0, HEADER_BYTES / 4), STOP, 1);
+}
+
+/** Releases ranks that wait for one that will never come. */
+export function markFailed(memory: SharedArrayBuffer): void {
+  const header = new Int32Array(memory, 0, HEADER_BYTES / 4);
+  Atomics.store(header, FAILED, 1);
+  Atomics.notify(header, BARRIER_TURN);
+}
+
+export class Ranks {
+  readonly rank: number;
+  readonly size: number;
+  readonly #header: Int32Array;
+  readonly #slots: Float64Array; // [2, R, SLOT]
+  #bank = 0;
+
+  constructor(memory: SharedArrayBuffer, rank: number, size: number) {
+    this.rank = rank;
+    this.size = size;
+    this.#header = new Int32Array(memory, 0, HEADER_BYTES / 4);
+    this.#slots = new Float64Array(memory, HEADER_BYTES, 2 * size * SLOT);
+  }
+
+  /** A team of one, for work that is not shared. */
+  static alone(): Ranks {
+    return new Ranks(teamMemory(1), 0, 1);
+  }
+
+  /** Waits until every rank is here. Throws TeamEnded when one of them failed. */
+  barrier(): void {
+    if (this.size === 1) return;
+    const header = this.#header;
+    const turn = Atomics.load(header, BARRIER_TURN);
+    if (Atomics.add(header, BARRIER_COUNT, 1) === this.size - 1) {
+      Atomics.store(header, BARRIER_COUNT, 0);
+      Atomics.add(header, BARRIER_TURN, 1);
+      Atomics.notify(header, BARRIER_TURN);
+      return;
+    }
+    while (Atomics.load(header, BARRIER_TURN) === turn) {
+      if (Atomics.load(header, FAILED) === 1) throw new TeamEnded('another rank failed; this one stops too');
+      Atomics.wait(header, BARRIER_TURN, turn, 500);
+    }
+  }
+
+  /**
+   * Every rank's values, in rank order: K values each → [R, K]. Two banks take turns, so one barrier is enough: a
+   * rank that writes bank b again has passed a barrier that the others reached after reading it.
+   */
+  gather(values: readonly number[]): Float64Array[] {
+    if (values.length > SLOT) throw new RangeError(`gather: at most ${SLOT} values, got ${values.length}`);
+    const base = this.#bank * this.size * SLOT;
+    this.#bank = 1 - this.#bank;
+    this.#slots.set(values, base + this.rank * SLOT);
+    this.barrier();
+    return Array.from({ length: this.size }, (_, r) =>
+      this.#slots.slice(base + r * SLOT, base + r * SLOT + values.length),
+    );
+  }
+
+  /** Element-wise sum over ranks, in rank order. */
+  sum(values: readonly number[]): number[] {
+    const all = this.gather(values);
+    return values.map((_, i) => all.reduce((total, of) => total + of[i]!, 0));
+  }
+
+  /** Rank 0's values, on every rank. */
+  broadcast(values: readonly number[]): number[] {
+    return [...this.gather(values)[0]!];
+  }
+
+  /** Whether a stop was requested: the same answer on every rank. */
+  stopRequested(): boolean {
+    return this.broadcast([Atomics.load(this.#header, STOP)])[0] === 1;
+  }
+
+  /** The half-open part of 0 … n that belongs to this rank; parts differ by at most one. */
+  share(n: number): readonly [start: number, end: number] {
+    return [Math.floor((this.rank * n) / this.size), Math.floor(((this.rank + 1) * n) / this.size)];
+  }
+}

@@ -1,0 +1,79 @@
+/** The main thread's side of data parallelism: starts the Workers, passes their messages on, ends them together. */
+import { Worker } from 'node:worker_threads';
+import { TimeseerError } from '../errors.ts';
+import type { WorkerProgram } from '../worker-url.ts';
+import { markFailed, requestStop, teamMemory } from './ranks.ts';
+
+/** What every Worker of a team finds in its workerData. */
+export interface TeamSeat<Job> {
+  readonly memory: SharedArrayBuffer;
+  readonly rank: number;
+  readonly size: number;
+  readonly job: Job;
+}
+
+/** What a rank posts: progress for whoever listens, and at the end its result. */
+export type TeamMessage<Note, Result> =
+  | { readonly kind: 'note'; readonly note: Note }
+  | { readonly kind: 'result'; readonly result: Result }
+  | { readonly kind: 'error'; readonly name: string; readonly message: string; readonly stack: string };
+
+/** A rank failed; the message is the rank's own. */
+export class RankError extends TimeseerError {
+  /** Name of the error type that the rank threw. */
+  readonly kind: string;
+  constructor(kind: string, message: string, stack: string) {
+    super(message);
+    this.kind = kind;
+    this.stack = stack;
+  }
+}
+
+export interface TeamOptions<Job, Note> {
+  readonly size: number;
+  readonly program: WorkerProgram;
+  readonly job: Job;
+  readonly onNote: (note: Note, rank: number) => void;
+  /** Aborting it asks the ranks to stop after the step in flight. */
+  readonly signal?: AbortSignal;
+}
+
+/**
+ * Runs a job on `size` Workers and returns their results in rank order. When one fails the others are ended and
+ * its error is thrown.
+ */
+export async function runTeam<Job, Note, Result>(options: TeamOptions<Job, Note>): Promise<Result[]> {
+  const { size, program, job, onNote, signal } = options;
+  const memory = teamMemory(size);
+  const workers: Worker[] = [];
+  const stop = (): void => requestStop(memory);
+  if (signal?.aborted === true) stop();
+  signal?.addEventListener('abort', stop);
+  try {
+    const runs = Array.from({ length: size }, (_, rank) => {
+      const seat: TeamSeat<Job> = { memory, rank, size, job };
+      const worker = new Worker(program.url, { workerData: seat, execArgv: program.execArgv });
+      workers.push(worker);
+      return new Promise<Result>((resolve, reject) => {
+        let result: { readonly value: Result } | undefined;
+        worker.on('message', (message: TeamMessage<Note, Result>) => {
+          if (message.kind === 'note') onNote(message.note, rank);
+          else if (message.kind === 'result') result = { value: message.result };
+          else reject(new RankError(message.name, message.message, message.stack));
+        });
+        worker.on('error', reject);
+        worker.on('exit', (code) => {
+          if (result !== undefined) resolve(result.value);
+          else reject(new TimeseerError(`worker ${rank} ended with code ${code} and no result`));
+        });
+      });
+    });
+    return await Promise.all(runs);
+  } catch (error) {
+    markFailed(memory);
+    throw error;
+  } finally {
+    signal?.removeEventListener('abort', stop);
+    await Promise.all(workers.map((worker) => worker.terminate()));
+  }
+}

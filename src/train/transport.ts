@@ -1,0 +1,191 @@
+/**
+ * Optimal transport between the hidden states of a response and those of the expert trace (AnomSeer, TimerPO):
+ * how far a response's reasoning is from the expert's, whatever its reward.
+ */
+import type { Engine, Tensor } from '../engine/engine.ts';
+import { ConfigError } from '../errors.ts';
+
+export interface TransportOptions {
+  /** Entropic regularisation ε > 0. */
+  readonly epsilon: number;
+  /** Fixed number of Sinkhorn iterations; each scales rows, then columns. */
+  readonly iterations: number;
+  /** Similarity is exp(−W / τ). */
+  readonly tau: number;
+}
+
+export const TIMERPO_TRANSPORT: TransportOptions = { epsilon: 0.08, iterations: 50, tau: 0.5 };
+
+/** Padded rows of hidden states: states [B, T, D], valid lengths [B]. */
+export interface HiddenStates {
+  readonly states: Tensor;
+  readonly lengths: Int32Array;
+}
+
+export interface TransportResult {
+  /** W = ⟨plan, cost⟩ per response: [B], ≥ 0. */
+  readonly distance: Float64Array;
+  /** exp(−W / τ) clamped to [0, 1]: [B]. */
+  readonly similarity: Float64Array;
+  /** Convergence report, largest |row sum of the plan − marginal| per response: [B]. */
+  readonly rowError: Float64Array;
+}
+
+const FLOOR = 1e-12;
+/** Added to norms before dividing, as the independent program behind the golden numbers does. */
+const NORM_EPSILON = 1e-6;
+/** Above this max-cost/ε the Gibbs kernel of float64 comes near underflow and the log domain is used. */
+const SCALING_LIMIT = 500;
+
+/**
+ * softmax(‖h_t‖) over the valid positions, floored at 1e-12 and renormalised; 0 at padding: [B, T] float64.
+ * The logs stay finite because the floor is applied to the softmax, not to an underflowed exponential.
+ */
+export function marginals(norms: Float64Array, lengths: Int32Array, width: number): Float64Array {
+  const out = new Float64Array(norms.length);
+  for (let b = 0; b < lengths.length; b++) {
+    const start = b * width;
+    const valid = lengths[b]!;
+    let max = -Infinity;
+    for (let t = 0; t < valid; t++) max = Math.max(max, norms[start + t]!);
+    let sum = 0;
+    for (let t = 0; t < valid; t++) sum += Math.exp(norms[start + t]! - max);
+    let floored = 0;
+    for (let t = 0; t < valid; t++) {
+      const mass = Math.max(Math.exp(norms[start + t]! - max) / sum, FLOOR);
+      out[start + t] = mass;
+      floored += mass;
+    }
+    for (let t = 0; t < valid; t++) out[start + t]! /= floored;
+  }
+  return out;
+}
+
+/** States divided by their norms, in float64, and the norms on the host. */
+function normalised(engine: Engine, hidden: HiddenStates): { unit: Tensor; marginal: Float64Array } {
+  const [rows, width] = hidden.states.shape as [number, number, number];
+  const wide = engine.cast(hidden.states, 'float64'); // [B, T, D]
+  const norms = engine.norm(wide); // [B, T]
+  const unit = engine.div(wide, engine.add(engine.reshape(norms, [rows, width, 1]), NORM_EPSILON));
+  return { unit, marginal: marginals(engine.doubles(norms), hidden.lengths, width) };
+}
+
+/**
+ * Transport of B = P·G responses to the traces of their P prompts; G consecutive responses share a trace.
+ * Sinkhorn in float64, `iterations` fixed rounds that scale rows first (FACTS: AnomSeer release), batched over all
+ * responses. While max(C)/ε ≤ 500 the scaling form is used: its iterates are those of the log domain, at a tenth
+ * of the time; beyond, the log domain.
+ * @throws ConfigError for ε ≤ 0, no iteration, τ ≤ 0, or an empty response or trace.
+ */
+export function transport(
+  engine: Engine,
+  responses: HiddenStates,
+  traces: HiddenStates,
+  options: TransportOptions = TIMERPO_TRANSPORT,
+): TransportResult {
+  const { epsilon, iterations, tau } = options;
+  if (!(epsilon > 0) || !(tau > 0) || !(Number.isInteger(iterations) && iterations > 0)) {
+    throw new ConfigError(
+      `transport: epsilon and tau must be > 0 and iterations a positive integer, got ${epsilon}, ${tau}, ${iterations}`,
+    );
+  }
+  for (const [name, lengths] of [
+    ['response', responses.lengths],
+    ['trace', traces.lengths],
+  ] as const) {
+    const empty = lengths.indexOf(0);
+    if (empty >= 0)
+      throw new ConfigError(`transport: ${name} ${empty} has no token; nothing can be transported`);
+  }
+  return engine.noGrad(() =>
+    engine.scope(() => {
+      const [rows, length, width] = responses.states.shape as [number, number, number]; // B, T, D
+      const [prompts, traceLength] = traces.states.shape as [number, number, number]; // P, S
+      const group = rows / prompts; // G
+      const from = normalised(engine, responses);
+      const to = normalised(engine, traces);
+      const grouped = engine.reshape(from.unit, [prompts, group * length, width]); // [P, G·T, D]
+      const cosine = engine.matmul(grouped, engine.permute(to.unit, [0, 2, 1])); // [P, G·T, S]
+      const distanceMatrix = engine.clamp(engine.add(engine.mul(cosine, -1), 1), 0, 2);
+      const cost = engine.reshape(distanceMatrix, [rows, length, traceLength]); // [B, T, S]
+
+      const r = engine.tensor(from.marginal, [rows, length, 1]); // [B, T, 1]
+      const spread = new Float64Array(rows * traceLength);
+      for (let b = 0; b < rows; b++) {
+        const p = Math.floor(b / group);
+        spread.set(to.marginal.subarray(p * traceLength, (p + 1) * traceLength), b * traceLength);
+      }
+      const c = engine.tensor(spread, [rows, 1, traceLength]); // [B, 1, S]
+      const plan =
+        2 / epsilon <= SCALING_LIMIT
+          ? scalingPlan(engine, cost, r, c, spread, epsilon, iterations)
+          : logPlan(engine, cost, from.marginal, spread, epsilon, iterations); // [B, T, S]
+      const distance = engine.doubles(engine.sum(engine.sum(engine.mul(plan, cost), 2), 1)); // [B]
+      const rowSums = engine.doubles(engine.sum(plan, 2)); // [B, T]
+      return {
+        distance,
+        similarity: distance.map((w) => Math.min(1, Math.max(0, Math.exp(-w / tau)))),
+        rowError: distance.map((_, b) => {
+          let worst = 0;
+          for (let t = b * length; t < (b + 1) * length; t++) {
+            worst = Math.max(worst, Math.abs(rowSums[t]! - from.marginal[t]!));
+          }
+          return worst;
+        }),
+      };
+    }),
+  );
+}
+
+/** diag(u)·exp(−C/ε)·diag(v); padding has zero mass and stays zero. */
+function scalingPlan(
+  engine: Engine,
+  cost: Tensor,
+  r: Tensor, // [B, T, 1]
+  c: Tensor, // [B, 1, S]
+  columnMass: Float64Array, // [B·S]
+  epsilon: number,
+  iterations: number,
+): Tensor {
+  const [rows, , traceLength] = cost.shape as [number, number, number];
+  const kernel = engine.exp(engine.mul(cost, -1 / epsilon)); // [B, T, S]
+  let u = r;
+  // Starts at 1, at padding at 0: a padded column must not take part in the first row scaling.
+  const start = columnMass.map((mass) => (mass > 0 ? 1 : 0));
+  let v = engine.tensor(start, [rows, traceLength, 1]); // [B, S, 1]
+  for (let i = 0; i < iterations; i++) {
+    [u, v] = engine.scope(() => {
+      const nextU = engine.div(r, engine.matmul(kernel, v)); // [B, T, 1]
+      const column = engine.matmul(engine.permute(nextU, [0, 2, 1]), kernel); // [B, 1, S]
+      return [nextU, engine.reshape(engine.div(c, column), [rows, traceLength, 1])] as const;
+    }) as [Tensor, Tensor];
+  }
+  return engine.mul(engine.mul(kernel, u), engine.reshape(v, [rows, 1, traceLength]));
+}
+
+/** The same iterates as potentials f = log u, g = log v; padding is −Infinity. */
+function logPlan(
+  engine: Engine,
+  cost: Tensor, // [B, T, S]
+  rowMass: Float64Array, // [B·T]
+  columnMass: Float64Array, // [B·S]
+  epsilon: number,
+  iterations: number,
+): Tensor {
+  const [rows, length, traceLength] = cost.shape as [number, number, number];
+  const logKernel = engine.mul(cost, -1 / epsilon);
+  const logR = engine.tensor(rowMass.map(Math.log), [rows, length, 1]);
+  const logC = engine.tensor(columnMass.map(Math.log), [rows, 1, traceLength]);
+  let f = logR;
+  const start = columnMass.map((mass) => (mass > 0 ? 0 : -Infinity));
+  let g: Tensor = engine.tensor(start, [rows, 1, traceLength]);
+  for (let i = 0; i < iterations; i++) {
+    [f, g] = engine.scope(() => {
+      const rowLog = engine.logSumExp(engine.add(logKernel, g), 2); // [B, T]
+      const nextF = engine.sub(logR, engine.reshape(rowLog, [rows, length, 1]));
+      const columnLog = engine.logSumExp(engine.add(logKernel, nextF), 1); // [B, S]
+      return [nextF, engine.sub(logC, engine.reshape(columnLog, [rows, 1, traceLength]))] as const;
+    }) as [Tensor, Tensor];
+  }
+  return engine.exp(engine.add(engine.add(logKernel, f), g));
+}

@@ -1,0 +1,82 @@
+import { expect, test } from 'vitest';
+import { cosineSchedule } from '../../src/train/optimizer.ts';
+import { Ranks, requestStop, TeamEnded, teamMemory } from '../../src/train/ranks.ts';
+import { RankError, runTeam } from '../../src/train/team.ts';
+import { workerUrl } from '../../src/worker-url.ts';
+import type { TeamJob, TeamReport } from '../helpers/team-worker.ts';
+
+const program = workerUrl('../helpers/team-worker', import.meta.url);
+
+async function team(size: number, job: TeamJob): Promise<TeamReport[]> {
+  return runTeam<TeamJob, number, TeamReport>({ size, program, job, onNote: () => {} });
+}
+
+test('barriers and sums hold over thousands of turns on three ranks', async () => {
+  const reports = await team(3, { kind: 'sums', turns: 3000 });
+  // Turn k contributes (rank + 1)·k from each rank: 6k in all.
+  const expected = 6 * ((2999 * 3000) / 2);
+  expect(reports.map((report) => report.total)).toEqual([expected, expected, expected]);
+});
+
+test('a rank that throws ends the team with its own error, though others wait for it', async () => {
+  const failed = team(2, { kind: 'fail', turns: 1 });
+  await expect(failed).rejects.toThrow('rank 1 broke');
+  await expect(failed).rejects.toBeInstanceOf(RankError);
+});
+
+test('two ranks training one flat parameter buffer agree with one rank, and repeat bit for bit', async () => {
+  const [alone] = await team(1, { kind: 'train', turns: 60 });
+  const first = await team(2, { kind: 'train', turns: 60 });
+  const second = await team(2, { kind: 'train', turns: 60 });
+  expect(first[0]!.parameters).toEqual(first[1]!.parameters);
+  expect(first[0]!.parameters).toEqual(second[0]!.parameters);
+  alone!.parameters!.forEach((value, i) => {
+    expect(first[0]!.parameters![i]).toBeCloseTo(value, 4);
+  });
+  expect(alone!.loss!).toBeLessThan(0.05);
+});
+
+test('a gradient that is not finite skips the update on every rank and leaves the parameters alone', async () => {
+  const reports = await team(2, { kind: 'poison', turns: 3 });
+  for (const report of reports) {
+    expect(report.skipped).toBe(3);
+    expect(report.parameters!.every((value) => value === 0)).toBe(true);
+  }
+});
+
+test('a stop is seen by every rank at the same step', async () => {
+  const memory = teamMemory(1);
+  const ranks = new Ranks(memory, 0, 1);
+  expect(ranks.stopRequested()).toBe(false);
+  requestStop(memory);
+  expect(ranks.stopRequested()).toBe(true);
+});
+
+test('the shares of all ranks cover a range once', () => {
+  for (const [n, size] of [
+    [7, 3],
+    [2, 4],
+    [12, 1],
+  ] as const) {
+    const memory = teamMemory(size);
+    const shares = Array.from({ length: size }, (_, rank) => new Ranks(memory, rank, size).share(n));
+    expect(shares[0]![0]).toBe(0);
+    expect(shares.at(-1)![1]).toBe(n);
+    shares.slice(1).forEach(([start], i) => {
+      expect(start).toBe(shares[i]![1]);
+    });
+  }
+});
+
+test('a team that was ended is a typed error', () => {
+  expect(new TeamEnded('x').name).toBe('TeamEnded');
+});
+
+test('the schedule warms up, peaks, and ends at its floor', () => {
+  const options = { peak: 2, warmup: 4, total: 24, floor: 0.1 };
+  expect(cosineSchedule(0, options)).toBeCloseTo(0.5);
+  expect(cosineSchedule(3, options)).toBeCloseTo(2);
+  expect(cosineSchedule(14, options)).toBeCloseTo(2 * 0.55);
+  expect(cosineSchedule(24, options)).toBeCloseTo(0.2);
+  expect(cosineSchedule(99, options)).toBeCloseTo(0.2);
+});
