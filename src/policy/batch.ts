@@ -1,0 +1,74 @@
+/** Encoded prompts and responses, and their right-padded batches. */
+import { CheckpointError } from '../errors.ts';
+import type { ProcessedImage } from './image.ts';
+
+/** Tokens with their M-RoPE positions and the images among them. */
+export interface Sequence {
+  readonly ids: Int32Array; // [T]
+  readonly positions: Int32Array; // [3 · T], row after row
+  readonly images: readonly ProcessedImage[];
+}
+
+/** A prompt: the sequence, and the position at which a response starts. */
+export interface EncodedPrompt extends Sequence {
+  readonly next: number;
+}
+
+/** A right-padded batch, as `forward` takes it. */
+export interface Batch {
+  readonly tokens: Int32Array; // [B · T]
+  readonly batch: number;
+  readonly length: number;
+  readonly positions: Int32Array; // [3 · B · T]
+  readonly lengths: Int32Array; // [B]
+  readonly images: readonly ProcessedImage[];
+}
+
+/** The response alone, to be run behind its prompt's cache. */
+export function responseSequence(prompt: EncodedPrompt, response: Int32Array): Sequence {
+  const count = response.length;
+  const positions = new Int32Array(3 * count);
+  for (let t = 0; t < count; t++) {
+    positions[t] = positions[count + t] = positions[2 * count + t] = prompt.next + t;
+  }
+  return { ids: response, positions, images: [] };
+}
+
+/** Prompt and response as one sequence. */
+export function joined(prompt: EncodedPrompt, response: Int32Array): Sequence {
+  const tail = responseSequence(prompt, response);
+  const before = prompt.ids.length;
+  const count = before + response.length;
+  const ids = new Int32Array(count);
+  ids.set(prompt.ids);
+  ids.set(response, before);
+  const positions = new Int32Array(3 * count);
+  for (let axis = 0; axis < 3; axis++) {
+    positions.set(prompt.positions.subarray(axis * before, (axis + 1) * before), axis * count);
+    positions.set(tail.positions.subarray(0, response.length), axis * count + before);
+  }
+  return { ids, positions, images: prompt.images };
+}
+
+/**
+ * Pads sequences on the right to the longest.
+ * @throws CheckpointError for an empty batch or an empty sequence.
+ */
+export function collate(sequences: readonly Sequence[], pad: number): Batch {
+  const batch = sequences.length;
+  const lengths = Int32Array.from(sequences, ({ ids }) => ids.length);
+  const length = lengths.reduce((a, b) => Math.max(a, b), 0);
+  if (batch === 0 || lengths.some((n) => n === 0)) {
+    throw new CheckpointError('a batch needs at least one sequence, and each sequence at least one token');
+  }
+  const tokens = new Int32Array(batch * length).fill(pad);
+  const positions = new Int32Array(3 * batch * length);
+  for (const [b, sequence] of sequences.entries()) {
+    const n = sequence.ids.length;
+    tokens.set(sequence.ids, b * length);
+    for (let axis = 0; axis < 3; axis++) {
+      positions.set(sequence.positions.subarray(axis * n, (axis + 1) * n), (axis * batch + b) * length);
+    }
+  }
+  return { tokens, batch, length, positions, lengths, images: sequences.flatMap(({ images }) => images) };
+}

@@ -1,0 +1,162 @@
+/**
+ * Trains the small byte-level BPE of the nano policy. Tags, digits and scan symbols stand alone; every other run
+ * of text, spaces included, is one piece, and the pieces that save the most become whole tokens (`ignore_merges`, as
+ * Llama 3's tokenizer has it), so that a phrase of the trace is one token. Merges learned from the corpus and
+ * the 256 bytes cover everything else. The result is a standard `tokenizer.json`.
+ */
+import { SPECIAL_TOKENS } from './tokenizer.ts';
+
+/** Where the text splits: tags, single digits, symbols of the scan, brackets and commas. */
+export const PIECE_PATTERN = '</?[a-z]+>|[0-9]|[.()#\\[\\]]|, ?';
+
+/** GPT-2's printable alphabet: byte → character. */
+function byteAlphabet(): string[] {
+  const printable = (b: number): boolean => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
+  let next = 256;
+  return Array.from({ length: 256 }, (_, b) => String.fromCharCode(printable(b) ? b : next++));
+}
+
+/** Splits as the `Split` pre-tokenizer with behaviour `isolated`: matches and what lies between them. */
+function pieces(text: string, pattern: RegExp): string[] {
+  const out: string[] = [];
+  let end = 0;
+  for (const match of text.matchAll(pattern)) {
+    if (match.index > end) out.push(text.slice(end, match.index));
+    out.push(match[0]);
+    end = match.index + match[0].length;
+  }
+  if (end < text.length) out.push(text.slice(end));
+  return out;
+}
+
+interface Word {
+  symbols: string[];
+  readonly count: number;
+}
+
+/** The most frequent adjacent pair, ties by spelling; undefined when none occurs twice. */
+function bestPair(words: readonly Word[]): readonly [string, string] | undefined {
+  const counts = new Map<string, number>();
+  for (const { symbols, count } of words) {
+    for (let i = 0; i + 1 < symbols.length; i++) {
+      const pair = `${symbols[i]} ${symbols[i + 1]}`;
+      counts.set(pair, (counts.get(pair) ?? 0) + count);
+    }
+  }
+  let best: string | undefined;
+  let most = 1;
+  for (const [pair, count] of counts) {
+    if (count > most || (count === most && best !== undefined && pair < best)) {
+      best = pair;
+      most = count;
+    }
+  }
+  if (best === undefined) return undefined;
+  const [left, right] = best.split(' ');
+  return [left!, right!];
+}
+
+function join([left, right]: readonly [string, string], symbols: readonly string[]): string[] {
+  const out: string[] = [];
+  for (let i = 0; i < symbols.length; i++) {
+    if (symbols[i] === left && symbols[i + 1] === right) {
+      out.push(left + right);
+      i++;
+    } else {
+      out.push(symbols[i]!);
+    }
+  }
+  return out;
+}
+
+export interface BpeOptions {
+  /** Upper bound of the vocabulary, special tokens included; at least 300. */
+  readonly vocabulary?: number;
+  /** Share of the room above the bytes that whole pieces may take; merges get the rest. */
+  readonly wholeShare?: number;
+}
+
+/**
+ * Trains on `corpus` and returns a `tokenizer.json` object. Independent of the corpus' order. Special tokens
+ * must not occur in the corpus as text.
+ */
+export function trainBpe(corpus: Iterable<string>, options: BpeOptions = {}): Record<string, unknown> {
+  const room = (options.vocabulary ?? 400) - 256 - SPECIAL_TOKENS.length;
+  const pattern = new RegExp(PIECE_PATTERN, 'gu');
+  const alphabet = byteAlphabet();
+  const counts = new Map<string, number>();
+  for (const text of corpus) {
+    for (const piece of pieces(text, pattern)) {
+      const word = Array.from(Buffer.from(piece, 'utf8'), (byte) => alphabet[byte]!).join('');
+      counts.set(word, (counts.get(word) ?? 0) + 1);
+    }
+  }
+  const ranked = [...counts]
+    .filter(([word, count]) => word.length > 1 && count > 1)
+    .map(([word, count]) => ({ word, count, saved: count * (word.length - 1) }))
+    .sort((a, b) => b.saved - a.saved || (a.word < b.word ? -1 : 1));
+  const whole = ranked.slice(0, Math.floor(room * (options.wholeShare ?? 0.7))).map(({ word }) => word);
+  const vocabulary = new Map<string, number>();
+  // Bytes in the order of the alphabet's code points, as the reference trainer sorts them.
+  for (const token of [...alphabet].sort()) vocabulary.set(token, vocabulary.size);
+  for (const token of whole) vocabulary.set(token, vocabulary.size);
+  const kept = new Set(whole);
+  let words: Word[] = [...counts]
+    .filter(([word]) => word.length > 1 && !kept.has(word))
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([word, count]) => ({ symbols: [...word], count }));
+  const merges: [string, string][] = [];
+  while (vocabulary.size < 256 + room) {
+    const pair = bestPair(words);
+    if (pair === undefined) break;
+    merges.push([pair[0], pair[1]]);
+    const merged = pair[0] + pair[1];
+    if (!vocabulary.has(merged)) vocabulary.set(merged, vocabulary.size);
+    words = words.map(({ symbols, count }) => ({ symbols: join(pair, symbols), count }));
+  }
+  const first = vocabulary.size;
+  return {
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: SPECIAL_TOKENS.map((content, i) => ({
+      id: first + i,
+      content,
+      single_word: false,
+      lstrip: false,
+      rstrip: false,
+      normalized: false,
+      special: true,
+    })),
+    normalizer: null,
+    pre_tokenizer: {
+      type: 'Sequence',
+      pretokenizers: [
+        { type: 'Split', pattern: { Regex: PIECE_PATTERN }, behavior: 'Isolated', invert: false },
+        { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false },
+      ],
+    },
+    post_processor: null,
+    decoder: { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false },
+    model: {
+      type: 'BPE',
+      dropout: null,
+      unk_token: null,
+      continuing_subword_prefix: null,
+      end_of_word_suffix: null,
+      fuse_unk: false,
+      byte_fallback: false,
+      ignore_merges: true,
+      vocab: Object.fromEntries(vocabulary),
+      merges,
+    },
+  };
+}
+
+/** The `tokenizer_config.json` that goes with it. */
+export const BPE_CONFIG = {
+  tokenizer_class: 'PreTrainedTokenizerFast',
+  eos_token: '<|im_end|>',
+  pad_token: '<|endoftext|>',
+  clean_up_tokenization_spaces: false,
+} as const;

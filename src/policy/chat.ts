@@ -1,0 +1,78 @@
+/** Messages to prompt text through the checkpoint's own Jinja chat template. */
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Template } from '@huggingface/jinja';
+import { CheckpointError } from '../errors.ts';
+import { readJson } from './tokenizer.ts';
+
+export type Content =
+  | string
+  | readonly ({ readonly type: 'text'; readonly text: string } | { readonly type: 'image' })[];
+export interface Message {
+  readonly role: 'system' | 'user' | 'assistant';
+  readonly content: Content;
+}
+
+/** Qwen2.5-VL's template for text and images, without the system message it adds by default. */
+export const DEFAULT_TEMPLATE =
+  "{% for message in messages %}<|im_start|>{{ message['role'] }}\n" +
+  "{% if message['content'] is string %}{{ message['content'] }}{% else %}{% for content in message['content'] %}" +
+  "{% if content['type'] == 'image' %}<|vision_start|><|image_pad|><|vision_end|>" +
+  "{% elif 'text' in content %}{{ content['text'] }}{% endif %}{% endfor %}{% endif %}<|im_end|>\n" +
+  '{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}';
+
+export const IMAGE_PLACEHOLDER = '<|image_pad|>';
+
+export class Chat {
+  /** The template's source, as it is saved again. */
+  readonly source: string;
+  readonly #template: Template;
+
+  /** @throws CheckpointError when the template is not valid Jinja. */
+  constructor(source: string = DEFAULT_TEMPLATE, file = 'chat_template.jinja') {
+    this.source = source;
+    try {
+      this.#template = new Template(source);
+    } catch (cause) {
+      throw new CheckpointError(`${file}: the chat template does not parse (${(cause as Error).message})`, {
+        cause,
+      });
+    }
+  }
+
+  /** The template of a checkpoint: its own file, the older json file or key, or else the default. */
+  static load(directory: string): Chat {
+    const jinja = join(directory, 'chat_template.jinja');
+    if (existsSync(jinja)) return new Chat(readFileSync(jinja, 'utf8'), jinja);
+    for (const name of ['chat_template.json', 'tokenizer_config.json']) {
+      const file = join(directory, name);
+      const held = existsSync(file)
+        ? (readJson(file) as { chat_template?: unknown }).chat_template
+        : undefined;
+      if (typeof held === 'string') return new Chat(held, file);
+    }
+    return new Chat();
+  }
+
+  /** Prompt text, one image placeholder per image; ends where the assistant begins unless told otherwise. */
+  render(messages: readonly Message[], options: { readonly generation?: boolean } = {}): string {
+    return this.#template.render({ messages, add_generation_prompt: options.generation ?? true });
+  }
+}
+
+/**
+ * Repeats each image placeholder once per visual token of its image, in order.
+ * @throws CheckpointError when there are more or fewer placeholders than images.
+ */
+export function expandImages(text: string, visualTokens: readonly number[]): string {
+  const between = text.split(IMAGE_PLACEHOLDER);
+  if (between.length !== visualTokens.length + 1) {
+    throw new CheckpointError(
+      `the prompt has ${between.length - 1} image placeholders (${IMAGE_PLACEHOLDER}) for ${visualTokens.length} images; ` +
+        'give one placeholder per image, and do not write the placeholder in the text',
+    );
+  }
+  return between
+    .map((part, i) => part + (i < visualTokens.length ? IMAGE_PLACEHOLDER.repeat(visualTokens[i]!) : ''))
+    .join('');
+}

@@ -1,0 +1,115 @@
+/**
+ * The language decoder of Qwen2.5-VL: pre-norm blocks of grouped-query attention with M-RoPE and SwiGLU. Source:
+ * `Qwen2_5_VLTextModel` of transformers. One function serves prefill, decoding and training.
+ */
+import type { Engine, Tensor } from '../engine/engine.ts';
+import type { Dims } from './dims.ts';
+import type { DecoderLayer, Weights } from './weights.ts';
+
+/** Rotated keys and values of one layer. */
+export interface LayerCache {
+  readonly key: Tensor; // [B, Hkv, S, d]
+  readonly value: Tensor; // [B, Hkv, S, d]
+}
+
+/** A prompt that groups of rows share: P prompts, B = P · G rows, G consecutive rows to each. */
+export interface Prefix {
+  readonly layers: readonly LayerCache[]; // [P, Hkv, S₀, d]
+  /** Additive, hides the padding of shorter prompts: [P, 1, 1, S₀]. */
+  readonly mask?: Tensor;
+}
+
+/** Preallocated keys and values that a decoding step extends in place. */
+export interface OwnCache {
+  readonly layers: readonly LayerCache[]; // [B, Hkv, S, d], S the capacity
+  /** Entries filled so far; this call's are written behind them. */
+  readonly used: number;
+}
+
+export interface DecoderInput {
+  readonly x: Tensor; // [B·T, D] embeddings
+  readonly batch: number;
+  readonly length: number;
+  readonly cos: Tensor; // [B or 1, T, d]
+  readonly sin: Tensor;
+  /** Additive over the own keys, broadcast to [B, 1, T, S]. */
+  readonly mask?: Tensor;
+  readonly prefix?: Prefix;
+  readonly own?: OwnCache;
+  /** Flat indices [K] of the wanted hidden states; all when absent. */
+  readonly rows?: Tensor;
+}
+
+export interface DecoderOutput {
+  /** After the final norm: [K or B·T, D]. */
+  readonly hidden: Tensor;
+  /** Keys and values of this call's tokens, or the whole own cache so far. */
+  readonly layers: readonly LayerCache[];
+}
+
+function layer(
+  engine: Engine,
+  dims: Dims,
+  weights: DecoderLayer,
+  input: DecoderInput,
+  x: Tensor,
+  index: number,
+): { x: Tensor; cache: LayerCache } {
+  const { batch, length, prefix, own } = input;
+  const { heads, kvHeads, headDim } = dims;
+  const rotated = heads + kvHeads;
+  const qkv = engine.reshape(
+    engine.linear(engine.rmsNorm(x, weights.norm1, dims.epsilon), weights.qkv, weights.qkvBias),
+    [batch, length, rotated + kvHeads, headDim],
+  ); // [B, T, Hq + 2·Hkv, d]
+  const turned = engine.permute(
+    engine.rotary(engine.narrow(qkv, 2, 0, rotated), input.cos, input.sin),
+    [0, 2, 1, 3],
+  );
+  const query = engine.narrow(turned, 1, 0, heads); // [B, Hq, T, d]
+  let key = engine.narrow(turned, 1, heads, kvHeads); // [B, Hkv, T, d]
+  let value = engine.permute(engine.narrow(qkv, 2, rotated, kvHeads), [0, 2, 1, 3]); // [B, Hkv, T, d]
+  if (own !== undefined) {
+    const held = own.layers[index]!;
+    engine.write(held.key, 2, own.used, key);
+    engine.write(held.value, 2, own.used, value);
+    key = engine.narrow(held.key, 2, 0, own.used + length); // [B, Hkv, S, d]
+    value = engine.narrow(held.value, 2, 0, own.used + length);
+  }
+  const before = prefix?.layers[index];
+  const mixed = engine.attention({
+    query,
+    key,
+    value,
+    ...(input.mask === undefined ? {} : { mask: input.mask }),
+    ...(before === undefined
+      ? {}
+      : { prefix: { ...before, ...(prefix?.mask === undefined ? {} : { mask: prefix.mask }) } }),
+  }); // [B, Hq, T, d]
+  let flat = engine.reshape(engine.permute(mixed, [0, 2, 1, 3]), [batch * length, heads * headDim]); // [B·T, Hq·d]
+  let stream = x;
+  if (input.rows !== undefined && index === dims.layers - 1) {
+    // Nothing reads the other positions after the last attention.
+    flat = engine.rows(flat, input.rows); // [K, Hq·d]
+    stream = engine.rows(x, input.rows); // [K, D]
+  }
+  const attended = engine.add(stream, engine.linear(flat, weights.o));
+  const inner = engine.swiglu(
+    engine.linear(engine.rmsNorm(attended, weights.norm2, dims.epsilon), weights.gateUp),
+  ); // [·, F]
+  return { x: engine.add(attended, engine.linear(inner, weights.down)), cache: { key, value } };
+}
+
+/** Runs all layers and the final norm. */
+export function decode(engine: Engine, weights: Weights, dims: Dims, input: DecoderInput): DecoderOutput {
+  return engine.scope(() => {
+    let x = input.x; // [B·T, D]
+    const layers: LayerCache[] = [];
+    for (const [i, parameters] of weights.layers.entries()) {
+      const done = layer(engine, dims, parameters, input, x, i);
+      x = done.x;
+      layers.push(done.cache);
+    }
+    return { hidden: engine.rmsNorm(x, weights.norm, dims.epsilon), layers };
+  });
+}

@@ -1,0 +1,144 @@
+/**
+ * The one forward pass: tokens and images to hidden states and a cache. Prefill keeps the cache, decoding
+ * extends it, and in training a group of responses attends to its prompt's cache with gradient, which equals the
+ * forward pass of each full sequence.
+ */
+import type { Engine, Tensor } from '../engine/engine.ts';
+import { EngineError } from '../errors.ts';
+import { decode, type OwnCache, type Prefix } from './decoder.ts';
+import type { Dims } from './dims.ts';
+import type { ProcessedImage } from './image.ts';
+import { rotaryTables } from './positions.ts';
+import { encodeImages } from './vision.ts';
+import type { Weights } from './weights.ts';
+
+/** What a forward pass needs of a policy. */
+export interface Network {
+  readonly engine: Engine;
+  readonly dims: Dims;
+  readonly weights: Weights;
+}
+
+export interface ForwardInput {
+  /** [B · T], each row padded on the right with any id. */
+  readonly tokens: Int32Array;
+  readonly batch: number;
+  readonly length: number;
+  /** M-RoPE positions [3 · B · T], row after row; padding may hold 0. */
+  readonly positions: Int32Array;
+  /** Tokens of each row [B], ≥ 1; all T when absent. */
+  readonly lengths?: Int32Array;
+  /** Images of all rows, in the order of their placeholders. */
+  readonly images?: readonly ProcessedImage[];
+  /** Prompts that groups of rows share. */
+  readonly prefix?: Prefix;
+  /** Cache to extend in place; only without gradient. */
+  readonly own?: OwnCache;
+  /** Additive mask over the own keys [B or 1, 1, T, S]; the causal mask when absent. */
+  readonly mask?: Tensor;
+  /** Flat indices b · T + t of the hidden states wanted; all when absent. */
+  readonly rows?: Int32Array;
+}
+
+export interface ForwardOutput {
+  /** States after the final norm: [K or B·T, D]. */
+  readonly hidden: Tensor;
+  /** Keys and values of this call, ready to be the `prefix` of another: [B, Hkv, T, d] per layer. */
+  readonly cache: Prefix;
+}
+
+const HIDE = Number.NEGATIVE_INFINITY;
+
+/** [1, 1, T, T]: position t sees 0 … t. */
+function causalMask(engine: Engine, length: number): Tensor {
+  const mask = new Float32Array(length * length);
+  for (let t = 0; t < length; t++) mask.fill(HIDE, t * length + t + 1, (t + 1) * length);
+  return engine.tensor(mask, [1, 1, length, length]);
+}
+
+/** [P, 1, 1, S]: hides the keys behind each prompt's length; undefined when none is shorter. */
+export function paddingMask(engine: Engine, lengths: Int32Array, length: number): Tensor | undefined {
+  if (lengths.every((n) => n === length)) return undefined;
+  const mask = new Float32Array(lengths.length * length);
+  for (let p = 0; p < lengths.length; p++) mask.fill(HIDE, p * length + lengths[p]!, (p + 1) * length);
+  return engine.tensor(mask, [lengths.length, 1, 1, length]);
+}
+
+/** Rotary tables as tensors: [1, T, d] when all rows stand at the same positions, else [B, T, d]. */
+function rotary(network: Network, input: ForwardInput): { cos: Tensor; sin: Tensor } {
+  const { engine, dims } = network;
+  const { batch, length, positions } = input;
+  const count = batch * length;
+  let equal = true;
+  for (let axis = 0; equal && axis < 3; axis++) {
+    for (let i = length; i < count; i++) {
+      if (positions[axis * count + i] !== positions[axis * count + (i % length)]) {
+        equal = false;
+        break;
+      }
+    }
+  }
+  const rows = equal ? 1 : batch;
+  let used = positions;
+  if (equal && batch > 1) {
+    used = new Int32Array(3 * length);
+    for (let axis = 0; axis < 3; axis++)
+      used.set(positions.subarray(axis * count, axis * count + length), axis * length);
+  }
+  const { cos, sin } = rotaryTables(dims, used);
+  return {
+    cos: engine.tensor(cos, [rows, length, dims.headDim]),
+    sin: engine.tensor(sin, [rows, length, dims.headDim]),
+  };
+}
+
+/** Token embeddings with the visual tokens in their places: [B·T, D]. */
+function embed(network: Network, input: ForwardInput): Tensor {
+  const { engine, dims, weights } = network;
+  const { tokens, images } = input;
+  const x = engine.rows(weights.embed, engine.tensor(tokens, [tokens.length])); // [B·T, D]
+  if (images === undefined || images.length === 0) return x;
+  const places: number[] = [];
+  for (let i = 0; i < tokens.length; i++) if (tokens[i] === dims.special.image) places.push(i);
+  const features = encodeImages(engine, weights, dims.vision, images); // [N, D]
+  if (features.shape[0] !== places.length) {
+    throw new EngineError(
+      `forward: ${images.length} images give ${features.shape[0]} visual tokens, but the tokens have ${places.length} image places; ` +
+        'padding must not use the image token',
+    );
+  }
+  return engine.placeRows(x, engine.tensor(Int32Array.from(places), [places.length]), features);
+}
+
+/**
+ * Runs the policy. Wrap it in `engine.noGrad` where no gradient is wanted.
+ * @throws EngineError when shapes disagree.
+ */
+export function forward(network: Network, input: ForwardInput): ForwardOutput {
+  const { engine, dims, weights } = network;
+  const { batch, length, tokens, positions, rows, prefix, own } = input;
+  if (tokens.length !== batch * length || positions.length !== 3 * tokens.length) {
+    throw new EngineError(
+      `forward: batch ${batch} × length ${length} needs as many tokens and three times the positions, ` +
+        `got ${tokens.length} and ${positions.length}`,
+    );
+  }
+  return engine.scope(() => {
+    const mask = input.mask ?? (length > 1 ? causalMask(engine, length) : undefined);
+    const done = decode(engine, weights, dims, {
+      x: embed(network, input),
+      batch,
+      length,
+      ...rotary(network, input),
+      ...(mask === undefined ? {} : { mask }),
+      ...(prefix === undefined ? {} : { prefix }),
+      ...(own === undefined ? {} : { own }),
+      ...(rows === undefined ? {} : { rows: engine.tensor(rows, [rows.length]) }),
+    });
+    const hidden = input.lengths === undefined ? undefined : paddingMask(engine, input.lengths, length);
+    return {
+      hidden: done.hidden,
+      cache: { layers: done.layers, ...(hidden === undefined ? {} : { mask: hidden }) },
+    };
+  });
+}

@@ -1,0 +1,142 @@
+/**
+ * The vision tower of Qwen2.5-VL: patches → patch embedding → blocks with window or full attention → 2 × 2 merger.
+ * Source: `Qwen2_5_VisionTransformerPretrainedModel` of transformers.
+ */
+import type { Engine, Tensor } from '../engine/engine.ts';
+import { CHANNELS, VISION_EPSILON, type VisionDims } from './dims.ts';
+import type { ProcessedImage } from './image.ts';
+import type { VisionBlock, Weights } from './weights.ts';
+import { planVision, type Segments, type VisionPlan } from './windows.ts';
+
+/** Patches of all images in the plan's order: [L, 3 · patch²]. */
+function arrangePatches(
+  vision: VisionDims,
+  images: readonly ProcessedImage[],
+  plan: VisionPlan,
+): Float32Array {
+  const width = CHANNELS * vision.patch * vision.patch;
+  const block = vision.merge * vision.merge * width; // patches of one merged token stand together
+  const only = images.length === 1 ? images[0] : undefined;
+  if (only !== undefined && plan.inverse === null) return only.patches;
+  const out = new Float32Array(plan.patches * width);
+  const starts: { patches: Float32Array; from: number }[] = [];
+  for (const { patches } of images) {
+    for (let from = 0; from < patches.length; from += block) starts.push({ patches, from });
+  }
+  for (let place = 0; place < plan.order.length; place++) {
+    const { patches, from } = starts[plan.order[place]!]!;
+    out.set(patches.subarray(from, from + block), place * block);
+  }
+  return out;
+}
+
+/** Attention inside each segment: queries and keys [1, L, 2·H, D], values [1, L, H, D] → [L, H·D]. */
+function attend(
+  engine: Engine,
+  queryKey: Tensor,
+  value: Tensor,
+  runs: readonly Segments[],
+  heads: number,
+  width: number,
+): Tensor {
+  const outputs = runs.map(({ start, count, length }) => {
+    const cut = (x: Tensor, h: number): Tensor => {
+      const run = runs.length === 1 ? x : engine.narrow(x, 1, start, count * length);
+      return engine.permute(engine.reshape(run, [count, length, h, width]), [0, 2, 1, 3]); // [n, h, l, D]
+    };
+    const both = cut(queryKey, 2 * heads);
+    const out = engine.attention({
+      query: engine.narrow(both, 1, 0, heads),
+      key: engine.narrow(both, 1, heads, heads),
+      value: cut(value, heads),
+    }); // [n, H, l, D]
+    return engine.reshape(engine.permute(out, [0, 2, 1, 3]), [count * length, heads * width]);
+  });
+  return outputs.length === 1 ? outputs[0]! : engine.concat(outputs, 0); // [L, H·D]
+}
+
+interface Context {
+  readonly engine: Engine;
+  readonly vision: VisionDims;
+  readonly plan: VisionPlan;
+  readonly cos: Tensor; // [1, L, D]
+  readonly sin: Tensor;
+  readonly gather: Tensor | null;
+  readonly scatter: Tensor | null;
+}
+
+function block(context: Context, weights: VisionBlock, x: Tensor, full: boolean): Tensor {
+  const { engine, vision, plan, gather, scatter } = context;
+  const { heads } = vision;
+  const width = vision.width / heads;
+  const normed = engine.rmsNorm(x, weights.norm1, VISION_EPSILON); // [L, W]
+  const qkv = engine.reshape(engine.linear(normed, weights.qkv, weights.qkvBias), [
+    1,
+    plan.patches,
+    3 * heads,
+    width,
+  ]);
+  let queryKey = engine.rotary(engine.narrow(qkv, 2, 0, 2 * heads), context.cos, context.sin); // [1, L, 2·H, D]
+  let value = engine.narrow(qkv, 2, 2 * heads, heads); // [1, L, H, D]
+  if (full && gather !== null) {
+    const place = (t: Tensor, h: number): Tensor =>
+      engine.reshape(engine.rows(engine.reshape(t, [plan.patches, h * width]), gather), [
+        1,
+        plan.patches,
+        h,
+        width,
+      ]);
+    queryKey = place(queryKey, 2 * heads);
+    value = place(value, heads);
+  }
+  let mixed = attend(engine, queryKey, value, full ? plan.images : plan.windows, heads, width); // [L, W]
+  if (full && scatter !== null) mixed = engine.rows(mixed, scatter);
+  const attended = engine.add(x, engine.linear(mixed, weights.o, weights.oBias)); // [L, W]
+  const inner = engine.swiglu(
+    engine.linear(
+      engine.rmsNorm(attended, weights.norm2, VISION_EPSILON),
+      weights.gateUp,
+      weights.gateUpBias,
+    ),
+  ); // [L, F]
+  return engine.add(attended, engine.linear(inner, weights.down, weights.downBias));
+}
+
+/** Visual tokens of images, in reading order, one image after another: [Σ rows · columns / merge², D]. */
+export function encodeImages(
+  engine: Engine,
+  weights: Weights,
+  vision: VisionDims,
+  images: readonly ProcessedImage[],
+): Tensor {
+  return engine.scope(() => {
+    const plan = planVision(vision, images);
+    const width = vision.width / vision.heads;
+    const pixels = CHANNELS * vision.patch * vision.patch;
+    const context: Context = {
+      engine,
+      vision,
+      plan,
+      cos: engine.tensor(plan.cos, [1, plan.patches, width]),
+      sin: engine.tensor(plan.sin, [1, plan.patches, width]),
+      gather: plan.gather === null ? null : engine.tensor(plan.gather, [plan.patches]),
+      scatter: plan.scatter === null ? null : engine.tensor(plan.scatter, [plan.patches]),
+    };
+    const patches = engine.tensor(arrangePatches(vision, images, plan), [plan.patches, pixels]); // [L, 3·p²]
+    // Equal frames: the convolution over time is a product with the weights summed over time.
+    const kernel = engine.reshape(engine.sum(weights.patch, 2), [vision.width, pixels]); // [W, 3·p²]
+    let x = engine.linear(patches, kernel); // [L, W]
+    for (const [i, parameters] of weights.blocks.entries()) {
+      x = block(context, parameters, x, vision.fullAttention.includes(i));
+    }
+    const { merger } = weights;
+    const unit = vision.merge * vision.merge;
+    const normed = engine.rmsNorm(x, merger.norm, VISION_EPSILON);
+    const joined = engine.reshape(normed, [plan.patches / unit, unit * vision.width]); // [L/4, 4·W]
+    const hidden = engine.gelu(engine.linear(joined, merger.first, merger.firstBias));
+    const merged = engine.linear(hidden, merger.second, merger.secondBias); // [L/4, D]
+    return plan.inverse === null
+      ? merged
+      : engine.rows(merged, engine.tensor(plan.inverse, [plan.inverse.length]));
+  });
+}
