@@ -30,6 +30,15 @@ function temporaryName(path: string): string {
   return join(dirname(path), `.${basename(path)}.${process.pid}.${Math.random().toString(36).slice(2)}.tmp`);
 }
 
+/** Removes what a failed write left; the failure itself is what is reported, not that this failed too. */
+function discard(temporary: string): void {
+  try {
+    rmSync(temporary, { recursive: true, force: true });
+  } catch {
+    // the place is as unusable for removing as it was for writing
+  }
+}
+
 function syncDirectory(path: string): void {
   const handle = openSync(path, 'r');
   try {
@@ -63,7 +72,7 @@ export function writeFileAtomic(
     renameSync(temporary, path);
     syncDirectory(dirname(path));
   } catch (error) {
-    rmSync(temporary, { force: true });
+    discard(temporary);
     if (error instanceof TimeseerError || (error as NodeJS.ErrnoException).code === undefined) throw error;
     throw explain(path, error);
   }
@@ -96,7 +105,7 @@ export function writeDirectoryAtomic(path: string, fill: (temporary: string) => 
     fill(temporary);
     swapDirectory(temporary, path);
   } catch (error) {
-    rmSync(temporary, { recursive: true, force: true });
+    discard(temporary);
     if (error instanceof TimeseerError || (error as NodeJS.ErrnoException).code === undefined) throw error;
     throw explain(path, error);
   }
@@ -113,7 +122,7 @@ export async function writeDirectoryAtomicAsync(
     await fill(temporary);
     swapDirectory(temporary, path);
   } catch (error) {
-    rmSync(temporary, { recursive: true, force: true });
+    discard(temporary);
     if (error instanceof TimeseerError || typeof (error as NodeJS.ErrnoException).code !== 'string')
       throw error;
     throw explain(path, error);

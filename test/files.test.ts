@@ -1,0 +1,138 @@
+import * as fs from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { DataError } from '../src/errors.ts';
+import {
+  WriteError,
+  writeDirectoryAtomic,
+  writeDirectoryAtomicAsync,
+  writeFileAtomic,
+} from '../src/files.ts';
+
+const disk = vi.hoisted(() => ({ room: Number.POSITIVE_INFINITY }));
+
+vi.mock('node:fs', async (load) => {
+  const real = await load<typeof fs>();
+  const writeSync = ((handle: number, data: Uint8Array, offset: number, length: number) => {
+    if (disk.room <= 0) throw Object.assign(new Error('ENOSPC: no space left on device'), { code: 'ENOSPC' });
+    const written = real.writeSync(handle, data, offset, Math.min(length, disk.room));
+    disk.room -= written;
+    return written;
+  }) as typeof real.writeSync;
+  return { ...real, default: { ...real, writeSync }, writeSync };
+});
+
+let directory: string;
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'timeseer-files-'));
+});
+afterEach(() => {
+  disk.room = Number.POSITIVE_INFINITY;
+  rmSync(directory, { recursive: true, force: true });
+});
+
+describe('writeFileAtomic', () => {
+  test('writes text, bytes and chunks, and makes missing directories', () => {
+    const file = join(directory, 'a/b/c.txt');
+    writeFileAtomic(file, 'Grüße\n');
+    expect(readFileSync(file, 'utf8')).toBe('Grüße\n');
+    writeFileAtomic(file, new Uint8Array([1, 2, 255]));
+    expect([...readFileSync(file)]).toEqual([1, 2, 255]);
+    writeFileAtomic(file, ['one ', new Uint8Array([116, 119, 111])]);
+    expect(readFileSync(file, 'utf8')).toBe('one two');
+    expect(readdirSync(join(directory, 'a/b'))).toEqual(['c.txt']);
+  });
+
+  test('a full disk is an error that says so, and the old file stays whole', () => {
+    const file = join(directory, 'summary.json');
+    writeFileAtomic(file, 'old');
+    disk.room = 5;
+    expect(() => writeFileAtomic(file, 'new and much longer')).toThrow(WriteError);
+    disk.room = 5;
+    expect(() => writeFileAtomic(file, 'new and much longer')).toThrow(
+      /summary\.json: not written .*disk is full/,
+    );
+    expect(readFileSync(file, 'utf8')).toBe('old');
+    expect(readdirSync(directory)).toEqual(['summary.json']);
+  });
+
+  test('a writer that takes a few bytes at a time still writes everything', () => {
+    disk.room = 12;
+    writeFileAtomic(join(directory, 'f'), ['hello ', 'world!']);
+    expect(readFileSync(join(directory, 'f'), 'utf8')).toBe('hello world!');
+  });
+
+  test('chunks that fail midway leave nothing behind and pass their error on', () => {
+    function* chunks(): Generator<string> {
+      yield 'half';
+      throw new DataError('bad row', { file: 'x.csv', line: 3 });
+    }
+    expect(() => writeFileAtomic(join(directory, 'f'), chunks())).toThrow('x.csv:3: bad row');
+    expect(readdirSync(directory)).toEqual([]);
+  });
+
+  test('a target that cannot be is named in the error', () => {
+    writeFileSync(join(directory, 'file'), '');
+    expect(() => writeFileAtomic(join(directory, 'file/below'), 'x')).toThrow(/file\/below: not written/);
+  });
+});
+
+describe.each([
+  [
+    'writeDirectoryAtomic',
+    async (path: string, fill: (t: string) => void) => writeDirectoryAtomic(path, fill),
+  ],
+  [
+    'writeDirectoryAtomicAsync',
+    (path: string, fill: (t: string) => void) => writeDirectoryAtomicAsync(path, async (t) => fill(t)),
+  ],
+] as const)('%s', (_name, write) => {
+  test('swaps a whole directory in, replacing what was there', async () => {
+    const target = join(directory, 'set');
+    mkdirSync(target);
+    writeFileSync(join(target, 'stale'), '');
+    await write(target, (temporary) => {
+      expect(existsSync(join(target, 'stale'))).toBe(true);
+      writeFileSync(join(temporary, 'fresh'), 'x');
+    });
+    expect(readdirSync(target)).toEqual(['fresh']);
+    expect(readdirSync(directory)).toEqual(['set']);
+  });
+
+  test('a failure midway keeps the old directory and removes the new', async () => {
+    const target = join(directory, 'set');
+    mkdirSync(target);
+    writeFileSync(join(target, 'old'), '');
+    const failing = write(target, (temporary) => {
+      writeFileSync(join(temporary, 'half'), 'x');
+      throw new Error('no more');
+    });
+    await expect(failing).rejects.toThrow('no more');
+    expect(readdirSync(target)).toEqual(['old']);
+    expect(readdirSync(directory)).toEqual(['set']);
+  });
+
+  test('a full disk is a WriteError', async () => {
+    disk.room = 0;
+    const failing = write(join(directory, 'set'), (temporary) => {
+      const handle = fs.openSync(join(temporary, 'x'), 'w');
+      try {
+        fs.writeSync(handle, new Uint8Array(8), 0, 8);
+      } finally {
+        fs.closeSync(handle);
+      }
+    });
+    await expect(failing).rejects.toThrow(WriteError);
+    expect(readdirSync(directory)).toEqual([]);
+  });
+});

@@ -1,0 +1,200 @@
+/** The house rules on structure: which directory may know which, and what the top level holds. */
+import { spawnSync } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { dirname, join, relative, resolve } from 'node:path';
+import { describe, expect, test } from 'vitest';
+
+const ROOT = resolve(import.meta.dirname, '..');
+
+/** Directories from the ground up, and what each may import beside itself and the ground. */
+const ALLOWED: Readonly<Record<string, readonly string[]>> = {
+  ground: [],
+  'src/engine': [],
+  'src/series': [],
+  'src/plot': [],
+  'src/expcot': ['src/series'],
+  'src/policy': ['src/engine'],
+  rewards: ['src/series'],
+  datasets: ['src/series'],
+  'src/train': ['src/policy', 'src/engine', 'src/plot', 'src/expcot', 'src/series'],
+  eval: [
+    'src/policy',
+    'src/engine',
+    'src/series',
+    'src/plot',
+    'src/expcot',
+    'rewards',
+    'datasets',
+    'src/train',
+  ],
+  'src/commands': [
+    'src/engine',
+    'src/series',
+    'src/plot',
+    'src/expcot',
+    'src/policy',
+    'rewards',
+    'datasets',
+    'src/train',
+    'eval',
+  ],
+  'src/cli.ts': ['src/commands'],
+};
+
+/** Of these directories, only these files may be seen from there. */
+const WINDOWS: readonly { from: string; to: string; files: readonly string[] }[] = [
+  { from: 'src/policy', to: 'src/engine', files: ['src/engine/engine.ts'] },
+  { from: 'eval', to: 'src/train', files: ['src/train/prompt.ts', 'src/train/rollout.ts'] },
+];
+
+const TOP_LEVEL = new Set([
+  'package.json',
+  'README.md',
+  'src',
+  'datasets',
+  'rewards',
+  'eval',
+  'test',
+  // what tools insist on
+  '.ci',
+  '.gitignore',
+  '.npmrc',
+  'LICENSE',
+  'biome.json',
+  'package-lock.json',
+  'tsconfig.json',
+  'tsconfig.build.json',
+  'vitest.config.ts',
+]);
+
+interface Import {
+  readonly from: string; // relative to the root
+  readonly to: string;
+  /** Neither `import type` nor `import()`: loaded with the file. */
+  readonly eager: boolean;
+}
+
+function sources(directory: string): string[] {
+  return readdirSync(join(ROOT, directory), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && entry.name.endsWith('.ts'))
+    .map((entry) => relative(ROOT, join(entry.parentPath, entry.name)));
+}
+
+/** Comments go; strings stay, because specifiers are strings. */
+function withoutComments(text: string): string {
+  return text.replace(
+    /('(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*"|`(?:[^`\\]|\\.)*`)|\/\*[\s\S]*?\*\/|\/\/[^\n]*/g,
+    '$1',
+  );
+}
+
+/** Relative specifiers of static, type, dynamic and worker imports and of re-exports. */
+function parseImports(file: string, text: string): Import[] {
+  const code = withoutComments(text);
+  const found: Import[] = [];
+  const add = (specifier: string, eager: boolean): void => {
+    found.push({ from: file, to: relative(ROOT, resolve(ROOT, dirname(file), specifier)), eager });
+  };
+  for (const match of code.matchAll(
+    /\b(import|export)\b(\s+type\b)?([^;'"`()]*?)\bfrom\s*['"](\.[^'"]*)['"]/g,
+  )) {
+    add(match[4]!, match[2] === undefined);
+  }
+  for (const match of code.matchAll(/\bimport\s*['"](\.[^'"]*)['"]/g)) add(match[1]!, true);
+  for (const match of code.matchAll(/\bimport\s*\(\s*['"`](\.[^'"`]*)['"`]/g)) add(match[1]!, false);
+  for (const match of code.matchAll(/\b(?:workerUrl|new URL)\s*\(\s*['"`](\.[^'"`]*)['"`]/g))
+    add(match[1]!, false);
+  return found;
+}
+
+/** The layer a file belongs to; undefined when nothing says so. */
+function layer(file: string): string | undefined {
+  if (file === 'src/cli.ts') return file;
+  if (/^src\/[^/]+\.ts$/.test(file)) return 'ground';
+  return Object.keys(ALLOWED).find((name) => file.startsWith(`${name}/`));
+}
+
+function violation({ from, to }: Import): string | null {
+  const [above, below] = [layer(from), layer(to)];
+  if (above === undefined || below === undefined) return `${from} → ${to}: outside of every layer`;
+  if (above === below || below === 'ground') return null;
+  if (!ALLOWED[above]!.includes(below)) return `${from} → ${to}: ${above} may not know ${below}`;
+  const window = WINDOWS.find((rule) => rule.from === above && rule.to === below);
+  return window !== undefined && !window.files.includes(to)
+    ? `${from} → ${to}: only ${window.files.join(', ')}`
+    : null;
+}
+
+const files = ['src', 'datasets', 'rewards', 'eval'].flatMap(sources);
+const imports = files
+  .flatMap((file) => parseImports(file, readFileSync(join(ROOT, file), 'utf8')))
+  .filter(({ to }) => to.endsWith('.ts'));
+
+describe('layering', () => {
+  test('imports go downward only', () => {
+    expect(imports.length).toBeGreaterThan(50);
+    expect(imports.map(violation).filter((message) => message !== null)).toEqual([]);
+  });
+
+  test('every import names a file that exists, with its extension', () => {
+    expect(imports.filter(({ to }) => !existsSync(join(ROOT, to)))).toEqual([]);
+  });
+
+  test('no file needs itself through others when it loads', () => {
+    const eager = new Map<string, string[]>();
+    for (const { from, to, eager: now } of imports)
+      if (now) eager.set(from, [...(eager.get(from) ?? []), to]);
+    const cycles: string[] = [];
+    const done = new Set<string>();
+    const visit = (file: string, path: readonly string[]): void => {
+      if (path.includes(file)) cycles.push([...path.slice(path.indexOf(file)), file].join(' → '));
+      if (path.includes(file) || done.has(file)) return;
+      for (const next of eager.get(file) ?? []) visit(next, [...path, file]);
+      done.add(file);
+    };
+    for (const file of files) visit(file, []);
+    expect(cycles).toEqual([]);
+  });
+
+  test('the command line loads nothing but the ground until a command is named', () => {
+    const loaded = imports.filter(({ from, eager }) => from === 'src/cli.ts' && eager).map(({ to }) => to);
+    expect(loaded.length).toBeGreaterThan(0);
+    expect(loaded.filter((file) => layer(file) !== 'ground')).toEqual([]);
+  });
+
+  test('the top level is the list of the design', () => {
+    const git = spawnSync('git', ['ls-files'], { cwd: ROOT, encoding: 'utf8' });
+    const tracked = git.status === 0 ? git.stdout.split('\n').filter((name) => name !== '') : [...TOP_LEVEL];
+    const names = [...new Set(tracked.map((name) => name.split('/')[0]!))];
+    expect(names.filter((name) => !TOP_LEVEL.has(name))).toEqual([]);
+  });
+});
+
+describe('the layering check itself', () => {
+  const found = (text: string): string[] => parseImports('src/policy/x.ts', text).map(({ to }) => to);
+
+  test('sees static, type, dynamic, worker and side-effect imports, and re-exports', () => {
+    expect(found("import { a } from '../plot/a.ts';")).toEqual(['src/plot/a.ts']);
+    expect(found("import type {\n  B,\n} from '../plot/b.ts';")).toEqual(['src/plot/b.ts']);
+    expect(found("type C = import('../plot/c.ts').C;")).toEqual(['src/plot/c.ts']);
+    expect(found("await import('../plot/d.ts')")).toEqual(['src/plot/d.ts']);
+    expect(found("import './e.ts';")).toEqual(['src/policy/e.ts']);
+    expect(found("export * from '../f.ts';")).toEqual(['src/f.ts']);
+    expect(found("new Worker(workerUrl('./g.ts', import.meta.url).url)")).toEqual(['src/policy/g.ts']);
+  });
+
+  test('does not see comments', () => {
+    expect(found("// import '../plot/a.ts'\n/* import '../plot/b.ts' */ const s = '//';")).toEqual([]);
+  });
+
+  test('objects to upward and sideways imports', () => {
+    const judge = (from: string, to: string): string | null => violation({ from, to, eager: true });
+    expect(judge('src/engine/a.ts', 'src/policy/b.ts')).toContain('may not know');
+    expect(judge('src/series/a.ts', 'src/plot/b.ts')).toContain('may not know');
+    expect(judge('src/train/a.ts', 'rewards/b.ts')).toContain('may not know');
+    expect(judge('src/errors.ts', 'src/engine/b.ts')).toContain('may not know');
+    expect(judge('src/policy/a.ts', 'src/engine/torch/torch.ts')).toContain('only src/engine/engine.ts');
+    expect(judge('src/expcot/a.ts', 'src/series/b.ts')).toBeNull();
+    expect(judge('src/commands/a.ts', 'eval/b.ts')).toBeNull();
+  });
+});
