@@ -8,6 +8,8 @@ import { DataError } from '../errors.ts';
 import {
   type FrequencyTest,
   frequencyTest,
+  type OutlierTest,
+  outlierTest,
   type ProfileTest,
   profileTest,
   type RangeTest,
@@ -19,6 +21,7 @@ import { savgol } from '../series/savgol.ts';
 import { dominantIndex, dominantPeriod, refineFrequency, spectrum } from '../series/spectrum.ts';
 import { fitLine, noiseSigma, type Summary, summarise } from '../series/stats.ts';
 import type { Interval } from '../types.ts';
+import { type LocalEvidence, localEvidence } from './local.ts';
 
 /** The analysis families, in the order in which a tie between them is decided. */
 export const FAMILIES = ['range', 'trend', 'frequency', 'profile'] as const;
@@ -63,6 +66,8 @@ export interface Base {
   /** |rise| in standard deviations of what the line leaves. */
   readonly riseInStd: number;
   readonly trending: boolean;
+  /** Standard deviation of what the line leaves, in the unit of the values. */
+  readonly spread: number;
 }
 
 export interface Noise {
@@ -151,6 +156,24 @@ export class Evidence {
     return this.#once('range', () => rangeTest(this.analysed));
   }
 
+  /** The range test with clipped moments, for the blind reading. */
+  get outliers(): OutlierTest {
+    return this.#once('outliers', () => outlierTest(this.analysed));
+  }
+
+  /** What the values as given do inside an interval and around it. */
+  local(interval: Interval): LocalEvidence {
+    const period = this.base.period;
+    return this.#once(`local ${interval[0]} ${interval[1]}`, () =>
+      localEvidence(
+        this.#values,
+        interval,
+        period === null ? interval[1] - interval[0] : Math.round(period),
+        this.base.spread,
+      ),
+    );
+  }
+
   get trend(): TrendTest | null {
     return this.#once('trend', () => trendTest(this.analysed));
   }
@@ -160,7 +183,9 @@ export class Evidence {
   }
 
   get profile(): ProfileTest | null {
-    return this.#once('profile', () => profileTest(this.analysed));
+    return this.#once('profile', () =>
+      profileTest(this.analysed, this.denoised ? (DENOISE_WINDOW - 1) / 2 : 0),
+    );
   }
 
   /** Intervals of one family; empty when the test found nothing or could not run. */
@@ -170,8 +195,22 @@ export class Evidence {
 
   /** Everything, computed: for records and reports. */
   toJSON(): Record<string, unknown> {
-    const { length, summary, noise, base, denoised, fullPeriod, range, trend, frequency, profile } = this;
-    return { length, summary, noise, base, denoised, fullPeriod, range, trend, frequency, profile };
+    const { length, summary, noise, base, denoised, fullPeriod, range, outliers, trend, frequency, profile } =
+      this;
+    const smoothing = denoised ? { window: DENOISE_WINDOW, order: DENOISE_ORDER } : null;
+    return {
+      length,
+      summary,
+      noise,
+      base,
+      smoothing,
+      fullPeriod,
+      range,
+      outliers,
+      trend,
+      frequency,
+      profile,
+    };
   }
 }
 
@@ -199,7 +238,15 @@ function describe(values: Float64Array): { noise: Noise; base: Base } {
     : riseInStd > (periodic ? RISE_FROM : RISE_FROM_APERIODIC);
   return {
     noise: { sigma, share },
-    base: { kind, period: kind === 'sine' ? period : null, lineShare, rise, riseInStd, trending },
+    base: {
+      kind,
+      period: kind === 'sine' ? period : null,
+      lineShare,
+      rise,
+      riseInStd,
+      trending,
+      spread: line.residualStd,
+    },
   };
 }
 

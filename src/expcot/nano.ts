@@ -1,0 +1,138 @@
+/**
+ * The short style, for policies of a million parameters: what the picture shows, in a few fixed phrases.
+ *
+ *   <think>sine wave; period 62; scan ..(#)...()...; discord</think><answer>[[140, 220]]</answer><class>seasonal</class>
+ *
+ * The scan walks along the picture, one symbol per cell: a picture 560 pixels wide is 20 visual tokens, each over N/20
+ * samples. It is privileged supervision: the symbols come from the stated intervals, not from a test.
+ *
+ *   .  no interval touches the cell
+ *   (  one starts in the cell and goes on      )  one that came in ends in the cell
+ *   #  one comes in and goes on                o  one starts and ends in the cell
+ *   x  two or more touch the cell
+ *
+ * A start on the boundary of two cells belongs to the right one, an end to the left one: brackets always pair up. Scan
+ * and answer use the same coordinates, rounded to steps of N/100 (tens, for N = 1000), so the scan entails the
+ * answer up to the step within a cell.
+ */
+import { mergeIntervals } from '../series/intervals.ts';
+import type { AnomalyClass, Interval } from '../types.ts';
+import { cite } from './citation.ts';
+import type { Evidence, Family } from './evidence.ts';
+import { route } from './route.ts';
+import { formatResponse } from './trace.ts';
+
+/** Gold annotation of a training series. */
+export interface Gold {
+  readonly intervals: readonly Interval[]; // sorted, disjoint
+  readonly class: AnomalyClass;
+}
+
+export interface NanoOptions {
+  /** Cells of the scan: visual tokens of the picture; default 20. */
+  readonly cells?: number;
+  /** Whether the best covering analysis family is named after the scan; default true. Needs all four analyses. */
+  readonly cite?: boolean;
+}
+
+const PERIOD = '; period ';
+const SCAN = '; scan ';
+const BASES = {
+  flat: ['flat line', 'straight line'],
+  sine: ['sine wave', 'sine with trend'],
+  noise: ['noise', 'noise with trend'],
+  irregular: ['irregular curve', 'curve with trend'],
+} as const;
+const CITED: Readonly<Record<Family | 'none', string>> = {
+  range: '; range test',
+  trend: '; trend test',
+  frequency: '; period shift',
+  profile: '; discord',
+  none: '; no test',
+};
+
+/** Symbols of the scan, in the order of their description above. */
+export const SCAN_SYMBOLS = ['.', '#', '(', ')', 'o', 'x'] as const;
+
+/** Every fixed phrase of the style's think part, for a tokenizer that keeps each as one token. */
+export const NANO_PHRASES: readonly string[] = [
+  ...Object.values(BASES).flat(),
+  PERIOD,
+  SCAN,
+  ...SCAN_SYMBOLS,
+  ...Object.values(CITED),
+];
+
+/** Number of coordinate steps along a series: 100, or one per sample of a shorter one. */
+const stepsOf = (length: number): number => Math.min(100, length);
+
+/**
+ * Intervals with coordinates rounded to steps of N/100: never empty (one that would be takes the step around its
+ * middle), sorted, disjoint; those that meet after rounding become one. [0, N) stays inside the series.
+ */
+export function roundIntervals(intervals: readonly Interval[], length: number): Interval[] {
+  const steps = stepsOf(length);
+  const coordinate = (step: number) => Math.round((step * length) / steps);
+  return mergeIntervals(
+    intervals.map(([start, end]): Interval => {
+      let first = Math.round((start * steps) / length);
+      let last = Math.round((end * steps) / length);
+      if (first >= last) {
+        first = Math.min(steps - 1, Math.floor(((start + end) * steps) / (2 * length)));
+        last = first + 1;
+      }
+      return [coordinate(first), coordinate(last)];
+    }),
+  );
+}
+
+/** Scan of intervals (sorted, disjoint) over `cells` equal cells of [0, length): one symbol per cell. */
+export function scan(intervals: readonly Interval[], length: number, cells: number): string {
+  let symbols = '';
+  for (let cell = 0; cell < cells; cell++) {
+    const left = (cell * length) / cells;
+    const right = ((cell + 1) * length) / cells;
+    const touching = intervals.filter(([start, end]) => start < right && end > left);
+    const only = touching[0];
+    if (only === undefined) symbols += '.';
+    else if (touching.length > 1) symbols += 'x';
+    else if (only[0] < left) symbols += only[1] > right ? '#' : ')';
+    else symbols += only[1] > right ? '(' : 'o';
+  }
+  return symbols;
+}
+
+function tell(
+  evidence: Evidence,
+  intervals: readonly Interval[],
+  label: AnomalyClass,
+  cited: Family | 'none' | null,
+  cells: number,
+): string {
+  const { length, base } = evidence;
+  const rounded = roundIntervals(intervals, length);
+  const phrase = BASES[base.kind][base.trending ? 1 : 0];
+  const period = base.period === null ? '' : `${PERIOD}${Math.max(2, 2 * Math.round(base.period / 2))}`;
+  const citation = cited === null ? '' : CITED[cited];
+  const think = `${phrase}${period}${SCAN}${scan(rounded, length, cells)}${citation}`;
+  return formatResponse(think, rounded, label);
+}
+
+/**
+ * The short target of a training series: base and period from the evidence, scan and answer from the gold annotation, and the
+ * family whose evidence covers it best (`no test` when none does; nothing for a normal series). At most 60 tokens
+ * for up to three intervals when every tag, phrase, symbol, digit and separator is one token; each more costs 8.
+ */
+export function nanoTeacher(evidence: Evidence, gold: Gold, options: NanoOptions = {}): string {
+  const { cells = 20, cite: citing = true } = options;
+  const cited =
+    !citing || gold.intervals.length === 0 ? null : (cite(evidence, gold.intervals).family ?? 'none');
+  return tell(evidence, gold.intervals, gold.class, cited, cells);
+}
+
+/** The blind reading in the short style. */
+export function nanoBlind(evidence: Evidence, options: NanoOptions = {}): string {
+  const { cells = 20, cite: citing = true } = options;
+  const reading = route(evidence);
+  return tell(evidence, reading.intervals, reading.class, citing ? reading.family : null, cells);
+}

@@ -1,0 +1,198 @@
+/**
+ * Evidence told as an expert chain of thought (AnomSeer, ExpCoT): Observation, Reasoning & Validation, Conclusion, then the
+ * answer. Every number in a trace is a number of the evidence (or of the gold annotation, in the teacher's), rounded; a
+ * threshold is said to be passed only where the evidence passes it. Traces hold no '<' or '>' that could break the tags.
+ */
+import type { AnomalyClass, Interval } from '../types.ts';
+import { type Citation, cite } from './citation.ts';
+import { DENOISE_ORDER, DENOISE_WINDOW, type Evidence, FAMILIES, type Family } from './evidence.ts';
+import { type Reading, route } from './route.ts';
+
+/** A trace and what it concludes. */
+export interface Trace {
+  /** The whole response: `<think>…</think><answer>[[start, end], …]</answer><class>…</class>`. */
+  readonly text: string;
+  /** What stands inside the think tags. */
+  readonly think: string;
+  readonly intervals: readonly Interval[];
+  readonly class: AnomalyClass;
+  /** The family that the conclusion rests on; null when none does. */
+  readonly cited: Family | null;
+}
+
+/** Intervals listed in a sentence; of more, the number is given. The answer always holds all. */
+export const LONGEST_LIST = 4;
+
+const NAMES: Readonly<Record<Family, string>> = {
+  range: 'range test',
+  trend: 'trend test',
+  frequency: 'frequency test',
+  profile: 'matrix profile',
+};
+
+/** Four significant digits, integers whole. */
+export function formatNumber(value: number): string {
+  return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
+}
+
+const say = formatNumber;
+
+/** `[[start, end], …]` as the answer tag holds it. */
+export function formatIntervals(intervals: readonly Interval[]): string {
+  return `[${intervals.map(([start, end]) => `[${start}, ${end}]`).join(', ')}]`;
+}
+
+/** The three tagged parts of a response. */
+export function formatResponse(think: string, intervals: readonly Interval[], label: AnomalyClass): string {
+  return `<think>${think}</think><answer>${formatIntervals(intervals)}</answer><class>${label}</class>`;
+}
+
+function list(intervals: readonly Interval[]): string {
+  const shown = intervals.slice(0, LONGEST_LIST).map(([start, end]) => `${start} to ${end}`);
+  if (intervals.length > LONGEST_LIST) return `${shown.join(', ')} and others, ${intervals.length} in all`;
+  const last = shown.pop() ?? 'nothing';
+  return shown.length === 0 ? last : `${shown.join(', ')} and ${last}`;
+}
+
+function describeBase({ base, noise, denoised }: Evidence): string {
+  const kinds = {
+    flat: base.trending ? 'It is a straight line' : 'It is flat',
+    sine: `It repeats like a sine wave with a period of ${say(base.period ?? 0)} samples`,
+    noise: 'It is noise without a period',
+    irregular: 'It is an irregular curve without a clear period',
+  } as const;
+  const parts: string[] = [kinds[base.kind]];
+  if (base.trending)
+    parts.push(`on a line that ${base.rise > 0 ? 'rises' : 'falls'} by ${say(Math.abs(base.rise))} in all`);
+  const sentences = [`${parts.join(' ')}.`];
+  if (denoised) {
+    sentences.push(
+      `Noise of about ${say(noise.sigma)} rides on it and is smoothed away first (Savitzky–Golay ${DENOISE_WINDOW}, ${DENOISE_ORDER}).`,
+    );
+  }
+  return sentences.join(' ');
+}
+
+function observe(evidence: Evidence): string {
+  const { length, summary } = evidence;
+  return `The series has ${length} samples between ${say(summary.min)} and ${say(summary.max)}, mean ${say(summary.mean)}, standard deviation ${say(summary.std)}. ${describeBase(evidence)}`;
+}
+
+/** One sentence about a test: its numbers against its threshold, and what it flags. */
+function report(evidence: Evidence, family: Family): string {
+  if (family === 'range') {
+    const { sigmas, lower, upper, maxAbsZ, intervals } = evidence.range;
+    const outcome = intervals.length === 0 ? 'nothing is outside' : `outside: ${list(intervals)}`;
+    return `Range test: ${sigmas} standard deviations span ${say(lower)} to ${say(upper)}, the largest z-score is ${say(maxAbsZ)}; ${outcome}.`;
+  }
+  if (family === 'trend') {
+    const test = evidence.trend;
+    if (test === null) return 'Trend test: the series is too short.';
+    const outcome = test.intervals.length === 0 ? 'not beyond it' : `beyond it: ${list(test.intervals)}`;
+    return `Trend test: the smoothed slope departs by up to ${say(test.peak)} from its mean ${say(test.mean)}, limit ${say(test.threshold)}; ${outcome}.`;
+  }
+  if (family === 'frequency') {
+    const test = evidence.frequency;
+    if (test === null) return 'Frequency test: the series is too short.';
+    const opening = `Frequency test: the period in windows of ${test.window} averages ${say(test.mean)} with standard deviation ${say(test.std)}`;
+    if (test.stable) return `${opening}, below ${test.stableBelow}: stable.`;
+    return test.intervals.length === 0
+      ? `${opening}: not stable, but no window departs by more than ${say(test.threshold)}.`
+      : `${opening}: not stable; windows that depart by more than ${say(test.threshold)}, to ${say(test.extreme)}, cover ${list(test.intervals)}.`;
+  }
+  const test = evidence.profile;
+  if (test === null) return 'Matrix profile: the series is too short.';
+  const outcome =
+    test.intervals.length === 0
+      ? `not above ${test.threshold}: no discord`
+      : `above ${test.threshold}: a discord at ${list(test.intervals)}`;
+  const part = test.exact ? '' : ' among the pairs compared';
+  return `Matrix profile: the window of ${test.window} least like any other${part} starts at ${test.discord}, distance ${say(test.distance)} against ${say(test.mean)} on average, z-score ${say(test.z)}, ${outcome}.`;
+}
+
+function compose(evidence: Evidence, found: string, validation: string, conclusion: string): string {
+  const tests = FAMILIES.map((family) => report(evidence, family)).join(' ');
+  return `Observation: ${observe(evidence)} ${found}\nReasoning & Validation: ${tests} ${validation}\nConclusion: ${conclusion}`;
+}
+
+function finish(
+  think: string,
+  intervals: readonly Interval[],
+  label: AnomalyClass,
+  cited: Family | null,
+): Trace {
+  return { text: formatResponse(think, intervals, label), think, intervals, class: label, cited };
+}
+
+function names(families: readonly Family[]): string {
+  return families.map((family) => `the ${NAMES[family]}`).join(' and ');
+}
+
+/** How the teacher squares the gold annotation with the tests. */
+function validate(
+  { family, agreement, dissent }: Citation,
+  intervals: readonly Interval[],
+  label: AnomalyClass,
+): string {
+  const elsewhere = dissent.length === 0 ? '' : `; what ${names(dissent)} flagged is not part of it`;
+  if (intervals.length === 0) {
+    return dissent.length === 0
+      ? 'No test flags anything, in agreement with a normal series.'
+      : `Against the evidence of ${names(dissent)}, nothing here is a genuine anomaly.`;
+  }
+  if (family === null) {
+    return `No test covers ${list(intervals)}, where the shape itself shows an anomaly of class ${label}; the evidence disagrees${elsewhere}.`;
+  }
+  return `The ${NAMES[family]} best supports an anomaly of class ${label} at ${list(intervals)}, with a point F1 of ${say(agreement)}${elsewhere}.`;
+}
+
+/**
+ * The trace that teaches (training split only): states the gold intervals (sorted, disjoint) and class in all three parts,
+ * cites the family whose evidence covers them best, and says where the evidence disagrees.
+ */
+export function teacher(evidence: Evidence, intervals: readonly Interval[], label: AnomalyClass): Trace {
+  const citation = cite(evidence, intervals);
+  const found =
+    intervals.length === 0
+      ? 'Nothing departs from this pattern: it looks normal.'
+      : `It departs from this pattern at ${list(intervals)}, like an anomaly of class ${label}.`;
+  const conclusion =
+    intervals.length === 0
+      ? 'no anomaly; the class is normal.'
+      : `anomalies of class ${label} at ${list(intervals)}.`;
+  const think = compose(evidence, found, validate(citation, intervals, label), conclusion);
+  return finish(think, intervals, label, citation.family);
+}
+
+/** Why the blind reading takes the class it takes. */
+function justify(evidence: Evidence, { family, intervals, class: label, local }: Reading): string {
+  if (family === null) return 'No test decides.';
+  const where = list(intervals);
+  if (family === 'range') {
+    const { mean, std, maxAbsZ, extreme } = evidence.outliers;
+    return `Without what lies outside, the mean is ${say(mean)} and the standard deviation ${say(std)}; the largest z-score is then ${say(maxAbsZ)}, above ${extreme}. The range test decides: ${where}.`;
+  }
+  if (local === null) return `The ${NAMES[family]} decides: ${where}.`;
+  const stretch = `Around ${list([local.interval])} the level changes by ${say(local.levelChange)} (${say(local.levelChangeInStd)} standard deviations), and roughness is ${say(local.whiteness)} of that of white noise`;
+  const meaning = {
+    trend: 'the line bends there',
+    'contextual point': 'the wave gives way to noise there',
+    seasonal: 'the wave itself changes there',
+  } as Partial<Record<AnomalyClass, string>>;
+  return `The ${NAMES[family]} decides: ${where}. ${stretch}: ${meaning[label] ?? label}.`;
+}
+
+/** The trace of the evidence alone: intervals and class are the blind reading's. */
+export function blind(evidence: Evidence): Trace {
+  const reading = route(evidence);
+  const { family, intervals, class: label } = reading;
+  const found =
+    family === null
+      ? 'No test finds a departure from this pattern.'
+      : `The ${NAMES[family]} finds a departure from this pattern.`;
+  const conclusion =
+    family === null
+      ? 'no anomaly; the class is normal.'
+      : `anomalies of class ${label} at ${list(intervals)}.`;
+  return finish(compose(evidence, found, justify(evidence, reading), conclusion), intervals, label, family);
+}
