@@ -1,0 +1,208 @@
+/** The tables of a report: results by stage, by type, confusion, gains, environment. */
+import type { Estimate } from '../src/types.ts';
+import { type Html, html } from './html.ts';
+import { type Confusion, METRIC_DEFINITIONS, type MetricName, type MetricSet } from './metrics.ts';
+import type { Json, ReportFloor, ReportGain, ReportStage, ReportTransfer } from './report-input.ts';
+import { estimateCell, fixed, grouped, interval, signed, whisker } from './report-numbers.ts';
+
+export const METRIC_LABELS: Readonly<Record<MetricName, string>> = {
+  format: 'Format',
+  unparsable: 'Unreadable answers',
+  class_accuracy: 'Class accuracy',
+  point_precision: 'Point precision',
+  point_recall: 'Point recall',
+  point_f1: 'Point F1',
+  affiliation_precision: 'Affiliation precision',
+  affiliation_recall: 'Affiliation recall',
+  affiliation_f1: 'Affiliation F1',
+  reward: 'Reward',
+};
+
+/** A table that scrolls by itself where the screen is narrower than it. */
+function scrolling(label: string, table: Html): Html {
+  return html`<div class="scroll" role="region" aria-label="${label}" tabindex="0">${table}</div>`;
+}
+
+interface Row {
+  readonly label: string;
+  readonly note: string;
+  readonly metric: MetricName | null;
+  readonly value: (stage: ReportStage) => Estimate | null;
+}
+
+const main = (metric: MetricName, label = METRIC_LABELS[metric]): Row => ({
+  label,
+  note: METRIC_DEFINITIONS[metric],
+  metric,
+  value: (stage) => stage.metrics.overall[metric],
+});
+
+const anomalousOnly = (metric: MetricName): Row => ({
+  label: `${METRIC_LABELS[metric]}, anomalous series`,
+  note: 'The same over the series that have an anomaly: a policy that always says \u201cnormal\u201d gets 0 here.',
+  metric: null,
+  value: (stage) => stage.metrics.anomalous?.[metric] ?? null,
+});
+
+const ROWS: readonly Row[] = [
+  main('format'),
+  main('class_accuracy'),
+  main('point_f1'),
+  anomalousOnly('point_f1'),
+  main('point_precision'),
+  main('point_recall'),
+  main('affiliation_f1'),
+  anomalousOnly('affiliation_f1'),
+  main('affiliation_precision'),
+  main('affiliation_recall'),
+  main('reward', 'Reward, greedy'),
+  {
+    label: 'Reward, sampled',
+    note: 'Mean reward of responses sampled at the temperature of the evaluation.',
+    metric: null,
+    value: (stage) => stage.rewardSampled,
+  },
+  main('unparsable'),
+];
+
+function verdict(met: boolean): Html {
+  return html`<span class="${met ? 'met' : 'missed'}">${met ? 'met' : 'missed'}</span>`;
+}
+
+function resultCell(row: Row, stage: ReportStage, floors: readonly ReportFloor[]): Html {
+  const estimate = row.value(stage);
+  if (estimate === null) return html`<td class="none">\u2013</td>`;
+  const floor = floors.find((one) => one.stage === stage.key && one.metric === row.metric);
+  const required =
+    floor === undefined
+      ? null
+      : html`<span class="required">\u2265\u202f${fixed(floor.atLeast, 2)} ${verdict(estimate.mean >= floor.atLeast)}</span>`;
+  return html`<td>${estimateCell(estimate)}${whisker(estimate, floor?.atLeast ?? null)}${required}</td>`;
+}
+
+/** Stages as columns, metrics as rows. */
+export function resultsTable(stages: readonly ReportStage[], floors: readonly ReportFloor[]): Html {
+  const n = stages[0]?.metrics.overall.reward.n ?? 0;
+  return scrolling(
+    'Results by stage',
+    html`<table class="results">
+<caption>Means over ${grouped(n)} held-out series with bootstrap 95\u202f% intervals. Bars run from 0 to 1; the tick is the required value.</caption>
+<thead><tr><th scope="col">Metric</th>${stages.map((stage) => html`<th scope="col">${stage.label}</th>`)}</tr></thead>
+<tbody>${ROWS.map(
+      (row) =>
+        html`<tr><th scope="row">${row.label}<span class="note">${row.note}</span></th>${stages.map((stage) => resultCell(row, stage, floors))}</tr>\n`,
+    )}</tbody></table>`,
+  );
+}
+
+/** Background of a value in [0, 1]; the text keeps its contrast in both colour schemes. */
+function shade(share: number): string {
+  return `--share:${Math.round(100 * Math.min(1, Math.max(0, share)))}%`;
+}
+
+function typeTable(
+  metric: MetricName,
+  keys: readonly string[],
+  head: string,
+  columns: readonly { readonly label: string; readonly sets: Readonly<Record<string, MetricSet>> }[],
+): Html {
+  return scrolling(
+    `${METRIC_LABELS[metric]} by ${head}`,
+    html`<table class="types">
+<caption>${METRIC_LABELS[metric]}</caption>
+<thead><tr><th scope="col">${head}</th><th scope="col">Series</th>${columns.map((column) => html`<th scope="col">${column.label}</th>`)}</tr></thead>
+<tbody>${keys.map((key) => {
+      const n =
+        columns.map((column) => column.sets[key]?.[metric].n).find((count) => count !== undefined) ?? 0;
+      const cells = columns.map((column) => {
+        const estimate = column.sets[key]?.[metric];
+        return estimate === undefined
+          ? html`<td class="none">\u2013</td>`
+          : html`<td class="shaded" style="${shade(estimate.mean)}">${estimateCell(estimate)}</td>`;
+      });
+      return html`<tr><th scope="row">${key}</th><td class="count">${grouped(n)}</td>${cells}</tr>\n`;
+    })}</tbody></table>`,
+  );
+}
+
+const TYPE_METRICS = ['class_accuracy', 'point_f1', 'affiliation_f1'] as const;
+
+/** One table per metric: gold classes as rows, stages as columns. */
+export function perTypeTables(stages: readonly ReportStage[]): Html {
+  const columns = stages.map((stage) => ({ label: stage.label, sets: stage.metrics.byClass }));
+  const keys = [...new Set(columns.flatMap((column) => Object.keys(column.sets)))];
+  return html`<div class="tables">${TYPE_METRICS.map((metric) => typeTable(metric, keys, 'Gold class', columns))}</div>`;
+}
+
+/** Tasks as rows, metrics as columns. */
+export function transferTable(transfer: ReportTransfer): Html {
+  const { byTask } = transfer.metrics;
+  const metrics = ['format', ...TYPE_METRICS, 'reward'] as const;
+  return html`<h3>${transfer.title}</h3><p>${transfer.note}</p>${scrolling(
+    transfer.title,
+    html`<table class="types">
+<thead><tr><th scope="col">Task</th><th scope="col">Series</th>${metrics.map((name) => html`<th scope="col">${METRIC_LABELS[name]}</th>`)}</tr></thead>
+<tbody>${Object.entries(byTask).map(
+      ([task, set]) =>
+        html`<tr><th scope="row">${task}</th><td class="count">${grouped(set.reward.n)}</td>${metrics.map((name) => html`<td class="shaded" style="${shade(set[name].mean)}">${estimateCell(set[name])}</td>`)}</tr>\n`,
+    )}</tbody></table>`,
+  )}`;
+}
+
+/** Counts, shaded by the share of their row. */
+export function confusionTable(label: string, confusion: Confusion): Html {
+  return scrolling(
+    `Confusion, ${label}`,
+    html`<table class="confusion">
+<caption>${label}</caption>
+<thead><tr><th scope="col">Gold \u2193 &ensp;said \u2192</th>${confusion.columns.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
+<tbody>${confusion.rows.map((name, r) => {
+      const counts = confusion.counts[r]!;
+      const total = counts.reduce((sum, count) => sum + count, 0);
+      return html`<tr><th scope="row">${name}</th>${counts.map((count, c) => {
+        const right = confusion.columns[c] === name;
+        return html`<td class="shaded ${right ? 'right' : 'wrong'}" style="${shade(total === 0 ? 0 : count / total)}">${count === 0 ? html`<span class="zero">0</span>` : grouped(count)}</td>`;
+      })}</tr>\n`;
+    })}</tbody></table>`,
+  );
+}
+
+/** Paired changes and what is required of them. */
+export function gainsTable(gains: readonly ReportGain[]): Html {
+  return scrolling(
+    'Paired changes',
+    html`<table class="gains">
+<caption>Changes on the same series (paired bootstrap, 95\u202f% intervals).</caption>
+<thead><tr><th scope="col">Change</th><th scope="col">Mean</th><th scope="col">Interval</th><th scope="col">Series</th><th scope="col">Required of the lower end</th></tr></thead>
+<tbody>${gains.map(({ label, estimate, lowerAbove }) => {
+      const required =
+        lowerAbove === null
+          ? '\u2013'
+          : html`above ${fixed(lowerAbove, lowerAbove === 0 ? 0 : 2)}: ${verdict(estimate.ci95[0] > lowerAbove)}`;
+      return html`<tr><th scope="row">${label}</th><td>${signed(estimate.mean)}</td><td>${interval(estimate, signed)}</td><td class="count">${grouped(estimate.n)}</td><td>${required}</td></tr>\n`;
+    })}</tbody></table>`,
+  );
+}
+
+function flatten(value: Json, path: string, rows: [string, string][]): [string, string][] {
+  if (value !== null && typeof value === 'object' && !Array.isArray(value)) {
+    for (const [key, inner] of Object.entries(value))
+      flatten(inner, path === '' ? key : `${path}.${key}`, rows);
+  } else {
+    const text = Array.isArray(value)
+      ? value.map((one) => (typeof one === 'string' ? one : JSON.stringify(one))).join(', ')
+      : String(value ?? 'unknown');
+    rows.push([path, text]);
+  }
+  return rows;
+}
+
+/** A nested record as key and value rows. */
+export function recordTable(label: string, record: Readonly<Record<string, Json>>): Html {
+  return scrolling(
+    label,
+    html`<table class="record"><tbody>${flatten(record, '', []).map(
+      ([key, text]) => html`<tr><th scope="row">${key}</th><td>${text}</td></tr>\n`,
+    )}</tbody></table>`,
+  );
+}

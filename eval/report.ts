@@ -1,0 +1,253 @@
+/** The report of a run: one self-contained page that needs no network, from plain records. */
+import { readFileSync } from 'node:fs';
+import { DataError } from '../src/errors.ts';
+import { writeFileAtomic } from '../src/files.ts';
+import type { Estimate } from '../src/types.ts';
+import { type Html, html, page } from './html.ts';
+import { curveScripts, curvesBlock } from './report-curves.ts';
+import { examplesBlock } from './report-examples.ts';
+import type { ReportFloor, ReportInput, ReportStage } from './report-input.ts';
+import { compact, duration, fixed, grouped, interval, signed } from './report-numbers.ts';
+import { STYLE } from './report-style.ts';
+import {
+  confusionTable,
+  gainsTable,
+  METRIC_LABELS,
+  perTypeTables,
+  recordTable,
+  resultsTable,
+  transferTable,
+} from './report-tables.ts';
+
+export type * from './report-input.ts';
+
+function withInterval(estimate: Estimate): string {
+  return `${fixed(estimate.mean)} ${interval(estimate)}`;
+}
+
+function percent(estimate: Estimate): string {
+  return `${(100 * estimate.mean).toFixed(1)}\u202f%`;
+}
+
+function trainedBy({ run }: ReportInput): string {
+  const sft = run.samples > 0 ? `${grouped(run.samples)} expert traces` : '';
+  const rl = run.steps > 0 ? `${grouped(run.steps)} steps of TimerPO` : '';
+  if (sft === '' && rl === '') return 'Without training';
+  return `After ${sft}${sft !== '' && rl !== '' ? ' and ' : ''}${rl}`;
+}
+
+/** The result in words, from the numbers alone. */
+function headline(input: ReportInput, last: ReportStage): Html {
+  const { overall, anomalous } = last.metrics;
+  const detector = input.stages.find((stage) => stage.kind === 'detector');
+  const compared =
+    detector === undefined
+      ? null
+      : html` The classical detector reaches ${fixed(detector.metrics.overall.point_f1.mean)} and ${fixed(detector.metrics.overall.affiliation_f1.mean)} on the same series.`;
+  const alone =
+    anomalous === null ? null : html`, ${fixed(anomalous.point_f1.mean)} on the anomalous ones alone`;
+  return html`<p class="lead">${trainedBy(input)}, ${input.run.policy.name} (${compact(input.run.policy.parameters)} parameters) names the class of ${percent(overall.class_accuracy)} of ${grouped(overall.reward.n)} held-out series correctly and marks their anomalous points with F1 ${withInterval(overall.point_f1)}${alone}; affiliation F1 is ${withInterval(overall.affiliation_f1)}.${compared}${input.gains.map(
+    (gain) => html` ${gain.label}: ${signed(gain.estimate.mean)} ${interval(gain.estimate, signed)}.`,
+  )}</p>`;
+}
+
+interface Requirement {
+  readonly text: string;
+  readonly met: boolean;
+}
+
+function requirementOf(floor: ReportFloor, stages: readonly ReportStage[]): Requirement {
+  const stage = stages.find((one) => one.key === floor.stage);
+  if (stage === undefined) {
+    throw new DataError(`report: a floor names the stage "${floor.stage}", which is not in the report`);
+  }
+  const estimate = stage.metrics.overall[floor.metric];
+  return {
+    text: `${METRIC_LABELS[floor.metric]} ${stage.label.toLowerCase()} \u2265 ${fixed(floor.atLeast, 2)} (measured ${fixed(estimate.mean)})`,
+    met: estimate.mean >= floor.atLeast,
+  };
+}
+
+function requirements(input: ReportInput): Html | null {
+  const all = [
+    ...input.floors.map((floor) => requirementOf(floor, input.stages)),
+    ...input.gains.flatMap(({ label, estimate, lowerAbove }) =>
+      lowerAbove === null
+        ? []
+        : [
+            {
+              text: `${label}: lower end above ${fixed(lowerAbove, lowerAbove === 0 ? 0 : 2)} (measured ${signed(estimate.ci95[0])})`,
+              met: estimate.ci95[0] > lowerAbove,
+            },
+          ],
+    ),
+  ];
+  if (all.length === 0) return null;
+  const missed = all.filter((one) => !one.met);
+  if (missed.length === 0) {
+    return html`<p><span class="met">All ${all.length} requirements are met.</span> They stand beside the numbers below.</p>`;
+  }
+  return html`<p><span class="missed">${missed.length} of ${all.length} requirements missed:</span> ${missed.map((one) => one.text).join('; ')}.</p>`;
+}
+
+function tile(label: string, big: string, small: string): Html {
+  return html`<div><dt>${label}</dt><dd><span class="big">${big}</span><span class="small">${small}</span></dd></div>`;
+}
+
+function tiles(input: ReportInput, last: ReportStage): Html {
+  const { overall } = last.metrics;
+  const gain = input.gains[0];
+  return html`<dl class="tiles">${(['class_accuracy', 'point_f1', 'affiliation_f1'] as const).map((name) =>
+    tile(METRIC_LABELS[name], fixed(overall[name].mean), `95\u202f% interval ${interval(overall[name])}`),
+  )}${
+    gain === undefined
+      ? tile('Reward', fixed(overall.reward.mean), `95\u202f% interval ${interval(overall.reward)}`)
+      : tile(
+          gain.label,
+          signed(gain.estimate.mean),
+          `95\u202f% interval ${interval(gain.estimate, (value) => signed(value))}`,
+        )
+  }</dl>`;
+}
+
+function runFacts({ run }: ReportInput): Html {
+  const total = Object.values(run.seconds).reduce((sum, seconds) => sum + seconds, 0);
+  const stages = Object.entries(run.seconds).map(([name, seconds]) => `${name} ${duration(seconds)}`);
+  const seeds = Object.entries(run.seeds).map(([name, seed]) => `${name} ${seed}`);
+  return html`<dl class="facts">
+<dt>Command</dt><dd><code>${run.command}</code></dd>
+<dt>Recipe</dt><dd>${run.recipe}</dd>
+<dt>Policy</dt><dd>${run.policy.name}, ${compact(run.policy.parameters)} parameters. ${run.policy.description}</dd>
+<dt>Training data</dt><dd>${run.trainingData}</dd>
+<dt>Held-out data</dt><dd>${run.heldOutData}</dd>
+<dt>Training</dt><dd>${grouped(run.samples)} supervised samples, ${grouped(run.steps)} TimerPO steps</dd>
+<dt>Seeds</dt><dd>${seeds.join(', ')}</dd>
+<dt>Time</dt><dd>${duration(total)} in all: ${stages.join(', ')}</dd>
+</dl>`;
+}
+
+interface Section {
+  readonly id: string;
+  readonly title: string;
+  readonly body: Html;
+}
+
+function sections(input: ReportInput, last: ReportStage): Section[] {
+  const { stages, run } = input;
+  const all: (Section | null)[] = [
+    { id: 'run', title: 'What was run', body: runFacts(input) },
+    { id: 'results', title: 'Results', body: resultsTable(stages, input.floors) },
+    input.gains.length === 0
+      ? null
+      : {
+          id: 'gains',
+          title: 'What TimerPO changed',
+          body: html`<p>The same held-out series are answered before and after; the difference is taken series by series, so that easy and hard series do not blur it.</p>${gainsTable(input.gains)}`,
+        },
+    { id: 'types', title: 'By anomaly type', body: perTypeTables(stages) },
+    {
+      id: 'confusion',
+      title: 'Confusion of classes',
+      body: html`${confusionTable(`${last.label}, greedy`, last.metrics.confusion)}<details><summary>Other stages</summary>${stages
+        .filter((stage) => stage !== last)
+        .map((stage) => confusionTable(stage.label, stage.metrics.confusion))}</details>`,
+    },
+    (input.transfer ?? []).length === 0
+      ? null
+      : {
+          id: 'transfer',
+          title: 'Other tasks',
+          body: html`${(input.transfer ?? []).map(transferTable)}`,
+        },
+    input.curves.length === 0
+      ? null
+      : { id: 'curves', title: 'Training curves', body: curvesBlock(input.curves) },
+    input.examples.length === 0
+      ? null
+      : {
+          id: 'examples',
+          title: 'Held-out examples',
+          body: html`<p>Shaded bands: true intervals with a strip along the top edge, predicted ones with a strip along the bottom edge and dashed sides. The ExpCoT is the expert chain of thought written from classical analyses.</p>${examplesBlock(input.examples)}`,
+        },
+    input.caveats.length === 0
+      ? null
+      : {
+          id: 'caveats',
+          title: 'How to read these numbers',
+          body: html`<ul class="list">${input.caveats.map((text) => html`<li>${text}</li>`)}</ul>`,
+        },
+    { id: 'environment', title: 'Environment', body: recordTable('Environment', input.environment) },
+    {
+      id: 'reproduce',
+      title: 'Reproduce',
+      body: html`<pre tabindex="0">${input.reproduce.join('\n')}</pre><details><summary>Resolved recipe</summary><pre tabindex="0">${run.recipeText}</pre></details>`,
+    },
+  ];
+  return all.filter((section) => section !== null);
+}
+
+/**
+ * The page as text: HTML with everything inlined, readable in light and dark, on paper and on a telephone.
+ * @throws DataError when there is no policy stage, a floor names an unknown stage, or a figure is not a passive SVG.
+ */
+export function reportPage(input: ReportInput): string {
+  const last = input.stages.filter((stage) => stage.kind === 'policy').at(-1);
+  if (last === undefined) {
+    throw new DataError('report: no stage of a policy; evaluate the policy before reporting');
+  }
+  const parts = sections(input, last);
+  const body = html`<header class="top">
+<h1>${input.title}</h1>
+<p class="byline">${input.run.name}, finished <time datetime="${input.run.finished}">${input.run.finished.replace('T', ' ').replace(/\.\d+/, '')}</time></p>
+<nav aria-label="Sections"><ul>${parts.map(({ id, title }) => html`<li><a href="#${id}">${title}</a></li>`)}</ul></nav>
+${headline(input, last)}
+${tiles(input, last)}
+${requirements(input)}
+</header>
+<main>
+${parts.map(({ id, title, body: content }) => html`<section id="${id}" aria-labelledby="${id}-title"><h2 id="${id}-title">${title}</h2>${content}</section>\n`)}</main>
+<footer>Written by timeseer. This file is complete in itself: it loads nothing from any network.</footer>`;
+  return page({
+    title: input.title,
+    style: STYLE,
+    body,
+    scripts: input.curves.length === 0 ? [] : curveScripts(),
+  });
+}
+
+/** Writes the page, whole or not at all. Errors as `reportPage`; WriteError when the disk refuses. */
+export function writeReport(path: string, input: ReportInput): void {
+  writeFileAtomic(path, reportPage(input));
+}
+
+/** Keeps the records of a report, so that the page can be rebuilt. */
+export function writeReportInput(path: string, input: ReportInput): void {
+  writeFileAtomic(path, `${JSON.stringify(input)}\n`);
+}
+
+/** Reads the records of a report. @throws DataError when they are missing, not JSON, or lack a part. */
+export function readReportInput(path: string): ReportInput {
+  let value: unknown;
+  try {
+    value = JSON.parse(readFileSync(path, 'utf8'));
+  } catch (cause) {
+    throw new DataError('no readable report records there; evaluate the run again', { file: path, cause });
+  }
+  const parts = [
+    'title',
+    'run',
+    'stages',
+    'floors',
+    'gains',
+    'curves',
+    'examples',
+    'environment',
+    'reproduce',
+    'caveats',
+  ];
+  const missing = parts.find((part) => value === null || typeof value !== 'object' || !(part in value));
+  if (missing !== undefined) {
+    throw new DataError(`report records without "${missing}"; evaluate the run again`, { file: path });
+  }
+  return value as ReportInput;
+}
