@@ -1,0 +1,197 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { changedKeys, defaultRecipe, loadRecipe, parseRecipe, recipeNames } from '../src/config.ts';
+import { ConfigError } from '../src/errors.ts';
+import { closest } from '../src/suggest.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'timeseer-config-'));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+function recipe(text: string, overrides: readonly string[] = []): ReturnType<typeof loadRecipe> {
+  const file = join(directory, 'r.yaml');
+  writeFileSync(file, text);
+  return loadRecipe(file, overrides);
+}
+
+/** The message of the ConfigError, without the directory. */
+function complaint(text: string, overrides: readonly string[] = []): string {
+  try {
+    recipe(text, overrides);
+  } catch (error) {
+    expect(error).toBeInstanceOf(ConfigError);
+    return (error as Error).message.replaceAll(`${directory}/`, '');
+  }
+  throw new Error('accepted');
+}
+
+describe('recipes that come along', () => {
+  test.each(recipeNames())('%s is valid', (name) => {
+    expect(loadRecipe(name).seed).toBe(42);
+  });
+
+  test('the quickstart writes out every key, with its default', () => {
+    expect(loadRecipe('quickstart')).toEqual(defaultRecipe());
+    const text = readFileSync(join(import.meta.dirname, '../src/recipes/quickstart.yaml'), 'utf8');
+    const names = (tree: object): string[] =>
+      Object.entries(tree).flatMap(([key, value]: [string, unknown]) =>
+        typeof value === 'object' && value !== null && !Array.isArray(value) ? [key, ...names(value)] : [key],
+      );
+    expect(names(defaultRecipe()).filter((key) => !new RegExp(`^ *${key}:`, 'm').test(text))).toEqual([]);
+  });
+
+  test('the short quickstart takes the same path with far smaller counts', () => {
+    const [short, full] = [loadRecipe('quickstart-short'), loadRecipe('quickstart')];
+    expect(short.sft.samples).toBeGreaterThan(0);
+    expect(short.rl.steps).toBeGreaterThan(0);
+    expect(short.sft.samples * 50).toBeLessThan(full.sft.samples);
+    expect(short.rl.advantage).toBe(full.rl.advantage);
+    expect(short.eval.series).toBeLessThanOrEqual(32);
+  });
+});
+
+describe('loadRecipe', () => {
+  test('fills in defaults around what a file says', () => {
+    const { rl, sft } = recipe('rl:\n  group: 5\n  transport: { epsilon: 0.1 }\n');
+    expect(rl.group).toBe(5);
+    expect(rl.transport).toEqual({ epsilon: 0.1, iterations: 50, tau: 0.5 });
+    expect(rl.prompts).toBe(16);
+    expect(sft.learningRate).toBe(1e-3);
+  });
+
+  test('an empty file is the default recipe', () => {
+    expect(recipe('')).toEqual(defaultRecipe());
+    expect(recipe('# nothing\n')).toEqual(defaultRecipe());
+  });
+
+  test('an unknown key names file, line and the closest known key', () => {
+    expect(complaint('seed: 1\nsft:\n  sample: 3\n')).toBe(
+      'r.yaml:3: unknown key sft.sample; did you mean sft.samples?',
+    );
+    expect(complaint('seeed: 1\n')).toBe('r.yaml:1: unknown key seeed; did you mean seed?');
+    expect(complaint('rl:\n  learning_rate: 1\n')).toContain('did you mean rl.learningRate?');
+  });
+
+  test('a key at the wrong level names where it belongs', () => {
+    expect(complaint('group: 5\n')).toBe('r.yaml:1: unknown key group; did you mean rl.group?');
+  });
+
+  test('a key like no other lists what is known', () => {
+    expect(complaint('rl:\n  transport:\n    zzzz: 1\n')).toBe(
+      'r.yaml:3: unknown key rl.transport.zzzz; known here: epsilon, iterations, tau',
+    );
+  });
+
+  test.each([
+    ['sft:\n  samples: 3.5\n', 'r.yaml:2: sft.samples: got 3.5, expected an integer'],
+    ['sft:\n  samples: many\n', 'r.yaml:2: sft.samples: got "many", expected a number'],
+    ['sft:\n  learningRate: .nan\n', 'r.yaml:2: sft.learningRate: got NaN, expected a number'],
+    ['seed:\n', 'r.yaml:1: seed: got null, expected a number'],
+    ['rl: 4\n', 'r.yaml:1: rl: got 4, expected an object'],
+    ['rl:\n  topP: 0\n', 'r.yaml:2: rl.topP: got 0, expected a number > 0'],
+    ['rl:\n  group: 1\n', 'r.yaml:2: rl.group: got 1, expected a number ≥ 2'],
+    ['rl:\n  clipRatio: 1\n', 'r.yaml:2: rl.clipRatio: got 1, expected a number < 1'],
+    ['rl:\n  advantage: ppo\n', 'r.yaml:2: rl.advantage: got "ppo", expected one of timerpo, grpo, dr_grpo'],
+    ['rl:\n  betas: [0.9]\n', 'r.yaml:2: rl.betas: got [0.9], expected 2 entries'],
+    ['rl:\n  betas: [0.9, 2]\n', 'r.yaml:2: rl.betas.1: got 2, expected a number < 1'],
+    ["figure: ''\n", 'r.yaml:1: figure: got "", expected a non-empty string'],
+    ['rl:\n  miniBatches: 3\n', 'r.yaml:2: rl.miniBatches: got 3, expected a divisor of rl.prompts = 16'],
+    [
+      'data:\n  heldOut: 10\n',
+      'r.yaml: eval.series: got 400 (the default), expected at most data.heldOut = 10',
+    ],
+    ['- 1\n', 'r.yaml: got [1], expected keys and values'],
+  ])('%j is refused with key, line, got and expected', (text, message) => {
+    expect(complaint(text)).toBe(message);
+  });
+
+  test('several faults are all named', () => {
+    expect(complaint('sft:\n  samples: -1\n  batch: 0\n').split('\n')).toEqual([
+      'r.yaml:2: sft.samples: got -1, expected a number ≥ 0',
+      'r.yaml:3: sft.batch: got 0, expected a number ≥ 1',
+    ]);
+  });
+
+  test('broken YAML and double keys name the line', () => {
+    expect(complaint('seed: 1\nrl: [1\n')).toMatch(/^r\.yaml:\d: not YAML: /);
+    expect(complaint('seed: 1\nseed: 2\n')).toMatch(/^r\.yaml:2: not YAML: Map keys must be unique/);
+  });
+
+  test('an unknown name suggests one and lists them, a missing path says so', () => {
+    expect(() => loadRecipe('quickstrat')).toThrow(/no recipe called quickstrat; did you mean quickstart\?/);
+    expect(() => loadRecipe('nope/x.yaml')).toThrow(/nope\/x\.yaml: no such recipe file/);
+  });
+});
+
+describe('overrides', () => {
+  test('set numbers, words and lists, the last one winning', () => {
+    const set = [
+      'sft.samples=1000',
+      'rl.advantage=grpo',
+      'rl.betas=[0.5, 0.6]',
+      'rl.kl=1e-2',
+      'sft.samples=2000',
+    ];
+    const { sft, rl } = recipe('sft:\n  samples: 5\n  batch: 4\n', set);
+    expect([sft.samples, sft.batch, rl.advantage, rl.betas, rl.kl]).toEqual([
+      2000,
+      4,
+      'grpo',
+      [0.5, 0.6],
+      0.01,
+    ]);
+  });
+
+  test('faults name the override and not a line of the file', () => {
+    expect(complaint('sft:\n  samples: 5\n', ['sft.samples=x'])).toBe(
+      '--set sft.samples=x: sft.samples: got "x", expected a number',
+    );
+    expect(complaint('', ['sft.sample=3'])).toBe(
+      '--set sft.sample=3: unknown key sft.sample; did you mean sft.samples?',
+    );
+    expect(complaint('', ['seed'])).toContain('expected key=value');
+    expect(complaint('', ['rl.betas=[1'])).toMatch(/^--set rl\.betas=\[1: the value is not YAML/);
+  });
+
+  test('cannot reach beyond the recipe', () => {
+    expect(complaint('', ['__proto__.polluted=1'])).toContain('unknown key __proto__');
+    expect(complaint('', ['constructor.x=1'])).toContain('unknown key constructor');
+    expect(({} as Record<string, unknown>)['polluted']).toBeUndefined();
+  });
+
+  test('do not change the file that they were applied to', () => {
+    expect(recipe('seed: 3\n', ['seed=4']).seed).toBe(4);
+    expect(recipe('seed: 3\n').seed).toBe(3);
+    expect(defaultRecipe().seed).toBe(42);
+  });
+});
+
+describe('recipes of runs', () => {
+  test('survive being written as JSON', () => {
+    const original = recipe('seed: 7\n', ['rl.steps=3']);
+    expect(parseRecipe(JSON.stringify(original), 'recipe.json')).toEqual(original);
+  });
+
+  test('are read as strictly as others', () => {
+    expect(() => parseRecipe('{"seed": "x"}', 'recipe.json')).toThrow(
+      'recipe.json: seed: got "x", expected a number',
+    );
+    expect(() => parseRecipe('{', 'recipe.json')).toThrow(/recipe\.json: not JSON/);
+  });
+
+  test('changedKeys names what differs, deep and in lists', () => {
+    expect(changedKeys(defaultRecipe(), defaultRecipe())).toEqual([]);
+    const changed = recipe('', ['rl.transport.tau=1', 'sft.betas=[0.9, 0.99]', 'seed=1']);
+    expect(changedKeys(defaultRecipe(), changed).sort()).toEqual(['rl.transport.tau', 'seed', 'sft.betas']);
+  });
+});
+
+describe('closest', () => {
+  test('finds what a misspelt word means, whatever its case and separators', () => {
+    expect(closest('min_learning_rate', ['learningRate', 'minLearningRate'])).toBe('minLearningRate');
+    expect(closest('Setup', ['doctor', 'setup'])).toBe('setup');
+    expect(closest('qxzv', ['doctor', 'setup'])).toBeUndefined();
+    expect(closest('x', [])).toBeUndefined();
+  });
+});
