@@ -6,13 +6,14 @@ import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { EngineError } from '../../errors.ts';
 import { buildAddon, findCompiler } from './build.ts';
-import { findExecutable, findLibtorch, type Libtorch } from './find.ts';
+import { type FindOptions, findExecutable, findLibtorch, type Libtorch } from './find.ts';
 
-export interface SetupOptions {
+export interface SetupOptions extends FindOptions {
   /** Whether packages may be installed; otherwise the command is only printed. */
   readonly install: boolean;
   readonly log: (line: string) => void;
-  readonly env?: NodeJS.ProcessEnv;
+  /** The default is this machine. */
+  readonly host?: Host;
 }
 
 export interface SetupResult {
@@ -109,7 +110,7 @@ function known(packages: readonly string[], env: NodeJS.ProcessEnv): boolean {
 }
 
 /** Installs with apt-get; throws EngineError with apt's own last words. */
-function installWithApt(packages: readonly string[], options: SetupOptions): void {
+function installWithApt(packages: readonly string[], host: Host, options: SetupOptions): void {
   const env = options.env ?? process.env;
   if (!known(packages, env)) {
     options.log('apt-get update (the package lists do not know what is needed)');
@@ -126,7 +127,7 @@ function installWithApt(packages: readonly string[], options: SetupOptions): voi
   if (failure !== null) {
     throw new EngineError(
       `apt-get ${arguments_.join(' ')} failed:\n  ${failure.split('\n').slice(-5).join('\n  ')}\n` +
-        `If these packages do not exist here, use PyTorch instead:\n  ${pipCommand(thisHost(env))}\n` +
+        `If these packages do not exist here, use PyTorch instead:\n  ${pipCommand(host)}\n` +
         'then run `npm run setup` again',
     );
   }
@@ -141,11 +142,11 @@ export async function setup(options: SetupOptions): Promise<SetupResult> {
   if (process.platform === 'win32') {
     throw new EngineError('the torch engine does not build on Windows; use WSL 2: https://aka.ms/wsl');
   }
-  let libtorch = findLibtorch({ env });
+  let libtorch = findLibtorch(options);
   let compiler = findCompiler(env);
   const installed: string[] = [];
   if (libtorch === null || compiler === null) {
-    const host = thisHost(env);
+    const host = options.host ?? thisHost(env);
     const missing = { libtorch: libtorch === null, compiler: compiler === null };
     const what = [
       ...(missing.libtorch ? ['libtorch (the C++ library of PyTorch, which computes)'] : []),
@@ -161,8 +162,8 @@ export async function setup(options: SetupOptions): Promise<SetupResult> {
       ...(missing.compiler ? COMPILER_PACKAGES : []),
     );
     options.log(`missing: ${what}; installing ${installed.join(' ')} with apt`);
-    installWithApt(installed, options);
-    libtorch = findLibtorch({ env });
+    installWithApt(installed, host, options);
+    libtorch = findLibtorch(options);
     compiler = findCompiler(env);
     if (libtorch === null || compiler === null) {
       throw new EngineError(
@@ -170,6 +171,6 @@ export async function setup(options: SetupOptions): Promise<SetupResult> {
       );
     }
   }
-  const addon = await buildAddon(libtorch, compiler, { env, log: options.log });
+  const addon = await buildAddon(libtorch, compiler, options);
   return { addon, libtorch, compiler: compiler.version, installed };
 }
