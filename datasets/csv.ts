@@ -205,7 +205,7 @@ export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries
     options.column === undefined ? onlyNumeric(columns, path) : chosenColumn(columns, options.column, path);
   const others = columns.map((column, i) => (i === value ? null : column));
   const clock = [
-    others.findIndex((column) => column !== null && column.time && !column.numeric),
+    others.findIndex((column) => column?.time === true && !column.numeric),
     others.findIndex((column) => column?.time),
     others.findIndex((column) => column?.rowNumbers),
   ].find((i) => i >= 0);
