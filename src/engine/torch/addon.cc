@@ -3,15 +3,17 @@
 // Every environment (the main thread and each Worker) has its own Instance: there is no static state that holds a
 // JavaScript reference, so that several Workers can load the addon, train, and exit in any order. A handle is
 // generation · 2^24 + slot, so a freed handle is told from the tensor that took its slot.
+#include "convert.h"
+
+#include <dlfcn.h>
+#ifdef __GLIBC__
 #include <malloc.h>
-#include <napi.h>
+#endif
 
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <torch/torch.h>
-
-#include "convert.h"
 
 namespace timeseer {
 namespace {
@@ -83,11 +85,14 @@ Napi::Value fromHost(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
     const HostView view = hostView(info[0]);
     const auto shape = toIntegers(info[2], "shape");
-    int64_t count = 1;
-    for (const int64_t size : shape) count *= size;
-    if (count != view.length) {
+    double count = 1;  // exact up to 2^53, and a longer array does not exist
+    for (const int64_t size : shape) {
+      if (size < 0) throw std::invalid_argument("a shape holds no negative sizes");
+      count *= static_cast<double>(size);
+    }
+    if (count != static_cast<double>(view.length)) {
       throw std::invalid_argument("data has " + std::to_string(view.length) + " elements, the shape wants " +
-                                  std::to_string(count));
+                                  (count < 1e15 ? std::to_string(static_cast<int64_t>(count)) : "more than exist"));
     }
     const at::Tensor wrapped = at::from_blob(view.data, shape, at::TensorOptions().dtype(view.type));
     const auto device = c10::Device(info[3].As<Napi::String>().Utf8Value());
@@ -103,8 +108,20 @@ Napi::Value toHost(const Napi::CallbackInfo& info) {
     const HostView view = hostView(info[1]);
     const at::Tensor& tensor = instance.get(info[0]);
     if (tensor.numel() != view.length) throw std::invalid_argument("the host array has another length");
-    at::Tensor target = at::from_blob(view.data, tensor.sizes(), at::TensorOptions().dtype(view.type));
     at::NoGradGuard guard;
+    if (view.type == at::kInt && tensor.scalar_type() == at::kLong) {
+      const at::Tensor whole = tensor.to(at::kCPU).contiguous();
+      const int64_t* from = whole.data_ptr<int64_t>();
+      int32_t* into = static_cast<int32_t*>(view.data);
+      for (int64_t i = 0; i < view.length; i++) {
+        if (from[i] != static_cast<int32_t>(from[i])) {
+          throw std::out_of_range("the value " + std::to_string(from[i]) + " does not fit 32 bits");
+        }
+        into[i] = static_cast<int32_t>(from[i]);
+      }
+      return env.Undefined();
+    }
+    at::Tensor target = at::from_blob(view.data, tensor.sizes(), at::TensorOptions().dtype(view.type));
     target.copy_(tensor);
     return env.Undefined();
   });
@@ -141,6 +158,13 @@ Napi::Value liveHandles(const Napi::CallbackInfo& info) {
   return Napi::Number::New(info.Env(), static_cast<double>(instanceOf(info).live));
 }
 
+// A gradient as memory of its own: autograd returns one tensor for several inputs, its seed, or an expanded one.
+at::Tensor owned(at::Tensor gradient) {
+  const bool alone = gradient.use_count() == 1 && gradient.has_storage() &&
+                     gradient.storage().use_count() == 1 && gradient.is_non_overlapping_and_dense();
+  return alone ? gradient : gradient.clone(at::MemoryFormat::Contiguous);
+}
+
 // grad(output, inputs, outputGrad | undefined) → handles, zeros where the output does not depend on the input.
 Napi::Value gradients(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
@@ -149,14 +173,16 @@ Napi::Value gradients(const Napi::CallbackInfo& info) {
     torch::autograd::variable_list inputs;
     inputs.reserve(list.Length());
     for (uint32_t i = 0; i < list.Length(); i++) inputs.push_back(instance.get(list.Get(i)));
+    if (inputs.empty()) return Napi::Array::New(env);  // autograd would accumulate into every leaf instead
     torch::autograd::variable_list seeds;
     if (!info[2].IsUndefined()) seeds.push_back(instance.get(info[2]));
-    const auto results = torch::autograd::grad(outputs, inputs, seeds, /*retain_graph=*/c10::nullopt,
+    auto results = torch::autograd::grad(outputs, inputs, seeds, /*retain_graph=*/c10::nullopt,
                                                /*create_graph=*/false, /*allow_unused=*/true);
     Napi::Array handles = Napi::Array::New(env, results.size());
     for (size_t i = 0; i < results.size(); i++) {
-      const at::Tensor gradient = results[i].defined() ? results[i] : at::zeros_like(inputs[i]);
-      handles.Set(static_cast<uint32_t>(i), static_cast<double>(instance.add(gradient)));
+      at::Tensor gradient =
+          results[i].defined() ? owned(std::move(results[i])) : at::zeros_like(inputs[i]);
+      handles.Set(static_cast<uint32_t>(i), instance.add(std::move(gradient)));
     }
     return handles;
   });
@@ -180,7 +206,9 @@ Napi::Value gradMode(const Napi::CallbackInfo& info) {
 
 Napi::Value shareTensor(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
-    return Napi::Number::New(env, static_cast<double>(Exchange::get().put(instance.get(info[0]))));
+    // Without its history, which belongs to this thread.
+    const auto ticket = Exchange::get().put(instance.get(info[0]).variable_data());
+    return Napi::Number::New(env, static_cast<double>(ticket));
   });
 }
 
@@ -218,14 +246,26 @@ Napi::Value describe(const Napi::CallbackInfo& info) {
   });
 }
 
+// Keeps this library, and libtorch with it, in memory for good: Node unloads an addon when the last environment
+// that loaded it ends, while shared tensors, thread pools and thread-local destructors of libtorch live on.
+void stayLoaded() {
+  Dl_info self;
+  if (dladdr(reinterpret_cast<void*>(&stayLoaded), &self) != 0 && self.dli_fname != nullptr) {
+    dlopen(self.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+  }
+}
+
 }  // namespace
 
 Napi::Object initialise(Napi::Env env, Napi::Object exports) {
+  stayLoaded();
+#ifdef __GLIBC__
   // glibc gives large freed blocks back to the kernel at once and faults them in again at the next step; keeping
   // them makes training steps of a small policy 1.7× as fast.
   mallopt(M_MMAP_THRESHOLD, 32 << 20);
   mallopt(M_TRIM_THRESHOLD, 512 << 20);
   mallopt(M_TOP_PAD, 64 << 20);
+#endif
   env.SetInstanceData(new Instance());
   const auto add = [&](const char* name, Napi::Value (*function)(const Napi::CallbackInfo&)) {
     exports.Set(name, Napi::Function::New(env, function, name));

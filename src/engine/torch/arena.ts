@@ -5,25 +5,39 @@ import type { Native } from './native.ts';
 
 export class TorchTensor implements Tensor {
   readonly handle: number;
+  /** The arena of the engine that made it. */
+  readonly owner: Arena;
   readonly #native: Native;
   #shape: readonly number[] | undefined;
   #dtype: DType | undefined;
   freed = false;
 
-  constructor(native: Native, handle: number) {
+  constructor(owner: Arena, native: Native, handle: number) {
+    this.owner = owner;
     this.#native = native;
     this.handle = handle;
   }
 
+  #checkLive(what: string): void {
+    if (this.freed) throw new EngineError(`${what}: the tensor was already freed by dispose or a scope`);
+  }
+
   get shape(): readonly number[] {
+    this.#checkLive('shape');
     this.#shape ??= this.#native.shape(this.handle);
     return this.#shape;
   }
 
   get dtype(): DType {
+    this.#checkLive('dtype');
     this.#dtype ??= this.#native.dtype(this.handle);
     return this.#dtype;
   }
+}
+
+/** A Promise, or anything that can be awaited. */
+export function isThenable(value: unknown): value is PromiseLike<unknown> {
+  return typeof value === 'object' && value !== null && 'then' in value && typeof value.then === 'function';
 }
 
 /** Every tensor found in arrays, plain objects, Maps and Sets below `value`. */
@@ -46,13 +60,16 @@ function collect(value: unknown, found: Set<unknown>, seen: Set<object>): void {
 export class Arena {
   readonly #native: Native;
   readonly #scopes: TorchTensor[][] = [];
+  /** Tensors adopted and not yet freed. */
+  live = 0;
 
   constructor(native: Native) {
     this.#native = native;
   }
 
   adopt(handle: number): TorchTensor {
-    const tensor = new TorchTensor(this.#native, handle);
+    const tensor = new TorchTensor(this, this.#native, handle);
+    this.live++;
     this.#scopes.at(-1)?.push(tensor);
     return tensor;
   }
@@ -64,6 +81,7 @@ export class Arena {
       tensor.freed = true;
       handles.push(tensor.handle);
     }
+    this.live -= handles.length;
     if (handles.length > 0) this.#native.free(handles);
   }
 
@@ -73,8 +91,8 @@ export class Arena {
     const depth = this.#scopes.length;
     try {
       const result = body();
-      if (result instanceof Promise) {
-        result.catch(() => {});
+      if (isThenable(result)) {
+        result.then(undefined, () => {}); // its failure would come from tensors that are freed below
         throw new EngineError('scope: the body returned a Promise; a scope is synchronous, await outside it');
       }
       const kept = new Set<unknown>();

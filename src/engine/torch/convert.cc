@@ -81,7 +81,7 @@ size_t Instance::slotOf(const Napi::Value& handle) const {
   const double given = handle.As<Napi::Number>().DoubleValue();
   const double generation = std::floor(given / kSlots);
   const double slot = given - generation * kSlots;
-  if (!(slot >= 0) || slot >= static_cast<double>(slots_.size()) ||
+  if (!(given >= 0) || slot >= static_cast<double>(slots_.size()) ||
       slots_[static_cast<size_t>(slot)].generation != static_cast<uint32_t>(generation) ||
       !slots_[static_cast<size_t>(slot)].tensor.defined()) {
     throw std::invalid_argument("the tensor was freed or belongs to another Worker");
@@ -124,17 +124,22 @@ void Exchange::drop(int64_t ticket) {
 
 HostView hostView(const Napi::Value& value) {
   if (!value.IsTypedArray()) throw std::invalid_argument("expected a typed array");
-  const auto array = value.As<Napi::TypedArray>();
+  // Not through ArrayBuffer(): memory that Workers share is a SharedArrayBuffer, which that refuses.
+  napi_typedarray_type kind;
+  size_t length = 0;
+  void* data = nullptr;
+  if (napi_get_typedarray_info(value.Env(), value, &kind, &length, &data, nullptr, nullptr) != napi_ok) {
+    throw std::invalid_argument("the typed array's memory cannot be read");
+  }
   at::ScalarType type;
-  switch (array.TypedArrayType()) {
+  switch (kind) {
     case napi_float32_array: type = at::kFloat; break;
     case napi_float64_array: type = at::kDouble; break;
     case napi_int32_array: type = at::kInt; break;
-    case napi_uint8_array: type = at::kBool; break;
+    case napi_uint8_array: type = at::kByte; break;  // read as bool, any byte above 1 would be undefined
     default: throw std::invalid_argument("expected a Float32Array, Float64Array, Int32Array or Uint8Array");
   }
-  char* start = static_cast<char*>(array.ArrayBuffer().Data()) + array.ByteOffset();
-  return {start, static_cast<int64_t>(array.ElementLength()), type};
+  return {data, static_cast<int64_t>(length), type};
 }
 
 std::vector<int64_t> toIntegers(const Napi::Value& value, const std::string& name) {
@@ -184,7 +189,12 @@ c10::IValue toIValue(const Instance& instance, const Napi::Value& value, const c
         bool lossless = false;
         return value.As<Napi::BigInt>().Int64Value(&lossless);
       }
-      return number(value, name);
+      // A whole number is an integer scalar, which keeps an int64 tensor int64 and changes nothing for others.
+      const double given = number(value, name);
+      const bool whole = given == std::floor(given) && std::abs(given) <= 9007199254740991.0 &&
+                         !(given == 0 && std::signbit(given));
+      if (whole) return static_cast<int64_t>(given);
+      return given;
     }
     case c10::TypeKind::StringType:
       if (!value.IsString()) mismatch(name, "a string");

@@ -1,6 +1,8 @@
 // Handles and the conversion between JavaScript values and the dispatcher's IValues.
 #pragma once
 
+// A Worker that is being terminated cannot receive an exception any more; without this, throwing one aborts.
+#define NODE_API_SWALLOW_UNTHROWABLE_EXCEPTIONS
 #include <napi.h>
 
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -54,7 +56,7 @@ struct HostView {
   at::ScalarType type;
 };
 
-// A typed array's memory: Float32Array, Float64Array, Int32Array or Uint8Array (bool).
+// Float32Array, Float64Array, Int32Array or Uint8Array, over its own or shared memory.
 HostView hostView(const Napi::Value& value);
 std::vector<int64_t> toIntegers(const Napi::Value& value, const std::string& name);
 at::ScalarType scalarType(const std::string& name);

@@ -11,7 +11,10 @@ import type {
 } from '../engine.ts';
 import type { Operators } from './operators.ts';
 
+const shapeText = (tensor: Tensor): string => `[${tensor.shape.join(',')}]`;
+
 export function rmsNorm(ops: Operators, x: Tensor, weight: Tensor, epsilon: number): Tensor {
+  ops.check('rmsNorm', x, weight);
   const width = x.shape.at(-1)!;
   if (weight.shape.length !== 1 || weight.shape[0] !== width) {
     throw new EngineError(
@@ -32,9 +35,18 @@ function scaled(ops: Operators, x: Tensor, epsilon: number): Tensor {
 }
 
 export function rotary(ops: Operators, x: Tensor, cos: Tensor, sin: Tensor): Tensor {
-  const [batch, length, heads, width] = x.shape as [number, number, number, number]; // [B, T, H, D]
-  if (x.shape.length !== 4 || width % 2 !== 0 || cos.shape.at(-1) !== width || sin.shape.at(-1) !== width) {
-    throw new EngineError(`rotary: x [${x.shape.join(',')}] and cos [${cos.shape.join(',')}] do not fit`);
+  ops.check('rotary', x, cos, sin);
+  const [batch, length, , width] = x.shape as [number, number, number, number]; // [B, T, H, D]
+  const fits = (angle: Tensor): boolean =>
+    angle.shape.length === 3 &&
+    (angle.shape[0] === 1 || angle.shape[0] === batch) &&
+    angle.shape[1] === length &&
+    angle.shape[2] === width;
+  if (x.shape.length !== 4 || width % 2 !== 0 || !fits(cos) || !fits(sin)) {
+    throw new EngineError(
+      `rotary: x ${shapeText(x)}, cos ${shapeText(cos)} and sin ${shapeText(sin)} do not fit: ` +
+        'want [B, T, H, D] with an even D, and [B or 1, T, D] twice',
+    );
   }
   const half = width / 2;
   const low = ops.one('narrow', x, 3, 0, half); // [B, T, H, D/2]
@@ -42,20 +54,25 @@ export function rotary(ops: Operators, x: Tensor, cos: Tensor, sin: Tensor): Ten
   const turned = ops.one('cat', [ops.one('neg', high), low], 3); // [B, T, H, D]
   const c = ops.one('unsqueeze', cos, 2); // [B or 1, T, 1, D]
   const s = ops.one('unsqueeze', sin, 2);
-  if (cos.shape[1] !== length || (cos.shape[0] !== 1 && cos.shape[0] !== batch) || heads < 1) {
-    throw new EngineError(`rotary: x [${x.shape.join(',')}] and cos [${cos.shape.join(',')}] do not fit`);
-  }
   return ops.one('addcmul', ops.one('mul.Tensor', x, c), turned, s);
 }
 
 export function attention(ops: Operators, input: AttentionInput): Tensor {
   const { query, key, value, mask, prefix } = input;
+  ops.check('attention', query, key, value, mask, prefix?.key, prefix?.value, prefix?.mask);
   const [batch, queryHeads, length, width] = query.shape as [number, number, number, number]; // [B, Hq, T, D]
   const [keyBatch, heads, keys] = key.shape as [number, number, number, number]; // [B, Hkv, S, D]
-  if (query.shape.length !== 4 || key.shape.length !== 4 || keyBatch !== batch || queryHeads % heads !== 0) {
+  if (
+    query.shape.length !== 4 ||
+    key.shape.length !== 4 ||
+    keyBatch !== batch ||
+    key.shape[3] !== width ||
+    queryHeads % heads !== 0 ||
+    !sameShape(key, value)
+  ) {
     throw new EngineError(
-      `attention: query [${query.shape.join(',')}] and key [${key.shape.join(',')}] do not fit: ` +
-        'want [B, Hq, T, D] and [B, Hkv, S, D] with Hq a multiple of Hkv',
+      `attention: query ${shapeText(query)}, key ${shapeText(key)} and value ${shapeText(value)} do not fit: ` +
+        'want [B, Hq, T, D] and twice [B, Hkv, S, D] with Hq a multiple of Hkv',
     );
   }
   const repeat = queryHeads / heads; // R query heads read one key head
@@ -68,9 +85,23 @@ export function attention(ops: Operators, input: AttentionInput): Tensor {
     return ops.one('reshape', ops.one('matmul', weights, value), [batch, queryHeads, length, width]);
   }
 
-  const [prompts, , prefixKeys] = prefix.key.shape as [number, number, number, number]; // [P, Hkv, S₀, D]
-  if (batch % prompts !== 0) {
-    throw new EngineError(`attention: ${batch} rows cannot share ${prompts} prefixes evenly`);
+  const [prompts, prefixHeads, prefixKeys, prefixWidth] = prefix.key.shape as [
+    number,
+    number,
+    number,
+    number,
+  ];
+  if (
+    prefix.key.shape.length !== 4 || // [P, Hkv, S₀, D]
+    prefixHeads !== heads ||
+    prefixWidth !== width ||
+    batch % prompts !== 0 ||
+    !sameShape(prefix.key, prefix.value)
+  ) {
+    throw new EngineError(
+      `attention: key ${shapeText(key)}, prefix key ${shapeText(prefix.key)} and prefix value ` +
+        `${shapeText(prefix.value)} do not fit: want twice [P, Hkv, S₀, D] with B a multiple of P`,
+    );
   }
   const group = batch / prompts; // G
   const rows = repeat * length;
@@ -99,6 +130,11 @@ export function attention(ops: Operators, input: AttentionInput): Tensor {
   ]);
 }
 
+function sameShape(a: Tensor, b: Tensor): boolean {
+  const shape = b.shape;
+  return a.shape.length === shape.length && a.shape.every((size, axis) => size === shape[axis]);
+}
+
 /** Swaps axes 1 and 2 of x viewed as [P, a, b, n, D] and merges the new axes 2 and 3: [P, b, a·n, D]. */
 function regroup(
   ops: Operators,
@@ -119,29 +155,28 @@ function hide(
 ): Tensor {
   const rank = mask.shape.length;
   if (rank !== 4)
-    throw new EngineError(`attention: mask [${mask.shape.join(',')}] must be broadcast to [B, 1, T, S]`);
+    throw new EngineError(`attention: mask ${shapeText(mask)} must be broadcast to [B, 1, T, S]`);
   const wide = ops.one('reshape', scores, [batch, heads, repeat, length, keys]);
   const hidden = ops.one('add.Tensor', wide, ops.one('unsqueeze', mask, 2)); // mask [B, 1, 1, T, S]
   return ops.one('reshape', hidden, [batch, heads, repeat * length, keys]);
 }
 
 export function swiglu(ops: Operators, gateUp: Tensor): Tensor {
-  const width = gateUp.shape.at(-1)! / 2;
+  ops.check('swiglu', gateUp);
+  const width = (gateUp.shape.at(-1) ?? 1) / 2;
   if (!Number.isInteger(width)) {
-    throw new EngineError(
-      `swiglu: the last axis of [${gateUp.shape.join(',')}] must hold gate and up halves`,
-    );
+    throw new EngineError(`swiglu: the last axis of ${shapeText(gateUp)} must hold gate and up halves`);
   }
   const gate = ops.one('narrow', gateUp, -1, 0, width);
   const up = ops.one('narrow', gateUp, -1, width, width);
   return ops.one('mul.Tensor', ops.one('silu', gate), up);
 }
 
-/** Tempered, masked log-probabilities in float32: [N, V]. */
+/** log softmax((logits + mask) / temperature), float32 or wider: [N, V]. */
 function distribution(ops: Operators, logits: Tensor, temperature: number, mask: Tensor | undefined): Tensor {
-  let scores: Tensor = logits.dtype === 'float32' ? logits : ops.one('to.dtype', logits, 'float32');
-  if (temperature !== 1) scores = ops.one('div.Scalar', scores, temperature);
+  let scores: Tensor = logits.dtype === 'bfloat16' ? ops.one('to.dtype', logits, 'float32') : logits;
   if (mask !== undefined) scores = ops.one('add.Tensor', scores, mask);
+  if (temperature !== 1) scores = ops.one('div.Scalar', scores, temperature);
   return ops.one('log_softmax.int', scores, -1);
 }
 
@@ -152,7 +187,16 @@ export function logProbs(
   targets: Tensor,
   options: LogProbOptions,
 ): { logProb: Tensor; entropy: Tensor | null } {
+  ops.check('logProbs', hidden, head, targets, options.mask);
   const temperature = options.temperature ?? 1;
+  const [rows, width] = hidden.shape;
+  if (hidden.shape.length !== 2 || head.shape[1] !== width || targets.shape.join() !== `${rows}`) {
+    throw new EngineError(
+      `logProbs: hidden ${shapeText(hidden)}, head ${shapeText(head)} and targets ${shapeText(targets)} do not fit: ` +
+        'want [N, D], [V, D] and [N]',
+    );
+  }
+  checkMask('logProbs', options.mask, head.shape[0]!);
   if (!(temperature > 0)) throw new EngineError(`logProbs: temperature must be > 0, got ${temperature}`);
   const all = distribution(ops, ops.one('linear', hidden, head, null), temperature, options.mask); // [N, V]
   const picked = ops.one('gather', all, 1, ops.one('unsqueeze', targets, 1)); // [N, 1]
@@ -162,6 +206,12 @@ export function logProbs(
   return { logProb, entropy: ops.one('neg', ops.one('sum.dim_IntList', terms, [-1])) };
 }
 
+function checkMask(where: string, mask: Tensor | undefined, vocabulary: number): void {
+  if (mask !== undefined && mask.shape.join() !== `${vocabulary}`) {
+    throw new EngineError(`${where}: the vocabulary mask must be [${vocabulary}], got ${shapeText(mask)}`);
+  }
+}
+
 export function sample(
   engine: Engine,
   ops: Operators,
@@ -169,7 +219,14 @@ export function sample(
   options: SampleOptions,
 ): { ids: Int32Array; logProbs: Float32Array } {
   const { temperature, topP, mask, uniforms } = options;
-  const rows = logits.shape[0]!;
+  ops.check('sample', logits, mask);
+  const [rows, vocabulary] = logits.shape as [number, number];
+  if (logits.shape.length !== 2 || vocabulary === 0 || uniforms.length !== rows) {
+    throw new EngineError(
+      `sample: logits ${shapeText(logits)} and ${uniforms.length} uniforms do not fit: want [B, V] and B`,
+    );
+  }
+  checkMask('sample', mask, vocabulary);
   if (!(temperature >= 0) || !(topP > 0 && topP <= 1)) {
     throw new EngineError(`sample: temperature ≥ 0 and 0 < topP ≤ 1 wanted, got ${temperature} and ${topP}`);
   }
@@ -181,7 +238,7 @@ export function sample(
     const draws = engine.tensor(Float64Array.from(uniforms), [rows, 1]);
     if (topP < 1) {
       const [sorted, order] = ops.many('sort', probabilities, -1, true); // [B, V] each
-      const before = ops.one('sub.Tensor', ops.one('cumsum', sorted!, -1), sorted!); // mass before each token
+      const before = ops.one('sub.Tensor', ops.one('cumsum', sorted!, -1, 'float64'), sorted!); // mass before each
       const kept = ops.one('mul.Tensor', sorted!, ops.one('lt.Scalar', before, topP));
       ids = ops.one('gather', order!, 1, invert(ops, kept, draws));
     } else ids = invert(ops, probabilities, draws);
@@ -189,17 +246,28 @@ export function sample(
   return { ids: engine.ints(ids), logProbs: engine.floats(ops.one('gather', all, 1, ids)) };
 }
 
-/** Inverse cumulative distribution in float64, so that a draw below 1 never lands on a token of zero mass. */
+/**
+ * Inverse cumulative distribution in float64: the first token whose cumulative mass exceeds draw · total. Draws
+ * stop short of the total, so that a token of zero mass is never found, whatever the caller passes.
+ */
 function invert(ops: Operators, weights: Tensor, draws: Tensor): Tensor {
   const cumulative = ops.one('cumsum', weights, -1, 'float64'); // [B, V]
   const total = ops.one('narrow', cumulative, 1, cumulative.shape[1]! - 1, 1); // [B, 1]
-  const found = ops.one('searchsorted.Tensor', cumulative, ops.one('mul.Tensor', draws, total), false, true);
-  return ops.one('clamp', found, null, BigInt(cumulative.shape[1]! - 1)); // [B, 1]
+  const below = ops.one('clamp', draws, 0, 1 - 2 ** -32);
+  const found = ops.one('searchsorted.Tensor', cumulative, ops.one('mul.Tensor', below, total), false, true);
+  return ops.one('clamp', found, null, cumulative.shape[1]! - 1); // [B, 1]; NaN logits find V
 }
 
 export function adamW(ops: Operators, state: AdamWState, options: AdamWOptions): void {
   const { parameters, gradients, firstMoment, secondMoment, decay } = state;
   const { learningRate, beta1, beta2, epsilon, step } = options;
+  const all = [parameters, gradients, firstMoment, secondMoment, decay];
+  ops.check('adamW', ...all);
+  if (!all.every((tensor) => sameShape(tensor, parameters))) {
+    throw new EngineError(
+      `adamW: all five tensors must have one shape, got ${all.map(shapeText).join(', ')}`,
+    );
+  }
   if (!(step >= 1)) throw new EngineError(`adamW: step counts from 1, got ${step}`);
   ops.inPlace('addcmul_', parameters, parameters, decay, -learningRate);
   ops.inPlace('lerp_.Scalar', firstMoment, gradients, 1 - beta1);

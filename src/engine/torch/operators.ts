@@ -39,10 +39,20 @@ export class Operators {
   /** Handle of a tensor that this engine owns and has not freed. */
   handle(tensor: Tensor, where: string): number {
     if (!(tensor instanceof TorchTensor)) {
-      throw new EngineError(`${where}: expected a tensor of the torch engine, got ${describe(tensor)}`);
+      throw this.error(where, [tensor], new Error('this is no tensor of the torch engine'));
     }
-    if (tensor.freed) throw new EngineError(`${where}: the tensor was already freed by dispose or a scope`);
+    if (tensor.owner !== this.arena) {
+      throw this.error(where, [tensor], new Error('the tensor belongs to another engine'));
+    }
+    if (tensor.freed) {
+      throw this.error(where, [tensor], new Error('the tensor was already freed by dispose or a scope'));
+    }
     return tensor.handle;
+  }
+
+  /** Throws unless every one is a live tensor of this engine; `undefined` is left out. */
+  check(where: string, ...tensors: readonly (Tensor | undefined)[]): void {
+    for (const tensor of tensors) if (tensor !== undefined) this.handle(tensor, where);
   }
 
   /** Calls an operator for its only tensor result. */
@@ -98,5 +108,5 @@ function describe(value: unknown): string {
   if (value instanceof TorchTensor) return value.freed ? 'freed' : `${value.dtype}[${value.shape.join(',')}]`;
   if (Array.isArray(value)) return `[${value.map(describe).join(', ')}]`;
   if (typeof value === 'object' && value !== null) return value.constructor?.name ?? 'object';
-  return String(value);
+  return typeof value === 'symbol' || typeof value === 'function' ? typeof value : String(value);
 }

@@ -13,7 +13,7 @@ import type {
   SampleOptions,
   Tensor,
 } from '../engine.ts';
-import { Arena, type TorchTensor } from './arena.ts';
+import { Arena, isThenable, type TorchTensor } from './arena.ts';
 import { loadedBlas, loadNative, type Native } from './native.ts';
 import * as network from './network.ts';
 import { Operators } from './operators.ts';
@@ -85,13 +85,13 @@ export class TorchEngine implements Engine {
 
   #read<A extends HostArray>(tensor: Tensor, make: (length: number) => A): A {
     const handle = this.#ops.handle(tensor, 'read');
-    const into = make(tensor.shape.reduce((product, size) => product * size, 1));
     try {
+      const into = make(tensor.shape.reduce((product, size) => product * size, 1));
       this.#native.toHost(handle, into);
+      return into;
     } catch (cause) {
       throw this.#ops.error('read', [tensor], cause);
     }
-    return into;
   }
 
   floats(tensor: Tensor): Float32Array {
@@ -103,6 +103,7 @@ export class TorchEngine implements Engine {
   }
 
   ints(tensor: Tensor): Int32Array {
+    this.#ops.check('ints', tensor);
     if (tensor.dtype !== 'int64' && tensor.dtype !== 'bool') {
       throw new EngineError(`ints: expected an int64 or bool tensor, got ${tensor.dtype}`);
     }
@@ -127,7 +128,7 @@ export class TorchEngine implements Engine {
   }
 
   live(): number {
-    return this.#native.live();
+    return this.#arena.live;
   }
 
   cast(tensor: Tensor, dtype: DType): Tensor {
@@ -135,7 +136,12 @@ export class TorchEngine implements Engine {
   }
 
   share(tensor: Tensor): number {
-    return this.#native.share(this.#ops.handle(tensor, 'share'));
+    const handle = this.#ops.handle(tensor, 'share');
+    try {
+      return this.#native.share(handle);
+    } catch (cause) {
+      throw this.#ops.error('share', [tensor], cause);
+    }
   }
 
   attach(ticket: number): Tensor {
@@ -172,7 +178,12 @@ export class TorchEngine implements Engine {
   noGrad<T>(body: () => T): T {
     const before = this.#native.gradMode(false);
     try {
-      return body();
+      const result = body();
+      if (isThenable(result)) {
+        result.then(undefined, () => {});
+        throw new EngineError('noGrad: the body returned a Promise; noGrad is synchronous, await outside it');
+      }
+      return result;
     } finally {
       this.#native.gradMode(before);
     }
@@ -216,6 +227,7 @@ export class TorchEngine implements Engine {
   }
 
   write(tensor: Tensor, axis: number, start: number, source: Tensor): void {
+    this.#ops.check('write', tensor, source);
     this.noGrad(() =>
       this.#arena.scope(() => {
         const target = this.#ops.one('narrow', tensor, axis, start, source.shape.at(axis) ?? 1);

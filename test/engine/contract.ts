@@ -1,0 +1,141 @@
+/** The suite of the engine contract, run over every engine by the factory that opens one. */
+import { afterEach, beforeAll, describe, expect, it } from 'vitest';
+import type { DType, Engine, Tensor } from '../../src/engine/engine.ts';
+import { Random } from '../../src/random.ts';
+import type { Nd } from '../helpers/reference.ts';
+import * as ref from '../helpers/reference.ts';
+import { autogradContract } from './autograd.ts';
+import { type Case, indices, TENSOR_CASES } from './cases.ts';
+import { NETWORK_CASES } from './network-cases.ts';
+import { ownershipContract } from './ownership.ts';
+import { samplingContract } from './sampling.ts';
+import { transferContract } from './transfer.ts';
+import { updateContract } from './update.ts';
+
+/** Largest |actual − expected| over 1 + |expected|; infinities of one sign count as equal. */
+export function worst(actual: ArrayLike<number>, expected: ArrayLike<number>): number {
+  if (actual.length !== expected.length) return Number.POSITIVE_INFINITY;
+  let most = 0;
+  for (let i = 0; i < expected.length; i++) {
+    if (Object.is(actual[i], expected[i])) continue;
+    const error = Math.abs(actual[i]! - expected[i]!) / (1 + Math.abs(expected[i]!));
+    most = Number.isNaN(error) ? Number.POSITIVE_INFINITY : Math.max(most, error);
+  }
+  return most;
+}
+
+export function upload(engine: Engine, x: Nd, dtype: DType = 'float64'): Tensor {
+  const wide = engine.tensor(x.data, x.shape);
+  return dtype === 'float64' ? wide : engine.cast(wide, dtype);
+}
+
+function checkValue(engine: Engine, test: Case, dtype: DType, tolerance: number): void {
+  engine.scope(() => {
+    const result = test.run(
+      engine,
+      test.inputs.map((x) => upload(engine, x, dtype)),
+      (test.constants ?? []).map((x) => upload(engine, x, dtype)),
+    );
+    const expected = test.reference(test.inputs, test.constants ?? []);
+    expect(result.shape).toEqual(expected.shape);
+    expect(result.dtype).toBe(dtype);
+    expect(worst(engine.doubles(result), expected.data)).toBeLessThan(tolerance);
+  });
+}
+
+function checkGradients(engine: Engine, test: Case): void {
+  const constants = test.constants ?? [];
+  engine.scope(() => {
+    const inputs = test.inputs.map((x) => engine.parameter(upload(engine, x)));
+    const output = test.run(
+      engine,
+      inputs,
+      constants.map((x) => upload(engine, x)),
+    );
+    const cotangent = ref.normal(new Random(5, test.name), output.shape);
+    const gradients = engine.grad(output, inputs, upload(engine, cotangent));
+    expect(gradients).toHaveLength(inputs.length);
+    gradients.forEach((gradient, n) => {
+      const expected = ref.centralDifferences(test.inputs[n]!, (moved) => {
+        const result = test.reference(test.inputs.toSpliced(n, 1, moved), constants);
+        return result.data.reduce((total, value, i) => total + value * cotangent.data[i]!, 0);
+      });
+      expect(gradient.shape).toEqual(test.inputs[n]!.shape);
+      expect(worst(engine.doubles(gradient), expected), `input ${n}`).toBeLessThan(1e-7);
+    });
+  });
+}
+
+export function engineContract(name: string, open: () => Engine): void {
+  const cases = [...TENSOR_CASES, ...NETWORK_CASES];
+  describe(`engine ${name}`, () => {
+    let engine: Engine;
+    beforeAll(() => {
+      engine = open();
+    });
+    afterEach(() => expect(engine.live()).toBe(0));
+
+    describe('values equal the float64 reference', () => {
+      it.each(cases)('$name, float64', (test) => checkValue(engine, test, 'float64', 1e-12));
+      it.each(cases)('$name, float32', (test) => checkValue(engine, test, 'float32', 2e-5));
+    });
+
+    describe('gradients equal central differences of the reference', () => {
+      it.each(cases)('$name', (test) => checkGradients(engine, test));
+    });
+
+    describe('bfloat16', () => {
+      // logProbs widens to float32 on purpose, and sums of many roundings are covered by the others.
+      const narrowed = cases.filter(({ name }) => !/logProb|entropy|decoder|logSumExp|norm$/.test(name));
+      it.each(narrowed)('$name keeps the dtype and two decimal digits', (test) => {
+        const rounded = (list: readonly Nd[]): Nd[] =>
+          engine.scope(() => list.map((x) => ref.of(x.shape, engine.doubles(upload(engine, x, 'bfloat16')))));
+        checkValue(
+          engine,
+          { ...test, inputs: rounded(test.inputs), constants: rounded(test.constants ?? []) },
+          'bfloat16',
+          0.04,
+        );
+      });
+      it('rmsNorm takes its statistics in float32', () => {
+        engine.scope(() => {
+          const x = ref.nd([1, 4096], (i) => (i === 0 ? 16 : 0.25)); // a bfloat16 sum would stop growing
+          const out = engine.rmsNorm(
+            upload(engine, x, 'bfloat16'),
+            upload(
+              engine,
+              ref.nd([4096], () => 1),
+              'bfloat16',
+            ),
+            0,
+          );
+          const expected = ref.rmsNorm(
+            x,
+            ref.nd([4096], () => 1),
+            0,
+          );
+          expect(out.dtype).toBe('bfloat16');
+          expect(worst(engine.doubles(out), expected.data)).toBeLessThan(0.004);
+        });
+      });
+      it('logProbs are float32', () => {
+        engine.scope(() => {
+          const [h, w] = [ref.normal(new Random(1, 'h'), [3, 8]), ref.normal(new Random(1, 'w'), [5, 8])];
+          const { logProb } = engine.logProbs(
+            upload(engine, h, 'bfloat16'),
+            upload(engine, w, 'bfloat16'),
+            indices(engine, [4, 0, 2]),
+          );
+          expect(logProb.dtype).toBe('float32');
+          expect(worst(engine.doubles(logProb), ref.logProb(h, w, [4, 0, 2], {}).data)).toBeLessThan(0.03);
+        });
+      });
+    });
+
+    transferContract(() => engine);
+    ownershipContract(() => engine);
+    autogradContract(() => engine);
+    samplingContract(() => engine);
+    updateContract(() => engine);
+  });
+}
