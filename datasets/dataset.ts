@@ -153,7 +153,10 @@ export class Dataset {
     for (const line of this.#readLines(whole ? hash : undefined)) {
       number++;
       if (number <= offset) continue;
-      if (number > offset + count) return;
+      if (number > offset + count) {
+        if (whole) continue; // only counted
+        return;
+      }
       yield this.#parse(line, number);
     }
     if (whole && number !== this.count) {

@@ -77,12 +77,27 @@ export function checkSeries(series: LabeledSeries, at: Place = {}): void {
   }
 }
 
-/** The 1-based column of a JSON syntax error, where the engine tells. */
-function syntaxColumn(error: unknown, text: string): number | undefined {
-  const message = String((error as Error).message);
-  if (message.includes('end of JSON')) return text.length + 1;
-  const position = /position (\d+)/.exec(message)?.[1];
-  return position === undefined ? undefined : Number(position) + 1;
+/** True when no continuation of the text can be JSON; false when it is JSON or merely ends too early. */
+function isBroken(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return false;
+  } catch (error) {
+    const message = String((error as Error).message);
+    return !message.includes('end of JSON') && !message.includes(`position ${text.length}`);
+  }
+}
+
+/** The 1-based column of a JSON syntax error, by bisection: the engine names it for some errors only. */
+function syntaxColumn(text: string): number {
+  let whole = 0;
+  let broken = text.length + 1;
+  while (broken - whole > 1) {
+    const middle = (whole + broken) >>> 1;
+    if (isBroken(text.slice(0, middle))) broken = middle;
+    else whole = middle;
+  }
+  return broken;
 }
 
 function stringField(record: Record<string, unknown>, name: string, at: Place): string {
@@ -107,9 +122,11 @@ export function parseSeries(text: string, at: Place = {}): LabeledSeries {
   try {
     record = JSON.parse(text);
   } catch (cause) {
-    const column = syntaxColumn(cause, text);
-    const where = { ...at, ...(column === undefined ? {} : { column }), cause };
-    throw new DataError(`not JSON: ${(cause as Error).message}`, where);
+    throw new DataError(`not JSON: ${(cause as Error).message}`, {
+      ...at,
+      column: syntaxColumn(text),
+      cause,
+    });
   }
   if (typeof record !== 'object' || record === null || Array.isArray(record)) {
     throw new DataError(`got ${show(record)}, expected an object with ${FIELDS.join(', ')}`, at);
