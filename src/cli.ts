@@ -35,7 +35,14 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Show what was found on this machine, and how to get what is missing',
     async () => (await import('./commands/doctor.ts')).doctor,
   ),
-  generate: lazy('Write a synthetic data set', async () => (await import('./commands/generate.ts')).generate),
+  generate: lazy(
+    'Write a data set of synthetic series with gold intervals and classes',
+    async () => (await import('./commands/generate.ts')).generate,
+  ),
+  render: lazy(
+    'Draw the series of a data set or a CSV file as PNG pictures',
+    async () => (await import('./commands/render.ts')).render,
+  ),
 };
 
 /** The command that is named: the first word that is neither an option nor the value of a global one. */
@@ -59,7 +66,10 @@ async function build(args: readonly string[]): Promise<Argv> {
       describe: 'Print stack traces of errors',
     })
     .example('$0 quickstart', 'Set up, train, evaluate and report, in minutes on a CPU')
-    .example('$0 generate nano5 --out data/nano5 --count 400', 'Write a synthetic data set')
+    .example(
+      '$0 generate nano5 --out data/nano5 --count 400',
+      'Write a data set of synthetic series with gold intervals and classes',
+    )
     .example('$0 <command> --help', 'Options and examples of a command')
     .detectLocale(false)
     .strict()

@@ -102,8 +102,9 @@ function parseImports(file: string, text: string): Import[] {
   }
   for (const match of code.matchAll(/\bimport\s*['"](\.[^'"]*)['"]/g)) add(match[1]!, true);
   for (const match of code.matchAll(/\bimport\s*\(\s*['"`](\.[^'"`]*)['"`]/g)) add(match[1]!, false);
-  for (const match of code.matchAll(/\b(?:workerUrl|new URL)\s*\(\s*['"`](\.[^'"`]*)['"`]/g))
-    add(match[1]!, false);
+  for (const match of code.matchAll(/\bworkerUrl\s*\(\s*['"`]([^'"`]+)['"`]/g)) {
+    add(`${match[1]!.replace(/\.[jt]s$/, '')}.ts`, false);
+  }
   return found;
 }
 

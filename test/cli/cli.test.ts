@@ -1,0 +1,176 @@
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
+import { COMMANDS, main } from '../../src/cli.ts';
+import { packageVersion } from '../../src/package.ts';
+
+const CLI = resolve(import.meta.dirname, '../../src/cli.ts');
+const directory = mkdtempSync(join(tmpdir(), 'timeseer-cli-'));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+afterEach(() => {
+  vi.restoreAllMocks();
+  process.exitCode = undefined;
+});
+
+interface Outcome {
+  readonly code: number;
+  readonly out: string;
+  readonly err: string;
+}
+
+/** Runs a command line in this process. */
+async function inside(...args: string[]): Promise<Outcome> {
+  const out: string[] = [];
+  const err: string[] = [];
+  const keep =
+    (lines: string[]) =>
+    (text: unknown): boolean => {
+      lines.push(String(text));
+      return true;
+    };
+  vi.spyOn(console, 'log').mockImplementation(keep(out));
+  vi.spyOn(console, 'error').mockImplementation(keep(err));
+  vi.spyOn(process.stdout, 'write').mockImplementation(keep(out));
+  vi.spyOn(process.stderr, 'write').mockImplementation(keep(err));
+  const code = await main(args);
+  vi.restoreAllMocks();
+  return { code, out: out.join(''), err: err.join('') };
+}
+
+/** Runs it as a program. */
+function outside(args: readonly string[], env: NodeJS.ProcessEnv = {}): Outcome {
+  const run = spawnSync(process.execPath, ['--import', 'tsx', CLI, ...args], {
+    encoding: 'utf8',
+    env: { ...process.env, ...env },
+  });
+  return { code: run.status ?? -1, out: run.stdout, err: run.stderr };
+}
+
+const names = Object.keys(COMMANDS);
+
+describe('help', () => {
+  test('lists every command with what it does', async () => {
+    const { code, out } = await inside('--help');
+    expect(code).toBe(0);
+    for (const name of names) expect(out).toMatch(new RegExp(`timeseer ${name} +[A-Z]`));
+  });
+
+  test.each(names)('%s --help describes it in the words of the list and shows examples', async (name) => {
+    const list = (await inside('--help')).out;
+    const { code, out } = await inside(name, '--help');
+    expect(code).toBe(0);
+    expect(out).toMatch(new RegExp(`^timeseer ${name}`));
+    expect(out).toMatch(/Examples:\n +\S/);
+    const plain = (text: string): string => text.replaceAll(/\s+/g, ' ');
+    expect(plain(out)).toContain(COMMANDS[name]!.describe);
+    expect(plain(list)).toContain(COMMANDS[name]!.describe);
+  });
+
+  test.each(names)('%s takes --verbose and refuses an option that it does not know', async (name) => {
+    const { code, err } = await inside(name, '--verbose', '--frobnicate', '--out', 'x', 'y');
+    expect(code).toBe(2);
+    expect(err).toContain('frobnicate');
+  });
+
+  test('the version is the package’s', async () => {
+    expect((await inside('--version')).out).toBe(packageVersion());
+    expect(packageVersion()).toMatch(/^\d+\.\d+\.\d+/);
+  });
+});
+
+describe('wrong usage', () => {
+  test.each([
+    [[], /^error: no command given\nsee timeseer --help\n$/],
+    [['setpu'], /^error: no command called setpu; did you mean setup\?\nsee timeseer --help\n$/],
+    [['zzzzzz'], /^error: no command called zzzzzz; commands: setup, doctor, /],
+    [['setup', '--nope'], /^error: Unknown argument: nope\nsee timeseer setup --help\n$/],
+    [['doctor', 'extra'], /^error: Unknown argument: extra\nsee timeseer doctor --help\n$/],
+    [['generate', 'nano5'], /^error: Missing required argument: out\nsee timeseer generate --help\n$/],
+  ])('%j is one clear error and exit code 2', async (args, message) => {
+    const { code, out, err } = await inside(...args);
+    expect(code).toBe(2);
+    expect(err).toMatch(message);
+    expect(out).toBe('');
+  });
+
+  test('names of Object’s own properties are no commands', async () => {
+    expect((await inside('constructor')).err).toMatch(/no command called constructor/);
+  });
+});
+
+describe('failures', () => {
+  const broken = { LIBTORCH: '/nonexistent', TIMESEER_CACHE: join(directory, 'cache') };
+
+  test('an error of ours is one line on stderr and exit code 1', () => {
+    const { code, out, err } = outside(['setup', '--no-install'], broken);
+    expect(code).toBe(1);
+    expect(out).toBe('');
+    expect(err).toMatch(/^error: LIBTORCH=\/nonexistent: no libtorch there .*\n$/);
+  });
+
+  test('--verbose adds the stack', () => {
+    const { code, err } = outside(['setup', '--no-install', '--verbose'], broken);
+    expect(code).toBe(1);
+    expect(err).toMatch(/^error: LIBTORCH=.*\nEngineError: .*\n +at /);
+  });
+
+  test('an unexpected error shows its stack and asks to be reported', async () => {
+    vi.spyOn(COMMANDS['doctor']!, 'register').mockRejectedValue(new TypeError('x is not a function'));
+    const err: string[] = [];
+    vi.spyOn(process.stderr, 'write').mockImplementation((text) => err.push(String(text)) > 0);
+    expect(await main(['doctor'])).toBe(1);
+    expect(err.join('')).toMatch(
+      /^error: unexpected: TypeError: x is not a function\n +at [\s\S]*please report it/,
+    );
+  });
+
+  test('a reader that stops early is no error', async () => {
+    const child = spawn(process.execPath, ['--import', 'tsx', CLI, '--help'], {
+      stdio: ['ignore', 'pipe', 'pipe'],
+    });
+    child.stdout.destroy();
+    let err = '';
+    child.stderr.on('data', (chunk: Buffer) => {
+      err += chunk.toString();
+    });
+    const code = await new Promise((done) => child.on('close', done));
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+  });
+});
+
+describe('doctor', () => {
+  const empty = { TIMESEER_CACHE: join(directory, 'empty'), PATH: join(directory, 'nothing'), CXX: '' };
+
+  test('--json says what is missing, how to get it, and fails', () => {
+    const { code, out } = outside(['doctor', '--json'], empty);
+    expect(code).toBe(1);
+    const report = JSON.parse(out) as { version: string; ok: boolean; checks: Record<string, string>[] };
+    expect(report.ok).toBe(false);
+    expect(report.version).toBe(packageVersion());
+    const compiler = report.checks.find(({ name }) => name === 'compiler')!;
+    expect(compiler).toMatchObject({ status: 'missing', found: 'no C++ compiler' });
+    expect(compiler['fix']).toMatch(/./);
+    expect(report.checks.find(({ name }) => name === 'node')).toMatchObject({ status: 'ok' });
+    expect(report.checks.find(({ name }) => name === 'font')!['found']).toMatch(/DejaVuSans\.ttf$/);
+    expect(report.checks.map(({ name }) => name)).toEqual(
+      expect.arrayContaining(['libtorch', 'cpu', 'gpu', 'threads', 'memory', 'disk', 'cache', 'browser']),
+    );
+  });
+
+  test('prints one line for each thing, and the fix below what is missing', () => {
+    const { code, out } = outside(['doctor'], empty);
+    expect(code).toBe(1);
+    expect(out).toMatch(/^timeseer \d/);
+    expect(out).toMatch(/^ok {7}node {6}v\d+/m);
+    expect(out).toMatch(/^missing {2}compiler {2}no C\+\+ compiler\n +fix: \S/m);
+    expect(out).toMatch(/something needed is missing/);
+  });
+
+  test('builds and installs nothing', () => {
+    outside(['doctor'], empty);
+    const cache = join(directory, 'empty');
+    expect(existsSync(cache) ? readdirSync(cache) : []).toEqual([]);
+  });
+});
