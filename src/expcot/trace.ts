@@ -166,7 +166,15 @@ export function teacher(evidence: Evidence, intervals: readonly Interval[], labe
 
 /** Why the blind reading takes the class it takes. */
 function justify(evidence: Evidence, { family, intervals, class: label, local }: Reading): string {
-  if (family === null) return 'No test decides.';
+  if (family === null) {
+    const { base, outliers } = evidence;
+    if (base.kind === 'noise' || base.kind === 'flat') {
+      return `Without a shape only outliers count; without what lies outside, the largest z-score is ${say(outliers.maxAbsZ)}, not above ${outliers.extreme}. No test decides.`;
+    }
+    return evidence.intervals('profile').length === 0
+      ? 'No test decides.'
+      : 'The discord differs by rounding errors alone. No test decides.';
+  }
   const where = list(intervals);
   if (family === 'range') {
     const { mean, std, maxAbsZ, extreme } = evidence.outliers;

@@ -37,7 +37,7 @@ export interface MatrixProfile {
 }
 
 const DEFAULT_BUDGET = 2e8;
-/** Updates of one covariance between two exact recomputations. */
+/** Updates of one covariance between two exact recomputations, a power of two. */
 const REFRESH = 4096;
 /** A window whose deviation is this small beside the series' largest value is constant: what is left is rounding. */
 const CONSTANT = 1e-13;
@@ -161,7 +161,7 @@ function oneDiagonal(
   const { mean, inverse, incoming, outgoing, best } = work;
   let cov = 0;
   for (let i = 0, j = lag; j < count; i++, j++) {
-    if (i % REFRESH === 0) cov = covariance(values, m, i, j, mean);
+    if ((i & (REFRESH - 1)) === 0) cov = covariance(values, m, i, j, mean);
     else cov += incoming[i]! * outgoing[j]! + incoming[j]! * outgoing[i]!;
     const correlation = cov * inverse[i]! * inverse[j]!;
     if (correlation > best[i]!) {
@@ -176,7 +176,12 @@ function oneDiagonal(
   }
 }
 
-/** Diagonals lag … lag + 3 together: four independent update chains keep the processor busy where one waits. */
+/**
+ * Diagonals lag … lag + 3 together: four independent update chains keep the processor busy where one waits. A column is
+ * read when the widest diagonal reaches it, stays in local variables while the other three pass, and is then
+ * written: a quarter of the memory traffic of one diagonal at a time. The last rows, which only some of the
+ * four have, are completed one diagonal at a time.
+ */
 function fourDiagonals(
   values: Float64Array,
   m: number,
@@ -186,84 +191,126 @@ function fourDiagonals(
   neighbours: Int32Array,
 ): void {
   const { mean, inverse, incoming, outgoing, best } = work;
+  const rows = count - lag - 3; // rows of the shortest of the four
   let cov0 = 0;
   let cov1 = 0;
   let cov2 = 0;
   let cov3 = 0;
-  const rows = count - lag - 3; // rows of the shortest of the four
-  for (let i = 0; i < rows; i++) {
-    const j = i + lag;
-    if (i % REFRESH === 0) {
-      cov0 = covariance(values, m, i, j, mean);
-      cov1 = covariance(values, m, i, j + 1, mean);
-      cov2 = covariance(values, m, i, j + 2, mean);
-      cov3 = covariance(values, m, i, j + 3, mean);
-    } else {
-      const entering = incoming[i]!;
-      const leaving = outgoing[i]!;
-      cov0 += entering * outgoing[j]! + incoming[j]! * leaving;
-      cov1 += entering * outgoing[j + 1]! + incoming[j + 1]! * leaving;
-      cov2 += entering * outgoing[j + 2]! + incoming[j + 2]! * leaving;
-      cov3 += entering * outgoing[j + 3]! + incoming[j + 3]! * leaving;
-    }
-    const scale = inverse[i]!;
-    const c0 = cov0 * scale * inverse[j]!;
-    const c1 = cov1 * scale * inverse[j + 1]!;
-    const c2 = cov2 * scale * inverse[j + 2]!;
-    const c3 = cov3 * scale * inverse[j + 3]!;
-    let top = best[i]!;
-    if (c0 > top) {
-      top = c0;
-      neighbours[i] = j;
-    }
-    if (c1 > top) {
-      top = c1;
-      neighbours[i] = j + 1;
-    }
-    if (c2 > top) {
-      top = c2;
-      neighbours[i] = j + 2;
-    }
-    if (c3 > top) {
-      top = c3;
-      neighbours[i] = j + 3;
-    }
-    best[i] = top;
-    if (c0 >= best[j]!) {
-      best[j] = c0;
-      neighbours[j] = i;
-    }
-    if (c1 >= best[j + 1]!) {
-      best[j + 1] = c1;
-      neighbours[j + 1] = i;
-    }
-    if (c2 >= best[j + 2]!) {
-      best[j + 2] = c2;
-      neighbours[j + 2] = i;
-    }
-    if (c3 >= best[j + 3]!) {
-      best[j + 3] = c3;
-      neighbours[j + 3] = i;
-    }
-  }
-  const ends = [cov0, cov1, cov2, cov3];
-  for (let extra = 0; extra < 3; extra++) {
-    // Longer diagonals have up to three rows more, continued one by one.
-    let cov = ends[extra]!;
-    for (let i = rows, j = rows + lag + extra; j < count; i++, j++) {
-      cov =
-        i === 0
-          ? covariance(values, m, i, j, mean)
-          : cov + incoming[i]! * outgoing[j]! + incoming[j]! * outgoing[i]!;
-      const correlation = cov * inverse[i]! * inverse[j]!;
-      if (correlation > best[i]!) {
-        best[i] = correlation;
+  for (let block = 0; block < rows; block += REFRESH) {
+    const end = Math.min(rows, block + REFRESH);
+    let j = block + lag;
+    cov0 = covariance(values, m, block, j, mean);
+    cov1 = covariance(values, m, block, j + 1, mean);
+    cov2 = covariance(values, m, block, j + 2, mean);
+    cov3 = covariance(values, m, block, j + 3, mean);
+    // Columns j, j + 1, j + 2: update terms, inverse norm, best correlation so far.
+    let in0 = incoming[j]!;
+    let in1 = incoming[j + 1]!;
+    let in2 = incoming[j + 2]!;
+    let out0 = outgoing[j]!;
+    let out1 = outgoing[j + 1]!;
+    let out2 = outgoing[j + 2]!;
+    let inverse0 = inverse[j]!;
+    let inverse1 = inverse[j + 1]!;
+    let inverse2 = inverse[j + 2]!;
+    let best0 = best[j]!;
+    let best1 = best[j + 1]!;
+    let best2 = best[j + 2]!;
+    for (let i = block; i < end; i++, j++) {
+      const in3 = incoming[j + 3]!;
+      const out3 = outgoing[j + 3]!;
+      const inverse3 = inverse[j + 3]!;
+      let best3 = best[j + 3]!;
+      if (i !== block) {
+        const entering = incoming[i]!;
+        const leaving = outgoing[i]!;
+        cov0 += entering * out0 + in0 * leaving;
+        cov1 += entering * out1 + in1 * leaving;
+        cov2 += entering * out2 + in2 * leaving;
+        cov3 += entering * out3 + in3 * leaving;
+      }
+      const scale = inverse[i]!;
+      const c0 = cov0 * scale * inverse0;
+      const c1 = cov1 * scale * inverse1;
+      const c2 = cov2 * scale * inverse2;
+      const c3 = cov3 * scale * inverse3;
+      let top = best[i]!;
+      if (c0 > top) {
+        top = c0;
         neighbours[i] = j;
       }
-      if (correlation >= best[j]!) {
-        best[j] = correlation;
+      if (c1 > top) {
+        top = c1;
+        neighbours[i] = j + 1;
+      }
+      if (c2 > top) {
+        top = c2;
+        neighbours[i] = j + 2;
+      }
+      if (c3 > top) {
+        top = c3;
+        neighbours[i] = j + 3;
+      }
+      best[i] = top;
+      if (c0 >= best0) {
+        best0 = c0;
         neighbours[j] = i;
       }
+      if (c1 >= best1) {
+        best1 = c1;
+        neighbours[j + 1] = i;
+      }
+      if (c2 >= best2) {
+        best2 = c2;
+        neighbours[j + 2] = i;
+      }
+      if (c3 >= best3) {
+        best3 = c3;
+        neighbours[j + 3] = i;
+      }
+      best[j] = best0;
+      in0 = in1;
+      in1 = in2;
+      in2 = in3;
+      out0 = out1;
+      out1 = out2;
+      out2 = out3;
+      inverse0 = inverse1;
+      inverse1 = inverse2;
+      inverse2 = inverse3;
+      best0 = best1;
+      best1 = best2;
+      best2 = best3;
+    }
+    best[j] = best0;
+    best[j + 1] = best1;
+    best[j + 2] = best2;
+  }
+  finishDiagonal(rows, lag, cov0, count, work, neighbours);
+  finishDiagonal(rows, lag + 1, cov1, count, work, neighbours);
+  finishDiagonal(rows, lag + 2, cov2, count, work, neighbours);
+}
+
+/** Rows `row` … of one diagonal, continued from the covariance of the row before. */
+function finishDiagonal(
+  row: number,
+  lag: number,
+  before: number,
+  count: number,
+  { inverse, incoming, outgoing, best }: Workspace,
+  neighbours: Int32Array,
+): void {
+  let cov = before;
+  for (let i = row, j = row + lag; j < count; i++, j++) {
+    cov += incoming[i]! * outgoing[j]! + incoming[j]! * outgoing[i]!;
+    const correlation = cov * inverse[i]! * inverse[j]!;
+    if (correlation > best[i]!) {
+      best[i] = correlation;
+      neighbours[i] = j;
+    }
+    if (correlation >= best[j]!) {
+      best[j] = correlation;
+      neighbours[j] = i;
     }
   }
 }

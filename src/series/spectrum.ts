@@ -173,7 +173,8 @@ export function refineFrequency({ re, im }: Spectrum, k: number): number {
 
 interface Twiddles {
   readonly bins: number;
-  readonly table: Float64Array; // [W, 2, bins]: cosines then sines of 2π·k·r/W, k = 1 … bins
+  /** Per phase r of a sample, cosines and sines of 2π·k·r/W interleaved, k = 1 … bins: W arrays [2·bins]. */
+  readonly phases: readonly Float64Array[];
 }
 
 const twiddleTables = new Map<number, Twiddles>();
@@ -182,17 +183,19 @@ function twiddlesOf(window: number): Twiddles {
   const known = twiddleTables.get(window);
   if (known !== undefined) return known;
   const bins = Math.floor(window / 2);
-  const table = new Float64Array(window * 2 * bins);
-  for (let r = 0; r < window; r++) {
+  const phases = Array.from({ length: window }, (_, r) => {
+    const phase = new Float64Array(2 * bins);
     for (let k = 1; k <= bins; k++) {
       const angle = (2 * Math.PI * ((k * r) % window)) / window;
-      table[2 * bins * r + k - 1] = Math.cos(angle);
-      table[2 * bins * r + bins + k - 1] = Math.sin(angle);
+      phase[2 * k - 2] = Math.cos(angle);
+      phase[2 * k - 1] = Math.sin(angle);
     }
-  }
+    return phase;
+  });
   if (twiddleTables.size >= 4) twiddleTables.clear();
-  twiddleTables.set(window, { bins, table });
-  return { bins, table };
+  const made = { bins, phases };
+  twiddleTables.set(window, made);
+  return made;
 }
 
 /** Windows between two exact recomputations of the running coefficients: rounding cannot build up. */
@@ -210,49 +213,40 @@ export function slidingPeriods(values: Float64Array, window: number): Float64Arr
   const count = Math.max(0, values.length - window + 1);
   const periods = new Float64Array(count); // [N − W + 1]
   if (count === 0) return periods;
-  const { bins, table } = twiddlesOf(window);
-  const re = new Float64Array(bins);
-  const im = new Float64Array(bins);
+  const { bins, phases } = twiddlesOf(window);
+  const state = new Float64Array(2 * bins); // re, im interleaved
   let varying = -1; // last index whose value differs from the one before it
   for (let i = 1; i < window - 1; i++) if (values[i] !== values[i - 1]) varying = i;
   for (let t = 0; t < count; t++) {
     const last = t + window - 1;
     if (last > 0 && values[last] !== values[last - 1]) varying = last;
+    let change = t === 0 ? 0 : values[last]! - values[t - 1]!;
     if (t % REFRESH === 0) {
-      re.fill(0);
-      im.fill(0);
       // Only differences matter to the coefficients above 0; against a value of the window the sums stay small.
-      const reference = values[t]!;
-      for (let i = t; i <= last; i++) {
-        const base = 2 * bins * (i % window);
-        const value = values[i]! - reference;
-        for (let k = 0; k < bins; k++) {
-          re[k]! += value * table[base + k]!;
-          im[k]! -= value * table[base + bins + k]!;
-        }
-      }
-    } else {
-      const change = values[last]! - values[t - 1]!;
-      if (change !== 0) {
-        const base = 2 * bins * (last % window);
-        for (let k = 0; k < bins; k++) {
-          re[k]! += change * table[base + k]!;
-          im[k]! -= change * table[base + bins + k]!;
-        }
-      }
+      state.fill(0);
+      for (let i = t; i <= last; i++) accumulate(state, phases[i % window]!, values[i]! - values[t]!);
+      change = 0;
     }
-    let best = 0;
-    if (varying > t) {
-      let bestPower = -1;
-      for (let k = 0; k < bins; k++) {
-        const power = re[k]! * re[k]! + im[k]! * im[k]!;
-        if (power > bestPower) {
-          bestPower = power;
-          best = k;
-        }
-      }
-    }
-    periods[t] = window / (best + 1);
+    const best = accumulate(state, phases[last % window]!, change);
+    periods[t] = varying > t ? window / (best + 1) : window;
   }
   return periods;
+}
+
+/** Adds one sample to the running coefficients; returns the index of the strongest, the lowest on ties. */
+function accumulate(state: Float64Array, phase: Float64Array, change: number): number {
+  let best = 0;
+  let bestPower = -1;
+  for (let at = 0; at < state.length; at += 2) {
+    const re = state[at]! + change * phase[at]!;
+    const im = state[at + 1]! - change * phase[at + 1]!;
+    state[at] = re;
+    state[at + 1] = im;
+    const power = re * re + im * im;
+    if (power > bestPower) {
+      bestPower = power;
+      best = at;
+    }
+  }
+  return best >> 1;
 }
