@@ -66,10 +66,10 @@ const SVG_ELEMENTS = new Set(
 
 /**
  * Checks that an SVG string only draws (no script, style sheet, link, event handler or reference outside itself)
- * and makes its ids unique by `prefix`, so that several can stand in one page.
+ * and makes its ids unique by `prefix`, so that several can stand in one page. `description` is for screen readers.
  * @throws DataError naming the first element or attribute that may not be there.
  */
-export function inlineSvg(svg: string, prefix: string): Html {
+export function inlineSvg(svg: string, prefix: string, description: string): Html {
   const refuse = (what: string) => new DataError(`figure ${prefix}: ${what} is not allowed in an inline SVG`);
   const text = svg.replace(/^\s*(?:<\?xml[^>]*\?>\s*)?(?:<!DOCTYPE[^>[]*>\s*)?/, '').trim();
   if (!/^<svg[\s>]/.test(text) || !text.endsWith('</svg>')) throw refuse('anything but one <svg> element');
@@ -93,7 +93,7 @@ export function inlineSvg(svg: string, prefix: string): Html {
     text
       .replace(/(\sid\s*=\s*["'])/g, `$1${prefix}-`)
       .replace(/url\(#/g, `url(#${prefix}-`)
-      .replace(/(<svg\b)/, '$1 aria-hidden="true" focusable="false"'),
+      .replace(/^<svg\b/, () => `<svg role="img" aria-label="${escapeText(description)}" focusable="false"`),
   );
 }
 

@@ -54,7 +54,8 @@ function trace(curve: Curve, width: number): Trace {
 }
 
 function digits(value: number): string {
-  return String(Number(value.toPrecision(3))).replace('-', '\u2212');
+  const small = value !== 0 && Math.abs(value) < 5e-4;
+  return (small ? value.toExponential(1) : String(Number(value.toPrecision(3)))).replaceAll('-', '\u2212');
 }
 
 /** "0.52 → 0.83": what the curve says, for readers who cannot see it. */
@@ -89,6 +90,14 @@ const DRAW = `(() => {
 'use strict';
 const root = document.documentElement;
 const panels = JSON.parse(document.getElementById('curve-data').textContent);
+// 1, 2 and 5 of every decade, written out: plotly's own labels drop the power of ten.
+const decades = (traces) => {
+  const values = traces.flatMap((trace) => trace.y).filter((value) => value > 0);
+  const ticks = [];
+  for (let e = Math.floor(Math.log10(Math.min(...values))); e <= Math.log10(Math.max(...values)); e++)
+    for (const digit of [1, 2, 5]) ticks.push(Number(digit + 'e' + e));
+  return values.length === 0 ? {} : {tickvals: ticks, ticktext: ticks.map(String)};
+};
 const draw = () => {
   const css = getComputedStyle(root);
   const color = (name) => css.getPropertyValue('--' + name).trim();
@@ -107,7 +116,7 @@ const draw = () => {
       autosize: true, height: 230, margin: {l: 44, r: 10, t: 8, b: 36}, paper_bgcolor: 'rgba(0,0,0,0)',
       plot_bgcolor: 'rgba(0,0,0,0)', font: {family: css.fontFamily, size: 12, color: color('soft')},
       xaxis: {...axis, title: {text: panel.xLabel, standoff: 6, font: {size: 11}}},
-      yaxis: {...axis, type: panel.log ? 'log' : 'linear', nticks: 5},
+      yaxis: {...axis, ...(panel.log ? {type: 'log', ...decades(panel.traces)} : {nticks: 5})},
       hovermode: 'x unified', hoverlabel: {bgcolor: color('card'), bordercolor: color('rule'), font: {color: color('ink')}},
       showlegend: panel.traces.length > 1, legend: {orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: {size: 11}},
     };

@@ -8,22 +8,22 @@ import { fixed } from './report-numbers.ts';
 const MAX_SHOWN = 20_000;
 
 /** Text of unknown origin, verbatim up to a length that keeps the page small. */
-export function verbatim(text: string): Html {
+export function verbatim(text: string, look: 'code' | 'prose' = 'code'): Html {
   const shown = text.slice(0, MAX_SHOWN);
   const rest = text.length - shown.length;
-  return html`<pre tabindex="0">${shown}${rest > 0 ? `\n\u2026 and ${rest} more characters` : null}</pre>`;
+  return html`<pre class="${look}" tabindex="0">${shown}${rest > 0 ? `\n\u2026 and ${rest} more characters` : null}</pre>`;
 }
 
 export function intervalText(intervals: readonly Interval[] | null): string {
   if (intervals === null) return 'unreadable';
   if (intervals.length === 0) return 'none';
-  const shown = intervals.slice(0, 20).map(([start, end]) => `[${start}, ${end})`);
+  const shown = intervals.slice(0, 20).map(([start, end]) => `[${start},\u00a0${end})`);
   return shown.join(' ') + (intervals.length > 20 ? ` and ${intervals.length - 20} more` : '');
 }
 
 /** A framed figure with its description for screen readers. */
 export function plotFigure(svg: string, prefix: string, description: string): Html {
-  return html`<div class="plot" role="img" aria-label="${description}" tabindex="0">${inlineSvg(svg, prefix)}</div>`;
+  return html`<div class="plot" role="group" aria-label="Plot" tabindex="0">${inlineSvg(svg, prefix, description)}</div>`;
 }
 
 function exampleCard(example: ReportExample, index: number): Html {
@@ -48,7 +48,7 @@ ${
   )}</dl>
 ${problem === null ? null : html`<p class="failure">Not well formed: <bdi>${problem}</bdi></p>`}
 <div class="pair"><div><h4>${example.by}, verbatim</h4>${verbatim(example.response)}</div>
-<div><h4>ExpCoT of the same series</h4>${verbatim(example.expcot)}</div></div>
+<div><h4>ExpCoT of the same series</h4>${verbatim(example.expcot, 'prose')}</div></div>
 </article>
 `;
 }

@@ -39,7 +39,7 @@ code,pre{font-family:ui-monospace,"SF Mono",Menlo,Consolas,"Liberation Mono","De
 pre{background:var(--code);border:1px solid var(--rule);padding:.75rem .9rem;margin:0 0 1rem;overflow:auto;white-space:pre-wrap;overflow-wrap:anywhere;line-height:1.5;unicode-bidi:isolate;max-height:22rem}
 .scroll{overflow-x:auto;margin:0 0 1.4rem}
 table{border-collapse:collapse;font-size:.925rem;width:100%}
-caption{text-align:left;color:var(--soft);font-size:.875rem;padding:0 0 .5rem}
+.caption{margin:0 0 .5rem}caption,.caption{text-align:left;color:var(--soft);font-size:.875rem;padding:0 0 .5rem}
 th,td{padding:.5rem .7rem;text-align:right;vertical-align:top;border-bottom:1px solid var(--rule)}
 thead th{border-bottom:1.5px solid var(--ink);vertical-align:bottom;font-weight:600;white-space:nowrap}
 th:first-child{text-align:left;padding-left:0}
@@ -49,8 +49,11 @@ tbody th{font-weight:500}
 .required{font-size:.8rem}
 .met{color:var(--good);font-weight:600}.missed{color:var(--bad);font-weight:600;text-decoration:underline;text-underline-offset:2px}
 .note{display:block;font-size:.8rem;line-height:1.4;color:var(--soft);font-weight:400;max-width:38ch}
-.results th:first-child{min-width:15rem}
-.results td{min-width:8rem}
+.results{table-layout:fixed;min-width:860px}
+.results th:first-child{width:34%}
+.scroll th:first-child{position:sticky;left:0;background:var(--paper);z-index:1}
+.types{table-layout:fixed;min-width:720px}.types th:first-child{width:20%}.types th:nth-child(2){width:9%}
+.types caption{color:var(--ink);font-weight:600;font-size:.95rem}
 .none{color:var(--soft)}
 .count{color:var(--soft)}
 .whisker{display:block;width:100%;min-width:84px;height:10px;margin:.2rem 0 .1rem;overflow:visible}
@@ -59,8 +62,6 @@ tbody th{font-weight:500}
 .whisker .range{stroke:var(--accent);stroke-width:3;stroke-opacity:.45}
 .whisker .dot{stroke:var(--accent);stroke-width:3}
 .whisker .floor{stroke:var(--ink);stroke-width:1}
-.tables{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,500px),1fr));gap:.6rem 2rem}
-.tables caption{color:var(--ink);font-weight:600;font-size:.95rem}
 .shaded{background:color-mix(in srgb,rgb(var(--fill)) calc(var(--share)*.28),transparent)}
 .confusion{width:auto}
 .confusion td{min-width:5.5rem;text-align:center}
@@ -71,7 +72,8 @@ tbody th{font-weight:500}
 .zero{color:var(--soft);opacity:.6}
 .gains{width:auto}
 .record{width:100%}
-.record td,.record th{text-align:left;overflow-wrap:anywhere}
+.record td,.record th{text-align:left}.record td{overflow-wrap:anywhere}
+.spans{min-width:560px}.spans tbody th{color:var(--ink);font-weight:500}.spans thead th{color:var(--ink);font-weight:600;white-space:normal}
 .record th{color:var(--soft);font-weight:400;width:16rem;min-width:9rem}
 .curves{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,330px),1fr));gap:1.6rem 1.8rem}
 .curves figure{margin:0;min-width:0}
@@ -83,7 +85,7 @@ tbody th{font-weight:500}
 .failure{color:var(--bad)}
 .example{background:var(--card);border:1px solid var(--rule);padding:1.1rem 1.2rem 1.2rem;margin:0 0 1.4rem}
 .example h3{margin:0;font-size:1rem}
-.example .verdict{margin:.1rem 0 .7rem;font-size:.925rem}
+.example .verdict{margin:.1rem 0 .7rem;max-width:none;font-size:.925rem}
 .example h4{font-size:.85rem;color:var(--soft);font-weight:600;margin:0 0 .3rem}
 .plot{margin:0 0 .6rem;background:#fff;border:1px solid var(--rule);padding:.3rem;overflow-x:auto}
 .plot svg{display:block;width:100%;height:auto;min-width:520px}
@@ -93,6 +95,7 @@ tbody th{font-weight:500}
 .pair{display:grid;grid-template-columns:1fr 1fr;gap:1.2rem}
 .pair>*{min-width:0}
 .pair pre{margin:0}
+pre.prose{font-family:inherit;font-size:.9rem}
 .parts{display:flex;flex-wrap:wrap;gap:.2rem 1.3rem;margin:.2rem 0 .9rem;font-size:.875rem}
 .parts div{display:flex;gap:.4rem}.parts dt{color:var(--soft)}.parts dd{margin:0;font-weight:600}
 .list{margin:0 0 .9rem;padding-left:1.2rem;max-width:72ch}.list li{margin:.25rem 0}
@@ -105,7 +108,7 @@ body{font-size:15px}main,header.top,footer{padding-left:1rem;padding-right:1rem}
 h1{font-size:1.55rem}.lead{font-size:1.03rem}.pair{grid-template-columns:1fr}
 .tiles{grid-template-columns:1fr 1fr}.tiles .big{font-size:1.5rem}.tiles>div{padding:.7rem .8rem}
 .facts{grid-template-columns:1fr;gap:0}.facts dd{margin-bottom:.5rem}
-.results th:first-child{min-width:9.5rem}.results .note{display:none}
+.results{min-width:640px}.results th:first-child{width:24%}.results .note{display:none}.types{min-width:600px}.plot svg{min-width:720px}
 th,td{padding:.45rem .5rem}.example{padding:.9rem .8rem}.record th{width:auto}
 }
 @media print{

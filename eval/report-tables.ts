@@ -18,9 +18,9 @@ export const METRIC_LABELS: Readonly<Record<MetricName, string>> = {
   reward: 'Reward',
 };
 
-/** A table that scrolls by itself where the screen is narrower than it. */
-function scrolling(label: string, table: Html): Html {
-  return html`<div class="scroll" role="region" aria-label="${label}" tabindex="0">${table}</div>`;
+/** A table that scrolls by itself where the screen is narrower than it; `caption` stays in place above it. */
+function scrolling(label: string, table: Html, caption: string | null = null): Html {
+  return html`${caption === null ? null : html`<p class="caption">${caption}</p>`}<div class="scroll" role="region" aria-label="${label}" tabindex="0">${table}</div>`;
 }
 
 interface Row {
@@ -86,12 +86,12 @@ export function resultsTable(stages: readonly ReportStage[], floors: readonly Re
   return scrolling(
     'Results by stage',
     html`<table class="results">
-<caption>Means over ${grouped(n)} held-out series with bootstrap 95\u202f% intervals. Bars run from 0 to 1; the tick is the required value.</caption>
 <thead><tr><th scope="col">Metric</th>${stages.map((stage) => html`<th scope="col">${stage.label}</th>`)}</tr></thead>
 <tbody>${ROWS.map(
       (row) =>
         html`<tr><th scope="row">${row.label}<span class="note">${row.note}</span></th>${stages.map((stage) => resultCell(row, stage, floors))}</tr>\n`,
     )}</tbody></table>`,
+    `Means over ${grouped(n)} held-out series with bootstrap 95\u202f% intervals. Bars run from 0 to 1; the tick is the required value.`,
   );
 }
 
@@ -131,7 +131,7 @@ const TYPE_METRICS = ['class_accuracy', 'point_f1', 'affiliation_f1'] as const;
 export function perTypeTables(stages: readonly ReportStage[]): Html {
   const columns = stages.map((stage) => ({ label: stage.label, sets: stage.metrics.byClass }));
   const keys = [...new Set(columns.flatMap((column) => Object.keys(column.sets)))];
-  return html`<div class="tables">${TYPE_METRICS.map((metric) => typeTable(metric, keys, 'Gold class', columns))}</div>`;
+  return html`${TYPE_METRICS.map((metric) => typeTable(metric, keys, 'Gold class', columns))}`;
 }
 
 /** Tasks as rows, metrics as columns. */
@@ -172,15 +172,15 @@ export function gainsTable(gains: readonly ReportGain[]): Html {
   return scrolling(
     'Paired changes',
     html`<table class="gains">
-<caption>Changes on the same series (paired bootstrap, 95\u202f% intervals).</caption>
-<thead><tr><th scope="col">Change</th><th scope="col">Mean</th><th scope="col">Interval</th><th scope="col">Series</th><th scope="col">Required of the lower end</th></tr></thead>
+<thead><tr><th scope="col">Change</th><th scope="col">Mean</th><th scope="col">Interval</th><th scope="col">Series</th><th scope="col">Required</th></tr></thead>
 <tbody>${gains.map(({ label, estimate, lowerAbove }) => {
       const required =
         lowerAbove === null
           ? '\u2013'
-          : html`above ${fixed(lowerAbove, lowerAbove === 0 ? 0 : 2)}: ${verdict(estimate.ci95[0] > lowerAbove)}`;
+          : html`lower end above ${fixed(lowerAbove, lowerAbove === 0 ? 0 : 2)}: ${verdict(estimate.ci95[0] > lowerAbove)}`;
       return html`<tr><th scope="row">${label}</th><td>${signed(estimate.mean)}</td><td>${interval(estimate, signed)}</td><td class="count">${grouped(estimate.n)}</td><td>${required}</td></tr>\n`;
     })}</tbody></table>`,
+    'Changes on the same series (paired bootstrap, 95\u202f% intervals).',
   );
 }
 

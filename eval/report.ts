@@ -21,6 +21,10 @@ import {
 
 export type * from './report-input.ts';
 
+function lowerFirst(text: string): string {
+  return text.charAt(0).toLowerCase() + text.slice(1);
+}
+
 function withInterval(estimate: Estimate): string {
   return `${fixed(estimate.mean)} ${interval(estimate)}`;
 }
@@ -47,7 +51,8 @@ function headline(input: ReportInput, last: ReportStage): Html {
   const alone =
     anomalous === null ? null : html`, ${fixed(anomalous.point_f1.mean)} on the anomalous ones alone`;
   return html`<p class="lead">${trainedBy(input)}, ${input.run.policy.name} (${compact(input.run.policy.parameters)} parameters) names the class of ${percent(overall.class_accuracy)} of ${grouped(overall.reward.n)} held-out series correctly and marks their anomalous points with F1 ${withInterval(overall.point_f1)}${alone}; affiliation F1 is ${withInterval(overall.affiliation_f1)}.${compared}${input.gains.map(
-    (gain) => html` ${gain.label}: ${signed(gain.estimate.mean)} ${interval(gain.estimate, signed)}.`,
+    (gain) =>
+      html` Change of the ${lowerFirst(gain.label)} on the same series: ${signed(gain.estimate.mean)} ${interval(gain.estimate, (value) => signed(value))}.`,
   )}</p>`;
 }
 
@@ -63,7 +68,7 @@ function requirementOf(floor: ReportFloor, stages: readonly ReportStage[]): Requ
   }
   const estimate = stage.metrics.overall[floor.metric];
   return {
-    text: `${METRIC_LABELS[floor.metric]} ${stage.label.toLowerCase()} \u2265 ${fixed(floor.atLeast, 2)} (measured ${fixed(estimate.mean)})`,
+    text: `${METRIC_LABELS[floor.metric]} ${lowerFirst(stage.label)} \u2265 ${fixed(floor.atLeast, 2)} (measured ${fixed(estimate.mean)})`,
     met: estimate.mean >= floor.atLeast,
   };
 }
@@ -103,7 +108,7 @@ function tiles(input: ReportInput, last: ReportStage): Html {
     gain === undefined
       ? tile('Reward', fixed(overall.reward.mean), `95\u202f% interval ${interval(overall.reward)}`)
       : tile(
-          gain.label,
+          `${gain.label}, change`,
           signed(gain.estimate.mean),
           `95\u202f% interval ${interval(gain.estimate, (value) => signed(value))}`,
         )

@@ -1,6 +1,8 @@
 /** A report of a made-up run: series, answers and curves are drawn at random, every number is computed from them. */
 import { metricsOf, pairedGain } from '../../eval/metrics.ts';
 import type { CurvePanel, ReportExample, ReportInput } from '../../eval/report.ts';
+import { renderColumns } from '../../src/plot/column.ts';
+import { figure } from '../../src/plot/figure.ts';
 import { encodePng } from '../../src/plot/png.ts';
 import { figureSvg } from '../../src/plot/svg.ts';
 import { Random } from '../../src/random.ts';
@@ -120,24 +122,15 @@ function curvePanels(): CurvePanel[] {
       xLabel: 'TimerPO step',
       curves: [
         rl('equal rewards', 9, 0.2, 0.24, 0.03),
-        { name: 'zero advantage', x: [1, 20, 40, 60], y: [0, 0, null, 0.06] },
+        { name: 'zero advantage', x: [1, 20, 40, 41, 60], y: [0, 0.01, 0, null, 0.02] },
       ],
     },
   ];
 }
 
-/** The picture of a series at 560 × 28 px, crudely: one dark pixel per column. */
+/** The picture that a nano policy sees. */
 function strip(values: Float64Array): string {
-  const [width, height] = [560, 28];
-  const data = new Uint8Array(width * height * 3).fill(255);
-  const lo = Math.min(...values);
-  const hi = Math.max(...values);
-  for (let x = 0; x < width; x++) {
-    const value = values[Math.floor(((x + 0.5) * N) / width)]!;
-    const y = Math.round(((hi - value) / (hi - lo)) * (height - 1));
-    data.set([70, 130, 180], 3 * (y * width + x));
-  }
-  return `data:image/png;base64,${encodePng({ width, height, data }).toString('base64')}`;
+  return `data:image/png;base64,${encodePng(renderColumns(figure('nano'), values)).toString('base64')}`;
 }
 
 async function example(series: Drawn, record: EvalRecord): Promise<ReportExample> {
