@@ -1,0 +1,225 @@
+import { spawn } from 'node:child_process';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
+import yargs from 'yargs';
+import { nano5 } from '../../datasets/anomaly/nano5.ts';
+import { Dataset } from '../../datasets/dataset.ts';
+import { generate } from '../../src/commands/generate.ts';
+import { ConfigError } from '../../src/errors.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'timeseer-generate-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+afterEach(() => vi.restoreAllMocks());
+let made = 0;
+const freshPath = (): string => join(root, `place${made++}`, 'set');
+
+/** Runs the command as the CLI does; returns what it printed. */
+async function run(...args: string[]): Promise<string> {
+  const printed: string[] = [];
+  vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
+    printed.push(String(text));
+    return true;
+  });
+  await yargs(['generate', ...args])
+    .command(generate)
+    .strict()
+    .exitProcess(false)
+    .fail((message, error) => {
+      throw error ?? new Error(message);
+    })
+    .parseAsync();
+  vi.restoreAllMocks();
+  return printed.join('');
+}
+
+describe('timeseer generate', () => {
+  it('writes the series that were asked for and says so', async () => {
+    const out = freshPath();
+    const text = await run(
+      'nano5',
+      '--out',
+      out,
+      '--count',
+      '10',
+      '--split',
+      'train',
+      '--seed',
+      '6',
+      '--length',
+      '200',
+      '--offset',
+      '5',
+    );
+    const dataset = new Dataset(out);
+    expect([...dataset]).toEqual(Array.from({ length: 10 }, (_, i) => nano5(6, 'train', i + 5, 200)));
+    expect(text).toContain(`${out}: 10 series of 200 points, nano5 train, seed 6;`);
+    expect(text).toMatch(/normal\s+2 {2}20\.0 %/);
+    expect(dataset.manifest).toMatchObject({
+      name: 'nano5',
+      generator: 'nano5',
+      split: 'train',
+      seed: 6,
+      offset: 5,
+    });
+    expect(dataset.manifest.parameters).toMatchObject({ gap: 30, period: [30, 70] });
+  });
+
+  it('takes 400 series of the test split with its seed unless told otherwise', async () => {
+    const out = freshPath();
+    const summary = JSON.parse(await run('anomllm/point', '--out', out, '--length', '50', '--json'));
+    expect(summary).toMatchObject({
+      out,
+      count: 400,
+      split: 'test',
+      seed: 42,
+      length: 50,
+      format: 'timeseer-series',
+    });
+    expect(summary.seconds).toBeGreaterThan(0);
+    expect(summary.data.sha256).toMatch(/^[0-9a-f]{64}$/);
+  });
+
+  it('replaces a data set only with --force', async () => {
+    const out = freshPath();
+    await run('nano5', '--out', out, '--count', '3');
+    await expect(run('nano5', '--out', out, '--count', '4')).rejects.toThrow(
+      /holds a data set already; .* add --force/,
+    );
+    expect(new Dataset(out).count).toBe(3);
+    await run('nano5', '--out', out, '--count', '4', '--force');
+    expect(new Dataset(out).count).toBe(4);
+  });
+
+  it('never replaces what it did not make, even with --force', async () => {
+    const out = freshPath();
+    mkdirSync(out, { recursive: true });
+    writeFileSync(join(out, 'thesis.txt'), 'years of work');
+    await expect(run('nano5', '--out', out, '--force')).rejects.toThrow(
+      /holds other files, which are never replaced/,
+    );
+    const file = join(out, 'thesis.txt');
+    await expect(run('nano5', '--out', file, '--force')).rejects.toThrow(/is a file; choose a directory/);
+    expect(readFileSync(file, 'utf8')).toBe('years of work');
+  });
+
+  it('fills an empty directory', async () => {
+    const out = freshPath();
+    mkdirSync(out, { recursive: true });
+    await run('nano5', '--out', out, '--count', '2');
+    expect(new Dataset(out).count).toBe(2);
+  });
+
+  it.each([
+    [['nano6'], /no data set named 'nano6'. Did you mean nano5\?/],
+    [[root], /is a path; generate takes one of nano5, /],
+    [['nano5', '--count', '0'], /count: got 0/],
+    [['nano5', '--count', 'many'], /count: got NaN/],
+    [['nano5', '--seed', '-1'], /seed: got -1/],
+    [['nano5', '--length', '20'], /length: got 20/],
+  ])('refuses %j before it writes', async (args, message) => {
+    const out = freshPath();
+    const running = run(...args, '--out', out);
+    await expect(running).rejects.toThrow(message);
+    await expect(running).rejects.toThrow(ConfigError);
+    expect(existsSync(out)).toBe(false);
+  });
+
+  it('refuses a split that does not exist', async () => {
+    await expect(run('nano5', '--out', freshPath(), '--split', 'dev')).rejects.toThrow(
+      /Choices: "train", "validation", "test"/,
+    );
+  });
+
+  it('lists every generator in its help', async () => {
+    const help = await yargs([]).command(generate).getHelp();
+    expect(help).toContain('generate <name>');
+    const own = await new Promise<string>((resolve) => {
+      yargs(['generate', '--help'])
+        .command(generate)
+        .exitProcess(false)
+        .parse('generate --help', {}, (_error, _argv, text) => resolve(text));
+    });
+    for (const part of ['nano5', 'anomllm/noisy-trend', 'Examples:', '--force']) expect(own).toContain(part);
+  });
+});
+
+const project = fileURLToPath(new URL('../..', import.meta.url));
+const PROGRAM = `
+  import yargs from 'yargs';
+  import { generate } from './src/commands/generate.ts';
+  await yargs(process.argv.slice(1)).command(generate).fail((message, error) => {
+    process.stderr.write(String(error ?? message) + '\\n');
+    process.exitCode = 1;
+  }).parseAsync();
+`;
+
+/** Starts the command in a process of its own; `limit` bounds the size of any file it writes, in kilobytes. */
+function start(args: string[], limit?: number) {
+  const node = [
+    process.execPath,
+    '--import',
+    'tsx',
+    '--input-type=module',
+    '-e',
+    PROGRAM,
+    '--',
+    'generate',
+    ...args,
+  ];
+  const shell = `${limit === undefined ? '' : `ulimit -f ${limit}; `}exec "$@"`;
+  const child = spawn('bash', ['-c', shell, 'bash', ...node], {
+    cwd: project,
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let stderr = '';
+  child.stderr.on('data', (chunk) => {
+    stderr += String(chunk);
+  });
+  const ended = new Promise<{ code: number | null; stderr: string }>((resolve) => {
+    child.on('close', (code) => resolve({ code, stderr }));
+  });
+  return { child, ended };
+}
+
+describe('timeseer generate, interrupted', () => {
+  it.each([
+    ['SIGINT', 130],
+    ['SIGTERM', 143],
+  ] as const)('%s leaves nothing and exits with %d', async (signal, status) => {
+    const out = freshPath();
+    const parent = join(out, '..');
+    mkdirSync(parent);
+    const { child, ended } = start(['nano5', '--out', out, '--count', '100000']);
+    while (child.exitCode === null && readdirSync(parent).length === 0) {
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    expect(readdirSync(parent).length).toBe(1);
+    child.kill(signal);
+    const { code, stderr } = await ended;
+    expect(stderr).toContain('stopped, nothing was written');
+    expect(code).toBe(status);
+    expect(readdirSync(parent)).toEqual([]);
+  });
+
+  it('a disk that takes no more leaves nothing, and says so', async () => {
+    const out = freshPath();
+    const parent = join(out, '..');
+    mkdirSync(parent);
+    const { ended } = start(['nano5', '--out', out, '--count', '3000'], 8192);
+    const { code, stderr } = await ended;
+    expect(stderr).toMatch(/set: not written \(.*\); what was there before is unchanged/);
+    expect(code).toBe(1);
+    expect(readdirSync(parent)).toEqual([]);
+  });
+});
