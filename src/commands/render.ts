@@ -172,7 +172,7 @@ export async function runRender(args: RenderArguments): Promise<void> {
         seconds,
         files,
       })
-    : `${args.out}: ${files.length} pictures of ${width} × ${height} px (${args.figure}) in ${seconds.toFixed(1)} s`;
+    : `${args.out}: ${files.length} ${files.length === 1 ? 'picture' : 'pictures'} of ${width} × ${height} px (${args.figure}) in ${seconds.toFixed(1)} s`;
   process.stdout.write(`${text}\n`);
 }
 

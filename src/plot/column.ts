@@ -163,7 +163,7 @@ export function renderColumns(figure: Figure, values: FigureValues, into?: Uint8
   const toX = { scale: xScale, offset: figure.padding.left - xLo * xScale };
   const data = into ?? new Uint8Array(size);
   const s = scratchFor(width, height);
-  // Subtracted before scaling: 1e16 and 1e16 + 2 must not collapse in a product with the scale.
+  // Subtracted before scaling, so that values which differ in their last digits stay apart.
   const toY = { scale: plot.height / (yHi - yLo), top: figure.padding.top, highest: yHi };
   const radius = figure.lineWidth / 2;
   for (let from = 0; from < series.length; ) {

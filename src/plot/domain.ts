@@ -31,7 +31,7 @@ export function channelsOf(figure: Figure, values: FigureValues): readonly Float
 export const LARGEST_VALUE = 1e300;
 
 /**
- * Domain of the y axis: extent of the finite values and `yInclude`, widened by `yMargin` of itself on each side.
+ * Domain of the y axis: extent of the finite values and `yInclude` (see Figure), widened by `yMargin` of itself on each side.
  * An extent below 1e-14 of its magnitude (constant, up to rounding) becomes value ± 5 % (± 0.5 around 0): the
  * line lies in the middle.
  */
@@ -52,8 +52,10 @@ export function yDomain(figure: Figure, channels: readonly Float64Array[]): [lo:
     throw new DataError(`value ${value} is beyond ±${limit} and cannot be drawn; rescale the series`);
   }
   if (figure.yInclude !== null) {
-    lo = Math.min(lo, figure.yInclude[0]);
-    hi = Math.max(hi, figure.yInclude[1]);
+    const wideLo = Math.min(lo, figure.yInclude[0]);
+    const wideHi = Math.max(hi, figure.yInclude[1]);
+    const inside = wideLo === figure.yInclude[0] && wideHi === figure.yInclude[1];
+    if (hi - lo >= (wideHi - wideLo) / 10 || (hi === lo && inside)) [lo, hi] = [wideLo, wideHi];
   }
   const magnitude = Math.max(Math.abs(lo), Math.abs(hi));
   if (hi - lo <= Math.max(magnitude * 1e-14, 1e-290)) {

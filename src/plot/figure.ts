@@ -57,7 +57,10 @@ export interface Figure {
   readonly xMargin: number | null;
   /** Share of the y extent left free above and below, so that no line is cut. */
   readonly yMargin: number;
-  /** Values that the y axis always shows; the data can only widen it. */
+  /**
+   * Values that the y axis shows as well; the data can widen it. Left out where it would squeeze the data into less
+   * than a tenth of the axis: a series on quite another scale must not become a flat line.
+   */
   readonly yInclude: readonly [lo: number, hi: number] | null;
 }
 
@@ -193,18 +196,43 @@ export function plotSize(figure: Figure): { readonly width: number; readonly hei
   return { width: figure.width - left - right, height: figure.height - top - bottom };
 }
 
-/** Names by which the compiled figure takes its data: a table of {x, y, channel} and the two axis domains. */
-export const DATA = { table: 'series', xDomain: 'xDomain', yDomain: 'yDomain' } as const;
+/**
+ * Names by which the compiled figure takes its data: a table of {x, y, channel}, the two axis domains, and number
+ * format and font size of the y axis.
+ */
+export const DATA = {
+  table: 'series',
+  xDomain: 'xDomain',
+  yDomain: 'yDomain',
+  yFormat: 'yFormat',
+  yTickSize: 'yTickSize',
+} as const;
+
+const TICK_SIZE = 4.5; // px
+const LABEL_PADDING = 2;
+
+/** Where the y axis' title ends, px left of the plot area: at the edge of the picture, so that nothing cuts it. */
+function yTitleEdge(figure: Figure): number {
+  return figure.padding.left - (figure.yLabel === '' ? 1 : 1.25 * figure.labelSize + 2);
+}
+
+/** About how many ticks the y axis has, and how many px their labels may take. */
+export function yTickSpace(figure: Figure): { readonly ticks: number; readonly room: number } {
+  return {
+    ticks: Math.max(2, Math.round(plotSize(figure).height / 36)),
+    room: yTitleEdge(figure) - TICK_SIZE - LABEL_PADDING - 1,
+  };
+}
 
 /** The figure in vega-lite. Domains are parameters, so one compiled view serves every series of this shape. */
 export function vegaLite(figure: Figure): TopLevelSpec {
   const { width, height } = plotSize(figure);
   const several = figure.channels.length > 1;
   const colors = figure.channels.map((_, i) => figure.colors[i % figure.colors.length]!);
-  const axis = (title: string, tickCount: number) =>
-    figure.axes
-      ? { title: title === '' ? null : title, tickCount: Math.max(2, Math.round(tickCount)) }
-      : null;
+  const axis = (title: string, ticks: number) => ({
+    title: title === '' ? null : title,
+    tickCount: Math.max(2, Math.round(ticks)),
+  });
   return {
     $schema: 'https://vega.github.io/schema/vega-lite/v6.json',
     width,
@@ -217,6 +245,8 @@ export function vegaLite(figure: Figure): TopLevelSpec {
     params: [
       { name: DATA.xDomain, value: [0, 1] },
       { name: DATA.yDomain, value: [0, 1] },
+      { name: DATA.yFormat, value: '.1f' },
+      { name: DATA.yTickSize, value: figure.tickSize },
     ],
     data: { name: DATA.table },
     mark: {
@@ -239,13 +269,22 @@ export function vegaLite(figure: Figure): TopLevelSpec {
           nice: false,
           zero: false,
         },
-        axis: axis(figure.xLabel, width / 110),
+        axis: figure.axes
+          ? { ...axis(figure.xLabel, width / 110), ...(figure.time ? {} : { format: '~f' }) }
+          : null,
       },
       y: {
         field: 'y',
         type: 'quantitative',
         scale: { domain: { expr: DATA.yDomain }, nice: false, zero: false },
-        axis: axis(figure.yLabel, height / 36),
+        axis: figure.axes
+          ? {
+              ...axis(figure.yLabel, yTickSpace(figure).ticks),
+              labelExpr: `format(datum.value, ${DATA.yFormat})`,
+              labelFontSize: { expr: DATA.yTickSize },
+              titleX: -yTitleEdge(figure),
+            }
+          : null,
       },
       // Samples come in order; sorting them again costs time. The types leave out the documented null.
       order: { value: null as unknown as number },
@@ -268,7 +307,8 @@ export function vegaLite(figure: Figure): TopLevelSpec {
         grid: false,
         domain: false,
         tickColor: '#000000',
-        tickSize: 4.5,
+        tickSize: TICK_SIZE,
+        labelPadding: LABEL_PADDING,
         labelColor: '#000000',
         labelFontSize: figure.tickSize,
         titleColor: '#000000',

@@ -3,7 +3,7 @@ import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { ConfigError, DataError, TimeseerError } from '../errors.ts';
 import type { Picture } from '../types.ts';
-import { workerUrl } from '../worker-url.ts';
+import { type WorkerProgram, workerUrl } from '../worker-url.ts';
 import type { FigureValues } from './domain.ts';
 import type { Figure } from './figure.ts';
 import type { RenderReply, RenderRequest } from './render-worker.ts';
@@ -31,18 +31,26 @@ const DEPTH = 2;
 
 export class RenderPool {
   readonly #size: number;
+  readonly #program: WorkerProgram;
   readonly #members = new Set<Member>();
   readonly #queue: Pending[] = [];
   #nextId = 0;
   #closed = false;
   #onIdle: (() => void) | undefined;
 
-  /** Workers start when there is work for them; at most `workers`, by default one per core. */
-  constructor(workers: number = availableParallelism()) {
+  /**
+   * Workers start when there is work for them; at most `workers`, by default one per core. `program` is what they
+   * run: something that answers RenderRequest with RenderReply.
+   */
+  constructor(
+    workers: number = availableParallelism(),
+    program: WorkerProgram = workerUrl('./render-worker.ts', import.meta.url),
+  ) {
     if (!Number.isInteger(workers) || workers < 1 || workers > 256) {
       throw new ConfigError(`render pool: expected 1 … 256 workers, got ${workers}`);
     }
     this.#size = workers;
+    this.#program = program;
   }
 
   /** Most pictures that `renderAll` has under way. */
@@ -121,7 +129,7 @@ export class RenderPool {
   }
 
   #start(): Member {
-    const { url, execArgv } = workerUrl('./render-worker.ts', import.meta.url);
+    const { url, execArgv } = this.#program;
     const member: Member = { worker: new Worker(url, { execArgv }), pending: new Map() };
     this.#members.add(member);
     member.worker.on('message', (reply: RenderReply) => {

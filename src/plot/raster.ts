@@ -11,7 +11,8 @@ import { canvas } from './canvas.ts';
 import { renderColumns } from './column.ts';
 import { channelsOf, type FigureValues, xDomain, yDomain } from './domain.ts';
 import { m4 } from './downsample.ts';
-import { DATA, type Figure, isBare, plotSize, vegaLite } from './figure.ts';
+import { DATA, type Figure, isBare, plotSize, vegaLite, yTickSpace } from './figure.ts';
+import { tickLabels } from './ticks.ts';
 import { viewOf } from './vega.ts';
 
 /** Above this many samples per pixel column, downsampling pays. */
@@ -81,9 +82,14 @@ class Raster {
 
   async draw(channels: readonly Float64Array[], times: Float64Array | undefined): Promise<Picture> {
     const { width, height } = this.#figure;
+    const y = yDomain(this.#figure, channels);
+    const { ticks, room } = yTickSpace(this.#figure);
+    const labels = tickLabels(y, ticks, this.#figure.tickSize, room);
     this.#view
       .signal(DATA.xDomain, xDomain(this.#figure, channels[0]!.length, times))
-      .signal(DATA.yDomain, yDomain(this.#figure, channels))
+      .signal(DATA.yDomain, y)
+      .signal(DATA.yFormat, labels.format)
+      .signal(DATA.yTickSize, labels.size)
       .data(DATA.table, rowsOf(this.#figure, channels, times));
     const context = this.#context;
     context.reset();

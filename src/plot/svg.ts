@@ -5,6 +5,7 @@ import type { Interval } from '../types.ts';
 import { yDomain } from './domain.ts';
 import { m4 } from './downsample.ts';
 import { figure as preset } from './figure.ts';
+import { tickLabels } from './ticks.ts';
 import { viewOf } from './vega.ts';
 
 export interface SvgOptions {
@@ -112,6 +113,8 @@ export async function figureSvg(values: Float64Array, options: SvgOptions = {}):
     );
   }
   const [lo, hi] = yDomain({ ...preset('line'), yMargin: 0.1 }, [values]);
+  const ticks = Math.max(2, Math.round(inner.height / 32));
+  const labels = tickLabels([lo, hi], ticks, 10, 37);
   const legendX = inner.width - kinds.reduce((sum, kind) => sum + BANDS[kind].legendWidth, 0);
   const spec: TopLevelSpec = {
     $schema: 'https://vega.github.io/schema/vega-lite/v6.json',
@@ -148,7 +151,9 @@ export async function figureSvg(values: Float64Array, options: SvgOptions = {}):
             scale: { domain: [lo, hi], nice: false, zero: false },
             axis: {
               title: yLabel === '' ? null : yLabel,
-              tickCount: Math.max(2, Math.round(inner.height / 32)),
+              tickCount: ticks,
+              format: labels.format,
+              labelFontSize: labels.size,
             },
           },
           // The types leave out the documented null.

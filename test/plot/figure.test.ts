@@ -1,0 +1,112 @@
+import { readFileSync } from 'node:fs';
+import { describe, expect, it } from 'vitest';
+import { ConfigError } from '../../src/errors.ts';
+import { channelsOf, xDomain, yDomain } from '../../src/plot/domain.ts';
+import { FIGURE_NAMES, figure, isBare, plotSize, vegaLite } from '../../src/plot/figure.ts';
+
+interface Geometry {
+  readonly size: readonly [number, number];
+  readonly box: readonly [left: number, top: number, right: number, bottom: number];
+  readonly xlim: readonly [number, number];
+  readonly n: number;
+}
+const geometry: Record<'anomllm' | 'ctu', Geometry> = JSON.parse(
+  readFileSync(new URL('../golden/plot/geometry.json', import.meta.url), 'utf8'),
+);
+
+describe('figure presets', () => {
+  it.each(['anomllm', 'ctu'] as const)('%s has the geometry of the published figure', (name) => {
+    const { size, box, xlim, n } = geometry[name];
+    const { width, height, padding } = figure(name);
+    expect([width, height]).toEqual(size);
+    const ours = [padding.left, padding.top, width - padding.right, height - padding.bottom];
+    ours.forEach((edge, i) => {
+      expect(Math.abs(edge - box[i]!)).toBeLessThanOrEqual(0.75);
+    });
+    const [lo, hi] = xDomain(figure(name), n);
+    expect(lo).toBeCloseTo(xlim[0], 9);
+    expect(hi).toBeCloseTo(xlim[1], 9);
+  });
+
+  it('nano gives whole patches, and each pixel block of 28 px the samples of one twentieth', () => {
+    const nano = figure('nano');
+    expect([nano.width % 28, nano.height % 28]).toEqual([0, 0]);
+    expect(plotSize(nano)).toEqual({ width: 560, height: 28 });
+    for (const n of [20, 1000, 1500]) expect(xDomain(nano, n)).toEqual([-0.5, n - 0.5]);
+  });
+
+  it('only nano is bare', () => {
+    expect(FIGURE_NAMES.filter((name) => isBare(figure(name)))).toEqual(['nano']);
+    expect(isBare(figure('nano', { title: 'x' }))).toBe(false);
+    expect(isBare(figure('nano', { channels: ['x', 'y'] }))).toBe(false);
+  });
+
+  it('compiles to a specification that holds no data and is plain JSON', () => {
+    for (const name of FIGURE_NAMES) {
+      const spec = vegaLite(figure(name));
+      expect(JSON.parse(JSON.stringify(spec))).toEqual(spec);
+      expect(spec).toMatchObject({ autosize: 'none', data: { name: 'series' } });
+    }
+  });
+
+  it('names what is wrong with a figure', () => {
+    expect(() => figure('nanno')).toThrow(/nanno.*line, nano, anomllm, ctu/);
+    expect(() => figure('nano', { width: 0 })).toThrow(/figure\.width/);
+    expect(() => figure('nano', { height: 28.5 })).toThrow(/figure\.height/);
+    expect(() => figure('line', { height: 60 })).toThrow(/no room/);
+    expect(() => figure('nano', { lineWidth: 0 })).toThrow(/lineWidth/);
+    expect(() => figure('nano', { yMargin: Number.NaN })).toThrow(/margins/);
+    expect(() => figure('line', { channels: ['x', 'x'] })).toThrow(/channels/);
+    expect(() => figure('line', { colors: [] })).toThrow(ConfigError);
+  });
+});
+
+describe('axis domains', () => {
+  const line = figure('line', { yMargin: 0.1 });
+
+  it('leave the margin on both sides of the finite values', () => {
+    expect(yDomain(line, [Float64Array.of(2, Number.NaN, 12, Infinity)])).toEqual([1, 13]);
+    expect(yDomain(line, [Float64Array.of(2, 3), Float64Array.of(12, -8)])).toEqual([-10, 14]);
+  });
+
+  it('always show what the figure includes, and widen instead of clipping', () => {
+    const anomllm = figure('anomllm');
+    expect(yDomain(anomllm, [Float64Array.of(0.1, -0.2)])).toEqual([-1.1, 1.1]);
+    const [lo, hi] = yDomain(anomllm, [Float64Array.of(0, 2)]);
+    expect(lo).toBeCloseTo(-1.15);
+    expect(hi).toBeCloseTo(2.15);
+    expect(yDomain(anomllm, [Float64Array.of(0.5, 0.5)])).toEqual([-1.1, 1.1]);
+  });
+
+  it('leave that out where it would flatten a series on another scale', () => {
+    const anomllm = figure('anomllm', { yMargin: 0 });
+    expect(yDomain(anomllm, [Float64Array.of(1e-7, 3e-7)])).toEqual([1e-7, 3e-7]);
+    expect(yDomain(anomllm, [Float64Array.of(100, 105)])).toEqual([100, 105]);
+    expect(yDomain(anomllm, [Float64Array.of(100, 115)])).toEqual([-1, 115]);
+    expect(yDomain(anomllm, [Float64Array.of(40)])).toEqual([38, 42]);
+  });
+
+  it('put a constant in the middle', () => {
+    expect(yDomain(line, [Float64Array.of(0, 0)])).toEqual([-0.5, 0.5]);
+    expect(yDomain(line, [Float64Array.of(40, 40)])).toEqual([38, 42]);
+    expect(yDomain(line, [Float64Array.of(-40)])).toEqual([-42, -38]);
+  });
+
+  it('stay finite up to the largest values', () => {
+    for (const bound of yDomain(line, [Float64Array.of(-1e300, 1e300)]))
+      expect(Number.isFinite(bound)).toBe(true);
+  });
+
+  it('follow the times, and give a single sample a cell of its own', () => {
+    expect(xDomain(figure('line', { xMargin: 0.5 }), 3, Float64Array.of(10, 20, 30))).toEqual([0, 40]);
+    expect(xDomain(figure('nano'), 3, Float64Array.of(10, 20, 30))).toEqual([5, 35]);
+    expect(xDomain(line, 1)).toEqual([-0.5, 0.5]);
+  });
+
+  it('need channels of one length, as many as the figure has', () => {
+    const xyz = figure('line', { channels: ['x', 'y', 'z'] });
+    expect(() => channelsOf(xyz, Float64Array.of(1, 2))).toThrow(/3 channel\(s\) \(x, y, z\).*has 1/);
+    const uneven = [Float64Array.of(1, 2), Float64Array.of(1), Float64Array.of(1, 2)];
+    expect(() => channelsOf(xyz, uneven)).toThrow(/equally long.*2 and 1/);
+  });
+});
