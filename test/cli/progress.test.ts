@@ -104,8 +104,8 @@ describe('on a terminal', () => {
     progress.stop();
     expect(text()).toContain('██████████░░░░░░░░░░  50 %');
     expect(text().endsWith('\n')).toBe(true);
-    const escape = '\u001b[';
-    const drawn = text().replaceAll(escape, `\n${escape}`).split(/\r|\n/).map(stripVTControlCharacters);
+    const control = '\u001b[';
+    const drawn = text().replaceAll(control, `\n${control}`).split(/\r|\n/).map(stripVTControlCharacters);
     expect(Math.max(...drawn.map((line) => line.length))).toBeLessThan(50);
   });
 
