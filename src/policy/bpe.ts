@@ -1,13 +1,17 @@
 /**
  * Trains the small byte-level BPE of the nano policy. Tags, digits and scan symbols stand alone; every other run
  * of text, spaces included, is one piece, and the pieces that save the most become whole tokens (`ignore_merges`, as
- * Llama 3's tokenizer has it), so that a phrase of the trace is one token. Merges learned from the corpus and
- * the 256 bytes cover everything else. The result is a standard `tokenizer.json`.
+ * Llama 3's tokenizer has it), so that a phrase of the trace is one token. Merges learned from the same corpus and
+ * the 256 bytes cover text that is not one of those pieces. The result is a standard `tokenizer.json`.
  */
 import { SPECIAL_TOKENS } from './tokenizer.ts';
 
-/** Where the text splits: tags, single digits, symbols of the scan, brackets and commas. */
-export const PIECE_PATTERN = '</?[a-z]+>|[0-9]|[.()#\\[\\]]|, ?';
+/**
+ * Where the text splits: tags, single digits, symbols of the scan, brackets and commas. `o` and `x` are symbols only
+ * inside a scan: after `; scan ` or another symbol, with nothing but symbols up to the scan's end.
+ */
+export const PIECE_PATTERN =
+  '</?[a-z]+>|[0-9]|[.()#\\[\\]]|, ?|(?<=; scan |[.()#ox])[ox](?=[.()#ox]*(?:</think>|; ))';
 
 /** GPT-2's printable alphabet: byte → character. */
 function byteAlphabet(): string[] {
@@ -78,15 +82,16 @@ export interface BpeOptions {
 
 /**
  * Trains on `corpus` and returns a `tokenizer.json` object. Independent of the corpus' order. Special tokens
- * must not occur in the corpus as text.
+ * in the corpus, as in rendered prompts, only separate its text.
  */
 export function trainBpe(corpus: Iterable<string>, options: BpeOptions = {}): Record<string, unknown> {
   const room = (options.vocabulary ?? 400) - 256 - SPECIAL_TOKENS.length;
   const pattern = new RegExp(PIECE_PATTERN, 'gu');
+  const special = /<\|[a-z_]+\|>/u;
   const alphabet = byteAlphabet();
   const counts = new Map<string, number>();
   for (const text of corpus) {
-    for (const piece of pieces(text, pattern)) {
+    for (const piece of text.split(special).flatMap((part) => pieces(part, pattern))) {
       const word = Array.from(Buffer.from(piece, 'utf8'), (byte) => alphabet[byte]!).join('');
       counts.set(word, (counts.get(word) ?? 0) + 1);
     }
@@ -100,9 +105,8 @@ export function trainBpe(corpus: Iterable<string>, options: BpeOptions = {}): Re
   // Bytes in the order of the alphabet's code points, as the reference trainer sorts them.
   for (const token of [...alphabet].sort()) vocabulary.set(token, vocabulary.size);
   for (const token of whole) vocabulary.set(token, vocabulary.size);
-  const kept = new Set(whole);
   let words: Word[] = [...counts]
-    .filter(([word]) => word.length > 1 && !kept.has(word))
+    .filter(([word]) => word.length > 1)
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([word, count]) => ({ symbols: [...word], count }));
   const merges: [string, string][] = [];

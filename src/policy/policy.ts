@@ -74,11 +74,8 @@ export class Policy implements Network {
     }
   }
 
-  /**
-   * Loads a Hugging Face directory.
-   * @throws CheckpointError when a file is missing, truncated, or they do not belong together.
-   */
-  static load(engine: Engine, directory: string): Policy {
+  /** Reads all but the weights of a Hugging Face directory. */
+  static #partsOf(directory: string): PolicyParts {
     const file = join(directory, 'config.json');
     if (!existsSync(file)) {
       throw new CheckpointError(
@@ -93,14 +90,27 @@ export class Policy implements Network {
       existsSync(preprocessor) ? readJson(preprocessor) : {},
       preprocessor,
     );
-    const parts: PolicyParts = {
+    return {
       config: configJson(dims),
       tokenizer: tokenizer.json,
       tokenizerConfig: tokenizer.config,
       template: Chat.load(directory).source,
       preprocessor: processor.json(),
     };
-    return new Policy(engine, parts, loadWeights(engine, layoutOf(dims), directory));
+  }
+
+  /**
+   * Loads a Hugging Face directory.
+   * @throws CheckpointError when a file is missing, truncated, or they do not belong together.
+   */
+  static load(engine: Engine, directory: string): Policy {
+    const parts = Policy.#partsOf(directory);
+    return new Policy(engine, parts, loadWeights(engine, layoutOf(parseDims(parts.config)), directory));
+  }
+
+  /** The policy of a directory over weights that another Worker loaded and shared: `engine.share(policy.flat)`. */
+  static attach(engine: Engine, directory: string, ticket: number): Policy {
+    return new Policy(engine, Policy.#partsOf(directory), engine.attach(ticket));
   }
 
   /** A new policy with random weights; nano sizes unless told otherwise. Equal seeds give equal policies. */

@@ -1,6 +1,7 @@
 """Makes test/golden/qwen: a tiny random Qwen2.5-VL checkpoint and what transformers computes with it.
 
     python test/golden/make_qwen.py test/golden/qwen          (torch 2.15, transformers 5.23, tokenizers 0.23)
+    python test/golden/make_qwen.py nano test/golden/nano     (ids of nano/encodings.json under nano/tokenizer.json)
 
 Everything is asymmetric on purpose: grouped queries, unequal M-RoPE sections, windows cut at two edges, two
 images of different, non-square size, non-zero biases, norms away from one, a vocabulary padded beyond the tokenizer.
@@ -14,9 +15,19 @@ import sys
 
 import numpy as np
 import torch
+from PIL import Image
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import AutoTokenizer, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil, smart_resize
+
+if sys.argv[1] == 'nano':
+    trained = Tokenizer.from_file(f'{sys.argv[2]}/tokenizer.json')
+    rows = json.load(open(f'{sys.argv[2]}/encodings.json'))
+    for row in rows:
+        row['ids'] = trained.encode(row['text'], add_special_tokens=False).ids
+        assert trained.decode(row['ids'], skip_special_tokens=False) == row['text']
+    json.dump(rows, open(f'{sys.argv[2]}/encodings.json', 'w'), ensure_ascii=False, separators=(',', ':'))
+    sys.exit()
 
 out = sys.argv[1]
 shutil.rmtree(out, ignore_errors=True)
@@ -144,12 +155,17 @@ for name, messages, sizes in [
     })
 
 pixels = vision([(84, 56)])['pixel_values']
+resized = []
+for (w, h), (a, b) in [((50, 40), (56, 28)), ((30, 20), (84, 56)), ((70, 91), (28, 56))]:
+    small = Image.fromarray(picture(w, h)).resize((a, b), Image.Resampling.BICUBIC)
+    resized.append({'from': [w, h], 'to': [a, b], 'every7': np.asarray(small).flatten()[::7].tolist()})
 strings = ["it's the trend: 42 anomalies\n\n in  1000", 'Ünï¢ødé 漢字 <|im_start|>user\n', 'find <|image_pad|> 3.14', '', '   ', 'tabs\tand\r\nlines ']
 expected = {
     'made_with': {'torch': torch.__version__, 'transformers': __import__('transformers').__version__},
     'special': ids, 'vocabulary': len(fast), 'cases': cases,
     'encodings': [{'text': s, 'ids': fast(s, add_special_tokens=False)['input_ids']} for s in strings],
     'pixels': {'size': [84, 56], 'shape': list(pixels.shape), 'every37': digits(pixels.flatten()[::37]), 'mean': pixels.double().mean().item(), 'row5': digits(pixels[5, 190:400])},
+    'resized': resized,
     'smartResize': [{'width': w, 'height': h, 'min': a, 'max': b, 'to': list(smart_resize(h, w, 28, a, b))[::-1]}
                     for w, h, a, b in [(580, 230, 3136, 1003520), (1000, 150, 3136, 1003520), (20, 30, 3136, 1003520), (4000, 3000, 3136, 1003520), (560, 28, 784, 50000), (42, 70, 784, 1003520), (5000, 30, 3136, 200704)]],
 }
