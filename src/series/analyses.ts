@@ -9,10 +9,10 @@
  */
 import type { Interval } from '../types.ts';
 import { mergeIntervals, runs } from './intervals.ts';
-import { matrixProfile } from './matrix-profile.ts';
+import { type MatrixProfile, matrixProfile } from './matrix-profile.ts';
 import { savgol } from './savgol.ts';
 import { slidingPeriods } from './spectrum.ts';
-import { median, moments } from './stats.ts';
+import { GAUSSIAN_MAD, median, moments, quantileInPlace } from './stats.ts';
 
 /** Deviations from the mean, in population standard deviations, beyond which a value is flagged. */
 export const SIGMAS = 3;
@@ -153,11 +153,16 @@ export interface OutlierTest {
 }
 
 /**
- * Range test with clipped moments: values beyond 3σ are left out of mean and σ until none joins them (at most 20
- * rounds), so that a long stretch of outliers cannot hide itself by widening σ. Series [N], N ≥ 1.
+ * Range test with clipped moments: from median and scaled MAD on (mean and σ where the MAD is 0), values beyond 3σ are
+ * left out of mean and σ until these settle (at most 20 rounds), so that long stretches of outliers, up to almost half
+ * of the series, cannot hide themselves by widening σ. Series [N], N ≥ 1.
  */
 export function outlierTest(values: Float64Array): OutlierTest {
-  let { mean, std } = spread(values);
+  const scratch = Float64Array.from(values); // [N]
+  let mean = quantileInPlace(scratch, values.length, 0.5);
+  for (let i = 0; i < values.length; i++) scratch[i] = Math.abs(values[i]! - mean);
+  let std = GAUSSIAN_MAD * quantileInPlace(scratch, values.length, 0.5);
+  if (std === 0) ({ mean, std } = spread(values));
   for (let round = 0; round < 20; round++) {
     const inside = values.filter((value) => Math.abs(value - mean) <= SIGMAS * std);
     const next = spread(inside);
@@ -248,14 +253,23 @@ export function frequencyTest(values: Float64Array): FrequencyTest | null {
  * Null for N < 100, where some windows would have nothing to be compared with. Above about 20 000 samples the
  * profile is an upper bound over a part of the pairs (see `matrixProfile`).
  *
- * @param margin samples at each end that the discord may not touch, at most N/4: smoothing with `interp` edges bends
+ * @param margin samples at each end that the discord may not touch, at most a quarter of the profile: smoothing with `interp` edges bends
  *   them, and the bend is like nothing else in a series. Mean and standard deviation are over the whole profile.
  */
 export function profileTest(values: Float64Array, margin = 0): ProfileTest | null {
-  if (values.length < 2 * PROFILE_WINDOW) return null;
-  const { distances, exact, share } = matrixProfile(values, { window: PROFILE_WINDOW });
+  const profile = testedProfile(values);
+  return profile === null ? null : readProfile(profile, margin);
+}
+
+/** The matrix profile that the test looks at; null for N < 100. */
+export function testedProfile(values: Float64Array): MatrixProfile | null {
+  return values.length < 2 * PROFILE_WINDOW ? null : matrixProfile(values, { window: PROFILE_WINDOW });
+}
+
+/** The test on a computed profile; `margin` as in `profileTest`. */
+export function readProfile({ distances, exact, share }: MatrixProfile, margin = 0): ProfileTest {
   const { mean, std } = spread(distances);
-  const kept = Math.min(margin, Math.floor(values.length / 4));
+  const kept = Math.min(margin, Math.floor(distances.length / 4));
   let discord = kept;
   for (let i = kept; i < distances.length - kept; i++) if (distances[i]! > distances[discord]!) discord = i;
   const distance = distances[discord]!;

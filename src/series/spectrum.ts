@@ -137,6 +137,22 @@ export function spectrum(values: Float64Array, offset = 0): Spectrum {
   return { n, re, im };
 }
 
+/** The real series [N] of a spectrum: inverse of `spectrum`. */
+export function synthesise({ n, re, im }: Spectrum): Float64Array {
+  const { input, output, run } = transformOf(n);
+  // Conjugates in, so that the forward transform inverts; the upper half mirrors the lower.
+  for (let k = 0; k < n; k++) {
+    const lower = 2 * k <= n;
+    const at = lower ? k : n - k;
+    input[2 * k] = re[at]!;
+    input[2 * k + 1] = lower ? -im[at]! : im[at]!;
+  }
+  run();
+  const values = new Float64Array(n); // [N]
+  for (let i = 0; i < n; i++) values[i] = output[2 * i]! / n;
+  return values;
+}
+
 /** Index of the strongest coefficient among `from` … ⌊N/2⌋, lowest on ties; `from` itself when all are 0. */
 export function dominantIndex({ re, im }: Spectrum, from = 1): number {
   let best = from;

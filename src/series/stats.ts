@@ -157,7 +157,7 @@ export function fitLine(values: Float64Array): Line {
 }
 
 /** σ of Gaussian noise whose median absolute deviation is 1. */
-const GAUSSIAN_MAD = 1.482602218505602;
+export const GAUSSIAN_MAD = 1.482602218505602;
 
 /**
  * Standard deviation of white noise riding on a smooth series [N], N ≥ 4: 1.4826 · MAD of the third differences,
