@@ -209,7 +209,7 @@ function titleLayers(text: string, limit: number): Layer[] {
 }
 
 /** Pixel columns beyond which M4 keeps no more: bounds the size of the file. */
-const MAX_COLUMNS = 700;
+const MAX_COLUMNS = 560;
 
 /** Samples to draw: all, or their M4 selection where there are more than two per pixel column. */
 function lineRows(values: Float64Array, width: number): { x: number; y: number | null }[] {

@@ -1,0 +1,118 @@
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { DataError } from '../../src/errors.ts';
+import { PictureCache, pictureKey } from '../../src/plot/cache.ts';
+import { renderColumns } from '../../src/plot/column.ts';
+import { figure } from '../../src/plot/figure.ts';
+
+const nano = figure('nano');
+const BYTES = 560 * 28 * 3;
+const values = (first: number) => Float64Array.of(first, 2, 5, 3);
+
+/** A drawing function that counts its calls. */
+function counted() {
+  const drawn: number[] = [];
+  const draw = async (...[fig, data]: [typeof nano, Float64Array | readonly Float64Array[]]) => {
+    drawn.push((data as Float64Array)[0]!);
+    return renderColumns(fig, data);
+  };
+  return { drawn, draw };
+}
+
+describe('picture keys', () => {
+  it('are equal for equal content, however it is held', () => {
+    const key = pictureKey(nano, values(1));
+    expect(pictureKey({ ...nano }, values(1).slice())).toBe(key);
+    expect(pictureKey(nano, [values(1)])).toBe(key);
+    expect(pictureKey(nano, Float64Array.of(9, 1, 2, 5, 3).subarray(1))).toBe(key);
+    const reversed = Object.fromEntries(Object.entries(nano).reverse()) as unknown as typeof nano;
+    expect(pictureKey(reversed, values(1))).toBe(key);
+  });
+
+  it('differ for other values, figures, channels and times', () => {
+    const pair = [Float64Array.of(1, 2), Float64Array.of(5, 3)];
+    const keys = [
+      pictureKey(nano, values(1)),
+      pictureKey(nano, values(1 + 2 ** -52)),
+      pictureKey(nano, values(-1)),
+      pictureKey(figure('nano', { lineWidth: 2 }), values(1)),
+      pictureKey(nano, pair),
+      pictureKey(nano, values(1), Float64Array.of(0, 1, 2, 3)),
+      pictureKey(nano, values(1), Float64Array.of(0, 1, 2, 4)),
+    ];
+    expect(new Set(keys).size).toBe(keys.length);
+  });
+});
+
+describe('the picture cache', () => {
+  it('draws each picture once, also when asked for at the same time', async () => {
+    const { drawn, draw } = counted();
+    const cache = new PictureCache({ draw });
+    const [a, b] = await Promise.all([cache.render(nano, values(1)), cache.render(nano, values(1))]);
+    const c = await cache.render(nano, values(1));
+    expect(drawn).toEqual([1]);
+    expect([b, c]).toEqual([a, a]);
+    expect(a).toEqual(renderColumns(nano, values(1)));
+    expect(cache.statistics).toEqual({ bytes: BYTES, pictures: 1, hits: 2, misses: 1 });
+  });
+
+  it('lets go of the least recently used beyond its bytes', async () => {
+    const { drawn, draw } = counted();
+    const cache = new PictureCache({ draw, maxBytes: 2 * BYTES });
+    for (const first of [1, 2, 1, 3, 1, 2]) await cache.render(nano, values(first));
+    expect(drawn).toEqual([1, 2, 3, 2]);
+    expect(cache.statistics).toMatchObject({ bytes: 2 * BYTES, pictures: 2 });
+  });
+
+  it('keeps nothing in memory when it may not', async () => {
+    const { drawn, draw } = counted();
+    const cache = new PictureCache({ draw, maxBytes: 0 });
+    await cache.render(nano, values(1));
+    await cache.render(nano, values(1));
+    expect(drawn).toEqual([1, 1]);
+    expect(cache.statistics).toMatchObject({ bytes: 0, pictures: 0 });
+    expect(() => new PictureCache({ maxBytes: -1 })).toThrow(/maxBytes/);
+  });
+
+  it('does not keep failures', async () => {
+    const cache = new PictureCache();
+    const nothing = Float64Array.of(Number.NaN);
+    await expect(cache.render(nano, nothing)).rejects.toThrow(DataError);
+    await expect(cache.render(nano, nothing)).rejects.toThrow(DataError);
+    expect(cache.statistics).toMatchObject({ pictures: 0, misses: 2 });
+  });
+});
+
+describe('a cache directory', () => {
+  let directory: string;
+  beforeEach(() => {
+    directory = mkdtempSync(join(tmpdir(), 'timeseer-cache-'));
+  });
+  afterEach(() => {
+    rmSync(directory, { recursive: true, force: true });
+  });
+
+  it('serves the next run the same pixels', async () => {
+    const first = counted();
+    const picture = await new PictureCache({ directory, draw: first.draw }).render(nano, values(1));
+    const second = counted();
+    const again = await new PictureCache({ directory, draw: second.draw }).render(nano, values(1));
+    expect(second.drawn).toEqual([]);
+    expect(again).toEqual(picture);
+  });
+
+  it('draws anew what is damaged there', async () => {
+    await new PictureCache({ directory }).render(nano, values(1));
+    const [folder] = readdirSync(directory);
+    const [file] = readdirSync(join(directory, folder!));
+    writeFileSync(join(directory, folder!, file!), 'half');
+    const { drawn, draw } = counted();
+    const cache = new PictureCache({ directory, draw });
+    expect(await cache.render(nano, values(1))).toEqual(renderColumns(nano, values(1)));
+    expect(drawn).toEqual([1]);
+    expect(await new PictureCache({ directory, draw }).render(nano, values(1))).toBeDefined();
+    expect(drawn).toEqual([1]);
+  });
+});
