@@ -108,7 +108,7 @@ body{font-size:15px}main,header.top,footer{padding-left:1rem;padding-right:1rem}
 h1{font-size:1.55rem}.lead{font-size:1.03rem}.pair{grid-template-columns:1fr}
 .tiles{grid-template-columns:1fr 1fr}.tiles .big{font-size:1.5rem}.tiles>div{padding:.7rem .8rem}
 .facts{grid-template-columns:1fr;gap:0}.facts dd{margin-bottom:.5rem}
-.results{min-width:640px}.results th:first-child{width:24%}.results .note{display:none}.types{min-width:600px}.plot svg{min-width:720px}
+.results{min-width:640px}.results th:first-child{width:24%}.results .note{display:none}.types{min-width:600px}.plot svg{min-width:560px}
 th,td{padding:.45rem .5rem}.example{padding:.9rem .8rem}.record th{width:auto}
 }
 @media print{
