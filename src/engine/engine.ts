@@ -134,6 +134,8 @@ export interface Engine {
   concat(tensors: readonly Tensor[], axis: number): Tensor;
   /** A view of `length` entries from `start` along `axis`. */
   narrow(tensor: Tensor, axis: number, start: number, length: number): Tensor;
+  /** Consecutive views along `axis`; one backward pass for all of them, where `narrow` pays one each. */
+  split(tensor: Tensor, sizes: readonly number[], axis: number): Tensor[];
   /** Rows of [R, …] by int64 index [K] → [K, …]; differentiable (embedding look-up, gathers, group repeat). */
   rows(tensor: Tensor, index: Tensor): Tensor;
   /** Copy of `tensor` [R, …] with rows `index` [K] replaced by `source` [K, …]; differentiable in both. */

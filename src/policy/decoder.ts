@@ -62,13 +62,11 @@ function layer(
     engine.linear(engine.rmsNorm(x, weights.norm1, dims.epsilon), weights.qkv, weights.qkvBias),
     [batch, length, rotated + kvHeads, headDim],
   ); // [B, T, Hq + 2·Hkv, d]
-  const turned = engine.permute(
-    engine.rotary(engine.narrow(qkv, 2, 0, rotated), input.cos, input.sin),
-    [0, 2, 1, 3],
-  );
-  const query = engine.narrow(turned, 1, 0, heads); // [B, Hq, T, d]
-  let key = engine.narrow(turned, 1, heads, kvHeads); // [B, Hkv, T, d]
-  let value = engine.permute(engine.narrow(qkv, 2, rotated, kvHeads), [0, 2, 1, 3]); // [B, Hkv, T, d]
+  const [queryKey, values] = engine.split(qkv, [rotated, kvHeads], 2) as [Tensor, Tensor];
+  const turned = engine.permute(engine.rotary(queryKey, input.cos, input.sin), [0, 2, 1, 3]);
+  const [query, keys] = engine.split(turned, [heads, kvHeads], 1) as [Tensor, Tensor]; // [B, Hq, T, d]
+  let key = keys; // [B, Hkv, T, d]
+  let value = engine.permute(values, [0, 2, 1, 3]); // [B, Hkv, T, d]
   if (own !== undefined) {
     const held = own.layers[index]!;
     engine.write(held.key, 2, own.used, key);

@@ -45,11 +45,8 @@ function attend(
       return engine.permute(engine.reshape(run, [count, length, h, width]), [0, 2, 1, 3]); // [n, h, l, D]
     };
     const both = cut(queryKey, 2 * heads);
-    const out = engine.attention({
-      query: engine.narrow(both, 1, 0, heads),
-      key: engine.narrow(both, 1, heads, heads),
-      value: cut(value, heads),
-    }); // [n, H, l, D]
+    const [query, key] = engine.split(both, [heads, heads], 1) as [Tensor, Tensor]; // [n, H, l, D]
+    const out = engine.attention({ query, key, value: cut(value, heads) }); // [n, H, l, D]
     return engine.reshape(engine.permute(out, [0, 2, 1, 3]), [count * length, heads * width]);
   });
   return outputs.length === 1 ? outputs[0]! : engine.concat(outputs, 0); // [L, H·D]
@@ -76,8 +73,9 @@ function block(context: Context, weights: VisionBlock, x: Tensor, full: boolean)
     3 * heads,
     width,
   ]);
-  let queryKey = engine.rotary(engine.narrow(qkv, 2, 0, 2 * heads), context.cos, context.sin); // [1, L, 2·H, D]
-  let value = engine.narrow(qkv, 2, 2 * heads, heads); // [1, L, H, D]
+  const [plain, values] = engine.split(qkv, [2 * heads, heads], 2) as [Tensor, Tensor];
+  let queryKey = engine.rotary(plain, context.cos, context.sin); // [1, L, 2·H, D]
+  let value = values; // [1, L, H, D]
   if (full && gather !== null) {
     const place = (t: Tensor, h: number): Tensor =>
       engine.reshape(engine.rows(engine.reshape(t, [plan.patches, h * width]), gather), [

@@ -14,28 +14,37 @@ import type { Operators } from './operators.ts';
 const shapeText = (tensor: Tensor): string => `[${tensor.shape.join(',')}]`;
 
 export function rmsNorm(ops: Operators, x: Tensor, weight: Tensor, epsilon: number): Tensor {
-  ops.check('rmsNorm', x, weight);
+  ops.check('rmsNorm', [x, weight]);
   const width = x.shape.at(-1)!;
   if (weight.shape.length !== 1 || weight.shape[0] !== width) {
     throw new EngineError(
       `rmsNorm: x [${x.shape.join(',')}] needs a weight [${width}], got [${weight.shape.join(',')}]`,
     );
   }
-  if (x.dtype === 'bfloat16') {
-    const wide = ops.one('to.dtype', x, 'float32');
-    return ops.one('mul.Tensor', ops.one('to.dtype', scaled(ops, wide, epsilon), 'bfloat16'), weight);
-  }
-  return ops.one('mul.Tensor', scaled(ops, x, epsilon), weight); // [..., D]
+  if (x.dtype !== 'bfloat16') return scaled(ops, x, weight, epsilon); // [..., D]
+  const wide = scaled(
+    ops,
+    ops.one('to.dtype', x, 'float32'),
+    ops.one('to.dtype', weight, 'float32'),
+    epsilon,
+  );
+  return ops.one('to.dtype', wide, 'bfloat16');
 }
 
-/** x / √(mean(x²) + ε) over the last axis. */
-function scaled(ops: Operators, x: Tensor, epsilon: number): Tensor {
-  const square = ops.one('mean.dim', ops.one('mul.Tensor', x, x), [-1], true); // [..., 1]
-  return ops.one('mul.Tensor', x, ops.one('rsqrt', ops.one('add.Scalar', square, epsilon)));
+/** x / √(mean(x²) + ε) · weight as x · 1/√(‖x‖² + Dε) · √D·weight: the norm's backward pass is shorter than a mean's. */
+function scaled(ops: Operators, x: Tensor, weight: Tensor, epsilon: number): Tensor {
+  const width = x.shape.at(-1)!;
+  const norm = ops.one('linalg_vector_norm', x, 2, [-1], true); // [..., 1]
+  const inverse = ops.one('rsqrt', ops.one('add.Scalar', ops.one('mul.Tensor', norm, norm), width * epsilon));
+  return ops.one(
+    'mul.Tensor',
+    ops.one('mul.Tensor', x, inverse),
+    ops.one('mul.Scalar', weight, Math.sqrt(width)),
+  );
 }
 
 export function rotary(ops: Operators, x: Tensor, cos: Tensor, sin: Tensor): Tensor {
-  ops.check('rotary', x, cos, sin);
+  ops.check('rotary', [x, cos, sin]);
   const [batch, length, , width] = x.shape as [number, number, number, number]; // [B, T, H, D]
   const fits = (angle: Tensor): boolean =>
     angle.shape.length === 3 &&
@@ -48,18 +57,18 @@ export function rotary(ops: Operators, x: Tensor, cos: Tensor, sin: Tensor): Ten
         'want [B, T, H, D] with an even D, and [B or 1, T, D] twice',
     );
   }
+  // rotateHalf(x)·sin = roll(x)·[−sin, sin]: one copy of x forward and one backward.
   const half = width / 2;
-  const low = ops.one('narrow', x, 3, 0, half); // [B, T, H, D/2]
-  const high = ops.one('narrow', x, 3, half, half);
-  const turned = ops.one('cat', [ops.one('neg', high), low], 3); // [B, T, H, D]
-  const c = ops.one('unsqueeze', cos, 2); // [B or 1, T, 1, D]
-  const s = ops.one('unsqueeze', sin, 2);
-  return ops.one('addcmul', ops.one('mul.Tensor', x, c), turned, s);
+  const low = ops.one('neg', ops.one('narrow', sin, 2, 0, half));
+  const signed = ops.one('cat', [low, ops.one('narrow', sin, 2, half, half)], 2); // [B or 1, T, D]
+  const turned = ops.one('roll', x, [half], [3]); // [B, T, H, D]
+  const kept = ops.one('mul.Tensor', x, ops.one('unsqueeze', cos, 2));
+  return ops.one('addcmul', kept, turned, ops.one('unsqueeze', signed, 2));
 }
 
 export function attention(ops: Operators, input: AttentionInput): Tensor {
   const { query, key, value, mask, prefix } = input;
-  ops.check('attention', query, key, value, mask, prefix?.key, prefix?.value, prefix?.mask);
+  ops.check('attention', [query, key, value], [mask, prefix?.key, prefix?.value, prefix?.mask]);
   const [batch, queryHeads, length, width] = query.shape as [number, number, number, number]; // [B, Hq, T, D]
   const [keyBatch, heads, keys] = key.shape as [number, number, number, number]; // [B, Hkv, S, D]
   if (
@@ -76,26 +85,22 @@ export function attention(ops: Operators, input: AttentionInput): Tensor {
     );
   }
   const repeat = queryHeads / heads; // R query heads read one key head
-  const scaledQuery = ops.one('mul.Scalar', query, 1 / Math.sqrt(width));
-  const q = ops.one('reshape', scaledQuery, [batch, heads, repeat * length, width]); // [B, Hkv, R·T, D]
-  let scores: Tensor = ops.one('matmul', q, ops.one('transpose.int', key, 2, 3)); // [B, Hkv, R·T, S]
-  if (mask !== undefined) scores = hide(ops, scores, mask, [batch, heads, repeat, length, keys]);
+  const rows = repeat * length;
+  const scale = 1 / Math.sqrt(width);
+  const q = ops.one('reshape', query, [batch, heads, rows, width]); // [B, Hkv, R·T, D]
+  const own = { batch, heads, repeat, length, keys, scale };
+  const scores = masked(ops, q, key, mask, own); // [B, Hkv, R·T, S]
   if (prefix === undefined) {
     const weights = ops.one('softmax.int', scores, -1);
     return ops.one('reshape', ops.one('matmul', weights, value), [batch, queryHeads, length, width]);
   }
 
-  const [prompts, prefixHeads, prefixKeys, prefixWidth] = prefix.key.shape as [
-    number,
-    number,
-    number,
-    number,
-  ];
+  const [prompts, , prefixKeys] = prefix.key.shape as [number, number, number, number]; // [P, Hkv, S₀, D]
   if (
-    prefix.key.shape.length !== 4 || // [P, Hkv, S₀, D]
-    prefixHeads !== heads ||
-    prefixWidth !== width ||
+    prefix.key.shape.length !== 4 ||
     batch % prompts !== 0 ||
+    prefix.key.shape[1] !== heads ||
+    prefix.key.shape[3] !== width ||
     !sameShape(prefix.key, prefix.value)
   ) {
     throw new EngineError(
@@ -104,16 +109,15 @@ export function attention(ops: Operators, input: AttentionInput): Tensor {
     );
   }
   const group = batch / prompts; // G
-  const rows = repeat * length;
   // Rows of one prompt stand together as queries, so its keys are read once for the whole group.
   const grouped = regroup(ops, q, [prompts, group, heads, rows, width]); // [P, Hkv, G·R·T, D]
-  let before: Tensor = ops.one('matmul', grouped, ops.one('transpose.int', prefix.key, 2, 3)); // [P, Hkv, G·R·T, S₀]
-  if (prefix.mask !== undefined) before = ops.one('add.Tensor', before, prefix.mask);
-  const beforeRows = regroup(ops, before, [prompts, heads, group, rows, prefixKeys]); // [P, G, Hkv, R·T, S₀] merged
+  const shared = { batch: prompts, heads, repeat: group * rows, length: 1, keys: prefixKeys, scale };
+  const before = masked(ops, grouped, prefix.key, prefix.mask, shared); // [P, Hkv, G·R·T, S₀]
+  const beforeRows = regroup(ops, before, [prompts, heads, group, rows, prefixKeys]); // [P, G, Hkv·R·T, S₀]
   const all = ops.one('cat', [ops.one('reshape', beforeRows, [batch, heads, rows, prefixKeys]), scores], 3);
   const weights = ops.one('softmax.int', all, -1); // [B, Hkv, R·T, S₀ + S]
-  const onPrefix = ops.one('narrow', weights, 3, 0, prefixKeys);
-  const onPrefixGrouped = regroup(ops, onPrefix, [prompts, group, heads, rows, prefixKeys]);
+  const [onPrefix, onOwn] = ops.many('split_with_sizes', weights, [prefixKeys, keys], 3);
+  const onPrefixGrouped = regroup(ops, onPrefix!, [prompts, group, heads, rows, prefixKeys]);
   const fromPrefix = ops.one('matmul', onPrefixGrouped, prefix.value); // [P, Hkv, G·R·T, D]
   const fromPrefixRows = ops.one('reshape', regroup(ops, fromPrefix, [prompts, heads, group, rows, width]), [
     batch,
@@ -121,13 +125,52 @@ export function attention(ops: Operators, input: AttentionInput): Tensor {
     rows,
     width,
   ]);
-  const fromOwn = ops.one('matmul', ops.one('narrow', weights, 3, prefixKeys, keys), value);
+  const fromOwn = ops.one('matmul', onOwn!, value); // [B, Hkv, R·T, D]
   return ops.one('reshape', ops.one('add.Tensor', fromOwn, fromPrefixRows), [
     batch,
     queryHeads,
     length,
     width,
   ]);
+}
+
+interface ScoreShape {
+  readonly batch: number; // B
+  readonly heads: number; // Hkv
+  readonly repeat: number; // R, over which the mask repeats
+  readonly length: number; // T
+  readonly keys: number; // S
+  readonly scale: number;
+}
+
+/** q·kᵀ · scale + mask in one product: q [B, Hkv, R·T, D], k [B, Hkv, S, D], mask to [B, 1, T, S] → [B, Hkv, R·T, S] */
+function masked(ops: Operators, q: Tensor, k: Tensor, mask: Tensor | undefined, shape: ScoreShape): Tensor {
+  const { batch, heads, repeat, length, keys, scale } = shape;
+  const rows = repeat * length;
+  const width = q.shape[3]!;
+  const left = ops.one('reshape', q, [batch * heads, rows, width]);
+  const right = ops.one('transpose.int', ops.one('reshape', k, [batch * heads, keys, width]), 1, 2);
+  const bias =
+    mask === undefined ? ops.one('zeros', [1], q.dtype, null, ops.device) : spread(ops, mask, shape);
+  // Not β = 0 without a mask: for tiny products libtorch 1.13 multiplies uninitialised memory by it.
+  const scores = ops.one('baddbmm', bias, left, right, 1, scale);
+  return ops.one('reshape', scores, [batch, heads, rows, keys]);
+}
+
+/** A mask broadcast to [B, 1, T, S], repeated to [B·Hkv, R·T, S]. */
+function spread(ops: Operators, mask: Tensor, shape: ScoreShape): Tensor {
+  const { batch, heads, repeat, length, keys } = shape;
+  if (mask.shape.length !== 4 || mask.shape[1] !== 1) {
+    throw new EngineError(`attention: mask [${mask.shape.join(',')}] must be broadcast to [B, 1, T, S]`);
+  }
+  const own = mask.shape[0]!;
+  let tiled: Tensor = mask; // [B or 1, 1, R·T or 1, S]
+  if (repeat > 1 && mask.shape[2] !== 1) {
+    const wide = ops.one('expand', mask, [own, repeat, length, keys]);
+    tiled = ops.one('reshape', wide, [own, 1, repeat * length, keys]);
+  }
+  const full = ops.one('expand', tiled, [batch, heads, repeat * length, keys]);
+  return ops.one('reshape', full, [batch * heads, repeat * length, keys]);
 }
 
 function sameShape(a: Tensor, b: Tensor): boolean {
@@ -146,30 +189,14 @@ function regroup(
   return ops.one('reshape', swapped, [p, b, a * n, d]);
 }
 
-/** Adds a mask broadcast to [B, 1, T, S] to scores [B, Hkv, R·T, S]. */
-function hide(
-  ops: Operators,
-  scores: Tensor,
-  mask: Tensor,
-  [batch, heads, repeat, length, keys]: readonly [number, number, number, number, number],
-): Tensor {
-  const rank = mask.shape.length;
-  if (rank !== 4)
-    throw new EngineError(`attention: mask ${shapeText(mask)} must be broadcast to [B, 1, T, S]`);
-  const wide = ops.one('reshape', scores, [batch, heads, repeat, length, keys]);
-  const hidden = ops.one('add.Tensor', wide, ops.one('unsqueeze', mask, 2)); // mask [B, 1, 1, T, S]
-  return ops.one('reshape', hidden, [batch, heads, repeat * length, keys]);
-}
-
 export function swiglu(ops: Operators, gateUp: Tensor): Tensor {
-  ops.check('swiglu', gateUp);
+  ops.check('swiglu', [gateUp]);
   const width = (gateUp.shape.at(-1) ?? 1) / 2;
   if (!Number.isInteger(width)) {
     throw new EngineError(`swiglu: the last axis of ${shapeText(gateUp)} must hold gate and up halves`);
   }
-  const gate = ops.one('narrow', gateUp, -1, 0, width);
-  const up = ops.one('narrow', gateUp, -1, width, width);
-  return ops.one('mul.Tensor', ops.one('silu', gate), up);
+  const [gate, up] = ops.many('split_with_sizes', gateUp, [width, width], -1);
+  return ops.one('mul.Tensor', ops.one('silu', gate!), up!);
 }
 
 /** log softmax((logits + mask) / temperature), float32 or wider: [N, V]. */
@@ -187,7 +214,7 @@ export function logProbs(
   targets: Tensor,
   options: LogProbOptions,
 ): { logProb: Tensor; entropy: Tensor | null } {
-  ops.check('logProbs', hidden, head, targets, options.mask);
+  ops.check('logProbs', [hidden, head, targets], [options.mask]);
   const temperature = options.temperature ?? 1;
   const [rows, width] = hidden.shape;
   if (hidden.shape.length !== 2 || head.shape[1] !== width || targets.shape.join() !== `${rows}`) {
@@ -219,7 +246,7 @@ export function sample(
   options: SampleOptions,
 ): { ids: Int32Array; logProbs: Float32Array } {
   const { temperature, topP, mask, uniforms } = options;
-  ops.check('sample', logits, mask);
+  ops.check('sample', [logits], [mask]);
   const [rows, vocabulary] = logits.shape as [number, number];
   if (logits.shape.length !== 2 || vocabulary === 0 || uniforms.length !== rows) {
     throw new EngineError(
@@ -262,7 +289,7 @@ export function adamW(ops: Operators, state: AdamWState, options: AdamWOptions):
   const { parameters, gradients, firstMoment, secondMoment, decay } = state;
   const { learningRate, beta1, beta2, epsilon, step } = options;
   const all = [parameters, gradients, firstMoment, secondMoment, decay];
-  ops.check('adamW', ...all);
+  ops.check('adamW', all);
   if (!all.every((tensor) => sameShape(tensor, parameters))) {
     throw new EngineError(
       `adamW: all five tensors must have one shape, got ${all.map(shapeText).join(', ')}`,

@@ -32,11 +32,14 @@ export function openTorch(options: TorchOptions = {}): TorchEngine {
     throw new EngineError(`unknown device '${device}': use 'cpu', 'cuda' or 'cuda:N'`);
   }
   const native = loadNative();
-  if (device !== 'cpu' && native.describe().cudaDevices === 0) {
-    throw new EngineError(
-      `device '${device}' asked for, but this libtorch (${native.describe().version}) sees no CUDA device; ` +
-        'use --device cpu, or set LIBTORCH to a CUDA build and run `npm run setup`',
-    );
+  if (device !== 'cpu') {
+    const { cudaDevices, version } = native.describe();
+    if (Number(device.split(':')[1] ?? 0) >= cudaDevices) {
+      throw new EngineError(
+        `device '${device}' asked for, but this libtorch (${version}) sees ${cudaDevices || 'no'} CUDA devices; ` +
+          'use --device cpu, or set LIBTORCH to a CUDA build and run `npm run setup`',
+      );
+    }
   }
   return new TorchEngine(native, device, native.threads(options.threads ?? 0));
 }
@@ -75,7 +78,7 @@ export class TorchEngine implements Engine {
     try {
       return this.#arena.adopt(this.#native.fromHost(data, dtype, shape, this.info.device));
     } catch (cause) {
-      throw this.#ops.error('tensor', [`[${shape.join(',')}]`], cause);
+      throw this.#ops.error('tensor', [shape], cause);
     }
   }
 
@@ -103,7 +106,7 @@ export class TorchEngine implements Engine {
   }
 
   ints(tensor: Tensor): Int32Array {
-    this.#ops.check('ints', tensor);
+    this.#ops.check('ints', [tensor]);
     if (tensor.dtype !== 'int64' && tensor.dtype !== 'bool') {
       throw new EngineError(`ints: expected an int64 or bool tensor, got ${tensor.dtype}`);
     }
@@ -218,6 +221,10 @@ export class TorchEngine implements Engine {
     return this.#ops.one('narrow', tensor, axis, start, length);
   }
 
+  split(tensor: Tensor, sizes: readonly number[], axis: number): Tensor[] {
+    return this.#ops.many('split_with_sizes', tensor, sizes, axis);
+  }
+
   rows(tensor: Tensor, index: Tensor): Tensor {
     return this.#ops.one('index_select', tensor, 0, index);
   }
@@ -227,7 +234,7 @@ export class TorchEngine implements Engine {
   }
 
   write(tensor: Tensor, axis: number, start: number, source: Tensor): void {
-    this.#ops.check('write', tensor, source);
+    this.#ops.check('write', [tensor, source]);
     this.noGrad(() =>
       this.#arena.scope(() => {
         const target = this.#ops.one('narrow', tensor, axis, start, source.shape.at(axis) ?? 1);

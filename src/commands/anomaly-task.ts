@@ -1,0 +1,57 @@
+/** The anomaly-detection task of a recipe: data set, figure, expert traces and reward, composed. */
+import { open, type SeriesSource } from '../../datasets/registry.ts';
+import { parseAnswer } from '../../rewards/answer.ts';
+import { anomalyReward } from '../../rewards/combine.ts';
+import { analyse } from '../expcot/evidence.ts';
+import { nanoTeacher } from '../expcot/nano.ts';
+import { teacher } from '../expcot/trace.ts';
+import { renderColumns } from '../plot/column.ts';
+import { type Figure, figure, isBare } from '../plot/figure.ts';
+import { render } from '../plot/raster.ts';
+import type { PolicyCard } from '../train/card.ts';
+import { instruction } from '../train/instruction.ts';
+import type { Task } from '../train/task.ts';
+import type { LabeledSeries, Picture } from '../types.ts';
+
+/** What of a task does not depend on where the series come from. */
+export type AnomalyTask = Omit<Task, 'series'>;
+
+/** The picture of a series: by columns where the figure allows it, by vega otherwise. */
+export function pictureOf(shape: Figure, values: Float64Array): Picture | Promise<Picture> {
+  return isBare(shape) ? renderColumns(shape, values) : render(shape, values);
+}
+
+export function anomalyTask(card: PolicyCard): AnomalyTask {
+  const shape = figure(card.figure);
+  return {
+    name: 'anomaly',
+    picture: (series) => pictureOf(shape, series.values),
+    instruction: (series) => instruction(card.style, series.values.length, card.classes),
+    trace: (series) => {
+      const evidence = analyse(series.values);
+      return card.style === 'nano'
+        ? nanoTeacher(evidence, { intervals: series.intervals, class: series.class })
+        : teacher(evidence, series.intervals, series.class).text;
+    },
+    score: (response, series) =>
+      anomalyReward(parseAnswer(response, series.values.length), series, series.values.length),
+  };
+}
+
+/** The task over the training split of a data set. */
+export function trainingTask(
+  card: PolicyCard,
+  data: { readonly name: string; readonly length: number },
+  seed: number,
+  offset = 0,
+): Task {
+  const source = trainingSource(data, seed);
+  const at = (index: number): LabeledSeries =>
+    source.at(source.kind === 'directory' ? (offset + index) % source.count : offset + index);
+  return { ...anomalyTask(card), series: at };
+}
+
+function trainingSource(data: { readonly name: string; readonly length: number }, seed: number): SeriesSource {
+  const found = open(data.name);
+  return found.kind === 'directory' ? found : open(data.name, { split: 'train', seed, length: data.length });
+}
