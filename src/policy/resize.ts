@@ -87,7 +87,10 @@ function resampleAxis(data: Uint8Array, outer: number, from: number, to: number,
   return new Uint8Array(out.buffer);
 }
 
-/** Antialiased bicubic resize, rows first then columns, 8 bit in between (Pillow's `BICUBIC`, to ±1). */
+/**
+ * Antialiased bicubic resize, rows first then columns, 8 bit in between: Pillow's `BICUBIC` to ±1. Where a newer
+ * Pillow takes columns first, clamped overshoots at sharp edges differ by a few grey levels.
+ */
 export function resizeBicubic(picture: Picture, width: number, height: number): Picture {
   const rows = resampleAxis(picture.data, picture.height, picture.width, width, 3); // [height₀ · width · 3]
   return { width, height, data: resampleAxis(rows, 1, picture.height, height, width * 3) };

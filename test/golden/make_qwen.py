@@ -155,8 +155,9 @@ for name, messages, sizes in [
     })
 
 pixels = vision([(84, 56)])['pixel_values']
+# Sizes at which Pillow resamples rows first, as it always did before it began to choose the cheaper order.
 resized = []
-for (w, h), (a, b) in [((50, 40), (56, 28)), ((30, 20), (84, 56)), ((70, 91), (28, 56))]:
+for (w, h), (a, b) in [((40, 30), (28, 56)), ((30, 20), (84, 56)), ((70, 91), (28, 56))]:
     small = Image.fromarray(picture(w, h)).resize((a, b), Image.Resampling.BICUBIC)
     resized.append({'from': [w, h], 'to': [a, b], 'every7': np.asarray(small).flatten()[::7].tolist()})
 strings = ["it's the trend: 42 anomalies\n\n in  1000", 'Ünï¢ødé 漢字 <|im_start|>user\n', 'find <|image_pad|> 3.14', '', '   ', 'tabs\tand\r\nlines ']
