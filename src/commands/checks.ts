@@ -69,7 +69,7 @@ function loadAddon(addon: string): string | null {
 }
 
 function engineChecks(libtorch: Libtorch | null): Check[] {
-  const setup = 'timeseer setup';
+  const setup = 'npx timeseer setup';
   if (libtorch === null) return [];
   let addon: string;
   try {
@@ -121,7 +121,7 @@ function libtorchCheck({ value, problem }: Search<Libtorch>): Check {
   }
   const host = thisHost();
   const fix = host.root
-    ? 'timeseer setup'
+    ? 'npx timeseer setup'
     : instructions(host, { libtorch: true, compiler: false }).join(' && ');
   const found = problem ?? 'none (looked at LIBTORCH, Python, the system)';
   return { name: 'libtorch', status: 'missing', found, ...(problem === null ? { fix } : {}) };
@@ -151,7 +151,7 @@ function gpuCheck(libtorch: Libtorch | null): Check {
         name: 'gpu',
         status: 'warning',
         found: `${found}: not used, libtorch ${libtorch.version} has no CUDA`,
-        fix: 'pip install torch, then TIMESEER_PYTHON=<its python> timeseer setup',
+        fix: 'pip install torch, then TIMESEER_PYTHON=<its python> npx timeseer setup',
       };
 }
 

@@ -219,6 +219,25 @@ describe('buildAddon', () => {
     expect(log).toContain(`-Wl,-rpath,${join(root, 'lib')}`);
   });
 
+  test('removes the oldest builds and what killed builds left, not the one just made', async () => {
+    const cache = join(directory, 'cache');
+    for (let i = 0; i < 20; i++) {
+      write(`cache/torch-1.0.${i}-old/timeseer_torch.node`, '');
+      utimesSync(join(cache, `torch-1.0.${i}-old`), new Date(), new Date(2001, 0, 1 + i));
+    }
+    write('cache/.build-1-killed/addon.o', '');
+    utimesSync(join(cache, '.build-1-killed'), new Date(), new Date(2001, 0, 1));
+    write('cache/.build-2-running/addon.o', '');
+    const addon = await buildAddon(libtorch, findCompiler(env)!, options());
+    const left = readdirSync(cache).filter((name) => !name.startsWith('found-'));
+    expect(existsSync(addon)).toBe(true);
+    expect(left).toHaveLength(17);
+    expect(left).toContain('torch-1.0.19-old');
+    expect(left).not.toContain('torch-1.0.4-old');
+    expect(left).toContain('.build-2-running');
+    expect(left).not.toContain('.build-1-killed');
+  });
+
   test('a changed source, header or libtorch asks for a new build', async () => {
     const compiler = findCompiler(env)!;
     const first = await buildAddon(libtorch, compiler, options());

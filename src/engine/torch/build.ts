@@ -42,6 +42,8 @@ const ADDON = 'timeseer_torch.node';
 const RECORD_FORMAT = 1;
 /** Builds kept in the cache; the least recently made are removed first. */
 const KEPT_BUILDS = 16;
+/** No build takes this long: a working directory older than that is of a process that was killed. */
+const ABANDONED_MS = 3_600_000;
 
 /** A C++ compiler and what identifies it. */
 export interface Compiler {
@@ -288,14 +290,21 @@ async function compile(target: string, found: Found, options: BuildOptions): Pro
   }
 }
 
+/** Removes the oldest builds beyond a number, and what builds that were killed left behind. */
 function prune(root: string, keep: string): void {
-  const builds = readdirSync(root)
-    .filter((name) => name.startsWith('torch-') && !name.endsWith('.log') && !name.endsWith('.lock'))
-    .map((name) => ({ path: join(root, name), made: statSync(join(root, name)).mtimeMs }))
-    .sort((a, b) => b.made - a.made);
-  for (const { path } of builds.slice(KEPT_BUILDS)) {
-    if (path !== keep) rmSync(path, { recursive: true, force: true });
-  }
+  const entries = readdirSync(root).flatMap((name) => {
+    const made = statSync(join(root, name), { throwIfNoEntry: false })?.mtimeMs;
+    return made === undefined ? [] : [{ name, path: join(root, name), made }];
+  });
+  const builds = entries
+    .filter(({ name }) => name.startsWith('torch-') && !/\.(log|lock)$/.test(name))
+    .sort((a, b) => b.made - a.made)
+    .slice(KEPT_BUILDS)
+    .filter(({ path }) => path !== keep);
+  const abandoned = entries.filter(
+    ({ name, made }) => name.startsWith('.build-') && Date.now() - made > ABANDONED_MS,
+  );
+  for (const { path } of [...builds, ...abandoned]) rmSync(path, { recursive: true, force: true });
 }
 
 /**

@@ -167,7 +167,7 @@ export async function setup(options: SetupOptions): Promise<SetupResult> {
     compiler = findCompiler(env);
     if (libtorch === null || compiler === null) {
       throw new EngineError(
-        `${installed.join(' ')} installed, yet ${what} is not found; run \`timeseer doctor\``,
+        `${installed.join(' ')} installed, yet ${what} is not found; run \`npx timeseer doctor\``,
       );
     }
   }
