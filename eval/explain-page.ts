@@ -70,7 +70,7 @@ function intervalsTable({ intervals }: Explanation): Html {
 <thead><tr><th scope="col">First index</th><th scope="col">End index (exclusive)</th><th scope="col">Samples</th>${timed ? html`<th scope="col">From</th><th scope="col">To</th>` : null}<th scope="col">Classical analyses</th></tr></thead>
 <tbody>${intervals.map(
     (one) =>
-      html`<tr><td>${one.start}</td><td>${one.end}</td><td>${grouped(one.end - one.start)}</td>${timed ? html`<td>${one.from ?? '\u2013'}</td><td>${one.to ?? '\u2013'}</td>` : null}<td>${one.confirmed ? 'mark it too' : 'do not mark it'}</td></tr>\n`,
+      html`<tr><th scope="row">${one.start}</th><td>${one.end}</td><td>${grouped(one.end - one.start)}</td>${timed ? html`<td>${one.from ?? '\u2013'}</td><td>${one.to ?? '\u2013'}</td>` : null}<td>${one.confirmed ? 'mark it too' : 'do not mark it'}</td></tr>\n`,
   )}</tbody></table></div>`;
 }
 

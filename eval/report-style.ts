@@ -94,7 +94,7 @@ tbody th{font-weight:500}
 .seen figcaption{font-size:.8rem;color:var(--soft)}
 .pair{display:grid;grid-template-columns:1fr 1fr;gap:1.2rem}
 .pair>*{min-width:0}
-.pair pre{margin:0}
+.example pre{margin:0}header .plot{margin-bottom:1.6rem}
 pre.prose{font-family:inherit;font-size:.9rem}
 .parts{display:flex;flex-wrap:wrap;gap:.2rem 1.3rem;margin:.2rem 0 .9rem;font-size:.875rem}
 .parts div{display:flex;gap:.4rem}.parts dt{color:var(--soft)}.parts dd{margin:0;font-weight:600}

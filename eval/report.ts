@@ -1,6 +1,6 @@
 /** The report of a run: one self-contained page that needs no network, from plain records. */
 import { readFileSync } from 'node:fs';
-import { DataError } from '../src/errors.ts';
+import { DataError, TimeseerError } from '../src/errors.ts';
 import { writeFileAtomic } from '../src/files.ts';
 import type { Estimate } from '../src/types.ts';
 import { type Html, html, page } from './html.ts';
@@ -254,5 +254,19 @@ export function readReportInput(path: string): ReportInput {
   if (missing !== undefined) {
     throw new DataError(`report records without "${missing}"; evaluate the run again`, { file: path });
   }
-  return value as ReportInput;
+  const input = value as ReportInput;
+  try {
+    // The page looks at every record, so writing it once is the complete check of their shape.
+    reportPage(input);
+  } catch (cause) {
+    if (cause instanceof TimeseerError) throw cause;
+    throw new DataError(
+      `report records of another shape (${(cause as Error).message}); evaluate the run again`,
+      {
+        file: path,
+        cause,
+      },
+    );
+  }
+  return input;
 }

@@ -140,6 +140,10 @@ describe('the report page', () => {
     ['half a file', '{"title": "x", "run'],
     ['another file', '{"title": "x"}'],
     ['a list', '[]'],
+    [
+      'records of another shape',
+      '{"title":"x","run":{},"stages":[{"kind":"policy"}],"floors":[],"gains":[],"curves":[],"examples":[],"environment":{},"reproduce":[],"caveats":[]}',
+    ],
   ])('is not rebuilt from %s', (name, text) => {
     const path = join(directory, `${name}.json`);
     if (text !== null) writeFileSync(path, text);
