@@ -13,7 +13,9 @@
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/torch.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/cuda.h>
+#include <torch/version.h>
 
 namespace timeseer {
 namespace {
@@ -214,14 +216,14 @@ Napi::Value shareTensor(const Napi::CallbackInfo& info) {
 
 Napi::Value attachTensor(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
-    const auto ticket = info[0].As<Napi::Number>().Int64Value();
-    return Napi::Number::New(env, instance.add(Exchange::get().take(ticket).variable_data()));
+    const at::Tensor shared = Exchange::get().take(toInteger(info[0], "ticket"));
+    return Napi::Number::New(env, instance.add(shared.variable_data()));
   });
 }
 
 Napi::Value unshareTensor(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance&) -> Napi::Value {
-    Exchange::get().drop(info[0].As<Napi::Number>().Int64Value());
+    Exchange::get().drop(toInteger(info[0], "ticket"));
     return env.Undefined();
   });
 }

@@ -20,12 +20,6 @@ double number(const Napi::Value& value, const std::string& name) {
   return value.As<Napi::Number>().DoubleValue();
 }
 
-int64_t integer(const Napi::Value& value, const std::string& name) {
-  const double given = number(value, name);
-  if (given != std::floor(given) || std::abs(given) > 9007199254740991.0) mismatch(name, "an integer");
-  return static_cast<int64_t>(given);
-}
-
 c10::IValue listValue(const Instance& instance, const Napi::Value& value, const c10::Type& element,
                       const std::string& name) {
   if (!value.IsArray()) mismatch(name, "an array");
@@ -142,11 +136,17 @@ HostView hostView(const Napi::Value& value) {
   return {data, static_cast<int64_t>(length), type};
 }
 
+int64_t toInteger(const Napi::Value& value, const std::string& name) {
+  const double given = number(value, name);
+  if (given != std::floor(given) || std::abs(given) > 9007199254740991.0) mismatch(name, "an integer");
+  return static_cast<int64_t>(given);
+}
+
 std::vector<int64_t> toIntegers(const Napi::Value& value, const std::string& name) {
   if (!value.IsArray()) mismatch(name, "an array of integers");
   const auto array = value.As<Napi::Array>();
   std::vector<int64_t> result(array.Length());
-  for (uint32_t i = 0; i < array.Length(); i++) result[i] = integer(array.Get(i), name);
+  for (uint32_t i = 0; i < array.Length(); i++) result[i] = toInteger(array.Get(i), name);
   return result;
 }
 
@@ -179,7 +179,7 @@ c10::IValue toIValue(const Instance& instance, const Napi::Value& value, const c
     case c10::TypeKind::TensorType: return instance.get(value);
     case c10::TypeKind::IntType:  // dtypes, layouts and memory formats are integers in a schema
       if (value.IsString()) return static_cast<int64_t>(scalarType(value.As<Napi::String>()));
-      return integer(value, name);
+      return toInteger(value, name);
     case c10::TypeKind::FloatType: return number(value, name);
     case c10::TypeKind::BoolType:
       if (!value.IsBoolean()) mismatch(name, "true or false");

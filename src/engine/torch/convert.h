@@ -6,7 +6,7 @@
 #include <napi.h>
 
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <cstdint>
 #include <mutex>
@@ -58,6 +58,7 @@ struct HostView {
 
 // Float32Array, Float64Array, Int32Array or Uint8Array, over its own or shared memory.
 HostView hostView(const Napi::Value& value);
+int64_t toInteger(const Napi::Value& value, const std::string& name);
 std::vector<int64_t> toIntegers(const Napi::Value& value, const std::string& name);
 at::ScalarType scalarType(const std::string& name);
 std::string scalarName(at::ScalarType type);

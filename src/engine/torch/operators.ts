@@ -50,9 +50,10 @@ export class Operators {
     return tensor.handle;
   }
 
-  /** Throws unless every one is a live tensor of this engine; `undefined` is left out. */
-  check(where: string, ...tensors: readonly (Tensor | undefined)[]): void {
-    for (const tensor of tensors) if (tensor !== undefined) this.handle(tensor, where);
+  /** Throws unless every one is a live tensor of this engine; the optional ones may be undefined. */
+  check(where: string, tensors: readonly Tensor[], optional: readonly (Tensor | undefined)[] = []): void {
+    for (const tensor of tensors) this.handle(tensor, where);
+    for (const tensor of optional) if (tensor !== undefined) this.handle(tensor, where);
   }
 
   /** Calls an operator for its only tensor result. */

@@ -1,0 +1,37 @@
+/** What the misuse tests share: an engine that must end every test empty, and the message of an expected error. */
+import { afterEach, expect } from 'vitest';
+import type { Engine, Tensor } from '../../src/engine/engine.ts';
+import { loadNative } from '../../src/engine/torch/native.ts';
+import { openTorch } from '../../src/engine/torch/torch.ts';
+import { EngineError } from '../../src/errors.ts';
+
+export interface Misuse {
+  readonly engine: Engine;
+  /** Runs `body` in a scope and returns the message of the EngineError that it must throw. */
+  readonly complaint: (body: () => unknown) => string;
+  readonly floats: (shape: readonly number[]) => Tensor;
+  readonly whole: (...values: number[]) => Tensor;
+}
+
+/** Opens the engine for a test file; after each of its tests no tensor and no native handle may be left. */
+export function misuse(): Misuse {
+  const engine = openTorch({ threads: 1 });
+  afterEach(() => {
+    expect(engine.live()).toBe(0);
+    expect(loadNative().live()).toBe(0);
+  });
+  return {
+    engine,
+    complaint(body) {
+      try {
+        engine.scope(body);
+      } catch (error) {
+        expect(error).toBeInstanceOf(EngineError);
+        return (error as Error).message;
+      }
+      throw new Error('no error was thrown');
+    },
+    floats: (shape) => engine.zeros(shape),
+    whole: (...values) => engine.tensor(Int32Array.from(values), [values.length]),
+  };
+}
