@@ -193,16 +193,18 @@ function paint(
   const { change, coverage } = s;
   coverage.fill(0);
   let at = 0;
-  for (let i = 0; i < height * width; i++) {
-    const column = i % width;
-    const sum = coverage[column]! + change[i]!;
-    coverage[column] = sum;
-    // Runs on both sides of a break can overlap in a column; rounding can leave a trace below 0.
-    const alpha = sum <= 0.001 ? 0 : sum >= SUBCOLUMNS ? 1 : sum / SUBCOLUMNS;
-    data[at] = br + alpha * (r - br) + 0.5;
-    data[at + 1] = bg + alpha * (g - bg) + 0.5;
-    data[at + 2] = bb + alpha * (b - bb) + 0.5;
-    at += 3;
+  for (let row = 0; row < height; row++) {
+    const start = row * width;
+    for (let column = 0; column < width; column++) {
+      const sum = coverage[column]! + change[start + column]!;
+      coverage[column] = sum;
+      // Runs on both sides of a break can overlap in a column; rounding can leave a trace below 0.
+      const alpha = sum <= 0.001 ? 0 : sum >= SUBCOLUMNS ? 1 : sum / SUBCOLUMNS;
+      data[at] = br + alpha * (r - br) + 0.5;
+      data[at + 1] = bg + alpha * (g - bg) + 0.5;
+      data[at + 2] = bb + alpha * (b - bb) + 0.5;
+      at += 3;
+    }
   }
   change.fill(0);
 }
