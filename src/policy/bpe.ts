@@ -6,12 +6,15 @@
  */
 import { SPECIAL_TOKENS } from './tokenizer.ts';
 
+/** What the chat template writes after `<|im_start|>`. */
+const ROLES = ['system\n', 'user\n', 'assistant\n'];
+
 /**
- * Where the text splits: tags, single digits, symbols of the scan, brackets and commas. `o` and `x` are symbols only
- * inside a scan: after `; scan ` or another symbol, with nothing but symbols up to the scan's end.
+ * Where the text splits: tags, roles, single digits, symbols of the scan, brackets and commas. `o` and `x` are symbols
+ * only inside a scan: after `; scan ` or another symbol, with nothing but symbols up to the scan's end.
  */
 export const PIECE_PATTERN =
-  '</?[a-z]+>|[0-9]|[.()#\\[\\]]|, ?|(?<=; scan |[.()#ox])[ox](?=[.()#ox]*(?:</think>|; ))';
+  '(?:system|user|assistant)\\n|</?[a-z]+>|[0-9]|[.()#\\[\\]]|, ?|(?<=; scan |[.()#ox])[ox](?=[.()#ox]*(?:</think>|; ))';
 
 /** GPT-2's printable alphabet: byte → character. */
 function byteAlphabet(): string[] {
@@ -89,10 +92,12 @@ export function trainBpe(corpus: Iterable<string>, options: BpeOptions = {}): Re
   const pattern = new RegExp(PIECE_PATTERN, 'gu');
   const special = /<\|[a-z_]+\|>/u;
   const alphabet = byteAlphabet();
+  const spell = (text: string): string =>
+    Array.from(Buffer.from(text, 'utf8'), (byte) => alphabet[byte]!).join('');
   const counts = new Map<string, number>();
   for (const text of corpus) {
     for (const piece of text.split(special).flatMap((part) => pieces(part, pattern))) {
-      const word = Array.from(Buffer.from(piece, 'utf8'), (byte) => alphabet[byte]!).join('');
+      const word = spell(piece);
       counts.set(word, (counts.get(word) ?? 0) + 1);
     }
   }
@@ -100,7 +105,9 @@ export function trainBpe(corpus: Iterable<string>, options: BpeOptions = {}): Re
     .filter(([word, count]) => word.length > 1 && count > 1)
     .map(([word, count]) => ({ word, count, saved: count * (word.length - 1) }))
     .sort((a, b) => b.saved - a.saved || (a.word < b.word ? -1 : 1));
-  const whole = ranked.slice(0, Math.floor(room * (options.wholeShare ?? 0.7))).map(({ word }) => word);
+  const spelled = ROLES.map((role) => spell(role));
+  const chosen = ranked.slice(0, Math.floor(room * (options.wholeShare ?? 0.7))).map(({ word }) => word);
+  const whole = [...spelled, ...chosen.filter((word) => !spelled.includes(word))];
   const vocabulary = new Map<string, number>();
   // Bytes in the order of the alphabet's code points, as the reference trainer sorts them.
   for (const token of [...alphabet].sort()) vocabulary.set(token, vocabulary.size);

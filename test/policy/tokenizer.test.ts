@@ -122,13 +122,12 @@ describe('nano BPE', () => {
     );
   });
 
-  it('leaves special tokens of rendered prompts out of the learned text', () => {
-    const rendered = Array.from(
-      { length: 20 },
-      () => `<|im_start|>user\n${PROMPT}<|im_end|>\n<|im_start|>assistant\n`,
-    );
+  it('has one token per role of the chat template, and learns nothing across special tokens', () => {
+    expect([...tokenizer.encode('<|im_start|>assistant\n')]).toHaveLength(2);
+    expect(tokens('user\nuser')).toEqual(['user\n', ...tokens('user')]);
+    const rendered = Array.from({ length: 20 }, () => `<|im_start|>user\n${PROMPT}<|im_end|>\n`);
     const learned = new Tokenizer(trainBpe([...texts, ...rendered]));
-    expect([...learned.encode('<|im_start|>assistant\n')]).toHaveLength(2);
+    expect([...learned.encode(rendered[0]!)]).toHaveLength(2 + 7 + 2);
   });
 });
 
