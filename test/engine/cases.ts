@@ -59,6 +59,15 @@ const shapes: Case[] = [
     reference: ([a]) => ref.narrow(a!, 1, 2, 4),
   },
   {
+    name: 'split into unequal parts, one of them unused',
+    inputs: [x(3, 9, 2)],
+    run: (e, [a]) => {
+      const [first, , last] = e.split(a!, [2, 3, 4], 1) as [Tensor, Tensor, Tensor];
+      return e.concat([last, first], -2);
+    },
+    reference: ([a]) => ref.concat([ref.narrow(a!, 1, 5, 4), ref.narrow(a!, 1, 0, 2)], 1),
+  },
+  {
     name: 'rows with repeated and unused indices',
     inputs: [x(5, 2, 3)],
     run: (e, [a]) => e.rows(a!, indices(e, [4, 1, 1, 0, 4, 1, 4])),

@@ -118,6 +118,25 @@ export function engineContract(name: string, open: () => Engine): void {
           expect(worst(engine.doubles(out), expected.data)).toBeLessThan(0.004);
         });
       });
+      it('attention takes a float32 mask', () => {
+        engine.scope(() => {
+          const q = ref.normal(new Random(1, 'q'), [1, 2, 3, 4]);
+          const mask = ref.nd([1, 1, 3, 3], (_, [, , t, s]) => (s! > t! ? -Infinity : 0));
+          const [wide, narrow] = (['float64', 'bfloat16'] as const).map((dtype) => {
+            const query = upload(engine, q, dtype);
+            return engine.attention({
+              query,
+              key: query,
+              value: query,
+              mask: upload(engine, mask, 'float32'),
+            });
+          }) as [Tensor, Tensor];
+          const expected = ref.attention({ query: q, key: q, value: q, mask }).data;
+          expect([wide.dtype, narrow.dtype]).toEqual(['float64', 'bfloat16']);
+          expect(worst(engine.doubles(wide), expected)).toBeLessThan(1e-12);
+          expect(worst(engine.doubles(narrow), expected)).toBeLessThan(0.03);
+        });
+      });
       it('logProbs are float32', () => {
         engine.scope(() => {
           const [h, w] = [ref.normal(new Random(1, 'h'), [3, 8]), ref.normal(new Random(1, 'w'), [5, 8])];

@@ -39,6 +39,12 @@ const network: Case[] = [
     reference: ([a, w]) => ref.rmsNorm(a!, w!, 0.01),
   },
   {
+    name: 'rmsNorm of rows that hold zeros only',
+    inputs: [ref.nd([3, 4], (_, [row, i]) => (row === 1 ? 0 : 0.5 * i! - row!)), x(4)],
+    run: (e, [a, w]) => e.rmsNorm(a!, w!, 0.04),
+    reference: ([a, w]) => ref.rmsNorm(a!, w!, 0.04),
+  },
+  {
     name: 'rotary with angles of its own per row',
     inputs: [x(2, 3, 5, 8)],
     constants: [both(Math.cos, 2), both(Math.sin, 2)],
@@ -95,6 +101,27 @@ const network: Case[] = [
         value: value!,
         mask: mask!,
         prefix: { key: before!, value: beforeValue!, mask: beforeMask! },
+      }),
+  },
+  {
+    name: 'attention to a prefix alone, where a row hides all its own keys',
+    inputs: [x(4, 2, 3, 2), x(4, 1, 2, 2), x(4, 1, 2, 2), x(2, 1, 5, 2), x(2, 1, 5, 2)],
+    constants: [ref.nd([4, 1, 1, 2], (_, [b, , , s]) => (b === 2 || s! > b! ? hidden : 0))],
+    run: (e, [query, key, value, before, beforeValue], [mask]) =>
+      e.attention({
+        query: query!,
+        key: key!,
+        value: value!,
+        mask: mask!,
+        prefix: { key: before!, value: beforeValue! },
+      }),
+    reference: ([query, key, value, before, beforeValue], [mask]) =>
+      ref.attention({
+        query: query!,
+        key: key!,
+        value: value!,
+        mask: mask!,
+        prefix: { key: before!, value: beforeValue! },
       }),
   },
   {

@@ -151,7 +151,9 @@ function masked(ops: Operators, q: Tensor, k: Tensor, mask: Tensor | undefined, 
   const left = ops.one('reshape', q, [batch * heads, rows, width]);
   const right = ops.one('transpose.int', ops.one('reshape', k, [batch * heads, keys, width]), 1, 2);
   const bias =
-    mask === undefined ? ops.one('zeros', [1], q.dtype, null, ops.device) : spread(ops, mask, shape);
+    mask === undefined
+      ? ops.one('zeros', [1], q.dtype, null, ops.device)
+      : spread(ops, mask.dtype === q.dtype ? mask : ops.one('to.dtype', mask, q.dtype), shape);
   // Not β = 0 without a mask: for tiny products libtorch 1.13 multiplies uninitialised memory by it.
   const scores = ops.one('baddbmm', bias, left, right, 1, scale);
   return ops.one('reshape', scores, [batch, heads, rows, keys]);
@@ -161,7 +163,7 @@ function masked(ops: Operators, q: Tensor, k: Tensor, mask: Tensor | undefined, 
 function spread(ops: Operators, mask: Tensor, shape: ScoreShape): Tensor {
   const { batch, heads, repeat, length, keys } = shape;
   if (mask.shape.length !== 4 || mask.shape[1] !== 1) {
-    throw new EngineError(`attention: mask [${mask.shape.join(',')}] must be broadcast to [B, 1, T, S]`);
+    throw new EngineError(`attention: mask ${shapeText(mask)} must be broadcast to [B, 1, T, S]`);
   }
   const own = mask.shape[0]!;
   let tiled: Tensor = mask; // [B or 1, 1, R·T or 1, S]
