@@ -12,7 +12,8 @@ import { canvas } from './canvas.ts';
 import { renderColumns } from './column.ts';
 import { channelsOf, type FigureValues, xDomain, yDomain } from './domain.ts';
 import { m4 } from './downsample.ts';
-import { DATA, type Figure, isBare, plotSize, vegaLite, yTickSpace } from './figure.ts';
+import { type Figure, isBare, plotSize } from './figure.ts';
+import { DATA, vegaLite, yTickSpace } from './spec.ts';
 import { tickLabels } from './ticks.ts';
 import { viewOf } from './vega.ts';
 

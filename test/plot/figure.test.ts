@@ -2,7 +2,8 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
 import { channelsOf, xDomain, yDomain } from '../../src/plot/domain.ts';
-import { FIGURE_NAMES, figure, isBare, plotSize, vegaLite } from '../../src/plot/figure.ts';
+import { FIGURE_NAMES, figure, isBare, plotSize } from '../../src/plot/figure.ts';
+import { vegaLite } from '../../src/plot/spec.ts';
 
 interface Geometry {
   readonly size: readonly [number, number];
