@@ -67,7 +67,10 @@ export function collate(sequences: readonly Sequence[], pad: number): Batch {
     const n = sequence.ids.length;
     tokens.set(sequence.ids, b * length);
     for (let axis = 0; axis < 3; axis++) {
-      positions.set(sequence.positions.subarray(axis * n, (axis + 1) * n), (axis * batch + b) * length);
+      const at = (axis * batch + b) * length;
+      positions.set(sequence.positions.subarray(axis * n, (axis + 1) * n), at);
+      // Padding counts on, so that rows with equal prompts have equal positions and share one rotary table.
+      for (let t = n; t < length; t++) positions[at + t] = positions[at + t - 1]! + 1;
     }
   }
   return { tokens, batch, length, positions, lengths, images: sequences.flatMap(({ images }) => images) };

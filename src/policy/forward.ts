@@ -24,7 +24,7 @@ export interface ForwardInput {
   readonly tokens: Int32Array;
   readonly batch: number;
   readonly length: number;
-  /** M-RoPE positions [3 · B · T], row after row; padding may hold 0. */
+  /** M-RoPE positions [3 · B · T], row after row; padding may hold any. */
   readonly positions: Int32Array;
   /** Tokens of each row [B], ≥ 1; all T when absent. */
   readonly lengths?: Int32Array;

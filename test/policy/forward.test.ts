@@ -199,6 +199,17 @@ describe('forward', () => {
     });
   });
 
+  it('counts positions on through padding', () => {
+    const prompt = encode(golden.cases[1]!);
+    const batch = collate([joined(prompt, Int32Array.of(60, 61, 62)), joined(prompt, Int32Array.of(60))], 0);
+    const row = (axis: number, b: number): number[] => [
+      ...batch.positions.subarray((axis * 2 + b) * batch.length, (axis * 2 + b + 1) * batch.length),
+    ];
+    for (const axis of [0, 1, 2]) expect(row(axis, 1)).toEqual(row(axis, 0));
+    expect(row(0, 0).at(-1)).toBe(prompt.next + 2);
+    expect([...batch.lengths]).toEqual([prompt.ids.length + 3, prompt.ids.length + 1]);
+  });
+
   it('refuses inputs whose parts disagree', () => {
     const batch = collate([encode(golden.cases[1]!)], 0);
     const bad: [Partial<ForwardInput>, RegExp][] = [

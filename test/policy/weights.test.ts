@@ -189,6 +189,28 @@ describe('checkpoints', () => {
     for (const policy of [a, b, c]) policy!.dispose();
   });
 
+  it('is rebuilt over shared weights from parts that survive a structured clone', () => {
+    const before = engine.live();
+    const nano = Policy.create(engine, { tokenizer: trainBpe(corpus(100)), seed: 3 });
+    const twin = new Policy(engine, structuredClone(nano.parts), engine.detach(nano.flat));
+    expect(twin.parts).toEqual(nano.parts);
+    engine.scope(() => engine.write(nano.flat, 0, 7, engine.tensor(Float32Array.of(42), [1])));
+    expect(engine.floats(twin.flat)[7]).toBe(42);
+    expect(engine.floats(twin.weights.embed)[7]).toBe(42);
+    expect(() => new Policy(engine, nano.parts, twin.weights.norm)).toThrow(/weights of shape \[128\]/);
+    const short = {
+      ...nano.parts,
+      config: {
+        ...nano.parts.config,
+        text_config: { ...Object(nano.parts.config['text_config']), vocab_size: nano.dims.vocabulary - 1 },
+      },
+    };
+    expect(() => new Policy(engine, short, nano.flat)).toThrow(CheckpointError);
+    nano.dispose();
+    twin.dispose();
+    expect(engine.live()).toBe(before);
+  });
+
   it('says what is missing when the directory is no checkpoint', () => {
     expect(() => Policy.load(engine, join(directory, 'nowhere'))).toThrow(/no config\.json there/);
     cpSync(GOLDEN, directory, { recursive: true });
