@@ -80,12 +80,3 @@ export function responseBatch(
     owner: Int32Array.from(owner),
   };
 }
-
-/** Texts alone, without an image, from position 0: padded [P, T], all hidden states wanted. */
-export function textBatch(texts: readonly Int32Array[], pad: number): ForwardInput {
-  const before: EncodedPrompt = { ids: new Int32Array(0), positions: new Int32Array(0), images: [], next: 0 };
-  return collate(
-    texts.map((text) => responseSequence(before, text)),
-    pad,
-  );
-}

@@ -54,9 +54,12 @@ export function readState(directory: string): TrainingState | null {
   try {
     return stateSchema.parse(JSON.parse(readFileSync(file, 'utf8')));
   } catch (cause) {
-    throw new CheckpointError(`${file}: not a training state; remove the directory and start the stage again`, {
-      cause,
-    });
+    throw new CheckpointError(
+      `${file}: not a training state; remove the directory and start the stage again`,
+      {
+        cause,
+      },
+    );
   }
 }
 

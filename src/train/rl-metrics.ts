@@ -1,0 +1,206 @@
+/** What is logged of a reinforcement step, gathered on every rank and reduced once. */
+import type { GroupAdvantage } from './advantage.ts';
+import { isSilent } from './advantage.ts';
+import type { PolicyLoss } from './loss.ts';
+import type { StepReport } from './optimizer.ts';
+import { cosineSchedule } from './optimizer.ts';
+import type { Ranks } from './ranks.ts';
+import type { RolloutGroup } from './rollout.ts';
+import type { TransportResult } from './transport.ts';
+
+/** One line of the stage's metrics, over all ranks. Every key has its definition here. */
+export interface RlMetrics {
+  readonly step: number;
+  /** Mean task reward of the sampled responses. */
+  readonly reward: number;
+  /** Means of the reward's parts. */
+  readonly parts: Readonly<Record<string, number>>;
+  /** Mean transport similarity to the expert traces; null without transport. */
+  readonly similarity: number | null;
+  /** Largest |row sum − marginal| of any plan: convergence of Sinkhorn; null without transport. */
+  readonly transportError: number | null;
+  /** Root mean square of the advantages. */
+  readonly advantage: number;
+  /** Root mean square of their orthogonal time-series part. */
+  readonly orthogonal: number;
+  /** Share of groups whose rewards are all equal. */
+  readonly equalRewards: number;
+  /** Share of groups that were skipped: every advantage zero. */
+  readonly silent: number;
+  /** Mean loss, k3 KL to the reference and entropy per token. */
+  readonly loss: number;
+  readonly kl: number;
+  readonly entropy: number;
+  /** Share of tokens at which the clipped term was the smaller one. */
+  readonly clipped: number;
+  /** Mean |log π of the trainer − log π of the sampler| per token in the first pass: 0 up to rounding. */
+  readonly samplerGap: number;
+  /** Mean response length in tokens, and the share that was cut off. */
+  readonly tokens: number;
+  readonly unfinished: number;
+  /** Global gradient norm before clipping, of the last update; null when nothing was updated. */
+  readonly gradNorm: number | null;
+  readonly learningRate: number;
+  /** Updates of this step left out because loss or gradient was not finite. */
+  readonly skipped: number;
+  /** Mean milliseconds of this step over ranks. */
+  readonly ms: Readonly<Record<Phase, number>>;
+}
+
+const PHASES = ['data', 'rollout', 'transport', 'reference', 'update'] as const;
+type Phase = (typeof PHASES)[number];
+
+const SUMS = [
+  'responses',
+  'reward',
+  'similarity',
+  'advantageSquared',
+  'orthogonalSquared',
+  'groups',
+  'equal',
+  'silent',
+  'loss',
+  'kl',
+  'entropy',
+  'clipped',
+  'lossTokens',
+  'gap',
+  'gapTokens',
+  'tokens',
+  'unfinished',
+] as const;
+
+type Sums = Record<(typeof SUMS)[number], number>;
+
+export class StepMeter {
+  readonly #step: number;
+  readonly #sums: Sums;
+  readonly #parts = new Map<string, number>();
+  readonly #ms: Record<Phase, number> = { data: 0, rollout: 0, transport: 0, reference: 0, update: 0 };
+  #transportError: number | null = null;
+  #last = performance.now();
+  #gradNorm: number | null = null;
+  #skipped = 0;
+  #firstPass = true;
+
+  constructor(step: number) {
+    this.#step = step;
+    this.#sums = Object.fromEntries(SUMS.map((key) => [key, 0])) as Sums;
+  }
+
+  /** Adds the time since the last call to a phase. */
+  lap(phase: Phase): void {
+    const now = performance.now();
+    this.#ms[phase] += now - this.#last;
+    this.#last = now;
+  }
+
+  responses(groups: readonly RolloutGroup[]): void {
+    const sums = this.#sums;
+    for (const group of groups) {
+      sums.groups++;
+      if (group.scores.every(({ total }) => total === group.scores[0]!.total)) sums.equal++;
+      for (const { ids, finished } of group.responses) {
+        sums.responses++;
+        sums.tokens += ids.length;
+        if (!finished) sums.unfinished++;
+      }
+      for (const { total, parts } of group.scores) {
+        sums.reward += total;
+        for (const [name, value] of Object.entries(parts)) {
+          this.#parts.set(name, (this.#parts.get(name) ?? 0) + value);
+        }
+      }
+    }
+  }
+
+  transport({ similarity, rowError }: TransportResult): void {
+    for (const value of similarity) this.#sums.similarity += value;
+    this.#transportError = rowError.reduce((worst, value) => Math.max(worst, value), 0);
+  }
+
+  advantages(groups: readonly GroupAdvantage[]): void {
+    for (const group of groups) {
+      if (isSilent(group)) this.#sums.silent++;
+      for (const value of group.advantage) this.#sums.advantageSquared += value * value;
+      for (const value of group.orthogonal) this.#sums.orthogonalSquared += value * value;
+    }
+  }
+
+  samplerGap(trainer: Float32Array, sampler: Float32Array): void {
+    if (!this.#firstPass) return;
+    trainer.forEach((value, k) => {
+      this.#sums.gap += Math.abs(value - sampler[k]!);
+    });
+    this.#sums.gapTokens += trainer.length;
+  }
+
+  loss(value: number, result: Omit<PolicyLoss, 'loss'>, tokens: number): void {
+    this.#sums.loss += value;
+    this.#sums.kl += result.kl;
+    this.#sums.entropy += result.entropy;
+    this.#sums.clipped += result.clipped;
+    this.#sums.lossTokens += tokens;
+  }
+
+  update(report: StepReport): void {
+    this.#firstPass = false;
+    this.#gradNorm = report.gradNorm;
+    if (report.skipped) this.#skipped++;
+  }
+
+  /** Sums over ranks. Collective; all ranks must have seen the same reward parts. */
+  reduce(
+    ranks: Ranks,
+    options: {
+      readonly learningRate: number;
+      readonly warmup: number;
+      readonly steps: number;
+      readonly minLearningRate: number;
+    },
+  ): RlMetrics {
+    const names = [...this.#parts.keys()].sort();
+    const sent = [
+      ...SUMS.map((key) => this.#sums[key]),
+      ...PHASES.map((phase) => this.#ms[phase] / ranks.size),
+      ...names.map((name) => this.#parts.get(name)!),
+    ];
+    const all = ranks.sum(sent);
+    const sum = Object.fromEntries(SUMS.map((key, i) => [key, all[i]!])) as Sums;
+    const errors = ranks.gather([this.#transportError ?? -1]).map(([value]) => value!);
+    const error = Math.max(...errors);
+    const perToken = (value: number): number => value / Math.max(1, sum.lossTokens);
+    return {
+      step: this.#step,
+      reward: sum.reward / sum.responses,
+      parts: Object.fromEntries(
+        names.map((name, i) => [name, all[SUMS.length + PHASES.length + i]! / sum.responses]),
+      ),
+      similarity: error < 0 ? null : sum.similarity / sum.responses,
+      transportError: error < 0 ? null : error,
+      advantage: Math.sqrt(sum.advantageSquared / sum.responses),
+      orthogonal: Math.sqrt(sum.orthogonalSquared / sum.responses),
+      equalRewards: sum.equal / sum.groups,
+      silent: sum.silent / sum.groups,
+      loss: perToken(sum.loss),
+      kl: perToken(sum.kl),
+      entropy: perToken(sum.entropy),
+      clipped: perToken(sum.clipped),
+      samplerGap: sum.gap / Math.max(1, sum.gapTokens),
+      tokens: sum.tokens / sum.responses,
+      unfinished: sum.unfinished / sum.responses,
+      gradNorm: this.#gradNorm,
+      learningRate: cosineSchedule(this.#step - 1, {
+        peak: options.learningRate,
+        warmup: options.warmup,
+        total: options.steps,
+        floor: options.minLearningRate,
+      }),
+      skipped: this.#skipped,
+      ms: Object.fromEntries(PHASES.map((phase, i) => [phase, all[SUMS.length + i]!])) as Record<
+        Phase,
+        number
+      >,
+    };
+  }
+}

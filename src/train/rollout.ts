@@ -1,0 +1,57 @@
+/** Rollouts: what the policy answers, kept with everything that a step needs of it. */
+import type { EncodedPrompt } from '../policy/batch.ts';
+import { generate, type Sampled } from '../policy/generate.ts';
+import type { Policy } from '../policy/policy.ts';
+import type { LabeledSeries, Score } from '../types.ts';
+
+export interface RolloutOptions {
+  /** Responses per prompt, G. */
+  readonly group: number;
+  readonly temperature: number;
+  readonly topP: number;
+  readonly maxTokens: number;
+  readonly seed: number;
+  /** Keep hidden states for the transport. */
+  readonly hidden: boolean;
+}
+
+/** One prompt and its G scored responses. */
+export interface RolloutGroup {
+  readonly series: LabeledSeries;
+  readonly prompt: EncodedPrompt;
+  readonly responses: readonly Sampled[]; // [G]
+  readonly scores: readonly Score[]; // [G]
+}
+
+/**
+ * Samples and scores G responses to each prompt. `examples` key the random streams, so that a response depends on
+ * its example and not on the rank or batch it was sampled in.
+ */
+export async function rollout(
+  policy: Policy,
+  series: readonly LabeledSeries[],
+  prompts: readonly EncodedPrompt[],
+  examples: readonly number[],
+  score: (response: string, series: LabeledSeries) => Score,
+  options: RolloutOptions,
+): Promise<RolloutGroup[]> {
+  const { group, temperature, topP, maxTokens, seed, hidden } = options;
+  const sampled = await generate(policy, prompts, {
+    samples: group,
+    temperature,
+    topP,
+    maxTokens,
+    seed,
+    examples,
+    hidden,
+  });
+  return prompts.map((prompt, p) => {
+    const responses = sampled.filter((one) => one.prompt === p).sort((a, b) => a.sample - b.sample);
+    return {
+      series: series[p]!,
+      prompt,
+      responses,
+      scores: responses.map(({ text }) => score(text, series[p]!)),
+    };
+  });
+}
