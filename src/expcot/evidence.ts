@@ -8,8 +8,6 @@ import { DataError } from '../errors.ts';
 import {
   type FrequencyTest,
   frequencyTest,
-  type OutlierTest,
-  outlierTest,
   type ProfileTest,
   profileTest,
   type RangeTest,
@@ -17,9 +15,10 @@ import {
   type TrendTest,
   trendTest,
 } from '../series/analyses.ts';
+import { type OutlierTest, outlierTest } from '../series/outliers.ts';
 import { savgol } from '../series/savgol.ts';
 import { dominantIndex, dominantPeriod, refineFrequency, spectrum } from '../series/spectrum.ts';
-import { fitLine, noiseSigma, type Summary, summarise } from '../series/stats.ts';
+import { fitLine, largestMagnitude, noiseSigma, type Summary, summarise } from '../series/stats.ts';
 import type { Interval } from '../types.ts';
 import { type LocalEvidence, localEvidence } from './local.ts';
 
@@ -224,8 +223,7 @@ function describe(values: Float64Array): { noise: Noise; base: Base } {
   const line = fitLine(values);
   const sigma = noiseSigma(values);
   const rise = line.slope * (n - 1);
-  let largest = 0;
-  for (const value of values) largest = Math.max(largest, Math.abs(value));
+  const largest = largestMagnitude(values);
   // What a straight line leaves of itself is rounding, not a spread.
   const straight = line.residualStd <= 1e-9 * largest;
   const share = straight ? 0 : sigma / line.residualStd;

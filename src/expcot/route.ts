@@ -6,13 +6,14 @@
  * otherwise the trend test, the matrix profile and the frequency test are asked in turn. AnomSeer then takes the class
  * from the task's name; here it follows from what the stretch itself is like. Departures from the reference:
  *
- *  - extremes are judged by clipped moments too, so that a long stretch of them cannot widen σ until nothing is extreme;
- *    noise and flat lines go to this test alone, the others call chance patterns of noise anomalous;
+ *  - noise and flat lines go to the range test alone, the others call chance patterns of noise anomalous; there it
+ *    takes clipped moments, so that a long stretch of extremes cannot widen σ until nothing is extreme;
  *  - a discord must also differ by a thousandth of the largest possible distance, or the rounding errors of a perfectly
  *    repeating series would count;
  *  - all regions that are unlike the rest are reported, not the strongest window alone, unless the anomaly is a trend.
  */
-import { DISCORD_Z, EXTREME_Z, PROFILE_WINDOW } from '../series/analyses.ts';
+import { DISCORD_Z, PROFILE_WINDOW } from '../series/analyses.ts';
+import { EXTREME_Z } from '../series/outliers.ts';
 import type { AnomalyClass, Interval } from '../types.ts';
 import type { Evidence, Family } from './evidence.ts';
 import type { LocalEvidence } from './local.ts';
@@ -40,11 +41,15 @@ const NORMAL: Reading = { family: null, intervals: [], class: 'normal', local: n
 
 export function route(evidence: Evidence): Reading {
   const { kind } = evidence.base;
-  const shapeless = kind === 'noise' || kind === 'flat';
-  if (shapeless || evidence.range.maxAbsZ > EXTREME_Z) {
+  if (kind === 'noise' || kind === 'flat') {
     const { intervals } = evidence.outliers;
-    if (intervals.length > 0) return { family: 'range', intervals, class: 'global point', local: null };
-    if (shapeless) return NORMAL;
+    return intervals.length === 0
+      ? NORMAL
+      : { family: 'range', intervals, class: 'global point', local: null };
+  }
+  if (evidence.range.maxAbsZ > EXTREME_Z) {
+    const { intervals } = evidence.range;
+    return { family: 'range', intervals, class: 'global point', local: null };
   }
   const trend = evidence.intervals('trend');
   if (trend.length > 0) return { family: 'trend', intervals: trend, class: 'trend', local: null };

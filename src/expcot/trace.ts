@@ -178,6 +178,8 @@ function justify(evidence: Evidence, { family, intervals, class: label, local }:
   const where = list(intervals);
   if (family === 'range') {
     const { mean, std, maxAbsZ, extreme } = evidence.outliers;
+    const shaped = evidence.base.kind === 'sine' || evidence.base.kind === 'irregular';
+    if (shaped) return `The largest z-score is above ${extreme}. The range test decides: ${where}.`;
     return `Without what lies outside, the mean is ${say(mean)} and the standard deviation ${say(std)}; the largest z-score is then ${say(maxAbsZ)}, above ${extreme}. The range test decides: ${where}.`;
   }
   if (local === null) return `The ${NAMES[family]} decides: ${where}.`;

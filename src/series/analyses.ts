@@ -12,7 +12,7 @@ import { mergeIntervals, runs } from './intervals.ts';
 import { type MatrixProfile, matrixProfile } from './matrix-profile.ts';
 import { savgol } from './savgol.ts';
 import { slidingPeriods } from './spectrum.ts';
-import { GAUSSIAN_MAD, median, moments, quantileInPlace } from './stats.ts';
+import { furthest, largestMagnitude, median, ROUNDING, spread } from './stats.ts';
 
 /** Deviations from the mean, in population standard deviations, beyond which a value is flagged. */
 export const SIGMAS = 3;
@@ -94,26 +94,6 @@ export interface ProfileTest {
   readonly regions: readonly Interval[];
 }
 
-/** Index and size of the largest |value − centre|, the first on ties. */
-function furthest(values: Float64Array, centre: number): { index: number; size: number } {
-  let index = 0;
-  let size = -1;
-  for (let i = 0; i < values.length; i++) {
-    const distance = Math.abs(values[i]! - centre);
-    if (distance > size) {
-      size = distance;
-      index = i;
-    }
-  }
-  return { index, size };
-}
-
-/** Mean and σ, where σ is exactly 0 for equal values. */
-function spread(values: Float64Array): { mean: number; std: number } {
-  const first = values[0]!;
-  return values.every((value) => value === first) ? { mean: first, std: 0 } : moments(values);
-}
-
 /** Range test of a series [N], N ≥ 1: values more than 3σ from the mean. */
 export function rangeTest(values: Float64Array): RangeTest {
   const { mean, std } = spread(values);
@@ -132,62 +112,6 @@ export function rangeTest(values: Float64Array): RangeTest {
   };
 }
 
-/** Largest |z| from which a series holds outliers (AnomSeer's routing to the range test). */
-export const EXTREME_Z = 5;
-/** Runs of outliers this close are one: a shifted stretch of noise dips back into the band now and then. */
-export const OUTLIER_GAP = 5;
-
-export interface OutlierTest {
-  /** Mean and standard deviation of what stays inside 3σ of itself. */
-  readonly mean: number;
-  readonly std: number;
-  readonly sigmas: number;
-  readonly upper: number;
-  readonly lower: number;
-  /** Largest |value − mean| / std over all values; 0 for a constant series. */
-  readonly maxAbsZ: number;
-  /** Values beyond this |z| make outliers. */
-  readonly extreme: number;
-  /** Runs outside [lower, upper], joined over gaps of up to 5 samples, that hold a value of |z| > `extreme`. */
-  readonly intervals: readonly Interval[];
-}
-
-/**
- * Range test with clipped moments: from median and scaled MAD on (mean and σ where the MAD is 0), values beyond 3σ are
- * left out of mean and σ until these settle (at most 20 rounds), so that long stretches of outliers, up to almost half
- * of the series, cannot hide themselves by widening σ. Series [N], N ≥ 1.
- */
-export function outlierTest(values: Float64Array): OutlierTest {
-  const scratch = Float64Array.from(values); // [N]
-  let mean = quantileInPlace(scratch, values.length, 0.5);
-  for (let i = 0; i < values.length; i++) scratch[i] = Math.abs(values[i]! - mean);
-  let std = GAUSSIAN_MAD * quantileInPlace(scratch, values.length, 0.5);
-  if (std === 0) ({ mean, std } = spread(values));
-  for (let round = 0; round < 20; round++) {
-    const inside = values.filter((value) => Math.abs(value - mean) <= SIGMAS * std);
-    const next = spread(inside);
-    if (next.std === std) break;
-    ({ mean, std } = next);
-  }
-  const upper = mean + SIGMAS * std;
-  const lower = mean - SIGMAS * std;
-  const beyond = runs(values.length, (i) => values[i]! > upper || values[i]! < lower);
-  const intervals = mergeIntervals(beyond, OUTLIER_GAP).filter(([start, end]) => {
-    for (let i = start; i < end; i++) if (Math.abs(values[i]! - mean) > EXTREME_Z * std) return true;
-    return false;
-  });
-  return {
-    mean,
-    std,
-    sigmas: SIGMAS,
-    upper,
-    lower,
-    maxAbsZ: std === 0 ? 0 : furthest(values, mean).size / std,
-    extreme: EXTREME_Z,
-    intervals,
-  };
-}
-
 /** Slope per sample of the smoothed series (Savitzky–Golay 21, 2; central differences): [N] → [N], N ≥ 21. */
 export function smoothedSlope(values: Float64Array): Float64Array {
   const smooth = savgol(values, { window: TREND_WINDOW, order: TREND_ORDER });
@@ -203,7 +127,12 @@ export function smoothedSlope(values: Float64Array): Float64Array {
 export function trendTest(values: Float64Array): TrendTest | null {
   if (values.length < TREND_WINDOW) return null;
   const slope = smoothedSlope(values);
-  const { mean, std } = spread(slope);
+  const rounding = ROUNDING * largestMagnitude(values);
+  const measured = spread(slope);
+  // The slopes of a straight line differ by rounding errors, which are no departure from it.
+  const straight = measured.std <= rounding;
+  const mean = Math.abs(measured.mean) <= rounding ? 0 : measured.mean;
+  const std = straight ? 0 : measured.std;
   const threshold = SIGMAS * std;
   const { index, size } = furthest(slope, mean);
   return {
@@ -213,9 +142,9 @@ export function trendTest(values: Float64Array): TrendTest | null {
     mean,
     std,
     threshold,
-    peak: size,
+    peak: straight ? 0 : size,
     peakIndex: index,
-    intervals: runs(slope.length, (i) => Math.abs(slope[i]! - mean) > threshold),
+    intervals: straight ? [] : runs(slope.length, (i) => Math.abs(slope[i]! - mean) > threshold),
   };
 }
 

@@ -6,19 +6,18 @@
 import type { Interval } from '../types.ts';
 import {
   FREQUENCY_WINDOW,
-  outlierTest,
   PROFILE_WINDOW,
   rangeTest,
   readProfile,
   SIGMAS,
   STABLE_PERIOD_STD,
   smoothedSlope,
-  TREND_WINDOW,
   testedPeriods,
   testedProfile,
+  trendTest,
 } from './analyses.ts';
-import { mergeIntervals, runs } from './intervals.ts';
-import { spectralResidual } from './spectral-residual.ts';
+import { runs } from './intervals.ts';
+import { outlierTest } from './outliers.ts';
 import { moments, summarise } from './stats.ts';
 
 export interface Detection {
@@ -90,10 +89,9 @@ export const interquartile: Detector = (values) => {
 
 /** Slope of the smoothed series (Savitzky–Golay 21, 2) more than 3σ from its mean. */
 export const gradient: Detector = (values) => {
-  if (values.length < TREND_WINDOW) return nothing(values.length);
-  const slope = smoothedSlope(values);
-  const { mean, std } = moments(slope);
-  return above(deviations(slope, mean, std), SIGMAS);
+  const test = trendTest(values);
+  if (test === null || test.std === 0) return nothing(values.length);
+  return { intervals: test.intervals, score: deviations(smoothedSlope(values), test.mean, test.std) };
 };
 
 /** Dominant period in windows of 100 samples more than 3σ from its mean, unless stable (σ below 1 sample). */
@@ -121,13 +119,6 @@ function byProfile(values: Float64Array, which: 'intervals' | 'regions'): Detect
   return { intervals: test[which], score: spreadOverWindows(z, PROFILE_WINDOW, values.length) };
 }
 
-/** Spectral residual (Ren et al. 2019): saliency more than 3 times its local average; runs within 5 samples join. */
-export const residual: Detector = (values) => {
-  const score = spectralResidual(values);
-  const { intervals } = above(score, 3);
-  return { score, intervals: mergeIntervals(intervals, 5) };
-};
-
 /** All detectors by the name that reports use. */
 export const DETECTORS: Readonly<Record<string, Detector>> = {
   zscore,
@@ -137,5 +128,4 @@ export const DETECTORS: Readonly<Record<string, Detector>> = {
   'sliding-period': slidingPeriod,
   discord,
   discords,
-  'spectral-residual': residual,
 };

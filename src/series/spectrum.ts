@@ -4,6 +4,7 @@
  * the next power of two above 2N (above N for even N, where two real samples share one complex one).
  */
 import FFT from 'fft.js';
+import { largestMagnitude, ROUNDING } from './stats.ts';
 
 export interface Spectrum {
   /** Length of the series. */
@@ -137,22 +138,6 @@ export function spectrum(values: Float64Array, offset = 0): Spectrum {
   return { n, re, im };
 }
 
-/** The real series [N] of a spectrum: inverse of `spectrum`. */
-export function synthesise({ n, re, im }: Spectrum): Float64Array {
-  const { input, output, run } = transformOf(n);
-  // Conjugates in, so that the forward transform inverts; the upper half mirrors the lower.
-  for (let k = 0; k < n; k++) {
-    const lower = 2 * k <= n;
-    const at = lower ? k : n - k;
-    input[2 * k] = re[at]!;
-    input[2 * k + 1] = lower ? -im[at]! : im[at]!;
-  }
-  run();
-  const values = new Float64Array(n); // [N]
-  for (let i = 0; i < n; i++) values[i] = output[2 * i]! / n;
-  return values;
-}
-
 /** Index of the strongest coefficient among `from` … ⌊N/2⌋, lowest on ties; `from` itself when all are 0. */
 export function dominantIndex({ re, im }: Spectrum, from = 1): number {
   let best = from;
@@ -174,8 +159,8 @@ export function dominantPeriod(values: Float64Array, mean: number): number {
 
 /**
  * Frequency of the line at coefficient k in cycles per series, between the bins: Jacobsen's three-sample estimate
- * k + Re((X[k−1] − X[k+1]) / (2X[k] − X[k−1] − X[k+1])) (Jacobsen & Kootsookos 2007). k itself at the ends of the
- * spectrum, or where the estimate leaves (−½, ½).
+ * k + Re((X[k−1] − X[k+1]) / (2X[k] − X[k−1] − X[k+1])) (Jacobsen & Kootsookos 2007). The step is cut at half
+ * a bin; k itself at the ends of the spectrum, or where the estimate is off by a bin and more.
  */
 export function refineFrequency({ re, im }: Spectrum, k: number): number {
   if (k < 1 || k + 1 >= re.length) return k;
@@ -184,7 +169,7 @@ export function refineFrequency({ re, im }: Spectrum, k: number): number {
   const bottomRe = 2 * re[k]! - re[k - 1]! - re[k + 1]!;
   const bottomIm = 2 * im[k]! - im[k - 1]! - im[k + 1]!;
   const shift = (topRe * bottomRe + topIm * bottomIm) / (bottomRe * bottomRe + bottomIm * bottomIm);
-  return Math.abs(shift) <= 0.5 ? k + shift : k;
+  return Math.abs(shift) < 1 ? k + Math.min(0.5, Math.max(-0.5, shift)) : k;
 }
 
 interface Twiddles {
@@ -231,11 +216,10 @@ export function slidingPeriods(values: Float64Array, window: number): Float64Arr
   if (count === 0) return periods;
   const { bins, phases } = twiddlesOf(window);
   const state = new Float64Array(2 * bins); // re, im interleaved
-  let varying = -1; // last index whose value differs from the one before it
-  for (let i = 1; i < window - 1; i++) if (values[i] !== values[i - 1]) varying = i;
+  // Coefficients this small are rounding errors of a constant window.
+  const floor = (ROUNDING * window * largestMagnitude(values)) ** 2;
   for (let t = 0; t < count; t++) {
     const last = t + window - 1;
-    if (last > 0 && values[last] !== values[last - 1]) varying = last;
     let change = t === 0 ? 0 : values[last]! - values[t - 1]!;
     if (t % REFRESH === 0) {
       // Only differences matter to the coefficients above 0; against a value of the window the sums stay small.
@@ -244,7 +228,8 @@ export function slidingPeriods(values: Float64Array, window: number): Float64Arr
       change = 0;
     }
     const best = accumulate(state, phases[last % window]!, change);
-    periods[t] = varying > t ? window / (best + 1) : window;
+    const power = state[2 * best]! ** 2 + state[2 * best + 1]! ** 2;
+    periods[t] = power > floor ? window / (best + 1) : window;
   }
   return periods;
 }

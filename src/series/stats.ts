@@ -38,6 +38,36 @@ export function moments(values: Float64Array, start = 0, end = values.length): M
   return { mean, std: Math.sqrt(squares / n) };
 }
 
+/** Index and size of the largest |value − centre|, the first on ties. */
+export function furthest(values: Float64Array, centre: number): { index: number; size: number } {
+  let index = 0;
+  let size = -1;
+  for (let i = 0; i < values.length; i++) {
+    const distance = Math.abs(values[i]! - centre);
+    if (distance > size) {
+      size = distance;
+      index = i;
+    }
+  }
+  return { index, size };
+}
+
+/** Mean and σ, where σ is exactly 0 for equal values. */
+export function spread(values: Float64Array): Moments {
+  const first = values[0]!;
+  return values.every((value) => value === first) ? { mean: first, std: 0 } : moments(values);
+}
+
+/** Differences below this part of a series' largest magnitude are rounding errors of its analyses. */
+export const ROUNDING = 1e-12;
+
+/** Largest |value|; 0 for none. */
+export function largestMagnitude(values: Float64Array): number {
+  let largest = 0;
+  for (let i = 0; i < values.length; i++) largest = Math.max(largest, Math.abs(values[i]!));
+  return largest;
+}
+
 /** Reorders `scratch[0, n)` so that its k-th smallest value stands at k, and returns it (Hoare's selection). */
 export function select(scratch: Float64Array, n: number, k: number): number {
   let left = 0;

@@ -1,0 +1,233 @@
+/**
+ * Inner loops of the matrix profile: correlations of windows along diagonals of the distance matrix. Window i has mean μ and
+ * norm ‖x − μ‖; the covariance of a pair follows from the pair before it on the same diagonal as
+ * cov + a[i]·b[j] + a[j]·b[i], a = half the difference of the entering and the leaving sample, b = the sum of their deviations
+ * from the means of their windows.
+ */
+
+import { largestMagnitude, ROUNDING } from './stats.ts';
+
+/** Updates of one covariance between two exact recomputations, a power of two. */
+const REFRESH = 4096;
+
+/** Per window: its mean, inverse norm, update terms, and the best correlation so far. Reused between calls. */
+export class Workspace {
+  mean = new Float64Array(0);
+  inverse = new Float64Array(0);
+  incoming = new Float64Array(0);
+  outgoing = new Float64Array(0);
+  best = new Float64Array(0);
+
+  reserve(count: number): void {
+    if (this.mean.length >= count) return;
+    this.mean = new Float64Array(count);
+    this.inverse = new Float64Array(count);
+    this.incoming = new Float64Array(count);
+    this.outgoing = new Float64Array(count);
+    this.best = new Float64Array(count);
+  }
+}
+
+/** Fills means, inverse norms (0 marks a constant window) and update terms; returns the number of constant windows. */
+export function prepare(values: Float64Array, m: number, count: number, work: Workspace): number {
+  const { mean, inverse, incoming, outgoing } = work;
+  const flat = ROUNDING * largestMagnitude(values) * Math.sqrt(m);
+  let constants = 0;
+  for (let i = 0; i < count; i++) {
+    let sum = 0;
+    for (let k = i; k < i + m; k++) sum += values[k]!;
+    const centre = sum / m;
+    let squares = 0;
+    for (let k = i; k < i + m; k++) {
+      const centred = values[k]! - centre;
+      squares += centred * centred;
+    }
+    const norm = Math.sqrt(squares);
+    mean[i] = centre;
+    if (norm <= flat) {
+      inverse[i] = 0;
+      constants++;
+    } else inverse[i] = 1 / norm;
+  }
+  incoming[0] = 0;
+  outgoing[0] = 0;
+  for (let i = 1; i < count; i++) {
+    incoming[i] = (values[i + m - 1]! - values[i - 1]!) / 2;
+    outgoing[i] = values[i + m - 1]! - mean[i]! + (values[i - 1]! - mean[i - 1]!);
+  }
+  return constants;
+}
+
+/** Σ (x[i+k] − mean[i])·(x[j+k] − mean[j]) over a window. */
+function covariance(values: Float64Array, m: number, i: number, j: number, mean: Float64Array): number {
+  const a = mean[i]!;
+  const b = mean[j]!;
+  let sum = 0;
+  for (let k = 0; k < m; k++) sum += (values[i + k]! - a) * (values[j + k]! - b);
+  return sum;
+}
+
+export function oneDiagonal(
+  values: Float64Array,
+  m: number,
+  lag: number,
+  count: number,
+  work: Workspace,
+  neighbours: Int32Array,
+): void {
+  const { mean, inverse, incoming, outgoing, best } = work;
+  let cov = 0;
+  for (let i = 0, j = lag; j < count; i++, j++) {
+    if ((i & (REFRESH - 1)) === 0) cov = covariance(values, m, i, j, mean);
+    else cov += incoming[i]! * outgoing[j]! + incoming[j]! * outgoing[i]!;
+    const correlation = cov * inverse[i]! * inverse[j]!;
+    if (correlation > best[i]!) {
+      best[i] = correlation;
+      neighbours[i] = j;
+    }
+    // The left neighbour has the lower index, so it also wins a tie.
+    if (correlation >= best[j]!) {
+      best[j] = correlation;
+      neighbours[j] = i;
+    }
+  }
+}
+
+/**
+ * Diagonals lag … lag + 3 together: four independent update chains keep the processor busy where one waits. A column is
+ * read when the widest diagonal reaches it, stays in local variables while the other three pass, and is then
+ * written: a quarter of the memory traffic of one diagonal at a time. The last rows, which only some of the
+ * four have, are completed one diagonal at a time.
+ */
+export function fourDiagonals(
+  values: Float64Array,
+  m: number,
+  lag: number,
+  count: number,
+  work: Workspace,
+  neighbours: Int32Array,
+): void {
+  const { mean, inverse, incoming, outgoing, best } = work;
+  const rows = count - lag - 3; // rows of the shortest of the four
+  let cov0 = 0;
+  let cov1 = 0;
+  let cov2 = 0;
+  let cov3 = 0;
+  for (let block = 0; block < rows; block += REFRESH) {
+    const end = Math.min(rows, block + REFRESH);
+    let j = block + lag;
+    cov0 = covariance(values, m, block, j, mean);
+    cov1 = covariance(values, m, block, j + 1, mean);
+    cov2 = covariance(values, m, block, j + 2, mean);
+    cov3 = covariance(values, m, block, j + 3, mean);
+    // Columns j, j + 1, j + 2: update terms, inverse norm, best correlation so far.
+    let in0 = incoming[j]!;
+    let in1 = incoming[j + 1]!;
+    let in2 = incoming[j + 2]!;
+    let out0 = outgoing[j]!;
+    let out1 = outgoing[j + 1]!;
+    let out2 = outgoing[j + 2]!;
+    let inverse0 = inverse[j]!;
+    let inverse1 = inverse[j + 1]!;
+    let inverse2 = inverse[j + 2]!;
+    let best0 = best[j]!;
+    let best1 = best[j + 1]!;
+    let best2 = best[j + 2]!;
+    for (let i = block; i < end; i++, j++) {
+      const in3 = incoming[j + 3]!;
+      const out3 = outgoing[j + 3]!;
+      const inverse3 = inverse[j + 3]!;
+      let best3 = best[j + 3]!;
+      if (i !== block) {
+        const entering = incoming[i]!;
+        const leaving = outgoing[i]!;
+        cov0 += entering * out0 + in0 * leaving;
+        cov1 += entering * out1 + in1 * leaving;
+        cov2 += entering * out2 + in2 * leaving;
+        cov3 += entering * out3 + in3 * leaving;
+      }
+      const scale = inverse[i]!;
+      const c0 = cov0 * scale * inverse0;
+      const c1 = cov1 * scale * inverse1;
+      const c2 = cov2 * scale * inverse2;
+      const c3 = cov3 * scale * inverse3;
+      let top = best[i]!;
+      if (c0 > top) {
+        top = c0;
+        neighbours[i] = j;
+      }
+      if (c1 > top) {
+        top = c1;
+        neighbours[i] = j + 1;
+      }
+      if (c2 > top) {
+        top = c2;
+        neighbours[i] = j + 2;
+      }
+      if (c3 > top) {
+        top = c3;
+        neighbours[i] = j + 3;
+      }
+      best[i] = top;
+      if (c0 >= best0) {
+        best0 = c0;
+        neighbours[j] = i;
+      }
+      if (c1 >= best1) {
+        best1 = c1;
+        neighbours[j + 1] = i;
+      }
+      if (c2 >= best2) {
+        best2 = c2;
+        neighbours[j + 2] = i;
+      }
+      if (c3 >= best3) {
+        best3 = c3;
+        neighbours[j + 3] = i;
+      }
+      best[j] = best0;
+      in0 = in1;
+      in1 = in2;
+      in2 = in3;
+      out0 = out1;
+      out1 = out2;
+      out2 = out3;
+      inverse0 = inverse1;
+      inverse1 = inverse2;
+      inverse2 = inverse3;
+      best0 = best1;
+      best1 = best2;
+      best2 = best3;
+    }
+    best[j] = best0;
+    best[j + 1] = best1;
+    best[j + 2] = best2;
+  }
+  finishDiagonal(rows, lag, cov0, count, work, neighbours);
+  finishDiagonal(rows, lag + 1, cov1, count, work, neighbours);
+  finishDiagonal(rows, lag + 2, cov2, count, work, neighbours);
+}
+
+/** Rows `row` … of one diagonal, continued from the covariance of the row before. */
+function finishDiagonal(
+  row: number,
+  lag: number,
+  before: number,
+  count: number,
+  { inverse, incoming, outgoing, best }: Workspace,
+  neighbours: Int32Array,
+): void {
+  let cov = before;
+  for (let i = row, j = row + lag; j < count; i++, j++) {
+    cov += incoming[i]! * outgoing[j]! + incoming[j]! * outgoing[i]!;
+    const correlation = cov * inverse[i]! * inverse[j]!;
+    if (correlation > best[i]!) {
+      best[i] = correlation;
+      neighbours[i] = j;
+    }
+    if (correlation >= best[j]!) {
+      best[j] = correlation;
+      neighbours[j] = i;
+    }
+  }
+}
