@@ -8,27 +8,33 @@ export interface Citation {
   readonly family: Family | null;
   /** Point F1 of that family's intervals against the given ones, in [0, 1]; 0 without a family. */
   readonly agreement: number;
+  /** Whether the range test agrees better with clipped moments than with plain ones, and is cited with those. */
+  readonly clipped: boolean;
   /** Families that flag something which shares no sample with the given intervals. */
   readonly dissent: readonly Family[];
 }
 
 /**
  * Compares the evidence with intervals (sorted, disjoint). Agreement is the point F1, 2·|A∩B| / (|A| + |B|) over samples.
- * With no intervals no family is cited, and every family that flags something dissents. Computes all four analyses.
+ * The range test is taken with plain or with clipped moments, whichever agrees better. With no intervals no family is cited,
+ * and every family that flags something dissents (the range test: with plain moments). Computes all four analyses.
  */
 export function cite(evidence: Evidence, intervals: readonly Interval[]): Citation {
   let family: Family | null = null;
   let agreement = 0;
+  let clipped = false;
   const dissent: Family[] = [];
   for (const candidate of FAMILIES) {
     const flagged = evidence.intervals(candidate);
-    if (flagged.length === 0) continue;
-    const f1 = intervals.length === 0 ? 0 : pointF1(flagged, intervals);
-    if (f1 === 0) dissent.push(candidate);
+    const plain = intervals.length === 0 ? 0 : pointF1(flagged, intervals);
+    const others = candidate === 'range' && intervals.length > 0 ? evidence.outliers.intervals : [];
+    const f1 = Math.max(plain, others.length === 0 ? 0 : pointF1(others, intervals));
+    if (f1 === 0 && flagged.length > 0) dissent.push(candidate);
     if (f1 > agreement) {
       family = candidate;
       agreement = f1;
+      clipped = f1 > plain;
     }
   }
-  return { family, agreement, dissent };
+  return { family, agreement, clipped, dissent };
 }

@@ -128,9 +128,17 @@ function names(families: readonly Family[]): string {
   return families.map((family) => `the ${NAMES[family]}`).join(' and ');
 }
 
+/** The range test against the moments of what is not an outlier. */
+function reportOutliers({ outliers }: Evidence): string {
+  const { mean, std, maxAbsZ, extreme } = outliers;
+  const verdict = maxAbsZ > extreme ? `above ${extreme}` : `not above ${extreme}`;
+  return `Without what lies outside, the mean is ${say(mean)} and the standard deviation ${say(std)}; the largest z-score is then ${say(maxAbsZ)}, ${verdict}.`;
+}
+
 /** How the teacher squares the gold annotation with the tests. */
 function validate(
-  { family, agreement, dissent }: Citation,
+  evidence: Evidence,
+  { family, agreement, clipped, dissent }: Citation,
   intervals: readonly Interval[],
   label: AnomalyClass,
 ): string {
@@ -143,7 +151,10 @@ function validate(
   if (family === null) {
     return `No test covers ${list(intervals)}, where the shape itself shows an anomaly of class ${label}; the evidence disagrees${elsewhere}.`;
   }
-  return `The ${NAMES[family]} best supports an anomaly of class ${label} at ${list(intervals)}, with a point F1 of ${say(agreement)}${elsewhere}.`;
+  const again = clipped
+    ? `${reportOutliers(evidence)} Outliers are then at ${list(evidence.outliers.intervals)}. `
+    : '';
+  return `${again}The ${NAMES[family]} best supports an anomaly of class ${label} at ${list(intervals)}, with a point F1 of ${say(agreement)}${elsewhere}.`;
 }
 
 /**
@@ -160,16 +171,16 @@ export function teacher(evidence: Evidence, intervals: readonly Interval[], labe
     intervals.length === 0
       ? 'no anomaly; the class is normal.'
       : `anomalies of class ${label} at ${list(intervals)}.`;
-  const think = compose(evidence, found, validate(citation, intervals, label), conclusion);
+  const think = compose(evidence, found, validate(evidence, citation, intervals, label), conclusion);
   return finish(think, intervals, label, citation.family);
 }
 
 /** Why the blind reading takes the class it takes. */
 function justify(evidence: Evidence, { family, intervals, class: label, local }: Reading): string {
   if (family === null) {
-    const { base, outliers } = evidence;
+    const { base } = evidence;
     if (base.kind === 'noise' || base.kind === 'flat') {
-      return `Without a shape only outliers count; without what lies outside, the largest z-score is ${say(outliers.maxAbsZ)}, not above ${outliers.extreme}. No test decides.`;
+      return `Without a shape only outliers count. ${reportOutliers(evidence)} No test decides.`;
     }
     return evidence.intervals('profile').length === 0
       ? 'No test decides.'
@@ -177,10 +188,11 @@ function justify(evidence: Evidence, { family, intervals, class: label, local }:
   }
   const where = list(intervals);
   if (family === 'range') {
-    const { mean, std, maxAbsZ, extreme } = evidence.outliers;
     const shaped = evidence.base.kind === 'sine' || evidence.base.kind === 'irregular';
-    if (shaped) return `The largest z-score is above ${extreme}. The range test decides: ${where}.`;
-    return `Without what lies outside, the mean is ${say(mean)} and the standard deviation ${say(std)}; the largest z-score is then ${say(maxAbsZ)}, above ${extreme}. The range test decides: ${where}.`;
+    const reason = shaped
+      ? `The largest z-score is above ${evidence.outliers.extreme}.`
+      : reportOutliers(evidence);
+    return `${reason} The range test decides: ${where}.`;
   }
   if (local === null) return `The ${NAMES[family]} decides: ${where}.`;
   const stretch = `Around ${list([local.interval])} the level changes by ${say(local.levelChange)} (${say(local.levelChangeInStd)} standard deviations), and roughness is ${say(local.whiteness)} of that of white noise`;

@@ -117,17 +117,36 @@ describe('citation', () => {
   const range = analyse(Float64Array.from(golden.cases[0]!.x));
 
   it('names the family whose intervals agree best, with their point F1', () => {
+    const steep: Interval[] = [
+      [470, 482],
+      [484, 490],
+    ];
+    const citation = cite(range, steep);
+    expect(citation).toMatchObject({ family: 'trend', clipped: false, dissent: [] });
+    expect(citation.agreement).toBeCloseTo(pointF1(range.intervals('trend'), steep), 12);
+    expect(citation.agreement).toBeGreaterThan(pointF1(range.intervals('range'), steep));
+  });
+
+  it('cites the range test with clipped moments where these agree better', () => {
     const gold: Interval[] = [[476, 487]];
-    const citation = cite(range, gold);
-    expect(citation.family).toBe('range');
-    expect(citation.agreement).toBeCloseTo(pointF1(range.range.intervals, gold), 12);
-    expect(citation.agreement).toBeGreaterThan(pointF1(range.intervals('trend'), gold));
-    expect(citation.dissent).toEqual([]);
+    expect(pointF1(range.intervals('range'), gold)).toBeLessThan(1);
+    expect(range.outliers.intervals).toEqual(gold);
+    expect(cite(range, gold)).toMatchObject({ family: 'range', agreement: 1, clipped: true });
   });
 
   it('names none where none overlaps, and lists who dissents', () => {
     const away: Interval[] = [[10, 60]];
-    expect(cite(range, away)).toEqual({ family: null, agreement: 0, dissent: ['range', 'trend'] });
-    expect(cite(range, [])).toEqual({ family: null, agreement: 0, dissent: ['range', 'trend'] });
+    expect(cite(range, away)).toEqual({
+      family: null,
+      agreement: 0,
+      clipped: false,
+      dissent: ['range', 'trend'],
+    });
+    expect(cite(range, [])).toEqual({
+      family: null,
+      agreement: 0,
+      clipped: false,
+      dissent: ['range', 'trend'],
+    });
   });
 });
