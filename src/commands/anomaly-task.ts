@@ -1,5 +1,6 @@
 /** The anomaly-detection task of a recipe: data set, figure, expert traces and reward, composed. */
-import { open, type SeriesSource } from '../../datasets/registry.ts';
+import { generators, open, type SeriesSource } from '../../datasets/registry.ts';
+import type { EvalTask } from '../../eval/run.ts';
 import { parseAnswer } from '../../rewards/answer.ts';
 import { anomalyReward } from '../../rewards/combine.ts';
 import { analyse } from '../expcot/evidence.ts';
@@ -11,10 +12,10 @@ import { render } from '../plot/raster.ts';
 import type { PolicyCard } from '../train/card.ts';
 import { instruction } from '../train/instruction.ts';
 import type { Task } from '../train/task.ts';
-import type { LabeledSeries, Picture } from '../types.ts';
+import type { Picture } from '../types.ts';
 
 /** What of a task does not depend on where the series come from. */
-export type AnomalyTask = Omit<Task, 'series'>;
+export type AnomalyTask = Omit<Task, 'series'> & EvalTask;
 
 /** The picture of a series: by columns where the figure allows it, by vega otherwise. */
 export function pictureOf(shape: Figure, values: Float64Array): Picture | Promise<Picture> {
@@ -33,25 +34,33 @@ export function anomalyTask(card: PolicyCard): AnomalyTask {
         ? nanoTeacher(evidence, { intervals: series.intervals, class: series.class })
         : teacher(evidence, series.intervals, series.class).text;
     },
+    parse: (response, series) => parseAnswer(response, series.values.length),
     score: (response, series) =>
       anomalyReward(parseAnswer(response, series.values.length), series, series.values.length),
   };
 }
 
-/** The task over the training split of a data set. */
-export function trainingTask(
-  card: PolicyCard,
-  data: { readonly name: string; readonly length: number },
-  seed: number,
-  offset = 0,
-): Task {
-  const source = trainingSource(data, seed);
-  const at = (index: number): LabeledSeries =>
-    source.at(source.kind === 'directory' ? (offset + index) % source.count : offset + index);
-  return { ...anomalyTask(card), series: at };
+/** Which series, by address: what a Worker needs to open them itself. */
+export interface SeriesAddress {
+  /** Generator preset or data set directory. */
+  readonly name: string;
+  readonly split: 'train' | 'validation' | 'test';
+  readonly seed: number;
+  readonly length: number;
+  readonly count?: number;
 }
 
-function trainingSource(data: { readonly name: string; readonly length: number }, seed: number): SeriesSource {
-  const found = open(data.name);
-  return found.kind === 'directory' ? found : open(data.name, { split: 'train', seed, length: data.length });
+/** Opens an address; a directory has its own split, seed and length. */
+export function openSeries({ name, split, seed, length, count }: SeriesAddress): SeriesSource {
+  if (generators().some((generator) => generator.name === name)) {
+    return open(name, { split, seed, length, ...(count === undefined ? {} : { count }) });
+  }
+  const whole = open(name);
+  return count === undefined || count >= whole.count ? whole : open(name, { count });
+}
+
+/** The task over training series; a data set on disk is gone through again when it ends. */
+export function trainingTask(card: PolicyCard, address: SeriesAddress): Task {
+  const source = openSeries(address);
+  return { ...anomalyTask(card), series: (index) => source.at(index % source.count) };
 }

@@ -1,67 +1,108 @@
 /** The program of one rank: opens the engine, takes its seat in the team, runs a stage, posts what happens. */
 import { parentPort, workerData } from 'node:worker_threads';
+import { evaluate } from '../../eval/run.ts';
 import { openTorch } from '../engine/torch/torch.ts';
-import type { Recipe } from '../recipe.ts';
-import { saveCheckpoint, readState, restoreOptimizer } from '../train/checkpoint.ts';
-import { readCard } from '../train/card.ts';
+import { Policy } from '../policy/policy.ts';
+import { type PolicyCard, readCard, writeCard } from '../train/card.ts';
+import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint.ts';
 import { Learner } from '../train/learner.ts';
 import { Ranks } from '../train/ranks.ts';
-import { type SftMetrics, sft } from '../train/sft.ts';
+import { rl } from '../train/rl.ts';
+import { sft, sftSteps } from '../train/sft.ts';
 import { loadShared } from '../train/shared-policy.ts';
-import type { TeamMessage, TeamSeat } from '../train/team.ts';
-import { trainingTask } from './anomaly-task.ts';
-
-export interface SftJob {
-  readonly stage: 'sft';
-  readonly recipe: Recipe;
-  readonly device: string;
-  /** Policy that the stage starts from, or the checkpoint that it continues. */
-  readonly from: string;
-  /** Where checkpoints go. */
-  readonly checkpoint: string;
-}
-
-export type StageJob = SftJob;
-export type StageNote = { readonly kind: 'sft'; readonly metrics: SftMetrics };
-/** Steps that are done; fewer than asked for when the stage was stopped. */
-export interface StageResult {
-  readonly steps: number;
-}
+import { failureOf, type TeamMessage, type TeamSeat } from '../train/team.ts';
+import { anomalyTask, openSeries, trainingTask } from './anomaly-task.ts';
+import type { EvalJob, RlJob, SftJob, StageJob, StageNote, StageResult } from './stage.ts';
 
 const { memory, rank, size, job } = workerData as TeamSeat<StageJob>;
+const ranks = new Ranks(memory, rank, size);
 const port = parentPort!;
 const post = (message: TeamMessage<StageNote, StageResult>): void => port.postMessage(message);
+const note = (value: StageNote): void => post({ kind: 'note', note: value });
 
-async function runSft({ recipe, device, from, checkpoint }: SftJob): Promise<StageResult> {
-  const ranks = new Ranks(memory, rank, size);
-  const engine = openTorch({ device, threads: 1 });
-  const policy = loadShared(engine, ranks, from);
-  const card = { ...readCard(from), stage: 'sft' as const };
-  const learner = new Learner(policy, ranks, {
-    betas: recipe.sft.betas,
-    epsilon: 1e-8,
-    weightDecay: recipe.sft.weightDecay,
-    clip: recipe.sft.clip,
-  });
+function optimizerOptions(stage: {
+  readonly betas: readonly [number, number];
+  readonly weightDecay: number;
+  readonly clip: number;
+}) {
+  return { betas: stage.betas, epsilon: 1e-8, weightDecay: stage.weightDecay, clip: stage.clip };
+}
+
+/** The learner of a stage, continued where its checkpoint stands. Collective. */
+function learnerOf(
+  { device, from }: SftJob | RlJob,
+  stage: 'sft' | 'rl',
+  options: ReturnType<typeof optimizerOptions>,
+): { learner: Learner; card: PolicyCard; start: number } {
+  const policy = loadShared(openTorch({ device, threads: 1 }), ranks, from);
+  const learner = new Learner(policy, ranks, options);
   const state = readState(from);
-  if (state?.stage === 'sft') restoreOptimizer(from, learner, state);
-  const steps = await sft(
-    learner,
-    trainingTask(card, recipe.data, recipe.seed),
-    recipe.sft,
-    {
-      onStep: (metrics) => post({ kind: 'note', note: { kind: 'sft', metrics } }),
-      save: (step) => saveCheckpoint(checkpoint, learner, card, { stage: 'sft', step }),
+  const card = { ...readCard(from), stage };
+  if (state?.stage !== stage) return { learner, card, start: 0 };
+  restoreOptimizer(from, learner, state);
+  return { learner, card, start: state.step };
+}
+
+/** Writes the finished policy beside the checkpoint. Rank 0 only. */
+function publish(learner: Learner, card: PolicyCard, directory: string): void {
+  if (rank !== 0) return;
+  learner.policy.save(directory);
+  writeCard(directory, card);
+}
+
+async function runSft(own: SftJob): Promise<StageResult> {
+  const { recipe, checkpoint, output } = own;
+  const { learner, card, start } = learnerOf(own, 'sft', optimizerOptions(recipe.sft));
+  const task = trainingTask(card, own.series);
+  const hooks = {
+    onStep: (metrics: Parameters<Parameters<typeof sft>[3]['onStep']>[0]) => note({ kind: 'sft', metrics }),
+    save: (step: number) => saveCheckpoint(checkpoint, learner, card, { stage: 'sft', step }),
+  };
+  const steps = await sft(learner, task, recipe.sft, hooks, start);
+  if (steps === sftSteps(recipe.sft)) publish(learner, card, output);
+  return { steps, records: [] };
+}
+
+async function runRl(own: RlJob): Promise<StageResult> {
+  const { recipe, checkpoint, output } = own;
+  const { learner, card, start } = learnerOf(own, 'rl', optimizerOptions(recipe.rl));
+  const reference = recipe.rl.kl > 0 ? loadShared(learner.policy.engine, ranks, own.reference) : null;
+  const hooks = {
+    onStep: (metrics: Parameters<Parameters<typeof rl>[5]['onStep']>[0]) => note({ kind: 'rl', metrics }),
+    onCompletions: (completions: Parameters<Parameters<typeof rl>[5]['onCompletions']>[0]) =>
+      note({ kind: 'completions', completions }),
+    save: (step: number) => saveCheckpoint(checkpoint, learner, card, { stage: 'rl', step }),
+  };
+  const task = trainingTask(card, own.series);
+  const steps = await rl(learner, reference, task, recipe.rl, recipe.seed, hooks, start);
+  if (steps === recipe.rl.steps) publish(learner, card, output);
+  return { steps, records: [] };
+}
+
+async function runEval(own: EvalJob): Promise<StageResult> {
+  const engine = openTorch({ device: own.device, threads: 1 });
+  const policy = Policy.load(engine, own.from);
+  const source = openSeries(own.series);
+  const numbers = Array.from({ length: source.count }, (_, i) => i).filter((i) => i % size === rank);
+  const stopped = new AbortController();
+  const records = await evaluate(
+    policy,
+    anomalyTask(readCard(own.from)),
+    numbers.map((i) => source.at(i)),
+    numbers,
+    { ...own.options, signal: stopped.signal },
+    (done) => {
+      note({ kind: 'eval', done });
+      if (ranks.stopFlag()) stopped.abort();
     },
-    state?.stage === 'sft' ? state.step : 0,
   );
-  return { steps };
+  return { steps: records.length, records };
 }
 
 try {
-  const result = await runSft(job);
+  const result =
+    job.stage === 'sft' ? await runSft(job) : job.stage === 'rl' ? await runRl(job) : await runEval(job);
   post({ kind: 'result', result });
 } catch (error) {
-  const { name, message, stack } = error as Error;
-  post({ kind: 'error', name, message, stack: stack ?? '' });
+  post({ kind: 'error', error: failureOf(error) });
 }

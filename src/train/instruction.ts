@@ -2,13 +2,13 @@
 import type { AnomalyClass } from '../types.ts';
 import type { PolicyCard } from './card.ts';
 
-/** `nano`: one phrase, a few tokens; `full`: AnomSeer's request with output format and class list. */
+/** `nano`: one phrase, without the length, which is always the trained one; `full`: AnomSeer's request with output format and class list. */
 export function instruction(
   style: PolicyCard['style'],
   length: number,
   classes: readonly AnomalyClass[],
 ): string {
-  if (style === 'nano') return `Find the anomalies in this series of ${length} points.`;
+  if (style === 'nano') return 'Find the anomalies.';
   return (
     `The plot shows one time series of ${length} points; the x axis is the index, 0 to ${length - 1}. ` +
     'Find the intervals in which it behaves anomalously, if there are any, and name the kind of anomaly. ' +

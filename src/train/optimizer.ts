@@ -34,6 +34,8 @@ export class ShardedAdamW {
   readonly #decay: Tensor; // [P / R]
   readonly #tickets: number[] = [];
   #step = 0;
+  /** Whether the own buffer holds gradients of this step; what it holds otherwise is stale. */
+  #filled = false;
 
   /**
    * `parameters` [P] must be the same storage on every rank. Collective: all ranks construct it together.
@@ -91,9 +93,10 @@ export class ShardedAdamW {
           gradients.map((gradient) => engine.reshape(gradient, [-1])),
           0,
         ); // [P]
-        engine.write(this.#own, 0, 0, engine.add(this.#own, flat));
+        engine.write(this.#own, 0, 0, this.#filled ? engine.add(this.#own, flat) : flat);
       }),
     );
+    this.#filled = true;
   }
 
   /**
@@ -103,6 +106,7 @@ export class ShardedAdamW {
   step(count: number, learningRate: number): StepReport {
     const engine = this.#engine;
     const { betas, epsilon, clip } = this.#options;
+    if (!this.#filled) engine.scope(() => engine.write(this.#own, 0, 0, engine.zeros([this.#own.shape[0]!])));
     this.#ranks.barrier(); // every rank's gradient is complete
     const report = engine.noGrad(() =>
       engine.scope(() => {
@@ -128,7 +132,7 @@ export class ShardedAdamW {
       }),
     );
     this.#ranks.barrier(); // all shards are updated, all gradients read
-    engine.scope(() => engine.write(this.#own, 0, 0, engine.zeros([this.#own.shape[0]!])));
+    this.#filled = false;
     return report;
   }
 

@@ -94,9 +94,14 @@ export class Ranks {
     return [...this.gather(values)[0]!];
   }
 
-  /** Whether a stop was requested: the same answer on every rank. */
+  /** Whether a stop was requested, as this rank sees it now. */
+  stopFlag(): boolean {
+    return Atomics.load(this.#header, STOP) === 1;
+  }
+
+  /** Whether a stop was requested: the same answer on every rank. Collective. */
   stopRequested(): boolean {
-    return this.broadcast([Atomics.load(this.#header, STOP)])[0] === 1;
+    return this.broadcast([this.stopFlag() ? 1 : 0])[0] === 1;
   }
 
   /** The half-open part of 0 … n that belongs to this rank; parts differ by at most one. */

@@ -16,17 +16,38 @@ export interface TeamSeat<Job> {
 export type TeamMessage<Note, Result> =
   | { readonly kind: 'note'; readonly note: Note }
   | { readonly kind: 'result'; readonly result: Result }
-  | { readonly kind: 'error'; readonly name: string; readonly message: string; readonly stack: string };
+  | { readonly kind: 'error'; readonly error: RankFailure };
 
-/** A rank failed; the message is the rank's own. */
+/** An error on its way between threads; `expected` tells a typed error of ours from a fault. */
+export interface RankFailure {
+  readonly name: string;
+  readonly message: string;
+  readonly stack: string;
+  readonly expected: boolean;
+}
+
+export function failureOf(error: unknown): RankFailure {
+  const { name, message, stack } = error instanceof Error ? error : new Error(String(error));
+  return { name, message, stack: stack ?? '', expected: error instanceof TimeseerError };
+}
+
+/** A rank failed with a typed error; the message is the rank's own. */
 export class RankError extends TimeseerError {
   /** Name of the error type that the rank threw. */
   readonly kind: string;
-  constructor(kind: string, message: string, stack: string) {
+  constructor({ name, message, stack }: RankFailure) {
     super(message);
-    this.kind = kind;
+    this.kind = name;
     this.stack = stack;
   }
+}
+
+function rebuilt(failure: RankFailure): Error {
+  if (failure.expected) return new RankError(failure);
+  const error = new Error(failure.message);
+  error.name = failure.name;
+  error.stack = failure.stack;
+  return error;
 }
 
 export interface TeamOptions<Job, Note> {
@@ -59,7 +80,7 @@ export async function runTeam<Job, Note, Result>(options: TeamOptions<Job, Note>
         worker.on('message', (message: TeamMessage<Note, Result>) => {
           if (message.kind === 'note') onNote(message.note, rank);
           else if (message.kind === 'result') result = { value: message.result };
-          else reject(new RankError(message.name, message.message, message.stack));
+          else reject(rebuilt(message.error));
         });
         worker.on('error', reject);
         worker.on('exit', (code) => {

@@ -1,13 +1,14 @@
 /** A Worker program for the tests of teams: sums, failures, and a small shared regression. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { openTorch } from '../../src/engine/torch/torch.ts';
+import { DataError } from '../../src/errors.ts';
 import { Random } from '../../src/random.ts';
 import { ShardedAdamW } from '../../src/train/optimizer.ts';
 import { Ranks } from '../../src/train/ranks.ts';
-import type { TeamMessage, TeamSeat } from '../../src/train/team.ts';
+import { failureOf, type TeamMessage, type TeamSeat } from '../../src/train/team.ts';
 
 export interface TeamJob {
-  readonly kind: 'sums' | 'fail' | 'train' | 'poison';
+  readonly kind: 'sums' | 'fail' | 'refuse' | 'train' | 'poison';
   readonly turns: number;
 }
 
@@ -72,13 +73,13 @@ const ranks = new Ranks(memory, rank, size);
 const post = (message: TeamMessage<number, TeamReport>): void => parentPort!.postMessage(message);
 try {
   if (job.kind === 'fail' && rank === 1) throw new Error('rank 1 broke');
-  if (job.kind === 'fail') ranks.barrier();
+  if (job.kind === 'refuse' && rank === 0) throw new DataError('rank 0 refuses');
+  if (job.kind === 'fail' || job.kind === 'refuse') ranks.barrier();
   const result =
     job.kind === 'sums' || job.kind === 'fail'
       ? sums(ranks, job.turns)
       : train(ranks, job.turns, job.kind === 'poison');
   post({ kind: 'result', result });
 } catch (error) {
-  const { name, message, stack } = error as Error;
-  post({ kind: 'error', name, message, stack: stack ?? '' });
+  post({ kind: 'error', error: failureOf(error) });
 }

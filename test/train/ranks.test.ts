@@ -21,7 +21,11 @@ test('barriers and sums hold over thousands of turns on three ranks', async () =
 test('a rank that throws ends the team with its own error, though others wait for it', async () => {
   const failed = team(2, { kind: 'fail', turns: 1 });
   await expect(failed).rejects.toThrow('rank 1 broke');
-  await expect(failed).rejects.toBeInstanceOf(RankError);
+  await expect(failed).rejects.not.toBeInstanceOf(RankError);
+});
+
+test('a typed error of a rank arrives typed', async () => {
+  await expect(team(2, { kind: 'refuse', turns: 1 })).rejects.toBeInstanceOf(RankError);
 });
 
 test('two ranks training one flat parameter buffer agree with one rank, and repeat bit for bit', async () => {

@@ -1,0 +1,81 @@
+/** A stage of a run, on a team of Workers: what it is told, what it reports. */
+import { Interrupted } from '../interrupt.ts';
+import type { Recipe } from '../recipe.ts';
+import type { Completion } from '../train/rl.ts';
+import type { RlMetrics } from '../train/rl-metrics.ts';
+import type { SftMetrics } from '../train/sft.ts';
+import { runTeam } from '../train/team.ts';
+import type { EvalRecord } from '../types.ts';
+import { workerUrl } from '../worker-url.ts';
+import type { SeriesAddress } from './anomaly-task.ts';
+
+interface Job {
+  readonly device: string;
+  /** Policy that the stage starts from, or the checkpoint that it continues. */
+  readonly from: string;
+  readonly series: SeriesAddress;
+}
+
+interface TrainingJob extends Job {
+  readonly recipe: Recipe;
+  /** Where checkpoints go, and the finished policy. */
+  readonly checkpoint: string;
+  readonly output: string;
+}
+
+export interface SftJob extends TrainingJob {
+  readonly stage: 'sft';
+}
+
+export interface RlJob extends TrainingJob {
+  readonly stage: 'rl';
+  /** Policy that the KL term refers to. */
+  readonly reference: string;
+}
+
+export interface EvalJob extends Job {
+  readonly stage: 'eval';
+  readonly options: {
+    readonly temperature: number;
+    readonly samples: number;
+    readonly maxTokens: number;
+    readonly seed: number;
+  };
+}
+
+export type StageJob = SftJob | RlJob | EvalJob;
+
+export type StageNote =
+  | { readonly kind: 'sft'; readonly metrics: SftMetrics }
+  | { readonly kind: 'rl'; readonly metrics: RlMetrics }
+  | { readonly kind: 'completions'; readonly completions: readonly Completion[] }
+  /** Series that the rank has answered. */
+  | { readonly kind: 'eval'; readonly done: number };
+
+export interface StageResult {
+  /** Steps that are done; fewer than asked for when the stage was stopped. */
+  readonly steps: number;
+  readonly records: readonly EvalRecord[];
+}
+
+/** Runs a stage on `workers` Workers; results in rank order. */
+export async function runStage(
+  job: StageJob,
+  workers: number,
+  onNote: (note: StageNote, rank: number) => void,
+  signal?: AbortSignal,
+): Promise<StageResult[]> {
+  try {
+    return await runTeam<StageJob, StageNote, StageResult>({
+      size: workers,
+      program: workerUrl('./stage-worker', import.meta.url),
+      job,
+      onNote,
+      ...(signal === undefined ? {} : { signal }),
+    });
+  } catch (error) {
+    if (signal?.aborted === true && error instanceof Error && /abort/i.test(error.message))
+      throw new Interrupted();
+    throw error;
+  }
+}
