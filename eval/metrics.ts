@@ -2,7 +2,7 @@
 import { localisation } from '../rewards/localisation.ts';
 import { DataError } from '../src/errors.ts';
 import { ANOMALY_CLASSES, type Estimate, type EvalRecord } from '../src/types.ts';
-import { type BootstrapOptions, estimates, pairedDifference } from './bootstrap.ts';
+import { type BootstrapOptions, estimate, estimates, pairedDifference } from './bootstrap.ts';
 
 /** What each metric means, per series; every one is in [0, 1] and larger is better except `unparsable`. */
 export const METRIC_DEFINITIONS = {
@@ -147,6 +147,25 @@ export function metricsOf(records: readonly EvalRecord[], options: BootstrapOpti
     byTask: grouped(series, (record) => record.task, [], options),
     confusion: confusionOf(records),
   };
+}
+
+/** The metrics over all series alone: `metricsOf(records, options).overall`. @throws DataError as `metricsOf`. */
+export function overallOf(records: readonly EvalRecord[], options: BootstrapOptions = {}): MetricSet {
+  if (records.length === 0)
+    throw new DataError('metrics: no evaluated response; evaluate at least one series');
+  return metricSet(bySeries(records), options);
+}
+
+/** One metric over all series: the same number as in `overallOf`. @throws DataError as `metricsOf`. */
+export function metricOf(
+  records: readonly EvalRecord[],
+  metric: MetricName,
+  options: BootstrapOptions = {},
+): Estimate {
+  return estimate(
+    bySeries(records).map((one) => one.values[metric]),
+    options,
+  );
 }
 
 /**

@@ -3,9 +3,9 @@ import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { DataError } from '../src/errors.ts';
 import { writeFileAtomic } from '../src/files.ts';
-import type { EvalRecord } from '../src/types.ts';
+import type { Estimate, EvalRecord } from '../src/types.ts';
 import type { BootstrapOptions } from './bootstrap.ts';
-import { type MetricSet, metricsOf } from './metrics.ts';
+import { type MetricSet, type Metrics, metricOf, metricsOf } from './metrics.ts';
 
 const estimate = z
   .strictObject({
@@ -31,7 +31,8 @@ const metrics = z.object({
   point_f1: estimate,
   affiliation_f1: estimate,
   reward_greedy: estimate,
-  reward_sampled: estimate,
+  /** Absent when no response was sampled. */
+  reward_sampled: z.exactOptional(estimate),
   unparsable: z.exactOptional(estimate),
   point_f1_anomalous: z.exactOptional(estimate),
   affiliation_f1_anomalous: z.exactOptional(estimate),
@@ -44,23 +45,47 @@ const seconds = z.number().nonnegative();
 const summary = z.object({
   /** Seconds that set-up took on this machine; null when it was not part of the run. */
   install_s: seconds.nullable(),
-  sft: z.object({
-    seconds,
-    samples: z.int().nonnegative(),
-    metrics,
-    /** Of the policy before any training. */
-    metrics_before: z.exactOptional(metrics),
-  }),
-  rl: z.object({
-    seconds,
-    steps: z.int().nonnegative(),
-    metrics_before: metrics,
-    metrics_after: metrics,
-    /** Paired change over the same series, after − before. */
-    gain: z.exactOptional(z.object({ reward_greedy: estimate, reward_sampled: estimate })),
-  }),
-  /** The best classical detector on the same series; it is deterministic, so both rewards are the same number. */
-  classical: z.object({ detector: z.string(), metrics }),
+  /** Null when the stage was not run, or its policy not evaluated. */
+  sft: z
+    .object({
+      seconds,
+      samples: z.int().nonnegative(),
+      metrics,
+      /** Of the policy before any training. */
+      metrics_before: z.exactOptional(metrics),
+    })
+    .nullable(),
+  /** Null as `sft`. */
+  rl: z
+    .object({
+      seconds,
+      steps: z.int().nonnegative(),
+      /** Of the policy that the stage started from; null when it was not evaluated. */
+      metrics_before: metrics.nullable(),
+      metrics_after: metrics,
+      /** Paired change over the same series, after − before. */
+      gain: z.exactOptional(z.object({ reward_greedy: estimate, reward_sampled: z.exactOptional(estimate) })),
+    })
+    .nullable(),
+  /**
+   * The best classical detector on the same series; it is deterministic, so both rewards are the same number. Null
+   * when none was run.
+   */
+  classical: z.object({ detector: z.string(), metrics }).nullable(),
+  /** Greedy responses of the last policy to further tasks, by task in `per_task`. */
+  transfer: z.exactOptional(metrics),
+  /** What the run was required to reach, in the order of the report. */
+  requirements: z.exactOptional(
+    z.array(
+      z.object({
+        /** `sft.point_f1`, or `rl.gain.reward_sampled` for the lower end of an interval. */
+        name: z.string(),
+        at_least: z.number(),
+        measured: z.number(),
+        met: z.boolean(),
+      }),
+    ),
+  ),
   environment: z.record(z.string(), z.json()),
 });
 
@@ -91,14 +116,18 @@ export function summaryMetrics(
   options: BootstrapOptions = {},
 ): SummaryMetrics {
   const all = metricsOf(greedy, options);
-  const rewardSampled = sampled === greedy ? all.overall.reward : metricsOf(sampled, options).overall.reward;
+  return summaryOf(all, sampled === greedy ? all.overall.reward : metricOf(sampled, 'reward', options));
+}
+
+/** The same from metrics of greedy responses that are there already; `rewardSampled` null: nothing was sampled. */
+export function summaryOf(all: Metrics, rewardSampled: Estimate | null): SummaryMetrics {
   return {
     format: all.overall.format,
     class_accuracy: all.overall.class_accuracy,
     point_f1: all.overall.point_f1,
     affiliation_f1: all.overall.affiliation_f1,
     reward_greedy: all.overall.reward,
-    reward_sampled: rewardSampled,
+    ...(rewardSampled === null ? {} : { reward_sampled: rewardSampled }),
     unparsable: all.overall.unparsable,
     ...(all.anomalous === null
       ? {}
