@@ -1,6 +1,9 @@
 /** Histories, leaves and gradients beyond the values of single operations. */
 import { describe, expect, it } from 'vitest';
 import type { Engine, Tensor } from '../../src/engine/engine.ts';
+import { Random } from '../../src/random.ts';
+import type { Nd } from '../helpers/reference.ts';
+import * as ref from '../helpers/reference.ts';
 
 export function autogradContract(get: () => Engine): void {
   describe('autograd', () => {
@@ -58,6 +61,38 @@ export function autogradContract(get: () => Engine): void {
         const view = engine.parameter(engine.reshape(engine.narrow(flat, 0, 1, 2), [1, 2]));
         engine.write(flat, 0, 1, engine.tensor(new Float64Array([8, 9]), [2]));
         expect([...engine.doubles(view)]).toEqual([8, 9]);
+      });
+    });
+    it('attention over long sequences has the value of the reference and the gradients of its parts', () => {
+      const engine = get();
+      const random = new Random(3, 'long');
+      const [batch, heads, repeat, length, keys, width] = [2, 2, 2, 260, 270, 3];
+      const query = ref.normal(random, [batch, heads * repeat, length, width]);
+      const [key, value] = [0, 1].map(() => ref.normal(random, [batch, heads, keys, width])) as [Nd, Nd];
+      const mask = ref.nd([1, 1, length, keys], (_, [, , t, s]) => (s! > t! + 10 ? -Infinity : 0));
+      const up = (x: Nd): Tensor => engine.tensor(x.data, x.shape);
+      engine.scope(() => {
+        const leaves = [query, key, value].map((x) => engine.parameter(up(x))) as [Tensor, Tensor, Tensor];
+        const [q, k, v] = leaves;
+        const out = engine.attention({ query: q, key: k, value: v, mask: up(mask) });
+        const expected = ref.attention({ query, key, value, mask }).data;
+        const worst = (a: Float64Array, b: Float64Array): number =>
+          a.reduce((most, x, i) => Math.max(most, Math.abs(x - b[i]!)), 0);
+        expect(worst(engine.doubles(out), expected)).toBeLessThan(1e-12);
+
+        const rows = [batch, heads, repeat * length, width];
+        const scores = engine.matmul(engine.reshape(q, rows), engine.permute(k, [0, 1, 3, 2])); // [B, Hkv, R·T, S]
+        const masked = engine.add(
+          engine.mul(engine.reshape(scores, [batch, heads, repeat, length, keys]), 1 / Math.sqrt(width)),
+          engine.reshape(up(mask), [1, 1, 1, length, keys]),
+        );
+        const weights = engine.exp(engine.logSoftmax(masked));
+        const parts = engine.matmul(engine.reshape(weights, [batch, heads, repeat * length, keys]), v);
+        const seed = up(ref.normal(random, out.shape));
+        const actual = engine.grad(out, leaves, seed);
+        const wanted = engine.grad(parts, leaves, engine.reshape(seed, rows));
+        for (const [i, gradient] of actual.entries())
+          expect(worst(engine.doubles(gradient), engine.doubles(wanted[i]!))).toBeLessThan(1e-11);
       });
     });
   });

@@ -111,3 +111,11 @@ function describe(value: unknown): string {
   if (typeof value === 'object' && value !== null) return value.constructor?.name ?? 'object';
   return typeof value === 'symbol' || typeof value === 'function' ? typeof value : String(value);
 }
+
+/** A shape as errors write it: '[2,3]'. */
+export const shapeText = (tensor: Tensor): string => `[${tensor.shape.join(',')}]`;
+
+export function sameShape(a: Tensor, b: Tensor): boolean {
+  const shape = b.shape;
+  return a.shape.length === shape.length && a.shape.every((size, axis) => size === shape[axis]);
+}

@@ -14,6 +14,7 @@ import type {
   Tensor,
 } from '../engine.ts';
 import { Arena, isThenable, type TorchTensor } from './arena.ts';
+import { attention } from './attention.ts';
 import { loadedBlas, loadNative, type Native } from './native.ts';
 import * as network from './network.ts';
 import { Operators } from './operators.ts';
@@ -317,7 +318,7 @@ export class TorchEngine implements Engine {
   }
 
   attention(input: AttentionInput): Tensor {
-    return this.#arena.scope(() => network.attention(this.#ops, input));
+    return this.#arena.scope(() => attention(this.#ops, input));
   }
 
   swiglu(gateUp: Tensor): Tensor {
