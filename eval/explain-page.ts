@@ -3,7 +3,7 @@ import { writeFileAtomic } from '../src/files.ts';
 import { type Html, html, page } from './html.ts';
 import { intervalText, plotFigure, verbatim } from './report-examples.ts';
 import type { Json } from './report-input.ts';
-import { grouped } from './report-numbers.ts';
+import { fixed, grouped } from './report-numbers.ts';
 import { STYLE } from './report-style.ts';
 import { recordTable } from './report-tables.ts';
 
@@ -56,6 +56,8 @@ export interface Explanation {
     readonly evidence: readonly ExplainedEvidence[];
     /** The expert chain of thought written from this evidence alone. */
     readonly trace: string;
+    /** Samples marked by both the policy and these intervals, over those marked by either, in [0, 1]. */
+    readonly agreement?: number;
   };
   /** SVG of the series with the intervals; checked to be passive before it is inlined. */
   readonly figure: string;
@@ -102,6 +104,13 @@ ${one.problem === null ? null : html`<p class="failure">Not well formed: <bdi>${
   )}${hidden === 0 ? null : html`<p>${grouped(hidden)} more windows are in the JSON file.</p>`}`;
 }
 
+function agreementText({ classical, intervals }: Explanation): string {
+  if (classical.agreement === undefined) return '';
+  return intervals.length + classical.intervals.length === 0
+    ? '; they agree'
+    : `; intersection over union ${fixed(classical.agreement, 2)}`;
+}
+
 function lead(input: Explanation): Html {
   const count = input.intervals.length;
   const covered = input.intervals.reduce((sum, one) => sum + one.end - one.start, 0);
@@ -113,7 +122,7 @@ function lead(input: Explanation): Html {
   const other =
     input.policy === null
       ? null
-      : html` The classical analyses alone say <strong>${input.classical.class}</strong>: ${intervalText(input.classical.intervals)}.`;
+      : html` The classical analyses alone say <strong>${input.classical.class}</strong>: ${intervalText(input.classical.intervals)}${agreementText(input)}.`;
   return html`<p class="lead">${by} ${found}; class <strong><bdi>${input.class}</bdi></strong>.${other}</p>`;
 }
 

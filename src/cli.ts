@@ -43,6 +43,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Draw the series of a data set or a CSV file as PNG pictures',
     async () => (await import('./commands/render.ts')).render,
   ),
+  explain: lazy(
+    'Find and explain the anomalies of a CSV file',
+    async () => (await import('./commands/explain.ts')).explainCommand,
+  ),
 };
 
 /** The command that is named: the first word that is neither an option nor the value of a global one. */

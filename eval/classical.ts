@@ -1,0 +1,117 @@
+/** The classical side of an explanation: what each analysis found, and what the blind expert chain of thought says. */
+import { setImmediate } from 'node:timers/promises';
+import { analyse, type Evidence } from '../src/expcot/evidence.ts';
+import { blind } from '../src/expcot/trace.ts';
+import type { ExplainedEvidence, Explanation } from './explain-page.ts';
+
+const TOO_SHORT = 'the series is too short for it';
+const SMALLEST = { trend: 21, frequency: 101, profile: 100 } as const;
+
+const stretches = (count: number): string => (count === 1 ? 'one stretch' : `${count} stretches`);
+
+function missing(name: string, needed: number): ExplainedEvidence {
+  return { name, finding: TOO_SHORT, intervals: [], numbers: { 'samples needed': needed } };
+}
+
+function range(evidence: Evidence): ExplainedEvidence {
+  const { mean, std, sigmas, lower, upper, maxAbsZ, intervals } = evidence.range;
+  const finding =
+    intervals.length === 0
+      ? `nothing beyond ${sigmas} standard deviations`
+      : `${stretches(intervals.length)} beyond ${sigmas} standard deviations`;
+  return {
+    name: 'Range test',
+    finding,
+    intervals,
+    numbers: { mean, std, lower, upper, 'largest |z|': maxAbsZ },
+  };
+}
+
+/** The range test that long stretches of outliers cannot blind. */
+function outliers(evidence: Evidence): ExplainedEvidence {
+  const { mean, std, lower, upper, maxAbsZ, extreme, intervals } = evidence.outliers;
+  const finding =
+    intervals.length === 0
+      ? `nothing extreme (|z| above ${extreme}) once outliers are left out of mean and deviation`
+      : `${stretches(intervals.length)} with |z| above ${extreme}, outliers left out of mean and deviation`;
+  return {
+    name: 'Range test, clipped',
+    finding,
+    intervals,
+    numbers: { mean, std, lower, upper, 'largest |z|': maxAbsZ },
+  };
+}
+
+function trend(evidence: Evidence): ExplainedEvidence {
+  const test = evidence.trend;
+  if (test === null) return missing('Trend test', SMALLEST.trend);
+  const { window, mean, threshold, peak, peakIndex, intervals } = test;
+  const finding =
+    intervals.length === 0
+      ? 'the smoothed slope stays inside its band'
+      : `the smoothed slope leaves its band in ${stretches(intervals.length)}`;
+  const numbers = { 'mean slope': mean, limit: threshold, 'largest departure': peak, at: peakIndex, window };
+  return { name: 'Trend test', finding, intervals, numbers };
+}
+
+function frequency(evidence: Evidence): ExplainedEvidence {
+  const test = evidence.frequency;
+  if (test === null) return missing('Frequency test', SMALLEST.frequency);
+  const { window, mean, std, threshold, stable, extreme, extremeIndex, intervals } = test;
+  const finding = stable
+    ? 'the dominant period is stable'
+    : intervals.length === 0
+      ? 'the dominant period varies, but no window departs from the others'
+      : `the dominant period departs in ${stretches(intervals.length)}`;
+  return {
+    name: 'Frequency test',
+    finding,
+    intervals,
+    numbers: {
+      'mean period': mean,
+      std,
+      limit: threshold,
+      'extreme period': extreme,
+      at: extremeIndex,
+      window,
+    },
+  };
+}
+
+function profile(evidence: Evidence): ExplainedEvidence {
+  const test = evidence.profile;
+  if (test === null) return missing('Matrix profile', SMALLEST.profile);
+  const { window, discord, distance, mean, z, threshold, share, regions } = test;
+  const part = test.exact ? '' : ` (${(100 * share).toPrecision(2)} % of the pairs of windows were compared)`;
+  const finding =
+    regions.length === 0
+      ? `no window is unlike all others${part}`
+      : `${stretches(regions.length)} unlike the rest${part}`;
+  return {
+    name: 'Matrix profile',
+    finding,
+    intervals: regions,
+    numbers: { discord, distance, 'mean distance': mean, z, 'z needed': threshold, window },
+  };
+}
+
+/**
+ * Analyses a series [N] without any knowledge of labels, task or policy. Lets other work through between analyses, and
+ * stops there when `signal` is aborted; each one is bounded (see src/series), whatever N.
+ *
+ * @throws DataError for an empty series or a value that is not finite; the signal's reason
+ */
+export async function classicalEvidence(
+  values: Float64Array,
+  signal?: AbortSignal,
+): Promise<Explanation['classical']> {
+  const evidence = analyse(values);
+  const found: ExplainedEvidence[] = [];
+  for (const test of [range, outliers, trend, frequency, profile]) {
+    found.push(test(evidence));
+    await setImmediate();
+    signal?.throwIfAborted();
+  }
+  const { class: label, intervals, think } = blind(evidence);
+  return { class: label, intervals, evidence: found, trace: think };
+}

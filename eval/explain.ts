@@ -1,0 +1,233 @@
+/**
+ * Explains one series: a policy answers about its windows, the answers are merged, and the classical analyses, which see
+ * neither the policy nor any label, stand beside them.
+ *
+ * Defined for every finite series of at least two samples. A constant one is normal, and no policy is asked. Values of
+ * magnitudes whose squares leave float64 are rescaled by a power of ten first, and the page says so. Work and memory are
+ * bounded whatever the length: at most MOST_WINDOWS windows are answered, and the analyses bound themselves.
+ */
+import { setImmediate } from 'node:timers/promises';
+import { parseAnswer } from '../rewards/answer.ts';
+import { ConfigError, DataError } from '../src/errors.ts';
+import { figureSvg } from '../src/plot/svg.ts';
+import { coverage, overlap } from '../src/series/intervals.ts';
+import type { Interval } from '../src/types.ts';
+import { classicalEvidence } from './classical.ts';
+import type { ExplainedInterval, ExplainedWindow, Explanation } from './explain-page.ts';
+import { type Reader, UNTAUGHT_LENGTH } from './reader.ts';
+import type { Json } from './report-input.ts';
+import { cutWindows, mapBack, mergeWindows, resample } from './windows.ts';
+
+/** Most windows answered: a million samples in overlapping windows of 1000. Beyond, windows are longer. */
+export const MOST_WINDOWS = 2048;
+/** Windows at least this many times shorter than what the policy was taught are said to be coarse. */
+const FEW_SAMPLES = 100;
+export const NORMAL = 'normal';
+export const UNREADABLE = 'unreadable';
+
+export interface ExplainSource {
+  /** As the page names it. */
+  readonly file: string;
+  readonly column: string | null;
+  readonly values: Float64Array; // [N], N ≥ 2, all finite
+  readonly time: readonly string[] | null; // [N]
+}
+
+export interface ExplainOptions {
+  /** Samples per window; the length that the policy was taught when absent. */
+  readonly window?: number;
+  /** Share that neighbouring windows have in common, in [0, 0.9]; half when absent. */
+  readonly overlap?: number;
+  /** Stops between batches and every few decoded tokens; rejects with its reason. */
+  readonly signal?: AbortSignal;
+  /** Windows answered so far, of all. */
+  readonly onProgress?: (done: number, total: number) => void;
+  readonly environment?: Readonly<Record<string, Json>>;
+}
+
+/** Values whose squares stay inside float64, and the power of ten that they were divided by (0: untouched). */
+export function tame(values: Float64Array): { readonly values: Float64Array; readonly exponent: number } {
+  let largest = 0;
+  for (const value of values) {
+    if (!Number.isFinite(value)) {
+      throw new DataError(`value ${value}: only finite values can be explained; fill the gap or remove it`);
+    }
+    largest = Math.max(largest, Math.abs(value));
+  }
+  if (largest === 0 || (largest <= 1e100 && largest >= 1e-100)) return { values, exponent: 0 };
+  const exponent = Math.floor(Math.log10(largest));
+  // In two steps: 10^−exponent itself may be beyond float64.
+  const half = Math.trunc(exponent / 2);
+  const [a, b] = [10 ** -half, 10 ** -(exponent - half)];
+  return { values: values.map((value) => value * a * b), exponent };
+}
+
+/**
+ * The class of the whole: of the windows with anomalies that survived the merge, the class with the most such samples;
+ * `normal` without any, `unreadable` when no window could be read. A window that names no anomaly although it marks one
+ * decides only where all such windows do.
+ */
+export function classOf(windows: readonly ExplainedWindow[], merged: readonly Interval[]): string {
+  if (windows.length > 0 && windows.every((one) => one.intervals === null)) return UNREADABLE;
+  if (merged.length === 0) return NORMAL;
+  const weights = new Map<string, number>();
+  for (const one of windows) {
+    if (one.intervals === null || one.class === null) continue;
+    const samples = overlap(one.intervals, merged);
+    if (samples > 0) weights.set(one.class, (weights.get(one.class) ?? 0) + samples);
+  }
+  const ranked = [...weights].sort((a, b) => b[1] - a[1]).map(([name]) => name);
+  return ranked.find((name) => name !== NORMAL) ?? ranked[0] ?? UNREADABLE;
+}
+
+/** Intersection over union of two lists of sorted, disjoint intervals; 1 when both are empty. */
+export function agreement(a: readonly Interval[], b: readonly Interval[]): number {
+  const shared = overlap(a, b);
+  const all = coverage(a) + coverage(b) - shared;
+  return all === 0 ? 1 : shared / all;
+}
+
+/** Asks the reader about all windows, in batches. */
+async function answerAll(
+  values: Float64Array,
+  reader: Reader,
+  plan: readonly Interval[],
+  options: ExplainOptions,
+): Promise<ExplainedWindow[]> {
+  const answered: ExplainedWindow[] = [];
+  for (let first = 0; first < plan.length; first += reader.batch) {
+    const batch = plan.slice(first, first + reader.batch);
+    const shown = batch.map(([start, end]) => {
+      const cut = values.subarray(start, end);
+      const length = reader.length ?? Math.min(cut.length, UNTAUGHT_LENGTH);
+      return resample(cut, length);
+    });
+    const responses = await reader.answer(shown, options.signal);
+    for (const [i, window] of batch.entries()) {
+      const length = shown[i]!.length;
+      const response = responses[i] ?? '';
+      const { intervals, class: label, problem } = parseAnswer(response, length);
+      answered.push({
+        start: window[0],
+        end: window[1],
+        intervals: intervals === null ? null : mapBack(intervals, length, window),
+        class: label,
+        response,
+        problem,
+      });
+    }
+    options.onProgress?.(answered.length, plan.length);
+    await setImmediate();
+    options.signal?.throwIfAborted();
+  }
+  return answered;
+}
+
+function caveatsOf(
+  source: ExplainSource,
+  exponent: number,
+  reader: Reader | null,
+  windows: readonly ExplainedWindow[],
+): string[] {
+  const caveats: string[] = [];
+  const constant = windows.length === 0 && reader !== null;
+  if (constant)
+    caveats.push('Every value is the same: there is nothing to find, and the policy was not asked.');
+  if (exponent !== 0) {
+    caveats.push(
+      `The values are of the order of 1e${exponent}, too extreme to square in double precision: plot and analyses show them in units of 1e${exponent}.`,
+    );
+  }
+  if (windows.length > 0 && reader !== null) {
+    const size = windows[0]!.end - windows[0]!.start;
+    const { length } = reader;
+    if (length !== null) {
+      caveats.push(
+        size === length
+          ? `The policy was taught on series of ${length} points, and sees windows of that length, each drawn on its own scale.`
+          : `The policy was taught on series of ${length} points; windows of ${size} samples were resampled to that.`,
+      );
+    }
+    if (size < FEW_SAMPLES) {
+      caveats.push(`${size} samples are few: a picture of them shows hardly any shape to go by.`);
+    }
+    const torn = windows.filter(
+      (one) =>
+        one.intervals !== null &&
+        one.class !== null &&
+        (one.intervals.length === 0) !== (one.class === NORMAL),
+    ).length;
+    if (torn > 0) {
+      caveats.push(
+        `In ${torn} of ${windows.length} windows the class and the intervals contradict each other; the intervals count.`,
+      );
+    }
+  }
+  if (reader === null)
+    caveats.push('No policy was asked: this is what the classical analyses say on their own.');
+  caveats.push(
+    'The classical evidence is computed from the values alone, by fixed rules; it neither sees nor corrects the policy’s answer.',
+  );
+  if (source.time !== null) {
+    caveats.push(
+      'Time stamps are those of the first and last sample inside an interval; samples are taken as evenly spaced.',
+    );
+  }
+  return caveats;
+}
+
+function explained(
+  intervals: readonly Interval[],
+  classical: readonly Interval[],
+  time: readonly string[] | null,
+): ExplainedInterval[] {
+  return intervals.map(([start, end]) => ({
+    start,
+    end,
+    from: time?.[start] ?? null,
+    to: time?.[end - 1] ?? null,
+    confirmed: overlap([[start, end]], classical) > 0,
+  }));
+}
+
+/**
+ * The explanation of a series. Without a reader the classical analyses answer alone.
+ *
+ * @throws ConfigError for a window or overlap out of range; DataError for a series of fewer than two samples or with
+ * values that are not finite; the signal's reason once it is aborted
+ */
+export async function explain(
+  source: ExplainSource,
+  reader: Reader | null,
+  options: ExplainOptions = {},
+): Promise<Explanation> {
+  const { length } = source.values;
+  if (length < 2) throw new DataError(`${length} samples; a series needs at least 2`, { file: source.file });
+  if (options.window !== undefined && reader === null) {
+    throw new ConfigError('window: there is no policy that would see windows; give one, or leave it out');
+  }
+  const { values, exponent } = tame(source.values);
+  const size = options.window ?? reader?.length ?? UNTAUGHT_LENGTH;
+  const plan = cutWindows(length, { size, overlap: options.overlap ?? 0.5, limit: MOST_WINDOWS });
+  const asked = reader !== null && values.some((value) => value !== values[0]);
+  const windows = asked ? await answerAll(values, reader, plan, options) : [];
+  const classical = await classicalEvidence(values, options.signal);
+  const answers = windows.map((one) => ({ window: [one.start, one.end] as const, intervals: one.intervals }));
+  const found = asked ? mergeWindows(length, answers) : classical.intervals;
+  return {
+    file: source.file,
+    column: source.column,
+    length,
+    policy: asked ? reader.name : null,
+    class: asked ? classOf(windows, found) : classical.class,
+    intervals: explained(found, classical.intervals, source.time),
+    windows,
+    classical: asked ? { ...classical, agreement: agreement(found, classical.intervals) } : classical,
+    figure: await figureSvg(values, { predicted: found, width: 1072, height: 220 }),
+    caveats: caveatsOf(source, exponent, reader, windows),
+    environment: {
+      ...(asked ? { policy: reader.record } : {}),
+      ...options.environment,
+    },
+  };
+}

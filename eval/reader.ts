@@ -1,0 +1,69 @@
+/** Who answers about a window of a series: a policy, in the way its card says it was taught. */
+import { generate } from '../src/policy/generate.ts';
+import type { Policy } from '../src/policy/policy.ts';
+import type { PolicyCard } from '../src/train/card.ts';
+import { instruction } from '../src/train/instruction.ts';
+import { PromptEncoder } from '../src/train/prompt.ts';
+import type { Picture } from '../src/types.ts';
+
+/** Longest window that a policy without a trained length is shown: two samples per pixel of its figure. */
+export const UNTAUGHT_LENGTH = 2000;
+
+/** Windows answered together and longest response, by style: a big policy has long prompts and long traces. */
+const EFFORT = {
+  nano: { batch: 64, maxTokens: 128 },
+  full: { batch: 4, maxTokens: 1024 },
+} as const;
+
+export interface Reader {
+  /** Where it is from, as the page shows it. */
+  readonly name: string;
+  /** Points of every series that it was taught on, and is to be asked about; null: any, up to UNTAUGHT_LENGTH. */
+  readonly length: number | null;
+  /** Windows worth handing over at a time. */
+  readonly batch: number;
+  /** What it is and runs on, for the record. */
+  readonly record: Readonly<Record<string, string | number>>;
+  /** One response to each window [W]. Rejects with the reason of an aborted signal. */
+  answer(windows: readonly Float64Array[], signal?: AbortSignal): Promise<readonly string[]>;
+}
+
+export interface PolicyReaderOptions {
+  readonly name: string;
+  /** Draws a series as the policy's figure has it. */
+  readonly picture: (values: Float64Array) => Picture | Promise<Picture>;
+}
+
+/** Reads windows with a policy, greedily. */
+export function policyReader(policy: Policy, card: PolicyCard, options: PolicyReaderOptions): Reader {
+  const encoder = new PromptEncoder(policy);
+  const { batch, maxTokens } = EFFORT[card.style];
+  const { info } = policy.engine;
+  return {
+    name: options.name,
+    length: card.length,
+    batch,
+    record: {
+      parameters: policy.layout.size,
+      stage: card.stage,
+      figure: card.figure,
+      engine: `${info.name} ${info.version}`,
+      device: info.device,
+      threads: info.threads,
+    },
+    async answer(windows, signal) {
+      const prompts = [];
+      for (const values of windows) {
+        const picture = await options.picture(values);
+        prompts.push(encoder.encode(picture, instruction(card.style, values.length, card.classes)));
+      }
+      const responses = await generate(policy, prompts, {
+        temperature: 0,
+        maxTokens,
+        seed: 0,
+        ...(signal === undefined ? {} : { signal }),
+      });
+      return responses.map(({ text }) => text);
+    },
+  };
+}

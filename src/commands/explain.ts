@@ -1,0 +1,230 @@
+/** `timeseer explain`: what a policy and the classical analyses see in one CSV file. */
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { basename, parse } from 'node:path';
+import { performance } from 'node:perf_hooks';
+import type { CommandModule } from 'yargs';
+import { readSeriesCsv } from '../../datasets/csv.ts';
+import { type ExplainSource, explain, MOST_WINDOWS } from '../../eval/explain.ts';
+import { type Explanation, writeExplanation } from '../../eval/explain-page.ts';
+import { policyReader, type Reader } from '../../eval/reader.ts';
+import { openTorch } from '../engine/torch/torch.ts';
+import { ConfigError } from '../errors.ts';
+import { withInterrupt } from '../interrupt.ts';
+import { cores } from '../machine.ts';
+import { packageVersion } from '../package.ts';
+import { figure } from '../plot/figure.ts';
+import { Policy } from '../policy/policy.ts';
+import { Progress } from '../progress.ts';
+import { readCard } from '../train/card.ts';
+import { pictureOf } from './anomaly-task.ts';
+import { findPolicy } from './find-policy.ts';
+
+export interface ExplainArguments {
+  file: string;
+  policy: string | undefined;
+  column: string | undefined;
+  out: string | undefined;
+  device: string;
+  window: number | undefined;
+  overlap: number;
+  json: boolean;
+}
+
+/** Whether a file is one that this command wrote. */
+function isOurs(path: string): boolean {
+  try {
+    const text = readFileSync(path, 'utf8');
+    if (path.endsWith('.html')) return text.includes('Written by timeseer.');
+    const content: unknown = JSON.parse(text);
+    return typeof content === 'object' && content !== null && 'classical' in content && 'windows' in content;
+  } catch {
+    return false;
+  }
+}
+
+/** Refuses to replace what this command did not write, before any work is done. */
+function checkTarget(out: string): void {
+  for (const path of [`${out}.html`, `${out}.json`]) {
+    if (!existsSync(path)) continue;
+    if (!statSync(path).isFile())
+      throw new ConfigError(`--out ${out}: ${path} is a directory; choose another`);
+    if (!isOurs(path)) {
+      throw new ConfigError(
+        `--out ${out}: ${path} is there and was not written by this command, so it is kept; choose another --out`,
+      );
+    }
+  }
+}
+
+function checkWindows({ window, overlap, policy }: ExplainArguments): void {
+  if (window !== undefined && !(Number.isInteger(window) && window >= 2)) {
+    throw new ConfigError(`--window: expected a whole number of at least 2 samples, got ${window}`);
+  }
+  if (window !== undefined && policy === undefined) {
+    throw new ConfigError('--window: only a policy sees windows; add --policy, or leave it out');
+  }
+  if (!(overlap >= 0 && overlap <= 0.9)) {
+    throw new ConfigError(`--overlap: expected a share from 0 to 0.9, got ${overlap}`);
+  }
+}
+
+function readSource(args: ExplainArguments): ExplainSource {
+  const { values, time, column } = readSeriesCsv(args.file, { column: args.column });
+  // A file without a header has no names; the reader numbers its columns.
+  return {
+    file: basename(args.file),
+    column: /^column \d+$/.test(column) ? null : column,
+    values,
+    time,
+  };
+}
+
+/** Loads the policy; everything that can be wrong with it is found here. */
+function openReader(path: string, device: string): { reader: Reader; policy: Policy } {
+  const directory = findPolicy(path);
+  const card = readCard(directory);
+  const shape = figure(card.figure);
+  const policy = Policy.load(openTorch({ device, threads: cores() }), directory);
+  const reader = policyReader(policy, card, {
+    name: directory,
+    picture: (values) => pictureOf(shape, values),
+  });
+  return { reader, policy };
+}
+
+const SHOWN = 10;
+
+function count(n: number, one: string, many = `${one}s`): string {
+  return `${n} ${n === 1 ? one : many}`;
+}
+
+function summary(found: Explanation, files: { html: string; json: string }, seconds: number): string {
+  const { intervals, classical, windows } = found;
+  const lines = [
+    `${found.file}: ${found.length} samples, ${count(intervals.length, 'anomaly', 'anomalies')}, class ${found.class} ` +
+      `(${found.policy === null ? 'classical analyses' : `policy ${found.policy}`}, ${seconds.toFixed(1)} s)`,
+  ];
+  for (const { start, end, from, to, confirmed } of intervals.slice(0, SHOWN)) {
+    const when = from === null ? '' : `  ${from} to ${to}`;
+    const also = found.policy === null ? '' : confirmed ? '  classical analyses too' : '  policy alone';
+    lines.push(`  [${start}, ${end})${when}${also}`);
+  }
+  if (intervals.length > SHOWN) lines.push(`  and ${intervals.length - SHOWN} more`);
+  if (found.policy !== null) {
+    const unreadable = windows.filter((one) => one.intervals === null).length;
+    lines.push(
+      `  ${count(windows.length, 'window')} answered` +
+        (unreadable === 0 ? '' : `, ${unreadable} of them unreadable: they count as nothing found`),
+      `  classical analyses: ${count(classical.intervals.length, 'interval')}, class ${classical.class}, ` +
+        `intersection over union ${(classical.agreement ?? 0).toFixed(2)}`,
+    );
+  }
+  lines.push(`  ${files.html}`, `  ${files.json}`);
+  return lines.join('\n');
+}
+
+/**
+ * Runs the command: progress on standard error, a summary on standard output. Both files appear whole, or, after an
+ * error or an interruption, not at all.
+ *
+ * @throws ConfigError for a wrong option; DataError for a wrong file; CheckpointError for a missing or damaged policy;
+ * EngineError without libtorch; WriteError when the disk refuses
+ */
+export async function runExplain(args: ExplainArguments): Promise<void> {
+  const started = performance.now();
+  checkWindows(args);
+  const source = readSource(args);
+  const out = args.out ?? `${parse(args.file).name}.explain`;
+  checkTarget(out);
+  const opened = args.policy === undefined ? null : openReader(args.policy, args.device);
+  let progress: Progress | undefined;
+  try {
+    const found = await withInterrupt((signal) =>
+      explain(source, opened?.reader ?? null, {
+        ...(args.window === undefined ? {} : { window: args.window }),
+        overlap: args.overlap,
+        signal,
+        onProgress: (done, total) => {
+          progress ??= new Progress({ label: 'explain', total, unit: 'windows' });
+          progress.update(done);
+        },
+        environment: { timeseer: packageVersion(), node: process.version },
+      }),
+    );
+    progress?.stop();
+    const files = writeExplanation(out, found);
+    const seconds = (performance.now() - started) / 1000;
+    const { figure: _figure, windows, ...rest } = found;
+    const text = args.json
+      ? JSON.stringify({
+          out: files,
+          seconds: Number(seconds.toFixed(3)),
+          ...rest,
+          windows: windows.length,
+          unreadable: windows.filter((one) => one.intervals === null).length,
+        })
+      : summary(found, files, seconds);
+    process.stdout.write(`${text}\n`);
+  } finally {
+    progress?.stop();
+    opened?.policy.dispose();
+  }
+}
+
+export const explainCommand: CommandModule<object, ExplainArguments> = {
+  command: 'explain <file>',
+  describe: 'Find and explain the anomalies of a CSV file',
+  builder: (yargs) =>
+    yargs
+      .positional('file', {
+        type: 'string',
+        demandOption: true,
+        describe:
+          'CSV with one column of numbers, with or without a header and a time column; at least 2 samples',
+      })
+      .option('policy', {
+        type: 'string',
+        describe: 'Directory of a run or of a policy (default: none, the classical analyses alone)',
+        requiresArg: true,
+      })
+      .option('column', {
+        type: 'string',
+        describe: 'Value column, by name or number, where there are several',
+        requiresArg: true,
+      })
+      .option('out', {
+        type: 'string',
+        describe:
+          'Path of the result without .html and .json (default: <name of the file>.explain in the current directory)',
+        requiresArg: true,
+      })
+      .option('device', {
+        type: 'string',
+        default: 'cpu',
+        describe: 'cpu, cuda or cuda:N',
+        requiresArg: true,
+      })
+      .option('window', {
+        type: 'number',
+        describe: `Samples per window (default: what the policy was taught; longer where ${MOST_WINDOWS} windows do not reach)`,
+        requiresArg: true,
+      })
+      .option('overlap', {
+        type: 'number',
+        default: 0.5,
+        describe: 'Share that neighbouring windows have in common, 0 to 0.9',
+        requiresArg: true,
+      })
+      .option('json', { type: 'boolean', default: false, describe: 'Print the summary as JSON' })
+      .example(
+        '$0 explain my.csv --policy runs/quickstart',
+        'The best policy of a run, one page and its JSON',
+      )
+      .example('$0 explain my.csv --column temperature --out reports/my', 'The classical analyses alone')
+      .example(
+        '$0 explain my.csv --policy runs/quickstart --window 4000',
+        'Longer windows, for slower anomalies',
+      )
+      .epilogue('An earlier explanation of the same name is replaced; any other file is not.'),
+  handler: runExplain,
+};
