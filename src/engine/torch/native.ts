@@ -61,14 +61,19 @@ export function loadNative(): Native {
   return loaded;
 }
 
-/** File name of the BLAS library mapped into this process, or 'unknown' where the system does not tell. */
-export function loadedBlas(): string {
+/**
+ * Files of the matrix library mapped into this process that `device` uses; where it is linked into libtorch, its
+ * name from libtorch's own configuration, and 'unknown' where the system does not tell.
+ */
+export function loadedBlas(native: Native, device: string): string {
+  const wanted = device === 'cpu' ? /lib(?:openblas|mkl_rt|mkl_core|blas)[^/]*$/ : /libcublas[^/]*$/;
   try {
-    const maps = readFileSync('/proc/self/maps', 'utf8');
-    const libraries = [...maps.matchAll(/\S*\/(lib(?:openblas|mkl_rt|mkl_core|blas|cublas)[^/\s]*)$/gm)];
-    const paths = new Set(libraries.map((match) => match[0]));
-    return paths.size === 0 ? 'inside libtorch' : [...paths].sort().join(', ');
+    const files = readFileSync('/proc/self/maps', 'utf8').match(/\/\S*$/gm) ?? [];
+    const paths = new Set(files.filter((file) => wanted.test(file)));
+    if (paths.size > 0) return [...paths].sort().join(', ');
   } catch {
-    return 'unknown';
+    // no such file on this system: what libtorch says of itself
   }
+  const name = /\bBLAS_INFO=(\w+)/.exec(native.describe().config)?.[1];
+  return name === undefined ? 'unknown' : `${name} inside libtorch`;
 }

@@ -60,7 +60,7 @@ export class TorchEngine implements Engine {
       version: native.describe().version,
       device,
       threads,
-      blas: loadedBlas(),
+      blas: loadedBlas(native, device),
       deviceName: device === 'cpu' ? (cpus()[0]?.model.trim() ?? 'cpu') : device,
     };
   }
