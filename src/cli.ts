@@ -43,9 +43,29 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Draw the series of a data set or a CSV file as PNG pictures',
     async () => (await import('./commands/render.ts')).render,
   ),
+  sft: lazy(
+    'Train a policy on expert traces (supervised)',
+    async () => (await import('./commands/sft.ts')).sft,
+  ),
+  train: lazy(
+    'Train a policy further by reinforcement: TimerPO, GRPO or Dr. GRPO',
+    async () => (await import('./commands/train.ts')).train,
+  ),
+  eval: lazy(
+    'Evaluate a policy on held-out series, beside classical detectors',
+    async () => (await import('./commands/eval.ts')).evaluation,
+  ),
+  report: lazy(
+    'Rebuild the report and the summary of a run from its files',
+    async () => (await import('./commands/report.ts')).report,
+  ),
   explain: lazy(
     'Find and explain the anomalies of a CSV file',
     async () => (await import('./commands/explain.ts')).explainCommand,
+  ),
+  quickstart: lazy(
+    'Set up, train (supervised, then TimerPO), evaluate and report',
+    async () => (await import('./commands/quickstart.ts')).quickstart,
   ),
 };
 

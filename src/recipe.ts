@@ -119,7 +119,9 @@ const evaluation = z
     /** Temperature of the sampled evaluation, beside the greedy one. */
     temperature: positive.max(10).default(1),
     /** Sampled responses per series. */
-    samples: count(1).default(1),
+    samples: count(1).default(4),
+    /** AnomLLM series, evenly of its eight tasks, that the last policy answers too; 0: none. */
+    transfer: count(0).default(160),
     /** Resamples behind every 95 % interval. */
     bootstrap: count(100).default(2000),
     /** Longest response, in tokens. */

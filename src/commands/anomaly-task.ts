@@ -47,13 +47,15 @@ export interface SeriesAddress {
   readonly split: 'train' | 'validation' | 'test';
   readonly seed: number;
   readonly length: number;
+  /** Of a generator: index of the first series. */
+  readonly offset?: number;
   readonly count?: number;
 }
 
 /** Opens an address; a directory has its own split, seed and length. */
-export function openSeries({ name, split, seed, length, count }: SeriesAddress): SeriesSource {
+export function openSeries({ name, split, seed, length, offset = 0, count }: SeriesAddress): SeriesSource {
   if (generators().some((generator) => generator.name === name)) {
-    return open(name, { split, seed, length, ...(count === undefined ? {} : { count }) });
+    return open(name, { split, seed, length, offset, ...(count === undefined ? {} : { count }) });
   }
   const whole = open(name);
   return count === undefined || count >= whole.count ? whole : open(name, { count });

@@ -82,21 +82,24 @@ async function runRl(own: RlJob): Promise<StageResult> {
 async function runEval(own: EvalJob): Promise<StageResult> {
   const engine = openTorch({ device: own.device, threads: 1 });
   const policy = Policy.load(engine, own.from);
+  const task = anomalyTask(readCard(own.from));
   const source = openSeries(own.series);
   const numbers = Array.from({ length: source.count }, (_, i) => i).filter((i) => i % size === rank);
+  const series = numbers.map((i) => source.at(i));
   const stopped = new AbortController();
-  const records = await evaluate(
-    policy,
-    anomalyTask(readCard(own.from)),
-    numbers.map((i) => source.at(i)),
-    numbers,
-    { ...own.options, signal: stopped.signal },
-    (done) => {
-      note({ kind: 'eval', done });
-      if (ranks.stopFlag()) stopped.abort();
-    },
-  );
-  return { steps: records.length, records };
+  const records = [];
+  let before = 0;
+  for (const mode of own.modes) {
+    const options = { ...mode, maxTokens: own.maxTokens, seed: own.seed, signal: stopped.signal };
+    records.push(
+      await evaluate(policy, task, series, numbers, options, (done) => {
+        note({ kind: 'eval', done: before + done });
+        if (ranks.stopFlag()) stopped.abort();
+      }),
+    );
+    before += series.length;
+  }
+  return { steps: before, records };
 }
 
 try {

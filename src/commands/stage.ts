@@ -33,14 +33,18 @@ export interface RlJob extends TrainingJob {
   readonly reference: string;
 }
 
+/** One way of answering. */
+export interface EvalMode {
+  /** 0: greedy. */
+  readonly temperature: number;
+  readonly samples: number;
+}
+
 export interface EvalJob extends Job {
   readonly stage: 'eval';
-  readonly options: {
-    readonly temperature: number;
-    readonly samples: number;
-    readonly maxTokens: number;
-    readonly seed: number;
-  };
+  readonly modes: readonly EvalMode[];
+  readonly maxTokens: number;
+  readonly seed: number;
 }
 
 export type StageJob = SftJob | RlJob | EvalJob;
@@ -49,13 +53,14 @@ export type StageNote =
   | { readonly kind: 'sft'; readonly metrics: SftMetrics }
   | { readonly kind: 'rl'; readonly metrics: RlMetrics }
   | { readonly kind: 'completions'; readonly completions: readonly Completion[] }
-  /** Series that the rank has answered. */
+  /** Series that the rank has answered, over all modes. */
   | { readonly kind: 'eval'; readonly done: number };
 
 export interface StageResult {
   /** Steps that are done; fewer than asked for when the stage was stopped. */
   readonly steps: number;
-  readonly records: readonly EvalRecord[];
+  /** Per mode, the records of this rank's series in order, the samples of a series together. */
+  readonly records: readonly (readonly EvalRecord[])[];
 }
 
 /** Runs a stage on `workers` Workers; results in rank order. */

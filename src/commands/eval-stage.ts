@@ -1,0 +1,46 @@
+/** Answers of a policy to held-out series, on a team of Workers. */
+import { Progress } from '../progress.ts';
+import type { EvalRecord } from '../types.ts';
+import { openSeries, type SeriesAddress } from './anomaly-task.ts';
+import { type EvalMode, runStage } from './stage.ts';
+
+export interface EvalStageOptions {
+  /** Policy directory. */
+  readonly from: string;
+  readonly label: string;
+  readonly series: SeriesAddress;
+  readonly modes: readonly EvalMode[];
+  readonly maxTokens: number;
+  readonly seed: number;
+  readonly device: string;
+  readonly workers: number;
+  readonly silent: boolean;
+  readonly signal: AbortSignal;
+}
+
+/** Per mode, the records in the order of the series, the samples of a series together. */
+export async function runEvalStage(options: EvalStageOptions): Promise<EvalRecord[][]> {
+  const { from, label, series, modes, maxTokens, seed, device, silent, signal } = options;
+  const count = openSeries(series).count;
+  const workers = Math.max(1, Math.min(options.workers, count));
+  const progress = new Progress({ label, total: count * modes.length, unit: 'series', silent });
+  const done = new Array<number>(workers).fill(0);
+  const results = await runStage(
+    { stage: 'eval', from, series, device, modes, maxTokens, seed },
+    workers,
+    (note, rank) => {
+      if (note.kind !== 'eval') return;
+      done[rank] = note.done;
+      progress.update(done.reduce((sum, value) => sum + value, 0));
+    },
+    signal,
+  ).finally(() => progress.stop());
+  return modes.map((mode, m) => {
+    const samples = mode.temperature === 0 ? 1 : mode.samples;
+    return Array.from({ length: count }, (_, i) => {
+      const of = results[i % workers]!.records[m]!;
+      const place = Math.floor(i / workers) * samples;
+      return of.slice(place, place + samples);
+    }).flat();
+  });
+}

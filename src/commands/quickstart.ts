@@ -1,0 +1,17 @@
+import type { CommandModule } from 'yargs';
+import { type RunArguments, runOptions } from './run-options.ts';
+
+export const quickstart: CommandModule<object, RunArguments> = {
+  command: 'quickstart',
+  describe: 'Set up, train (supervised, then TimerPO), evaluate and report',
+  builder: (cli) =>
+    runOptions(cli, { recipe: 'quickstart', out: 'runs/quickstart' })
+      .example('$0 quickstart', 'The whole path, about four minutes on two cores')
+      .example('$0 quickstart --resume', 'Go on where it was stopped')
+      .example('$0 quickstart --recipe quickstart-short --out runs/short', 'The path alone, with tiny counts')
+      .example('$0 quickstart --set rl.advantage=grpo --out runs/grpo', 'Another advantage'),
+  handler: async (given) => {
+    const { runQuickstart } = await import('./quickstart-run.ts');
+    await runQuickstart(given);
+  },
+};

@@ -1,0 +1,38 @@
+import type { CommandModule } from 'yargs';
+import { type RunArguments, runOptions } from './run-options.ts';
+
+export const sft: CommandModule<object, RunArguments> = {
+  command: 'sft',
+  describe: 'Train a policy on expert traces (supervised)',
+  builder: (cli) =>
+    runOptions(cli, { recipe: 'quickstart' })
+      .example('$0 sft --out runs/a', 'The supervised stage of the quickstart')
+      .example('$0 sft --out runs/a --resume', 'Go on after Ctrl-C or a crash, bit for bit')
+      .example('$0 sft --recipe my.yaml --set sft.samples=10000 --out runs/b', 'Another recipe, shorter')
+      .example('$0 sft --set policy.init=checkpoints/qwen2.5-vl-3b --out runs/c', 'Start from a checkpoint'),
+  handler: async (given) => {
+    const [{ withInterrupt }, { RunFiles }, { runSftStage }, { commandLine }] = await Promise.all([
+      import('../interrupt.ts'),
+      import('./run-files.ts'),
+      import('./train-stage.ts'),
+      import('./run-options.ts'),
+    ]);
+    const fallback = given.resume ? null : 'quickstart';
+    const run = RunFiles.open(given.out, {
+      recipe: given.recipe ?? (given.set.length > 0 ? 'quickstart' : fallback),
+      set: given.set,
+      command: commandLine(),
+    });
+    await withInterrupt(async (signal) => {
+      run.writeEnvironment(given.device, { sft_workers: run.recipe.sft.workers });
+      await runSftStage(run, { ...given, silent: given.quiet, signal });
+    });
+    const record = run.stageRecord('sft')!;
+    process.stdout.write(
+      given.json
+        ? `${JSON.stringify({ out: run.path, policy: run.policy('sft'), ...record })}\n`
+        : `${run.policy('sft')}: ${record.samples} samples in ${record.seconds.toFixed(1)} s ` +
+            `(${(record.samples / record.seconds).toFixed(0)}/s); next: timeseer train --out ${run.path}\n`,
+    );
+  },
+};

@@ -1,0 +1,144 @@
+/** One training stage of a run: starts its team, shows progress, writes metrics, and leaves a record. */
+
+import { Interrupted } from '../interrupt.ts';
+import { cores } from '../machine.ts';
+import { Progress } from '../progress.ts';
+import { RunLog } from '../train/runlog.ts';
+import { sftSteps } from '../train/sft.ts';
+import type { RunFiles, TrainingStage } from './run-files.ts';
+import { type RlJob, runStage, type SftJob, type StageNote } from './stage.ts';
+
+export interface StageOptions {
+  readonly device: string;
+  readonly resume: boolean;
+  readonly force: boolean;
+  readonly silent: boolean;
+  readonly signal: AbortSignal;
+}
+
+/** Workers beyond the cores slow each other down; beyond the work they have none. */
+function teamSize(wanted: number, work: number): number {
+  return Math.max(1, Math.min(wanted, work));
+}
+
+/** Supervised fine-tuning of the run's initial policy. @throws Interrupted when stopped; it can be resumed. */
+export async function runSftStage(run: RunFiles, options: StageOptions): Promise<void> {
+  const { sft } = run.recipe;
+  const start = run.startOf('sft', options);
+  run.prepareInitial();
+  const job: SftJob = {
+    stage: 'sft',
+    recipe: run.recipe,
+    device: options.device,
+    from: start > 0 ? run.checkpoint('sft') : run.initial,
+    series: run.trainingSeries,
+    checkpoint: run.checkpoint('sft'),
+    output: run.policy('sft'),
+  };
+  const progress = new Progress({
+    label: 'sft',
+    total: sft.samples,
+    done: Math.min(sft.samples, start * sft.batch),
+    unit: 'samples',
+    silent: options.silent,
+  });
+  const log = new RunLog(run.file('sft', 'metrics.jsonl'), start);
+  await train(
+    run,
+    'sft',
+    job,
+    teamSize(sft.workers, sft.batch),
+    sftSteps(sft),
+    sft.samples,
+    progress,
+    options,
+    (note) => {
+      if (note.kind !== 'sft') return;
+      log.append(note.metrics);
+      const { samples, loss, learningRate, skipped } = note.metrics;
+      progress.update(samples, { loss, lr: learningRate, ...(skipped > 0 ? { skipped } : {}) });
+    },
+  );
+}
+
+/** Reinforcement from the supervised policy, or the initial one where the supervised stage has no samples. */
+export async function runRlStage(run: RunFiles, options: StageOptions): Promise<void> {
+  const { rl, sft } = run.recipe;
+  const start = run.startOf('rl', options);
+  if (sft.samples === 0) run.prepareInitial();
+  const reference = sft.samples === 0 ? run.initial : run.policy('sft');
+  const job: RlJob = {
+    stage: 'rl',
+    recipe: run.recipe,
+    device: options.device,
+    from: start > 0 ? run.checkpoint('rl') : reference,
+    reference,
+    series: { ...run.trainingSeries, offset: sft.samples }, // none that the supervised stage has seen
+    checkpoint: run.checkpoint('rl'),
+    output: run.policy('rl'),
+  };
+  const progress = new Progress({
+    label: rl.advantage,
+    total: rl.steps,
+    done: start,
+    unit: 'steps',
+    silent: options.silent,
+  });
+  const log = new RunLog(run.file('rl', 'metrics.jsonl'), start);
+  const completions = new RunLog(run.file('rl', 'completions.jsonl'), start);
+  await train(
+    run,
+    'rl',
+    job,
+    teamSize(rl.workers, rl.prompts),
+    rl.steps,
+    rl.steps * rl.prompts,
+    progress,
+    options,
+    (note) => {
+      if (note.kind === 'completions') for (const one of note.completions) completions.append(one);
+      if (note.kind !== 'rl') return;
+      log.append(note.metrics);
+      const { step, reward, parts, similarity, kl, silent } = note.metrics;
+      progress.update(step, {
+        reward,
+        ...parts,
+        ...(similarity === null ? {} : { similarity }),
+        kl,
+        ...(silent > 0 ? { silent } : {}),
+      });
+    },
+  );
+}
+
+async function train(
+  run: RunFiles,
+  stage: TrainingStage,
+  job: SftJob | RlJob,
+  workers: number,
+  total: number,
+  samples: number,
+  progress: Progress,
+  options: StageOptions,
+  onNote: (note: StageNote) => void,
+): Promise<void> {
+  if (workers > cores() && !options.silent) {
+    progress.note(`${stage}: ${workers} workers on ${cores()} cores slow each other down`);
+  }
+  const before = options.resume ? (run.stageRecord(stage)?.seconds ?? 0) : 0;
+  const began = performance.now();
+  const [result] = await runStage(job, workers, onNote, options.signal).finally(() => progress.stop());
+  const steps = result!.steps;
+  const complete = steps === total;
+  run.writeStageRecord(stage, {
+    seconds: before + (performance.now() - began) / 1000,
+    samples: complete ? samples : Math.floor((samples * steps) / total),
+    steps,
+    finished: complete ? new Date().toISOString() : false,
+  });
+  if (complete) return;
+  process.stderr.write(
+    `${stage}: stopped after step ${steps} of ${total}; go on with: timeseer ${stage === 'sft' ? 'sft' : 'train'} --out ${run.path} --resume\n`,
+  );
+  throw options.signal.reason instanceof Error ? options.signal.reason : new Interrupted();
+}
