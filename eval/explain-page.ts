@@ -1,6 +1,6 @@
 /** What `timeseer explain` found in one series: a page for a person, and the same as JSON for programs. */
 import { writeFileAtomic } from '../src/files.ts';
-import { type Html, html, page } from './html.ts';
+import { type Html, html, page, pngSource } from './html.ts';
 import { intervalText, plotFigure, verbatim } from './report-examples.ts';
 import type { Json } from './report-input.ts';
 import { fixed, grouped } from './report-numbers.ts';
@@ -29,6 +29,8 @@ export interface ExplainedWindow {
   readonly response: string;
   /** Why the response is not well formed; null when it is. */
   readonly problem: string | null;
+  /** The picture that the policy saw, a PNG data URI; only of windows that the page shows. */
+  readonly seen?: string;
 }
 
 /** One classical analysis and its finding. */
@@ -91,15 +93,20 @@ function evidenceTable(evidence: readonly ExplainedEvidence[]): Html {
 /** Windows shown in full; a series of a million points has thousands. */
 const MAX_WINDOWS = 40;
 
+/** The windows that the page shows: all, or of many the first that found something or went wrong. */
+export function shownWindows(windows: readonly ExplainedWindow[]): readonly ExplainedWindow[] {
+  const telling = (one: ExplainedWindow): boolean =>
+    one.problem !== null || one.intervals === null || one.intervals.length > 0;
+  return windows.length <= MAX_WINDOWS ? windows : windows.filter(telling).slice(0, MAX_WINDOWS);
+}
+
 function windowsBlock({ windows }: Explanation): Html {
-  const telling = windows.filter(
-    (one) => one.problem !== null || one.intervals === null || one.intervals.length > 0,
-  );
-  const chosen = windows.length <= MAX_WINDOWS ? windows : telling.slice(0, MAX_WINDOWS);
+  const chosen = shownWindows(windows);
   const hidden = windows.length - chosen.length;
   return html`${chosen.map(
     (one) => html`<article class="example"><h3>Window [${one.start}, ${one.end})</h3>
 <p class="verdict">Class <strong><bdi>${one.class ?? 'unreadable'}</bdi></strong>; intervals ${intervalText(one.intervals)}.</p>
+${one.seen === undefined ? null : html`<figure class="seen"><img src="${pngSource(one.seen)}" alt="Window [${one.start}, ${one.end}) as the policy sees it" loading="lazy"><figcaption>What the policy sees.</figcaption></figure>`}
 ${one.problem === null ? null : html`<p class="failure">Not well formed: <bdi>${one.problem}</bdi></p>`}${verbatim(one.response)}</article>\n`,
   )}${hidden === 0 ? null : html`<p>${grouped(hidden)} more windows are in the JSON file.</p>`}`;
 }
@@ -128,7 +135,7 @@ function lead(input: Explanation): Html {
 
 /**
  * The page as text: self-contained HTML without any script.
- * @throws DataError when the figure is not a passive SVG.
+ * @throws DataError when the figure is not a passive SVG, or a picture not a PNG data URI.
  */
 export function explainPage(input: Explanation): string {
   const { classical, windows } = input;

@@ -9,11 +9,17 @@
 import { setImmediate } from 'node:timers/promises';
 import { parseAnswer } from '../rewards/answer.ts';
 import { ConfigError, DataError } from '../src/errors.ts';
+import { encodePng } from '../src/plot/png.ts';
 import { figureSvg } from '../src/plot/svg.ts';
-import { coverage, overlap } from '../src/series/intervals.ts';
+import { coverage, mergeIntervals, overlap } from '../src/series/intervals.ts';
 import type { Interval } from '../src/types.ts';
 import { classicalEvidence } from './classical.ts';
-import type { ExplainedInterval, ExplainedWindow, Explanation } from './explain-page.ts';
+import {
+  type ExplainedInterval,
+  type ExplainedWindow,
+  type Explanation,
+  shownWindows,
+} from './explain-page.ts';
 import { type Reader, UNTAUGHT_LENGTH } from './reader.ts';
 import type { Json } from './report-input.ts';
 import { cutWindows, mapBack, mergeWindows, resample } from './windows.ts';
@@ -87,6 +93,37 @@ export function agreement(a: readonly Interval[], b: readonly Interval[]): numbe
   return all === 0 ? 1 : shared / all;
 }
 
+/** The samples of a window, at the length that the reader is asked about. */
+function shownOf(values: Float64Array, reader: Reader, [start, end]: Interval): Float64Array {
+  return resample(values.subarray(start, end), reader.length ?? Math.min(end - start, UNTAUGHT_LENGTH));
+}
+
+/** The windows, those that the page shows with their pictures. */
+async function withPictures(
+  values: Float64Array,
+  reader: Reader,
+  windows: readonly ExplainedWindow[],
+): Promise<ExplainedWindow[]> {
+  const chosen = new Set(shownWindows(windows));
+  const pictured: ExplainedWindow[] = [];
+  for (const one of windows) {
+    if (!chosen.has(one)) {
+      pictured.push(one);
+      continue;
+    }
+    const picture = await reader.picture(shownOf(values, reader, [one.start, one.end]));
+    const seen = `data:image/png;base64,${encodePng(picture).toString('base64')}`;
+    pictured.push({ ...one, seen });
+  }
+  return pictured;
+}
+
+/** Few enough bands for a plot: those closer than its pixels are one. */
+const PLOT_WIDTH = 1072;
+function bands(intervals: readonly Interval[], length: number): Interval[] {
+  return mergeIntervals(intervals, Math.floor(length / (PLOT_WIDTH / 2)));
+}
+
 /** Asks the reader about all windows, in batches. */
 async function answerAll(
   values: Float64Array,
@@ -97,11 +134,7 @@ async function answerAll(
   const answered: ExplainedWindow[] = [];
   for (let first = 0; first < plan.length; first += reader.batch) {
     const batch = plan.slice(first, first + reader.batch);
-    const shown = batch.map(([start, end]) => {
-      const cut = values.subarray(start, end);
-      const length = reader.length ?? Math.min(cut.length, UNTAUGHT_LENGTH);
-      return resample(cut, length);
-    });
+    const shown = batch.map((window) => shownOf(values, reader, window));
     const responses = await reader.answer(shown, options.signal);
     for (const [i, window] of batch.entries()) {
       const length = shown[i]!.length;
@@ -221,9 +254,15 @@ export async function explain(
     policy: asked ? reader.name : null,
     class: asked ? classOf(windows, found) : classical.class,
     intervals: explained(found, classical.intervals, source.time),
-    windows,
+    windows: asked ? await withPictures(values, reader, windows) : [],
     classical: asked ? { ...classical, agreement: agreement(found, classical.intervals) } : classical,
-    figure: await figureSvg(values, { predicted: found, width: 1072, height: 220 }),
+    figure: await figureSvg(values, {
+      gold: asked ? bands(classical.intervals, length) : [],
+      predicted: bands(found, length),
+      names: { gold: 'classical', predicted: asked ? 'policy' : 'classical' },
+      width: PLOT_WIDTH,
+      height: 220,
+    }),
     caveats: caveatsOf(source, exponent, reader, windows),
     environment: {
       ...(asked ? { policy: reader.record } : {}),

@@ -24,6 +24,8 @@ export interface Reader {
   readonly batch: number;
   /** What it is and runs on, for the record. */
   readonly record: Readonly<Record<string, string | number>>;
+  /** What it is shown of a window [W]. */
+  picture(window: Float64Array): Picture | Promise<Picture>;
   /** One response to each window [W]. Rejects with the reason of an aborted signal. */
   answer(windows: readonly Float64Array[], signal?: AbortSignal): Promise<readonly string[]>;
 }
@@ -51,6 +53,7 @@ export function policyReader(policy: Policy, card: PolicyCard, options: PolicyRe
       device: info.device,
       threads: info.threads,
     },
+    picture: options.picture,
     async answer(windows, signal) {
       const prompts = [];
       for (const values of windows) {

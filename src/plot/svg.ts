@@ -13,6 +13,8 @@ export interface SvgOptions {
   readonly gold?: readonly Interval[];
   /** Predicted intervals: a strip along the bottom edge and a light band with dashed sides. */
   readonly predicted?: readonly Interval[];
+  /** What the legend calls them, where they are not true and predicted intervals; each up to about 10 characters. */
+  readonly names?: { readonly gold: string; readonly predicted: string };
   readonly width?: number; // px, 640
   readonly height?: number; // px, 150
   readonly title?: string;
@@ -24,12 +26,17 @@ type Kind = 'true' | 'predicted';
 
 /** True and predicted differ in position, side lines and hue, for readers who do not tell red from green. */
 const BANDS = {
-  true: { color: '#2ca02c', opacity: 0.18, legendWidth: 52 },
-  predicted: { color: '#d62728', opacity: 0.1, legendWidth: 84 },
+  true: { color: '#2ca02c', opacity: 0.18 },
+  predicted: { color: '#d62728', opacity: 0.1 },
 } as const;
 const COLORS = { line: '#1f4e79', text: '#333333', frame: '#bbbbbb' };
 const FONT = 'DejaVu Sans, sans-serif';
 const STRIP = 5; // px
+
+/** Room of a legend entry in px: symbol, gaps, and its name. */
+function legendWidth(name: string): number {
+  return 26 + Math.ceil(6.5 * name.length);
+}
 
 /** Rectangles from sample start − ½ to end − ½: exactly the cells of the interval's samples. */
 function bandRows(intervals: readonly Interval[], length: number, kind: Kind) {
@@ -44,23 +51,29 @@ function bandRows(intervals: readonly Interval[], length: number, kind: Kind) {
 type Layer = Extract<TopLevelSpec, { layer: readonly unknown[] }>['layer'][number];
 
 /** Light band over the whole height, a solid strip at one edge, and dashed sides for predictions. */
-function bandLayers(rows: ReturnType<typeof bandRows>, kinds: readonly Kind[], height: number): Layer[] {
+function bandLayers(
+  rows: ReturnType<typeof bandRows>,
+  kinds: readonly Kind[],
+  nameOf: Readonly<Record<Kind, string>>,
+  height: number,
+): Layer[] {
   const kind = rows[0]?.kind;
   if (kind === undefined) return [];
   const { color, opacity } = BANDS[kind];
   const span = { x: { field: 'start', type: 'quantitative' }, x2: { field: 'end' } } as const;
   const top = kind === 'true' ? 0 : height - STRIP;
-  const legend = { domain: [...kinds], range: kinds.map((each) => BANDS[each].color) };
+  const legend = { domain: kinds.map((each) => nameOf[each]), range: kinds.map((each) => BANDS[each].color) };
+  const named = rows.map(({ start, end }) => ({ start, end, name: nameOf[kind] }));
   const layers: Layer[] = [
     { data: { values: rows }, mark: { type: 'rect', color, opacity }, encoding: span },
     {
-      data: { values: rows },
+      data: { values: named },
       mark: { type: 'rect', opacity: 0.95 },
       encoding: {
         ...span,
         y: { value: top },
         y2: { value: top + STRIP },
-        color: { field: 'kind', type: 'nominal', scale: legend },
+        color: { field: 'name', type: 'nominal', scale: legend },
       },
     },
   ];
@@ -90,6 +103,7 @@ function shorten(svg: string): string {
  */
 export async function figureSvg(values: Float64Array, options: SvgOptions = {}): Promise<string> {
   const { gold = [], predicted = [], title = '', xLabel = '', yLabel = '' } = options;
+  const { names = { gold: 'true', predicted: 'predicted' } } = options;
   const { width = 640, height = 150 } = options;
   const length = values.length;
   if (length === 0) throw new DataError('a series without samples cannot be drawn; give at least one');
@@ -115,7 +129,8 @@ export async function figureSvg(values: Float64Array, options: SvgOptions = {}):
   const [lo, hi] = yDomain({ ...preset('line'), yMargin: 0.1 }, [values]);
   const ticks = Math.max(2, Math.round(inner.height / 32));
   const labels = tickLabels([lo, hi], ticks, 10, 37);
-  const legendX = inner.width - kinds.reduce((sum, kind) => sum + BANDS[kind].legendWidth, 0);
+  const nameOf = { true: names.gold, predicted: names.predicted };
+  const legendX = inner.width - kinds.reduce((sum, kind) => sum + legendWidth(nameOf[kind]), 0);
   const spec: TopLevelSpec = {
     $schema: 'https://vega.github.io/schema/vega-lite/v6.json',
     width: inner.width,
@@ -123,8 +138,8 @@ export async function figureSvg(values: Float64Array, options: SvgOptions = {}):
     padding,
     autosize: 'none',
     layer: [
-      ...bandLayers(trueRows, kinds, inner.height),
-      ...bandLayers(predictedRows, kinds, inner.height),
+      ...bandLayers(trueRows, kinds, nameOf, inner.height),
+      ...bandLayers(predictedRows, kinds, nameOf, inner.height),
       {
         data: { values: lineRows(values, inner.width) },
         mark: {
