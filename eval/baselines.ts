@@ -174,5 +174,11 @@ export function readBaselines(files: BaselineFiles): Baselines {
       file: files.answers,
     });
   }
+  if (choice.validationSeries > 0) {
+    const unknown = Object.keys(records).find((name) => choice.validationReward[name] === undefined);
+    if (unknown !== undefined) {
+      throw new DataError(`"validationReward": nothing about ${unknown}; ${ADVICE}`, { file: files.choice });
+    }
+  }
   return { ...choice, records };
 }

@@ -6,7 +6,8 @@ import type { LabeledSeries } from '../src/types.ts';
 /** Series of the validation split that a choice rests on. */
 export const VALIDATION_SERIES = 400;
 
-function isGenerator(name: string): boolean {
+/** Whether a data set is made on the fly, with splits that share no series; otherwise it is a directory. */
+export function isGenerator(name: string): boolean {
   return generators().some((generator) => generator.name === name);
 }
 

@@ -35,7 +35,7 @@ function exampleCard(example: ReportExample, index: number): Html {
   const verdict = answer.class === null ? 'unreadable' : right ? 'right' : 'wrong';
   const problem = answer.problem;
   return html`<article class="example">
-<h3><bdi>${example.seriesId}</bdi></h3>
+<h3><bdi>${example.seriesId}</bdi>${example.chosen === undefined ? null : html`<span class="chosen"> ${example.chosen}</span>`}</h3>
 <p class="verdict">Gold class <strong>${example.goldClass}</strong>; the policy says <strong><bdi>${answer.class ?? 'nothing readable'}</bdi></strong>: <span class="${right ? 'met' : 'missed'}">${verdict}</span>. True intervals ${truth}; predicted ${found}.</p>
 ${plotFigure(example.figure, `example-${index}`, description)}
 ${
@@ -48,7 +48,7 @@ ${
   )}</dl>
 ${problem === null ? null : html`<p class="failure">Not well formed: <bdi>${problem}</bdi></p>`}
 <div class="pair"><div><h4>${example.by}, verbatim</h4>${verbatim(example.response)}</div>
-<div><h4>ExpCoT of the same series</h4>${verbatim(example.expcot, 'prose')}</div></div>
+<div><h4>${example.expcotLabel ?? 'ExpCoT of the same series'}</h4>${verbatim(example.expcot, 'prose')}</div></div>
 </article>
 `;
 }

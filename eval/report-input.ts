@@ -14,7 +14,14 @@ export interface ReportRun {
   readonly recipeText: string;
   /** When the run ended, ISO 8601. */
   readonly finished: string;
-  readonly policy: { readonly name: string; readonly parameters: number; readonly description: string };
+  readonly policy: {
+    readonly name: string;
+    /** Null when no checkpoint of the run is left to count. */
+    readonly parameters: number | null;
+    readonly description: string;
+  };
+  /** Name of the reinforcement method; TimerPO when absent. */
+  readonly method?: string;
   readonly seeds: Readonly<Record<string, number>>;
   /** Wall-clock seconds of each stage, in order. */
   readonly seconds: Readonly<Record<string, number>>;
@@ -84,19 +91,26 @@ export interface ReportExample {
   readonly seen?: string;
   /** Who answered: `After TimerPO, greedy`. */
   readonly by: string;
+  /** Why this series is shown: `first of its class`. */
+  readonly chosen?: string;
   /** Verbatim. */
   readonly response: string;
   readonly answer: ParsedAnswer;
   readonly score: Score;
   /** The expert trace of the same series. */
   readonly expcot: string;
+  /** Head of the trace; `ExpCoT of the same series` when absent. */
+  readonly expcotLabel?: string;
 }
 
-/** Results on further tasks, without requirements. */
+/** Results on further tasks, or of further answerers, without requirements. */
 export interface ReportTransfer {
   readonly title: string;
   readonly note: string;
-  readonly metrics: Metrics;
+  /** Head of the first column; `Task` when absent. */
+  readonly head?: string;
+  /** One row each, in this order. */
+  readonly metrics: Pick<Metrics, 'byTask'>;
 }
 
 export interface ReportInput {
@@ -107,6 +121,8 @@ export interface ReportInput {
   readonly gains: readonly ReportGain[];
   readonly curves: readonly CurvePanel[];
   readonly examples: readonly ReportExample[];
+  /** How the examples were chosen. */
+  readonly exampleRule?: string;
   readonly transfer?: readonly ReportTransfer[];
   readonly environment: Readonly<Record<string, Json>>;
   /** Shell commands that repeat the run. */

@@ -86,6 +86,7 @@ tbody th{font-weight:500}
 .example{background:var(--card);border:1px solid var(--rule);padding:1.1rem 1.2rem 1.2rem;margin:0 0 1.4rem}
 .example h3{margin:0;font-size:1rem}
 .example .verdict{margin:.1rem 0 .7rem;max-width:none;font-size:.925rem}
+.example .chosen{color:var(--soft);font-weight:400;font-size:.875rem;margin-left:.6rem}
 .example h4{font-size:.85rem;color:var(--soft);font-weight:600;margin:0 0 .3rem}
 .plot{margin:0 0 .6rem;background:#fff;border:1px solid var(--rule);padding:.3rem;overflow-x:auto}
 .plot svg{display:block;width:100%;height:auto;min-width:520px}

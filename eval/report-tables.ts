@@ -134,14 +134,14 @@ export function perTypeTables(stages: readonly ReportStage[]): Html {
   return html`${TYPE_METRICS.map((metric) => typeTable(metric, keys, 'Gold class', columns))}`;
 }
 
-/** Tasks as rows, metrics as columns. */
+/** Tasks or answerers as rows, metrics as columns. */
 export function transferTable(transfer: ReportTransfer): Html {
   const { byTask } = transfer.metrics;
   const metrics = ['format', ...TYPE_METRICS, 'reward'] as const;
   return html`<h3>${transfer.title}</h3><p>${transfer.note}</p>${scrolling(
     transfer.title,
     html`<table class="types">
-<thead><tr><th scope="col">Task</th><th scope="col">Series</th>${metrics.map((name) => html`<th scope="col">${METRIC_LABELS[name]}</th>`)}</tr></thead>
+<thead><tr><th scope="col">${transfer.head ?? 'Task'}</th><th scope="col">Series</th>${metrics.map((name) => html`<th scope="col">${METRIC_LABELS[name]}</th>`)}</tr></thead>
 <tbody>${Object.entries(byTask).map(
       ([task, set]) =>
         html`<tr><th scope="row">${task}</th><td class="count">${grouped(set.reward.n)}</td>${metrics.map((name) => html`<td class="shaded" style="${shade(set[name].mean)}">${estimateCell(set[name])}</td>`)}</tr>\n`,

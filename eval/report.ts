@@ -33,9 +33,18 @@ function percent(estimate: Estimate): string {
   return `${(100 * estimate.mean).toFixed(1)}\u202f%`;
 }
 
-function trainedBy({ run }: ReportInput): string {
+function methodOf({ run }: ReportInput): string {
+  return run.method ?? 'TimerPO';
+}
+
+function size({ run }: ReportInput): string {
+  return run.policy.parameters === null ? '' : ` (${compact(run.policy.parameters)} parameters)`;
+}
+
+function trainedBy(input: ReportInput): string {
+  const { run } = input;
   const sft = run.samples > 0 ? `${grouped(run.samples)} expert traces` : '';
-  const rl = run.steps > 0 ? `${grouped(run.steps)} steps of TimerPO` : '';
+  const rl = run.steps > 0 ? `${grouped(run.steps)} steps of ${methodOf(input)}` : '';
   if (sft === '' && rl === '') return 'Without training';
   return `After ${sft}${sft !== '' && rl !== '' ? ' and ' : ''}${rl}`;
 }
@@ -50,7 +59,7 @@ function headline(input: ReportInput, last: ReportStage): Html {
       : html` The classical detector reaches ${fixed(detector.metrics.overall.point_f1.mean)} and ${fixed(detector.metrics.overall.affiliation_f1.mean)} on the same series.`;
   const alone =
     anomalous === null ? null : html`, ${fixed(anomalous.point_f1.mean)} on the anomalous ones alone`;
-  return html`<p class="lead">${trainedBy(input)}, ${input.run.policy.name} (${compact(input.run.policy.parameters)} parameters) names the class of ${percent(overall.class_accuracy)} of ${grouped(overall.reward.n)} held-out series correctly and marks their anomalous points with F1 ${withInterval(overall.point_f1)}${alone}; affiliation F1 is ${withInterval(overall.affiliation_f1)}.${compared}${input.gains.map(
+  return html`<p class="lead">${trainedBy(input)}, ${input.run.policy.name}${size(input)} names the class of ${percent(overall.class_accuracy)} of ${grouped(overall.reward.n)} held-out series correctly and marks their anomalous points with F1 ${withInterval(overall.point_f1)}${alone}; affiliation F1 is ${withInterval(overall.affiliation_f1)}.${compared}${input.gains.map(
     (gain) =>
       html` Change of the ${lowerFirst(gain.label)} on the same series: ${signed(gain.estimate.mean)} ${interval(gain.estimate, (value) => signed(value))}.`,
   )}</p>`;
@@ -115,17 +124,18 @@ function tiles(input: ReportInput, last: ReportStage): Html {
   }</dl>`;
 }
 
-function runFacts({ run }: ReportInput): Html {
+function runFacts(input: ReportInput): Html {
+  const { run } = input;
   const total = Object.values(run.seconds).reduce((sum, seconds) => sum + seconds, 0);
   const stages = Object.entries(run.seconds).map(([name, seconds]) => `${name} ${duration(seconds)}`);
   const seeds = Object.entries(run.seeds).map(([name, seed]) => `${name} ${seed}`);
   return html`<dl class="facts">
 <dt>Command</dt><dd><code>${run.command}</code></dd>
 <dt>Recipe</dt><dd>${run.recipe}</dd>
-<dt>Policy</dt><dd>${run.policy.name}, ${compact(run.policy.parameters)} parameters. ${run.policy.description}</dd>
+<dt>Policy</dt><dd>${run.policy.name}${size(input)}. ${run.policy.description}</dd>
 <dt>Training data</dt><dd>${run.trainingData}</dd>
 <dt>Held-out data</dt><dd>${run.heldOutData}</dd>
-<dt>Training</dt><dd>${grouped(run.samples)} supervised samples, ${grouped(run.steps)} TimerPO steps</dd>
+<dt>Training</dt><dd>${grouped(run.samples)} supervised samples, ${grouped(run.steps)} ${methodOf(input)} steps</dd>
 <dt>Seeds</dt><dd>${seeds.join(', ')}</dd>
 <dt>Time</dt><dd>${duration(total)} in all: ${stages.join(', ')}</dd>
 </dl>`;
@@ -146,7 +156,7 @@ function sections(input: ReportInput, last: ReportStage): Section[] {
       ? null
       : {
           id: 'gains',
-          title: 'What TimerPO changed',
+          title: `What ${methodOf(input)} changed`,
           body: html`<p>The same held-out series are answered before and after; the difference is taken series by series, so that easy and hard series do not blur it.</p>${gainsTable(input.gains)}`,
         },
     { id: 'types', title: 'By anomaly type', body: perTypeTables(stages) },
@@ -161,7 +171,7 @@ function sections(input: ReportInput, last: ReportStage): Section[] {
       ? null
       : {
           id: 'transfer',
-          title: 'Other tasks',
+          title: 'Further results',
           body: html`${(input.transfer ?? []).map(transferTable)}`,
         },
     input.curves.length === 0
@@ -172,7 +182,7 @@ function sections(input: ReportInput, last: ReportStage): Section[] {
       : {
           id: 'examples',
           title: 'Held-out examples',
-          body: html`<p>Shaded bands: true intervals with a strip along the top edge, predicted ones with a strip along the bottom edge and dashed sides. The ExpCoT is the expert chain of thought written from classical analyses.</p>${examplesBlock(input.examples)}`,
+          body: html`<p>Shaded bands: true intervals with a strip along the top edge, predicted ones with a strip along the bottom edge and dashed sides. The ExpCoT is the expert chain of thought written from classical analyses.</p>${input.exampleRule === undefined ? null : html`<p>${input.exampleRule}</p>`}${examplesBlock(input.examples)}`,
         },
     input.caveats.length === 0
       ? null

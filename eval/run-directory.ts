@@ -1,0 +1,185 @@
+/**
+ * The directory of a run, read strictly. What a run has not reached is absent (null); what is there must be whole.
+ *
+ *   recipe.json        name, resolved recipe, command      sft/ rl/   metrics.jsonl, stage.json, policy/
+ *   environment.json   versions, machine, calibration      initial/   policy before training
+ *   eval/              {initial,sft,rl}.{greedy,sampled}.jsonl, {sft,rl}.anomllm.greedy.jsonl, classical.{json,jsonl}
+ */
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { DataError } from '../src/errors.ts';
+import { type Dims, parseDims } from '../src/policy/dims.ts';
+import { layoutOf } from '../src/policy/layout.ts';
+import { type Recipe, recipeSchema } from '../src/recipe.ts';
+import type { EvalRecord } from '../src/types.ts';
+import { type BaselineFiles, type Baselines, readBaselines } from './baselines.ts';
+import { readJson } from './json-lines.ts';
+import { type RlLine, readRlLines, readSftLines, type SftLine } from './metric-lines.ts';
+import { readRecords } from './records.ts';
+
+/** Policies of a run, in the order in which they come about. */
+export const POLICIES = ['initial', 'sft', 'rl'] as const;
+export type PolicyName = (typeof POLICIES)[number];
+
+const headerShape = z.object({ name: z.string().min(1), recipe: recipeSchema, command: z.string() });
+
+const stageShape = z.object({
+  seconds: z.number().nonnegative(),
+  samples: z.int().nonnegative().nullish(),
+  steps: z.int().nonnegative().nullish(),
+  /** When it ended (ISO 8601), or whether it came to its end. */
+  finished: z.union([z.boolean(), z.iso.datetime({ offset: true })]).nullish(),
+});
+
+const environmentShape = z.record(z.string(), z.json());
+
+/** What a stage cost. */
+export interface StageCost {
+  readonly seconds: number;
+  readonly samples: number;
+  readonly steps: number;
+  /** False when the stage was stopped before its end. */
+  readonly complete: boolean;
+  /** When it ended, ISO 8601; null when that is not recorded. */
+  readonly finished: string | null;
+}
+
+/** Answers of one policy to the held-out series. */
+export interface Answers {
+  readonly greedy: readonly EvalRecord[];
+  /** Null when nothing was sampled. */
+  readonly sampled: readonly EvalRecord[] | null;
+}
+
+export interface PolicySize {
+  readonly dims: Dims;
+  readonly parameters: number;
+}
+
+const RUN_ADVICE = 'name the directory of a run, as timeseer quickstart writes it';
+
+export class RunDirectory {
+  readonly path: string;
+  readonly name: string;
+  readonly recipe: Recipe;
+  readonly command: string;
+
+  /** @throws DataError when recipe.json is missing, not JSON, or no recipe of this version. */
+  constructor(path: string) {
+    this.path = path;
+    const { name, recipe, command } = readJson(join(path, 'recipe.json'), headerShape, RUN_ADVICE);
+    this.name = name;
+    this.recipe = recipe;
+    this.command = command;
+  }
+
+  /** Path of a file of the run. */
+  file(...parts: string[]): string {
+    return join(this.path, ...parts);
+  }
+
+  /** Empty when nothing was recorded. @throws DataError when damaged. */
+  get environment(): z.infer<typeof environmentShape> {
+    const file = this.file('environment.json');
+    if (!existsSync(file)) return {};
+    return readJson(file, environmentShape, 'remove it to report without it');
+  }
+
+  /** @throws DataError when damaged. */
+  cost(stage: 'sft' | 'rl'): StageCost | null {
+    const file = this.file(stage, 'stage.json');
+    if (!existsSync(file)) return null;
+    const found = readJson(file, stageShape, `run the ${stage} stage again`);
+    return {
+      seconds: found.seconds,
+      samples: found.samples ?? 0,
+      steps: found.steps ?? 0,
+      complete: found.finished !== false,
+      finished: typeof found.finished === 'string' ? found.finished : null,
+    };
+  }
+
+  /** Empty when the stage was not run. @throws DataError when damaged. */
+  sftLines(): SftLine[] {
+    return readSftLines(this.file('sft', 'metrics.jsonl'));
+  }
+
+  /** Empty when the stage was not run. @throws DataError when damaged. */
+  rlLines(): RlLine[] {
+    return readRlLines(this.file('rl', 'metrics.jsonl'));
+  }
+
+  /** Path of a policy's answers. */
+  answersFile(policy: PolicyName, mode: 'greedy' | 'sampled'): string {
+    return this.file('eval', `${policy}.${mode}.jsonl`);
+  }
+
+  /** Null when the policy was not evaluated. @throws DataError when damaged. */
+  answers(policy: PolicyName): Answers | null {
+    const [greedy, sampled] = [this.answersFile(policy, 'greedy'), this.answersFile(policy, 'sampled')];
+    if (!existsSync(greedy)) return null;
+    return { greedy: readRecords(greedy), sampled: existsSync(sampled) ? readRecords(sampled) : null };
+  }
+
+  /** Greedy answers to the AnomLLM tasks by the last policy that gave any. @throws DataError when damaged. */
+  transfer(): { readonly by: PolicyName; readonly records: readonly EvalRecord[] } | null {
+    const by = POLICIES.toReversed().find((policy) => existsSync(this.#transferFile(policy)));
+    return by === undefined ? null : { by, records: readRecords(this.#transferFile(by)) };
+  }
+
+  #transferFile(policy: PolicyName): string {
+    return this.file('eval', `${policy}.anomllm.greedy.jsonl`);
+  }
+
+  get baselineFiles(): BaselineFiles {
+    return {
+      choice: this.file('eval', 'classical.json'),
+      answers: this.file('eval', 'classical.jsonl'),
+    };
+  }
+
+  /** Null when no detector was run. @throws DataError when damaged. */
+  baselines(): Baselines | null {
+    const files = this.baselineFiles;
+    return existsSync(files.choice) ? readBaselines(files) : null;
+  }
+
+  /** Directory of a policy. */
+  policyDirectory(policy: PolicyName): string {
+    return policy === 'initial' ? this.file('initial') : this.file(policy, 'policy');
+  }
+
+  /** Sizes of the run's policy, from any of its checkpoints; null when all have been removed. */
+  policySize(): PolicySize | null {
+    const file = POLICIES.toReversed()
+      .map((policy) => join(this.policyDirectory(policy), 'config.json'))
+      .find(existsSync);
+    if (file === undefined) return null;
+    let config: unknown;
+    try {
+      config = JSON.parse(readFileSync(file, 'utf8'));
+    } catch (cause) {
+      throw new DataError(`not JSON (${(cause as Error).message}); the checkpoint is damaged`, {
+        file,
+        cause,
+      });
+    }
+    const dims = parseDims(config, file);
+    return { dims, parameters: layoutOf(dims).size };
+  }
+
+  /** When the run ended: as its stages recorded it, or the age of the newest answers or of the recipe. ISO 8601. */
+  finished(): string {
+    const recorded = (['sft', 'rl'] as const).flatMap((stage) => this.cost(stage)?.finished ?? []);
+    if (recorded.length > 0) return new Date(Math.max(...recorded.map(Date.parse))).toISOString();
+    const files = [
+      this.file('recipe.json'),
+      ...POLICIES.flatMap((policy) => [
+        this.answersFile(policy, 'greedy'),
+        this.answersFile(policy, 'sampled'),
+      ]),
+    ].filter(existsSync);
+    return new Date(Math.max(...files.map((file) => statSync(file).mtimeMs))).toISOString();
+  }
+}

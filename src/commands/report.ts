@@ -1,0 +1,115 @@
+/** `timeseer report`: rebuilds the report and the summary of a run from its files. */
+import { spawn } from 'node:child_process';
+import { resolve } from 'node:path';
+import type { CommandModule } from 'yargs';
+import { type ReportFiles, reportFiles, writeRunReport } from '../../eval/assemble.ts';
+import type { Summary, SummaryMetrics } from '../../eval/summary.ts';
+
+export interface ReportArguments {
+  run: string;
+  open: boolean;
+  json: boolean;
+}
+
+const COLUMNS = [
+  ['format', 'format'],
+  ['class', 'class_accuracy'],
+  ['point F1', 'point_f1'],
+  ['anomalous', 'point_f1_anomalous'],
+  ['affil. F1', 'affiliation_f1'],
+  ['greedy', 'reward_greedy'],
+  ['sampled', 'reward_sampled'],
+] as const;
+
+const WIDTH = 10;
+
+/** The results of a run as a table for a terminal, and what of its requirements is missed. */
+export function resultLines(summary: Summary): string[] {
+  const rows: [string, SummaryMetrics | null | undefined][] = [
+    ['before training', summary.sft?.metrics_before],
+    ['after SFT', summary.sft?.metrics ?? summary.rl?.metrics_before],
+    ['after reinforcement', summary.rl?.metrics_after],
+    [summary.classical?.detector ?? '', summary.classical?.metrics],
+  ];
+  const label = 21;
+  const head = `${''.padEnd(label)}${COLUMNS.map(([name]) => name.padStart(WIDTH)).join('')}`;
+  const lines = rows.flatMap(([name, metrics]) => {
+    if (metrics === null || metrics === undefined) return [];
+    const cells = COLUMNS.map(([, key]) => (metrics[key]?.mean.toFixed(3) ?? '–').padStart(WIDTH));
+    return [`${name.padEnd(label)}${cells.join('')}`];
+  });
+  const missed = (summary.requirements ?? []).filter((one) => !one.met);
+  const verdict =
+    (summary.requirements ?? []).length === 0
+      ? []
+      : missed.length === 0
+        ? ['all requirements are met']
+        : missed.map(
+            ({ name, at_least, measured }) =>
+              `missed: ${name} is ${measured.toFixed(3)}, required ${at_least}`,
+          );
+  return [head, ...lines, ...verdict];
+}
+
+/** The program that shows a page, and its arguments; the environment variable BROWSER comes first. */
+function viewer(page: string): [program: string, args: string[]] {
+  const wanted = process.env['BROWSER'];
+  if (wanted !== undefined && wanted !== '') return [wanted, [page]];
+  if (process.platform === 'darwin') return ['open', [page]];
+  if (process.platform === 'win32') return ['cmd', ['/c', 'start', '', page]];
+  return ['xdg-open', [page]];
+}
+
+/** Hands the page to a browser and does not wait for it; resolves to what went wrong, or null. */
+function show(page: string): Promise<string | null> {
+  const [program, args] = viewer(page);
+  return new Promise((done) => {
+    const child = spawn(program, args, { detached: true, stdio: 'ignore' });
+    child.once('error', (error) => done(`${program}: ${error.message}`));
+    child.once('spawn', () => {
+      child.unref();
+      done(null);
+    });
+  });
+}
+
+/** Writes report and summary of a run; resolves to their paths. Errors as `writeRunReport`. */
+export async function buildReport(run: string): Promise<ReportFiles> {
+  await writeRunReport(run);
+  return reportFiles(run);
+}
+
+/** @throws DataError, ConfigError, WriteError as `writeRunReport` */
+export async function runReport({ run, open, json }: ReportArguments): Promise<void> {
+  const { summary } = await writeRunReport(run);
+  const files = reportFiles(run);
+  process.stdout.write(
+    json
+      ? `${JSON.stringify({ files, ...summary })}\n`
+      : `${resultLines(summary).join('\n')}\n${files.report}\n${files.summary}\n`,
+  );
+  if (!open) return;
+  const problem = await show(resolve(files.report));
+  if (problem !== null) {
+    process.stderr.write(
+      `the report is written but was not opened (${problem}); open ${files.report} yourself\n`,
+    );
+  }
+}
+
+export const report: CommandModule<object, ReportArguments> = {
+  command: 'report <run>',
+  describe: 'Rebuild the report and the summary of a run from its files',
+  builder: (yargs) =>
+    yargs
+      .positional('run', { type: 'string', demandOption: true, describe: 'Directory of a run' })
+      .option('open', { type: 'boolean', default: false, describe: 'Show the report in a browser' })
+      .option('json', { type: 'boolean', default: false, describe: 'Print the summary as JSON' })
+      .example('$0 report runs/quickstart --open', 'Write report.html and summary.json, and look')
+      .example('$0 report runs/quickstart --json | jq .rl.gain', 'The numbers for a program')
+      .epilogue(
+        'Runs the classical detectors on the held-out series where that has not been done (seconds). BROWSER names ' +
+          'the program of --open.',
+      ),
+  handler: runReport,
+};
