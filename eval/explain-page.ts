@@ -1,4 +1,5 @@
 /** What `timeseer explain` found in one series: a page for a person, and the same as JSON for programs. */
+import { renameSync, rmSync } from 'node:fs';
 import { writeFileAtomic } from '../src/files.ts';
 import { type Html, html, page, pngSource } from './html.ts';
 import { intervalText, plotFigure, verbatim } from './report-examples.ts';
@@ -164,14 +165,23 @@ ${input.caveats.length === 0 ? null : html`<section aria-labelledby="caveats"><h
   return page({ title: `${input.file}: ${input.class}`, style: STYLE, body });
 }
 
-/** Writes `<path>.html` and `<path>.json`, each whole or not at all. Errors as `explainPage`; WriteError. */
+/**
+ * Writes `<path>.html` and `<path>.json`: both, or after a failure neither. Errors as `explainPage`; WriteError.
+ */
 export function writeExplanation(
   path: string,
   input: Explanation,
 ): { readonly html: string; readonly json: string } {
   const text = explainPage(input);
   const files = { html: `${path}.html`, json: `${path}.json` };
-  writeFileAtomic(files.json, `${JSON.stringify(input, null, 2)}\n`);
-  writeFileAtomic(files.html, text);
+  // The JSON waits beside its place until the page stands; renaming it takes no room.
+  const waiting = `${files.json}.${process.pid}.part`;
+  try {
+    writeFileAtomic(waiting, `${JSON.stringify(input, null, 2)}\n`);
+    writeFileAtomic(files.html, text);
+    renameSync(waiting, files.json);
+  } finally {
+    rmSync(waiting, { force: true });
+  }
   return files;
 }

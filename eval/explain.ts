@@ -26,7 +26,7 @@ import { cutWindows, mapBack, mergeWindows, resample } from './windows.ts';
 
 /** Most windows answered: a million samples in overlapping windows of 1000. Beyond, windows are longer. */
 export const MOST_WINDOWS = 2048;
-/** Windows at least this many times shorter than what the policy was taught are said to be coarse. */
+/** A window of fewer samples is said to be short. */
 const FEW_SAMPLES = 100;
 export const NORMAL = 'normal';
 export const UNREADABLE = 'unreadable';

@@ -1,0 +1,378 @@
+import { spawnSync } from 'node:child_process';
+import type * as fs from 'node:fs';
+import {
+  copyFileSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import type { Explanation } from '../../eval/explain-page.ts';
+import { main } from '../../src/cli.ts';
+import { findPolicy, RUN_POLICIES } from '../../src/commands/find-policy.ts';
+import { openTorch } from '../../src/engine/torch/torch.ts';
+import { CheckpointError } from '../../src/errors.ts';
+import { trainBpe } from '../../src/policy/bpe.ts';
+import { Policy } from '../../src/policy/policy.ts';
+import { writeCard } from '../../src/train/card.ts';
+import { ANOMALY_CLASSES } from '../../src/types.ts';
+import { findBrowser, loadPage } from '../helpers/browser.ts';
+import { corpus } from '../policy/corpus.ts';
+
+const disk = vi.hoisted(() => ({ room: Number.POSITIVE_INFINITY }));
+
+vi.mock('node:fs', async (load) => {
+  const real = await load<typeof fs>();
+  const writeSync = ((handle: number, data: Uint8Array, offset: number, length: number) => {
+    if (disk.room <= 0) throw Object.assign(new Error('ENOSPC: no space left on device'), { code: 'ENOSPC' });
+    const written = real.writeSync(handle, data, offset, Math.min(length, disk.room));
+    disk.room -= written;
+    return written;
+  }) as typeof real.writeSync;
+  return { ...real, default: { ...real, writeSync }, writeSync };
+});
+
+const CLI = resolve(import.meta.dirname, '../../src/cli.ts');
+const shared = mkdtempSync(join(tmpdir(), 'timeseer-explain-'));
+const policyDirectory = join(shared, 'run/sft/policy');
+let directory: string;
+
+beforeAll(() => {
+  const policy = Policy.create(openTorch({ threads: 1 }), { tokenizer: trainBpe(corpus(200)), seed: 5 });
+  policy.save(policyDirectory);
+  policy.dispose();
+  writeCard(policyDirectory, {
+    version: 1,
+    style: 'nano',
+    figure: 'nano',
+    length: 250,
+    classes: [...ANOMALY_CLASSES],
+    stage: 'sft',
+  });
+});
+afterAll(() => rmSync(shared, { recursive: true, force: true }));
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'timeseer-explain-'));
+});
+afterEach(() => {
+  disk.room = Number.POSITIVE_INFINITY;
+  process.exitCode = undefined;
+  vi.restoreAllMocks();
+  rmSync(directory, { recursive: true, force: true });
+});
+
+/** Runs a command line in this process. */
+async function inside(...args: string[]): Promise<{ code: number; out: string; err: string }> {
+  const [out, err]: [string[], string[]] = [[], []];
+  vi.spyOn(process.stdout, 'write').mockImplementation((text) => out.push(String(text)) > 0);
+  vi.spyOn(process.stderr, 'write').mockImplementation((text) => err.push(String(text)) > 0);
+  const code = await main(args);
+  vi.restoreAllMocks();
+  return { code, out: out.join(''), err: err.join('') };
+}
+
+function csv(name: string, lines: Iterable<string | number>): string {
+  const file = join(directory, name);
+  writeFileSync(file, `${[...lines].join('\n')}\n`);
+  return file;
+}
+
+const wave = (length: number): number[] =>
+  Array.from({ length }, (_, i) => Number((Math.sin(i / 7) + (i >= 400 && i < 412 ? 6 : 0)).toFixed(4)));
+
+/** What lies beside the inputs. */
+const written = (): string[] => readdirSync(directory).filter((name) => !name.endsWith('.csv'));
+
+describe('timeseer explain', () => {
+  test('writes a page and its JSON for a policy of a run directory', async () => {
+    const stamps = wave(600).map(
+      (value, i) =>
+        `2024-03-01 ${String(Math.floor(i / 60)).padStart(2, '0')}:${String(i % 60).padStart(2, '0')},${value}`,
+    );
+    const file = csv('pump.csv', ['time,pressure', ...stamps]);
+    const out = join(directory, 'deep/er/pump');
+    const { code, out: text } = await inside('explain', file, '--policy', join(shared, 'run'), '--out', out);
+    expect(code).toBe(0);
+    const found = JSON.parse(readFileSync(`${out}.json`, 'utf8')) as Explanation;
+    expect(found).toMatchObject({
+      file: 'pump.csv',
+      column: 'pressure',
+      length: 600,
+      policy: policyDirectory,
+    });
+    expect(found.windows.length).toBe(4);
+    expect(found.classical.intervals.length).toBeGreaterThan(0);
+    expect(text).toContain(`${out}.html`);
+    expect(text).toMatch(/^pump\.csv: 600 samples, /);
+    expect(readFileSync(`${out}.html`, 'utf8')).toContain('pressure');
+    expect(readdirSync(join(directory, 'deep/er')).sort()).toEqual(['pump.html', 'pump.json']);
+  });
+
+  test('takes the classical analyses alone without --policy, from a file without header or time', async () => {
+    const file = csv('plain.csv', wave(600));
+    const out = join(directory, 'plain');
+    const { code, out: text } = await inside('explain', file, '--out', out, '--json');
+    expect(code).toBe(0);
+    const summary = JSON.parse(text) as Record<string, unknown>;
+    expect(summary).toMatchObject({ file: 'plain.csv', column: null, policy: null, windows: 0 });
+    expect(summary['out']).toEqual({ html: `${out}.html`, json: `${out}.json` });
+    expect(summary['intervals']).toMatchObject([{ from: null, to: null }]);
+    const { start, end } = (summary['intervals'] as { start: number; end: number }[])[0]!;
+    expect(start).toBeLessThan(412);
+    expect(end).toBeGreaterThan(400);
+  });
+
+  test('the default result is named after the file, in the current directory', () => {
+    const file = csv('tank level.csv', wave(120));
+    const cwd = join(directory, 'here');
+    mkdirSync(cwd);
+    const run = spawnSync(process.execPath, ['--import', import.meta.resolve('tsx'), CLI, 'explain', file], {
+      cwd,
+      encoding: 'utf8',
+    });
+    expect(run.stderr).toBe('');
+    expect(run.status).toBe(0);
+    expect(readdirSync(cwd).sort()).toEqual(['tank level.explain.html', 'tank level.explain.json']);
+  });
+
+  test('replaces its own results and nothing else', async () => {
+    const file = csv('a.csv', wave(200));
+    const out = join(directory, 'a');
+    expect((await inside('explain', file, '--out', out)).code).toBe(0);
+    expect((await inside('explain', file, '--out', out)).code).toBe(0);
+    for (const name of ['a.json', 'a.html']) {
+      const before = readFileSync(join(directory, name));
+      writeFileSync(join(directory, name), '{"mine": true}');
+      const { code, err } = await inside('explain', file, '--out', out);
+      expect(code).toBe(2);
+      expect(err).toMatch(
+        new RegExp(`${name.replace('.', '\\.')} is there and was not written by this command`),
+      );
+      expect(readFileSync(join(directory, name), 'utf8')).toBe('{"mine": true}');
+      writeFileSync(join(directory, name), before);
+    }
+  });
+
+  test('a hostile file name and header run nothing', async () => {
+    const file = csv('x<img src=y onerror=z>.csv', ['<script>alert(1)</script>', ...wave(150)]);
+    const out = join(directory, 'hostile');
+    expect((await inside('explain', file, '--out', out)).code).toBe(0);
+    const page = readFileSync(`${out}.html`, 'utf8');
+    expect(page).not.toContain('<script>alert');
+    expect(page).not.toContain('<img src=y');
+    expect(page).toContain('&lt;script&gt;alert(1)&lt;/script&gt;');
+  });
+});
+
+describe('bad input is one clear error, and writes nothing', () => {
+  test.each([
+    [
+      'text in a number column',
+      ['value', '1', '2', 'three', '4'],
+      /bad\.csv:4:1: "three" in column "value" is not a number/,
+    ],
+    ['an empty file', [], /bad\.csv: empty/],
+    ['NaN', ['1', '2', 'NaN', '4'], /bad\.csv:3:1: "NaN" .* not a finite number; fill the gap/],
+    ['Infinity', ['1', '-Infinity', '3'], /bad\.csv:2:1: "-Infinity" .* not a finite number/],
+    ['an overflowing number', ['1', '1e999', '3'], /bad\.csv:2:1: "1e999" .* not a finite number/],
+    ['one point', ['value', '5'], /bad\.csv: 1 point; a series needs at least 2/],
+    ['two columns of numbers', ['a,b', '1,2', '3,5', '4,4'], /2 columns of numbers: "a", "b"; say which/],
+  ])('%s', async (_name, lines, message) => {
+    const file = lines.length === 0 ? join(directory, 'bad.csv') : csv('bad.csv', lines);
+    if (lines.length === 0) writeFileSync(file, '');
+    const { code, out, err } = await inside(
+      'explain',
+      file,
+      '--policy',
+      policyDirectory,
+      '--out',
+      join(directory, 'o'),
+    );
+    expect(code).toBe(1);
+    expect(out).toBe('');
+    expect(err).toMatch(message);
+    expect(err.trimEnd().split('\n').length).toBe(1);
+    expect(written()).toEqual([]);
+  });
+
+  test('a missing file, and a column that is not there', async () => {
+    const missing = await inside('explain', join(directory, 'none.csv'));
+    expect(missing.code).toBe(1);
+    expect(missing.err).toMatch(/none\.csv: cannot be read/);
+    const file = csv('two.csv', ['a,b', '1,2', '3,5', '4,4']);
+    const wrong = await inside('explain', file, '--column', 'c');
+    expect(wrong.code).toBe(2);
+    expect(wrong.err).toMatch(/--column c: .* no such column/);
+  });
+
+  test.each([
+    [['--window', '1'], /--window: expected a whole number of at least 2 samples, got 1/],
+    [['--window', 'many'], /--window: .* got NaN/],
+    [['--overlap', '1'], /--overlap: expected a share from 0 to 0\.9, got 1/],
+    [['--device', 'tpu'], /unknown device 'tpu'/],
+  ])('%j', async (extra, message) => {
+    const file = csv('good.csv', wave(300));
+    const out = join(directory, 'o');
+    const { code, err } = await inside('explain', file, '--policy', policyDirectory, '--out', out, ...extra);
+    expect(code).toBeGreaterThan(0);
+    expect(err).toMatch(message);
+    expect(written()).toEqual([]);
+  });
+
+  test('a window without a policy', async () => {
+    const { code, err } = await inside('explain', csv('good.csv', wave(300)), '--window', '100');
+    expect(code).toBe(2);
+    expect(err).toMatch(/only a policy sees windows/);
+  });
+
+  test.each([
+    ['missing weights', (to: string) => rmSync(join(to, 'model.safetensors')), /no weights|safetensors/],
+    ['truncated weights', (to: string) => truncateSync(join(to, 'model.safetensors'), 20_000), /safetensors/],
+    ['an empty tokenizer', (to: string) => writeFileSync(join(to, 'tokenizer.json'), ''), /tokenizer\.json/],
+    [
+      'a broken card',
+      (to: string) => writeFileSync(join(to, 'timeseer.json'), '{"version": 9}'),
+      /timeseer\.json/,
+    ],
+    ['a broken configuration', (to: string) => writeFileSync(join(to, 'config.json'), '{}'), /config\.json/],
+  ])('a checkpoint with %s', async (_name, spoil, message) => {
+    const broken = join(directory, 'policy');
+    cpSync(policyDirectory, broken, { recursive: true });
+    spoil(broken);
+    const file = csv('good.csv', wave(300));
+    const { code, out, err } = await inside(
+      'explain',
+      file,
+      '--policy',
+      broken,
+      '--out',
+      join(directory, 'o'),
+    );
+    expect(code).toBe(1);
+    expect(out).toBe('');
+    expect(err).toMatch(/^error: /);
+    expect(err).toMatch(message);
+    expect(err).not.toContain('unexpected');
+    expect(written()).toEqual(['policy']);
+  });
+
+  test('no policy where one is said to be', async () => {
+    const { code, err } = await inside(
+      'explain',
+      csv('good.csv', wave(300)),
+      '--policy',
+      join(directory, 'runs/none'),
+    );
+    expect(code).toBe(1);
+    expect(err).toMatch(/runs\/none: no such directory; .*timeseer quickstart/);
+  });
+
+  test('a full disk leaves nothing, or what was there', async () => {
+    const file = csv('good.csv', wave(300));
+    const out = join(directory, 'o');
+    disk.room = 1000;
+    const first = await inside('explain', file, '--out', out);
+    expect(first.code).toBe(1);
+    expect(first.err).toMatch(/not written \(the disk is full/);
+    expect(written()).toEqual([]);
+    disk.room = Number.POSITIVE_INFINITY;
+    expect((await inside('explain', file, '--out', out)).code).toBe(0);
+    const before = ['o.html', 'o.json'].map((name) => readFileSync(join(directory, name), 'utf8'));
+    // Room for one of the two files is not enough: they belong together.
+    const changed = csv('good.csv', wave(310));
+    disk.room = Buffer.byteLength(before[1]!) + 1000;
+    expect((await inside('explain', changed, '--out', out)).code).toBe(1);
+    expect(['o.html', 'o.json'].map((name) => readFileSync(join(directory, name), 'utf8'))).toEqual(before);
+    expect(written()).toEqual(['o.html', 'o.json']);
+  });
+
+  test('no libtorch: the policy cannot be loaded, the classical analyses still work', () => {
+    const file = csv('good.csv', wave(300));
+    const env = {
+      ...process.env,
+      TIMESEER_CACHE: join(directory, 'cache'),
+      LIBTORCH: join(directory, 'nothing'),
+    };
+    const run = (...extra: string[]) =>
+      spawnSync(
+        process.execPath,
+        ['--import', 'tsx', CLI, 'explain', file, '--out', join(directory, 'o'), ...extra],
+        {
+          encoding: 'utf8',
+          env,
+        },
+      );
+    const refused = run('--policy', policyDirectory);
+    expect(refused.status).toBe(1);
+    expect(refused.stderr).toMatch(/^error: LIBTORCH=.*no libtorch there .*\n$/);
+    expect(existsSync(join(directory, 'o.html'))).toBe(false);
+    const alone = run();
+    expect(alone.stderr).toBe('');
+    expect(alone.status).toBe(0);
+  });
+
+  test('Ctrl-C stops a long series cleanly: exit code 130, nothing written', async () => {
+    const file = csv('long.csv', wave(60_000));
+    const waiting = process.listenerCount('SIGINT');
+    const running = inside('explain', file, '--policy', policyDirectory, '--out', join(directory, 'o'));
+    while (process.listenerCount('SIGINT') === waiting) await new Promise((done) => setTimeout(done, 5));
+    await new Promise((done) => setTimeout(done, 50));
+    process.emit('SIGINT');
+    const { code, out, err } = await running;
+    expect(code).toBe(130);
+    expect(out).toBe('');
+    expect(err).toContain('stopped on request');
+    expect(written()).toEqual([]);
+    expect(process.listenerCount('SIGINT')).toBe(waiting);
+  });
+});
+
+describe('findPolicy', () => {
+  const put = (name: string): string => {
+    const to = join(directory, name);
+    mkdirSync(to, { recursive: true });
+    copyFileSync(join(policyDirectory, 'config.json'), join(to, 'config.json'));
+    return to;
+  };
+
+  test('takes the furthest trained policy of a run', () => {
+    for (const name of [...RUN_POLICIES].reverse()) {
+      const made = put(name);
+      expect(findPolicy(directory)).toBe(made);
+    }
+  });
+
+  test('takes a policy directory itself, before anything in it', () => {
+    put('rl/policy');
+    copyFileSync(join(policyDirectory, 'config.json'), join(directory, 'config.json'));
+    expect(findPolicy(directory)).toBe(directory);
+  });
+
+  test('says what it looked for and how to make one', () => {
+    expect(() => findPolicy(directory)).toThrow(CheckpointError);
+    expect(() => findPolicy(directory)).toThrow(
+      /config\.json.*rl\/policy, rl\/checkpoint, sft\/policy.*quickstart/,
+    );
+    expect(() => findPolicy(csv('a.csv', [1]))).toThrow(/is a file/);
+    expect(() => findPolicy(join(directory, 'none'))).toThrow(/no such directory/);
+  });
+});
+
+const browser = findBrowser();
+test.skipIf(browser === null)('the page shows itself in a browser without a complaint', async () => {
+  const file = csv('seen.csv', wave(600));
+  const out = join(directory, 'seen');
+  await inside('explain', file, '--policy', policyDirectory, '--out', out);
+  const { dom, complaints } = loadPage(browser!, { 'seen.html': readFileSync(`${out}.html`, 'utf8') });
+  expect(complaints).toEqual([]);
+  expect(dom).toContain('as the policy sees it');
+  expect(dom).toContain('The policy’s reasoning, verbatim');
+});
