@@ -303,7 +303,9 @@ export function nanoDims(vocabulary: number, special: SpecialIds): Dims {
     headDim: 32,
     inner: 320,
     theta: 1000,
-    sections: [4, 6, 6],
+    // A plot is one row of visual tokens: the width needs the frequencies that tell 20 columns apart. With the 4, 6, 6 of
+    // the published proportions it gets the six lowest, and no localisation is learnt (point F1 .29 against .75).
+    sections: [1, 1, 14],
     epsilon: 1e-6,
     maxPositions: 4096,
     tied: true,
