@@ -55,6 +55,7 @@ function detectorsTable(baselines: Baselines, best: MetricSet, options: Bootstra
     title: 'Classical detectors',
     note: `Every detector on the same held-out series. ${chosen}`,
     head: 'Detector',
+    columns: ['class_accuracy', 'point_f1', 'affiliation_f1', 'reward'],
     metrics: { byTask },
   };
 }

@@ -23,7 +23,7 @@ export function caveatsOf(run: RunDirectory, baselines: Baselines | null): strin
     ...(nano
       ? [
           'The policy is very small and started from random weights. It shows that the method runs and teaches; its numbers are not comparable with published ones of billions of parameters on other data.',
-          'The scan in the reasoning is privileged supervision: the traces it imitates are written with the true intervals of training series at hand. On held-out series the policy has nothing but the picture.',
+          'The scan in the reasoning is privileged supervision: the traces it imitates are written with the true intervals of training series at hand. On held-out series the policy has the picture and the task prompt, nothing else.',
           'Intervals are answered in rounded steps, so that point F1 stays below 1 even where nothing was overlooked.',
         ]
       : []),

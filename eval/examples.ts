@@ -49,7 +49,7 @@ async function seenBy(shape: Figure, values: Float64Array): Promise<string> {
 /** The blind reading in full. It sees the values alone, as the policy sees their picture alone. */
 export function blindReading(values: Float64Array): string {
   const trace = blind(analyse(values));
-  return `${trace.think}\nAnswer: ${formatIntervals(trace.intervals)}, ${trace.class}.`;
+  return `${trace.think.replaceAll('\n', '\n\n')} Answer: ${formatIntervals(trace.intervals)}, ${trace.class}.`;
 }
 
 export interface ExampleOptions {

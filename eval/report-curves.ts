@@ -116,7 +116,7 @@ const draw = () => {
       autosize: true, height: 230, margin: {l: 44, r: 10, t: 8, b: 36}, paper_bgcolor: 'rgba(0,0,0,0)',
       plot_bgcolor: 'rgba(0,0,0,0)', font: {family: css.fontFamily, size: 12, color: color('soft')},
       xaxis: {...axis, title: {text: panel.xLabel, standoff: 6, font: {size: 11}}},
-      yaxis: {...axis, ...(panel.log ? {type: 'log', ...decades(panel.traces)} : {nticks: 5})},
+      yaxis: {...axis, ...(panel.log ? {type: 'log', ...decades(panel.traces)} : {nticks: 5, exponentformat: 'e', rangemode: panel.traces.some((trace) => trace.y.some((value) => value < 0)) ? 'normal' : 'nonnegative'})},
       hovermode: 'x unified', hoverlabel: {bgcolor: color('card'), bordercolor: color('rule'), font: {color: color('ink')}},
       showlegend: panel.traces.length > 1, legend: {orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: {size: 11}},
     };

@@ -109,6 +109,8 @@ export interface ReportTransfer {
   readonly note: string;
   /** Head of the first column; `Task` when absent. */
   readonly head?: string;
+  /** Columns after the number of series; format, class, point F1, affiliation F1 and reward when absent. */
+  readonly columns?: readonly MetricName[];
   /** One row each, in this order. */
   readonly metrics: Pick<Metrics, 'byTask'>;
 }

@@ -49,7 +49,7 @@ tbody th{font-weight:500}
 .required{font-size:.8rem}
 .met{color:var(--good);font-weight:600}.missed{color:var(--bad);font-weight:600;text-decoration:underline;text-underline-offset:2px}
 .note{display:block;font-size:.8rem;line-height:1.4;color:var(--soft);font-weight:400;max-width:38ch}
-.results{table-layout:fixed;min-width:860px}
+.results{table-layout:fixed;min-width:860px}.results thead th,.types thead th{white-space:normal}
 .results th:first-child{width:34%}
 .scroll th:first-child{position:sticky;left:0;background:var(--paper);z-index:1}
 .types{table-layout:fixed;min-width:720px}.types th:first-child{width:20%}.types th:nth-child(2){width:9%}
@@ -93,10 +93,10 @@ tbody th{font-weight:500}
 .seen{margin:0 0 .8rem}
 .seen img{display:block;width:100%;max-width:560px;height:auto;image-rendering:pixelated;border:1px solid var(--rule);background:#fff}
 .seen figcaption{font-size:.8rem;color:var(--soft)}
-.pair{display:grid;grid-template-columns:1fr 1fr;gap:1.2rem}
+.pair{display:grid;grid-template-columns:2fr 3fr;gap:1.2rem}
 .pair>*{min-width:0}
 .example pre{margin:0}header .plot{margin-bottom:1.6rem}
-pre.prose{font-family:inherit;font-size:.9rem}
+pre.prose{font-family:inherit;font-size:.875rem;line-height:1.5}.example pre.prose{max-height:none}
 .parts{display:flex;flex-wrap:wrap;gap:.2rem 1.3rem;margin:.2rem 0 .9rem;font-size:.875rem}
 .parts div{display:flex;gap:.4rem}.parts dt{color:var(--soft)}.parts dd{margin:0;font-weight:600}
 .list{margin:0 0 .9rem;padding-left:1.2rem;max-width:72ch}.list li{margin:.25rem 0}

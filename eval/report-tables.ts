@@ -30,11 +30,14 @@ interface Row {
   readonly value: (stage: ReportStage) => Estimate | null;
 }
 
+const TEXTUAL: ReadonlySet<MetricName> = new Set(['format', 'unparsable']);
+
 const main = (metric: MetricName, label = METRIC_LABELS[metric]): Row => ({
   label,
   note: METRIC_DEFINITIONS[metric],
   metric,
-  value: (stage) => stage.metrics.overall[metric],
+  // A detector writes no text: its format would be 1 by construction.
+  value: (stage) => (stage.kind === 'detector' && TEXTUAL.has(metric) ? null : stage.metrics.overall[metric]),
 });
 
 const anomalousOnly = (metric: MetricName): Row => ({
@@ -137,7 +140,7 @@ export function perTypeTables(stages: readonly ReportStage[]): Html {
 /** Tasks or answerers as rows, metrics as columns. */
 export function transferTable(transfer: ReportTransfer): Html {
   const { byTask } = transfer.metrics;
-  const metrics = ['format', ...TYPE_METRICS, 'reward'] as const;
+  const metrics: readonly MetricName[] = transfer.columns ?? ['format', ...TYPE_METRICS, 'reward'];
   return html`<h3>${transfer.title}</h3><p>${transfer.note}</p>${scrolling(
     transfer.title,
     html`<table class="types">

@@ -56,7 +56,7 @@ function headline(input: ReportInput, last: ReportStage): Html {
   const compared =
     detector === undefined
       ? null
-      : html` The classical detector reaches ${fixed(detector.metrics.overall.point_f1.mean)} and ${fixed(detector.metrics.overall.affiliation_f1.mean)} on the same series.`;
+      : html` The best classical detector reaches ${percent(detector.metrics.overall.class_accuracy)}, ${fixed(detector.metrics.overall.point_f1.mean)} and ${fixed(detector.metrics.overall.affiliation_f1.mean)} on the same series.`;
   const alone =
     anomalous === null ? null : html`, ${fixed(anomalous.point_f1.mean)} on the anomalous ones alone`;
   return html`<p class="lead">${trainedBy(input)}, ${input.run.policy.name}${size(input)} names the class of ${percent(overall.class_accuracy)} of ${grouped(overall.reward.n)} held-out series correctly and marks their anomalous points with F1 ${withInterval(overall.point_f1)}${alone}; affiliation F1 is ${withInterval(overall.affiliation_f1)}.${compared}${input.gains.map(
@@ -90,7 +90,7 @@ function requirements(input: ReportInput): Html | null {
         ? []
         : [
             {
-              text: `${label}: lower end above ${fixed(lowerAbove, lowerAbove === 0 ? 0 : 2)} (measured ${signed(estimate.ci95[0])})`,
+              text: `${label}: lower end above ${fixed(lowerAbove, lowerAbove === 0 ? 0 : 2)} (measured ${signed(estimate.ci95[0], 4)})`,
               met: estimate.ci95[0] > lowerAbove,
             },
           ],

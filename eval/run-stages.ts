@@ -58,7 +58,8 @@ export function stagesOf(
     ...policies,
     {
       key: 'classical',
-      label: `Classical: ${baselines.best}`,
+      // A hyphen that does not break keeps the name in one piece in the head of a column.
+      label: `Classical: ${baselines.best.replaceAll('-', '\u2011')}`,
       kind: 'detector',
       metrics,
       rewardSampled: null,

@@ -45,8 +45,7 @@ export function resultLines(summary: Summary): string[] {
       : missed.length === 0
         ? ['all requirements are met']
         : missed.map(
-            ({ name, at_least, measured }) =>
-              `missed: ${name} is ${measured.toFixed(3)}, required ${at_least}`,
+            ({ name, at_least, measured }) => `missed: ${name} ${measured.toFixed(4)}, required ${at_least}`,
           );
   return [head, ...lines, ...verdict];
 }

@@ -1,0 +1,147 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { open } from '../../datasets/registry.ts';
+import {
+  BASELINES,
+  baselineRecord,
+  readBaselines,
+  runBaselines,
+  writeBaselines,
+} from '../../eval/baselines.ts';
+import { heldOutSeries, validationSeries } from '../../eval/held-out.ts';
+import { metricsOf } from '../../eval/metrics.ts';
+import { anomalyReward } from '../../rewards/combine.ts';
+import { DataError } from '../../src/errors.ts';
+import { EXPCOT_BLIND, expcotBlind } from '../../src/expcot/detector.ts';
+import { recipeSchema } from '../../src/recipe.ts';
+import { DETECTORS } from '../../src/series/detectors.ts';
+import type { LabeledSeries } from '../../src/types.ts';
+
+const recipe = recipeSchema.parse({ seed: 5, data: { heldOut: 20 }, eval: { series: 20 } });
+const heldOut = heldOutSeries(recipe);
+const validation = validationSeries(recipe, 15);
+
+/** A level of zero with one block of large values: found by any range test. */
+function blockSeries(id: string, label: LabeledSeries['class']): LabeledSeries {
+  const values = Float64Array.from({ length: 400 }, (_, i) => Math.sin(i * 1.7) * 0.01);
+  values.fill(9, 120, 124);
+  return { id, task: 'block', values, intervals: [[120, 124]], class: label };
+}
+
+describe('detectors as answerers', () => {
+  test('are all detectors and the blind expert reading', () => {
+    expect([...BASELINES.keys()]).toEqual([...Object.keys(DETECTORS), EXPCOT_BLIND]);
+  });
+
+  test('say the class that they are made for where they find something, and normal elsewhere', () => {
+    const { values } = blockSeries('b/0', 'global point');
+    const flat = new Float64Array(400).fill(3);
+    expect(BASELINES.get('zscore')!(values)).toEqual({ intervals: [[120, 124]], class: 'global point' });
+    for (const read of BASELINES.values())
+      expect(read(flat)).toMatchObject({ intervals: [], class: 'normal' });
+    for (const one of heldOut) {
+      for (const name of Object.keys(DETECTORS)) {
+        const { intervals, class: said } = BASELINES.get(name)!(one.values);
+        expect(said === 'normal').toBe(intervals.length === 0);
+      }
+      expect(BASELINES.get(EXPCOT_BLIND)!(one.values).class).toBe(expcotBlind(one.values).class);
+    }
+  });
+
+  test('are scored as a policy would be for the same answer', () => {
+    const series = blockSeries('b/0', 'trend');
+    const record = baselineRecord(series, { intervals: [[118, 124]], class: 'trend' });
+    expect(record.answer).toMatchObject({ wellFormed: true, problem: null, class: 'trend' });
+    expect(record.response).toBe('');
+    expect(record.score).toEqual(anomalyReward(record.answer, series, 400));
+    expect(record.score.parts['localisation']).toBeLessThan(1);
+  });
+
+  test('do not look at labels: other annotations, same answers', async () => {
+    const relabeled = heldOut.map((one, i) => ({
+      ...one,
+      class: heldOut[(i + 7) % heldOut.length]!.class,
+      intervals: [[i, i + 40]] as const,
+      task: 'other',
+    }));
+    const [a, b] = [await runBaselines(heldOut, []), await runBaselines(relabeled, [])];
+    for (const name of BASELINES.keys()) {
+      expect(b.records[name]!.map((record) => record.answer)).toEqual(
+        a.records[name]!.map((record) => record.answer),
+      );
+    }
+  });
+});
+
+describe('the best detector', () => {
+  test('has the highest mean reward on validation series', async () => {
+    const { best, validationReward, validationSeries: n } = await runBaselines(heldOut, validation);
+    expect(n).toBe(15);
+    for (const [name, read] of BASELINES) {
+      const records = validation.map((one) => baselineRecord(one, read(one.values)));
+      expect(validationReward[name]).toBeCloseTo(metricsOf(records).overall.reward.mean, 12);
+    }
+    expect(validationReward[best]).toBe(Math.max(...Object.values(validationReward)));
+  });
+
+  test('is chosen on validation series even where another is better on held-out ones', async () => {
+    const blocks = Array.from({ length: 4 }, (_, i) => blockSeries(`b/${i}`, 'global point'));
+    const { best, validationReward, records } = await runBaselines(heldOut, blocks);
+    // On these every range test is perfect; the first of equals is named.
+    expect(validationReward['zscore']).toBeCloseTo(1, 12);
+    expect(best).toBe('zscore');
+    const mean = (name: string) => metricsOf(records[name]!).overall.reward.mean;
+    expect(mean(EXPCOT_BLIND)).toBeGreaterThan(mean('zscore'));
+  });
+
+  test('is the blind expert reading where there is nothing to choose on', async () => {
+    const found = await runBaselines(heldOut.slice(0, 2), []);
+    expect(found).toMatchObject({ best: EXPCOT_BLIND, validationSeries: 0, validationReward: {} });
+  });
+
+  test('validation series are of the same generator and never held-out ones', () => {
+    const ids = new Set(heldOut.map(({ id }) => id));
+    expect(validation.every(({ id, task }) => task === 'nano5' && !ids.has(id))).toBe(true);
+    const held = heldOut.map(({ values }) => values.join());
+    expect(validation.some(({ values }) => held.includes(values.join()))).toBe(false);
+    expect(heldOut).toEqual([...open('nano5', { split: 'test', seed: 5, length: 1000, count: 20 })]);
+  });
+
+  test('needs held-out series', async () => {
+    await expect(runBaselines([], validation)).rejects.toThrow(DataError);
+  });
+});
+
+describe('files of the baselines', () => {
+  let directory = '';
+  beforeAll(() => {
+    directory = mkdtempSync(join(tmpdir(), 'baselines-'));
+  });
+  afterAll(() => rmSync(directory, { recursive: true, force: true }));
+  const files = () => ({ choice: join(directory, 'c.json'), answers: join(directory, 'c.jsonl') });
+
+  test('come back as they were written', async () => {
+    const made = await runBaselines(heldOut.slice(0, 3), validation.slice(0, 2));
+    writeBaselines(files(), made);
+    expect(readBaselines(files())).toEqual(made);
+  });
+
+  test('that are damaged are named', async () => {
+    writeBaselines(files(), await runBaselines(heldOut.slice(0, 2), validation.slice(0, 1)));
+    const { choice, answers } = files();
+    const whole = readFileSync(choice, 'utf8');
+    writeFileSync(choice, '{"best": "zsc');
+    expect(() => readBaselines(files())).toThrow(`${choice}: not JSON`);
+    writeFileSync(choice, whole.replace(/"best": "[^"]*"/, '"best": "nobody"'));
+    expect(() => readBaselines(files())).toThrow(`${answers}: holds no answer of nobody`);
+    writeFileSync(choice, whole.replace('"gradient"', '"gradients"'));
+    expect(() => readBaselines(files())).toThrow('nothing about gradient');
+    writeFileSync(choice, whole);
+    writeFileSync(answers, readFileSync(answers, 'utf8').slice(0, -20));
+    expect(() => readBaselines(files())).toThrow(/c\.jsonl:16: not a JSON line/);
+    rmSync(answers);
+    expect(() => readBaselines(files())).toThrow(`${answers}: no such file`);
+  });
+});

@@ -1,0 +1,139 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { checkCoverage, readRecords, writeRecords } from '../../eval/records.ts';
+import { DataError } from '../../src/errors.ts';
+import { WriteError } from '../../src/files.ts';
+import type { LabeledSeries } from '../../src/types.ts';
+import { evalRecord, writeResponse } from '../helpers/eval-records.ts';
+
+const trend = { intervals: [[100, 150]], class: 'trend' } as const;
+const normal = { intervals: [], class: 'normal' } as const;
+const good = evalRecord(
+  'nano5/test/0',
+  trend,
+  writeResponse([[100, 150]], 'trend', 'a "quoted" \u2028 line\n'),
+);
+const broken = evalRecord('nano5/test/1', normal, '<think>half');
+
+let directory = '';
+let file = '';
+beforeAll(() => {
+  directory = mkdtempSync(join(tmpdir(), 'records-'));
+  file = join(directory, 'records.jsonl');
+});
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+describe('records on disk', () => {
+  test('come back as they were written, one line each', () => {
+    writeRecords(file, [good, broken]);
+    expect(readRecords(file)).toEqual([good, broken]);
+    expect(readFileSync(file, 'utf8').trimEnd().split('\n')).toHaveLength(2);
+  });
+
+  test('keep any text that a policy may write', () => {
+    fc.assert(
+      fc.property(fc.string({ unit: 'binary', maxLength: 60 }), (text) => {
+        const record = evalRecord('a', trend, writeResponse([[3, 9]], 'trend', text));
+        writeRecords(file, [record]);
+        expect(readRecords(file)).toEqual([record]);
+      }),
+      { numRuns: 40 },
+    );
+  });
+
+  const line = JSON.parse(JSON.stringify(good)) as Record<string, unknown>;
+  const answer = line['answer'] as object;
+  test.each([
+    ['a truncated line', '{"seriesId": "x", "ta', 'not a JSON line'],
+    ['a missing part', JSON.stringify({ ...line, answer: undefined }), '"answer"'],
+    ['an unknown key', JSON.stringify({ ...line, note: 1 }), 'note'],
+    ['an unknown class', JSON.stringify({ ...line, goldClass: 'odd' }), '"goldClass"'],
+    [
+      'a gold interval beyond the series',
+      JSON.stringify({ ...line, goldIntervals: [[990, 1001]] }),
+      '"goldIntervals"',
+    ],
+    [
+      'overlapping predictions',
+      JSON.stringify({
+        ...line,
+        answer: {
+          ...answer,
+          intervals: [
+            [0, 9],
+            [5, 20],
+          ],
+        },
+      }),
+      '"answer.intervals"',
+    ],
+    [
+      'a well-formed answer with a problem',
+      JSON.stringify({ ...line, answer: { ...answer, problem: 'odd' } }),
+      '"answer.problem"',
+    ],
+    [
+      'a reward part above 1',
+      JSON.stringify({ ...line, score: { total: 1, parts: { format: 1.5 } } }),
+      '"score.parts.format"',
+    ],
+  ])('%s is refused by file, line and key', (_, text, reason) => {
+    writeFileSync(file, `${JSON.stringify(good)}\n${text}\n`);
+    expect(() => readRecords(file)).toThrow(DataError);
+    expect(() => readRecords(file)).toThrow(`${file}:2: `);
+    expect(() => readRecords(file)).toThrow(reason);
+  });
+
+  test('no file and no record are errors', () => {
+    expect(() => readRecords(join(directory, 'none.jsonl'))).toThrow(/none\.jsonl: no such file; evaluate/);
+    writeFileSync(file, '\n');
+    expect(() => readRecords(file)).toThrow('holds no record');
+  });
+
+  test('a failed write leaves what was there', () => {
+    writeRecords(file, [good]);
+    expect(() => writeRecords(join(file, 'below-a-file.jsonl'), [broken])).toThrow(WriteError);
+    expect(readRecords(file)).toEqual([good]);
+  });
+});
+
+describe('coverage of the held-out series', () => {
+  const values = new Float64Array(1000);
+  const series: LabeledSeries[] = [
+    { id: 'nano5/test/0', task: 'nano5', values, ...trend },
+    { id: 'nano5/test/1', task: 'nano5', values, ...normal },
+  ];
+  const check = (records: (typeof good)[], perSeries?: number) => () =>
+    checkCoverage('x.jsonl', records, series, perSeries);
+
+  test('holds for each series once, or each equally often', () => {
+    expect(check([good, broken], 1)).not.toThrow();
+    expect(check([good, broken, broken, good])).not.toThrow();
+  });
+
+  test.each([
+    ['a series is missing', [good], 1, 'nano5/test/1 has 0 answers, expected 1'],
+    ['a series is answered twice', [good, broken, good], 1, 'nano5/test/0 has 2 answers, expected 1'],
+    ['samples are uneven', [good, good, broken], undefined, 'nano5/test/1 has 1 answers, expected 2'],
+    ['nothing is answered', [], undefined, 'nano5/test/0 has 0 answers'],
+    [
+      'a series is foreign',
+      [good, { ...broken, seriesId: 'nano5/train/1' }],
+      1,
+      'nano5/train/1, which is no held-out series',
+    ],
+    [
+      'the annotation differs',
+      [{ ...good, goldIntervals: [[100, 151]] as const }, broken],
+      1,
+      'the annotation of nano5/test/0',
+    ],
+  ])('fails when %s', (_, records, perSeries, reason) => {
+    expect(check(records, perSeries)).toThrow(DataError);
+    expect(check(records, perSeries)).toThrow(`x.jsonl: `);
+    expect(check(records, perSeries)).toThrow(reason);
+  });
+});
