@@ -1,0 +1,420 @@
+import { copyFileSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { open } from '../../datasets/registry.ts';
+import { assembleReport, reportFiles, writeRunReport } from '../../eval/assemble.ts';
+import { chooseExamples } from '../../eval/examples.ts';
+import { metricsOf, pairedGain } from '../../eval/metrics.ts';
+import { writeRecords } from '../../eval/records.ts';
+import { readReportInput, reportPage } from '../../eval/report.ts';
+import { readSummary } from '../../eval/summary.ts';
+import { DataError } from '../../src/errors.ts';
+import { analyse } from '../../src/expcot/evidence.ts';
+import { blind } from '../../src/expcot/trace.ts';
+import { renderColumns } from '../../src/plot/column.ts';
+import { figure } from '../../src/plot/figure.ts';
+import { decodePng } from '../../src/plot/png.ts';
+import type { EvalRecord } from '../../src/types.ts';
+import { findBrowser, loadPage } from '../helpers/browser.ts';
+import { type PretendedRun, pretend, writeRun } from '../helpers/run-directory.ts';
+
+const GOLDEN_CONFIG = JSON.parse(
+  readFileSync(join(import.meta.dirname, '../golden/qwen/config.json'), 'utf8'),
+) as Record<string, unknown>;
+
+let root = '';
+let whole = '';
+let run: PretendedRun;
+beforeAll(async () => {
+  root = mkdtempSync(join(tmpdir(), 'assemble-'));
+  whole = join(root, 'whole');
+  run = writeRun(whole, { series: 30, config: GOLDEN_CONFIG });
+  const further = ['anomllm/point', 'anomllm/freq'].flatMap((task) =>
+    pretend([...open(task, { split: 'test', count: 6 })], 0.5, 3).map((record) => ({ ...record, task })),
+  );
+  writeRecords(join(whole, 'eval/rl.anomllm.greedy.jsonl'), further);
+  await writeRunReport(whole);
+});
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+let copies = 0;
+/** A copy of the whole run without the given files, to damage. */
+function copyRun(...without: string[]): string {
+  const copy = join(root, `copy-${copies++}`);
+  cpSync(whole, copy, { recursive: true });
+  for (const path of without) rmSync(join(copy, path), { recursive: true });
+  return copy;
+}
+
+const records = (name: string): readonly EvalRecord[] => run.records[name]!;
+const bootstrap = { seed: 7, resamples: 200 };
+const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+
+describe('the numbers of a run', () => {
+  test('are those of its records', () => {
+    const summary = readSummary(join(whole, 'summary.json'));
+    const greedy = metricsOf(records('sft.greedy'), bootstrap);
+    expect(summary.sft?.metrics.point_f1).toEqual(greedy.overall.point_f1);
+    expect(summary.sft?.metrics.point_f1_anomalous).toEqual(greedy.anomalous?.point_f1);
+    expect(summary.sft?.metrics.class_accuracy.mean).toBeCloseTo(
+      mean(records('sft.greedy').map(({ answer, goldClass }) => (answer.class === goldClass ? 1 : 0))),
+      12,
+    );
+    expect(summary.sft?.metrics.format.mean).toBeCloseTo(
+      mean(records('sft.greedy').map(({ answer }) => (answer.wellFormed ? 1 : 0))),
+      12,
+    );
+    for (const [metrics, name] of [
+      [summary.sft?.metrics_before, 'initial'],
+      [summary.sft?.metrics, 'sft'],
+      [summary.rl?.metrics_before, 'sft'],
+      [summary.rl?.metrics_after, 'rl'],
+    ] as const) {
+      const totals = (mode: string) => mean(records(`${name}.${mode}`).map(({ score }) => score.total));
+      expect(metrics?.reward_greedy.mean).toBeCloseTo(totals('greedy'), 12);
+      expect(metrics?.reward_sampled?.mean).toBeCloseTo(totals('sampled'), 12);
+      // Two samples a series are one measurement of it.
+      expect(metrics?.reward_sampled?.n).toBe(30);
+    }
+  });
+
+  test('count what the stages cost, and keep the environment', () => {
+    const summary = readSummary(join(whole, 'summary.json'));
+    expect(summary).toMatchObject({
+      install_s: 101.2,
+      sft: { seconds: 118.25, samples: 480 },
+      rl: { seconds: 55.5, steps: 20 },
+      environment: { node: 'v20.19.0', calibration_gflops: 92 },
+    });
+  });
+
+  test('pair the gain of reinforcement series by series', () => {
+    const { rl } = readSummary(join(whole, 'summary.json'));
+    const sampled = pairedGain(records('sft.sampled'), records('rl.sampled'), 'reward', bootstrap);
+    expect(rl?.gain?.reward_sampled).toEqual(sampled);
+    expect(rl?.gain?.reward_greedy.mean).toBeCloseTo(
+      (rl?.metrics_after.reward_greedy.mean ?? 0) - (rl?.metrics_before?.reward_greedy.mean ?? 0),
+      12,
+    );
+  });
+
+  test('show the detector that was chosen on validation series', () => {
+    const { classical } = readSummary(join(whole, 'summary.json'));
+    const choice = JSON.parse(readFileSync(join(whole, 'eval/classical.json'), 'utf8')) as {
+      best: string;
+      validationSeries: number;
+    };
+    expect(choice.validationSeries).toBe(400);
+    expect(classical?.detector).toBe(choice.best);
+    expect(classical?.metrics.reward_sampled).toEqual(classical?.metrics.reward_greedy);
+    const table = readReportInput(join(whole, 'report.json')).transfer?.find(
+      ({ head }) => head !== undefined,
+    );
+    expect(Object.keys(table?.metrics.byTask ?? {})).toHaveLength(8);
+    expect(table?.metrics.byTask[choice.best]?.reward).toEqual(classical?.metrics.reward_greedy);
+  });
+
+  test('of further tasks stand by task', () => {
+    const { transfer } = readSummary(join(whole, 'summary.json'));
+    expect(Object.keys(transfer?.per_task ?? {})).toEqual(['anomllm/point', 'anomllm/freq']);
+    expect(transfer).not.toHaveProperty('reward_sampled');
+  });
+});
+
+describe('requirements', () => {
+  test('are not set for a handful of series', () => {
+    expect(readSummary(join(whole, 'summary.json')).requirements).toEqual([]);
+    const input = readReportInput(join(whole, 'report.json'));
+    expect(input.floors).toEqual([]);
+    expect(input.gains.map(({ lowerAbove }) => lowerAbove)).toEqual([null, null]);
+  });
+
+  test('are met and missed as measured where the held-out set is large enough', async () => {
+    const directory = join(root, 'held');
+    const { records: all } = writeRun(directory, { series: 100 });
+    const { summary, input } = await assembleReport(directory);
+    const sft = metricsOf(all['sft.greedy']!, bootstrap).overall;
+    expect(summary.requirements?.map(({ name }) => name)).toEqual([
+      'sft.format',
+      'sft.class_accuracy',
+      'sft.point_f1',
+      'sft.affiliation_f1',
+      'rl.gain.reward_sampled',
+      'rl.gain.reward_greedy',
+    ]);
+    expect(summary.requirements?.slice(0, 4).map(({ measured, met }) => ({ measured, met }))).toEqual(
+      (
+        [
+          ['format', 0.98],
+          ['class_accuracy', 0.95],
+          ['point_f1', 0.75],
+          ['affiliation_f1', 0.93],
+        ] as const
+      ).map(([metric, floor]) => ({ measured: sft[metric].mean, met: sft[metric].mean >= floor })),
+    );
+    const [sampled, greedy] = summary.requirements!.slice(4);
+    expect(sampled).toMatchObject({ at_least: 0, measured: summary.rl?.gain?.reward_sampled?.ci95[0] });
+    expect(greedy).toMatchObject({ at_least: -0.02, measured: summary.rl?.gain?.reward_greedy.ci95[0] });
+    const page = reportPage(input);
+    expect(page.match(/<span class="required">/g)).toHaveLength(4);
+    const missed = summary.requirements!.filter(({ met }) => !met).length;
+    expect(page).toContain(
+      missed === 0 ? 'All 6 requirements are met' : `${missed} of 6 requirements missed`,
+    );
+  });
+});
+
+describe('what the report shows', () => {
+  test('stages in the order of training, then the detector', () => {
+    const input = readReportInput(join(whole, 'report.json'));
+    expect(input.stages.map(({ label }) => label.replaceAll('\u2011', '-'))).toEqual([
+      'Before training',
+      'After SFT',
+      'After TimerPO',
+      expect.stringMatching(/^Classical: /),
+    ]);
+    expect(input.run).toMatchObject({
+      command: 'npm run quickstart',
+      seeds: { run: 7 },
+      samples: 480,
+      steps: 20,
+      seconds: { 'set-up': 101.2, supervised: 118.25, TimerPO: 55.5, evaluation: 31.5 },
+    });
+    expect(input.run.policy.parameters).toBeGreaterThan(10_000);
+  });
+
+  test('curves hold the logged values', () => {
+    const panels = new Map(
+      readReportInput(join(whole, 'report.json')).curves.map((panel) => [panel.title, panel]),
+    );
+    const lines = (stage: string) =>
+      readFileSync(join(whole, stage, 'metrics.jsonl'), 'utf8')
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line));
+    const [sft, rl] = [lines('sft'), lines('rl')];
+    expect(panels.get('Supervised loss')).toMatchObject({
+      log: true,
+      curves: [{ x: sft.map(({ samples }) => samples), y: sft.map(({ loss }) => loss) }],
+    });
+    const { data, gradient, update } = sft[3].ms;
+    expect(panels.get('Supervised throughput')?.curves[0]?.y[3]).toBeCloseTo(
+      8000 / (data + gradient + update),
+      9,
+    );
+    const reward = panels.get('Reward of rollouts')!;
+    expect(reward.curves.map(({ name }) => name)).toEqual(['total', 'localisation', 'class', 'format']);
+    expect(reward.curves[1]?.y).toEqual(rl.map(({ parts }) => parts.localisation));
+    for (const [title, key] of [
+      ['Similarity to the expert traces', 'similarity'],
+      ['KL to the reference', 'kl'],
+      ['Entropy', 'entropy'],
+      ['Clipped tokens', 'clipped'],
+      ['Groups that teach less', 'equalRewards'],
+      ['Gap between sampler and trainer', 'samplerGap'],
+    ] as const) {
+      expect(panels.get(title)?.curves[0]?.y).toEqual(rl.map((line) => line[key]));
+    }
+    expect(panels.get('Groups that teach less')?.curves[1]?.y).toEqual(rl.map(({ silent }) => silent));
+  });
+
+  test('examples follow the rule: two of each class, then the two lowest rewards', () => {
+    const input = readReportInput(join(whole, 'report.json'));
+    const greedy = records('rl.greedy');
+    const firsts = ['contextual point', 'global point', 'seasonal', 'trend', 'normal'].flatMap((label) =>
+      greedy.filter(({ goldClass }) => goldClass === label).slice(0, 2),
+    );
+    expect(input.examples.slice(0, 10).map(({ seriesId }) => seriesId)).toEqual(
+      firsts.map(({ seriesId }) => seriesId),
+    );
+    const rest = greedy.filter((record) => !firsts.includes(record));
+    const shown = input.examples.slice(10).map(({ score }) => score.total);
+    expect(shown).toEqual(
+      rest
+        .map(({ score }) => score.total)
+        .sort((a, b) => a - b)
+        .slice(0, 2),
+    );
+    expect(reportPage(input)).toContain('Not chosen by hand');
+  });
+
+  test('among equal rewards the earlier series is the example', () => {
+    const equal = records('rl.greedy').map((record) => ({ ...record, score: { total: 0.5, parts: {} } }));
+    const chosen = chooseExamples(equal).map(({ record }) => equal.indexOf(record));
+    const [a, b] = chosen.slice(-2);
+    const taken = new Set(chosen.slice(0, -2));
+    const free = equal.map((_, i) => i).filter((i) => !taken.has(i));
+    expect([a, b]).toEqual(free.slice(0, 2));
+  });
+
+  test('an example holds the picture that the policy saw and the blind reading of the values', () => {
+    const example = readReportInput(join(whole, 'report.json')).examples[0]!;
+    const series = run.series.find(({ id }) => id === example.seriesId)!;
+    const png = Buffer.from(example.seen!.slice('data:image/png;base64,'.length), 'base64');
+    expect(decodePng(png, 'seen')).toEqual(renderColumns(figure('nano'), series.values));
+    const trace = blind(analyse(series.values));
+    for (const part of trace.think.split('\n')) expect(example.expcot).toContain(part);
+    expect(example.expcot).toMatch(new RegExp(`, ${trace.class}\\.$`));
+    expect(example.expcotLabel).toMatch(/blind/);
+    expect(example.response).toBe(
+      records('rl.greedy').find(({ seriesId }) => seriesId === example.seriesId)?.response,
+    );
+  });
+
+  test('another figure can be said to be what the policy saw', async () => {
+    const { input } = await assembleReport(whole, { figure: 'ctu' });
+    const png = Buffer.from(input.examples[0]!.seen!.slice('data:image/png;base64,'.length), 'base64');
+    expect(decodePng(png, 'seen')).toMatchObject({ width: 580, height: 230 });
+  });
+
+  test('rebuilding from the same files gives the same bytes', async () => {
+    const files = Object.values(reportFiles(whole));
+    const before = files.map((file) => readFileSync(file, 'utf8'));
+    await writeRunReport(whole);
+    expect(files.map((file) => readFileSync(file, 'utf8'))).toEqual(before);
+  });
+});
+
+describe('what a run has not reached', () => {
+  test('reinforcement: its column, gains and curves are left out', async () => {
+    const copy = copyRun(
+      'rl',
+      'eval/rl.greedy.jsonl',
+      'eval/rl.sampled.jsonl',
+      'eval/rl.anomllm.greedy.jsonl',
+    );
+    const { input, summary } = await writeRunReport(copy);
+    expect(summary.rl).toBeNull();
+    expect(summary.sft?.samples).toBe(480);
+    expect(summary).not.toHaveProperty('transfer');
+    expect(input.gains).toEqual([]);
+    expect(input.curves.map(({ title }) => title)).toEqual(['Supervised loss', 'Supervised throughput']);
+    expect(input.examples[0]?.by).toBe('After SFT, greedy');
+    expect(reportPage(input)).not.toContain('What TimerPO changed');
+  });
+
+  test('the first policy and the samples: means are there without them', async () => {
+    const copy = copyRun(
+      'eval/initial.greedy.jsonl',
+      'eval/initial.sampled.jsonl',
+      'eval/sft.sampled.jsonl',
+      'environment.json',
+    );
+    const { input, summary } = await assembleReport(copy);
+    expect(summary.sft).not.toHaveProperty('metrics_before');
+    expect(summary.sft?.metrics).not.toHaveProperty('reward_sampled');
+    expect(Object.keys(summary.rl?.gain ?? {})).toEqual(['reward_greedy']);
+    expect(summary.install_s).toBeNull();
+    expect(input.stages.map(({ key }) => key)).toEqual(['sft', 'rl', 'classical']);
+  });
+
+  test('a supervised stage: reinforcement is compared with where it began', async () => {
+    const copy = copyRun('sft', 'eval/sft.greedy.jsonl', 'eval/sft.sampled.jsonl');
+    const { summary } = await assembleReport(copy);
+    expect(summary.sft).toBeNull();
+    expect(summary.rl?.metrics_before?.reward_greedy.mean).toBeCloseTo(
+      mean(records('initial.greedy').map(({ score }) => score.total)),
+      12,
+    );
+  });
+
+  test('the detectors: they are left out, and run when the report is written', async () => {
+    const copy = copyRun('eval/classical.json', 'eval/classical.jsonl');
+    const { summary } = await assembleReport(copy);
+    expect(summary.classical).toBeNull();
+    await writeRunReport(copy);
+    for (const name of ['classical.json', 'classical.jsonl']) {
+      expect(readFileSync(join(copy, 'eval', name), 'utf8')).toBe(
+        readFileSync(join(whole, 'eval', name), 'utf8'),
+      );
+    }
+  });
+
+  test('a policy to count: its size is not guessed', async () => {
+    const { input } = await assembleReport(copyRun('rl/policy'));
+    expect(input.run.policy.parameters).toBeNull();
+    expect(reportPage(input)).not.toContain('parameters)');
+  });
+
+  test('its end: a stage that was stopped is said to be', async () => {
+    const copy = copyRun();
+    const stage = join(copy, 'sft/stage.json');
+    writeFileSync(stage, readFileSync(stage, 'utf8').replace('"finished":true', '"finished":false'));
+    const { input } = await assembleReport(copy);
+    expect(input.caveats[0]).toMatch(/supervised stage was stopped/);
+    writeFileSync(stage, '{"seconds": 1, "samples": 8, "steps": 1, "finished": "2026-03-01T10:00:00.000Z"}');
+    expect((await assembleReport(copy)).input.run.finished).toBe('2026-03-01T10:00:00.000Z');
+  });
+
+  test('the last line of a killed stage is dropped', async () => {
+    const copy = copyRun();
+    const log = join(copy, 'rl/metrics.jsonl');
+    writeFileSync(log, `${readFileSync(log, 'utf8')}{"step": 21, "rew`);
+    const { input } = await assembleReport(copy);
+    expect(input.curves.find(({ title }) => title === 'Entropy')?.curves[0]?.x).toHaveLength(20);
+  });
+
+  test('any evaluation: there is no report', async () => {
+    const names = Object.keys(run.records).map((name) => `eval/${name}.jsonl`);
+    const copy = copyRun(...names, 'report.html');
+    await expect(assembleReport(copy)).rejects.toThrow(/copy-\d+\/eval: no policy was evaluated/);
+    await expect(writeRunReport(copy)).rejects.toThrow(DataError);
+    expect(existsSync(join(copy, 'report.html'))).toBe(false);
+  });
+});
+
+describe('a damaged run', () => {
+  test.each([
+    ['recipe.json', (text: string) => text.slice(0, 40), 'not JSON'],
+    ['recipe.json', (text: string) => text.replace('"seed"', '"sead"'), 'sead'],
+    ['environment.json', () => '[1, 2', 'not JSON'],
+    ['sft/stage.json', () => '{"seconds": -1}', '"seconds"'],
+    ['sft/metrics.jsonl', (text: string) => text.replace('"loss"', '"lost"'), '"loss"'],
+    ['rl/metrics.jsonl', (text: string) => text.replace('{', '['), 'not a JSON line'],
+    ['eval/sft.greedy.jsonl', (text: string) => text.slice(0, -50), ':30: not a JSON line'],
+    ['eval/rl.sampled.jsonl', (text: string) => text.slice(text.indexOf('\n') + 1), 'nano5/test/'],
+    ['eval/rl.greedy.jsonl', (text: string) => text.replace('nano5/test/0', 'nano5/train/0'), 'no held-out'],
+    ['eval/rl.anomllm.greedy.jsonl', () => '', 'holds no record'],
+    ['eval/classical.json', () => '{}', '"best"'],
+    ['rl/policy/config.json', (text: string) => text.slice(0, 60), 'not JSON'],
+  ])('%s: the error names the file', async (path, damage, reason) => {
+    const copy = copyRun('report.html');
+    const file = join(copy, path);
+    writeFileSync(file, damage(readFileSync(file, 'utf8')));
+    const failure = await writeRunReport(copy).then(
+      () => null,
+      (error: unknown) => error,
+    );
+    expect(failure).toBeInstanceOf(DataError);
+    expect((failure as Error).message).toContain(file);
+    expect((failure as Error).message).toContain(reason);
+    expect(existsSync(join(copy, 'report.html'))).toBe(false);
+  });
+
+  test('no run at all', async () => {
+    await expect(assembleReport(join(root, 'nowhere'))).rejects.toThrow(
+      /nowhere\/recipe\.json: no such file; name the directory of a run/,
+    );
+  });
+
+  test('answers to the series of another seed are refused', async () => {
+    const other = join(root, 'other-seed');
+    writeRun(other, { series: 30, seed: 8 });
+    const copy = copyRun();
+    copyFileSync(join(other, 'eval/sft.greedy.jsonl'), join(copy, 'eval/sft.greedy.jsonl'));
+    await expect(assembleReport(copy)).rejects.toThrow(/sft\.greedy\.jsonl: the annotation of nano5\/test\//);
+  });
+});
+
+const browser = findBrowser();
+
+describe('in a browser', () => {
+  test.skipIf(browser === null)('the page of a run draws its curves without a complaint', () => {
+    const page = readFileSync(join(whole, 'report.html'), 'utf8');
+    const { dom, complaints } = loadPage(browser!, { 'report.html': page });
+    expect(complaints).toEqual([]);
+    expect(dom).toContain('data-curves="drawn"');
+    expect(dom.match(/<article class="example">/g)).toHaveLength(12);
+  });
+});
