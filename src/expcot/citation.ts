@@ -1,5 +1,6 @@
 /** How well the evidence of each analysis family covers given intervals, and which family to cite for them. */
-import { pointF1 } from '../series/intervals.ts';
+import { PROFILE_WINDOW } from '../series/analyses.ts';
+import { coverage, pointF1 } from '../series/intervals.ts';
 import type { Interval } from '../types.ts';
 import { type Evidence, FAMILIES, type Family } from './evidence.ts';
 
@@ -37,4 +38,31 @@ export function cite(evidence: Evidence, intervals: readonly Interval[]): Citati
     }
   }
   return { family, agreement, clipped, dissent };
+}
+
+/**
+ * The family of `cite`, without the analyses that cannot change it: the profile test flags one window of 50 samples
+ * at most, so it is left out where even the best place for that window would agree less than what is found.
+ */
+export function citedFamily(evidence: Evidence, intervals: readonly Interval[]): Family | null {
+  const wanted = coverage(intervals);
+  const reach = Math.min(PROFILE_WINDOW, wanted);
+  const bound = (2 * reach) / (PROFILE_WINDOW + wanted);
+  let family: Family | null = null;
+  let agreement = 0;
+  for (const candidate of FAMILIES) {
+    if (candidate === 'profile' && agreement >= bound) break;
+    const f1 = agreementOf(evidence, candidate, intervals);
+    if (f1 > agreement) {
+      family = candidate;
+      agreement = f1;
+    }
+  }
+  return family;
+}
+
+/** Point F1 of a family's intervals; the range test with plain or with clipped moments, whichever is better. */
+function agreementOf(evidence: Evidence, family: Family, intervals: readonly Interval[]): number {
+  const plain = pointF1(evidence.intervals(family), intervals);
+  return family === 'range' ? Math.max(plain, pointF1(evidence.outliers.intervals, intervals)) : plain;
 }

@@ -17,7 +17,7 @@
  */
 import { mergeIntervals } from '../series/intervals.ts';
 import type { AnomalyClass, Interval } from '../types.ts';
-import { cite } from './citation.ts';
+import { citedFamily } from './citation.ts';
 import type { Evidence, Family } from './evidence.ts';
 import { route } from './route.ts';
 import { formatResponse } from './trace.ts';
@@ -126,7 +126,7 @@ function tell(
 export function nanoTeacher(evidence: Evidence, gold: Gold, options: NanoOptions = {}): string {
   const { cells = 20, cite: citing = true } = options;
   const cited =
-    !citing || gold.intervals.length === 0 ? null : (cite(evidence, gold.intervals).family ?? 'none');
+    !citing || gold.intervals.length === 0 ? null : (citedFamily(evidence, gold.intervals) ?? 'none');
   return tell(evidence, gold.intervals, gold.class, cited, cells);
 }
 

@@ -301,7 +301,7 @@ export function nanoDims(vocabulary: number, special: SpecialIds): Dims {
     heads: 4,
     kvHeads: 2,
     headDim: 32,
-    inner: 320,
+    inner: 256,
     theta: 1000,
     // A plot is one row of visual tokens: the width needs the frequencies that tell 20 columns apart. With the 4, 6, 6 of
     // the published proportions it gets the six lowest, and no localisation is learnt (point F1 .29 against .75).
@@ -311,9 +311,9 @@ export function nanoDims(vocabulary: number, special: SpecialIds): Dims {
     tied: true,
     vision: {
       depth: 2,
-      width: 96,
-      heads: 3,
-      inner: 192,
+      width: 64,
+      heads: 2,
+      inner: 128,
       patch: 14,
       temporal: 2,
       merge: 2,
