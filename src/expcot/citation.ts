@@ -46,6 +46,7 @@ export function cite(evidence: Evidence, intervals: readonly Interval[]): Citati
  */
 export function citedFamily(evidence: Evidence, intervals: readonly Interval[]): Family | null {
   const wanted = coverage(intervals);
+  if (wanted === 0) return null;
   const reach = Math.min(PROFILE_WINDOW, wanted);
   const bound = (2 * reach) / (PROFILE_WINDOW + wanted);
   let family: Family | null = null;
