@@ -13,6 +13,28 @@ function missing(name: string, needed: number): ExplainedEvidence {
   return { name, finding: TOO_SHORT, intervals: [], numbers: { 'samples needed': needed } };
 }
 
+/** What the series looks like, anomalies aside. */
+function base(evidence: Evidence): ExplainedEvidence {
+  const { kind, period, lineShare, rise, trending } = evidence.base;
+  const kinds = {
+    flat: 'a straight line',
+    sine: 'repeats with one dominant period',
+    noise: 'noise without a period',
+    irregular: 'an irregular curve without a clear period',
+  } as const;
+  return {
+    name: 'Overall shape',
+    finding: `${kinds[kind]}${trending ? `, on a line that ${rise > 0 ? 'rises' : 'falls'}` : ''}`,
+    intervals: [],
+    numbers: {
+      ...(period === null ? {} : { period }),
+      'share of the strongest line': lineShare,
+      'share of noise': evidence.noise.share,
+      rise,
+    },
+  };
+}
+
 function range(evidence: Evidence): ExplainedEvidence {
   const { mean, std, sigmas, lower, upper, maxAbsZ, intervals } = evidence.range;
   const finding =
@@ -96,22 +118,26 @@ function profile(evidence: Evidence): ExplainedEvidence {
 }
 
 /**
- * Analyses a series [N] without any knowledge of labels, task or policy. Lets other work through between analyses, and
- * stops there when `signal` is aborted; each one is bounded (see src/series), whatever N.
+ * Analyses a series [N], N ≥ 1, without any knowledge of labels, task or policy. Lets other work through between analyses, and
+ * stops there when `signal` is aborted; each one is bounded (see src/series), whatever N. `period` is that of the whole
+ * series in samples, null when it does not repeat.
  *
  * @throws DataError for an empty series or a value that is not finite; the signal's reason
  */
 export async function classicalEvidence(
   values: Float64Array,
   signal?: AbortSignal,
-): Promise<Explanation['classical']> {
+): Promise<{ readonly classical: Explanation['classical']; readonly period: number | null }> {
   const evidence = analyse(values);
   const found: ExplainedEvidence[] = [];
-  for (const test of [range, outliers, trend, frequency, profile]) {
+  for (const test of [base, range, outliers, trend, frequency, profile]) {
     found.push(test(evidence));
     await setImmediate();
     signal?.throwIfAborted();
   }
   const { class: label, intervals, think } = blind(evidence);
-  return { class: label, intervals, evidence: found, trace: think };
+  return {
+    classical: { class: label, intervals, evidence: found, trace: think },
+    period: evidence.base.period,
+  };
 }

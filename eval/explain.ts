@@ -22,7 +22,7 @@ import {
 } from './explain-page.ts';
 import { type Reader, UNTAUGHT_LENGTH } from './reader.ts';
 import type { Json } from './report-input.ts';
-import { cutWindows, mapBack, mergeWindows, resample } from './windows.ts';
+import { cutWindows, mapBack, mergeWindows, resample, windowSize } from './windows.ts';
 
 /** Most windows answered: a million samples in overlapping windows of 1000. Beyond, windows are longer. */
 export const MOST_WINDOWS = 2048;
@@ -40,7 +40,7 @@ export interface ExplainSource {
 }
 
 export interface ExplainOptions {
-  /** Samples per window; the length that the policy was taught when absent. */
+  /** Samples per window; when absent, what shows the policy what it was taught (see `windowSize`). */
   readonly window?: number;
   /** Share that neighbouring windows have in common, in [0, 0.9]; half when absent. */
   readonly overlap?: number;
@@ -161,6 +161,7 @@ function caveatsOf(
   exponent: number,
   reader: Reader | null,
   windows: readonly ExplainedWindow[],
+  period: number | null,
 ): string[] {
   const caveats: string[] = [];
   const constant = windows.length === 0 && reader !== null;
@@ -174,11 +175,11 @@ function caveatsOf(
   if (windows.length > 0 && reader !== null) {
     const size = windows[0]!.end - windows[0]!.start;
     const { length } = reader;
+    const periods = period === null ? '' : `, about ${Number((size / period).toPrecision(2))} periods each`;
     if (length !== null) {
+      const resampled = size === length ? '' : `, resampled to ${length} points`;
       caveats.push(
-        size === length
-          ? `The policy was taught on series of ${length} points, and sees windows of that length, each drawn on its own scale.`
-          : `The policy was taught on series of ${length} points; windows of ${size} samples were resampled to that.`,
+        `The policy was taught on series of ${length} points. It sees windows of ${size} samples${resampled}${periods}, each drawn on its own scale.`,
       );
     }
     if (size < FEW_SAMPLES) {
@@ -240,11 +241,12 @@ export async function explain(
     throw new ConfigError('window: there is no policy that would see windows; give one, or leave it out');
   }
   const { values, exponent } = tame(source.values);
-  const size = options.window ?? reader?.length ?? UNTAUGHT_LENGTH;
+  const { classical, period } = await classicalEvidence(values, options.signal);
+  const taught = reader?.length ?? null;
+  const size = options.window ?? (taught === null ? UNTAUGHT_LENGTH : windowSize(taught, period));
   const plan = cutWindows(length, { size, overlap: options.overlap ?? 0.5, limit: MOST_WINDOWS });
   const asked = reader !== null && values.some((value) => value !== values[0]);
   const windows = asked ? await answerAll(values, reader, plan, options) : [];
-  const classical = await classicalEvidence(values, options.signal);
   const answers = windows.map((one) => ({ window: [one.start, one.end] as const, intervals: one.intervals }));
   const found = asked ? mergeWindows(length, answers) : classical.intervals;
   return {
@@ -263,7 +265,7 @@ export async function explain(
       width: PLOT_WIDTH,
       height: 220,
     }),
-    caveats: caveatsOf(source, exponent, reader, windows),
+    caveats: caveatsOf(source, exponent, reader, windows, period),
     environment: {
       ...(asked ? { policy: reader.record } : {}),
       ...options.environment,

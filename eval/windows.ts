@@ -43,23 +43,63 @@ export function cutWindows(length: number, options: WindowOptions): Interval[] {
   });
 }
 
+/** Periods of the base, as shares of the taught length, that a policy knows from its training; see `windowSize`. */
+const KNOWN_PERIODS = [1 / 36, 1 / 13] as const;
+/** Periods per window otherwise. */
+const PERIODS = 22;
+/** A window of fewer samples shows too little. */
+const SMALLEST = 100;
+
 /**
- * `values` [W] at `length` points: sample i owns the cell [i, i + 1) of W, point k the cell [k, k + 1)·W/length, and a
- * point takes the value at the middle of its cell, linearly interpolated between the middles of samples. Nothing is averaged
- * away.
+ * Samples per window for a policy taught on series of `taught` points: that many, unless the series repeats with a period
+ * (in samples; null: it does not) that such windows would show as nothing the policy knows. Then 22 periods, at least 100
+ * samples, so that a series sampled ten times finer is seen as the same series.
+ *
+ * The synthetic presets have 14 to 33 periods in a series. Measured with a nano policy (point F1 .635 at its own scale): nano5 stretched
+ * to 2000 points .389 → .666, 4000 .239 → .649, 8000 .200 → .617, squeezed to 400 .572 → .597; at its own scale unchanged.
+ * 16 or 30 periods, or a wider known range, were no better. A coarse view of the whole series beside
+ * windows was worse in every case (at the taught scale .632 → .395; anomalies eight times longer .513 → .501), so there is none.
+ */
+export function windowSize(taught: number, period: number | null): number {
+  if (period === null || (period >= taught * KNOWN_PERIODS[0] && period <= taught * KNOWN_PERIODS[1]))
+    return taught;
+  return Math.max(SMALLEST, Math.round(PERIODS * period));
+}
+
+/**
+ * `values` [W] at `length` points: sample i owns the cell [i, i + 1) of W, point k the cell [k, k + 1)·W/length. A longer
+ * series is interpolated linearly between the middles of samples; of a shorter one, each point is the mean over its cell, so that
+ * no sample is passed over (measured on stretched nano5, point F1 .657 against .649 for interpolation and .578 for a
+ * picture of all samples).
  */
 export function resample(values: Float64Array, length: number): Float64Array {
   const width = values.length;
   if (width === length) return values;
   const out = new Float64Array(length); // [length]
   for (let k = 0; k < length; k++) {
-    const position = Math.min(width - 1, Math.max(0, ((k + 0.5) * width) / length - 0.5));
-    const below = Math.floor(position);
-    const share = position - below;
-    const left = values[below]!;
-    out[k] = share === 0 ? left : left * (1 - share) + values[below + 1]! * share;
+    out[k] =
+      width < length
+        ? valueAt(values, ((k + 0.5) * width) / length - 0.5)
+        : meanOver(values, (k * width) / length, ((k + 1) * width) / length);
   }
   return out;
+}
+
+/** Linear interpolation, held at both ends. */
+function valueAt(values: Float64Array, at: number): number {
+  const position = Math.min(values.length - 1, Math.max(0, at));
+  const below = Math.floor(position);
+  const share = position - below;
+  return share === 0 ? values[below]! : values[below]! * (1 - share) + values[below + 1]! * share;
+}
+
+/** Mean of the step function of the samples over [from, to). */
+function meanOver(values: Float64Array, from: number, to: number): number {
+  let sum = 0;
+  for (let i = Math.floor(from); i < to && i < values.length; i++) {
+    sum += values[i]! * (Math.min(to, i + 1) - Math.max(from, i));
+  }
+  return sum / (to - from);
 }
 
 /**
@@ -77,60 +117,42 @@ export function mapBack(intervals: readonly Interval[], length: number, window: 
   );
 }
 
-/** What one window said, in samples of the series; null when it could not be read. */
+/** What one window said, in samples of the series: sorted, disjoint, inside it; null when it could not be read. */
 export interface WindowAnswer {
   readonly window: Interval;
   readonly intervals: readonly Interval[] | null;
 }
 
-export interface MergeRule {
-  /** Share of an overlap, at either side of it, in which a window does not vote while the other can; in [0, 0.5]. */
-  readonly trim: number;
-  /** Share of the votes from which a sample is anomalous. */
-  readonly votes: number;
-}
-
-export const MERGE_RULE: MergeRule = { trim: 0.25, votes: 0.5 };
-
-/** Weights of a vote from the middle of a window and from its trimmed edge, which counts where nothing else does. */
-const MIDDLE = 4096;
-const EDGE = 1;
+/** Share of the votes from which a sample is anomalous. */
+const MAJORITY = 0.5;
 
 /**
- * The anomalies of the whole series [0, length): the samples that at least `votes` of the readable windows over them
- * flag. Windows that could not be read have no vote.
+ * The anomalies of the whole series [0, length): the samples that at least half of the readable windows over them flag;
+ * windows that could not be read have no vote. With neighbours that overlap by half, one of two is enough.
+ *
+ * Measured with a nano policy on series of 5000 points (60 of nano5's kind, 80 of AnomLLM), mean point / affiliation F1: no overlap
+ * .297 / .577, a quarter .311 / .624, half .323 / .654, three quarters .335 / .594 at twice the cost. Asking for
+ * more than half of the votes: .262 / .437. Not letting windows vote near their edges: .319 / .622 for a quarter
+ * of the overlap, .310 / .558 for all of it (each sample answered by the window in whose middle it lies).
  */
-export function mergeWindows(
-  length: number,
-  answers: readonly WindowAnswer[],
-  rule: MergeRule = MERGE_RULE,
-): Interval[] {
-  const change = new Float64Array(length + 1); // votes, then possible votes, as differences along the series
-  const possible = new Float64Array(length + 1);
-  const readable = answers.filter((answer) => answer.intervals !== null);
-  const add = (into: Float64Array, start: number, end: number, weight: number): void => {
-    if (end <= start) return;
-    into[start]! += weight;
-    into[end]! -= weight;
+export function mergeWindows(length: number, answers: readonly WindowAnswer[]): Interval[] {
+  // Votes and windows, as differences along the series.
+  const votes = new Int32Array(length + 1);
+  const windows = new Int32Array(length + 1);
+  const add = (into: Int32Array, [start, end]: Interval): void => {
+    into[start]! += 1;
+    into[end]! -= 1;
   };
-  for (const [i, { window, intervals }] of readable.entries()) {
-    const [first, last] = window;
-    const before = (readable[i - 1]?.window[1] ?? first) - first;
-    const after = last - (readable[i + 1]?.window[0] ?? last);
-    const from = first + Math.round(rule.trim * Math.max(0, before));
-    const to = last - Math.round(rule.trim * Math.max(0, after));
-    const vote = (into: Float64Array, start: number, end: number): void => {
-      add(into, start, end, EDGE);
-      add(into, Math.max(start, from), Math.min(end, to), MIDDLE - EDGE);
-    };
-    vote(possible, first, last);
-    for (const [start, end] of intervals!) vote(change, start, end);
+  for (const { window, intervals } of answers) {
+    if (intervals === null) continue;
+    add(windows, window);
+    for (const one of intervals) add(votes, one);
   }
-  let votes = 0;
-  let all = 0;
+  let flagged = 0;
+  let readable = 0;
   return runs(length, (t) => {
-    votes += change[t]!;
-    all += possible[t]!;
-    return votes > 0 && votes >= rule.votes * all;
+    flagged += votes[t]!;
+    readable += windows[t]!;
+    return flagged > 0 && flagged >= MAJORITY * readable;
   });
 }

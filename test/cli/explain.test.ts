@@ -99,7 +99,9 @@ describe('timeseer explain', () => {
     );
     const file = csv('pump.csv', ['time,pressure', ...stamps]);
     const out = join(directory, 'deep/er/pump');
-    const { code, out: text } = await inside('explain', file, '--policy', join(shared, 'run'), '--out', out);
+    const { code, out: text } = await inside(
+      ...['explain', file, '--policy', join(shared, 'run'), '--window', '250', '--out', out],
+    );
     expect(code).toBe(0);
     const found = JSON.parse(readFileSync(`${out}.json`, 'utf8')) as Explanation;
     expect(found).toMatchObject({

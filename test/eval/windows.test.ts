@@ -1,6 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { cutWindows, mapBack, mergeWindows, resample, type WindowAnswer } from '../../eval/windows.ts';
+import {
+  cutWindows,
+  mapBack,
+  mergeWindows,
+  resample,
+  type WindowAnswer,
+  windowSize,
+} from '../../eval/windows.ts';
 import { ConfigError } from '../../src/errors.ts';
 import type { Interval } from '../../src/types.ts';
 
@@ -80,8 +87,22 @@ describe('resample', () => {
     const longer = resample(line, 100);
     for (let k = 1; k < 99; k++) expect(longer[k]).toBeCloseTo(3 * ((k + 0.5) * 0.4 - 0.5) - 7, 10);
     expect([longer[0], longer[99]]).toEqual([-7, 110]); // held at the ends
-    const shorter = resample(line, 10);
-    for (let k = 0; k < 10; k++) expect(shorter[k]).toBeCloseTo(3 * ((k + 0.5) * 4 - 0.5) - 7, 10);
+    for (const length of [10, 16]) {
+      const shorter = resample(line, length);
+      const whole = shorter.reduce((sum, value) => sum + value, 0) / length;
+      expect(whole).toBeCloseTo(line.reduce((sum, value) => sum + value, 0) / 40, 10);
+    }
+    expect(resample(line, 10)[3]).toBeCloseTo((29 + 32 + 35 + 38) / 4, 10);
+  });
+
+  test('every sample of a longer series counts: a spike between two points is not passed over', () => {
+    for (let at = 0; at < 70; at++) {
+      const spike = new Float64Array(70);
+      spike[at] = 7;
+      const points = resample(spike, 20);
+      expect(points.reduce((sum, value) => sum + value, 0)).toBeCloseTo(2, 10);
+    }
+    expect([...resample(Float64Array.of(1, 2, 6), 2)]).toEqual([4 / 3, 14 / 3]);
   });
 
   test('the same length is the series itself, and values never leave its range', () => {
@@ -100,6 +121,19 @@ describe('resample', () => {
         },
       ),
     );
+  });
+});
+
+describe('windowSize', () => {
+  test('is the taught length where the period is one that was taught, or there is none', () => {
+    for (const period of [null, 30, 48.5, 70]) expect(windowSize(1000, period)).toBe(1000);
+  });
+
+  test('otherwise holds 22 periods, whatever the sampling rate', () => {
+    expect(windowSize(1000, 288)).toBe(6336);
+    expect(windowSize(1000, 500)).toBe(2 * windowSize(1000, 250));
+    expect(windowSize(1000, 12)).toBe(264);
+    expect(windowSize(1000, 2)).toBe(100);
   });
 });
 
@@ -181,25 +215,22 @@ describe('mergeWindows', () => {
     expect(mergeWindows(2000, [answer([0, 1000], null), answer([1000, 2000], null)])).toEqual([]);
   });
 
-  test('votes: with three windows over a sample, the share decides', () => {
+  test('at least half of the windows over a sample must flag it', () => {
     const answers = [
       answer([0, 900], [[600, 700]]),
-      answer([300, 1200], []),
+      answer([300, 1200], [[650, 700]]),
       answer([600, 1500], [[600, 640]]),
     ];
-    const merged = (votes: number) => mergeWindows(1500, answers, { trim: 0, votes });
-    expect(merged(0.01)).toEqual([[600, 700]]);
-    expect(merged(0.6)).toEqual([[600, 640]]);
-    expect(merged(0.9)).toEqual([]);
-  });
-
-  test('a trimmed edge does not vote where another window does, and does where none can', () => {
-    const edge = answer([0, 1000], [[900, 960]]);
-    const other = answer([500, 1500], []);
-    expect(mergeWindows(1500, [edge, other], { trim: 0.25, votes: 0.5 })).toEqual([]);
-    expect(mergeWindows(1500, [edge, answer([500, 1500], null)], { trim: 0.25, votes: 0.5 })).toEqual([
-      [900, 960],
+    // Two of three over 600–640 and 650–700, one of three between.
+    expect(mergeWindows(1500, answers)).toEqual([
+      [600, 640],
+      [650, 700],
     ]);
+    expect(mergeWindows(1500, [...answers, answer([600, 1500], [])])).toEqual([
+      [600, 640],
+      [650, 700],
+    ]);
+    expect(mergeWindows(1500, [...answers, answer([600, 1500], []), answer([600, 1500], [])])).toEqual([]);
   });
 
   test('what all windows over it flag is flagged, and what none flags is not', () => {
