@@ -59,7 +59,10 @@ export interface Explanation {
     readonly evidence: readonly ExplainedEvidence[];
     /** The expert chain of thought written from this evidence alone. */
     readonly trace: string;
-    /** Samples marked by both the policy and these intervals, over those marked by either, in [0, 1]. */
+    /**
+     * Samples marked by both the policy and these intervals, over those marked by either, in [0, 1]; absent where no
+     * policy gave a readable answer.
+     */
     readonly agreement?: number;
   };
   /** SVG of the series with the intervals; checked to be passive before it is inlined. */
@@ -131,6 +134,8 @@ function lead(input: Explanation): Html {
     input.policy === null
       ? null
       : html` The classical analyses alone say <strong>${input.classical.class}</strong>: ${intervalText(input.classical.intervals)}${agreementText(input)}.`;
+  const unreadable = input.windows.length > 0 && input.windows.every((one) => one.intervals === null);
+  if (unreadable) return html`<p class="lead">The policy gave no answer that could be read.${other}</p>`;
   return html`<p class="lead">${by} ${found}; class <strong><bdi>${input.class}</bdi></strong>.${other}</p>`;
 }
 

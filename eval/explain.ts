@@ -182,6 +182,7 @@ function caveatsOf(
         `The policy was taught on series of ${length} points. It sees windows of ${size} samples${resampled}${periods}, each drawn on its own scale.`,
       );
     }
+    caveats.push(...reader.caveats);
     if (size < FEW_SAMPLES) {
       caveats.push(`${size} samples are few: a picture of them shows hardly any shape to go by.`);
     }
@@ -257,7 +258,9 @@ export async function explain(
     class: asked ? classOf(windows, found) : classical.class,
     intervals: explained(found, classical.intervals, source.time),
     windows: asked ? await withPictures(values, reader, windows) : [],
-    classical: asked ? { ...classical, agreement: agreement(found, classical.intervals) } : classical,
+    classical: windows.some((one) => one.intervals !== null)
+      ? { ...classical, agreement: agreement(found, classical.intervals) }
+      : classical,
     figure: await figureSvg(values, {
       gold: asked ? bands(classical.intervals, length) : [],
       predicted: bands(found, length),

@@ -24,6 +24,8 @@ export interface Reader {
   readonly batch: number;
   /** What it is and runs on, for the record. */
   readonly record: Readonly<Record<string, string | number>>;
+  /** How far its answers can be trusted, one sentence each. */
+  readonly caveats: readonly string[];
   /** What it is shown of a window [W]. */
   picture(window: Float64Array): Picture | Promise<Picture>;
   /** One response to each window [W]. Rejects with the reason of an aborted signal. */
@@ -53,6 +55,12 @@ export function policyReader(policy: Policy, card: PolicyCard, options: PolicyRe
       device: info.device,
       threads: info.threads,
     },
+    caveats:
+      card.style === 'nano'
+        ? [
+            `The policy is small (${(policy.layout.size / 1e6).toPrecision(2)} million parameters) and learned to look and to describe from synthetic series alone: on other data its answer is a hint, to be held against the classical evidence.`,
+          ]
+        : [],
     picture: options.picture,
     async answer(windows, signal) {
       const prompts = [];

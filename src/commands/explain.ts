@@ -115,8 +115,10 @@ function summary(found: Explanation, files: { html: string; json: string }, seco
     lines.push(
       `  ${count(windows.length, 'window')} answered` +
         (unreadable === 0 ? '' : `, ${unreadable} of them unreadable: they count as nothing found`),
-      `  classical analyses: ${count(classical.intervals.length, 'interval')}, class ${classical.class}, ` +
-        `intersection over union ${(classical.agreement ?? 0).toFixed(2)}`,
+      `  classical analyses: ${count(classical.intervals.length, 'interval')}, class ${classical.class}` +
+        (classical.agreement === undefined
+          ? ''
+          : `, intersection over union ${classical.agreement.toFixed(2)}`),
     );
   }
   lines.push(`  ${files.html}`, `  ${files.json}`);

@@ -114,7 +114,8 @@ export async function figureSvg(values: Float64Array, options: SvgOptions = {}):
   const padding = {
     left: yLabel === '' ? 46 : 60,
     top: header ? 24 : 8,
-    right: 18,
+    // Half of the widest index label may stand beyond the plot.
+    right: Math.max(18, Math.ceil(3.2 * length.toLocaleString('en').length)),
     bottom: xLabel === '' ? 22 : 38,
   };
   const inner = {

@@ -25,6 +25,7 @@ function fake(
     length: 100,
     batch: 4,
     record: { parameters: 1 },
+    caveats: ['It guesses.'],
     picture: (values) => renderColumns(shape, values),
     answer: async (windows) => windows.map((values) => say(values, shown.push(values) - 1)),
     shown,
@@ -159,7 +160,10 @@ describe('explain', () => {
       fake(() => '<script>alert(1)</script>'),
     );
     expect(found).toMatchObject({ class: 'unreadable', intervals: [] });
-    expect(explainPage(found)).not.toContain('<script>alert');
+    expect(found.classical.agreement).toBeUndefined();
+    const page = explainPage(found);
+    expect(page).toContain('The policy gave no answer that could be read.');
+    expect(page).not.toContain('<script>alert');
   });
 
   test('contradictions between class and intervals are said', async () => {
@@ -220,6 +224,8 @@ describe('explain', () => {
     expect(both.classical.agreement).toBeCloseTo(covered / (covered + 10), 12);
     expect(both.classical.intervals).toEqual(alone.classical.intervals);
     expect(both.intervals[0]!.confirmed).toBe(true);
+    expect(both.caveats).toContain('It guesses.');
+    expect(alone.caveats).not.toContain('It guesses.');
     expect(explainPage(both)).toContain('intersection over union');
     await expect(explain(source(values), null, { window: 50 })).rejects.toThrow(ConfigError);
   });

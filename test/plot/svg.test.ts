@@ -52,6 +52,15 @@ describe('report figures', () => {
     expect(await legend({ gold: [], predicted: [] })).toEqual([]);
   });
 
+  it('call the intervals what they are told to', async () => {
+    const names = { gold: 'classical', predicted: 'policy & <co>' };
+    const svg = await figureSvg(values, { gold: [[1, 9]], predicted: [[2, 8]], names });
+    const legend = [...svg.matchAll(/>(true|predicted|classical|policy[^<]*)<\/text>/g)].map(
+      (match) => match[1],
+    );
+    expect(legend).toEqual(['classical', 'policy &amp; &lt;co&gt;']);
+  });
+
   it('stay below 40 kB whatever the length', async () => {
     for (const [n, width] of [
       [1000, 640],
