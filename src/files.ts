@@ -1,5 +1,6 @@
 /** Nothing half-written: every file appears whole under its name, or not at all. */
 import {
+  appendFileSync,
   closeSync,
   existsSync,
   fsyncSync,
@@ -74,6 +75,15 @@ export function writeFileAtomic(
   } catch (error) {
     discard(temporary);
     if (error instanceof TimeseerError || (error as NodeJS.ErrnoException).code === undefined) throw error;
+    throw explain(path, error);
+  }
+}
+
+/** Appends to a file. A process that is killed meanwhile may leave a part of `text` at its end. @throws WriteError */
+export function appendText(path: string, text: string): void {
+  try {
+    appendFileSync(path, text);
+  } catch (error) {
     throw explain(path, error);
   }
 }

@@ -1,17 +1,19 @@
 /** The main job, stage after stage; what is finished is skipped when it is resumed. */
 import { existsSync } from 'node:fs';
+import { reportFiles } from '../../eval/assemble.ts';
 import { runBaselines, writeBaselines } from '../../eval/baselines.ts';
 import { heldOutSeries, validationSeries } from '../../eval/held-out.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { type PolicyName, RunDirectory } from '../../eval/run-directory.ts';
+import { loadRecipe } from '../config.ts';
 import { setup } from '../engine/torch/setup.ts';
 import { ConfigError } from '../errors.ts';
-import { withInterrupt } from '../interrupt.ts';
 import type { SeriesAddress } from './anomaly-task.ts';
 import { runEvalStage } from './eval-stage.ts';
 import { buildReport } from './report.ts';
 import { RunFiles } from './run-files.ts';
 import { commandLine, type RunArguments } from './run-options.ts';
+import { runSession } from './run-session.ts';
 import { runRlStage, runSftStage } from './train-stage.ts';
 
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
@@ -22,21 +24,30 @@ export async function runQuickstart(given: RunArguments): Promise<void> {
   await setup({ install: true, log });
   const installed = (performance.now() - began) / 1000;
 
-  if (!given.resume && !given.force && existsSync(`${given.out}/recipe.json`)) {
-    throw new ConfigError(
-      `${given.out} holds a run: add --resume to go on with it, --force to start over, or choose another --out`,
-    );
-  }
-  if (given.force) (await import('node:fs')).rmSync(given.out, { recursive: true, force: true });
-  const run = RunFiles.open(given.out, {
-    recipe:
-      given.recipe ??
-      (existsSync(`${given.out}/recipe.json`) && given.set.length === 0 ? null : 'quickstart'),
-    set: given.set,
-    command: commandLine(),
+  const open = (): RunFiles => {
+    if (RunFiles.begun(given.out) && !given.resume) {
+      if (!given.force) {
+        throw new ConfigError(
+          `${given.out} holds a run: add --resume to go on with it, --force to start over, or choose another --out`,
+        );
+      }
+      loadRecipe(given.recipe ?? 'quickstart', given.set); // a mistake in it must not cost the old run
+      RunFiles.remove(given.out);
+    }
+    return RunFiles.open(given.out, {
+      recipe: given.recipe ?? (given.resume && given.set.length === 0 ? null : 'quickstart'),
+      set: given.set,
+      command: commandLine(),
+      resume: given.resume,
+    });
+  };
+  let worked = false;
+  const run = await runSession('quickstart', given, open, async (one, signal) => {
+    worked = await runStages(one, given, installed, signal);
   });
-  await withInterrupt((signal) => runStages(run, given, installed, signal));
-  const files = await buildReport(run.path);
+  const there = reportFiles(run.path);
+  const whole = existsSync(there.report) && existsSync(there.summary);
+  const files = worked || !whole ? await buildReport(run.path) : there;
   if (given.json) process.stdout.write(`${JSON.stringify({ out: run.path, ...files })}\n`);
   else {
     process.stdout.write(`report: ${files.report}\nsummary: ${files.summary}\n`);
@@ -44,37 +55,26 @@ export async function runQuickstart(given: RunArguments): Promise<void> {
   }
 }
 
+/** A part of the main job. */
+interface Part {
+  /** Whether it has left what it makes. */
+  readonly done: () => boolean;
+  readonly work: () => Promise<void>;
+}
+
+/** Does what has not been done yet; returns whether there was anything. */
 async function runStages(
   run: RunFiles,
   given: RunArguments,
   installed: number,
   signal: AbortSignal,
-): Promise<void> {
+): Promise<boolean> {
   const { recipe } = run;
   const stage = { device: given.device, resume: true, force: false, silent: given.quiet, signal };
   const workers = Math.max(recipe.sft.workers, recipe.rl.workers);
-  run.writeEnvironment(given.device, {
-    workers,
-    ...(given.resume ? {} : { install_s: Number(installed.toFixed(2)) }),
-  });
-  run.prepareInitial();
+  const directory = new RunDirectory(run.path);
 
-  /** Greedy and sampled answers to the held-out series, unless they are there. */
-  const answer = async (policy: PolicyName, from: string): Promise<void> => {
-    const directory = new RunDirectory(run.path);
-    const [greedyFile, sampledFile] = [
-      directory.answersFile(policy, 'greedy'),
-      directory.answersFile(policy, 'sampled'),
-    ];
-    if (existsSync(greedyFile) && existsSync(sampledFile)) return;
-    const [greedy, sampled] = await evaluateHere(policy, from, run.heldOutSeries, [
-      { temperature: 0, samples: 1 },
-      { temperature: recipe.eval.temperature, samples: policy === 'initial' ? 1 : recipe.eval.samples },
-    ]);
-    writeRecords(sampledFile, sampled!);
-    writeRecords(greedyFile, greedy!);
-  };
-  const evaluateHere = (
+  const evaluate = (
     label: string,
     from: string,
     series: SeriesAddress,
@@ -93,38 +93,82 @@ async function runStages(
       signal,
     });
 
-  await answer('initial', run.initial);
+  /** Greedy and sampled answers to the held-out series. */
+  const answers = (policy: PolicyName, from: string): Part => {
+    const [greedyFile, sampledFile] = [
+      directory.answersFile(policy, 'greedy'),
+      directory.answersFile(policy, 'sampled'),
+    ];
+    return {
+      done: () => existsSync(greedyFile) && existsSync(sampledFile),
+      work: async () => {
+        const [greedy, sampled] = await evaluate(policy, from, run.heldOutSeries, [
+          { temperature: 0, samples: 1 },
+          { temperature: recipe.eval.temperature, samples: policy === 'initial' ? 1 : recipe.eval.samples },
+        ]);
+        writeRecords(sampledFile, sampled!);
+        writeRecords(greedyFile, greedy!);
+      },
+    };
+  };
+
+  const transfer = (policy: PolicyName): Part => {
+    const file = run.file('eval', `${policy}.anomllm.greedy.jsonl`);
+    const { seed, eval: evaluation } = recipe;
+    const series = {
+      name: 'anomllm',
+      split: 'test' as const,
+      seed,
+      length: 1000,
+      count: evaluation.transfer,
+    };
+    return {
+      done: () => existsSync(file),
+      work: async () => {
+        const modes = [{ temperature: 0, samples: 1 }];
+        const [greedy] = await evaluate('anomllm', run.policy(policy === 'rl' ? 'rl' : 'sft'), series, modes);
+        writeRecords(file, greedy!);
+      },
+    };
+  };
+
+  const { baselineFiles } = directory;
+  const classical: Part = {
+    done: () => existsSync(baselineFiles.choice),
+    work: async () => {
+      if (!given.quiet) say('classical detectors');
+      writeBaselines(baselineFiles, await runBaselines(heldOutSeries(recipe), validationSeries(recipe)));
+    },
+  };
+
+  const parts: Part[] = [answers('initial', run.initial)];
   if (recipe.sft.samples > 0) {
-    if (!run.finished('sft')) await runSftStage(run, stage);
-    await answer('sft', run.policy('sft'));
+    parts.push({ done: () => run.finished('sft'), work: () => runSftStage(run, stage) });
+    parts.push(answers('sft', run.policy('sft')));
   }
   if (recipe.rl.steps > 0) {
-    if (!run.finished('rl')) await runRlStage(run, stage);
-    await answer('rl', run.policy('rl'));
+    parts.push({ done: () => run.finished('rl'), work: () => runRlStage(run, stage) });
+    parts.push(answers('rl', run.policy('rl')));
   }
   const last = recipe.rl.steps > 0 ? 'rl' : recipe.sft.samples > 0 ? 'sft' : null;
-  if (last !== null && recipe.eval.transfer > 0) {
-    const file = run.file('eval', `${last}.anomllm.greedy.jsonl`);
-    if (!existsSync(file)) {
-      const series = {
-        name: 'anomllm',
-        split: 'test' as const,
-        seed: recipe.seed,
-        length: 1000,
-        count: recipe.eval.transfer,
-      };
-      const [greedy] = await evaluateHere('anomllm', run.policy(last), series, [
-        { temperature: 0, samples: 1 },
-      ]);
-      writeRecords(file, greedy!);
-    }
-  }
-  const { baselineFiles } = new RunDirectory(run.path);
-  if (!existsSync(baselineFiles.choice)) {
-    if (!given.quiet) process.stderr.write('classical detectors\n');
-    writeBaselines(baselineFiles, await runBaselines(heldOutSeries(recipe), validationSeries(recipe)));
-  }
+  if (last !== null && recipe.eval.transfer > 0) parts.push(transfer(last));
+  parts.push(classical);
+
+  if (parts.every(({ done }) => done())) return false;
   run.writeEnvironment(given.device, {
-    peak_memory_mib: Math.round(process.resourceUsage().maxRSS / 1024),
+    workers,
+    ...(given.resume ? {} : { install_s: Number(installed.toFixed(2)) }),
   });
+  run.prepareInitial();
+  for (const { done, work } of parts) {
+    signal.throwIfAborted();
+    if (!done()) await work();
+  }
+  const known = run.environment['peak_memory_mib'];
+  const peak = Math.round(process.resourceUsage().maxRSS / 1024);
+  // A run in several parts needed as much as the part that needed most.
+  run.writeEnvironment(given.device, {
+    peak_memory_mib: Math.max(peak, typeof known === 'number' ? known : 0),
+  });
+  return true;
 }

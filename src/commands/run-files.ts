@@ -1,18 +1,20 @@
 /** The files of a run as its stages write them; `eval/run-directory.ts` reads them and lists the layout. */
-import { cpSync, existsSync, mkdirSync, readFileSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
-import { changedKeys, loadRecipe, parseRecipe } from '../config.ts';
+import { cpSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { RunDirectory } from '../../eval/run-directory.ts';
+import { changedKeys, loadRecipe } from '../config.ts';
 import type { Engine } from '../engine/engine.ts';
 import { openTorch } from '../engine/torch/torch.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
 import { writeDirectoryAtomic, writeFileAtomic } from '../files.ts';
 import { cores, cpuModel, memory } from '../machine.ts';
 import { packageVersion } from '../package.ts';
+import { figure } from '../plot/figure.ts';
 import { trainBpe } from '../policy/bpe.ts';
 import { Policy } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
 import { type PolicyCard, writeCard } from '../train/card.ts';
-import { readState } from '../train/checkpoint.ts';
+import { readState, recoverCheckpoint, TRAINING_FILES } from '../train/checkpoint.ts';
 import { openSeries, type SeriesAddress, trainingTask } from './anomaly-task.ts';
 import { findPolicy } from './find-policy.ts';
 
@@ -28,6 +30,19 @@ export interface StageRecord {
   readonly finished: string | false;
 }
 
+/** What a run writes into its directory; the recipe, which makes it a run, goes last when it is removed. */
+const PARTS = [
+  'report.html',
+  'report.json',
+  'summary.json',
+  'eval',
+  'rl',
+  'sft',
+  'initial',
+  'environment.json',
+  'recipe.json',
+] as const;
+
 /** Traces that the nano tokenizer is made from. */
 const TOKENIZER_CORPUS = 300;
 
@@ -35,17 +50,29 @@ export class RunFiles {
   readonly path: string;
   readonly name: string;
   readonly recipe: Recipe;
+  readonly #directory: RunDirectory;
 
-  private constructor(path: string, name: string, recipe: Recipe) {
+  private constructor(path: string) {
+    this.#directory = new RunDirectory(path);
     this.path = path;
-    this.name = name;
-    this.recipe = recipe;
+    this.name = this.#directory.name;
+    this.recipe = this.#directory.recipe;
+  }
+
+  /** Whether a run was begun in `path`. */
+  static begun(path: string): boolean {
+    return existsSync(join(path, 'recipe.json'));
+  }
+
+  /** Removes what a run wrote into `path`, and nothing else. */
+  static remove(path: string): void {
+    for (const part of PARTS) rmSync(join(path, part), { recursive: true, force: true });
   }
 
   /**
    * Opens the run of `path`, or begins one. A run keeps the recipe that it began with: another one, or other
    * settings, are refused by naming the keys.
-   * @throws ConfigError
+   * @throws ConfigError; DataError when the recipe of the run is damaged
    */
   static open(
     path: string,
@@ -54,10 +81,19 @@ export class RunFiles {
       readonly recipe: string | null;
       readonly set: readonly string[];
       readonly command: string;
+      /** The run must be there already. */
+      readonly resume?: boolean;
     },
   ): RunFiles {
-    const file = join(path, 'recipe.json');
-    if (!existsSync(file)) {
+    if (statSync(path, { throwIfNoEntry: false })?.isDirectory() === false) {
+      throw new ConfigError(`${path}: is a file; give the directory of a run with --out`);
+    }
+    if (!RunFiles.begun(path)) {
+      if (options.resume === true) {
+        throw new ConfigError(
+          `${path}: no run there to go on with (no recipe.json); leave --resume out to begin one`,
+        );
+      }
       if (options.recipe === null) {
         throw new ConfigError(
           `${path}: no run there (no recipe.json); begin one with --recipe, or with timeseer sft`,
@@ -65,19 +101,25 @@ export class RunFiles {
       }
       const recipe = loadRecipe(options.recipe, options.set);
       const name = options.recipe.replace(/^.*[/\\]/, '').replace(/\.ya?ml$/, '');
-      writeFileAtomic(file, `${JSON.stringify({ name, recipe, command: options.command }, null, 2)}\n`);
-      return new RunFiles(path, name, recipe);
+      const left = ['initial', 'sft', 'rl'].filter((part) => existsSync(join(path, part)));
+      if (left.length > 0) {
+        throw new ConfigError(
+          `${path}: holds ${left.join(', ')} of a run without its recipe.json; remove them or choose another --out`,
+        );
+      }
+      checkParts(recipe);
+      const header = { name, recipe, command: options.command };
+      writeFileAtomic(join(path, 'recipe.json'), `${JSON.stringify(header, null, 2)}\n`);
+      return new RunFiles(path);
     }
-    const stored: unknown = JSON.parse(readFileSync(file, 'utf8'));
-    const { name, recipe } = stored as { name: string; recipe: unknown };
-    const own = parseRecipe(JSON.stringify(recipe), file);
+    const run = new RunFiles(path);
     if (options.recipe === null && options.set.length > 0) {
       throw new ConfigError(
         `${path}: a run keeps the recipe that it began with, so --set needs --recipe and a new --out`,
       );
     }
     if (options.recipe !== null) {
-      const changed = changedKeys(own, loadRecipe(options.recipe, options.set));
+      const changed = changedKeys(run.recipe, loadRecipe(options.recipe, options.set));
       if (changed.length > 0) {
         throw new ConfigError(
           `${path}: this run began with other values of ${changed.join(', ')}; choose a new --out, ` +
@@ -85,7 +127,7 @@ export class RunFiles {
         );
       }
     }
-    return new RunFiles(path, name, own);
+    return run;
   }
 
   file(...parts: string[]): string {
@@ -114,9 +156,12 @@ export class RunFiles {
     return { name: data.name, split: 'test', seed, length: data.length, count: this.recipe.eval.series };
   }
 
+  /** @throws DataError when the record is damaged */
   stageRecord(stage: TrainingStage): StageRecord | null {
-    const file = this.file(stage, 'stage.json');
-    return existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as StageRecord) : null;
+    const cost = this.#directory.cost(stage);
+    if (cost === null) return null;
+    const { seconds, samples, steps, finished } = cost;
+    return { seconds, samples, steps, finished: finished ?? false };
   }
 
   writeStageRecord(stage: TrainingStage, record: StageRecord): void {
@@ -129,20 +174,34 @@ export class RunFiles {
   }
 
   /**
-   * Step from which a stage goes on: 0 for a new one.
-   * @throws CheckpointError when there is a checkpoint but the user asked neither to resume nor to start over.
+   * Step from which a stage goes on: 0 for a new one. Starting over drops the stage and what was built on it.
+   * @throws CheckpointError when the checkpoint is damaged, or there is one but the user asked neither to resume nor to
+   *   start over.
    */
   startOf(stage: TrainingStage, how: { readonly resume: boolean; readonly force: boolean }): number {
-    const state = readState(this.checkpoint(stage));
     if (how.force) {
-      rmSync(this.file(stage), { recursive: true, force: true });
+      this.#drop(stage);
       return 0;
     }
+    for (const directory of [this.checkpoint(stage), this.policy(stage)]) recoverCheckpoint(directory);
+    const state = readState(this.checkpoint(stage));
     if (state === null) return 0;
     if (how.resume) return state.step;
     throw new CheckpointError(
       `${this.file(stage)} holds a checkpoint of step ${state.step}: add --resume to go on from it, or --force to start over`,
     );
+  }
+
+  /** Removes a stage, the stage after it, and the answers of their policies. */
+  #drop(stage: TrainingStage): void {
+    const stages: readonly TrainingStage[] = stage === 'sft' ? ['rl', 'sft'] : ['rl'];
+    const answers = this.file('eval');
+    for (const one of stages) {
+      for (const name of existsSync(answers) ? readdirSync(answers) : []) {
+        if (name.startsWith(`${one}.`)) rmSync(join(answers, name), { force: true });
+      }
+      rmSync(this.file(one), { recursive: true, force: true });
+    }
   }
 
   /** Makes the policy that training starts from, unless it is there: random nano weights, or a copy of a checkpoint. */
@@ -153,7 +212,9 @@ export class RunFiles {
       const from = findPolicy(policy.init);
       writeDirectoryAtomic(this.initial, (temporary) => {
         mkdirSync(temporary, { recursive: true });
-        cpSync(from, temporary, { recursive: true });
+        // Of a checkpoint the policy alone: where its own training stood is no business of this run.
+        const filter = (source: string): boolean => !TRAINING_FILES.includes(basename(source));
+        cpSync(from, temporary, { recursive: true, filter });
       });
       return;
     }
@@ -181,14 +242,18 @@ export class RunFiles {
     created.dispose();
   }
 
-  /** Records machine and versions beside the run, with what was known before kept. */
+  /** What is recorded of machine and versions. @throws DataError when it is damaged */
+  get environment(): RunDirectory['environment'] {
+    return this.#directory.environment;
+  }
+
+  /** Records machine and versions beside the run, with what was known before kept. @throws DataError as `environment` */
   writeEnvironment(device: string, more: Readonly<Record<string, number | string | null>> = {}): void {
     const file = this.file('environment.json');
-    const before = existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as object) : {};
     const engine = openTorch({ device, threads: 1 });
     const { version, blas, deviceName } = engine.info;
     const environment = {
-      ...before,
+      ...this.#directory.environment,
       timeseer: packageVersion(),
       node: process.version,
       platform: `${process.platform} ${process.arch}`,
@@ -204,6 +269,13 @@ export class RunFiles {
     };
     writeFileAtomic(file, `${JSON.stringify(environment, null, 2)}\n`);
   }
+}
+
+/** Fails before anything is written when a recipe names a policy, data set or figure that is not there. */
+function checkParts({ policy, data, figure: preset, seed }: Recipe): void {
+  if (policy.init === 'nano') figure(preset);
+  else findPolicy(policy.init);
+  openSeries({ name: data.name, split: 'train', seed, length: data.length });
 }
 
 /** GFLOP/s of a 512³ product on one thread: what seconds on this machine are worth, in the same run. */

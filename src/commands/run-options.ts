@@ -49,9 +49,12 @@ export function runOptions(
     }) as Argv<RunArguments>;
 }
 
+/** A word as a shell reads it back. */
+export function shellWord(word: string): string {
+  return /^[\w./:=,@+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
 /** The command line, as the user typed it. */
 export function commandLine(): string {
-  const quote = (word: string): string =>
-    /^[\w./:=,@+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
-  return ['timeseer', ...process.argv.slice(2)].map(quote).join(' ');
+  return ['timeseer', ...process.argv.slice(2)].map(shellWord).join(' ');
 }

@@ -11,21 +11,23 @@ export const sft: CommandModule<object, RunArguments> = {
       .example('$0 sft --recipe my.yaml --set sft.samples=10000 --out runs/b', 'Another recipe, shorter')
       .example('$0 sft --set policy.init=checkpoints/qwen2.5-vl-3b --out runs/c', 'Start from a checkpoint'),
   handler: async (given) => {
-    const [{ withInterrupt }, { RunFiles }, { runSftStage }, { commandLine }] = await Promise.all([
-      import('../interrupt.ts'),
+    const [{ runSession }, { RunFiles }, { runSftStage }, { commandLine }] = await Promise.all([
+      import('./run-session.ts'),
       import('./run-files.ts'),
       import('./train-stage.ts'),
       import('./run-options.ts'),
     ]);
     const fallback = given.resume ? null : 'quickstart';
-    const run = RunFiles.open(given.out, {
-      recipe: given.recipe ?? (given.set.length > 0 ? 'quickstart' : fallback),
-      set: given.set,
-      command: commandLine(),
-    });
-    await withInterrupt(async (signal) => {
-      run.writeEnvironment(given.device, { sft_workers: run.recipe.sft.workers });
-      await runSftStage(run, { ...given, silent: given.quiet, signal });
+    const open = () =>
+      RunFiles.open(given.out, {
+        recipe: given.recipe ?? (given.set.length > 0 ? 'quickstart' : fallback),
+        set: given.set,
+        command: commandLine(),
+        resume: given.resume,
+      });
+    const run = await runSession('sft', given, open, async (one, signal) => {
+      one.writeEnvironment(given.device, { sft_workers: one.recipe.sft.workers });
+      await runSftStage(one, { ...given, silent: given.quiet, signal });
     });
     const record = run.stageRecord('sft')!;
     process.stdout.write(

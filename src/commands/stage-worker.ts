@@ -2,6 +2,7 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { evaluate } from '../../eval/run.ts';
 import { openTorch } from '../engine/torch/torch.ts';
+import { writeDirectoryAtomic } from '../files.ts';
 import { Policy } from '../policy/policy.ts';
 import { type PolicyCard, readCard, writeCard } from '../train/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint.ts';
@@ -17,6 +18,7 @@ import type { EvalJob, RlJob, SftJob, StageJob, StageNote, StageResult } from '.
 const { memory, rank, size, job } = workerData as TeamSeat<StageJob>;
 const ranks = new Ranks(memory, rank, size);
 const port = parentPort!;
+const STOP_POLL_MS = 50;
 const post = (message: TeamMessage<StageNote, StageResult>): void => port.postMessage(message);
 const note = (value: StageNote): void => post({ kind: 'note', note: value });
 
@@ -30,15 +32,15 @@ function optimizerOptions(stage: {
 
 /** The learner of a stage, continued where its checkpoint stands. Collective. */
 function learnerOf(
-  { device, from }: SftJob | RlJob,
+  { device, from, checkpoint }: SftJob | RlJob,
   stage: 'sft' | 'rl',
   options: ReturnType<typeof optimizerOptions>,
 ): { learner: Learner; card: PolicyCard; start: number } {
   const policy = loadShared(openTorch({ device, threads: 1 }), ranks, from);
   const learner = new Learner(policy, ranks, options);
-  const state = readState(from);
+  const state = from === checkpoint ? readState(from) : null;
   const card = { ...readCard(from), stage };
-  if (state?.stage !== stage) return { learner, card, start: 0 };
+  if (state === null) return { learner, card, start: 0 };
   restoreOptimizer(from, learner, state);
   return { learner, card, start: state.step };
 }
@@ -46,8 +48,10 @@ function learnerOf(
 /** Writes the finished policy beside the checkpoint. Rank 0 only. */
 function publish(learner: Learner, card: PolicyCard, directory: string): void {
   if (rank !== 0) return;
-  learner.policy.save(directory);
-  writeCard(directory, card);
+  writeDirectoryAtomic(directory, (temporary) => {
+    learner.policy.write(temporary);
+    writeCard(temporary, card);
+  });
 }
 
 async function runSft(own: SftJob): Promise<StageResult> {
@@ -87,6 +91,8 @@ async function runEval(own: EvalJob): Promise<StageResult> {
   const numbers = Array.from({ length: source.count }, (_, i) => i).filter((i) => i % size === rank);
   const series = numbers.map((i) => source.at(i));
   const stopped = new AbortController();
+  // Looked at between decoding steps, whenever they let timers through.
+  const poll = setInterval(() => ranks.stopFlag() && stopped.abort(), STOP_POLL_MS).unref();
   const records = [];
   let before = 0;
   for (const mode of own.modes) {
@@ -94,11 +100,11 @@ async function runEval(own: EvalJob): Promise<StageResult> {
     records.push(
       await evaluate(policy, task, series, numbers, options, (done) => {
         note({ kind: 'eval', done: before + done });
-        if (ranks.stopFlag()) stopped.abort();
       }),
     );
     before += series.length;
   }
+  clearInterval(poll);
   return { steps: before, records };
 }
 

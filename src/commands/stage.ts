@@ -63,13 +63,14 @@ export interface StageResult {
   readonly records: readonly (readonly EvalRecord[])[];
 }
 
-/** Runs a stage on `workers` Workers; results in rank order. */
+/** Runs a stage on `workers` Workers; results in rank order. @throws the signal's reason when it was aborted before */
 export async function runStage(
   job: StageJob,
   workers: number,
   onNote: (note: StageNote, rank: number) => void,
   signal?: AbortSignal,
 ): Promise<StageResult[]> {
+  signal?.throwIfAborted();
   try {
     return await runTeam<StageJob, StageNote, StageResult>({
       size: workers,

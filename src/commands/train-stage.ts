@@ -1,5 +1,5 @@
 /** One training stage of a run: starts its team, shows progress, writes metrics, and leaves a record. */
-
+import { ConfigError } from '../errors.ts';
 import { Interrupted } from '../interrupt.ts';
 import { cores } from '../machine.ts';
 import { Progress } from '../progress.ts';
@@ -21,10 +21,22 @@ function teamSize(wanted: number, work: number): number {
   return Math.max(1, Math.min(wanted, work));
 }
 
-/** Supervised fine-tuning of the run's initial policy. @throws Interrupted when stopped; it can be resumed. */
+/** Whether there is nothing left to do of a stage that is asked to go on. */
+function isOver(run: RunFiles, stage: TrainingStage, start: number, total: number): boolean {
+  return start === total && run.finished(stage);
+}
+
+/**
+ * Supervised fine-tuning of the run's initial policy; a finished stage that is asked to go on is left as it is.
+ * @throws Interrupted when stopped; it can be resumed.
+ */
 export async function runSftStage(run: RunFiles, options: StageOptions): Promise<void> {
   const { sft } = run.recipe;
+  if (sft.samples === 0) {
+    throw new ConfigError(`${run.path}: sft.samples is 0: this run has no supervised stage`);
+  }
   const start = run.startOf('sft', options);
+  if (isOver(run, 'sft', start, sftSteps(sft))) return;
   run.prepareInitial();
   const job: SftJob = {
     stage: 'sft',
@@ -61,10 +73,16 @@ export async function runSftStage(run: RunFiles, options: StageOptions): Promise
   );
 }
 
-/** Reinforcement from the supervised policy, or the initial one where the supervised stage has no samples. */
+/**
+ * Reinforcement from the supervised policy, or the initial one where the supervised stage has no samples. Finished and
+ * stopped stages as in `runSftStage`.
+ */
 export async function runRlStage(run: RunFiles, options: StageOptions): Promise<void> {
   const { rl, sft } = run.recipe;
+  if (rl.steps === 0)
+    throw new ConfigError(`${run.path}: rl.steps is 0: this run has no reinforcement stage`);
   const start = run.startOf('rl', options);
+  if (isOver(run, 'rl', start, rl.steps)) return;
   if (sft.samples === 0) run.prepareInitial();
   const reference = sft.samples === 0 ? run.initial : run.policy('sft');
   const job: RlJob = {
@@ -137,8 +155,6 @@ async function train(
     finished: complete ? new Date().toISOString() : false,
   });
   if (complete) return;
-  process.stderr.write(
-    `${stage}: stopped after step ${steps} of ${total}; go on with: timeseer ${stage === 'sft' ? 'sft' : 'train'} --out ${run.path} --resume\n`,
-  );
+  process.stderr.write(`${stage}: stopped after step ${steps} of ${total}\n`);
   throw options.signal.reason instanceof Error ? options.signal.reason : new Interrupted();
 }

@@ -22,32 +22,41 @@ export const train: CommandModule<object, TrainArguments> = {
         'The same start with another advantage',
       ),
   handler: async (given) => {
-    const [{ withInterrupt }, { RunFiles }, { runRlStage }, { commandLine }, { existsSync }, errors] =
+    const [{ runSession }, { RunFiles }, { runRlStage }, { commandLine, shellWord }, errors] =
       await Promise.all([
-        import('../interrupt.ts'),
+        import('./run-session.ts'),
         import('./run-files.ts'),
         import('./train-stage.ts'),
         import('./run-options.ts'),
-        import('node:fs'),
         import('../errors.ts'),
       ]);
     const begins = given.policy !== undefined;
-    const run = RunFiles.open(given.out, {
-      recipe: given.recipe ?? (begins && !given.resume ? 'quickstart' : null),
-      set: begins
-        ? [...given.set, 'sft.samples=0', `policy.init=${JSON.stringify(given.policy)}`]
-        : given.set,
-      command: commandLine(),
-    });
-    if (run.recipe.sft.samples > 0 && !existsSync(run.policy('sft'))) {
-      throw new errors.CheckpointError(
-        `${run.path}: its supervised stage is not finished; run timeseer sft --out ${run.path} --resume first, ` +
-          'or name a policy to start from with --policy and a new --out',
+    if (begins && given.resume) {
+      throw new errors.ConfigError(
+        '--policy begins a run and --resume goes on with one, whose policy is known: leave --policy out',
       );
     }
-    await withInterrupt(async (signal) => {
-      run.writeEnvironment(given.device, { rl_workers: run.recipe.rl.workers });
-      await runRlStage(run, { ...given, silent: given.quiet, signal });
+    const open = () => {
+      const opened = RunFiles.open(given.out, {
+        recipe: given.recipe ?? (begins ? 'quickstart' : null),
+        set: begins
+          ? [...given.set, 'sft.samples=0', `policy.init=${JSON.stringify(given.policy)}`]
+          : given.set,
+        command: commandLine(),
+        resume: given.resume,
+      });
+      if (opened.recipe.sft.samples > 0 && !opened.finished('sft')) {
+        const first = `timeseer sft --out ${shellWord(opened.path)} --resume`;
+        throw new errors.CheckpointError(
+          `${opened.path}: its supervised stage is not finished; run ${first} first, ` +
+            'or name a policy to start from with --policy and a new --out',
+        );
+      }
+      return opened;
+    };
+    const run = await runSession('train', given, open, async (one, signal) => {
+      one.writeEnvironment(given.device, { rl_workers: one.recipe.rl.workers });
+      await runRlStage(one, { ...given, silent: given.quiet, signal });
     });
     const record = run.stageRecord('rl')!;
     process.stdout.write(

@@ -9,8 +9,8 @@
  *   5. optimal transport, similarity          10. log, checkpoint
  *
  * Departures from the paper: prompts are encoded once per group, not once per response (exact); AdamW's β are
- * (.9, .95); several mini-batches and epochs per step are possible (the paper updates once); entropy and KL count
- * only in groups that are not skipped.
+ * (.9, .95); several mini-batches and epochs per step are possible (the paper updates once); entropy, KL and
+ * the tokens that means are taken over count only in groups that are not skipped.
  */
 import { TimeseerError } from '../errors.ts';
 import type { Policy } from '../policy/policy.ts';
@@ -70,6 +70,8 @@ export interface RlHooks {
 
 /** A group that teaches, with what the loss needs of it. */
 interface Lesson {
+  /** Number of its prompt in the step, over all ranks. */
+  readonly index: number;
   readonly group: RolloutGroup;
   readonly advantage: readonly number[]; // [G]
 }
@@ -127,7 +129,7 @@ export async function rl(
     });
     meter.advantages(advantages);
     const lessons = groups
-      .map((group, p): Lesson => ({ group, advantage: advantages[p]!.advantage }))
+      .map((group, p): Lesson => ({ index: from + p, group, advantage: advantages[p]!.advantage }))
       .filter((_, p) => !isSilent(advantages[p]!));
     // 7. reference
     const references = lessons.map(({ group }) =>
@@ -146,7 +148,7 @@ export async function rl(
       for (let mini = 0; mini < options.miniBatches; mini++) {
         const chosen = lessons
           .map((lesson, i) => ({ lesson, reference: references[i]! }))
-          .filter((_, i) => i % options.miniBatches === mini);
+          .filter(({ lesson }) => lesson.index % options.miniBatches === mini);
         const tokens = chosen.length === 0 ? 0 : accumulate(chosen, meter);
         const [total] = ranks.sum([tokens]) as [number];
         if (total === 0) continue; // every group of every rank is silent
@@ -170,8 +172,8 @@ export async function rl(
     hooks.onCompletions(completions(step + 1, groups[0], advantages[0], transported?.similarity));
     if (skippedInARow >= SKIP_LIMIT) {
       throw new TimeseerError(
-        `rl: ${SKIP_LIMIT} updates in a row without a finite gradient (step ${step + 1}); the last checkpoint is good, ` +
-          'lower rl.learningRate and resume from it',
+        `rl: ${SKIP_LIMIT} updates in a row without a finite gradient, up to step ${step + 1}; nothing was learnt from them and ` +
+          'checkpoints before them are good: begin a new run with a lower rl.learningRate',
       );
     }
     if ((step + 1) % options.checkpointEvery === 0 && step + 1 < options.steps) save(step + 1);

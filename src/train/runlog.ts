@@ -1,26 +1,38 @@
 /** Metrics of a run as JSON lines: one object a line, appended as it happens. */
-import { appendFileSync, existsSync, mkdirSync, readFileSync } from 'node:fs';
-import { dirname } from 'node:path';
+import { existsSync, readFileSync } from 'node:fs';
 import { DataError } from '../errors.ts';
-import { writeFileAtomic } from '../files.ts';
+import { appendText, writeFileAtomic } from '../files.ts';
 
 /** Every line has the number of its step, from 1. */
 export interface LogLine {
   readonly step: number;
 }
 
-/** Reads whole lines; a line that a killed process left half-written at the end is dropped. */
-export function readLog<T extends LogLine>(file: string): T[] {
+const ADVICE = 'the log is damaged: start the stage over with --force';
+
+function isLogLine(value: unknown): value is LogLine {
+  return typeof value === 'object' && value !== null && 'step' in value && Number.isInteger(value.step);
+}
+
+/**
+ * Reads whole lines; a line that a killed process left half-written at the end is dropped.
+ * @throws DataError naming file and line when another line is not JSON or has no step.
+ */
+export function readLog(file: string): LogLine[] {
   if (!existsSync(file)) return [];
   const lines = readFileSync(file, 'utf8').split('\n');
-  const out: T[] = [];
+  const out: LogLine[] = [];
   lines.forEach((line, i) => {
     if (line.trim() === '') return;
+    let value: unknown;
     try {
-      out.push(JSON.parse(line) as T);
+      value = JSON.parse(line);
     } catch (cause) {
-      if (i < lines.length - 1) throw new DataError('not a JSON line', { file, line: i + 1, cause });
+      if (i === lines.length - 1) return;
+      throw new DataError(`not a JSON line; ${ADVICE}`, { file, line: i + 1, cause });
     }
+    if (!isLogLine(value)) throw new DataError(`a line without a step; ${ADVICE}`, { file, line: i + 1 });
+    out.push(value);
   });
   return out;
 }
@@ -31,12 +43,12 @@ export class RunLog {
   /** Opens a log that keeps lines up to step `keep` (those of a checkpoint that a run resumes from). */
   constructor(file: string, keep = 0) {
     this.file = file;
-    mkdirSync(dirname(file), { recursive: true });
     const kept = keep > 0 ? readLog(file).filter((line) => line.step <= keep) : [];
     writeFileAtomic(file, kept.map((line) => `${JSON.stringify(line)}\n`).join(''));
   }
 
+  /** @throws WriteError when the disk is full. */
   append(line: LogLine): void {
-    appendFileSync(this.file, `${JSON.stringify(line)}\n`);
+    appendText(this.file, `${JSON.stringify(line)}\n`);
   }
 }

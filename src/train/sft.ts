@@ -72,7 +72,6 @@ export async function sft(
   const encoder = new PromptEncoder(policy);
   const end = policy.dims.special.end;
   const total = sftSteps(options);
-  let skipped = 0;
   let skippedInARow = 0;
 
   for (let step = start; step < total; step++) {
@@ -119,7 +118,6 @@ export async function sft(
     });
     const report = learner.update(tokenSum, learningRate);
     skippedInARow = report.skipped ? skippedInARow + 1 : 0;
-    if (report.skipped) skipped++;
     if (ranks.rank === 0) {
       hooks.onStep({
         step: step + 1,
@@ -128,7 +126,7 @@ export async function sft(
         learningRate,
         gradNorm: report.gradNorm,
         tokens: tokenSum,
-        skipped,
+        skipped: step + 1 - learner.optimizer.steps,
         ms: {
           data: drawn - began,
           gradient: differentiated - drawn,
@@ -138,8 +136,8 @@ export async function sft(
     }
     if (skippedInARow >= SKIP_LIMIT) {
       throw new TimeseerError(
-        `sft: ${SKIP_LIMIT} steps in a row without a finite gradient (step ${step + 1}); the last checkpoint is good, ` +
-          'lower sft.learningRate and resume from it',
+        `sft: ${SKIP_LIMIT} steps in a row without a finite gradient, up to step ${step + 1}; nothing was learnt from them and ` +
+          'checkpoints before them are good: begin a new run with a lower sft.learningRate',
       );
     }
     if ((step + 1) % options.checkpointEvery === 0 && step + 1 < total) save(step + 1);

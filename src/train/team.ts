@@ -61,7 +61,7 @@ export interface TeamOptions<Job, Note> {
 
 /**
  * Runs a job on `size` Workers and returns their results in rank order. When one fails the others are ended and
- * its error is thrown.
+ * its error is thrown; so is an error of `onNote`.
  */
 export async function runTeam<Job, Note, Result>(options: TeamOptions<Job, Note>): Promise<Result[]> {
   const { size, program, job, onNote, signal } = options;
@@ -78,8 +78,13 @@ export async function runTeam<Job, Note, Result>(options: TeamOptions<Job, Note>
       return new Promise<Result>((resolve, reject) => {
         let result: { readonly value: Result } | undefined;
         worker.on('message', (message: TeamMessage<Note, Result>) => {
-          if (message.kind === 'note') onNote(message.note, rank);
-          else if (message.kind === 'result') result = { value: message.result };
+          if (message.kind === 'note') {
+            try {
+              onNote(message.note, rank);
+            } catch (error) {
+              reject(error); // what the listener cannot keep (a full disk) ends the team
+            }
+          } else if (message.kind === 'result') result = { value: message.result };
           else reject(rebuilt(message.error));
         });
         worker.on('error', reject);
