@@ -35,9 +35,9 @@ const sft = z
     /** Training examples, each seen once; 0 skips the stage. The stage ends after them, not after a time. */
     samples: count(0).default(30_000),
     /** Examples per update, over all workers. */
-    batch: count(1).default(8),
+    batch: count(1).default(16),
     /** Peak learning rate of AdamW. */
-    learningRate: positive.max(1).default(1e-3),
+    learningRate: positive.max(1).default(1.4e-3),
     /** Steps of linear rise to the peak. */
     warmup: count(0).default(50),
     /** Where the cosine ends, as a share of the peak. */
@@ -68,7 +68,7 @@ const transport = z
 const rl = z
   .strictObject({
     /** Updates of the rollout distribution; 0 skips the stage. */
-    steps: count(0).default(60),
+    steps: count(0).default(80),
     /** Prompts per step. */
     prompts: count(1).default(16),
     /** Responses per prompt; advantages compare them, so at least two. */
@@ -85,7 +85,7 @@ const rl = z
     alpha: nonNegative.default(0.3),
     transport: transport.prefault({}),
     /** Peak learning rate of AdamW. */
-    learningRate: positive.max(1).default(3e-5),
+    learningRate: positive.max(1).default(1.5e-4),
     /** Steps of linear rise to the peak. */
     warmup: count(0).default(3),
     /** Where the cosine ends, as a share of the peak. */

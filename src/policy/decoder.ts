@@ -26,8 +26,14 @@ export interface OwnCache {
   readonly used: number;
 }
 
+/** Where the tokens of a padded batch stand when padding is left out: N of B · T places. */
+export interface Packing {
+  readonly take: Tensor; // [N] places that hold a token
+  readonly spread: Tensor; // [B·T] which token a place holds; 0 at padding, where nothing reads it
+}
+
 export interface DecoderInput {
-  readonly x: Tensor; // [B·T, D] embeddings
+  readonly x: Tensor; // [B·T, D] embeddings, or [N, D] when packed
   readonly batch: number;
   readonly length: number;
   readonly cos: Tensor; // [B or 1, T, d]
@@ -38,6 +44,8 @@ export interface DecoderInput {
   readonly own?: OwnCache;
   /** Flat indices [K] of the wanted hidden states; all when absent. */
   readonly rows?: Tensor;
+  /** Everything but attention then runs on the N tokens alone. */
+  readonly packing?: Packing;
 }
 
 export interface DecoderOutput {
@@ -55,13 +63,20 @@ function layer(
   x: Tensor,
   index: number,
 ): { x: Tensor; cache: LayerCache } {
-  const { batch, length, prefix, own } = input;
+  const { batch, length, prefix, own, packing } = input;
   const { heads, kvHeads, headDim } = dims;
   const rotated = heads + kvHeads;
-  const qkv = engine.reshape(
-    engine.linear(engine.rmsNorm(x, weights.norm1, dims.epsilon), weights.qkv, weights.qkvBias),
-    [batch, length, rotated + kvHeads, headDim],
-  ); // [B, T, Hq + 2·Hkv, d]
+  const projected = engine.linear(
+    engine.rmsNorm(x, weights.norm1, dims.epsilon),
+    weights.qkv,
+    weights.qkvBias,
+  ); // [B·T or N, (Hq + 2·Hkv)·d]
+  const qkv = engine.reshape(packing === undefined ? projected : engine.rows(projected, packing.spread), [
+    batch,
+    length,
+    rotated + kvHeads,
+    headDim,
+  ]); // [B, T, Hq + 2·Hkv, d]
   const [queryKey, values] = engine.split(qkv, [rotated, kvHeads], 2) as [Tensor, Tensor];
   const turned = engine.permute(engine.rotary(queryKey, input.cos, input.sin), [0, 2, 1, 3]);
   const [query, keys] = engine.split(turned, [heads, kvHeads], 1) as [Tensor, Tensor]; // [B, Hq, T, d]
@@ -89,7 +104,10 @@ function layer(
   if (input.rows !== undefined && index === dims.layers - 1) {
     // Nothing reads the other positions after the last attention.
     flat = engine.rows(flat, input.rows); // [K, Hq·d]
-    stream = engine.rows(x, input.rows); // [K, D]
+    const held = packing === undefined ? input.rows : engine.rows(packing.spread, input.rows);
+    stream = engine.rows(x, held); // [K, D]
+  } else if (packing !== undefined) {
+    flat = engine.rows(flat, packing.take); // [N, Hq·d]
   }
   const attended = engine.add(stream, engine.linear(flat, weights.o));
   const inner = engine.swiglu(

@@ -292,7 +292,7 @@ export function configJson(dims: Dims): Json {
   };
 }
 
-/** The embedded default: 0.93 M parameters of the same architecture, small enough to train on two CPU cores. */
+/** The embedded default: 0.75 M parameters of the same architecture, small enough to train on two CPU cores. */
 export function nanoDims(vocabulary: number, special: SpecialIds): Dims {
   return {
     vocabulary,

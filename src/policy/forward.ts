@@ -5,7 +5,7 @@
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../errors.ts';
-import { decode, type OwnCache, type Prefix } from './decoder.ts';
+import { decode, type OwnCache, type Packing, type Prefix } from './decoder.ts';
 import type { Dims } from './dims.ts';
 import type { ProcessedImage } from './image.ts';
 import { rotaryTables } from './positions.ts';
@@ -36,7 +36,7 @@ export interface ForwardInput {
   readonly own?: OwnCache;
   /** Additive mask over the own keys [B or 1, 1, T, S]; the causal mask when absent. */
   readonly mask?: Tensor;
-  /** Flat indices b · T + t of the hidden states wanted; all when absent. */
+  /** Flat indices b · T + t of the hidden states wanted, none of them padding; all when absent. */
   readonly rows?: Int32Array;
 }
 
@@ -92,15 +92,35 @@ function rotary(network: Network, input: ForwardInput): { cos: Tensor; sin: Tens
   };
 }
 
-/** Token embeddings with the visual tokens in their places: [B·T, D]. */
-function embed(network: Network, input: ForwardInput): Tensor {
+/** Padding below this share of a batch is not worth leaving out. */
+const WORTH_PACKING = 0.03;
+
+/** Places of the tokens of a padded batch; undefined when there is too little padding to leave out. */
+function packed(input: ForwardInput): { readonly take: Int32Array; readonly spread: Int32Array } | undefined {
+  const { batch, length, lengths, own } = input;
+  if (lengths === undefined || own !== undefined) return undefined;
+  const count = lengths.reduce((sum, n) => sum + n, 0);
+  if (count > (1 - WORTH_PACKING) * batch * length) return undefined;
+  const take = new Int32Array(count);
+  const spread = new Int32Array(batch * length);
+  let n = 0;
+  for (let b = 0; b < batch; b++) {
+    for (let t = 0; t < lengths[b]!; t++, n++) {
+      take[n] = b * length + t;
+      spread[b * length + t] = n;
+    }
+  }
+  return { take, spread };
+}
+
+/** Embeddings of tokens [N] with the visual tokens in their places: [N, D]. */
+function embed(network: Network, tokens: Int32Array, images: ForwardInput['images']): Tensor {
   const { engine, dims, weights } = network;
-  const { tokens, images } = input;
-  const x = engine.rows(weights.embed, engine.tensor(tokens, [tokens.length])); // [B·T, D]
+  const x = engine.rows(weights.embed, engine.tensor(tokens, [tokens.length])); // [N, D]
   if (images === undefined || images.length === 0) return x;
   const places: number[] = [];
   for (let i = 0; i < tokens.length; i++) if (tokens[i] === dims.special.image) places.push(i);
-  const features = encodeImages(engine, weights, dims.vision, images); // [N, D]
+  const features = encodeImages(engine, weights, dims.vision, images); // [M, D]
   if (features.shape[0] !== places.length) {
     throw new EngineError(
       `forward: ${images.length} images give ${features.shape[0]} visual tokens, but the tokens have ${places.length} image places; ` +
@@ -125,8 +145,14 @@ export function forward(network: Network, input: ForwardInput): ForwardOutput {
   }
   return engine.scope(() => {
     const mask = input.mask ?? (length > 1 ? causalMask(engine, length) : undefined);
+    const places = packed(input);
+    const packing: Packing | undefined = places && {
+      take: engine.tensor(places.take, [places.take.length]),
+      spread: engine.tensor(places.spread, [places.spread.length]),
+    };
+    const used = places === undefined ? tokens : places.take.map((place) => tokens[place]!);
     const done = decode(engine, weights, dims, {
-      x: embed(network, input),
+      x: embed(network, used, input.images),
       batch,
       length,
       ...rotary(network, input),
@@ -134,10 +160,13 @@ export function forward(network: Network, input: ForwardInput): ForwardOutput {
       ...(prefix === undefined ? {} : { prefix }),
       ...(own === undefined ? {} : { own }),
       ...(rows === undefined ? {} : { rows: engine.tensor(rows, [rows.length]) }),
+      ...(packing === undefined ? {} : { packing }),
     });
     const hidden = input.lengths === undefined ? undefined : paddingMask(engine, input.lengths, length);
     return {
-      hidden: done.hidden,
+      // Without a choice of rows the shape is the padded one; padding holds the first token's state.
+      hidden:
+        packing !== undefined && rows === undefined ? engine.rows(done.hidden, packing.spread) : done.hidden,
       cache: { layers: done.layers, ...(hidden === undefined ? {} : { mask: hidden }) },
     };
   });

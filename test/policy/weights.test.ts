@@ -182,8 +182,8 @@ describe('checkpoints', () => {
       return Math.sqrt(flat.subarray(offset, offset + size).reduce((sum, v) => sum + v * v, 0) / size);
     };
     expect(std('layers.1.gateUp') * Math.sqrt(128)).toBeCloseTo(1, 1);
-    expect(std('layers.1.down') * Math.sqrt(320) * Math.sqrt(6)).toBeCloseTo(1, 1);
-    expect(std('vision.0.down.weight') * Math.sqrt(192) * 2).toBeCloseTo(1, 1);
+    expect(std('layers.1.down') * Math.sqrt(256) * Math.sqrt(6)).toBeCloseTo(1, 1);
+    expect(std('vision.0.down.weight') * Math.sqrt(128) * 2).toBeCloseTo(1, 1);
     expect(std('norm')).toBe(1);
     expect(std('layers.0.qkv.bias')).toBe(0);
     for (const policy of [a, b, c]) policy!.dispose();
