@@ -57,7 +57,7 @@ describe('loadRecipe', () => {
     expect(rl.group).toBe(5);
     expect(rl.transport).toEqual({ epsilon: 0.1, iterations: 50, tau: 0.5 });
     expect(rl.prompts).toBe(16);
-    expect(sft.learningRate).toBe(1e-3);
+    expect(sft.learningRate).toBe(1.4e-3);
   });
 
   test('an empty file is the default recipe', () => {

@@ -69,7 +69,7 @@ describe('help', () => {
   });
 
   test.each(names)('%s takes --verbose and refuses an option that it does not know', async (name) => {
-    const { code, err } = await inside(name, '--verbose', '--frobnicate', '--out', 'x', 'y');
+    const { code, err } = await inside(name, '--verbose', '--frobnicate', '--out', 'x', '--policy', 'z', 'y');
     expect(code).toBe(2);
     expect(err).toContain('frobnicate');
   });
