@@ -1,0 +1,136 @@
+/** A policy of about twenty thousand parameters and a task of three pictures, so that a training step takes milliseconds. */
+import type { Engine } from '../../src/engine/engine.ts';
+import { trainBpe } from '../../src/policy/bpe.ts';
+import type { Dims, SpecialIds } from '../../src/policy/dims.ts';
+import { Policy } from '../../src/policy/policy.ts';
+import { hash32 } from '../../src/random.ts';
+import { Learner } from '../../src/train/learner.ts';
+import { Ranks } from '../../src/train/ranks.ts';
+import { type SftMetrics, type SftOptions, sft } from '../../src/train/sft.ts';
+import type { Task } from '../../src/train/task.ts';
+import type { LabeledSeries, Picture, Score } from '../../src/types.ts';
+
+export function tinyDims(vocabulary: number, special: SpecialIds): Dims {
+  return {
+    vocabulary,
+    width: 32,
+    layers: 2,
+    heads: 2,
+    kvHeads: 1,
+    headDim: 16,
+    inner: 40,
+    theta: 1000,
+    sections: [1, 1, 6],
+    epsilon: 1e-6,
+    maxPositions: 4096,
+    tied: true,
+    vision: {
+      depth: 1,
+      width: 16,
+      heads: 2,
+      inner: 24,
+      patch: 14,
+      temporal: 2,
+      merge: 2,
+      window: 112,
+      fullAttention: [0],
+      theta: 10000,
+      tokensPerSecond: 4,
+    },
+    special,
+  };
+}
+
+const KINDS = ['left', 'middle', 'right'] as const;
+/** Expert traces of the three kinds, of unequal length. */
+export const TRACES: readonly string[] = [
+  '<think>dark on the left</think><answer>[[0, 2]]</answer><class>trend</class>',
+  '<think>dark in the middle</think><answer>[[2, 4], [5, 6]]</answer><class>seasonal</class>',
+  '<think>right</think><answer>[]</answer><class>normal</class>',
+];
+/** Of unequal length too: the middle one is asked more. */
+const INSTRUCTIONS = ['Where is it dark?', 'Where is it dark? Say it in one word.', 'Where?'];
+
+export function tinyPolicy(engine: Engine, seed = 3, options: { readonly tied?: boolean } = {}): Policy {
+  const tied = options.tied ?? true;
+  return Policy.create(engine, {
+    tokenizer: trainBpe([...TRACES, ...INSTRUCTIONS, ...TRACES], { vocabulary: 330 }),
+    seed,
+    dims: (vocabulary, special) => ({ ...tinyDims(vocabulary, special), tied }),
+  });
+}
+
+/** White but for one dark third; 84 × 28 pixels: three visual tokens. */
+function picture(kind: number): Picture {
+  const [width, height] = [84, 28];
+  const data = new Uint8Array(width * height * 3).fill(255);
+  for (let y = 0; y < height; y++) {
+    for (let x = kind * 28; x < (kind + 1) * 28; x++)
+      data.fill(20 + y, 3 * (y * width + x), 3 * (y * width + x) + 3);
+  }
+  return { width, height, data };
+}
+
+const kindOf = (series: LabeledSeries): number => series.values[0]!;
+
+/** Series `index` is of kind index mod 3. The reward is 1 for the class of the kind, less for other text. */
+export function tinyTask(overrides: Partial<Task> = {}): Task {
+  return {
+    name: 'tiny',
+    series: (index) => ({
+      id: `tiny/train/${index}`,
+      task: 'tiny',
+      values: Float64Array.of(index % KINDS.length, index),
+      intervals: [],
+      class: 'normal',
+    }),
+    picture: (series) => picture(kindOf(series)),
+    instruction: (series) => INSTRUCTIONS[kindOf(series)]!,
+    trace: (series) => TRACES[kindOf(series)]!,
+    score: (response, series) => ({
+      total: response === TRACES[kindOf(series)] ? 1 : 0.2 * chance(response),
+      parts: { exact: response === TRACES[kindOf(series)] ? 1 : 0 },
+    }),
+    ...overrides,
+  };
+}
+
+/** A number in [0, 1) that depends on the whole text. */
+export function chance(text: string): number {
+  return hash32(text) / 2 ** 32;
+}
+
+/** A reward that depends on the whole response for some kinds, and is the same for every response of the others. */
+export function mixedScore(equal: readonly number[]): (response: string, series: LabeledSeries) => Score {
+  return (response, series) => {
+    const total = equal.includes(kindOf(series)) ? 0.4 : chance(response);
+    return { total, parts: { whim: total } };
+  };
+}
+
+export const SFT: SftOptions = {
+  samples: 300,
+  batch: 3,
+  learningRate: 1e-2,
+  warmup: 5,
+  minLearningRate: 0.05,
+  checkpointEvery: 1000,
+};
+
+export const OPTIMIZER = { betas: [0.9, 0.95], epsilon: 1e-8, weightDecay: 0, clip: 1 } as const;
+
+export function tinyLearner(policy: Policy, clip: number = OPTIMIZER.clip): Learner {
+  return new Learner(policy, Ranks.alone(), { ...OPTIMIZER, clip });
+}
+
+/** Some supervised steps; the metrics of each. */
+export async function teach(
+  learner: Learner,
+  options: Partial<SftOptions> = {},
+  task: Task = tinyTask(),
+): Promise<SftMetrics[]> {
+  const lines: SftMetrics[] = [];
+  const hooks = { onStep: (line: SftMetrics) => void lines.push(line), save: () => {} };
+  await sft(learner, task, { ...SFT, ...options }, hooks);
+  return lines;
+}

@@ -1,0 +1,86 @@
+import { afterAll, describe, expect, test } from 'vitest';
+import type { Tensor } from '../../src/engine/engine.ts';
+import { openTorch } from '../../src/engine/torch/torch.ts';
+import { Random } from '../../src/random.ts';
+import { headGradients } from '../../src/train/head.ts';
+import { relativeDistance } from '../helpers/full-sequence.ts';
+
+const engine = openTorch({ threads: 1 });
+const [TOKENS, WIDTH, VOCABULARY] = [7, 5, 11];
+const random = new Random(4, 'head');
+const noise = (...shape: number[]): Tensor =>
+  engine.tensor(
+    Float32Array.from({ length: shape.reduce((a, b) => a * b, 1) }, () => random.normal()),
+    shape,
+  );
+const hidden = noise(TOKENS, WIDTH);
+const head = noise(VOCABULARY, WIDTH);
+const mask = engine.tensor(
+  Float32Array.from({ length: VOCABULARY }, (_, v) => (v === 3 ? -1e9 : 0)),
+  [VOCABULARY],
+);
+const targets = Int32Array.of(0, 10, 4, 4, 9, 1, 7);
+const options = { temperature: 0.8, mask, entropy: true };
+const weights = Float32Array.from({ length: TOKENS }, (_, k) => Math.cos(2.3 * k) + 0.2);
+
+/** A loss that is not linear in the log-probability and treats no two tokens alike. */
+function loss(logProb: Tensor, entropy: Tensor | null, start: number, end: number): Tensor {
+  const weight = engine.tensor(weights.subarray(start, end), [end - start]);
+  const bent = engine.mul(engine.exp(engine.mul(logProb, 0.3)), weight);
+  return engine.sub(engine.sum(bent), engine.mul(engine.sum(engine.mul(entropy!, weight)), 0.5));
+}
+
+/** Autograd of the whole loss in one graph. */
+const whole = engine.scope(() => {
+  const states = engine.parameter(hidden);
+  const matrix = engine.parameter(head);
+  const { logProb, entropy } = engine.logProbs(states, matrix, engine.tensor(targets, [TOKENS]), options);
+  const [forHidden, forHead] = engine.grad(loss(logProb, entropy, 0, TOKENS), [states, matrix]);
+  return { hidden: engine.floats(forHidden!), head: engine.floats(forHead!) };
+});
+const born = engine.live();
+afterAll(() => expect(engine.live()).toBe(born));
+
+describe('head gradients', () => {
+  test.each([
+    { name: 'in one piece', chunk: VOCABULARY * TOKENS },
+    { name: 'in chunks that do not divide the tokens', chunk: VOCABULARY * 3 },
+    { name: 'token by token', chunk: VOCABULARY },
+    { name: 'with room for less than one token', chunk: 1 },
+  ])('are those of autograd over the whole loss: $name', ({ chunk }) => {
+    engine.scope(() => {
+      const spans: [number, number][] = [];
+      const got = headGradients(
+        engine,
+        hidden,
+        head,
+        targets,
+        options,
+        (logProb, entropy, start, end) => {
+          spans.push([start, end]);
+          return loss(logProb, entropy, start, end);
+        },
+        chunk,
+      );
+      expect(got.hidden.shape).toEqual([TOKENS, WIDTH]);
+      expect(relativeDistance(engine.floats(got.hidden), whole.hidden)).toBeLessThan(1e-5);
+      expect(relativeDistance(engine.floats(got.head), whole.head)).toBeLessThan(1e-5);
+      const size = Math.max(1, Math.floor(chunk / VOCABULARY));
+      expect(spans).toHaveLength(Math.ceil(TOKENS / size));
+      expect(spans[0]).toEqual([0, size]);
+      expect(spans.at(-1)![1]).toBe(TOKENS);
+    });
+  });
+
+  test('start from states that carry a history of their own, without reaching into it', () => {
+    engine.scope(() => {
+      const leaf = engine.parameter(hidden);
+      const states = engine.mul(leaf, 2);
+      const got = headGradients(engine, states, head, targets, options, loss, VOCABULARY * 2);
+      const [chained] = engine.grad(states, [leaf], got.hidden);
+      expect(
+        relativeDistance(engine.floats(chained!), engine.floats(engine.mul(got.hidden, 2))),
+      ).toBeLessThan(1e-6);
+    });
+  });
+});
