@@ -1,0 +1,166 @@
+/**
+ * Tokens per second of batched sampling at quickstart size (16 prompts × 8 responses, temperature 1) with one and two
+ * workers, pictures and prompts encoded each time, in turns with PyTorch on the same weights and prompts:
+ * npx tsx test/bench/decode.ts [--json] [--rounds N] [--policy DIR] [--device cuda]
+ *
+ * Peers: a hand-written loop with preallocated caches, which draws the same tokens from the same numbers, and `generate`
+ * of transformers. Two settings: to the end of every response (finished rows leave our batch, not the peers'), and cut
+ * off before any response ends, when all contenders do the same steps on the same rows.
+ */
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { openTorch } from '../../src/engine/torch/torch.ts';
+import { Policy } from '../../src/policy/policy.ts';
+import { type Comparison, comparisonTable, OURS, takeTurns } from './compare.ts';
+import type { DecodeAnswer, DecodeJob } from './decode-worker.ts';
+import { type BenchOptions, benchOptions, type Machine, machineOf } from './measure.ts';
+import { openPeer } from './peer.ts';
+import { type Contender, openTeam } from './team.ts';
+import { draws, examples, quickstart, withPolicy, withScratch, writeExamples } from './workload.ts';
+
+/** Fewer tokens than the shortest response of a trained nano policy. */
+const CUT = 24;
+const SEED = 7;
+
+export interface DecodeRow {
+  readonly limit: number;
+  readonly rows: readonly Comparison[];
+  readonly gflops: number;
+  /** Tokens of a response in the last round: mean and longest. */
+  readonly tokens: { readonly mean: number; readonly longest: number };
+  /**
+   * Share of responses in which every token equals ours with one worker: greedy ones of all, and the sampled ones of those
+   * that draw from the same numbers.
+   */
+  readonly agreement: Readonly<Record<string, number>>;
+}
+
+export interface DecodeReport {
+  readonly machine: Machine;
+  readonly prompts: number;
+  readonly samples: number;
+  readonly settings: readonly DecodeRow[];
+  readonly peers: readonly string[];
+  readonly skipped: readonly string[];
+}
+
+const all = (answers: readonly DecodeAnswer[]): readonly (readonly number[])[] => answers.flat();
+const tokensOf = (answers: readonly DecodeAnswer[]): number =>
+  all(answers).reduce((sum, ids) => sum + ids.length, 0);
+
+/** Share of the responses of `a` that equal those of `b`. */
+function equalShare(a: readonly (readonly number[])[], b: readonly (readonly number[])[]): number {
+  const equal = a.filter((ids, n) => ids.join() === b[n]?.join()).length;
+  return equal / Math.max(a.length, b.length);
+}
+
+async function measureLimit(
+  limit: number,
+  policy: string,
+  options: BenchOptions,
+  scratch: string,
+): Promise<DecodeRow & { readonly peers: readonly string[]; readonly skipped: readonly string[] }> {
+  const { device, rounds } = options;
+  const { prompts, group: samples } = quickstart().rl;
+  const first = 2_000_000;
+  const loaded = Policy.load(openTorch({ device, threads: 1 }), policy);
+  const file = join(scratch, 'prompts.safetensors');
+  const list = await examples(loaded, policy, first, prompts);
+  writeExamples(file, loaded, list, { values: draws(SEED, prompts, samples, limit), steps: limit });
+  const { end, pad } = loaded.dims.special;
+  loaded.dispose();
+  const job: DecodeJob = { device, policy, first, prompts, samples, maxTokens: limit, seed: SEED };
+  const contenders: Contender<DecodeAnswer>[] = [];
+  const peers = new Set<string>();
+  const skipped: string[] = [];
+  try {
+    for (const workers of [1, 2]) {
+      contenders.push(await openTeam<DecodeJob, DecodeAnswer>(OURS, './decode-worker', workers, job));
+    }
+    for (const model of ['lean', 'transformers']) {
+      for (const processes of [1, 2]) {
+        const name = model === 'lean' ? 'PyTorch, hand-written' : 'PyTorch, transformers';
+        const args = Object.entries({ model, policy, examples: file, samples, limit, end, pad, device });
+        const peer = await openPeer<DecodeAnswer>(
+          name,
+          'decode',
+          processes,
+          args.flatMap(([key, value]) => [`--${key}`, String(value)]),
+        );
+        if (typeof peer === 'string') skipped.push(`${name}, ${processes}: ${peer}`);
+        else {
+          contenders.push(peer);
+          peers.add(peer.versions);
+        }
+      }
+    }
+    const agreement: Record<string, number> = {};
+    const greedy = all(await contenders[0]!.ask('greedy'));
+    for (const contender of contenders.slice(1)) {
+      const share = equalShare(all(await contender.ask('greedy')), greedy);
+      agreement[`${contender.name}, ${contender.processes}, greedy`] = share;
+    }
+    const turns = await takeTurns(contenders, 'sampled', tokensOf, rounds, device);
+    const sampled = all(turns.answers.get(contenders[0]!)!);
+    for (const contender of contenders.slice(1)) {
+      if (contender.name.includes('transformers')) continue; // it draws from its own numbers
+      const share = equalShare(all(turns.answers.get(contender)!), sampled);
+      agreement[`${contender.name}, ${contender.processes}, sampled`] = share;
+    }
+    const lengths = sampled.map((ids) => ids.length);
+    return {
+      limit,
+      rows: turns.rows,
+      gflops: turns.gflops,
+      tokens: {
+        mean: lengths.reduce((a, b) => a + b, 0) / lengths.length,
+        longest: Math.max(...lengths),
+      },
+      agreement,
+      peers: [...peers],
+      skipped,
+    };
+  } finally {
+    for (const contender of contenders) await contender.close();
+  }
+}
+
+export async function measureDecoding(options: BenchOptions): Promise<DecodeReport> {
+  const { prompts, group, maxTokens } = quickstart().rl;
+  const machine = machineOf(openTorch({ device: options.device, threads: 1 }));
+  return withPolicy(options.policy, options.device, (policy) =>
+    withScratch(async (scratch) => {
+      const done = [];
+      for (const limit of [maxTokens, CUT]) done.push(await measureLimit(limit, policy, options, scratch));
+      const settings = done.map(({ peers: _, skipped: __, ...row }) => row);
+      const { peers, skipped } = done[0]!;
+      return { machine, prompts, samples: group, settings, peers, skipped };
+    }),
+  );
+}
+
+function text({ machine, prompts, samples, settings, peers, skipped }: DecodeReport): string {
+  const lines = [
+    `sampling, ${prompts} prompts × ${samples} responses; libtorch ${machine.libtorch}, ${machine.device}; ${peers.join('; ')}`,
+  ];
+  for (const { limit, rows, gflops, tokens, agreement } of settings) {
+    lines.push(
+      '',
+      `at most ${limit} tokens: ${tokens.mean.toFixed(1)} on average, longest ${tokens.longest}; matmul on one thread ${gflops.toFixed(0)} GFLOP/s`,
+      comparisonTable('tokens', rows),
+      ...Object.entries(agreement).map(
+        ([name, share]) => `responses equal to ours: ${name}: ${(100 * share).toFixed(0)} %`,
+      ),
+    );
+  }
+  lines.push(
+    ...skipped.map((why) => `SKIPPED ${why} (set TIMESEER_PYTHON to a Python with torch and transformers)`),
+  );
+  return lines.join('\n');
+}
+
+if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
+  const options = benchOptions(5);
+  const report = await measureDecoding(options);
+  console.log(options.json ? JSON.stringify(report, null, 2) : text(report));
+}

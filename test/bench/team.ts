@@ -1,0 +1,60 @@
+/** Workers that stay open between rounds, so that ours and a peer's rounds can take turns. */
+import { Worker } from 'node:worker_threads';
+import { teamMemory } from '../../src/train/ranks.ts';
+import type { RankFailure, TeamSeat } from '../../src/train/team.ts';
+import { workerUrl } from '../../src/worker-url.ts';
+
+/** What a Worker of a bench team posts: an answer to each message it gets. */
+export type BenchAnswer<Answer> =
+  | { readonly kind: 'answer'; readonly answer: Answer }
+  | { readonly kind: 'error'; readonly error: RankFailure };
+
+/** Contender of a comparison: answers once per rank to each question. */
+export interface Contender<Answer> {
+  readonly name: string;
+  readonly processes: number;
+  ask(question: string): Promise<Answer[]>;
+  close(): Promise<void>;
+}
+
+/** Opens `size` Workers over one program and waits until they have answered 'ready'. */
+export async function openTeam<Job, Answer>(
+  name: string,
+  program: string,
+  size: number,
+  job: Job,
+): Promise<Contender<Answer>> {
+  const memory = teamMemory(size);
+  const { url, execArgv } = workerUrl(program, import.meta.url);
+  const workers = Array.from({ length: size }, (_, rank) => {
+    const seat: TeamSeat<Job> = { memory, rank, size, job };
+    return new Worker(url, { workerData: seat, execArgv });
+  });
+  const ask = (question: string): Promise<Answer[]> =>
+    Promise.all(
+      workers.map(
+        (worker) =>
+          new Promise<Answer>((resolve, reject) => {
+            const settle = (message: BenchAnswer<Answer>): void => {
+              worker.off('error', reject);
+              if (message.kind === 'answer') resolve(message.answer);
+              else reject(new Error(`${message.error.name}: ${message.error.stack}`));
+            };
+            worker.once('message', settle);
+            worker.once('error', reject);
+            worker.postMessage(question);
+          }),
+      ),
+    );
+  const close = async (): Promise<void> => {
+    await Promise.all(workers.map((worker) => worker.terminate()));
+  };
+  const team = { name, processes: size, ask, close };
+  try {
+    await ask('ready');
+  } catch (error) {
+    await close();
+    throw error;
+  }
+  return team;
+}
