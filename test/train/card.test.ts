@@ -1,0 +1,47 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { CheckpointError } from '../../src/errors.ts';
+import { CARD_FILE, FOREIGN_CARD, type PolicyCard, readCard, writeCard } from '../../src/train/card.ts';
+
+const CARD: PolicyCard = {
+  version: 1,
+  style: 'nano',
+  figure: 'nano',
+  length: 250,
+  classes: ['trend', 'normal'],
+  stage: 'sft',
+};
+
+let directory = '';
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'timeseer-card-'));
+});
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+test('a card is read as it was written', () => {
+  writeCard(directory, CARD);
+  expect(readCard(directory)).toEqual(CARD);
+  writeCard(directory, { ...CARD, length: null, stage: 'rl' });
+  expect(readCard(directory)).toEqual({ ...CARD, length: null, stage: 'rl' });
+});
+
+test('a policy without a card is asked as a foreign checkpoint', () => {
+  expect(readCard(directory)).toEqual(FOREIGN_CARD);
+  expect(FOREIGN_CARD.style).toBe('full');
+});
+
+test.each([
+  ['a truncated file', '{"version": 1, "style"'],
+  ['a newer version', JSON.stringify({ ...CARD, version: 2 })],
+  ['an unknown key', JSON.stringify({ ...CARD, colour: 'blue' })],
+  ['an unknown class', JSON.stringify({ ...CARD, classes: ['odd'] })],
+  ['no class', JSON.stringify({ ...CARD, classes: [] })],
+  ['a length of one point', JSON.stringify({ ...CARD, length: 1 })],
+  ['a missing key', JSON.stringify({ ...CARD, figure: undefined })],
+])('%s is refused, naming the file and what to do', (_name, text) => {
+  writeFileSync(join(directory, CARD_FILE), text);
+  expect(() => readCard(directory)).toThrow(CheckpointError);
+  expect(() => readCard(directory)).toThrow(/timeseer\.json: not a policy card.*train again/);
+});

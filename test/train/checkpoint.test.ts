@@ -1,0 +1,197 @@
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { openTorch } from '../../src/engine/torch/torch.ts';
+import { CheckpointError } from '../../src/errors.ts';
+import { WriteError } from '../../src/files.ts';
+import { Policy } from '../../src/policy/policy.ts';
+import { FOREIGN_CARD, readCard } from '../../src/train/card.ts';
+import {
+  readState,
+  recoverCheckpoint,
+  restoreOptimizer,
+  saveCheckpoint,
+  TRAINING_FILES,
+} from '../../src/train/checkpoint.ts';
+import { identical } from '../helpers/full-sequence.ts';
+import { teach, tinyLearner, tinyPolicy } from '../helpers/tiny-policy.ts';
+
+const engine = openTorch({ threads: 1 });
+const learner = tinyLearner(tinyPolicy(engine));
+const shared = mkdtempSync(join(tmpdir(), 'timeseer-checkpoint-'));
+const saved = join(shared, 'saved');
+let stage = '';
+let checkpoint = '';
+
+beforeAll(async () => {
+  await teach(learner, { samples: 12 });
+  saveCheckpoint(saved, learner, FOREIGN_CARD, { stage: 'sft', step: 4 });
+});
+afterAll(() => rmSync(shared, { recursive: true, force: true }));
+beforeEach(() => {
+  stage = mkdtempSync(join(shared, 'stage-'));
+  checkpoint = join(stage, 'checkpoint');
+});
+afterEach(() => rmSync(stage, { recursive: true, force: true }));
+
+const copy = (to: string): void => cpSync(saved, to, { recursive: true });
+const setStep = (directory: string, step: number): void => {
+  const file = join(directory, 'training.json');
+  writeFileSync(file, JSON.stringify({ ...JSON.parse(readFileSync(file, 'utf8')), step }));
+};
+
+type Moments = ReturnType<typeof learner.optimizer.state>;
+function expectSameMoments(a: Moments, b: Moments): void {
+  expect(a.step).toBe(b.step);
+  expect(identical(a.first, b.first)).toBe(true);
+  expect(identical(a.second, b.second)).toBe(true);
+}
+
+describe('a checkpoint', () => {
+  test('holds weights, moments and the count of updates, to the bit', () => {
+    const state = readState(saved)!;
+    expect(state).toEqual({ version: 1, stage: 'sft', step: 4, updates: 4 });
+    expect(readCard(saved)).toEqual(FOREIGN_CARD);
+    const policy = Policy.load(engine, saved);
+    expect(identical(engine.floats(policy.flat), engine.floats(learner.policy.flat))).toBe(true);
+    const again = tinyLearner(policy);
+    restoreOptimizer(saved, again, state);
+    expectSameMoments(again.optimizer.state(), learner.optimizer.state());
+    expect(again.optimizer.state().first.some((value) => value !== 0)).toBe(true);
+  });
+
+  test('replaces an older one whole and leaves nothing beside it', () => {
+    copy(checkpoint);
+    writeFileSync(join(checkpoint, 'stray'), '');
+    saveCheckpoint(checkpoint, learner, FOREIGN_CARD, { stage: 'rl', step: 9 });
+    expect(readState(checkpoint)).toMatchObject({ stage: 'rl', step: 9 });
+    expect(existsSync(join(checkpoint, 'stray'))).toBe(false);
+    expect(readdirSync(stage)).toEqual(['checkpoint']);
+  });
+
+  test('that cannot be written leaves the older one as it was', () => {
+    writeFileSync(join(stage, 'file'), '');
+    expect(() =>
+      saveCheckpoint(join(stage, 'file', 'checkpoint'), learner, FOREIGN_CARD, { stage: 'sft', step: 5 }),
+    ).toThrow(WriteError);
+    expect(readFileSync(join(stage, 'file'), 'utf8')).toBe('');
+  });
+
+  test('is not there before the first one was saved', () => {
+    expect(readState(checkpoint)).toBeNull();
+  });
+});
+
+describe('a damaged checkpoint', () => {
+  test.each([
+    ['missing', (file: string) => rmSync(file), /training\.json: no such file; .*--force/],
+    ['truncated', (file: string) => truncateSync(file, 9), /training\.json: not a training state; .*--force/],
+    [
+      'of another version',
+      (file: string) => writeFileSync(file, '{"version":2}'),
+      /training\.json: not a training state/,
+    ],
+    [
+      'of a negative step',
+      (file: string) => writeFileSync(file, '{"version":1,"stage":"sft","step":-1,"updates":0}'),
+      /training\.json: not a training state/,
+    ],
+  ])('state: %s', (_name, damage, message) => {
+    copy(checkpoint);
+    damage(join(checkpoint, 'training.json'));
+    expect(() => readState(checkpoint)).toThrow(CheckpointError);
+    expect(() => readState(checkpoint)).toThrow(message);
+  });
+
+  test.each([
+    ['missing', (file: string) => rmSync(file)],
+    ['empty', (file: string) => truncateSync(file, 0)],
+    ['cut in its header', (file: string) => truncateSync(file, 40)],
+    ['cut in its data', (file: string) => truncateSync(file, 5000)],
+  ])('moments and weights: %s', (_name, damage) => {
+    copy(checkpoint);
+    damage(join(checkpoint, 'optimizer.safetensors'));
+    const restore = () => restoreOptimizer(checkpoint, learner, readState(checkpoint)!);
+    const before = learner.optimizer.state();
+    expect(restore).toThrow(CheckpointError);
+    expect(restore).toThrow(/checkpoint\/optimizer\.safetensors: /);
+    expectSameMoments(learner.optimizer.state(), before);
+    damage(join(checkpoint, 'model.safetensors'));
+    expect(() => Policy.load(engine, checkpoint)).toThrow(CheckpointError);
+    expect(() => Policy.load(engine, checkpoint)).toThrow(/checkpoint\/model\.safetensors: /);
+  });
+
+  test('moments of another policy', () => {
+    copy(checkpoint);
+    const other = tinyLearner(tinyPolicy(engine, 3, { tied: false }));
+    expect(() => restoreOptimizer(checkpoint, other, readState(checkpoint)!)).toThrow(
+      /first_moment has \d+ values, the policy \d+ parameters; .*--force/,
+    );
+  });
+});
+
+describe('after a process was killed while it saved', () => {
+  const left = (name: string): string => join(stage, `.checkpoint.123.${name}.tmp`);
+
+  test('between the two renames, the newer of the complete ones becomes the checkpoint', () => {
+    copy(left('older'));
+    copy(left('newer'));
+    setStep(left('newer'), 8);
+    recoverCheckpoint(checkpoint);
+    expect(readState(checkpoint)!.step).toBe(8);
+    expect(readdirSync(stage)).toEqual(['checkpoint']);
+  });
+
+  test('a half-written one is never taken', () => {
+    copy(left('older'));
+    copy(left('half'));
+    rmSync(join(left('half'), 'training.json')); // the last file that is written
+    recoverCheckpoint(checkpoint);
+    expect(readState(checkpoint)!.step).toBe(4);
+    expect(readdirSync(stage)).toEqual(['checkpoint']);
+  });
+
+  test('a checkpoint in its place stays, and the remains of others go', () => {
+    copy(checkpoint);
+    copy(left('half'));
+    setStep(left('half'), 99);
+    recoverCheckpoint(checkpoint);
+    expect(readState(checkpoint)!.step).toBe(4);
+    expect(readdirSync(stage)).toEqual(['checkpoint']);
+  });
+
+  test('nothing complete is left: there is no checkpoint', () => {
+    mkdirSync(left('half'));
+    recoverCheckpoint(checkpoint);
+    expect(readState(checkpoint)).toBeNull();
+    expect(readdirSync(stage)).toEqual([]);
+  });
+
+  test('files of other names are left alone', () => {
+    copy(checkpoint);
+    renameSync(checkpoint, join(stage, '.policy.123.abc.tmp'));
+    writeFileSync(join(stage, 'metrics.jsonl'), '');
+    recoverCheckpoint(checkpoint);
+    expect(readdirSync(stage).sort()).toEqual(['.policy.123.abc.tmp', 'metrics.jsonl']);
+    recoverCheckpoint(join(stage, 'not', 'there'));
+  });
+});
+
+test('the files of training are those that a policy directory does not have', () => {
+  const policy = join(stage, 'policy');
+  learner.policy.save(policy);
+  const extra = readdirSync(saved).filter((name) => !existsSync(join(policy, name)));
+  expect(extra.sort()).toEqual([...TRAINING_FILES, 'timeseer.json'].sort());
+});

@@ -1,0 +1,78 @@
+import { appendFileSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { DataError } from '../../src/errors.ts';
+import { WriteError } from '../../src/files.ts';
+import { RunLog, readLog } from '../../src/train/runlog.ts';
+
+let directory = '';
+let file = '';
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'timeseer-runlog-'));
+  file = join(directory, 'sft', 'metrics.jsonl');
+});
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+function filled(steps: number): RunLog {
+  const log = new RunLog(file);
+  for (let step = 1; step <= steps; step++) log.append({ step, loss: 1 / step } as { step: number });
+  return log;
+}
+
+describe('RunLog', () => {
+  test('writes a line for each step, in a directory that need not be there', () => {
+    filled(3);
+    expect(readFileSync(file, 'utf8')).toBe(
+      '{"step":1,"loss":1}\n{"step":2,"loss":0.5}\n{"step":3,"loss":0.3333333333333333}\n',
+    );
+    expect(readLog(file).map(({ step }) => step)).toEqual([1, 2, 3]);
+  });
+
+  test('a new log drops the lines of an older one; a resumed one keeps those up to its checkpoint', () => {
+    filled(5);
+    new RunLog(file, 3).append({ step: 4 });
+    expect(readLog(file).map(({ step }) => step)).toEqual([1, 2, 3, 4]);
+    new RunLog(file);
+    expect(readFileSync(file, 'utf8')).toBe('');
+  });
+
+  test('a last line that was torn apart is dropped, at whichever byte', () => {
+    filled(2);
+    const whole = readFileSync(file, 'utf8');
+    const second = whole.indexOf('\n') + 1;
+    for (let length = second; length < whole.length; length++) {
+      writeFileSync(file, whole);
+      truncateSync(file, length);
+      const torn = length < whole.length - 1;
+      expect(readLog(file).map(({ step }) => step)).toEqual(torn ? [1] : [1, 2]);
+      new RunLog(file, 9).append({ step: 3 });
+      expect(readLog(file).map(({ step }) => step)).toEqual(torn ? [1, 3] : [1, 2, 3]);
+    }
+  });
+
+  test.each([
+    ['{"step":1}\n{"st\n{"step":3}\n', /metrics\.jsonl:2: not a JSON line.*--force/],
+    ['{"step":1}\n{"loss":3}\n', /metrics\.jsonl:2: a line without a step.*--force/],
+    ['{"step":1.5}\n', /metrics\.jsonl:1: a line without a step/],
+    ['null\n', /metrics\.jsonl:1: a line without a step/],
+  ])('damage before the end is an error that names the line: %j', (text, message) => {
+    filled(0);
+    appendFileSync(file, text);
+    expect(() => readLog(file)).toThrow(DataError);
+    expect(() => new RunLog(file, 5)).toThrow(message);
+    expect(readFileSync(file, 'utf8')).toBe(text);
+  });
+
+  test('there is nothing to read where nothing was written', () => {
+    expect(readLog(file)).toEqual([]);
+  });
+
+  test('what cannot be written is a WriteError', () => {
+    const log = filled(1);
+    rmSync(join(directory, 'sft'), { recursive: true });
+    writeFileSync(join(directory, 'sft'), 'a file where a directory was');
+    expect(() => log.append({ step: 2 })).toThrow(WriteError);
+    expect(() => new RunLog(file)).toThrow(WriteError);
+  });
+});
