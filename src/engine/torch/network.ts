@@ -1,4 +1,4 @@
-/** The neural-network operations of the contract, composed of the fewest ATen operators. */
+/** The neural-network operations of the contract, composed of the fewest operators: ATen's, and those of fused.cc. */
 import { EngineError } from '../../errors.ts';
 import type { AdamWOptions, AdamWState, Engine, LogProbOptions, SampleOptions, Tensor } from '../engine.ts';
 import { type Operators, sameShape, shapeText } from './operators.ts';
@@ -11,26 +11,7 @@ export function rmsNorm(ops: Operators, x: Tensor, weight: Tensor, epsilon: numb
       `rmsNorm: x [${x.shape.join(',')}] needs a weight [${width}], got [${weight.shape.join(',')}]`,
     );
   }
-  if (x.dtype !== 'bfloat16') return scaled(ops, x, weight, epsilon); // [..., D]
-  const wide = scaled(
-    ops,
-    ops.one('to.dtype', x, 'float32'),
-    ops.one('to.dtype', weight, 'float32'),
-    epsilon,
-  );
-  return ops.one('to.dtype', wide, 'bfloat16');
-}
-
-/** x / √(mean(x²) + ε) · weight as x · 1/√(‖x‖² + Dε) · √D·weight: the norm's backward pass is shorter than a mean's. */
-function scaled(ops: Operators, x: Tensor, weight: Tensor, epsilon: number): Tensor {
-  const width = x.shape.at(-1)!;
-  const norm = ops.one('linalg_vector_norm', x, 2, [-1], true); // [..., 1]
-  const inverse = ops.one('rsqrt', ops.one('add.Scalar', ops.one('mul.Tensor', norm, norm), width * epsilon));
-  return ops.one(
-    'mul.Tensor',
-    ops.one('mul.Tensor', x, inverse),
-    ops.one('mul.Scalar', weight, Math.sqrt(width)),
-  );
+  return ops.one('timeseer::rms_norm', x, weight, epsilon); // [..., D]
 }
 
 export function rotary(ops: Operators, x: Tensor, cos: Tensor, sin: Tensor): Tensor {
@@ -47,13 +28,7 @@ export function rotary(ops: Operators, x: Tensor, cos: Tensor, sin: Tensor): Ten
         'want [B, T, H, D] with an even D, and [B or 1, T, D] twice',
     );
   }
-  // rotateHalf(x)·sin = roll(x)·[−sin, sin]: one copy of x forward and one backward.
-  const half = width / 2;
-  const low = ops.one('neg', ops.one('narrow', sin, 2, 0, half));
-  const signed = ops.one('cat', [low, ops.one('narrow', sin, 2, half, half)], 2); // [B or 1, T, D]
-  const turned = ops.one('roll', x, [half], [3]); // [B, T, H, D]
-  const kept = ops.one('mul.Tensor', x, ops.one('unsqueeze', cos, 2));
-  return ops.one('addcmul', kept, turned, ops.one('unsqueeze', signed, 2));
+  return ops.one('timeseer::rotary', x, cos, sin);
 }
 
 export function swiglu(ops: Operators, gateUp: Tensor): Tensor {
@@ -62,8 +37,7 @@ export function swiglu(ops: Operators, gateUp: Tensor): Tensor {
   if (!Number.isInteger(width)) {
     throw new EngineError(`swiglu: the last axis of ${shapeText(gateUp)} must hold gate and up halves`);
   }
-  const [gate, up] = ops.many('split_with_sizes', gateUp, [width, width], -1);
-  return ops.one('mul.Tensor', ops.one('silu', gate!), up!);
+  return ops.one('timeseer::swiglu', gateUp);
 }
 
 /** log softmax((logits + mask) / temperature), float32 or wider: [N, V]. */

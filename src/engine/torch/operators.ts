@@ -29,8 +29,8 @@ export class Operators {
   #id(name: string): number {
     let id = this.#ids.get(name);
     if (id === undefined) {
-      const dot = name.indexOf('.');
-      id = this.native.op(`aten::${dot < 0 ? name : name.slice(0, dot)}`, dot < 0 ? '' : name.slice(dot + 1));
+      const [operator, overload = ''] = name.split('.') as [string, string?];
+      id = this.native.op(operator.includes('::') ? operator : `aten::${operator}`, overload);
       this.#ids.set(name, id);
     }
     return id;
