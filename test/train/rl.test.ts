@@ -1,0 +1,468 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import type { Tensor } from '../../src/engine/engine.ts';
+import { openTorch } from '../../src/engine/torch/torch.ts';
+import { TimeseerError } from '../../src/errors.ts';
+import { collate, type EncodedPrompt, responseSequence } from '../../src/policy/batch.ts';
+import { forward } from '../../src/policy/forward.ts';
+import { Policy } from '../../src/policy/policy.ts';
+import { Random } from '../../src/random.ts';
+import { FOREIGN_CARD } from '../../src/train/card.ts';
+import { readState, restoreOptimizer, saveCheckpoint } from '../../src/train/checkpoint.ts';
+import { Learner } from '../../src/train/learner.ts';
+import { PromptEncoder } from '../../src/train/prompt.ts';
+import { Ranks, requestStop, teamMemory } from '../../src/train/ranks.ts';
+import { type Completion, type RlHooks, type RlOptions, rl } from '../../src/train/rl.ts';
+import type { RlMetrics } from '../../src/train/rl-metrics.ts';
+import { rollout } from '../../src/train/rollout.ts';
+import type { Task } from '../../src/train/task.ts';
+import { TIMERPO_TRANSPORT } from '../../src/train/transport.ts';
+import {
+  flatGradient,
+  fullLogProbs,
+  fullStates,
+  identical,
+  relativeDistance,
+} from '../helpers/full-sequence.ts';
+import {
+  chance,
+  mixedScore,
+  OPTIMIZER,
+  TRACES,
+  teach,
+  tinyLearner,
+  tinyPolicy,
+  tinyTask,
+} from '../helpers/tiny-policy.ts';
+
+const engine = openTorch({ threads: 1 });
+const directory = mkdtempSync(join(tmpdir(), 'timeseer-rl-'));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+const SEED = 21;
+const RL: RlOptions = {
+  steps: 1,
+  prompts: 2,
+  group: 4,
+  temperature: 0.8,
+  topP: 1,
+  maxTokens: 20,
+  advantage: 'timerpo',
+  alpha: 0.3,
+  transport: TIMERPO_TRANSPORT,
+  learningRate: 1e-3,
+  warmup: 0,
+  minLearningRate: 1,
+  miniBatches: 1,
+  epochs: 1,
+  clipRatio: 0.2,
+  kl: 0.05,
+  entropy: 0.02,
+  checkpointEvery: 1000,
+};
+
+/** A policy after a few supervised steps, and the one before them as its reference. */
+const start = tinyPolicy(engine);
+await teach(tinyLearner(start), { samples: 60, learningRate: 5e-3 });
+const reference = tinyPolicy(engine);
+
+function copyOf(policy: Policy): Policy {
+  return new Policy(engine, policy.parts, engine.tensor(engine.floats(policy.flat), [policy.layout.size]));
+}
+
+interface Run {
+  readonly learner: Learner;
+  readonly lines: readonly RlMetrics[];
+  readonly completions: readonly Completion[];
+  readonly saved: readonly number[];
+}
+
+async function run(
+  options: Partial<RlOptions>,
+  task: Task,
+  more: { policy?: Policy; reference?: Policy | null; clip?: number; onStep?: RlHooks['onStep'] } = {},
+): Promise<Run> {
+  const learner = tinyLearner(more.policy ?? copyOf(start), more.clip ?? 1e9);
+  const lines: RlMetrics[] = [];
+  const completions: Completion[] = [];
+  const saved: number[] = [];
+  const hooks: RlHooks = {
+    onStep: (line) => {
+      lines.push(line);
+      more.onStep?.(line);
+    },
+    onCompletions: (list) => void completions.push(...list),
+    save: (step) => void saved.push(step),
+  };
+  const base = more.reference === undefined ? reference : more.reference;
+  await rl(learner, base, task, { ...RL, ...options }, SEED, hooks);
+  return { learner, lines, completions, saved };
+}
+
+/** The gradient that the only update of a run was given. */
+function given({ learner }: Run): Float32Array {
+  return learner.optimizer.state().first.map((value) => value / (1 - OPTIMIZER.betas[0]));
+}
+
+/** Transport similarity of one response to a trace, from its definition in plain numbers. */
+function similarityOf(response: number[][], trace: number[][]): number {
+  const norm = (state: number[]): number => Math.hypot(...state);
+  const mass = (states: number[][]): number[] => {
+    const top = Math.max(...states.map(norm));
+    const parts = states.map((state) => Math.exp(norm(state) - top));
+    const total = parts.reduce((a, b) => a + b, 0);
+    return parts.map((part) => part / total);
+  };
+  const [r, c] = [mass(response), mass(trace)];
+  const cost = response.map((a) =>
+    trace.map((b) =>
+      Math.max(0, 1 - a.reduce((sum, value, i) => sum + value * b[i]!, 0) / (norm(a) * norm(b))),
+    ),
+  );
+  const kernel = cost.map((row) => row.map((value) => Math.exp(-value / 0.08)));
+  let u = r;
+  let v = c.map(() => 1);
+  for (let i = 0; i < 50; i++) {
+    u = r.map((m, t) => m / kernel[t]!.reduce((sum, k, s) => sum + k * v[s]!, 0));
+    v = c.map((m, s) => m / kernel.reduce((sum, row, t) => sum + row[s]! * u[t]!, 0));
+  }
+  let distance = 0;
+  cost.forEach((row, t) => {
+    row.forEach((value, s) => {
+      distance += u[t]! * kernel[t]![s]! * v[s]! * value;
+    });
+  });
+  return Math.exp(-distance / 0.5);
+}
+
+const rowsOf = (states: Tensor): number[][] => {
+  const [count, width] = states.shape as [number, number];
+  const values = engine.floats(states);
+  return Array.from({ length: count }, (_, t) => [...values.subarray(t * width, (t + 1) * width)]);
+};
+
+const mean = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0) / values.length;
+
+interface Group {
+  readonly prompt: EncodedPrompt;
+  readonly responses: readonly Int32Array[];
+  readonly rewards: readonly number[];
+  readonly similarity: readonly number[];
+}
+
+/** What the first step samples, with rewards and similarities. */
+async function groupsOf(task: Task, options: Partial<RlOptions> = {}): Promise<Group[]> {
+  const encoder = new PromptEncoder(start);
+  const { prompts: count } = { ...RL, ...options };
+  const series = Array.from({ length: count }, (_, i) => task.series(i));
+  const prompts: EncodedPrompt[] = [];
+  for (const one of series) prompts.push(encoder.encode(await task.picture(one), task.instruction(one)));
+  const examples = series.map((_, i) => i);
+  const sampled = await rollout(start, series, prompts, examples, task.score, {
+    ...RL,
+    ...options,
+    seed: SEED,
+    hidden: false,
+  });
+  return sampled.map(({ prompt, responses, scores }, p) => {
+    const similarity = engine.scope(() => {
+      const text = { ids: new Int32Array(0), positions: new Int32Array(0), images: [], next: 0 };
+      const trace = responseSequence(text, start.encodeResponse(task.trace(series[p]!)));
+      const to = rowsOf(forward(start, collate([trace], 0)).hidden);
+      return responses.map(({ ids }) => {
+        const states = fullStates(start, prompt, ids);
+        return similarityOf(rowsOf(engine.narrow(states, 0, prompt.ids.length, ids.length)), to);
+      });
+    });
+    return {
+      prompt,
+      responses: responses.map(({ ids }) => ids),
+      rewards: scores.map(({ total }) => total),
+      similarity,
+    };
+  });
+}
+
+/** A_main + α·A_orth of one group, from its definition. */
+function timerpoOf({ rewards, similarity }: Group, alpha: number): number[] {
+  const main = rewards.map((reward) => reward - mean(rewards));
+  const grounded = similarity.map((value) => value - mean(similarity));
+  const along = grounded.reduce((sum, value, i) => sum + value * main[i]!, 0);
+  const square = main.reduce((sum, value) => sum + value * value, 0);
+  return main.map((value, i) => value + alpha * (grounded[i]! - (along / (square + 1e-8)) * value));
+}
+
+/** Gradient of the token mean of −ρ·A + β·k3 − η·H over whole sequences, one forward pass per response. */
+function gradientOf(
+  groups: readonly Group[],
+  advantages: readonly (readonly number[])[],
+  options: { readonly kl: number; readonly entropy: number } = RL,
+): { gradient: Float32Array; loss: number } {
+  return engine.scope(() => {
+    let total: Tensor = engine.zeros([]);
+    let tokens = 0;
+    groups.forEach(({ prompt, responses }, p) => {
+      responses.forEach((ids, g) => {
+        const { logProb, entropy } = fullLogProbs(start, prompt, ids, RL.temperature);
+        const ratio = engine.exp(engine.sub(logProb, engine.detach(logProb)));
+        const toReference = engine.sub(fullLogProbs(reference, prompt, ids, RL.temperature).logProb, logProb);
+        const k3 = engine.sub(
+          engine.sub(engine.exp(engine.detach(toReference)), 1),
+          engine.detach(toReference),
+        );
+        // d k3 / d log π = 1 − exp(log π_ref − log π), written out instead of left to autograd.
+        const slope = engine.add(engine.mul(engine.exp(engine.detach(toReference)), -1), 1);
+        const divergence = engine.add(k3, engine.mul(slope, engine.sub(logProb, engine.detach(logProb))));
+        const loss = engine.sub(
+          engine.sub(engine.mul(divergence, options.kl), engine.mul(ratio, advantages[p]![g]!)),
+          engine.mul(entropy, options.entropy),
+        );
+        total = engine.add(total, engine.sum(loss));
+        tokens += ids.length;
+      });
+    });
+    const average = engine.div(total, tokens);
+    return { gradient: flatGradient(start, average), loss: engine.item(average) };
+  });
+}
+
+describe('one step', () => {
+  const task = tinyTask({ score: mixedScore([0]) }); // the first prompt rewards every response alike
+
+  test('of TimerPO updates along its definition, and a group of equal rewards teaches through the transport', async () => {
+    const groups = await groupsOf(task);
+    expect(new Set(groups[0]!.rewards).size).toBe(1);
+    expect(new Set(groups[1]!.rewards).size).toBeGreaterThan(1);
+    const advantages = groups.map((group) => timerpoOf(group, RL.alpha));
+    expect(Math.max(...advantages[0]!.map(Math.abs))).toBeGreaterThan(1e-4);
+    const want = gradientOf(groups, advantages);
+    const done = await run({}, task);
+    expect(relativeDistance(given(done), want.gradient)).toBeLessThan(1e-3);
+    const [line] = done.lines;
+    expect(line!.loss).toBeCloseTo(want.loss, 5);
+    expect(line!.gradNorm! / Math.hypot(...want.gradient)).toBeCloseTo(1, 3);
+    expect(line).toMatchObject({ equalRewards: 0.5, silent: 0, clipped: 0, skipped: 0 });
+    expect(line!.reward).toBeCloseTo(mean(groups.flatMap(({ rewards }) => rewards)), 6);
+    expect(line!.parts['whim']).toBeCloseTo(line!.reward, 10);
+    expect(line!.similarity).toBeCloseTo(mean(groups.flatMap(({ similarity }) => similarity)), 5);
+    expect(line!.advantage).toBeCloseTo(Math.sqrt(mean(advantages.flat().map((a) => a * a))), 5);
+    expect(line!.samplerGap).toBeLessThan(1e-5);
+    expect(line!.tokens).toBe(mean(groups.flatMap(({ responses }) => responses.map(({ length }) => length))));
+    // Without the equal group the gradient is another: it did teach.
+    const alone = gradientOf(groups.slice(1), advantages.slice(1));
+    expect(relativeDistance(given(done), alone.gradient)).toBeGreaterThan(0.01);
+  });
+
+  test.each([
+    {
+      advantage: 'dr_grpo' as const,
+      of: (rewards: readonly number[]) => rewards.map((reward) => reward - mean(rewards)),
+    },
+    {
+      advantage: 'grpo' as const,
+      of: (rewards: readonly number[]) => {
+        const variance = rewards.reduce((sum, r) => sum + (r - mean(rewards)) ** 2, 0) / (rewards.length - 1);
+        return rewards.map((reward) => (reward - mean(rewards)) / (Math.sqrt(variance) + 1e-6));
+      },
+    },
+  ])(
+    'of $advantage updates along its definition, and a silent group takes no part',
+    async ({ advantage, of }) => {
+      const groups = (await groupsOf(task)).slice(1);
+      const want = gradientOf(
+        groups,
+        groups.map(({ rewards }) => of(rewards)),
+      );
+      const done = await run({ advantage }, task);
+      expect(relativeDistance(given(done), want.gradient)).toBeLessThan(1e-3);
+      expect(done.lines[0]).toMatchObject({
+        equalRewards: 0.5,
+        silent: 0.5,
+        similarity: null,
+        transportError: null,
+      });
+      expect(done.lines[0]!.orthogonal).toBe(0);
+    },
+  );
+
+  test('with α 0 TimerPO is Dr. GRPO', async () => {
+    const [a, b] = [await run({ alpha: 0 }, task), await run({ advantage: 'dr_grpo' }, task)];
+    expect(identical(given(a), given(b))).toBe(true);
+  });
+
+  test('without KL no reference takes part', async () => {
+    const groups = await groupsOf(task);
+    const advantages = groups.map((group) => timerpoOf(group, RL.alpha));
+    const want = gradientOf(groups, advantages, { kl: 0, entropy: RL.entropy });
+    const done = await run({}, task, { reference: null });
+    expect(relativeDistance(given(done), want.gradient)).toBeLessThan(1e-3);
+    expect(done.lines[0]!.kl).toBe(0);
+    expect((await run({}, task)).lines[0]!.kl).toBeGreaterThan(0.001);
+  });
+
+  test('in which every group is silent updates nothing', async () => {
+    const equal = tinyTask({ score: mixedScore([0, 1, 2]) });
+    const policy = copyOf(start);
+    const done = await run({ advantage: 'grpo' }, equal, { policy });
+    expect(done.lines[0]).toMatchObject({ silent: 1, equalRewards: 1, gradNorm: null, loss: 0, skipped: 0 });
+    expect(done.learner.optimizer.steps).toBe(0);
+    expect(identical(engine.floats(policy.flat), engine.floats(start.flat))).toBe(true);
+  });
+
+  test('shows the responses of its first prompt with their judgement', async () => {
+    const { completions } = await run({}, task);
+    const [first] = await groupsOf(task);
+    expect(completions).toHaveLength(RL.group);
+    completions.forEach((one, g) => {
+      expect(one).toMatchObject({ step: 1, seriesId: 'tiny/train/0', reward: 0.4, parts: { whim: 0.4 } });
+      expect(one.similarity).toBeCloseTo(first!.similarity[g]!, 5);
+      expect(one.advantage).toBeCloseTo(timerpoOf(first!, RL.alpha)[g]!, 5);
+    });
+  });
+});
+
+describe('several updates of a step', () => {
+  const task = tinyTask({ score: mixedScore([]) });
+  const still = 1e-30; // a learning rate that leaves the weights where they are
+
+  test('mini-batches divide the prompts, each group in one of them', async () => {
+    const groups = await groupsOf(task, { prompts: 4 });
+    const advantages = groups.map((group) => timerpoOf(group, RL.alpha));
+    const pick = (mini: number) =>
+      gradientOf(
+        groups.filter((_, p) => p % 2 === mini),
+        advantages.filter((_, p) => p % 2 === mini),
+      ).gradient;
+    const [first, second] = [pick(0), pick(1)];
+    const { learner, lines } = await run({ prompts: 4, miniBatches: 2, learningRate: still }, task);
+    expect(learner.optimizer.steps).toBe(2);
+    const [beta] = OPTIMIZER.betas;
+    const want = first.map((value, i) => (1 - beta) * (beta * value + second[i]!));
+    expect(relativeDistance(learner.optimizer.state().first, want)).toBeLessThan(1e-3);
+    expect(lines[0]!.gradNorm! / Math.hypot(...second)).toBeCloseTo(1, 3);
+  });
+
+  test('a silent group leaves the others in their mini-batches', async () => {
+    const partly = tinyTask({ score: mixedScore([0]) }); // of 4 prompts, numbers 0 and 3 are silent
+    const groups = await groupsOf(partly, { prompts: 4 });
+    const centred = ({ rewards }: Group) => rewards.map((reward) => reward - mean(rewards));
+    const one = (p: number) => gradientOf([groups[p]!], [centred(groups[p]!)]).gradient;
+    const [second, third] = [one(1), one(2)]; // numbers 1 and 2 belong to mini-batches 1 and 0
+    const options = { prompts: 4, miniBatches: 2, learningRate: still, advantage: 'dr_grpo' } as const;
+    const { learner } = await run(options, partly);
+    const [beta] = OPTIMIZER.betas;
+    const want = third.map((value, i) => (1 - beta) * (beta * value + second[i]!));
+    expect(relativeDistance(learner.optimizer.state().first, want)).toBeLessThan(1e-3);
+  });
+
+  test('epochs go over the same rollouts again, where ratios leave 1 and are clipped', async () => {
+    const options = { epochs: 3, learningRate: 5e-3, clipRatio: 0.05 };
+    const { learner, lines } = await run(options, task);
+    expect(learner.optimizer.steps).toBe(3);
+    expect(lines[0]!.clipped).toBeGreaterThan(0);
+    expect(lines[0]!.samplerGap).toBeLessThan(1e-5); // of the first pass alone
+  });
+});
+
+describe('the reinforcement stage', () => {
+  test('raises the reward of what it samples', async () => {
+    // Whatever the picture shows, the third trace is wanted.
+    const wanted = tinyTask({
+      score: (response) => ({ total: response === TRACES[2] ? 1 : 0.1 * chance(response), parts: {} }),
+    });
+    // Traces at random teach the policy to give each a third of the time.
+    const blind = tinyTask({
+      trace: ({ values }) => new Random(1, 'trace', values[1]).pick(TRACES),
+    });
+    const policy = tinyPolicy(engine);
+    await teach(tinyLearner(policy), { samples: 240 }, blind);
+    const options = { steps: 25, prompts: 3, group: 8, temperature: 1, maxTokens: 40, learningRate: 3e-3 };
+    const { lines } = await run({ ...options, kl: 0.001, entropy: 0 }, wanted, {
+      policy,
+      reference: copyOf(policy),
+      clip: 1,
+    });
+    const rewards = lines.map(({ reward }) => reward);
+    // A third at first; 0.9 in the end, where this was measured.
+    expect(rewards[0]).toBeLessThan(0.55);
+    expect(mean(rewards.slice(-10))).toBeGreaterThan(0.75);
+  });
+
+  test('stopped and resumed from its checkpoint it is the uninterrupted run, bit for bit', async () => {
+    const options = { ...RL, steps: 5, checkpointEvery: 2, miniBatches: 2 };
+    const task = tinyTask({ score: mixedScore([1]) });
+    const timeless = ({ ms: _, ...rest }: RlMetrics) => rest;
+    const whole = await run(options, task, { clip: OPTIMIZER.clip });
+    expect(whole.saved).toEqual([2, 4, 5]);
+
+    const memory = teamMemory(1);
+    const checkpoint = join(directory, 'checkpoint');
+    const lines: RlMetrics[] = [];
+    const completions: Completion[] = [];
+    const hooksOf = (learner: Learner): RlHooks => ({
+      onStep: (line) => {
+        lines.push(line);
+        if (line.step === 3) requestStop(memory);
+      },
+      onCompletions: (list) => void completions.push(...list),
+      save: (step) => saveCheckpoint(checkpoint, learner, FOREIGN_CARD, { stage: 'rl', step }),
+    });
+    const first = new Learner(copyOf(start), new Ranks(memory, 0, 1), OPTIMIZER);
+    expect(await rl(first, reference, task, options, SEED, hooksOf(first))).toBe(3);
+    const state = readState(checkpoint)!;
+    expect(state).toMatchObject({ stage: 'rl', step: 3, updates: 6 });
+    const second = tinyLearner(Policy.load(engine, checkpoint));
+    restoreOptimizer(checkpoint, second, state);
+    expect(await rl(second, reference, task, options, SEED, hooksOf(second), state.step)).toBe(5);
+
+    expect(lines.map(timeless)).toEqual(whole.lines.map(timeless));
+    expect(completions).toEqual(whole.completions);
+    expect(identical(engine.floats(second.policy.flat), engine.floats(whole.learner.policy.flat))).toBe(true);
+  });
+
+  test('a reward that is not finite leaves out the update, is counted, and stops the run after ten on end', async () => {
+    const broken = tinyTask({ score: () => ({ total: Number.NaN, parts: {} }) });
+    const policy = copyOf(start);
+    const lines: RlMetrics[] = [];
+    const failed = run({ steps: 20, maxTokens: 6 }, broken, {
+      policy,
+      onStep: (line) => void lines.push(line),
+    });
+    await expect(failed).rejects.toThrow(TimeseerError);
+    await expect(failed).rejects.toThrow(/10 updates in a row.*step 10.*lower rl\.learningRate/);
+    expect(lines).toHaveLength(10);
+    for (const line of lines) {
+      expect(line.skipped).toBe(1);
+      expect(Number.isFinite(line.gradNorm)).toBe(false);
+    }
+    expect(identical(engine.floats(policy.flat), engine.floats(start.flat))).toBe(true);
+  });
+
+  test('one bad step in between is left out and training goes on', async () => {
+    let call = 0;
+    const task = tinyTask({
+      score: (text) => ({ total: call++ < RL.prompts * RL.group ? Number.NaN : chance(text), parts: {} }),
+    });
+    const { learner, lines } = await run({ steps: 3, maxTokens: 6 }, task);
+    expect(lines.map(({ skipped }) => skipped)).toEqual([1, 0, 0]);
+    expect(learner.optimizer.steps).toBe(2);
+  });
+
+  test('a hundred steps leave no tensor behind and take no more memory', async () => {
+    const task = tinyTask({ score: mixedScore([]) });
+    const policy = copyOf(start);
+    const options = { prompts: 1, group: 2, maxTokens: 4, learningRate: 1e-4 };
+    let live = 0;
+    let rss = 0;
+    const onStep = ({ step }: RlMetrics): void => {
+      if (step === 20) [live, rss] = [engine.live(), process.memoryUsage().rss];
+      if (step !== 120) return;
+      expect(engine.live()).toBe(live);
+      expect((process.memoryUsage().rss - rss) / 2 ** 20).toBeLessThan(40);
+    };
+    const { lines } = await run({ ...options, steps: 120 }, task, { policy, onStep });
+    expect(lines).toHaveLength(120);
+  });
+});
