@@ -13,8 +13,9 @@ export interface Comparison {
 
 export interface Turns<Answer> {
   readonly rows: readonly Comparison[];
-  /** Answers of each contender to the last question. */
-  readonly answers: ReadonlyMap<Contender<Answer>, readonly Answer[]>;
+  /** Answers of each contender in the first round, which warms up, and in the last. */
+  readonly first: ReadonlyMap<Contender<Answer>, readonly Answer[]>;
+  readonly last: ReadonlyMap<Contender<Answer>, readonly Answer[]>;
   /** GFLOP/s of this machine on one thread: median of one calibration per round. */
   readonly gflops: number;
 }
@@ -31,7 +32,8 @@ export async function takeTurns<Answer>(
   device: string,
 ): Promise<Turns<Answer>> {
   const speeds = contenders.map((): number[] => []);
-  const answers = new Map<Contender<Answer>, readonly Answer[]>();
+  const first = new Map<Contender<Answer>, readonly Answer[]>();
+  const last = new Map<Contender<Answer>, readonly Answer[]>();
   const calibrations: number[] = [];
   for (let round = 0; round <= rounds; round++) {
     if (round > 0) calibrations.push(gflops(device));
@@ -39,8 +41,9 @@ export async function takeTurns<Answer>(
       const began = performance.now();
       const given = await contender.ask(question);
       const seconds = (performance.now() - began) / 1000;
-      answers.set(contender, given);
-      if (round > 0) speeds[c]!.push(units(given) / seconds);
+      if (round === 0) first.set(contender, given);
+      else speeds[c]!.push(units(given) / seconds);
+      last.set(contender, given);
     }
   }
   const rows = contenders.map((contender, c): Comparison => {
@@ -54,7 +57,7 @@ export async function takeTurns<Answer>(
       ratio: name === OURS || ratios.length === 0 ? null : median(ratios),
     };
   });
-  return { rows, answers, gflops: median(calibrations) };
+  return { rows, first, last, gflops: median(calibrations) };
 }
 
 export const OURS = 'timeseer';

@@ -14,7 +14,6 @@ export interface DecodeJob {
   readonly first: number;
   readonly prompts: number;
   readonly samples: number;
-  readonly maxTokens: number;
   readonly seed: number;
 }
 
@@ -35,14 +34,15 @@ async function answer(question: string): Promise<DecodeAnswer> {
     opened = { policy, own: await examples(policy, job.policy, job.first + from, to - from) };
   }
   if (question === 'ready') return [];
+  const [mode, limit] = question.split(' ');
   const how: Pick<GenerateOptions, 'samples' | 'temperature'> =
-    question === 'greedy' ? { samples: 1, temperature: 0 } : { samples: job.samples, temperature: 1 };
+    mode === 'greedy' ? { samples: 1, temperature: 0 } : { samples: job.samples, temperature: 1 };
   const sampled = await generate(
     opened.policy,
     opened.own.map(({ prompt }) => prompt),
     {
       ...how,
-      maxTokens: job.maxTokens,
+      maxTokens: Number(limit),
       seed: job.seed,
       examples: opened.own.map((_, p) => from + p),
     },

@@ -14,7 +14,7 @@ import { Policy } from '../../src/policy/policy.ts';
 import { type Comparison, comparisonTable, OURS, takeTurns } from './compare.ts';
 import type { DecodeAnswer, DecodeJob } from './decode-worker.ts';
 import { type BenchOptions, benchOptions, type Machine, machineOf } from './measure.ts';
-import { openPeer } from './peer.ts';
+import { openPeer, PEERS, sorted } from './peer.ts';
 import { type Contender, openTeam } from './team.ts';
 import { draws, examples, quickstart, withPolicy, withScratch, writeExamples } from './workload.ts';
 
@@ -54,13 +54,12 @@ function equalShare(a: readonly (readonly number[])[], b: readonly (readonly num
   return equal / Math.max(a.length, b.length);
 }
 
-async function measureLimit(
-  limit: number,
+async function open(
   policy: string,
-  options: BenchOptions,
+  limit: number,
+  device: string,
   scratch: string,
-): Promise<DecodeRow & { readonly peers: readonly string[]; readonly skipped: readonly string[] }> {
-  const { device, rounds } = options;
+): Promise<{ contenders: Contender<DecodeAnswer>[]; peers: string[]; skipped: string[] }> {
   const { prompts, group: samples } = quickstart().rl;
   const first = 2_000_000;
   const loaded = Policy.load(openTorch({ device, threads: 1 }), policy);
@@ -69,72 +68,59 @@ async function measureLimit(
   writeExamples(file, loaded, list, { values: draws(SEED, prompts, samples, limit), steps: limit });
   const { end, pad } = loaded.dims.special;
   loaded.dispose();
-  const job: DecodeJob = { device, policy, first, prompts, samples, maxTokens: limit, seed: SEED };
-  const contenders: Contender<DecodeAnswer>[] = [];
-  const peers = new Set<string>();
-  const skipped: string[] = [];
-  try {
-    for (const workers of [1, 2]) {
-      contenders.push(await openTeam<DecodeJob, DecodeAnswer>(OURS, './decode-worker', workers, job));
-    }
-    for (const model of ['lean', 'transformers']) {
-      for (const processes of [1, 2]) {
-        const name = model === 'lean' ? 'PyTorch, hand-written' : 'PyTorch, transformers';
-        const args = Object.entries({ model, policy, examples: file, samples, limit, end, pad, device });
-        const peer = await openPeer<DecodeAnswer>(
-          name,
-          'decode',
-          processes,
-          args.flatMap(([key, value]) => [`--${key}`, String(value)]),
-        );
-        if (typeof peer === 'string') skipped.push(`${name}, ${processes}: ${peer}`);
-        else {
-          contenders.push(peer);
-          peers.add(peer.versions);
-        }
-      }
-    }
-    const agreement: Record<string, number> = {};
-    const greedy = all(await contenders[0]!.ask('greedy'));
-    for (const contender of contenders.slice(1)) {
-      const share = equalShare(all(await contender.ask('greedy')), greedy);
-      agreement[`${contender.name}, ${contender.processes}, greedy`] = share;
-    }
-    const turns = await takeTurns(contenders, 'sampled', tokensOf, rounds, device);
-    const sampled = all(turns.answers.get(contenders[0]!)!);
-    for (const contender of contenders.slice(1)) {
-      if (contender.name.includes('transformers')) continue; // it draws from its own numbers
-      const share = equalShare(all(turns.answers.get(contender)!), sampled);
-      agreement[`${contender.name}, ${contender.processes}, sampled`] = share;
-    }
-    const lengths = sampled.map((ids) => ids.length);
-    return {
-      limit,
-      rows: turns.rows,
-      gflops: turns.gflops,
-      tokens: {
-        mean: lengths.reduce((a, b) => a + b, 0) / lengths.length,
-        longest: Math.max(...lengths),
-      },
-      agreement,
-      peers: [...peers],
-      skipped,
-    };
-  } finally {
-    for (const contender of contenders) await contender.close();
+  const job: DecodeJob = { device, policy, first, prompts, samples, seed: SEED };
+  const args = Object.entries({ policy, examples: file, samples, end, pad, device }).flatMap(
+    ([key, value]) => [`--${key}`, String(value)],
+  );
+  const opened = await Promise.all([
+    ...[1, 2].map((workers) => openTeam<DecodeJob, DecodeAnswer>(OURS, './decode-worker', workers, job)),
+    ...PEERS.flatMap(([model, name]) =>
+      [1, 2].map((processes) =>
+        openPeer<DecodeAnswer>(name, 'decode', processes, ['--model', model, ...args]),
+      ),
+    ),
+  ]);
+  return sorted(opened);
+}
+
+async function measureLimit(
+  contenders: readonly Contender<DecodeAnswer>[],
+  limit: number,
+  { rounds, device }: BenchOptions,
+): Promise<DecodeRow> {
+  const agreement: Record<string, number> = {};
+  const greedy = all(await contenders[0]!.ask(`greedy ${limit}`));
+  for (const contender of contenders.slice(1)) {
+    const share = equalShare(all(await contender.ask(`greedy ${limit}`)), greedy);
+    agreement[`${contender.name}, ${contender.processes}, greedy`] = share;
   }
+  const turns = await takeTurns(contenders, `sampled ${limit}`, tokensOf, rounds, device);
+  const sampled = all(turns.last.get(contenders[0]!)!);
+  for (const contender of contenders.slice(1)) {
+    if (contender.name.includes('transformers')) continue; // it draws from its own numbers
+    const share = equalShare(all(turns.last.get(contender)!), sampled);
+    agreement[`${contender.name}, ${contender.processes}, sampled`] = share;
+  }
+  const lengths = sampled.map((ids) => ids.length);
+  const mean = lengths.reduce((a, b) => a + b, 0) / lengths.length;
+  const tokens = { mean, longest: Math.max(...lengths) };
+  return { limit, rows: turns.rows, gflops: turns.gflops, tokens, agreement };
 }
 
 export async function measureDecoding(options: BenchOptions): Promise<DecodeReport> {
+  const { device } = options;
   const { prompts, group, maxTokens } = quickstart().rl;
-  const machine = machineOf(openTorch({ device: options.device, threads: 1 }));
-  return withPolicy(options.policy, options.device, (policy) =>
+  const machine = machineOf(openTorch({ device, threads: 1 }));
+  return withPolicy(options.policy, device, (policy) =>
     withScratch(async (scratch) => {
-      const done = [];
-      for (const limit of [maxTokens, CUT]) done.push(await measureLimit(limit, policy, options, scratch));
-      const settings = done.map(({ peers: _, skipped: __, ...row }) => row);
-      const { peers, skipped } = done[0]!;
-      return { machine, prompts, samples: group, settings, peers, skipped };
+      const { contenders, peers, skipped } = await open(policy, maxTokens, device, scratch);
+      try {
+        const settings = [];
+        for (const limit of [maxTokens, CUT]) settings.push(await measureLimit(contenders, limit, options));
+        return { machine, prompts, samples: group, settings, peers, skipped };
+      } finally {
+        for (const contender of contenders) await contender.close();
+      }
     }),
   );
 }

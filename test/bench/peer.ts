@@ -17,6 +17,24 @@ export interface Peer<Answer> extends Contender<Answer> {
   readonly versions: string;
 }
 
+/** Models that peers offer, and what tables call them. */
+export const PEERS = [
+  ['lean', 'PyTorch, hand-written'],
+  ['transformers', 'PyTorch, transformers'],
+] as const;
+
+/** Those that run, in order, and why the others do not. */
+export function sorted<Answer>(opened: readonly (Contender<Answer> | Peer<Answer> | string)[]): {
+  readonly contenders: Contender<Answer>[];
+  readonly peers: string[];
+  readonly skipped: string[];
+} {
+  const contenders = opened.filter((one) => typeof one !== 'string');
+  const versions = contenders.flatMap((one) => ('versions' in one ? [one.versions] : []));
+  const skipped = opened.filter((one) => typeof one === 'string');
+  return { contenders, peers: [...new Set(versions)], skipped: [...new Set(skipped)] };
+}
+
 /**
  * Starts `peer/PROGRAM.py` with the Python that TIMESEER_PYTHON names (`python3` without it) and waits until it is
  * ready. It answers each question with one JSON array, an element per process.

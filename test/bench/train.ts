@@ -20,13 +20,13 @@ import {
   median,
   table,
 } from './measure.ts';
-import { openPeer } from './peer.ts';
-import { type Contender, openTeam } from './team.ts';
+import { openPeer, PEERS, sorted } from './peer.ts';
+import { openTeam } from './team.ts';
 import { examples, quickstart, withPolicy, withScratch, writeExamples } from './workload.ts';
 
-const STAGE_SAMPLES = 960;
-const WARM_STEPS = 20;
-const BATCHES = 16;
+const STAGE_STEPS = 40;
+const WARM_STEPS = 10;
+const BATCHES = 8;
 
 export interface StageRow {
   readonly workers: number;
@@ -58,7 +58,8 @@ async function stageSpeed(
   device: string,
   scratch: string,
 ): Promise<StageRow> {
-  const recipe = quickstart([`sft.samples=${STAGE_SAMPLES}`, 'sft.checkpointEvery=1000000']);
+  const samples = STAGE_STEPS * quickstart().sft.batch;
+  const recipe = quickstart([`sft.samples=${samples}`, 'sft.checkpointEvery=1000000']);
   const steps: SftMetrics[] = [];
   const now = gflops(device);
   await runStage(
@@ -102,53 +103,39 @@ async function compareUpdates(policy: string, { device, rounds }: BenchOptions, 
   loaded.dispose();
   const rate = learningRate * 0.05; // late in the stage: small enough that rounding does not part the paths
   const job: GradientJob = { device, policy, first: 0, batches: BATCHES, batch, learningRate: rate };
-  const contenders: Contender<GradientAnswer>[] = [];
-  const peers = new Set<string>();
-  const skipped: string[] = [];
+  const numbers = { policy, examples: file, device, batch, rate, decay: weightDecay, clip };
+  const args = Object.entries(numbers).flatMap(([key, value]) => [`--${key}`, String(value)]);
+  const { contenders, peers, skipped } = sorted(
+    await Promise.all([
+      ...[1, 2].map((workers) =>
+        openTeam<GradientJob, GradientAnswer>(OURS, './gradient-worker', workers, job),
+      ),
+      ...PEERS.flatMap(([model, name]) =>
+        [1, 2].map((processes) =>
+          openPeer<GradientAnswer>(name, 'train', processes, ['--model', model, ...args]),
+        ),
+      ),
+    ]),
+  );
   try {
-    for (const workers of [1, 2]) {
-      contenders.push(await openTeam<GradientJob, GradientAnswer>(OURS, './gradient-worker', workers, job));
-    }
-    for (const model of ['lean', 'transformers']) {
-      for (const processes of [1, 2]) {
-        const name = model === 'lean' ? 'PyTorch, hand-written' : 'PyTorch, transformers';
-        const numbers = { batch, rate, decay: weightDecay, clip };
-        const args = Object.entries({ model, policy, examples: file, device, ...numbers });
-        const peer = await openPeer<GradientAnswer>(
-          name,
-          'train',
-          processes,
-          args.flatMap(([key, value]) => [`--${key}`, String(value)]),
-        );
-        if (typeof peer === 'string') skipped.push(`${name}, ${processes}: ${peer}`);
-        else {
-          contenders.push(peer);
-          peers.add(peer.versions);
-        }
-      }
-    }
-    // The first round is every contender's first: same weights, same examples, so the losses must agree.
-    const first = new Map<Contender<GradientAnswer>, readonly number[]>();
-    for (const contender of contenders) {
-      const ranks = await contender.ask('round');
-      // Ours reports the loss over all ranks, the peer's processes their share of it.
-      const whole = contender.name === OURS ? [ranks[0]!] : ranks;
-      first.set(
-        contender,
-        ranks[0]!.map((_, b) => whole.reduce((sum, losses) => sum + losses[b]!, 0)),
-      );
-    }
-    const ours = first.get(contenders[0]!)!;
-    const lossDifference = Object.fromEntries(
-      contenders
-        .slice(1)
-        .map((contender) => [
-          `${contender.name}, ${contender.processes}`,
-          Math.max(...first.get(contender)!.map((loss, b) => Math.abs(loss - ours[b]!) / ours[b]!)),
-        ]),
-    );
     const turns = await takeTurns(contenders, 'round', () => BATCHES * batch, rounds, device);
-    return { rows: turns.rows, gflops: turns.gflops, peers: [...peers], skipped, lossDifference };
+    // The first round is every contender's first: same weights, same examples, so the losses must agree.
+    const losses = new Map(
+      contenders.map((contender) => {
+        const ranks = turns.first.get(contender)!;
+        // Ours reports the loss over all ranks, a peer's processes their share of it.
+        const parts = contender.name === OURS ? [ranks[0]!] : ranks;
+        return [contender, ranks[0]!.map((_, b) => parts.reduce((sum, part) => sum + part[b]!, 0))];
+      }),
+    );
+    const ours = losses.get(contenders[0]!)!;
+    const lossDifference = Object.fromEntries(
+      contenders.slice(1).map((contender) => {
+        const differences = losses.get(contender)!.map((loss, b) => Math.abs(loss - ours[b]!) / ours[b]!);
+        return [`${contender.name}, ${contender.processes}`, Math.max(...differences)];
+      }),
+    );
+    return { rows: turns.rows, gflops: turns.gflops, peers, skipped, lossDifference };
   } finally {
     for (const contender of contenders) await contender.close();
   }

@@ -1,4 +1,7 @@
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { engineContract } from './contract.ts';
 
-engineContract('torch', () => openTorch({ threads: 1 }));
+/** Where the suite runs: the processor, or the GPU that is asked for. */
+const device = process.env['TIMESEER_TEST_DEVICE'] ?? 'cpu';
+
+engineContract(`torch, ${device}`, () => openTorch({ device, threads: 1 }));

@@ -1,11 +1,11 @@
 """Batched decoding in PyTorch of the prompts of a file.
 
-    python decode.py --model lean|transformers --policy DIR --examples FILE --samples 8 --limit 96 [--processes N]
+    python decode.py --model lean|transformers --policy DIR --examples FILE --samples 8 [--processes N]
 
 `transformers` is `generate` of Qwen2_5_VLForConditionalGeneration; `lean` the hand-written model in a loop with
 preallocated caches: each prompt is encoded once and its cache repeated for its samples, and it draws from the file's
-numbers, so that it samples what timeseer samples. N processes share the prompts. Questions `greedy` (one response to
-each prompt) and `sampled`: the ids of every response.
+numbers, so that it samples what timeseer samples. N processes share the prompts. Questions `greedy N` (one response to
+each prompt, at most N tokens) and `sampled N`: the ids of every response.
 """
 
 import argparse
@@ -96,8 +96,9 @@ def start(rank, size, options):
 
     @torch.inference_mode()
     def answer(question):
-        samples = 1 if question == "greedy" else options.samples
-        return model.respond(data, first, last, samples, options.limit, question == "greedy")
+        mode, limit = question.split()
+        samples = 1 if mode == "greedy" else options.samples
+        return model.respond(data, first, last, samples, int(limit), mode == "greedy")
 
     return answer
 
@@ -108,7 +109,6 @@ if __name__ == "__main__":
     parser.add_argument("--policy", required=True)
     parser.add_argument("--examples", required=True)
     parser.add_argument("--samples", type=int, required=True)
-    parser.add_argument("--limit", type=int, required=True)
     parser.add_argument("--end", type=int, required=True)
     parser.add_argument("--pad", type=int, required=True)
     parser.add_argument("--processes", type=int, default=1)

@@ -91,7 +91,7 @@ def start(rank, size, shared):
         flat = torch.cat([p.grad.reshape(-1) for p in model.parameters])
         gradients[rank, : flat.numel()] = flat
         barrier.wait()
-        total = gradients[:, : flat.numel()].sum(0)
+        total = gradients[:, : flat.numel()].sum(0).to(flat.device)
         barrier.wait()
         for p, part in zip(model.parameters, total.split([p.numel() for p in model.parameters])):
             p.grad = part.view_as(p)
