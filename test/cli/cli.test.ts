@@ -5,6 +5,7 @@ import { join, resolve } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import { COMMANDS, main } from '../../src/cli.ts';
 import { packageVersion } from '../../src/package.ts';
+import { inside, type Outcome } from '../helpers/command-line.ts';
 
 const CLI = resolve(import.meta.dirname, '../../src/cli.ts');
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-cli-'));
@@ -13,31 +14,6 @@ afterEach(() => {
   vi.restoreAllMocks();
   process.exitCode = undefined;
 });
-
-interface Outcome {
-  readonly code: number;
-  readonly out: string;
-  readonly err: string;
-}
-
-/** Runs a command line in this process. */
-async function inside(...args: string[]): Promise<Outcome> {
-  const out: string[] = [];
-  const err: string[] = [];
-  const keep =
-    (lines: string[]) =>
-    (text: unknown): boolean => {
-      lines.push(String(text));
-      return true;
-    };
-  vi.spyOn(console, 'log').mockImplementation(keep(out));
-  vi.spyOn(console, 'error').mockImplementation(keep(err));
-  vi.spyOn(process.stdout, 'write').mockImplementation(keep(out));
-  vi.spyOn(process.stderr, 'write').mockImplementation(keep(err));
-  const code = await main(args);
-  vi.restoreAllMocks();
-  return { code, out: out.join(''), err: err.join('') };
-}
 
 /** Runs it as a program. */
 function outside(args: readonly string[], env: NodeJS.ProcessEnv = {}): Outcome {

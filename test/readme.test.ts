@@ -1,0 +1,79 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { COMMANDS } from '../src/cli.ts';
+import { inside } from './helpers/command-line.ts';
+
+const readme = readFileSync(resolve(import.meta.dirname, '../README.md'), 'utf8');
+const scripts = JSON.parse(readFileSync(resolve(import.meta.dirname, '../package.json'), 'utf8'))
+  .scripts as object;
+
+/** Command lines of the README's indented blocks. */
+const lines = readme
+  .split('\n')
+  .filter((line) => /^ {4}(npx|npm|\.ci)/.test(line))
+  .map((line) => line.replace(/#.*/, '').trim());
+const commands = lines
+  .filter((line) => line.startsWith('npx timeseer'))
+  .map((line) => line.split(/\s+/).slice(2));
+
+/** The same command at a size for tests: fewer samples, steps and series; nothing else is changed. */
+function shortened(args: readonly string[]): string[] {
+  const out = args.map((word) => (word === 'runs/quickstart' ? 'runs/mine' : word));
+  const begins = out[0] === 'quickstart' || out[0] === 'sft' || out.includes('rl.advantage=grpo');
+  if (begins && !out.includes('--recipe')) out.push('--recipe', 'quickstart-short');
+  if (out[0] === 'quickstart')
+    out.push('--set', 'sft.samples=32', '--set', 'rl.steps=1', '--set', 'eval.series=8');
+  if (out[0] === 'eval') {
+    if (out.includes('--count')) out[out.indexOf('--count') + 1] = '8';
+    else out.push('--count', '8');
+    out.push('--max-tokens', '24');
+  }
+  return out;
+}
+
+const home = process.cwd();
+let directory = '';
+
+beforeAll(() => {
+  directory = mkdtempSync(join(tmpdir(), 'readme-'));
+  process.chdir(directory);
+  const wave = Array.from(
+    { length: 700 },
+    (_, i) => Math.sin(i / 8) + (i > 300 && i < 360 ? Math.sin(i) : 0),
+  );
+  writeFileSync('my.csv', `value\n${wave.map((value) => value.toFixed(4)).join('\n')}\n`);
+});
+
+afterEach(() => {
+  process.exitCode = undefined;
+});
+
+afterAll(() => {
+  process.chdir(home);
+  rmSync(directory, { recursive: true, force: true });
+});
+
+test('every npm script that the README names exists', () => {
+  const named = [...readme.matchAll(/npm run ([a-z]+)/g)].map((match) => match[1]!);
+  expect(named).toContain('quickstart');
+  for (const name of named) expect(scripts).toHaveProperty(name);
+});
+
+test('the README runs every command in its guide but setup and doctor, which it mentions', () => {
+  const shown = new Set(commands.map(([name]) => name));
+  for (const name of Object.keys(COMMANDS)) {
+    if (name === 'setup' || name === 'doctor') expect(readme).toContain(name);
+    else expect(shown).toContain(name);
+  }
+});
+
+// In the order of the README but for its first `explain`, whose policy is made later on.
+const inOrder = [...commands.slice(1), commands[0]!].map((args) => [args.join(' '), args] as const);
+
+test.each(inOrder)('npx timeseer %s', async (_, args) => {
+  const { code, err } = await inside(...shortened(args));
+  expect(err).not.toMatch(/error:/);
+  expect(code).toBe(0);
+});
