@@ -1,4 +1,5 @@
 /** `timeseer eval`: records, metrics and a table for one policy and one data set. */
+import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { BASELINES, baselineRecord } from '../../eval/baselines.ts';
 import { type MetricName, type MetricSet, type Metrics, metricsOf } from '../../eval/metrics.ts';
@@ -55,6 +56,9 @@ function check(given: EvalRequest): void {
 
 export async function runEval(given: EvalRequest): Promise<void> {
   check(given);
+  if (given.out !== undefined && existsSync(given.out) && !statSync(given.out).isDirectory()) {
+    throw new ConfigError(`${given.out}: is a file; give a directory with --out`);
+  }
   const from = findPolicy(given.policy);
   const seed = given.seed ?? 42;
   const { data: name, split, length, count } = given;

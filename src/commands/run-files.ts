@@ -85,7 +85,7 @@ export class RunFiles {
       readonly resume?: boolean;
     },
   ): RunFiles {
-    if (statSync(path, { throwIfNoEntry: false })?.isDirectory() === false) {
+    if (existsSync(path) && !statSync(path).isDirectory()) {
       throw new ConfigError(`${path}: is a file; give the directory of a run with --out`);
     }
     if (!RunFiles.begun(path)) {

@@ -1,0 +1,125 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { readRecords } from '../../eval/records.ts';
+import { listing, timeseer, writeTinyPolicy } from '../helpers/tiny-run.ts';
+
+const shared = mkdtempSync(join(tmpdir(), 'timeseer-eval-'));
+const policy = join(shared, 'policy');
+const BASE = [
+  'eval',
+  '--policy',
+  policy,
+  '--length',
+  '400',
+  '--maxTokens',
+  '12',
+  '--no-classical',
+  '--quiet',
+];
+let out = '';
+
+beforeAll(() => writeTinyPolicy(policy));
+afterAll(() => rmSync(shared, { recursive: true, force: true }));
+beforeEach(() => {
+  out = mkdtempSync(join(shared, 'out-'));
+  rmSync(out, { recursive: true });
+});
+afterEach(() => rmSync(out, { recursive: true, force: true }));
+
+describe('timeseer eval', () => {
+  test('writes records and metrics of every series, and prints a table', async () => {
+    const sampled = ['--count', '7', '--temperature', '1', '--samples', '2', '--out', out];
+    const { code, err, out: text } = await timeseer(...BASE, ...sampled);
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    expect(text).toMatch(/^\s+format .*\nall series/);
+    const records = readRecords(join(out, 'records.jsonl'));
+    expect(records.map(({ seriesId }) => seriesId)).toEqual(
+      Array.from({ length: 14 }, (_, i) => `nano5/test/${Math.floor(i / 2)}`),
+    );
+    expect(new Set(records.map(({ response }) => response)).size).toBeGreaterThan(7);
+    const metrics = JSON.parse(readFileSync(join(out, 'metrics.json'), 'utf8'));
+    expect(metrics).toMatchObject({
+      policy,
+      temperature: 1,
+      data: { name: 'nano5', count: 7 },
+      classical: {},
+    });
+  });
+
+  test('gives the same answers whatever the number of workers', async () => {
+    const sampled = ['--count', '5', '--temperature', '1', '--json'];
+    const one = await timeseer(...BASE, ...sampled, '--workers', '1', '--out', out);
+    const alone = readFileSync(join(out, 'records.jsonl'), 'utf8');
+    const three = await timeseer(...BASE, ...sampled, '--workers', '3', '--out', out);
+    expect([one.code, three.code]).toEqual([0, 0]);
+    expect(readFileSync(join(out, 'records.jsonl'), 'utf8')).toBe(alone);
+    expect(JSON.parse(three.out).metrics).toEqual(JSON.parse(one.out).metrics);
+  });
+
+  test('Ctrl-C ends it soon, in the middle of a batch, with code 130 and nothing written', async () => {
+    // One batch of long answers; a policy that knows nothing never ends them.
+    const long = ['--count', '64', '--temperature', '1', '--samples', '4', '--maxTokens', '3000'];
+    const running = timeseer(
+      'eval',
+      '--policy',
+      policy,
+      '--length',
+      '400',
+      ...long,
+      '--workers',
+      '1',
+      '--out',
+      out,
+    );
+    await sleep(2500); // whatever it is doing by then, the end must be the same
+    process.emit('SIGINT');
+    const { code, err, out: text } = await running;
+    expect(code).toBe(130);
+    expect(err).toMatch(/saving first.*\n(eval .*\n)?stopped on request\n$/s);
+    expect(text).toBe('');
+    expect(listing(out)).toEqual([]);
+  });
+});
+
+describe('bad input: one clear line', () => {
+  async function failure(code: number, ...args: string[]): Promise<string> {
+    const ending = await timeseer('eval', ...args);
+    expect(ending.code, ending.err).toBe(code);
+    expect(ending.err.trimEnd().split('\n')).toHaveLength(1);
+    return ending.err;
+  }
+
+  test('numbers out of range', async () => {
+    for (const [option, value] of [
+      ['--count', '0'],
+      ['--samples', '1.5'],
+      ['--maxTokens', '-1'],
+      ['--workers', '0'],
+    ] as const) {
+      expect(await failure(2, '--policy', policy, option, value)).toMatch(
+        /got -?[\d.]+, expected an integer ≥ 1/,
+      );
+    }
+    expect(await failure(2, '--policy', policy, '--temperature', '-1')).toMatch(/--temperature: got -1/);
+  });
+
+  test('a policy, device or data set that is not there', async () => {
+    expect(await failure(1, '--policy', join(shared, 'none'))).toMatch(/none: no such directory/);
+    expect(await failure(1, '--policy', policy, '--count', '2', '--device', 'cuda:99', '--quiet')).toMatch(
+      /device 'cuda:99'/,
+    );
+    expect(await failure(2, '--policy', policy, '--data', 'nano6')).toMatch(/nano6/);
+  });
+
+  test('a file where the results should go, before any series is answered', async () => {
+    writeFileSync(out, 'mine');
+    expect(await failure(2, '--policy', policy, '--out', out)).toMatch(
+      /is a file; give a directory with --out/,
+    );
+    expect(readFileSync(out, 'utf8')).toBe('mine');
+    expect(existsSync(join(shared, 'records.jsonl'))).toBe(false);
+  });
+});

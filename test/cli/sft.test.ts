@@ -1,0 +1,341 @@
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { readState } from '../../src/train/checkpoint.ts';
+import {
+  bits,
+  Child,
+  edit,
+  lineCount,
+  listing,
+  temporaries,
+  timeless,
+  timeseer,
+  until,
+  writeTinyPolicy,
+  writeTinyRecipe,
+} from '../helpers/tiny-run.ts';
+
+const shared = mkdtempSync(join(tmpdir(), 'timeseer-sft-'));
+const policy = join(shared, 'policy');
+const recipe = join(shared, 'tiny.yaml');
+/** An uninterrupted run. */
+const whole = join(shared, 'whole');
+let out = '';
+
+beforeAll(async () => {
+  writeTinyPolicy(policy);
+  writeTinyRecipe(recipe, policy);
+  const { code, err } = await timeseer('sft', '--recipe', recipe, '--out', whole, '--quiet');
+  expect({ code, err }).toEqual({ code: 0, err: '' });
+});
+afterAll(() => rmSync(shared, { recursive: true, force: true }));
+beforeEach(() => {
+  out = mkdtempSync(join(shared, 'out-'));
+  rmSync(out, { recursive: true });
+});
+afterEach(() => rmSync(out, { recursive: true, force: true }));
+
+const copyWhole = (): void => cpSync(whole, out, { recursive: true });
+
+/** The run in `out` must be the uninterrupted one, bit for bit. */
+function expectWhole(): void {
+  for (const file of ['sft/policy/model.safetensors', 'sft/checkpoint/optimizer.safetensors']) {
+    expect(bits(join(out, file)).equals(bits(join(whole, file)))).toBe(true);
+  }
+  expect(timeless(join(out, 'sft/metrics.jsonl'))).toEqual(timeless(join(whole, 'sft/metrics.jsonl')));
+  expect(readState(join(out, 'sft/checkpoint'))).toEqual(readState(join(whole, 'sft/checkpoint')));
+  expect(temporaries(out)).toEqual([]);
+}
+
+describe('timeseer sft', () => {
+  test('leaves recipe, environment, policy, checkpoint, metrics and a record', () => {
+    expect(listing(whole).filter((name) => !name.includes('/') || name.split('/').length === 2)).toEqual(
+      expect.arrayContaining([
+        'environment.json',
+        'initial',
+        'initial/model.safetensors',
+        'recipe.json',
+        'sft',
+        'sft/checkpoint',
+        'sft/metrics.jsonl',
+        'sft/policy',
+        'sft/stage.json',
+      ]),
+    );
+    expect(temporaries(whole)).toEqual([]);
+    const record = JSON.parse(readFileSync(join(whole, 'sft/stage.json'), 'utf8'));
+    expect(record).toMatchObject({ samples: 118, steps: 30 });
+    expect(Date.parse(record.finished)).toBeGreaterThan(0);
+    const lines = timeless(join(whole, 'sft/metrics.jsonl')) as { step: number; loss: number }[];
+    expect(lines.map(({ step }) => step)).toEqual(Array.from({ length: 30 }, (_, i) => i + 1));
+    expect(lines.at(-1)!.loss).toBeLessThan(0.6 * lines[0]!.loss);
+    expect(readState(join(whole, 'sft/checkpoint'))).toMatchObject({ stage: 'sft', step: 30, updates: 30 });
+    expect(existsSync(join(whole, 'sft/policy/training.json'))).toBe(false);
+  });
+
+  test('Ctrl-C saves, says how to go on, and ends with code 130; the resumed run is the uninterrupted one', async () => {
+    const child = new Child(['sft', '--recipe', recipe, '--out', out]);
+    await until(() => lineCount(join(out, 'sft/metrics.jsonl')) >= 3);
+    child.process.kill('SIGINT');
+    const { code, err } = await child.ended;
+    expect(code).toBe(130);
+    expect(err).toMatch(/saving first/);
+    const { step } = readState(join(out, 'sft/checkpoint'))!;
+    expect(step).toBeGreaterThanOrEqual(3);
+    expect(step).toBeLessThan(30);
+    expect(err).toContain(`sft: stopped after step ${step} of 30`);
+    expect(err).toContain(`go on with: timeseer sft --out ${out} --resume\n`);
+    expect(lineCount(join(out, 'sft/metrics.jsonl'))).toBe(step);
+    expect(JSON.parse(readFileSync(join(out, 'sft/stage.json'), 'utf8'))).toMatchObject({
+      steps: step,
+      finished: false,
+    });
+    expect(existsSync(join(out, 'sft/policy'))).toBe(false);
+    expect(temporaries(out)).toEqual([]);
+
+    const resumed = await timeseer('sft', '--out', out, '--resume', '--quiet', '--json');
+    expect(resumed.code).toBe(0);
+    expect(JSON.parse(resumed.out)).toMatchObject({
+      out,
+      policy: join(out, 'sft/policy'),
+      samples: 118,
+      steps: 30,
+    });
+    expectWhole();
+  });
+
+  test('killed outright it resumes to the same run', async () => {
+    const child = new Child(['sft', '--recipe', recipe, '--out', out, '--quiet']);
+    await until(() => lineCount(join(out, 'sft/metrics.jsonl')) >= 9);
+    child.process.kill('SIGKILL');
+    expect((await child.ended).signal).toBe('SIGKILL');
+    expect(existsSync(join(out, 'sft/stage.json'))).toBe(false);
+    const { code, err } = await timeseer('sft', '--out', out, '--resume', '--quiet');
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    expectWhole();
+  });
+
+  test('a second Ctrl-C ends at once', async () => {
+    const child = new Child(['sft', '--recipe', recipe, '--out', out, '--set', 'sft.samples=4000000']);
+    await until(() => lineCount(join(out, 'sft/metrics.jsonl')) >= 1);
+    child.process.kill('SIGINT');
+    await until(() => child.err.includes('saving first'));
+    child.process.kill('SIGINT');
+    expect((await child.ended).code).toBe(130);
+  });
+
+  test('asked to go on with what is finished, it leaves everything as it is', async () => {
+    const { mtimeMs } = statSync(join(whole, 'sft/policy/model.safetensors'));
+    const metrics = readFileSync(join(whole, 'sft/metrics.jsonl'), 'utf8');
+    const { code, out: text } = await timeseer('sft', '--out', whole, '--resume', '--quiet');
+    expect(code).toBe(0);
+    expect(text).toContain(`next: timeseer train --out ${whole}`);
+    expect(statSync(join(whole, 'sft/policy/model.safetensors')).mtimeMs).toBe(mtimeMs);
+    expect(readFileSync(join(whole, 'sft/metrics.jsonl'), 'utf8')).toBe(metrics);
+  });
+
+  test('neither asked to go on nor to start over, it refuses and says both', async () => {
+    const { code, err } = await timeseer('sft', '--recipe', recipe, '--out', whole);
+    expect(code).toBe(1);
+    expect(err).toMatch(
+      /sft holds a checkpoint of step 30: add --resume to go on from it, or --force to start over\n$/,
+    );
+  });
+
+  test('--force starts over to the same bits, and drops what was built on the old stage', async () => {
+    copyWhole();
+    mkdirSync(join(out, 'rl/policy'), { recursive: true });
+    mkdirSync(join(out, 'eval'));
+    for (const name of ['initial.greedy', 'sft.greedy', 'rl.sampled'])
+      writeFileSync(join(out, 'eval', `${name}.jsonl`), '');
+    truncateSync(join(out, 'sft/checkpoint/training.json'), 3); // starting over needs none of it
+    const { code } = await timeseer('sft', '--recipe', recipe, '--out', out, '--force', '--quiet');
+    expect(code).toBe(0);
+    expectWhole();
+    expect(existsSync(join(out, 'rl'))).toBe(false);
+    expect(listing(join(out, 'eval'))).toEqual(['initial.greedy.jsonl']);
+  });
+});
+
+/** Runs a command line that must fail with one line, and returns it. */
+async function failure(code: number, ...args: string[]): Promise<string> {
+  const ending = await timeseer(...args);
+  expect(ending.code, ending.err).toBe(code);
+  expect(ending.out).toBe('');
+  const lines = ending.err
+    .trimEnd()
+    .split('\n')
+    .filter((line) => !line.startsWith('see timeseer'));
+  expect(lines, ending.err).toHaveLength(1);
+  expect(lines[0]).toMatch(/^error: /);
+  expect(lines[0]).not.toContain('unexpected');
+  return lines[0]!;
+}
+
+describe('bad input: one clear line', () => {
+  test('an unknown key, on the command line and in a recipe with its line', async () => {
+    expect(await failure(2, 'sft', '--set', 'sft.sample=3', '--out', out)).toMatch(
+      /--set sft\.sample=3: unknown key sft\.sample; did you mean sft\.samples\?/,
+    );
+    const file = join(shared, 'typo.yaml');
+    writeFileSync(file, '# a comment\nsft:\n  samples: 9\n  learningrate: 1\n');
+    expect(await failure(2, 'sft', '--recipe', file, '--out', out)).toContain(
+      `${file}:4: unknown key sft.learningrate; did you mean sft.learningRate?`,
+    );
+    expect(existsSync(out)).toBe(false);
+  });
+
+  test('a device that is not there, before anything is written', async () => {
+    expect(await failure(1, 'sft', '--recipe', recipe, '--out', out, '--device', 'cuda:99')).toMatch(
+      /device 'cuda:99' asked for, but this libtorch .* --device cpu/,
+    );
+    expect(existsSync(out)).toBe(false);
+  });
+
+  test('--resume without a run, and together with --force', async () => {
+    expect(await failure(2, 'sft', '--out', out, '--resume')).toMatch(
+      /no run there to go on with .* leave --resume out/,
+    );
+    expect(await failure(2, 'sft', '--recipe', recipe, '--out', out, '--resume')).toMatch(/no run there/);
+    expect(await failure(2, 'sft', '--out', out, '--resume', '--force')).toMatch(
+      /--resume goes on and --force starts over/,
+    );
+    expect(existsSync(out)).toBe(false);
+  });
+
+  test('a file where the run should be, or on the way to it', async () => {
+    writeFileSync(out, 'mine');
+    expect(await failure(2, 'sft', '--recipe', recipe, '--out', out)).toMatch(
+      /is a file; give the directory of a run/,
+    );
+    expect(await failure(1, 'sft', '--recipe', recipe, '--out', join(out, 'below'))).toMatch(
+      /recipe\.json: not written/,
+    );
+    expect(readFileSync(out, 'utf8')).toBe('mine');
+  });
+
+  test('other values than the run began with, by name', async () => {
+    expect(
+      await failure(
+        2,
+        'sft',
+        '--recipe',
+        recipe,
+        '--set',
+        'sft.batch=5',
+        '--set',
+        'seed=1',
+        '--out',
+        whole,
+        '--resume',
+      ),
+    ).toMatch(/this run began with other values of seed, sft\.batch; choose a new --out/);
+  });
+
+  test('a policy that is not there, or a figure, before anything is written', async () => {
+    expect(await failure(1, 'sft', '--recipe', recipe, '--set', 'policy.init=nowhere', '--out', out)).toMatch(
+      /nowhere: no such directory/,
+    );
+    expect(await failure(2, 'sft', '--set', 'figure=cubist', '--out', out)).toMatch(/cubist/);
+    expect(await failure(2, 'sft', '--recipe', recipe, '--set', 'data.name=nano6', '--out', out)).toMatch(
+      /nano6/,
+    );
+    expect(existsSync(out)).toBe(false);
+  });
+
+  test('a stage without samples', async () => {
+    expect(await failure(2, 'sft', '--recipe', recipe, '--set', 'sft.samples=0', '--out', out)).toMatch(
+      /sft\.samples is 0: this run has no supervised stage/,
+    );
+  });
+
+  test('parts of a run without its recipe', async () => {
+    copyWhole();
+    rmSync(join(out, 'recipe.json'));
+    expect(await failure(2, 'sft', '--recipe', recipe, '--out', out, '--resume')).toMatch(/no run there/);
+    expect(await failure(2, 'sft', '--recipe', recipe, '--out', out)).toMatch(
+      /holds initial, sft of a run without its recipe\.json; remove them/,
+    );
+  });
+
+  test.each([
+    ['recipe.json', (text: string) => text.slice(0, 80), /recipe\.json: not JSON/],
+    [
+      'recipe.json',
+      (text: string) => text.replace('"samples": 118', '"samples": "many"'),
+      /recipe\.json: "recipe\.sft\.samples"/,
+    ],
+    ['recipe.json', () => '[]', /recipe\.json: .*expected object/],
+    ['environment.json', (text: string) => text.slice(0, 20), /environment\.json: not JSON/],
+    ['environment.json', () => '7', /environment\.json: .*expected record/],
+    ['sft/stage.json', (text: string) => text.slice(0, 20), /stage\.json: not JSON/],
+    ['sft/stage.json', (text: string) => text.replace('"seconds"', '"secs"'), /stage\.json: "seconds"/],
+    [
+      'sft/metrics.jsonl',
+      (text: string) => text.replace('{"step":2,', '{"step":'),
+      /metrics\.jsonl:2: not a JSON line/,
+    ],
+  ])('a damaged %s', async (name, damage, message) => {
+    copyWhole();
+    rmSync(join(out, 'sft/policy'), { recursive: true }); // so that there is something to do
+    edit(join(out, name), damage);
+    expect(await failure(1, 'sft', '--out', out, '--resume', '--quiet')).toMatch(message);
+  });
+
+  test.each([
+    ['model.safetensors', (file: string) => truncateSync(file, 9000), /model\.safetensors: .*truncated/],
+    ['optimizer.safetensors', (file: string) => rmSync(file), /optimizer\.safetensors: no such file/],
+    [
+      'training.json',
+      (file: string) => truncateSync(file, 10),
+      /training\.json: not a training state; .*--force/,
+    ],
+    ['training.json', (file: string) => rmSync(file), /training\.json: no such file; .*--force/],
+  ])('a checkpoint with a damaged %s', async (name, damage, message) => {
+    copyWhole();
+    rmSync(join(out, 'sft/policy'), { recursive: true });
+    damage(join(out, 'sft/checkpoint', name));
+    expect(await failure(1, 'sft', '--out', out, '--resume', '--quiet')).toMatch(message);
+  });
+
+  test('a policy whose tokenizer has more ids than its weights', async () => {
+    const other = join(shared, 'other');
+    cpSync(policy, other, { recursive: true });
+    edit(join(other, 'tokenizer.json'), (text) => {
+      const json = JSON.parse(text);
+      const added = json.added_tokens.at(-1);
+      json.added_tokens.push({ ...added, id: added.id + 1, content: '<|one_more|>' });
+      return JSON.stringify(json);
+    });
+    expect(
+      await failure(1, 'sft', '--recipe', recipe, '--set', `policy.init=${other}`, '--out', out, '--quiet'),
+    ).toMatch(/tokenizer\.json has \d+ ids, config\.json's vocab_size is \d+/);
+  });
+
+  test('a full disk: what was there before stays, and the run goes on when there is room', async () => {
+    copyWhole();
+    rmSync(join(out, 'sft/policy'), { recursive: true });
+    const before = bits(join(out, 'sft/checkpoint/model.safetensors'));
+    // A limit on the size of files stops the weights, as a full disk does.
+    const { code, err } = await new Child(['sft', '--out', out, '--resume', '--quiet'], 40).ended;
+    expect(code).toBe(1);
+    expect(err.trimEnd().split('\n')).toHaveLength(1);
+    expect(err).toMatch(/^error: .*not written \(.*what was there before is unchanged/);
+    expect(temporaries(out)).toEqual([]);
+    expect(bits(join(out, 'sft/checkpoint/model.safetensors')).equals(before)).toBe(true);
+    expect((await timeseer('sft', '--out', out, '--resume', '--quiet')).code).toBe(0);
+    expectWhole();
+  });
+});

@@ -1,0 +1,195 @@
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { readCard } from '../../src/train/card.ts';
+import { readState } from '../../src/train/checkpoint.ts';
+import {
+  bits,
+  Child,
+  lineCount,
+  temporaries,
+  timeless,
+  timeseer,
+  until,
+  writeTinyPolicy,
+  writeTinyRecipe,
+} from '../helpers/tiny-run.ts';
+
+const shared = mkdtempSync(join(tmpdir(), 'timeseer-train-'));
+const policy = join(shared, 'policy');
+const recipe = join(shared, 'tiny.yaml');
+/** An uninterrupted run of both stages. */
+const whole = join(shared, 'whole');
+let out = '';
+
+beforeAll(async () => {
+  writeTinyPolicy(policy);
+  writeTinyRecipe(recipe, policy);
+  for (const args of [['sft', '--recipe', recipe, '--set', 'sft.samples=80'], ['train']]) {
+    const { code, err } = await timeseer(...args, '--out', whole, '--quiet');
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+  }
+});
+afterAll(() => rmSync(shared, { recursive: true, force: true }));
+beforeEach(() => {
+  out = mkdtempSync(join(shared, 'out-'));
+  rmSync(out, { recursive: true });
+});
+afterEach(() => rmSync(out, { recursive: true, force: true }));
+
+/** A run that has done its supervised stage. */
+function supervised(): void {
+  cpSync(whole, out, { recursive: true });
+  rmSync(join(out, 'rl'), { recursive: true });
+}
+
+function expectWhole(): void {
+  for (const file of ['rl/policy/model.safetensors', 'rl/checkpoint/optimizer.safetensors']) {
+    expect(bits(join(out, file)).equals(bits(join(whole, file)))).toBe(true);
+  }
+  expect(timeless(join(out, 'rl/metrics.jsonl'))).toEqual(timeless(join(whole, 'rl/metrics.jsonl')));
+  const completions = (run: string) =>
+    readFileSync(join(run, 'rl/completions.jsonl'), 'utf8').split('\n').sort();
+  expect(completions(out)).toEqual(completions(whole)); // two ranks write them, in any order
+  expect(temporaries(out)).toEqual([]);
+}
+
+describe('timeseer train', () => {
+  test('leaves policy, checkpoint, metrics, completions and a record', () => {
+    expect(readCard(join(whole, 'rl/policy')).stage).toBe('rl');
+    expect(bits(join(whole, 'rl/policy/model.safetensors'))).not.toEqual(
+      bits(join(whole, 'sft/policy/model.safetensors')),
+    );
+    const lines = timeless(join(whole, 'rl/metrics.jsonl')) as {
+      step: number;
+      samplerGap: number;
+      kl: number;
+    }[];
+    expect(lines.map(({ step }) => step)).toEqual([1, 2, 3, 4, 5, 6]);
+    for (const { samplerGap } of lines) expect(samplerGap).toBeLessThan(1e-5);
+    expect(lines[0]!.kl).toBeLessThan(lines[5]!.kl);
+    // Of two ranks, 3 responses to the first prompt each, in 6 steps.
+    expect(lineCount(join(whole, 'rl/completions.jsonl'))).toBe(36);
+    expect(JSON.parse(readFileSync(join(whole, 'rl/stage.json'), 'utf8'))).toMatchObject({
+      steps: 6,
+      samples: 12,
+    });
+  });
+
+  test('makes as many updates as the recipe has mini-batches, however the ranks share the prompts', () => {
+    expect(readState(join(whole, 'rl/checkpoint'))).toMatchObject({ stage: 'rl', step: 6, updates: 12 });
+  });
+
+  test('Ctrl-C saves, says how to go on, and ends with code 130; the resumed run is the uninterrupted one', async () => {
+    supervised();
+    const running = timeseer('train', '--out', out);
+    await until(() => lineCount(join(out, 'rl/metrics.jsonl')) >= 2);
+    process.emit('SIGINT');
+    const { code, err } = await running;
+    expect(code).toBe(130);
+    const { step } = readState(join(out, 'rl/checkpoint'))!;
+    expect(step).toBeGreaterThanOrEqual(2);
+    expect(err).toContain(`rl: stopped after step ${step} of 6`);
+    expect(err).toContain(`go on with: timeseer train --out ${out} --resume\n`);
+    expect(existsSync(join(out, 'rl/policy'))).toBe(false);
+    const resumed = await timeseer('train', '--out', out, '--resume', '--quiet');
+    expect(resumed.code).toBe(0);
+    expectWhole();
+  });
+
+  test('killed outright it resumes to the same run', async () => {
+    supervised();
+    const child = new Child(['train', '--out', out, '--quiet']);
+    await until(() => lineCount(join(out, 'rl/metrics.jsonl')) >= 3);
+    child.process.kill('SIGKILL');
+    await child.ended;
+    expect((await timeseer('train', '--out', out, '--resume', '--quiet')).code).toBe(0);
+    expectWhole();
+  });
+
+  test('asked to go on with what is finished, it leaves everything as it is', async () => {
+    const file = join(whole, 'rl/policy/model.safetensors');
+    const { mtimeMs } = statSync(file);
+    const { code, out: text } = await timeseer('train', '--out', whole, '--resume', '--quiet');
+    expect(code).toBe(0);
+    expect(text).toContain(`next: timeseer eval --policy ${whole}`);
+    expect(statSync(file).mtimeMs).toBe(mtimeMs);
+  });
+
+  test('--policy begins a run at this stage; of a checkpoint it takes the policy alone', async () => {
+    const from = join(whole, 'rl/checkpoint');
+    const set = ['--set', 'rl.steps=2', '--set', 'rl.advantage=grpo', '--set', 'rl.kl=0'];
+    const { code } = await timeseer(
+      'train',
+      '--policy',
+      from,
+      '--recipe',
+      recipe,
+      ...set,
+      '--out',
+      out,
+      '--quiet',
+    );
+    expect(code).toBe(0);
+    expect(bits(join(out, 'initial/model.safetensors')).equals(bits(join(from, 'model.safetensors')))).toBe(
+      true,
+    );
+    expect(existsSync(join(out, 'initial/training.json'))).toBe(false);
+    const lines = timeless(join(out, 'rl/metrics.jsonl')) as { step: number; kl: number; similarity: null }[];
+    expect(lines.map(({ step, kl, similarity }) => [step, kl, similarity])).toEqual([
+      [1, 0, null],
+      [2, 0, null],
+    ]);
+    expect(existsSync(join(out, 'sft'))).toBe(false);
+  });
+});
+
+describe('bad input: one clear line', () => {
+  async function failure(code: number, ...args: string[]): Promise<string> {
+    const ending = await timeseer('train', ...args);
+    expect(ending.code, ending.err).toBe(code);
+    expect(ending.err.trimEnd().split('\n')).toHaveLength(1);
+    return ending.err;
+  }
+
+  test('no run, no policy, or a policy that is not there', async () => {
+    expect(await failure(2, '--out', out)).toMatch(/no run there \(no recipe\.json\); begin one/);
+    expect(await failure(2, '--out', out, '--resume')).toMatch(/no run there to go on with/);
+    expect(await failure(1, '--out', out, '--policy', 'nowhere')).toMatch(/nowhere: no such directory/);
+    expect(existsSync(out)).toBe(false);
+  });
+
+  test('--policy with --resume', async () => {
+    expect(await failure(2, '--out', whole, '--policy', policy, '--resume')).toMatch(/leave --policy out/);
+  });
+
+  test('other values than the run began with, by name', async () => {
+    expect(await failure(2, '--out', whole, '--recipe', recipe, '--set', 'rl.alpha=0', '--resume')).toMatch(
+      /other values of sft\.samples, rl\.alpha/,
+    );
+    expect(await failure(2, '--out', whole, '--set', 'rl.alpha=0', '--resume')).toMatch(
+      /--set needs --recipe/,
+    );
+  });
+
+  test('a supervised stage that is not finished', async () => {
+    supervised();
+    rmSync(join(out, 'sft/policy'), { recursive: true });
+    expect(await failure(1, '--out', out)).toContain(`run timeseer sft --out ${out} --resume first`);
+  });
+
+  test('a stage without steps', async () => {
+    const set = ['--set', 'rl.steps=0'];
+    expect(await failure(2, '--policy', policy, '--recipe', recipe, ...set, '--out', out)).toMatch(
+      /rl\.steps is 0: this run has no reinforcement stage/,
+    );
+  });
+
+  test('a device that is not there, before anything is written', async () => {
+    expect(await failure(1, '--policy', policy, '--out', out, '--device', 'cuda:99')).toMatch(
+      /device 'cuda:99'/,
+    );
+    expect(existsSync(out)).toBe(false);
+  });
+});
