@@ -1,7 +1,7 @@
 /** Runs of the command line with a tiny policy: the recipe, the commands in this process and in one of their own. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { vi } from 'vitest';
 import { main } from '../../src/cli.ts';
@@ -141,5 +141,3 @@ export function edit(file: string, change: (text: string) => string): void {
 /** Paths inside a directory, for tests that nothing was written. */
 export const listing = (directory: string): string[] =>
   existsSync(directory) ? readdirSync(directory, { recursive: true }).map(String).sort() : [];
-
-export const at = (...parts: string[]): string => join(...parts);
