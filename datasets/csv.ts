@@ -2,7 +2,7 @@
 import { readFileSync, statSync } from 'node:fs';
 import { parse } from 'node:path';
 import { ConfigError, DataError } from '../src/errors.ts';
-import { suggestion } from './closest.ts';
+import { suggestion } from '../src/suggest.ts';
 import { CsvRecords, detectDelimiter } from './csv-records.ts';
 
 /** A line needs two points. */

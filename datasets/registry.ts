@@ -1,6 +1,7 @@
 /** Series by name: a generator, or a data set directory by its path. */
 import { existsSync, statSync } from 'node:fs';
 import { ConfigError } from '../src/errors.ts';
+import { suggestion } from '../src/suggest.ts';
 import { ANOMALY_CLASSES, type AnomalyClass, type LabeledSeries } from '../src/types.ts';
 import {
   ANOMLLM_LENGTH,
@@ -17,7 +18,6 @@ import {
   NANO5_PARAMETERS,
   nano5,
 } from './anomaly/nano5.ts';
-import { suggestion } from './closest.ts';
 import { Dataset } from './dataset.ts';
 import { checkAddress, DEFAULT_SEED, MAXIMUM_INDEX, type Split } from './split.ts';
 

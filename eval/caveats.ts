@@ -1,6 +1,7 @@
 /** What a reader must know before believing the numbers of a run. */
+
+import { isGenerator } from '../datasets/partition.ts';
 import type { Baselines } from './baselines.ts';
-import { isGenerator } from './held-out.ts';
 import type { RunDirectory } from './run-directory.ts';
 
 /** True sentences about this run, the weightiest first. */
@@ -18,7 +19,7 @@ export function caveatsOf(run: RunDirectory, baselines: Baselines | null): strin
           'The series are synthetic and clean, and training and held-out series come from the same generator: the numbers say what the policy learned of it, not how it would read recordings.',
         ]
       : [
-          'The data set on disk has no split of its own for evaluation: unless training was kept away from them, the evaluated series have been seen.',
+          'Training and held-out series are parts of one data set on disk: its last series were kept back. If neighbouring series resemble each other, the numbers flatter the policy.',
         ]),
     ...(nano
       ? [

@@ -1,7 +1,7 @@
 /** What was run, in words and numbers, from the files of the run. */
 import { stringify } from 'yaml';
+import { isGenerator } from '../datasets/partition.ts';
 import type { Recipe } from '../src/recipe.ts';
-import { isGenerator } from './held-out.ts';
 import type { ReportRun } from './report-input.ts';
 import type { RunDirectory } from './run-directory.ts';
 import type { Summary } from './summary.ts';
@@ -27,7 +27,10 @@ function describePolicy(run: RunDirectory): ReportRun['policy'] {
 function describeData({ data, seed, eval: evaluation }: Recipe, series: number) {
   const sampled = `Sampled answers: ${evaluation.samples} to each at temperature ${evaluation.temperature}`;
   if (!isGenerator(data.name)) {
-    return { trainingData: data.name, heldOutData: `${data.name}, its first ${series} series. ${sampled}` };
+    return {
+      trainingData: data.name,
+      heldOutData: `${data.name}, ${series} of the last ${data.heldOut} series; training never sees them. ${sampled}`,
+    };
   }
   return {
     trainingData: `${data.name}, series of ${data.length} points from the train split, seed ${seed}`,

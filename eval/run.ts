@@ -50,6 +50,7 @@ export async function evaluate(
       temperature: options.temperature,
       maxTokens: options.maxTokens,
       seed: options.seed,
+      stream: 'evaluation',
       examples: numbers.slice(first, first + batch),
       ...(options.signal === undefined ? {} : { signal: options.signal }),
     });

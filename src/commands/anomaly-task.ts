@@ -1,5 +1,5 @@
 /** The anomaly-detection task of a recipe: data set, figure, expert traces and reward, composed. */
-import { generators, open, type SeriesSource } from '../../datasets/registry.ts';
+import { openSeries, type SeriesAddress } from '../../datasets/partition.ts';
 import type { EvalTask } from '../../eval/run.ts';
 import { parseAnswer } from '../../rewards/answer.ts';
 import { anomalyReward } from '../../rewards/combine.ts';
@@ -38,27 +38,6 @@ export function anomalyTask(card: PolicyCard): AnomalyTask {
     score: (response, series) =>
       anomalyReward(parseAnswer(response, series.values.length), series, series.values.length),
   };
-}
-
-/** Which series, by address: what a Worker needs to open them itself. */
-export interface SeriesAddress {
-  /** Generator preset or data set directory. */
-  readonly name: string;
-  readonly split: 'train' | 'validation' | 'test';
-  readonly seed: number;
-  readonly length: number;
-  /** Of a generator: index of the first series. */
-  readonly offset?: number;
-  readonly count?: number;
-}
-
-/** Opens an address; a directory has its own split, seed and length. */
-export function openSeries({ name, split, seed, length, offset = 0, count }: SeriesAddress): SeriesSource {
-  if (generators().some((generator) => generator.name === name)) {
-    return open(name, { split, seed, length, offset, ...(count === undefined ? {} : { count }) });
-  }
-  const whole = open(name);
-  return count === undefined || count >= whole.count ? whole : open(name, { count });
 }
 
 /** The task over training series; a data set on disk is gone through again when it ends. */

@@ -1,6 +1,7 @@
 /** `timeseer eval`: records, metrics and a table for one policy and one data set. */
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { openSeries, type SeriesAddress } from '../../datasets/partition.ts';
 import { BASELINES, baselineRecord } from '../../eval/baselines.ts';
 import { type MetricName, type MetricSet, type Metrics, metricsOf } from '../../eval/metrics.ts';
 import { writeRecords } from '../../eval/records.ts';
@@ -8,7 +9,6 @@ import { ConfigError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
 import { withInterrupt } from '../interrupt.ts';
 import type { Estimate, EvalRecord } from '../types.ts';
-import { openSeries, type SeriesAddress } from './anomaly-task.ts';
 import { runEvalStage } from './eval-stage.ts';
 import { findPolicy } from './find-policy.ts';
 

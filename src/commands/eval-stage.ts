@@ -1,7 +1,8 @@
 /** Answers of a policy to held-out series, on a team of Workers. */
+
+import { openSeries, type SeriesAddress } from '../../datasets/partition.ts';
 import { Progress } from '../progress.ts';
 import type { EvalRecord } from '../types.ts';
-import { openSeries, type SeriesAddress } from './anomaly-task.ts';
 import { type EvalMode, runStage } from './stage.ts';
 
 export interface EvalStageOptions {

@@ -1,5 +1,6 @@
 /** The main job, stage after stage; what is finished is skipped when it is resumed. */
 import { existsSync } from 'node:fs';
+import type { SeriesAddress } from '../../datasets/partition.ts';
 import { reportFiles } from '../../eval/assemble.ts';
 import { runBaselines, writeBaselines } from '../../eval/baselines.ts';
 import { heldOutSeries, validationSeries } from '../../eval/held-out.ts';
@@ -8,7 +9,6 @@ import { type PolicyName, RunDirectory } from '../../eval/run-directory.ts';
 import { loadRecipe } from '../config.ts';
 import { setup } from '../engine/torch/setup.ts';
 import { ConfigError } from '../errors.ts';
-import type { SeriesAddress } from './anomaly-task.ts';
 import { runEvalStage } from './eval-stage.ts';
 import { buildReport } from './report.ts';
 import { RunFiles } from './run-files.ts';

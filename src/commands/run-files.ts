@@ -1,6 +1,8 @@
 /** The files of a run as its stages write them; `eval/run-directory.ts` reads them and lists the layout. */
 import { cpSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
+import * as partition from '../../datasets/partition.ts';
+import { openSeries, type SeriesAddress } from '../../datasets/partition.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { changedKeys, loadRecipe } from '../config.ts';
 import type { Engine } from '../engine/engine.ts';
@@ -15,7 +17,7 @@ import { Policy } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
 import { type PolicyCard, writeCard } from '../train/card.ts';
 import { readState, recoverCheckpoint, TRAINING_FILES } from '../train/checkpoint.ts';
-import { openSeries, type SeriesAddress, trainingTask } from './anomaly-task.ts';
+import { trainingTask } from './anomaly-task.ts';
 import { findPolicy } from './find-policy.ts';
 
 export type TrainingStage = 'sft' | 'rl';
@@ -147,13 +149,15 @@ export class RunFiles {
   }
 
   get trainingSeries(): SeriesAddress {
-    const { data, seed } = this.recipe;
-    return { name: data.name, split: 'train', seed, length: data.length };
+    return partition.trainingSeries(this.recipe.data, this.recipe.seed);
+  }
+
+  get reinforcementSeries(): SeriesAddress {
+    return partition.reinforcementSeries(this.recipe.data, this.recipe.seed);
   }
 
   get heldOutSeries(): SeriesAddress {
-    const { data, seed } = this.recipe;
-    return { name: data.name, split: 'test', seed, length: data.length, count: this.recipe.eval.series };
+    return partition.heldOutSeries(this.recipe.data, this.recipe.seed, this.recipe.eval.series);
   }
 
   /** @throws DataError when the record is damaged */

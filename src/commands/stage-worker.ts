@@ -1,9 +1,9 @@
 /** The program of one rank: opens the engine, takes its seat in the team, runs a stage, posts what happens. */
 import { parentPort, workerData } from 'node:worker_threads';
+import { openSeries } from '../../datasets/partition.ts';
 import { evaluate } from '../../eval/run.ts';
 import { openTorch } from '../engine/torch/torch.ts';
 import { writeDirectoryAtomic } from '../files.ts';
-import { Policy } from '../policy/policy.ts';
 import { type PolicyCard, readCard, writeCard } from '../train/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint.ts';
 import { Learner } from '../train/learner.ts';
@@ -12,7 +12,7 @@ import { rl } from '../train/rl.ts';
 import { sft, sftSteps } from '../train/sft.ts';
 import { loadShared } from '../train/shared-policy.ts';
 import { failureOf, type TeamMessage, type TeamSeat } from '../train/team.ts';
-import { anomalyTask, openSeries, trainingTask } from './anomaly-task.ts';
+import { anomalyTask, trainingTask } from './anomaly-task.ts';
 import type { EvalJob, RlJob, SftJob, StageJob, StageNote, StageResult } from './stage.ts';
 
 const { memory, rank, size, job } = workerData as TeamSeat<StageJob>;
@@ -85,7 +85,7 @@ async function runRl(own: RlJob): Promise<StageResult> {
 
 async function runEval(own: EvalJob): Promise<StageResult> {
   const engine = openTorch({ device: own.device, threads: 1 });
-  const policy = Policy.load(engine, own.from);
+  const policy = loadShared(engine, ranks, own.from);
   const task = anomalyTask(readCard(own.from));
   const source = openSeries(own.series);
   const numbers = Array.from({ length: source.count }, (_, i) => i).filter((i) => i % size === rank);

@@ -1,4 +1,6 @@
 /** A stage of a run, on a team of Workers: what it is told, what it reports. */
+
+import type { SeriesAddress } from '../../datasets/partition.ts';
 import { Interrupted } from '../interrupt.ts';
 import type { Recipe } from '../recipe.ts';
 import type { Completion } from '../train/rl.ts';
@@ -7,7 +9,6 @@ import type { SftMetrics } from '../train/sft.ts';
 import { runTeam } from '../train/team.ts';
 import type { EvalRecord } from '../types.ts';
 import { workerUrl } from '../worker-url.ts';
-import type { SeriesAddress } from './anomaly-task.ts';
 
 interface Job {
   readonly device: string;
@@ -80,7 +81,7 @@ export async function runStage(
       ...(signal === undefined ? {} : { signal }),
     });
   } catch (error) {
-    if (signal?.aborted === true && error instanceof Error && /abort/i.test(error.message))
+    if (signal?.aborted === true && error instanceof Error && error.name === 'AbortError')
       throw new Interrupted();
     throw error;
   }

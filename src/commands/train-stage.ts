@@ -91,7 +91,7 @@ export async function runRlStage(run: RunFiles, options: StageOptions): Promise<
     device: options.device,
     from: start > 0 ? run.checkpoint('rl') : reference,
     reference,
-    series: { ...run.trainingSeries, offset: sft.samples }, // none that the supervised stage has seen
+    series: run.reinforcementSeries,
     checkpoint: run.checkpoint('rl'),
     output: run.policy('rl'),
   };

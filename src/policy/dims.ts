@@ -218,7 +218,7 @@ export function parseDims(config: unknown, file = 'config.json'): Dims {
       visionStart: root.id('vision_start_token_id', vocabulary),
       visionEnd: root.id('vision_end_token_id', vocabulary),
       end: keys.id('eos_token_id', vocabulary),
-      pad: keys.id('pad_token_id', vocabulary, keys.id('bos_token_id', vocabulary)),
+      pad: keys.id(keys.get('pad_token_id') == null ? 'bos_token_id' : 'pad_token_id', vocabulary),
     },
   };
   const type = ropeSource['rope_type'] ?? ropeSource['type'] ?? 'default';

@@ -22,6 +22,8 @@ export interface GenerateOptions {
   /** Longest response, its end token included. */
   readonly maxTokens: number;
   readonly seed: number;
+  /** Name of the random streams: uses with different names draw independently. 'sample' when absent. */
+  readonly stream?: string;
   /** Key of each prompt's random streams; its index when absent. */
   readonly examples?: readonly number[];
   /** Keep the hidden state of every response token; the end token is then fed once more. */
@@ -308,7 +310,12 @@ export async function generate(
       Array.from({ length: samples }, (__, sample) => ({
         prompt: first + p,
         sample,
-        random: new Random(options.seed, 'sample', options.examples?.[first + p] ?? first + p, sample),
+        random: new Random(
+          options.seed,
+          options.stream ?? 'sample',
+          options.examples?.[first + p] ?? first + p,
+          sample,
+        ),
         ids: [],
         logProbs: [],
         hidden: new Float32Array(options.hidden === true ? options.maxTokens * dims.width : 0),

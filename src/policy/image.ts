@@ -33,6 +33,8 @@ export class ImageProcessor {
   readonly temporal: number;
   readonly minPixels: number;
   readonly maxPixels: number;
+  /** Factor from bytes to [0, 1]. */
+  readonly rescale: number;
   readonly mean: readonly number[];
   readonly std: readonly number[];
   readonly #normalised: readonly Float32Array[]; // per channel: byte → normalised value
@@ -74,11 +76,11 @@ export class ImageProcessor {
       size['max_pixels'],
       28 * 28 * 1280,
     );
-    const rescale = number('rescale_factor', json['rescale_factor'], 1 / 255);
+    this.rescale = number('rescale_factor', json['rescale_factor'], 1 / 255);
     this.mean = triple(json['image_mean'], 'image_mean', file, CLIP_MEAN);
     this.std = triple(json['image_std'], 'image_std', file, CLIP_STD);
     this.#normalised = Array.from({ length: CHANNELS }, (_, c) =>
-      Float32Array.from({ length: 256 }, (__, v) => (v * rescale - this.mean[c]!) / this.std[c]!),
+      Float32Array.from({ length: 256 }, (__, v) => (v * this.rescale - this.mean[c]!) / this.std[c]!),
     );
   }
 
@@ -91,7 +93,7 @@ export class ImageProcessor {
       do_rescale: true,
       do_normalize: true,
       resample: 3,
-      rescale_factor: 1 / 255,
+      rescale_factor: this.rescale,
       image_mean: this.mean,
       image_std: this.std,
       patch_size: this.patch,

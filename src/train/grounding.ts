@@ -1,4 +1,4 @@
-/** How near each response's hidden states are to those of the expert trace of its series (TimerPO 1.–4.). */
+/** How near each response's hidden states are to those of the expert trace of its series. */
 import { collate, responseSequence } from '../policy/batch.ts';
 import { forward } from '../policy/forward.ts';
 import type { Policy } from '../policy/policy.ts';
@@ -36,6 +36,27 @@ function rolloutStates(policy: Policy, groups: readonly RolloutGroup[]): HiddenS
   return { states: engine.tensor(data, [responses.length, longest, dims.width]), lengths };
 }
 
+/** Entries of the cost matrices that are held at once, in float64. */
+const COST_ENTRIES = 1 << 23;
+
+/** Half-open ranges of groups whose cost matrices are held together; groups are independent. */
+function spans(groups: readonly RolloutGroup[], traces: readonly Int32Array[]): [number, number][] {
+  const out: [number, number][] = [];
+  let used = Number.POSITIVE_INFINITY;
+  groups.forEach(({ responses }, p) => {
+    const longest = responses.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+    const entries = responses.length * longest * Math.min(TRACE_TOKENS, traces[p]!.length);
+    if (used + entries > COST_ENTRIES) {
+      out.push([p, p + 1]);
+      used = entries;
+    } else {
+      out.at(-1)![1] = p + 1;
+      used += entries;
+    }
+  });
+  return out;
+}
+
 /** Transport of all responses of a step; `traces` are the token ids of each group's expert trace. */
 export function ground(
   policy: Policy,
@@ -44,9 +65,22 @@ export function ground(
   options: TransportOptions,
 ): TransportResult {
   const { engine } = policy;
-  return engine.noGrad(() =>
-    engine.scope(() =>
-      transport(engine, rolloutStates(policy, groups), traceStates(policy, traces), options),
-    ),
-  );
+  const results: TransportResult[] = [];
+  for (const [first, last] of spans(groups, traces)) {
+    results.push(
+      engine.noGrad(() =>
+        engine.scope(() =>
+          transport(
+            engine,
+            rolloutStates(policy, groups.slice(first, last)),
+            traceStates(policy, traces.slice(first, last)),
+            options,
+          ),
+        ),
+      ),
+    );
+  }
+  const joined = (key: keyof TransportResult): Float64Array =>
+    Float64Array.from(results.flatMap((result) => [...result[key]]));
+  return { distance: joined('distance'), similarity: joined('similarity'), rowError: joined('rowError') };
 }

@@ -42,7 +42,12 @@ export function headGradients(
         return engine.grad(loss(logProb, entropy, start, end), [leaf, weight]);
       }) as [Tensor, Tensor];
       parts.push(part);
-      headGrad = headGrad === undefined ? grad : engine.add(headGrad, grad);
+      if (headGrad === undefined) headGrad = grad;
+      else {
+        const sum = engine.add(headGrad, grad); // [V, D]
+        engine.dispose(headGrad, grad);
+        headGrad = sum;
+      }
     }
     return { hidden: parts.length === 1 ? parts[0]! : engine.concat(parts, 0), head: headGrad! };
   });

@@ -23,7 +23,7 @@ export interface PolicyLossOptions {
   readonly entropy: number;
 }
 
-/** Sums over tokens; `objective`, `kl` and `entropy` are detached numbers for the log. */
+/** Sums over tokens; `kl`, `entropy` and `clipped` are plain numbers for the log. */
 export interface PolicyLoss {
   readonly loss: Tensor; // []
   readonly kl: number;

@@ -32,6 +32,35 @@ export function responseStates(
   });
 }
 
+/** Tokens that one forward pass of a training step holds, prompts and padding included. */
+const TOKENS_AT_ONCE = 1 << 15;
+
+/**
+ * Consecutive groups that go through one forward pass together: as many as a token budget allows, at least one.
+ * Losses are sums over tokens, so the pieces add up to the whole.
+ */
+export function pieces<
+  T extends { readonly prompt: EncodedPrompt; readonly responses: readonly { readonly ids: Int32Array }[] },
+>(groups: readonly T[], budget: number = TOKENS_AT_ONCE): T[][] {
+  const out: T[][] = [];
+  let prompt = 0;
+  let response = 0;
+  let rows = 0;
+  for (const group of groups) {
+    const longest = group.responses.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+    const last = out.at(-1);
+    const [p, r, n] = [Math.max(prompt, group.prompt.ids.length), Math.max(response, longest), rows + 1];
+    if (last !== undefined && n * (p + r * group.responses.length) <= budget) {
+      last.push(group);
+      [prompt, response, rows] = [p, r, n];
+    } else {
+      out.push([group]);
+      [prompt, response, rows] = [group.prompt.ids.length, longest, 1];
+    }
+  }
+  return out;
+}
+
 /** Log-probability of every response token, without gradient: [K]. */
 export function responseLogProbs(
   policy: Policy,

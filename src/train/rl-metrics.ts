@@ -3,7 +3,6 @@ import type { GroupAdvantage } from './advantage.ts';
 import { isSilent } from './advantage.ts';
 import type { PolicyLoss } from './loss.ts';
 import type { StepReport } from './optimizer.ts';
-import { cosineSchedule } from './optimizer.ts';
 import type { Ranks } from './ranks.ts';
 import type { RolloutGroup } from './rollout.ts';
 import type { TransportResult } from './transport.ts';
@@ -74,6 +73,7 @@ type Sums = Record<(typeof SUMS)[number], number>;
 
 export class StepMeter {
   readonly #step: number;
+  readonly #learningRate: number;
   readonly #sums: Sums;
   readonly #parts = new Map<string, number>();
   readonly #ms: Record<Phase, number> = { data: 0, rollout: 0, transport: 0, reference: 0, update: 0 };
@@ -83,8 +83,9 @@ export class StepMeter {
   #skipped = 0;
   #firstPass = true;
 
-  constructor(step: number) {
+  constructor(step: number, learningRate: number) {
     this.#step = step;
+    this.#learningRate = learningRate;
     this.#sums = Object.fromEntries(SUMS.map((key) => [key, 0])) as Sums;
   }
 
@@ -150,15 +151,7 @@ export class StepMeter {
   }
 
   /** Sums over ranks. Collective; all ranks must have seen the same reward parts. */
-  reduce(
-    ranks: Ranks,
-    options: {
-      readonly learningRate: number;
-      readonly warmup: number;
-      readonly steps: number;
-      readonly minLearningRate: number;
-    },
-  ): RlMetrics {
+  reduce(ranks: Ranks): RlMetrics {
     const names = [...this.#parts.keys()].sort();
     const sent = [
       ...SUMS.map((key) => this.#sums[key]),
@@ -190,12 +183,7 @@ export class StepMeter {
       tokens: sum.tokens / sum.responses,
       unfinished: sum.unfinished / sum.responses,
       gradNorm: this.#gradNorm,
-      learningRate: cosineSchedule(this.#step - 1, {
-        peak: options.learningRate,
-        warmup: options.warmup,
-        total: options.steps,
-        floor: options.minLearningRate,
-      }),
+      learningRate: this.#learningRate,
       skipped: this.#skipped,
       ms: Object.fromEntries(PHASES.map((phase, i) => [phase, all[SUMS.length + i]!])) as Record<
         Phase,

@@ -42,6 +42,7 @@ export async function rollout(
     topP,
     maxTokens,
     seed,
+    stream: 'rollout',
     examples,
     hidden,
   });

@@ -68,9 +68,8 @@ export async function sft(
   start = 0,
 ): Promise<number> {
   const { policy, ranks } = learner;
-  const { engine, tokenizer } = policy;
+  const { engine } = policy;
   const encoder = new PromptEncoder(policy);
-  const end = policy.dims.special.end;
   const total = sftSteps(options);
   let skippedInARow = 0;
 
@@ -88,7 +87,7 @@ export async function sft(
     for (let i = first + from; i < first + to; i++) {
       const series = task.series(i);
       prompts.push(encoder.encode(await task.picture(series), task.instruction(series)));
-      responses.push(Int32Array.from([...tokenizer.encode(task.trace(series)), end]));
+      responses.push(policy.encodeResponse(task.trace(series)));
     }
     const drawn = performance.now();
     // 3. to 5. collate, forward, backward

@@ -2,7 +2,8 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { anomalyTask, openSeries } from '../../src/commands/anomaly-task.ts';
+import { openSeries } from '../../datasets/partition.ts';
+import { anomalyTask } from '../../src/commands/anomaly-task.ts';
 import { RunFiles } from '../../src/commands/run-files.ts';
 import { runSftStage } from '../../src/commands/train-stage.ts';
 import { loadRecipe } from '../../src/config.ts';

@@ -5,10 +5,10 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { anomllm, anomllmMixed } from '../../datasets/anomaly/anomllm.ts';
 import { nano5 } from '../../datasets/anomaly/nano5.ts';
-import { closest } from '../../datasets/closest.ts';
 import { writeDataset } from '../../datasets/dataset.ts';
 import { generators, open } from '../../datasets/registry.ts';
 import { ConfigError } from '../../src/errors.ts';
+import { closest } from '../../src/suggest.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-registry-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -143,7 +143,7 @@ describe('closest', () => {
     expect(closest('trends', known)).toBe('anomllm/trend');
   });
   it('gives none when nothing is close', () => {
-    expect(closest('quux', known)).toBeNull();
-    expect(closest('', known)).toBeNull();
+    expect(closest('quux', known)).toBeUndefined();
+    expect(closest('', known)).toBeUndefined();
   });
 });

@@ -169,7 +169,7 @@ async function groupsOf(task: Task, options: Partial<RlOptions> = {}): Promise<G
   return sampled.map(({ prompt, responses, scores }, p) => {
     const similarity = engine.scope(() => {
       const text = { ids: new Int32Array(0), positions: new Int32Array(0), images: [], next: 0 };
-      const trace = responseSequence(text, start.encodeResponse(task.trace(series[p]!)));
+      const trace = responseSequence(text, start.tokenizer.encode(task.trace(series[p]!)));
       const to = rowsOf(forward(start, collate([trace], 0)).hidden);
       return responses.map(({ ids }) => {
         const states = fullStates(start, prompt, ids);

@@ -73,6 +73,9 @@ double Instance::add(at::Tensor tensor) {
 size_t Instance::slotOf(const Napi::Value& handle) const {
   if (!handle.IsNumber()) throw std::invalid_argument("expected a tensor");
   const double given = handle.As<Napi::Number>().DoubleValue();
+  if (!(given >= 0 && given < kSlots * kGenerations && given == std::floor(given))) {
+    throw std::invalid_argument("expected a tensor");
+  }
   const double generation = std::floor(given / kSlots);
   const double slot = given - generation * kSlots;
   if (!(given >= 0) || slot >= static_cast<double>(slots_.size()) ||

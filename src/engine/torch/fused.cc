@@ -87,6 +87,7 @@ struct RmsNorm : public torch::autograd::Function<RmsNorm> {
 };
 
 Tensor rmsNorm(const Tensor& x, const Tensor& weight, double epsilon) {
+  TORCH_CHECK(x.dim() >= 1 && weight.dim() == 1 && weight.size(0) == x.size(-1), "rms_norm: want x [..., D], weight [D]");
   if (fusible(x) && weight.scalar_type() == x.scalar_type() && weight.device().is_cpu()) {
     return RmsNorm::apply(x, weight, epsilon);
   }
@@ -156,6 +157,7 @@ struct SwiGlu : public torch::autograd::Function<SwiGlu> {
 };
 
 Tensor swiglu(const Tensor& gateUp) {
+  TORCH_CHECK(gateUp.dim() >= 1 && gateUp.size(-1) % 2 == 0, "swiglu: the last axis must hold gate and up halves");
   if (fusible(gateUp)) return SwiGlu::apply(gateUp);
   const auto halves = gateUp.chunk(2, -1);
   return at::silu(halves[0]) * halves[1];
@@ -219,13 +221,17 @@ struct Rotary : public torch::autograd::Function<Rotary> {
 
 // x [B, T, H, D], cos and sin [B or 1, T, D]: constants, no gradient flows into them on the fused path.
 Tensor rotary(const Tensor& x, const Tensor& cos, const Tensor& sin) {
+  TORCH_CHECK(x.dim() == 4 && cos.dim() == 3 && cos.sizes() == sin.sizes() && x.size(3) % 2 == 0 &&
+                  cos.size(2) == x.size(3) && cos.size(1) == x.size(1) && (cos.size(0) == 1 || cos.size(0) == x.size(0)),
+              "rotary: want x [B, T, H, D], cos and sin [B or 1, T, D]");
   const bool constant = !cos.requires_grad() && !sin.requires_grad();
   if (fusible(x) && constant && cos.scalar_type() == x.scalar_type() && sin.scalar_type() == x.scalar_type() &&
-      cos.sizes() == sin.sizes() && cos.device().is_cpu()) {
+      cos.device().is_cpu()) {
     return Rotary::apply(x, cos, sin);
   }
   const auto halves = x.chunk(2, -1);
-  return x * cos.unsqueeze(2) + at::cat({-halves[1], halves[0]}, -1) * sin.unsqueeze(2);
+  const Tensor turned = at::cat({-halves[1], halves[0]}, -1);
+  return (x * cos.unsqueeze(2) + turned * sin.unsqueeze(2)).to(x.scalar_type());
 }
 
 }  // namespace

@@ -111,7 +111,13 @@ export function sample(
       ids = ops.one('gather', order!, 1, invert(ops, kept, draws));
     } else ids = invert(ops, probabilities, draws);
   }
-  return { ids: engine.ints(ids), logProbs: engine.floats(ops.one('gather', all, 1, ids)) };
+  const logProbs = engine.floats(ops.one('gather', all, 1, ids));
+  if (logProbs.some(Number.isNaN)) {
+    throw new EngineError(
+      'sample: the logits hold NaN: the weights have diverged, go back to an earlier checkpoint',
+    );
+  }
+  return { ids: engine.ints(ids), logProbs };
 }
 
 /**
