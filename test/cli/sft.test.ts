@@ -85,7 +85,9 @@ describe('timeseer sft', () => {
     expect(existsSync(join(whole, 'sft/policy/training.json'))).toBe(false);
   });
 
-  test('Ctrl-C saves, says how to go on, and ends with code 130; the resumed run is the uninterrupted one', async () => {
+  test('Ctrl-C saves, says how to go on, and ends with code 130; the resumed run is the uninterrupted one', {
+    timeout: 120_000,
+  }, async () => {
     const child = new Child(['sft', '--recipe', recipe, '--out', out]);
     await until(() => lineCount(join(out, 'sft/metrics.jsonl')) >= 3);
     child.process.kill('SIGINT');
@@ -116,7 +118,7 @@ describe('timeseer sft', () => {
     expectWhole();
   });
 
-  test('killed outright it resumes to the same run', async () => {
+  test('killed outright it resumes to the same run', { timeout: 120_000 }, async () => {
     const child = new Child(['sft', '--recipe', recipe, '--out', out, '--quiet']);
     await until(() => lineCount(join(out, 'sft/metrics.jsonl')) >= 9);
     child.process.kill('SIGKILL');

@@ -81,7 +81,9 @@ describe('timeseer train', () => {
     expect(readState(join(whole, 'rl/checkpoint'))).toMatchObject({ stage: 'rl', step: 6, updates: 12 });
   });
 
-  test('Ctrl-C saves, says how to go on, and ends with code 130; the resumed run is the uninterrupted one', async () => {
+  test('Ctrl-C saves, says how to go on, and ends with code 130; the resumed run is the uninterrupted one', {
+    timeout: 120_000,
+  }, async () => {
     supervised();
     const running = timeseer('train', '--out', out);
     await until(() => lineCount(join(out, 'rl/metrics.jsonl')) >= 2);
@@ -98,7 +100,7 @@ describe('timeseer train', () => {
     expectWhole();
   });
 
-  test('killed outright it resumes to the same run', async () => {
+  test('killed outright it resumes to the same run', { timeout: 120_000 }, async () => {
     supervised();
     const child = new Child(['train', '--out', out, '--quiet']);
     await until(() => lineCount(join(out, 'rl/metrics.jsonl')) >= 3);

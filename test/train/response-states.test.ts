@@ -4,7 +4,7 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import type { EncodedPrompt } from '../../src/policy/batch.ts';
 import { Random } from '../../src/random.ts';
 import { PromptEncoder } from '../../src/train/prompt.ts';
-import { responseLogProbs, responseStates } from '../../src/train/response-states.ts';
+import { pieces, responseLogProbs, responseStates } from '../../src/train/response-states.ts';
 import { flatGradient, fullLogProbs, predictingStates, relativeDistance } from '../helpers/full-sequence.ts';
 import { tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
@@ -91,5 +91,36 @@ describe.each(CASES)('$name', ({ prompts, responses }) => {
         expect(relativeDistance(got, engine.floats(engine.concat(want, 0)))).toBeLessThan(1e-5);
       });
     }
+  });
+});
+
+describe('pieces of a step', () => {
+  const groups = [5, 30, 2, 2, 9, 1].map((length, i) => ({
+    prompt: encoded[i % 3]!,
+    responses: [{ ids: response(length) }, { ids: response(1) }],
+  }));
+  const size = (piece: typeof groups): number => {
+    const prompt = Math.max(...piece.map((group) => group.prompt.ids.length));
+    const longest = Math.max(...piece.flatMap(({ responses }) => responses.map(({ ids }) => ids.length)));
+    return piece.length * (prompt + 2 * longest);
+  };
+
+  test.each([1, 60, 150, 300, 1e6])(
+    'hold every group once, in order, within %i tokens where they can',
+    (budget) => {
+      const got = pieces(groups, budget);
+      expect(got.flat()).toEqual(groups);
+      for (const piece of got) if (piece.length > 1) expect(size(piece)).toBeLessThanOrEqual(budget);
+      // No piece could have taken the first group of the next.
+      got.slice(1).forEach((piece, i) => {
+        expect(size([...got[i]!, piece[0]!])).toBeGreaterThan(budget);
+      });
+    },
+  );
+
+  test('range from one group each to all together', () => {
+    expect(pieces(groups, 1)).toHaveLength(groups.length);
+    expect(pieces(groups)).toHaveLength(1);
+    expect(pieces([])).toEqual([]);
   });
 });
