@@ -16,7 +16,7 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   'src/policy': ['src/engine'],
   rewards: ['src/series'],
   datasets: ['src/series'],
-  'src/train': ['src/policy', 'src/engine', 'src/plot', 'src/expcot', 'src/series'],
+  'src/train': ['src/policy', 'src/engine'],
   eval: [
     'src/policy',
     'src/engine',

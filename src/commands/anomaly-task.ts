@@ -14,6 +14,9 @@ import { instruction } from '../train/instruction.ts';
 import type { Task } from '../train/task.ts';
 import type { Picture } from '../types.ts';
 
+/** Pixels of a visual token's edge: 2 × 2 patches of 14. */
+const VISUAL_TOKEN = 28;
+
 /** What of a task does not depend on where the series come from. */
 export type AnomalyTask = Omit<Task, 'series'> & EvalTask;
 
@@ -24,6 +27,7 @@ export function pictureOf(shape: Figure, values: Float64Array): Picture | Promis
 
 export function anomalyTask(card: PolicyCard): AnomalyTask {
   const shape = figure(card.figure);
+  const cells = Math.max(1, Math.round(shape.width / VISUAL_TOKEN)); // one scan symbol per visual token of a row
   return {
     name: 'anomaly',
     picture: (series) => pictureOf(shape, series.values),
@@ -31,7 +35,7 @@ export function anomalyTask(card: PolicyCard): AnomalyTask {
     trace: (series) => {
       const evidence = analyse(series.values);
       return card.style === 'nano'
-        ? nanoTeacher(evidence, { intervals: series.intervals, class: series.class })
+        ? nanoTeacher(evidence, series, { cells })
         : teacher(evidence, series.intervals, series.class).text;
     },
     parse: (response, series) => parseAnswer(response, series.values.length),

@@ -54,13 +54,24 @@ function publish(learner: Learner, card: PolicyCard, directory: string): void {
   });
 }
 
+function save(
+  directory: string,
+  learner: Learner,
+  card: PolicyCard,
+  stage: 'sft' | 'rl',
+  step: number,
+): void {
+  saveCheckpoint(directory, learner, card, { stage, step });
+  note({ kind: 'saved', step });
+}
+
 async function runSft(own: SftJob): Promise<StageResult> {
   const { recipe, checkpoint, output } = own;
   const { learner, card, start } = learnerOf(own, 'sft', optimizerOptions(recipe.sft));
   const task = trainingTask(card, own.series);
   const hooks = {
     onStep: (metrics: Parameters<Parameters<typeof sft>[3]['onStep']>[0]) => note({ kind: 'sft', metrics }),
-    save: (step: number) => saveCheckpoint(checkpoint, learner, card, { stage: 'sft', step }),
+    save: (step: number) => save(checkpoint, learner, card, 'sft', step),
   };
   const steps = await sft(learner, task, recipe.sft, hooks, start);
   if (steps === sftSteps(recipe.sft)) publish(learner, card, output);
@@ -75,7 +86,7 @@ async function runRl(own: RlJob): Promise<StageResult> {
     onStep: (metrics: Parameters<Parameters<typeof rl>[5]['onStep']>[0]) => note({ kind: 'rl', metrics }),
     onCompletions: (completions: Parameters<Parameters<typeof rl>[5]['onCompletions']>[0]) =>
       note({ kind: 'completions', completions }),
-    save: (step: number) => saveCheckpoint(checkpoint, learner, card, { stage: 'rl', step }),
+    save: (step: number) => save(checkpoint, learner, card, 'rl', step),
   };
   const task = trainingTask(card, own.series);
   const steps = await rl(learner, reference, task, recipe.rl, recipe.seed, hooks, start);

@@ -54,6 +54,8 @@ export type StageNote =
   | { readonly kind: 'sft'; readonly metrics: SftMetrics }
   | { readonly kind: 'rl'; readonly metrics: RlMetrics }
   | { readonly kind: 'completions'; readonly completions: readonly Completion[] }
+  /** A checkpoint of this step is on disk. */
+  | { readonly kind: 'saved'; readonly step: number }
   /** Series that the rank has answered, over all modes. */
   | { readonly kind: 'eval'; readonly done: number };
 

@@ -61,7 +61,7 @@ export async function runSftStage(run: RunFiles, options: StageOptions): Promise
     job,
     teamSize(sft.workers, sft.batch),
     sftSteps(sft),
-    sft.samples,
+    { total: sft.samples, perStep: sft.batch },
     progress,
     options,
     (note) => {
@@ -110,7 +110,7 @@ export async function runRlStage(run: RunFiles, options: StageOptions): Promise<
     job,
     teamSize(rl.workers, rl.prompts),
     rl.steps,
-    rl.steps * rl.prompts,
+    { total: rl.steps * rl.prompts, perStep: rl.prompts },
     progress,
     options,
     (note) => {
@@ -135,7 +135,7 @@ async function train(
   job: SftJob | RlJob,
   workers: number,
   total: number,
-  samples: number,
+  samples: { readonly total: number; readonly perStep: number },
   progress: Progress,
   options: StageOptions,
   onNote: (note: StageNote) => void,
@@ -145,15 +145,21 @@ async function train(
   }
   const before = options.resume ? (run.stageRecord(stage)?.seconds ?? 0) : 0;
   const began = performance.now();
-  const [result] = await runStage(job, workers, onNote, options.signal).finally(() => progress.stop());
+  const record = (steps: number, finished: string | false): void =>
+    run.writeStageRecord(stage, {
+      seconds: before + (performance.now() - began) / 1000,
+      samples: Math.min(samples.total, steps * samples.perStep),
+      steps,
+      finished,
+    });
+  const listen = (note: StageNote): void => {
+    if (note.kind === 'saved') record(note.step, false);
+    else onNote(note);
+  };
+  const [result] = await runStage(job, workers, listen, options.signal).finally(() => progress.stop());
   const steps = result!.steps;
   const complete = steps === total;
-  run.writeStageRecord(stage, {
-    seconds: before + (performance.now() - began) / 1000,
-    samples: complete ? samples : Math.floor((samples * steps) / total),
-    steps,
-    finished: complete ? new Date().toISOString() : false,
-  });
+  record(steps, complete ? new Date().toISOString() : false);
   if (complete) return;
   process.stderr.write(`${stage}: stopped after step ${steps} of ${total}\n`);
   throw options.signal.reason instanceof Error ? options.signal.reason : new Interrupted();

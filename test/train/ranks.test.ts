@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { cosineSchedule } from '../../src/train/optimizer.ts';
-import { Ranks, requestStop, TeamEnded, teamMemory } from '../../src/train/ranks.ts';
+import { markFailed, Ranks, requestStop, TeamEnded, teamMemory } from '../../src/train/ranks.ts';
 import { RankError, runTeam } from '../../src/train/team.ts';
 import { workerUrl } from '../../src/worker-url.ts';
 import type { TeamJob, TeamReport } from '../helpers/team-worker.ts';
@@ -48,7 +48,7 @@ test('a gradient that is not finite skips the update on every rank and leaves th
   }
 });
 
-test('a stop is seen by every rank at the same step', async () => {
+test('a requested stop is seen', () => {
   const memory = teamMemory(1);
   const ranks = new Ranks(memory, 0, 1);
   expect(ranks.stopRequested()).toBe(false);
@@ -72,8 +72,11 @@ test('the shares of all ranks cover a range once', () => {
   }
 });
 
-test('a team that was ended is a typed error', () => {
-  expect(new TeamEnded('x').name).toBe('TeamEnded');
+test('a rank that waits is released when another one failed', () => {
+  const memory = teamMemory(2);
+  const ranks = new Ranks(memory, 0, 2);
+  markFailed(memory);
+  expect(() => ranks.barrier()).toThrow(TeamEnded);
 });
 
 test('the schedule warms up, peaks, and ends at its floor', () => {
