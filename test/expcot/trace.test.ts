@@ -6,7 +6,6 @@ import { cite } from '../../src/expcot/citation.ts';
 import { analyse, type Evidence } from '../../src/expcot/evidence.ts';
 import { LEAST_DISTANCE, route } from '../../src/expcot/route.ts';
 import { blind, formatNumber, LONGEST_LIST, type Trace, teacher } from '../../src/expcot/trace.ts';
-import { Random } from '../../src/random.ts';
 import type { LabeledSeries } from '../../src/types.ts';
 
 const SERIES: LabeledSeries[] = [
