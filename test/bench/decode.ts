@@ -146,7 +146,7 @@ function text({ machine, prompts, samples, settings, peers, skipped }: DecodeRep
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
-  const options = benchOptions(5);
+  const options = benchOptions(3);
   const report = await measureDecoding(options);
   console.log(options.json ? JSON.stringify(report, null, 2) : text(report));
 }

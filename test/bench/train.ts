@@ -182,7 +182,7 @@ function text({ machine, batch, stage, update }: TrainReport): string {
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
-  const options = benchOptions(5);
+  const options = benchOptions(3);
   const report = await measureTraining(options);
   console.log(options.json ? JSON.stringify(report, null, 2) : text(report));
 }
