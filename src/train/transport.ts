@@ -73,7 +73,7 @@ function normalised(engine: Engine, hidden: HiddenStates): { unit: Tensor; margi
 /**
  * Transport of B = P·G responses to the traces of their P prompts; G consecutive responses share a trace.
  * Sinkhorn in float64, `iterations` fixed rounds that scale rows first (AnomSeer), batched over all
- * responses. While 2/ε ≤ 500 (C ≤ 2) the scaling form is used: its iterates are those of the log domain, at a tenth
+ * responses. While 2/ε ≤ 500 (C ≤ 2) the scaling form is used: its iterates are those of the log domain, at a quarter
  * of the time; beyond, the log domain.
  * @throws ConfigError for ε ≤ 0, no iteration, τ ≤ 0, or an empty response or trace.
  */
