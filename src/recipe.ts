@@ -12,12 +12,15 @@ const word = z.string().min(1);
 /** Decay rates of Adam's moments, each in [0, 1). */
 const betas = z.tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)]).readonly();
 
+/** Longest series that is generated: longer ones would fill the memory before anything was learnt. */
+const LONGEST_SERIES = 1_000_000;
+
 const data = z
   .strictObject({
     /** Data set: a generator preset or a directory on disk. */
     name: word.default('nano5'),
     /** Points per series. */
-    length: count(2).default(1000),
+    length: count(2).max(LONGEST_SERIES).default(1000),
     /** Series kept for evaluation; training never sees them. */
     heldOut: count(1).default(400),
   })
@@ -35,7 +38,7 @@ const sft = z
     /** Training examples, each seen once; 0 skips the stage. The stage ends after them, not after a time. */
     samples: count(0).default(30_000),
     /** Examples per update, over all workers. */
-    batch: count(1).default(16),
+    batch: count(1).max(65_536).default(16),
     /** Peak learning rate of AdamW. */
     learningRate: positive.max(1).default(1.4e-3),
     /** Steps of linear rise to the peak. */
@@ -70,9 +73,9 @@ const rl = z
     /** Updates of the rollout distribution; 0 skips the stage. */
     steps: count(0).default(80),
     /** Prompts per step. */
-    prompts: count(1).default(16),
+    prompts: count(1).max(65_536).default(16),
     /** Responses per prompt; advantages compare them, so at least two. */
-    group: count(2).default(8),
+    group: count(2).max(4096).default(8),
     /** Divides the logits of rollouts, and of every log-probability of the loss. */
     temperature: positive.max(10).default(1),
     /** Nucleus of rollouts; 1 keeps all tokens. */

@@ -2,11 +2,12 @@
 import { openTorch } from '../engine/torch/torch.ts';
 import { Interrupted, withInterrupt } from '../interrupt.ts';
 import type { RunFiles } from './run-files.ts';
+import { claimRun, isDirectory } from './run-lock.ts';
 import { shellWord } from './run-options.ts';
 
 /**
  * Opens a run and works on it. Nothing is written when the device cannot be used.
- * @throws EngineError for the device; Interrupted when stopped, after the command that goes on was printed on stderr
+ * @throws EngineError for the device; ConfigError when another process works on the run; Interrupted when stopped, after the command that goes on was printed on stderr
  */
 export async function runSession(
   /** Name of the command. */
@@ -16,9 +17,12 @@ export async function runSession(
   work: (run: RunFiles, signal: AbortSignal) => Promise<void>,
 ): Promise<RunFiles> {
   openTorch({ device: given.device, threads: 1 });
-  const run = open();
+  let release = isDirectory(given.out) ? claimRun(given.out) : null;
   try {
+    const run = open();
+    release ??= claimRun(given.out);
     await withInterrupt((signal) => work(run, signal));
+    return run;
   } catch (error) {
     if (error instanceof Interrupted) {
       const device = given.device === 'cpu' ? [] : ['--device', given.device];
@@ -26,6 +30,7 @@ export async function runSession(
       process.stderr.write(`go on with: ${again.map(shellWord).join(' ')}\n`);
     }
     throw error;
+  } finally {
+    release?.();
   }
-  return run;
 }

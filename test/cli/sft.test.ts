@@ -123,7 +123,9 @@ describe('timeseer sft', () => {
     await until(() => lineCount(join(out, 'sft/metrics.jsonl')) >= 9);
     child.process.kill('SIGKILL');
     expect((await child.ended).signal).toBe('SIGKILL');
-    expect(existsSync(join(out, 'sft/stage.json'))).toBe(false);
+    const left = JSON.parse(readFileSync(join(out, 'sft/stage.json'), 'utf8'));
+    expect(left.finished).toBe(false);
+    expect(left.samples).toBe(left.steps * 4);
     const { code, err } = await timeseer('sft', '--out', out, '--resume', '--quiet');
     expect({ code, err }).toEqual({ code: 0, err: '' });
     expectWhole();
