@@ -1,6 +1,6 @@
 /** What `timeseer explain` found in one series: a page for a person, and the same as JSON for programs. */
 import { renameSync, rmSync } from 'node:fs';
-import { writeFileAtomic } from '../src/files.ts';
+import { WriteError, writeFileAtomic } from '../src/files.ts';
 import { type Html, html, page, pngSource } from './html.ts';
 import { intervalText, plotFigure, verbatim } from './report-examples.ts';
 import type { Json } from './report-input.ts';
@@ -122,6 +122,14 @@ function agreementText({ classical, intervals }: Explanation): string {
     : `; intersection over union ${fixed(classical.agreement, 2)}`;
 }
 
+/** Intersection over union of policy and classical analyses below which they are said to disagree. */
+export const DISAGREEMENT = 0.1;
+
+/** Whether the policy gave a readable answer that the classical analyses hardly share. */
+export function disagrees({ classical }: Explanation): boolean {
+  return classical.agreement !== undefined && classical.agreement < DISAGREEMENT;
+}
+
 function lead(input: Explanation): Html {
   const count = input.intervals.length;
   const covered = input.intervals.reduce((sum, one) => sum + one.end - one.start, 0);
@@ -133,7 +141,9 @@ function lead(input: Explanation): Html {
   const other =
     input.policy === null
       ? null
-      : html` The classical analyses alone say <strong>${input.classical.class}</strong>: ${intervalText(input.classical.intervals)}${agreementText(input)}.`;
+      : disagrees(input)
+        ? html` <strong>The classical analyses disagree: ${input.classical.intervals.length === 0 ? 'they find nothing' : `${intervalText(input.classical.intervals)} ${input.classical.class}`}</strong>${input.intervals.length > 0 ? agreementText(input) : ''}.`
+        : html` The classical analyses alone say <strong>${input.classical.class}</strong>: ${intervalText(input.classical.intervals)}${agreementText(input)}.`;
   const unreadable = input.windows.length > 0 && input.windows.every((one) => one.intervals === null);
   if (unreadable) return html`<p class="lead">The policy gave no answer that could be read.${other}</p>`;
   return html`<p class="lead">${by} ${found}; class <strong><bdi>${input.class}</bdi></strong>.${other}</p>`;
@@ -170,6 +180,15 @@ ${input.caveats.length === 0 ? null : html`<section aria-labelledby="caveats"><h
   return page({ title: `${input.file}: ${input.class}`, style: STYLE, body });
 }
 
+/** Removes what a failed write left; the failure itself is what is reported, not that this failed too. */
+function discard(path: string): void {
+  try {
+    rmSync(path, { force: true });
+  } catch {
+    // the place is as unusable for removing as it was for writing
+  }
+}
+
 /**
  * Writes `<path>.html` and `<path>.json`: both, or after a failure neither. Errors as `explainPage`; WriteError.
  */
@@ -185,8 +204,13 @@ export function writeExplanation(
     writeFileAtomic(waiting, `${JSON.stringify(input, null, 2)}\n`);
     writeFileAtomic(files.html, text);
     renameSync(waiting, files.json);
-  } finally {
-    rmSync(waiting, { force: true });
+  } catch (error) {
+    discard(waiting);
+    if (error instanceof WriteError || (error as NodeJS.ErrnoException).code === undefined) throw error;
+    throw new WriteError(
+      `${files.json}: not written (${(error as Error).message}); choose another place with --out`,
+      { cause: error },
+    );
   }
   return files;
 }

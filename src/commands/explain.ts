@@ -1,14 +1,15 @@
 /** `timeseer explain`: what a policy and the classical analyses see in one CSV file. */
 import { existsSync, readFileSync, statSync } from 'node:fs';
-import { basename, parse } from 'node:path';
+import { basename, dirname, parse } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
 import { readSeriesCsv } from '../../datasets/csv.ts';
 import { type ExplainSource, explain, MOST_WINDOWS } from '../../eval/explain.ts';
-import { type Explanation, writeExplanation } from '../../eval/explain-page.ts';
+import { disagrees, type Explanation, writeExplanation } from '../../eval/explain-page.ts';
 import { policyReader, type Reader } from '../../eval/reader.ts';
 import { openTorch } from '../engine/torch/torch.ts';
 import { ConfigError } from '../errors.ts';
+import { WriteError } from '../files.ts';
 import { withInterrupt } from '../interrupt.ts';
 import { cores } from '../machine.ts';
 import { packageVersion } from '../package.ts';
@@ -42,8 +43,28 @@ function isOurs(path: string): boolean {
   }
 }
 
-/** Refuses to replace what this command did not write, before any work is done. */
-function checkTarget(out: string): void {
+/** Bytes of a name: file systems allow 255, of which temporary names beside the result need some 50. */
+const LONGEST_NAME = 200;
+
+/** The nearest directory above a path that is there already, or the file that stands in its place. */
+function standing(path: string): string {
+  const parent = dirname(path);
+  return existsSync(parent) || parent === path ? parent : standing(parent);
+}
+
+/** Refuses a place where nothing can be written, and to replace what this command did not write, before any work is done. */
+export function checkTarget(out: string): void {
+  if (Buffer.byteLength(basename(out)) > LONGEST_NAME) {
+    throw new WriteError(
+      `--out: the name ${basename(out).slice(0, 40)}\u2026 is longer than ${LONGEST_NAME} bytes; choose a shorter one with --out`,
+    );
+  }
+  const above = standing(out);
+  if (existsSync(above) && !statSync(above).isDirectory()) {
+    throw new WriteError(
+      `--out ${out}: ${above} is a file, not a directory; choose another place with --out`,
+    );
+  }
   for (const path of [`${out}.html`, `${out}.json`]) {
     if (!existsSync(path)) continue;
     if (!statSync(path).isFile())
@@ -98,10 +119,15 @@ function count(n: number, one: string, many = `${one}s`): string {
   return `${n} ${n === 1 ? one : many}`;
 }
 
-function summary(found: Explanation, files: { html: string; json: string }, seconds: number): string {
+/** Whether the policy was asked, and none of its answers could be read. */
+function unanswered({ windows }: Explanation): boolean {
+  return windows.length > 0 && windows.every((one) => one.intervals === null);
+}
+
+export function summary(found: Explanation, files: { html: string; json: string }, seconds: number): string {
   const { intervals, classical, windows } = found;
   const lines = [
-    `${found.file}: ${found.length} samples, ${count(intervals.length, 'anomaly', 'anomalies')}, class ${found.class} ` +
+    `${found.file}: ${found.length} samples, ${unanswered(found) ? 'no readable answer' : `${count(intervals.length, 'anomaly', 'anomalies')}, class ${found.class}`} ` +
       `(${found.policy === null ? 'classical analyses' : `policy ${found.policy}`}, ${seconds.toFixed(1)} s)`,
   ];
   for (const { start, end, from, to, confirmed } of intervals.slice(0, SHOWN)) {
@@ -110,6 +136,15 @@ function summary(found: Explanation, files: { html: string; json: string }, seco
     lines.push(`  [${start}, ${end})${when}${also}`);
   }
   if (intervals.length > SHOWN) lines.push(`  and ${intervals.length - SHOWN} more`);
+  if (disagrees(found)) {
+    const said = classical.intervals.slice(0, SHOWN).map(([start, end]) => `[${start}, ${end})`);
+    const more = classical.intervals.length - said.length;
+    lines.push(
+      said.length === 0
+        ? '  the classical analyses disagree: they find nothing'
+        : `  the classical analyses disagree: ${said.join(' ')}${more > 0 ? ` and ${more} more` : ''} ${classical.class}`,
+    );
+  }
   if (found.policy !== null) {
     const unreadable = windows.filter((one) => one.intervals === null).length;
     lines.push(
@@ -167,6 +202,12 @@ export async function runExplain(args: ExplainArguments): Promise<void> {
         })
       : summary(found, files, seconds);
     process.stdout.write(`${text}\n`);
+    if (unanswered(found)) {
+      process.stderr.write(
+        `warning: none of the policy's ${count(found.windows.length, 'answer')} could be read, so it says nothing about this series; they are in ${files.html}\n`,
+      );
+      process.exitCode = 1;
+    }
   } finally {
     progress?.stop();
     opened?.policy.dispose();

@@ -1,9 +1,19 @@
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { agreement, classOf, explain, MOST_WINDOWS, tame } from '../../eval/explain.ts';
-import { type ExplainedWindow, type Explanation, explainPage } from '../../eval/explain-page.ts';
+import {
+  disagrees,
+  type ExplainedWindow,
+  type Explanation,
+  explainPage,
+  writeExplanation,
+} from '../../eval/explain-page.ts';
 import { policyReader, type Reader } from '../../eval/reader.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
+import { WriteError } from '../../src/files.ts';
 import { renderColumns } from '../../src/plot/column.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
@@ -230,6 +240,32 @@ describe('explain', () => {
     await expect(explain(source(values), null, { window: 50 })).rejects.toThrow(ConfigError);
   });
 
+  test('a policy that overlooks what the classical analyses find is contradicted in the lead', async () => {
+    const values = wave(600, [[300, 310]]);
+    const quiet = await explain(
+      source(values),
+      fake(() => NOTHING, { length: 600 }),
+    );
+    const [start, end] = quiet.classical.intervals[0]!;
+    expect(quiet.intervals).toEqual([]);
+    expect(disagrees(quiet)).toBe(true);
+    expect(explainPage(quiet)).toContain(
+      `The classical analyses disagree: [${start},\u00a0${end}) ${quiet.classical.class}`,
+    );
+    const same = await explain(
+      source(values),
+      fake(() => reply(`[[${start}, ${end}]]`, 'global point'), { length: 600 }),
+    );
+    expect(disagrees(same)).toBe(false);
+    expect(explainPage(same)).not.toContain('disagree');
+    const alarmed = await explain(
+      source(wave(100)),
+      fake(() => reply('[[30, 50]]', 'seasonal')),
+    );
+    expect(explainPage(alarmed)).toContain('The classical analyses disagree: they find nothing');
+    expect(disagrees(await explain(source(values), null))).toBe(false);
+  });
+
   test('intervals carry the time stamps of their first and last sample', async () => {
     const time = Array.from({ length: 100 }, (_, i) => `day ${i}`);
     const found = await explain(
@@ -260,6 +296,21 @@ describe('explain', () => {
     await expect(running).rejects.toThrow('enough');
     expect(reader.shown.length).toBe(4);
   });
+});
+
+test.each([
+  ['a file stands in the way', 'x.csv/foo'],
+  ['the name is too long', 'n'.repeat(250)],
+])('what cannot be written is one WriteError, and leaves nothing: %s', async (_, name) => {
+  const directory = mkdtempSync(join(tmpdir(), 'explain-'));
+  try {
+    writeFileSync(join(directory, 'x.csv'), '1\n2\n');
+    const found = await explain(source(wave(30)), null);
+    expect(() => writeExplanation(join(directory, name), found)).toThrow(WriteError);
+    expect(readdirSync(directory)).toEqual(['x.csv']);
+  } finally {
+    rmSync(directory, { recursive: true });
+  }
 });
 
 describe('classOf', () => {
