@@ -5,7 +5,7 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type Document, isMap, isNode, isScalar, LineCounter, parse, parseDocument } from 'yaml';
+import { type Document, isMap, isNode, isScalar, LineCounter, parse, parseDocument, visit } from 'yaml';
 import type { z } from 'zod';
 import { ConfigError } from './errors.ts';
 import { defaultRecipe, type Recipe, recipeSchema } from './recipe.ts';
@@ -132,7 +132,7 @@ function override(tree: Tree, text: string): Path {
       try {
         target[key] = parse(text.slice(split + 1));
       } catch (error) {
-        throw new ConfigError(`--set ${text}: the value is not YAML: ${(error as Error).message}`, {
+        throw new ConfigError(`--set ${text}: the value is not YAML: ${yamlComplaint(error)}`, {
           cause: error,
         });
       }
@@ -160,6 +160,29 @@ function recipeFile(nameOrPath: string): string {
   );
 }
 
+/** What the YAML parser says, on one line: without the excerpt of the file that it appends. */
+function yamlComplaint(error: unknown): string {
+  const [first = ''] = (error as Error).message.split('\n');
+  return first.replace(/ at line \d+, (column \d+):?$/, ' ($1)');
+}
+
+/** Keys and values of a document. @throws ConfigError with file and line when an alias has no anchor */
+function contentOf(document: Document, lines: LineCounter, file: string): unknown {
+  try {
+    return document.toJS() ?? {};
+  } catch (cause) {
+    let line = '';
+    visit(document, {
+      Alias(_, alias) {
+        if (alias.resolve(document) !== undefined || !alias.range) return undefined;
+        line = `:${lines.linePos(alias.range[0]).line}`;
+        return visit.BREAK;
+      },
+    });
+    throw new ConfigError(`${file}${line}: not YAML: ${yamlComplaint(cause)}`, { cause });
+  }
+}
+
 /**
  * Reads a recipe by name ('quickstart') or path, then applies overrides such as 'sft.samples=1000' in order.
  * Throws ConfigError that names key, file and line (or the override), what was got and what was expected.
@@ -171,9 +194,9 @@ export function loadRecipe(nameOrPath: string, overrides: readonly string[] = []
   const broken = document.errors[0];
   if (broken !== undefined) {
     const line = lines.linePos(broken.pos[0]).line;
-    throw new ConfigError(`${file}:${line}: not YAML: ${broken.message.split('\n')[0]}`, { cause: broken });
+    throw new ConfigError(`${file}:${line}: not YAML: ${yamlComplaint(broken)}`, { cause: broken });
   }
-  const content: unknown = document.toJS() ?? {};
+  const content = contentOf(document, lines, file);
   if (!isTree(content))
     throw new ConfigError(`${file}: got ${JSON.stringify(content)}, expected keys and values`);
   const place = (path: Path): string => locate(document, lines, file, path);

@@ -118,6 +118,19 @@ describe('loadRecipe', () => {
     expect(complaint('seed: 1\nseed: 2\n')).toMatch(/^r\.yaml:2: not YAML: Map keys must be unique/);
   });
 
+  test.each([
+    [
+      'seed: 1\na: b: c\n',
+      'r.yaml:2: not YAML: Nested mappings are not allowed in compact mappings (column 4)',
+    ],
+    [
+      'seed: 1\n\nrl: *b\n',
+      'r.yaml:3: not YAML: Unresolved alias (the anchor must be set before the alias): b',
+    ],
+  ])('%j is refused with its line, in one whole sentence', (text, message) => {
+    expect(complaint(text)).toBe(message);
+  });
+
   test('an unknown name suggests one and lists them, a missing path says so', () => {
     expect(() => loadRecipe('quickstrat')).toThrow(/no recipe called quickstrat; did you mean quickstart\?/);
     expect(() => loadRecipe('nope/x.yaml')).toThrow(/nope\/x\.yaml: no such recipe file/);
