@@ -119,9 +119,10 @@ export async function assembleReport(
   const detectors =
     baselines === null ? null : detectorsTable(baselines, stages.at(-1)!.metrics.overall, bootstrap);
   const environment = run.environment;
+  const facts = describeRun(run, series.length, method);
   const input: ReportInput = {
     title: 'Reasoning about anomalies from a plot',
-    run: describeRun(run, series.length, method),
+    run: facts,
     stages,
     floors,
     gains,
@@ -133,7 +134,7 @@ export async function assembleReport(
     exampleRule: EXAMPLE_RULE,
     transfer: [transfer?.table ?? null, detectors].filter((table) => table !== null),
     environment: Object.keys(environment).length === 0 ? { recorded: 'nothing' } : environment,
-    reproduce: ['npm ci', run.command],
+    reproduce: ['npm ci', facts.command],
     caveats: caveatsOf(run, baselines),
   };
   return { input, summary: summarise(run, stages, gains, floors, transfer?.metrics ?? null, baselines) };

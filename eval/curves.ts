@@ -67,7 +67,7 @@ export function rlPanels(lines: readonly RlLine[], method: string): CurvePanel[]
     {
       title: 'Similarity to the expert traces',
       definition:
-        'exp(\u2212transport cost / \u03c4), mean over responses; the orthogonal part of the advantage comes from it.',
+        'exp(\u2212transport cost / \u03c4), mean over responses; the orthogonal part of the advantage comes from it. It is not maximised itself: it may fall while the reward rises.',
       curves: [curve('similarity', (line) => line.similarity)],
       smooth: smoothing(4 * lines.length),
     },

@@ -64,7 +64,8 @@ function ends(line: Trace): Html | null {
   const first = values[0];
   const last = values.at(-1);
   if (first === undefined || last === undefined) return html`<p class="ends">${line.name}: no value</p>`;
-  return html`<p class="ends">${line.name}: ${digits(first)} \u2192 ${digits(last)}</p>`;
+  const how = line.smooth === null ? '' : ' (moving mean)';
+  return html`<p class="ends">${line.name}: ${digits(first)} \u2192 ${digits(last)}${how}</p>`;
 }
 
 /** Containers and data of the panels. Drawn by `curveScripts`. */

@@ -137,7 +137,7 @@ function runFacts(input: ReportInput): Html {
 <dt>Held-out data</dt><dd>${run.heldOutData}</dd>
 <dt>Training</dt><dd>${grouped(run.samples)} supervised samples, ${grouped(run.steps)} ${methodOf(input)} steps</dd>
 <dt>Seeds</dt><dd>${seeds.join(', ')}</dd>
-<dt>Time</dt><dd>${duration(total)} in all: ${stages.join(', ')}</dd>
+<dt>Time</dt><dd>${duration(total)} = ${stages.join(' + ')}${run.seconds['evaluation'] === undefined ? '; how long the evaluation took is not recorded' : ''}; without writing this report</dd>
 </dl>`;
 }
 

@@ -57,7 +57,7 @@ export interface PolicySize {
   readonly parameters: number;
 }
 
-const RUN_ADVICE = 'name the directory of a run, as timeseer quickstart writes it';
+const RUN_ADVICE = 'name the directory of a run, as `npx timeseer quickstart` writes it';
 
 export class RunDirectory {
   readonly path: string;
@@ -169,9 +169,20 @@ export class RunDirectory {
     return { dims, parameters: layoutOf(dims).size };
   }
 
-  /** When the run ended: as its stages recorded it, or the age of the newest answers or of the recipe. ISO 8601. */
+  /** When the last answers of the run were there, ISO 8601; null when that is not recorded. */
+  #evaluated(): string | null {
+    const checked = z.iso.datetime({ offset: true }).safeParse(this.environment['evaluation_finished']);
+    return checked.success ? checked.data : null;
+  }
+
+  /**
+   * When the run ended: the newest of what its stages and its evaluation recorded, else the age of the newest answers
+   * or of the recipe. ISO 8601.
+   */
   finished(): string {
-    const recorded = (['sft', 'rl'] as const).flatMap((stage) => this.cost(stage)?.finished ?? []);
+    const recorded = [this.cost('sft')?.finished, this.cost('rl')?.finished, this.#evaluated()].flatMap(
+      (time) => time ?? [],
+    );
     if (recorded.length > 0) return new Date(Math.max(...recorded.map(Date.parse))).toISOString();
     const files = [
       this.file('recipe.json'),

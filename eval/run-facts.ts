@@ -44,6 +44,11 @@ export function recorded(environment: Summary['environment'], key: string): numb
   return typeof value === 'number' && Number.isFinite(value) && value >= 0 ? value : null;
 }
 
+/** A command as it can be pasted into a shell where timeseer is a dependency. */
+function pasted(command: string): string {
+  return command.startsWith('timeseer ') ? `npx ${command}` : command;
+}
+
 /** What was run, for the head of the report. `method` is the reinforcement's name. */
 export function describeRun(run: RunDirectory, series: number, method: string): ReportRun {
   const { recipe } = run;
@@ -56,7 +61,7 @@ export function describeRun(run: RunDirectory, series: number, method: string): 
   ];
   return {
     name: run.name,
-    command: run.command,
+    command: pasted(run.command),
     recipe: run.name,
     recipeText: stringify(recipe),
     finished: run.finished(),

@@ -6,13 +6,14 @@ import { runBaselines, writeBaselines } from '../../eval/baselines.ts';
 import { heldOutSeries, validationSeries } from '../../eval/held-out.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { type PolicyName, RunDirectory } from '../../eval/run-directory.ts';
+import { readSummary } from '../../eval/summary.ts';
 import { loadRecipe } from '../config.ts';
 import { setup } from '../engine/torch/setup.ts';
 import { ConfigError } from '../errors.ts';
 import { runEvalStage } from './eval-stage.ts';
-import { buildReport } from './report.ts';
+import { buildReport, resultLines } from './report.ts';
 import { RunFiles } from './run-files.ts';
-import { commandLine, type RunArguments } from './run-options.ts';
+import { commandLine, type RunArguments, shellWord } from './run-options.ts';
 import { runSession } from './run-session.ts';
 import { runRlStage, runSftStage } from './train-stage.ts';
 
@@ -50,8 +51,11 @@ export async function runQuickstart(given: RunArguments): Promise<void> {
   const files = worked || !whole ? await buildReport(run.path) : there;
   if (given.json) process.stdout.write(`${JSON.stringify({ out: run.path, ...files })}\n`);
   else {
+    process.stdout.write(`${resultLines(readSummary(files.summary)).join('\n')}\n\n`);
     process.stdout.write(`report: ${files.report}\nsummary: ${files.summary}\n`);
-    process.stdout.write(`ask it about a file: npx timeseer explain my.csv --policy ${run.path}\n`);
+    process.stdout.write(
+      `ask it about a file: npx timeseer explain my.csv --policy ${shellWord(run.path)}\n`,
+    );
   }
 }
 
@@ -60,6 +64,14 @@ interface Part {
   /** Whether it has left what it makes. */
   readonly done: () => boolean;
   readonly work: () => Promise<void>;
+  /** It trains, and records its own time. */
+  readonly trains?: boolean;
+}
+
+/** A number of the environment record; 0 when it is not there. */
+function known(run: RunFiles, key: string): number {
+  const value = run.environment[key];
+  return typeof value === 'number' ? value : 0;
 }
 
 /** Does what has not been done yet; returns whether there was anything. */
@@ -143,11 +155,11 @@ async function runStages(
 
   const parts: Part[] = [answers('initial', run.initial)];
   if (recipe.sft.samples > 0) {
-    parts.push({ done: () => run.finished('sft'), work: () => runSftStage(run, stage) });
+    parts.push({ done: () => run.finished('sft'), work: () => runSftStage(run, stage), trains: true });
     parts.push(answers('sft', run.policy('sft')));
   }
   if (recipe.rl.steps > 0) {
-    parts.push({ done: () => run.finished('rl'), work: () => runRlStage(run, stage) });
+    parts.push({ done: () => run.finished('rl'), work: () => runRlStage(run, stage), trains: true });
     parts.push(answers('rl', run.policy('rl')));
   }
   const last = recipe.rl.steps > 0 ? 'rl' : recipe.sft.samples > 0 ? 'sft' : null;
@@ -160,15 +172,23 @@ async function runStages(
     ...(given.resume ? {} : { install_s: Number(installed.toFixed(2)) }),
   });
   run.prepareInitial();
-  for (const { done, work } of parts) {
+  for (const { done, work, trains = false } of parts) {
     signal.throwIfAborted();
-    if (!done()) await work();
+    if (done()) continue;
+    const began = performance.now();
+    await work();
+    if (trains) continue;
+    // After each part, so that what was evaluated before an interruption counts when the run is resumed.
+    const seconds = known(run, 'evaluation_s') + (performance.now() - began) / 1000;
+    run.writeEnvironment(given.device, {
+      evaluation_s: Number(seconds.toFixed(2)),
+      evaluation_finished: new Date().toISOString(),
+    });
   }
-  const known = run.environment['peak_memory_mib'];
   const peak = Math.round(process.resourceUsage().maxRSS / 1024);
   // A run in several parts needed as much as the part that needed most.
   run.writeEnvironment(given.device, {
-    peak_memory_mib: Math.max(peak, typeof known === 'number' ? known : 0),
+    peak_memory_mib: Math.max(peak, known(run, 'peak_memory_mib')),
   });
   return true;
 }

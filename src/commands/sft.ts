@@ -11,7 +11,7 @@ export const sft: CommandModule<object, RunArguments> = {
       .example('$0 sft --recipe my.yaml --set sft.samples=10000 --out runs/b', 'Another recipe, shorter')
       .example('$0 sft --set policy.init=checkpoints/qwen2.5-vl-3b --out runs/c', 'Start from a checkpoint'),
   handler: async (given) => {
-    const [{ runSession }, { RunFiles }, { runSftStage }, { commandLine }] = await Promise.all([
+    const [{ runSession }, { RunFiles }, { runSftStage }, { commandLine, shellWord }] = await Promise.all([
       import('./run-session.ts'),
       import('./run-files.ts'),
       import('./train-stage.ts'),
@@ -34,7 +34,7 @@ export const sft: CommandModule<object, RunArguments> = {
       given.json
         ? `${JSON.stringify({ out: run.path, policy: run.policy('sft'), ...record })}\n`
         : `${run.policy('sft')}: ${record.samples} samples in ${record.seconds.toFixed(1)} s ` +
-            `(${(record.samples / record.seconds).toFixed(0)}/s); next: timeseer train --out ${run.path}\n`,
+            `(${(record.samples / record.seconds).toFixed(0)}/s); next: npx timeseer train --out ${shellWord(run.path)}\n`,
     );
   },
 };

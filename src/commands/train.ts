@@ -15,7 +15,7 @@ export const train: CommandModule<object, TrainArguments> = {
         requiresArg: true,
         describe: 'Begin a run at this stage with this policy, or the policy of this run',
       })
-      .example('$0 train --out runs/a', 'TimerPO after `timeseer sft --out runs/a`')
+      .example('$0 train --out runs/a', 'TimerPO after `npx timeseer sft --out runs/a`')
       .example('$0 train --out runs/a --resume', 'Go on from the last checkpoint, bit for bit')
       .example(
         '$0 train --policy runs/a --set rl.advantage=grpo --out runs/grpo',
@@ -46,7 +46,7 @@ export const train: CommandModule<object, TrainArguments> = {
         resume: given.resume,
       });
       if (opened.recipe.sft.samples > 0 && !opened.finished('sft')) {
-        const first = `timeseer sft --out ${shellWord(opened.path)} --resume`;
+        const first = `npx timeseer sft --out ${shellWord(opened.path)} --resume`;
         throw new errors.CheckpointError(
           `${opened.path}: its supervised stage is not finished; run ${first} first, ` +
             'or name a policy to start from with --policy and a new --out',
@@ -62,7 +62,7 @@ export const train: CommandModule<object, TrainArguments> = {
     process.stdout.write(
       given.json
         ? `${JSON.stringify({ out: run.path, policy: run.policy('rl'), ...record })}\n`
-        : `${run.policy('rl')}: ${record.steps} steps in ${record.seconds.toFixed(1)} s; next: timeseer eval --policy ${run.path}\n`,
+        : `${run.policy('rl')}: ${record.steps} steps in ${record.seconds.toFixed(1)} s; next: npx timeseer eval --policy ${shellWord(run.path)}\n`,
     );
   },
 };

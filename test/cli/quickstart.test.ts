@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { readSummary } from '../../eval/summary.ts';
+import { resultLines } from '../../src/commands/report.ts';
 import { temporaries, timeseer, until, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-quickstart-'));
@@ -41,7 +42,20 @@ describe('timeseer quickstart', () => {
       `report: ${join(out, 'report.html')}\nsummary: ${join(out, 'summary.json')}\n`,
     );
     expect(finished.out).toContain(`--policy ${out}`);
+    const table = resultLines(readSummary(join(out, 'summary.json')));
+    expect(finished.out.startsWith(`${table.join('\n')}\n`)).toBe(true);
+    expect(table.some((line) => line.startsWith('after reinforcement'))).toBe(true);
     expect(temporaries(out)).toEqual([]);
+  });
+
+  test('the time of evaluation is recorded, and its end is the end of the run', () => {
+    const run = new RunDirectory(out);
+    const { evaluation_s: seconds, evaluation_finished: end } = run.environment;
+    expect(seconds).toBeGreaterThan(0);
+    expect(run.finished()).toBe(end);
+    expect(Date.parse(String(end))).toBeGreaterThanOrEqual(Date.parse(run.cost('rl')!.finished!));
+    const page = readFileSync(join(out, 'report.html'), 'utf8');
+    expect(page).toMatch(/<dt>Time<\/dt><dd>[^<]* = [^<]* \+ evaluation [^<]*<\/dd>/);
   });
 
   test('every part of the run is there and whole', () => {

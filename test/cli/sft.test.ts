@@ -145,7 +145,7 @@ describe('timeseer sft', () => {
     const metrics = readFileSync(join(whole, 'sft/metrics.jsonl'), 'utf8');
     const { code, out: text } = await timeseer('sft', '--out', whole, '--resume', '--quiet');
     expect(code).toBe(0);
-    expect(text).toContain(`next: timeseer train --out ${whole}`);
+    expect(text).toContain(`next: npx timeseer train --out ${whole}`);
     expect(statSync(join(whole, 'sft/policy/model.safetensors')).mtimeMs).toBe(mtimeMs);
     expect(readFileSync(join(whole, 'sft/metrics.jsonl'), 'utf8')).toBe(metrics);
   });

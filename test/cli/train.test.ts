@@ -115,7 +115,7 @@ describe('timeseer train', () => {
     const { mtimeMs } = statSync(file);
     const { code, out: text } = await timeseer('train', '--out', whole, '--resume', '--quiet');
     expect(code).toBe(0);
-    expect(text).toContain(`next: timeseer eval --policy ${whole}`);
+    expect(text).toContain(`next: npx timeseer eval --policy ${whole}`);
     expect(statSync(file).mtimeMs).toBe(mtimeMs);
   });
 
@@ -178,7 +178,7 @@ describe('bad input: one clear line', () => {
   test('a supervised stage that is not finished', async () => {
     supervised();
     rmSync(join(out, 'sft/policy'), { recursive: true });
-    expect(await failure(1, '--out', out)).toContain(`run timeseer sft --out ${out} --resume first`);
+    expect(await failure(1, '--out', out)).toContain(`run npx timeseer sft --out ${out} --resume first`);
   });
 
   test('a stage without steps', async () => {

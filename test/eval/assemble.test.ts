@@ -345,6 +345,9 @@ describe('what a run has not reached', () => {
     expect(input.caveats[0]).toMatch(/supervised stage was stopped/);
     writeFileSync(stage, '{"seconds": 1, "samples": 8, "steps": 1, "finished": "2026-03-01T10:00:00.000Z"}');
     expect((await assembleReport(copy)).input.run.finished).toBe('2026-03-01T10:00:00.000Z');
+    const environment = join(copy, 'environment.json');
+    writeFileSync(environment, '{"evaluation_s": 12.5, "evaluation_finished": "2026-03-01T10:04:00.000Z"}');
+    expect((await assembleReport(copy)).input.run.finished).toBe('2026-03-01T10:04:00.000Z');
   });
 
   test('the last line of a killed stage is dropped', async () => {
