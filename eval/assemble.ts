@@ -1,6 +1,7 @@
 /**
  * From the files of a run to its report and summary: everything that they say is read from the run directory, so that
- * both can be rebuilt at any time. What the run has not reached is left out; what is damaged is an error.
+ * both can be rebuilt at any time. What the run has not reached or has lost is left out and said to be; what is damaged
+ * is an error.
  */
 import { join } from 'node:path';
 import { DataError } from '../src/errors.ts';
@@ -10,6 +11,7 @@ import type { BootstrapOptions } from './bootstrap.ts';
 import { caveatsOf } from './caveats.ts';
 import { rlPanels, sftPanels } from './curves.ts';
 import { buildExamples, EXAMPLE_RULE } from './examples.ts';
+import { gapsOf } from './gaps.ts';
 import { heldOutSeries, validationSeries } from './held-out.ts';
 import { type MetricSet, type Metrics, metricsOf, overallOf } from './metrics.ts';
 import { checkCoverage } from './records.ts';
@@ -30,6 +32,8 @@ export interface AssembleOptions {
 export interface AssembledReport {
   readonly input: ReportInput;
   readonly summary: Summary;
+  /** What the run lacks and the report leaves out for it, one line each. */
+  readonly gaps: readonly string[];
 }
 
 const METHODS = { timerpo: 'TimerPO', grpo: 'GRPO', dr_grpo: 'Dr. GRPO' } as const;
@@ -119,6 +123,7 @@ export async function assembleReport(
   const detectors =
     baselines === null ? null : detectorsTable(baselines, stages.at(-1)!.metrics.overall, bootstrap);
   const environment = run.environment;
+  const gaps = gapsOf(run);
   const facts = describeRun(run, series.length, method);
   const input: ReportInput = {
     title: 'Reasoning about anomalies from a plot',
@@ -135,9 +140,10 @@ export async function assembleReport(
     transfer: [transfer?.table ?? null, detectors].filter((table) => table !== null),
     environment: Object.keys(environment).length === 0 ? { recorded: 'nothing' } : environment,
     reproduce: ['npm ci', facts.command],
-    caveats: caveatsOf(run, baselines),
+    caveats: [...gaps.map((gap) => `Not whole: ${gap}.`), ...caveatsOf(run, baselines)],
   };
-  return { input, summary: summarise(run, stages, gains, floors, transfer?.metrics ?? null, baselines) };
+  const summary = summarise(run, stages, gains, floors, transfer?.metrics ?? null, baselines);
+  return { input, summary, gaps };
 }
 
 /** Runs the classical detectors over the run's series, unless their answers are there already. Errors as `open`. */

@@ -72,15 +72,25 @@ function show(page: string): Promise<string | null> {
   });
 }
 
-/** Writes report and summary of a run; resolves to their paths. Errors as `writeRunReport`. */
+/** Says on stderr what a report had to leave out. */
+function tellGaps(run: string, gaps: readonly string[]): void {
+  for (const gap of gaps) process.stderr.write(`${run}: ${gap}\n`);
+}
+
+/**
+ * Writes report and summary of a run, and says what they had to leave out; resolves to their paths. Errors as
+ * `writeRunReport`.
+ */
 export async function buildReport(run: string): Promise<ReportFiles> {
-  await writeRunReport(run);
+  const { gaps } = await writeRunReport(run);
+  tellGaps(run, gaps);
   return reportFiles(run);
 }
 
 /** @throws DataError, ConfigError, WriteError as `writeRunReport` */
 export async function runReport({ run, open, json }: ReportArguments): Promise<void> {
-  const { summary } = await writeRunReport(run);
+  const { summary, gaps } = await writeRunReport(run);
+  tellGaps(run, gaps);
   const files = reportFiles(run);
   process.stdout.write(
     json

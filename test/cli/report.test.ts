@@ -1,4 +1,4 @@
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
@@ -45,6 +45,16 @@ describe('timeseer report', () => {
     expect(existsSync(join(run, 'report.json'))).toBe(true);
   });
 
+  test('says on stderr what the run lacks', async () => {
+    const copy = join(directory, 'damaged');
+    cpSync(run, copy, { recursive: true });
+    rmSync(join(copy, 'rl/stage.json'));
+    const { code, err } = await timeseer('report', copy);
+    expect(code).toBe(0);
+    expect(err).toMatch(/damaged: rl\/stage\.json is missing: .*\n$/);
+    expect(err.trimEnd().split('\n')).toHaveLength(1);
+  });
+
   test('--json prints the summary, with the paths of what was written', async () => {
     const { code, out } = await timeseer('report', run, '--json');
     expect(code).toBe(0);
@@ -76,7 +86,7 @@ describe('timeseer report', () => {
     const { code, out, err } = await timeseer('report', directory);
     expect({ code, out }).toEqual({ code: 1, out: '' });
     expect(err).toBe(
-      `error: ${join(directory, 'recipe.json')}: no such file; name the directory of a run, as timeseer quickstart writes it\n`,
+      `error: ${join(directory, 'recipe.json')}: no such file; name the directory of a run, as \`npx timeseer quickstart\` writes it\n`,
     );
   });
 

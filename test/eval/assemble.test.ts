@@ -276,6 +276,36 @@ describe('what the report shows', () => {
   });
 });
 
+describe('what a run lacks', () => {
+  const cut = (text: string): string => text.slice(0, text.lastIndexOf('\n', text.length - 2) + 40);
+
+  test('a whole run lacks nothing', async () => {
+    expect((await assembleReport(whole)).gaps).toEqual([]);
+  });
+
+  test.each([
+    ['rl/stage.json', null, /^rl\/stage\.json is missing: .*summary\.json/],
+    [
+      'eval/rl.greedy.jsonl',
+      null,
+      /^eval\/rl\.greedy\.jsonl is missing: every number of the policy after reinforcement, and what is required/,
+    ],
+    ['eval/sft.sampled.jsonl', null, /^eval\/sft\.sampled\.jsonl is missing: sampled rewards/],
+    ['sft/metrics.jsonl', null, /^sft\/metrics\.jsonl is missing: the curves/],
+    ['rl/metrics.jsonl', cut, /^rl\/metrics\.jsonl ends at step 19 of 20: the curves/],
+    ['environment.json', null, /^environment\.json is missing/],
+  ] as const)('%s: it is named, on the page too', async (path, damage, gap) => {
+    const copy = copyRun();
+    const file = join(copy, path);
+    if (damage === null) rmSync(file);
+    else writeFileSync(file, damage(readFileSync(file, 'utf8')));
+    const { gaps, input } = await assembleReport(copy);
+    expect(gaps).toHaveLength(1);
+    expect(gaps[0]).toMatch(gap);
+    expect(input.caveats[0]).toBe(`Not whole: ${gaps[0]}.`);
+  });
+});
+
 describe('what a run has not reached', () => {
   test('reinforcement: its column, gains and curves are left out', async () => {
     const copy = copyRun(

@@ -112,7 +112,7 @@ export function writeRun(directory: string, options: PretendedRunOptions): Prete
     data: { heldOut: options.series },
     sft: { samples: 8 * sftSteps },
     rl: { steps: rlSteps },
-    eval: { series: options.series, bootstrap: 200, samples: 2 },
+    eval: { series: options.series, bootstrap: 200, samples: 2, transfer: 0 },
   });
   const series = heldOutSeries(recipe);
   const twice = (skill: number, from: number): EvalRecord[] => {
