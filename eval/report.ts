@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { DataError, TimeseerError } from '../src/errors.ts';
 import { writeFileAtomic } from '../src/files.ts';
 import type { Estimate } from '../src/types.ts';
+import { labelled } from './environment.ts';
 import { type Html, html, page } from './html.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';
 import { examplesBlock } from './report-examples.ts';
@@ -191,7 +192,11 @@ function sections(input: ReportInput, last: ReportStage): Section[] {
           title: 'How to read these numbers',
           body: html`<ul class="list">${input.caveats.map((text) => html`<li>${text}</li>`)}</ul>`,
         },
-    { id: 'environment', title: 'Environment', body: recordTable('Environment', input.environment) },
+    {
+      id: 'environment',
+      title: 'Environment',
+      body: recordTable('Environment', labelled(input.environment)),
+    },
     {
       id: 'reproduce',
       title: 'Reproduce',
