@@ -13,7 +13,7 @@ import { rlPanels, sftPanels } from './curves.ts';
 import { buildExamples, EXAMPLE_RULE } from './examples.ts';
 import { gapsOf } from './gaps.ts';
 import { heldOutSeries, validationSeries } from './held-out.ts';
-import { type MetricSet, type Metrics, metricsOf, overallOf } from './metrics.ts';
+import { type MetricSet, overallOf } from './metrics.ts';
 import { checkCoverage } from './records.ts';
 import { writeReport, writeReportInput } from './report.ts';
 import type { ReportInput, ReportTransfer } from './report-input.ts';
@@ -23,6 +23,7 @@ import { describeRun } from './run-facts.ts';
 import { type AnswersByPolicy, gainsOf, policyLabel, readAnswers, stagesOf } from './run-stages.ts';
 import { summarise } from './run-summary.ts';
 import { type Summary, writeSummary } from './summary.ts';
+import { transferOf } from './transfer.ts';
 
 export interface AssembleOptions {
   /** Figure preset that the policy saw; the recipe's when absent. */
@@ -62,19 +63,6 @@ function detectorsTable(baselines: Baselines, best: MetricSet, options: Bootstra
     columns: ['class_accuracy', 'point_f1', 'affiliation_f1', 'reward'],
     metrics: { byTask },
   };
-}
-
-/** Greedy answers to the AnomLLM tasks; null when none were asked for. */
-function transferOf(
-  run: RunDirectory,
-  method: string,
-  options: BootstrapOptions,
-): { readonly table: ReportTransfer; readonly metrics: Metrics } | null {
-  const found = run.transfer();
-  if (found === null) return null;
-  const metrics = metricsOf(found.records, options);
-  const note = `${policyLabel(found.by, method)}, greedy, on series of the AnomLLM generator. Trained on ${run.recipe.data.name}; nothing is required here.`;
-  return { table: { title: 'AnomLLM tasks', note, metrics }, metrics };
 }
 
 /** Greedy answers of the last policy, in the order of the held-out series. */
@@ -119,7 +107,7 @@ export async function assembleReport(
   const stages = stagesOf(answers, baselines, method, bootstrap);
   const gains = gainsOf(answers, held, bootstrap);
   const floors = held && answers.sft !== undefined ? SFT_FLOORS : [];
-  const transfer = transferOf(run, method, bootstrap);
+  const transfer = transferOf(run, baselines, method, bootstrap);
   const detectors =
     baselines === null ? null : detectorsTable(baselines, stages.at(-1)!.metrics.overall, bootstrap);
   const environment = run.environment;

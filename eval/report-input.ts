@@ -113,6 +113,8 @@ export interface ReportTransfer {
   readonly columns?: readonly MetricName[];
   /** One row each, in this order. */
   readonly metrics: Pick<Metrics, 'byTask'>;
+  /** Share of series without an anomaly by row, shown beside it: what always answering "normal" scores. */
+  readonly normalShare?: Readonly<Record<string, number>>;
 }
 
 export interface ReportInput {

@@ -141,13 +141,14 @@ export function perTypeTables(stages: readonly ReportStage[]): Html {
 export function transferTable(transfer: ReportTransfer): Html {
   const { byTask } = transfer.metrics;
   const metrics: readonly MetricName[] = transfer.columns ?? ['format', ...TYPE_METRICS, 'reward'];
+  const { normalShare: shares } = transfer;
   return html`<h3>${transfer.title}</h3><p>${transfer.note}</p>${scrolling(
     transfer.title,
     html`<table class="types">
-<thead><tr><th scope="col">${transfer.head ?? 'Task'}</th><th scope="col">Series</th>${metrics.map((name) => html`<th scope="col">${METRIC_LABELS[name]}</th>`)}</tr></thead>
+<thead><tr><th scope="col">${transfer.head ?? 'Task'}</th><th scope="col">Series</th>${shares === undefined ? null : html`<th scope="col">Normal series</th>`}${metrics.map((name) => html`<th scope="col">${METRIC_LABELS[name]}</th>`)}</tr></thead>
 <tbody>${Object.entries(byTask).map(
       ([task, set]) =>
-        html`<tr><th scope="row">${task}</th><td class="count">${grouped(set.reward.n)}</td>${metrics.map((name) => html`<td class="shaded" style="${shade(set[name].mean)}">${estimateCell(set[name])}</td>`)}</tr>\n`,
+        html`<tr><th scope="row">${task}</th><td class="count">${grouped(set.reward.n)}</td>${shares === undefined ? null : html`<td class="count">${shares[task] === undefined ? '\u2013' : fixed(shares[task])}</td>`}${metrics.map((name) => html`<td class="shaded" style="${shade(set[name].mean)}">${estimateCell(set[name])}</td>`)}</tr>\n`,
     )}</tbody></table>`,
   )}`;
 }
