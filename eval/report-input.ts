@@ -115,6 +115,8 @@ export interface ReportTransfer {
   readonly metrics: Pick<Metrics, 'byTask'>;
   /** Share of series without an anomaly by row, shown beside it: what always answering "normal" scores. */
   readonly normalShare?: Readonly<Record<string, number>>;
+  /** Rows of detectors, which write no text: nothing stands in their columns about it. */
+  readonly detectors?: readonly string[];
 }
 
 export interface ReportInput {

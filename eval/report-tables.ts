@@ -148,7 +148,12 @@ export function transferTable(transfer: ReportTransfer): Html {
 <thead><tr><th scope="col">${transfer.head ?? 'Task'}</th><th scope="col">Series</th>${shares === undefined ? null : html`<th scope="col">Normal series</th>`}${metrics.map((name) => html`<th scope="col">${METRIC_LABELS[name]}</th>`)}</tr></thead>
 <tbody>${Object.entries(byTask).map(
       ([task, set]) =>
-        html`<tr><th scope="row">${task}</th><td class="count">${grouped(set.reward.n)}</td>${shares === undefined ? null : html`<td class="count">${shares[task] === undefined ? '\u2013' : fixed(shares[task])}</td>`}${metrics.map((name) => html`<td class="shaded" style="${shade(set[name].mean)}">${estimateCell(set[name])}</td>`)}</tr>\n`,
+        html`<tr><th scope="row">${task}</th><td class="count">${grouped(set.reward.n)}</td>${shares === undefined ? null : html`<td class="count">${shares[task] === undefined ? '\u2013' : fixed(shares[task])}</td>`}${metrics.map(
+          (name) =>
+            TEXTUAL.has(name) && transfer.detectors?.includes(task)
+              ? html`<td class="none">\u2013</td>`
+              : html`<td class="shaded" style="${shade(set[name].mean)}">${estimateCell(set[name])}</td>`,
+        )}</tr>\n`,
     )}</tbody></table>`,
   )}`;
 }

@@ -86,6 +86,7 @@ export function transferOf(
         'Whoever always answers “normal” has the share of normal series as class accuracy, point F1 and affiliation F1: ' +
         `a task whose numbers equal that share was in effect answered “normal” throughout, and a number below it is worse than that answer.${compared}`,
       metrics: { byTask: Object.fromEntries(rows.map(([name, set]) => [name, set])) },
+      detectors: beside === null ? [] : Object.keys(beside).map((task) => `${task}, ${detector}`),
       normalShare: Object.fromEntries(rows.map(([name, , share]) => [name, share])),
     },
   };

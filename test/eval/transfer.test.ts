@@ -53,6 +53,8 @@ describe('answers to the AnomLLM tasks', () => {
     for (const [task, set] of Object.entries(own)) expect(table.metrics.byTask[`${task}, iqr`]).toEqual(set);
     expect(Object.keys(table.metrics.byTask)).toHaveLength(2 * Object.keys(own).length);
     expect(Object.keys(metrics.byTask)).toEqual(Object.keys(own));
+    // A detector writes no text: its format would be 1 by construction.
+    expect(String(transferTable(table)).match(/<td class="none">/g)).toHaveLength(Object.keys(own).length);
   });
 
   test('to series that the generator does not give are shown without a detector', () => {
