@@ -1,6 +1,7 @@
 /** The classical side of an explanation: what each analysis found, and what the blind expert chain of thought says. */
 import { setImmediate } from 'node:timers/promises';
 import { analyse, type Evidence } from '../src/expcot/evidence.ts';
+import { discordRatio, leastRatioOfWave, route } from '../src/expcot/route.ts';
 import { blind } from '../src/expcot/trace.ts';
 import type { ExplainedEvidence, Explanation } from './explain-page.ts';
 
@@ -105,14 +106,20 @@ function profile(evidence: Evidence): ExplainedEvidence {
   if (test === null) return missing('Matrix profile', SMALLEST.profile);
   const { window, discord, distance, mean, z, threshold, share, regions } = test;
   const part = test.exact ? '' : ` (${(100 * share).toPrecision(2)} % of the pairs of windows were compared)`;
+  const ratio = discordRatio(test);
+  // A bend may decide below the ratio that waves need.
+  const chance =
+    regions.length > 0 && ratio < leastRatioOfWave(evidence.length) && route(evidence).family !== 'profile';
   const finding =
     regions.length === 0
       ? `no window is unlike all others${part}`
-      : `${stretches(regions.length)} unlike the rest${part}`;
+      : chance
+        ? `the most unlike window is ${ratio.toPrecision(2)} times as far from its neighbour as windows are on average, which chance reaches too${part}`
+        : `${stretches(regions.length)} unlike the rest${part}`;
   return {
     name: 'Matrix profile',
     finding,
-    intervals: regions,
+    intervals: chance ? [] : regions,
     numbers: { discord, distance, 'mean distance': mean, z, 'z needed': threshold, window },
   };
 }

@@ -6,7 +6,7 @@
 import type { AnomalyClass, Interval } from '../types.ts';
 import { type Citation, cite } from './citation.ts';
 import { DENOISE_ORDER, DENOISE_WINDOW, type Evidence, FAMILIES, type Family } from './evidence.ts';
-import { type Reading, route } from './route.ts';
+import { LEAST_DISTANCE, type Reading, route } from './route.ts';
 
 /** A trace and what it concludes. */
 export interface Trace {
@@ -182,15 +182,20 @@ function justify(evidence: Evidence, { family, intervals, class: label, local }:
     if (base.kind === 'noise' || base.kind === 'flat') {
       return `Without a shape only outliers count. ${reportOutliers(evidence)} No test decides.`;
     }
-    return evidence.intervals('profile').length === 0
-      ? 'No test decides.'
-      : 'The discord differs by rounding errors alone. No test decides.';
+    const { profile } = evidence;
+    if (profile === null || profile.intervals.length === 0) return 'No test decides.';
+    return profile.distance < LEAST_DISTANCE
+      ? 'The discord differs by rounding errors alone. No test decides.'
+      : `The discord is at distance ${say(profile.distance)} from its neighbour, where ${say(profile.mean)} is the mean, which chance reaches too. No test decides.`;
   }
   const where = list(intervals);
   if (family === 'range') {
     const shaped = evidence.base.kind === 'sine' || evidence.base.kind === 'irregular';
+    const extreme = evidence.range.maxAbsZ > evidence.outliers.extreme;
     const reason = shaped
-      ? `The largest z-score is above ${evidence.outliers.extreme}.`
+      ? extreme
+        ? `The largest z-score is above ${evidence.outliers.extreme}.`
+        : 'A spike leaves the band in one step; the steep slopes beside it are its own.'
       : reportOutliers(evidence);
     return `${reason} The range test decides: ${where}.`;
   }

@@ -6,6 +6,7 @@ import { cite } from '../../src/expcot/citation.ts';
 import { analyse, type Evidence } from '../../src/expcot/evidence.ts';
 import { LEAST_DISTANCE, route } from '../../src/expcot/route.ts';
 import { blind, formatNumber, LONGEST_LIST, type Trace, teacher } from '../../src/expcot/trace.ts';
+import { Random } from '../../src/random.ts';
 import type { LabeledSeries } from '../../src/types.ts';
 
 const SERIES: LabeledSeries[] = [
@@ -149,5 +150,40 @@ describe('blind', () => {
     const clean = analyse(Float64Array.from({ length: 1000 }, (_, i) => Math.sin(0.06 * Math.PI * i)));
     expect(clean.profile?.distance).toBeLessThan(LEAST_DISTANCE);
     expect(route(clean)).toMatchObject({ family: null, class: 'normal', intervals: [] });
+  });
+
+  it.each([25, 40, 63, 150])('calls a noisy sine normal, whose discord is chance (period %i)', (period) => {
+    for (let run = 0; run < 3; run++) {
+      const random = new Random(run, 'noisy sine', period);
+      const values = Float64Array.from(
+        { length: 2000 },
+        (_, i) => Math.sin((2 * Math.PI * i) / period) + random.normal(0, 0.05),
+      );
+      expect(route(analyse(values))).toMatchObject({ family: null, intervals: [] });
+      expect(blind(analyse(values)).class).toBe('normal');
+    }
+  });
+
+  it('does not let a profile decide that compared hardly any pairs', () => {
+    const evidence = analyse(Float64Array.from({ length: 1_000_000 }, (_, i) => Math.sin(i / 10)));
+    expect(evidence.profile?.share).toBeLessThan(0.001);
+    expect(evidence.profile?.intervals.length).toBe(1);
+    expect(route(evidence)).toMatchObject({ family: null, intervals: [] });
+    expect(blind(evidence).think).toContain('which chance reaches too');
+  });
+
+  it('marks a spike itself, not the slopes that smoothing makes of it', () => {
+    const values = Float64Array.from(
+      { length: 1000 },
+      (_, i) => Math.sin((2 * Math.PI * i) / 63) + (i >= 500 && i < 503 ? 3 : 0),
+    );
+    const evidence = analyse(values);
+    expect(evidence.intervals('trend').length).toBeGreaterThan(0);
+    expect(route(evidence)).toMatchObject({
+      family: 'range',
+      intervals: [[500, 503]],
+      class: 'global point',
+    });
+    expect(blind(evidence).think).toContain('spike');
   });
 });
