@@ -107,7 +107,14 @@ function describe(header: string | null, index: number, cells: readonly string[]
   return { name, header, cells, numeric, rowNumbers, time };
 }
 
-const listed = (columns: readonly Column[]): string => columns.map(({ name }) => show(name)).join(', ');
+/** Columns that a message names; a file may have thousands. */
+const NAMED = 10;
+
+function listed(columns: readonly Column[]): string {
+  const names = columns.slice(0, NAMED).map(({ name }) => show(name));
+  const more = columns.length - names.length;
+  return names.join(', ') + (more > 0 ? ` and ${more} more` : '');
+}
 
 function chosenColumn(columns: readonly Column[], wanted: string | number, path: string): number {
   const text = String(wanted);
@@ -141,6 +148,7 @@ function onlyNumeric(columns: readonly Column[], path: string): number {
   if (candidates.length === 0 && columns.length === 1) return 0; // the first cell then says what is wrong
   if (candidates.length === 0) {
     const seen = columns
+      .slice(0, NAMED)
       .map(({ name, cells }) => `${show(name)} begins with ${show(cells[0] ?? '')}`)
       .join(', ');
     throw new DataError(`no column of numbers: ${seen}`, { file: path });

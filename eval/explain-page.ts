@@ -71,10 +71,14 @@ export interface Explanation {
   readonly environment: Readonly<Record<string, Json>>;
 }
 
+/** On a narrow screen a table cut off at its edge looks complete. */
+const HINT = html`<p class="caption sideways">The table scrolls sideways.</p>`;
+const HINT_STYLE = '.sideways{display:none}@media screen and (max-width:640px){.sideways{display:block}}';
+
 function intervalsTable({ intervals }: Explanation): Html {
   if (intervals.length === 0) return html`<p>No anomaly was found.</p>`;
   const timed = intervals.some((one) => one.from !== null);
-  return html`<div class="scroll" role="region" aria-label="Anomalies" tabindex="0"><table class="record spans">
+  return html`${HINT}<div class="scroll" role="region" aria-label="Anomalies" tabindex="0"><table class="record spans">
 <thead><tr><th scope="col">First index</th><th scope="col">End index (exclusive)</th><th scope="col">Samples</th>${timed ? html`<th scope="col">From</th><th scope="col">To</th>` : null}<th scope="col">Classical analyses</th></tr></thead>
 <tbody>${intervals.map(
     (one) =>
@@ -83,7 +87,7 @@ function intervalsTable({ intervals }: Explanation): Html {
 }
 
 function evidenceTable(evidence: readonly ExplainedEvidence[]): Html {
-  return html`<div class="scroll" role="region" aria-label="Classical evidence" tabindex="0"><table class="record spans">
+  return html`${HINT}<div class="scroll" role="region" aria-label="Classical evidence" tabindex="0"><table class="record spans">
 <thead><tr><th scope="col">Analysis</th><th scope="col">Finding</th><th scope="col">Intervals</th><th scope="col">Numbers</th></tr></thead>
 <tbody>${evidence.map((one) => {
     const numbers = Object.entries(one.numbers).map(
@@ -177,7 +181,7 @@ ${windows.length === 0 ? null : html`<section aria-labelledby="reasoning"><h2 id
 ${input.caveats.length === 0 ? null : html`<section aria-labelledby="caveats"><h2 id="caveats">How to read this</h2><ul class="list">${input.caveats.map((text) => html`<li>${text}</li>`)}</ul></section>`}
 <section aria-labelledby="environment"><h2 id="environment">Environment</h2>${recordTable('Environment', input.environment)}</section>
 </main><footer>Written by timeseer. This file is complete in itself: it loads nothing from any network.</footer>`;
-  return page({ title: `${input.file}: ${input.class}`, style: STYLE, body });
+  return page({ title: `${input.file}: ${input.class}`, style: `${STYLE}${HINT_STYLE}`, body });
 }
 
 /** Removes what a failed write left; the failure itself is what is reported, not that this failed too. */

@@ -25,7 +25,7 @@ export interface ExplainArguments {
   policy: string | undefined;
   column: string | undefined;
   out: string | undefined;
-  device: string;
+  device: string | undefined;
   window: number | undefined;
   overlap: number;
   json: boolean;
@@ -77,9 +77,17 @@ export function checkTarget(out: string): void {
   }
 }
 
-function checkWindows({ window, overlap, policy }: ExplainArguments): void {
-  if (window !== undefined && !(Number.isInteger(window) && window >= 2)) {
-    throw new ConfigError(`--window: expected a whole number of at least 2 samples, got ${window}`);
+/** More samples than any file that can be read has. */
+const LONGEST_WINDOW = 500_000_000;
+
+function checkOptions({ window, overlap, policy, device }: ExplainArguments): void {
+  if (window !== undefined && !(Number.isInteger(window) && window >= 2 && window <= LONGEST_WINDOW)) {
+    throw new ConfigError(
+      `--window: expected a whole number of at least 2 samples, got ${window}${window > LONGEST_WINDOW ? `, more than any file has (${LONGEST_WINDOW})` : ''}`,
+    );
+  }
+  if (device !== undefined && policy === undefined) {
+    throw new ConfigError('--device: only a policy runs on a device; add --policy, or leave it out');
   }
   if (window !== undefined && policy === undefined) {
     throw new ConfigError('--window: only a policy sees windows; add --policy, or leave it out');
@@ -98,6 +106,12 @@ function readSource(args: ExplainArguments): ExplainSource {
     values,
     time,
   };
+}
+
+/** Named after the file, and the column where one is asked for: columns of one file do not replace each other. */
+function defaultTarget({ file, column }: ExplainArguments): string {
+  const safe = column?.replace(/[^\p{L}\p{N}_-]+/gu, '_').slice(0, 40);
+  return `${parse(file).name}${safe === undefined ? '' : `.${safe}`}.explain`;
 }
 
 /** Loads the policy; everything that can be wrong with it is found here. */
@@ -169,11 +183,11 @@ export function summary(found: Explanation, files: { html: string; json: string 
  */
 export async function runExplain(args: ExplainArguments): Promise<void> {
   const started = performance.now();
-  checkWindows(args);
+  checkOptions(args);
   const source = readSource(args);
-  const out = args.out ?? `${parse(args.file).name}.explain`;
+  const out = args.out ?? defaultTarget(args);
   checkTarget(out);
-  const opened = args.policy === undefined ? null : openReader(args.policy, args.device);
+  const opened = args.policy === undefined ? null : openReader(args.policy, args.device ?? 'cpu');
   let progress: Progress | undefined;
   try {
     const found = await withInterrupt((signal) =>
@@ -238,13 +252,12 @@ export const explainCommand: CommandModule<object, ExplainArguments> = {
       .option('out', {
         type: 'string',
         describe:
-          'Path of the result without .html and .json (default: <name of the file>.explain in the current directory)',
+          'Path of the result without .html and .json (default: <name of the file>[.<column>].explain in the current directory)',
         requiresArg: true,
       })
       .option('device', {
         type: 'string',
-        default: 'cpu',
-        describe: 'cpu, cuda or cuda:N',
+        describe: 'Where the policy runs: cpu (default), cuda or cuda:N',
         requiresArg: true,
       })
       .option('window', {

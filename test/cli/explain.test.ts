@@ -99,11 +99,16 @@ describe('timeseer explain', () => {
     );
     const file = csv('pump.csv', ['time,pressure', ...stamps]);
     const out = join(directory, 'deep/er/pump');
-    const { code, out: text } = await inside(
-      ...['explain', file, '--policy', join(shared, 'run'), '--window', '250', '--out', out],
-    );
-    expect(code).toBe(0);
+    const {
+      code,
+      out: text,
+      err,
+    } = await inside(...['explain', file, '--policy', join(shared, 'run'), '--window', '250', '--out', out]);
     const found = JSON.parse(readFileSync(`${out}.json`, 'utf8')) as Explanation;
+    // What an untrained policy says can hardly ever be read.
+    const unreadable = found.windows.every(({ intervals }) => intervals === null);
+    expect(code).toBe(unreadable ? 1 : 0);
+    expect(/^warning: none of the policy's 4 answers could be read/m.test(err)).toBe(unreadable);
     expect(found).toMatchObject({
       file: 'pump.csv',
       column: 'pressure',
@@ -143,6 +148,20 @@ describe('timeseer explain', () => {
     expect(run.stderr).toBe('');
     expect(run.status).toBe(0);
     expect(readdirSync(cwd).sort()).toEqual(['tank level.explain.html', 'tank level.explain.json']);
+  });
+
+  test('a result of a chosen column is named after it too', () => {
+    const file = csv('two.csv', ['a,b/c', ...wave(120).map((value, i) => `${i % 9},${value}`)]);
+    const ran = spawnSync(
+      process.execPath,
+      ['--import', import.meta.resolve('tsx'), CLI, 'explain', file, '--column', 'b/c'],
+      {
+        cwd: directory,
+        encoding: 'utf8',
+      },
+    );
+    expect(ran.stderr).toBe('');
+    expect(written().sort()).toEqual(['two.b_c.explain.html', 'two.b_c.explain.json']);
   });
 
   test('replaces its own results and nothing else', async () => {
@@ -229,6 +248,24 @@ describe('bad input is one clear error, and writes nothing', () => {
     expect(written()).toEqual([]);
   });
 
+  test.each([
+    ['a file in the way', 'good.csv/foo', /good\.csv is a file, not a directory/],
+    ['a name too long', 'n'.repeat(250), /longer than 200 bytes/],
+  ])('a place that cannot be: %s', async (_name, out, message) => {
+    const file = csv('good.csv', wave(300));
+    const { code, err } = await inside('explain', file, '--out', join(directory, out));
+    expect(code).toBe(1);
+    expect(err).toMatch(message);
+    expect(err.trimEnd().split('\n').length).toBe(1);
+    expect(written()).toEqual([]);
+  });
+
+  test('a device without a policy', async () => {
+    const { code, err } = await inside('explain', csv('good.csv', wave(300)), '--device', 'cpu');
+    expect(code).toBe(2);
+    expect(err).toMatch(/only a policy runs on a device/);
+  });
+
   test('a window without a policy', async () => {
     const { code, err } = await inside('explain', csv('good.csv', wave(300)), '--window', '100');
     expect(code).toBe(2);
@@ -306,7 +343,16 @@ describe('bad input is one clear error, and writes nothing', () => {
     const run = (...extra: string[]) =>
       spawnSync(
         process.execPath,
-        ['--import', 'tsx', CLI, 'explain', file, '--out', join(directory, 'o'), ...extra],
+        [
+          '--import',
+          import.meta.resolve('tsx'),
+          CLI,
+          'explain',
+          file,
+          '--out',
+          join(directory, 'o'),
+          ...extra,
+        ],
         {
           encoding: 'utf8',
           env,

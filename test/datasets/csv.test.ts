@@ -110,6 +110,14 @@ describe('files that can be read', () => {
 describe('a choice of column', () => {
   const TSB = 'Data,Label\n1.5,0\n2.5,1\n3.5,0\n';
 
+  it('names ten of many columns, and says how many there are', () => {
+    const many = Array.from({ length: 200 }, (_, i) => `c${i}`).join(',');
+    const { message } = failure(`${many}\n${many.replaceAll('c', '')}\n${many.replaceAll('c', '1')}\n`);
+    expect(message).toContain('200 columns of numbers: "c0", "c1"');
+    expect(message).toContain('"c9" and 190 more; say which');
+    expect(message).not.toContain('"c10"');
+  });
+
   it('is needed when two columns are numbers, and names them', () => {
     const error = failure(TSB);
     expect(error).toBeInstanceOf(DataError);
