@@ -71,7 +71,7 @@ const transport = z
 const rl = z
   .strictObject({
     /** Updates of the rollout distribution; 0 skips the stage. */
-    steps: count(0).default(80),
+    steps: count(0).default(100),
     /** Prompts per step. */
     prompts: count(1).max(65_536).default(16),
     /** Responses per prompt; advantages compare them, so at least two. */
@@ -88,7 +88,7 @@ const rl = z
     alpha: nonNegative.default(0.3),
     transport: transport.prefault({}),
     /** Peak learning rate of AdamW. */
-    learningRate: positive.max(1).default(1.5e-4),
+    learningRate: positive.max(1).default(2e-4),
     /** Steps of linear rise to the peak. */
     warmup: count(0).default(3),
     /** Where the cosine ends, as a share of the peak. */
@@ -122,7 +122,7 @@ const evaluation = z
     /** Temperature of the sampled evaluation, beside the greedy one. */
     temperature: positive.max(10).default(1),
     /** Sampled responses per series. */
-    samples: count(1).default(4),
+    samples: count(1).default(8),
     /** AnomLLM series, evenly of its eight tasks, that the last policy answers too; 0: none. */
     transfer: count(0).default(160),
     /** Resamples behind every 95 % interval. */

@@ -13,7 +13,7 @@
  * because the short style states them there and not in its reasoning; KL and entropy are of the tempered, masked
  * distribution that is sampled; they, and the tokens that means are taken over, count only in groups that are not
  * skipped; warm-up, cosine and gradient clipping; AdamW's β are (.9, .95); several mini-batches and epochs per step are
- * possible. The quickstart's sizes (16 prompts × 8 responses, learning rate 1.5e-4) suit a policy of a million parameters.
+ * possible. The quickstart's sizes (16 prompts × 8 responses, learning rate 2e-4) suit a policy of a million parameters.
  */
 import { TimeseerError } from '../errors.ts';
 import type { Policy } from '../policy/policy.ts';
