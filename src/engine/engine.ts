@@ -14,7 +14,7 @@
  * Shapes follow row-major order. B batch, T positions, S keys, H heads, D features of a head, V vocabulary.
  */
 
-export type DType = 'float32' | 'float64' | 'bfloat16' | 'int64' | 'bool';
+export type DType = 'float32' | 'float64' | 'bfloat16' | 'float16' | 'int64' | 'uint8' | 'bool';
 
 /** Typed arrays that enter an engine: Int32Array becomes int64 indices, Uint8Array a bool mask. */
 export type HostArray = Float32Array | Float64Array | Int32Array | Uint8Array;
@@ -57,18 +57,35 @@ export interface SampleOptions {
   readonly temperature: number;
   /** Nucleus: the smallest set of tokens whose probability reaches topP; 1 keeps all. */
   readonly topP: number;
+  /** Only the k most probable tokens; all when absent. Applied before topP. */
+  readonly topK?: number;
   readonly mask?: Tensor; // [V] additive, finite
-  /** One number in [0, 1) per row, drawn by the caller: [B]. */
-  readonly uniforms: Float32Array;
+  /** One number in [0, 1) per row, drawn by the caller: [B]. Not read when the temperature is 0. */
+  readonly uniforms: Tensor;
 }
 
+/** Bytes of tensor storage of this process on the engine's device. */
+export interface MemoryUse {
+  readonly now: number;
+  /** Largest since `trackMemory` was called. */
+  readonly peak: number;
+}
+
+/** Work recorded once, to be repeated without being issued call by call. */
+export interface Recording {
+  /** Repeats it over the same memory. */
+  replay(): void;
+  dispose(): void;
+}
+
+/** All of one float dtype: float32, or float64 in tests. */
 export interface AdamWState {
   readonly parameters: Tensor; // [P] flat, updated in place
   readonly gradients: Tensor; // [P], already clipped
   readonly firstMoment: Tensor; // [P]
   readonly secondMoment: Tensor; // [P]
-  /** Per-element weight-decay factor (0 for biases and norms): [P]. */
-  readonly decay: Tensor;
+  /** Weight decay: one factor, or one per element [P] (0 for biases and norms). */
+  readonly decay: Tensor | number;
 }
 
 export interface AdamWOptions {
@@ -97,9 +114,17 @@ export interface Engine {
   /** Copies host data to the device. Throws if the length does not equal the product of the shape. */
   tensor(data: HostArray, shape: readonly number[]): Tensor;
   zeros(shape: readonly number[], dtype?: DType): Tensor;
+  /**
+   * Part of a file as a tensor of host memory that the file is mapped into: nothing is read before it is used, and
+   * `write` takes it from there into a tensor of any dtype and device. `offset` in bytes; where it is no multiple of the
+   * element's size the part is copied. The file must not shrink while the tensor lives.
+   */
+  mapped(file: string, offset: number, shape: readonly number[], dtype: DType): Tensor;
   /** Copies to the host, any float dtype widened or narrowed to float32. */
   floats(tensor: Tensor): Float32Array;
   doubles(tensor: Tensor): Float64Array;
+  /** The elements as they are stored, little-endian, row-major. */
+  bytes(tensor: Tensor): Uint8Array;
   /** Copies an int64 or bool tensor to the host; values must fit int32. */
   ints(tensor: Tensor): Int32Array;
   /** The single value of a one-element tensor. */
@@ -109,6 +134,12 @@ export interface Engine {
   /** Number of live handles of this engine instance. */
   live(): number;
   cast(tensor: Tensor, dtype: DType): Tensor;
+  /** Whether no element is NaN or infinite. */
+  allFinite(tensor: Tensor): boolean;
+  /** Starts counting storage, or counts the peak anew. The engine counts nothing before that: it costs time. */
+  trackMemory(): void;
+  /** Null before `trackMemory`. */
+  memory(): MemoryUse | null;
   /** Publishes storage to other Workers of this process; returns a ticket for `attach`. */
   share(tensor: Tensor): number;
   /** A tensor over storage that another Worker shared: same memory, no autograd history. */
@@ -122,10 +153,14 @@ export interface Engine {
   detach(tensor: Tensor): Tensor;
   noGrad<T>(body: () => T): T;
   /**
-   * Gradients of `Σ outputs · outputGrads` (ones for scalars) with respect to each of `inputs`, in order.
-   * An input that the output does not depend on gets zeros.
+   * Gradients of `Σ output · outputGrad` (ones for scalars) with respect to each of `inputs`, in order. Several outputs
+   * take as many gradients. An input that no output depends on gets zeros; so do all when no output has a history.
    */
-  grad(output: Tensor, inputs: readonly Tensor[], outputGrad?: Tensor): Tensor[];
+  grad(
+    output: Tensor | readonly Tensor[],
+    inputs: readonly Tensor[],
+    outputGrad?: Tensor | readonly Tensor[],
+  ): Tensor[];
 
   // ---- shape -----------------------------------------------------------------------------------------
   /** Same elements, new shape; −1 infers one dimension. */
@@ -142,6 +177,10 @@ export interface Engine {
   placeRows(tensor: Tensor, index: Tensor, source: Tensor): Tensor;
   /** In place, no autograd: writes `source` into `tensor` at `start` along `axis` (key/value cache, flat buffers). */
   write(tensor: Tensor, axis: number, start: number, source: Tensor): void;
+  /** As `write`, at the places `index` [K] along `axis`, which the host need not know. */
+  writeAt(tensor: Tensor, axis: number, index: Tensor, source: Tensor): void;
+  /** In place, no autograd: adds `source`, of any float dtype, to `tensor` at `start` along `axis`. */
+  addInto(tensor: Tensor, axis: number, start: number, source: Tensor): void;
 
   // ---- arithmetic (broadcasting as in NumPy) ---------------------------------------------------------
   add(a: Tensor, b: Tensor | number): Tensor;
@@ -183,10 +222,16 @@ export interface Engine {
     options?: LogProbOptions,
   ): { logProb: Tensor; entropy: Tensor | null };
   /**
-   * Next tokens from logits [B, V]: ids [B] and their log-probabilities under the tempered, masked
-   * distribution (top-p is not renormalised into them; temperature 0 reports those of temperature 1).
+   * Next tokens from logits [B, V]: ids int64 [B] and their log-probabilities float32 [B] under the tempered, masked
+   * distribution (top-k and top-p are not renormalised into them; temperature 0 reports those of temperature 1). They
+   * stay on the device: nothing waits for it. NaN logits give NaN log-probabilities, which the caller must look for.
    */
-  sample(logits: Tensor, options: SampleOptions): { ids: Int32Array; logProbs: Float32Array };
+  sample(logits: Tensor, options: SampleOptions): { ids: Tensor; logProbs: Tensor };
+  /**
+   * Runs `body` once and records it, where the device can (CUDA graphs); null where it cannot, and then nothing was run.
+   * What `body` reads and writes must outlive the recording; its shapes are fixed; it must not copy to the host.
+   */
+  record(body: () => void): Recording | null;
   /** One decoupled-weight-decay Adam update in place (Loshchilov & Hutter 2019, as torch.optim.AdamW). */
   adamW(state: AdamWState, options: AdamWOptions): void;
 }

@@ -5,6 +5,7 @@
  */
 import { setImmediate } from 'node:timers/promises';
 import type { Tensor } from '../engine/engine.ts';
+import { EngineError } from '../errors.ts';
 import { Random } from '../random.ts';
 import { collate, type EncodedPrompt } from './batch.ts';
 import { decode, type LayerCache, type Prefix } from './decoder.ts';
@@ -239,7 +240,18 @@ async function decodeChunk(
       row === null || row.ended || temperature === 0 ? 0 : Math.min(row.random.uniform(), 1 - 2 ** -24),
     );
     const mask = engine.tensor(policy.forbidden, [dims.vocabulary]);
-    const drawn = engine.sample(logits, { temperature, topP: options.topP ?? 1, mask, uniforms });
+    const sampled = engine.sample(logits, {
+      temperature,
+      topP: options.topP ?? 1,
+      mask,
+      uniforms: engine.tensor(uniforms, [uniforms.length]),
+    });
+    const drawn = { ids: engine.ints(sampled.ids), logProbs: engine.floats(sampled.logProbs) };
+    if (drawn.logProbs.some(Number.isNaN)) {
+      throw new EngineError(
+        'generate: the logits hold NaN: the weights have diverged, go back to an earlier checkpoint',
+      );
+    }
     for (const [b, row] of state.slots.entries()) {
       if (row === null || row.ended) continue;
       row.ids.push(drawn.ids[b]!);

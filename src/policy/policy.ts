@@ -11,9 +11,10 @@ import { Chat, expandImages } from './chat.ts';
 import { configJson, type Dims, nanoDims, parseDims, type SpecialIds } from './dims.ts';
 import type { Network } from './forward.ts';
 import { ImageProcessor } from './image.ts';
-import { type Layout, layoutOf } from './layout.ts';
+import { type Layout, layoutOf, type Parameter } from './layout.ts';
 import { ropeIndex } from './positions.ts';
 import { readJson, Tokenizer } from './tokenizer.ts';
+import type { Trainable, Tuning } from './trainable.ts';
 import { arrange, loadWeights, randomWeights, saveWeights, viewsOf, type Weights } from './weights.ts';
 
 /** Everything but the weights, as plain data: survives `structuredClone`, so that Workers can rebuild the policy. */
@@ -23,6 +24,11 @@ export interface PolicyParts {
   readonly tokenizerConfig: Readonly<Record<string, unknown>>;
   readonly template: string;
   readonly preprocessor: Readonly<Record<string, unknown>>;
+}
+
+/** The vision tower stands behind the decoder in the flat buffer, so what is tuned starts at its beginning. */
+function isTuned(tuning: Tuning, { name }: Parameter): boolean {
+  return tuning === 'all' || (tuning === 'decoder' && !/^(vision|merger)\./.test(name));
 }
 
 /** Added to the logits of tokens that must not be sampled; finite, so that no NaN can come of it. */
@@ -35,9 +41,12 @@ export class Policy implements Network {
   readonly tokenizer: Tokenizer;
   readonly chat: Chat;
   readonly processor: ImageProcessor;
-  /** All parameters, float32 [P]; the others are views of it. */
+  /** All parameters of the checkpoint, float32 or bfloat16 [P]; the others are views of it. */
   readonly flat: Tensor;
-  /** Leaves in table order: `engine.grad(loss, policy.parameters)`, flattened and concatenated, is the gradient of `flat`. */
+  readonly tuning: Tuning;
+  /** What training changes; empty when the tuning is `none`. */
+  readonly trainable: Trainable;
+  /** Views of `flat` in table order. Those that training changes are leaves: with the tuning `all`, every one. */
   readonly parameters: readonly Tensor[];
   readonly weights: Weights;
   /**
@@ -47,8 +56,9 @@ export class Policy implements Network {
   readonly forbidden: Float32Array;
 
   /** Takes ownership of `flat`; `dispose` frees it. */
-  constructor(engine: Engine, parts: PolicyParts, flat: Tensor) {
+  constructor(engine: Engine, parts: PolicyParts, flat: Tensor, options: { readonly tuning?: Tuning } = {}) {
     this.engine = engine;
+    this.tuning = options.tuning ?? 'all';
     this.dims = parseDims(parts.config);
     this.layout = layoutOf(this.dims);
     this.tokenizer = new Tokenizer(parts.tokenizer, parts.tokenizerConfig);
@@ -65,7 +75,13 @@ export class Policy implements Network {
       );
     }
     this.flat = flat;
-    this.parameters = viewsOf(engine, this.layout, flat);
+    const changed = this.layout.parameters.filter((parameter) => isTuned(this.tuning, parameter));
+    this.parameters = viewsOf(engine, this.layout, flat, (parameter) => isTuned(this.tuning, parameter));
+    this.trainable = {
+      flat: engine.narrow(flat, 0, 0, changed.reduce((sum, { size }) => sum + size, 0)),
+      parameters: changed,
+      leaves: this.parameters.slice(0, changed.length),
+    };
     this.weights = arrange(this.layout, this.dims, this.parameters);
     this.forbidden = new Float32Array(this.dims.vocabulary);
     for (let id = 0; id < this.dims.vocabulary; id++) {
@@ -200,6 +216,6 @@ export class Policy implements Network {
 
   /** Frees the weights. */
   dispose(): void {
-    this.engine.dispose(...this.parameters, this.flat);
+    this.engine.dispose(...this.parameters, this.trainable.flat, this.flat);
   }
 }

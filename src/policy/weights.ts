@@ -107,14 +107,21 @@ export function saveWeights(engine: Engine, layout: Layout, flat: Tensor, file: 
 }
 
 /**
- * One leaf per parameter over the storage of `flat` [P], in table order: their gradients, flattened and
- * concatenated, are the gradient of `flat`.
+ * One view per parameter of `flat` [P], in table order. Those that `tuned` chooses are leaves: their gradients,
+ * flattened and concatenated, are the gradient of their part of `flat`.
  */
-export function viewsOf(engine: Engine, layout: Layout, flat: Tensor): Tensor[] {
+export function viewsOf(
+  engine: Engine,
+  layout: Layout,
+  flat: Tensor,
+  tuned: (parameter: Parameter) => boolean = () => true,
+): Tensor[] {
   return engine.scope(() =>
-    layout.parameters.map(({ offset, size, shape }) =>
-      engine.parameter(engine.reshape(engine.narrow(flat, 0, offset, size), shape)),
-    ),
+    layout.parameters.map((parameter) => {
+      const { offset, size, shape } = parameter;
+      const view = engine.reshape(engine.narrow(flat, 0, offset, size), shape);
+      return tuned(parameter) ? engine.parameter(view) : view;
+    }),
   );
 }
 

@@ -167,17 +167,21 @@ at::Tensor owned(at::Tensor gradient) {
   return alone ? gradient : gradient.clone(at::MemoryFormat::Contiguous);
 }
 
-// grad(output, inputs, outputGrad | undefined) → handles, zeros where the output does not depend on the input.
+torch::autograd::variable_list tensorsOf(const Instance& instance, const Napi::Value& handles) {
+  torch::autograd::variable_list tensors;
+  const auto list = handles.As<Napi::Array>();
+  tensors.reserve(list.Length());
+  for (uint32_t i = 0; i < list.Length(); i++) tensors.push_back(instance.get(list.Get(i)));
+  return tensors;
+}
+
+// grad(outputs, inputs, outputGrads) → handles, zeros where no output depends on the input.
 Napi::Value gradients(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
-    const torch::autograd::variable_list outputs{instance.get(info[0])};
-    const auto list = info[1].As<Napi::Array>();
-    torch::autograd::variable_list inputs;
-    inputs.reserve(list.Length());
-    for (uint32_t i = 0; i < list.Length(); i++) inputs.push_back(instance.get(list.Get(i)));
+    const auto outputs = tensorsOf(instance, info[0]);
+    const auto inputs = tensorsOf(instance, info[1]);
+    const auto seeds = tensorsOf(instance, info[2]);
     if (inputs.empty()) return Napi::Array::New(env);  // autograd would accumulate into every leaf instead
-    torch::autograd::variable_list seeds;
-    if (!info[2].IsUndefined()) seeds.push_back(instance.get(info[2]));
     auto results = torch::autograd::grad(outputs, inputs, seeds, /*retain_graph=*/c10::nullopt,
                                                /*create_graph=*/false, /*allow_unused=*/true);
     Napi::Array handles = Napi::Array::New(env, results.size());

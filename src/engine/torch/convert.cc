@@ -157,7 +157,9 @@ at::ScalarType scalarType(const std::string& name) {
   if (name == "float32") return at::kFloat;
   if (name == "float64") return at::kDouble;
   if (name == "bfloat16") return at::kBFloat16;
+  if (name == "float16") return at::kHalf;
   if (name == "int64") return at::kLong;
+  if (name == "uint8") return at::kByte;
   if (name == "bool") return at::kBool;
   throw std::invalid_argument("unknown dtype '" + name + "'");
 }
@@ -167,7 +169,9 @@ std::string scalarName(at::ScalarType type) {
     case at::kFloat: return "float32";
     case at::kDouble: return "float64";
     case at::kBFloat16: return "bfloat16";
+    case at::kHalf: return "float16";
     case at::kLong: return "int64";
+    case at::kByte: return "uint8";
     case at::kBool: return "bool";
     default: return c10::toString(type);
   }

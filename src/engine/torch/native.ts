@@ -27,7 +27,7 @@ export interface Native {
   dtype(handle: number): DType;
   free(handles: number | readonly number[]): void;
   live(): number;
-  grad(output: number, inputs: readonly number[], outputGrad: number | undefined): number[];
+  grad(outputs: readonly number[], inputs: readonly number[], outputGrads: readonly number[]): number[];
   parameter(handle: number): number;
   gradMode(enabled: boolean): boolean;
   share(handle: number): number;

@@ -1,6 +1,6 @@
 /** The neural-network operations of the contract, composed of the fewest operators: ATen's, and those of fused.cc. */
 import { EngineError } from '../../errors.ts';
-import type { AdamWOptions, AdamWState, Engine, LogProbOptions, SampleOptions, Tensor } from '../engine.ts';
+import type { AdamWOptions, AdamWState, LogProbOptions, SampleOptions, Tensor } from '../engine.ts';
 import { type Operators, sameShape, shapeText } from './operators.ts';
 
 export function rmsNorm(ops: Operators, x: Tensor, weight: Tensor, epsilon: number): Tensor {
@@ -81,43 +81,49 @@ function checkMask(where: string, mask: Tensor | undefined, vocabulary: number):
 }
 
 export function sample(
-  engine: Engine,
   ops: Operators,
   logits: Tensor,
   options: SampleOptions,
-): { ids: Int32Array; logProbs: Float32Array } {
-  const { temperature, topP, mask, uniforms } = options;
-  ops.check('sample', [logits], [mask]);
+): { ids: Tensor; logProbs: Tensor } {
+  const { temperature, topP, topK, mask, uniforms } = options;
+  ops.check('sample', [logits, uniforms], [mask]);
   const [rows, vocabulary] = logits.shape as [number, number];
-  if (logits.shape.length !== 2 || vocabulary === 0 || uniforms.length !== rows) {
+  if (logits.shape.length !== 2 || vocabulary === 0 || uniforms.shape.join() !== `${rows}`) {
     throw new EngineError(
-      `sample: logits ${shapeText(logits)} and ${uniforms.length} uniforms do not fit: want [B, V] and B`,
+      `sample: logits ${shapeText(logits)} and uniforms ${shapeText(uniforms)} do not fit: want [B, V] and [B]`,
     );
   }
   checkMask('sample', mask, vocabulary);
   if (!(temperature >= 0) || !(topP > 0 && topP <= 1)) {
     throw new EngineError(`sample: temperature ≥ 0 and 0 < topP ≤ 1 wanted, got ${temperature} and ${topP}`);
   }
+  if (topK !== undefined && !(Number.isInteger(topK) && topK > 0)) {
+    throw new EngineError(`sample: topK must be a positive integer, got ${topK}`);
+  }
   const all = distribution(ops, logits, temperature === 0 ? 1 : temperature, mask); // [B, V]
-  let ids: Tensor; // [B, 1]
-  if (temperature === 0) ids = ops.one('argmax', all, 1, true);
-  else {
-    const probabilities = ops.one('exp', all);
-    const draws = engine.tensor(Float64Array.from(uniforms), [rows, 1]);
-    if (topP < 1) {
-      const [sorted, order] = ops.many('sort', probabilities, -1, true); // [B, V] each
-      const before = ops.one('sub.Tensor', ops.one('cumsum', sorted!, -1, 'float64'), sorted!); // mass before each
-      const kept = ops.one('mul.Tensor', sorted!, ops.one('lt.Scalar', before, topP));
-      ids = ops.one('gather', order!, 1, invert(ops, kept, draws));
-    } else ids = invert(ops, probabilities, draws);
+  const ids =
+    temperature === 0
+      ? ops.one('argmax', all, 1, true) // [B, 1]
+      : invert(ops, kept(ops, ops.one('exp', all), topP, topK), ops.one('unsqueeze', uniforms, 1));
+  const logProbs = ops.one('gather', all, 1, ids); // [B, 1]
+  return { ids: ops.one('squeeze.dim', ids, 1), logProbs: ops.one('squeeze.dim', logProbs, 1) };
+}
+
+/** Probabilities [B, V] with those outside of top-k, then of the nucleus, set to 0. Ties of the last kept token stay. */
+function kept(ops: Operators, probabilities: Tensor, topP: number, topK: number | undefined): Tensor {
+  let mass: Tensor = probabilities;
+  if (topK !== undefined && topK < mass.shape[1]!) {
+    const [largest] = ops.many('topk', mass, topK); // [B, K], descending
+    const least = ops.one('narrow', largest!, 1, topK - 1, 1); // [B, 1]
+    mass = ops.one('mul.Tensor', mass, ops.one('ge.Tensor', mass, least));
   }
-  const logProbs = engine.floats(ops.one('gather', all, 1, ids));
-  if (logProbs.some(Number.isNaN)) {
-    throw new EngineError(
-      'sample: the logits hold NaN: the weights have diverged, go back to an earlier checkpoint',
-    );
-  }
-  return { ids: engine.ints(ids), logProbs };
+  if (topP === 1) return mass;
+  const total = ops.one('sum.dim_IntList', mass, [-1], true); // [B, 1]
+  const [sorted, order] = ops.many('sort', mass, -1, true); // [B, V] each
+  const before = ops.one('sub.Tensor', ops.one('cumsum', sorted!, -1, 'float64'), sorted!); // mass before each
+  const within = ops.one('lt.Tensor', before, ops.one('mul.Scalar', total, topP));
+  const inOrder = ops.one('mul.Tensor', sorted!, within);
+  return ops.one('scatter.src', ops.one('zeros_like', mass), 1, order!, inOrder);
 }
 
 /**
@@ -127,7 +133,7 @@ export function sample(
 function invert(ops: Operators, weights: Tensor, draws: Tensor): Tensor {
   const cumulative = ops.one('cumsum', weights, -1, 'float64'); // [B, V]
   const total = ops.one('narrow', cumulative, 1, cumulative.shape[1]! - 1, 1); // [B, 1]
-  const below = ops.one('clamp', draws, 0, 1 - 2 ** -32);
+  const below = ops.one('clamp', ops.one('to.dtype', draws, 'float64'), 0, 1 - 2 ** -32);
   const found = ops.one('searchsorted.Tensor', cumulative, ops.one('mul.Tensor', below, total), false, true);
   return ops.one('clamp', found, null, cumulative.shape[1]! - 1); // [B, 1]; NaN logits find V
 }
@@ -135,15 +141,14 @@ function invert(ops: Operators, weights: Tensor, draws: Tensor): Tensor {
 export function adamW(ops: Operators, state: AdamWState, options: AdamWOptions): void {
   const { parameters, gradients, firstMoment, secondMoment, decay } = state;
   const { learningRate, beta1, beta2, epsilon, step } = options;
-  const all = [parameters, gradients, firstMoment, secondMoment, decay];
+  const all = [parameters, gradients, firstMoment, secondMoment, ...(typeof decay === 'number' ? [] : [decay])];
   ops.check('adamW', all);
   if (!all.every((tensor) => sameShape(tensor, parameters))) {
-    throw new EngineError(
-      `adamW: all five tensors must have one shape, got ${all.map(shapeText).join(', ')}`,
-    );
+    throw new EngineError(`adamW: all tensors must have one shape, got ${all.map(shapeText).join(', ')}`);
   }
   if (!(step >= 1)) throw new EngineError(`adamW: step counts from 1, got ${step}`);
-  ops.inPlace('addcmul_', parameters, parameters, decay, -learningRate);
+  if (typeof decay !== 'number') ops.inPlace('addcmul_', parameters, parameters, decay, -learningRate);
+  else if (decay !== 0) ops.inPlace('mul_.Scalar', parameters, 1 - learningRate * decay);
   ops.inPlace('lerp_.Scalar', firstMoment, gradients, 1 - beta1);
   ops.inPlace('mul_.Scalar', secondMoment, beta2);
   ops.inPlace('addcmul_', secondMoment, gradients, gradients, 1 - beta2);

@@ -10,6 +10,8 @@ import type {
   EngineInfo,
   HostArray,
   LogProbOptions,
+  MemoryUse,
+  Recording,
   SampleOptions,
   Tensor,
 } from '../engine.ts';
@@ -18,6 +20,17 @@ import { attention } from './attention.ts';
 import { loadedBlas, loadNative, type Native } from './native.ts';
 import * as network from './network.ts';
 import { Operators } from './operators.ts';
+
+/** Bytes of an element. */
+const WIDTHS: Readonly<Record<DType, number>> = {
+  float32: 4,
+  float64: 8,
+  bfloat16: 2,
+  float16: 2,
+  int64: 8,
+  uint8: 1,
+  bool: 1,
+};
 
 export interface TorchOptions {
   /** 'cpu' (default), 'cuda' or 'cuda:N'. */
@@ -98,6 +111,25 @@ export class TorchEngine implements Engine {
     }
   }
 
+  mapped(file: string, offset: number, shape: readonly number[], dtype: DType): Tensor {
+    return this.#arena.scope(() => {
+      const width = WIDTHS[dtype];
+      const bytes = shape.reduce((product, size) => product * size, width);
+      const whole = this.#ops.one('from_file', file, false, offset + bytes, 'uint8', null, 'cpu');
+      let part = this.#ops.one('narrow', whole, 0, offset, bytes);
+      if (offset % width !== 0) part = this.#ops.one('clone', part);
+      return this.#ops.one('reshape', this.#ops.one('view.dtype', part, dtype), shape);
+    });
+  }
+
+  bytes(tensor: Tensor): Uint8Array {
+    return this.#arena.scope(() => {
+      const dense = this.#ops.one('contiguous', this.#ops.one('detach', tensor));
+      const raw = this.#ops.one('view.dtype', this.#ops.one('reshape', dense, [-1]), 'uint8');
+      return this.#read(raw, (length) => new Uint8Array(length));
+    });
+  }
+
   floats(tensor: Tensor): Float32Array {
     return this.#read(tensor, (length) => new Float32Array(length));
   }
@@ -137,6 +169,10 @@ export class TorchEngine implements Engine {
 
   cast(tensor: Tensor, dtype: DType): Tensor {
     return this.#ops.one('to.dtype', tensor, dtype);
+  }
+
+  allFinite(tensor: Tensor): boolean {
+    return this.#arena.scope(() => this.item(this.#ops.one('all', this.#ops.one('isfinite', tensor))) === 1);
   }
 
   share(tensor: Tensor): number {
@@ -193,12 +229,16 @@ export class TorchEngine implements Engine {
     }
   }
 
-  grad(output: Tensor, inputs: readonly Tensor[], outputGrad?: Tensor): Tensor[] {
-    const handles = inputs.map((input) => this.#ops.handle(input, 'grad'));
-    const from = this.#ops.handle(output, 'grad');
-    const seed = outputGrad === undefined ? undefined : this.#ops.handle(outputGrad, 'grad');
+  grad(
+    output: Tensor | readonly Tensor[],
+    inputs: readonly Tensor[],
+    outputGrad: Tensor | readonly Tensor[] = [],
+  ): Tensor[] {
+    const handles = (tensors: Tensor | readonly Tensor[]): number[] =>
+      (Array.isArray(tensors) ? tensors : [tensors]).map((tensor) => this.#ops.handle(tensor, 'grad'));
+    const [outputs, seeds] = [handles(output), handles(outputGrad)];
     try {
-      return this.#native.grad(from, handles, seed).map((handle) => this.#arena.adopt(handle));
+      return this.#native.grad(outputs, handles(inputs), seeds).map((handle) => this.#arena.adopt(handle));
     } catch (cause) {
       throw this.#ops.error('grad', [output, outputGrad], cause);
     }
@@ -245,6 +285,26 @@ export class TorchEngine implements Engine {
           );
         }
         this.#ops.inPlace('copy_', target, source);
+      }),
+    );
+  }
+
+  writeAt(tensor: Tensor, axis: number, index: Tensor, source: Tensor): void {
+    this.#ops.check('writeAt', [tensor, index, source]);
+    this.noGrad(() => this.#ops.inPlace('index_copy_', tensor, axis, index, source));
+  }
+
+  addInto(tensor: Tensor, axis: number, start: number, source: Tensor): void {
+    this.#ops.check('addInto', [tensor, source]);
+    this.noGrad(() =>
+      this.#arena.scope(() => {
+        const target = this.#ops.one('narrow', tensor, axis, start, source.shape.at(axis) ?? 1);
+        if (target.shape.join() !== source.shape.join()) {
+          throw new EngineError(
+            `addInto: target [${target.shape.join(',')}] and source [${source.shape.join(',')}] differ`,
+          );
+        }
+        this.#ops.inPlace('add_.Tensor', target, source);
       }),
     );
   }
@@ -338,8 +398,18 @@ export class TorchEngine implements Engine {
     return this.#arena.scope(() => network.logProbs(this.#ops, hidden, head, targets, options));
   }
 
-  sample(logits: Tensor, options: SampleOptions): { ids: Int32Array; logProbs: Float32Array } {
-    return this.noGrad(() => this.#arena.scope(() => network.sample(this, this.#ops, logits, options)));
+  sample(logits: Tensor, options: SampleOptions): { ids: Tensor; logProbs: Tensor } {
+    return this.noGrad(() => this.#arena.scope(() => network.sample(this.#ops, logits, options)));
+  }
+
+  record(_body: () => void): Recording | null {
+    return null;
+  }
+
+  trackMemory(): void {}
+
+  memory(): MemoryUse | null {
+    return null;
   }
 
   adamW(state: AdamWState, options: AdamWOptions): void {
