@@ -126,7 +126,8 @@ function jobs(engine: Engine): Job[] {
   const [x, c] = [engine.zeros([2, 1, 4, 8]), engine.zeros([2, 1, 8])];
   const targets = engine.tensor(new Int32Array(2), [2]);
   const logits = engine.zeros([8, 320]);
-  const uniforms = new Float32Array(8).fill(0.4);
+  const draws = new Float32Array(8).fill(0.4);
+  const uniforms = engine.tensor(draws, [8]);
   const flat = (): Tensor => engine.zeros([1000]);
   const state = {
     parameters: flat(),
@@ -207,20 +208,20 @@ function jobs(engine: Engine): Job[] {
     job('logProbs', () => engine.scope(() => void engine.logProbs(a, w2, targets))),
     job(
       'sample 8 of 320',
-      () => void engine.sample(logits, { temperature: 1, topP: 1, uniforms }),
+      () => engine.scope(() => void engine.sample(logits, { temperature: 1, topP: 1, uniforms })),
       false,
       1000,
     ),
     job(
       'sample 8 of 320, top-p',
-      () => void engine.sample(logits, { temperature: 1, topP: 0.9, uniforms }),
+      () => engine.scope(() => void engine.sample(logits, { temperature: 1, topP: 0.9, uniforms })),
       false,
       1000,
     ),
     job('adamW of 1000', () => engine.adamW(state, options)),
     job(
       'upload of 8',
-      drop(() => engine.tensor(uniforms, [8])),
+      drop(() => engine.tensor(draws, [8])),
       false,
       20_000,
     ),

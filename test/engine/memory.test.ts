@@ -50,7 +50,7 @@ function train(state: AdamWState, table: Tensor, weight: Tensor, step: number): 
     engine.sample(engine.linear(engine.detach(hidden), engine.detach(table)), {
       temperature: 1,
       topP: 0.9,
-      uniforms: new Float32Array(tokens.length).fill(0.5),
+      uniforms: engine.tensor(new Float32Array(tokens.length).fill(0.5), [tokens.length]),
     });
     return engine.item(loss);
   });

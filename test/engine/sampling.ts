@@ -11,20 +11,30 @@ const mask = ref.of([7], [0, 0, -1e9, 0.5, 0, 0, -1e9]);
 interface Draw {
   readonly temperature: number;
   readonly topP: number;
+  readonly topK?: number;
   readonly masked?: boolean;
 }
 
+/** Ids and log-probabilities on the host. */
+interface Drawn {
+  readonly ids: Int32Array;
+  readonly logProbs: Float32Array;
+}
+
 /** One draw per uniform from the same logits. */
-function draw(engine: Engine, { temperature, topP, masked }: Draw, uniforms: Float32Array) {
+function draw(engine: Engine, { temperature, topP, topK, masked }: Draw, uniforms: Float32Array): Drawn {
   return engine.scope(() => {
     const row = engine.tensor(Float32Array.from(logits.data), [1, 7]);
     const many = engine.rows(row, engine.tensor(new Int32Array(uniforms.length), [uniforms.length])); // [B, 7]
-    return engine.sample(many, {
+    const { ids, logProbs } = engine.sample(many, {
       temperature,
       topP,
-      uniforms,
+      uniforms: engine.tensor(uniforms, [uniforms.length]),
+      ...(topK === undefined ? {} : { topK }),
       ...(masked === true ? { mask: engine.tensor(Float32Array.from(mask.data), [7]) } : {}),
     });
+    expect([ids.dtype, logProbs.dtype]).toEqual(['int64', 'float32']);
+    return { ids: engine.ints(ids), logProbs: engine.floats(logProbs) };
   });
 }
 
@@ -34,14 +44,15 @@ const logOf = ({ temperature, masked }: Draw): Float64Array =>
     ...(masked === true ? { mask } : {}),
   }).data;
 
-/** Probabilities that remain under top-p, renormalised. */
+/** Probabilities that remain under top-k, then top-p of what that leaves, renormalised. */
 function nucleus(options: Draw): Float64Array {
   const p = logOf(options).map(Math.exp);
-  const order = [...p.keys()].sort((a, b) => p[b]! - p[a]!);
+  const order = [...p.keys()].sort((a, b) => p[b]! - p[a]!).slice(0, options.topK ?? p.length);
+  const mass = order.reduce((sum, token) => sum + p[token]!, 0);
   const kept = new Float64Array(p.length);
   let before = 0;
   for (const token of order) {
-    if (before < options.topP) kept[token] = p[token]!;
+    if (before < options.topP * mass) kept[token] = p[token]!;
     before += p[token]!;
   }
   const total = kept.reduce((sum, v) => sum + v, 0);
@@ -55,6 +66,10 @@ export function samplingContract(get: () => Engine): void {
       { temperature: 0.5, topP: 1, masked: true },
       { temperature: 1.6, topP: 0.8 },
       { temperature: 0.9, topP: 0.55, masked: true },
+      { temperature: 1.3, topP: 1, topK: 3 },
+      { temperature: 1.2, topP: 0.75, topK: 4 },
+      { temperature: 0.8, topP: 0.9, topK: 2, masked: true },
+      { temperature: 1, topP: 1, topK: 100 },
     ])('draws each token as often as its probability: %o', (options) => {
       const count = 20_000;
       // Stratified uniforms: the counts are then within rounding of the expectation, not only within chance.
@@ -108,24 +123,27 @@ export function samplingContract(get: () => Engine): void {
     });
     it('rows are independent', () => {
       const engine = get();
-      const { ids } = engine.scope(() =>
+      const { ids, logProbs } = engine.scope(() =>
         engine.sample(engine.tensor(new Float32Array([0, 50, 0, 50, 0, 0, 0, 0, 50]), [3, 3]), {
           temperature: 1,
           topP: 0.9,
-          uniforms: new Float32Array([0.9, 0.1, 0.5]),
+          uniforms: engine.tensor(new Float32Array([0.9, 0.1, 0.5]), [3]),
         }),
       );
-      expect([...ids]).toEqual([1, 0, 2]);
+      expect([...engine.ints(ids)]).toEqual([1, 0, 2]);
+      engine.dispose(ids, logProbs);
     });
     it('a large vocabulary keeps its last token reachable', () => {
       const engine = get();
       const vocabulary = 50_000;
-      const { ids } = engine.scope(() =>
-        engine.sample(engine.zeros([2, vocabulary]), {
-          temperature: 1,
-          topP: 1,
-          uniforms: new Float32Array([BELOW_ONE, 0.5]),
-        }),
+      const ids = engine.scope(() =>
+        engine.ints(
+          engine.sample(engine.zeros([2, vocabulary]), {
+            temperature: 1,
+            topP: 1,
+            uniforms: engine.tensor(new Float32Array([BELOW_ONE, 0.5]), [2]),
+          }).ids,
+        ),
       );
       expect(ids[0]).toBe(vocabulary - 1);
       expect(Math.abs(ids[1]! - vocabulary / 2)).toBeLessThan(3);

@@ -151,23 +151,22 @@ describe('wrong shapes and dtypes', () => {
     ],
     [
       'sample uniforms',
-      () => engine.sample(floats([2, 3]), { temperature: 1, topP: 1, uniforms: new Float32Array(1) }),
-      /^sample: logits \[2,3\] and 1 uniforms/,
+      () => engine.sample(floats([2, 3]), { temperature: 1, topP: 1, uniforms: floats([1]) }),
+      /^sample: logits \[2,3\] and uniforms \[1\]/,
     ],
     [
       'sample of an empty vocabulary',
-      () => engine.sample(floats([1, 0]), { temperature: 1, topP: 1, uniforms: new Float32Array(1) }),
+      () => engine.sample(floats([1, 0]), { temperature: 1, topP: 1, uniforms: floats([1]) }),
       /^sample: logits \[1,0\]/,
     ],
     [
       'sample topP',
-      () => engine.sample(floats([1, 3]), { temperature: 1, topP: 0, uniforms: new Float32Array(1) }),
+      () => engine.sample(floats([1, 3]), { temperature: 1, topP: 0, uniforms: floats([1]) }),
       /^sample: .*topP/,
     ],
     [
       'sample temperature',
-      () =>
-        engine.sample(floats([1, 3]), { temperature: Number.NaN, topP: 1, uniforms: new Float32Array(1) }),
+      () => engine.sample(floats([1, 3]), { temperature: Number.NaN, topP: 1, uniforms: floats([1]) }),
       /^sample: temperature/,
     ],
     [
@@ -183,7 +182,7 @@ describe('wrong shapes and dtypes', () => {
           },
           { learningRate: 1, beta1: 0.9, beta2: 0.9, epsilon: 1, step: 1 },
         ),
-      /^adamW: all five tensors must have one shape, got \[3\], \[1\]/,
+      /^adamW: all tensors must have one shape, got \[3\], \[1\]/,
     ],
     [
       'adamW step',

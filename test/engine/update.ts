@@ -81,6 +81,28 @@ export function updateContract(get: () => Engine): void {
         near(engine.doubles(state.secondMoment), expected.second);
       });
     });
+    it.each([0, 0.3])('one decay of %f for all equals a decay per element', (decay) => {
+      const engine = get();
+      engine.scope(() => {
+        const start = [1, -2, 0.5, 3];
+        const each = stateOf(engine, start, [decay, decay, decay, decay], 'float64');
+        const one = { ...stateOf(engine, start, [0, 0, 0, 0], 'float64'), decay };
+        for (let step = 1; step <= 3; step++) {
+          const gradient = engine.tensor(new Float64Array([0.1 * step, -1, 2, 0]), [4]);
+          for (const state of [each, one]) {
+            engine.write(state.gradients, 0, 0, gradient);
+            engine.adamW(state, { learningRate: 0.05, beta1: 0.9, beta2: 0.95, epsilon: 1e-8, step });
+          }
+        }
+        const [wanted, actual] = [each, one].map(({ parameters }) => engine.doubles(parameters)) as [
+          Float64Array,
+          Float64Array,
+        ];
+        for (const [i, value] of actual.entries()) expect(Math.abs(value - wanted[i]!)).toBeLessThan(1e-14);
+        // The last gradient was 0 throughout: only decay moves it.
+        expect(actual[3]).toBeCloseTo(3 * (1 - 0.05 * decay) ** 3, 12);
+      });
+    });
     it('moves a parameter that a view reads', () => {
       const engine = get();
       engine.scope(() => {

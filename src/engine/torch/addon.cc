@@ -178,12 +178,25 @@ torch::autograd::variable_list tensorsOf(const Instance& instance, const Napi::V
 // grad(outputs, inputs, outputGrads) → handles, zeros where no output depends on the input.
 Napi::Value gradients(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
-    const auto outputs = tensorsOf(instance, info[0]);
+    const auto given = tensorsOf(instance, info[0]);
     const auto inputs = tensorsOf(instance, info[1]);
-    const auto seeds = tensorsOf(instance, info[2]);
+    const auto givenSeeds = tensorsOf(instance, info[2]);
+    if (!givenSeeds.empty() && givenSeeds.size() != given.size()) {
+      throw std::invalid_argument(std::to_string(given.size()) + " outputs need as many gradients, got " +
+                                  std::to_string(givenSeeds.size()));
+    }
+    torch::autograd::variable_list outputs, seeds;  // what has no history contributes nothing
+    for (size_t i = 0; i < given.size(); i++) {
+      if (!given[i].requires_grad()) continue;
+      outputs.push_back(given[i]);
+      if (!givenSeeds.empty()) seeds.push_back(givenSeeds[i]);
+    }
     if (inputs.empty()) return Napi::Array::New(env);  // autograd would accumulate into every leaf instead
-    auto results = torch::autograd::grad(outputs, inputs, seeds, /*retain_graph=*/c10::nullopt,
-                                               /*create_graph=*/false, /*allow_unused=*/true);
+    torch::autograd::variable_list results(inputs.size());
+    if (!outputs.empty()) {
+      results = torch::autograd::grad(outputs, inputs, seeds, /*retain_graph=*/c10::nullopt,
+                                      /*create_graph=*/false, /*allow_unused=*/true);
+    }
     Napi::Array handles = Napi::Array::New(env, results.size());
     for (size_t i = 0; i < results.size(); i++) {
       at::Tensor gradient =
