@@ -5,6 +5,7 @@
  *  ConfigError        a recipe, flag or run configuration is wrong (key, got, expected)
  *  CheckpointError    weights, tokenizer or run state on disk are missing, truncated or of another shape
  *  EngineError        an operator failed or was misused (operator, shapes, device), or no engine was found
+ *  EndpointError      a server cannot be reached, refuses, or answers wrongly (address, status)
  *  PolicyOutputError  a response cannot be used; recorded in the rollout, never thrown through a stage
  */
 export class TimeseerError extends Error {
@@ -30,4 +31,5 @@ export class DataError extends TimeseerError {
 export class ConfigError extends TimeseerError {}
 export class CheckpointError extends TimeseerError {}
 export class EngineError extends TimeseerError {}
+export class EndpointError extends TimeseerError {}
 export class PolicyOutputError extends TimeseerError {}

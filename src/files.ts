@@ -16,7 +16,8 @@ import { TimeseerError } from './errors.ts';
 /** A file could not be written: full disk, missing permission. The target is unchanged. */
 export class WriteError extends TimeseerError {}
 
-function explain(path: string, cause: unknown): WriteError {
+/** What a failed write to `path` is reported as: its cause in words, and what helps. */
+export function explain(path: string, cause: unknown): WriteError {
   const code = (cause as NodeJS.ErrnoException).code;
   const hint =
     code === 'ENOSPC'
@@ -40,7 +41,8 @@ function discard(temporary: string): void {
   }
 }
 
-function syncDirectory(path: string): void {
+/** Makes a rename in this directory last through a power failure. */
+export function syncDirectory(path: string): void {
   const handle = openSync(path, 'r');
   try {
     fsyncSync(handle);
