@@ -2,8 +2,10 @@
  * The language decoder of Qwen2.5-VL: pre-norm blocks of grouped-query attention with M-RoPE and SwiGLU. Source:
  * `Qwen2_5_VLTextModel` of transformers. One function serves prefill, decoding and training.
  */
-import type { Engine, Tensor } from '../engine/engine.ts';
+import type { DType, Engine, Tensor } from '../engine/engine.ts';
+import { EngineError } from '../errors.ts';
 import type { Dims } from './dims.ts';
+import { run, type Tape, taped } from './tape.ts';
 import type { DecoderLayer, Weights } from './weights.ts';
 
 /** Rotated keys and values of one layer. */
@@ -46,12 +48,16 @@ export interface DecoderInput {
   readonly rows?: Tensor;
   /** Everything but attention then runs on the N tokens alone. */
   readonly packing?: Packing;
+  /** Recomputes layer by layer. */
+  readonly tape?: Tape;
+  /** False when no later call attends to this one: a tape then keeps one tensor a layer. */
+  readonly cache?: boolean;
 }
 
 export interface DecoderOutput {
   /** After the final norm: [K or B·T, D]. */
   readonly hidden: Tensor;
-  /** Keys and values of this call's tokens, or the whole own cache so far. */
+  /** Keys and values of this call's tokens, or the whole own cache so far; none when no cache was wanted. */
   readonly layers: readonly LayerCache[];
 }
 
@@ -61,6 +67,7 @@ function layer(
   weights: DecoderLayer,
   input: DecoderInput,
   x: Tensor,
+  before: LayerCache | undefined,
   index: number,
 ): { x: Tensor; cache: LayerCache } {
   const { batch, length, prefix, own, packing } = input;
@@ -89,7 +96,6 @@ function layer(
     key = engine.narrow(held.key, 2, 0, own.used + length); // [B, Hkv, S, d]
     value = engine.narrow(held.value, 2, 0, own.used + length);
   }
-  const before = prefix?.layers[index];
   const mixed = engine.attention({
     query,
     key,
@@ -116,16 +122,73 @@ function layer(
   return { x: engine.add(attended, engine.linear(inner, weights.down)), cache: { key, value } };
 }
 
-/** Runs all layers and the final norm. */
+/**
+ * Runs all layers and the final norm.
+ * @throws EngineError when the prefix is not of this decoder, or a tape meets a cache that is extended in place.
+ */
 export function decode(engine: Engine, weights: Weights, dims: Dims, input: DecoderInput): DecoderOutput {
-  return engine.scope(() => {
-    let x = input.x; // [B·T, D]
+  const { prefix, own, tape, packing } = input;
+  if (prefix !== undefined && prefix.layers.length !== dims.layers) {
+    throw new EngineError(
+      `decode: a prefix of ${prefix.layers.length} layers for a decoder of ${dims.layers}; was it made with cache: false?`,
+    );
+  }
+  if (tape !== undefined && own !== undefined) {
+    throw new EngineError(
+      'decode: a cache that is extended in place cannot be recomputed; give a tape or `own`',
+    );
+  }
+  return taped(engine, tape, () => {
+    const tables = inType(engine, input, input.x.dtype);
     const layers: LayerCache[] = [];
+    let x = input.x; // [B·T, D]
     for (const [i, parameters] of weights.layers.entries()) {
-      const done = layer(engine, dims, parameters, input, x, i);
-      x = done.x;
-      layers.push(done.cache);
+      const before = tables.prefix?.layers[i];
+      const [next, key, value] = run(tape, {
+        inputs: before === undefined ? [x] : [x, before.key, before.value],
+        parameters: tape === undefined ? [] : tensorsOf(parameters),
+        constants: [tables.cos, tables.sin, tables.mask, tables.prefix?.mask, input.rows, packing],
+        views: input.cache === false ? [] : [1, 2],
+        body: ([stream, k, v]) => {
+          const held = k === undefined || v === undefined ? undefined : { key: k, value: v };
+          const done = layer(engine, dims, parameters, tables, stream!, held, i);
+          return input.cache === false ? [done.x] : [done.x, done.cache.key, done.cache.value];
+        },
+      });
+      x = next!;
+      if (key !== undefined && value !== undefined) layers.push({ key, value });
     }
-    return { hidden: engine.rmsNorm(x, weights.norm, dims.epsilon), layers };
+    const [hidden] = run(tape, {
+      inputs: [x],
+      parameters: [weights.norm],
+      body: ([stream]) => [engine.rmsNorm(stream!, weights.norm, dims.epsilon)],
+    });
+    return { hidden: hidden!, layers };
   });
+}
+
+/** Rotary tables and masks in the type of the residual stream, as the reference rounds them. */
+function inType(engine: Engine, input: DecoderInput, dtype: DType): DecoderInput {
+  const cast = (tensor: Tensor): Tensor => (tensor.dtype === dtype ? tensor : engine.cast(tensor, dtype));
+  const { mask, prefix } = input;
+  return {
+    ...input,
+    cos: cast(input.cos),
+    sin: cast(input.sin),
+    ...(mask === undefined ? {} : { mask: cast(mask) }),
+    ...(prefix?.mask === undefined ? {} : { prefix: { ...prefix, mask: cast(prefix.mask) } }),
+  };
+}
+
+/** The weights of a layer. */
+function tensorsOf(weights: DecoderLayer): Tensor[] {
+  return [
+    weights.norm1,
+    weights.qkv,
+    weights.qkvBias,
+    weights.o,
+    weights.norm2,
+    weights.gateUp,
+    weights.down,
+  ];
 }

@@ -9,6 +9,7 @@ import { decode, type OwnCache, type Packing, type Prefix } from './decoder.ts';
 import type { Dims } from './dims.ts';
 import type { ProcessedImage } from './image.ts';
 import { rotaryTables } from './positions.ts';
+import { run, type Tape, taped } from './tape.ts';
 import { encodeImages } from './vision.ts';
 import type { Weights } from './weights.ts';
 
@@ -38,6 +39,13 @@ export interface ForwardInput {
   readonly mask?: Tensor;
   /** Flat indices b · T + t of the hidden states wanted, none of them padding; all when absent. */
   readonly rows?: Int32Array;
+  /**
+   * Recomputes layer by layer instead of recording: gradients then come from `tape.backward`, not from `engine.grad`.
+   * What enters from outside (prefix, mask) is constant unless the same tape made it.
+   */
+  readonly tape?: Tape;
+  /** False when the result will be no other call's prefix: then its cache is empty, and nothing is kept for it. */
+  readonly cache?: boolean;
 }
 
 export interface ForwardOutput {
@@ -114,20 +122,29 @@ function packed(input: ForwardInput): { readonly take: Int32Array; readonly spre
 }
 
 /** Embeddings of tokens [N] with the visual tokens in their places: [N, D]. */
-function embed(network: Network, tokens: Int32Array, images: ForwardInput['images']): Tensor {
+function embed(network: Network, tokens: Int32Array, { images, tape }: ForwardInput): Tensor {
   const { engine, dims, weights } = network;
-  const x = engine.rows(weights.embed, engine.tensor(tokens, [tokens.length])); // [N, D]
-  if (images === undefined || images.length === 0) return x;
+  const ids = engine.tensor(tokens, [tokens.length]);
+  if (images === undefined || images.length === 0) {
+    const body = (): Tensor[] => [engine.rows(weights.embed, ids)]; // [N, D]
+    return run(tape, { inputs: [], parameters: [weights.embed], constants: ids, body })[0]!;
+  }
   const places: number[] = [];
   for (let i = 0; i < tokens.length; i++) if (tokens[i] === dims.special.image) places.push(i);
-  const features = encodeImages(engine, weights, dims.vision, images); // [M, D]
+  const features = encodeImages(engine, weights, dims.vision, images, tape); // [M, D]
   if (features.shape[0] !== places.length) {
     throw new EngineError(
       `forward: ${images.length} images give ${features.shape[0]} visual tokens, but the tokens have ${places.length} image places; ` +
         'padding must not use the image token',
     );
   }
-  return engine.placeRows(x, engine.tensor(Int32Array.from(places), [places.length]), features);
+  const index = engine.tensor(Int32Array.from(places), [places.length]);
+  return run(tape, {
+    inputs: [features],
+    parameters: [weights.embed],
+    constants: [ids, index],
+    body: ([visual]) => [engine.placeRows(engine.rows(weights.embed, ids), index, visual!)], // [N, D]
+  })[0]!;
 }
 
 /**
@@ -136,14 +153,14 @@ function embed(network: Network, tokens: Int32Array, images: ForwardInput['image
  */
 export function forward(network: Network, input: ForwardInput): ForwardOutput {
   const { engine, dims, weights } = network;
-  const { batch, length, tokens, positions, rows, prefix, own } = input;
+  const { batch, length, tokens, positions, rows, prefix, own, tape } = input;
   if (tokens.length !== batch * length || positions.length !== 3 * tokens.length) {
     throw new EngineError(
       `forward: batch ${batch} × length ${length} needs as many tokens and three times the positions, ` +
         `got ${tokens.length} and ${positions.length}`,
     );
   }
-  return engine.scope(() => {
+  return taped(engine, tape, () => {
     const mask = input.mask ?? (length > 1 ? causalMask(engine, length) : undefined);
     const places = packed(input);
     const packing: Packing | undefined = places && {
@@ -152,7 +169,7 @@ export function forward(network: Network, input: ForwardInput): ForwardOutput {
     };
     const used = places === undefined ? tokens : places.take.map((place) => tokens[place]!);
     const done = decode(engine, weights, dims, {
-      x: embed(network, used, input.images),
+      x: embed(network, used, input),
       batch,
       length,
       ...rotary(network, input),
@@ -161,13 +178,18 @@ export function forward(network: Network, input: ForwardInput): ForwardOutput {
       ...(own === undefined ? {} : { own }),
       ...(rows === undefined ? {} : { rows: engine.tensor(rows, [rows.length]) }),
       ...(packing === undefined ? {} : { packing }),
+      ...(tape === undefined ? {} : { tape }),
+      ...(input.cache === undefined ? {} : { cache: input.cache }),
     });
     const hidden = input.lengths === undefined ? undefined : paddingMask(engine, input.lengths, length);
-    return {
-      // Without a choice of rows the shape is the padded one; padding holds the first token's state.
-      hidden:
-        packing !== undefined && rows === undefined ? engine.rows(done.hidden, packing.spread) : done.hidden,
-      cache: { layers: done.layers, ...(hidden === undefined ? {} : { mask: hidden }) },
-    };
+    const cache: Prefix = { layers: done.layers, ...(hidden === undefined ? {} : { mask: hidden }) };
+    if (packing === undefined || rows !== undefined) return { hidden: done.hidden, cache };
+    // Without a choice of rows the shape is the padded one; padding holds the first token's state.
+    const [spread] = run(tape, {
+      inputs: [done.hidden],
+      constants: packing,
+      body: ([states]) => [engine.rows(states!, packing.spread)],
+    });
+    return { hidden: spread!, cache };
   });
 }

@@ -5,6 +5,7 @@
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { CHANNELS, VISION_EPSILON, type VisionDims } from './dims.ts';
 import type { ProcessedImage } from './image.ts';
+import { run, type Tape, taped } from './tape.ts';
 import type { VisionBlock, Weights } from './weights.ts';
 import { planVision, type Segments, type VisionPlan } from './windows.ts';
 
@@ -100,41 +101,86 @@ function block(context: Context, weights: VisionBlock, x: Tensor, full: boolean)
   return engine.add(attended, engine.linear(inner, weights.down, weights.downBias));
 }
 
-/** Visual tokens of images, in reading order, one image after another: [Σ rows · columns / merge², D]. */
+/** Patch embedding of still images: patches [L, 3·p²], each frame alike, weight [W, 3, frames, p²] → [L, W] */
+function patchProduct(engine: Engine, vision: VisionDims, weight: Tensor, patches: Tensor): Tensor {
+  const pixels = CHANNELS * vision.patch * vision.patch;
+  if (weight.dtype === 'float32' || weight.dtype === 'float64') {
+    // Equal frames: the convolution over time is a product with the weights summed over time.
+    const kernel = engine.reshape(engine.sum(weight, 2), [vision.width, pixels]); // [W, 3·p²]
+    return engine.linear(patches, kernel); // [L, W]
+  }
+  // A sum of 16-bit weights would be rounded; the product over both frames accumulates in float32, as the reference's.
+  const count = patches.shape[0]!;
+  const frame = engine.reshape(patches, [count, CHANNELS, 1, vision.patch * vision.patch]);
+  const frames = engine.concat(
+    Array.from({ length: vision.temporal }, () => frame),
+    2,
+  ); // [L, 3, frames, p²]
+  return engine.linear(
+    engine.reshape(frames, [count, vision.temporal * pixels]),
+    engine.reshape(weight, [vision.width, vision.temporal * pixels]),
+  ); // [L, W]
+}
+
+/**
+ * Visual tokens of images, in reading order, one image after another: [Σ rows · columns / merge², D]. With a tape each
+ * block is a segment of its own.
+ */
 export function encodeImages(
   engine: Engine,
   weights: Weights,
   vision: VisionDims,
   images: readonly ProcessedImage[],
+  tape?: Tape,
 ): Tensor {
-  return engine.scope(() => {
+  return taped(engine, tape, () => {
     const plan = planVision(vision, images);
     const width = vision.width / vision.heads;
     const pixels = CHANNELS * vision.patch * vision.patch;
+    const index = (places: Int32Array | null): Tensor | null =>
+      places === null ? null : engine.tensor(places, [places.length]);
     const context: Context = {
       engine,
       vision,
       plan,
+      // In float32 whatever the weights are: the reference rotates so.
       cos: engine.tensor(plan.cos, [1, plan.patches, width]),
       sin: engine.tensor(plan.sin, [1, plan.patches, width]),
-      gather: plan.gather === null ? null : engine.tensor(plan.gather, [plan.patches]),
-      scatter: plan.scatter === null ? null : engine.tensor(plan.scatter, [plan.patches]),
+      gather: index(plan.gather),
+      scatter: index(plan.scatter),
     };
-    const patches = engine.tensor(arrangePatches(vision, images, plan), [plan.patches, pixels]); // [L, 3·p²]
-    // Equal frames: the convolution over time is a product with the weights summed over time.
-    const kernel = engine.reshape(engine.sum(weights.patch, 2), [vision.width, pixels]); // [W, 3·p²]
-    let x = engine.linear(patches, kernel); // [L, W]
+    const { cos, sin, gather, scatter } = context;
+    const given = engine.tensor(arrangePatches(vision, images, plan), [plan.patches, pixels]); // [L, 3·p²]
+    const { dtype } = weights.patch;
+    const patches = dtype === given.dtype ? given : engine.cast(given, dtype);
+    let [x] = run(tape, {
+      inputs: [patches],
+      parameters: [weights.patch],
+      body: ([values]) => [patchProduct(engine, vision, weights.patch, values!)], // [L, W]
+    });
     for (const [i, parameters] of weights.blocks.entries()) {
-      x = block(context, parameters, x, vision.fullAttention.includes(i));
+      [x] = run(tape, {
+        inputs: [x!],
+        parameters: Object.values<Tensor>({ ...parameters }),
+        constants: [cos, sin, gather, scatter],
+        body: ([stream]) => [block(context, parameters, stream!, vision.fullAttention.includes(i))],
+      });
     }
     const { merger } = weights;
+    const inverse = index(plan.inverse);
     const unit = vision.merge * vision.merge;
-    const normed = engine.rmsNorm(x, merger.norm, VISION_EPSILON);
-    const joined = engine.reshape(normed, [plan.patches / unit, unit * vision.width]); // [L/4, 4·W]
-    const hidden = engine.gelu(engine.linear(joined, merger.first, merger.firstBias));
-    const merged = engine.linear(hidden, merger.second, merger.secondBias); // [L/4, D]
-    return plan.inverse === null
-      ? merged
-      : engine.rows(merged, engine.tensor(plan.inverse, [plan.inverse.length]));
+    const [tokens] = run(tape, {
+      inputs: [x!],
+      parameters: Object.values<Tensor>({ ...merger }),
+      constants: inverse,
+      body: ([stream]) => {
+        const normed = engine.rmsNorm(stream!, merger.norm, VISION_EPSILON);
+        const joined = engine.reshape(normed, [plan.patches / unit, unit * vision.width]); // [L/4, 4·W]
+        const hidden = engine.gelu(engine.linear(joined, merger.first, merger.firstBias));
+        const merged = engine.linear(hidden, merger.second, merger.secondBias); // [L/4, D]
+        return [inverse === null ? merged : engine.rows(merged, inverse)];
+      },
+    });
+    return tokens!;
   });
 }
