@@ -35,6 +35,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Show what was found on this machine, and how to get what is missing',
     async () => (await import('./commands/doctor.ts')).doctor,
   ),
+  pull: lazy(
+    'Download a Qwen2.5-VL checkpoint from the Hugging Face hub',
+    async () => (await import('./commands/pull.ts')).pullCommand,
+  ),
   generate: lazy(
     'Write a data set of synthetic series with gold intervals and classes',
     async () => (await import('./commands/generate.ts')).generate,

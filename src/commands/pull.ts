@@ -1,0 +1,206 @@
+/** `timeseer pull`: downloads a checkpoint from the Hugging Face hub, or a mirror of it. */
+import { existsSync, mkdirSync, readdirSync, rmdirSync, statSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { performance } from 'node:perf_hooks';
+import type { CommandModule } from 'yargs';
+import { ConfigError } from '../errors.ts';
+import { explain } from '../files.ts';
+import { withInterrupt } from '../interrupt.ts';
+import { Hub, parseRepo } from '../policy/hub.ts';
+import { type Pulled, type PullProgress, pull } from '../policy/pull.ts';
+import { Progress } from '../progress.ts';
+import { claimRun } from './run-lock.ts';
+
+export interface PullArguments {
+  repo: string;
+  out: string | undefined;
+  revision: string;
+  token: string | undefined;
+  endpoint: string | undefined;
+  include: string[] | undefined;
+  exclude: string[] | undefined;
+  force: boolean;
+  json: boolean;
+}
+
+/** Bytes as people write them, in powers of ten. */
+function size(bytes: number): string {
+  if (bytes >= 1e9) return `${(bytes / 1e9).toFixed(2)} GB`;
+  return bytes >= 1e6 ? `${(bytes / 1e6).toFixed(1)} MB` : `${Math.ceil(bytes / 1e3)} kB`;
+}
+
+/** Progress in megabytes, which begins with what is there already. */
+class Meter {
+  #bar: Progress | undefined;
+  #state: PullProgress | undefined;
+
+  show(state: PullProgress, silent: boolean): void {
+    this.#state = state;
+    const megabytes = Math.round(state.bytes / 1e6);
+    this.#bar ??= new Progress({
+      label: 'pull',
+      total: Math.round(state.totalBytes / 1e6),
+      done: megabytes,
+      unit: 'MB',
+      silent,
+    });
+    this.#bar.update(megabytes, { files: `${state.files}/${state.totalFiles}` });
+  }
+
+  note(text: string): void {
+    if (this.#bar === undefined) process.stderr.write(`${text}\n`);
+    else this.#bar.note(text);
+  }
+
+  stop(): void {
+    this.#bar?.stop();
+  }
+
+  /** How much of all is there: '1.20 of 7.51 GB'. */
+  get kept(): string {
+    return this.#state === undefined
+      ? 'nothing'
+      : `${size(this.#state.bytes)} of ${size(this.#state.totalBytes)}`;
+  }
+}
+
+function summary(pulled: Pulled, seconds: number): string {
+  const { directory, repo, commit, files, bytes, fetched, removed, incomplete } = pulled;
+  const news =
+    fetched.length === 0
+      ? 'all there and verified before'
+      : `${fetched.length} fetched and verified in ${seconds.toFixed(1)} s`;
+  return [
+    `${directory}: ${repo} at ${commit.slice(0, 12)}, ${files.length} files, ${size(bytes)}; ${news}`,
+    ...(removed.length > 0 ? [`removed, no longer in the repository: ${removed.join(', ')}`] : []),
+    incomplete === null
+      ? `next: timeseer generate --policy ${directory} --image X.png --prompt "…"`
+      : `not a whole policy yet: ${incomplete}`,
+  ].join('\n');
+}
+
+/** Makes the directory; returns what removes it, and those made above it, where nothing has come into them. */
+function makeDirectory(out: string): () => void {
+  let first: string | undefined;
+  try {
+    first = mkdirSync(resolve(out), { recursive: true });
+  } catch (error) {
+    throw explain(out, error);
+  }
+  return () => {
+    for (let at = resolve(out); first !== undefined && readdirSync(at).length === 0; at = dirname(at)) {
+      rmdirSync(at);
+      if (at === resolve(first)) return;
+    }
+  };
+}
+
+/**
+ * Runs the command: progress on standard error, a summary on standard output. Ctrl-C keeps what has come.
+ * @throws ConfigError for a wrong name, option or target; the errors of `pull`
+ */
+export async function runPull(args: PullArguments): Promise<void> {
+  const repo = parseRepo(args.repo);
+  const out = args.out ?? join('models', repo.slice(repo.indexOf('/') + 1));
+  if (args.revision.trim() === '') throw new ConfigError('--revision: expected a branch, a tag or a commit');
+  if (existsSync(out) && !statSync(out).isDirectory()) {
+    throw new ConfigError(`--out ${out}: is a file; choose a directory`);
+  }
+  const started = performance.now();
+  const meter = new Meter();
+  const endpoint = args.endpoint ?? (process.env['HF_ENDPOINT'] || undefined);
+  const hub = new Hub({
+    token: args.token ?? process.env['HF_TOKEN'],
+    onRetry: (message) => meter.note(message),
+    ...(endpoint === undefined ? {} : { endpoint }),
+  });
+  await withInterrupt(async (signal) => {
+    const tidy = makeDirectory(out);
+    const release = claimRun(out);
+    try {
+      const pulled = await pull({
+        hub,
+        repo,
+        out,
+        revision: args.revision,
+        include: args.include ?? [],
+        exclude: args.exclude ?? [],
+        force: args.force,
+        signal,
+        onProgress: (state) => meter.show(state, args.json),
+      });
+      meter.stop();
+      const seconds = (performance.now() - started) / 1000;
+      process.stdout.write(
+        args.json
+          ? `${JSON.stringify({ ...pulled, seconds: Number(seconds.toFixed(3)) })}\n`
+          : `${summary(pulled, seconds)}\n`,
+      );
+    } catch (error) {
+      meter.stop();
+      if (!signal.aborted) throw error;
+      process.stderr.write(`${out}: ${meter.kept} kept; run the same command again to go on\n`);
+    } finally {
+      release();
+      tidy();
+    }
+  });
+}
+
+export const pullCommand: CommandModule<object, PullArguments> = {
+  command: 'pull <repo>',
+  describe: 'Download a Qwen2.5-VL checkpoint from the Hugging Face hub',
+  builder: (yargs) =>
+    yargs
+      .positional('repo', {
+        type: 'string',
+        demandOption: true,
+        describe: 'OWNER/NAME of the repository, or its address',
+      })
+      .option('out', {
+        type: 'string',
+        describe: 'Directory to fill (default: models/NAME)',
+        requiresArg: true,
+      })
+      .option('revision', {
+        type: 'string',
+        default: 'main',
+        describe: 'Branch, tag or commit',
+        requiresArg: true,
+      })
+      .option('token', {
+        type: 'string',
+        describe: 'Access token (better: in HF_TOKEN, where other users of the machine do not see it)',
+        requiresArg: true,
+      })
+      .option('endpoint', {
+        type: 'string',
+        describe: 'Address of the hub or a mirror (default: HF_ENDPOINT, else https://huggingface.co)',
+        requiresArg: true,
+      })
+      .option('include', {
+        type: 'string',
+        array: true,
+        describe: "Only files that fit, instead of a policy's: '*.json'",
+        requiresArg: true,
+      })
+      .option('exclude', {
+        type: 'string',
+        array: true,
+        describe: 'No files that fit',
+        requiresArg: true,
+      })
+      .option('force', {
+        type: 'boolean',
+        default: false,
+        describe: 'Replace files there that have other content and were not pulled',
+      })
+      .option('json', { type: 'boolean', default: false, describe: 'Print the summary as JSON, no progress' })
+      .example('$0 pull Qwen/Qwen2.5-VL-3B-Instruct', 'Into models/Qwen2.5-VL-3B-Instruct, 7.5 GB')
+      .example('$0 pull OWNER/NAME --revision v1.0 --out models/mine', 'A tag, into another directory')
+      .epilogue(
+        'Fetches config, tokenizer, templates and safetensors weights. Every file is checked against the hash that the ' +
+          'hub gives. Run again after an interruption to go on, or later to fetch what changed.',
+      ),
+  handler: runPull,
+};
