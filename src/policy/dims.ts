@@ -1,9 +1,10 @@
 /**
- * The sizes of a Qwen2.5-VL policy, read from and written to the Hugging Face `config.json`. Both layouts in
+ * The sizes of a Qwen2.5-VL policy, read from the Hugging Face `config.json`. Both layouts in
  * the wild are read: the flat one of the published checkpoints (text keys at the root, `rope_scaling`) and the
  * nested one of transformers 5 (`text_config`, `vision_config`, `rope_parameters`).
  */
 import { CheckpointError } from '../errors.ts';
+import { isObject, type Json, Keys } from './keys.ts';
 
 /** The vision tower (ViT with window attention, 2-D rotary positions and a merger). */
 export interface VisionDims {
@@ -61,97 +62,32 @@ export interface Dims {
 
 /** Norm epsilon of the vision tower: a constant of the architecture, not in config.json. */
 export const VISION_EPSILON = 1e-6;
+/** What config.json calls the architecture. */
+export const MODEL_TYPE = 'qwen2_5_vl';
+export const ARCHITECTURE = 'Qwen2_5_VLForConditionalGeneration';
 /** Colour channels of a picture. */
 export const CHANNELS = 3;
 
-type Json = Readonly<Record<string, unknown>>;
-
-function isObject(value: unknown): value is Json {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-/** Reads keys of config.json from the first of several objects that has them; every complaint names the key. */
-class Keys {
-  readonly #file: string;
-  readonly #path: string;
-  readonly #sources: readonly Json[];
-
-  constructor(file: string, path: string, sources: readonly Json[]) {
-    this.#file = file;
-    this.#path = path;
-    this.#sources = sources;
-  }
-
-  get(key: string): unknown {
-    for (const source of this.#sources) {
-      if (source[key] !== undefined && source[key] !== null) return source[key];
-    }
-    return undefined;
-  }
-
-  fail(key: string, expected: string): never {
-    const got = this.get(key);
-    const shown = got === undefined ? 'it is missing' : `got ${JSON.stringify(got)}`;
-    throw new CheckpointError(
-      `${this.#file}: '${this.#path}${key}' must be ${expected}, ${shown}; use the config.json of a Qwen2.5-VL checkpoint`,
-    );
-  }
-
-  number(key: string, fallback?: number): number {
-    const value = this.get(key) ?? fallback;
-    if (typeof value !== 'number' || !Number.isFinite(value) || value <= 0)
-      this.fail(key, 'a positive number');
-    return value;
-  }
-
-  integer(key: string, fallback?: number): number {
-    const value = this.number(key, fallback);
-    if (!Number.isInteger(value)) this.fail(key, 'a positive integer');
-    return value;
-  }
-
-  /** A token id inside the vocabulary; of a list, the first. */
-  id(key: string, vocabulary: number, fallback?: number): number {
-    const found = this.get(key) ?? fallback;
-    const value: unknown = Array.isArray(found) ? found[0] : found;
-    if (typeof value !== 'number' || !Number.isInteger(value) || value < 0 || value >= vocabulary) {
-      this.fail(key, `a token id below vocab_size = ${vocabulary}`);
-    }
-    return value;
-  }
-
-  integers(key: string, length?: number): number[] {
-    const value = this.get(key);
-    const ok =
-      Array.isArray(value) &&
-      (length === undefined || value.length === length) &&
-      value.every((item) => Number.isInteger(item) && Number(item) >= 0);
-    if (!ok) this.fail(key, `a list of ${length ?? ''} non-negative integers`.replace('  ', ' '));
-    return (value as number[]).slice();
-  }
-
-  demand(ok: boolean, key: string, expected: string): void {
-    if (!ok) this.fail(key, expected);
-  }
-}
-
+/** Defaults of every key are those of transformers' Qwen2_5_VLConfig: older releases left such keys out when saving. */
 function parseVision(file: string, raw: Json, textWidth: number): VisionDims {
   const keys = new Keys(file, 'vision_config.', [raw]);
+  const rope = new Keys(file, 'vision_config.rope_parameters.', [
+    isObject(raw['rope_parameters']) ? raw['rope_parameters'] : {},
+  ]);
   const dims: VisionDims = {
-    depth: keys.integer('depth'),
-    width: keys.integer('hidden_size'),
-    heads: keys.integer('num_heads'),
-    inner: keys.integer('intermediate_size'),
-    patch: keys.integer('patch_size', 14),
+    depth: keys.integer('depth', 32),
+    width: keys.integer('hidden_size', 3584),
+    heads: keys.integer('num_heads', 16),
+    inner: keys.integer('intermediate_size', 3420),
+    patch: keys.integer(keys.get('patch_size') === undefined ? 'spatial_patch_size' : 'patch_size', 14),
     temporal: keys.integer('temporal_patch_size', 2),
     merge: keys.integer('spatial_merge_size', 2),
     window: keys.integer('window_size', 112),
-    fullAttention: keys.integers('fullatt_block_indexes'),
-    theta: new Keys(file, 'vision_config.rope_parameters.', [
-      isObject(raw['rope_parameters']) ? raw['rope_parameters'] : {},
-    ]).number('rope_theta', 10000),
+    fullAttention: keys.integers('fullatt_block_indexes', [7, 15, 23, 31]),
+    theta: rope.number('rope_theta', 10000),
     tokensPerSecond: keys.number('tokens_per_second', 4),
   };
+  rope.demand((rope.get('rope_type') ?? 'axial') === 'axial', 'rope_type', "'axial'");
   keys.demand((keys.get('hidden_act') ?? 'silu') === 'silu', 'hidden_act', "'silu'");
   keys.demand(
     dims.width % (4 * dims.heads) === 0,
@@ -159,7 +95,7 @@ function parseVision(file: string, raw: Json, textWidth: number): VisionDims {
     `a multiple of 4 · num_heads = ${4 * dims.heads}`,
   );
   keys.demand(
-    keys.integer('out_hidden_size', textWidth) === textWidth,
+    keys.integer('out_hidden_size', 3584) === textWidth,
     'out_hidden_size',
     `the text hidden_size, ${textWidth}`,
   );
@@ -168,63 +104,108 @@ function parseVision(file: string, raw: Json, textWidth: number): VisionDims {
     'window_size',
     `at least one merged patch, ${dims.patch * dims.merge}`,
   );
-  const channels = keys.get('in_channels') ?? keys.get('in_chans') ?? CHANNELS;
-  keys.demand(channels === CHANNELS, 'in_channels', '3');
+  for (const key of ['in_channels', 'in_chans']) {
+    keys.demand((keys.get(key) ?? CHANNELS) === CHANNELS, key, '3');
+  }
   return dims;
 }
 
+/** Refuses what is no Qwen2.5-VL at all, or not its plain weights. */
+function checkKind(file: string, config: Json): void {
+  const [architecture] = Array.isArray(config['architectures']) ? config['architectures'] : [];
+  const kind = config['model_type'] ?? architecture;
+  if (kind !== MODEL_TYPE && kind !== ARCHITECTURE) {
+    const is = kind === undefined ? "'model_type' is missing" : `'model_type' is ${JSON.stringify(kind)}`;
+    throw new CheckpointError(
+      `${file}: ${is}; that architecture cannot be loaded, only Qwen2.5-VL can ('${MODEL_TYPE}': 3B, 7B, 72B and what was trained from them)`,
+    );
+  }
+  const quantised = config['quantization_config'];
+  if (quantised !== undefined && quantised !== null) {
+    const method = String(Object(quantised).quant_method ?? 'unknown method');
+    throw new CheckpointError(
+      `${file}: 'quantization_config' (${method}): quantised weights cannot be loaded; use the original checkpoint`,
+    );
+  }
+}
+
+/** Refuses rotary positions and attention spans that the published policies do not use. */
+function checkAttention(keys: Keys, rope: Keys, layers: number): void {
+  const type = rope.get('rope_type') ?? rope.get('type') ?? 'default';
+  rope.demand(
+    type === 'mrope' || type === 'default',
+    rope.get('rope_type') === undefined ? 'type' : 'rope_type',
+    "'mrope' or 'default' (stretching to longer contexts, as yarn does, is not supported: remove it)",
+  );
+  // As in transformers, the layers from max_window_layers on have the sliding window.
+  const sliding =
+    keys.get('use_sliding_window') === true &&
+    !(keys.has('sliding_window') && keys.get('sliding_window') === undefined) &&
+    keys.count('max_window_layers', 80) < layers;
+  keys.demand(!sliding, 'use_sliding_window', 'false, or max_window_layers all layers');
+  const types: unknown = keys.get('layer_types') ?? [];
+  keys.demand(
+    Array.isArray(types) && types.every((item) => item === 'full_attention'),
+    'layer_types',
+    "'full_attention' for every layer",
+  );
+}
+
 /**
- * The sizes in a parsed `config.json`.
+ * The sizes in a parsed `config.json`. An absent key has the value that transformers gives it.
  * @param config the parsed file; @param file its name, for messages.
- * @throws CheckpointError naming the first key that is missing, of the wrong type or inconsistent.
+ * @throws CheckpointError naming the architecture when it is another one, else the first key that is of the wrong type,
+ * inconsistent, or asks for something that the published policies do not use.
  */
 export function parseDims(config: unknown, file = 'config.json'): Dims {
   if (!isObject(config))
     throw new CheckpointError(`${file}: must hold a JSON object; the file may be truncated`);
-  const text = isObject(config['text_config']) ? config['text_config'] : {};
+  checkKind(file, config);
   const nested = isObject(config['text_config']);
+  const text: Json = isObject(config['text_config']) ? config['text_config'] : {};
   const root = new Keys(file, '', [config]);
-  root.demand((root.get('model_type') ?? 'qwen2_5_vl') === 'qwen2_5_vl', 'model_type', "'qwen2_5_vl'");
   const keys = new Keys(file, nested ? 'text_config.' : '', [text, config]);
   const visionRaw = config['vision_config'];
   if (!isObject(visionRaw)) return root.fail('vision_config', 'an object');
-  const ropeKey = keys.get('rope_parameters') === undefined ? 'rope_scaling' : 'rope_parameters';
-  const ropeRaw = keys.get(ropeKey);
-  const ropeSource: Json = isObject(ropeRaw) ? ropeRaw : {};
-  const rope = new Keys(file, `${ropeKey}.`, [ropeSource]);
-  const width = keys.integer('hidden_size');
-  const heads = keys.integer('num_attention_heads');
-  const vocabulary = keys.integer('vocab_size');
+  const ropeKey = keys.get('rope_scaling') === undefined ? 'rope_parameters' : 'rope_scaling';
+  const ropeRaw = keys.get(ropeKey) ?? {};
+  keys.demand(isObject(ropeRaw), ropeKey, 'an object');
+  const rope = new Keys(file, `${ropeKey}.`, [isObject(ropeRaw) ? ropeRaw : {}]);
+  const width = keys.integer('hidden_size', 8192);
+  const heads = keys.integer('num_attention_heads', 64);
+  const layers = keys.integer('num_hidden_layers', 80);
+  const vocabulary = keys.integer('vocab_size', 152064);
   const headDim = keys.integer('head_dim', width / heads);
-  const sections = rope.integers('mrope_section', 3);
+  const sections = rope.integers('mrope_section', [16, 24, 24], 3);
   const dims: Dims = {
     vocabulary,
     width,
-    layers: keys.integer('num_hidden_layers'),
+    layers,
     heads,
-    kvHeads: keys.integer('num_key_value_heads', heads),
+    kvHeads: keys.has('num_key_value_heads') ? keys.integer('num_key_value_heads', heads) : 8,
     headDim,
-    inner: keys.integer('intermediate_size'),
-    theta:
-      ropeSource['rope_theta'] === undefined ? keys.number('rope_theta', 1e6) : rope.number('rope_theta'),
+    inner: keys.integer('intermediate_size', 29568),
+    theta: rope.number('rope_theta', keys.number('rope_theta', 1e6)),
     sections: [sections[0]!, sections[1]!, sections[2]!],
-    epsilon: keys.number('rms_norm_eps', 1e-6),
+    epsilon: keys.number('rms_norm_eps', 1e-5),
     maxPositions: keys.integer('max_position_embeddings', 32768),
     tied: config['tie_word_embeddings'] === true || text['tie_word_embeddings'] === true,
     vision: parseVision(file, visionRaw, width),
     special: {
-      image: root.id('image_token_id', vocabulary),
-      video: root.id('video_token_id', vocabulary),
-      visionStart: root.id('vision_start_token_id', vocabulary),
-      visionEnd: root.id('vision_end_token_id', vocabulary),
-      end: keys.id('eos_token_id', vocabulary),
-      pad: keys.id(keys.get('pad_token_id') == null ? 'bos_token_id' : 'pad_token_id', vocabulary),
+      image: root.id('image_token_id', vocabulary, 151655),
+      video: root.id('video_token_id', vocabulary, 151656),
+      visionStart: root.id('vision_start_token_id', vocabulary, 151652),
+      visionEnd: root.id('vision_end_token_id', vocabulary, 151653),
+      end: keys.id('eos_token_id', vocabulary, 151645),
+      pad: keys.id(
+        keys.get('pad_token_id') === undefined ? 'bos_token_id' : 'pad_token_id',
+        vocabulary,
+        151643,
+      ),
     },
   };
-  const type = ropeSource['rope_type'] ?? ropeSource['type'] ?? 'default';
-  rope.demand(type === 'mrope' || type === 'default', 'rope_type', "'mrope' or 'default'");
+  checkAttention(keys, rope, layers);
   keys.demand((keys.get('hidden_act') ?? 'silu') === 'silu', 'hidden_act', "'silu'");
-  keys.demand((keys.get('use_sliding_window') ?? false) === false, 'use_sliding_window', 'false');
   keys.demand(
     headDim % 2 === 0 && headDim * heads === width,
     'num_attention_heads',
@@ -241,55 +222,6 @@ export function parseDims(config: unknown, file = 'config.json'): Dims {
     `three numbers that sum to half a head, ${headDim / 2}`,
   );
   return dims;
-}
-
-/** The `config.json` of these sizes, in the nested layout; `parseDims` reads it back unchanged. */
-export function configJson(dims: Dims): Json {
-  const { vision, special } = dims;
-  return {
-    architectures: ['Qwen2_5_VLForConditionalGeneration'],
-    model_type: 'qwen2_5_vl',
-    dtype: 'float32',
-    image_token_id: special.image,
-    video_token_id: special.video,
-    vision_start_token_id: special.visionStart,
-    vision_end_token_id: special.visionEnd,
-    tie_word_embeddings: dims.tied,
-    text_config: {
-      model_type: 'qwen2_5_vl_text',
-      vocab_size: dims.vocabulary,
-      hidden_size: dims.width,
-      intermediate_size: dims.inner,
-      num_hidden_layers: dims.layers,
-      num_attention_heads: dims.heads,
-      num_key_value_heads: dims.kvHeads,
-      hidden_act: 'silu',
-      rms_norm_eps: dims.epsilon,
-      max_position_embeddings: dims.maxPositions,
-      use_sliding_window: false,
-      tie_word_embeddings: dims.tied,
-      bos_token_id: special.pad,
-      eos_token_id: special.end,
-      rope_parameters: { rope_type: 'default', rope_theta: dims.theta, mrope_section: [...dims.sections] },
-    },
-    vision_config: {
-      model_type: 'qwen2_5_vl_vision',
-      depth: vision.depth,
-      hidden_size: vision.width,
-      intermediate_size: vision.inner,
-      num_heads: vision.heads,
-      out_hidden_size: dims.width,
-      patch_size: vision.patch,
-      temporal_patch_size: vision.temporal,
-      spatial_merge_size: vision.merge,
-      window_size: vision.window,
-      fullatt_block_indexes: [...vision.fullAttention],
-      tokens_per_second: vision.tokensPerSecond,
-      in_channels: CHANNELS,
-      hidden_act: 'silu',
-      rope_parameters: { rope_type: 'axial', rope_theta: vision.theta },
-    },
-  };
 }
 
 /** The embedded default: 0.75 M parameters of the same architecture, small enough to train on two CPU cores. */

@@ -1,5 +1,5 @@
 /** A policy: sizes, weights on an engine, tokenizer, chat template and image processor of one checkpoint. */
-import { existsSync, mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError } from '../errors.ts';
@@ -8,22 +8,94 @@ import type { Picture } from '../types.ts';
 import type { EncodedPrompt } from './batch.ts';
 import { BPE_CONFIG } from './bpe.ts';
 import { Chat, expandImages } from './chat.ts';
-import { configJson, type Dims, nanoDims, parseDims, type SpecialIds } from './dims.ts';
+import { configJson, statedDType, withDType } from './config-json.ts';
+import { type Dims, nanoDims, parseDims, type SpecialIds } from './dims.ts';
 import type { Network } from './forward.ts';
 import { ImageProcessor } from './image.ts';
 import { type Layout, layoutOf, type Parameter } from './layout.ts';
 import { ropeIndex } from './positions.ts';
+import type { StoredTensor } from './safetensors.ts';
+import { openCheckpoint } from './shards.ts';
 import { readJson, Tokenizer } from './tokenizer.ts';
 import type { Trainable, Tuning } from './trainable.ts';
-import { arrange, loadWeights, randomWeights, saveWeights, viewsOf, type Weights } from './weights.ts';
+import {
+  arrange,
+  loadWeights,
+  randomWeights,
+  saveWeights,
+  viewsOf,
+  type WeightDType,
+  type Weights,
+} from './weights.ts';
 
 /** Everything but the weights, as plain data: survives `structuredClone`, so that Workers can rebuild the policy. */
 export interface PolicyParts {
+  /** The parsed config.json; keys that are not used here are kept. */
   readonly config: Readonly<Record<string, unknown>>;
   readonly tokenizer: Readonly<Record<string, unknown>>;
   readonly tokenizerConfig: Readonly<Record<string, unknown>>;
   readonly template: string;
   readonly preprocessor: Readonly<Record<string, unknown>>;
+  /**
+   * Text of the checkpoint's files beside config.json and the weights, by name, as they are saved again. When absent they
+   * are made from the parts above.
+   */
+  readonly files?: Readonly<Record<string, string>>;
+}
+
+export interface PolicyOptions {
+  /** What training may change; when absent `all`, or `adapter` where there is one. */
+  readonly tuning?: Tuning;
+  /** A low-rank adapter beside the decoder, or what makes it for the policy's sizes. The policy owns it. */
+  readonly adapter?: Adapter | ((dims: Dims) => Adapter);
+}
+
+export interface LoadOptions extends PolicyOptions {
+  /**
+   * What the weights are held in. `auto`, the default: bfloat16 on CUDA when the checkpoint is of 16 bits, float32
+   * otherwise. Weights of any dtype are converted.
+   */
+  readonly dtype?: 'auto' | WeightDType;
+}
+
+/** What of a checkpoint directory is carried over to where the policy is saved, beside config.json and the weights. */
+const CARRIED: readonly string[] = [
+  'generation_config.json',
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'vocab.json',
+  'merges.txt',
+  'special_tokens_map.json',
+  'added_tokens.json',
+  'chat_template.jinja',
+  'chat_template.json',
+  'preprocessor_config.json',
+  'video_preprocessor_config.json',
+  'processor_config.json',
+  'LICENSE',
+  'NOTICE',
+];
+
+const pretty = (value: unknown): string => `${JSON.stringify(value, null, 2)}\n`;
+
+/** @throws CheckpointError when the file is no text: it could not be carried over unchanged. */
+function readText(file: string): string {
+  try {
+    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(readFileSync(file));
+  } catch (cause) {
+    throw new CheckpointError(`${file}: cannot be read as UTF-8 text; copy it again`, { cause });
+  }
+}
+
+/** The dtype of `auto`. */
+function autoDType(
+  engine: Engine,
+  config: PolicyParts['config'],
+  checkpoint: ReadonlyMap<string, StoredTensor>,
+): WeightDType {
+  if (engine.info.device === 'cpu') return 'float32';
+  const stated = statedDType(config) ?? [...checkpoint.values()][0]?.dtype;
+  return /16$/.test(String(stated)) ? 'bfloat16' : 'float32';
 }
 
 /** The vision tower stands behind the decoder in the flat buffer, so what is tuned starts at its beginning. */
@@ -48,41 +120,88 @@ export class Policy implements Network {
   readonly trainable: Trainable;
   /** Views of `flat` in table order. Those that training changes are leaves: with the tuning `all`, every one. */
   readonly parameters: readonly Tensor[];
+  /** The parameters by their role, with the adapter where there is one. */
   readonly weights: Weights;
+  readonly adapter: Adapter | null;
+  /** The same weights without the adapter, which is where its training started: a reference policy that costs nothing. */
+  readonly withoutAdapter: Network;
   /**
    * Additive vocabulary mask [V], 0 or −1e9: image, video, padding and other special tokens, and ids beyond the
    * tokenizer, are forbidden; the end token is allowed. Sampling and log-probabilities use the same one.
    */
   readonly forbidden: Float32Array;
 
-  /** Takes ownership of `flat`; `dispose` frees it. */
-  constructor(engine: Engine, parts: PolicyParts, flat: Tensor, options: { readonly tuning?: Tuning } = {}) {
+  readonly #parts: PolicyParts;
+  readonly #adapterViews: readonly Tensor[] = [];
+
+  /**
+   * @param flat the weights [P], or what makes them once the parts are found to belong together. The policy owns them:
+   * `dispose` frees them.
+   * @throws CheckpointError when parts or weights do not belong together.
+   */
+  constructor(
+    engine: Engine,
+    parts: PolicyParts,
+    flat: Tensor | ((layout: Layout) => Tensor),
+    options: PolicyOptions & {
+      /** Directory that the parts come from, for messages. */
+      readonly from?: string;
+    } = {},
+  ) {
+    const file = (name: string): string => (options.from === undefined ? name : join(options.from, name));
     this.engine = engine;
-    this.tuning = options.tuning ?? 'all';
-    this.dims = parseDims(parts.config);
-    this.layout = layoutOf(this.dims);
-    this.tokenizer = new Tokenizer(parts.tokenizer, parts.tokenizerConfig);
-    this.chat = new Chat(parts.template);
-    this.processor = new ImageProcessor(this.dims.vision, parts.preprocessor);
-    if (flat.shape.length !== 1 || flat.shape[0] !== this.layout.size) {
-      throw new CheckpointError(
-        `weights of shape [${flat.shape.join(', ')}] for a policy of ${this.layout.size} parameters: weights and config.json differ`,
+    this.tuning = options.tuning ?? (options.adapter === undefined ? 'all' : 'adapter');
+    if (this.tuning !== 'none' && (this.tuning === 'adapter') !== (options.adapter !== undefined)) {
+      throw new ConfigError(
+        options.adapter === undefined
+          ? "tuning 'adapter' needs an adapter: create or load one"
+          : `a policy with an adapter is tuned 'adapter' or 'none', not '${this.tuning}': merge the adapter first`,
       );
     }
+    this.dims = parseDims(parts.config, file('config.json'));
+    this.layout = layoutOf(this.dims);
+    this.tokenizer = new Tokenizer(parts.tokenizer, parts.tokenizerConfig, file('tokenizer.json'));
+    this.chat = new Chat(parts.template, file('chat_template.jinja'));
+    this.processor = new ImageProcessor(
+      this.dims.vision,
+      parts.preprocessor,
+      file('preprocessor_config.json'),
+    );
     if (this.tokenizer.size > this.dims.vocabulary) {
       throw new CheckpointError(
-        `tokenizer.json has ${this.tokenizer.size} ids, config.json's vocab_size is ${this.dims.vocabulary}; take both from one checkpoint`,
+        `${file('tokenizer.json')} has ${this.tokenizer.size} ids, config.json's vocab_size is ${this.dims.vocabulary}; take both from one checkpoint`,
       );
     }
-    this.flat = flat;
+    this.flat = typeof flat === 'function' ? flat(this.layout) : flat;
+    if (this.flat.shape.length !== 1 || this.flat.shape[0] !== this.layout.size) {
+      throw new CheckpointError(
+        `weights of shape [${this.flat.shape.join(', ')}] for a policy of ${this.layout.size} parameters: weights and config.json differ`,
+      );
+    }
+    this.#parts = { ...parts, files: parts.files ?? this.#madeFiles() };
     const changed = this.layout.parameters.filter((parameter) => isTuned(this.tuning, parameter));
-    this.parameters = viewsOf(engine, this.layout, flat, (parameter) => isTuned(this.tuning, parameter));
-    this.trainable = {
-      flat: engine.narrow(flat, 0, 0, changed.reduce((sum, { size }) => sum + size, 0)),
+    this.parameters = viewsOf(engine, this.layout, this.flat, (parameter) => isTuned(this.tuning, parameter));
+    this.weights = arrange(this.layout, this.dims, this.parameters);
+    this.withoutAdapter = { engine, dims: this.dims, weights: this.weights };
+    const made = typeof options.adapter === 'function' ? options.adapter(this.dims) : options.adapter;
+    this.adapter = made ?? null;
+    let tuned: Trainable | undefined;
+    if (made !== undefined) {
+      const opened = openAdapter(engine, this.dims, made, this.tuning === 'adapter');
+      this.weights = withAdapter(this.weights, opened.layers);
+      this.#adapterViews = opened.tensors;
+      if (this.tuning === 'adapter') tuned = opened.trainable;
+    }
+    this.trainable = tuned ?? {
+      flat: engine.narrow(
+        this.flat,
+        0,
+        0,
+        changed.reduce((sum, { size }) => sum + size, 0),
+      ),
       parameters: changed,
       leaves: this.parameters.slice(0, changed.length),
     };
-    this.weights = arrange(this.layout, this.dims, this.parameters);
     this.forbidden = new Float32Array(this.dims.vocabulary);
     for (let id = 0; id < this.dims.vocabulary; id++) {
       const usable = this.tokenizer.token(id) !== undefined && !this.tokenizer.isSpecial(id);
@@ -98,35 +217,44 @@ export class Policy implements Network {
         `${directory}: no config.json there; give the directory of a saved policy or a Qwen2.5-VL checkpoint`,
       );
     }
-    const dims = parseDims(readJson(file), file);
-    const tokenizer = Tokenizer.load(directory);
-    const preprocessor = join(directory, 'preprocessor_config.json');
-    const processor = new ImageProcessor(
-      dims.vision,
-      existsSync(preprocessor) ? readJson(preprocessor) : {},
-      preprocessor,
-    );
+    const config = readJson(file);
+    parseDims(config, file); // another architecture is named before its other files are missed
+    const json = (name: string): Readonly<Record<string, unknown>> =>
+      readJson(join(directory, name)) as Readonly<Record<string, unknown>>;
+    const present = CARRIED.filter((name) => existsSync(join(directory, name)));
+    const optional = (name: string) => (present.includes(name) ? json(name) : {});
     return {
-      config: configJson(dims),
-      tokenizer: tokenizer.json,
-      tokenizerConfig: tokenizer.config,
+      config: config as PolicyParts['config'],
+      tokenizer: json('tokenizer.json'),
+      tokenizerConfig: optional('tokenizer_config.json'),
       template: Chat.load(directory).source,
-      preprocessor: processor.json(),
+      preprocessor: optional('preprocessor_config.json'),
+      files: Object.fromEntries(present.map((name) => [name, readText(join(directory, name))])),
     };
   }
 
   /**
    * Loads a Hugging Face directory.
-   * @throws CheckpointError when a file is missing, truncated, or they do not belong together.
+   * @throws CheckpointError when a file is missing, truncated, of another architecture, or they do not belong together.
    */
-  static load(engine: Engine, directory: string): Policy {
+  static load(engine: Engine, directory: string, options: LoadOptions = {}): Policy {
     const parts = Policy.#partsOf(directory);
-    return new Policy(engine, parts, loadWeights(engine, layoutOf(parseDims(parts.config)), directory));
+    const { dtype = 'auto', ...rest } = options;
+    const weights = (layout: Layout): Tensor => {
+      const checkpoint = openCheckpoint(directory);
+      const chosen = dtype === 'auto' ? autoDType(engine, parts.config, checkpoint) : dtype;
+      return loadWeights(engine, layout, directory, checkpoint, chosen);
+    };
+    return new Policy(engine, parts, weights, { ...rest, from: directory });
   }
 
-  /** The policy of a directory over weights that another Worker loaded and shared: `engine.share(policy.flat)`. */
-  static attach(engine: Engine, directory: string, ticket: number): Policy {
-    return new Policy(engine, Policy.#partsOf(directory), engine.attach(ticket));
+  /**
+   * The policy of a directory over weights that another Worker loaded and shared: `engine.share(policy.flat)`. Their
+   * dtype is the one that they were loaded with.
+   */
+  static attach(engine: Engine, directory: string, ticket: number, options: PolicyOptions = {}): Policy {
+    const weights = (): Tensor => engine.attach(ticket);
+    return new Policy(engine, Policy.#partsOf(directory), weights, { ...options, from: directory });
   }
 
   /** A new policy with random weights; nano sizes unless told otherwise. Equal seeds give equal policies. */
@@ -138,6 +266,9 @@ export class Policy implements Network {
       readonly seed: number;
       readonly dims?: (vocabulary: number, special: SpecialIds) => Dims;
       readonly template?: string;
+      /** float32 when absent. */
+      readonly dtype?: WeightDType;
+      readonly tuning?: Tuning;
     },
   ): Policy {
     const tokenizer = new Tokenizer(options.tokenizer, BPE_CONFIG);
@@ -150,23 +281,40 @@ export class Policy implements Network {
       pad: tokenizer.special('<|endoftext|>'),
     });
     const parts: PolicyParts = {
-      config: configJson(dims),
+      config: configJson(dims, options.dtype),
       tokenizer: tokenizer.json,
       tokenizerConfig: BPE_CONFIG,
       template: options.template ?? new Chat().source,
       preprocessor: new ImageProcessor(dims.vision, { min_pixels: 28 * 28 }).json(),
     };
-    return new Policy(engine, parts, randomWeights(engine, layoutOf(dims), options.seed));
+    const weights = (layout: Layout): Tensor => randomWeights(engine, layout, options.seed, options.dtype);
+    return new Policy(engine, parts, weights, options.tuning === undefined ? {} : { tuning: options.tuning });
   }
 
   /** What a Worker needs to rebuild this policy over shared weights: `new Policy(engine, parts, engine.attach(ticket))`. */
   get parts(): PolicyParts {
+    return { ...this.#parts, config: withDType(this.#parts.config, this.dtype) };
+  }
+
+  /** What the weights are held in. */
+  get dtype(): WeightDType {
+    return this.flat.dtype === 'bfloat16' ? 'bfloat16' : 'float32';
+  }
+
+  /** The files of a policy that came without any. */
+  #madeFiles(): Readonly<Record<string, string>> {
+    const { end, pad } = this.dims.special;
     return {
-      config: configJson(this.dims),
-      tokenizer: this.tokenizer.json,
-      tokenizerConfig: this.tokenizer.config,
-      template: this.chat.source,
-      preprocessor: this.processor.json(),
+      'generation_config.json': pretty({
+        bos_token_id: pad,
+        pad_token_id: pad,
+        eos_token_id: [end, pad],
+        do_sample: true,
+      }),
+      'tokenizer.json': pretty(this.tokenizer.json),
+      'tokenizer_config.json': pretty(this.tokenizer.config),
+      'preprocessor_config.json': pretty(this.processor.json()),
+      'chat_template.jinja': this.chat.source,
     };
   }
 
@@ -189,29 +337,18 @@ export class Policy implements Network {
     return this.engine.linear(hidden, this.weights.head);
   }
 
-  /** Writes the Hugging Face files into a directory of the caller's. */
-  write(directory: string): void {
+  /** Writes the Hugging Face files into a directory of the caller's, the weights in shards of at most `shardBytes`. */
+  write(directory: string, options: { readonly shardBytes?: number } = {}): void {
     mkdirSync(directory, { recursive: true });
-    const json = (name: string, value: unknown): void =>
-      writeFileAtomic(join(directory, name), `${JSON.stringify(value, null, 2)}\n`);
-    const { end, pad } = this.dims.special;
-    json('config.json', configJson(this.dims));
-    json('generation_config.json', {
-      bos_token_id: pad,
-      pad_token_id: pad,
-      eos_token_id: [end, pad],
-      do_sample: true,
-    });
-    json('tokenizer.json', this.tokenizer.json);
-    json('tokenizer_config.json', this.tokenizer.config);
-    json('preprocessor_config.json', this.processor.json());
-    writeFileAtomic(join(directory, 'chat_template.jinja'), this.chat.source);
-    saveWeights(this.engine, this.layout, this.flat, join(directory, 'model.safetensors'));
+    const { config, files = {} } = this.parts;
+    writeFileAtomic(join(directory, 'config.json'), pretty(config));
+    for (const [name, text] of Object.entries(files)) writeFileAtomic(join(directory, name), text);
+    saveWeights(this.engine, this.layout, this.flat, directory, options.shardBytes);
   }
 
   /** Saves as a directory that appears whole or not at all; an older one of that name is replaced. */
-  save(directory: string): void {
-    writeDirectoryAtomic(directory, (temporary) => this.write(temporary));
+  save(directory: string, options: { readonly shardBytes?: number } = {}): void {
+    writeDirectoryAtomic(directory, (temporary) => this.write(temporary, options));
   }
 
   /** Frees the weights. */

@@ -1,62 +1,59 @@
 /**
  * Safetensors files: 8 bytes little-endian header length, a JSON header {name: {dtype, shape, data_offsets}},
- * then the tensors' bytes. Source: the format description of huggingface/safetensors. Floats enter and leave as
- * float32; F16 and BF16 are widened on reading.
+ * then the tensors' bytes. Source: the format description of huggingface/safetensors, whose rules are all checked: the
+ * tensors cover the data without gaps or overlaps, and no name appears twice.
  */
-import { closeSync, existsSync, fstatSync, openSync, readFileSync, readSync } from 'node:fs';
-import { join } from 'node:path';
+import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { CheckpointError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
 
 const MAX_HEADER = 100_000_000;
-const BYTES: Readonly<Record<string, number>> = { F32: 4, F16: 2, BF16: 2 };
 
-/** One tensor of an open checkpoint. */
+/** Bytes of one element of the dtypes that are read and written. */
+export const STORED_BYTES = { F64: 8, F32: 4, F16: 2, BF16: 2 } as const;
+
+export type StoredDType = keyof typeof STORED_BYTES;
+
+/** One tensor of a file: where its bytes are. They are not read before somebody maps or reads them. */
 export interface StoredTensor {
   readonly name: string;
   readonly file: string;
+  /** Of its first byte in the file. */
+  readonly offset: number;
   readonly shape: readonly number[];
-  readonly dtype: string;
-  /** Reads the values as float32, row-major. */
+  readonly dtype: StoredDType;
+  /** Reads the values as float32, row-major: for small tensors; weights are mapped instead. */
   readonly read: () => Float32Array;
 }
 
-const halves = new Float32Array(65536);
-let halvesReady = false;
+/** A tensor to be written: float32 values, or the bytes of any dtype in pieces. Taken when its turn comes. */
+export type WrittenTensor =
+  | { readonly name: string; readonly shape: readonly number[]; readonly values: () => Float32Array }
+  | {
+      readonly name: string;
+      readonly shape: readonly number[];
+      readonly dtype: StoredDType;
+      readonly bytes: () => Iterable<Uint8Array>;
+    };
 
-/** All 65 536 half-precision values, by bit pattern. */
-function halfTable(): Float32Array {
-  if (!halvesReady) {
-    for (let bits = 0; bits < 65536; bits++) {
-      const sign = bits & 0x8000 ? -1 : 1;
-      const exponent = (bits >> 10) & 31;
-      const fraction = bits & 1023;
-      halves[bits] =
-        exponent === 31
-          ? fraction === 0
-            ? sign * Number.POSITIVE_INFINITY
-            : Number.NaN
-          : exponent === 0
-            ? sign * fraction * 2 ** -24
-            : sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
-    }
-    halvesReady = true;
-  }
-  return halves;
+export const elements = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1);
+
+/** Value of a half-precision bit pattern. */
+function half(bits: number): number {
+  const sign = bits & 0x8000 ? -1 : 1;
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  if (exponent === 31) return fraction === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
+  return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
-function widen(bytes: Uint8Array, dtype: string): Float32Array {
-  if (dtype === 'F32') return new Float32Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 4);
-  const words = new Uint16Array(bytes.buffer, bytes.byteOffset, bytes.byteLength / 2);
-  const out = new Float32Array(words.length);
-  if (dtype === 'BF16') {
-    const bits = new Uint32Array(out.buffer);
-    for (let i = 0; i < words.length; i++) bits[i] = words[i]! << 16;
-  } else {
-    const table = halfTable();
-    for (let i = 0; i < words.length; i++) out[i] = table[words[i]!]!;
-  }
-  return out;
+function widen(bytes: Uint8Array, dtype: StoredDType): Float32Array {
+  if (dtype === 'F32') return new Float32Array(bytes.buffer);
+  if (dtype === 'F64') return Float32Array.from(new Float64Array(bytes.buffer));
+  const words = new Uint16Array(bytes.buffer);
+  if (dtype === 'F16') return Float32Array.from(words, half);
+  const bits = Uint32Array.from(words, (word) => (word << 16) >>> 0);
+  return new Float32Array(bits.buffer);
 }
 
 function readAt(handle: number, file: string, offset: number, length: number): Uint8Array {
@@ -72,121 +69,162 @@ function readAt(handle: number, file: string, offset: number, length: number): U
   return bytes;
 }
 
+/** Opens a file for the time of `body`; what the system says against it becomes a CheckpointError. */
+function withFile<T>(file: string, body: (handle: number) => T): T {
+  try {
+    const handle = openSync(file, 'r');
+    try {
+      return body(handle);
+    } finally {
+      closeSync(handle);
+    }
+  } catch (cause) {
+    const code = (cause as NodeJS.ErrnoException).code;
+    if (code === undefined) throw cause;
+    const why = code === 'ENOENT' ? 'no such file' : `cannot be read (${(cause as Error).message})`;
+    throw new CheckpointError(`${file}: ${why}; a checkpoint directory holds model.safetensors or shards`, {
+      cause,
+    });
+  }
+}
+
+/** The first key that one object of a valid JSON text holds twice: `JSON.parse` would keep the last silently. */
+function repeatedKey(json: string): string | undefined {
+  const open: Set<string>[] = [];
+  for (const [text, string, colon] of json.matchAll(/("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|[{}]/g)) {
+    if (text === '{') open.push(new Set());
+    else if (text === '}') open.pop();
+    else if (colon !== undefined) {
+      const key = JSON.parse(string!) as string;
+      const seen = open.at(-1)!;
+      if (seen.has(key)) return key;
+      seen.add(key);
+    }
+  }
+  return undefined;
+}
+
+function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function isCounts(value: unknown): value is readonly number[] {
+  return Array.isArray(value) && value.every((item) => Number.isSafeInteger(item) && item >= 0);
+}
+
+interface Entry {
+  readonly name: string;
+  readonly dtype: StoredDType;
+  readonly shape: readonly number[];
+  readonly start: number;
+  readonly end: number;
+}
+
+function parseEntry(file: string, name: string, value: unknown): Entry {
+  const fail = (problem: string): never => {
+    throw new CheckpointError(`${file}: tensor ${name} ${problem}`);
+  };
+  if (!isObject(value)) return fail('is not described by an object; the file is damaged');
+  const { dtype, shape, data_offsets: offsets } = value;
+  if (typeof dtype !== 'string' || !Object.hasOwn(STORED_BYTES, dtype)) {
+    const shown = typeof dtype === 'string' ? dtype : 'of no dtype';
+    return fail(
+      `is ${shown}; only F64, F32, F16 and BF16 weights are read: of a quantised checkpoint, take the original`,
+    );
+  }
+  if (!isCounts(shape) || !isCounts(offsets) || offsets.length !== 2) {
+    return fail('has a shape or offsets that are not counts; the file is damaged');
+  }
+  const [start, end] = offsets as unknown as readonly [number, number];
+  const known = dtype as StoredDType;
+  if (end - start !== STORED_BYTES[known] * elements(shape)) {
+    return fail(`has offsets that do not match its shape [${shape.join(', ')}]; the file is damaged`);
+  }
+  return { name, dtype: known, shape, start, end };
+}
+
+function parseHeader(file: string, bytes: Uint8Array): Entry[] {
+  let header: unknown;
+  let repeated: string | undefined;
+  try {
+    const text = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(bytes);
+    header = JSON.parse(text);
+    repeated = repeatedKey(text);
+  } catch (cause) {
+    throw new CheckpointError(`${file}: the header is not JSON; the file is damaged, copy it again`, {
+      cause,
+    });
+  }
+  if (!isObject(header)) throw new CheckpointError(`${file}: the header is no object; the file is damaged`);
+  if (repeated !== undefined) {
+    throw new CheckpointError(`${file}: the header holds ${repeated} twice; the file is damaged`);
+  }
+  const entries: Entry[] = [];
+  for (const [name, value] of Object.entries(header)) {
+    if (name !== '__metadata__') entries.push(parseEntry(file, name, value));
+  }
+  return entries.sort((a, b) => a.start - b.start || a.end - b.end);
+}
+
 /**
- * Lists the tensors of one file; their bytes are read only when asked for.
+ * Lists the tensors of one file; their bytes stay on the disk.
  * @throws CheckpointError when the file is missing, truncated or not safetensors; names the tensor concerned.
  */
 export function openSafetensors(file: string): Map<string, StoredTensor> {
-  if (!existsSync(file))
-    throw new CheckpointError(`${file}: no such file; a checkpoint directory holds model.safetensors`);
-  const handle = openSync(file, 'r');
-  try {
+  return withFile(file, (handle) => {
     const size = fstatSync(handle).size;
-    if (size < 8)
+    if (size < 8) {
       throw new CheckpointError(
         `${file}: ${size} bytes is too short for safetensors; it is truncated, copy it again`,
       );
+    }
     const length = Number(new DataView(readAt(handle, file, 0, 8).buffer).getBigUint64(0, true));
-    if (length > MAX_HEADER || 8 + length > size) {
+    const data = 8 + length;
+    if (length > MAX_HEADER || data > size) {
       throw new CheckpointError(
         `${file}: header of ${length} bytes does not fit in ${size}; it is truncated or not safetensors`,
       );
     }
-    let header: Record<string, { dtype: string; shape: number[]; data_offsets: [number, number] }>;
-    try {
-      header = JSON.parse(new TextDecoder().decode(readAt(handle, file, 8, length)));
-    } catch (cause) {
-      throw new CheckpointError(`${file}: the header is not JSON; the file is damaged, copy it again`, {
-        cause,
-      });
-    }
     const tensors = new Map<string, StoredTensor>();
-    for (const [name, entry] of Object.entries(header)) {
-      if (name === '__metadata__') continue;
-      const { dtype, shape } = entry;
-      const [start, end] = entry.data_offsets ?? [];
-      const width = BYTES[dtype];
-      if (width === undefined) {
+    let covered = 0;
+    let before = 'the header';
+    for (const { name, dtype, shape, start, end } of parseHeader(file, readAt(handle, file, 8, length))) {
+      if (start !== covered) {
         throw new CheckpointError(
-          `${file}: tensor ${name} is ${dtype}; only F32, F16 and BF16 weights are read (no quantised ones)`,
+          `${file}: tensor ${name} ${start < covered ? 'overlaps' : 'leaves a gap after'} ${before}; the file is damaged`,
         );
       }
-      if (
-        !Array.isArray(shape) ||
-        start === undefined ||
-        end === undefined ||
-        end - start !== width * shape.reduce((a, b) => a * b, 1)
-      ) {
+      if (data + end > size) {
         throw new CheckpointError(
-          `${file}: tensor ${name} has offsets that do not match its shape; the file is damaged`,
+          `${file}: tensor ${name} ends at byte ${data + end} of ${size}; the file is truncated, copy it again`,
         );
       }
-      if (8 + length + end > size) {
-        throw new CheckpointError(
-          `${file}: tensor ${name} ends at byte ${8 + length + end} of ${size}; the file is truncated, copy it again`,
-        );
-      }
-      const read = (): Float32Array => {
-        const again = openSync(file, 'r');
-        try {
-          return widen(readAt(again, file, 8 + length + start, end - start), dtype);
-        } finally {
-          closeSync(again);
-        }
-      };
-      tensors.set(name, { name, file, shape, dtype, read });
+      const offset = data + start;
+      const read = (): Float32Array =>
+        withFile(file, (again) => widen(readAt(again, file, offset, end - start), dtype));
+      tensors.set(name, { name, file, offset, shape, dtype, read });
+      covered = end;
+      before = name;
+    }
+    if (data + covered !== size) {
+      throw new CheckpointError(
+        `${file}: ${size - data - covered} bytes follow the last tensor; the file is damaged, copy it again`,
+      );
     }
     return tensors;
-  } finally {
-    closeSync(handle);
-  }
+  });
 }
 
-/**
- * The tensors of a checkpoint directory: `model.safetensors`, or the shards of `model.safetensors.index.json`.
- * @throws CheckpointError as `openSafetensors`, and when a shard lacks a tensor that the index promises.
- */
-export function openCheckpoint(directory: string): Map<string, StoredTensor> {
-  const index = join(directory, 'model.safetensors.index.json');
-  if (!existsSync(index)) return openSafetensors(join(directory, 'model.safetensors'));
-  let map: unknown;
-  try {
-    map = (JSON.parse(readFileSync(index, 'utf8')) as { weight_map?: unknown }).weight_map;
-  } catch (cause) {
-    throw new CheckpointError(`${index}: not JSON; the file is damaged, copy it again`, { cause });
-  }
-  if (typeof map !== 'object' || map === null) throw new CheckpointError(`${index}: 'weight_map' is missing`);
-  const shards = new Map<string, Map<string, StoredTensor>>();
-  const tensors = new Map<string, StoredTensor>();
-  for (const [name, shard] of Object.entries(map)) {
-    if (typeof shard !== 'string' || shard.includes('/') || shard.includes('\\')) {
-      throw new CheckpointError(`${index}: tensor ${name} must name a file of the same directory`);
-    }
-    const file = join(directory, shard);
-    const opened = shards.get(shard) ?? openSafetensors(file);
-    shards.set(shard, opened);
-    const tensor = opened.get(name);
-    if (tensor === undefined)
-      throw new CheckpointError(`${file}: tensor ${name} is missing, but the index names it there`);
-    tensors.set(name, tensor);
-  }
-  return tensors;
-}
-
-/** Writes float32 tensors, in the given order, as one file. Values are taken one tensor at a time. */
-export function writeSafetensors(
-  file: string,
-  tensors: readonly {
-    readonly name: string;
-    readonly shape: readonly number[];
-    readonly values: () => Float32Array;
-  }[],
-): void {
+/** Writes tensors, in the given order, as one file. At most one piece of one tensor is held at a time. */
+export function writeSafetensors(file: string, tensors: readonly WrittenTensor[]): void {
   const header: Record<string, unknown> = { __metadata__: { format: 'pt' } };
+  const ends: number[] = [];
   let offset = 0;
-  for (const { name, shape } of tensors) {
-    const end = offset + 4 * shape.reduce((a, b) => a * b, 1);
-    header[name] = { dtype: 'F32', shape, data_offsets: [offset, end] };
+  for (const tensor of tensors) {
+    const dtype = 'values' in tensor ? 'F32' : tensor.dtype;
+    const end = offset + STORED_BYTES[dtype] * elements(tensor.shape);
+    header[tensor.name] = { dtype, shape: tensor.shape, data_offsets: [offset, end] };
+    ends.push(end);
     offset = end;
   }
   let json = JSON.stringify(header);
@@ -197,14 +235,17 @@ export function writeSafetensors(
   function* chunks(): Generator<Uint8Array> {
     yield prefix;
     yield text;
-    for (const { name, shape, values } of tensors) {
-      const data = values();
-      if (data.length !== shape.reduce((a, b) => a * b, 1)) {
+    let written = 0;
+    for (const [i, tensor] of tensors.entries()) {
+      for (const piece of 'values' in tensor ? [tensor.values()] : tensor.bytes()) {
+        written += piece.byteLength;
+        yield new Uint8Array(piece.buffer, piece.byteOffset, piece.byteLength);
+      }
+      if (written !== ends[i]) {
         throw new CheckpointError(
-          `${file}: tensor ${name} has ${data.length} values for shape [${shape.join(', ')}]`,
+          `${file}: tensor ${tensor.name} is not of the size of its shape [${tensor.shape.join(', ')}]`,
         );
       }
-      yield new Uint8Array(data.buffer, data.byteOffset, data.byteLength);
     }
   }
   writeFileAtomic(file, chunks());

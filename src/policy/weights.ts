@@ -1,109 +1,221 @@
-/** Weights in and out of one flat float32 tensor: random start, Hugging Face checkpoints, saving. */
-import type { Engine, Tensor } from '../engine/engine.ts';
+/** Weights in and out of one flat tensor: random start, Hugging Face checkpoints, saving. */
+import type { DType, Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError } from '../errors.ts';
 import { Random } from '../random.ts';
+import type { LayerAdapter } from './adapter.ts';
 import type { Dims } from './dims.ts';
-import { type Layout, type Parameter, publishedName } from './layout.ts';
-import { openCheckpoint, writeSafetensors } from './safetensors.ts';
+import { type Layout, type Parameter, type Part, publishedName } from './layout.ts';
+import { elements, STORED_BYTES, type StoredDType, type StoredTensor } from './safetensors.ts';
+import { listed, writeCheckpoint } from './shards.ts';
 
-const product = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1);
+/** What a policy's weights are held in. */
+export type WeightDType = 'float32' | 'bfloat16';
 
-function allFinite(values: Float32Array): boolean {
-  for (let i = 0; i < values.length; i++) if (!Number.isFinite(values[i]!)) return false;
-  return true;
+/** Elements that move between file, host and device at once: 128 MiB of float32. */
+const SLICE = 2 ** 25;
+
+const ENGINE_DTYPES: Readonly<Record<StoredDType, DType>> = {
+  F64: 'float64',
+  F32: 'float32',
+  F16: 'float16',
+  BF16: 'bfloat16',
+};
+
+const HEAD = 'lm_head.weight';
+const EMBEDDING = 'model.embed_tokens.weight';
+
+/** Ranges of at most SLICE elements that cover `size`. */
+function* slices(size: number): Generator<{ readonly start: number; readonly length: number }> {
+  for (let start = 0; start < size; start += SLICE) yield { start, length: Math.min(SLICE, size - start) };
 }
 
-/** Random values of one parameter, the same on every engine: its own stream, keyed by its name. */
-function startValues(parameter: Parameter, seed: number): Float32Array {
-  const values = new Float32Array(parameter.size);
-  if ('value' in parameter.start) return values.fill(parameter.start.value);
-  const std = parameter.start.gain / Math.sqrt(parameter.start.fanIn);
-  const random = new Random(seed, `weights/${parameter.name}`);
-  for (let i = 0; i < values.length; i++) values[i] = random.normal(0, std);
-  return values;
-}
-
-/** A fresh flat tensor [P] filled piece by piece. */
-function fill(
+/** Random initial weights [P]; equal seeds give equal weights on every engine: a parameter has its own stream. */
+export function randomWeights(
   engine: Engine,
   layout: Layout,
-  pieces: Iterable<readonly [offset: number, values: Float32Array]>,
+  seed: number,
+  dtype: WeightDType = 'float32',
 ): Tensor {
   return engine.scope(() => {
-    const flat = engine.zeros([layout.size]); // [P]
-    for (const [offset, values] of pieces) {
-      engine.scope(() => engine.write(flat, 0, offset, engine.tensor(values, [values.length])));
+    const flat = engine.zeros([layout.size], dtype); // [P]
+    for (const { name, offset, size, start } of layout.parameters) {
+      const random = new Random(seed, `weights/${name}`);
+      for (const slice of slices(size)) {
+        const values = new Float32Array(slice.length);
+        if ('value' in start) values.fill(start.value);
+        else {
+          const std = start.gain / Math.sqrt(start.fanIn);
+          for (let i = 0; i < values.length; i++) values[i] = random.normal(0, std);
+        }
+        engine.scope(() =>
+          engine.write(flat, 0, offset + slice.start, engine.tensor(values, [slice.length])),
+        );
+      }
     }
     return flat;
   });
 }
 
-/** Random initial weights [P]; equal seeds give equal weights. */
-export function randomWeights(engine: Engine, layout: Layout, seed: number): Tensor {
-  function* pieces(): Generator<readonly [number, Float32Array]> {
-    for (const parameter of layout.parameters) yield [parameter.offset, startValues(parameter, seed)];
-  }
-  return fill(engine, layout, pieces());
+/** Part of a stored tensor, mapped as a vector. */
+function mapped(
+  engine: Engine,
+  { file, offset, dtype }: StoredTensor,
+  start: number,
+  length: number,
+): Tensor {
+  return engine.mapped(file, offset + start * STORED_BYTES[dtype], [length], ENGINE_DTYPES[dtype]);
 }
 
 /**
- * Weights [P] of a checkpoint directory, either naming scheme, F32, F16 or BF16, one file or shards.
- * @throws CheckpointError naming file and tensor: missing, unexpected, of another shape, truncated, not finite.
+ * Copies a stored tensor into `flat`, from its element `at` on, whatever the dtypes: the file is mapped, and no more than
+ * a slice of it passes through memory of its own.
+ * @throws CheckpointError when it holds NaN or Infinity, or something that `flat`'s dtype cannot hold.
  */
-export function loadWeights(engine: Engine, layout: Layout, directory: string): Tensor {
-  const stored = new Map(
-    [...openCheckpoint(directory)].map(([name, tensor]) => [publishedName(name), tensor]),
-  );
-  const parts = layout.parameters.flatMap((parameter) => parameter.parts);
-  const wanted = new Set(parts.map((part) => part.name));
-  for (const part of parts) {
-    const tensor = stored.get(part.name);
-    if (tensor === undefined) {
-      throw new CheckpointError(
-        `${directory}: tensor ${part.name} is missing; config.json asks for it, so weights and config differ`,
-      );
-    }
-    if (tensor.shape.join() !== part.shape.join()) {
-      throw new CheckpointError(
-        `${tensor.file}: tensor ${part.name} is [${tensor.shape.join(', ')}], config.json says [${part.shape.join(', ')}]; weights and config differ`,
-      );
-    }
-  }
-  for (const [name, tensor] of stored) {
-    // A tied head is sometimes stored all the same: a copy of the embedding.
-    if (!wanted.has(name) && name !== 'lm_head.weight') {
-      throw new CheckpointError(
-        `${tensor.file}: tensor ${name} is not part of this policy; weights and config.json differ`,
-      );
-    }
-  }
-  function* pieces(): Generator<readonly [number, Float32Array]> {
-    for (const part of parts) {
-      const tensor = stored.get(part.name)!;
-      const values = tensor.read();
-      if (!allFinite(values)) {
+export function loadTensor(engine: Engine, stored: StoredTensor, flat: Tensor, at: number): void {
+  for (const { start, length } of slices(elements(stored.shape))) {
+    engine.scope(() => {
+      engine.write(flat, 0, at + start, mapped(engine, stored, start, length));
+      if (!engine.allFinite(engine.narrow(flat, 0, at + start, length))) {
         throw new CheckpointError(
-          `${tensor.file}: tensor ${part.name} holds NaN or Infinity; use an earlier checkpoint`,
+          `${stored.file}: tensor ${stored.name} holds NaN or Infinity (as ${flat.dtype}); use an earlier checkpoint`,
         );
       }
-      yield [part.offset, values];
-    }
+    });
   }
-  return fill(engine, layout, pieces());
 }
 
-/** Writes `model.safetensors` with the published names. */
-export function saveWeights(engine: Engine, layout: Layout, flat: Tensor, file: string): void {
-  const parts = layout.parameters.flatMap((parameter) => parameter.parts);
-  writeSafetensors(
-    file,
-    parts.map((part) => ({
-      name: part.name,
-      shape: part.shape,
-      values: () =>
-        engine.scope(() => engine.floats(engine.narrow(flat, 0, part.offset, product(part.shape)))),
-    })),
+/** The bytes of `size` elements of `flat` from `offset` on, a slice at a time. */
+export function* tensorBytes(
+  engine: Engine,
+  flat: Tensor,
+  offset: number,
+  size: number,
+): Generator<Uint8Array> {
+  for (const { start, length } of slices(size)) {
+    yield engine.scope(() => engine.bytes(engine.narrow(flat, 0, offset + start, length)));
+  }
+}
+
+/** Whether two stored tensors hold the same bytes. */
+function same(engine: Engine, a: StoredTensor, b: StoredTensor): boolean {
+  if (a.dtype !== b.dtype || a.shape.join() !== b.shape.join()) return false;
+  for (const { start, length } of slices(elements(a.shape))) {
+    const [x, y] = engine.scope(() =>
+      [a, b].map((stored) => engine.bytes(mapped(engine, stored, start, length))),
+    );
+    if (Buffer.compare(x!, y!) !== 0) return false;
+  }
+  return true;
+}
+
+/**
+ * The stored tensors under their published names. Of a tied policy, a head that was stored all the same is left out, and
+ * one that was stored instead of the embedding stands for it.
+ */
+function byPublishedName(
+  engine: Engine,
+  layout: Layout,
+  checkpoint: ReadonlyMap<string, StoredTensor>,
+): Map<string, StoredTensor> {
+  const stored = new Map<string, StoredTensor>();
+  for (const [name, tensor] of checkpoint) {
+    const published = publishedName(name);
+    const twin = stored.get(published);
+    if (twin !== undefined) {
+      throw new CheckpointError(
+        `${tensor.file}: tensors ${twin.name} and ${name} are the same weights by two names; keep one of them`,
+      );
+    }
+    stored.set(published, tensor);
+  }
+  const head = stored.get(HEAD);
+  const tied = layout.parameters.every(({ parts }) => parts.every(({ name }) => name !== HEAD));
+  if (tied && head !== undefined) {
+    const embedding = stored.get(EMBEDDING);
+    if (embedding !== undefined && !same(engine, embedding, head)) {
+      throw new CheckpointError(
+        `${head.file}: tensor ${head.name} differs from the embedding, which config.json says it is; ` +
+          "set 'tie_word_embeddings' to false in config.json if the checkpoint was trained so",
+      );
+    }
+    stored.set(EMBEDDING, embedding ?? head);
+    stored.delete(HEAD);
+  }
+  return stored;
+}
+
+/** Every tensor that does not fit the layout, in one error. */
+function compare(directory: string, parts: readonly Part[], stored: ReadonlyMap<string, StoredTensor>): void {
+  const wanted = new Set(parts.map(({ name }) => name));
+  const missing = parts.filter(({ name }) => !stored.has(name)).map(({ name }) => name);
+  const unknown = [...stored].filter(([name]) => !wanted.has(name)).map(([, tensor]) => tensor.name);
+  const misshaped = parts.flatMap(({ name, shape }) => {
+    const tensor = stored.get(name);
+    return tensor === undefined || tensor.shape.join() === shape.join()
+      ? []
+      : [`${tensor.name} is [${tensor.shape.join(', ')}] instead of [${shape.join(', ')}]`];
+  });
+  const problems = [
+    ...(missing.length > 0 ? [`${missing.length} missing: ${listed(missing)}`] : []),
+    ...(unknown.length > 0 ? [`${unknown.length} not part of this policy: ${listed(unknown)}`] : []),
+    ...(misshaped.length > 0 ? [`${misshaped.length} of another shape: ${listed(misshaped)}`] : []),
+  ];
+  if (problems.length === 0) return;
+  const hint = missing.includes(HEAD)
+    ? "; a policy whose head is its embedding has 'tie_word_embeddings': true"
+    : '';
+  throw new CheckpointError(
+    `${directory}: tensors and config.json differ; ${problems.join('; ')}. Take both from one checkpoint${hint}`,
   );
+}
+
+/**
+ * Weights [P] of a checkpoint's tensors, either naming scheme. Tensors of different dtypes in one checkpoint are all
+ * converted to `dtype`, as transformers does.
+ * @throws CheckpointError listing the tensors that are missing, unknown or of another shape, or naming one that holds
+ * NaN or Infinity.
+ */
+export function loadWeights(
+  engine: Engine,
+  layout: Layout,
+  directory: string,
+  checkpoint: ReadonlyMap<string, StoredTensor>,
+  dtype: WeightDType = 'float32',
+): Tensor {
+  const stored = byPublishedName(engine, layout, checkpoint);
+  const parts = layout.parameters.flatMap((parameter) => parameter.parts);
+  compare(directory, parts, stored);
+  const order = parts
+    .map(({ name, offset }) => ({ tensor: stored.get(name)!, at: offset }))
+    .sort(
+      (a, b) =>
+        (a.tensor.file < b.tensor.file ? -1 : a.tensor.file > b.tensor.file ? 1 : 0) ||
+        a.tensor.offset - b.tensor.offset,
+    );
+  return engine.scope(() => {
+    const flat = engine.zeros([layout.size], dtype); // [P]
+    for (const { tensor, at } of order) loadTensor(engine, tensor, flat, at);
+    return flat;
+  });
+}
+
+/** Writes the weights with the published names and in their own dtype, in shards of at most `shardBytes`. */
+export function saveWeights(
+  engine: Engine,
+  layout: Layout,
+  flat: Tensor,
+  directory: string,
+  shardBytes?: number,
+): void {
+  const dtype: StoredDType = flat.dtype === 'bfloat16' ? 'BF16' : 'F32';
+  const parts = layout.parameters.flatMap((parameter) => parameter.parts);
+  const tensors = parts.map(({ name, shape, offset }) => ({
+    name,
+    shape,
+    dtype,
+    bytes: () => tensorBytes(engine, flat, offset, elements(shape)),
+  }));
+  writeCheckpoint(directory, tensors, shardBytes);
 }
 
 /**
@@ -140,6 +252,7 @@ export interface DecoderLayer {
   readonly norm2: Tensor;
   readonly gateUp: Tensor; // [2·F, D]
   readonly down: Tensor; // [D, F]
+  readonly adapter?: LayerAdapter;
 }
 
 export interface VisionBlock {

@@ -1,54 +1,17 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { CheckpointError } from '../../src/errors.ts';
-import { configJson, nanoDims, parseDims } from '../../src/policy/dims.ts';
+import { configJson, statedDType, withDType } from '../../src/policy/config-json.ts';
+import { nanoDims, parseDims } from '../../src/policy/dims.ts';
 import { layoutOf, publishedName } from '../../src/policy/layout.ts';
 import { decayMask } from '../../src/policy/weights.ts';
 import { GOLDEN, golden } from './golden.ts';
+import { QWEN_3B, QWEN_7B, QWEN_72B } from './published.ts';
 
 const nested = JSON.parse(readFileSync(`${GOLDEN}/config.json`, 'utf8')) as Record<string, unknown>;
 const special = { image: 1, video: 2, visionStart: 3, visionEnd: 4, end: 5, pad: 6 };
 
-/** config.json of Qwen2.5-VL-3B-Instruct as published, without keys that do not matter. */
-const published = {
-  model_type: 'qwen2_5_vl',
-  bos_token_id: 151643,
-  eos_token_id: 151645,
-  vision_start_token_id: 151652,
-  vision_end_token_id: 151653,
-  image_token_id: 151655,
-  video_token_id: 151656,
-  hidden_act: 'silu',
-  hidden_size: 2048,
-  intermediate_size: 11008,
-  max_position_embeddings: 128000,
-  num_attention_heads: 16,
-  num_hidden_layers: 36,
-  num_key_value_heads: 2,
-  rms_norm_eps: 1e-6,
-  rope_theta: 1000000,
-  sliding_window: 32768,
-  tie_word_embeddings: true,
-  use_sliding_window: false,
-  vision_config: {
-    depth: 32,
-    hidden_act: 'silu',
-    hidden_size: 1280,
-    intermediate_size: 3420,
-    num_heads: 16,
-    in_chans: 3,
-    out_hidden_size: 2048,
-    patch_size: 14,
-    spatial_merge_size: 2,
-    spatial_patch_size: 14,
-    window_size: 112,
-    fullatt_block_indexes: [7, 15, 23, 31],
-    tokens_per_second: 2,
-    temporal_patch_size: 2,
-  },
-  rope_scaling: { type: 'mrope', mrope_section: [16, 24, 24] },
-  vocab_size: 151936,
-};
+const published = QWEN_3B;
 
 function without(key: string): Record<string, unknown> {
   const { [key]: _, ...rest } = published as Record<string, unknown>;
@@ -84,8 +47,110 @@ describe('dims', () => {
     });
   });
 
-  it('counts the parameters that the published 3B checkpoint has', () => {
-    expect(layoutOf(parseDims(published)).size).toBe(3_754_622_976);
+  // Counted by transformers 5.23: `num_parameters` of the model of each config on the meta device.
+  it.each([
+    ['3B', QWEN_3B, 3_754_622_976],
+    ['7B', QWEN_7B, 8_292_166_656],
+    ['72B', QWEN_72B, 73_410_777_344],
+  ])('counts the parameters that the published %s checkpoint has', (_, config, parameters) => {
+    expect(layoutOf(parseDims(config)).size).toBe(parameters);
+  });
+
+  it('reads 7B and 72B in full', () => {
+    expect(parseDims(QWEN_7B)).toMatchObject({
+      layers: 28,
+      heads: 28,
+      kvHeads: 4,
+      inner: 18944,
+      tied: false,
+    });
+    expect(parseDims(QWEN_72B)).toEqual({
+      vocabulary: 152064,
+      width: 8192,
+      layers: 80,
+      heads: 64,
+      kvHeads: 8,
+      headDim: 128,
+      inner: 29568,
+      theta: 1e6,
+      sections: [16, 24, 24],
+      epsilon: 1e-6,
+      maxPositions: 128000,
+      tied: false,
+      vision: {
+        depth: 32,
+        width: 1280,
+        heads: 16,
+        inner: 3456,
+        patch: 14,
+        temporal: 2,
+        merge: 2,
+        window: 112,
+        fullAttention: [7, 15, 23, 31],
+        theta: 10000,
+        tokensPerSecond: 2,
+      },
+      special: parseDims(QWEN_3B).special,
+    });
+  });
+
+  it('reads the nested layout as the flat one, with the old and the new names of the rotary keys', () => {
+    const { vision_config, rope_scaling, rope_theta, ...rest } = QWEN_7B;
+    const {
+      model_type,
+      image_token_id,
+      video_token_id,
+      vision_start_token_id,
+      vision_end_token_id,
+      ...text
+    } = rest;
+    const root = { model_type, image_token_id, video_token_id, vision_start_token_id, vision_end_token_id };
+    const expected = parseDims(QWEN_7B);
+    const mrope_section = [16, 24, 24];
+    for (const rope of [
+      { rope_theta, rope_scaling: { type: 'default', rope_type: 'default', mrope_section } },
+      { rope_parameters: { rope_type: 'default', rope_theta, mrope_section } },
+      { rope_theta, rope_scaling, rope_parameters: { rope_type: 'yarn' } },
+    ]) {
+      expect(parseDims({ ...root, text_config: { ...text, ...rope }, vision_config })).toEqual(expected);
+    }
+  });
+
+  it('takes the values of transformers for keys that are absent, and ties the head if root or text section says so', () => {
+    const vision_config = {
+      hidden_size: 1280,
+      intermediate_size: 3456,
+      out_hidden_size: 8192,
+      tokens_per_second: 2,
+    };
+    const nested72 = { model_type: 'qwen2_5_vl', vision_config, text_config: {} };
+    const defaults = { epsilon: 1e-5, maxPositions: 32768 };
+    expect(parseDims(nested72)).toEqual({ ...parseDims(QWEN_72B), ...defaults });
+    expect(parseDims({ ...nested72, text_config: { num_key_value_heads: null } }).kvHeads).toBe(64);
+    expect(parseDims({ ...nested72, text_config: { tie_word_embeddings: true } }).tied).toBe(true);
+    expect(parseDims({ ...nested72, tie_word_embeddings: true, text_config: {} }).tied).toBe(true);
+  });
+
+  it('takes a sliding window that starts behind the last layer', () => {
+    const config = { ...QWEN_3B, use_sliding_window: true };
+    expect(parseDims(config)).toEqual(parseDims(QWEN_3B));
+    expect(parseDims({ ...config, max_window_layers: 3, sliding_window: null }).layers).toBe(36);
+  });
+
+  it.each(['qwen2_vl', 'qwen3_vl', 'llama', undefined])(
+    'says what a %s checkpoint is and what is wanted',
+    (model_type) => {
+      const config = { ...without('architectures'), model_type };
+      expect(() => parseDims(config, 'dir/config.json')).toThrow(CheckpointError);
+      const is = model_type === undefined ? "'model_type' is missing" : `'model_type' is "${model_type}"`;
+      expect(() => parseDims(config, 'dir/config.json')).toThrow(`dir/config.json: ${is}; that architecture`);
+      expect(() => parseDims(config)).toThrow(/only Qwen2\.5-VL can \('qwen2_5_vl'/);
+    },
+  );
+
+  it('refuses quantised checkpoints by their method', () => {
+    const quantization_config = { quant_method: 'awq', bits: 4 };
+    expect(() => parseDims({ ...published, quantization_config })).toThrow(/'quantization_config' \(awq\)/);
   });
 
   it('reads the nested layout of transformers', () => {
@@ -109,7 +174,8 @@ describe('dims', () => {
   });
 
   it.each([
-    ['hidden_size', without('hidden_size')],
+    ['hidden_size', { ...published, hidden_size: '2048' }],
+    ['vision_config.out_hidden_size', without('hidden_size')],
     ['num_hidden_layers', { ...published, num_hidden_layers: 2.5 }],
     ['vision_config', without('vision_config')],
     [
@@ -124,11 +190,17 @@ describe('dims', () => {
       'rope_scaling.mrope_section',
       { ...published, rope_scaling: { type: 'mrope', mrope_section: [16, 24, 25] } },
     ],
-    ['rope_scaling.rope_type', { ...published, rope_scaling: { type: 'yarn', mrope_section: [16, 24, 24] } }],
+    ['rope_scaling.type', { ...published, rope_scaling: { type: 'yarn', mrope_section: [16, 24, 24] } }],
     ['num_key_value_heads', { ...published, num_key_value_heads: 3 }],
     ['image_token_id', { ...published, image_token_id: 151936 }],
-    ['model_type', { ...published, model_type: 'qwen3_vl' }],
-    ['use_sliding_window', { ...published, use_sliding_window: true }],
+    ['vision_config.in_chans', { ...published, vision_config: { ...published.vision_config, in_chans: 1 } }],
+    [
+      'vision_config.rope_parameters.rope_type',
+      { ...published, vision_config: { ...published.vision_config, rope_parameters: { rope_type: 'yarn' } } },
+    ],
+    ['rope_scaling', { ...published, rope_scaling: 2 }],
+    ['layer_types', { ...published, layer_types: ['full_attention', 'sliding_attention'] }],
+    ['use_sliding_window', { ...published, use_sliding_window: true, max_window_layers: 35 }],
   ])('names the key %s when it is wrong', (key, config) => {
     expect(() => parseDims(config, 'dir/config.json')).toThrow(CheckpointError);
     expect(() => parseDims(config, 'dir/config.json')).toThrow(`dir/config.json: '${key}'`);
@@ -138,6 +210,23 @@ describe('dims', () => {
     const { size } = layoutOf(nanoDims(400, special));
     expect(size).toBeGreaterThan(700_000);
     expect(size).toBeLessThan(800_000);
+  });
+});
+
+describe('config.json of a saved policy', () => {
+  it('states the dtype wherever it was stated and keeps every other key', () => {
+    const { torch_dtype: _, ...rest } = QWEN_3B;
+    expect(withDType(QWEN_3B, 'float32')).toEqual({ ...rest, torch_dtype: 'float32' });
+    expect(withDType(rest, 'bfloat16')).toEqual({ ...rest, dtype: 'bfloat16' });
+    const sections = { text_config: { dtype: null, hidden_size: 3 }, vision_config: { depth: 1 } };
+    expect(withDType({ dtype: 'float16', ...sections }, 'bfloat16')).toEqual({
+      dtype: 'bfloat16',
+      text_config: { dtype: 'bfloat16', hidden_size: 3 },
+      vision_config: { depth: 1 },
+    });
+    expect(statedDType(QWEN_3B)).toBe('bfloat16');
+    expect(statedDType({ text_config: { dtype: 'float16' } })).toBe('float16');
+    expect(statedDType(rest)).toBeUndefined();
   });
 });
 

@@ -5,7 +5,8 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { CheckpointError } from '../../src/errors.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { openCheckpoint, openSafetensors, writeSafetensors } from '../../src/policy/safetensors.ts';
+import { openSafetensors, writeSafetensors } from '../../src/policy/safetensors.ts';
+import { openCheckpoint } from '../../src/policy/shards.ts';
 import { corpus } from './corpus.ts';
 import { engine, GOLDEN } from './golden.ts';
 
@@ -129,12 +130,12 @@ describe('checkpoints', () => {
   it('names a missing, an unexpected, a misshaped and a non-finite tensor', () => {
     const before = engine.live();
     const name = 'model.layers.1.self_attn.k_proj.weight';
-    expect(tampered((e) => delete e[name])).toThrow(`tensor ${name} is missing`);
+    expect(tampered((e) => delete e[name])).toThrow(`differ; 1 missing: ${name}. Take`);
     expect(
       tampered((e) => Object.assign(e, { extra: { dtype: 'F32', shape: [1], bytes: floats([0]) } })),
-    ).toThrow(/tensor extra is not part/);
+    ).toThrow(/differ; 1 not part of this policy: extra\./);
     expect(tampered((e) => (e[name]!.shape = [32, 16]))).toThrow(
-      `tensor ${name} is [32, 16], config.json says [16, 32]`,
+      `1 of another shape: ${name} is [32, 16] instead of [16, 32].`,
     );
     expect(tampered((e) => e[name]!.bytes.writeFloatLE(Number.NaN, 40))).toThrow(`tensor ${name} holds NaN`);
     expect(engine.live()).toBe(before);
