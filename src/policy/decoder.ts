@@ -4,6 +4,7 @@
  */
 import type { DType, Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../errors.ts';
+import { adapterTensors, type SidePath, sidePath } from './adapter.ts';
 import type { Dims } from './dims.ts';
 import { run, type Tape, taped } from './tape.ts';
 import type { DecoderLayer, Weights } from './weights.ts';
@@ -61,6 +62,18 @@ export interface DecoderOutput {
   readonly layers: readonly LayerCache[];
 }
 
+/** x · weightᵀ (+ bias), and what an adapter adds. */
+function project(
+  engine: Engine,
+  x: Tensor,
+  weight: Tensor,
+  adapter: SidePath | undefined,
+  bias?: Tensor,
+): Tensor {
+  const plain = engine.linear(x, weight, bias);
+  return adapter === undefined ? plain : engine.add(plain, sidePath(engine, x, adapter));
+}
+
 function layer(
   engine: Engine,
   dims: Dims,
@@ -73,9 +86,11 @@ function layer(
   const { batch, length, prefix, own, packing } = input;
   const { heads, kvHeads, headDim } = dims;
   const rotated = heads + kvHeads;
-  const projected = engine.linear(
+  const projected = project(
+    engine,
     engine.rmsNorm(x, weights.norm1, dims.epsilon),
     weights.qkv,
+    weights.adapter?.qkv,
     weights.qkvBias,
   ); // [B·T or N, (Hq + 2·Hkv)·d]
   const qkv = engine.reshape(packing === undefined ? projected : engine.rows(projected, packing.spread), [
@@ -115,11 +130,14 @@ function layer(
   } else if (packing !== undefined) {
     flat = engine.rows(flat, packing.take); // [N, Hq·d]
   }
-  const attended = engine.add(stream, engine.linear(flat, weights.o));
-  const inner = engine.swiglu(
-    engine.linear(engine.rmsNorm(attended, weights.norm2, dims.epsilon), weights.gateUp),
-  ); // [·, F]
-  return { x: engine.add(attended, engine.linear(inner, weights.down)), cache: { key, value } };
+  const { adapter } = weights;
+  const attended = engine.add(stream, project(engine, flat, weights.o, adapter?.o));
+  const normed = engine.rmsNorm(attended, weights.norm2, dims.epsilon);
+  const inner = engine.swiglu(project(engine, normed, weights.gateUp, adapter?.gateUp)); // [·, F]
+  return {
+    x: engine.add(attended, project(engine, inner, weights.down, adapter?.down)),
+    cache: { key, value },
+  };
 }
 
 /**
@@ -190,5 +208,6 @@ function tensorsOf(weights: DecoderLayer): Tensor[] {
     weights.norm2,
     weights.gateUp,
     weights.down,
+    ...(weights.adapter === undefined ? [] : adapterTensors(weights.adapter)),
   ];
 }

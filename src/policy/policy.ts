@@ -2,9 +2,10 @@
 import { existsSync, mkdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Engine, Tensor } from '../engine/engine.ts';
-import { CheckpointError } from '../errors.ts';
+import { CheckpointError, ConfigError } from '../errors.ts';
 import { writeDirectoryAtomic, writeFileAtomic } from '../files.ts';
 import type { Picture } from '../types.ts';
+import { type Adapter, openAdapter, withAdapter } from './adapter.ts';
 import type { EncodedPrompt } from './batch.ts';
 import { BPE_CONFIG } from './bpe.ts';
 import { Chat, expandImages } from './chat.ts';
@@ -353,6 +354,7 @@ export class Policy implements Network {
 
   /** Frees the weights. */
   dispose(): void {
-    this.engine.dispose(...this.parameters, this.trainable.flat, this.flat);
+    const adapter = this.adapter === null ? [] : [...this.#adapterViews, this.adapter.flat];
+    this.engine.dispose(...this.parameters, this.trainable.flat, this.flat, ...adapter);
   }
 }
