@@ -11,7 +11,7 @@ import { ConfigError } from './errors.ts';
 import { defaultRecipe, type Recipe, recipeSchema } from './recipe.ts';
 import { closest } from './suggest.ts';
 
-export type { EvalRecipe, Recipe, RlRecipe, SftRecipe } from './recipe.ts';
+export type { EvalRecipe, MemoryRecipe, PolicyRecipe, Recipe, RlRecipe, SftRecipe } from './recipe.ts';
 export { defaultRecipe };
 
 type Path = readonly (string | number)[];

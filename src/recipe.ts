@@ -26,10 +26,54 @@ const data = z
   })
   .readonly();
 
+/** Projections of a decoder layer that an adapter can stand beside. */
+export const ADAPTER_TARGETS = [
+  'q_proj',
+  'k_proj',
+  'v_proj',
+  'o_proj',
+  'gate_proj',
+  'up_proj',
+  'down_proj',
+] as const;
+
+const adapter = z
+  .strictObject({
+    /** Inner width of the low-rank pairs. */
+    rank: count(1).max(1024).default(16),
+    /** The side path is scaled by alpha / rank. */
+    alpha: positive.default(32),
+    /** Projections that get a pair, in every layer. */
+    targets: z
+      .array(z.enum(ADAPTER_TARGETS))
+      .min(1)
+      .readonly()
+      .default([...ADAPTER_TARGETS]),
+  })
+  .readonly();
+
 const policy = z
   .strictObject({
     /** 'nano' (a small Qwen2.5-VL, random weights) or a Hugging Face directory to start from. */
     init: word.default('nano'),
+    /**
+     * What the weights are held in. 'auto': float32 on a CPU; on a GPU what the checkpoint has, 16 bits as bfloat16.
+     * Training bfloat16 weights keeps float32 master copies.
+     */
+    dtype: z.enum(['auto', 'float32', 'bfloat16']).default('auto'),
+    /** What training changes: everything, everything but the vision tower, or a low-rank adapter (LoRA) alone. */
+    tune: z.enum(['all', 'decoder', 'adapter']).default('all'),
+    /** Of `tune: adapter`. */
+    adapter: adapter.prefault({}),
+  })
+  .readonly();
+
+const memory = z
+  .strictObject({
+    /** Tokens that go through the policy at once in training, padding included: more need memory, fewer time. */
+    tokens: count(1).default(32_768),
+    /** Keep only each layer's input and compute the layer again for its gradient. 'auto': where memory asks for it. */
+    recompute: z.enum(['auto', 'always', 'never']).default('auto'),
   })
   .readonly();
 
@@ -140,6 +184,7 @@ export const recipeSchema = z
     /** Figure preset that shows a series to the policy. */
     figure: word.default('nano'),
     policy: policy.prefault({}),
+    memory: memory.prefault({}),
     /** Supervised stage: imitation of expert traces. */
     sft: sft.prefault({}),
     /** Reinforcement stage. */
@@ -167,6 +212,8 @@ export const recipeSchema = z
   });
 
 export type Recipe = z.infer<typeof recipeSchema>;
+export type PolicyRecipe = Recipe['policy'];
+export type MemoryRecipe = Recipe['memory'];
 export type SftRecipe = Recipe['sft'];
 export type RlRecipe = Recipe['rl'];
 export type EvalRecipe = Recipe['eval'];

@@ -9,7 +9,7 @@ import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint
 import { Learner } from '../train/learner.ts';
 import { Ranks } from '../train/ranks.ts';
 import { rl } from '../train/rl.ts';
-import { sft, sftSteps } from '../train/sft.ts';
+import { BEGINNING, type StageStart, sft, sftSteps } from '../train/sft.ts';
 import { loadShared } from '../train/shared-policy.ts';
 import { failureOf, type TeamMessage, type TeamSeat } from '../train/team.ts';
 import { anomalyTask, trainingTask } from './anomaly-task.ts';
@@ -35,14 +35,14 @@ function learnerOf(
   { device, from, checkpoint }: SftJob | RlJob,
   stage: 'sft' | 'rl',
   options: ReturnType<typeof optimizerOptions>,
-): { learner: Learner; card: PolicyCard; start: number } {
+): { learner: Learner; card: PolicyCard; start: StageStart } {
   const policy = loadShared(openTorch({ device, threads: 1 }), ranks, from);
   const learner = new Learner(policy, ranks, options);
   const state = from === checkpoint ? readState(from) : null;
   const card = { ...readCard(from), stage };
-  if (state === null) return { learner, card, start: 0 };
+  if (state === null) return { learner, card, start: BEGINNING };
   restoreOptimizer(from, learner, state);
-  return { learner, card, start: state.step };
+  return { learner, card, start: state };
 }
 
 /** Writes the finished policy beside the checkpoint. Rank 0 only. */
@@ -59,10 +59,10 @@ function save(
   learner: Learner,
   card: PolicyCard,
   stage: 'sft' | 'rl',
-  step: number,
+  at: StageStart,
 ): void {
-  saveCheckpoint(directory, learner, card, { stage, step });
-  note({ kind: 'saved', step });
+  saveCheckpoint(directory, learner, card, { stage, ...at });
+  note({ kind: 'saved', step: at.step });
 }
 
 async function runSft(own: SftJob): Promise<StageResult> {
@@ -71,7 +71,7 @@ async function runSft(own: SftJob): Promise<StageResult> {
   const task = trainingTask(card, own.series);
   const hooks = {
     onStep: (metrics: Parameters<Parameters<typeof sft>[3]['onStep']>[0]) => note({ kind: 'sft', metrics }),
-    save: (step: number) => save(checkpoint, learner, card, 'sft', step),
+    save: (at: StageStart) => save(checkpoint, learner, card, 'sft', at),
   };
   const steps = await sft(learner, task, recipe.sft, hooks, start);
   if (steps === sftSteps(recipe.sft)) publish(learner, card, output);
@@ -86,7 +86,7 @@ async function runRl(own: RlJob): Promise<StageResult> {
     onStep: (metrics: Parameters<Parameters<typeof rl>[5]['onStep']>[0]) => note({ kind: 'rl', metrics }),
     onCompletions: (completions: Parameters<Parameters<typeof rl>[5]['onCompletions']>[0]) =>
       note({ kind: 'completions', completions }),
-    save: (step: number) => save(checkpoint, learner, card, 'rl', step),
+    save: (at: StageStart) => save(checkpoint, learner, card, 'rl', at),
   };
   const task = trainingTask(card, own.series);
   const steps = await rl(learner, reference, task, recipe.rl, recipe.seed, hooks, start);

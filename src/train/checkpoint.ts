@@ -1,5 +1,5 @@
 /**
- * A training checkpoint: the policy's Hugging Face directory, the optimiser's moments, and where the run stands.
+ * A training checkpoint: the policy's Hugging Face directory, what the optimiser keeps, and where the run stands.
  * Random numbers have no state (they are counted), so step number and weights are all it takes to continue bit for
  * bit. It appears whole or not at all, and one of them survives a process that is killed while it replaces the other.
  */
@@ -9,6 +9,7 @@ import { z } from 'zod';
 import { CheckpointError } from '../errors.ts';
 import { writeDirectoryAtomic, writeFileAtomic } from '../files.ts';
 import { openSafetensors, writeSafetensors } from '../policy/safetensors.ts';
+import { loadTensor, tensorBytes } from '../policy/weights.ts';
 import { type PolicyCard, writeCard } from './card.ts';
 import type { Learner } from './learner.ts';
 
@@ -18,18 +19,25 @@ const OPTIMIZER_FILE = 'optimizer.safetensors';
 /** What a checkpoint holds beside the policy. */
 export const TRAINING_FILES: readonly string[] = [STATE_FILE, OPTIMIZER_FILE];
 
+const VERSION = 2;
+
 const stateSchema = z
   .strictObject({
-    version: z.literal(1),
+    version: z.literal(VERSION),
     stage: z.enum(['sft', 'rl']),
     /** Steps done. */
     step: z.number().int().min(0),
     /** Updates that the optimiser made; skipped ones are not counted. */
     updates: z.number().int().min(0),
+    /** Updates left out just before, because loss or gradient was not finite. */
+    skippedInARow: z.number().int().min(0),
   })
   .readonly();
 
 export type TrainingState = z.infer<typeof stateSchema>;
+
+/** Name of what the optimiser keeps of a parameter: `layers.0.o.first_moment`. */
+const entryName = (parameter: string, buffer: string): string => `${parameter}.${buffer}`;
 
 export function saveCheckpoint(
   directory: string,
@@ -37,15 +45,23 @@ export function saveCheckpoint(
   card: PolicyCard,
   state: Omit<TrainingState, 'version' | 'updates'>,
 ): void {
-  const { step, first, second } = learner.optimizer.state();
+  const { engine, trainable } = learner.policy;
+  const { buffers, steps } = learner.optimizer;
   writeDirectoryAtomic(directory, (temporary) => {
     learner.policy.write(temporary);
     writeCard(temporary, card);
-    writeSafetensors(join(temporary, OPTIMIZER_FILE), [
-      { name: 'first_moment', shape: [first.length], values: () => first },
-      { name: 'second_moment', shape: [second.length], values: () => second },
-    ]);
-    const full: TrainingState = { version: 1, ...state, updates: step };
+    writeSafetensors(
+      join(temporary, OPTIMIZER_FILE),
+      Object.entries(buffers).flatMap(([buffer, values]) =>
+        trainable.parameters.map(({ name, offset, size }) => ({
+          name: entryName(name, buffer),
+          shape: [size],
+          dtype: 'F32' as const,
+          bytes: () => tensorBytes(engine, values, offset, size),
+        })),
+      ),
+    );
+    const full: TrainingState = { version: VERSION, ...state, updates: steps };
     writeFileAtomic(join(temporary, STATE_FILE), `${JSON.stringify(full, null, 2)}\n`);
   });
 }
@@ -60,8 +76,17 @@ export function readState(directory: string): TrainingState | null {
     );
   }
   try {
-    return stateSchema.parse(JSON.parse(readFileSync(file, 'utf8')));
+    const content: unknown = JSON.parse(readFileSync(file, 'utf8'));
+    const written = z.looseObject({ version: z.number() }).safeParse(content).data?.version;
+    if (written !== undefined && written !== VERSION) {
+      throw new CheckpointError(
+        `${file}: a checkpoint of version ${written}, this timeseer goes on from version ${VERSION}; ` +
+          'start the stage over with --force, or go on with the timeseer that wrote it',
+      );
+    }
+    return stateSchema.parse(content);
   } catch (cause) {
+    if (cause instanceof CheckpointError) throw cause;
     throw new CheckpointError(`${file}: not a training state; start the stage over with --force`, { cause });
   }
 }
@@ -96,25 +121,35 @@ export function recoverCheckpoint(directory: string): void {
   for (const path of left) rmSync(path, { recursive: true, force: true });
 }
 
-/** Gives the optimiser the moments of a checkpoint. Collective: every rank calls it. */
+/** Gives the optimiser what a checkpoint kept of it. Collective: every rank calls it. */
 export function restoreOptimizer(directory: string, learner: Learner, state: TrainingState): void {
-  const file = join(directory, OPTIMIZER_FILE);
-  const tensors = openSafetensors(file);
-  const read = (name: string): Float32Array => {
-    const tensor = tensors.get(name);
-    if (tensor === undefined)
-      throw new CheckpointError(`${file}: tensor ${name} is missing; start the stage over with --force`);
-    const values = tensor.read();
-    if (values.length !== learner.policy.layout.size) {
+  const { policy, optimizer, ranks } = learner;
+  const { engine, trainable } = policy;
+  if (ranks.rank === 0) {
+    const file = join(directory, OPTIMIZER_FILE);
+    const tensors = openSafetensors(file);
+    const entries = Object.entries(optimizer.buffers).flatMap(([buffer, values]) =>
+      trainable.parameters.map(({ name, offset, size }) => {
+        const entry = entryName(name, buffer);
+        const stored = tensors.get(entry);
+        const problem =
+          stored === undefined
+            ? 'is missing'
+            : stored.shape.join() === `${size}`
+              ? null
+              : `has the shape [${stored.shape.join(', ')}], the policy [${size}]`;
+        if (stored === undefined || problem !== null) {
+          throw new CheckpointError(`${file}: tensor ${entry} ${problem}; start the stage over with --force`);
+        }
+        return { stored, values, offset };
+      }),
+    );
+    if (tensors.size > entries.length) {
       throw new CheckpointError(
-        `${file}: ${name} has ${values.length} values, the policy ${learner.policy.layout.size} parameters; start the stage over with --force`,
+        `${file}: ${tensors.size} tensors, the optimiser keeps ${entries.length}; start the stage over with --force`,
       );
     }
-    return values;
-  };
-  learner.optimizer.restore({
-    step: state.updates,
-    first: read('first_moment'),
-    second: read('second_moment'),
-  });
+    for (const { stored, values, offset } of entries) loadTensor(engine, stored, values, offset);
+  }
+  optimizer.restore(state.updates);
 }

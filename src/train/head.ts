@@ -5,18 +5,24 @@
  */
 import type { Engine, LogProbOptions, Tensor } from '../engine/engine.ts';
 
-/** Logits held at once: 64 MiB in float32. */
+/** Logits held at once: 64 MiB in float32; log-probabilities and their gradients take a few times that. */
 const CHUNK_LOGITS = 1 << 24;
+/** On a GPU a product this small would wait for the head's weights and gradient, not compute: eight times as many. */
+const CUDA_CHUNK_LOGITS = 1 << 27;
 
-export interface HeadGradients {
-  readonly hidden: Tensor; // [K, D]
-  readonly head: Tensor; // [V, D]
+/** Tokens whose logits are held at once. */
+export function chunkTokens(engine: Engine, vocabulary: number): number {
+  const logits = engine.info.device === 'cpu' ? CHUNK_LOGITS : CUDA_CHUNK_LOGITS;
+  return Math.max(1, Math.floor(logits / vocabulary));
 }
 
 /** Loss of tokens start … end, a scalar, from their log-probabilities (and entropies, when asked for). */
 export type TokenLoss = (logProb: Tensor, entropy: Tensor | null, start: number, end: number) => Tensor;
 
-/** Gradients of Σ loss over all K tokens with respect to the hidden states [K, D] and the head [V, D]. */
+/**
+ * Gradient of Σ loss over all K tokens with respect to the hidden states [K, D]. That of the head [V, D] goes chunk by
+ * chunk to `headGradient`, whose parts add up to it; null where the head is not trained: then nothing is computed for it.
+ */
 export function headGradients(
   engine: Engine,
   hidden: Tensor,
@@ -24,31 +30,27 @@ export function headGradients(
   targets: Int32Array,
   options: LogProbOptions,
   loss: TokenLoss,
-  chunkLogits: number = CHUNK_LOGITS,
-): HeadGradients {
+  headGradient: ((part: Tensor) => void) | null,
+  chunk: number = chunkTokens(engine, head.shape[0]!),
+): Tensor {
   return engine.scope(() => {
     const [tokens] = hidden.shape as [number, number];
-    const chunk = Math.max(1, Math.floor(chunkLogits / head.shape[0]!));
-    const weight = engine.parameter(head); // [V, D]
+    const weight = headGradient === null ? engine.detach(head) : engine.parameter(head); // [V, D]
     const states = engine.detach(hidden); // [K, D]
     const parts: Tensor[] = [];
-    let headGrad: Tensor | undefined;
     for (let start = 0; start < tokens; start += chunk) {
       const end = Math.min(tokens, start + chunk);
-      const [part, grad] = engine.scope(() => {
+      const part = engine.scope(() => {
         const leaf = engine.parameter(engine.narrow(states, 0, start, end - start)); // [k, D]
         const ids = engine.tensor(targets.subarray(start, end), [end - start]);
         const { logProb, entropy } = engine.logProbs(leaf, weight, ids, options);
-        return engine.grad(loss(logProb, entropy, start, end), [leaf, weight]);
-      }) as [Tensor, Tensor];
+        const inputs = headGradient === null ? [leaf] : [leaf, weight];
+        const [forStates, forHead] = engine.grad(loss(logProb, entropy, start, end), inputs);
+        if (forHead !== undefined) headGradient?.(forHead);
+        return forStates!;
+      });
       parts.push(part);
-      if (headGrad === undefined) headGrad = grad;
-      else {
-        const sum = engine.add(headGrad, grad); // [V, D]
-        engine.dispose(headGrad, grad);
-        headGrad = sum;
-      }
     }
-    return { hidden: parts.length === 1 ? parts[0]! : engine.concat(parts, 0), head: headGrad! };
+    return parts.length === 1 ? parts[0]! : engine.concat(parts, 0);
   });
 }

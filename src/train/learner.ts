@@ -1,8 +1,8 @@
-/** A policy in training: one flat parameter buffer that all ranks share, and the optimiser over it. */
-import type { Tensor } from '../engine/engine.ts';
+/** A policy in training: what of it is trained, in one flat buffer that all ranks share, and the optimiser over it. */
+import type { LogProbOptions, Tensor } from '../engine/engine.ts';
 import type { Policy } from '../policy/policy.ts';
-import { decayMask } from '../policy/weights.ts';
-import type { HeadGradients } from './head.ts';
+import { Tape } from '../policy/tape.ts';
+import { headGradients, type TokenLoss } from './head.ts';
 import { type OptimizerOptions, ShardedAdamW, type StepReport } from './optimizer.ts';
 import type { Ranks } from './ranks.ts';
 
@@ -10,30 +10,57 @@ export class Learner {
   readonly policy: Policy;
   readonly optimizer: ShardedAdamW;
   readonly #ranks: Ranks;
+  /** Number of the head among the trained parameters; −1 where it is not trained. */
   readonly #headIndex: number;
+  readonly #indices: ReadonlyMap<Tensor, number>;
+  readonly #recompute: boolean;
 
   /**
-   * `policy` must be over storage that all ranks share. Collective: all ranks construct it together.
+   * `policy` must be over storage that all ranks share. With `recompute` the forward pass keeps the input of each layer
+   * alone, and the backward pass runs the layers again. Collective: all ranks construct it together.
    */
-  constructor(policy: Policy, ranks: Ranks, options: OptimizerOptions) {
+  constructor(policy: Policy, ranks: Ranks, options: OptimizerOptions, recompute = false) {
     this.policy = policy;
     this.#ranks = ranks;
-    this.optimizer = new ShardedAdamW(policy.engine, ranks, policy.flat, decayMask(policy.layout), options);
+    const { flat, parameters } = policy.trainable;
+    this.optimizer = new ShardedAdamW(policy.engine, ranks, flat, parameters, options);
     const head = policy.dims.tied ? 'embed' : 'head';
-    this.#headIndex = policy.layout.parameters.findIndex(({ name }) => name === head);
+    this.#indices = new Map(policy.trainable.leaves.map((leaf, index) => [leaf, index]));
+    this.#recompute = recompute;
+    this.#headIndex = parameters.findIndex(({ name }) => name === head);
+  }
+
+  /** What the forward pass of one piece is recorded on: nothing but autograd's own unless layers are computed again. */
+  tape(): Tape | undefined {
+    return this.#recompute ? new Tape(this.policy.engine, this.policy.trainable.leaves) : undefined;
   }
 
   /**
-   * Backward pass of the backbone from the head's gradients, added to this rank's gradient buffer. `hidden` [K, D]
-   * is the recorded output that `head.hidden` belongs to.
+   * Adds the gradient of Σ loss over K tokens to this rank's gradient buffer: of the head chunk by chunk, then of
+   * everything before it. `states` [K, D], recorded on `tape` where there is one, are those that predict `targets` [K].
    */
-  backward(hidden: Tensor, head: HeadGradients): void {
-    const { engine } = this.policy;
+  backward(states: Tensor, targets: Int32Array, options: LogProbOptions, loss: TokenLoss, tape?: Tape): void {
+    const { engine, weights, trainable } = this.policy;
+    const index = this.#headIndex;
+    const addToHead = index < 0 ? null : (part: Tensor) => this.optimizer.accumulate(index, part);
     engine.scope(() => {
-      const gradients = engine.grad(hidden, this.policy.parameters, head.hidden);
-      gradients[this.#headIndex] = engine.add(gradients[this.#headIndex]!, head.head);
-      this.optimizer.accumulate(gradients);
+      const given = headGradients(engine, states, weights.head, targets, options, loss, addToHead); // [K, D]
+      if (tape !== undefined) {
+        tape.backward([[states, given]], (leaf, gradient) => {
+          this.optimizer.accumulate(this.#indices.get(leaf)!, gradient);
+        });
+        return;
+      }
+      engine.grad(states, trainable.leaves, given).forEach((gradient, i) => {
+        this.optimizer.accumulate(i, gradient);
+        engine.dispose(gradient);
+      });
     });
+  }
+
+  /** Drops the gradients of this rank since the last update. */
+  forget(): void {
+    this.optimizer.forget();
   }
 
   /** One update from the gradients of all ranks, divided by the batch's token count. Collective. */

@@ -1,6 +1,10 @@
 /**
- * AdamW over the flat parameter buffer, sharded over ranks: each rank reduces, clips and updates its own range of
- * [P], so the optimiser's work is split and every sum is taken in rank order.
+ * AdamW over a flat parameter buffer [T] of any size, sharded over ranks: each rank reduces, clips and updates its own
+ * range, so the optimiser's work is split and every sum is taken in rank order. It goes through its range in chunks, so
+ * that nothing beside the buffers themselves (gradient, two moments, master copy) grows with T.
+ *
+ * Parameters in bfloat16 have a float32 master copy: it is what is updated, and the parameters are its rounding. Without
+ * one an update below half a unit in the last place, 0.2 % of a weight, would be lost.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../errors.ts';
@@ -20,55 +24,116 @@ export interface StepReport {
   readonly skipped: boolean;
 }
 
+/** A range of the flat buffer that is one parameter. */
+export interface Range {
+  readonly offset: number;
+  readonly size: number;
+  /** Whether weight decay applies. */
+  readonly decay: boolean;
+}
+
+/** What the optimiser keeps per parameter number, each [T] float32; the master copy only where parameters are bfloat16. */
+export type Buffers = Readonly<Record<string, Tensor>>;
+
+/** Elements that one update handles at once: 128 MiB in float32. */
+export const CHUNK = 1 << 25;
+/** Parameters from this size on have chunks of their own, in which one number is the decay. */
+const LARGE = 1 << 20;
+
+interface Chunk {
+  readonly start: number;
+  readonly length: number;
+  readonly decay: Tensor | number;
+}
+
+/** The part of `ranges` inside [start, end), cut into chunks: runs of small ranges together, large ones alone. */
+export function chunksOf(
+  ranges: readonly Range[],
+  start: number,
+  end: number,
+  largest: number = CHUNK,
+  large: number = LARGE,
+): { readonly start: number; readonly end: number; readonly ranges: readonly Range[] }[] {
+  const out: { start: number; end: number; ranges: Range[]; alone: boolean }[] = [];
+  for (const range of ranges) {
+    const alone = range.size >= Math.min(large, largest);
+    const last = Math.min(end, range.offset + range.size);
+    for (let at = Math.max(start, range.offset); at < last; at += largest) {
+      const stop = Math.min(last, at + largest);
+      const before = out.at(-1);
+      if (before !== undefined && !alone && !before.alone && stop - before.start <= largest) {
+        before.end = stop;
+        before.ranges.push(range);
+      } else {
+        out.push({ start: at, end: stop, ranges: [range], alone });
+      }
+    }
+  }
+  return out;
+}
+
 export class ShardedAdamW {
   readonly #engine: Engine;
   readonly #ranks: Ranks;
   readonly #options: OptimizerOptions;
-  readonly #start: number;
-  readonly #length: number;
-  readonly #parameters: Tensor; // [P], shared by all ranks
-  readonly #own: Tensor; // [P], this rank's gradient
-  readonly #gradients: Tensor[]; // R × [P]
-  readonly #first: Tensor; // [P], shared
-  readonly #second: Tensor; // [P], shared
-  readonly #decay: Tensor; // [P / R]
+  readonly #ranges: readonly Range[];
+  readonly #chunks: readonly Chunk[]; // of this rank's range
+  readonly #parameters: Tensor; // [T], shared by all ranks
+  readonly #gradients: Tensor[]; // R × [T]; each rank's own, and after the reduction its range of rank 0's
+  readonly #own: Tensor; // [T], this rank's gradient
+  readonly #first: Tensor; // [T], shared
+  readonly #second: Tensor; // [T], shared
+  readonly #master: Tensor | null; // [T], shared
   readonly #tickets: number[] = [];
+  /** Whether the own buffer holds this step's gradient of a parameter; what it holds otherwise is stale. */
+  readonly #filled: Uint8Array;
   #step = 0;
-  /** Whether the own buffer holds gradients of this step; what it holds otherwise is stale. */
-  #filled = false;
 
   /**
-   * `parameters` [P] must be the same storage on every rank. Collective: all ranks construct it together.
-   * `decayMask` [P] is 1 where weight decay applies.
+   * `parameters` [T], float32 or bfloat16, must be the same storage on every rank; `ranges` cover it in order. Collective:
+   * all ranks construct it together.
    */
   constructor(
     engine: Engine,
     ranks: Ranks,
     parameters: Tensor,
-    decayMask: Float32Array,
+    ranges: readonly Range[],
     options: OptimizerOptions,
   ) {
     const size = parameters.shape[0]!;
-    if (decayMask.length !== size) {
-      throw new EngineError(`optimizer: ${size} parameters but a decay mask of ${decayMask.length}`);
+    let covered = 0;
+    for (const range of ranges) covered = range.offset === covered ? covered + range.size : Number.NaN;
+    if (covered !== size) {
+      throw new EngineError(`optimizer: the ranges do not cover ${size} parameters in order, without gaps`);
     }
     this.#engine = engine;
     this.#ranks = ranks;
     this.#options = options;
     this.#parameters = parameters;
-    const [start, end] = ranks.share(size);
-    this.#start = start;
-    this.#length = end - start;
+    this.#ranges = ranges;
+    this.#filled = new Uint8Array(ranges.length);
     this.#own = engine.zeros([size]);
     const mine = this.#publish(this.#own);
     this.#gradients = ranks.gather([mine]).map(([ticket]) => engine.attach(ticket!));
+    const rounded = parameters.dtype === 'bfloat16';
     const leads =
-      ranks.rank === 0 ? [this.#publish(engine.zeros([size])), this.#publish(engine.zeros([size]))] : [0, 0];
-    const [first, second] = ranks.broadcast(leads);
+      ranks.rank === 0
+        ? [
+            this.#publish(engine.zeros([size])),
+            this.#publish(engine.zeros([size])),
+            rounded ? this.#publish(engine.cast(parameters, 'float32')) : 0,
+          ]
+        : [0, 0, 0];
+    const [first, second, master] = ranks.broadcast(leads);
     this.#first = engine.attach(first!);
     this.#second = engine.attach(second!);
-    const decay = decayMask.slice(start, end).map((value) => value * options.weightDecay);
-    this.#decay = engine.tensor(decay, [this.#length]);
+    this.#master = rounded ? engine.attach(master!) : null;
+    const [start, end] = ranks.share(size);
+    this.#chunks = chunksOf(ranges, start, end).map((chunk) => ({
+      start: chunk.start,
+      length: chunk.end - chunk.start,
+      decay: this.#decayOf(chunk),
+    }));
     ranks.barrier();
     for (const ticket of this.#tickets) engine.unshare(ticket);
   }
@@ -79,24 +144,52 @@ export class ShardedAdamW {
     return ticket;
   }
 
+  /** One factor where it is the same for the whole chunk, else one per element. */
+  #decayOf(chunk: {
+    readonly start: number;
+    readonly end: number;
+    readonly ranges: readonly Range[];
+  }): Tensor | number {
+    const { weightDecay } = this.#options;
+    const decays = (range: Range): boolean => range.decay && weightDecay > 0;
+    const [lead] = chunk.ranges;
+    if (chunk.ranges.every((range) => decays(range) === decays(lead!)))
+      return decays(lead!) ? weightDecay : 0;
+    const factors = new Float32Array(chunk.end - chunk.start);
+    for (const range of chunk.ranges) {
+      if (!decays(range)) continue;
+      const from = Math.max(chunk.start, range.offset);
+      factors.fill(
+        weightDecay,
+        from - chunk.start,
+        Math.min(chunk.end, range.offset + range.size) - chunk.start,
+      );
+    }
+    return this.#engine.tensor(factors, [factors.length]);
+  }
+
   /** Updates made so far. */
   get steps(): number {
     return this.#step;
   }
 
-  /** Adds this rank's gradients, one per parameter in flat order, to its buffer. */
-  accumulate(gradients: readonly Tensor[]): void {
+  /** Adds this rank's gradient of parameter `index`, of any float dtype and its shape, to its buffer. */
+  accumulate(index: number, gradient: Tensor): void {
     const engine = this.#engine;
+    const { offset } = this.#ranges[index]!;
     engine.noGrad(() =>
       engine.scope(() => {
-        const flat = engine.concat(
-          gradients.map((gradient) => engine.reshape(gradient, [-1])),
-          0,
-        ); // [P]
-        engine.write(this.#own, 0, 0, this.#filled ? engine.add(this.#own, flat) : flat);
+        const flat = engine.reshape(gradient, [-1]);
+        if (this.#filled[index] === 1) engine.addInto(this.#own, 0, offset, flat);
+        else engine.write(this.#own, 0, offset, flat);
       }),
     );
-    this.#filled = true;
+    this.#filled[index] = 1;
+  }
+
+  /** Drops what was accumulated since the last update. */
+  forget(): void {
+    this.#filled.fill(0);
   }
 
   /**
@@ -104,66 +197,90 @@ export class ShardedAdamW {
    * finite skips the update on every rank. Collective.
    */
   step(count: number, learningRate: number): StepReport {
-    const engine = this.#engine;
-    const { betas, epsilon, clip } = this.#options;
-    if (!this.#filled) engine.scope(() => engine.write(this.#own, 0, 0, engine.zeros([this.#own.shape[0]!])));
+    const { clip } = this.#options;
+    this.#clearUnfilled();
     this.#ranks.barrier(); // every rank's gradient is complete
-    const report = engine.noGrad(() =>
+    const [sum] = this.#ranks.sum([this.#reduce()]);
+    const gradNorm = Math.sqrt(sum!) / count;
+    const skipped = !Number.isFinite(gradNorm);
+    if (!skipped) {
+      const scale = (clip > 0 ? Math.min(1, clip / (gradNorm + 1e-6)) : 1) / count;
+      this.#step++;
+      for (const chunk of this.#chunks) this.#update(chunk, scale, learningRate);
+    }
+    this.#ranks.barrier(); // all shards are updated, all gradients read
+    this.forget();
+    return { gradNorm, skipped };
+  }
+
+  /** Zeros where no gradient arrived in this step. */
+  #clearUnfilled(): void {
+    const engine = this.#engine;
+    this.#ranges.forEach(({ offset, size }, index) => {
+      if (this.#filled[index] === 1) return;
+      for (let at = 0; at < size; at += CHUNK) {
+        engine.scope(() =>
+          engine.write(this.#own, 0, offset + at, engine.zeros([Math.min(CHUNK, size - at)])),
+        );
+      }
+    });
+  }
+
+  /** Sums the ranks' gradients of the own range, in rank order, into rank 0's buffer; returns the sum's squared norm. */
+  #reduce(): number {
+    const engine = this.#engine;
+    const [total, ...others] = this.#gradients as [Tensor, ...Tensor[]];
+    return engine.scope(() => {
+      const norms = this.#chunks.map(({ start, length }) => {
+        for (const other of others) engine.addInto(total, 0, start, engine.narrow(other, 0, start, length));
+        return engine.reshape(engine.norm(engine.narrow(total, 0, start, length)), [1]);
+      });
+      if (norms.length === 0) return 0;
+      return engine.floats(engine.concat(norms, 0)).reduce((sum, norm) => sum + norm ** 2, 0);
+    });
+  }
+
+  #update({ start, length, decay }: Chunk, scale: number, learningRate: number): void {
+    const engine = this.#engine;
+    const { betas, epsilon } = this.#options;
+    engine.noGrad(() =>
       engine.scope(() => {
-        let total = this.#shard(this.#gradients[0]!);
-        for (const other of this.#gradients.slice(1)) total = engine.add(total, this.#shard(other));
-        const squared = this.#length === 0 ? 0 : engine.item(engine.norm(total)) ** 2;
-        const [sum] = this.#ranks.sum([squared]);
-        const gradNorm = Math.sqrt(sum!) / count;
-        if (!Number.isFinite(gradNorm)) return { gradNorm, skipped: true };
-        const scale = (clip > 0 ? Math.min(1, clip / (gradNorm + 1e-6)) : 1) / count;
-        this.#step++;
+        const part = (flat: Tensor): Tensor => engine.narrow(flat, 0, start, length);
+        const exact = part(this.#master ?? this.#parameters);
         engine.adamW(
           {
-            parameters: this.#shard(this.#parameters),
-            gradients: engine.mul(total, scale),
-            firstMoment: this.#shard(this.#first),
-            secondMoment: this.#shard(this.#second),
-            decay: this.#decay,
+            parameters: exact,
+            gradients: engine.mul(part(this.#gradients[0]!), scale),
+            firstMoment: part(this.#first),
+            secondMoment: part(this.#second),
+            decay,
           },
           { learningRate, beta1: betas[0], beta2: betas[1], epsilon, step: this.#step },
         );
-        return { gradNorm, skipped: false };
+        if (this.#master !== null) engine.write(this.#parameters, 0, start, exact); // rounds to nearest
       }),
     );
-    this.#ranks.barrier(); // all shards are updated, all gradients read
-    this.#filled = false;
-    return report;
   }
 
-  #shard(flat: Tensor): Tensor {
-    return this.#engine.narrow(flat, 0, this.#start, this.#length); // [P / R]
-  }
-
-  /** Moments of all ranks, for a checkpoint: call between barriers. */
-  state(): { readonly step: number; readonly first: Float32Array; readonly second: Float32Array } {
+  /** What a checkpoint must keep, all ranks' parts: [T] each. Read and written between barriers, by rank 0. */
+  get buffers(): Buffers {
     return {
-      step: this.#step,
-      first: this.#engine.floats(this.#first),
-      second: this.#engine.floats(this.#second),
+      first_moment: this.#first,
+      second_moment: this.#second,
+      ...(this.#master === null ? {} : { master: this.#master }),
     };
   }
 
-  /** Continues from a checkpoint. Collective. */
-  restore(state: {
-    readonly step: number;
-    readonly first: Float32Array;
-    readonly second: Float32Array;
-  }): void {
-    const size = this.#own.shape[0]!;
-    this.#step = state.step;
-    if (this.#ranks.rank === 0) {
-      this.#engine.scope(() => {
-        this.#engine.write(this.#first, 0, 0, this.#engine.tensor(state.first, [size]));
-        this.#engine.write(this.#second, 0, 0, this.#engine.tensor(state.second, [size]));
-      });
-    }
+  /** Continues after `steps` updates, the buffers filled by rank 0. Collective. */
+  restore(steps: number): void {
+    this.#step = steps;
     this.#ranks.barrier();
+  }
+
+  /** Frees the buffers. */
+  dispose(): void {
+    const decays = this.#chunks.flatMap(({ decay }) => (typeof decay === 'number' ? [] : [decay]));
+    this.#engine.dispose(this.#own, ...this.#gradients, ...Object.values(this.buffers), ...decays);
   }
 }
 

@@ -1,9 +1,12 @@
 /** The training forward of a step: prompts once, then every response behind its prompt's keys and values. */
 import type { Tensor } from '../engine/engine.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
-import { forward } from '../policy/forward.ts';
+import { type ForwardInput, forward } from '../policy/forward.ts';
 import type { Policy } from '../policy/policy.ts';
+import { run, type Tape, taped } from '../policy/tape.ts';
 import { promptBatch, responseBatch } from './batch.ts';
+import { chunkTokens } from './head.ts';
+import { type PaddingMeter, piecesOf } from './pieces.ts';
 
 export interface ResponseStates {
   /** State that predicts target k, with gradient where it is enabled: [K, D]. */
@@ -13,52 +16,57 @@ export interface ResponseStates {
   readonly owner: Int32Array;
 }
 
-/** P prompts and B = P·G responses, G consecutive ones to each prompt. Run inside an engine scope. */
+/**
+ * P prompts and B = P·G responses, G consecutive ones to each. Run inside an engine scope; with a tape, one that has it.
+ * `padding` is told what was padded.
+ */
 export function responseStates(
   policy: Policy,
   prompts: readonly EncodedPrompt[],
   responses: readonly Int32Array[],
+  tape?: Tape,
+  padding?: PaddingMeter,
 ): ResponseStates {
   const { engine } = policy;
   const { pad } = policy.dims.special;
-  return engine.scope(() => {
-    const before = forward(policy, promptBatch(prompts, pad)); // [P, D]
+  const traced = (input: ForwardInput): ForwardInput => (tape === undefined ? input : { ...input, tape });
+  return taped(engine, tape, () => {
+    const asked = promptBatch(prompts, pad);
     const { input, select, targets, owner } = responseBatch(prompts, responses, pad);
-    const all =
-      input === null
-        ? before.hidden
-        : engine.concat([before.hidden, forward(policy, { ...input, prefix: before.cache }).hidden], 0);
-    return { states: engine.rows(all, engine.tensor(select, [select.length])), targets, owner }; // [K, D]
+    padding?.add(asked);
+    if (input !== null) padding?.add(input);
+    const before = forward(policy, traced(asked)); // [P, D]
+    const after = input === null ? [] : [forward(policy, traced({ ...input, prefix: before.cache })).hidden]; // [B·T, D]
+    const index = engine.tensor(select, [select.length]);
+    const [states] = run(tape, {
+      inputs: [before.hidden, ...after],
+      constants: index,
+      body: (parts) => [engine.rows(parts.length === 1 ? parts[0]! : engine.concat(parts, 0), index)],
+    });
+    return { states: states!, targets, owner }; // [K, D]
   });
 }
 
-/** Tokens that one forward pass of a training step holds, prompts and padding included. */
-const TOKENS_AT_ONCE = 1 << 15;
+/** A prompt and its responses. */
+interface Group {
+  readonly prompt: EncodedPrompt;
+  readonly responses: readonly { readonly ids: Int32Array }[];
+}
 
-/**
- * Consecutive groups that go through one forward pass together: as many as a token budget allows, at least one.
- * Losses are sums over tokens, so the pieces add up to the whole.
- */
-export function pieces<
-  T extends { readonly prompt: EncodedPrompt; readonly responses: readonly { readonly ids: Int32Array }[] },
->(groups: readonly T[], budget: number = TOKENS_AT_ONCE): T[][] {
-  const out: T[][] = [];
-  let prompt = 0;
-  let response = 0;
-  let rows = 0;
-  for (const group of groups) {
-    const longest = group.responses.reduce((most, { ids }) => Math.max(most, ids.length), 0);
-    const last = out.at(-1);
-    const [p, r, n] = [Math.max(prompt, group.prompt.ids.length), Math.max(response, longest), rows + 1];
-    if (last !== undefined && n * (p + r * group.responses.length) <= budget) {
-      last.push(group);
-      [prompt, response, rows] = [p, r, n];
-    } else {
-      out.push([group]);
-      [prompt, response, rows] = [group.prompt.ids.length, longest, 1];
-    }
-  }
-  return out;
+/** Groups in pieces that go through one forward pass together: those of a piece have equally many responses. */
+export function pieces<T extends Group>(groups: readonly T[], budget?: number): T[][] {
+  const extents = ({ prompt, responses }: T): number[] => {
+    const longest = responses.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+    return [prompt.ids.length, longest * responses.length];
+  };
+  const counts = [...new Set(groups.map(({ responses }) => responses.length))].sort((a, b) => b - a);
+  return counts.flatMap((count) =>
+    piecesOf(
+      groups.filter(({ responses }) => responses.length === count),
+      extents,
+      budget,
+    ),
+  );
 }
 
 /** Log-probability of every response token, without gradient: [K]. */
@@ -72,9 +80,22 @@ export function responseLogProbs(
   return engine.noGrad(() =>
     engine.scope(() => {
       const { states, targets } = responseStates(policy, prompts, responses);
-      const ids = engine.tensor(targets, [targets.length]);
       const mask = engine.tensor(policy.forbidden, [policy.forbidden.length]);
-      return engine.floats(engine.logProbs(states, policy.weights.head, ids, { temperature, mask }).logProb);
+      const { head } = policy.weights;
+      const out = new Float32Array(targets.length);
+      const chunk = chunkTokens(engine, head.shape[0]!);
+      for (let start = 0; start < targets.length; start += chunk) {
+        const ids = targets.subarray(start, start + chunk);
+        engine.scope(() => {
+          const part = engine.narrow(states, 0, start, ids.length); // [k, D]
+          const { logProb } = engine.logProbs(part, head, engine.tensor(ids, [ids.length]), {
+            temperature,
+            mask,
+          });
+          out.set(engine.floats(logProb), start);
+        });
+      }
+      return out;
     }),
   );
 }

@@ -3,6 +3,7 @@ import type { GroupAdvantage } from './advantage.ts';
 import { isSilent } from './advantage.ts';
 import type { PolicyLoss } from './loss.ts';
 import type { StepReport } from './optimizer.ts';
+import { PaddingMeter } from './pieces.ts';
 import type { Ranks } from './ranks.ts';
 import type { RolloutGroup } from './rollout.ts';
 import type { TransportResult } from './transport.ts';
@@ -37,6 +38,8 @@ export interface RlMetrics {
   /** Mean response length in tokens, and the share that was cut off. */
   readonly tokens: number;
   readonly unfinished: number;
+  /** Share of the places in the updates' forward passes that no token fills. */
+  readonly padding: number;
   /** Global gradient norm before clipping, of the last update; null when nothing was updated. */
   readonly gradNorm: number | null;
   readonly learningRate: number;
@@ -67,6 +70,8 @@ const SUMS = [
   'gapTokens',
   'tokens',
   'unfinished',
+  'filled',
+  'places',
 ] as const;
 
 type Sums = Record<(typeof SUMS)[number], number>;
@@ -82,6 +87,8 @@ export class StepMeter {
   #gradNorm: number | null = null;
   #skipped = 0;
   #firstPass = true;
+  /** Of the updates' forward passes. */
+  readonly padding = new PaddingMeter();
 
   constructor(step: number, learningRate: number) {
     this.#step = step;
@@ -153,6 +160,8 @@ export class StepMeter {
   /** Sums over ranks. Collective; all ranks must have seen the same reward parts. */
   reduce(ranks: Ranks): RlMetrics {
     const names = [...this.#parts.keys()].sort();
+    this.#sums.filled = this.padding.tokens;
+    this.#sums.places = this.padding.places;
     const sent = [
       ...SUMS.map((key) => this.#sums[key]),
       ...PHASES.map((phase) => this.#ms[phase] / ranks.size),
@@ -182,6 +191,7 @@ export class StepMeter {
       samplerGap: sum.gap / Math.max(1, sum.gapTokens),
       tokens: sum.tokens / sum.responses,
       unfinished: sum.unfinished / sum.responses,
+      padding: 1 - sum.filled / Math.max(1, sum.places),
       gradNorm: this.#gradNorm,
       learningRate: this.#learningRate,
       skipped: this.#skipped,

@@ -16,17 +16,21 @@
  * possible. The quickstart's sizes (16 prompts × 8 responses, learning rate 2e-4) suit a policy of a million parameters.
  */
 import { TimeseerError } from '../errors.ts';
+import type { EncodedPrompt } from '../policy/batch.ts';
+import type { Sampled } from '../policy/generate.ts';
 import type { Policy } from '../policy/policy.ts';
 import { type AdvantageName, advantageOf, type GroupAdvantage, isSilent } from './advantage.ts';
 import { ground } from './grounding.ts';
-import { headGradients } from './head.ts';
+import type { TokenLoss } from './head.ts';
 import type { Learner } from './learner.ts';
+import { concatenated, divided, type Lesson, logProbsOf } from './lessons.ts';
 import { policyLoss } from './loss.ts';
 import { cosineSchedule } from './optimizer.ts';
 import { PromptEncoder } from './prompt.ts';
-import { pieces, responseLogProbs, responseStates } from './response-states.ts';
+import { pieces, responseStates } from './response-states.ts';
 import { type RlMetrics, StepMeter } from './rl-metrics.ts';
 import { type RolloutGroup, rollout } from './rollout.ts';
+import { BEGINNING, type StageStart } from './sft.ts';
 import type { Task } from './task.ts';
 import type { TransportOptions } from './transport.ts';
 
@@ -49,6 +53,8 @@ export interface RlOptions {
   readonly kl: number;
   readonly entropy: number;
   readonly checkpointEvery: number;
+  /** Tokens that go through the policy at once in an update, padding included; `TOKENS_AT_ONCE` when absent. */
+  readonly tokens?: number;
 }
 
 /** A sampled response with its judgement, for the run's table of completions. */
@@ -67,21 +73,13 @@ export interface RlHooks {
   readonly onStep: (metrics: RlMetrics) => void;
   /** Called on every rank with the responses of its first prompt. */
   readonly onCompletions: (completions: readonly Completion[]) => void;
-  /** Called on rank 0 while the other ranks wait: writes a checkpoint of step `step`. */
-  readonly save: (step: number) => void;
-}
-
-/** A group that teaches, with what the loss needs of it. */
-interface Lesson {
-  /** Number of its prompt in the step, over all ranks. */
-  readonly index: number;
-  readonly group: RolloutGroup;
-  readonly advantage: readonly number[]; // [G]
+  /** Called on rank 0 while the other ranks wait: writes a checkpoint. */
+  readonly save: (at: StageStart) => void;
 }
 
 const SKIP_LIMIT = 10;
 
-/** Runs from step `start` and returns the number of steps that are done. Collective. */
+/** Runs from `start` and returns the number of steps that are done. Collective. */
 export async function rl(
   learner: Learner,
   reference: Policy | null,
@@ -89,14 +87,19 @@ export async function rl(
   options: RlOptions,
   seed: number,
   hooks: RlHooks,
-  start = 0,
+  start: StageStart = BEGINNING,
 ): Promise<number> {
   const { policy, ranks } = learner;
+  const { engine } = policy;
   const encoder = new PromptEncoder(policy);
   const grounded = options.advantage === 'timerpo' && options.alpha > 0;
-  let skippedInARow = 0;
+  // Sampler and trainer compute the same in float32. In bfloat16 they round differently, so that the ratio of an update on
+  // policy would not be 1 with the sampler's log-probabilities: there the trainer's own are the old ones.
+  const rounded = policy.flat.dtype === 'bfloat16';
+  const updates = options.epochs * options.miniBatches;
+  let { skippedInARow } = start;
 
-  for (let step = start; step < options.steps; step++) {
+  for (let step = start.step; step < options.steps; step++) {
     if (ranks.stopRequested()) {
       save(step);
       return step;
@@ -115,6 +118,7 @@ export async function rl(
     const prompts = [];
     for (const one of series) prompts.push(encoder.encode(await task.picture(one), task.instruction(one)));
     meter.lap('data');
+    if (step === start.step && engine.info.device !== 'cpu') rehearse(prompts);
     // 2. and 3. responses and their scores
     const groups = await rollout(policy, series, prompts, examples, task.score, {
       ...options,
@@ -139,20 +143,32 @@ export async function rl(
       return advantageOf(options.advantage, { rewards, similarity }, options.alpha);
     });
     meter.advantages(advantages);
-    const lessons = groups
-      .map((group, p): Lesson => ({ index: from + p, group, advantage: advantages[p]!.advantage }))
-      .filter((_, p) => !isSilent(advantages[p]!));
+    const teaching = groups
+      .map(({ prompt, responses }, p) => ({
+        index: from + p,
+        prompt,
+        responses,
+        advantage: advantages[p]!.advantage,
+      }))
+      .filter((_, p) => !isSilent(advantages[p]!))
+      .flatMap((lesson) => divided(lesson, options.tokens));
     // 7. reference
-    const references = reference === null ? null : referenceLogProbs(reference, lessons, options.temperature);
+    const references = reference === null ? null : logProbsOf(reference, teaching, options);
+    const before = rounded && updates > 1 ? logProbsOf(policy, teaching, options) : null;
+    const lessons = teaching.map(
+      (lesson, i): Lesson => ({
+        ...lesson,
+        reference: references?.[i] ?? null,
+        before: before?.[i] ?? null,
+      }),
+    );
     meter.lap('reference');
     // 8. and 9. updates
     for (let epoch = 0; epoch < options.epochs; epoch++) {
       for (let mini = 0; mini < options.miniBatches; mini++) {
-        const chosen = lessons
-          .map((lesson, i) => ({ ...lesson, ...lesson.group, reference: references?.[i] ?? null }))
-          .filter(({ index }) => index % options.miniBatches === mini);
+        const chosen = lessons.filter(({ index }) => index % options.miniBatches === mini);
         let tokens = 0;
-        for (const piece of pieces(chosen)) tokens += accumulate(piece, meter);
+        for (const piece of pieces(chosen, options.tokens)) tokens += accumulate(piece, meter);
         const [total] = ranks.sum([tokens]) as [number];
         if (total === 0) continue; // every group of every rank is silent
         const report = learner.update(total, learningRate);
@@ -176,92 +192,86 @@ export async function rl(
   save(options.steps);
   return options.steps;
 
-  /** Adds the gradient of the loss over some groups; returns their number of tokens. */
-  function accumulate(
-    chosen: readonly (Lesson & RolloutGroup & { readonly reference: Float32Array | null })[],
-    meter: StepMeter,
-  ): number {
-    const { engine } = policy;
+  /** Adds the gradient of the loss over some lessons; returns their number of tokens. */
+  function accumulate(chosen: readonly Lesson[], meter: StepMeter): number {
     const responses = chosen.flatMap((lesson) => lesson.responses);
-    const old = concatenated(responses.map(({ logProbs }) => logProbs)); // [K]
+    const sampled = concatenated(responses.map(({ logProbs }) => logProbs)); // [K]
+    const old = !rounded ? sampled : updates > 1 ? concatenated(chosen.map((one) => one.before!)) : null; // [K]
     const base = reference === null ? null : concatenated(chosen.map((one) => one.reference!)); // [K]
     const perResponse = chosen.flatMap(({ advantage }) => advantage); // [B]
     engine.scope(() => {
+      const tape = learner.tape();
       const { states, targets, owner } = responseStates(
         policy,
         chosen.map(({ prompt }) => prompt),
         responses.map(({ ids }) => ids),
+        tape,
+        meter.padding,
       ); // [K, D]
       const advantage = Float32Array.from(owner, (b) => perResponse[b]!); // [K]
       const mask = engine.tensor(policy.forbidden, [policy.forbidden.length]); // [V]
-      const gradients = headGradients(
-        engine,
-        states,
-        policy.weights.head,
-        targets,
-        { temperature: options.temperature, mask, entropy: true },
-        (logProb, entropy, first, last) => {
-          const part = (values: Float32Array) => engine.tensor(values.subarray(first, last), [last - first]);
-          meter.samplerGap(engine.floats(logProb), old.subarray(first, last));
-          const result = policyLoss(
-            engine,
-            {
-              logProb,
-              entropy: entropy!,
-              oldLogProb: part(old),
-              referenceLogProb: base === null ? engine.detach(logProb) : part(base),
-              advantage: part(advantage),
-            },
-            { ...options, kl: base === null ? 0 : options.kl },
-          );
-          meter.loss(engine.item(result.loss), result, last - first);
-          return result.loss;
-        },
-      );
-      learner.backward(states, gradients);
+      const lossOf: TokenLoss = (logProb, entropy, first, last) => {
+        const part = (values: Float32Array | null) =>
+          values === null
+            ? engine.detach(logProb)
+            : engine.tensor(values.subarray(first, last), [last - first]);
+        meter.samplerGap(engine.floats(logProb), sampled.subarray(first, last));
+        const result = policyLoss(
+          engine,
+          {
+            logProb,
+            entropy: entropy!,
+            oldLogProb: part(old),
+            referenceLogProb: part(base),
+            advantage: part(advantage),
+          },
+          { ...options, kl: base === null ? 0 : options.kl },
+        );
+        meter.loss(engine.item(result.loss), result, last - first);
+        return result.loss;
+      };
+      const { temperature } = options;
+      learner.backward(states, targets, { temperature, mask, entropy: true }, lossOf, tape);
     });
-    return old.length;
+    return sampled.length;
+  }
+
+  /** The most that a piece of an update can need, before anything is learnt: memory that is too small shows here. */
+  function rehearse(prompts: readonly EncodedPrompt[]): void {
+    const ids = new Int32Array(options.maxTokens).fill(policy.dims.special.end);
+    const longest: Sampled = {
+      prompt: 0,
+      sample: 0,
+      ids,
+      text: '',
+      finished: true,
+      logProbs: new Float32Array(ids.length),
+      hidden: new Float32Array(0),
+    };
+    const lessons = prompts.flatMap((prompt, index) =>
+      divided(
+        {
+          index,
+          prompt,
+          responses: Array.from({ length: options.group }, () => longest),
+          advantage: new Array<number>(options.group).fill(1),
+          reference: reference === null ? null : new Float32Array(options.group * ids.length),
+          before: new Float32Array(options.group * ids.length),
+        },
+        options.tokens,
+      ),
+    );
+    const [most] = pieces(lessons, options.tokens);
+    if (most === undefined) return;
+    accumulate(most, new StepMeter(0, 0));
+    learner.forget();
   }
 
   function save(step: number): void {
     ranks.barrier();
-    if (ranks.rank === 0) hooks.save(step);
+    if (ranks.rank === 0) hooks.save({ step, skippedInARow });
     ranks.barrier();
   }
-}
-
-/** Reference log-probabilities of each lesson's tokens. */
-function referenceLogProbs(
-  reference: Policy,
-  lessons: readonly Lesson[],
-  temperature: number,
-): Float32Array[] {
-  const out: Float32Array[] = [];
-  for (const piece of pieces(lessons.map(({ group }) => group))) {
-    const all = responseLogProbs(
-      reference,
-      piece.map(({ prompt }) => prompt),
-      piece.flatMap(({ responses }) => responses.map(({ ids }) => ids)),
-      temperature,
-    );
-    let at = 0;
-    for (const { responses } of piece) {
-      const count = responses.reduce((sum, { ids }) => sum + ids.length, 0);
-      out.push(all.slice(at, at + count));
-      at += count;
-    }
-  }
-  return out;
-}
-
-function concatenated(parts: readonly Float32Array[]): Float32Array {
-  const out = new Float32Array(parts.reduce((sum, part) => sum + part.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    out.set(part, at);
-    at += part.length;
-  }
-  return out;
 }
 
 function completions(

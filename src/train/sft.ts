@@ -8,13 +8,15 @@
  *
  * Every example is seen once: series are made fresh, not reused. The stage ends after a number of samples.
  */
+import type { Tensor } from '../engine/engine.ts';
 import { TimeseerError } from '../errors.ts';
+import type { EncodedPrompt } from '../policy/batch.ts';
 import { forward } from '../policy/forward.ts';
 import { sequenceBatch } from './batch.ts';
-import { headGradients } from './head.ts';
 import type { Learner } from './learner.ts';
 import { supervisedLoss } from './loss.ts';
 import { cosineSchedule } from './optimizer.ts';
+import { PaddingMeter, piecesOf } from './pieces.ts';
 import { PromptEncoder } from './prompt.ts';
 import type { Task } from './task.ts';
 
@@ -25,7 +27,19 @@ export interface SftOptions {
   readonly warmup: number;
   readonly minLearningRate: number;
   readonly checkpointEvery: number;
+  /** Tokens that go through the policy at once, padding included; `TOKENS_AT_ONCE` when absent. */
+  readonly tokens?: number;
 }
+
+/** Where a stage begins or goes on. */
+export interface StageStart {
+  /** Steps done. */
+  readonly step: number;
+  /** Updates left out just before, because loss or gradient was not finite. */
+  readonly skippedInARow: number;
+}
+
+export const BEGINNING: StageStart = { step: 0, skippedInARow: 0 };
 
 /** One line of the stage's metrics, over all ranks. */
 export interface SftMetrics {
@@ -39,6 +53,8 @@ export interface SftMetrics {
   readonly gradNorm: number;
   /** Response tokens of this batch. */
   readonly tokens: number;
+  /** Share of the places in this step's forward passes that no token fills. */
+  readonly padding: number;
   /** Updates left out because loss or gradient was not finite, so far. */
   readonly skipped: number;
   /** Milliseconds of this step on rank 0: data and pictures, forward and backward, reduction and update. */
@@ -48,8 +64,8 @@ export interface SftMetrics {
 export interface SftHooks {
   /** Called on rank 0 after every step. */
   readonly onStep: (metrics: SftMetrics) => void;
-  /** Called on rank 0 while the other ranks wait: writes a checkpoint of step `step`. */
-  readonly save: (step: number) => void;
+  /** Called on rank 0 while the other ranks wait: writes a checkpoint. */
+  readonly save: (at: StageStart) => void;
 }
 
 /** Consecutive steps without a finite gradient after which the run stops. */
@@ -59,21 +75,21 @@ export function sftSteps(options: SftOptions): number {
   return Math.ceil(options.samples / options.batch);
 }
 
-/** Runs from step `start` (0, or that of a checkpoint) and returns the number of steps that are done. Collective. */
+/** Runs from `start` (the beginning, or a checkpoint) and returns the number of steps that are done. Collective. */
 export async function sft(
   learner: Learner,
   task: Task,
   options: SftOptions,
   hooks: SftHooks,
-  start = 0,
+  start: StageStart = BEGINNING,
 ): Promise<number> {
   const { policy, ranks } = learner;
   const { engine } = policy;
   const encoder = new PromptEncoder(policy);
   const total = sftSteps(options);
-  let skippedInARow = 0;
+  let { skippedInARow } = start;
 
-  for (let step = start; step < total; step++) {
+  for (let step = start.step; step < total; step++) {
     if (ranks.stopRequested()) {
       save(step);
       return step;
@@ -82,33 +98,27 @@ export async function sft(
     const first = step * options.batch;
     const [from, to] = ranks.share(Math.min(options.batch, options.samples - first));
     // 1. and 2. examples, pictures, traces
-    const prompts = [];
-    const responses: Int32Array[] = [];
+    const examples: Example[] = [];
     for (let i = first + from; i < first + to; i++) {
       const series = task.series(i);
-      prompts.push(encoder.encode(await task.picture(series), task.instruction(series)));
-      responses.push(policy.encodeResponse(task.trace(series)));
+      const prompt = encoder.encode(await task.picture(series), task.instruction(series));
+      examples.push({ prompt, response: policy.encodeResponse(task.trace(series)) });
     }
     const drawn = performance.now();
     // 3. to 5. collate, forward, backward
+    if (step === start.step && engine.info.device !== 'cpu') rehearse(examples);
+    const padding = new PaddingMeter();
     let loss = 0;
     let tokens = 0;
-    if (prompts.length > 0) {
-      const { input, targets } = sequenceBatch(prompts, responses, policy.dims.special.pad);
-      tokens = targets.length;
-      engine.scope(() => {
-        const { hidden } = forward(policy, input); // [K, D]
-        const gradients = headGradients(engine, hidden, policy.weights.head, targets, {}, (logProb) => {
-          const sum = supervisedLoss(engine, logProb); // []
-          loss += engine.item(sum);
-          return sum;
-        });
-        learner.backward(hidden, gradients);
-      });
+    for (const piece of piecesOf(examples, (example) => [lengthOf(example)], options.tokens)) {
+      const done = accumulate(piece, padding);
+      loss += done.loss;
+      tokens += done.tokens;
     }
     const differentiated = performance.now();
     // 6. reduce, clip, update
-    const [lossSum, tokenSum] = ranks.sum([loss, tokens]) as [number, number];
+    const sums = ranks.sum([loss, tokens, padding.tokens, padding.places]);
+    const [lossSum, tokenSum, filled, places] = sums as [number, number, number, number];
     const learningRate = cosineSchedule(step, {
       peak: options.learningRate,
       warmup: options.warmup,
@@ -125,6 +135,7 @@ export async function sft(
         learningRate,
         gradNorm: report.gradNorm,
         tokens: tokenSum,
+        padding: 1 - filled / places,
         skipped: step + 1 - learner.optimizer.steps,
         ms: {
           data: drawn - began,
@@ -144,9 +155,48 @@ export async function sft(
   save(total);
   return total;
 
+  /** Adds the gradient of the loss over some examples. */
+  function accumulate(
+    piece: readonly Example[],
+    padding?: PaddingMeter,
+  ): { readonly loss: number; readonly tokens: number } {
+    const prompts = piece.map(({ prompt }) => prompt);
+    const responses = piece.map(({ response }) => response);
+    const { input, targets } = sequenceBatch(prompts, responses, policy.dims.special.pad);
+    padding?.add(input);
+    let loss = 0;
+    engine.scope(() => {
+      const tape = learner.tape();
+      const { hidden } = forward(policy, tape === undefined ? input : { ...input, tape }); // [K, D]
+      const sumOf = (logProb: Tensor): Tensor => {
+        const sum = supervisedLoss(engine, logProb); // []
+        loss += engine.item(sum);
+        return sum;
+      };
+      learner.backward(hidden, targets, {}, sumOf, tape);
+    });
+    return { loss, tokens: targets.length };
+  }
+
+  /** The most that a piece of such examples can need, before anything is learnt: memory that is too small shows here. */
+  function rehearse(examples: readonly Example[]): void {
+    const [longest] = [...examples].sort((a, b) => lengthOf(b) - lengthOf(a));
+    if (longest === undefined) return;
+    const copies = Array.from(examples, () => longest);
+    accumulate(piecesOf(copies, (example) => [lengthOf(example)], options.tokens)[0]!);
+    learner.forget();
+  }
+
   function save(step: number): void {
     ranks.barrier();
-    if (ranks.rank === 0) hooks.save(step);
+    if (ranks.rank === 0) hooks.save({ step, skippedInARow });
     ranks.barrier();
   }
 }
+
+interface Example {
+  readonly prompt: EncodedPrompt;
+  readonly response: Int32Array;
+}
+
+const lengthOf = ({ prompt, response }: Example): number => prompt.ids.length + response.length - 1;

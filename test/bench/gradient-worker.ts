@@ -3,7 +3,6 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { forward } from '../../src/policy/forward.ts';
 import { sequenceBatch } from '../../src/train/batch.ts';
-import { headGradients } from '../../src/train/head.ts';
 import { Learner } from '../../src/train/learner.ts';
 import { supervisedLoss } from '../../src/train/loss.ts';
 import { Ranks } from '../../src/train/ranks.ts';
@@ -47,12 +46,11 @@ async function start(): Promise<() => number[]> {
       let loss = 0;
       engine.scope(() => {
         const { hidden } = forward(policy, input); // [K, D]
-        const gradients = headGradients(engine, hidden, policy.weights.head, targets, {}, (logProb) => {
+        learner.backward(hidden, targets, {}, (logProb) => {
           const sum = supervisedLoss(engine, logProb); // []
           loss += engine.item(sum);
           return sum;
         });
-        learner.backward(hidden, gradients);
       });
       const [lossSum, tokens] = ranks.sum([loss, targets.length]) as [number, number];
       learner.update(tokens, job.learningRate);

@@ -34,8 +34,11 @@ function train(ranks: Ranks, turns: number, poison: boolean): TeamReport {
   const ticket = ranks.broadcast([ranks.rank === 0 ? engine.share(own) : 0])[0]!;
   const flat = engine.attach(ticket);
   const weight = engine.parameter(engine.reshape(flat, [1, WIDTH]));
-  const mask = Float32Array.from({ length: WIDTH }, (_, i) => (i < 3 ? 1 : 0));
-  const optimizer = new ShardedAdamW(engine, ranks, flat, mask, {
+  const ranges = [
+    { offset: 0, size: 3, decay: true },
+    { offset: 3, size: WIDTH - 3, decay: false },
+  ];
+  const optimizer = new ShardedAdamW(engine, ranks, flat, ranges, {
     betas: [0.9, 0.95],
     epsilon: 1e-8,
     weightDecay: 0.001,
@@ -59,7 +62,10 @@ function train(ranks: Ranks, turns: number, poison: boolean): TeamReport {
       const error = engine.sub(engine.linear(inputs, weight), targets);
       let squared = engine.sum(engine.mul(error, error));
       if (poison && ranks.rank === 0) squared = engine.mul(squared, Number.NaN);
-      optimizer.accumulate(engine.grad(squared, [weight]));
+      const [gradient] = engine.grad(squared, [weight]); // [1, 5]
+      ranges.forEach(({ offset, size }, i) => {
+        optimizer.accumulate(i, engine.narrow(gradient!, 1, offset, size));
+      });
       return engine.item(squared);
     });
     loss = ranks.sum([value])[0]! / BATCH;

@@ -123,6 +123,20 @@ export function tinyLearner(policy: Policy, clip: number = OPTIMIZER.clip): Lear
   return new Learner(policy, Ranks.alone(), { ...OPTIMIZER, clip });
 }
 
+/** What the optimiser keeps, on the host: [T] each. */
+export function moments({ optimizer, policy }: Learner): {
+  readonly step: number;
+  readonly first: Float32Array;
+  readonly second: Float32Array;
+} {
+  const { first_moment: first, second_moment: second } = optimizer.buffers;
+  return {
+    step: optimizer.steps,
+    first: policy.engine.floats(first!),
+    second: policy.engine.floats(second!),
+  };
+}
+
 /** Some supervised steps; the metrics of each. */
 export async function teach(
   learner: Learner,

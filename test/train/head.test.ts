@@ -2,7 +2,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { Random } from '../../src/random.ts';
-import { headGradients } from '../../src/train/head.ts';
+import { chunkTokens, headGradients } from '../../src/train/head.ts';
 import { relativeDistance } from '../helpers/full-sequence.ts';
 
 const engine = openTorch({ threads: 1 });
@@ -43,29 +43,26 @@ afterAll(() => expect(engine.live()).toBe(born));
 
 describe('head gradients', () => {
   test.each([
-    { name: 'in one piece', chunk: VOCABULARY * TOKENS },
-    { name: 'in chunks that do not divide the tokens', chunk: VOCABULARY * 3 },
-    { name: 'token by token', chunk: VOCABULARY },
-    { name: 'with room for less than one token', chunk: 1 },
-  ])('are those of autograd over the whole loss: $name', ({ chunk }) => {
+    { name: 'in one piece', size: TOKENS },
+    { name: 'in chunks that do not divide the tokens', size: 3 },
+    { name: 'token by token', size: 1 },
+  ])('are those of autograd over the whole loss: $name', ({ size }) => {
     engine.scope(() => {
       const spans: [number, number][] = [];
-      const got = headGradients(
-        engine,
-        hidden,
-        head,
-        targets,
-        options,
-        (logProb, entropy, start, end) => {
-          spans.push([start, end]);
-          return loss(logProb, entropy, start, end);
-        },
-        chunk,
-      );
-      expect(got.hidden.shape).toEqual([TOKENS, WIDTH]);
-      expect(relativeDistance(engine.floats(got.hidden), whole.hidden)).toBeLessThan(1e-5);
-      expect(relativeDistance(engine.floats(got.head), whole.head)).toBeLessThan(1e-5);
-      const size = Math.max(1, Math.floor(chunk / VOCABULARY));
+      const forHead = new Float32Array(VOCABULARY * WIDTH);
+      const traced = (logProb: Tensor, entropy: Tensor | null, start: number, end: number): Tensor => {
+        spans.push([start, end]);
+        return loss(logProb, entropy, start, end);
+      };
+      const add = (part: Tensor): void => {
+        engine.floats(part).forEach((value, i) => {
+          forHead[i]! += value;
+        });
+      };
+      const got = headGradients(engine, hidden, head, targets, options, traced, add, size);
+      expect(got.shape).toEqual([TOKENS, WIDTH]);
+      expect(relativeDistance(engine.floats(got), whole.hidden)).toBeLessThan(1e-5);
+      expect(relativeDistance(forHead, whole.head)).toBeLessThan(1e-5);
       expect(spans).toHaveLength(Math.ceil(TOKENS / size));
       expect(spans[0]).toEqual([0, size]);
       expect(spans.at(-1)![1]).toBe(TOKENS);
@@ -76,11 +73,21 @@ describe('head gradients', () => {
     engine.scope(() => {
       const leaf = engine.parameter(hidden);
       const states = engine.mul(leaf, 2);
-      const got = headGradients(engine, states, head, targets, options, loss, VOCABULARY * 2);
-      const [chained] = engine.grad(states, [leaf], got.hidden);
-      expect(
-        relativeDistance(engine.floats(chained!), engine.floats(engine.mul(got.hidden, 2))),
-      ).toBeLessThan(1e-6);
+      const got = headGradients(engine, states, head, targets, options, loss, null, 2);
+      const [chained] = engine.grad(states, [leaf], got);
+      expect(relativeDistance(engine.floats(chained!), engine.floats(engine.mul(got, 2)))).toBeLessThan(1e-6);
     });
+  });
+
+  test('of a head that is not trained are not computed, and those of the states are the same', () => {
+    engine.scope(() => {
+      const got = headGradients(engine, hidden, engine.parameter(head), targets, options, loss, null, 3);
+      expect(relativeDistance(engine.floats(got), whole.hidden)).toBeLessThan(1e-5);
+    });
+  });
+
+  test('hold no more tokens than fit: at least one, however large the vocabulary', () => {
+    expect(chunkTokens(engine, 1 << 10)).toBe(1 << 14);
+    expect(chunkTokens(engine, 1 << 28)).toBe(1);
   });
 });

@@ -106,17 +106,31 @@ describe('pieces of a step', () => {
   };
 
   test.each([1, 60, 150, 300, 1e6])(
-    'hold every group once, in order, within %i tokens where they can',
+    'hold every group once, the longest first, within %i tokens where they can',
     (budget) => {
       const got = pieces(groups, budget);
-      expect(got.flat()).toEqual(groups);
+      expect(new Set(got.flat())).toEqual(new Set(groups));
+      expect(got.flat()).toHaveLength(groups.length);
       for (const piece of got) if (piece.length > 1) expect(size(piece)).toBeLessThanOrEqual(budget);
-      // No piece could have taken the first group of the next.
+      // No piece could have taken the first group of the next, and none of its groups is longer.
       got.slice(1).forEach((piece, i) => {
         expect(size([...got[i]!, piece[0]!])).toBeGreaterThan(budget);
+        expect(Math.min(...got[i]!.map((one) => size([one])))).toBeGreaterThanOrEqual(
+          Math.max(...piece.map((one) => size([one]))),
+        );
       });
     },
   );
+
+  test('in one keep their order', () => {
+    expect(pieces(groups, 1e6)).toEqual([groups]);
+  });
+
+  test('never mix groups of unlike size', () => {
+    const [first, ...rest] = groups;
+    const smaller = { ...first!, responses: first!.responses.slice(0, 1) };
+    expect(pieces([smaller, ...rest], 1e6)).toEqual([rest, [smaller]]);
+  });
 
   test('range from one group each to all together', () => {
     expect(pieces(groups, 1)).toHaveLength(groups.length);

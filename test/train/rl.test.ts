@@ -29,6 +29,7 @@ import {
 import {
   chance,
   mixedScore,
+  moments,
   OPTIMIZER,
   TRACES,
   teach,
@@ -94,7 +95,7 @@ async function run(
       more.onStep?.(line);
     },
     onCompletions: (list) => void completions.push(...list),
-    save: (step) => void saved.push(step),
+    save: ({ step }) => void saved.push(step),
   };
   const base = more.reference === undefined ? reference : more.reference;
   await rl(learner, base, task, { ...RL, ...options }, SEED, hooks);
@@ -103,7 +104,7 @@ async function run(
 
 /** The gradient that the only update of a run was given. */
 function given({ learner }: Run): Float32Array {
-  return learner.optimizer.state().first.map((value) => value / (1 - OPTIMIZER.betas[0]));
+  return moments(learner).first.map((value) => value / (1 - OPTIMIZER.betas[0]));
 }
 
 /** Transport similarity of one response to a trace, from its definition in plain numbers. */
@@ -340,7 +341,7 @@ describe('several updates of a step', () => {
     expect(learner.optimizer.steps).toBe(2);
     const [beta] = OPTIMIZER.betas;
     const want = first.map((value, i) => (1 - beta) * (beta * value + second[i]!));
-    expect(relativeDistance(learner.optimizer.state().first, want)).toBeLessThan(1e-3);
+    expect(relativeDistance(moments(learner).first, want)).toBeLessThan(1e-3);
     expect(lines[0]!.gradNorm! / Math.hypot(...second)).toBeCloseTo(1, 3);
   });
 
@@ -354,7 +355,7 @@ describe('several updates of a step', () => {
     const { learner } = await run(options, partly);
     const [beta] = OPTIMIZER.betas;
     const want = third.map((value, i) => (1 - beta) * (beta * value + second[i]!));
-    expect(relativeDistance(learner.optimizer.state().first, want)).toBeLessThan(1e-3);
+    expect(relativeDistance(moments(learner).first, want)).toBeLessThan(1e-3);
   });
 
   test('epochs go over the same rollouts again, where ratios leave 1 and are clipped', async () => {
@@ -407,7 +408,7 @@ describe('the reinforcement stage', () => {
         if (line.step === 3) requestStop(memory);
       },
       onCompletions: (list) => void completions.push(...list),
-      save: (step) => saveCheckpoint(checkpoint, learner, FOREIGN_CARD, { stage: 'rl', step }),
+      save: (at) => saveCheckpoint(checkpoint, learner, FOREIGN_CARD, { stage: 'rl', ...at }),
     });
     const first = new Learner(copyOf(start), new Ranks(memory, 0, 1), OPTIMIZER);
     expect(await rl(first, reference, task, options, SEED, hooksOf(first))).toBe(3);
@@ -415,7 +416,7 @@ describe('the reinforcement stage', () => {
     expect(state).toMatchObject({ stage: 'rl', step: 3, updates: 6 });
     const second = tinyLearner(Policy.load(engine, checkpoint));
     restoreOptimizer(checkpoint, second, state);
-    expect(await rl(second, reference, task, options, SEED, hooksOf(second), state.step)).toBe(5);
+    expect(await rl(second, reference, task, options, SEED, hooksOf(second), state)).toBe(5);
 
     expect(lines.map(timeless)).toEqual(whole.lines.map(timeless));
     expect(completions).toEqual(whole.completions);

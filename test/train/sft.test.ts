@@ -13,9 +13,18 @@ import { Learner } from '../../src/train/learner.ts';
 import { cosineSchedule } from '../../src/train/optimizer.ts';
 import { PromptEncoder } from '../../src/train/prompt.ts';
 import { Ranks, requestStop, teamMemory } from '../../src/train/ranks.ts';
-import { type SftMetrics, sft, sftSteps } from '../../src/train/sft.ts';
+import { type SftMetrics, type StageStart, sft, sftSteps } from '../../src/train/sft.ts';
 import { flatGradient, identical, predictingStates, relativeDistance } from '../helpers/full-sequence.ts';
-import { OPTIMIZER, SFT, TRACES, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
+import {
+  moments,
+  OPTIMIZER,
+  SFT,
+  TRACES,
+  teach,
+  tinyLearner,
+  tinyPolicy,
+  tinyTask,
+} from '../helpers/tiny-policy.ts';
 
 const engine = openTorch({ threads: 1 });
 const task = tinyTask();
@@ -52,7 +61,7 @@ describe('a supervised step', () => {
       expect(line!.tokens).toBe(want.tokens);
       expect(line!.gradNorm).toBeCloseTo(Math.hypot(...want.gradient), 3);
       // After one update Adam's first moment is (1 − β₁) times the gradient that it was given.
-      const given = learner.optimizer.state().first.map((value) => value / (1 - OPTIMIZER.betas[0]));
+      const given = moments(learner).first.map((value) => value / (1 - OPTIMIZER.betas[0]));
       expect(relativeDistance(given, want.gradient)).toBeLessThan(1e-4);
     },
   );
@@ -61,7 +70,7 @@ describe('a supervised step', () => {
     const learner = tinyLearner(tinyPolicy(engine), 0.01);
     const [line] = await teach(learner, { samples: 3 });
     expect(line!.gradNorm).toBeGreaterThan(0.01);
-    const norm = Math.hypot(...learner.optimizer.state().first) / (1 - OPTIMIZER.betas[0]);
+    const norm = Math.hypot(...moments(learner).first) / (1 - OPTIMIZER.betas[0]);
     expect(norm).toBeCloseTo(0.01, 5);
   });
 });
@@ -101,7 +110,7 @@ describe('the supervised stage', () => {
 
   test('asks for checkpoints as often as it is told, and for one at its end', async () => {
     const saved: number[] = [];
-    const hooks = { onStep: () => {}, save: (step: number) => void saved.push(step) };
+    const hooks = { onStep: () => {}, save: ({ step }: StageStart) => void saved.push(step) };
     const options = { ...SFT, samples: 18, checkpointEvery: 2 };
     expect(await sft(tinyLearner(tinyPolicy(engine)), task, options, hooks)).toBe(6);
     expect(saved).toEqual([2, 4, 6]);
@@ -121,7 +130,7 @@ describe('the supervised stage', () => {
         lines.push(line);
         if (line.step === stopAt) requestStop(memory);
       },
-      save: (step: number) => saveCheckpoint(checkpoint, learner, FOREIGN_CARD, { stage: 'sft', step }),
+      save: (at: StageStart) => saveCheckpoint(checkpoint, learner, FOREIGN_CARD, { stage: 'sft', ...at }),
     });
     const first = new Learner(tinyPolicy(engine), new Ranks(memory, 0, 1), OPTIMIZER);
     expect(await sft(first, task, options, hooksOf(first, 6))).toBe(6);
@@ -129,11 +138,11 @@ describe('the supervised stage', () => {
     expect(state).toMatchObject({ step: 6, updates: 6 });
     const second = tinyLearner(Policy.load(engine, checkpoint));
     restoreOptimizer(checkpoint, second, state);
-    expect(await sft(second, task, options, hooksOf(second, -1), state.step)).toBe(11);
+    expect(await sft(second, task, options, hooksOf(second, -1), state)).toBe(11);
 
     expect(lines.map(timeless)).toEqual(want.map(timeless));
     expect(identical(engine.floats(second.policy.flat), engine.floats(whole.policy.flat))).toBe(true);
-    const [a, b] = [second.optimizer.state(), whole.optimizer.state()];
+    const [a, b] = [moments(second), moments(whole)];
     expect(identical(a.first, b.first) && identical(a.second, b.second)).toBe(true);
     expect(readState(checkpoint)).toMatchObject({ step: 11, updates: 11 });
   });
@@ -175,7 +184,7 @@ describe('a gradient that is not finite', () => {
     const lines: SftMetrics[] = [];
     const hooks = {
       onStep: (line: SftMetrics) => void lines.push(line),
-      save: (step: number) => void saved.push(step),
+      save: ({ step }: StageStart) => void saved.push(step),
     };
     const run = sft(tinyLearner(policy), task, { ...SFT, samples: 90, checkpointEvery: 50 }, hooks);
     await expect(run).rejects.toThrow(TimeseerError);
