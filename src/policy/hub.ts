@@ -130,11 +130,17 @@ export class Hub {
         hubUrl: this.endpoint,
         fetch,
       })) {
-        if (entry.type !== 'file') continue;
+        if (entry.type === 'directory') continue;
         const hash = entry.lfs === undefined ? `git:${entry.oid}` : `sha256:${entry.lfs.oid}`;
         const size = entry.lfs?.size ?? entry.size;
         const known = /^(git:[0-9a-f]{40}|sha256:[0-9a-f]{64})$/.test(hash);
-        if (typeof entry.path !== 'string' || !Number.isSafeInteger(size) || size < 0 || !known) {
+        if (
+          entry.type !== 'file' ||
+          typeof entry.path !== 'string' ||
+          !Number.isSafeInteger(size) ||
+          size < 0 ||
+          !known
+        ) {
           throw wrong(`lists a file of ${repo} without path, size or hash: ${JSON.stringify(entry)}`);
         }
         files.push({ path: entry.path, size, hash });

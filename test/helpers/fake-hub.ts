@@ -47,8 +47,8 @@ export class FakeHub {
   token: string | undefined;
   /** Replaces what the tree says of a file. */
   relist: (entry: Record<string, unknown>) => unknown = (entry) => entry;
-  /** Called when bytes of a file have been sent. */
-  onSent: (path: string) => void = () => undefined;
+  /** What each file waits for before it is sent. */
+  readonly gates = new Map<string, Promise<void>>();
   #store = '';
   readonly #servers: Server[] = [];
 
@@ -116,7 +116,7 @@ export class FakeHub {
     });
     const away = file.endsWith('.safetensors');
     if (away) response.writeHead(302, { location: `${this.#store}/${sha}/${file}?signature=x` }).end();
-    else this.#send(file, content, request, response);
+    else void this.#send(file, content, request, response);
   }
 
   #api(rest: string, url: URL, response: ServerResponse): void {
@@ -155,10 +155,16 @@ export class FakeHub {
       range: request.headers.range,
       authorization: request.headers.authorization,
     });
-    this.#send(file!, this.commits.get(sha!)!.get(file!)!, request, response);
+    void this.#send(file!, this.commits.get(sha!)!.get(file!)!, request, response);
   }
 
-  #send(path: string, whole: Uint8Array, request: IncomingMessage, response: ServerResponse): void {
+  async #send(
+    path: string,
+    whole: Uint8Array,
+    request: IncomingMessage,
+    response: ServerResponse,
+  ): Promise<void> {
+    await this.gates.get(path);
     const fault = this.faults.get(path)?.shift();
     if (typeof fault === 'object' && 'status' in fault) {
       response.writeHead(fault.status, fault.headers).end();
@@ -184,10 +190,9 @@ export class FakeHub {
     if (typeof fault === 'object' && ('cut' in fault || 'hang' in fault)) {
       const upTo = 'cut' in fault ? fault.cut : fault.hang;
       response.write(body.subarray(0, upTo), () => {
-        this.onSent(path);
         // What was written must be on its way before the connection goes.
         if ('cut' in fault) setImmediate(() => response.destroy());
       });
-    } else response.end(body, () => this.onSent(path));
+    } else response.end(body);
   }
 }
