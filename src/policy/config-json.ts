@@ -59,6 +59,14 @@ export function statedDType(config: Json): unknown {
 }
 
 /**
+ * What the weights of a checkpoint are held in unless the caller says: bfloat16 on an accelerator when they are `stated`
+ * (config.json, or else the first tensor) to be of 16 bits, float32 otherwise.
+ */
+export function usualDType(device: string, stated: unknown): WeightDType {
+  return device !== 'cpu' && /16$/.test(String(stated)) ? 'bfloat16' : 'float32';
+}
+
+/**
  * The config.json of a policy whose weights are now of `dtype`: `dtype` under the names, old and new, at the root and in
  * the sections, that state one; all else, known here or not, as it was.
  */

@@ -9,15 +9,17 @@ import { type Adapter, openAdapter, withAdapter } from './adapter.ts';
 import type { EncodedPrompt } from './batch.ts';
 import { BPE_CONFIG } from './bpe.ts';
 import { Chat, expandImages } from './chat.ts';
-import { configJson, statedDType, withDType } from './config-json.ts';
+import { configJson, statedDType, usualDType, withDType } from './config-json.ts';
 import { type Dims, nanoDims, parseDims, type SpecialIds } from './dims.ts';
 import type { Network } from './forward.ts';
 import { ImageProcessor } from './image.ts';
+import { readJson } from './json-file.ts';
 import { type Layout, layoutOf, type Parameter } from './layout.ts';
 import { ropeIndex } from './positions.ts';
-import type { StoredTensor } from './safetensors.ts';
+import { parsePreprocessor, readPreprocessor } from './preprocessor-config.ts';
 import { openCheckpoint } from './shards.ts';
-import { readJson, Tokenizer } from './tokenizer.ts';
+import { Tokenizer } from './tokenizer.ts';
+import { readTokenizer } from './tokenizer-files.ts';
 import type { Trainable, Tuning } from './trainable.ts';
 import {
   arrange,
@@ -86,17 +88,6 @@ function readText(file: string): string {
   } catch (cause) {
     throw new CheckpointError(`${file}: cannot be read as UTF-8 text; copy it again`, { cause });
   }
-}
-
-/** The dtype of `auto`. */
-function autoDType(
-  engine: Engine,
-  config: PolicyParts['config'],
-  checkpoint: ReadonlyMap<string, StoredTensor>,
-): WeightDType {
-  if (engine.info.device === 'cpu') return 'float32';
-  const stated = statedDType(config) ?? [...checkpoint.values()][0]?.dtype;
-  return /16$/.test(String(stated)) ? 'bfloat16' : 'float32';
 }
 
 /** The vision tower stands behind the decoder in the flat buffer, so what is tuned starts at its beginning. */
@@ -219,17 +210,17 @@ export class Policy implements Network {
       );
     }
     const config = readJson(file);
-    parseDims(config, file); // another architecture is named before its other files are missed
-    const json = (name: string): Readonly<Record<string, unknown>> =>
-      readJson(join(directory, name)) as Readonly<Record<string, unknown>>;
+    const dims = parseDims(config, file); // another architecture is named before its other files are missed
+    const tokenizer = readTokenizer(directory);
+    const preprocessor = readPreprocessor(directory);
+    parsePreprocessor(preprocessor.json, dims.vision, preprocessor.file); // its faults named by its file
     const present = CARRIED.filter((name) => existsSync(join(directory, name)));
-    const optional = (name: string) => (present.includes(name) ? json(name) : {});
     return {
       config: config as PolicyParts['config'],
-      tokenizer: json('tokenizer.json'),
-      tokenizerConfig: optional('tokenizer_config.json'),
+      tokenizer: tokenizer.json,
+      tokenizerConfig: tokenizer.config,
       template: Chat.load(directory).source,
-      preprocessor: optional('preprocessor_config.json'),
+      preprocessor: preprocessor.json as PolicyParts['preprocessor'],
       files: Object.fromEntries(present.map((name) => [name, readText(join(directory, name))])),
     };
   }
@@ -243,7 +234,8 @@ export class Policy implements Network {
     const { dtype = 'auto', ...rest } = options;
     const weights = (layout: Layout): Tensor => {
       const checkpoint = openCheckpoint(directory);
-      const chosen = dtype === 'auto' ? autoDType(engine, parts.config, checkpoint) : dtype;
+      const stated = statedDType(parts.config) ?? [...checkpoint.values()][0]?.dtype;
+      const chosen = dtype === 'auto' ? usualDType(engine.info.device, stated) : dtype;
       return loadWeights(engine, layout, directory, checkpoint, chosen);
     };
     return new Policy(engine, parts, weights, { ...rest, from: directory });

@@ -54,7 +54,7 @@ function without(directory: string): CheckpointError {
     : names.some((name) => /\.(bin|pt|pth|gguf)$/.test(name))
       ? 'only safetensors are read: save it as such with transformers'
       : 'copy the weights there';
-  return new CheckpointError(`${directory}: neither ${WEIGHTS} nor ${INDEX} is there; ${hint}`);
+  return new CheckpointError(`${join(directory, WEIGHTS)}: no such file, and no ${INDEX} beside it; ${hint}`);
 }
 
 /**

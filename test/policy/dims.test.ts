@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { CheckpointError } from '../../src/errors.ts';
-import { configJson, statedDType, withDType } from '../../src/policy/config-json.ts';
+import { configJson, statedDType, usualDType, withDType } from '../../src/policy/config-json.ts';
 import { nanoDims, parseDims } from '../../src/policy/dims.ts';
 import { layoutOf, publishedName } from '../../src/policy/layout.ts';
 import { decayMask } from '../../src/policy/weights.ts';
@@ -227,6 +227,15 @@ describe('config.json of a saved policy', () => {
     expect(statedDType(QWEN_3B)).toBe('bfloat16');
     expect(statedDType({ text_config: { dtype: 'float16' } })).toBe('float16');
     expect(statedDType(rest)).toBeUndefined();
+  });
+
+  it('is bfloat16 on an accelerator when the checkpoint has 16 bits', () => {
+    for (const stated of ['bfloat16', 'float16', 'torch.bfloat16', 'BF16', 'F16']) {
+      expect(usualDType('cuda:0', stated)).toBe('bfloat16');
+      expect(usualDType('cpu', stated)).toBe('float32');
+    }
+    expect(usualDType('cuda:0', 'float32')).toBe('float32');
+    expect(usualDType('cuda:0', undefined)).toBe('float32');
   });
 });
 

@@ -1,13 +1,25 @@
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  closeSync,
+  cpSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { CheckpointError } from '../../src/errors.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { openSafetensors, writeSafetensors } from '../../src/policy/safetensors.ts';
-import { openCheckpoint } from '../../src/policy/shards.ts';
+import { openSafetensors } from '../../src/policy/safetensors.ts';
+import { loadTensor, tensorBytes } from '../../src/policy/weights.ts';
 import { corpus } from './corpus.ts';
+import { brains, craft, craftText, type Entry, floats } from './craft.ts';
 import { engine, GOLDEN } from './golden.ts';
 
 let directory: string;
@@ -16,29 +28,9 @@ beforeEach(() => {
 });
 afterEach(() => rmSync(directory, { recursive: true, force: true }));
 
-type Entry = { dtype: string; shape: number[]; bytes: Buffer };
-
 /** The flat weights as bytes: comparing a million floats one by one is slow. */
 function bytes(policy: Policy): Buffer {
   return Buffer.from(engine.floats(policy.flat).buffer);
-}
-
-/** A safetensors file of raw bytes, written without the code under test. */
-function craft(file: string, entries: Record<string, Entry>): void {
-  const header: Record<string, unknown> = {};
-  let offset = 0;
-  for (const [name, { dtype, shape, bytes }] of Object.entries(entries)) {
-    header[name] = { dtype, shape, data_offsets: [offset, offset + bytes.length] };
-    offset += bytes.length;
-  }
-  const json = Buffer.from(JSON.stringify(header));
-  const length = Buffer.alloc(8);
-  length.writeUInt32LE(json.length);
-  writeFileSync(file, Buffer.concat([length, json, ...Object.values(entries).map(({ bytes }) => bytes)]));
-}
-
-function floats(values: number[]): Buffer {
-  return Buffer.from(Float32Array.from(values).buffer);
 }
 
 /** All tensors of the tiny checkpoint, to be tampered with. */
@@ -62,59 +54,6 @@ function tampered(change: (entries: Record<string, Entry>) => void): () => Polic
   craft(join(directory, 'model.safetensors'), entries);
   return () => Policy.load(engine, directory);
 }
-
-describe('safetensors', () => {
-  it('widens half precision and bfloat16 exactly', () => {
-    const file = join(directory, 'x.safetensors');
-    craft(file, {
-      half: {
-        dtype: 'F16',
-        shape: [5],
-        bytes: Buffer.from(Uint16Array.of(0x3c00, 0xc100, 0x0001, 0x7bff, 0x8000).buffer),
-      },
-      brain: { dtype: 'BF16', shape: [2, 1], bytes: Buffer.from(Uint16Array.of(0x3fc0, 0xc2f7).buffer) },
-    });
-    const tensors = openSafetensors(file);
-    expect([...tensors.get('half')!.read()]).toEqual([1, -2.5, 2 ** -24, 65504, -0]);
-    expect([...tensors.get('brain')!.read()]).toEqual([1.5, -123.5]);
-    expect(tensors.get('brain')!.shape).toEqual([2, 1]);
-  });
-
-  it('reads back what it writes, data aligned to 8 bytes', () => {
-    const file = join(directory, 'x.safetensors');
-    const values = Float32Array.of(1.5, -2, 3e-20, 4, 5, 6);
-    writeSafetensors(file, [{ name: 'ünï', shape: [2, 3], values: () => values }]);
-    expect(openSafetensors(file).get('ünï')!.read()).toEqual(values);
-    expect(Number(readFileSync(file).readBigUInt64LE()) % 8).toBe(0);
-  });
-
-  it('joins shards by their index, and says which shard lacks a tensor', () => {
-    craft(join(directory, 'a.safetensors'), { one: { dtype: 'F32', shape: [1], bytes: floats([1]) } });
-    craft(join(directory, 'b.safetensors'), { two: { dtype: 'F32', shape: [2], bytes: floats([2, 3]) } });
-    const index = join(directory, 'model.safetensors.index.json');
-    writeFileSync(index, JSON.stringify({ weight_map: { one: 'a.safetensors', two: 'b.safetensors' } }));
-    expect([...openCheckpoint(directory).get('two')!.read()]).toEqual([2, 3]);
-    writeFileSync(index, JSON.stringify({ weight_map: { one: 'b.safetensors' } }));
-    expect(() => openCheckpoint(directory)).toThrow(/b\.safetensors: tensor one is missing/);
-    writeFileSync(index, JSON.stringify({ weight_map: { one: '../../etc/passwd' } }));
-    expect(() => openCheckpoint(directory)).toThrow(/must name a file of the same directory/);
-  });
-
-  it('refuses files that are not whole', () => {
-    const file = join(directory, 'x.safetensors');
-    expect(() => openSafetensors(file)).toThrow(/no such file/);
-    writeFileSync(file, 'abc');
-    expect(() => openSafetensors(file)).toThrow(/truncated/);
-    writeFileSync(file, Buffer.concat([Buffer.from([200, 0, 0, 0, 0, 0, 0, 0]), Buffer.alloc(20)]));
-    expect(() => openSafetensors(file)).toThrow(/does not fit/);
-    writeFileSync(file, Buffer.concat([Buffer.from([2, 0, 0, 0, 0, 0, 0, 0]), Buffer.from('{[')]));
-    expect(() => openSafetensors(file)).toThrow(/not JSON/);
-    craft(file, { q: { dtype: 'I8', shape: [4], bytes: Buffer.alloc(4) } });
-    expect(() => openSafetensors(file)).toThrow(/tensor q is I8/);
-    craft(file, { q: { dtype: 'F32', shape: [2], bytes: Buffer.alloc(4) } });
-    expect(() => openSafetensors(file)).toThrow(/tensor q has offsets/);
-  });
-});
 
 describe('checkpoints', () => {
   it('names the tensor at which a file ends too early', () => {
@@ -141,12 +80,128 @@ describe('checkpoints', () => {
     expect(engine.live()).toBe(before);
   });
 
-  it('reads the module names of transformers too', () => {
+  it('lists every problem, eight names of each at most', () => {
+    const load = tampered((e) => {
+      for (const name of Object.keys(e).filter((key) => key.startsWith('visual.blocks.1.'))) delete e[name];
+      e['model.norm.weight']!.shape = [16, 2];
+      e['model.layers.0.mlp.up_proj.weight']!.shape.reverse();
+      Object.assign(e, { extra: { dtype: 'F16', shape: [1], bytes: Buffer.alloc(2) } });
+    });
+    expect(load).toThrow(CheckpointError);
+    expect(load).toThrow(
+      /differ; 12 missing: (visual\.blocks\.1\.\S+, ){7}visual\.blocks\.1\.\S+ and 4 more; /,
+    );
+    expect(load).toThrow(/; 1 not part of this policy: extra; 2 of another shape: /);
+    expect(load).toThrow('model.norm.weight is [16, 2] instead of [32]');
+    expect(load).toThrow('up_proj.weight is [32, 44] instead of [44, 32]');
+  });
+
+  it('says how the head may be tied when it is missing', () => {
+    expect(tampered((e) => delete e['lm_head.weight'])).toThrow(
+      /1 missing: lm_head\.weight\. .* 'tie_word_embeddings': true/,
+    );
+  });
+
+  it('holds a tied head once, under either name, and refuses one that differs', () => {
+    const tied = (change: (entries: Record<string, Entry>) => void): (() => Policy) => {
+      const load = tampered((entries) => {
+        entries['lm_head.weight'] = { ...entries['model.embed_tokens.weight']! };
+        change(entries);
+      });
+      const file = join(directory, 'config.json');
+      const config = JSON.parse(readFileSync(file, 'utf8'));
+      writeFileSync(file, JSON.stringify({ ...config, tie_word_embeddings: true }));
+      return load;
+    };
+    const plain = tied((e) => delete e['lm_head.weight'])();
+    for (const change of [() => {}, (e: Record<string, Entry>) => delete e['model.embed_tokens.weight']]) {
+      const policy = tied(change)();
+      expect(policy.layout.size).toBe(plain.layout.size);
+      expect(bytes(policy).equals(bytes(plain))).toBe(true);
+      policy.dispose();
+    }
+    plain.dispose();
+    const other = tied((e) => {
+      const copy = Buffer.from(e['lm_head.weight']!.bytes);
+      copy.writeFloatLE(9, 400);
+      e['lm_head.weight']!.bytes = copy;
+    });
+    expect(other).toThrow(
+      /tensor lm_head\.weight differs from the embedding.*'tie_word_embeddings' to false/,
+    );
+  });
+
+  it('refuses the same weights by two names', () => {
+    const twice = tampered((e) => (e['model.language_model.norm.weight'] = { ...e['model.norm.weight']! }));
+    expect(twice).toThrow(/tensors model\.\S*norm\.weight and model\.\S*norm\.weight are the same weights/);
+  });
+
+  it('converts tensors of all dtypes, mixed in one file, to that of the policy', () => {
+    const widths = ['F32', 'BF16', 'F64'];
+    const load = tampered((entries) => {
+      for (const [i, entry] of Object.values(entries).entries()) {
+        const values = new Float32Array(
+          entry.bytes.buffer.slice(entry.bytes.byteOffset, entry.bytes.byteOffset + entry.bytes.length),
+        );
+        entry.dtype = widths[i % 3]!;
+        if (entry.dtype === 'BF16') entry.bytes = brains(values);
+        if (entry.dtype === 'F64') entry.bytes = Buffer.from(Float64Array.from(values).buffer);
+      }
+    });
+    const plain = Policy.load(engine, GOLDEN);
+    const mixed = load();
+    expect(bytes(mixed).equals(bytes(plain))).toBe(true);
+    expect(mixed.dtype).toBe('float32');
+    plain.dispose();
+    mixed.dispose();
+  });
+
+  it('names a tensor that its dtype can hold and that of the policy cannot', () => {
+    const name = 'visual.blocks.2.norm1.weight';
+    const load = tampered((e) => {
+      e[name]!.dtype = 'F64';
+      e[name]!.bytes = Buffer.from(new Float64Array(24).fill(1e39).buffer);
+    });
+    expect(load).toThrow(`tensor ${name} holds NaN or Infinity (as float32)`);
+  });
+
+  it('moves a tensor of several slices whole, into and out of a flat one', () => {
+    const file = join(directory, 'large.safetensors');
+    const size = 2 ** 25 + 6; // one slice and a little
+    craftText(
+      file,
+      JSON.stringify({ large: { dtype: 'BF16', shape: [2, size / 2], data_offsets: [0, 2 * size] } }),
+      Buffer.alloc(0),
+    );
+    const end = statSync(file).size + 2 * size;
+    truncateSync(file, end); // zeros that take no room
+    const handle = openSync(file, 'r+');
+    writeSync(handle, brains([1.5, -2, 3, -4]), 0, 8, end - 16); // two before the end of the slice, two behind it
+    closeSync(handle);
+    engine.scope(() => {
+      const flat = engine.zeros([size + 4], 'bfloat16');
+      loadTensor(engine, openSafetensors(file).get('large')!, flat, 3);
+      expect([...engine.floats(engine.narrow(flat, 0, size - 6, 10))]).toEqual([
+        0, 1.5, -2, 3, -4, 0, 0, 0, 0, 0,
+      ]);
+      const pieces = [...tensorBytes(engine, flat, 3, size)];
+      expect(pieces.map((piece) => piece.length)).toEqual([2 ** 26, 12]);
+      expect(Buffer.concat(pieces).subarray(-16, -8)).toEqual(brains([1.5, -2, 3, -4]));
+    });
+  });
+
+  it.each([
+    [
+      'transformers 5',
+      /^(?:model|visual)\./,
+      (name: string) => name.replace(/^model\./, 'language_model.').replace(/^/, 'model.'),
+    ],
+    ['wrapped models', /^(?:model|lm_head)\./, (name: string) => `language_model.${name}`],
+  ])('reads the module names of %s too', (_, which, rename) => {
     const load = tampered((entries) => {
       for (const [name, entry] of Object.entries(entries)) {
         delete entries[name];
-        entries[name.replace(/^model\./, 'model.language_model.').replace(/^visual\./, 'model.visual.')] =
-          entry;
+        entries[which.test(name) ? rename(name) : name] = entry;
       }
     });
     const renamed = load();

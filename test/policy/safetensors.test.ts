@@ -1,0 +1,264 @@
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { CheckpointError } from '../../src/errors.ts';
+import { openSafetensors, writeSafetensors } from '../../src/policy/safetensors.ts';
+import { openCheckpoint, writeCheckpoint } from '../../src/policy/shards.ts';
+import { brains, craft, craftText, floats } from './craft.ts';
+
+let directory: string;
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'safetensors-'));
+});
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+const f32 = (...values: number[]) => ({ dtype: 'F32', shape: [values.length], bytes: floats(values) });
+
+describe('safetensors', () => {
+  it('widens half precision and bfloat16 exactly', () => {
+    const file = join(directory, 'x.safetensors');
+    craft(file, {
+      half: {
+        dtype: 'F16',
+        shape: [5],
+        bytes: Buffer.from(Uint16Array.of(0x3c00, 0xc100, 0x0001, 0x7bff, 0x8000).buffer),
+      },
+      brain: { dtype: 'BF16', shape: [2, 1], bytes: Buffer.from(Uint16Array.of(0x3fc0, 0xc2f7).buffer) },
+    });
+    const tensors = openSafetensors(file);
+    expect([...tensors.get('half')!.read()]).toEqual([1, -2.5, 2 ** -24, 65504, -0]);
+    expect([...tensors.get('brain')!.read()]).toEqual([1.5, -123.5]);
+    expect(tensors.get('brain')!.shape).toEqual([2, 1]);
+  });
+
+  it('reads back what it writes, data aligned to 8 bytes', () => {
+    const file = join(directory, 'x.safetensors');
+    const values = Float32Array.of(1.5, -2, 3e-20, 4, 5, 6);
+    writeSafetensors(file, [{ name: 'ünï', shape: [2, 3], values: () => values }]);
+    expect(openSafetensors(file).get('ünï')!.read()).toEqual(values);
+    expect(Number(readFileSync(file).readBigUInt64LE()) % 8).toBe(0);
+  });
+
+  it('says where each tensor lies, whatever the order of the header', () => {
+    const file = join(directory, 'x.safetensors');
+    const header = {
+      late: { dtype: 'F64', shape: [1], data_offsets: [6, 14] },
+      __metadata__: { format: 'pt' },
+      scalar: { dtype: 'BF16', shape: [], data_offsets: [0, 2] },
+      nothing: { dtype: 'F32', shape: [0, 7], data_offsets: [2, 2] },
+      early: { dtype: 'F32', shape: [1, 1], data_offsets: [2, 6] },
+    };
+    const data = Buffer.concat([brains([-3]), floats([7.5]), Buffer.from(Float64Array.of(0.1).buffer)]);
+    craftText(file, JSON.stringify(header), data);
+    const start = 8 + JSON.stringify(header).length;
+    const found = [...openSafetensors(file).values()].map(({ name, offset, dtype, shape, read }) => [
+      name,
+      offset - start,
+      dtype,
+      shape,
+      ...read(),
+    ]);
+    expect(found).toEqual([
+      ['scalar', 0, 'BF16', [], -3],
+      ['nothing', 2, 'F32', [0, 7]],
+      ['early', 2, 'F32', [1, 1], 7.5],
+      ['late', 6, 'F64', [1], Math.fround(0.1)],
+    ]);
+  });
+
+  const entry = (start: unknown, end: unknown, shape: unknown = [1], dtype = 'F32') => ({
+    dtype,
+    shape,
+    data_offsets: [start, end],
+  });
+  it.each([
+    ['a tensor that overlaps another', { a: entry(0, 4), b: entry(2, 6) }, /tensor b overlaps a;/],
+    ['a gap between tensors', { a: entry(0, 4), b: entry(6, 10) }, /tensor b leaves a gap after a;/],
+    ['a gap before the first', { a: entry(4, 8) }, /tensor a leaves a gap after the header/],
+    ['data behind the last', { a: entry(0, 4) }, /16 bytes follow the last tensor/],
+    ['a file that ends before its data', { a: entry(0, 40, [10]) }, /tensor a ends at byte .* truncated/],
+    ['negative offsets', { a: entry(-4, 0) }, /tensor a has a shape or offsets that are not counts/],
+    ['offsets in reverse', { a: entry(4, 0) }, /tensor a has offsets that do not match/],
+    ['offsets beyond all integers', { a: entry(0, 2 ** 60) }, /not counts/],
+    ['a shape beyond all integers', { a: entry(0, 4, [2 ** 40, 2 ** 40]) }, /do not match its shape/],
+    ['a broken shape', { a: entry(0, 4, [0.5, 2]) }, /not counts/],
+    ['a shape that is no list', { a: entry(0, 4, { length: 1 }) }, /not counts/],
+    ['one offset', { a: { dtype: 'F32', shape: [1], data_offsets: [0] } }, /not counts/],
+    ['a tensor that is null', { a: null }, /tensor a is not described by an object/],
+    ['no dtype', { a: { shape: [1], data_offsets: [0, 4] } }, /tensor a is of no dtype/],
+    ['a dtype named as a method of objects', { a: entry(0, 4, [1], 'valueOf') }, /tensor a is valueOf/],
+    ['8-bit floats', { a: entry(0, 4, [4], 'F8_E4M3') }, /tensor a is F8_E4M3; .* quantised/],
+    ['packed integers', { 'model.q_proj.qweight': entry(0, 4, [1], 'I32') }, /q_proj\.qweight is I32/],
+    ['a header that is a list', [], /no object/],
+    ['a header that is null', null, /no object/],
+  ])('refuses %s', (_, header, message) => {
+    const file = join(directory, 'x.safetensors');
+    craftText(file, JSON.stringify(header), Buffer.alloc(20));
+    expect(() => openSafetensors(file)).toThrow(CheckpointError);
+    expect(() => openSafetensors(file)).toThrow(message);
+  });
+
+  it('refuses a key that appears twice, however it is written', () => {
+    const file = join(directory, 'x.safetensors');
+    const a = '{"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}';
+    craftText(file, `{"a": ${a}, "\\u0061" : ${a}}`, Buffer.alloc(4));
+    expect(() => openSafetensors(file)).toThrow(/the header holds a twice/);
+    craftText(
+      file,
+      `{"a": {"dtype": "BF16", "dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}`,
+      Buffer.alloc(4),
+    );
+    expect(() => openSafetensors(file)).toThrow(/the header holds dtype twice/);
+    craftText(file, `{"a\\"{": ${a}, "__metadata__": {"a": "a", "b": "{\\"a\\": 1}"}}`, Buffer.alloc(4));
+    expect([...openSafetensors(file).keys()]).toEqual(['a"{']);
+  });
+
+  it('refuses what cannot be opened as a file', () => {
+    mkdirSync(join(directory, 'x.safetensors'));
+    expect(() => openSafetensors(join(directory, 'x.safetensors'))).toThrow(CheckpointError);
+  });
+
+  it('gives values or a CheckpointError for any damage to a header', () => {
+    const file = join(directory, 'x.safetensors');
+    craft(file, { 'layer.a': f32(1, 2), 'layer.b': { dtype: 'BF16', shape: [2, 1], bytes: brains([3, 4]) } });
+    const whole = readFileSync(file);
+    const length = 8 + Number(whole.readBigUInt64LE());
+    const edit = fc.record({
+      at: fc.integer({ min: 0, max: length - 1 }),
+      drop: fc.integer({ min: 0, max: 3 }),
+      add: fc.oneof(
+        fc.constantFrom(
+          '"',
+          '{',
+          '}',
+          '[',
+          ']',
+          ',',
+          ':',
+          '-',
+          '0',
+          '9',
+          '1e400',
+          '1e9',
+          'null',
+          '"a":',
+          '__proto__',
+        ),
+        fc.string({ maxLength: 3 }),
+      ),
+      keep: fc.boolean(),
+    });
+    let read = 0;
+    fc.assert(
+      fc.property(fc.array(edit, { minLength: 0, maxLength: 3 }), fc.nat({ max: 30 }), (edits, cut) => {
+        let bytes = whole;
+        for (const { at, drop, add, keep } of edits) {
+          const grown = Buffer.concat([bytes.subarray(0, at), Buffer.from(add), bytes.subarray(at + drop)]);
+          // Mostly the length is kept right, so that the damage reaches the parser.
+          if (keep && at >= 8)
+            grown.writeUInt32LE(Math.max(0, grown.readUInt32LE() + grown.length - bytes.length));
+          bytes = grown;
+        }
+        writeFileSync(file, cut < 20 ? bytes : bytes.subarray(0, Math.max(0, bytes.length - (cut - 19))));
+        try {
+          for (const tensor of openSafetensors(file).values()) {
+            expect(tensor.read().length).toBe(tensor.shape.reduce((a, b) => a * b, 1));
+            read += 1;
+          }
+        } catch (error) {
+          expect(error).toBeInstanceOf(CheckpointError);
+        }
+      }),
+      { numRuns: 5000 },
+    );
+    expect(read).toBeGreaterThan(100);
+  });
+});
+
+describe('sharded checkpoints', () => {
+  const index = () => join(directory, 'model.safetensors.index.json');
+  const map = (weight_map: unknown, metadata: unknown = { total_size: 1 }) =>
+    writeFileSync(index(), JSON.stringify({ metadata, weight_map }));
+
+  it('are joined by their index, whose sizes are not asked', () => {
+    craft(join(directory, 'a.safetensors'), { one: f32(1) });
+    craft(join(directory, 'b.safetensors'), { two: f32(2, 3) });
+    map({ one: 'a.safetensors', two: 'b.safetensors' });
+    expect([...openCheckpoint(directory).get('two')!.read()]).toEqual([2, 3]);
+    expect(openCheckpoint(directory).size).toBe(2);
+  });
+
+  it('are refused when index and shards differ', () => {
+    craft(join(directory, 'a.safetensors'), { one: f32(1), three: f32(4) });
+    craft(join(directory, 'b.safetensors'), { two: f32(2, 3) });
+    map({ one: 'b.safetensors', two: 'b.safetensors' });
+    expect(() => openCheckpoint(directory)).toThrow(/b\.safetensors: tensor one is missing, but model/);
+    map({ one: 'a.safetensors', two: 'b.safetensors' });
+    expect(() => openCheckpoint(directory)).toThrow(
+      /a\.safetensors: tensor three is there, but not according to/,
+    );
+    map({ one: 'a.safetensors', two: 'b.safetensors', five: 'c.safetensors', six: 'd.safetensors' });
+    expect(() => openCheckpoint(directory)).toThrow(
+      /2 of 4 shards are not .*: c\.safetensors, d\.safetensors;/,
+    );
+    map({ one: '../../etc/passwd' });
+    expect(() => openCheckpoint(directory)).toThrow(/must name a file of the same directory/);
+    for (const wrong of [null, [], 'x', 3]) {
+      map(wrong);
+      expect(() => openCheckpoint(directory)).toThrow(/'weight_map' is missing/);
+    }
+    writeFileSync(index(), '{"weight_map": {');
+    expect(() => openCheckpoint(directory)).toThrow(/index\.json: not JSON/);
+    writeFileSync(index(), 'null');
+    expect(() => openCheckpoint(directory)).toThrow(CheckpointError);
+  });
+
+  it('are named when they have no index, and so are weights of another format', () => {
+    expect(() => openCheckpoint(join(directory, 'nowhere'))).toThrow(
+      /model\.safetensors: no such file, and no/,
+    );
+    writeFileSync(join(directory, 'pytorch_model.bin'), '');
+    expect(() => openCheckpoint(directory)).toThrow(/only safetensors are read/);
+    craft(join(directory, 'model-00001-of-00002.safetensors'), { one: f32(1) });
+    expect(() => openCheckpoint(directory)).toThrow(/shards but no model\.safetensors\.index\.json/);
+  });
+
+  it('fill shards in order, a tensor that is too large alone in one, and leave nothing of an earlier save', () => {
+    const tensor = (name: string, ...values: number[]) => ({
+      name,
+      shape: [values.length],
+      values: () => Float32Array.from(values),
+    });
+    const brain = {
+      name: 'a.brain',
+      shape: [3],
+      dtype: 'BF16' as const,
+      bytes: () => [brains([1, 2]), brains([-3])],
+    };
+    const tensors = [tensor('b', 1, 2), brain, tensor('huge', 1, 2, 3, 4, 5), tensor('z', 9)];
+    writeCheckpoint(directory, tensors, 16);
+    const shard = (n: number) => `model-0000${n}-of-00003.safetensors`;
+    expect(JSON.parse(readFileSync(index(), 'utf8'))).toEqual({
+      metadata: { total_parameters: 11, total_size: 38 },
+      weight_map: { 'a.brain': shard(1), b: shard(1), huge: shard(2), z: shard(3) },
+    });
+    const read = openCheckpoint(directory);
+    expect([...read.get('a.brain')!.read()]).toEqual([1, 2, -3]);
+    expect([...read.get('huge')!.read()]).toEqual([1, 2, 3, 4, 5]);
+    writeCheckpoint(directory, tensors);
+    expect(readdirSync(directory)).toEqual(['model.safetensors']);
+    writeCheckpoint(directory, tensors, 20);
+    expect([...openCheckpoint(directory).get('z')!.read()]).toEqual([9]);
+    expect(readdirSync(directory)).not.toContain('model.safetensors');
+  });
+
+  it('are not written from data that do not fill the shape', () => {
+    const short = { name: 'short', shape: [3], values: () => Float32Array.of(1, 2) };
+    expect(() => writeCheckpoint(directory, [short])).toThrow(
+      /tensor short is not of the size of its shape \[3\]/,
+    );
+    expect(readdirSync(directory)).toEqual([]);
+  });
+});
