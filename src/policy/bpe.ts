@@ -23,6 +23,15 @@ function byteAlphabet(): string[] {
   return Array.from({ length: 256 }, (_, b) => String.fromCharCode(printable(b) ? b : next++));
 }
 
+const BYTES: ReadonlyMap<string, number> = new Map(
+  byteAlphabet().map((character, byte) => [character, byte]),
+);
+
+/** The byte that a character of a byte-level vocabulary stands for; 0 for any other. */
+export function byteOf(character: string): number {
+  return BYTES.get(character) ?? 0;
+}
+
 /** Splits as the `Split` pre-tokenizer with behaviour `isolated`: matches and what lies between them. */
 function pieces(text: string, pattern: RegExp): string[] {
   const out: string[] = [];

@@ -3,7 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Template } from '@huggingface/jinja';
 import { CheckpointError } from '../errors.ts';
-import { readJson } from './tokenizer.ts';
+import { readJson } from './json-file.ts';
 
 export type Content =
   | string

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError } from '../errors.ts';
-import { readJson } from './tokenizer.ts';
+import { readJson } from './json-file.ts';
 
 export const GENERATION_CONFIG_FILE = 'generation_config.json';
 

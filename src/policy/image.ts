@@ -1,7 +1,13 @@
-/** Pictures to patches: the image processor of Qwen2.5-VL, driven by `preprocessor_config.json`. */
-import { CheckpointError, DataError } from '../errors.ts';
+/** Pictures to patches: the image processor of Qwen2.5-VL, as `preprocessor_config.json` sets it. */
+import { DataError } from '../errors.ts';
 import type { Picture } from '../types.ts';
 import { CHANNELS, type VisionDims } from './dims.ts';
+import {
+  type PreprocessorConfig,
+  parsePreprocessor,
+  preprocessorJson,
+  readPreprocessor,
+} from './preprocessor-config.ts';
 import { resizeBicubic, smartResize } from './resize.ts';
 
 /** Patches of one picture, as the vision tower takes them. */
@@ -16,105 +22,63 @@ export interface ProcessedImage {
   readonly patches: Float32Array;
 }
 
-const CLIP_MEAN = [0.48145466, 0.4578275, 0.40821073];
-const CLIP_STD = [0.26862954, 0.26130258, 0.27577711];
-
-type Json = Readonly<Record<string, unknown>>;
-
-function triple(value: unknown, key: string, file: string, fallback: number[]): number[] {
-  if (value === undefined) return fallback;
-  if (Array.isArray(value) && value.length === 3 && value.every((v) => typeof v === 'number')) return value;
-  throw new CheckpointError(`${file}: '${key}' must be three numbers, got ${JSON.stringify(value)}`);
-}
-
 export class ImageProcessor {
-  readonly patch: number;
-  readonly merge: number;
-  readonly temporal: number;
-  readonly minPixels: number;
-  readonly maxPixels: number;
-  /** Factor from bytes to [0, 1]. */
-  readonly rescale: number;
-  readonly mean: readonly number[];
-  readonly std: readonly number[];
-  readonly #normalised: readonly Float32Array[]; // per channel: byte → normalised value
+  readonly config: PreprocessorConfig;
+  /** Edge of a visual token in pixels. */
+  readonly #unit: number;
+  readonly #values: readonly Float32Array[]; // per channel: byte → value that the tower sees
 
   /**
-   * @param config parsed `preprocessor_config.json`; an absent key takes Qwen2.5-VL's value.
+   * @param json parsed `preprocessor_config.json`; an absent key takes Qwen2.5-VL's value.
    * @throws CheckpointError naming the key that is wrong or contradicts the checkpoint's vision tower.
    */
-  constructor(vision: VisionDims, config: unknown = {}, file = 'preprocessor_config.json') {
-    if (typeof config !== 'object' || config === null)
-      throw new CheckpointError(`${file}: must hold a JSON object`);
-    const json = config as Json;
-    const size = typeof json['size'] === 'object' && json['size'] !== null ? (json['size'] as Json) : {};
-    const number = (key: string, ...values: unknown[]): number => {
-      const value = values.find((v) => v !== undefined && v !== null);
-      if (typeof value === 'number' && value > 0) return value;
-      throw new CheckpointError(`${file}: '${key}' must be a positive number, got ${JSON.stringify(value)}`);
-    };
-    this.patch = number('patch_size', json['patch_size'], vision.patch);
-    this.merge = number('merge_size', json['merge_size'], vision.merge);
-    this.temporal = number('temporal_patch_size', json['temporal_patch_size'], vision.temporal);
-    if (this.patch !== vision.patch || this.merge !== vision.merge || this.temporal !== vision.temporal) {
-      throw new CheckpointError(
-        `${file}: patch_size, merge_size, temporal_patch_size ${this.patch}, ${this.merge}, ${this.temporal} differ from ` +
-          `config.json's ${vision.patch}, ${vision.merge}, ${vision.temporal}; take both files from one checkpoint`,
-      );
-    }
-    this.minPixels = number(
-      'min_pixels',
-      json['min_pixels'],
-      size['shortest_edge'],
-      size['min_pixels'],
-      56 * 56,
+  constructor(vision: VisionDims, json: unknown = {}, file?: string) {
+    this.config = parsePreprocessor(json, vision, file);
+    const { rescale, normalize, factor, mean, std, patch, merge } = this.config;
+    this.#unit = patch * merge;
+    this.#values = Array.from({ length: CHANNELS }, (_, c) =>
+      Float32Array.from({ length: 256 }, (__, byte) => {
+        const value = rescale ? byte * factor : byte;
+        return normalize ? (value - mean[c]!) / std[c]! : value;
+      }),
     );
-    this.maxPixels = number(
-      'max_pixels',
-      json['max_pixels'],
-      size['longest_edge'],
-      size['max_pixels'],
-      28 * 28 * 1280,
-    );
-    this.rescale = number('rescale_factor', json['rescale_factor'], 1 / 255);
-    this.mean = triple(json['image_mean'], 'image_mean', file, CLIP_MEAN);
-    this.std = triple(json['image_std'], 'image_std', file, CLIP_STD);
-    this.#normalised = Array.from({ length: CHANNELS }, (_, c) =>
-      Float32Array.from({ length: 256 }, (__, v) => (v * this.rescale - this.mean[c]!) / this.std[c]!),
-    );
+  }
+
+  /** The processor of a checkpoint directory. @throws CheckpointError as the constructor does */
+  static load(vision: VisionDims, directory: string): ImageProcessor {
+    const { json, file } = readPreprocessor(directory);
+    return new ImageProcessor(vision, json, file);
   }
 
   /** The `preprocessor_config.json` of this processor. */
-  json(): Json {
-    return {
-      image_processor_type: 'Qwen2VLImageProcessor',
-      do_convert_rgb: true,
-      do_resize: true,
-      do_rescale: true,
-      do_normalize: true,
-      resample: 3,
-      rescale_factor: this.rescale,
-      image_mean: this.mean,
-      image_std: this.std,
-      patch_size: this.patch,
-      merge_size: this.merge,
-      temporal_patch_size: this.temporal,
-      min_pixels: this.minPixels,
-      max_pixels: this.maxPixels,
-      size: { shortest_edge: this.minPixels, longest_edge: this.maxPixels },
-    };
+  json(): Readonly<Record<string, unknown>> {
+    return preprocessorJson(this.config);
   }
 
-  /** Number of visual tokens of a picture of this size. */
+  /**
+   * Size at which a picture is seen.
+   * @throws DataError when its aspect ratio is above 200, or when it does not fit and must not be resized.
+   */
+  size(width: number, height: number): { width: number; height: number } {
+    const { resize, minPixels, maxPixels } = this.config;
+    if (resize) return smartResize(width, height, this.#unit, minPixels, maxPixels);
+    if (width % this.#unit === 0 && height % this.#unit === 0 && width > 0 && height > 0)
+      return { width, height };
+    throw new DataError(
+      `a picture of ${width} × ${height} pixels cannot be used: this checkpoint does not resize (do_resize is false), ` +
+        `so both sides must be multiples of ${this.#unit}`,
+    );
+  }
+
+  /** Number of visual tokens of a picture of this size. @throws DataError as `size` does */
   tokens(width: number, height: number): number {
-    const factor = this.patch * this.merge;
-    const to = smartResize(width, height, factor, this.minPixels, this.maxPixels);
-    return (to.width / factor) * (to.height / factor);
+    const to = this.size(width, height);
+    return (to.width / this.#unit) * (to.height / this.#unit);
   }
 
   /**
    * Resizes if the size asks for it, normalises and cuts into patches.
-   * @throws DataError when the picture's data do not fit its size.
+   * @throws DataError when the picture's data do not fit its size, or as `size` does.
    */
   process(picture: Picture): ProcessedImage {
     if (picture.data.length !== picture.width * picture.height * CHANNELS) {
@@ -122,14 +86,13 @@ export class ImageProcessor {
         `a picture of ${picture.width} × ${picture.height} needs ${picture.width * picture.height * CHANNELS} bytes of RGB, got ${picture.data.length}`,
       );
     }
-    const factor = this.patch * this.merge;
-    const to = smartResize(picture.width, picture.height, factor, this.minPixels, this.maxPixels);
-    const same = to.width === picture.width && to.height === picture.height;
-    return this.#patchify(same ? picture : resizeBicubic(picture, to.width, to.height));
+    const { width, height } = this.size(picture.width, picture.height);
+    const same = width === picture.width && height === picture.height;
+    return this.#patchify(same ? picture : resizeBicubic(picture, width, height, this.config.resampler));
   }
 
   #patchify({ width, height, data }: Picture): ProcessedImage {
-    const { patch, merge } = this;
+    const { patch, merge } = this.config;
     const rows = height / patch;
     const columns = width / patch;
     const patches = new Float32Array(rows * columns * CHANNELS * patch * patch);
@@ -139,7 +102,7 @@ export class ImageProcessor {
         for (let row = blockRow; row < blockRow + merge; row++) {
           for (let column = blockColumn; column < blockColumn + merge; column++) {
             for (let channel = 0; channel < CHANNELS; channel++) {
-              const table = this.#normalised[channel]!;
+              const table = this.#values[channel]!;
               for (let y = row * patch; y < (row + 1) * patch; y++) {
                 let at = (y * width + column * patch) * CHANNELS + channel;
                 for (let x = 0; x < patch; x++) {

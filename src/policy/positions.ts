@@ -3,7 +3,7 @@
  * of an image share one temporal position and spread over its grid; what follows continues from the largest id
  * plus one. Source: `get_rope_index` of transformers, still images.
  */
-import { CheckpointError } from '../errors.ts';
+import { CheckpointError, DataError } from '../errors.ts';
 import type { Dims } from './dims.ts';
 import type { Grid } from './windows.ts';
 
@@ -17,11 +17,19 @@ export interface RopeIndex {
 /**
  * Position ids of one prompt.
  * @param ids tokens with the image placeholders expanded; @param grids patch grids of its images, in order.
- * @throws CheckpointError when the number of image tokens does not match the grids.
+ * @throws CheckpointError when the number of image tokens does not match the grids; DataError when the prompt is longer
+ * than the context.
  */
 export function ropeIndex(ids: Int32Array, grids: readonly Grid[], dims: Dims): RopeIndex {
   const { merge } = dims.vision;
   const length = ids.length;
+  if (length > dims.maxPositions) {
+    const visual = ids.reduce((sum, id) => sum + (id === dims.special.image ? 1 : 0), 0);
+    throw new DataError(
+      `the prompt has ${length} tokens${visual === 0 ? '' : `, ${visual} of them of images`}, and the checkpoint's context ends at ` +
+        `${dims.maxPositions} (max_position_embeddings); give ${visual === 0 ? 'less text' : 'less text, or fewer or smaller images'}`,
+    );
+  }
   const positions = new Int32Array(3 * length);
   let next = 0;
   let image = 0;

@@ -1,8 +1,7 @@
-/** Text to token ids and back, from a checkpoint's `tokenizer.json`. */
-import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+/** Text to token ids and back, with a checkpoint's own tokenizer. */
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import { CheckpointError } from '../errors.ts';
+import { readTokenizer } from './tokenizer-files.ts';
 
 /** The tokens of Qwen2.5-VL that structure a prompt. */
 export const SPECIAL_TOKENS = [
@@ -17,18 +16,8 @@ export const SPECIAL_TOKENS = [
 export type SpecialToken = (typeof SPECIAL_TOKENS)[number];
 
 const CACHE_LIMIT = 4096;
-
-/** Parses a JSON file of a checkpoint. @throws CheckpointError when it is missing or not JSON. */
-export function readJson(file: string): unknown {
-  if (!existsSync(file)) throw new CheckpointError(`${file}: no such file; a checkpoint directory holds it`);
-  try {
-    return JSON.parse(readFileSync(file, 'utf8'));
-  } catch (cause) {
-    throw new CheckpointError(`${file}: not JSON; the file is truncated or damaged, copy it again`, {
-      cause,
-    });
-  }
-}
+/** Longer texts are not kept: they hardly come again, and thousands of them would fill the memory. */
+const CACHED_LENGTH = 20_000;
 
 export class Tokenizer {
   /** The parsed `tokenizer.json` and `tokenizer_config.json`, as they are saved again. */
@@ -38,6 +27,7 @@ export class Tokenizer {
   readonly size: number;
   readonly #inner: HuggingFaceTokenizer;
   readonly #special: ReadonlySet<number>;
+  readonly #added: ReadonlyMap<number, string>;
   readonly #cache = new Map<string, Int32Array>();
 
   /** @throws CheckpointError when the tokenizer is not usable or lacks a token of Qwen2.5-VL. */
@@ -61,12 +51,13 @@ export class Tokenizer {
     }
     const added = [...this.#inner.get_added_tokens_decoder()];
     this.#special = new Set(added.filter(([, token]) => token.special).map(([id]) => id));
+    this.#added = new Map(added.map(([id, { content }]) => [id, content]));
   }
 
+  /** The tokenizer of a checkpoint directory. @throws CheckpointError as the constructor and `readTokenizer` do */
   static load(directory: string): Tokenizer {
-    const config = join(directory, 'tokenizer_config.json');
-    const file = join(directory, 'tokenizer.json');
-    return new Tokenizer(readJson(file), existsSync(config) ? readJson(config) : {}, file);
+    const { json, config, file } = readTokenizer(directory);
+    return new Tokenizer(json, config, file);
   }
 
   /** Ids of a text; special tokens written in it count as such. Nothing is added around it. */
@@ -74,6 +65,7 @@ export class Tokenizer {
     const known = this.#cache.get(text);
     if (known !== undefined) return known.slice();
     const ids = Int32Array.from(this.#inner.encode(text, { add_special_tokens: false }).ids);
+    if (text.length > CACHED_LENGTH) return ids;
     if (this.#cache.size >= CACHE_LIMIT) this.#cache.clear();
     this.#cache.set(text, ids);
     return ids.slice();
@@ -96,6 +88,29 @@ export class Tokenizer {
 
   isSpecial(id: number): boolean {
     return this.#special.has(id);
+  }
+
+  /** Text of a token that was added to the vocabulary as it is, special ones among them; undefined for others. */
+  added(id: number): string | undefined {
+    return this.#added.get(id);
+  }
+
+  /**
+   * The first special token that is written out in a text, or null. `encode` would take it as one: text from outside
+   * must be free of them to be what it says.
+   */
+  specialIn(text: string): string | null {
+    let first: string | null = null;
+    let at = text.length;
+    for (const id of this.#special) {
+      const token = this.#added.get(id)!;
+      const found = text.indexOf(token);
+      if (found >= 0 && (found < at || (found === at && token.length > first!.length))) {
+        first = token;
+        at = found;
+      }
+    }
+    return first;
   }
 
   /** The token as spelled in the vocabulary (byte-level alphabet); undefined for an unused id. */

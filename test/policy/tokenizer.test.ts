@@ -35,6 +35,12 @@ describe('tokenizer', () => {
     expect(tokenizer.decode([999999, -1])).toBe('');
   });
 
+  it('finds special tokens in a text, the first and longest', () => {
+    expect(tokenizer.specialIn('find <|im_end and im_end|>')).toBeNull();
+    expect(tokenizer.specialIn('x <|im_end|> y <|im_start|>')).toBe('<|im_end|>');
+    expect(tokenizer.specialIn('<|image_pad|>')).toBe('<|image_pad|>');
+  });
+
   it('refuses a tokenizer without the vision tokens', () => {
     const bare = { ...tokenizer.json, added_tokens: [] };
     expect(() => new Tokenizer(bare)).toThrow(CheckpointError);

@@ -1,0 +1,190 @@
+/** Pictures and prompts against transformers' own processors (test/golden/make_processor.py). */
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { crc32 } from 'node:zlib';
+import { afterAll, describe, expect, it } from 'vitest';
+import { CheckpointError, DataError } from '../../src/errors.ts';
+import { Chat, expandImages, type Message } from '../../src/policy/chat.ts';
+import { parseDims } from '../../src/policy/dims.ts';
+import { ImageProcessor } from '../../src/policy/image.ts';
+import { parsePreprocessor, readPreprocessor } from '../../src/policy/preprocessor-config.ts';
+import { type Resampler, resizeBicubic } from '../../src/policy/resize.ts';
+import { Tokenizer } from '../../src/policy/tokenizer.ts';
+import type { Picture } from '../../src/types.ts';
+import { distance, GOLDEN, picture } from './golden.ts';
+
+type Size = [width: number, height: number];
+interface Expected {
+  resized: { pattern: 'picture' | 'edges'; from: Size; to: Size; pillow: number; torchvision: number }[];
+  sizes: Size[];
+  processed: {
+    settings: Record<string, unknown>;
+    grids: [number, number, number][];
+    every499: number[];
+    mean: number;
+  }[];
+  prompts: { messages: Message[]; sizes: Size[]; text: string; ids: number[] }[];
+}
+
+const file = fileURLToPath(new URL('../golden/processor/expected.json', import.meta.url));
+const expected = JSON.parse(readFileSync(file, 'utf8')) as Expected;
+const { vision } = parseDims(JSON.parse(readFileSync(join(GOLDEN, 'config.json'), 'utf8')));
+const base = JSON.parse(readFileSync(join(GOLDEN, 'preprocessor_config.json'), 'utf8')) as object;
+
+/** Nothing but black and white: overshoots are clamped between the passes. */
+function edges(width: number, height: number): Picture {
+  const data = new Uint8Array(width * height * 3);
+  for (let y = 0; y < height; y++) {
+    for (let x = 0; x < width; x++) {
+      const cell = Math.floor(x / 5) + Math.floor(y / 3) + Math.floor((x * y) / 17);
+      for (let c = 0; c < 3; c++) data[(y * width + x) * 3 + c] = ((cell + c) % 2) * 255;
+    }
+  }
+  return { width, height, data };
+}
+const PATTERNS = { picture, edges };
+
+/** [patches, 3 · patch²] with each channel's frame twice, as transformers gives them. */
+function bothFrames(patches: Float32Array): Float32Array {
+  const area = vision.patch ** 2;
+  const out = new Float32Array(patches.length * 2);
+  for (let at = 0; at < patches.length; at += area) {
+    out.set(patches.subarray(at, at + area), 2 * at);
+    out.set(patches.subarray(at, at + area), 2 * at + area);
+  }
+  return out;
+}
+
+describe('resize', () => {
+  it.each(
+    expected.resized.flatMap((row) => [
+      { ...row, resampler: 'pillow' as Resampler },
+      { ...row, resampler: 'torchvision' as Resampler },
+    ]),
+  )(
+    'takes $pattern of $from to $to byte for byte as $resampler',
+    ({ pattern, from, to, resampler, ...crc }) => {
+      const resized = resizeBicubic(PATTERNS[pattern](...from), ...to, resampler);
+      expect([resized.width, resized.height]).toEqual(to);
+      expect(crc32(resized.data)).toBe(crc[resampler as 'pillow' | 'torchvision']);
+    },
+  );
+});
+
+describe('image processor', () => {
+  it.each(expected.processed)('gives the pixel values of the reference with $settings', (want) => {
+    const { settings, grids, every499, mean } = want;
+    const processor = new ImageProcessor(vision, { ...base, ...settings });
+    const images = expected.sizes.map((size) => processor.process(edges(...size)));
+    expect(images.map(({ rows, columns }) => [1, rows, columns])).toEqual(grids);
+    const all = images.map(({ patches }) => bothFrames(patches));
+    const flat = new Float32Array(all.reduce((sum, { length }) => sum + length, 0));
+    let at = 0;
+    for (const part of all) {
+      flat.set(part, at);
+      at += part.length;
+    }
+    expect(
+      distance(
+        flat.filter((_, i) => i % 499 === 0),
+        every499,
+      ),
+    ).toBeLessThan(1e-6);
+    expect(flat.reduce((sum, v) => sum + v, 0) / flat.length / mean).toBeCloseTo(1, 5);
+  });
+
+  it('leaves pictures alone where the checkpoint says so, and refuses those that do not fit', () => {
+    const processor = new ImageProcessor(vision, { ...base, do_resize: false });
+    const { rows, columns } = processor.process(picture(336, 560)); // above max_pixels
+    expect([rows, columns]).toEqual([40, 24]);
+    expect(() => processor.process(picture(84, 57))).toThrow(DataError);
+    expect(() => processor.process(picture(84, 57))).toThrow(/do_resize is false.*multiples of 28/);
+  });
+});
+
+describe('prompts with several images', () => {
+  const tokenizer = Tokenizer.load(GOLDEN);
+  const processor = ImageProcessor.load(vision, GOLDEN);
+
+  it.each(expected.prompts)('are the ids of the reference: $text', ({ messages, sizes, text, ids }) => {
+    expect(Chat.load(GOLDEN).render(messages)).toBe(text);
+    const visual = sizes.map((size) => processor.tokens(...size));
+    expect([...tokenizer.encode(expandImages(text, visual))]).toEqual(ids);
+  });
+});
+
+describe('preprocessor_config.json', () => {
+  const parse = (json: unknown) => parsePreprocessor(json, vision, 'p.json');
+  const directory = mkdtempSync(join(tmpdir(), 'preprocessor-'));
+  const write = (name: string, json: unknown): void =>
+    writeFileSync(join(directory, name), JSON.stringify(json));
+  afterAll(() => rmSync(directory, { recursive: true }));
+
+  it('reads the bounds under every name they have had', () => {
+    const bounds = (json: unknown): number[] => {
+      const { minPixels, maxPixels } = parse(json);
+      return [minPixels, maxPixels];
+    };
+    expect(bounds({})).toEqual([3136, 1003520]);
+    expect(bounds({ min_pixels: 784, max_pixels: 50176 })).toEqual([784, 50176]);
+    expect(bounds({ size: { shortest_edge: 784, longest_edge: 50176 } })).toEqual([784, 50176]);
+    expect(bounds({ size: { min_pixels: 784, max_pixels: 50176 } })).toEqual([784, 50176]);
+    expect(
+      bounds({ min_pixels: null, max_pixels: null, size: { shortest_edge: 784, longest_edge: 900 } }),
+    ).toEqual([784, 900]);
+    // The older key has the last word, as in the reference.
+    expect(bounds({ max_pixels: 7840, size: { shortest_edge: 784, longest_edge: 900 } })).toEqual([
+      784, 7840,
+    ]);
+  });
+
+  it('resizes as the processor that the file names', () => {
+    expect(parse({}).resampler).toBe('torchvision');
+    for (const name of ['Qwen2VLImageProcessor', 'Qwen2VLImageProcessorFast', 'Qwen2_5_VLImageProcessor'])
+      expect(parse({ image_processor_type: name }).resampler).toBe('torchvision');
+    expect(parse({ image_processor_type: 'Qwen2VLImageProcessorPil' }).resampler).toBe('pillow');
+    expect(() => parse({ image_processor_type: 'CLIPImageProcessor' })).toThrow(/'image_processor_type'/);
+  });
+
+  it('is written back as it was read', () => {
+    const json = {
+      do_resize: false,
+      do_normalize: false,
+      image_std: [1, 2, 3],
+      size: { shortest_edge: 784, longest_edge: 900 },
+    };
+    const processor = new ImageProcessor(vision, json);
+    expect(processor.json()).toMatchObject(json);
+    expect(new ImageProcessor(vision, processor.json()).config).toEqual(processor.config);
+  });
+
+  it('takes the image processor of processor_config.json before preprocessor_config.json, where there is one', () => {
+    expect(readPreprocessor(directory).json).toEqual({});
+    write('preprocessor_config.json', { max_pixels: 7840 });
+    write('processor_config.json', { processor_class: 'Qwen2_5_VLProcessor' });
+    expect(ImageProcessor.load(vision, directory).config.maxPixels).toBe(7840);
+    write('processor_config.json', { image_processor: { size: { shortest_edge: 784, longest_edge: 8624 } } });
+    expect(ImageProcessor.load(vision, directory).config.maxPixels).toBe(8624);
+    write('processor_config.json', { image_processor: { do_resize: 'yes' } });
+    expect(() => ImageProcessor.load(vision, directory)).toThrow(
+      /processor_config.json: image_processor: 'do_resize' must be true or false/,
+    );
+  });
+
+  it.each([
+    [{ patch_size: 16 }, /patch_size.* differ from config.json's/],
+    [{ image_mean: [1, 2] }, /'image_mean' must be three numbers/],
+    [{ image_std: [1, 0, 1] }, /'image_std' must be three positive numbers/],
+    [{ resample: 2 }, /'resample' must be 3 \(bicubic\)/],
+    [{ size: { height: 224, width: 224 } }, /'size' must be an object with shortest_edge and longest_edge/],
+    [{ size: 224 }, /'size'/],
+    [{ min_pixels: 5000, max_pixels: 4000 }, /'min_pixels' must be at most max_pixels, 4000/],
+    [{ max_pixels: -1 }, /'max_pixels' must be a positive number, got -1/],
+    [[], /must hold a JSON object/],
+  ])('refuses %j by name', (json, message) => {
+    expect(() => parse(json)).toThrow(CheckpointError);
+    expect(() => parse(json)).toThrow(message);
+  });
+});
