@@ -33,6 +33,12 @@ export interface GenerateOptions {
   readonly maxRows?: number;
   /** Checked every few steps; aborting rejects with the signal's reason and frees everything. */
   readonly signal?: AbortSignal;
+  /** Told of every sampled token, the end token too, a row's in order; perhaps several at a time. */
+  readonly onToken?: (sampled: {
+    readonly prompt: number;
+    readonly sample: number;
+    readonly id: number;
+  }) => void;
 }
 
 /** One sampled response. */
@@ -255,6 +261,7 @@ async function decodeChunk(
     for (const [b, row] of state.slots.entries()) {
       if (row === null || row.ended) continue;
       row.ids.push(drawn.ids[b]!);
+      options.onToken?.({ prompt: row.prompt, sample: row.sample, id: drawn.ids[b]! });
       row.logProbs.push(drawn.logProbs[b]!);
       row.ended = drawn.ids[b] === end || row.ids.length === maxTokens;
     }
