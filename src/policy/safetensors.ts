@@ -167,6 +167,42 @@ function parseHeader(file: string, bytes: Uint8Array): Entry[] {
 }
 
 /**
+ * The tensors that a header describes, in the order of their bytes.
+ * @param file its name; @param header its bytes after the first eight; @param size of the file, bytes.
+ * @throws CheckpointError when the header is not one, or of another file.
+ */
+export function describedTensors(file: string, header: Uint8Array, size: number): Map<string, StoredTensor> {
+  const data = 8 + header.length;
+  const tensors = new Map<string, StoredTensor>();
+  let covered = 0;
+  let before = 'the header';
+  for (const { name, dtype, shape, start, end } of parseHeader(file, header)) {
+    if (start !== covered) {
+      throw new CheckpointError(
+        `${file}: tensor ${name} ${start < covered ? 'overlaps' : 'leaves a gap after'} ${before}; the file is damaged`,
+      );
+    }
+    if (data + end > size) {
+      throw new CheckpointError(
+        `${file}: tensor ${name} ends at byte ${data + end} of ${size}; the file is truncated, copy it again`,
+      );
+    }
+    const offset = data + start;
+    const read = (): Float32Array =>
+      withFile(file, (handle) => widen(readAt(handle, file, offset, end - start), dtype));
+    tensors.set(name, { name, file, offset, shape, dtype, read });
+    covered = end;
+    before = name;
+  }
+  if (data + covered !== size) {
+    throw new CheckpointError(
+      `${file}: ${size - data - covered} bytes follow the last tensor; the file is damaged, copy it again`,
+    );
+  }
+  return tensors;
+}
+
+/**
  * Lists the tensors of one file; their bytes stay on the disk.
  * @throws CheckpointError when the file is missing, truncated or not safetensors; names the tensor concerned.
  */
@@ -179,39 +215,12 @@ export function openSafetensors(file: string): Map<string, StoredTensor> {
       );
     }
     const length = Number(new DataView(readAt(handle, file, 0, 8).buffer).getBigUint64(0, true));
-    const data = 8 + length;
-    if (length > MAX_HEADER || data > size) {
+    if (length > MAX_HEADER || 8 + length > size) {
       throw new CheckpointError(
         `${file}: header of ${length} bytes does not fit in ${size}; it is truncated or not safetensors`,
       );
     }
-    const tensors = new Map<string, StoredTensor>();
-    let covered = 0;
-    let before = 'the header';
-    for (const { name, dtype, shape, start, end } of parseHeader(file, readAt(handle, file, 8, length))) {
-      if (start !== covered) {
-        throw new CheckpointError(
-          `${file}: tensor ${name} ${start < covered ? 'overlaps' : 'leaves a gap after'} ${before}; the file is damaged`,
-        );
-      }
-      if (data + end > size) {
-        throw new CheckpointError(
-          `${file}: tensor ${name} ends at byte ${data + end} of ${size}; the file is truncated, copy it again`,
-        );
-      }
-      const offset = data + start;
-      const read = (): Float32Array =>
-        withFile(file, (again) => widen(readAt(again, file, offset, end - start), dtype));
-      tensors.set(name, { name, file, offset, shape, dtype, read });
-      covered = end;
-      before = name;
-    }
-    if (data + covered !== size) {
-      throw new CheckpointError(
-        `${file}: ${size - data - covered} bytes follow the last tensor; the file is damaged, copy it again`,
-      );
-    }
-    return tensors;
+    return describedTensors(file, readAt(handle, file, 8, length), size);
   });
 }
 
