@@ -28,6 +28,8 @@ export interface ParityPolicy {
   seed: string;
   /** The embedding is uniform in ±this. */
   embedding: number;
+  /** Factor of the patch embedding. */
+  patch: number;
   config: Record<string, unknown>;
   preprocessor: Record<string, unknown>;
   rows: ParityRow[];
@@ -86,10 +88,15 @@ export function uniform(stream: string, count: number): Float32Array {
 }
 
 /** Values of a parameter: norms around one, biases around zero, matrices with standard deviation 1.2 / √(inputs). */
-function weightsOf(name: string, shape: readonly number[], { seed, embedding }: ParityPolicy): Float32Array {
+function weightsOf(
+  name: string,
+  shape: readonly number[],
+  { seed, embedding, patch }: ParityPolicy,
+): Float32Array {
   const size = shape.reduce((a, b) => a * b, 1);
   const values = uniform(`${seed}/${name}`, size);
-  const matrix = name.includes('embed_tokens') ? embedding : 1.2 * Math.sqrt(3 / (size / shape[0]!));
+  const factor = name.includes('patch_embed') ? patch : 1;
+  const matrix = name.includes('embed_tokens') ? embedding : 1.2 * Math.sqrt(3 / (size / shape[0]!)) * factor;
   const scale = Math.fround(shape.length === 1 ? 0.4 : matrix);
   const shift = shape.length === 1 && !name.endsWith('bias') ? 1 : 0;
   return values.map((u) => shift + Math.fround(u * scale));
