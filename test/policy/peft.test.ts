@@ -1,0 +1,197 @@
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
+import { CheckpointError } from '../../src/errors.ts';
+import { ADAPTER_TARGETS, type AdapterOptions, createAdapter } from '../../src/policy/adapter.ts';
+import { forward } from '../../src/policy/forward.ts';
+import { loadAdapter, saveAdapter } from '../../src/policy/peft.ts';
+import { Policy } from '../../src/policy/policy.ts';
+import { openSafetensors, type WrittenTensor, writeSafetensors } from '../../src/policy/safetensors.ts';
+import { distance, engine, GOLDEN } from './golden.ts';
+
+/** What PEFT wrote and computed: test/golden/make_peft.py. */
+const PEFT = fileURLToPath(new URL('../golden/peft', import.meta.url));
+const expected = JSON.parse(readFileSync(join(PEFT, 'expected.json'), 'utf8')) as {
+  ids: number[];
+  first: number[];
+  last: number[];
+};
+
+const base = Policy.load(engine, GOLDEN);
+afterAll(() => {
+  base.dispose();
+  expect(engine.live()).toBe(0);
+});
+
+let directory: string;
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'adapter-'));
+});
+afterEach(() => rmSync(directory, { recursive: true, force: true }));
+
+/** Logits of the first and of the last of the golden tokens. */
+function logits(policy: Policy): { first: Float32Array; last: Float32Array } {
+  return engine.noGrad(() =>
+    engine.scope(() => {
+      const length = expected.ids.length;
+      const positions = Int32Array.from({ length: 3 * length }, (_, i) => i % length);
+      const tokens = Int32Array.from(expected.ids);
+      const { hidden } = forward(policy, { tokens, batch: 1, length, positions });
+      const of = (t: number): Float32Array => engine.floats(policy.logits(engine.narrow(hidden, 0, t, 1)));
+      return { first: of(0).slice(0, 20), last: of(length - 1) };
+    }),
+  );
+}
+
+type Stored = { name: string; shape: number[]; data: Float32Array };
+
+/** The golden adapter, with its configuration and its tensors changed. */
+function tampered(
+  change: (config: Record<string, unknown>, tensors: Stored[]) => Stored[] | undefined,
+): () => unknown {
+  cpSync(PEFT, directory, { recursive: true });
+  const config = JSON.parse(readFileSync(join(directory, 'adapter_config.json'), 'utf8'));
+  const file = join(directory, 'adapter_model.safetensors');
+  const tensors = [...openSafetensors(file).values()].map(({ name, shape, read }) => ({
+    name,
+    shape: [...shape],
+    data: read(),
+  }));
+  const changed = change(config, tensors) ?? tensors;
+  writeFileSync(join(directory, 'adapter_config.json'), JSON.stringify(config));
+  const written: WrittenTensor[] = changed.map(({ name, shape, data }) => ({
+    name,
+    shape,
+    values: () => data,
+  }));
+  writeSafetensors(file, written);
+  return () => loadAdapter(engine, base.dims, directory);
+}
+
+describe('an adapter that PEFT wrote', () => {
+  it('gives the logits that PEFT computes with it', () => {
+    const policy = Policy.load(engine, GOLDEN, { adapter: (dims) => loadAdapter(engine, dims, PEFT) });
+    expect(policy.adapter!.options).toEqual({ rank: 3, alpha: 5, targets: ['q_proj', 'v_proj', 'o_proj'] });
+    const { first, last } = logits(policy);
+    expect(distance(first, expected.first)).toBeLessThan(1e-5);
+    expect(distance(last, expected.last)).toBeLessThan(1e-5);
+    expect(distance(logits(base).last, expected.last)).toBeGreaterThan(0.1);
+    policy.dispose();
+  });
+
+  it('is refused when it is of another kind, each option by its name', () => {
+    const before = engine.live();
+    const refused: [Record<string, unknown>, RegExp][] = [
+      [{ peft_type: 'ADALORA' }, /'peft_type' is "ADALORA"/],
+      [{ use_dora: true }, /'use_dora' is true; only plain low-rank pairs/],
+      [{ use_rslora: true }, /'use_rslora'/],
+      [{ bias: 'lora_only' }, /'bias' is "lora_only"/],
+      [{ rank_pattern: { q_proj: 8 } }, /'rank_pattern' is {"q_proj":8}/],
+      [{ alpha_pattern: { q_proj: 8 } }, /'alpha_pattern'/],
+      [{ modules_to_save: ['lm_head'] }, /'modules_to_save'/],
+      [{ layers_to_transform: [0] }, /'layers_to_transform'/],
+      [{ init_lora_weights: 'pissa' }, /'init_lora_weights' is "pissa"/],
+      [{ something_new: { strength: 2 } }, /'something_new'/],
+      [{ target_modules: ['q_proj', 'v_proj', 'lm_head'] }, /'target_modules' names "lm_head"/],
+      [{ r: 2.5 }, /'r' must be a positive integer, got 2.5/],
+      [{ lora_alpha: '16' }, /'lora_alpha' must be a positive number, got "16"/],
+    ];
+    for (const [options, message] of refused) {
+      const load = tampered((config) => void Object.assign(config, options));
+      expect(load).toThrow(CheckpointError);
+      expect(load).toThrow(message);
+      expect(load).toThrow(directory);
+    }
+    expect(engine.live()).toBe(before);
+  });
+
+  it('is refused when its tensors do not fit, each by its name', () => {
+    const before = engine.live();
+    const query = 'base_model.model.model.language_model.layers.1.self_attn.q_proj.lora_B.weight';
+    const vision = 'base_model.model.model.visual.blocks.0.mlp.up_proj.lora_A.weight';
+    const named = (tensors: Stored[], name: string): Stored =>
+      tensors.find((tensor) => tensor.name === name)!;
+    expect(tampered((_, all) => all.filter(({ name }) => name !== query))).toThrow(`1 missing: ${query}`);
+    expect(
+      tampered((_, all) => [...all, { name: vision, shape: [3, 2], data: new Float32Array(6) }]),
+    ).toThrow(`1 that cannot be placed: ${vision}`);
+    expect(tampered((config) => void Object.assign(config, { r: 4 }))).toThrow(/12 of another shape/);
+    expect(tampered((_, all) => void Object.assign(named(all, query), { shape: [3, 32] }))).toThrow(
+      `${query} is [3, 32] instead of [32, 3]`,
+    );
+    expect(
+      tampered((_, all) => {
+        named(all, query).name = query.replace('layers.1.', 'layers.7.');
+        return all;
+      }),
+    ).toThrow(/1 missing: .*; 1 that cannot be placed: .*layers\.7/);
+    expect(tampered((_, all) => void named(all, query).data.fill(Number.NaN, 5, 6))).toThrow(
+      `tensor ${query} holds NaN`,
+    );
+    expect(tampered(() => [])).toThrow(/no low-rank pair/);
+    expect(() => loadAdapter(engine, base.dims, join(directory, 'nowhere'))).toThrow(/no such file/);
+    expect(engine.live()).toBe(before);
+  });
+});
+
+describe('a saved adapter', () => {
+  const options: AdapterOptions = { rank: 2, alpha: 7, targets: ['up_proj', 'k_proj'] };
+
+  it('is read back bit for bit, and replaces an older one', () => {
+    const policy = Policy.load(engine, GOLDEN, {
+      adapter: (dims) => createAdapter(engine, dims, options, 9),
+    });
+    engine.scope(() => {
+      const { flat } = policy.adapter!;
+      const values = Float32Array.from({ length: flat.shape[0]! }, (_, i) => Math.sin(0.3 * i));
+      engine.write(flat, 0, 0, engine.tensor(values, flat.shape));
+    });
+    const target = join(directory, 'adapter');
+    saveAdapter(policy, target);
+    saveAdapter(policy, target, 'Qwen/Qwen2.5-VL-3B-Instruct');
+    expect(readdirSync(directory)).toEqual(['adapter']);
+    const again = loadAdapter(engine, policy.dims, target);
+    expect(again.options).toEqual({ ...options, targets: ['k_proj', 'up_proj'] });
+    const same = Policy.load(engine, GOLDEN, { adapter: again });
+    expect(logits(same).last).toEqual(logits(policy).last);
+    expect(engine.floats(again.flat)).toEqual(engine.floats(policy.adapter!.flat));
+    const other = { ...policy.dims, width: policy.dims.width * 2 };
+    expect(() => loadAdapter(engine, other, target)).toThrow(
+      /lora_A.weight is \[2, 32\] instead of \[2, 64\]/,
+    );
+    policy.dispose();
+    same.dispose();
+  });
+
+  it('has the names and the options that PEFT reads', () => {
+    const policy = Policy.load(engine, GOLDEN, {
+      adapter: (dims) => createAdapter(engine, dims, { ...options, rank: 3, targets: ADAPTER_TARGETS }, 9),
+    });
+    saveAdapter(policy, directory, 'some/base');
+    const stored = openSafetensors(join(directory, 'adapter_model.safetensors'));
+    for (const [name, { shape }] of openSafetensors(join(PEFT, 'adapter_model.safetensors'))) {
+      expect(stored.get(name)?.shape, name).toEqual(shape);
+    }
+    const config = JSON.parse(readFileSync(join(directory, 'adapter_config.json'), 'utf8'));
+    expect(config).toMatchObject({
+      peft_type: 'LORA',
+      r: 3,
+      lora_alpha: 7,
+      bias: 'none',
+      base_model_name_or_path: 'some/base',
+    });
+    const pattern = new RegExp(`^(?:${config.target_modules})$`);
+    expect(pattern.test('model.language_model.layers.3.mlp.gate_proj')).toBe(true);
+    expect(pattern.test('model.language_model.layers.3.self_attn.q_proj')).toBe(true);
+    expect(pattern.test('model.visual.blocks.3.mlp.gate_proj')).toBe(false);
+    expect(pattern.test('lm_head')).toBe(false);
+    policy.dispose();
+  });
+
+  it('is not written by a policy that has none', () => {
+    expect(() => saveAdapter(base, join(directory, 'x'))).toThrow(/has no adapter/);
+    expect(readdirSync(directory)).toEqual([]);
+  });
+});
