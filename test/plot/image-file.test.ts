@@ -1,0 +1,100 @@
+/** Files of test/golden/processor, against what Pillow and transformers make of them (test/golden/make_processor.py). */
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { crc32 } from 'node:zlib';
+import { afterAll, describe, expect, it } from 'vitest';
+import { DataError } from '../../src/errors.ts';
+import { readImage } from '../../src/plot/image-file.ts';
+import { encodePng } from '../../src/plot/png.ts';
+
+const GOLDEN = fileURLToPath(new URL('../golden/processor', import.meta.url));
+const { files } = JSON.parse(readFileSync(join(GOLDEN, 'expected.json'), 'utf8')) as {
+  files: { name: string; width: number; height: number; crc: number; mean: number }[];
+};
+const directory = mkdtempSync(join(tmpdir(), 'image-file-'));
+afterAll(() => rmSync(directory, { recursive: true }));
+
+function write(name: string, bytes: string | Uint8Array): string {
+  const file = join(directory, name);
+  writeFileSync(file, bytes);
+  return file;
+}
+const golden = (name: string): Buffer => readFileSync(join(GOLDEN, name));
+
+describe('reading pictures', () => {
+  // The decoder multiplies WebP's transparency out before it is laid over white, which rounds once more.
+  it.each(files.filter(({ name }) => name !== 'alpha.webp'))(
+    '$name is the picture that the reference reads',
+    async (want) => {
+      const { width, height, data } = await readImage(join(GOLDEN, want.name));
+      expect([width, height, crc32(data)]).toEqual([want.width, want.height, want.crc]);
+    },
+  );
+
+  it('lays transparent WebP over white to one grey level', async () => {
+    const got = await readImage(join(GOLDEN, 'alpha.webp'));
+    const same = await readImage(join(GOLDEN, 'rgba.png'));
+    expect([got.width, got.height]).toEqual([same.width, same.height]);
+    expect(Math.max(...got.data.map((v, i) => Math.abs(v - same.data[i]!)))).toBeLessThanOrEqual(1);
+  });
+
+  it('reads the pictures that the renderer writes', async () => {
+    const picture = { width: 3, height: 2, data: Uint8Array.from({ length: 18 }, (_, i) => i * 14) };
+    expect(await readImage(write('own.png', encodePng(picture)))).toEqual(picture);
+  });
+
+  it('refuses what is no picture, by name', async () => {
+    await expect(readImage(join(directory, 'missing.png'))).rejects.toThrow(/missing\.png: no such file/);
+    mkdirSync(join(directory, 'folder.png'));
+    await expect(readImage(join(directory, 'folder.png'))).rejects.toThrow(/folder\.png: is not a file/);
+    const svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>';
+    for (const [name, text] of [
+      ['text.png', 'hello'],
+      ['a.svg', svg],
+      ['empty.png', ''],
+    ] as const) {
+      await expect(readImage(write(name, text))).rejects.toThrow(DataError);
+      await expect(readImage(write(name, text))).rejects.toThrow(`${name}: is no PNG, JPEG or WebP picture`);
+    }
+  });
+
+  it.each(['rgb.png', 'full.jpg', 'lossy.webp'])(
+    'refuses a truncated %s wherever it is cut',
+    async (name) => {
+      const bytes = golden(name);
+      for (const length of [16, 200, bytes.length >> 1, bytes.length - 2]) {
+        await expect(readImage(write(name, bytes.subarray(0, length)))).rejects.toThrow(
+          /is truncated: copy it again/,
+        );
+      }
+    },
+  );
+
+  it('refuses a damaged PNG', async () => {
+    const bytes = golden('rgb.png');
+    bytes[bytes.length >> 1]! ^= 4;
+    await expect(readImage(write('flipped.png', bytes))).rejects.toThrow(/flipped\.png: is damaged in IDAT/);
+  });
+
+  it('refuses more pixels than any memory should hold, from the header alone', async () => {
+    const png = golden('rgb.png');
+    png.writeUInt32BE(30_000, 16);
+    png.writeUInt32BE(30_000, 20);
+    png.writeUInt32BE(crc32(png.subarray(12, 29)), 29);
+    const jpeg = golden('full.jpg');
+    jpeg.writeUInt16BE(0xfff0, jpeg.indexOf(Buffer.from('ffc0', 'hex')) + 5);
+    jpeg.writeUInt16BE(0xfff0, jpeg.indexOf(Buffer.from('ffc0', 'hex')) + 7);
+    const lossy = golden('lossy.webp');
+    lossy.writeUInt16LE(0x3fff, 26);
+    lossy.writeUInt16LE(0x3fff, 28);
+    for (const [name, bytes, size] of [
+      ['huge.png', png, '30000 × 30000'],
+      ['huge.jpg', jpeg, '65520 × 65520'],
+      ['huge.webp', lossy, '16383 × 16383'],
+    ] as const) {
+      await expect(readImage(write(name, bytes))).rejects.toThrow(`${name}: ${size} pixels are more`);
+    }
+  });
+});
