@@ -1,5 +1,5 @@
 /** The files of a run as its stages write them; `eval/run-directory.ts` reads them and lists the layout. */
-import { cpSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { constants, cpSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import * as partition from '../../datasets/partition.ts';
 import { openSeries, type SeriesAddress } from '../../datasets/partition.ts';
@@ -148,6 +148,11 @@ export class RunFiles {
     return this.file(stage, 'policy');
   }
 
+  /** A stage's adapter, where that is what it trains: its policy has it merged. */
+  adapter(stage: TrainingStage): string {
+    return this.file(stage, 'adapter');
+  }
+
   get trainingSeries(): SeriesAddress {
     return partition.trainingSeries(this.recipe.data, this.recipe.seed);
   }
@@ -218,7 +223,8 @@ export class RunFiles {
         mkdirSync(temporary, { recursive: true });
         // Of a checkpoint the policy alone: where its own training stood is no business of this run.
         const filter = (source: string): boolean => !TRAINING_FILES.includes(basename(source));
-        cpSync(from, temporary, { recursive: true, filter });
+        // Shares the blocks of large files where the file system can.
+        cpSync(from, temporary, { recursive: true, filter, mode: constants.COPYFILE_FICLONE });
       });
       return;
     }

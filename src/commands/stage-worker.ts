@@ -1,19 +1,25 @@
 /** The program of one rank: opens the engine, takes its seat in the team, runs a stage, posts what happens. */
+import { resolve } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { openSeries } from '../../datasets/partition.ts';
 import { evaluate } from '../../eval/run.ts';
-import { openTorch } from '../engine/torch/torch.ts';
 import { writeDirectoryAtomic } from '../files.ts';
+import { mergeAdapter } from '../policy/adapter.ts';
+import { saveAdapter } from '../policy/peft.ts';
+import type { Policy } from '../policy/policy.ts';
+import type { Recipe } from '../recipe.ts';
 import { type PolicyCard, readCard, writeCard } from '../train/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint.ts';
 import { Learner } from '../train/learner.ts';
 import { Ranks } from '../train/ranks.ts';
+import type { Scorer } from '../train/response-states.ts';
 import { rl } from '../train/rl.ts';
 import { BEGINNING, type StageStart, sft, sftSteps } from '../train/sft.ts';
 import { loadShared } from '../train/shared-policy.ts';
 import { failureOf, type TeamMessage, type TeamSeat } from '../train/team.ts';
 import { anomalyTask, trainingTask } from './anomaly-task.ts';
 import type { EvalJob, RlJob, SftJob, StageJob, StageNote, StageResult } from './stage.ts';
+import { stageEngine, stageRecomputes, trainedPolicy } from './stage-policy.ts';
 
 const { memory, rank, size, job } = workerData as TeamSeat<StageJob>;
 const ranks = new Ranks(memory, rank, size);
@@ -32,12 +38,12 @@ function optimizerOptions(stage: {
 
 /** The learner of a stage, continued where its checkpoint stands. Collective. */
 function learnerOf(
-  { device, from, checkpoint }: SftJob | RlJob,
+  { device, from, base, checkpoint, recipe }: SftJob | RlJob,
   stage: 'sft' | 'rl',
   options: ReturnType<typeof optimizerOptions>,
 ): { learner: Learner; card: PolicyCard; start: StageStart } {
-  const policy = loadShared(openTorch({ device, threads: 1 }), ranks, from);
-  const learner = new Learner(policy, ranks, options);
+  const policy = trainedPolicy(stageEngine(device, base, size), ranks, recipe, base, from);
+  const learner = new Learner(policy, ranks, options, stageRecomputes(recipe, policy));
   const state = from === checkpoint ? readState(from) : null;
   const card = { ...readCard(from), stage };
   if (state === null) return { learner, card, start: BEGINNING };
@@ -45,11 +51,19 @@ function learnerOf(
   return { learner, card, start: state };
 }
 
-/** Writes the finished policy beside the checkpoint. Rank 0 only. */
-function publish(learner: Learner, card: PolicyCard, directory: string): void {
+/**
+ * Writes the finished policy beside the checkpoint, a trained adapter also by itself: merged, the policy is a plain
+ * checkpoint, which everything that reads one can use, and which the next stage begins with. Rank 0 only.
+ */
+function publish(learner: Learner, card: PolicyCard, { base, output, adapter }: SftJob | RlJob): void {
   if (rank !== 0) return;
-  writeDirectoryAtomic(directory, (temporary) => {
-    learner.policy.write(temporary);
+  const { policy } = learner;
+  if (policy.adapter !== null) {
+    saveAdapter(policy, adapter, resolve(base));
+    mergeAdapter(policy);
+  }
+  writeDirectoryAtomic(output, (temporary) => {
+    policy.write(temporary);
     writeCard(temporary, card);
   });
 }
@@ -66,22 +80,30 @@ function save(
 }
 
 async function runSft(own: SftJob): Promise<StageResult> {
-  const { recipe, checkpoint, output } = own;
+  const { recipe, checkpoint } = own;
   const { learner, card, start } = learnerOf(own, 'sft', optimizerOptions(recipe.sft));
   const task = trainingTask(card, own.series);
   const hooks = {
     onStep: (metrics: Parameters<Parameters<typeof sft>[3]['onStep']>[0]) => note({ kind: 'sft', metrics }),
     save: (at: StageStart) => save(checkpoint, learner, card, 'sft', at),
   };
-  const steps = await sft(learner, task, recipe.sft, hooks, start);
-  if (steps === sftSteps(recipe.sft)) publish(learner, card, output);
+  const options = { ...recipe.sft, tokens: recipe.memory.tokens };
+  const steps = await sft(learner, task, options, hooks, start);
+  if (steps === sftSteps(recipe.sft)) publish(learner, card, own);
   return { steps, records: [] };
 }
 
+/** What the KL term refers to: the policy that the stage began with. Collective. */
+function referenceOf({ base }: RlJob, policy: Policy, { kl }: Recipe['rl']): Scorer | null {
+  if (kl === 0) return null;
+  if (policy.adapter !== null) return { ...policy.withoutAdapter, forbidden: policy.forbidden };
+  return loadShared(policy.engine, ranks, base, { dtype: policy.dtype, tuning: 'none' });
+}
+
 async function runRl(own: RlJob): Promise<StageResult> {
-  const { recipe, checkpoint, output } = own;
+  const { recipe, checkpoint } = own;
   const { learner, card, start } = learnerOf(own, 'rl', optimizerOptions(recipe.rl));
-  const reference = recipe.rl.kl > 0 ? loadShared(learner.policy.engine, ranks, own.reference) : null;
+  const reference = referenceOf(own, learner.policy, recipe.rl);
   const hooks = {
     onStep: (metrics: Parameters<Parameters<typeof rl>[5]['onStep']>[0]) => note({ kind: 'rl', metrics }),
     onCompletions: (completions: Parameters<Parameters<typeof rl>[5]['onCompletions']>[0]) =>
@@ -89,14 +111,15 @@ async function runRl(own: RlJob): Promise<StageResult> {
     save: (at: StageStart) => save(checkpoint, learner, card, 'rl', at),
   };
   const task = trainingTask(card, own.series);
-  const steps = await rl(learner, reference, task, recipe.rl, recipe.seed, hooks, start);
-  if (steps === recipe.rl.steps) publish(learner, card, output);
+  const options = { ...recipe.rl, tokens: recipe.memory.tokens };
+  const steps = await rl(learner, reference, task, options, recipe.seed, hooks, start);
+  if (steps === recipe.rl.steps) publish(learner, card, own);
   return { steps, records: [] };
 }
 
 async function runEval(own: EvalJob): Promise<StageResult> {
-  const engine = openTorch({ device: own.device, threads: 1 });
-  const policy = loadShared(engine, ranks, own.from);
+  const engine = stageEngine(own.device, own.from, size);
+  const policy = loadShared(engine, ranks, own.from, { tuning: 'none' });
   const task = anomalyTask(readCard(own.from));
   const source = openSeries(own.series);
   const numbers = Array.from({ length: source.count }, (_, i) => i).filter((i) => i % size === rank);

@@ -19,9 +19,13 @@ interface Job {
 
 interface TrainingJob extends Job {
   readonly recipe: Recipe;
+  /** Policy that the stage began with: the start, what an adapter stands beside, and what the KL term refers to. */
+  readonly base: string;
   /** Where checkpoints go, and the finished policy. */
   readonly checkpoint: string;
   readonly output: string;
+  /** Where a trained adapter goes, in PEFT's files. */
+  readonly adapter: string;
 }
 
 export interface SftJob extends TrainingJob {
@@ -30,8 +34,6 @@ export interface SftJob extends TrainingJob {
 
 export interface RlJob extends TrainingJob {
   readonly stage: 'rl';
-  /** Policy that the KL term refers to. */
-  readonly reference: string;
 }
 
 /** One way of answering. */

@@ -42,10 +42,12 @@ export async function runSftStage(run: RunFiles, options: StageOptions): Promise
     stage: 'sft',
     recipe: run.recipe,
     device: options.device,
+    base: run.initial,
     from: start > 0 ? run.checkpoint('sft') : run.initial,
     series: run.trainingSeries,
     checkpoint: run.checkpoint('sft'),
     output: run.policy('sft'),
+    adapter: run.adapter('sft'),
   };
   const progress = new Progress({
     label: 'sft',
@@ -84,16 +86,17 @@ export async function runRlStage(run: RunFiles, options: StageOptions): Promise<
   const start = run.startOf('rl', options);
   if (isOver(run, 'rl', start, rl.steps)) return;
   if (sft.samples === 0) run.prepareInitial();
-  const reference = sft.samples === 0 ? run.initial : run.policy('sft');
+  const base = sft.samples === 0 ? run.initial : run.policy('sft');
   const job: RlJob = {
     stage: 'rl',
     recipe: run.recipe,
     device: options.device,
-    from: start > 0 ? run.checkpoint('rl') : reference,
-    reference,
+    base,
+    from: start > 0 ? run.checkpoint('rl') : base,
     series: run.reinforcementSeries,
     checkpoint: run.checkpoint('rl'),
     output: run.policy('rl'),
+    adapter: run.adapter('rl'),
   };
   const progress = new Progress({
     label: rl.advantage,

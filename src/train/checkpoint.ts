@@ -1,5 +1,6 @@
 /**
- * A training checkpoint: the policy's Hugging Face directory, what the optimiser keeps, and where the run stands.
+ * A training checkpoint: the policy's Hugging Face directory, or the adapter's PEFT files where that alone is trained;
+ * what the optimiser keeps; and where the run stands.
  * Random numbers have no state (they are counted), so step number and weights are all it takes to continue bit for
  * bit. It appears whole or not at all, and one of them survives a process that is killed while it replaces the other.
  */
@@ -8,6 +9,7 @@ import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { CheckpointError } from '../errors.ts';
 import { writeDirectoryAtomic, writeFileAtomic } from '../files.ts';
+import { writeAdapter } from '../policy/peft.ts';
 import { openSafetensors, writeSafetensors } from '../policy/safetensors.ts';
 import { loadTensor, tensorBytes } from '../policy/weights.ts';
 import { type PolicyCard, writeCard } from './card.ts';
@@ -48,7 +50,9 @@ export function saveCheckpoint(
   const { engine, trainable } = learner.policy;
   const { buffers, steps } = learner.optimizer;
   writeDirectoryAtomic(directory, (temporary) => {
-    learner.policy.write(temporary);
+    // What is not trained is where the stage began with it.
+    if (learner.policy.adapter === null) learner.policy.write(temporary);
+    else writeAdapter(learner.policy, temporary);
     writeCard(temporary, card);
     writeSafetensors(
       join(temporary, OPTIMIZER_FILE),

@@ -1,9 +1,8 @@
 /** What an update learns from: sampled responses with their advantages, in pieces that fit a forward pass. */
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
-import type { Policy } from '../policy/policy.ts';
 import { TOKENS_AT_ONCE } from './pieces.ts';
-import { pieces, responseLogProbs } from './response-states.ts';
+import { pieces, responseLogProbs, type Scorer } from './response-states.ts';
 
 /** Responses to one prompt that teach, with what the loss needs of them. */
 export interface Lesson {
@@ -36,7 +35,7 @@ export function divided<T extends Pick<Lesson, 'prompt' | 'responses' | 'advanta
 
 /** Log-probabilities of each lesson's tokens under a policy, without gradient. */
 export function logProbsOf(
-  policy: Policy,
+  policy: Scorer,
   lessons: readonly Pick<Lesson, 'prompt' | 'responses'>[],
   options: { readonly temperature: number; readonly tokens?: number },
 ): Float32Array[] {

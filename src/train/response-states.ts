@@ -1,8 +1,7 @@
 /** The training forward of a step: prompts once, then every response behind its prompt's keys and values. */
 import type { Tensor } from '../engine/engine.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
-import { type ForwardInput, forward } from '../policy/forward.ts';
-import type { Policy } from '../policy/policy.ts';
+import { type ForwardInput, forward, type Network } from '../policy/forward.ts';
 import { run, type Tape, taped } from '../policy/tape.ts';
 import { promptBatch, responseBatch } from './batch.ts';
 import { chunkTokens } from './head.ts';
@@ -16,12 +15,18 @@ export interface ResponseStates {
   readonly owner: Int32Array;
 }
 
+/** What log-probabilities need of a policy. */
+export interface Scorer extends Network {
+  /** Additive vocabulary mask [V]. */
+  readonly forbidden: Float32Array;
+}
+
 /**
  * P prompts and B = P·G responses, G consecutive ones to each. Run inside an engine scope; with a tape, one that has it.
  * `padding` is told what was padded.
  */
 export function responseStates(
-  policy: Policy,
+  policy: Network,
   prompts: readonly EncodedPrompt[],
   responses: readonly Int32Array[],
   tape?: Tape,
@@ -71,7 +76,7 @@ export function pieces<T extends Group>(groups: readonly T[], budget?: number): 
 
 /** Log-probability of every response token, without gradient: [K]. */
 export function responseLogProbs(
-  policy: Policy,
+  policy: Scorer,
   prompts: readonly EncodedPrompt[],
   responses: readonly Int32Array[],
   temperature: number,

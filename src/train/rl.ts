@@ -18,7 +18,6 @@
 import { TimeseerError } from '../errors.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
-import type { Policy } from '../policy/policy.ts';
 import { type AdvantageName, advantageOf, type GroupAdvantage, isSilent } from './advantage.ts';
 import { ground } from './grounding.ts';
 import type { TokenLoss } from './head.ts';
@@ -27,7 +26,7 @@ import { concatenated, divided, type Lesson, logProbsOf } from './lessons.ts';
 import { policyLoss } from './loss.ts';
 import { cosineSchedule } from './optimizer.ts';
 import { PromptEncoder } from './prompt.ts';
-import { pieces, responseStates } from './response-states.ts';
+import { pieces, responseStates, type Scorer } from './response-states.ts';
 import { type RlMetrics, StepMeter } from './rl-metrics.ts';
 import { type RolloutGroup, rollout } from './rollout.ts';
 import { BEGINNING, type StageStart } from './sft.ts';
@@ -82,7 +81,7 @@ const SKIP_LIMIT = 10;
 /** Runs from `start` and returns the number of steps that are done. Collective. */
 export async function rl(
   learner: Learner,
-  reference: Policy | null,
+  reference: Scorer | null,
   task: Task,
   options: RlOptions,
   seed: number,

@@ -67,6 +67,7 @@ async function stageSpeed(
       stage: 'sft',
       recipe,
       device,
+      base: policy,
       from: policy,
       series: {
         name: recipe.data.name,
@@ -77,6 +78,7 @@ async function stageSpeed(
       },
       checkpoint: join(scratch, 'checkpoint'),
       output: join(scratch, 'policy'),
+      adapter: join(scratch, 'adapter'),
     },
     workers,
     (note) => {
