@@ -12,7 +12,22 @@ export const RUN_POLICIES = [
   'initial',
 ] as const;
 
+const QUICKSTART = '`npx timeseer quickstart` makes one in runs/quickstart';
+
 const isPolicy = (directory: string): boolean => existsSync(join(directory, 'config.json'));
+
+/** What to do about a path where nothing is: it may be meant as a repository of a hub, or as a download of one. */
+function advice(path: string): string {
+  const [, owner, name] = /^([\w.-]*\w)\/(\w[\w.-]*)\/?$/.exec(path) ?? [];
+  if (owner === undefined || name === undefined || owner === 'runs' || owner.startsWith('.'))
+    return QUICKSTART;
+  if (owner === 'models') return `\`npx timeseer pull OWNER/${name}\` downloads it from the Hugging Face hub`;
+  if (existsSync(owner)) return QUICKSTART;
+  const download = join('models', name);
+  return isPolicy(download)
+    ? `the download of that name is ${download}`
+    : `if it is a repository of the Hugging Face hub, \`npx timeseer pull ${owner}/${name}\` downloads it into ${download}`;
+}
 
 /**
  * The directory of a policy: `path` itself when it is one (a Hugging Face directory, with `config.json`), else the
@@ -22,13 +37,14 @@ const isPolicy = (directory: string): boolean => existsSync(join(directory, 'con
 export function findPolicy(path: string): string {
   const found = ['', ...RUN_POLICIES].map((name) => join(path, name)).find(isPolicy);
   if (found !== undefined) return found;
-  const fix = '`npx timeseer quickstart` makes one in runs/quickstart';
   const there = statSync(path, { throwIfNoEntry: false });
-  if (there === undefined) throw new CheckpointError(`${path}: no such directory; ${fix}`);
+  if (there === undefined) throw new CheckpointError(`${path}: no such directory; ${advice(path)}`);
   if (!there.isDirectory()) {
-    throw new CheckpointError(`${path}: is a file; give the directory of a policy or of a run; ${fix}`);
+    throw new CheckpointError(
+      `${path}: is a file; give the directory of a policy or of a run; ${QUICKSTART}`,
+    );
   }
   throw new CheckpointError(
-    `${path}: no policy there (looked for config.json in it and in ${RUN_POLICIES.join(', ')}); ${fix}`,
+    `${path}: no policy there (looked for config.json in it and in ${RUN_POLICIES.join(', ')}); ${QUICKSTART}`,
   );
 }

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readdirSync, rmdirSync, statSync } from 'node:fs
 import { dirname, join, resolve } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
-import { ConfigError } from '../errors.ts';
+import { ConfigError, TimeseerError } from '../errors.ts';
 import { explain } from '../files.ts';
 import { withInterrupt } from '../interrupt.ts';
 import { Hub, parseRepo } from '../policy/hub.ts';
@@ -23,6 +23,9 @@ export interface PullArguments {
   json: boolean;
 }
 
+/** From this size on, computing a hash takes long enough to be announced, bytes. */
+const SLOW_CHECK = 5e8;
+
 /** Bytes as people write them, in powers of ten. */
 function size(bytes: number): string {
   if (bytes >= 1e9) return `${(bytes / 1e9).toFixed(2)} GB`;
@@ -35,6 +38,7 @@ class Meter {
   #state: PullProgress | undefined;
 
   show(state: PullProgress, silent: boolean): void {
+    const before = this.#state;
     this.#state = state;
     const megabytes = Math.round(state.bytes / 1e6);
     this.#bar ??= new Progress({
@@ -44,6 +48,8 @@ class Meter {
       unit: 'MB',
       silent,
     });
+    // Chunks are small: most of them change nothing that is shown.
+    if (before?.files === state.files && Math.round(before.bytes / 1e6) === megabytes) return;
     this.#bar.update(megabytes, { files: `${state.files}/${state.totalFiles}` });
   }
 
@@ -56,11 +62,11 @@ class Meter {
     this.#bar?.stop();
   }
 
-  /** How much of all is there: '1.20 of 7.51 GB'. */
+  /** How much of all is there, where that is known: '1.20 GB of 7.51 GB kept; '. */
   get kept(): string {
     return this.#state === undefined
-      ? 'nothing'
-      : `${size(this.#state.bytes)} of ${size(this.#state.totalBytes)}`;
+      ? ''
+      : `${size(this.#state.bytes)} of ${size(this.#state.totalBytes)} kept; `;
   }
 }
 
@@ -77,6 +83,15 @@ function summary(pulled: Pulled, seconds: number): string {
       ? `next: timeseer generate --policy ${directory} --image X.png --prompt "…"`
       : `not a whole policy yet: ${incomplete}`,
   ].join('\n');
+}
+
+/** As `claimRun`. @throws WriteError where nothing can be written */
+function claim(out: string): () => void {
+  try {
+    return claimRun(out);
+  } catch (error) {
+    throw error instanceof TimeseerError ? error : explain(out, error);
+  }
 }
 
 /** Makes the directory; returns what removes it, and those made above it, where nothing has come into them. */
@@ -116,7 +131,7 @@ export async function runPull(args: PullArguments): Promise<void> {
   });
   await withInterrupt(async (signal) => {
     const tidy = makeDirectory(out);
-    const release = claimRun(out);
+    const release = claim(out);
     try {
       const pulled = await pull({
         hub,
@@ -127,6 +142,9 @@ export async function runPull(args: PullArguments): Promise<void> {
         exclude: args.exclude ?? [],
         force: args.force,
         signal,
+        onCheck: ({ path, size: length }) => {
+          if (length >= SLOW_CHECK && !args.json) meter.note(`checking ${path}, ${size(length)}`);
+        },
         onProgress: (state) => meter.show(state, args.json),
       });
       meter.stop();
@@ -139,7 +157,7 @@ export async function runPull(args: PullArguments): Promise<void> {
     } catch (error) {
       meter.stop();
       if (!signal.aborted) throw error;
-      process.stderr.write(`${out}: ${meter.kept} kept; run the same command again to go on\n`);
+      process.stderr.write(`${out}: ${meter.kept}run the same command again to go on\n`);
     } finally {
       release();
       tidy();

@@ -74,8 +74,8 @@ class Part {
       const { size } = await handle.stat();
       const hash = hashFor(file);
       const kept = size <= file.size ? size : 0;
-      if (kept === 0) await handle.truncate(0);
-      else await feed(hash, path, signal);
+      if (kept < size) await handle.truncate(0);
+      else if (kept > 0) await feed(hash, path, signal);
       return new Part(handle, path, file, hash, kept);
     } catch (error) {
       await handle.close();

@@ -47,8 +47,14 @@ export function readRecord(out: string): PullRecord | undefined {
   }
 }
 
+/** What is at `path`; undefined where nothing is, or where a file stands in for one of its directories. */
 export function fileAt(path: string): Stats | undefined {
-  return statSync(path, { throwIfNoEntry: false });
+  try {
+    return statSync(path, { throwIfNoEntry: false });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOTDIR') return undefined;
+    throw error;
+  }
 }
 
 /** Whether a file is as it was when it was verified. */

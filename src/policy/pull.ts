@@ -26,7 +26,9 @@ export interface PullOptions extends Choice {
   /** Replace files that are there with other content and were not pulled. */
   readonly force?: boolean;
   readonly signal: AbortSignal;
-  /** Bytes and files that are there, of all that belong to the pull. */
+  /** Told of each file that is there unverified, before its hash is computed. */
+  readonly onCheck?: (file: RemoteFile) => void;
+  /** Bytes and files that are there, of all that belong to the pull; first when that is known, then as they grow. */
   readonly onProgress?: (state: PullProgress) => void;
 }
 
@@ -87,7 +89,7 @@ class Pull {
     writeFileAtomic(this.#at(PULL_RECORD), `${JSON.stringify(this.#record, null, 1)}\n`);
   }
 
-  #tell(bytes: number): void {
+  #tell(bytes = 0): void {
     this.#bytes += bytes;
     this.#options.onProgress?.({
       bytes: this.#bytes,
@@ -105,6 +107,11 @@ class Pull {
     this.#done++;
   }
 
+  async #check(file: RemoteFile): Promise<boolean> {
+    this.#options.onCheck?.(file);
+    return matches(this.#at(file), file, this.#options.signal);
+  }
+
   /** What has to be fetched: all but the files that are there with the right content. */
   async missing(): Promise<RemoteFile[]> {
     const missing: RemoteFile[] = [];
@@ -115,11 +122,11 @@ class Pull {
       const right =
         stats?.isFile() === true &&
         stats.size === file.size &&
-        (ours ? known?.hash === file.hash : await matches(this.#at(file), file, this.#options.signal));
+        (ours ? known?.hash === file.hash : await this.#check(file));
       if (right) {
         if (ours) this.#done++;
         else this.#verified(file);
-        this.#tell(file.size);
+        this.#bytes += file.size;
       } else if (stats !== undefined && !ours && (!stats.isFile() || this.#options.force !== true)) {
         const fix = stats.isFile()
           ? 'choose another --out, or add --force to replace it'
@@ -141,10 +148,10 @@ class Pull {
       const part = fileAt(partOf(this.#at(file)));
       const same =
         this.#before?.parts[file.path] === file.hash && part !== undefined && part.size <= file.size;
-      if (!same) await discardPart(this.#at(file));
+      if (!same && part !== undefined) await discardPart(this.#at(file));
       const kept = same ? part.size : 0;
       this.#record.parts[file.path] = file.hash;
-      this.#tell(kept);
+      this.#bytes += kept;
       needed += file.size - kept;
     }
     let place = resolve(this.#options.out);
@@ -158,6 +165,7 @@ class Pull {
       );
     }
     if (missing.length > 0) this.#save();
+    this.#tell();
   }
 
   /** Fetches several at once; the first failure stops the others, whose parts stay. */
@@ -173,7 +181,7 @@ class Pull {
           onBytes: (bytes) => this.#tell(bytes),
         });
         this.#verified(file);
-        this.#tell(0);
+        this.#tell();
       }
     };
     let failure: { readonly error: unknown } | undefined;

@@ -6,6 +6,7 @@ import {
   readFileSync,
   rmSync,
   statSync,
+  symlinkSync,
   utimesSync,
   writeFileSync,
 } from 'node:fs';
@@ -15,6 +16,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { CheckpointError, ConfigError, EndpointError } from '../../src/errors.ts';
+import { WriteError } from '../../src/files.ts';
 import { Hub, type HubOptions, parseRepo } from '../../src/policy/hub.ts';
 import { type Pulled, type PullOptions, type PullProgress, pull } from '../../src/policy/pull.ts';
 import { checkPath, fits, neededByPolicy } from '../../src/policy/repo-files.ts';
@@ -389,6 +391,28 @@ describe('failures that stay', () => {
         : entry;
     await expect(fetchAll()).rejects.toThrow(/4503599\.\d GB are still to be fetched and only .* free/);
     expect(server.take()).toEqual([]);
+  });
+
+  test.skipIf(!existsSync('/dev/full'))(
+    'a disk that fills up says so, and the next pull goes on',
+    async () => {
+      server.faults.set(SHARD_1, [{ cut: 10 }]);
+      await expect(fetchAll({ hub: hubOf({ attempts: 1 }) })).rejects.toThrow(EndpointError);
+      const part = join(out, `${SHARD_1}.part`);
+      rmSync(part);
+      symlinkSync('/dev/full', part);
+      await expect(fetchAll()).rejects.toThrow(
+        /model-00001.*\.part: not written \(the disk is full: free some/,
+      );
+      rmSync(part);
+      await fetchAll();
+      expectContent();
+    },
+  );
+
+  test('a file where a directory has to be is an error of the disk', async () => {
+    writeFileSync(join(out, 'onnx'), '');
+    await expect(fetchAll({ include: ['onnx/*'] })).rejects.toThrow(WriteError);
   });
 
   test('one failure stops the others and keeps their parts', async () => {
