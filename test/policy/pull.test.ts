@@ -331,6 +331,12 @@ describe('failures that stay', () => {
     expect(server.apiRequests).toBe(1);
   });
 
+  test('a gated repository that lists its files but does not give them asks to accept its licence', async () => {
+    server.faults.set('config.json', [{ status: 401, headers: { 'x-error-code': 'GatedRepo' } }]);
+    await expect(fetchAll()).rejects.toThrow(/config\.json: .*does not let you read it; accept its licence/);
+    expect(server.stored).toEqual([]);
+  });
+
   test('unknown repository and unknown revision are told apart', async () => {
     await expect(fetchAll({ repo: 'owner/other' })).rejects.toThrow(/finds no such repository/);
     await expect(fetchAll({ revision: 'v9' })).rejects.toThrow(
