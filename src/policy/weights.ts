@@ -11,8 +11,8 @@ import { listed, writeCheckpoint } from './shards.ts';
 /** What a policy's weights are held in. */
 export type WeightDType = 'float32' | 'bfloat16';
 
-/** Elements that move between file, host and device at once: 128 MiB of float32. */
-const SLICE = 2 ** 25;
+/** Elements that move between file, host and device at once: 32 MiB of float32. */
+const SLICE = 2 ** 23;
 
 const ENGINE_DTYPES: Readonly<Record<StoredDType, DType>> = {
   F64: 'float64',
