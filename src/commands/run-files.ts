@@ -223,8 +223,13 @@ export class RunFiles {
         mkdirSync(temporary, { recursive: true });
         // Of a checkpoint the policy alone: where its own training stood is no business of this run.
         const filter = (source: string): boolean => !TRAINING_FILES.includes(basename(source));
-        // Shares the blocks of large files where the file system can.
-        cpSync(from, temporary, { recursive: true, filter, mode: constants.COPYFILE_FICLONE });
+        // Shares the blocks of large files where the file system can; files that are links (a hub cache) become files.
+        cpSync(from, temporary, {
+          recursive: true,
+          dereference: true,
+          filter,
+          mode: constants.COPYFILE_FICLONE,
+        });
       });
       return;
     }

@@ -8,6 +8,7 @@
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../errors.ts';
+import { CHUNK, chunksOf, LARGE, type Range, type Span } from './chunks.ts';
 import type { Ranks } from './ranks.ts';
 
 export interface OptimizerOptions {
@@ -24,52 +25,16 @@ export interface StepReport {
   readonly skipped: boolean;
 }
 
-/** A range of the flat buffer that is one parameter. */
-export interface Range {
-  readonly offset: number;
-  readonly size: number;
-  /** Whether weight decay applies. */
-  readonly decay: boolean;
-}
-
 /** What the optimiser keeps per parameter number, each [T] float32; the master copy only where parameters are bfloat16. */
 export type Buffers = Readonly<Record<string, Tensor>>;
 
-/** Elements that one update handles at once: 128 MiB in float32. */
-export const CHUNK = 1 << 25;
-/** Parameters from this size on have chunks of their own, in which one number is the decay. */
-const LARGE = 1 << 20;
+/** Elements whose squares are summed at once in such a chunk. */
+const ROW = 1 << 12;
 
 interface Chunk {
   readonly start: number;
   readonly length: number;
   readonly decay: Tensor | number;
-}
-
-/** The part of `ranges` inside [start, end), cut into chunks: runs of small ranges together, large ones alone. */
-export function chunksOf(
-  ranges: readonly Range[],
-  start: number,
-  end: number,
-  largest: number = CHUNK,
-  large: number = LARGE,
-): { readonly start: number; readonly end: number; readonly ranges: readonly Range[] }[] {
-  const out: { start: number; end: number; ranges: Range[]; alone: boolean }[] = [];
-  for (const range of ranges) {
-    const alone = range.size >= Math.min(large, largest);
-    const last = Math.min(end, range.offset + range.size);
-    for (let at = Math.max(start, range.offset); at < last; at += largest) {
-      const stop = Math.min(last, at + largest);
-      const before = out.at(-1);
-      if (before !== undefined && !alone && !before.alone && stop - before.start <= largest) {
-        before.end = stop;
-        before.ranges.push(range);
-      } else {
-        out.push({ start: at, end: stop, ranges: [range], alone });
-      }
-    }
-  }
-  return out;
 }
 
 export class ShardedAdamW {
@@ -145,11 +110,7 @@ export class ShardedAdamW {
   }
 
   /** One factor where it is the same for the whole chunk, else one per element. */
-  #decayOf(chunk: {
-    readonly start: number;
-    readonly end: number;
-    readonly ranges: readonly Range[];
-  }): Tensor | number {
+  #decayOf(chunk: Span): Tensor | number {
     const { weightDecay } = this.#options;
     const decays = (range: Range): boolean => range.decay && weightDecay > 0;
     const [lead] = chunk.ranges;
@@ -231,13 +192,24 @@ export class ShardedAdamW {
     const engine = this.#engine;
     const [total, ...others] = this.#gradients as [Tensor, ...Tensor[]];
     return engine.scope(() => {
-      const norms = this.#chunks.map(({ start, length }) => {
+      const norms = this.#chunks.flatMap(({ start, length }) => {
         for (const other of others) engine.addInto(total, 0, start, engine.narrow(other, 0, start, length));
-        return engine.reshape(engine.norm(engine.narrow(total, 0, start, length)), [1]);
+        return this.#norms(engine.narrow(total, 0, start, length));
       });
       if (norms.length === 0) return 0;
       return engine.floats(engine.concat(norms, 0)).reduce((sum, norm) => sum + norm ** 2, 0);
     });
+  }
+
+  /** Norms whose squares add up to that of [n], each [1]. A long float32 sum loses digits: it is taken row by row. */
+  #norms(values: Tensor): Tensor[] {
+    const engine = this.#engine;
+    const [length] = values.shape as [number];
+    const norm = (part: Tensor): Tensor => engine.reshape(engine.norm(part), [-1]);
+    if (length < LARGE) return [norm(values)];
+    const whole = length - (length % ROW);
+    const rows = norm(engine.reshape(engine.narrow(values, 0, 0, whole), [-1, ROW])); // [whole / ROW]
+    return [norm(rows), norm(engine.narrow(values, 0, whole, length - whole))];
   }
 
   #update({ start, length, decay }: Chunk, scale: number, learningRate: number): void {

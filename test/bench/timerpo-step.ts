@@ -61,8 +61,8 @@ async function steps(
       stage: 'rl',
       recipe,
       device: options.device,
+      base: policy,
       from: policy,
-      reference: policy,
       series: {
         name: recipe.data.name,
         split: 'train',
@@ -72,6 +72,7 @@ async function steps(
       },
       checkpoint: join(scratch, 'checkpoint'),
       output: join(scratch, 'policy'),
+      adapter: join(scratch, 'adapter'),
     },
     workers,
     (note) => {

@@ -51,9 +51,16 @@ export const TRACES: readonly string[] = [
 /** Of unequal length too: the middle one is asked more. */
 const INSTRUCTIONS = ['Where is it dark?', 'Where is it dark? Say it in one word.', 'Where?'];
 
-export function tinyPolicy(engine: Engine, seed = 3, options: { readonly tied?: boolean } = {}): Policy {
-  const tied = options.tied ?? true;
+export interface TinyOptions {
+  /** True when absent. */
+  readonly tied?: boolean;
+  readonly dtype?: 'float32' | 'bfloat16';
+  readonly tuning?: 'all' | 'decoder' | 'none';
+}
+
+export function tinyPolicy(engine: Engine, seed = 3, { tied = true, ...options }: TinyOptions = {}): Policy {
   return Policy.create(engine, {
+    ...options,
     tokenizer: trainBpe([...TRACES, ...INSTRUCTIONS, ...TRACES], { vocabulary: 330 }),
     seed,
     dims: (vocabulary, special) => ({ ...tinyDims(vocabulary, special), tied }),
@@ -119,8 +126,8 @@ export const SFT: SftOptions = {
 
 export const OPTIMIZER = { betas: [0.9, 0.95], epsilon: 1e-8, weightDecay: 0, clip: 1 } as const;
 
-export function tinyLearner(policy: Policy, clip: number = OPTIMIZER.clip): Learner {
-  return new Learner(policy, Ranks.alone(), { ...OPTIMIZER, clip });
+export function tinyLearner(policy: Policy, clip: number = OPTIMIZER.clip, recompute = false): Learner {
+  return new Learner(policy, Ranks.alone(), { ...OPTIMIZER, clip }, recompute);
 }
 
 /** What the optimiser keeps, on the host: [T] each. */

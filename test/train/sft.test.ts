@@ -194,6 +194,18 @@ describe('a gradient that is not finite', () => {
   });
 });
 
+test('updates left out before a checkpoint count towards the limit after it', async () => {
+  const policy = tinyPolicy(engine);
+  engine.scope(() => engine.write(policy.flat, 0, 0, engine.tensor(Float32Array.of(Number.NaN), [1])));
+  const lines: SftMetrics[] = [];
+  const hooks = { onStep: (line: SftMetrics) => void lines.push(line), save: () => {} };
+  const start = { step: 4, skippedInARow: 18 };
+  await expect(sft(tinyLearner(policy), task, { ...SFT, samples: 90 }, hooks, start)).rejects.toThrow(
+    /20 steps/,
+  );
+  expect(lines.map(({ step }) => step)).toEqual([5, 6]);
+});
+
 test('a thousand steps leave no tensor behind and take no more memory', async () => {
   const learner = tinyLearner(tinyPolicy(engine));
   await teach(learner, { samples: 100, batch: 1 });

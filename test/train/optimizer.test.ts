@@ -1,0 +1,211 @@
+import fc from 'fast-check';
+import { afterAll, describe, expect, test } from 'vitest';
+import type { Tensor } from '../../src/engine/engine.ts';
+import { openTorch } from '../../src/engine/torch/torch.ts';
+import { EngineError } from '../../src/errors.ts';
+import { Random } from '../../src/random.ts';
+import { chunksOf, type Range } from '../../src/train/chunks.ts';
+import { ShardedAdamW } from '../../src/train/optimizer.ts';
+import { Ranks } from '../../src/train/ranks.ts';
+
+const engine = openTorch({ threads: 1 });
+const born = engine.live();
+afterAll(() => expect(engine.live()).toBe(born));
+
+const OPTIONS = { betas: [0.9, 0.95], epsilon: 1e-8, weightDecay: 0.1, clip: 0 } as const;
+
+function rangesOf(sizes: readonly number[], decays: (i: number) => boolean = (i) => i % 2 === 0): Range[] {
+  let offset = 0;
+  return sizes.map((size, i) => {
+    const range = { offset, size, decay: decays(i) };
+    offset += size;
+    return range;
+  });
+}
+
+/** AdamW in plain numbers (Loshchilov & Hutter 2019). */
+function expected(
+  start: readonly number[],
+  gradients: readonly (readonly number[])[],
+  ranges: readonly Range[],
+  rate: number,
+): number[] {
+  const decay = ranges.flatMap(({ size, decay: on }) =>
+    new Array<number>(size).fill(on ? OPTIONS.weightDecay : 0),
+  );
+  const [b1, b2] = OPTIONS.betas;
+  return start.map((value, i) => {
+    let [w, m, v] = [value, 0, 0];
+    gradients.forEach((gradient, t) => {
+      m = b1 * m + (1 - b1) * gradient[i]!;
+      v = b2 * v + (1 - b2) * gradient[i]! ** 2;
+      w -= rate * decay[i]! * w;
+      w -= (rate * (m / (1 - b1 ** (t + 1)))) / (Math.sqrt(v / (1 - b2 ** (t + 1))) + OPTIONS.epsilon);
+    });
+    return w;
+  });
+}
+
+const noise = (count: number, key: string): number[] => {
+  const random = new Random(8, key);
+  return Array.from({ length: count }, () => random.normal());
+};
+
+/** Runs updates with given gradients; frees everything but the result. */
+function run(
+  dtype: 'float32' | 'bfloat16',
+  ranges: readonly Range[],
+  start: readonly number[],
+  gradients: readonly (readonly number[])[],
+  rate: number,
+): { readonly weights: Float32Array; readonly master: Float32Array | null } {
+  return engine.scope(() => {
+    const flat = engine.cast(engine.tensor(Float32Array.from(start), [start.length]), dtype);
+    const optimizer = new ShardedAdamW(engine, Ranks.alone(), flat, ranges, OPTIONS);
+    for (const gradient of gradients) {
+      ranges.forEach(({ offset, size }, i) => {
+        optimizer.accumulate(
+          i,
+          engine.tensor(Float32Array.from(gradient.slice(offset, offset + size)), [size]),
+        );
+      });
+      optimizer.step(1, rate);
+    }
+    const { master } = optimizer.buffers;
+    return { weights: engine.floats(flat), master: master === undefined ? null : engine.floats(master) };
+  });
+}
+
+describe('AdamW over a flat buffer', () => {
+  const ranges = rangesOf([3, 4, 2]);
+  const start = noise(9, 'start');
+  const gradients = [0, 1, 2].map((t) => noise(9, `gradient ${t}`));
+
+  test('is its definition, decay where a range says so', () => {
+    const { weights, master } = run('float32', ranges, start, gradients, 0.03);
+    expected(start, gradients, ranges, 0.03).forEach((want, i) => {
+      expect(weights[i]).toBeCloseTo(want, 5);
+    });
+    expect(master).toBeNull();
+  });
+
+  test('sums what arrives for a parameter within a step, of any float dtype, and takes the rest for zero', () => {
+    engine.scope(() => {
+      const flat = engine.zeros([9]);
+      const optimizer = new ShardedAdamW(engine, Ranks.alone(), flat, ranges, { ...OPTIONS, weightDecay: 0 });
+      const step = (): number => optimizer.step(1, 1e-9).gradNorm;
+      const add = (index: number, values: number[], dtype: 'float32' | 'bfloat16' = 'float32'): void =>
+        optimizer.accumulate(
+          index,
+          engine.cast(engine.tensor(Float32Array.from(values), [2, values.length / 2]), dtype),
+        );
+      add(1, [3, 0, 0, 0]);
+      add(1, [0, 4, 0, 0], 'bfloat16');
+      expect(step()).toBeCloseTo(5, 6);
+      add(2, [0, 7]); // of parameter 1 nothing is left
+      expect(step()).toBeCloseTo(7, 6);
+      expect(step()).toBe(0);
+      add(1, [1, 1, 1, 1]);
+      optimizer.forget();
+      expect(step()).toBe(0);
+    });
+  });
+
+  test('refuses ranges that leave gaps', () => {
+    engine.scope(() => {
+      const flat = engine.zeros([9]);
+      const make = (list: readonly Range[]) => () =>
+        new ShardedAdamW(engine, Ranks.alone(), flat, list, OPTIONS);
+      expect(make(ranges.slice(1))).toThrow(EngineError);
+      expect(make(ranges.slice(0, 2))).toThrow(/do not cover 9 parameters/);
+    });
+  });
+});
+
+describe('weights in bfloat16', () => {
+  const ranges = rangesOf([5], () => false);
+
+  test('are the rounding of a float32 master copy, which is updated as float32 weights are', () => {
+    const start = noise(5, 'rounded').map((value) => Math.fround(value));
+    const gradients = [0, 1, 2, 3].map((t) => noise(5, `given ${t}`));
+    const rounded = engine.scope(() => [
+      ...engine.floats(engine.cast(engine.tensor(Float32Array.from(start), [5]), 'bfloat16')),
+    ]);
+    const { weights, master } = run('bfloat16', ranges, start, gradients, 0.01);
+    const alone = run('float32', ranges, rounded, gradients, 0.01).weights;
+    expect([...master!]).toEqual([...alone]);
+    const nearest = engine.scope(() => engine.floats(engine.cast(engine.tensor(alone, [5]), 'bfloat16')));
+    expect([...weights]).toEqual([...nearest]);
+  });
+
+  test('move under updates below half a unit in their last place, once these add up to one', () => {
+    // Near 1 a unit is 2⁻⁷; Adam's first steps on a constant gradient are the learning rate, 1/40 of a unit.
+    const rate = 2 ** -7 / 40;
+    const one = new Array<number>(5).fill(1);
+    const push = new Array<number>(5).fill(-1);
+    const weight = (steps: number): number =>
+      run('bfloat16', ranges, one, new Array(steps).fill(push), rate).weights[0]!;
+    expect(weight(10)).toBe(1);
+    expect(weight(30)).toBe(1 + 2 ** -7);
+    expect(weight(80)).toBe(1 + 2 ** -6);
+  });
+});
+
+describe('chunks', () => {
+  const sizes = fc.array(fc.integer({ min: 1, max: 40 }), { minLength: 1, maxLength: 30 });
+
+  test('cover a share once, in order, none larger than allowed, and large ranges are alone', () => {
+    fc.assert(
+      fc.property(sizes, fc.nat(), fc.nat(), (list, a, b) => {
+        const ranges = rangesOf(list);
+        const size = list.reduce((sum, n) => sum + n, 0);
+        const [start, end] = [a % (size + 1), b % (size + 1)].sort((x, y) => x - y) as [number, number];
+        const chunks = chunksOf(ranges, start, end, 25, 16);
+        let at = start;
+        for (const chunk of chunks) {
+          expect(chunk.start).toBe(at);
+          expect(chunk.end).toBeGreaterThan(at);
+          expect(chunk.end - chunk.start).toBeLessThanOrEqual(25);
+          if (chunk.ranges.some((range) => range.size >= 16)) expect(chunk.ranges).toHaveLength(1);
+          const inside = ranges.filter(
+            ({ offset, size: n }) => offset < chunk.end && offset + n > chunk.start,
+          );
+          expect(chunk.ranges).toEqual(inside);
+          at = chunk.end;
+        }
+        expect(at).toBe(end);
+      }),
+    );
+  });
+
+  test('a policy of small parameters is one', () => {
+    expect(chunksOf(rangesOf([128, 5000, 70_000]), 0, 75_128)).toHaveLength(1);
+  });
+
+  test('the sum of their squares is the global norm, and clipping scales all of them alike', () => {
+    engine.scope(() => {
+      const large = (1 << 20) + 3;
+      const ranges = rangesOf([2, large, 4, large], () => false);
+      const size = ranges.at(-1)!.offset + large;
+      expect(chunksOf(ranges, 0, size)).toHaveLength(4);
+      const flat = engine.zeros([size]);
+      const optimizer = new ShardedAdamW(engine, Ranks.alone(), flat, ranges, { ...OPTIONS, clip: 1 });
+      const one = (n: number, value: number): Tensor => engine.tensor(new Float32Array(n).fill(value), [n]);
+      optimizer.accumulate(0, one(2, 30));
+      optimizer.accumulate(2, one(4, 40));
+      optimizer.accumulate(3, one(large, 0.01));
+      const want = Math.sqrt(2 * 900 + 4 * 1600 + large * 1e-4);
+      const { gradNorm } = optimizer.step(1, 0.1);
+      expect(gradNorm / want).toBeCloseTo(1, 5);
+      const first = engine.floats(optimizer.buffers['first_moment']!);
+      for (const [at, value] of [
+        [0, 30],
+        [2, 0],
+        [large + 2, 40],
+        [size - 1, 0.01],
+      ] as const) {
+        expect(first[at]).toBeCloseTo((0.1 * value) / want, 6);
+      }
+    });
+  });
+});
