@@ -163,6 +163,25 @@ describe('a tape', () => {
     same(variant({ tied: true, layers: 3 }), grouped);
   });
 
+  it('gives the gradients of some states behind shared prompts, without padding in between', () => {
+    const pass: Pass = (policy, tape) =>
+      taped(engine, tape, () => {
+        const before = forward(policy, { ...collate([plain, prompts.at(-1)!], 0), ...withTape(tape) });
+        const responses = collate(
+          [0, 0, 1, 1].map((p, r) =>
+            responseSequence(
+              [plain, prompts.at(-1)!][p]!,
+              Int32Array.from({ length: 2 + 2 * r }, (_, t) => 50 + 3 * r + 7 * t),
+            ),
+          ),
+          0,
+        );
+        const rows = Int32Array.of(1, 8, 0, 30, 9);
+        return forward(policy, { ...responses, prefix: before.cache, rows, ...withTape(tape) }).hidden;
+      });
+    same(published, pass);
+  });
+
   it('leaves out a frozen vision tower', () => {
     const policy = variant({ tuning: 'decoder' });
     const segments = same(policy, grouped);
