@@ -40,8 +40,9 @@ export function responseStates(
     const { input, select, targets, owner } = responseBatch(prompts, responses, pad);
     padding?.add(asked);
     if (input !== null) padding?.add(input);
-    const before = forward(policy, traced(asked)); // [P, D]
-    const after = input === null ? [] : [forward(policy, traced({ ...input, prefix: before.cache })).hidden]; // [B·T, D]
+    const before = forward(policy, traced({ ...asked, cache: input !== null })); // [P, D]
+    const behind = input === null ? [] : [{ ...input, prefix: before.cache, cache: false }];
+    const after = behind.map((rest) => forward(policy, traced(rest)).hidden); // [B·T, D]
     const index = engine.tensor(select, [select.length]);
     const [states] = run(tape, {
       inputs: [before.hidden, ...after],
