@@ -40,7 +40,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     async () => (await import('./commands/pull.ts')).pullCommand,
   ),
   generate: lazy(
-    'Write a data set of synthetic series with gold intervals and classes',
+    'Write a data set of synthetic series, or the answer of a policy to a prompt with pictures',
     async () => (await import('./commands/generate.ts')).generate,
   ),
   render: lazy(

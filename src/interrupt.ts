@@ -22,12 +22,16 @@ let active: AbortSignal | undefined;
  * value or error passes through, an AbortError (timers, streams) as `Interrupted`. Nested calls share the outer
  * signal. Handlers are removed at the end.
  */
-export async function withInterrupt<T>(body: (signal: AbortSignal) => Promise<T>): Promise<T> {
+export async function withInterrupt<T>(
+  body: (signal: AbortSignal) => Promise<T>,
+  /** What the first signal says on stderr. */
+  note = 'stopping: saving first; press Ctrl-C again to quit at once',
+): Promise<T> {
   if (active !== undefined) return body(active);
   const controller = new AbortController();
   const onSignal = (): void => {
     if (controller.signal.aborted) process.exit(INTERRUPTED_EXIT_CODE);
-    process.stderr.write('\nstopping: saving first; press Ctrl-C again to quit at once\n');
+    process.stderr.write(`\n${note}\n`);
     controller.abort(new Interrupted());
   };
   active = controller.signal;

@@ -1,147 +1,119 @@
-/** `timeseer generate`: writes a data set directory from a generator. */
-import { existsSync, readdirSync, statSync } from 'node:fs';
-import { join } from 'node:path';
-import { performance } from 'node:perf_hooks';
-import { SingleBar } from 'cli-progress';
-import type { CommandModule } from 'yargs';
-import { writeDataset } from '../../datasets/dataset.ts';
-import { MANIFEST_FILE, type Manifest } from '../../datasets/manifest.ts';
-import { generators, open, type SeriesSource } from '../../datasets/registry.ts';
+/** `timeseer generate`: a data set from a generator, or text from a policy. Each has a file of its own. */
+import type { Argv, CommandModule } from 'yargs';
+import { generators } from '../../datasets/registry.ts';
 import { DEFAULT_SEED, SPLITS, type Split } from '../../datasets/split.ts';
 import { ConfigError } from '../errors.ts';
+import { SERIES_DEFAULTS, type SeriesArguments } from './generate-series.ts';
+import type { TextArguments } from './generate-text.ts';
 
-export interface GenerateArguments {
-  name: string;
-  out: string;
-  count: number;
-  split: Split;
-  seed: number | undefined;
-  length: number | undefined;
-  offset: number;
-  force: boolean;
-  json: boolean;
+/** As they come from the command line: what was not given is undefined. */
+type Given<T> = { readonly [K in keyof T]: T[K] | undefined };
+export type GenerateArguments = Given<SeriesArguments> & Given<TextArguments> & { readonly json: boolean };
+
+/** Options that only one of the two has, by the name they are typed with. */
+const SERIES_OPTIONS = ['out', 'count', 'split', 'length', 'offset', 'force'] as const;
+const TEXT_OPTIONS = [
+  'policy',
+  'adapter',
+  'image',
+  'prompt',
+  'system',
+  'max-tokens',
+  'temperature',
+  'top-p',
+  'top-k',
+  'samples',
+  'device',
+  'dtype',
+  'threads',
+] as const;
+
+const USAGE =
+  '`generate NAME --out DIRECTORY` writes a data set, `generate --policy DIRECTORY --prompt TEXT` lets a policy answer';
+
+/** Those of `options` that were given. */
+function given(args: GenerateArguments, options: readonly string[]): string[] {
+  return options.filter((name) => (args as unknown as Record<string, unknown>)[name] !== undefined);
 }
 
-/** Replaces only what this command made: never a directory that holds something else. */
-function checkTarget(out: string, force: boolean): void {
-  if (!existsSync(out)) return;
-  if (!statSync(out).isDirectory()) throw new ConfigError(`--out ${out}: is a file; choose a directory`);
-  if (existsSync(join(out, MANIFEST_FILE))) {
-    if (force) return;
-    throw new ConfigError(`--out ${out}: holds a data set already; choose another directory, or add --force`);
-  }
-  if (readdirSync(out).length === 0) return;
-  throw new ConfigError(`--out ${out}: holds other files, which are never replaced; choose a new directory`);
-}
-
-function openSource(args: GenerateArguments): SeriesSource {
-  const given = (key: 'seed' | 'length') => (args[key] === undefined ? {} : { [key]: args[key] });
-  const { name, split, count, offset } = args;
-  const known = generators().map((generator) => generator.name);
-  if (existsSync(name) && !known.includes(name)) {
-    throw new ConfigError(`${name}: is a path; generate takes one of ${known.join(', ')}`);
-  }
-  return open(name, { split, count, offset, ...given('seed'), ...given('length') });
-}
-
-function summary(out: string, manifest: Manifest, seconds: number): string {
-  const { name, split, seed, count, length, classes, data } = manifest;
-  const points = length === null ? 'of several lengths' : `of ${length} points`;
-  const lines = [
-    `${out}: ${count} series ${points}, ${name} ${split}, seed ${seed}; ` +
-      `${(data.bytes / 1e6).toFixed(1)} MB in ${seconds.toFixed(1)} s`,
-  ];
-  for (const [label, n] of Object.entries(classes)) {
-    lines.push(`  ${label.padEnd(16)} ${String(n).padStart(8)}  ${((100 * n) / count).toFixed(1)} %`);
-  }
-  return lines.join('\n');
-}
-
-/**
- * Runs the command: a progress bar on standard error when that is a terminal, a summary on standard output.
- * Ctrl-C and SIGTERM stop it with exit status 130 and 143 and leave nothing behind.
- *
- * @throws ConfigError for a wrong name, option or target; WriteError when the disk refuses
- */
-export async function runGenerate(args: GenerateArguments): Promise<void> {
-  checkTarget(args.out, args.force);
-  const source = openSource(args);
-  const started = performance.now();
-  const bar = new SingleBar({
-    format: `${args.name} {bar} {value}/{total} series, {eta_formatted} left`,
-    stream: process.stderr,
-    noTTYOutput: false,
-    hideCursor: true,
-    clearOnComplete: true,
-  });
-  const stop = new AbortController();
-  let status = 0;
-  const onSignal = (signal: NodeJS.Signals): void => {
-    status = signal === 'SIGINT' ? 130 : 143;
-    stop.abort(new Error(`stopped by ${signal}`));
-  };
-  process.on('SIGINT', onSignal);
-  process.on('SIGTERM', onSignal);
-  bar.start(source.count, 0);
-  try {
-    const manifest = await writeDataset(
-      args.out,
-      {
-        name: source.name,
-        generator: source.name,
-        parameters: { ...source.parameters },
-        split: source.split,
-        seed: source.seed,
-        offset: source.offset,
-      },
-      source,
-      { onProgress: (written) => bar.update(written), signal: stop.signal },
+function seriesOf(args: GenerateArguments): SeriesArguments {
+  const { name, out } = args;
+  const [other] = given(args, TEXT_OPTIONS);
+  if (name === undefined) {
+    throw new ConfigError(
+      other === undefined
+        ? `nothing to generate: ${USAGE}`
+        : `--${other}: there is no --policy to use it; ${USAGE}`,
     );
-    bar.stop();
-    const seconds = (performance.now() - started) / 1000;
-    const text = args.json
-      ? JSON.stringify({ out: args.out, seconds: Number(seconds.toFixed(3)), ...manifest })
-      : summary(args.out, manifest, seconds);
-    process.stdout.write(`${text}\n`);
-  } catch (error) {
-    bar.stop();
-    if (!stop.signal.aborted) throw error;
-    process.stderr.write(`${args.out}: stopped, nothing was written\n`);
-    process.exitCode = status;
-  } finally {
-    process.off('SIGINT', onSignal);
-    process.off('SIGTERM', onSignal);
+  }
+  if (other !== undefined) {
+    throw new ConfigError(`--${other}: has no meaning for the data set '${name}'; ${USAGE}`);
+  }
+  if (out === undefined) throw new ConfigError(`--out: the directory of the data set '${name}' is missing`);
+  return {
+    name,
+    out,
+    count: args.count ?? SERIES_DEFAULTS.count,
+    split: args.split ?? SERIES_DEFAULTS.split,
+    seed: args.seed,
+    length: args.length,
+    offset: args.offset ?? SERIES_DEFAULTS.offset,
+    force: args.force ?? false,
+    json: args.json,
+  };
+}
+
+function textOf(args: GenerateArguments, policy: string): TextArguments {
+  const { name, prompt } = args;
+  if (name !== undefined) {
+    throw new ConfigError(
+      `'${name}' is a data set's name, --policy asks for text: give one of them; ${USAGE}`,
+    );
+  }
+  const [other] = given(args, SERIES_OPTIONS);
+  if (other !== undefined) throw new ConfigError(`--${other}: has no meaning with --policy; ${USAGE}`);
+  for (const option of ['seed', ...TEXT_OPTIONS.filter((option) => option !== 'image')]) {
+    if (Array.isArray((args as unknown as Record<string, unknown>)[option])) {
+      throw new ConfigError(`--${option}: given more than once`);
+    }
+  }
+  if (prompt === undefined) {
+    throw new ConfigError('--prompt: missing; give the text, or - to read it from standard input');
+  }
+  return { ...args, policy, prompt };
+}
+
+/** Writes a data set, or text: one of them is asked for. @throws ConfigError when none is, or both are */
+export async function runGenerate(args: GenerateArguments): Promise<void> {
+  if (args.policy === undefined) {
+    const series = seriesOf(args);
+    await (await import('./generate-series.ts')).runSeries(series);
+  } else {
+    const text = textOf(args, args.policy);
+    await (await import('./generate-text.ts')).runText(text);
   }
 }
 
 const width = Math.max(...generators().map(({ name }) => name.length));
 
 export const generate: CommandModule<object, GenerateArguments> = {
-  command: 'generate <name>',
-  describe: 'Write a data set of synthetic series with gold intervals and classes',
+  command: 'generate [name]',
+  describe: 'Write a data set of synthetic series, or the answer of a policy to a prompt with pictures',
+  // The types do not know that `--max-tokens` arrives as maxTokens.
   builder: (yargs) =>
     yargs
-      .positional('name', {
-        type: 'string',
-        demandOption: true,
-        describe: 'A generator (see below)',
-      })
-      .option('out', {
-        type: 'string',
-        demandOption: true,
-        describe: 'Directory to write',
+      .positional('name', { type: 'string', describe: 'A generator (see below), to write a data set' })
+      .option('out', { type: 'string', describe: 'Directory to write', requiresArg: true })
+      .option('count', {
+        type: 'number',
+        describe: 'Number of series',
+        defaultDescription: String(SERIES_DEFAULTS.count),
         requiresArg: true,
       })
-      .option('count', { type: 'number', default: 400, describe: 'Number of series', requiresArg: true })
       .option('split', {
         choices: SPLITS,
-        default: 'test' as Split,
         describe: 'Splits never share a series',
-        requiresArg: true,
-      })
-      .option('seed', {
-        type: 'number',
-        describe: `Default: ${SPLITS.map((split) => `${DEFAULT_SEED[split]} for ${split}`).join(', ')}`,
+        defaultDescription: SERIES_DEFAULTS.split,
         requiresArg: true,
       })
       .option('length', {
@@ -151,12 +123,78 @@ export const generate: CommandModule<object, GenerateArguments> = {
       })
       .option('offset', {
         type: 'number',
-        default: 0,
         describe: 'Index of the first series',
+        defaultDescription: String(SERIES_DEFAULTS.offset),
         requiresArg: true,
       })
-      .option('force', { type: 'boolean', default: false, describe: 'Replace a data set that is there' })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the summary as JSON' })
+      .option('force', { type: 'boolean', describe: 'Replace a data set that is there' })
+      .group([...SERIES_OPTIONS], 'To write a data set:')
+      .option('policy', {
+        type: 'string',
+        describe: 'Directory of a Qwen2.5-VL checkpoint, of a policy, or of a run',
+        requiresArg: true,
+      })
+      .option('adapter', {
+        type: 'string',
+        describe: 'Directory of a low-rank adapter of it, in PEFT format',
+        requiresArg: true,
+      })
+      .option('image', {
+        type: 'string',
+        array: true,
+        nargs: 1,
+        describe: 'Picture to show: PNG, JPEG or WebP (again for more, in their order)',
+      })
+      .option('prompt', {
+        type: 'string',
+        describe: 'What to ask; - reads it from standard input',
+        requiresArg: true,
+      })
+      .option('system', { type: 'string', describe: 'System message', requiresArg: true })
+      .option('max-tokens', {
+        type: 'number',
+        describe: "Longest answer in tokens (default: the checkpoint's, else 512)",
+        requiresArg: true,
+      })
+      .option('temperature', {
+        type: 'number',
+        describe: "0 takes the likeliest token each time (default: the checkpoint's)",
+        requiresArg: true,
+      })
+      .option('top-p', {
+        type: 'number',
+        describe: "Sample from the likeliest tokens that have this share (default: the checkpoint's)",
+        requiresArg: true,
+      })
+      .option('top-k', {
+        type: 'number',
+        describe: "Sample from so many likeliest tokens, 0: all (default: the checkpoint's)",
+        requiresArg: true,
+      })
+      .option('samples', { type: 'number', describe: 'Number of answers (default: 1)', requiresArg: true })
+      .option('device', {
+        type: 'string',
+        describe: 'Where the policy runs: cpu (default), cuda or cuda:N',
+        requiresArg: true,
+      })
+      .option('dtype', {
+        choices: ['auto', 'float32', 'bfloat16'] as const,
+        describe:
+          'What the weights are held in (default: auto, 16 bits on CUDA where the checkpoint has them)',
+        requiresArg: true,
+      })
+      .option('threads', { type: 'number', describe: 'Threads (default: one per core)', requiresArg: true })
+      .group([...TEXT_OPTIONS], 'To let a policy answer:')
+      .option('seed', {
+        type: 'number',
+        describe: `Of the series (default: ${SPLITS.map((split: Split) => `${DEFAULT_SEED[split]} for ${split}`).join(', ')}), or of the answers (default: 0)`,
+        requiresArg: true,
+      })
+      .option('json', {
+        type: 'boolean',
+        default: false,
+        describe: 'Print the summary, or the answer with its tokens and timings, as JSON',
+      })
       .example(
         '$0 generate nano5 --out data/nano5 --count 400 --split test --seed 42',
         'The quickstart held-out set',
@@ -166,10 +204,18 @@ export const generate: CommandModule<object, GenerateArguments> = {
         '$0 generate anomllm --out data/mixed --count 3200 --length 2000',
         'All eight tasks, longer series',
       )
+      .example(
+        '$0 generate --policy models/Qwen2.5-VL-3B-Instruct --image plot.png --prompt "Where is the anomaly?"',
+        'The answer of a checkpoint, as it is written',
+      )
+      .example(
+        '$0 generate --policy runs/mine --image a.png --image b.png --prompt - --samples 4 --json < question.txt',
+        'Two pictures, four answers, for programs',
+      )
       .epilogue(
         `Generators:\n${generators()
           .map(({ name, summary: text }) => `  ${name.padEnd(width)}  ${text}`)
           .join('\n')}`,
-      ),
+      ) as Argv as Argv<GenerateArguments>,
   handler: runGenerate,
 };

@@ -143,7 +143,7 @@ describe('timeseer generate', () => {
 
   it('lists every generator in its help', async () => {
     const help = await yargs([]).command(generate).getHelp();
-    expect(help).toContain('generate <name>');
+    expect(help).toContain('generate [name]');
     const own = await new Promise<string>((resolve) => {
       yargs(['generate', '--help'])
         .command(generate)

@@ -1,0 +1,334 @@
+import { spawnSync } from 'node:child_process';
+import { copyFileSync, cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
+import { main } from '../../src/cli.ts';
+import { encodePng } from '../../src/plot/png.ts';
+import { generate } from '../../src/policy/generate.ts';
+import { Policy } from '../../src/policy/policy.ts';
+import { inside } from '../helpers/command-line.ts';
+import { engine, GOLDEN, golden, picture } from '../policy/golden.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'timeseer-generate-text-'));
+/** The tiny checkpoint, and a copy that samples. */
+const sampling = join(directory, 'sampling');
+const wide = join(directory, 'wide.png'); // 140 × 84
+const small = join(directory, 'small.png'); // 84 × 56
+const thin = join(directory, 'thin.png');
+
+beforeAll(() => {
+  cpSync(GOLDEN, sampling, { recursive: true });
+  writeFileSync(
+    join(sampling, 'generation_config.json'),
+    JSON.stringify({
+      do_sample: true,
+      temperature: 1.5,
+      top_k: 200,
+      eos_token_id: [283, 281],
+      max_new_tokens: 40,
+    }),
+  );
+  writeFileSync(wide, encodePng(picture(140, 84)));
+  writeFileSync(small, encodePng(picture(84, 56)));
+  writeFileSync(thin, encodePng(picture(900, 4)));
+});
+afterEach(() => {
+  process.exitCode = undefined;
+});
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+interface Answer {
+  text: string;
+  ids: number[];
+  tokens: number;
+  finished: boolean;
+}
+type Summary = Answer & {
+  answers?: Answer[];
+  prompt: { tokens: number; images: number; imageTokens: number };
+  sampling: Record<string, unknown>;
+  seconds: Record<'load' | 'prefill' | 'decode', number>;
+  tokensPerSecond: number | null;
+};
+
+const ask = (...args: string[]): ReturnType<typeof inside> =>
+  inside('generate', '--policy', GOLDEN, '--threads', '1', ...args);
+async function json(...args: string[]): Promise<Summary> {
+  const { code, out, err } = await ask(...args, '--json');
+  expect([code, err.replace(/.* cut off after \d+ tokens \(--max-tokens\)\n/, '')]).toEqual([0, '']);
+  return JSON.parse(out) as Summary;
+}
+const reference = (name: string) => golden.cases.find((row) => row.name === name)!;
+
+describe('timeseer generate --policy', () => {
+  it('answers a text with the tokens of the reference', async () => {
+    const { ids, greedy } = reference('text only');
+    const got = await json('--prompt', 'find the trend', '--max-tokens', '12');
+    expect(got.ids).toEqual(greedy);
+    expect(got.prompt).toEqual({ tokens: ids.length, images: 0, imageTokens: 0 });
+    expect(got.tokens).toBe(greedy.length);
+    expect(got.finished).toBe(greedy.at(-1) === 283);
+  });
+
+  it('answers a picture and a text with the tokens of the reference', async () => {
+    const { ids, greedy } = reference('one image');
+    const got = await json('--image', small, '--prompt', 'series of 12', '--max-tokens', '12');
+    expect(got.ids).toEqual(greedy);
+    expect(got.prompt).toEqual({ tokens: ids.length, images: 1, imageTokens: 6 });
+    expect(got.sampling).toMatchObject({ temperature: 0, maxTokens: 12, repetitionPenalty: 1 });
+    for (const part of ['load', 'prefill', 'decode'] as const)
+      expect(got.seconds[part]).toBeGreaterThanOrEqual(0);
+  });
+
+  it('writes the same text plainly, and says when it was cut off', async () => {
+    const args = ['--image', small, '--prompt', 'series of 12', '--max-tokens', '3'];
+    const { text, finished } = await json(...args);
+    expect(finished).toBe(false);
+    const { code, out, err } = await ask(...args);
+    expect([code, out]).toEqual([0, `${text}\n`]);
+    expect(err).toBe('the answer was cut off after 3 tokens (--max-tokens)\n');
+  });
+
+  it('shows several pictures in the order they are given, behind the system message', async () => {
+    const args = ['--prompt', 'compare', '--system', 'be brief', '--max-tokens', '10'];
+    const got = await json('--image', wide, '--image', small, ...args);
+    expect(got.prompt).toMatchObject({ images: 2, imageTokens: 15 + 6 });
+    const policy = Policy.load(engine, GOLDEN, { tuning: 'none' });
+    const text = policy.chat.render([
+      { role: 'system', content: 'be brief' },
+      { role: 'user', content: [{ type: 'image' }, { type: 'image' }, { type: 'text', text: 'compare' }] },
+    ]);
+    const prompts = [
+      policy.encodePrompt(text, [picture(140, 84), picture(84, 56)]),
+      policy.encodePrompt(text, [picture(84, 56), picture(140, 84)]),
+    ];
+    const [same, swapped] = await generate(policy, prompts, { maxTokens: 10, seed: 0, temperature: 0 });
+    expect(got.ids).toEqual([...same!.ids]);
+    expect(got.ids).not.toEqual([...swapped!.ids]);
+    policy.dispose();
+  });
+
+  it("samples as the checkpoint's generation_config.json says, unless told otherwise", async () => {
+    const run = async (...more: string[]): Promise<Summary> => {
+      const { code, out } = await inside(
+        'generate',
+        '--policy',
+        sampling,
+        '--threads',
+        '1',
+        '--prompt',
+        'trend',
+        '--json',
+        ...more,
+      );
+      expect(code).toBe(0);
+      return JSON.parse(out) as Summary;
+    };
+    const first = await run();
+    expect(first.sampling).toMatchObject({
+      temperature: 1.5,
+      topK: 200,
+      stops: [283, 281],
+      maxTokens: 40,
+      seed: 0,
+    });
+    expect((await run()).ids).toEqual(first.ids);
+    expect((await run('--seed', '1')).ids).not.toEqual(first.ids);
+    const own = await run('--temperature', '0', '--max-tokens', '5');
+    expect(own.sampling).toMatchObject({ temperature: 0, maxTokens: 5 });
+    expect(own.ids).toEqual((await json('--prompt', 'trend', '--max-tokens', '5')).ids);
+  });
+
+  it('gives several answers, which differ, each under its number', async () => {
+    const args = [
+      '--prompt',
+      'trend',
+      '--samples',
+      '3',
+      '--temperature',
+      '1',
+      '--seed',
+      '4',
+      '--max-tokens',
+      '9',
+    ];
+    const { answers } = await json(...args);
+    expect(answers).toHaveLength(3);
+    expect(new Set(answers!.map(({ ids }) => ids.join())).size).toBe(3);
+    const { out } = await ask(...args);
+    expect(out).toBe(answers!.map(({ text }, i) => `[${i + 1} of 3]\n${text}\n`).join('\n'));
+  });
+
+  it('finds the policy of a run directory', async () => {
+    const run = join(directory, 'run');
+    cpSync(GOLDEN, join(run, 'sft/policy'), { recursive: true });
+    const { code, out } = await inside(
+      'generate',
+      '--policy',
+      run,
+      '--threads',
+      '1',
+      '--prompt',
+      'a',
+      '--max-tokens',
+      '2',
+      '--json',
+    );
+    expect(code).toBe(0);
+    expect(JSON.parse(out)).toMatchObject({
+      policy: join(run, 'sft/policy'),
+      device: 'cpu',
+      dtype: 'float32',
+    });
+  });
+
+  it('reads the prompt from standard input', () => {
+    const cli = resolve(import.meta.dirname, '../../src/cli.ts');
+    const args = [
+      'generate',
+      '--policy',
+      GOLDEN,
+      '--prompt',
+      '-',
+      '--max-tokens',
+      '12',
+      '--threads',
+      '1',
+      '--json',
+    ];
+    const { stdout, status } = spawnSync(process.execPath, ['--import', 'tsx', cli, ...args], {
+      input: 'find the trend\n',
+      encoding: 'utf8',
+    });
+    expect(status).toBe(0);
+    expect((JSON.parse(stdout) as Summary).ids).toEqual(reference('text only').greedy);
+  });
+
+  it('stops at Ctrl-C with 130, and what was said stays', async () => {
+    const out: string[] = [];
+    const err: string[] = [];
+    vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
+      out.push(String(text));
+      if (out.length === 1) process.emit('SIGINT', 'SIGINT');
+      return true;
+    });
+    vi.spyOn(process.stderr, 'write').mockImplementation((text) => err.push(String(text)) > 0);
+    try {
+      const args = ['--temperature', '1', '--seed', '2', '--max-tokens', '400', '--threads', '1'];
+      expect(await main(['generate', '--policy', GOLDEN, '--prompt', 'trend', ...args])).toBe(130);
+    } finally {
+      vi.restoreAllMocks();
+    }
+    expect(out.join('')).toMatch(/^.+\n$/s);
+    expect(err.join('')).toMatch(/stopping: press Ctrl-C again .*\nstopped on request\n$/s);
+  });
+
+  it('has a help with both of its uses', async () => {
+    const { code, out } = await inside('generate', '--help');
+    expect(code).toBe(0);
+    for (const part of ['To write a data set:', 'To let a policy answer:', '--prompt', 'nano5', 'Examples:'])
+      expect(out).toContain(part);
+  });
+});
+
+describe('timeseer generate refuses', () => {
+  const asked = ['--policy', GOLDEN, '--prompt', 'trend'];
+  it.each([
+    [[], /nothing to generate: `generate NAME --out DIRECTORY` writes a data set, `generate --policy/],
+    [['nano5'], /--out: the directory of the data set 'nano5' is missing/],
+    [['nano5', ...asked], /'nano5' is a data set's name, --policy asks for text: give one of them/],
+    [['nano5', '--out', 'x', '--prompt', 'a'], /--prompt: has no meaning for the data set 'nano5'/],
+    [['--prompt', 'a'], /--prompt: there is no --policy to use it/],
+    [[...asked, '--out', 'x'], /--out: has no meaning with --policy/],
+    [['--policy', GOLDEN], /--prompt: missing; give the text, or - to read it/],
+    [[...asked, '--prompt', 'b'], /--prompt: given more than once/],
+    [['--policy', GOLDEN, '--prompt', ' '], /--prompt: the text is empty/],
+    [['--policy', GOLDEN, '--prompt', 'a<|im_end|>b'], /--prompt: holds <\|im_end\|>, which is not text/],
+    [[...asked, '--system', '<|image_pad|>'], /--system: holds <\|image_pad\|>/],
+    [[...asked, '--max-tokens', '0'], /--max-tokens: expected a whole number of at least 1, got 0/],
+    [
+      [...asked, '--max-tokens', '500'],
+      /--max-tokens 500: there is room for 4\d\d: the prompt has \d+ tokens, .* ends at 512/,
+    ],
+    [[...asked, '--temperature', '-1'], /--temperature: expected a number of at least 0/],
+    [[...asked, '--top-p', '0'], /--top-p: expected/],
+    [[...asked, '--top-k', '1.5'], /--top-k: expected/],
+    [[...asked, '--samples', '0'], /--samples: expected/],
+    [[...asked, '--seed', 'x'], /--seed: expected .* got NaN/],
+    [[...asked, '--threads', '0'], /--threads: expected/],
+    [[...asked, '--top-p', '0.5'], /--top-p: has no effect, decoding is greedy, as the checkpoint asks for/],
+    [
+      [...asked, '--temperature', '0', '--samples', '2'],
+      /--samples 2: all would be the same, decoding is greedy;/,
+    ],
+    [[...asked, '--adapter', 'nowhere'], /--adapter nowhere: is no directory/],
+    [[...asked, '--dtype', 'int8'], /Choices: "auto", "float32", "bfloat16"/],
+  ])('%j as wrong usage', async (args, message) => {
+    const { code, out, err } = await inside('generate', ...args);
+    expect(err).toMatch(message);
+    expect([code, out]).toEqual([2, '']);
+  });
+
+  it.each([
+    [['--policy', 'nowhere', '--prompt', 'a'], /nowhere: no such directory/],
+    [[...asked, '--image', 'nowhere.png'], /nowhere\.png: no such file/],
+    [[...asked, '--image', join(GOLDEN, 'config.json')], /config\.json: is no PNG, JPEG or WebP picture/],
+    [
+      [...asked, '--image', small, '--image', thin],
+      /thin\.png: a picture of 900 × 4 pixels cannot be used: .* at most 200/,
+    ],
+    [
+      ['--policy', GOLDEN, '--prompt', '漢'.repeat(200)],
+      /the prompt has \d+ tokens, and the checkpoint's context ends at 512/,
+    ],
+    [[...asked, '--device', 'tpu'], /unknown device 'tpu'/],
+  ])('%j with one line', async (args, message) => {
+    const { code, out, err } = await inside('generate', ...args);
+    expect(err).toMatch(message);
+    expect(err.trimEnd().split('\n')).toHaveLength(1);
+    expect([code, out]).toEqual([1, '']);
+  });
+
+  it('a picture that leaves no room in the context, naming both lengths', async () => {
+    const many = Array.from({ length: 12 }, () => ['--image', wide]).flat();
+    const { code, err } = await inside('generate', ...asked, ...many, ...many, ...many);
+    expect(err).toMatch(
+      /the prompt has \d+ tokens, 540 of them of images, .* ends at 512 \(max_position_embeddings\)/,
+    );
+    expect(code).toBe(1);
+  });
+
+  it('a generation_config.json that cannot be', async () => {
+    const bad = join(directory, 'bad');
+    cpSync(GOLDEN, bad, { recursive: true });
+    const file = join(bad, 'generation_config.json');
+    for (const [content, message] of [
+      [{ temperature: -1 }, /generation_config\.json: 'temperature' must be/],
+      [
+        { eos_token_id: 296 },
+        /generation_config\.json: 'eos_token_id' 296 is beyond config\.json's vocab_size, 296/,
+      ],
+    ] as const) {
+      writeFileSync(file, JSON.stringify(content));
+      const { code, err } = await inside('generate', '--policy', bad, '--prompt', 'a', '--threads', '1');
+      expect(err).toMatch(message);
+      expect(code).toBe(1);
+    }
+  });
+
+  it('a checkpoint of another architecture, and one that lacks a file', async () => {
+    const other = join(directory, 'other');
+    cpSync(GOLDEN, other, { recursive: true });
+    const config = JSON.parse(readFileSync(join(GOLDEN, 'config.json'), 'utf8')) as object;
+    writeFileSync(join(other, 'config.json'), JSON.stringify({ ...config, model_type: 'llava' }));
+    expect((await inside('generate', '--policy', other, '--prompt', 'a')).err).toMatch(
+      /'model_type' is "llava"; that architecture cannot be loaded/,
+    );
+    copyFileSync(join(GOLDEN, 'config.json'), join(other, 'config.json'));
+    rmSync(join(other, 'tokenizer.json'));
+    expect((await inside('generate', '--policy', other, '--prompt', 'a')).err).toMatch(
+      /tokenizer\.json: no such file/,
+    );
+  });
+});
