@@ -14,7 +14,7 @@ import { isObject, type Json } from './keys.ts';
 import { publishedName } from './layout.ts';
 import { elements, openSafetensors, type StoredTensor, writeSafetensors } from './safetensors.ts';
 import { listed } from './shards.ts';
-import { loadTensor, tensorBytes } from './weights.ts';
+import { loadTensor, tensorBytes } from './transfer.ts';
 
 const CONFIG = 'adapter_config.json';
 const WEIGHTS = 'adapter_model.safetensors';

@@ -1,5 +1,5 @@
 /** A policy: sizes, weights on an engine, tokenizer, chat template and image processor of one checkpoint. */
-import { existsSync, mkdirSync, readFileSync } from 'node:fs';
+import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
@@ -13,13 +13,11 @@ import { configJson, statedDType, usualDType, withDType } from './config-json.ts
 import { type Dims, nanoDims, parseDims, type SpecialIds } from './dims.ts';
 import type { Network } from './forward.ts';
 import { ImageProcessor } from './image.ts';
-import { readJson } from './json-file.ts';
 import { type Layout, layoutOf, type Parameter } from './layout.ts';
+import { madeFiles, type PolicyParts, pretty, readParts } from './parts.ts';
 import { ropeIndex } from './positions.ts';
-import { parsePreprocessor, readPreprocessor } from './preprocessor-config.ts';
 import { openCheckpoint } from './shards.ts';
 import { Tokenizer } from './tokenizer.ts';
-import { readTokenizer } from './tokenizer-files.ts';
 import type { Trainable, Tuning } from './trainable.ts';
 import {
   arrange,
@@ -30,21 +28,6 @@ import {
   type WeightDType,
   type Weights,
 } from './weights.ts';
-
-/** Everything but the weights, as plain data: survives `structuredClone`, so that Workers can rebuild the policy. */
-export interface PolicyParts {
-  /** The parsed config.json; keys that are not used here are kept. */
-  readonly config: Readonly<Record<string, unknown>>;
-  readonly tokenizer: Readonly<Record<string, unknown>>;
-  readonly tokenizerConfig: Readonly<Record<string, unknown>>;
-  readonly template: string;
-  readonly preprocessor: Readonly<Record<string, unknown>>;
-  /**
-   * Text of the checkpoint's files beside config.json and the weights, by name, as they are saved again. When absent they
-   * are made from the parts above.
-   */
-  readonly files?: Readonly<Record<string, string>>;
-}
 
 export interface PolicyOptions {
   /** What training may change; when absent `all`, or `adapter` where there is one. */
@@ -59,35 +42,6 @@ export interface LoadOptions extends PolicyOptions {
    * otherwise. Weights of any dtype are converted.
    */
   readonly dtype?: 'auto' | WeightDType;
-}
-
-/** What of a checkpoint directory is carried over to where the policy is saved, beside config.json and the weights. */
-const CARRIED: readonly string[] = [
-  'generation_config.json',
-  'tokenizer.json',
-  'tokenizer_config.json',
-  'vocab.json',
-  'merges.txt',
-  'special_tokens_map.json',
-  'added_tokens.json',
-  'chat_template.jinja',
-  'chat_template.json',
-  'preprocessor_config.json',
-  'video_preprocessor_config.json',
-  'processor_config.json',
-  'LICENSE',
-  'NOTICE',
-];
-
-const pretty = (value: unknown): string => `${JSON.stringify(value, null, 2)}\n`;
-
-/** @throws CheckpointError when the file is no text: it could not be carried over unchanged. */
-function readText(file: string): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(readFileSync(file));
-  } catch (cause) {
-    throw new CheckpointError(`${file}: cannot be read as UTF-8 text; copy it again`, { cause });
-  }
 }
 
 /** The vision tower stands behind the decoder in the flat buffer, so what is tuned starts at its beginning. */
@@ -170,7 +124,7 @@ export class Policy implements Network {
         `weights of shape [${this.flat.shape.join(', ')}] for a policy of ${this.layout.size} parameters: weights and config.json differ`,
       );
     }
-    this.#parts = { ...parts, files: parts.files ?? this.#madeFiles() };
+    this.#parts = { ...parts, files: parts.files ?? madeFiles(parts, this.dims) };
     const changed = this.layout.parameters.filter((parameter) => isTuned(this.tuning, parameter));
     this.parameters = viewsOf(engine, this.layout, this.flat, (parameter) => isTuned(this.tuning, parameter));
     this.weights = arrange(this.layout, this.dims, this.parameters);
@@ -201,36 +155,12 @@ export class Policy implements Network {
     }
   }
 
-  /** Reads all but the weights of a Hugging Face directory. */
-  static #partsOf(directory: string): PolicyParts {
-    const file = join(directory, 'config.json');
-    if (!existsSync(file)) {
-      throw new CheckpointError(
-        `${directory}: no config.json there; give the directory of a saved policy or a Qwen2.5-VL checkpoint`,
-      );
-    }
-    const config = readJson(file);
-    const dims = parseDims(config, file); // another architecture is named before its other files are missed
-    const tokenizer = readTokenizer(directory);
-    const preprocessor = readPreprocessor(directory);
-    parsePreprocessor(preprocessor.json, dims.vision, preprocessor.file); // its faults named by its file
-    const present = CARRIED.filter((name) => existsSync(join(directory, name)));
-    return {
-      config: config as PolicyParts['config'],
-      tokenizer: tokenizer.json,
-      tokenizerConfig: tokenizer.config,
-      template: Chat.load(directory).source,
-      preprocessor: preprocessor.json as PolicyParts['preprocessor'],
-      files: Object.fromEntries(present.map((name) => [name, readText(join(directory, name))])),
-    };
-  }
-
   /**
    * Loads a Hugging Face directory.
    * @throws CheckpointError when a file is missing, truncated, of another architecture, or they do not belong together.
    */
   static load(engine: Engine, directory: string, options: LoadOptions = {}): Policy {
-    const parts = Policy.#partsOf(directory);
+    const parts = readParts(directory);
     const { dtype = 'auto', ...rest } = options;
     const weights = (layout: Layout): Tensor => {
       const checkpoint = openCheckpoint(directory);
@@ -247,7 +177,7 @@ export class Policy implements Network {
    */
   static attach(engine: Engine, directory: string, ticket: number, options: PolicyOptions = {}): Policy {
     const weights = (): Tensor => engine.attach(ticket);
-    return new Policy(engine, Policy.#partsOf(directory), weights, { ...options, from: directory });
+    return new Policy(engine, readParts(directory), weights, { ...options, from: directory });
   }
 
   /** A new policy with random weights; nano sizes unless told otherwise. Equal seeds give equal policies. */
@@ -292,23 +222,6 @@ export class Policy implements Network {
   /** What the weights are held in. */
   get dtype(): WeightDType {
     return this.flat.dtype === 'bfloat16' ? 'bfloat16' : 'float32';
-  }
-
-  /** The files of a policy that came without any. */
-  #madeFiles(): Readonly<Record<string, string>> {
-    const { end, pad } = this.dims.special;
-    return {
-      'generation_config.json': pretty({
-        bos_token_id: pad,
-        pad_token_id: pad,
-        eos_token_id: [end, pad],
-        do_sample: true,
-      }),
-      'tokenizer.json': pretty(this.tokenizer.json),
-      'tokenizer_config.json': pretty(this.tokenizer.config),
-      'preprocessor_config.json': pretty(this.processor.json()),
-      'chat_template.jinja': this.chat.source,
-    };
   }
 
   /** Tokens, positions and patches of a chat-template text with one image placeholder per picture. */

@@ -1,33 +1,19 @@
 /** Weights in and out of one flat tensor: random start, Hugging Face checkpoints, saving. */
-import type { DType, Engine, Tensor } from '../engine/engine.ts';
+import type { Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError } from '../errors.ts';
 import { Random } from '../random.ts';
 import type { LayerAdapter } from './adapter.ts';
 import type { Dims } from './dims.ts';
 import { type Layout, type Parameter, type Part, publishedName } from './layout.ts';
-import { elements, STORED_BYTES, type StoredDType, type StoredTensor } from './safetensors.ts';
+import { elements, type StoredDType, type StoredTensor } from './safetensors.ts';
 import { listed, writeCheckpoint } from './shards.ts';
+import { loadTensor, sameTensor, slices, tensorBytes } from './transfer.ts';
 
 /** What a policy's weights are held in. */
 export type WeightDType = 'float32' | 'bfloat16';
 
-/** Elements that move between file, host and device at once: 32 MiB of float32. */
-const SLICE = 2 ** 23;
-
-const ENGINE_DTYPES: Readonly<Record<StoredDType, DType>> = {
-  F64: 'float64',
-  F32: 'float32',
-  F16: 'float16',
-  BF16: 'bfloat16',
-};
-
 const HEAD = 'lm_head.weight';
 const EMBEDDING = 'model.embed_tokens.weight';
-
-/** Ranges of at most SLICE elements that cover `size`. */
-function* slices(size: number): Generator<{ readonly start: number; readonly length: number }> {
-  for (let start = 0; start < size; start += SLICE) yield { start, length: Math.min(SLICE, size - start) };
-}
 
 /** Random initial weights [P]; equal seeds give equal weights on every engine: a parameter has its own stream. */
 export function randomWeights(
@@ -56,58 +42,6 @@ export function randomWeights(
   });
 }
 
-/** Part of a stored tensor, mapped as a vector. */
-function mapped(
-  engine: Engine,
-  { file, offset, dtype }: StoredTensor,
-  start: number,
-  length: number,
-): Tensor {
-  return engine.mapped(file, offset + start * STORED_BYTES[dtype], [length], ENGINE_DTYPES[dtype]);
-}
-
-/**
- * Copies a stored tensor into `flat`, from its element `at` on, whatever the dtypes: the file is mapped, and no more than
- * a slice of it passes through memory of its own.
- * @throws CheckpointError when it holds NaN or Infinity, or something that `flat`'s dtype cannot hold.
- */
-export function loadTensor(engine: Engine, stored: StoredTensor, flat: Tensor, at: number): void {
-  for (const { start, length } of slices(elements(stored.shape))) {
-    engine.scope(() => {
-      engine.write(flat, 0, at + start, mapped(engine, stored, start, length));
-      if (!engine.allFinite(engine.narrow(flat, 0, at + start, length))) {
-        throw new CheckpointError(
-          `${stored.file}: tensor ${stored.name} holds NaN or Infinity (as ${flat.dtype}); use an earlier checkpoint`,
-        );
-      }
-    });
-  }
-}
-
-/** The bytes of `size` elements of `flat` from `offset` on, a slice at a time. */
-export function* tensorBytes(
-  engine: Engine,
-  flat: Tensor,
-  offset: number,
-  size: number,
-): Generator<Uint8Array> {
-  for (const { start, length } of slices(size)) {
-    yield engine.scope(() => engine.bytes(engine.narrow(flat, 0, offset + start, length)));
-  }
-}
-
-/** Whether two stored tensors hold the same bytes. */
-function same(engine: Engine, a: StoredTensor, b: StoredTensor): boolean {
-  if (a.dtype !== b.dtype || a.shape.join() !== b.shape.join()) return false;
-  for (const { start, length } of slices(elements(a.shape))) {
-    const [x, y] = engine.scope(() =>
-      [a, b].map((stored) => engine.bytes(mapped(engine, stored, start, length))),
-    );
-    if (Buffer.compare(x!, y!) !== 0) return false;
-  }
-  return true;
-}
-
 /**
  * The stored tensors under their published names. Of a tied policy, a head that was stored all the same is left out, and
  * one that was stored instead of the embedding stands for it.
@@ -132,7 +66,7 @@ function byPublishedName(
   const tied = layout.parameters.every(({ parts }) => parts.every(({ name }) => name !== HEAD));
   if (tied && head !== undefined) {
     const embedding = stored.get(EMBEDDING);
-    if (embedding !== undefined && !same(engine, embedding, head)) {
+    if (embedding !== undefined && !sameTensor(engine, embedding, head)) {
       throw new CheckpointError(
         `${head.file}: tensor ${head.name} differs from the embedding, which config.json says it is; ` +
           "set 'tie_word_embeddings' to false in config.json if the checkpoint was trained so",
@@ -235,13 +169,6 @@ export function viewsOf(
       return tuned(parameter) ? engine.parameter(view) : view;
     }),
   );
-}
-
-/** Weight-decay factor per element [P]: 1 for matrices, 0 for norms and biases. */
-export function decayMask(layout: Layout): Float32Array {
-  const mask = new Float32Array(layout.size);
-  for (const { offset, size, decay } of layout.parameters) mask.fill(decay ? 1 : 0, offset, offset + size);
-  return mask;
 }
 
 export interface DecoderLayer {

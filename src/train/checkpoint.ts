@@ -11,7 +11,7 @@ import { CheckpointError } from '../errors.ts';
 import { writeDirectoryAtomic, writeFileAtomic } from '../files.ts';
 import { writeAdapter } from '../policy/peft.ts';
 import { openSafetensors, writeSafetensors } from '../policy/safetensors.ts';
-import { loadTensor, tensorBytes } from '../policy/weights.ts';
+import { loadTensor, tensorBytes } from '../policy/transfer.ts';
 import { type PolicyCard, writeCard } from './card.ts';
 import type { Learner } from './learner.ts';
 

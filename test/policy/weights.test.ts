@@ -17,7 +17,7 @@ import { CheckpointError } from '../../src/errors.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { openSafetensors } from '../../src/policy/safetensors.ts';
-import { loadTensor, tensorBytes } from '../../src/policy/weights.ts';
+import { loadTensor, tensorBytes } from '../../src/policy/transfer.ts';
 import { corpus } from './corpus.ts';
 import { brains, craft, craftText, type Entry, floats } from './craft.ts';
 import { engine, GOLDEN } from './golden.ts';
