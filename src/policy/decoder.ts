@@ -27,6 +27,11 @@ export interface OwnCache {
   readonly layers: readonly LayerCache[]; // [B, Hkv, S, d], S the capacity
   /** Entries filled so far; this call's are written behind them. */
   readonly used: number;
+  /**
+   * Where this call's entries go instead, known to the device alone: [T]. All S entries are then attended to, and the mask
+   * must hide those that are not filled.
+   */
+  readonly at?: Tensor;
 }
 
 /** Where the tokens of a padded batch stand when padding is left out: N of B · T places. */
@@ -105,11 +110,17 @@ function layer(
   let key = keys; // [B, Hkv, T, d]
   let value = engine.permute(values, [0, 2, 1, 3]); // [B, Hkv, T, d]
   if (own !== undefined) {
-    const held = own.layers[index]!;
-    engine.write(held.key, 2, own.used, key);
-    engine.write(held.value, 2, own.used, value);
-    key = engine.narrow(held.key, 2, 0, own.used + length); // [B, Hkv, S, d]
-    value = engine.narrow(held.value, 2, 0, own.used + length);
+    const held = own.layers[index]!; // [B, Hkv, S, d]
+    const extended = (cache: Tensor, entries: Tensor): Tensor => {
+      if (own.at !== undefined) {
+        engine.writeAt(cache, 2, own.at, entries);
+        return cache;
+      }
+      engine.write(cache, 2, own.used, entries);
+      return engine.narrow(cache, 2, 0, own.used + length);
+    };
+    key = extended(held.key, key); // [B, Hkv, S, d]
+    value = extended(held.value, value);
   }
   const mixed = engine.attention({
     query,

@@ -1,0 +1,104 @@
+/** Logits to tokens: what may be sampled, how it is drawn, and the penalty on repeating. */
+import type { Tensor } from '../engine/engine.ts';
+import { ConfigError } from '../errors.ts';
+import type { Policy } from './policy.ts';
+
+export interface SamplingOptions {
+  /** 0 is greedy; 1 when absent. */
+  readonly temperature?: number;
+  /** In (0, 1]; 1 when absent. */
+  readonly topP?: number;
+  /** Only the k most probable tokens; all when absent. */
+  readonly topK?: number;
+  /**
+   * > 0. Logits of tokens of the prompt or the response so far are divided by it where positive and multiplied by it where
+   * negative, before the temperature (Keskar et al. 2019, "CTRL", section 4.1, as transformers does it); 1 when absent.
+   * Log-probabilities are those of the changed logits, so they are not the policy's own.
+   */
+  readonly repetitionPenalty?: number;
+}
+
+/** Tokens [B] and their log-probabilities [B], on the device. */
+export interface Drawn {
+  readonly ids: Tensor;
+  readonly logProbs: Tensor;
+}
+
+/** Which tokens each row has seen, 1 or 0: [B · V]. Only kept under a repetition penalty. */
+export interface Seen {
+  readonly flags: Tensor; // [B · V]
+  readonly offsets: Tensor; // [B] int64: b · V
+  readonly ones: Tensor; // [B]
+}
+
+export class Sampler {
+  readonly temperature: number;
+  readonly penalty: number;
+  readonly #policy: Policy;
+  readonly #topP: number;
+  readonly #topK: number | undefined;
+  readonly #mask: Tensor; // [V]
+
+  /** @throws ConfigError when an option is out of its range. */
+  constructor(policy: Policy, options: SamplingOptions, stops: ReadonlySet<number>) {
+    const { temperature = 1, topP = 1, topK, repetitionPenalty = 1 } = options;
+    if (!(temperature >= 0 && Number.isFinite(temperature))) {
+      throw new ConfigError(`generate: temperature must be a number ≥ 0, got ${temperature}`);
+    }
+    if (!(topP > 0 && topP <= 1)) throw new ConfigError(`generate: topP must be in (0, 1], got ${topP}`);
+    if (topK !== undefined && !(Number.isInteger(topK) && topK > 0)) {
+      throw new ConfigError(`generate: topK must be a positive integer, got ${topK}`);
+    }
+    if (!(repetitionPenalty > 0 && Number.isFinite(repetitionPenalty))) {
+      throw new ConfigError(`generate: repetitionPenalty must be a number > 0, got ${repetitionPenalty}`);
+    }
+    this.#policy = policy;
+    this.temperature = temperature;
+    this.penalty = repetitionPenalty;
+    this.#topP = topP;
+    this.#topK = topK;
+    const allowed = policy.forbidden.slice(); // [V]
+    for (const id of stops) if (id !== policy.dims.special.pad) allowed[id] = 0;
+    this.#mask = policy.engine.tensor(allowed, [allowed.length]);
+  }
+
+  /** Draws from logits [B, V] with uniforms [B]; marks the tokens as seen. Copies nothing to or from the host. */
+  draw(logits: Tensor, uniforms: Tensor, seen: Seen | null): Drawn {
+    const { engine } = this.#policy;
+    return engine.scope(() => {
+      const scores = seen === null ? logits : this.#penalised(logits, seen);
+      const drawn = engine.sample(scores, {
+        temperature: this.temperature,
+        topP: this.#topP,
+        ...(this.#topK === undefined ? {} : { topK: this.#topK }),
+        mask: this.#mask,
+        uniforms,
+      });
+      if (seen !== null) this.#mark(drawn.ids, seen);
+      return drawn;
+    });
+  }
+
+  #mark(ids: Tensor, { flags, offsets, ones }: Seen): void {
+    const { engine } = this.#policy;
+    engine.writeAt(flags, 0, engine.add(ids, offsets), ones);
+  }
+
+  #penalised(logits: Tensor, { flags }: Seen): Tensor {
+    const { engine } = this.#policy;
+    const wide = logits.dtype === 'float32' ? logits : engine.cast(logits, 'float32'); // [B, V]
+    const times = engine.mul(wide, this.penalty);
+    const by = engine.div(wide, this.penalty);
+    // Of the two, the smaller when the penalty is above 1: l·p for negative l, l / p for positive.
+    const changed =
+      this.penalty >= 1
+        ? engine.minimum(times, by)
+        : engine.mul(engine.minimum(engine.mul(times, -1), engine.mul(by, -1)), -1);
+    const chosen = engine.reshape(flags, wide.shape); // [B, V]
+    return engine.add(engine.mul(chosen, changed), engine.sub(wide, engine.mul(chosen, wide)));
+  }
+
+  dispose(): void {
+    this.#policy.engine.dispose(this.#mask);
+  }
+}
