@@ -1,8 +1,8 @@
-import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { CheckpointError } from '../../src/errors.ts';
+import { CheckpointError, EngineError } from '../../src/errors.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { openSafetensors } from '../../src/policy/safetensors.ts';
@@ -96,6 +96,36 @@ describe('a saved checkpoint', () => {
     expect(Buffer.from(engine.bytes(again.flat)).equals(engine.bytes(policy.flat))).toBe(true);
     policy.dispose();
     again.dispose();
+  });
+
+  it('is named by shard and tensor when a shard ends too early, by shard when it is not there', () => {
+    const policy = Policy.load(engine, GOLDEN);
+    const target = join(directory, 'sharded');
+    policy.save(target, { shardBytes: 250_000 });
+    policy.dispose();
+    const shard = join(target, 'model-00002-of-00002.safetensors');
+    truncateSync(shard, readFileSync(shard).length - 100);
+    expect(() => Policy.load(engine, target)).toThrow(CheckpointError);
+    expect(() => Policy.load(engine, target)).toThrow(
+      /model-00002-of-00002\.safetensors: tensor visual\.\S+ ends at byte .* truncated/,
+    );
+    rmSync(shard);
+    expect(() => Policy.load(engine, target)).toThrow(
+      /index\.json: 1 of 2 shards are not in the directory: model-00002-of-00002\.safetensors;/,
+    );
+  });
+
+  it('stays as it was when the one that should replace it cannot be written', () => {
+    const target = join(directory, 'policy');
+    const policy = Policy.load(engine, GOLDEN);
+    policy.save(target);
+    const before = readdirSync(target).map((name) => [name, readFileSync(join(target, name), 'base64')]);
+    policy.dispose();
+    expect(() => policy.save(target, { shardBytes: 60_000 })).toThrow(EngineError); // its weights are gone
+    expect(readdirSync(target).map((name) => [name, readFileSync(join(target, name), 'base64')])).toEqual(
+      before,
+    );
+    expect(readdirSync(directory)).toEqual(['policy']);
   });
 
   it('has every key of config.json and every file of the one that it came from, unchanged', () => {
