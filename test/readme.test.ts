@@ -16,7 +16,7 @@ const lines = readme
   .map((line) => line.replace(/#.*/, '').trim());
 const commands = lines
   .filter((line) => line.startsWith('npx timeseer'))
-  .map((line) => line.split(/\s+/).slice(2));
+  .map((line) => Array.from(line.matchAll(/"([^"]*)"|\S+/g), ([word, quoted]) => quoted ?? word).slice(2));
 
 /** The same command at a size for tests: fewer samples, steps and series; nothing else is changed. */
 function shortened(args: readonly string[]): string[] {
