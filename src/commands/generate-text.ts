@@ -231,9 +231,11 @@ export async function runText(args: TextArguments): Promise<void> {
           maxTokens,
           seed,
           signal,
-          onToken: ({ id }) => {
-            timings.token();
-            display.token(id);
+          onTokens: (_, ids) => {
+            for (const id of ids) {
+              timings.token();
+              display.token(id);
+            }
           },
         });
       } finally {
