@@ -37,7 +37,8 @@ const [directory] = positionals;
 if (directory === undefined || positionals.length !== 1) {
   throw new Error('usage: write_logits.ts DIR [--bfloat16] [--create [--untied] [--seed N]]');
 }
-if (!values.create && !existsSync(directory)) throw new Error(`${directory}: no such directory; add --create`);
+if (!values.create && !existsSync(directory))
+  throw new Error(`${directory}: no such directory; add --create`);
 
 const engine = openTorch();
 
@@ -53,7 +54,9 @@ function create(into: string): void {
   engine.scope(() => {
     for (const { name, offset, size } of policy.layout.parameters) {
       if (!/norm|bias/.test(name)) continue;
-      const moved = engine.floats(engine.narrow(policy.flat, 0, offset, size)).map((v) => v + random.normal(0, 0.3));
+      const moved = engine
+        .floats(engine.narrow(policy.flat, 0, offset, size))
+        .map((v) => v + random.normal(0, 0.3));
       engine.write(policy.flat, 0, offset, engine.tensor(moved, [size]));
     }
   });
@@ -118,5 +121,7 @@ writeFileAtomic(
   `${directory}.logits.json`,
   JSON.stringify({ dtype: policy.dtype, vocabulary: policy.dims.vocabulary, forbidden, stops: [end], rows }),
 );
-console.log(`${directory}.logits.json: ${rows.map(({ ids }) => ids.length).join(', ')} tokens, ${policy.dtype}`);
+console.log(
+  `${directory}.logits.json: ${rows.map(({ ids }) => ids.length).join(', ')} tokens, ${policy.dtype}`,
+);
 policy.dispose();

@@ -77,11 +77,15 @@ describe.each(policies)('$name', (row) => {
     });
   });
 
-  it('continues greedily with the same 64 tokens and log-probabilities', async () => {
-    const all = await generate(policy, prompts, { temperature: 0, maxTokens: 64, seed: 0 });
-    for (const [i, { ids, logProbs: got }] of all.entries()) {
-      expect([...ids]).toEqual(row.rows[i]!.greedy);
-      check('greedy', `greedy.${i}`, got, 64);
-    }
-  });
+  it.each([1, 2])(
+    'continues greedily with the same 64 tokens and log-probabilities, %i samples per prompt',
+    async (samples) => {
+      const all = await generate(policy, prompts, { samples, temperature: 0, maxTokens: 64, seed: 0 });
+      expect(all).toHaveLength(samples * prompts.length);
+      for (const { prompt, ids, logProbs: got } of all) {
+        expect([...ids]).toEqual(row.rows[prompt]!.greedy);
+        check('greedy', `greedy.${prompt}`, got, 64);
+      }
+    },
+  );
 });
