@@ -63,7 +63,7 @@ describe('wrong usage', () => {
     [['zzzzzz'], /^error: no command called zzzzzz; commands: setup, doctor, /],
     [['setup', '--nope'], /^error: Unknown argument: nope\nsee timeseer setup --help\n$/],
     [['doctor', 'extra'], /^error: Unknown argument: extra\nsee timeseer doctor --help\n$/],
-    [['generate', 'nano5'], /^error: Missing required argument: out\nsee timeseer generate --help\n$/],
+    [['generate', 'nano5'], /^error: --out: the directory of the data set 'nano5' is missing\n$/],
   ])('%j is one clear error and exit code 2', async (args, message) => {
     const { code, out, err } = await inside(...args);
     expect(code).toBe(2);
