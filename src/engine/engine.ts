@@ -73,8 +73,9 @@ export interface MemoryUse {
 
 /** Work recorded once, to be repeated without being issued call by call. */
 export interface Recording {
-  /** Repeats it over the same memory. */
+  /** Repeats it over the same memory, after all that was issued before. */
   replay(): void;
+  /** Gives its memory back; no replay after that. */
   dispose(): void;
 }
 
@@ -105,6 +106,8 @@ export interface EngineInfo {
   /** The matrix library actually loaded, where the engine can tell. */
   readonly blas: string;
   readonly deviceName: string;
+  /** Bytes of memory of the device: of the machine for the CPU. 0 where the engine cannot tell. */
+  readonly memoryTotal: number;
 }
 
 export interface Engine {
@@ -117,7 +120,8 @@ export interface Engine {
   /**
    * Part of a file as a tensor of host memory that the file is mapped into: nothing is read before it is used, and
    * `write` takes it from there into a tensor of any dtype and device. `offset` in bytes; where it is no multiple of the
-   * element's size the part is copied. The file must not shrink while the tensor lives.
+   * element's size the part is copied. The file must not shrink while the tensor lives; writing into the tensor does not
+   * change it. Throws EngineError that names the file when it cannot be opened or is shorter than the part.
    */
   mapped(file: string, offset: number, shape: readonly number[], dtype: DType): Tensor;
   /** Copies to the host, any float dtype widened or narrowed to float32. */
@@ -136,10 +140,15 @@ export interface Engine {
   cast(tensor: Tensor, dtype: DType): Tensor;
   /** Whether no element is NaN or infinite. */
   allFinite(tensor: Tensor): boolean;
-  /** Starts counting storage, or counts the peak anew. The engine counts nothing before that: it costs time. */
+  /**
+   * Starts counting storage, or counts the peak anew. The CPU counts what the process takes after the first call (blocks as
+   * the system rounds them); a GPU everything. Mapped files are no storage.
+   */
   trackMemory(): void;
-  /** Null before `trackMemory`. */
+  /** Null before `trackMemory`, and where the engine cannot tell. */
   memory(): MemoryUse | null;
+  /** Waits until the device has done everything it was given, as a clock must. On the CPU it always has. */
+  synchronize(): void;
   /** Publishes storage to other Workers of this process; returns a ticket for `attach`. */
   share(tensor: Tensor): number;
   /** A tensor over storage that another Worker shared: same memory, no autograd history. */
@@ -229,7 +238,9 @@ export interface Engine {
   sample(logits: Tensor, options: SampleOptions): { ids: Tensor; logProbs: Tensor };
   /**
    * Runs `body` once and records it, where the device can (CUDA graphs); null where it cannot, and then nothing was run.
-   * What `body` reads and writes must outlive the recording; its shapes are fixed; it must not copy to the host.
+   * `body` is called twice, inside `noGrad` and a scope: once it runs, once it is only recorded. What it reads and writes
+   * must outlive the recording; its shapes are fixed; it must not copy to or from the host. What it throws is thrown, and a
+   * body that cannot be recorded is an EngineError; either way it may have run, and the engine stays usable.
    */
   record(body: () => void): Recording | null;
   /** One decoupled-weight-decay Adam update in place (Loshchilov & Hutter 2019, as torch.optim.AdamW). */

@@ -10,6 +10,8 @@ export interface Case {
   readonly inputs: readonly Nd[];
   /** Inputs that only shift the result (masks, angles): given in the same dtype, no gradient. */
   readonly constants?: readonly Nd[];
+  /** Dtype of the result where the inputs are narrower; the inputs' own when absent. */
+  readonly widened?: 'float32';
   readonly run: (engine: Engine, inputs: readonly Tensor[], constants: readonly Tensor[]) => Tensor;
   readonly reference: (inputs: readonly Nd[], constants: readonly Nd[]) => Nd;
 }

@@ -151,12 +151,14 @@ const network: Case[] = [
   { name: 'gelu', inputs: [x(3, 7)], run: (e, [a]) => e.gelu(a!), reference: ([a]) => ref.gelu(a!) },
   {
     name: 'logProbs',
+    widened: 'float32',
     inputs: [x(4, 5), x(7, 5)],
     run: (e, [h, w]) => e.logProbs(h!, w!, indices(e, targets)).logProb,
     reference: ([h, w]) => ref.logProb(h!, w!, targets, {}),
   },
   {
     name: 'logProbs with temperature and a mask that biases',
+    widened: 'float32',
     inputs: [x(4, 5), x(7, 5)],
     constants: [vocabulary],
     run: (e, [h, w], [mask]) =>
@@ -165,6 +167,7 @@ const network: Case[] = [
   },
   {
     name: 'entropy with temperature and a mask',
+    widened: 'float32',
     inputs: [x(4, 5), x(7, 5)],
     constants: [vocabulary],
     run: (e, [h, w], [mask]) =>
@@ -176,6 +179,7 @@ const network: Case[] = [
 /** A decoder layer in small: every parameter is reached through several operations. */
 const chained: Case = {
   name: 'a small decoder, from embedding to log-probability plus entropy',
+  widened: 'float32',
   inputs: [x(7, 6), x(6), x(12, 6), x(6, 6), x(8, 6), x(6, 4)],
   constants: [causal(3, 3), ref.normal(random, [1, 3, 2]), ref.normal(random, [1, 3, 2])],
   run: (e, [table, weight, qkv, out, gateUp, down], [mask, cos, sin]) => {

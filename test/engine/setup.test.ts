@@ -86,6 +86,36 @@ describe('findLibtorch', () => {
     });
   });
 
+  test('takes the headers of its own CUDA version, and what they lack from beside them', () => {
+    const cuda = (place: string, version: number): string => {
+      write(`${place}/cuda.h`, '');
+      write(`${place}/cuda_runtime_api.h`, `#define CUDART_VERSION  ${version}\n`);
+      return resolve(directory, place);
+    };
+    const root = fakeLibtorch('site/torch', { cuda: true });
+    write('site/torch/version.py', "__version__ = '9.8.7+cu132'\n");
+    const find = (more: NodeJS.ProcessEnv = {}): Libtorch =>
+      findLibtorch({
+        env: bare({ LIBTORCH: root, ...more }),
+        systemPrefixes: [],
+        cudaPrefixes: [resolve(directory, 'usr/cuda')],
+      })!;
+    expect(find().cudaIncludes).toEqual([]);
+    cuda('usr/cuda/include', 12080); // another major version
+    expect(find().cudaIncludes).toEqual([]);
+    const pip = cuda('site/nvidia/cu13/include', 13020);
+    expect(find().cudaIncludes).toEqual([]); // without crt nothing compiles
+    write('site/triton/backends/nvidia/include/crt/host_defines.h', '');
+    expect(find().cudaIncludes).toEqual([pip, resolve(directory, 'site/triton/backends/nvidia/include')]);
+    expect(find().stamps.map(({ file }) => file)).toContain(join(pip, 'cuda_runtime_api.h'));
+    const own = cuda('mine/include', 13000);
+    write('mine/include/crt/host_defines.h', '');
+    expect(find({ CUDA_HOME: resolve(directory, 'mine') }).cudaIncludes).toEqual([own]);
+    expect(
+      findLibtorch({ env: bare({ LIBTORCH: fakeLibtorch('cpu') }), systemPrefixes: [] })?.cudaIncludes,
+    ).toEqual([]);
+  });
+
   test('a LIBTORCH that is none is an error, not a search elsewhere', () => {
     const env = bare({ LIBTORCH: directory });
     const systemPrefixes = [fakeLibtorch('usr')];

@@ -87,5 +87,105 @@ export function transferContract(get: () => Engine): void {
         expect([...engine.floats(cache)]).toEqual([0, 1, 0, -2, 0, 5, 0, 7, 0, -4, 0, 11]);
       });
     });
+    it('write rounds to the dtype of its target', () => {
+      const engine = get();
+      engine.scope(() => {
+        const master = engine.tensor(new Float32Array([1.00390625, -3.15, 1e-3]), [3]);
+        const weights = engine.zeros([4], 'bfloat16');
+        engine.write(weights, 0, 1, master);
+        expect([...engine.doubles(weights)]).toEqual([0, 1, -3.15625, 0.00099945068359375]);
+        const wide = engine.zeros([4], 'float64');
+        engine.write(wide, 0, 0, weights);
+        expect([...engine.doubles(wide)]).toEqual([...engine.doubles(weights)]);
+      });
+    });
+    it('writeAt replaces places along any axis, given on the device', () => {
+      const engine = get();
+      engine.scope(() => {
+        const cache = engine.tensor(
+          Float32Array.from({ length: 12 }, (_, i) => i),
+          [2, 3, 2],
+        );
+        engine.writeAt(
+          cache,
+          1,
+          indices(engine, [2, 0]),
+          engine.tensor(new Float32Array([-1, -2, -3, -4, -5, -6, -7, -8]), [2, 2, 2]),
+        );
+        expect([...engine.floats(cache)]).toEqual([-3, -4, 2, 3, -1, -2, -7, -8, 8, 9, -5, -6]);
+        engine.writeAt(cache, -1, indices(engine, [1]), engine.zeros([2, 3, 1], 'float64'));
+        expect([...engine.floats(cache)]).toEqual([-3, 0, 2, 0, -1, 0, -7, 0, 8, 0, -5, 0]);
+      });
+    });
+    it.each(['bfloat16', 'float16', 'float32', 'float64'] as const)(
+      'addInto adds %s to float32 in place, at a range of any axis',
+      (dtype) => {
+        const engine = get();
+        engine.scope(() => {
+          const sum = engine.tensor(new Float32Array([1000, 2, 3, 4, 5, 6]), [2, 3]);
+          const source = engine.cast(engine.tensor(new Float32Array([0.0078125, -0.5]), [2, 1]), dtype);
+          engine.addInto(sum, 1, 0, source);
+          engine.addInto(sum, -1, 2, source);
+          // 1000 + 1/128 has no place in bfloat16: the addition is float32's.
+          expect([...engine.floats(sum)]).toEqual([1000.0078125, 2, 3.0078125, 3.5, 5, 5.5]);
+          expect(sum.dtype).toBe('float32');
+        });
+      },
+    );
+    it('addInto and writeAt leave no history', () => {
+      const engine = get();
+      engine.scope(() => {
+        const leaf = engine.parameter(engine.tensor(new Float32Array([3]), [1]));
+        const sum = engine.zeros([2]);
+        engine.addInto(sum, 0, 1, engine.mul(leaf, 2));
+        engine.writeAt(sum, 0, indices(engine, [0]), engine.mul(leaf, 5));
+        expect([...engine.floats(sum)]).toEqual([15, 6]);
+        expect([...engine.floats(engine.grad(engine.sum(sum), [leaf])[0]!)]).toEqual([0]);
+      });
+    });
+    it('bytes are the stored elements, of views and parameters too', () => {
+      const engine = get();
+      engine.scope(() => {
+        const x = engine.tensor(new Float32Array([1, -2, 0.5, 3]), [2, 2]);
+        const view = engine.parameter(engine.permute(x, [1, 0]));
+        expect([...new Float32Array(engine.bytes(view).buffer)]).toEqual([1, 0.5, -2, 3]);
+        expect([...engine.bytes(engine.cast(x, 'bfloat16'))]).toEqual([
+          0x80, 0x3f, 0, 0xc0, 0, 0x3f, 0x40, 0x40,
+        ]);
+        expect([...new Float64Array(engine.bytes(engine.cast(x, 'float64')).buffer)]).toEqual([
+          1, -2, 0.5, 3,
+        ]);
+        expect([...engine.bytes(engine.tensor(new Uint8Array([0, 7, 1]), [3]))]).toEqual([0, 1, 1]);
+        expect(engine.bytes(engine.zeros([3, 0]))).toHaveLength(0);
+        expect(engine.bytes(engine.zeros([], 'float16'))).toHaveLength(2);
+      });
+    });
+    it.each(['float32', 'float64', 'bfloat16', 'float16'] as const)(
+      'allFinite sees one bad element of %s',
+      (dtype) => {
+        const engine = get();
+        engine.scope(() => {
+          const of = (...values: number[]) =>
+            engine.cast(engine.tensor(new Float64Array(values), [values.length]), dtype);
+          expect(engine.allFinite(of(1, -2, 0, 6e4))).toBe(true);
+          for (const bad of [Number.NaN, Infinity, -Infinity])
+            for (let place = 0; place < 3; place++)
+              expect(engine.allFinite(of(...[5, -7, 0].with(place, bad))), `${bad} at ${place}`).toBe(false);
+          expect(engine.allFinite(of(-Infinity, Infinity))).toBe(false);
+          expect(engine.allFinite(of(Infinity, Number.NaN))).toBe(false);
+          expect(engine.allFinite(of())).toBe(true);
+        });
+      },
+    );
+    it('allFinite of numbers whose difference overflows, of many elements, and of a parameter', () => {
+      const engine = get();
+      engine.scope(() => {
+        expect(engine.allFinite(engine.tensor(new Float32Array([3e38, -3e38]), [2, 1]))).toBe(true);
+        const many = new Float32Array(100_000);
+        expect(engine.allFinite(engine.parameter(engine.tensor(many, [100, 1000])))).toBe(true);
+        many[76_543] = Number.NaN;
+        expect(engine.allFinite(engine.parameter(engine.tensor(many, [100, 1000])))).toBe(false);
+      });
+    });
   });
 }

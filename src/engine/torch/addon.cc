@@ -3,7 +3,7 @@
 // Every environment (the main thread and each Worker) has its own Instance: there is no static state that holds a
 // JavaScript reference, so that several Workers can load the addon, train, and exit in any order. A handle is
 // generation · 2^24 + slot, so a freed handle is told from the tensor that took its slot.
-#include "convert.h"
+#include "binding.h"
 
 #include <dlfcn.h>
 #ifdef __GLIBC__
@@ -19,22 +19,6 @@
 
 namespace timeseer {
 namespace {
-
-Instance& instanceOf(const Napi::CallbackInfo& info) { return *info.Env().GetInstanceData<Instance>(); }
-
-// Runs `body`; a C++ exception (c10, std) becomes a JavaScript Error with its first line(s).
-template <typename Body>
-Napi::Value guarded(const Napi::CallbackInfo& info, Body body) {
-  try {
-    return body(info.Env(), instanceOf(info));
-  } catch (const Napi::Error&) {
-    throw;
-  } catch (const c10::Error& error) {
-    throw Napi::Error::New(info.Env(), error.what_without_backtrace());
-  } catch (const std::exception& error) {
-    throw Napi::Error::New(info.Env(), error.what());
-  }
-}
 
 // op(name, overload) → operator id, or −1 if this libtorch has no such operator.
 Napi::Value findOperator(const Napi::CallbackInfo& info) {
@@ -305,6 +289,15 @@ Napi::Object initialise(Napi::Env env, Napi::Object exports) {
   add("unshare", unshareTensor);
   add("threads", threads);
   add("describe", describe);
+  add("mapFile", mapFile);
+  add("trackMemory", trackMemory);
+  add("memory", memoryUse);
+  add("describeDevice", describeDevice);
+  add("synchronize", synchronize);
+  add("canRecord", canRecord);
+  add("record", recordGraph);
+  add("replay", replayGraph);
+  add("freeRecording", freeGraph);
   return exports;
 }
 

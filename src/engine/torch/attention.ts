@@ -1,6 +1,6 @@
 /** Attention with grouped queries, additive masks and a prefix that a group of rows shares. */
 import { EngineError } from '../../errors.ts';
-import type { AttentionInput, Tensor } from '../engine.ts';
+import type { AttentionInput, AttentionPrefix, Tensor } from '../engine.ts';
 import { type Operators, sameShape, shapeText } from './operators.ts';
 
 /**
@@ -31,31 +31,19 @@ export function attention(ops: Operators, input: AttentionInput): Tensor {
   const repeat = queryHeads / heads; // R query heads read one key head
   const rows = repeat * length;
   const scale = 1 / Math.sqrt(width);
-  if (prefix === undefined && length * keys >= FUSED_FROM && ops.has('scaled_dot_product_attention')) {
-    return fused(ops, input, repeat);
+  const prefixKeys = prefix === undefined ? 0 : checkPrefix(key, prefix); // S₀
+  if (length * (prefixKeys + keys) >= FUSED_FROM && ops.has('scaled_dot_product_attention')) {
+    return fused(ops, prefix === undefined ? input : joined(ops, input, prefix), repeat);
   }
   const q = ops.one('reshape', query, [batch, heads, rows, width]); // [B, Hkv, R·T, D]
   const own = { batch, heads, repeat, length, keys, scale };
   const scores = masked(ops, q, key, mask, own); // [B, Hkv, R·T, S]
   if (prefix === undefined) {
-    const weights = ops.one('softmax.int', scores, -1);
+    const weights = softmax(ops, scores);
     return ops.one('reshape', ops.one('matmul', weights, value), [batch, queryHeads, length, width]);
   }
 
-  const [prompts, , prefixKeys] = prefix.key.shape as [number, number, number, number]; // [P, Hkv, S₀, D]
-  if (
-    prefix.key.shape.length !== 4 ||
-    batch % prompts !== 0 ||
-    prefix.key.shape[1] !== heads ||
-    prefix.key.shape[3] !== width ||
-    !sameShape(prefix.key, prefix.value)
-  ) {
-    throw new EngineError(
-      `attention: key ${shapeText(key)}, prefix key ${shapeText(prefix.key)} and prefix value ` +
-        `${shapeText(prefix.value)} do not fit: want twice [P, Hkv, S₀, D] with B a multiple of P`,
-    );
-  }
-  checkMask(prefix.mask, [prompts, 1, 1, prefixKeys]);
+  const prompts = prefix.key.shape[0]!; // P
   const group = batch / prompts; // G
   // Rows of one prompt stand together as queries, so its keys are read once for the whole group.
   const grouped = regroup(ops, q, [prompts, group, heads, rows, width]); // [P, Hkv, G·R·T, D]
@@ -63,7 +51,7 @@ export function attention(ops: Operators, input: AttentionInput): Tensor {
   const before = masked(ops, grouped, prefix.key, prefix.mask, shared); // [P, Hkv, G·R·T, S₀]
   const beforeRows = regroup(ops, before, [prompts, heads, group, rows, prefixKeys]); // [P, G, Hkv·R·T, S₀]
   const all = ops.one('cat', [ops.one('reshape', beforeRows, [batch, heads, rows, prefixKeys]), scores], 3);
-  const weights = ops.one('softmax.int', all, -1); // [B, Hkv, R·T, S₀ + S]
+  const weights = softmax(ops, all); // [B, Hkv, R·T, S₀ + S]
   const [onPrefix, onOwn] = ops.many('split_with_sizes', weights, [prefixKeys, keys], 3);
   const onPrefixGrouped = regroup(ops, onPrefix!, [prompts, group, heads, rows, prefixKeys]);
   const fromPrefix = ops.one('matmul', onPrefixGrouped, prefix.value); // [P, Hkv, G·R·T, D]
@@ -80,6 +68,62 @@ export function attention(ops: Operators, input: AttentionInput): Tensor {
     length,
     width,
   ]);
+}
+
+/** Over the last axis, in float32 where the scores are narrower. */
+function softmax(ops: Operators, scores: Tensor): Tensor {
+  const { dtype } = scores;
+  if (dtype !== 'bfloat16' && dtype !== 'float16') return ops.one('softmax.int', scores, -1);
+  return ops.one('to.dtype', ops.one('softmax.int', scores, -1, 'float32'), dtype);
+}
+
+/** Throws unless the prefix fits the keys; its length S₀. */
+function checkPrefix(key: Tensor, prefix: AttentionPrefix): number {
+  const [batch, heads, , width] = key.shape as [number, number, number, number];
+  const [prompts, , prefixKeys] = prefix.key.shape as [number, number, number, number]; // [P, Hkv, S₀, D]
+  if (
+    prefix.key.shape.length !== 4 ||
+    batch % prompts !== 0 ||
+    prefix.key.shape[1] !== heads ||
+    prefix.key.shape[3] !== width ||
+    !sameShape(prefix.key, prefix.value)
+  ) {
+    throw new EngineError(
+      `attention: key ${shapeText(key)}, prefix key ${shapeText(prefix.key)} and prefix value ` +
+        `${shapeText(prefix.value)} do not fit: want twice [P, Hkv, S₀, D] with B a multiple of P`,
+    );
+  }
+  checkMask(prefix.mask, [prompts, 1, 1, prefixKeys]);
+  return prefixKeys;
+}
+
+/** The same without a prefix: each row gets its prompt's keys and values before its own, and one mask over both. */
+function joined(ops: Operators, input: AttentionInput, prefix: AttentionPrefix): AttentionInput {
+  const { query, key, value } = input;
+  const [batch, heads, keys] = key.shape as [number, number, number, number];
+  const [prompts, , prefixKeys, width] = prefix.key.shape as [number, number, number, number];
+  const length = query.shape[2]!;
+  const group = batch / prompts;
+  /** x [P, …] as a view [P, G, …]. */
+  const spreadOut = (x: Tensor): Tensor =>
+    ops.one('expand', ops.one('unsqueeze', x, 1), [prompts, group, ...x.shape.slice(1)]);
+  const join = (before: Tensor, own: Tensor): Tensor => {
+    const grouped = ops.one('reshape', own, [prompts, group, heads, keys, width]);
+    const all = ops.one('cat', [spreadOut(before), grouped], 3); // [P, G, Hkv, S₀ + S, D]
+    return ops.one('reshape', all, [batch, heads, prefixKeys + keys, width]);
+  };
+  const both = { query, key: join(prefix.key, key), value: join(prefix.value, value) };
+  if (input.mask === undefined && prefix.mask === undefined) return both;
+  const rows = (input.mask?.shape[0] ?? 1) === 1 && (prefix.mask?.shape[0] ?? 1) === 1 ? 1 : batch;
+  /** One half of the mask: [B or 1, 1, T, n]. */
+  const part = (mask: Tensor | undefined, size: number): Tensor => {
+    if (mask === undefined) return ops.one('zeros', [rows, 1, length, size], query.dtype, null, ops.device);
+    const narrow = mask.dtype === query.dtype ? mask : ops.one('to.dtype', mask, query.dtype);
+    const fits = mask.shape[0] === 1 || mask.shape[0] === rows;
+    const own = fits ? narrow : ops.one('reshape', spreadOut(narrow), [rows, ...mask.shape.slice(1)]);
+    return ops.one('expand', own, [rows, 1, length, size]);
+  };
+  return { ...both, mask: ops.one('cat', [part(prefix.mask, prefixKeys), part(input.mask, keys)], 3) };
 }
 
 /** libtorch 2: tiled, so the scores are never held whole. */

@@ -40,7 +40,7 @@ import {
 import { withLock } from './lock.ts';
 
 const ADDON = 'timeseer_torch.node';
-const RECORD_FORMAT = 1;
+const RECORD_FORMAT = 2;
 /** Builds kept in the cache; the least recently made are removed first. */
 const KEPT_BUILDS = 16;
 /** No build takes this long: a working directory older than that is of a process that was killed. */
@@ -119,20 +119,29 @@ function headers(): string[] {
 /** Built on the machine that runs it, so all its instructions are used; the processor is part of the cache key. */
 const NATIVE = process.platform === 'linux' && process.arch === 'x64';
 
-function compileFlags(libtorch: Libtorch): string[] {
+/**
+ * GCC's loops in parallel call the OpenMP runtime by symbols that the one libtorch brings along provides: it is not linked,
+ * so that no second one is loaded beside it. Other compilers call other symbols, and only vectorise.
+ */
+function openMp(compiler: Compiler): string {
+  const gnu = process.platform === 'linux' && /\b(g\+\+|gcc|c\+\+|Free Software)/i.test(compiler.version);
+  return gnu && !/clang/i.test(compiler.version) ? '-fopenmp' : '-fopenmp-simd';
+}
+
+function compileFlags(libtorch: Libtorch, compiler: Compiler): string[] {
   return [
     `-std=c++${libtorch.standard}`,
     '-O3',
-    '-fopenmp-simd', // vectorised loops without a second OpenMP runtime beside libtorch's
+    openMp(compiler),
     ...(NATIVE ? ['-march=native'] : []),
     '-fPIC',
     '-fvisibility=hidden',
     `-D_GLIBCXX_USE_CXX11_ABI=${libtorch.cxx11Abi ? 1 : 0}`,
     '-DNAPI_VERSION=8',
     '-DNODE_ADDON_API_CPP_EXCEPTIONS',
-    ...(libtorch.cuda ? ['-DTIMESEER_CUDA=1'] : []),
+    ...(libtorch.cudaIncludes.length > 0 ? ['-DTIMESEER_CUDA=1'] : []),
     ...headers().map((dir) => `-I${dir}`),
-    ...libtorch.includeDirs.flatMap((dir) => ['-isystem', dir]),
+    ...[...libtorch.includeDirs, ...libtorch.cudaIncludes].flatMap((dir) => ['-isystem', dir]),
   ];
 }
 
@@ -164,7 +173,7 @@ function targetPath(libtorch: Libtorch, compiler: Compiler, options: BuildOption
   );
   const key = digest([
     ...[...sources, ...own].flatMap((file) => [basename(file), readFileSync(file)]),
-    JSON.stringify([libtorch, compileFlags(libtorch), linkFlags(libtorch)]),
+    JSON.stringify([libtorch, compileFlags(libtorch, compiler), linkFlags(libtorch)]),
     JSON.stringify([compiler.command, compiler.version, node, NATIVE ? cpuModel() : '']),
   ]);
   return join(cacheRoot(options.env), `torch-${libtorch.version}-${key}`, ADDON);
@@ -176,7 +185,12 @@ interface Found {
 }
 
 function recordPath(env: NodeJS.ProcessEnv): string {
-  const key = digest([env['LIBTORCH'] ?? '', env['CXX'] ?? '', findPython(env) ?? '']);
+  const key = digest([
+    env['LIBTORCH'] ?? '',
+    env['CXX'] ?? '',
+    env['CUDA_HOME'] ?? '',
+    findPython(env) ?? '',
+  ]);
   return join(cacheRoot(env), `found-${key}.json`);
 }
 
@@ -258,7 +272,7 @@ async function compile(target: string, found: Found, options: BuildOptions): Pro
   try {
     const sources = options.sources ?? addonSources();
     const objects = sources.map((file) => join(work, `${basename(file, '.cc')}.o`));
-    const flags = compileFlags(libtorch);
+    const flags = compileFlags(libtorch, compiler);
     const waiting = sources.map((file, i) => [file, objects[i]!, join(work, `${i}.log`)] as const);
     const results: boolean[] = [];
     const worker = async (): Promise<void> => {
@@ -333,6 +347,12 @@ export async function buildAddon(
       log(
         `building the engine against libtorch ${libtorch.version} (${libtorch.root}) with ${compiler.version}`,
       );
+      if (libtorch.cuda && libtorch.cudaIncludes.length === 0) {
+        log(
+          'no headers of the CUDA it was built with (set CUDA_HOME, or pip install nvidia-cuda-crt): the GPU is used, but its work is not recorded ' +
+            'in graphs, and its name and memory are unknown',
+        );
+      }
       await compile(target, { libtorch, compiler }, options);
       log(`built in ${((performance.now() - start) / 1000).toFixed(1)} s: ${target}`);
     });

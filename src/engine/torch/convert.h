@@ -9,12 +9,20 @@
 #include <ATen/ATen.h>
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
 namespace timeseer {
+
+// Work of a device that can be repeated (cuda.cc).
+class Recording {
+ public:
+  virtual ~Recording() = default;
+  virtual void replay() = 0;
+};
 
 // Tensors and operators of one JavaScript environment; touched by its own thread only.
 class Instance {
@@ -25,6 +33,7 @@ class Instance {
 
   size_t live = 0;
   std::vector<c10::OperatorHandle> operators;
+  std::vector<std::unique_ptr<Recording>> recordings;  // by id; empty where disposed of
 
  private:
   struct Slot {

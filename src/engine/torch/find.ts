@@ -32,6 +32,8 @@ export interface Libtorch {
   readonly cxx11Abi: boolean;
   /** Whether it was built with CUDA; says nothing about a GPU being there. */
   readonly cuda: boolean;
+  /** Directories of the headers of the CUDA it was built with; none where they are missing, or without CUDA. */
+  readonly cudaIncludes: readonly string[];
   /** C++ standard that its headers ask for: 17 or later. */
   readonly standard: number;
   readonly stamps: readonly Stamp[];
@@ -39,13 +41,16 @@ export interface Libtorch {
 
 /** What the search depends on; the defaults are this process. */
 export interface FindOptions {
-  /** LIBTORCH, TIMESEER_PYTHON, PATH and CXX are read. */
+  /** LIBTORCH, TIMESEER_PYTHON, CUDA_HOME, PATH and CXX are read. */
   readonly env?: NodeJS.ProcessEnv;
   /** Prefixes searched for a system libtorch; each holds `include` and `lib`. */
   readonly systemPrefixes?: readonly string[];
+  /** Prefixes searched for CUDA last; each holds `include`. */
+  readonly cudaPrefixes?: readonly string[];
 }
 
 const SYSTEM_PREFIXES = ['/usr', '/usr/local', '/opt/libtorch', '/opt/homebrew'];
+const CUDA_PREFIXES = ['/usr/local/cuda', '/opt/cuda'];
 const LIBRARY_SUFFIX = process.platform === 'darwin' ? '.dylib' : '.so';
 
 /** First executable called `name` in PATH, or `name` itself when it is a path; null when there is none. */
@@ -140,13 +145,53 @@ function readCxx11Abi(libDir: string): boolean {
   return !symbols.includes('14torchCheckFailEPKcS2_jRKSs');
 }
 
-function inspect(root: string, origin: LibtorchOrigin): Libtorch | null {
+/** Major version of the CUDA runtime whose headers a directory holds; null when they are not there. */
+function cudaMajor(directory: string): number | null {
+  const file = join(directory, 'cuda_runtime_api.h');
+  if (!existsSync(file) || !existsSync(join(directory, 'cuda.h'))) return null;
+  const version = /#define\s+CUDART_VERSION\s+(\d+)/.exec(readFileSync(file, 'utf8'))?.[1];
+  return version === undefined ? null : Math.floor(Number(version) / 1000);
+}
+
+/**
+ * Headers of the CUDA that a libtorch was built with: of CUDA_HOME, beside the Python package (pip's `nvidia/cu13` or
+ * `nvidia/cuda_runtime`), of the environment around it (conda), of the nvcc in PATH, of the system. Those of another
+ * major version do not fit its libraries and are passed over. pip's lack a part, `crt`, which Triton brings along.
+ */
+function findCuda(root: string, version: string, options: FindOptions): string[] {
+  const env = options.env ?? process.env;
+  const home = env['CUDA_HOME'];
+  const nvidia = join(root, '../nvidia');
+  const beside = existsSync(nvidia) ? readdirSync(nvidia).sort() : [];
+  const around = resolve(root, '../../../..');
+  const nvcc = findExecutable('nvcc', env);
+  const directories = [
+    ...(home === undefined || home === '' ? [] : [join(resolve(home), 'include')]),
+    ...beside.map((name) => join(nvidia, name, 'include')),
+    join(around, `targets/${process.arch === 'arm64' ? 'sbsa' : 'x86_64'}-linux/include`),
+    join(around, 'include'),
+    ...(nvcc === null ? [] : [resolve(nvcc, '../../include')]),
+    ...(options.cudaPrefixes ?? CUDA_PREFIXES).map((prefix) => join(prefix, 'include')),
+  ];
+  const built = /\+cu(\d+)\d$/.exec(version)?.[1]; // '2.6.0+cu124' is of CUDA 12.4
+  const found = directories.find((directory) => {
+    const major = cudaMajor(directory);
+    return major !== null && (built === undefined || major === Number(built));
+  });
+  if (found === undefined) return [];
+  const parts = [found, ...directories, join(root, '../triton/backends/nvidia/include')];
+  const rest = parts.find((directory) => existsSync(join(directory, 'crt/host_defines.h')));
+  return rest === undefined ? [] : [...new Set([found, rest])];
+}
+
+function inspect(root: string, origin: LibtorchOrigin, options: FindOptions): Libtorch | null {
   const include = join(root, 'include');
   if (!existsSync(join(include, 'ATen/ATen.h'))) return null;
   const libDir = libraryDirs(root).find((dir) => hasLibrary(dir, 'torch') && hasLibrary(dir, 'c10'));
   const version = readVersion(root, include);
   if (libDir === undefined || version === null) return null;
   const cuda = hasLibrary(libDir, 'torch_cuda');
+  const cudaIncludes = cuda ? findCuda(root, version.version, options) : [];
   return {
     origin,
     root,
@@ -157,11 +202,13 @@ function inspect(root: string, origin: LibtorchOrigin): Libtorch | null {
     libs: [...(cuda ? ['torch_cuda', 'c10_cuda'] : []), 'torch', 'torch_cpu', 'c10'],
     cxx11Abi: readCxx11Abi(libDir),
     cuda,
+    cudaIncludes,
     standard: readStandard(include),
     stamps: [
       version.file,
       join(libDir, `libtorch${LIBRARY_SUFFIX}`),
       join(libDir, `libc10${LIBRARY_SUFFIX}`),
+      ...cudaIncludes.slice(0, 1).map((directory) => join(directory, 'cuda_runtime_api.h')),
     ].map(stamp),
   };
 }
@@ -190,7 +237,7 @@ export function findLibtorch(options: FindOptions = {}): Libtorch | null {
   const env = options.env ?? process.env;
   const wished = env['LIBTORCH'];
   if (wished !== undefined && wished !== '') {
-    const found = inspect(resolve(wished), 'LIBTORCH');
+    const found = inspect(resolve(wished), 'LIBTORCH', options);
     if (found === null) {
       throw new EngineError(
         `LIBTORCH=${wished}: no libtorch there (looked for include/ATen/ATen.h and lib/libtorch${LIBRARY_SUFFIX}); ` +
@@ -201,10 +248,10 @@ export function findLibtorch(options: FindOptions = {}): Libtorch | null {
   }
   const python = findPython(env);
   const directory = python === null ? null : pythonTorch(python, env);
-  const ofPython = directory === null ? null : inspect(directory, 'python');
+  const ofPython = directory === null ? null : inspect(directory, 'python', options);
   if (ofPython !== null) return ofPython;
   for (const prefix of options.systemPrefixes ?? SYSTEM_PREFIXES) {
-    const found = inspect(prefix, 'system');
+    const found = inspect(prefix, 'system', options);
     if (found !== null) return found;
   }
   return null;

@@ -35,6 +35,18 @@ export interface Native {
   unshare(ticket: number): void;
   threads(count: number): number;
   describe(): { version: string; config: string; parallel: string; cudaDevices: number };
+  /** uint8 [bytes] over a private mapping of the file. */
+  mapFile(file: string, offset: number, bytes: number): number;
+  trackMemory(device: string): void;
+  memory(device: string): readonly [now: number, peak: number] | null;
+  /** Of a CUDA device; '' and 0 where this build cannot ask. */
+  describeDevice(device: string): { name: string; memoryTotal: number };
+  synchronize(device: string): void;
+  canRecord(device: string): boolean;
+  /** Calls the body twice, the second time to record it; id of the recording. */
+  record(device: string, body: () => void): number;
+  replay(recording: number): void;
+  freeRecording(recording: number): void;
 }
 
 let loaded: Native | undefined;

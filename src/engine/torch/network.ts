@@ -42,7 +42,10 @@ export function swiglu(ops: Operators, gateUp: Tensor): Tensor {
 
 /** log softmax((logits + mask) / temperature), float32 or wider: [N, V]. */
 function distribution(ops: Operators, logits: Tensor, temperature: number, mask: Tensor | undefined): Tensor {
-  let scores: Tensor = logits.dtype === 'bfloat16' ? ops.one('to.dtype', logits, 'float32') : logits;
+  let scores: Tensor =
+    logits.dtype === 'bfloat16' || logits.dtype === 'float16'
+      ? ops.one('to.dtype', logits, 'float32')
+      : logits;
   if (mask !== undefined) scores = ops.one('add.Tensor', scores, mask);
   if (temperature !== 1) scores = ops.one('div.Scalar', scores, temperature);
   return ops.one('log_softmax.int', scores, -1);
@@ -141,7 +144,13 @@ function invert(ops: Operators, weights: Tensor, draws: Tensor): Tensor {
 export function adamW(ops: Operators, state: AdamWState, options: AdamWOptions): void {
   const { parameters, gradients, firstMoment, secondMoment, decay } = state;
   const { learningRate, beta1, beta2, epsilon, step } = options;
-  const all = [parameters, gradients, firstMoment, secondMoment, ...(typeof decay === 'number' ? [] : [decay])];
+  const all = [
+    parameters,
+    gradients,
+    firstMoment,
+    secondMoment,
+    ...(typeof decay === 'number' ? [] : [decay]),
+  ];
   ops.check('adamW', all);
   if (!all.every((tensor) => sameShape(tensor, parameters))) {
     throw new EngineError(`adamW: all tensors must have one shape, got ${all.map(shapeText).join(', ')}`);

@@ -1,5 +1,5 @@
 /** The torch engine: the contract over libtorch, through the addon's generic operator call. */
-import { cpus } from 'node:os';
+import { cpus, totalmem } from 'node:os';
 import { EngineError } from '../../errors.ts';
 import type {
   AdamWOptions,
@@ -17,20 +17,11 @@ import type {
 } from '../engine.ts';
 import { Arena, isThenable, type TorchTensor } from './arena.ts';
 import { attention } from './attention.ts';
+import { mapped } from './mapped.ts';
 import { loadedBlas, loadNative, type Native } from './native.ts';
 import * as network from './network.ts';
-import { Operators } from './operators.ts';
-
-/** Bytes of an element. */
-const WIDTHS: Readonly<Record<DType, number>> = {
-  float32: 4,
-  float64: 8,
-  bfloat16: 2,
-  float16: 2,
-  int64: 8,
-  uint8: 1,
-  bool: 1,
-};
+import { Operators, sameShape, shapeText } from './operators.ts';
+import { record } from './recording.ts';
 
 export interface TorchOptions {
   /** 'cpu' (default), 'cuda' or 'cuda:N'. */
@@ -68,13 +59,18 @@ export class TorchEngine implements Engine {
     this.#native = native;
     this.#arena = new Arena(native);
     this.#ops = new Operators(native, this.#arena, device);
+    const { name, memoryTotal } =
+      device === 'cpu'
+        ? { name: cpus()[0]?.model.trim() ?? '', memoryTotal: totalmem() }
+        : native.describeDevice(device);
     this.info = {
       name: 'torch',
       version: native.describe().version,
       device,
       threads,
       blas: loadedBlas(native, device),
-      deviceName: device === 'cpu' ? (cpus()[0]?.model.trim() ?? 'cpu') : device,
+      deviceName: name === '' ? device : name,
+      memoryTotal,
     };
   }
 
@@ -112,14 +108,7 @@ export class TorchEngine implements Engine {
   }
 
   mapped(file: string, offset: number, shape: readonly number[], dtype: DType): Tensor {
-    return this.#arena.scope(() => {
-      const width = WIDTHS[dtype];
-      const bytes = shape.reduce((product, size) => product * size, width);
-      const whole = this.#ops.one('from_file', file, false, offset + bytes, 'uint8', null, 'cpu');
-      let part = this.#ops.one('narrow', whole, 0, offset, bytes);
-      if (offset % width !== 0) part = this.#ops.one('clone', part);
-      return this.#ops.one('reshape', this.#ops.one('view.dtype', part, dtype), shape);
-    });
+    return this.#arena.scope(() => mapped(this.#ops, file, offset, shape, dtype));
   }
 
   bytes(tensor: Tensor): Uint8Array {
@@ -172,12 +161,32 @@ export class TorchEngine implements Engine {
   }
 
   allFinite(tensor: Tensor): boolean {
-    return this.#arena.scope(
-      // A finite sum has no NaN or infinity in it, and is 12 times as fast to find; one that overflows proves nothing.
-      () =>
-        Number.isFinite(this.item(this.sum(tensor))) ||
-        this.item(this.#ops.one('all', this.#ops.one('isfinite', tensor))) === 1,
-    );
+    this.#ops.check('allFinite', [tensor]);
+    if (tensor.shape.includes(0)) return true;
+    return this.#arena.scope(() => {
+      // One pass without a copy: NaN goes into the extremes, and an infinity is one.
+      const values = tensor.dtype === 'float16' ? this.cast(tensor, 'float32') : tensor; // 1.13 has none for float16
+      const extremes = this.#ops.many('aminmax', this.#ops.one('detach', values)); // twice []
+      const ends = this.#ops.one('stack', extremes, 0); // [2]
+      return this.item(this.#ops.one('all', this.#ops.one('isfinite', ends))) === 1;
+    });
+  }
+
+  trackMemory(): void {
+    this.#native.trackMemory(this.info.device);
+  }
+
+  memory(): MemoryUse | null {
+    const use = this.#native.memory(this.info.device);
+    return use === null ? null : { now: use[0], peak: use[1] };
+  }
+
+  synchronize(): void {
+    try {
+      this.#native.synchronize(this.info.device);
+    } catch (cause) {
+      throw this.#ops.error('synchronize', [], cause);
+    }
   }
 
   share(tensor: Tensor): number {
@@ -279,39 +288,45 @@ export class TorchEngine implements Engine {
     return this.#ops.one('index_copy', tensor, 0, index, source);
   }
 
-  write(tensor: Tensor, axis: number, start: number, source: Tensor): void {
-    this.#ops.check('write', [tensor, source]);
+  /** Calls an operator in place on the range of `tensor` that `source` covers. */
+  #onRange(
+    where: string,
+    operator: string,
+    tensor: Tensor,
+    axis: number,
+    start: number,
+    source: Tensor,
+  ): void {
+    this.#ops.check(where, [tensor, source]);
     this.noGrad(() =>
       this.#arena.scope(() => {
         const target = this.#ops.one('narrow', tensor, axis, start, source.shape.at(axis) ?? 1);
-        if (target.shape.join() !== source.shape.join()) {
+        if (!sameShape(target, source)) {
           throw new EngineError(
-            `write: target [${target.shape.join(',')}] and source [${source.shape.join(',')}] differ`,
+            `${where}: target ${shapeText(target)} and source ${shapeText(source)} differ`,
           );
         }
-        this.#ops.inPlace('copy_', target, source);
+        this.#ops.inPlace(operator, target, source);
       }),
     );
+  }
+
+  write(tensor: Tensor, axis: number, start: number, source: Tensor): void {
+    this.#onRange('write', 'copy_', tensor, axis, start, source);
   }
 
   writeAt(tensor: Tensor, axis: number, index: Tensor, source: Tensor): void {
     this.#ops.check('writeAt', [tensor, index, source]);
-    this.noGrad(() => this.#ops.inPlace('index_copy_', tensor, axis, index, source));
+    this.noGrad(() =>
+      this.#arena.scope(() => {
+        const same = source.dtype === tensor.dtype ? source : this.cast(source, tensor.dtype);
+        this.#ops.inPlace('index_copy_', tensor, axis, index, same);
+      }),
+    );
   }
 
   addInto(tensor: Tensor, axis: number, start: number, source: Tensor): void {
-    this.#ops.check('addInto', [tensor, source]);
-    this.noGrad(() =>
-      this.#arena.scope(() => {
-        const target = this.#ops.one('narrow', tensor, axis, start, source.shape.at(axis) ?? 1);
-        if (target.shape.join() !== source.shape.join()) {
-          throw new EngineError(
-            `addInto: target [${target.shape.join(',')}] and source [${source.shape.join(',')}] differ`,
-          );
-        }
-        this.#ops.inPlace('add_.Tensor', target, source);
-      }),
-    );
+    this.#onRange('addInto', 'add_.Tensor', tensor, axis, start, source);
   }
 
   // ---- arithmetic ------------------------------------------------------------------------------------
@@ -407,14 +422,8 @@ export class TorchEngine implements Engine {
     return this.noGrad(() => this.#arena.scope(() => network.sample(this.#ops, logits, options)));
   }
 
-  record(_body: () => void): Recording | null {
-    return null;
-  }
-
-  trackMemory(): void {}
-
-  memory(): MemoryUse | null {
-    return null;
+  record(body: () => void): Recording | null {
+    return record(this.#ops, () => this.noGrad(() => this.#arena.scope(body)));
   }
 
   adamW(state: AdamWState, options: AdamWOptions): void {

@@ -1,0 +1,142 @@
+// Files as tensors, and how much memory tensors take.
+#include "binding.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <fcntl.h>
+#ifdef __APPLE__
+#include <malloc/malloc.h>
+#else
+#include <malloc.h>
+#endif
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <system_error>
+
+namespace timeseer {
+namespace {
+
+std::atomic<int64_t> inUse{0};
+std::atomic<int64_t> mostInUse{0};
+
+int64_t sizeOf(void* block) {
+#ifdef __APPLE__
+  return static_cast<int64_t>(malloc_size(block));
+#else
+  return static_cast<int64_t>(malloc_usable_size(block));
+#endif
+}
+
+// libtorch's allocator of host memory with a count of what it gives out. Blocks from before it was installed go back to
+// libtorch's own and are not counted, on whatever thread.
+class CountingAllocator final : public c10::Allocator {
+ public:
+  // Later versions dropped the const: whichever of the two is the virtual function of this one.
+  c10::DataPtr allocate(size_t bytes) { return counted(bytes); }
+  c10::DataPtr allocate(size_t bytes) const { return counted(bytes); }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* into, const void* from, size_t bytes) const { std::memcpy(into, from, bytes); }
+
+ private:
+  static c10::DataPtr counted(size_t bytes) {
+    c10::DataPtr block = c10::GetDefaultCPUAllocator()->allocate(bytes);
+    if (block.get() == nullptr) return block;
+    const int64_t size = sizeOf(block.get());
+    const int64_t now = inUse.fetch_add(size) + size;
+    int64_t most = mostInUse.load();
+    while (now > most && !mostInUse.compare_exchange_weak(most, now)) {
+    }
+    void* data = block.release_context();  // the default allocator's context is the block itself
+    return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
+  }
+  static void release(void* block) {
+    if (block != nullptr) inUse.fetch_sub(sizeOf(block));
+    c10::GetDefaultCPUAllocator()->raw_deleter()(block);
+  }
+};
+
+// Whether the process counts its host memory.
+std::atomic<bool> counting{false};
+
+void count() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    c10::SetCPUAllocator(new CountingAllocator());  // never destroyed: blocks outlive everything
+    counting = true;
+  });
+  mostInUse.store(inUse.load());
+}
+
+[[noreturn]] void failed(const char* what) {
+  throw std::system_error(errno, std::generic_category(), what);
+}
+
+// The part of the file, mapped. Writable and private: what is written is copied and never reaches the file.
+at::Tensor mapped(const std::string& file, int64_t offset, int64_t bytes) {
+  const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) failed("open");
+  const struct Closer {
+    int descriptor;
+    ~Closer() { close(descriptor); }
+  } closer{descriptor};
+  struct stat status;
+  if (fstat(descriptor, &status) != 0) failed("stat");
+  if (!S_ISREG(status.st_mode)) throw std::invalid_argument("not a regular file");
+  if (offset < 0 || bytes < 0 || offset > status.st_size || bytes > status.st_size - offset) {
+    throw std::out_of_range("the file holds " + std::to_string(status.st_size) + " bytes, " + std::to_string(bytes) +
+                            " from " + std::to_string(offset) + " on are wanted");
+  }
+  if (bytes == 0) return at::empty({0}, at::kByte);
+  const int64_t lead = offset % sysconf(_SC_PAGESIZE);
+  const size_t length = static_cast<size_t>(lead + bytes);
+  // Nothing is reserved for copies: a file may be larger than memory.
+  void* start = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, offset - lead);
+  if (start == MAP_FAILED) failed("mmap");
+  return at::from_blob(
+      static_cast<char*>(start) + lead, {bytes}, [start, length](void*) { munmap(start, length); }, at::kByte);
+}
+
+}  // namespace
+
+// mapFile(file, offset, bytes) → handle of uint8 [bytes] over a private mapping.
+Napi::Value mapFile(const Napi::CallbackInfo& info) {
+  return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
+    const std::string file = info[0].As<Napi::String>();
+    return Napi::Number::New(env, instance.add(mapped(file, toInteger(info[1], "offset"), toInteger(info[2], "bytes"))));
+  });
+}
+
+// trackMemory(device) counts from now on, and sets the peak to what is in use.
+Napi::Value trackMemory(const Napi::CallbackInfo& info) {
+  return guarded(info, [&](Napi::Env env, Instance&) -> Napi::Value {
+    const c10::Device device(info[0].As<Napi::String>().Utf8Value());
+    if (device.is_cpu()) {
+      count();
+    } else {
+      trackCudaMemory(device);
+    }
+    return env.Undefined();
+  });
+}
+
+// memory(device) → [now, peak], or null where nothing is counted.
+Napi::Value memoryUse(const Napi::CallbackInfo& info) {
+  return guarded(info, [&](Napi::Env env, Instance&) -> Napi::Value {
+    const c10::Device device(info[0].As<Napi::String>().Utf8Value());
+    Bytes bytes{inUse.load(), mostInUse.load()};
+    if (device.is_cpu() ? !counting.load() : !cudaMemory(device, &bytes)) return env.Null();
+    Napi::Array result = Napi::Array::New(env, 2);
+    result.Set(0u, static_cast<double>(bytes.now));
+    result.Set(1u, static_cast<double>(bytes.peak));
+    return result;
+  });
+}
+
+}  // namespace timeseer
