@@ -47,6 +47,7 @@ const adapter = z
     targets: z
       .array(z.enum(ADAPTER_TARGETS))
       .min(1)
+      .refine((targets) => new Set(targets).size === targets.length, { error: 'different projections' })
       .readonly()
       .default([...ADAPTER_TARGETS]),
   })

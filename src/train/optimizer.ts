@@ -42,6 +42,7 @@ export class ShardedAdamW {
   readonly #ranks: Ranks;
   readonly #options: OptimizerOptions;
   readonly #ranges: readonly Range[];
+  readonly #chunk: number;
   readonly #chunks: readonly Chunk[]; // of this rank's range
   readonly #parameters: Tensor; // [T], shared by all ranks
   readonly #gradients: Tensor[]; // R × [T]; each rank's own, and after the reduction its range of rank 0's
@@ -56,7 +57,7 @@ export class ShardedAdamW {
 
   /**
    * `parameters` [T], float32 or bfloat16, must be the same storage on every rank; `ranges` cover it in order. Collective:
-   * all ranks construct it together.
+   * all ranks construct it together. `chunk`: most elements that one operation handles.
    */
   constructor(
     engine: Engine,
@@ -64,6 +65,7 @@ export class ShardedAdamW {
     parameters: Tensor,
     ranges: readonly Range[],
     options: OptimizerOptions,
+    chunk: number = CHUNK,
   ) {
     const size = parameters.shape[0]!;
     let covered = 0;
@@ -76,6 +78,7 @@ export class ShardedAdamW {
     this.#options = options;
     this.#parameters = parameters;
     this.#ranges = ranges;
+    this.#chunk = chunk;
     this.#filled = new Uint8Array(ranges.length);
     this.#own = engine.zeros([size]);
     const mine = this.#publish(this.#own);
@@ -94,10 +97,10 @@ export class ShardedAdamW {
     this.#second = engine.attach(second!);
     this.#master = rounded ? engine.attach(master!) : null;
     const [start, end] = ranks.share(size);
-    this.#chunks = chunksOf(ranges, start, end).map((chunk) => ({
-      start: chunk.start,
-      length: chunk.end - chunk.start,
-      decay: this.#decayOf(chunk),
+    this.#chunks = chunksOf(ranges, start, end, chunk).map((span) => ({
+      start: span.start,
+      length: span.end - span.start,
+      decay: this.#decayOf(span),
     }));
     ranks.barrier();
     for (const ticket of this.#tickets) engine.unshare(ticket);
@@ -179,9 +182,9 @@ export class ShardedAdamW {
     const engine = this.#engine;
     this.#ranges.forEach(({ offset, size }, index) => {
       if (this.#filled[index] === 1) return;
-      for (let at = 0; at < size; at += CHUNK) {
+      for (let at = 0; at < size; at += this.#chunk) {
         engine.scope(() =>
-          engine.write(this.#own, 0, offset + at, engine.zeros([Math.min(CHUNK, size - at)])),
+          engine.write(this.#own, 0, offset + at, engine.zeros([Math.min(this.#chunk, size - at)])),
         );
       }
     });

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
-import type { Tensor } from '../../src/engine/engine.ts';
+import type { Engine, Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { EngineError } from '../../src/errors.ts';
 import { Random } from '../../src/random.ts';
-import { chunksOf, type Range } from '../../src/train/chunks.ts';
+import { CHUNK, chunksOf, type Range } from '../../src/train/chunks.ts';
 import { ShardedAdamW } from '../../src/train/optimizer.ts';
 import { Ranks } from '../../src/train/ranks.ts';
 
@@ -149,6 +149,68 @@ describe('weights in bfloat16', () => {
     expect(weight(30)).toBe(1 + 2 ** -7);
     expect(weight(80)).toBe(1 + 2 ** -6);
   });
+});
+
+describe('in chunks', () => {
+  const ranges = rangesOf([7, 90, 3, 5, 41]);
+  const size = 146;
+  const start = noise(size, 'many');
+
+  /** The engine, and the most elements of a tensor that it computed since the last question, views left out. */
+  function watched(): { readonly seen: Engine; readonly largest: () => number } {
+    let largest = 0;
+    const views = new Set(['narrow', 'reshape', 'attach', 'scope', 'noGrad']);
+    const get = (target: Engine, name: string): unknown => {
+      const value: unknown = Reflect.get(target, name);
+      if (typeof value !== 'function') return value;
+      return (...args: unknown[]): unknown => {
+        const result: unknown = value.apply(target, args);
+        if (!views.has(name) && typeof result === 'object' && result !== null && 'shape' in result) {
+          largest = Math.max(
+            largest,
+            (result as Tensor).shape.reduce((a, b) => a * b, 1),
+          );
+        }
+        return result;
+      };
+    };
+    const answer = (): number => {
+      const before = largest;
+      largest = 0;
+      return before;
+    };
+    return {
+      seen: new Proxy<Engine>(engine, { get: (target, name) => get(target, String(name)) }),
+      largest: answer,
+    };
+  }
+
+  test.each(['float32', 'bfloat16'] as const)(
+    'a step of %s weights makes nothing larger than a chunk, and is that of the whole to the bit',
+    (dtype) => {
+      engine.scope(() => {
+        const states = [16, CHUNK].map((chunk) => {
+          const { seen, largest } = watched();
+          const flat = engine.cast(engine.tensor(Float32Array.from(start), [size]), dtype);
+          const options = { ...OPTIONS, weightDecay: 0 };
+          const optimizer = new ShardedAdamW(seen, Ranks.alone(), flat, ranges, options, chunk);
+          expect(largest()).toBe(size); // the buffers themselves
+          for (const turn of [0, 1]) {
+            ranges.slice(turn).forEach(({ size: n }, i) => {
+              const gradient = engine.tensor(Float32Array.from(noise(n, `gradient ${turn} ${i}`)), [n]);
+              optimizer.accumulate(i + turn, gradient);
+            });
+            optimizer.step(3, 0.01);
+          }
+          const made = largest();
+          if (chunk < size) expect(made).toBeLessThanOrEqual(chunk);
+          else expect(made).toBe(size);
+          return [flat, ...Object.values(optimizer.buffers)].map((tensor) => [...engine.floats(tensor)]);
+        });
+        expect(states[0]).toEqual(states[1]);
+      });
+    },
+  );
 });
 
 describe('chunks', () => {
