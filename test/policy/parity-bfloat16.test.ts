@@ -1,4 +1,6 @@
 import { describe, expect, it } from 'vitest';
+import { generate } from '../../src/policy/generate.ts';
+import { responseLogProbs } from '../../src/train/response-states.ts';
 import { engine } from './golden.ts';
 import { gradientsOf, parity, parityPolicy, relative, weighted } from './parity.ts';
 import { allLogits, encode, layerStates, logProbs, note, visualTokens } from './parity-run.ts';
@@ -52,5 +54,21 @@ describe.each(rounded)('in bfloat16: $name', (row) => {
       expect(Math.sqrt(ours / theirs)).toBeLessThan(ROUNDING);
     });
     policy.dispose();
+  });
+
+  it('decodes with no more error than its own forward pass has', async () => {
+    const [policy, exact] = [parityPolicy(engine, row, 'bfloat16'), parityPolicy(engine, row)];
+    const prompts = encode(policy, row);
+    const sampled = await generate(policy, prompts, { temperature: 0, maxTokens: 64, seed: 0 });
+    const responses = sampled.map(({ ids }) => ids);
+    const want = responseLogProbs(exact, prompts, responses, 1);
+    const error = (got: ArrayLike<number>): number => Math.hypot(...want.map((v, i) => got[i]! - v));
+    const decoded = error(sampled.flatMap(({ logProbs: got }) => [...got]));
+    const ratio = decoded / error(responseLogProbs(policy, prompts, responses, 1));
+    note('bfloat16 decoding', row.name, ratio);
+    expect(decoded).toBeGreaterThan(0);
+    expect(ratio).toBeLessThan(ROUNDING);
+    policy.dispose();
+    exact.dispose();
   });
 });
