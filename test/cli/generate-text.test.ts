@@ -2,10 +2,13 @@ import { spawnSync } from 'node:child_process';
 import { copyFileSync, cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { main } from '../../src/cli.ts';
 import { encodePng } from '../../src/plot/png.ts';
+import { createAdapter } from '../../src/policy/adapter.ts';
 import { generate } from '../../src/policy/generate.ts';
+import { saveAdapter } from '../../src/policy/peft.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { inside } from '../helpers/command-line.ts';
 import { engine, GOLDEN, golden, picture } from '../policy/golden.ts';
@@ -37,6 +40,19 @@ afterEach(() => {
   process.exitCode = undefined;
 });
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+const PICTURES = fileURLToPath(new URL('../golden/processor', import.meta.url));
+/** What test/golden/make_processor.py stores. */
+const processed = JSON.parse(readFileSync(join(PICTURES, 'expected.json'), 'utf8')) as {
+  answers: {
+    files: string[];
+    prompt: string;
+    system: string | null;
+    penalty: number;
+    length: number;
+    ids: number[];
+  }[];
+};
 
 interface Answer {
   text: string;
@@ -79,6 +95,41 @@ describe('timeseer generate --policy', () => {
     expect(got.sampling).toMatchObject({ temperature: 0, maxTokens: 12, repetitionPenalty: 1 });
     for (const part of ['load', 'prefill', 'decode'] as const)
       expect(got.seconds[part]).toBeGreaterThanOrEqual(0);
+  });
+
+  it.each(processed.answers)('answers $prompt about $files as the reference does', async (want) => {
+    const policy = join(directory, `penalty${want.penalty}`);
+    cpSync(GOLDEN, policy, { recursive: true });
+    if (want.penalty !== 1) {
+      const config = { repetition_penalty: want.penalty, eos_token_id: 283, max_new_tokens: 40 };
+      writeFileSync(join(policy, 'generation_config.json'), JSON.stringify(config));
+    }
+    const images = want.files.flatMap((name) => ['--image', join(PICTURES, name)]);
+    const system = want.system === null ? [] : ['--system', want.system];
+    const args = ['--policy', policy, '--prompt', want.prompt, ...system, ...images];
+    const { out } = await inside('generate', ...args, '--max-tokens', '40', '--threads', '1', '--json');
+    const { ids, prompt } = JSON.parse(out) as Summary;
+    expect(prompt.tokens).toBe(want.length);
+    expect(ids).toEqual(want.ids);
+  });
+
+  it('answers with a low-rank adapter', async () => {
+    const adapter = join(directory, 'adapter');
+    const options = { rank: 3, alpha: 12, targets: ['q_proj', 'down_proj'] as const };
+    const adapted = Policy.load(engine, GOLDEN, {
+      adapter: (dims) => createAdapter(engine, dims, options, 3),
+    });
+    const { flat } = adapted.adapter!;
+    const values = Float32Array.from({ length: flat.shape[0]! }, (_, i) => Math.sin(i * i + 1) / 2);
+    engine.write(flat, 0, 0, engine.tensor(values, flat.shape));
+    saveAdapter(adapted, adapter);
+    const prompt = adapted.encodePrompt(adapted.chat.render([{ role: 'user', content: 'trend' }]), []);
+    const [want] = await generate(adapted, [prompt], { maxTokens: 8, seed: 0, temperature: 0 });
+    adapted.dispose();
+    const args = ['--prompt', 'trend', '--max-tokens', '8'];
+    const got = await json('--adapter', adapter, ...args);
+    expect(got.ids).toEqual([...want!.ids]);
+    expect(got.ids).not.toEqual((await json(...args)).ids);
   });
 
   it('writes the same text plainly, and says when it was cut off', async () => {

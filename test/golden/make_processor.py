@@ -18,7 +18,7 @@ import torchvision
 import transformers
 from PIL import Image, ImageOps
 from torchvision.transforms.v2 import functional as tvF
-from transformers import AutoImageProcessor, AutoProcessor
+from transformers import AutoImageProcessor, AutoProcessor, Qwen2_5_VLForConditionalGeneration
 from transformers.image_transforms import convert_to_rgb
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
@@ -123,6 +123,25 @@ for name in sorted(os.listdir(out)):
     got = convert_to_rgb(ImageOps.exif_transpose(Image.open(f'{out}/{name}')), return_numpy=True)
     files.append({'name': name, 'width': got.shape[1], 'height': got.shape[0], 'crc': crc32(np.ascontiguousarray(got).tobytes()), 'mean': float(got.mean())})
 
+# ---- answers: from files and words to greedy tokens, through everything at once ------------------------------------------
+model = Qwen2_5_VLForConditionalGeneration.from_pretrained(f'{here}/qwen', attn_implementation='eager').eval()
+special = {token: processor.tokenizer.convert_tokens_to_ids(token) for token in processor.tokenizer.get_added_vocab()}
+banned = [i for token, i in special.items() if token != '<|im_end|>'] + list(range(len(processor.tokenizer), model.config.text_config.vocab_size))
+answers = []
+for names, prompt, system, penalty in [
+    (['rgba.png'], 'what is it?', None, 1.0), (['full.jpg', 'lossy.webp', 'turned.jpg'], 'compare\n\nthem: 漢字', 'be brief', 1.0),
+    (['grey.png'], 'trend', None, 1.3), ([], "it's", None, 1.3),
+]:
+    parts = [{'type': 'image'} for _ in names] + [{'type': 'text', 'text': prompt}]
+    messages = ([{'role': 'system', 'content': system}] if system else []) + [{'role': 'user', 'content': parts}]
+    text = processor.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+    pictures = [ImageOps.exif_transpose(Image.open(f'{out}/{name}')) for name in names]
+    inputs = processor(text=[text], images=pictures or None, return_tensors='pt')
+    end = special['<|im_end|>']
+    said = model.generate(**inputs, max_new_tokens=40, do_sample=False, repetition_penalty=penalty, suppress_tokens=banned, eos_token_id=end, pad_token_id=special['<|endoftext|>'])
+    length = inputs['input_ids'].shape[1]
+    answers.append({'files': names, 'prompt': prompt, 'system': system, 'penalty': penalty, 'length': length, 'ids': said[0, length:].tolist()})
+
 versions = {'torch': torch.__version__, 'torchvision': torchvision.__version__, 'transformers': transformers.__version__, 'pillow': PIL.__version__}
-json.dump({'made_with': versions, 'resized': resized, 'sizes': sizes, 'processed': processed, 'prompts': prompts, 'files': files},
+json.dump({'made_with': versions, 'resized': resized, 'sizes': sizes, 'processed': processed, 'prompts': prompts, 'files': files, 'answers': answers},
           open(f'{out}/expected.json', 'w'), ensure_ascii=False, separators=(',', ':'))
