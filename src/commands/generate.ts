@@ -3,7 +3,7 @@ import type { Argv, CommandModule } from 'yargs';
 import { generators } from '../../datasets/registry.ts';
 import { DEFAULT_SEED, SPLITS, type Split } from '../../datasets/split.ts';
 import { ConfigError } from '../errors.ts';
-import { SERIES_DEFAULTS, type SeriesArguments } from './generate-series.ts';
+import { runSeries, SERIES_DEFAULTS, type SeriesArguments } from './generate-series.ts';
 import type { TextArguments } from './generate-text.ts';
 
 /** As they come from the command line: what was not given is undefined. */
@@ -86,10 +86,10 @@ function textOf(args: GenerateArguments, policy: string): TextArguments {
 /** Writes a data set, or text: one of them is asked for. @throws ConfigError when none is, or both are */
 export async function runGenerate(args: GenerateArguments): Promise<void> {
   if (args.policy === undefined) {
-    const series = seriesOf(args);
-    await (await import('./generate-series.ts')).runSeries(series);
+    await runSeries(seriesOf(args));
   } else {
     const text = textOf(args, args.policy);
+    // Loaded when it is wanted: a data set needs no engine.
     await (await import('./generate-text.ts')).runText(text);
   }
 }
