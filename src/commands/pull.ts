@@ -5,9 +5,9 @@ import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
 import { ConfigError, TimeseerError } from '../errors.ts';
 import { explain } from '../files.ts';
+import { Hub, parseRepo } from '../hub/hub.ts';
+import { type Pulled, type PullProgress, pull } from '../hub/pull.ts';
 import { withInterrupt } from '../interrupt.ts';
-import { Hub, parseRepo } from '../policy/hub.ts';
-import { type Pulled, type PullProgress, pull } from '../policy/pull.ts';
 import { Progress } from '../progress.ts';
 import { claimRun } from './run-lock.ts';
 

@@ -8,8 +8,8 @@ import { type FileHandle, mkdir, open, rename, rm } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { EndpointError, TimeseerError } from '../errors.ts';
 import { explain, syncDirectory } from '../files.ts';
+import { Passing } from './failure.ts';
 import type { Hub, RemoteFile, RepoListing } from './hub.ts';
-import { Passing } from './hub-failure.ts';
 
 export interface DownloadOptions {
   readonly signal: AbortSignal;

@@ -9,7 +9,7 @@ import { WriteError, writeFileAtomic } from '../files.ts';
 import { CONFIG_FILE, INDEX_FILE, lacking } from './completeness.ts';
 import { discardPart, download, matches, partOf } from './download.ts';
 import type { Hub, RemoteFile, RepoListing } from './hub.ts';
-import { fileAt, PULL_RECORD, type PullRecord, readRecord, untouched } from './pull-record.ts';
+import { fileAt, PULL_RECORD, type PullRecord, readRecord, untouched } from './record.ts';
 import { type Choice, checkPath, choose } from './repo-files.ts';
 
 /** Files fetched at once. */

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError } from '../errors.ts';
-import { parseDims } from './dims.ts';
+import { parseDims } from '../policy/dims.ts';
 
 export const CONFIG_FILE = 'config.json';
 export const INDEX_FILE = 'model.safetensors.index.json';

@@ -17,9 +17,9 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { CheckpointError, ConfigError, EndpointError } from '../../src/errors.ts';
 import { WriteError } from '../../src/files.ts';
-import { Hub, type HubOptions, parseRepo } from '../../src/policy/hub.ts';
-import { type Pulled, type PullOptions, type PullProgress, pull } from '../../src/policy/pull.ts';
-import { checkPath, fits, neededByPolicy } from '../../src/policy/repo-files.ts';
+import { Hub, type HubOptions, parseRepo } from '../../src/hub/hub.ts';
+import { type Pulled, type PullOptions, type PullProgress, pull } from '../../src/hub/pull.ts';
+import { checkPath, fits, neededByPolicy } from '../../src/hub/repo-files.ts';
 import { FakeHub, REPO } from '../helpers/fake-hub.ts';
 import { GOLDEN } from './golden.ts';
 

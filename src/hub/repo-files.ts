@@ -1,7 +1,7 @@
 /** Which files of a repository a pull fetches, and which names it refuses. */
 import { ConfigError, EndpointError } from '../errors.ts';
 import type { RemoteFile, RepoListing } from './hub.ts';
-import { PULL_RECORD } from './pull-record.ts';
+import { PULL_RECORD } from './record.ts';
 
 /** Patterns in which `*` stands for any text, `/` included, and `?` for one character. */
 export interface Choice {
