@@ -21,7 +21,7 @@ import { Hub, type HubOptions, parseRepo } from '../../src/hub/hub.ts';
 import { type Pulled, type PullOptions, type PullProgress, pull } from '../../src/hub/pull.ts';
 import { checkPath, fits, neededByPolicy } from '../../src/hub/repo-files.ts';
 import { FakeHub, REPO } from '../helpers/fake-hub.ts';
-import { GOLDEN } from './golden.ts';
+import { GOLDEN } from '../policy/golden.ts';
 
 const CONFIG = readFileSync(join(GOLDEN, 'config.json'), 'utf8');
 const [SHARD_1, SHARD_2] = ['model-00001-of-00002.safetensors', 'model-00002-of-00002.safetensors'];
