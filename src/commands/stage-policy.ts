@@ -65,11 +65,11 @@ export function trainedPolicy(
 
 /** Whether a stage computes layers again for their gradients. */
 export function stageRecomputes({ memory: options }: Recipe, policy: Policy): boolean {
-  const { device } = policy.engine.info;
+  const { device, memoryTotal } = policy.engine.info;
   return recomputes(options, {
     dims: policy.dims,
     width: policy.dtype === 'bfloat16' ? 2 : 4,
     trained: policy.trainable.flat.shape[0]!,
-    memory: device === 'cpu' ? memory().total : null,
+    memory: (device === 'cpu' ? memory().total : memoryTotal) || null,
   });
 }

@@ -36,7 +36,8 @@ function layerBytes({ width, heads, kvHeads, headDim, inner }: Dims, bytes: numb
 /** Bytes that a training step needs when every activation is kept. */
 export function keptBytes({ dims, width, trained }: TrainedSizes, tokens: number): number {
   const weights = width * layoutOf(dims).size;
-  const optimizer = trained * (4 + 8 + (width === 2 ? 4 : 0)); // gradient, two moments, master copy
+  // Gradient as autograd gives it, its float32 buffer, two moments, master copy.
+  const optimizer = trained * (width + 4 + 8 + (width === 2 ? 4 : 0));
   return weights + optimizer + tokens * dims.layers * layerBytes(dims, width);
 }
 

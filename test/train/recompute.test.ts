@@ -48,11 +48,11 @@ describe('layers are computed again', () => {
   });
 });
 
-test('what training keeps: weights, gradient and moments, a master copy in 16 bits, activations by tokens and layers', () => {
+test('what training keeps: weights, gradients and moments, a master copy in 16 bits, activations by tokens and layers', () => {
   const size = layoutOf(nano).size;
-  expect(keptBytes(sizes(nano, 4, null), 0)).toBe(16 * size);
-  expect(keptBytes(sizes(nano, 2, null), 0)).toBe(18 * size);
-  expect(keptBytes({ ...sizes(nano, 2, null), trained: 1000 }, 0)).toBe(2 * size + 16_000);
+  expect(keptBytes(sizes(nano, 4, null), 0)).toBe(20 * size);
+  expect(keptBytes(sizes(nano, 2, null), 0)).toBe(20 * size);
+  expect(keptBytes({ ...sizes(nano, 2, null), trained: 1000 }, 0)).toBe(2 * size + 18_000);
   const perToken = keptBytes(sizes(nano, 4, null), 11) - keptBytes(sizes(nano, 4, null), 10);
   // Of each layer: 4 · 128 stream and norms, 2 · 256 projections, 2 · 128 attention, 3 · 256 gate, up and product.
   expect(perToken).toBe(4 * 3 * (512 + 512 + 256 + 768));
