@@ -59,6 +59,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Evaluate a policy on held-out series, beside classical detectors',
     async () => (await import('./commands/eval.ts')).evaluation,
   ),
+  merge: lazy(
+    'Add a low-rank adapter (LoRA, PEFT) to the weights of its checkpoint',
+    async () => (await import('./commands/merge.ts')).merge,
+  ),
   report: lazy(
     'Rebuild the report and the summary of a run from its files',
     async () => (await import('./commands/report.ts')).report,

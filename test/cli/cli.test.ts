@@ -45,7 +45,8 @@ describe('help', () => {
   });
 
   test.each(names)('%s takes --verbose and refuses an option that it does not know', async (name) => {
-    const { code, err } = await inside(name, '--verbose', '--frobnicate', '--out', 'x', '--policy', 'z', 'y');
+    const required = ['--out', 'x', '--policy', 'z', ...(name === 'merge' ? ['--adapter', 'a'] : [])];
+    const { code, err } = await inside(name, '--verbose', '--frobnicate', ...required, 'y');
     expect(code).toBe(2);
     expect(err).toContain('frobnicate');
   });

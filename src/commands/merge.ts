@@ -1,0 +1,102 @@
+/** `timeseer merge`: a checkpoint with a low-rank adapter added to its weights. */
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import type { CommandModule } from 'yargs';
+import { openTorch } from '../engine/torch/torch.ts';
+import { ConfigError } from '../errors.ts';
+import { writeDirectoryAtomic } from '../files.ts';
+import { mergeAdapter } from '../policy/adapter.ts';
+import { statedDType } from '../policy/config-json.ts';
+import { readJson } from '../policy/json-file.ts';
+import type { Json } from '../policy/keys.ts';
+import { loadAdapter } from '../policy/peft.ts';
+import { Policy } from '../policy/policy.ts';
+import { CARD_FILE, readCard, writeCard } from '../train/card.ts';
+import { findPolicy } from './find-policy.ts';
+
+export interface MergeArguments {
+  readonly policy: string;
+  readonly adapter: string;
+  readonly out: string;
+  readonly dtype: 'auto' | 'float32' | 'bfloat16';
+  readonly json: boolean;
+}
+
+/** The checkpoint is never written over: a merge cannot be taken back. */
+function checkTarget(out: string, sources: readonly string[]): void {
+  const same = sources.find((source) => resolve(source) === resolve(out));
+  if (same !== undefined) throw new ConfigError(`--out ${out}: is what is read; choose another directory`);
+  if (!existsSync(out)) return;
+  if (!statSync(out).isDirectory()) throw new ConfigError(`--out ${out}: is a file; choose a directory`);
+  if (readdirSync(out).length > 0) {
+    throw new ConfigError(`--out ${out}: holds files already; choose a new directory`);
+  }
+}
+
+/**
+ * Runs the command.
+ * @throws ConfigError for a wrong option or target; CheckpointError when base and adapter do not belong together
+ */
+export function runMerge(args: MergeArguments): void {
+  const base = findPolicy(args.policy);
+  checkTarget(args.out, [base, args.adapter]);
+  const engine = openTorch();
+  const stated = statedDType(readJson(join(base, 'config.json')) as Json);
+  const policy = Policy.load(engine, base, {
+    // `auto` of a loaded policy is what suits the processor; a file keeps the width that it has.
+    dtype: args.dtype !== 'auto' ? args.dtype : /16$/.test(String(stated)) ? 'bfloat16' : 'float32',
+    adapter: (dims) => loadAdapter(engine, dims, args.adapter),
+  });
+  const { options } = policy.adapter!;
+  mergeAdapter(policy);
+  // Run directories keep a card beside a policy: the adapter's, which was taught last, before the base's.
+  const card = [args.adapter, base].find((directory) => existsSync(join(directory, CARD_FILE)));
+  writeDirectoryAtomic(args.out, (temporary) => {
+    policy.write(temporary);
+    if (card !== undefined) writeCard(temporary, readCard(card));
+  });
+  const { rank, alpha, targets } = options;
+  const { dtype } = policy;
+  policy.dispose();
+  const text = args.json
+    ? JSON.stringify({ out: args.out, base, adapter: args.adapter, dtype, rank, alpha, targets })
+    : `${args.out}: ${base} with the adapter ${args.adapter} (rank ${rank}, alpha ${alpha}, on ${targets.join(', ')}), ${dtype}`;
+  process.stdout.write(`${text}\n`);
+}
+
+export const merge: CommandModule<object, MergeArguments> = {
+  command: 'merge',
+  describe: 'Add a low-rank adapter (LoRA, PEFT) to the weights of its checkpoint',
+  builder: (yargs) =>
+    yargs
+      .option('policy', {
+        type: 'string',
+        demandOption: true,
+        requiresArg: true,
+        describe: 'The checkpoint that the adapter belongs to, or the directory of a run',
+      })
+      .option('adapter', {
+        type: 'string',
+        demandOption: true,
+        requiresArg: true,
+        describe: 'Directory with adapter_config.json',
+      })
+      .option('out', {
+        type: 'string',
+        demandOption: true,
+        requiresArg: true,
+        describe: 'Directory to write',
+      })
+      .option('dtype', {
+        choices: ['auto', 'float32', 'bfloat16'] as const,
+        default: 'auto' as const,
+        requiresArg: true,
+        describe: 'Of the weights that are written; auto: as in the checkpoint',
+      })
+      .option('json', { type: 'boolean', default: false, describe: 'Print the summary as JSON' })
+      .example(
+        '$0 merge --policy models/Qwen2.5-VL-3B-Instruct --adapter runs/lora/rl/adapter --out merged --dtype bfloat16',
+        'A plain checkpoint, which transformers and vLLM load',
+      ),
+  handler: runMerge,
+};
