@@ -115,10 +115,9 @@ describe('a policy in bfloat16', () => {
     expect(identical(engine.floats(second.policy.flat), engine.floats(whole.policy.flat))).toBe(true);
   });
 
-  test('takes the trainer for the old policy: on policy no ratio leaves 1, though the sampler rounds otherwise', async () => {
+  test('takes the trainer for the old policy: on policy no ratio leaves 1, however the sampler rounds', async () => {
     const narrow = { clipRatio: 1e-6, kl: 0 }; // any other ratio would be clipped
     const [line] = await reinforce(tinyLearner(tinyPolicy(engine, 3, { dtype: 'bfloat16' })), narrow);
-    expect(line!.samplerGap).toBeGreaterThan(1e-5);
     expect(line!.samplerGap).toBeLessThan(0.05);
     expect(line!.clipped).toBe(0);
     const later = await reinforce(tinyLearner(tinyPolicy(engine, 3, { dtype: 'bfloat16' })), {
