@@ -18,6 +18,7 @@ import {
   NANO5_PARAMETERS,
   nano5,
 } from './anomaly/nano5.ts';
+import { VTA_LENGTH, VTA_MINIMUM_LENGTH, VTA_TYPES, vta, vtaClass, vtaParameters } from './anomaly/vta.ts';
 import { Dataset } from './dataset.ts';
 import { checkAddress, DEFAULT_SEED, MAXIMUM_INDEX, type Split } from './split.ts';
 
@@ -64,6 +65,17 @@ const GENERATORS: ReadonlyMap<string, Generator> = new Map<string, Generator>([
       at: (seed, split, index, length) => anomllm(task, seed, split, index, length),
     },
   ]),
+  ...VTA_TYPES.map((type): [string, Generator] => [
+    `vta/${type}`,
+    {
+      summary: `VisualTimeAnomaly, class '${vtaClass(type)}'`,
+      classes: [vtaClass(type)],
+      length: VTA_LENGTH,
+      minimumLength: VTA_MINIMUM_LENGTH,
+      parameters: vtaParameters(type),
+      at: (seed, split, index, length) => vta(type, seed, split, index, length),
+    },
+  ]),
 ]);
 
 /** Names of the generators, each with a line about it. */
@@ -78,7 +90,7 @@ export interface OpenOptions {
   readonly seed?: number;
   /** Number of series; default: all that follow `offset` (a generator has 2³² a split). */
   readonly count?: number;
-  /** Points per series; default: the generator's, 1000. */
+  /** Points per series; default: the generator's. */
   readonly length?: number;
   /** Index of the first series, 0-based. */
   readonly offset?: number;

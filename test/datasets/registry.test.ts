@@ -14,7 +14,7 @@ const root = mkdtempSync(join(tmpdir(), 'timeseer-registry-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 describe('generators by name', () => {
-  it('knows nano5, the eight AnomLLM tasks and their mixture', () => {
+  it('knows nano5, the eight AnomLLM tasks with their mixture, and the five of VisualTimeAnomaly', () => {
     expect(generators().map(({ name }) => name)).toEqual([
       'nano5',
       'anomllm',
@@ -26,6 +26,11 @@ describe('generators by name', () => {
       'anomllm/noisy-point',
       'anomllm/noisy-freq',
       'anomllm/noisy-trend',
+      'vta/global',
+      'vta/contextual',
+      'vta/seasonal',
+      'vta/trend',
+      'vta/shapelet',
     ]);
   });
 
