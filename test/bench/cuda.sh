@@ -1,28 +1,67 @@
 #!/usr/bin/env bash
-# On a machine with an NVIDIA GPU, Node 20.19 or later and a CUDA build of PyTorch (or LIBTORCH): builds the engine,
-# runs its suite on the GPU, then the benchmarks on GPU and processor, and prints one table.
+# On a machine with an NVIDIA GPU, a CUDA build of PyTorch and a C++ compiler: builds the engine, runs the suites of
+# engine and policy on the GPU in float32 and bfloat16, then the benchmarks, and prints their tables. Node 20.19 or later
+# is taken from PATH, or from what cuda-pack.sh packed.
 #
-#   test/bench/cuda.sh                    the Python is python3, or what TIMESEER_PYTHON names
-#   TIMESEER_TEST_DEVICE=cuda:1 test/bench/cuda.sh
+#   test/bench/cuda.sh                    everything
+#   test/bench/cuda.sh suites             the suites alone; also: large, update, nano
+#   TIMESEER_PYTHON=/path/to/python       the Python that holds PyTorch (and transformers, the peer); default python3
+#   TIMESEER_TEST_DEVICE=cuda:1           another GPU
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 device="${TIMESEER_TEST_DEVICE:-cuda}"
+export TIMESEER_PYTHON="${TIMESEER_PYTHON:-$(command -v python3 || true)}"
+parts="${*:-suites large update nano}"
 fail() {
   echo "cuda.sh: $*" >&2
   exit 1
 }
+step() { printf '\n── %s (after %d s)\n' "$1" "$SECONDS"; }
 
-command -v node >/dev/null || fail "no node in PATH: install Node 20.19 or later"
 command -v nvidia-smi >/dev/null || fail "no nvidia-smi in PATH: this machine shows no NVIDIA driver"
 nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader
+[ -n "$TIMESEER_PYTHON" ] || fail "no python3 in PATH: set TIMESEER_PYTHON to one that holds a CUDA build of PyTorch"
+"$TIMESEER_PYTHON" -c 'import torch; assert torch.cuda.is_available(); print("torch", torch.__version__)' ||
+  fail "$TIMESEER_PYTHON has no PyTorch that sees the GPU"
 
-[ -d node_modules ] || npm ci
-npm run build
-npm run setup
+if ! command -v node >/dev/null; then
+  [ -f .cuda/node.xz ] || fail "no node in PATH: install Node 20.19 or later, or bring one with cuda-pack.sh"
+  home="${TMPDIR:-/tmp}/timeseer-node"
+  mkdir -p "$home"
+  [ -x "$home/node" ] || { xz -dc .cuda/node.xz >"$home/node" && chmod +x "$home/node"; }
+  export PATH="$home:$PATH"
+fi
+if [ ! -d node_modules ]; then
+  if [ -f .cuda/node_modules.tar.xz ]; then tar -xJf .cuda/node_modules.tar.xz; else npm ci; fi
+fi
+echo "node $(node --version)"
+tsx() { node --import tsx "$@"; }
 
-echo "── the engine's suite on ${device}"
-TIMESEER_TEST_DEVICE="${device}" npx vitest run test/engine/torch.test.ts
+step 'building the engine'
+tsx src/cli.ts setup
 
-echo "── benchmarks on ${device} and on the processor"
-npx tsx test/bench/cuda.ts --device "${device}"
+for part in $parts; do
+  case "$part" in
+    suites)
+      step "suites of engine and policy on $device"
+      TIMESEER_TEST_DEVICE="$device" node node_modules/vitest/vitest.mjs run test/engine/torch.test.ts test/policy
+      ;;
+    large)
+      step 'Qwen2.5-VL-3B sizes, bfloat16: prefill and decoding'
+      tsx test/bench/large.ts --size 3b --device "$device" --dtype bfloat16 --only forward,greedy \
+        --prompts 32 --group 5 --tokens 64 --batches 1,32,128 --steps 128
+      ;;
+    update)
+      step 'Qwen2.5-VL-3B sizes, bfloat16: one GRPO update of 32 prompts × 5 responses × 512 tokens'
+      tsx test/bench/large.ts --size 3b --device "$device" --dtype bfloat16 --only grpo \
+        --prompts 32 --group 5 --tokens 512 --rounds 1
+      ;;
+    nano)
+      step "nano benchmarks on $device and on the processor"
+      tsx test/bench/cuda.ts --device "$device"
+      ;;
+    *) fail "no part called $part: suites, large, update, nano" ;;
+  esac
+done
+step 'done'

@@ -45,6 +45,7 @@ export async function openPeer<Answer>(
   program: string,
   processes: number,
   args: readonly string[],
+  threads = 1,
 ): Promise<Peer<Answer> | string> {
   const python = process.env['TIMESEER_PYTHON'] ?? 'python3';
   const file = fileURLToPath(new URL(`./peer/${program}.py`, import.meta.url));
@@ -55,7 +56,7 @@ export async function openPeer<Answer>(
       env: {
         ...process.env,
         ...MEMORY,
-        OMP_NUM_THREADS: '1',
+        OMP_NUM_THREADS: String(threads),
         TRANSFORMERS_VERBOSITY: 'error',
         HF_HUB_OFFLINE: '1',
       },

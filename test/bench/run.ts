@@ -26,6 +26,11 @@ export const BENCHMARKS = {
   'timerpo-step': { about: 'one TimerPO step in its parts', policy: true, device: true },
   decode: { about: 'batched sampling against PyTorch', policy: true, device: true },
   train: { about: 'supervised stage and update against PyTorch', policy: true, device: true },
+  large: {
+    about: '126 M parameters: prefill, gradients, decoding, GRPO against transformers',
+    policy: false,
+    device: true,
+  },
 } as const satisfies Readonly<Record<string, Benchmark>>;
 
 export type BenchmarkName = keyof typeof BENCHMARKS;
