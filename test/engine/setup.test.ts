@@ -249,6 +249,25 @@ describe('buildAddon', () => {
     expect(log).toContain(`-Wl,-rpath,${join(root, 'lib')}`);
   });
 
+  test('a CUDA build takes the headers of CUDA, and says what is missing without them', async () => {
+    const lines: string[] = [];
+    const log = (line: string): void => {
+      lines.push(line);
+    };
+    const compiled = (): string => readFileSync(join(directory, 'compiled'), 'utf8');
+    const compiler = findCompiler(env)!;
+    await buildAddon({ ...libtorch, cuda: true }, compiler, { ...options(), log });
+    expect(lines.join('\n')).toMatch(/no headers of the CUDA.*CUDA_HOME.*not recorded/);
+    expect(compiled()).not.toContain('TIMESEER_CUDA');
+    lines.length = 0;
+    await buildAddon({ ...libtorch, cuda: true, cudaIncludes: ['/some/cuda', '/some/crt'] }, compiler, {
+      ...options(),
+      log,
+    });
+    expect(lines.join('\n')).not.toMatch(/headers/);
+    expect(compiled()).toMatch(/-DTIMESEER_CUDA=1 .*-isystem \/some\/cuda -isystem \/some\/crt/);
+  });
+
   test('removes the oldest builds and what killed builds left, not the one just made', async () => {
     const cache = join(directory, 'cache');
     for (let i = 0; i < 20; i++) {
@@ -344,19 +363,35 @@ describe('withLock', () => {
   test('is held by one at a time and released after a failure', async () => {
     const lock = join(directory, 'a.lock');
     const events: string[] = [];
-    const job = (name: string): Promise<void> =>
+    const listeners = new Map<string, () => void>();
+    const note = (event: string): void => {
+      events.push(event);
+      listeners.get(event)?.();
+    };
+    const once = (event: string): Promise<void> =>
+      new Promise((done) => {
+        listeners.set(event, done);
+      });
+    const [inside, waits] = [once('a in'), once('b waits')];
+    const first = withLock(
+      lock,
+      () => note('a waits'),
+      async () => {
+        note('a in');
+        await waits;
+        note('a out');
+        throw new Error('failed inside');
+      },
+    );
+    const second = inside.then(() =>
       withLock(
         lock,
-        () => events.push(`${name} waits`),
-        async () => {
-          events.push(`${name} in`);
-          await new Promise((done) => setTimeout(done, 50));
-          events.push(`${name} out`);
-          if (name === 'a') throw new Error('failed inside');
-        },
-      );
-    const [a, b] = await Promise.allSettled([job('a'), job('b')]);
-    expect(events).toEqual(['a in', 'b waits', 'a out', 'b in', 'b out']);
+        () => note('b waits'),
+        async () => note('b in'),
+      ),
+    );
+    const [a, b] = await Promise.allSettled([first, second]);
+    expect(events).toEqual(['a in', 'b waits', 'a out', 'b in']);
     expect([a.status, b.status]).toEqual(['rejected', 'fulfilled']);
     expect(existsSync(lock)).toBe(false);
   });

@@ -32,6 +32,15 @@ Napi::Value findOperator(const Napi::CallbackInfo& info) {
   });
 }
 
+// takes(id, argument) → whether the operator's schema has an argument of this name.
+Napi::Value takesArgument(const Napi::CallbackInfo& info) {
+  return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
+    const auto& schema = instance.operators.at(static_cast<size_t>(toInteger(info[0], "operator"))).schema();
+    const std::string name = info[1].As<Napi::String>();
+    return Napi::Boolean::New(env, schema.argumentIndexWithName(name).has_value());
+  });
+}
+
 // call(id, ...arguments) → handle, number, boolean or an array of them, by the operator's schema.
 Napi::Value callOperator(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
@@ -274,6 +283,7 @@ Napi::Object initialise(Napi::Env env, Napi::Object exports) {
     exports.Set(name, Napi::Function::New(env, function, name));
   };
   add("op", findOperator);
+  add("takes", takesArgument);
   add("call", callOperator);
   add("fromHost", fromHost);
   add("toHost", toHost);

@@ -52,12 +52,14 @@ class Graph : public Recording {
   void replay() override { graph_.replay(); }
 
   // Leaves stream and allocator as they were before `begin`, however far the capture came. What has already been
-  // undone, which differs from version to version, complains and is passed over.
-  void abandon() noexcept {
-    attempt([&] { graph_.capture_end(); });
-    attempt([&] { graph_.reset(); });
-    attempt([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(device_, pool_); });
-    (void)cudaGetLastError();
+  // undone, which differs from version to version, complains and is passed over. The graph itself, empty now, stays in
+  // memory for good: an allocator that was not told of the end may still ask it whether a stream is its own.
+  static void abandon(std::unique_ptr<Graph> failed) noexcept {
+    Graph& graph = *failed.release();
+    attempt([&] { graph.graph_.capture_end(); });
+    attempt([&] { graph.graph_.reset(); });
+    attempt([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(graph.device_, graph.pool_); });
+    (void)cudaGetLastError();  // the next call would report what failed here
   }
 
  private:
@@ -165,7 +167,7 @@ Napi::Value recordGraph(const Napi::CallbackInfo& info) {
       body.Call({});
       graph->end();
     } catch (...) {
-      graph->abandon();
+      Graph::abandon(std::move(graph));
       throw;
     }
     instance.recordings.push_back(std::move(graph));

@@ -20,6 +20,8 @@ export type NativeValue =
 export interface Native {
   /** Operator id, −1 if this libtorch does not have it. */
   op(name: string, overload: string): number;
+  /** Whether an operator has an argument of this name. */
+  takes(operator: number, argument: string): boolean;
   call(operator: number, ...values: NativeValue[]): number | readonly number[] | undefined;
   fromHost(data: HostArray, dtype: DType, shape: readonly number[], device: string): number;
   toHost(handle: number, into: HostArray): void;

@@ -26,6 +26,11 @@ export class Operators {
     return this.#id(name) >= 0;
   }
 
+  /** Whether this libtorch has the operator, with an argument of this name. */
+  takes(name: string, argument: string): boolean {
+    return this.has(name) && this.native.takes(this.#id(name), argument);
+  }
+
   #id(name: string): number {
     let id = this.#ids.get(name);
     if (id === undefined) {
@@ -61,6 +66,13 @@ export class Operators {
     const result = this.#call(name, values);
     if (typeof result !== 'number') throw new EngineError(`${name}: expected one tensor as its result`);
     return this.arena.adopt(result);
+  }
+
+  /** Calls an operator whose result is a number. */
+  number(name: string, ...values: readonly Value[]): number {
+    const result = this.#call(name, values);
+    if (typeof result !== 'number') throw new EngineError(`${name}: expected a number as its result`);
+    return result;
   }
 
   /** Calls an operator for its several tensor results. */
