@@ -46,6 +46,11 @@ export class Ledger {
     return this.#peak;
   }
 
+  /** Counts the peak anew. */
+  again(): void {
+    this.#peak = this.#now;
+  }
+
   /** Number of a kind. */
   kind(name: string): number {
     let number = this.#numbers.get(name);

@@ -35,7 +35,10 @@ export interface Step {
   readonly edges: readonly (Edge | null)[];
   readonly saved: DryTensor[];
   /** Gradients of the inputs; `wanted` says of which. Owned by the caller. */
-  readonly backward: (given: readonly (DryTensor | null)[], wanted: readonly boolean[]) => (DryTensor | null)[];
+  readonly backward: (
+    given: readonly (DryTensor | null)[],
+    wanted: readonly boolean[],
+  ) => (DryTensor | null)[];
   /** Tensors and later steps that lead here. */
   refs: number;
 }
@@ -56,6 +59,8 @@ export class DryTensor {
   readonly storage: Storage;
   readonly #ledger: Ledger;
   edge: Edge | null = null;
+  /** The result of a view operator: it holds its base, so that nothing is done in its place. */
+  derived = false;
 
   constructor(ledger: Ledger, storage: Storage, shape: Shape, strides: Shape, dtype: DType) {
     this.#ledger = ledger;
@@ -95,7 +100,9 @@ export class DryTensor {
   /** Another holder of the same storage, without the gradient's way back. */
   view(shape: Shape = this.shape, strides: Shape = this.strides): DryTensor {
     this.storage.refs++;
-    return new DryTensor(this.#ledger, this.storage, shape, strides, this.dtype);
+    const view = new DryTensor(this.#ledger, this.storage, shape, strides, this.dtype);
+    view.derived = this.derived;
+    return view;
   }
 
   release(): void {
@@ -129,8 +136,7 @@ export function viewStrides(from: DryTensor, shape: Shape): number[] | null {
   let placed = 1;
   for (let i = from.shape.length - 1; i >= 0; i--) {
     held *= from.shape[i]!;
-    const breaks =
-      i === 0 || (from.shape[i - 1] !== 1 && from.strides[i - 1] !== held * base);
+    const breaks = i === 0 || (from.shape[i - 1] !== 1 && from.strides[i - 1] !== held * base);
     if (!breaks) continue;
     while (axis >= 0 && (placed < held || shape[axis] === 1)) {
       strides[axis] = placed * base;

@@ -1,0 +1,158 @@
+/** The operators of fused.cc and libtorch's tiled attention, without elements. On the CPU one pass each, else chains. */
+import type { DType } from '../engine.ts';
+import type { Kernels } from './kernels.ts';
+import { type DryTensor, dense } from './tensor.ts';
+
+/** Whether fused.cc takes it in one pass. */
+function fusible({ cpu }: Kernels, { dtype }: DryTensor): boolean {
+  return cpu && (dtype === 'float32' || dtype === 'float64' || dtype === 'bfloat16');
+}
+
+/** What fused.cc computes in. */
+const computed = ({ dtype }: DryTensor): DType => (dtype === 'bfloat16' ? 'float32' : dtype);
+
+/** Runs `body`, then releases what it `hold`s. */
+function using<T>(body: (hold: (tensor: DryTensor) => DryTensor) => T): T {
+  const held: DryTensor[] = [];
+  const result = body((tensor) => {
+    held.push(tensor);
+    return tensor;
+  });
+  for (const tensor of held) tensor.release();
+  return result;
+}
+
+/** Keeps x and 1 / rms of each row; the chain keeps x in float32, and its product with 1 / rms. */
+export function rmsNorm(kernels: Kernels, input: DryTensor, weight: DryTensor): DryTensor {
+  const atOnce = fusible(kernels, input) || (!kernels.cpu && kernels.modern);
+  if (atOnce && weight.dtype === input.dtype) {
+    return using((hold) => {
+      const x = hold(kernels.contiguous(input));
+      const y = kernels.empty(x.shape, x.dtype);
+      const inverse = hold(kernels.empty([x.size / x.shape.at(-1)!], computed(x)));
+      return kernels.record([input, weight], y, [x, weight, inverse], (gradient) =>
+        using((keep) => {
+          keep(kernels.contiguous(gradient));
+          const forX = kernels.empty(x.shape, x.dtype);
+          const sums = keep(kernels.empty(weight.shape, computed(x)));
+          return [forX, kernels.cast(sums, weight.dtype)];
+        }),
+      );
+    });
+  }
+  const exact = input.dtype === 'float64' ? 'float64' : 'float32';
+  return using((hold) => {
+    const wide = hold(kernels.cast(input, exact));
+    const square = kernels.mul(wide, wide);
+    const mean = kernels.sum(square, [-1], true);
+    square.release();
+    const inverse = hold(kernels.unary(mean, 'output'));
+    mean.release();
+    const scaled = kernels.mul(wide, inverse);
+    const factor = hold(kernels.cast(weight, exact));
+    const out = kernels.mul(scaled, factor);
+    scaled.release();
+    const rounded = kernels.cast(out, input.dtype);
+    out.release();
+    return rounded;
+  });
+}
+
+/** Keeps gate and up, and σ(gate) where it is no wider than they are; the chain keeps gate and up, and silu(gate). */
+export function swiglu(kernels: Kernels, input: DryTensor): DryTensor {
+  const width = input.shape.at(-1)! / 2;
+  const halved = [...input.shape.slice(0, -1), width];
+  if (fusible(kernels, input)) {
+    const kept = computed(input) === input.dtype;
+    const sigmoid = (): DryTensor => {
+      const gate = kept ? null : kernels.empty(halved, computed(input));
+      const sigma = kernels.empty(halved, computed(input));
+      gate?.release();
+      return sigma;
+    };
+    return using((hold) => {
+      const gateUp = hold(kernels.contiguous(input));
+      const sigma = hold(sigmoid());
+      const out = kernels.empty(halved, input.dtype);
+      return kernels.record([input], out, [gateUp, kept ? sigma : null], (gradient) =>
+        using((keep) => {
+          keep(kernels.contiguous(gradient));
+          if (!kept) keep(sigmoid());
+          return [kernels.empty(gateUp.shape, gateUp.dtype)];
+        }),
+      );
+    });
+  }
+  return using((hold) => {
+    const [gate, up] = kernels.split(input, [width, width], input.shape.length - 1).map(hold) as [
+      DryTensor,
+      DryTensor,
+    ];
+    return kernels.mul(hold(kernels.unary(gate, 'input')), up);
+  });
+}
+
+/** Keeps the tables alone, in the type that is computed in. */
+export function rotary(kernels: Kernels, x: DryTensor, cos: DryTensor, sin: DryTensor): DryTensor {
+  if (fusible(kernels, x)) {
+    return using((hold) => {
+      const tables = [cos, sin].map((table) => hold(kernels.cast(table, computed(x))));
+      hold(kernels.contiguous(x));
+      return kernels.record([x], kernels.empty(x.shape, x.dtype), tables, (gradient) =>
+        using((keep) => {
+          keep(kernels.contiguous(gradient));
+          return [kernels.empty(x.shape, x.dtype)];
+        }),
+      );
+    });
+  }
+  const half = x.shape[3]! / 2;
+  return using((hold) => {
+    const halves = kernels.split(x, [half, half], 3).map(hold) as [DryTensor, DryTensor];
+    const negated = kernels.unary(halves[1], 'nothing');
+    const turned = hold(kernels.cat([negated, halves[0]], 3));
+    negated.release();
+    const along = hold(kernels.mul(x, hold(kernels.unsqueeze(cos, 2))));
+    const across = hold(kernels.mul(turned, hold(kernels.unsqueeze(sin, 2))));
+    return kernels.cast(hold(kernels.add(along, across)), x.dtype);
+  });
+}
+
+/** Tiled attention keeps query, key, value, its result and one number a row; the scores are never whole. */
+export function tiledAttention(
+  kernels: Kernels,
+  query: DryTensor,
+  key: DryTensor,
+  value: DryTensor,
+  mask: DryTensor | null,
+): DryTensor {
+  const [batch, heads, length, width] = query.shape as [number, number, number, number];
+  const laid = (x: DryTensor): DryTensor => {
+    const [b, h, n, d] = x.shape as [number, number, number, number];
+    const [sb, sn, sh, sd] = dense([b, n, h, d]) as [number, number, number, number];
+    return kernels.empty(x.shape, x.dtype, [sb, sh, sn, sd]); // [B, n, H, d] in memory
+  };
+  return using((hold) => {
+    const out = kernels.empty(
+      query.shape,
+      query.dtype,
+      ((): number[] => {
+        const [sb, sn, sh, sd] = dense([batch, length, heads, width]) as [number, number, number, number];
+        return [sb, sh, sn, sd];
+      })(),
+    );
+    const rows = hold(kernels.empty([batch, length, heads], 'float32'));
+    const saved = [query, key, value, out, rows, mask];
+    return kernels.record([query, key, value], out, saved, (_, wanted) =>
+      using((keep) => {
+        keep(kernels.empty([batch, length, heads], 'float32')); // Σ gradient · result of each row
+        const all = [query, key, value].map(laid); // computed together
+        return all.map((gradient, i) => {
+          if (wanted[i]) return gradient;
+          gradient.release();
+          return null;
+        });
+      }),
+    );
+  });
+}

@@ -1,0 +1,167 @@
+/** Operators by name, as the torch engine calls them. One that is missing here is missing as it would be in libtorch. */
+import type { DType } from '../engine.ts';
+import type { NativeValue } from '../torch/native.ts';
+import { rmsNorm, rotary, swiglu, tiledAttention } from './fused.ts';
+import type { Kernels } from './kernels.ts';
+import { type DryTensor, dense, type Shape, WIDTHS } from './tensor.ts';
+
+type Get = (handle: NativeValue) => DryTensor;
+export type Operator = (
+  kernels: Kernels,
+  values: readonly NativeValue[],
+  get: Get,
+) => DryTensor | readonly DryTensor[];
+
+const list = (value: NativeValue): readonly number[] => value as readonly number[];
+
+/** An elementwise operation in place: nothing new but what a processor converts. */
+const inPlace: Operator = (kernels, values, get) => {
+  const target = get(values[0]);
+  const other = values[1];
+  if (typeof other === 'number' && kernels.cpu) {
+    const source = get(other);
+    if (source.dtype !== target.dtype && source.shape.length > 0) kernels.map(source, target.dtype).release();
+  }
+  return target.view();
+};
+
+const inPlaceScalar: Operator = (_, values, get) => get(values[0]).view();
+
+/** Prefix sums in a wider dtype: a processor converts first. */
+const cumsum: Operator = (kernels, [x, , dtype], get) => {
+  const input = get(x);
+  const to = (dtype ?? input.dtype) as DType;
+  const wide = kernels.cpu && to !== input.dtype ? kernels.map(input, to) : null;
+  const out = kernels.map(input, to);
+  wide?.release();
+  return out;
+};
+
+const compared: Operator = (kernels, [a, b], get) => {
+  const wide = kernels.add(get(a), get(b));
+  const out = kernels.map(wide, 'bool');
+  wide.release();
+  return out;
+};
+
+const baddbmm: Operator = (kernels, [, left, right, , scale], get) =>
+  kernels.products(get(left), get(right), scale as number);
+
+/** In a wider type than the scores': a processor widens first. */
+const softmax: Operator = (kernels, [x, , dtype], get) => {
+  const scores = get(x);
+  if (typeof dtype !== 'string' || dtype === scores.dtype) return kernels.unary(scores, 'output');
+  const wide = kernels.cpu ? kernels.cast(scores, dtype as DType) : null;
+  if (wide !== null) {
+    const out = kernels.unary(wide, 'output');
+    wide.release();
+    return out;
+  }
+  const out = kernels.map(scores, dtype as DType);
+  return kernels.record([scores], out, [out], () => [kernels.map(scores)]);
+};
+
+/** View of the bytes, or of the elements that they make. */
+const viewDtype: Operator = (_, [x, dtype], get) => {
+  const input = get(x);
+  const to = dtype as DType;
+  const shape = [...input.shape];
+  const last = shape.length - 1;
+  shape[last] = (shape[last]! * WIDTHS[input.dtype]) / WIDTHS[to];
+  return input.view(shape, dense(shape));
+};
+
+const TABLE: Readonly<Record<string, Operator>> = {
+  zeros: (kernels, [shape, dtype]) => kernels.empty(list(shape), dtype as DType),
+  zeros_like: (kernels, [x], get) => kernels.map(get(x)),
+  clone: (kernels, [x], get) => kernels.clone(get(x)),
+  contiguous: (kernels, [x], get) => kernels.contiguous(get(x)),
+  detach: (_, [x], get) => get(x).view(),
+  'to.dtype': (kernels, [x, dtype], get) => kernels.cast(get(x), dtype as DType),
+  'view.dtype': viewDtype,
+
+  reshape: (kernels, [x, shape], get) => kernels.reshape(get(x), list(shape)),
+  permute: (kernels, [x, order], get) => kernels.permute(get(x), list(order)),
+  'transpose.int': (kernels, [x, a, b], get) => kernels.transpose(get(x), a as number, b as number),
+  narrow: (kernels, [x, axis, , length], get) => kernels.narrow(get(x), axis as number, length as number),
+  split_with_sizes: (kernels, [x, sizes, axis], get) => kernels.split(get(x), list(sizes), axis as number),
+  expand: (kernels, [x, shape], get) => kernels.expand(get(x), list(shape)),
+  unsqueeze: (kernels, [x, axis], get) => kernels.unsqueeze(get(x), axis as number),
+  'squeeze.dim': (kernels, [x, axis], get) => kernels.squeeze(get(x), axis as number),
+
+  cat: (kernels, [parts, axis], get) => kernels.cat(list(parts).map(get), axis as number),
+  index_select: (kernels, [x, , index], get) => kernels.rows(get(x), get(index)),
+  index_copy: (kernels, [x, , index, source], get) => kernels.placeRows(get(x), get(index), get(source)),
+  gather: (kernels, [x, , index], get) => kernels.gather(get(x), get(index)),
+  'scatter.src': (kernels, [x], get) => kernels.map(get(x)),
+  copy_: inPlaceScalar,
+  index_copy_: inPlaceScalar,
+
+  'add.Tensor': (kernels, [a, b], get) => kernels.add(get(a), get(b)),
+  'sub.Tensor': (kernels, [a, b], get) => kernels.add(get(a), get(b), true),
+  'mul.Tensor': (kernels, [a, b], get) => kernels.mul(get(a), get(b)),
+  'div.Tensor': (kernels, [a, b], get) => kernels.div(get(a), get(b)),
+  'add.Scalar': (kernels, [x], get) => kernels.unary(get(x), 'nothing', (gradient) => [gradient.view()]),
+  'sub.Scalar': (kernels, [x], get) => kernels.unary(get(x), 'nothing', (gradient) => [gradient.view()]),
+  'mul.Scalar': (kernels, [x], get) => kernels.unary(get(x), 'nothing'),
+  'div.Scalar': (kernels, [x], get) => kernels.unary(get(x), 'nothing'),
+  minimum: (kernels, [a, b], get) => kernels.minimum(get(a), get(b)),
+  clamp: (kernels, [x], get) => kernels.unary(get(x), 'input'),
+  exp: (kernels, [x], get) => kernels.unary(get(x), 'output'),
+  sqrt: (kernels, [x], get) => kernels.unary(get(x), 'output'),
+  neg: (kernels, [x], get) => kernels.unary(get(x), 'nothing'),
+  gelu: (kernels, [x], get) => kernels.unary(get(x), 'input'),
+  stack: (kernels, [parts], get) => kernels.empty([list(parts).length], get(list(parts)[0]!).dtype),
+  aminmax: (kernels, [x], get) => [kernels.empty([], get(x).dtype), kernels.empty([], get(x).dtype)],
+  isfinite: (kernels, [x], get) => kernels.map(get(x), 'bool'),
+  'ge.Tensor': compared,
+  'lt.Tensor': compared,
+
+  sum: (kernels, [x], get) => kernels.sum(get(x)),
+  'sum.dim_IntList': (kernels, [x, axes, keep], get) => kernels.sum(get(x), list(axes), keep === true),
+  all: (kernels) => kernels.empty([], 'bool'),
+  linalg_vector_norm: (kernels, [x], get) => kernels.sum(get(x), [-1]),
+  logsumexp: (kernels, [x, axes], get) => {
+    const shifted = kernels.map(get(x));
+    const out = kernels.sum(get(x), list(axes));
+    shifted.release();
+    return out;
+  },
+  argmax: (kernels, [x], get) => kernels.empty([get(x).shape[0]!, 1], 'int64'),
+  cumsum,
+  sort: (kernels, [x], get) => [kernels.map(get(x)), kernels.map(get(x), 'int64')],
+  topk: (kernels, [x, k], get) => {
+    const shape: Shape = [...get(x).shape.slice(0, -1), k as number];
+    return [kernels.empty(shape, get(x).dtype), kernels.empty(shape, 'int64')];
+  },
+  'searchsorted.Tensor': (kernels, [, values], get) => kernels.empty(get(values).shape, 'int64'),
+
+  linear: (kernels, [x, weight, bias], get) =>
+    kernels.linear(get(x), get(weight), typeof bias === 'number' ? get(bias) : null),
+  matmul: (kernels, [a, b], get) => kernels.matmul(get(a), get(b)),
+  baddbmm,
+  'softmax.int': softmax,
+  'log_softmax.int': (kernels, [x], get) => kernels.unary(get(x), 'output'),
+
+  'timeseer::rms_norm': (kernels, [x, weight], get) => rmsNorm(kernels, get(x), get(weight)),
+  'timeseer::rotary': (kernels, [x, cos, sin], get) => rotary(kernels, get(x), get(cos), get(sin)),
+  'timeseer::swiglu': (kernels, [x], get) => swiglu(kernels, get(x)),
+
+  'add_.Tensor': inPlace,
+  'add_.Scalar': inPlaceScalar,
+  'mul_.Scalar': inPlaceScalar,
+  'div_.Scalar': inPlaceScalar,
+  'lerp_.Scalar': inPlace,
+  addcmul_: inPlace,
+  addcdiv_: inPlace,
+};
+
+/** Operators that libtorch 1 does not have. */
+const MODERN: Readonly<Record<string, Operator>> = {
+  scaled_dot_product_attention: (kernels, [query, key, value, mask], get) =>
+    tiledAttention(kernels, get(query), get(key), get(value), typeof mask === 'number' ? get(mask) : null),
+};
+
+export function operators(modern: boolean): ReadonlyMap<string, Operator> {
+  return new Map([...Object.entries(TABLE), ...(modern ? Object.entries(MODERN) : [])]);
+}
