@@ -27,6 +27,7 @@ export class DryNative implements Native {
   readonly #options: DryOptions;
   readonly #table: ReadonlyMap<string, Operator>;
   readonly #operators: { readonly run: Operator; readonly kind: number }[] = [];
+  readonly #grouped: boolean;
   readonly #tensors = new Map<number, DryTensor>();
   readonly #shared = new Map<number, DryTensor>();
   readonly #gradient: number;
@@ -38,7 +39,9 @@ export class DryNative implements Native {
 
   constructor(options: DryOptions) {
     this.ledger = new Ledger(options.device === 'cpu' ? 1 : CUDA_GRANULE);
-    const modern = Number(options.version.split('.')[0]) >= 2;
+    const [major = 0, minor = 0] = options.version.split('.').map(Number.parseFloat);
+    const modern = major >= 2;
+    this.#grouped = major > 2 || (modern && minor >= 5);
     this.#kernels = new Kernels(this.ledger, options.device === 'cpu', modern);
     this.#options = options;
     this.#table = operators(modern);
@@ -65,10 +68,16 @@ export class DryNative implements Native {
     return this.#operators.push({ run, kind: this.ledger.kind(full.replace(/^\w+::/, '')) }) - 1;
   }
 
+  /** Tiled attention takes query heads that share a key head since 2.5. */
+  takes(_operator: number, argument: string): boolean {
+    return argument === 'enable_gqa' && this.#grouped;
+  }
+
   call(id: number, ...values: NativeValue[]): number | readonly number[] | undefined {
     const { run, kind } = this.#operators[id]!;
     this.#kernels.kind = kind;
     const result = run(this.#kernels, values, (handle) => this.#get(handle as number));
+    if (typeof result === 'number') return result;
     return Array.isArray(result) ? result.map((one) => this.#add(one)) : this.#add(result as DryTensor);
   }
 

@@ -10,7 +10,7 @@ export type Operator = (
   kernels: Kernels,
   values: readonly NativeValue[],
   get: Get,
-) => DryTensor | readonly DryTensor[];
+) => DryTensor | readonly DryTensor[] | number;
 
 const list = (value: NativeValue): readonly number[] => value as readonly number[];
 
@@ -158,6 +158,8 @@ const TABLE: Readonly<Record<string, Operator>> = {
 
 /** Operators that libtorch 1 does not have. */
 const MODERN: Readonly<Record<string, Operator>> = {
+  // Which kernel: a tiled one takes grouped heads on a processor; on a GPU not all of them do beside a mask.
+  _fused_sdp_choice: ({ cpu }) => (cpu ? 1 : 0),
   scaled_dot_product_attention: (kernels, [query, key, value, mask], get) =>
     tiledAttention(kernels, get(query), get(key), get(value), typeof mask === 'number' ? get(mask) : null),
 };
