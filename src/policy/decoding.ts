@@ -21,8 +21,11 @@ const HIDE = Number.NEGATIVE_INFINITY;
 export interface Stepping {
   /** Steps between two looks at what was sampled. */
   readonly block: number;
-  /** Steps of one shape over the whole cache, which a device can record; else over what is filled of it. */
-  readonly fixed: boolean;
+  /**
+   * Steps of one shape over the whole cache, which a device can record: where it does, always, or never. Otherwise steps
+   * reach over what is filled of the cache.
+   */
+  readonly fixed: 'recorded' | 'always' | 'never';
 }
 
 /** A prompt that joins, and a row for each of its slots. */
@@ -43,6 +46,8 @@ export interface Block {
 /** Rotary tables of all positions that responses can stand at, by position minus `base`. */
 export interface Angles {
   readonly base: number;
+  /** Positions of responses; the tables are longer. */
+  readonly count: number;
   readonly cos: Tensor; // [N, d]
   readonly sin: Tensor;
 }
@@ -56,20 +61,19 @@ export interface DecodingOptions {
   readonly stepping: Stepping;
 }
 
-/** Tables for responses of `maxTokens` tokens to these prompts, and `beyond` steps more. */
-export function anglesOf(
-  policy: Policy,
-  prompts: readonly EncodedPrompt[],
-  maxTokens: number,
-  beyond: number,
-): Angles {
+/**
+ * Tables for responses of `maxTokens` tokens to these prompts. Behind them stand as many rows as complete rows can run on
+ * for until the batch changes.
+ */
+export function anglesOf(policy: Policy, prompts: readonly EncodedPrompt[], maxTokens: number): Angles {
   const nexts = prompts.map(({ next }) => next);
   const base = nexts.reduce((a, b) => Math.min(a, b));
-  const count = nexts.reduce((a, b) => Math.max(a, b)) - base + maxTokens + beyond;
-  const positions = Int32Array.from({ length: 3 * count }, (_, i) => base + (i % count));
+  const count = nexts.reduce((a, b) => Math.max(a, b)) - base + maxTokens;
+  const rows = count + 2 * GROWTH;
+  const positions = Int32Array.from({ length: 3 * rows }, (_, i) => base + (i % rows));
   const { cos, sin } = rotaryTables(policy.dims, positions);
-  const shape = [count, policy.dims.headDim];
-  return { base, cos: policy.engine.tensor(cos, shape), sin: policy.engine.tensor(sin, shape) };
+  const shape = [rows, policy.dims.headDim];
+  return { base, count, cos: policy.engine.tensor(cos, shape), sin: policy.engine.tensor(sin, shape) };
 }
 
 const tensorsIn = (layers: readonly LayerCache[]): Tensor[] =>
@@ -98,12 +102,14 @@ export class Decoding {
   /** Row of the rotary tables for a token of a slot, minus its column. */
   #shift: Int32Array; // [B]
   #fixed: FixedStep | null = null;
+  #recordable: boolean;
 
   /** A batch of these prompts, none of which has a token yet: `fill` all of them next. */
   constructor(policy: Policy, groups: number, rows: number, options: DecodingOptions) {
     const { engine, dims } = policy;
     this.#policy = policy;
     this.#options = options;
+    this.#recordable = options.stepping.fixed !== 'never';
     this.prompts = groups;
     this.slots = new Array<Row | null>(rows).fill(null);
     const alone = rows === groups;
@@ -127,7 +133,8 @@ export class Decoding {
   /** A capacity with room for `more` columns behind the used ones. */
   #columns(more: number): number {
     const wanted = this.#used + more;
-    return this.#options.stepping.fixed ? Math.ceil(wanted / (GROWTH / 2)) * (GROWTH / 2) : wanted;
+    const unit = this.#options.stepping.fixed === 'never' ? 1 : GROWTH / 2;
+    return Math.ceil(wanted / unit) * unit;
   }
 
   get #capacity(): number {
@@ -381,7 +388,7 @@ export class Decoding {
   /** Feeds what was sampled last and samples again, `steps` times. */
   run(steps: number): Block {
     this.#reserve(steps);
-    return this.#options.stepping.fixed ? this.#runFixed(steps) : this.#runNarrow(steps);
+    return this.#runFixed(steps) ?? this.#runNarrow(steps);
   }
 
   #runNarrow(steps: number): Block {
@@ -442,11 +449,16 @@ export class Decoding {
     return done.hidden;
   }
 
+  /** Rows of the rotary tables for the next column. Slots without a row may be past all responses. */
+  #places(): Int32Array {
+    return this.#shift.map((shift) => Math.min(shift + this.#used, this.#options.angles.count));
+  }
+
   /** Rotary tables of the tokens that stand at the next column: [1 or B, 1, d]. */
   #turn(): { cos: Tensor; sin: Tensor } {
     const { engine, dims } = this.#policy;
     const { cos, sin } = this.#options.angles;
-    const places = this.#shift.map((shift) => shift + this.#used);
+    const places = this.#places();
     const index = places.every((place) => place === places[0])
       ? null
       : engine.tensor(places, [places.length]);
@@ -457,20 +469,29 @@ export class Decoding {
     return { cos: at(cos), sin: at(sin) };
   }
 
-  #runFixed(steps: number): Block {
+  /** Null where steps of one shape are not wanted, or not recorded. */
+  #runFixed(steps: number): Block | null {
     const { engine } = this.#policy;
+    const { fixed, block } = this.#options.stepping;
+    if (!this.#recordable) return null;
     this.#fixed ??= new FixedStep(this.#policy, {
       ...this.#memory,
       sampler: this.#options.sampler,
       hidden: this.#options.limits.hidden,
       angles: this.#options.angles,
       used: this.#used,
-      places: this.#shift.map((shift) => shift + this.#used),
-      block: this.#options.stepping.block,
+      places: this.#places(),
+      block,
     });
-    const block = engine.scope(() => this.#fixed!.run(this.#uniforms(this.slots, steps), steps));
+    if (fixed === 'recorded' && !this.#fixed.record()) {
+      this.#recordable = false;
+      this.#forgetSteps();
+      return null;
+    }
+    const step = this.#fixed;
+    const done = engine.scope(() => step.run(this.#uniforms(this.slots, steps), steps));
     this.#used += steps;
-    return block;
+    return done;
   }
 
   dispose(): void {

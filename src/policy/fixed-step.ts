@@ -51,7 +51,7 @@ export class FixedStep {
   readonly #input: FixedInput;
   readonly #counters: Counters;
   readonly #buffers: Buffers;
-  /** Undefined before the first step, null where the device cannot record. */
+  /** Undefined before `record`, null where the device cannot. */
   #recording: Recording | null | undefined;
 
   constructor(policy: Policy, input: FixedInput) {
@@ -121,6 +121,26 @@ export class FixedStep {
     });
   }
 
+  /** Whether the device records the step; looked up once, before the first `run`. */
+  record(): boolean {
+    const { engine } = this.#policy;
+    if (this.#recording === undefined) {
+      const held = this.#state().map((tensor) => engine.scope(() => engine.add(tensor, 0)));
+      this.#recording = engine.record(() => this.#body());
+      // Recording took one step, which is taken back: that way every run starts alike.
+      for (const [i, tensor] of this.#state().entries()) engine.write(tensor, 0, 0, held[i]!);
+      engine.dispose(...held);
+    }
+    return this.#recording !== null;
+  }
+
+  /** What a step changes and later steps read, but for the cache, whose entries are then written again. */
+  #state(): Tensor[] {
+    const { column, places } = this.#counters;
+    const { tokens, seen } = this.#input;
+    return [tokens, column, places, this.#buffers.visible, ...(seen === null ? [] : [seen.flags])];
+  }
+
   /** Takes `steps` steps with uniforms [steps, B], and copies what they gave to the host. */
   run(uniforms: Tensor, steps: number): Block {
     const { engine } = this.#policy;
@@ -128,11 +148,8 @@ export class FixedStep {
     engine.write(buffers.uniforms, 0, 0, uniforms);
     engine.write(this.#counters.step, 0, 0, engine.zeros([1], 'int64'));
     for (let k = 0; k < steps; k++) {
-      if (this.#recording === undefined) {
-        this.#recording = engine.record(() => this.#body());
-        if (this.#recording === null) this.#body();
-      } else if (this.#recording === null) this.#body();
-      else this.#recording.replay();
+      if (this.#recording) this.#recording.replay();
+      else this.#body();
     }
     const taken = (buffer: Tensor): Tensor => engine.narrow(buffer, 0, 0, steps);
     return {

@@ -60,13 +60,18 @@ export interface GenerateSchedule extends Stepping {
 const YIELD_EVERY = 4;
 const COMPACT_EVERY = 8;
 
+/** Parameters from which a step costs a processor about the same whatever the number of rows. */
+const LARGE = 1e7;
+
 /**
- * Reading a step's result costs a device the time that it waits for it, and a processor nothing: there, looking after each
- * step lets rows leave at once.
+ * How to generate on a device. Measured on two cores: with 0.75 M parameters looking at every eighth step takes 5 % less
+ * time than looking at each, and refilling 10 % more than going chunk by chunk, since rows that join widen everybody's
+ * attention and small batches are cheap; with 88 M, 8 or 16 rows and one sample refilling takes 17 to 27 % less.
  */
-export function usualSchedule(device: string): GenerateSchedule {
-  const recording = device.startsWith('cuda');
-  return { block: recording ? 16 : 1, fixed: recording, refill: true };
+export function usualSchedule(device: string, parameters: number): GenerateSchedule {
+  if (device.startsWith('cuda')) return { block: 16, fixed: 'recorded', refill: true };
+  const large = parameters >= LARGE;
+  return { block: large ? 1 : 8, fixed: 'never', refill: large };
 }
 
 /** Hands what a block of steps gave out to the rows of its slots. Rows that end inside it are cut there. */
@@ -132,7 +137,7 @@ export async function generate(
 ): Promise<Sampled[]> {
   const { engine, dims } = policy;
   const { seed, stream = 'sample', examples, samples = 1, maxRows = 256, signal, onTokens } = options;
-  const schedule = { ...usualSchedule(engine.info.device), ...how };
+  const schedule = { ...usualSchedule(engine.info.device, policy.layout.size), ...how };
   const limits = limitsOf(policy, options);
   signal?.throwIfAborted();
   if (prompts.length === 0) return [];
@@ -145,7 +150,7 @@ export async function generate(
   }));
   const waiting = [...groups];
   const sampler = new Sampler(policy, options, limits.stops);
-  const angles = anglesOf(policy, prompts, limits.maxTokens, schedule.block);
+  const angles = anglesOf(policy, prompts, limits.maxTokens);
   /** Takes what a block gave, tells about it, and frees the slots of complete rows. */
   const settle = (batch: Decoding, rows: readonly (Row | null)[], block: Block): void => {
     const before = rows.map((row) => row?.ids.length ?? 0);
