@@ -1,0 +1,83 @@
+/** Text exports of PhysioNet's emgdb: `time value` per line, seconds and millivolts, no header. */
+import { DataError } from '../../src/errors.ts';
+import { Column } from './column.ts';
+import { decimal } from './decimal.ts';
+import { FaultLog, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { END, LINE, type Scanner, scanning, WORDS } from './scanner.ts';
+
+/** More corrupt lines than these make it another kind of file. */
+const TOLERATED_SHARE = 0.01;
+const TOLERATED_COUNT = 10;
+
+/**
+ * Reads the one recording of an emgdb text file; its id is the file's name.
+ *
+ * The published files have a few corrupt bytes. A line whose time can be read but whose value cannot keeps its place
+ * on the time axis with a missing value (NaN); a line without a readable time is left out. Both are faults of the
+ * record, counted, the first 20 with line and column. Times must rise, except that a line may repeat the time before
+ * it (they are rounded to six digits). The sampling rate is not in this file; its `.hea` states it.
+ *
+ * @throws DataError when more than 10 lines and more than 1 % of them are corrupt, for infinities, times that fall,
+ * and a file without points
+ */
+export function readEmgdb(path: string): Generator<RawRecord> {
+  return scanning(path, readSeries);
+}
+
+function* readSeries(scanner: Scanner): Generator<RawRecord> {
+  const { path } = scanner;
+  const times = new Column();
+  const values = new Column();
+  const faults = new FaultLog();
+  let lines = 0;
+  let last = Number.NEGATIVE_INFINITY;
+  const fault = (message: string): void => {
+    faults.add({ line: scanner.line, column: scanner.column, message });
+    if (faults.count > TOLERATED_COUNT && faults.count > TOLERATED_SHARE * Math.max(lines, 5000)) {
+      throw scanner.fail(`${faults.count} corrupt lines of ${lines}; expected lines of time and value`);
+    }
+  };
+  for (;;) {
+    const code = scanner.peek();
+    if (code === END) break;
+    if (code === LINE) {
+      scanner.skip();
+      continue;
+    }
+    lines++;
+    let stop = scanner.next(WORDS);
+    const time = decimal(scanner.bytes, scanner.from, scanner.to);
+    if (!Number.isFinite(time) || stop === LINE || stop === END) {
+      fault(Number.isFinite(time) ? 'no value after the time; line left out' : 'not a time; line left out');
+      if (stop !== LINE && stop !== END) scanner.skipLine();
+      continue;
+    }
+    if (time < last) throw scanner.fail(`time ${time} after ${last}`);
+    last = time;
+    stop = scanner.next(WORDS);
+    let value = decimal(scanner.bytes, scanner.from, scanner.to);
+    if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) {
+      throw scanner.fail('not a finite number');
+    }
+    if (Number.isNaN(value)) fault('not a value; taken as missing');
+    while (stop !== LINE && stop !== END) {
+      stop = scanner.next(WORDS);
+      if (scanner.empty || Number.isNaN(value)) continue;
+      fault('more than time and value; value taken as missing');
+      value = Number.NaN;
+    }
+    times.push(time);
+    values.push(value);
+  }
+  if (faults.count > TOLERATED_COUNT && faults.count > TOLERATED_SHARE * lines) {
+    throw new DataError(`${faults.count} corrupt lines of ${lines}; expected lines of time and value`, {
+      file: path,
+    });
+  }
+  if (values.length === 0) throw new DataError('no line of time and value', { file: path });
+  yield rawRecord(fileFacts(path, 'emgdb'), stem(path), [values.take()], {
+    channelNames: ['EMG'],
+    times: times.take(),
+    faults: faults.faults(),
+  });
+}

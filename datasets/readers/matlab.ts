@@ -1,0 +1,186 @@
+/** MATLAB version 4 files (`save -v4`), such as the recordings of PhysioNet's 2017 challenge: `val`, one row per signal. */
+import { ConfigError, DataError } from '../../src/errors.ts';
+import { fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { type ByteSource, reading } from './source.ts';
+
+export interface MatlabReadOptions {
+  /** Name of the variable to read; without it, every numeric one is a record. */
+  readonly variable?: string | undefined;
+  /** What the channels of a matrix are; a vector is one channel either way. Default `rows`, as PhysioNet has it. */
+  readonly channels?: 'rows' | 'columns' | undefined;
+}
+
+/** A matrix in a file. */
+interface Variable {
+  readonly name: string;
+  readonly rows: number;
+  readonly columns: number;
+  readonly type: number;
+  readonly littleEndian: boolean;
+  readonly text: boolean;
+  readonly complex: boolean;
+  readonly sparse: boolean;
+  /** Where the real part begins. */
+  readonly offset: number;
+}
+
+type Element = (view: DataView, offset: number, little: boolean) => number;
+/** Element types by the header's digit P: bytes, and how one is read. */
+const TYPES: readonly (readonly [bytes: number, element: Element])[] = [
+  [8, (view, at, little) => view.getFloat64(at, little)],
+  [4, (view, at, little) => view.getFloat32(at, little)],
+  [4, (view, at, little) => view.getInt32(at, little)],
+  [2, (view, at, little) => view.getInt16(at, little)],
+  [2, (view, at, little) => view.getUint16(at, little)],
+  [1, (view, at) => view.getUint8(at)],
+];
+
+const HEADER = 20;
+const LONGEST_NAME = 1024;
+/** Texts up to this length are kept among the facts. */
+const LONGEST_TEXT = 4096;
+
+/** Reads the header at `offset`: type MOPT as decimal digits, rows, columns, imaginary flag, length of the name. */
+function readVariable(source: ByteSource, offset: number): { variable: Variable; next: number } {
+  const fail = (message: string): DataError =>
+    new DataError(`variable at byte ${offset}: ${message}`, { file: source.path });
+  const head = source.read(offset, HEADER);
+  const littleEndian = head.readUInt32LE(0) < 5000;
+  const int = (at: number): number => (littleEndian ? head.readInt32LE(at) : head.readInt32BE(at));
+  const mopt = int(0);
+  const digit = (power: number): number => Math.floor(mopt / power) % 10;
+  const machine = digit(1000);
+  const type = digit(10);
+  const kind = digit(1);
+  if (mopt < 0 || mopt >= 5000 || digit(100) !== 0 || TYPES[type] === undefined || kind > 2) {
+    throw fail(`no MATLAB version 4 header (type ${mopt})`);
+  }
+  if (machine > 1 || (machine === 0) !== littleEndian)
+    throw fail(`numbers of another machine (type ${mopt})`);
+  const rows = int(4);
+  const columns = int(8);
+  const imaginary = int(12);
+  const nameLength = int(16);
+  if (rows < 0 || columns < 0 || imaginary < 0 || imaginary > 1)
+    throw fail(`a matrix of ${rows} × ${columns}`);
+  if (nameLength < 1 || nameLength > LONGEST_NAME) throw fail(`a name of ${nameLength} bytes`);
+  const name = source
+    .read(offset + HEADER, nameLength)
+    .toString('latin1')
+    .replace(/\0.*$/s, '');
+  const start = offset + HEADER + nameLength;
+  const bytes = rows * columns * TYPES[type]![0];
+  const next = start + bytes * (imaginary + 1);
+  if (next > source.size) {
+    throw fail(
+      `"${name}" of ${rows} × ${columns} needs ${next - start} bytes, there are ${source.size - start}`,
+    );
+  }
+  const variable: Variable = {
+    name,
+    rows,
+    columns,
+    type,
+    littleEndian,
+    text: kind === 1,
+    complex: imaginary === 1,
+    sparse: kind === 2,
+    offset: start,
+  };
+  return { variable, next };
+}
+
+function readVariables(source: ByteSource): Variable[] {
+  const start = source.read(0, Math.min(source.size, 12)).toString('latin1');
+  if (/^MATLAB [57]|^.HDF/.test(start)) {
+    throw new DataError('a MATLAB file of version 5 or later; save it with -v4', { file: source.path });
+  }
+  const variables: Variable[] = [];
+  for (let offset = 0; offset < source.size; ) {
+    const { variable, next } = readVariable(source, offset);
+    variables.push(variable);
+    offset = next;
+  }
+  return variables;
+}
+
+/** A character matrix as its rows, one after the other. */
+function text(source: ByteSource, variable: Variable): string {
+  const { rows, columns, type, littleEndian, offset } = variable;
+  const [size, element] = TYPES[type]!;
+  const bytes = source.read(offset, rows * columns * size);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  let out = '';
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++) {
+      out += String.fromCharCode(element(view, (column * rows + row) * size, littleEndian));
+    }
+  }
+  return out;
+}
+
+function channelsOf(source: ByteSource, variable: Variable, by: 'rows' | 'columns'): Float64Array[] {
+  const { name, rows, columns, type, littleEndian, offset } = variable;
+  const fail = (message: string): DataError =>
+    new DataError(`variable ${JSON.stringify(name)}: ${message}`, { file: source.path });
+  if (variable.text) throw fail('is text');
+  if (variable.sparse) throw fail('is a sparse matrix; save full(...)');
+  if (variable.complex) throw fail('is complex; save its real part or magnitude');
+  if (rows * columns === 0) throw fail('is empty');
+  const [size, element] = TYPES[type]!;
+  const bytes = source.read(offset, rows * columns * size);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const byRows = columns === 1 ? false : rows === 1 || by === 'rows';
+  const count = byRows ? rows : columns;
+  return Array.from({ length: count }, (_, c) => {
+    const channel = new Float64Array(byRows ? columns : rows);
+    for (let i = 0; i < channel.length; i++) {
+      const value = element(view, (byRows ? i * rows + c : c * rows + i) * size, littleEndian);
+      if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) {
+        throw fail(`infinite value in channel ${c + 1}, point ${i + 1}; use NaN for a missing one`);
+      }
+      channel[i] = value;
+    }
+    return channel;
+  });
+}
+
+/**
+ * Reads the numeric variables of a MATLAB version 4 file, each a record: id `name` where there is one, else
+ * `name/variable`. All element types (double, single, int32, int16, uint16, uint8) in either byte order. Text
+ * variables are among the facts (`stated`), not records. NaN is a missing value; values are as stored (2017: divide
+ * by the gain of the `.hea`, 1000 per mV).
+ *
+ * @throws DataError for a file of another version, a header that is none, fewer bytes than a header promises, VAX and
+ * Cray numbers, infinities; for a sparse, complex or empty variable that is to be read, and none at all. ConfigError
+ * for a variable that is not there
+ */
+export function readMatlab(path: string, options: MatlabReadOptions = {}): Generator<RawRecord> {
+  return reading(path, (source) => records(source, options));
+}
+
+function* records(source: ByteSource, options: MatlabReadOptions): Generator<RawRecord> {
+  const { path } = source;
+  const variables = readVariables(source);
+  const stated: Record<string, string> = {};
+  for (const variable of variables) {
+    const { name, rows, columns } = variable;
+    if (variable.text && !variable.complex && rows * columns <= LONGEST_TEXT)
+      stated[name] = text(source, variable);
+  }
+  const numeric = variables.filter((variable) => !variable.text);
+  const chosen =
+    options.variable === undefined ? numeric : variables.filter(({ name }) => name === options.variable);
+  if (chosen.length === 0) {
+    const names = variables.map(({ name }) => JSON.stringify(name)).join(', ');
+    if (options.variable === undefined) throw new DataError('no numeric variable', { file: path });
+    throw new ConfigError(
+      `${path} has no variable ${JSON.stringify(options.variable)}; its variables: ${names}`,
+    );
+  }
+  const file = fileFacts(path, 'matlab', { stated });
+  for (const variable of chosen) {
+    const id = chosen.length === 1 ? stem(path) : `${stem(path)}/${variable.name}`;
+    yield rawRecord(file, id, channelsOf(source, variable, options.channels ?? 'rows'));
+  }
+}

@@ -1,0 +1,212 @@
+/** NumPy's `.npy` arrays (format versions 1 to 3) as records. */
+
+import { endianness } from 'node:os';
+import { DataError } from '../../src/errors.ts';
+import { type FileFacts, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { type ByteSource, partOf, reading } from './source.ts';
+
+/** An array in a file: what its header says, and where its elements are. */
+export interface NpyArray {
+  /** Kind and size as NumPy writes it, without the byte order: `f8`, `i2`, `b1`, … */
+  readonly type: string;
+  readonly shape: readonly number[];
+  /** Elements from one to the next along each axis. */
+  readonly strides: readonly number[];
+  readonly itemSize: number;
+  readonly littleEndian: boolean;
+  readonly data: ByteSource;
+}
+
+/** What the axes of an array mean, one letter each: n cases, c channels, t time; t always, n and c at most once. */
+export type Axes = 't' | 'nt' | 'tn' | 'ct' | 'tc' | 'nct' | 'ntc' | 'cnt' | 'ctn' | 'tnc' | 'tcn';
+
+export interface NpyReadOptions {
+  /** Default by rank: `t`, `nt`, `nct`. */
+  readonly axes?: Axes | undefined;
+}
+
+const MAGIC = '\x93NUMPY';
+/** Longest header, in bytes; NumPy's own limit for trusted files is far below. */
+const LONGEST_HEADER = 1 << 20;
+const DEFAULT_AXES: readonly (Axes | undefined)[] = [undefined, 't', 'nt', 'nct'];
+
+const half = (bits: number): number => {
+  const exponent = (bits >> 10) & 31;
+  const fraction = bits & 1023;
+  const sign = bits & 0x8000 ? -1 : 1;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  if (exponent === 31) return fraction === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+};
+
+/** Reads one element; 64-bit integers are rounded to the nearest float64. */
+type Element = (view: DataView, offset: number, little: boolean) => number;
+const ELEMENTS: Readonly<Record<string, Element>> = {
+  b1: (view, at) => (view.getUint8(at) === 0 ? 0 : 1),
+  i1: (view, at) => view.getInt8(at),
+  u1: (view, at) => view.getUint8(at),
+  i2: (view, at, little) => view.getInt16(at, little),
+  u2: (view, at, little) => view.getUint16(at, little),
+  i4: (view, at, little) => view.getInt32(at, little),
+  u4: (view, at, little) => view.getUint32(at, little),
+  i8: (view, at, little) =>
+    view.getInt32(little ? at + 4 : at, little) * 2 ** 32 + view.getUint32(little ? at : at + 4, little),
+  u8: (view, at, little) =>
+    view.getUint32(little ? at + 4 : at, little) * 2 ** 32 + view.getUint32(little ? at : at + 4, little),
+  f2: (view, at, little) => half(view.getUint16(at, little)),
+  f4: (view, at, little) => view.getFloat32(at, little),
+  f8: (view, at, little) => view.getFloat64(at, little),
+};
+
+const REFUSED: Readonly<Record<string, string>> = {
+  O: 'Python objects, which only Python can read; save numbers (dtype float64)',
+  U: 'text; save numbers',
+  S: 'bytes; save numbers',
+  V: 'structures; save one array per field',
+  c: 'complex numbers; save their real parts or magnitudes',
+  M: 'dates; save them as numbers',
+  m: 'durations; save them as numbers',
+  f: 'floating-point numbers of this size; save float64',
+};
+
+/**
+ * Reads the header of an array.
+ *
+ * @throws DataError for another magic, version or header, an element type that is not a number (objects, text,
+ * structures, complex numbers, dates), an empty axis, and fewer bytes than the shape needs
+ */
+export function readNpyHeader(source: ByteSource): NpyArray {
+  const fail = (message: string): DataError => new DataError(message, { file: source.path });
+  if (source.size < 12 || source.read(0, 6).toString('latin1') !== MAGIC) throw fail('not an .npy array');
+  const head = source.read(0, 12);
+  const version = head[6]!;
+  if (version < 1 || version > 3) throw fail(`.npy version ${version}; versions 1 to 3 are read`);
+  const start = version === 1 ? 10 : 12;
+  const length = version === 1 ? head.readUInt16LE(8) : head.readUInt32LE(8);
+  if (length > LONGEST_HEADER) throw fail(`a header of ${length} bytes`);
+  const header = source.read(start, length).toString('latin1');
+
+  const descr = /['"]descr['"]\s*:\s*(['"])(.*?)\1/.exec(header)?.[2];
+  const fortran = /['"]fortran_order['"]\s*:\s*(True|False)/.exec(header)?.[1];
+  const dimensions = /['"]shape['"]\s*:\s*\(([\d\s,L]*)\)/.exec(header)?.[1];
+  if (/['"]descr['"]\s*:\s*\[/.test(header)) throw fail(`an array of ${REFUSED['V']}`);
+  if (descr === undefined || fortran === undefined || dimensions === undefined) {
+    throw fail('a header without descr, fortran_order and shape');
+  }
+  const [, order, type] = /^([<>=|])([a-zA-Z]\d+)$/.exec(descr) ?? [];
+  if (type === undefined || ELEMENTS[type] === undefined) {
+    const kind =
+      REFUSED[(type ?? descr.replace(/^[<>=|]/, ''))[0] ?? ''] ?? 'an element type that is not read';
+    throw fail(`an array of dtype ${JSON.stringify(descr.slice(0, 40))}: ${kind}`);
+  }
+  const shape = dimensions
+    .split(',')
+    .map((text) => text.trim().replace(/L$/, ''))
+    .filter((text) => text !== '')
+    .map(Number);
+  if (shape.length === 0) throw fail('a single number; expected an array');
+  if (shape.some((size) => size === 0)) throw fail(`an empty array of shape (${shape.join(', ')})`);
+  const itemSize = Number(type.slice(1));
+  const bytes = shape.reduce((product, size) => product * size, itemSize);
+  const held = source.size - start - length;
+  if (!(bytes <= held)) throw fail(`shape (${shape.join(', ')}) needs ${bytes} bytes, there are ${held}`);
+  const strides: number[] = [];
+  let step = 1;
+  const axes = shape.map((_, axis) => axis);
+  for (const axis of fortran === 'True' ? axes : axes.reverse()) {
+    strides[axis] = step;
+    step *= shape[axis]!;
+  }
+  const littleEndian = order === '<' || (order !== '>' && endianness() === 'LE');
+  return { type, shape, strides, itemSize, littleEndian, data: partOf(source, start + length, bytes) };
+}
+
+/** All elements of an array of one axis. */
+export function vector(array: NpyArray): Float64Array {
+  const element = ELEMENTS[array.type]!;
+  const bytes = array.data.read(0, array.data.size);
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  return Float64Array.from({ length: array.shape[0]! }, (_, i) =>
+    element(view, i * array.itemSize, array.littleEndian),
+  );
+}
+
+/** The axes of an array of this rank, as asked for or by default. @throws DataError when they do not fit */
+export function axesOf(array: NpyArray, axes: Axes | undefined): string {
+  const letters = axes ?? DEFAULT_AXES[array.shape.length];
+  if (letters !== undefined && letters.length === array.shape.length) return letters;
+  throw new DataError(
+    `an array of ${array.shape.length} axes${axes === undefined ? '; at most 3 are read' : `, axes "${axes}" names ${axes.length}`}`,
+    { file: array.data.path },
+  );
+}
+
+/** Cases of an array under `axes`: 1 without an axis n. */
+export function caseCount(array: NpyArray, axes: string): number {
+  return axes.includes('n') ? array.shape[axes.indexOf('n')]! : 1;
+}
+
+/**
+ * The channels [C][T] of every case, in order.
+ *
+ * A case whose elements lie together is read alone; otherwise the array is held whole, up to 1 GiB.
+ *
+ * @throws DataError for infinities, and for an array too large to be held
+ */
+export function* casesOf(array: NpyArray, axes: string): Generator<Float64Array[]> {
+  const { data, itemSize, littleEndian, shape, strides } = array;
+  const element = ELEMENTS[array.type]!;
+  const along = (letter: string): readonly [size: number, stride: number] => {
+    const axis = axes.indexOf(letter);
+    return axis < 0 ? [1, 0] : [shape[axis]!, strides[axis]!];
+  };
+  const [cases, caseStride] = along('n');
+  const [channels, channelStride] = along('c');
+  const [points, pointStride] = along('t');
+  const together = cases === 1 || caseStride === channels * points;
+  const whole = together ? null : data.read(0, data.size);
+  for (let n = 0; n < cases; n++) {
+    const bytes = whole ?? data.read(n * channels * points * itemSize, channels * points * itemSize);
+    const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+    const base = whole === null ? 0 : n * caseStride;
+    const out: Float64Array[] = [];
+    for (let c = 0; c < channels; c++) {
+      const channel = new Float64Array(points);
+      for (let t = 0; t < points; t++) {
+        const value = element(view, (base + c * channelStride + t * pointStride) * itemSize, littleEndian);
+        if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) {
+          throw new DataError(
+            `infinite value in case ${n}, channel ${c}, point ${t}; use NaN for a missing one`,
+            {
+              file: data.path,
+            },
+          );
+        }
+        channel[t] = value;
+      }
+      out.push(channel);
+    }
+    yield out;
+  }
+}
+
+/**
+ * Reads the series of an `.npy` file: versions 1 to 3; float16/32/64, signed and unsigned integers of 8 to 64 bits,
+ * booleans; either byte order; C and Fortran order. Several cases have ids `name/index` from 0. NaN is a missing
+ * value.
+ *
+ * @throws DataError as `readNpyHeader` and `casesOf`, and for more than three axes
+ */
+export function readNpy(path: string, options: NpyReadOptions = {}): Generator<RawRecord> {
+  return reading(path, (source) => records(fileFacts(path, 'npy'), readNpyHeader(source), options));
+}
+
+function* records(file: FileFacts, array: NpyArray, options: NpyReadOptions): Generator<RawRecord> {
+  const axes = axesOf(array, options.axes);
+  const name = stem(file.path);
+  let index = 0;
+  for (const channels of casesOf(array, axes)) {
+    const id = axes.includes('n') ? `${name}/${index++}` : name;
+    yield rawRecord(file, id, channels);
+  }
+}

@@ -1,0 +1,129 @@
+/** What every reader yields: one series as it stands in a file, before any task gives it a meaning. */
+import { parse } from 'node:path';
+import type { Interval } from '../../src/types.ts';
+
+export type FormatName =
+  | 'ts'
+  | 'arff'
+  | 'ucr-tsv'
+  | 'csv'
+  | 'tsb-uad'
+  | 'tsb-ad'
+  | 'tab'
+  | 'nab'
+  | 'npy'
+  | 'npz'
+  | 'parquet'
+  | 'matlab'
+  | 'emgdb'
+  | 'wfdb'
+  | 'uci-har';
+
+/** A place that could not be read, and was left out instead of refusing the file. */
+export interface Fault {
+  readonly line: number;
+  readonly column: number;
+  readonly message: string;
+}
+
+/** All faults of a record: how many, and the first few of them. */
+export interface Faults {
+  readonly count: number;
+  readonly first: readonly Fault[];
+}
+
+export const NO_FAULTS: Faults = { count: 0, first: [] };
+
+/** How many faults are kept beside their count. */
+const KEPT = 20;
+
+/** Gathers faults while a file is read. */
+export class FaultLog {
+  #count = 0;
+  readonly #first: Fault[] = [];
+
+  add(fault: Fault): void {
+    if (this.#count++ < KEPT) this.#first.push(fault);
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  faults(): Faults {
+    return this.#count === 0 ? NO_FAULTS : { count: this.#count, first: [...this.#first] };
+  }
+}
+
+/** What a file says of all its records; one object, shared by them. */
+export interface FileFacts {
+  readonly path: string;
+  readonly format: FormatName;
+  /** What the header or the file name states, by the format's own names; as found, not checked against the data. */
+  readonly stated: Readonly<Record<string, string>>;
+  /** Sampling rate in Hz where the format states one. */
+  readonly rate: number | null;
+  /** Class labels that a header declares; null without one. The labels of the records are the truth. */
+  readonly classes: readonly string[] | null;
+}
+
+/** One series of one or several channels, with the labels that its file carries. */
+export interface RawRecord {
+  /** The file's name without its extension, followed by `/index` where the format holds several records. */
+  readonly id: string;
+  /** [C][N_c]: C ≥ 1; lengths may differ. Finite, or NaN where the value is missing; never infinite. */
+  readonly channels: readonly Float64Array[];
+  /** [C]; the file's names, else `channel 1`, `channel 2`, … */
+  readonly channelNames: readonly string[];
+  /** Class or target, spelled as in the file; null where the record has none. */
+  readonly label: string | null;
+  /** [N] instants of the points: seconds since 1970 (UTC) where the file has dates, else its own numbers. */
+  readonly times: Float64Array | null;
+  /** Point labels [N] (1 is anomalous), or half-open windows; null where the format has none. */
+  readonly anomalies: Uint8Array | readonly Interval[] | null;
+  /** Length of the anomaly-free training prefix, where the format states one. */
+  readonly train: number | null;
+  /** Person or recording that the record was cut from, where the file states one: records of one group belong to
+   * one side of a split. */
+  readonly group: string | null;
+  /** What of this record could not be read. */
+  readonly faults: Faults;
+  readonly file: FileFacts;
+}
+
+/** The name of a file without directory and extension. */
+export function stem(path: string): string {
+  return parse(path).name;
+}
+
+/** `channel 1` … `channel count`. */
+export function numberedChannels(count: number): string[] {
+  return Array.from({ length: count }, (_, i) => `channel ${i + 1}`);
+}
+
+/** Facts of a file that states nothing beside its values. */
+export function fileFacts(path: string, format: FormatName, more: Partial<FileFacts> = {}): FileFacts {
+  return { path, format, stated: {}, rate: null, classes: null, ...more };
+}
+
+/** A record of `channels`; what is not given is absent from the file. */
+export function rawRecord(
+  file: FileFacts,
+  id: string,
+  channels: readonly Float64Array[],
+  more: Partial<Omit<RawRecord, 'file' | 'id' | 'channels'>> = {},
+): RawRecord {
+  return {
+    id,
+    channels,
+    channelNames: more.channelNames ?? numberedChannels(channels.length),
+    label: null,
+    times: null,
+    anomalies: null,
+    train: null,
+    group: null,
+    faults: NO_FAULTS,
+    ...more,
+    file,
+  };
+}

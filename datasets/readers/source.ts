@@ -1,0 +1,97 @@
+/** Bytes with random access: a file, a part of one, or memory. */
+import { closeSync, readSync } from 'node:fs';
+import { DataError } from '../../src/errors.ts';
+import { openFile } from './scanner.ts';
+
+/** Most bytes that are held at once; larger arrays are read only in parts. */
+export const MAXIMUM_HELD = 1 << 30;
+
+export interface ByteSource {
+  readonly path: string;
+  readonly size: number;
+  /** `length` bytes from `offset`, in memory of their own or shared. @throws DataError beyond the end */
+  read(offset: number, length: number): Buffer;
+}
+
+/** @throws DataError when the bytes do not lie inside the source, or are too many to be held */
+function check(source: ByteSource, offset: number, length: number): void {
+  if (!(offset >= 0 && length >= 0 && offset + length <= source.size)) {
+    throw new DataError(`ends after ${source.size} bytes; expected ${length} bytes from byte ${offset}`, {
+      file: source.path,
+    });
+  }
+  if (length > MAXIMUM_HELD) {
+    throw new DataError(`${length} bytes at once, more than ${MAXIMUM_HELD}; store the series one by one`, {
+      file: source.path,
+    });
+  }
+}
+
+class FileSource implements ByteSource {
+  readonly path: string;
+  readonly size: number;
+  readonly #handle: number;
+
+  constructor(path: string) {
+    this.path = path;
+    const { handle, size } = openFile(path);
+    this.#handle = handle;
+    this.size = size;
+  }
+
+  read(offset: number, length: number): Buffer {
+    check(this, offset, length);
+    const bytes = Buffer.allocUnsafeSlow(length);
+    for (let done = 0; done < length; ) {
+      let count: number;
+      try {
+        count = readSync(this.#handle, bytes, done, length - done, offset + done);
+      } catch (cause) {
+        throw new DataError(`cannot be read (${(cause as Error).message})`, { file: this.path, cause });
+      }
+      if (count === 0) throw new DataError('ends earlier than when it was opened', { file: this.path });
+      done += count;
+    }
+    return bytes;
+  }
+
+  close(): void {
+    closeSync(this.#handle);
+  }
+}
+
+/** A part of another source. */
+export function partOf(source: ByteSource, start: number, size: number): ByteSource {
+  const part: ByteSource = {
+    path: source.path,
+    size,
+    read: (offset, length) => {
+      check(part, offset, length);
+      return source.read(start + offset, length);
+    },
+  };
+  return part;
+}
+
+/** Bytes in memory, named `path` in messages. */
+export function inMemory(path: string, bytes: Buffer): ByteSource {
+  const source: ByteSource = {
+    path,
+    size: bytes.length,
+    read: (offset, length) => {
+      check(source, offset, length);
+      return bytes.subarray(offset, offset + length);
+    },
+  };
+  return source;
+}
+
+/** Runs `read` over the bytes of a file and closes it, also when the caller stops early. @throws DataError */
+export function* reading<T>(path: string, read: (source: ByteSource) => Generator<T>): Generator<T> {
+  const source = new FileSource(path);
+  try {
+    yield* read(source);
+  } finally {
+    source.close();
+  }
+}

@@ -1,0 +1,211 @@
+/**
+ * `.ts` files of the time-series classification archive (aeon, sktime): `@` header, then one series per line,
+ * values between commas, `:` between channels and before the label; with `@timeStamps true` the values are
+ * `(time,value)` pairs.
+ */
+import { DataError } from '../../src/errors.ts';
+import { unionOfTimes } from './align.ts';
+import { seconds } from './clock.ts';
+import { Column } from './column.ts';
+import { type FileFacts, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { COMMAS, END, LINE, LINES, type Scanner, scanning, stopsAt } from './scanner.ts';
+
+const VALUES = stopsAt(',:');
+const PAIRS = stopsAt(',)');
+const BETWEEN = stopsAt(',:');
+const COLON = 58;
+const COMMA = 44;
+const CLOSE = 41;
+const OPEN = 40;
+const AT = 64;
+const COMMENTS = new Set([35, 37]); // # and %
+
+interface Header {
+  readonly file: FileFacts;
+  /** What `@classLabel` or `@targetLabel` says; null when neither is there. */
+  readonly labelled: boolean | null;
+}
+
+/** Reads up to the first data line. A header line may say anything, and none is needed. */
+function readHeader(scanner: Scanner): Header {
+  const stated: Record<string, string> = {};
+  let classes: string[] | null = null;
+  let labelled: boolean | null = null;
+  for (;;) {
+    const code = scanner.peek();
+    if (code === END) break;
+    if (code === LINE) scanner.skip();
+    else if (COMMENTS.has(code)) scanner.skipLine();
+    else if (code !== AT) break;
+    else {
+      scanner.next(LINES);
+      const [, key = '', value = ''] = /^@\s*([^\s]*)\s*(.*)$/s.exec(scanner.text()) ?? [];
+      const name = key.toLowerCase();
+      if (name === 'data') break;
+      if (name !== '') stated[key] = value.trim();
+      if (name === 'classlabel' || name === 'targetlabel') {
+        const [flag = '', ...labels] = value.trim().split(/[\s,]+/);
+        const off = /^false$/i.test(flag);
+        labelled = !off;
+        if (name === 'classlabel' && !off) {
+          const declared = (/^true$/i.test(flag) ? labels : [flag, ...labels]).filter(
+            (label) => label !== '',
+          );
+          if (declared.length > 0) classes = declared;
+        }
+      }
+    }
+  }
+  return { file: fileFacts(scanner.path, 'ts', { stated, classes }), labelled };
+}
+
+interface Row {
+  readonly channels: Float64Array[];
+  readonly times: Float64Array[] | null;
+  /** The last part, when it may be a label: a single field. */
+  readonly tail: { readonly text: string; readonly line: number; readonly column: number } | null;
+}
+
+/** One line of plain values. Each part is read as text only where a single field of it stands alone. */
+function readValues(scanner: Scanner, values: Column, labelled: boolean | null): Row {
+  const channels: Float64Array[] = [];
+  for (;;) {
+    const stop = scanner.next(VALUES);
+    const last = stop === LINE || stop === END;
+    if (last && values.length === 0 && channels.length > 0 && labelled !== false) {
+      return {
+        channels,
+        times: null,
+        tail: { text: scanner.text(), line: scanner.line, column: scanner.column },
+      };
+    }
+    if (values.length > 0 || stop === COMMA || !scanner.empty) values.push(scanner.number());
+    if (stop === COMMA) continue;
+    channels.push(values.take());
+    if (last) return { channels, times: null, tail: null };
+  }
+}
+
+function instant(scanner: Scanner): number {
+  const text = scanner.unquoted();
+  const date = seconds(text);
+  const value = Number.isNaN(date) ? scanner.number() : date;
+  if (Number.isNaN(value)) throw scanner.fail('a missing time; every pair needs one');
+  return value;
+}
+
+/** One line of `(time,value)` pairs. */
+function readPairs(scanner: Scanner, values: Column, instants: Column, labelled: boolean | null): Row {
+  const channels: Float64Array[] = [];
+  const times: Float64Array[] = [];
+  for (;;) {
+    if (scanner.peek() === OPEN) {
+      scanner.skip();
+      if (scanner.next(COMMAS) !== COMMA) throw scanner.fail('expected (time,value)');
+      instants.push(instant(scanner));
+      if (scanner.next(PAIRS) !== CLOSE) {
+        throw scanner.fail('expected one value and ) after the time; several values per time are not read');
+      }
+      values.push(scanner.number());
+      const stop = scanner.next(BETWEEN);
+      if (!scanner.empty) throw scanner.fail('expected , or : after )');
+      if (stop === COMMA) continue;
+      channels.push(values.take());
+      times.push(instants.take());
+      if (stop !== COLON) return { channels, times, tail: null };
+    } else {
+      const stop = scanner.next(BETWEEN);
+      if (values.length > 0) throw scanner.fail('expected (time,value)');
+      if (stop === COLON && scanner.empty) {
+        channels.push(new Float64Array(0)); // a channel without a single observation
+        times.push(new Float64Array(0));
+      } else if ((stop === LINE || stop === END) && labelled !== false && channels.length > 0) {
+        return {
+          channels,
+          times,
+          tail: { text: scanner.text(), line: scanner.line, column: scanner.column },
+        };
+      } else throw scanner.fail('expected (time,value)');
+    }
+  }
+}
+
+/**
+ * Whether the last part of the lines is a label. `@classLabel` decides, unless the data cannot agree with it: a
+ * file that says nothing of labels has one where the last part is one field and the part before has several.
+ */
+function hasLabel(row: Row, labelled: boolean | null): boolean {
+  if (row.tail === null) return false;
+  if (labelled !== null) return labelled;
+  return row.channels.some((channel) => channel.length > 1);
+}
+
+/**
+ * Reads the series of a `.ts` file in the order of its lines; ids are `name/index` from 0.
+ *
+ * Tolerated, as it occurs in published files: a byte-order mark; header lines that are missing, in any case, or at
+ * odds with the data (dimensions, lengths, the number of classes, labels that were not declared); no `@data`; lines
+ * of unequal lengths; `?`, `NaN` and empty fields, which are missing values (NaN). The number of channels and
+ * whether there are labels come from the first line, and all lines must agree with it. Without `@classLabel` and
+ * `@targetLabel`, a last part of a single field after longer ones is the label. Channels observed at different
+ * times are joined over the union of their times, NaN where a channel was not observed.
+ *
+ * @throws DataError with line and column for text, infinities, another number of channels, a header line among the
+ * data, an empty label, a broken pair; for a file without series
+ */
+export function readTs(path: string): Generator<RawRecord> {
+  return scanning(path, readSeries);
+}
+
+function* readSeries(scanner: Scanner): Generator<RawRecord> {
+  const { file, labelled } = readHeader(scanner);
+  const name = stem(file.path);
+  const values = new Column();
+  const instants = new Column();
+  let width = 0;
+  let withLabel = false;
+  for (let index = 0; ; ) {
+    const code = scanner.peek();
+    if (code === END) {
+      if (index === 0)
+        throw new DataError('no series; expected lines of values after @data', { file: file.path });
+      return;
+    }
+    if (code === LINE) {
+      scanner.skip();
+      continue;
+    }
+    if (COMMENTS.has(code)) {
+      scanner.skipLine();
+      continue;
+    }
+    if (code === AT) {
+      scanner.next(LINES);
+      throw scanner.fail('a header line among the data');
+    }
+    const row =
+      code === OPEN ? readPairs(scanner, values, instants, labelled) : readValues(scanner, values, labelled);
+    const { channels, tail } = row;
+    const at = { file: file.path, line: scanner.line, column: 1 };
+    if (index === 0) withLabel = hasLabel(row, labelled);
+    if (withLabel && tail === null) throw new DataError('no label at the end of this line', at);
+    if (withLabel && tail!.text === '')
+      throw new DataError('an empty label', { ...at, column: tail!.column });
+    if (!withLabel && tail !== null) {
+      if (row.times !== null) throw scanner.fail('expected (time,value)');
+      channels.push(Float64Array.of(scanner.number())); // a channel of one value, as the first line showed
+    }
+    if (index === 0) width = channels.length;
+    if (channels.length !== width) {
+      throw new DataError(`${channels.length} channels, the first line has ${width}`, at);
+    }
+    if (channels.every((channel) => channel.length === 0)) throw new DataError('a series without values', at);
+    const label = withLabel ? tail!.text : null;
+    const id = `${name}/${index++}`;
+    if (row.times === null) yield rawRecord(file, id, channels, { label });
+    else {
+      const joined = unionOfTimes(channels, row.times, at);
+      yield rawRecord(file, id, joined.channels, { label, times: joined.times });
+    }
+  }
+}

@@ -1,0 +1,116 @@
+/**
+ * csv files of TSB-AD: a header, one or several columns of values, `Label` last. The file's name is a grammar:
+ * `ID_DATASET_id_N_DOMAIN_tr_TRAIN_1st_FIRST.csv`.
+ */
+import { DataError } from '../../src/errors.ts';
+import { pointLabel } from './anomaly-label.ts';
+import { Column } from './column.ts';
+import { fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { COMMAS, END, LINE, type Scanner, scanning } from './scanner.ts';
+
+const COMMA = 44;
+const NAME = /^(\d+)_(.+?)_id_(\d+)_(.+)_tr_(\d+)_1st_(\d+)$/;
+
+/** What the name of a TSB-AD file says. */
+export interface TsbAdName {
+  readonly id: number;
+  readonly dataset: string;
+  /** Number of the series in its data set. */
+  readonly number: number;
+  readonly domain: string;
+  /** Length of the anomaly-free training prefix. */
+  readonly train: number;
+  /** Index of the first anomalous point. */
+  readonly first: number;
+}
+
+/** Reads the grammar of a file name, with or without directory and `.csv`; null when it is another name. */
+export function parseTsbAdName(path: string): TsbAdName | null {
+  const match = NAME.exec(path.replace(/^.*[\\/]/, '').replace(/\.csv$/i, ''));
+  if (match === null) return null;
+  const [, id, dataset, number, domain, train, first] = match;
+  return {
+    id: Number(id),
+    dataset: dataset!,
+    number: Number(number),
+    domain: domain!,
+    train: Number(train),
+    first: Number(first),
+  };
+}
+
+/** The fields of the first line that is not blank. */
+export function readHeaderRow(scanner: Scanner): string[] {
+  while (scanner.peek() === LINE) scanner.skip();
+  const names: string[] = [];
+  for (let stop = COMMA; stop === COMMA; ) {
+    stop = scanner.next(COMMAS);
+    names.push(scanner.unquoted());
+  }
+  return names;
+}
+
+/**
+ * Reads the one series of a TSB-AD file; its id is the file's name. `train` comes from the name, where it follows
+ * the grammar; `stated` holds the name's parts.
+ *
+ * Tolerated: a byte-order mark; another name (`train` is then null); blank lines at the end; missing values (NaN).
+ *
+ * @throws DataError with line and column for a last column that is not `Label`, a line with another number of
+ * fields, text, infinities, a label other than 0 and 1; for a file without points, and a training length that the
+ * series does not have
+ */
+export function readTsbAd(path: string): Generator<RawRecord> {
+  return scanning(path, readSeries);
+}
+
+function* readSeries(scanner: Scanner): Generator<RawRecord> {
+  const { path } = scanner;
+  const names = readHeaderRow(scanner);
+  if (names.length < 2 || !/^labels?$/i.test(names.at(-1)!)) {
+    throw scanner.fail('expected a header whose last column is Label, such as Data,Label');
+  }
+  const width = names.length - 1;
+  const columns = Array.from({ length: width }, () => new Column());
+  const labels = new Column();
+  for (;;) {
+    const code = scanner.peek();
+    if (code === END) break;
+    if (code === LINE) {
+      scanner.skip();
+      if (scanner.peek() !== LINE && scanner.peek() !== END) {
+        scanner.next(COMMAS);
+        throw scanner.fail('a blank line before this one; remove or fill it');
+      }
+      continue;
+    }
+    for (let c = 0; c < width; c++) {
+      if (scanner.next(COMMAS) !== COMMA) {
+        throw scanner.fail(`${c + 1} fields, the header has ${names.length}`);
+      }
+      columns[c]!.push(scanner.number());
+    }
+    if (scanner.next(COMMAS) === COMMA)
+      throw scanner.fail(`more fields than the ${names.length} of the header`);
+    labels.push(pointLabel(scanner));
+  }
+  const length = labels.length;
+  if (length === 0) throw new DataError('only a header, no data below it', { file: path });
+  const parts = parseTsbAdName(path);
+  if (parts !== null && parts.train > length) {
+    throw new DataError(`the name states ${parts.train} points of training, the file has ${length}`, {
+      file: path,
+    });
+  }
+  const stated = Object.fromEntries(Object.entries(parts ?? {}).map(([key, value]) => [key, String(value)]));
+  yield rawRecord(
+    fileFacts(path, 'tsb-ad', { stated }),
+    stem(path),
+    columns.map((column) => column.take()),
+    {
+      channelNames: names.slice(0, width),
+      anomalies: Uint8Array.from(labels.take()),
+      train: parts?.train ?? null,
+    },
+  );
+}

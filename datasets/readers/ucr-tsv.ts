@@ -1,0 +1,58 @@
+/** `.tsv` files of the UCR archive (2018), and its older comma or blank separated ones: label first, then values. */
+import { DataError } from '../../src/errors.ts';
+import { Column } from './column.ts';
+import { fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { COMMAS, END, LINE, type Scanner, scanning, stopsAt, WORDS } from './scanner.ts';
+
+const TABS = stopsAt('\t');
+
+/** Separators in order of preference, and how to tell from the first bytes of a line that one is used. */
+function detect(head: string): Uint8Array {
+  if (head.includes('\t')) return TABS;
+  return head.includes(',') ? COMMAS : WORDS;
+}
+
+/**
+ * Reads the series of a UCR file in the order of its lines; ids are `name/index` from 0.
+ *
+ * The separator is the tab, else the comma, else blanks, whichever occurs in the first line. Tolerated: a
+ * byte-order mark; blank lines; lines of unequal lengths; `NaN`, `?` and empty fields, which are missing values
+ * (NaN). The archive fills short series with NaN at the end: they stay as they are.
+ *
+ * @throws DataError with line and column for text among the values, infinities, a missing label, a line without
+ * values; for a file without series
+ */
+export function readUcrTsv(path: string): Generator<RawRecord> {
+  return scanning(path, readSeries);
+}
+
+function* readSeries(scanner: Scanner): Generator<RawRecord> {
+  const file = fileFacts(scanner.path, 'ucr-tsv');
+  const name = stem(file.path);
+  const values = new Column();
+  let stops: Uint8Array | null = null;
+  for (let index = 0; ; ) {
+    const code = scanner.peek(false);
+    if (code === END) break;
+    if (code === LINE) {
+      scanner.skip();
+      continue;
+    }
+    stops ??= detect(scanner.ahead());
+    let stop = scanner.next(stops);
+    const label = scanner.unquoted();
+    if (stop === LINE || stop === END) {
+      if (label === '') continue;
+      throw scanner.fail('a label without values');
+    }
+    if (label === '' || /^nan$/i.test(label)) throw scanner.fail('a missing label; the label stands first');
+    do {
+      stop = scanner.next(stops);
+      const ends = stop === LINE || stop === END;
+      if (!(ends && scanner.empty)) values.push(scanner.number()); // a separator may end the line
+    } while (stop !== LINE && stop !== END);
+    if (values.length === 0) throw scanner.fail('a label without values');
+    yield rawRecord(file, `${name}/${index++}`, [values.take()], { label });
+  }
+  if (stops === null) throw new DataError('empty; expected lines of a label and values', { file: file.path });
+}

@@ -1,0 +1,206 @@
+/** WFDB records: a header (`.hea`) and the signal files that it names (`.dat`), in physical units. */
+import { dirname, join } from 'node:path';
+import { DataError } from '../../src/errors.ts';
+import { fileFacts, type RawRecord, rawRecord } from './record.ts';
+import { type ByteSource, reading } from './source.ts';
+import { readWfdbHeader, type WfdbHeader, type WfdbSignal } from './wfdb-header.ts';
+
+export interface WfdbReadOptions {
+  /** What a checksum that does not fit does: `verify` (default) refuses the record, `ignore` reads it all the same. */
+  readonly checksums?: 'verify' | 'ignore' | undefined;
+}
+
+/** How samples lie in a signal file. */
+interface Format {
+  /** Samples that are packed together, and into how many bytes. */
+  readonly samples: number;
+  readonly bytes: number;
+  /** Bytes of a last pack that is not full, by its number of samples. */
+  readonly part: readonly number[];
+  /** The value that marks a missing sample. */
+  readonly missing: number;
+  /** Unpacks the samples at `at` into `out` from `to`. */
+  readonly unpack: (bytes: Buffer, at: number, out: Int32Array, to: number) => void;
+}
+
+const single = (bytes: number, missing: number, sample: (from: Buffer, at: number) => number): Format => ({
+  samples: 1,
+  bytes,
+  part: [0],
+  missing,
+  unpack: (from, at, out, to) => {
+    out[to] = sample(from, at);
+  },
+});
+
+/** The lowest `bits` of a value as a signed number. */
+const signed = (value: number, bits: number): number => (value << (32 - bits)) >> (32 - bits);
+
+/** Formats by their number in the WFDB manual (signal(5)). */
+const FORMATS: ReadonlyMap<number, Format> = new Map([
+  [16, single(2, -(2 ** 15), (from, at) => from.readInt16LE(at))],
+  [24, single(3, -(2 ** 23), (from, at) => from.readIntLE(at, 3))],
+  [32, single(4, -(2 ** 31), (from, at) => from.readInt32LE(at))],
+  [61, single(2, -(2 ** 15), (from, at) => from.readInt16BE(at))],
+  [80, single(1, -128, (from, at) => from[at]! - 128)],
+  [160, single(2, -(2 ** 15), (from, at) => from.readUInt16LE(at) - 2 ** 15)],
+  [
+    212,
+    {
+      samples: 2,
+      bytes: 3,
+      part: [0, 2],
+      missing: -2048,
+      unpack: (from, at, out, to) => {
+        out[to] = signed(from[at]! | (from[at + 1]! << 8), 12);
+        out[to + 1] = signed(((from[at + 1]! << 4) & 0xf00) | from[at + 2]!, 12);
+      },
+    },
+  ],
+  [
+    310,
+    {
+      samples: 3,
+      bytes: 4,
+      part: [0, 2, 4],
+      missing: -512,
+      unpack: (from, at, out, to) => {
+        const low = from.readUInt16LE(at);
+        const high = from.readUInt16LE(at + 2);
+        out[to] = signed(low >> 1, 10);
+        out[to + 1] = signed(high >> 1, 10);
+        out[to + 2] = signed((low >> 11) | ((high >> 11) << 5), 10);
+      },
+    },
+  ],
+  [
+    311,
+    {
+      samples: 3,
+      bytes: 4,
+      part: [0, 2, 3],
+      missing: -512,
+      unpack: (from, at, out, to) => {
+        const word = from.readInt32LE(at);
+        out[to] = signed(word, 10);
+        out[to + 1] = signed(word >> 10, 10);
+        out[to + 2] = signed(word >> 20, 10);
+      },
+    },
+  ],
+]);
+
+/** Samples that are unpacked at once, about. */
+const CHUNK = 1 << 16;
+
+/** Signals of one file, which are interleaved frame by frame. */
+interface Group {
+  readonly file: string;
+  readonly signals: WfdbSignal[];
+  readonly format: Format;
+}
+
+function groups(header: WfdbHeader, path: string): Group[] {
+  const list: Group[] = [];
+  for (const signal of header.signals) {
+    const format = FORMATS.get(signal.format);
+    if (format === undefined) {
+      throw new DataError(`signal format ${signal.format}; read are ${[...FORMATS.keys()].join(', ')}`, {
+        file: path,
+      });
+    }
+    const last = list.at(-1);
+    if (last?.file !== signal.file) list.push({ file: signal.file, signals: [signal], format });
+    else if (last.format !== format) {
+      throw new DataError(`"${signal.file}" holds signals of two formats`, { file: path });
+    } else last.signals.push(signal);
+  }
+  return list;
+}
+
+/** Frames that `bytes` hold. */
+function framesIn(bytes: number, format: Format, perFrame: number): number {
+  const rest = bytes % format.bytes;
+  const partial = format.part.reduce((most, need, samples) => (need <= rest ? samples : most), 0);
+  return Math.floor((Math.floor(bytes / format.bytes) * format.samples + partial) / perFrame);
+}
+
+function* readGroup(
+  source: ByteSource,
+  { signals, format }: Group,
+  stated: number | null,
+  verify: boolean,
+): Generator<Float64Array[]> {
+  const start = signals[0]!.byteOffset;
+  const perFrame = signals.reduce((sum, signal) => sum + signal.samplesPerFrame, 0);
+  const held = framesIn(Math.max(0, source.size - start), format, perFrame);
+  const frames = stated ?? held;
+  if (frames > held || frames === 0) {
+    throw new DataError(`holds ${held} frames, the header says ${frames}`, { file: source.path });
+  }
+  const slots = signals.flatMap(({ samplesPerFrame }, s) => new Array<number>(samplesPerFrame).fill(s));
+  const channels = signals.map(({ samplesPerFrame }) => new Float64Array(frames * samplesPerFrame));
+  const filled = new Float64Array(signals.length);
+  const sums = new Int32Array(signals.length);
+  const total = frames * perFrame;
+  const packs = Math.ceil(CHUNK / format.samples);
+  const samples = new Int32Array(packs * format.samples);
+  let slot = 0;
+  for (let done = 0, at = start; done < total; done += samples.length, at += packs * format.bytes) {
+    const count = Math.min(samples.length, total - done);
+    const needed = Math.ceil(count / format.samples);
+    const bytes = Buffer.alloc(needed * format.bytes); // the last pack may be cut off
+    source.read(at, Math.min(bytes.length, source.size - at)).copy(bytes);
+    for (let pack = 0; pack < needed; pack++) {
+      format.unpack(bytes, pack * format.bytes, samples, pack * format.samples);
+    }
+    for (let i = 0; i < count; i++) {
+      const s = slots[slot]!;
+      const { baseline, gain } = signals[s]!;
+      const sample = samples[i]!;
+      sums[s] = sums[s]! + sample;
+      channels[s]![filled[s]!] = sample === format.missing ? Number.NaN : (sample - baseline) / gain;
+      filled[s] = filled[s]! + 1;
+      if (++slot === perFrame) slot = 0;
+    }
+  }
+  signals.forEach(({ checksum, description }, s) => {
+    if (!verify || checksum === null || ((sums[s]! - checksum) & 0xffff) === 0) return;
+    throw new DataError(
+      `signal ${s + 1} (${description}): checksum ${signed(sums[s]!, 16)}, the header says ${checksum}; damaged`,
+      { file: source.path },
+    );
+  });
+  yield channels;
+}
+
+/**
+ * Reads the one record of a header; its id is the record's name, and its channels are physical values,
+ * (sample − baseline) / gain, of lengths frames × samples per frame. Samples that the format marks as missing are
+ * NaN. Formats 16, 24, 32, 61, 80, 160, 212, 310 and 311; several signals and files; `stated` holds units, comments
+ * and the number of frames.
+ *
+ * @throws DataError as `readWfdbHeader`; for another format, a signal file that is missing or too short, and a
+ * checksum that does not fit
+ */
+export function* readWfdb(path: string, options: WfdbReadOptions = {}): Generator<RawRecord> {
+  const header = readWfdbHeader(path);
+  const { signals, rate, comments } = header;
+  if (signals.length === 0) throw new DataError('a record without signals', { file: path });
+  const verify = options.checksums !== 'ignore';
+  const channels: Float64Array[] = [];
+  for (const group of groups(header, path)) {
+    const file = join(dirname(path), group.file);
+    for (const read of reading(file, (source) => readGroup(source, group, header.frames, verify))) {
+      channels.push(...read);
+    }
+  }
+  const stated = {
+    units: signals.map(({ units }) => units).join(' '),
+    comments: comments.join('\n'),
+    frames: String(header.frames ?? ''),
+  };
+  yield rawRecord(fileFacts(path, 'wfdb', { stated, rate }), header.name, channels, {
+    channelNames: signals.map(({ description }, i) => description || `channel ${i + 1}`),
+  });
+}
