@@ -47,6 +47,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Draw the series of a data set or a CSV file as PNG pictures',
     async () => (await import('./commands/render.ts')).render,
   ),
+  plan: lazy(
+    'Plan the memory of a training, before anything is allocated',
+    async () => (await import('./commands/plan.ts')).plan,
+  ),
   sft: lazy(
     'Train a policy on expert traces (supervised)',
     async () => (await import('./commands/sft.ts')).sft,

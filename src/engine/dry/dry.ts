@@ -19,8 +19,13 @@ export class DryEngine extends TorchEngine {
     this.ledger = native.ledger;
   }
 
-  /** Calls back around every backward pass that is given the gradients of its outputs. */
-  onBackward(callback: (begins: boolean) => void): void {
+  /** What every integer that is read back is from now on: a token that is sampled, say. */
+  set integer(value: number) {
+    this.#native.integer = value;
+  }
+
+  /** Calls back before every backward pass that is given the gradients of its outputs. */
+  set onBackward(callback: () => void) {
     this.#native.onBackward = callback;
   }
 }

@@ -14,8 +14,6 @@ export interface DryOptions {
   readonly device: 'cpu' | 'cuda';
   /** Of libtorch: some operators came with 2. */
   readonly version: string;
-  /** What every integer that is read back is: a token that is sampled, say. 0 when absent. */
-  readonly integer?: number;
 }
 
 /** CUDA's caching allocator gives multiples of this, bytes. */
@@ -34,8 +32,10 @@ export class DryNative implements Native {
   readonly #given: number;
   #recordings = 0;
   #next = 1;
-  /** Called before a backward pass that is given the gradients of its outputs, and after it. */
-  onBackward: (begins: boolean) => void = () => {};
+  /** What every integer that is read back is: a token that is sampled, say. */
+  integer = 0;
+  /** Called before a backward pass that is given the gradients of its outputs. */
+  onBackward: () => void = () => {};
 
   constructor(options: DryOptions) {
     this.ledger = new Ledger(options.device === 'cpu' ? 1 : CUDA_GRANULE);
@@ -90,7 +90,7 @@ export class DryNative implements Native {
   }
 
   toHost(handle: number, into: HostArray): void {
-    if (this.#get(handle).dtype === 'int64') into.fill(this.#options.integer ?? 0);
+    if (this.#get(handle).dtype === 'int64') into.fill(this.integer);
   }
 
   shape(handle: number): number[] {
@@ -115,12 +115,10 @@ export class DryNative implements Native {
   grad(outputs: readonly number[], inputs: readonly number[], seeds: readonly number[]): number[] {
     this.#kernels.kind = this.#gradient;
     const get = (handle: number): DryTensor => this.#get(handle);
-    if (seeds.length > 0) this.onBackward(true);
+    if (seeds.length > 0) this.onBackward();
     const wanted = inputs.map(get);
     const found = backward(this.#kernels, outputs.map(get), wanted, seeds.map(get));
-    const handles = found.map((gradient, i) => this.#add(gradient ?? this.#kernels.map(wanted[i]!)));
-    if (seeds.length > 0) this.onBackward(false);
-    return handles;
+    return found.map((gradient, i) => this.#add(gradient ?? this.#kernels.map(wanted[i]!)));
   }
 
   parameter(handle: number): number {

@@ -1,0 +1,89 @@
+import type { CommandModule } from 'yargs';
+
+interface PlanArguments {
+  readonly policy: string | undefined;
+  readonly recipe: string;
+  readonly set: readonly string[];
+  readonly device: string;
+  readonly memory: string | undefined;
+  readonly json: boolean;
+}
+
+export const plan: CommandModule<object, PlanArguments> = {
+  command: 'plan',
+  describe: 'Plan the memory of a training, before anything is allocated',
+  builder: (cli) =>
+    cli
+      .option('policy', {
+        type: 'string',
+        requiresArg: true,
+        describe:
+          "'nano', the directory of a policy or checkpoint (config.json is enough of its weights), or a run",
+        defaultDescription: "the recipe's policy.init",
+      })
+      .option('recipe', {
+        type: 'string',
+        requiresArg: true,
+        default: 'quickstart',
+        describe: 'Recipe by name or path of a .yaml file',
+      })
+      .option('set', {
+        type: 'string',
+        array: true,
+        nargs: 1,
+        default: [] as string[],
+        describe: 'Change a key of the recipe: memory.tokens=8192 (again for more)',
+      })
+      .option('device', {
+        type: 'string',
+        default: 'cpu',
+        requiresArg: true,
+        describe: 'cpu, cuda or cuda:N',
+      })
+      .option('memory', {
+        type: 'string',
+        requiresArg: true,
+        describe: 'Memory of the device, as in 80GB: plans for another machine',
+        defaultDescription: "the device's",
+      })
+      .option('json', { type: 'boolean', default: false, describe: 'Print the plan as JSON' })
+      .example('$0 plan --recipe quickstart', 'What the quickstart takes on this machine')
+      .example(
+        '$0 plan --policy models/Qwen2.5-VL-3B-Instruct --recipe anomseer-3b-lora --device cuda --memory 24GB',
+        'Whether a recipe would fit a GPU of 24 GB',
+      ),
+  handler: async (given) => {
+    const [{ loadRecipe }, { findPolicy }, run, { stagesOf }, { planLines }, { ConfigError }] =
+      await Promise.all([
+        import('../config.ts'),
+        import('./find-policy.ts'),
+        import('./plan-run.ts'),
+        import('../train/plan.ts'),
+        import('../train/plan-text.ts'),
+        import('../errors.ts'),
+      ]);
+    if (!/^(cpu|cuda(:\d+)?)$/.test(given.device)) {
+      throw new ConfigError(`unknown device '${given.device}': use 'cpu', 'cuda' or 'cuda:N'`);
+    }
+    const recipe = loadRecipe(given.recipe, given.set);
+    const name = given.policy ?? recipe.policy.init;
+    const directory = name === 'nano' ? null : findPolicy(name);
+    const memory = given.memory === undefined ? run.deviceMemory(given.device) : run.parseBytes(given.memory);
+    const stages = stagesOf(recipe);
+    if (stages.length === 0) throw new ConfigError('sft.samples and rl.steps are both 0: nothing is trained');
+    const plans = [];
+    for (const stage of stages) {
+      const one = await run.planOf(stage, directory, recipe, given.device, memory);
+      plans.push(one);
+      if (!given.json) process.stdout.write(`${plans.length > 1 ? '\n' : ''}${planLines(one).join('\n')}\n`);
+    }
+    if (given.json) process.stdout.write(`${JSON.stringify(plans.map(jsonOf))}\n`);
+  },
+};
+
+/** Maps as objects. */
+function jsonOf<T extends object>(value: T): unknown {
+  return JSON.parse(
+    JSON.stringify(value, (_, inner: unknown) => (inner instanceof Map ? Object.fromEntries(inner) : inner)),
+  );
+}
