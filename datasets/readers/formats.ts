@@ -1,0 +1,88 @@
+/** The reader of a file by its name: extension first, then what tells formats of one extension apart. */
+import { ConfigError } from '../../src/errors.ts';
+import { readArff } from './arff.ts';
+import { readCsv } from './csv.ts';
+import { readMatlab } from './matlab.ts';
+import { readNab } from './nab.ts';
+import { readNpy } from './npy.ts';
+import { readNpz } from './npz.ts';
+import { readParquet } from './parquet.ts';
+import type { FormatName, RawRecord } from './record.ts';
+import { Scanner } from './scanner.ts';
+import { readTab } from './tab.ts';
+import { readTs } from './ts.ts';
+import { parseTsbAdName, readHeaderRow, readTsbAd } from './tsb-ad.ts';
+import { readTsbUad } from './tsb-uad.ts';
+import { readUcrTsv } from './ucr-tsv.ts';
+import { readWfdb } from './wfdb.ts';
+
+/** Formats that one path is enough to read; emgdb and UCI HAR are told only by their data sets. */
+export type FileFormat = Exclude<FormatName, 'emgdb' | 'uci-har'>;
+
+const READERS: Readonly<Record<FileFormat, (path: string) => Generator<RawRecord>>> = {
+  ts: readTs,
+  arff: readArff,
+  'ucr-tsv': readUcrTsv,
+  csv: readCsv,
+  'tsb-uad': readTsbUad,
+  'tsb-ad': readTsbAd,
+  tab: readTab,
+  nab: readNab,
+  npy: readNpy,
+  npz: readNpz,
+  parquet: readParquet,
+  matlab: readMatlab,
+  wfdb: readWfdb,
+};
+
+const EXTENSIONS: Readonly<Record<string, FileFormat>> = {
+  ts: 'ts',
+  arff: 'arff',
+  tsv: 'ucr-tsv',
+  out: 'tsb-uad',
+  npy: 'npy',
+  npz: 'npz',
+  parquet: 'parquet',
+  mat: 'matlab',
+  hea: 'wfdb',
+};
+
+/** csv files by their header, or by a TSB-AD name. */
+function csvFormat(path: string): FileFormat {
+  if (parseTsbAdName(path) !== null) return 'tsb-ad';
+  const scanner = new Scanner(path);
+  try {
+    const names = readHeaderRow(scanner).map((name) => name.toLowerCase());
+    if (names.includes('data') && names.includes('cols')) return 'tab';
+    if (names.length > 1 && names.at(-1) === 'label' && !names.some((name) => /^(?:time|date)/.test(name))) {
+      return 'tsb-ad';
+    }
+    return names.join() === 'timestamp,value' ? 'nab' : 'csv';
+  } finally {
+    scanner.close();
+  }
+}
+
+/**
+ * The format of a file. csv files are TSB-AD by a name of its grammar or a header that ends in `Label` and has no
+ * time, TAB by `data` and `cols`, NAB by `timestamp,value`, else one series of points.
+ *
+ * @throws ConfigError for an extension that no format has; DataError for a csv file that cannot be read
+ */
+export function formatOf(path: string): FileFormat {
+  const extension = /\.([^./\\]+)$/.exec(path)?.[1]?.toLowerCase() ?? '';
+  if (extension === 'csv') return csvFormat(path);
+  const format = EXTENSIONS[extension];
+  if (format !== undefined) return format;
+  const known = ['csv', ...Object.keys(EXTENSIONS)].map((name) => `.${name}`).join(', ');
+  throw new ConfigError(`${path}: no format has this extension; known are ${known}`);
+}
+
+/**
+ * Reads the records of a file in its own or a given format, without options.
+ *
+ * @throws as `formatOf` and the format's reader
+ */
+export function* readRecords(path: string, format?: FileFormat): Generator<RawRecord> {
+  yield* READERS[format ?? formatOf(path)](path);
+}

@@ -1,0 +1,302 @@
+/** Parquet files: a table of points with one column per channel, or a table of series with list columns. */
+import {
+  type FileMetaData,
+  parquetMetadata,
+  parquetSchema,
+  type SchemaElement,
+  type SchemaTree,
+} from 'hyparquet';
+import { ConfigError, DataError } from '../../src/errors.ts';
+import { pointLabels } from './anomaly-label.ts';
+import { type Chunk, type Leaf, readChunk } from './parquet-column.ts';
+import type { Stored } from './parquet-values.ts';
+import { type FileFacts, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { type ByteSource, reading } from './source.ts';
+
+export interface ParquetReadOptions {
+  /** Columns of the channels; by default all numeric (or all list) columns that are not time or label. */
+  readonly columns?: readonly string[] | undefined;
+  /** Column of the label; by default one named label, class, target, y, is_anomaly or anomaly, in any case. */
+  readonly label?: string | undefined;
+}
+
+/** A top-level column that can be read. */
+interface Table {
+  readonly name: string;
+  readonly path: string;
+  readonly leaf: Leaf;
+  readonly convert: ((value: number) => number) | null;
+  readonly instant: boolean;
+}
+
+const LABEL_NAME = /^(?:labels?|class|target|y|is_anomaly|anomaly)$/i;
+const TIME_NAME = /^(?:times?|timestamps?|dates?|date_?time|ds|t|index|epoch)$/i;
+const PANDAS_INDEX = /^__index_level_\d+__$/;
+const LONGEST_FOOTER = 64 << 20;
+
+const UNITS: Readonly<Record<string, number>> = { MILLIS: 1e3, MICROS: 1e6, NANOS: 1e9 };
+
+/** How a leaf is stored and what its numbers mean; null for what is neither a number nor a text. */
+function storedAs(
+  element: SchemaElement,
+): { stored: Stored; convert: ((value: number) => number) | null; instant: boolean } | null {
+  const { type, converted_type: old, logical_type: logical } = element;
+  const number = (stored: Stored, divisor = 1, instant = false) => ({
+    stored,
+    convert: divisor === 1 ? null : (value: number): number => value / divisor,
+    instant,
+  });
+  if (type === 'BYTE_ARRAY') {
+    return old === 'DECIMAL' || logical?.type === 'DECIMAL' ? null : number('TEXT');
+  }
+  if (type === 'BOOLEAN' || type === 'FLOAT' || type === 'DOUBLE') return number(type);
+  if (type !== 'INT32' && type !== 'INT64') return null;
+  if (logical?.type === 'TIMESTAMP') return number(type, UNITS[logical.unit] ?? 1, true);
+  if (old === 'TIMESTAMP_MILLIS') return number(type, 1e3, true);
+  if (old === 'TIMESTAMP_MICROS') return number(type, 1e6, true);
+  if (old === 'DATE' || logical?.type === 'DATE') {
+    return { stored: type, convert: (days) => days * 86400, instant: true };
+  }
+  if (old === 'DECIMAL' || logical?.type === 'DECIMAL') return number(type, 10 ** (element.scale ?? 0));
+  if (logical?.type === 'INTEGER' ? !logical.isSigned : old?.startsWith('UINT_')) {
+    return number(type === 'INT32' ? 'UINT32' : 'UINT64');
+  }
+  return number(type);
+}
+
+/** A top-level column as a flat one or a list of one level; null for structures, maps and lists of lists. */
+function table(top: SchemaTree): Table | null {
+  let node = top;
+  let definition = 0;
+  let repetition = 0;
+  let elementDefinition = 0;
+  for (;;) {
+    const kind = node.element.repetition_type;
+    if (kind !== 'REQUIRED') definition++;
+    if (kind === 'REPEATED') {
+      repetition++;
+      elementDefinition = definition;
+    }
+    if (node.children.length === 0) break;
+    if (node.children.length > 1) return null;
+    node = node.children[0]!;
+  }
+  const stored = storedAs(node.element);
+  if (stored === null || repetition > 1 || (repetition === 0 && node !== top)) return null;
+  return {
+    name: top.element.name,
+    path: node.path.join('.'),
+    leaf: {
+      stored: stored.stored,
+      maximumDefinition: definition,
+      maximumRepetition: repetition === 1 ? 1 : 0,
+      elementDefinition,
+    },
+    convert: stored.convert,
+    instant: stored.instant,
+  };
+}
+
+function readFooter(source: ByteSource): FileMetaData {
+  const fail = (message: string, cause?: unknown): DataError =>
+    new DataError(message, { file: source.path, cause });
+  if (source.size < 12) throw fail('not a Parquet file');
+  const end = source.read(source.size - 8, 8);
+  const magic = end.toString('latin1', 4);
+  if (magic === 'PARE') throw fail('an encrypted Parquet file');
+  if (magic !== 'PAR1') throw fail('not a Parquet file, or cut off: no PAR1 at its end');
+  const length = end.readUInt32LE(0);
+  if (length > Math.min(source.size - 12, LONGEST_FOOTER)) throw fail(`a footer of ${length} bytes`);
+  try {
+    return parquetMetadata(source.read(source.size - 8 - length, length + 8), { geoparquet: false });
+  } catch (cause) {
+    throw fail(`damaged footer (${(cause as Error).message})`, cause);
+  }
+}
+
+interface Plan {
+  readonly channels: readonly Table[];
+  readonly label: Table | null;
+  readonly time: Table | null;
+  readonly lists: boolean;
+}
+
+function plan(tables: readonly Table[], options: ParquetReadOptions, path: string): Plan {
+  const named = (name: string): Table => {
+    const found = tables.find((column) => column.name === name);
+    if (found !== undefined) return found;
+    const names = tables.map((column) => JSON.stringify(column.name)).join(', ');
+    throw new ConfigError(
+      `${path} has no column ${JSON.stringify(name)} of numbers or text; it has ${names}`,
+    );
+  };
+  const flat = tables.filter(({ leaf }) => leaf.maximumRepetition === 0);
+  const label =
+    options.label === undefined ? flat.find(({ name }) => LABEL_NAME.test(name)) : named(options.label);
+  const isNumber = ({ leaf }: Table): boolean => leaf.stored !== 'TEXT';
+  const lists = tables.filter((column) => column.leaf.maximumRepetition === 1 && isNumber(column));
+  const time =
+    flat.find((column) => column.instant) ??
+    flat.find((column) => isNumber(column) && TIME_NAME.test(column.name));
+  const channels =
+    options.columns?.map(named) ??
+    (lists.length > 0
+      ? lists
+      : flat.filter(
+          (column) =>
+            isNumber(column) &&
+            column !== label &&
+            column !== time &&
+            !column.instant &&
+            !PANDAS_INDEX.test(column.name),
+        ));
+  const fail = (message: string): DataError => new DataError(message, { file: path });
+  if (channels.length === 0) throw fail('no column of numbers');
+  const kinds = new Set(channels.map(({ leaf }) => leaf.maximumRepetition));
+  if (!channels.every(isNumber) || kinds.size > 1)
+    throw fail('the channels are not all numbers, or all lists of them');
+  if (label !== undefined && label.leaf.maximumRepetition === 1)
+    throw fail(`the label "${label.name}" is a list`);
+  return { channels, label: label ?? null, time: time ?? null, lists: kinds.has(1) };
+}
+
+/** Numbers of a column, converted. @throws DataError for infinities */
+function numbers(chunk: Chunk, column: Table, path: string): Float64Array {
+  const values = chunk.values as Float64Array;
+  const wrong = values.findIndex(
+    (value) => value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY,
+  );
+  if (wrong >= 0) {
+    throw new DataError(`column "${column.name}": infinite value ${wrong + 1} of a row group`, {
+      file: path,
+    });
+  }
+  return column.convert === null ? values : values.map(column.convert);
+}
+
+/**
+ * Reads a Parquet file. With list columns of numbers every row is a record (`name/index` from 0), its channels the
+ * lists, its label the label column. Otherwise the file is one record of one row per point: channels are the numeric
+ * columns, times the first column of dates or one named time, timestamp, date, …, and the label column holds point
+ * labels (0 or 1). Nulls are missing values (NaN); columns of other kinds are left out.
+ *
+ * Row groups are read one by one. Compression: none, Snappy, gzip, Brotli, LZ4, Zstandard; numbers of up to 64 bits
+ * (rounded to float64), decimals and dates (seconds since 1970).
+ *
+ * @throws DataError for a file that is none, encrypted or damaged, has no column of numbers, infinities, a missing
+ * label, an empty list, or row groups of more than 33 million values per column. ConfigError for a column that is
+ * not there
+ */
+export function readParquet(path: string, options: ParquetReadOptions = {}): Generator<RawRecord> {
+  return reading(path, (source) => records(source, options));
+}
+
+/** The columns of one row group that are asked for. */
+function readGroup(
+  source: ByteSource,
+  group: FileMetaData['row_groups'][number],
+  columns: readonly Table[],
+): Map<Table, Chunk> {
+  const chunks = new Map<Table, Chunk>();
+  const rowCount = Number(group.num_rows);
+  for (const column of columns) {
+    const meta = group.columns.find(
+      (chunk) => chunk.meta_data?.path_in_schema.join('.') === column.path,
+    )?.meta_data;
+    const fail = (message: string, cause?: unknown): DataError =>
+      new DataError(`column "${column.name}": ${message}`, { file: source.path, cause });
+    if (meta === undefined) throw fail('missing in a row group');
+    const dictionary = Number(meta.dictionary_page_offset ?? 0);
+    const start =
+      dictionary > 0 ? Math.min(dictionary, Number(meta.data_page_offset)) : Number(meta.data_page_offset);
+    const bytes = source.read(start, Number(meta.total_compressed_size));
+    try {
+      chunks.set(column, readChunk(bytes, meta, column.leaf, rowCount));
+    } catch (cause) {
+      throw fail(`damaged (${(cause as Error).message})`, cause);
+    }
+  }
+  return chunks;
+}
+
+function* records(source: ByteSource, options: ParquetReadOptions): Generator<RawRecord> {
+  const { path } = source;
+  const footer = readFooter(source);
+  let tables: Table[];
+  try {
+    tables = parquetSchema(footer)
+      .children.map(table)
+      .filter((column) => column !== null);
+  } catch (cause) {
+    throw new DataError(`damaged schema (${(cause as Error).message})`, { file: path, cause });
+  }
+  const planned = plan(tables, options, path);
+  const file = fileFacts(path, 'parquet');
+  const groups = footer.row_groups.filter((group) => Number(group.num_rows) > 0);
+  if (groups.length === 0) throw new DataError('no rows', { file: path });
+  if (planned.lists) yield* rowRecords(source, groups, planned, file);
+  else yield pointRecord(source, groups, planned, file);
+}
+
+function* rowRecords(
+  source: ByteSource,
+  groups: FileMetaData['row_groups'],
+  { channels, label }: Plan,
+  file: FileFacts,
+): Generator<RawRecord> {
+  const name = stem(file.path);
+  const channelNames = channels.map((column) => column.name);
+  let index = 0;
+  for (const group of groups) {
+    const chunks = readGroup(source, group, label === null ? channels : [...channels, label]);
+    const values = channels.map((column) => numbers(chunks.get(column)!, column, file.path));
+    const starts = channels.map((column) => chunks.get(column)!.starts!);
+    const labels = label === null ? null : chunks.get(label)!.values;
+    for (let row = 0; row < Number(group.num_rows); row++) {
+      const fail = (message: string): DataError =>
+        new DataError(`row ${index}: ${message}`, { file: file.path });
+      const series = values.map((all, c) => all.slice(starts[c]![row]!, starts[c]![row + 1]!));
+      if (series.some((channel) => channel.length === 0)) throw fail('a series without values');
+      const found = labels === null ? null : labels[row]!;
+      if (labels !== null && (found === null || Number.isNaN(found))) throw fail('a missing label');
+      yield rawRecord(file, `${name}/${index++}`, series, {
+        channelNames,
+        label: found === null ? null : String(found),
+      });
+    }
+  }
+}
+
+function joined(parts: readonly Float64Array[]): Float64Array {
+  const all = new Float64Array(parts.reduce((sum, part) => sum + part.length, 0));
+  let end = 0;
+  for (const part of parts) {
+    all.set(part, end);
+    end += part.length;
+  }
+  return all;
+}
+
+function pointRecord(
+  source: ByteSource,
+  groups: FileMetaData['row_groups'],
+  { channels, label, time }: Plan,
+  file: FileFacts,
+): RawRecord {
+  const { path } = file;
+  if (label !== null && label.leaf.stored === 'TEXT') {
+    throw new DataError(`the label "${label.name}" of points is text; expected 0 or 1`, { file: path });
+  }
+  const columns = [...channels, ...[label, time].filter((column) => column !== null)];
+  const parts = new Map(columns.map((column) => [column, [] as Float64Array[]]));
+  for (const group of groups) {
+    const chunks = readGroup(source, group, columns);
+    for (const column of columns) parts.get(column)!.push(numbers(chunks.get(column)!, column, path).slice());
+  }
+  const whole = (column: Table): Float64Array => joined(parts.get(column)!);
+  return rawRecord(file, stem(path), channels.map(whole), {
+    channelNames: channels.map((column) => column.name),
+    times: time === null ? null : whole(time),
+    anomalies: label === null ? null : pointLabels(whole(label), label.name, path),
+  });
+}
