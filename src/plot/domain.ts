@@ -12,6 +12,7 @@ export type FigureValues = Float64Array | readonly Float64Array[];
  */
 export function channelsOf(figure: Figure, values: FigureValues): readonly Float64Array[] {
   const channels = values instanceof Float64Array ? [values] : values;
+  if (figure.spectrogram !== null) return channels; // its rows are frequencies; melDecibels checks them
   if (channels.length !== figure.channels.length) {
     throw new DataError(
       `figure ${figure.name} shows ${figure.channels.length} channel(s) (${figure.channels.join(', ')}), the series has ${channels.length}`,
@@ -67,12 +68,13 @@ export function yDomain(figure: Figure, channels: readonly Float64Array[]): [lo:
   return [lo - margin, hi + margin];
 }
 
-/** Domain of the x axis for `length` samples at `times` (their indices when absent). */
+/** Domain of the x axis for `length` samples at `times` (multiples of the figure's step when absent). */
 export function xDomain(figure: Figure, length: number, times?: Float64Array): [lo: number, hi: number] {
   const first = times?.[0] ?? 0;
-  const last = times?.[length - 1] ?? length - 1;
+  const step = figure.step ?? 1;
+  const last = times?.[length - 1] ?? (length - 1) * step;
   if (figure.xMargin === null || !(last > first)) {
-    const half = last > first ? (last - first) / (length - 1) / 2 : 0.5;
+    const half = last > first ? (last - first) / (length - 1) / 2 : 0.5 * step;
     return [first - half, last + half];
   }
   const margin = (last - first) * figure.xMargin;

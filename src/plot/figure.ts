@@ -3,23 +3,12 @@
  * Sizes are pixels of the whole picture.
  */
 import { ConfigError } from '../errors.ts';
+import { checkMelScale, type MelScale } from './mel.ts';
+import { checkPanels } from './panels.ts';
+import { PRESETS } from './presets.ts';
 
 /** The bundled font, under a name that no system font has; see canvas.ts. */
 export const FONT_FAMILY = 'Timeseer Sans';
-
-/** matplotlib's default cycle, which the figures of the papers were drawn with. */
-export const CHANNEL_COLORS = [
-  '#1f77b4',
-  '#ff7f0e',
-  '#2ca02c',
-  '#d62728',
-  '#9467bd',
-  '#8c564b',
-  '#e377c2',
-  '#7f7f7f',
-  '#bcbd22',
-  '#17becf',
-] as const;
 
 /** Space between the plot area and the edges of the picture. */
 export interface Padding {
@@ -47,8 +36,21 @@ export interface Figure {
   readonly titleSize: number; // font sizes in px
   readonly labelSize: number;
   readonly tickSize: number;
-  /** Whether x holds UTC milliseconds instead of sample indices. */
+  /** Whether x holds UTC milliseconds, given with the series. */
   readonly time: boolean;
+  /** Units of the x axis from one sample to the next; `null`: each series brings its own x values. */
+  readonly step: number | null;
+  /** Missing samples (NaN, ±Infinity) break the line, or the line joins the samples beside them. */
+  readonly missing: 'break' | 'join';
+  /** The legend of several channels: in the upper right corner of the plot area, or above it, clear of the lines. */
+  readonly legend: 'inside' | 'above';
+  /**
+   * One panel per channel, each with a y axis of its own and the channel's name above it, row by row in a grid of
+   * ⌈√C⌉ columns; no ticks.
+   */
+  readonly grid: boolean;
+  /** Draws powers over time and frequency instead of lines. */
+  readonly spectrogram: MelScale | null;
   /**
    * Share of the x extent left free on each side. `null`: sample i owns the cell [i, i + 1)·W/N of the plot area
    * and is drawn in its middle, so that W/k-pixel blocks hold exactly N/k samples.
@@ -63,80 +65,8 @@ export interface Figure {
   readonly yInclude: readonly [lo: number, hi: number] | null;
 }
 
-const line: Figure = {
-  name: 'line',
-  width: 640,
-  height: 240,
-  padding: { left: 56, top: 26, right: 14, bottom: 44 },
-  channels: ['value'],
-  colors: CHANNEL_COLORS,
-  background: '#ffffff',
-  lineWidth: 1.5,
-  axes: true,
-  title: '',
-  xLabel: 'Index',
-  yLabel: 'Value',
-  titleSize: 13,
-  labelSize: 12,
-  tickSize: 11,
-  time: false,
-  xMargin: 0.01,
-  yMargin: 0.05,
-  yInclude: null,
-};
-
-/**
- * Figures by name.
- *
- *  line     generic, for reports; several channels get a legend
- *  nano     560 × 28, a bare black polyline: 40 × 2 patches of 14 px, 20 visual tokens of N/20 samples each
- *  anomllm  AnomLLM's 10 × 1.5 in at 100 dpi, but with a y axis that widens instead of clipping at ±1
- *  ctu      TimeMaster's 6 × 2.5 in tight box (580 × 230), line width 2 pt, fonts 9 / 8 / 7 pt
- */
-const PRESETS = {
-  line,
-  nano: {
-    ...line,
-    name: 'nano',
-    width: 560,
-    height: 28,
-    padding: { left: 0, top: 0, right: 0, bottom: 0 },
-    colors: ['#000000'],
-    lineWidth: 1.5,
-    axes: false,
-    xMargin: null,
-  },
-  anomllm: {
-    ...line,
-    name: 'anomllm',
-    width: 1000,
-    height: 150,
-    padding: { left: 58, top: 20, right: 15, bottom: 39 },
-    colors: ['#4682b4'],
-    lineWidth: 2.08,
-    xLabel: '',
-    yLabel: '',
-    tickSize: 13.9,
-    xMargin: 0.05,
-    yInclude: [-1, 1],
-  },
-  ctu: {
-    ...line,
-    name: 'ctu',
-    width: 580,
-    height: 230,
-    padding: { left: 54, top: 23, right: 5, bottom: 40 },
-    lineWidth: 2.78,
-    title: 'Complete Signal',
-    xLabel: 'Timestamp',
-    titleSize: 12.5,
-    labelSize: 11.1,
-    tickSize: 9.72,
-    xMargin: 0.05,
-  },
-} as const satisfies Record<string, Figure>;
-
 export type FigureName = keyof typeof PRESETS;
+/** Presets; presets.ts says what each looks like. */
 export const FIGURE_NAMES = Object.keys(PRESETS) as FigureName[];
 
 /** Whether `name` is a preset; use it to narrow a flag or a recipe's string. */
@@ -177,6 +107,14 @@ export function figure(name: string, changes: Partial<Omit<Figure, 'name'>> = {}
       `figure margins: expected shares ≥ 0, got x ${result.xMargin}, y ${result.yMargin}`,
     );
   }
+  if (result.step !== null && !(result.step > 0 && Number.isFinite(result.step))) {
+    throw new ConfigError(`figure.step: expected units of x per sample above 0, or null, got ${result.step}`);
+  }
+  if (Number(result.grid) + Number(result.spectrogram !== null) + Number(result.time) > 1) {
+    throw new ConfigError('figure: grid, spectrogram and time exclude each other; keep one');
+  }
+  if (result.spectrogram !== null) checkMelScale(result.spectrogram);
+  if (result.grid) checkPanels(result);
   if (result.channels.length === 0 || new Set(result.channels).size !== result.channels.length) {
     throw new ConfigError('figure.channels: expected at least one name, each different');
   }
@@ -186,7 +124,14 @@ export function figure(name: string, changes: Partial<Omit<Figure, 'name'>> = {}
 
 /** Whether the column rasteriser can draw the figure: one polyline, no axes, no text. */
 export function isBare(figure: Figure): boolean {
-  return !figure.axes && figure.title === '' && figure.channels.length === 1 && !figure.time;
+  const { axes, title, channels, time, step, missing, grid, spectrogram } = figure;
+  const plain = step === 1 && missing === 'break' && !time && !grid && spectrogram === null;
+  return plain && !axes && title === '' && channels.length === 1;
+}
+
+/** Whether each series brings its x values. */
+export function needsTimes(figure: Figure): boolean {
+  return figure.time || figure.step === null;
 }
 
 /** Plot area in pixels. */

@@ -6,69 +6,17 @@
 import { endianness } from 'node:os';
 import { setImmediate } from 'node:timers/promises';
 import { type Changeset, changeset, type View } from 'vega';
-import { DataError } from '../errors.ts';
 import type { Picture } from '../types.ts';
 import { canvas } from './canvas.ts';
 import { renderColumns } from './column.ts';
 import { channelsOf, type FigureValues, xDomain, yDomain } from './domain.ts';
-import { m4 } from './downsample.ts';
-import { type Figure, isBare, plotSize } from './figure.ts';
+import { type Figure, isBare } from './figure.ts';
+import { paintCells } from './heat.ts';
+import { frameSpan, melDecibels } from './mel.ts';
+import { checkTimes, gridRows, lineRows, type Row } from './rows.ts';
 import { DATA, vegaLite, yTickSpace } from './spec.ts';
 import { tickLabels } from './ticks.ts';
 import { viewOf } from './vega.ts';
-
-/** Above this many samples per pixel column, downsampling pays. */
-const SAMPLES_PER_COLUMN = 4;
-
-interface Row {
-  x: number;
-  y: number | null;
-  readonly channel: string;
-}
-
-/** The table that the compiled figure draws: [C · N] rows in channel order. */
-function rowsOf(figure: Figure, channels: readonly Float64Array[], times?: Float64Array): Row[] {
-  const length = channels[0]!.length;
-  const columns = plotSize(figure).width;
-  const [lo, hi] = xDomain(figure, length, times);
-  const scale = columns / (hi - lo);
-  const rows: Row[] = [];
-  channels.forEach((values, c) => {
-    const channel = figure.channels[c]!;
-    const add = (i: number) => {
-      const y = values[i]!;
-      const row = { x: times === undefined ? i : times[i]!, y: Number.isFinite(y) ? y : null, channel };
-      rows.push(row);
-      // A path without length draws nothing: a sample between two missing ones gets 1/100 px, and is seen as a dot.
-      if (row.y !== null && !Number.isFinite(values[i - 1]) && !Number.isFinite(values[i + 1])) {
-        rows.push({ ...row, x: row.x + 0.01 / scale });
-      }
-    };
-    if (length <= SAMPLES_PER_COLUMN * columns) for (let i = 0; i < length; i++) add(i);
-    else m4(values, (i) => Math.floor(((times === undefined ? i : times[i]!) - lo) * scale)).forEach(add);
-  });
-  return rows;
-}
-
-function checkTimes(figure: Figure, times: Float64Array | undefined, length: number): void {
-  if (figure.time !== (times !== undefined)) {
-    throw new DataError(
-      figure.time
-        ? `figure ${figure.name} has a time axis: give one UTC millisecond time per sample`
-        : `figure ${figure.name} counts samples: give no times, or set its time property`,
-    );
-  }
-  if (times === undefined) return;
-  if (times.length !== length)
-    throw new DataError(`${times.length} times for ${length} samples; give one each`);
-  for (let i = 0; i < length; i++) {
-    if (!Number.isFinite(times[i]!) || (i > 0 && times[i]! < times[i - 1]!)) {
-      throw new DataError(
-        `time ${times[i]} of sample ${i} is not finite or precedes the one before; sort by time`,
-      );
-    }
-  }
-}
 
 /** One compiled figure: its view, and the canvas that it draws on. */
 class Raster {
@@ -85,22 +33,33 @@ class Raster {
   }
 
   async draw(channels: readonly Float64Array[], times: Float64Array | undefined): Promise<Picture> {
-    const { width, height } = this.#figure;
-    const y = yDomain(this.#figure, channels);
-    const { ticks, room } = yTickSpace(this.#figure);
-    const labels = tickLabels(y, ticks, this.#figure.tickSize, room);
-    this.#view
-      .signal(DATA.xDomain, xDomain(this.#figure, channels[0]!.length, times))
-      .signal(DATA.yDomain, y)
-      .signal(DATA.yFormat, labels.format)
-      .signal(DATA.yTickSize, labels.size);
-    this.#show(rowsOf(this.#figure, channels, times));
+    const figure = this.#figure;
+    const { width, height, spectrogram } = figure;
+    const cells = spectrogram === null ? undefined : melDecibels(spectrogram, channels);
+    if (spectrogram !== null) {
+      this.#view.signal(DATA.xDomain, frameSpan(spectrogram, channels[0]!.length));
+    } else if (figure.grid) {
+      yDomain(figure, channels); // refuses what cannot be drawn
+      this.#show(gridRows(figure, channels, times));
+    } else {
+      const y = yDomain(figure, channels);
+      const { ticks, room } = yTickSpace(figure);
+      const labels = tickLabels(y, ticks, figure.tickSize, room);
+      this.#view
+        .signal(DATA.xDomain, xDomain(figure, channels[0]!.length, times))
+        .signal(DATA.yDomain, y)
+        .signal(DATA.yFormat, labels.format)
+        .signal(DATA.yTickSize, labels.size);
+      this.#show(lineRows(figure, channels, times));
+    }
     const context = this.#context;
     context.reset();
-    context.fillStyle = this.#figure.background;
+    context.fillStyle = figure.background;
     context.fillRect(0, 0, width, height);
     await this.#view.toCanvas(1, { externalContext: context });
-    return { width, height, data: opaque(context.canvas.data()) };
+    const picture = { width, height, data: opaque(context.canvas.data()) };
+    if (spectrogram !== null && cells !== undefined) paintCells(figure, picture, cells, spectrogram.range);
+    return picture;
   }
 
   /**
@@ -108,8 +67,9 @@ class Raster {
    * ones; not with several channels or times, whose derived columns would keep old values.
    */
   #show(rows: readonly Row[]): void {
-    const { time, channels } = this.#figure;
-    if (time || channels.length > 1 || rows.length !== this.#rows.length) {
+    const { time, channels, grid, colors } = this.#figure;
+    const grouped = channels.length > 1 && !(grid && colors.length === 1);
+    if (time || grouped || rows.length !== this.#rows.length) {
       this.#view.data(DATA.table, rows);
       this.#rows = rows;
       return;
@@ -173,10 +133,11 @@ function rasterOf(figure: Figure): Raster {
 /**
  * Draws any figure through vega, also the ones that the column rasteriser could draw.
  *
- * @param values one array per channel [C][N]; missing samples (NaN, ±Infinity) break the line
- * @param times UTC milliseconds [N], not decreasing, exactly when `figure.time`
+ * @param values one array per channel [C][N]; missing samples (NaN, ±Infinity) break the line, or are left out, as the
+ * figure says. For a spectrogram, powers of a short-time Fourier transform [F][T], as `melDecibels` takes them
+ * @param times x values [N], not decreasing, exactly when `needsTimes`: UTC milliseconds for `figure.time`
  *
- * Throws DataError as `channelsOf` and `yDomain`, and when times are missing, unwanted, unsorted or too few.
+ * Throws DataError as `channelsOf`, `yDomain`, `checkTimes` and `melDecibels`.
  */
 export async function renderVega(
   figure: Figure,

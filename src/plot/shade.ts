@@ -1,38 +1,73 @@
 /** True intervals over a finished picture, for people: a light band and a strip along the top of the plot area. */
+import { ConfigError } from '../errors.ts';
 import type { Interval, Picture } from '../types.ts';
 import { xDomain } from './domain.ts';
 import { type Figure, plotSize } from './figure.ts';
+import { type Panel, panels } from './panels.ts';
 
 const GREEN = [0x2c, 0xa0, 0x2c] as const;
 const BAND = 0.18;
 
+export interface ShadeOptions {
+  /** The x values [N] that the series brought, where it did. */
+  readonly times?: Float64Array;
+  /** Panels of a grid to shade; default: all. */
+  readonly channels?: readonly number[];
+}
+
+/** Half-way from sample i − 1 to sample i, as far beyond the first and the last one as to their neighbours. */
+function boundary(times: Float64Array, i: number): number {
+  const last = times.length - 1;
+  if (last === 0) return times[0]! + i - 0.5;
+  if (i === 0) return times[0]! - (times[1]! - times[0]!) / 2;
+  if (i > last) return times[last]! + (times[last]! - times[last - 1]!) / 2;
+  return (times[i - 1]! + times[i]!) / 2;
+}
+
 /**
  * A copy of `picture`, drawn from `figure` and a series of `length` samples, with `intervals` shaded. The strip is
  * an eighth of the plot area's height, between 2 and 5 px. Coverage of partly covered pixel columns is exact.
+ *
+ * Throws ConfigError for a spectrogram, whose axis does not count samples.
  */
 export function shade(
   figure: Figure,
   picture: Picture,
   intervals: readonly Interval[],
   length: number,
+  options: ShadeOptions = {},
 ): Picture {
+  if (figure.spectrogram !== null) {
+    throw new ConfigError('a spectrogram cannot be shaded: draw the series as a line');
+  }
+  const { times, channels } = options;
+  const whole: Panel = { x: 0, y: 0, ...plotSize(figure) };
+  const places = figure.grid ? panels(figure) : [whole];
   const data = Uint8Array.from(picture.data);
-  const { width, height } = plotSize(figure);
-  const left = figure.padding.left;
-  const top = Math.round(figure.padding.top);
-  const strip = Math.min(5, Math.max(2, Math.round(height / 8)));
-  const [lo, hi] = xDomain(figure, length);
-  const toPixel = (x: number) => left + ((x - lo) / (hi - lo)) * width;
-  for (const [start, end] of intervals) {
-    const from = toPixel(start - 0.5);
-    const to = toPixel(end - 0.5);
-    for (let x = Math.max(0, Math.floor(from)); x < Math.min(picture.width, to); x++) {
-      const covered = Math.min(x + 1, to) - Math.max(x, from);
-      for (let y = top; y < Math.min(picture.height, top + Math.round(height)); y++) {
-        const alpha = covered * (y < top + strip ? 1 : BAND);
-        const at = (y * picture.width + x) * 3;
-        for (let c = 0; c < 3; c++)
-          data[at + c] = Math.round(data[at + c]! * (1 - alpha) + GREEN[c]! * alpha);
+  const [lo, hi] = xDomain(figure, length, times);
+  const step = figure.step ?? 1;
+  for (const [c, panel] of places.entries()) {
+    if (figure.grid && channels !== undefined && !channels.includes(c)) continue;
+    const left = figure.padding.left + panel.x;
+    const top = Math.round(figure.padding.top + panel.y);
+    const { width, height } = panel;
+    const strip = Math.min(5, Math.max(2, Math.round(height / 8)));
+    const toPixel = (i: number) => {
+      const x = times === undefined ? (i - 0.5) * step : boundary(times, i);
+      return left + ((x - lo) / (hi - lo)) * width;
+    };
+    for (const [start, end] of intervals) {
+      const from = toPixel(start);
+      const to = toPixel(end);
+      for (let x = Math.max(0, Math.floor(from)); x < Math.min(picture.width, to); x++) {
+        const covered = Math.min(x + 1, to) - Math.max(x, from);
+        for (let y = top; y < Math.min(picture.height, top + Math.round(height)); y++) {
+          const alpha = covered * (y < top + strip ? 1 : BAND);
+          const at = (y * picture.width + x) * 3;
+          for (const [k, green] of GREEN.entries()) {
+            data[at + k] = Math.round(data[at + k]! * (1 - alpha) + green * alpha);
+          }
+        }
       }
     }
   }

@@ -1,6 +1,9 @@
 /** The vega-lite specification that a figure stands for: compiled once, with everything that data change as a parameter. */
 import type { TopLevelSpec } from 'vega-lite';
 import { type Figure, FONT_FAMILY, plotSize } from './figure.ts';
+import { BAR_GAP, BAR_WIDTH } from './heat.ts';
+import { type MelScale, melOf } from './mel.ts';
+import { panels } from './panels.ts';
 
 /**
  * Names by which the compiled figure takes its data: a table of {x, y, channel}, the two axis domains, and number
@@ -32,39 +35,93 @@ export function yTickSpace(figure: Figure): { readonly ticks: number; readonly r
 
 /** The figure in vega-lite. Domains are parameters, so one compiled view serves every series of this shape. */
 export function vegaLite(figure: Figure): TopLevelSpec {
-  const { width, height } = plotSize(figure);
-  const several = figure.channels.length > 1;
-  const colors = figure.channels.map((_, i) => figure.colors[i % figure.colors.length]!);
-  const axis = (title: string, ticks: number) => ({
-    title: title === '' ? null : title,
-    tickCount: Math.max(2, Math.round(ticks)),
-  });
+  if (figure.grid) return gridSpec(figure);
+  return figure.spectrogram === null ? lineSpec(figure) : spectrogramSpec(figure, figure.spectrogram);
+}
+
+/** What all figures have in common. */
+function frame(figure: Figure) {
   return {
     $schema: 'https://vega.github.io/schema/vega-lite/v6.json',
-    width,
-    height,
+    ...plotSize(figure),
     padding: figure.padding,
     // 'fit' depends on what the view drew before: the same data would not give the same pixels twice.
     autosize: 'none',
     background: figure.background,
     ...(figure.title === '' ? {} : { title: { text: figure.title, fontSize: figure.titleSize, offset: 6 } }),
+    data: { name: DATA.table },
+  } as const;
+}
+
+function config(figure: Figure) {
+  return {
+    font: FONT_FAMILY,
+    aria: false,
+    view: { stroke: figure.axes ? '#000000' : null, strokeWidth: 1 },
+    axis: {
+      grid: false,
+      domain: false,
+      tickColor: '#000000',
+      tickSize: TICK_SIZE,
+      labelPadding: LABEL_PADDING,
+      labelColor: '#000000',
+      labelFontSize: figure.tickSize,
+      titleColor: '#000000',
+      titleFontSize: figure.labelSize,
+      titleFontWeight: 'normal',
+      titlePadding: 5,
+    },
+    title: { fontWeight: 'normal', color: '#000000' },
+    legend: { labelFontSize: figure.tickSize, labelColor: '#000000', symbolStrokeWidth: figure.lineWidth },
+  } as const;
+}
+
+const LINE = {
+  type: 'line',
+  aria: false,
+  clip: false,
+  strokeJoin: 'round',
+  strokeCap: 'round',
+  // A domain is given, so a missing value only breaks the line.
+  invalid: 'break-paths-show-domains',
+} as const;
+
+/** Samples come in order; sorting them again costs time. The types leave out the documented null. */
+const IN_ORDER = { value: null as unknown as number };
+
+const titled = (title: string) => (title === '' ? null : title);
+
+function legendOf(figure: Figure) {
+  if (!figure.axes) return null;
+  return figure.legend === 'inside'
+    ? ({ title: null, orient: 'top-right', fillColor: '#ffffffcc', padding: 4 } as const)
+    : ({
+        title: null,
+        orient: 'top',
+        direction: 'horizontal',
+        offset: 4,
+        padding: 0,
+        symbolSize: 400,
+      } as const);
+}
+
+function lineSpec(figure: Figure): TopLevelSpec {
+  const { width } = plotSize(figure);
+  const several = figure.channels.length > 1;
+  const colors = figure.channels.map((_, i) => figure.colors[i % figure.colors.length]!);
+  const axis = (title: string, ticks: number) => ({
+    title: titled(title),
+    tickCount: Math.max(2, Math.round(ticks)),
+  });
+  return {
+    ...frame(figure),
     params: [
       { name: DATA.xDomain, value: [0, 1] },
       { name: DATA.yDomain, value: [0, 1] },
       { name: DATA.yFormat, value: '.1f' },
       { name: DATA.yTickSize, value: figure.tickSize },
     ],
-    data: { name: DATA.table },
-    mark: {
-      type: 'line',
-      aria: false,
-      clip: false,
-      strokeWidth: figure.lineWidth,
-      strokeJoin: 'round',
-      strokeCap: 'round',
-      // A domain is given, so a missing value only breaks the line.
-      invalid: 'break-paths-show-domains',
-    },
+    mark: { ...LINE, strokeWidth: figure.lineWidth },
     encoding: {
       x: {
         field: 'x',
@@ -92,38 +149,145 @@ export function vegaLite(figure: Figure): TopLevelSpec {
             }
           : null,
       },
-      // Samples come in order; sorting them again costs time. The types leave out the documented null.
-      order: { value: null as unknown as number },
+      order: IN_ORDER,
       color: several
         ? {
             field: 'channel',
             type: 'nominal',
             scale: { domain: [...figure.channels], range: colors },
-            legend: figure.axes
-              ? { title: null, orient: 'top-right', fillColor: '#ffffffcc', padding: 4 }
-              : null,
+            legend: legendOf(figure),
           }
         : { value: colors[0]! },
     },
-    config: {
-      font: FONT_FAMILY,
-      aria: false,
-      view: { stroke: figure.axes ? '#000000' : null, strokeWidth: 1 },
-      axis: {
-        grid: false,
-        domain: false,
-        tickColor: '#000000',
-        tickSize: TICK_SIZE,
-        labelPadding: LABEL_PADDING,
-        labelColor: '#000000',
-        labelFontSize: figure.tickSize,
-        titleColor: '#000000',
-        titleFontSize: figure.labelSize,
-        titleFontWeight: 'normal',
-        titlePadding: 5,
+    config: config(figure),
+  };
+}
+
+/** Frames and names stand still; the rows come in px, so that one line mark draws all panels. */
+function gridSpec(figure: Figure): TopLevelSpec {
+  const { width, height } = plotSize(figure);
+  const places = panels(figure);
+  const scale = (domain: [number, number]) => ({ domain, nice: false, zero: false });
+  const x = { field: 'x', type: 'quantitative' as const, scale: scale([0, width]), axis: null };
+  const y = { field: 'y', type: 'quantitative' as const, scale: scale([height, 0]), axis: null };
+  const colors = figure.channels.map((_, i) => figure.colors[i % figure.colors.length]!);
+  const frames = places.map((panel) => ({
+    x: panel.x,
+    y: panel.y,
+    right: panel.x + panel.width,
+    bottom: panel.y + panel.height,
+  }));
+  const names = places.map((panel, i) => ({ x: panel.x, y: panel.y, name: figure.channels[i]! }));
+  return {
+    ...frame(figure),
+    layer: [
+      {
+        data: { values: frames },
+        mark: { type: 'rect', filled: false, stroke: '#000000', strokeWidth: 1 },
+        encoding: { x, y, x2: { field: 'right' }, y2: { field: 'bottom' } },
       },
-      title: { fontWeight: 'normal', color: '#000000' },
-      legend: { labelFontSize: figure.tickSize, labelColor: '#000000', symbolStrokeWidth: figure.lineWidth },
-    },
+      {
+        data: { values: names },
+        mark: {
+          type: 'text',
+          align: 'left',
+          baseline: 'alphabetic',
+          dx: 1,
+          dy: -3,
+          fontSize: figure.labelSize,
+          color: '#000000',
+        },
+        encoding: { x, y, text: { field: 'name' } },
+      },
+      {
+        mark: { ...LINE, strokeWidth: figure.lineWidth },
+        encoding: {
+          x,
+          y,
+          order: IN_ORDER,
+          // One colour needs no groups: gaps part the panels' lines, in a third of the time.
+          color:
+            figure.colors.length === 1
+              ? { value: colors[0]! }
+              : {
+                  field: 'channel',
+                  type: 'nominal',
+                  scale: { domain: [...figure.channels], range: colors },
+                  legend: null,
+                },
+        },
+      },
+    ],
+    config: { ...config(figure), view: { stroke: null } },
+  };
+}
+
+/** Frequencies for ticks: about five multiples of 1, 2 or 5 · 10ᵏ Hz. */
+function frequencies({ low, high }: MelScale): number[] {
+  const raw = (high - low) / 5;
+  const decade = 10 ** Math.floor(Math.log10(raw));
+  const step = decade * ([1, 2, 5].find((factor) => factor * decade >= raw * 0.99) ?? 10);
+  const first = Math.ceil(low / step);
+  return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, i) => (first + i) * step);
+}
+
+/** Axes and the labels of the colour bar; heat.ts paints the cells. */
+function spectrogramSpec(figure: Figure, mel: MelScale): TopLevelSpec {
+  const { width, height } = plotSize(figure);
+  const ticks = frequencies(mel);
+  const steps = Array.from({ length: 4 }, (_, i) => ({
+    y: (height * i) / 3,
+    text: `${i === 0 ? '0 dB' : `−${Math.round((mel.range * i) / 3)}`}`,
+  }));
+  const scale = { nice: false, zero: false } as const;
+  return {
+    ...frame(figure),
+    params: [{ name: DATA.xDomain, value: [0, 1] }],
+    layer: [
+      {
+        mark: { type: 'point', opacity: 0 },
+        encoding: {
+          x: {
+            field: 'x',
+            type: 'quantitative',
+            scale: { ...scale, domain: { expr: DATA.xDomain } },
+            axis: {
+              title: titled(figure.xLabel),
+              tickCount: Math.max(2, Math.round(width / 110)),
+              format: '~f',
+            },
+          },
+          y: {
+            field: 'y',
+            type: 'quantitative',
+            scale: { ...scale, domain: [melOf(mel.low), melOf(mel.high)] },
+            axis: {
+              title: titled(figure.yLabel),
+              values: ticks.map(melOf),
+              // The labels belong to the ticks by their place in the list: mel values are not round numbers.
+              labelExpr: `${JSON.stringify(ticks.map(String))}[round(datum.index * ${ticks.length - 1})]`,
+              titleX: -yTitleEdge(figure),
+            },
+          },
+        },
+      },
+      {
+        data: { values: steps },
+        mark: {
+          type: 'text',
+          align: 'left',
+          baseline: 'middle',
+          fontSize: figure.tickSize,
+          color: '#000000',
+        },
+        encoding: {
+          x: { value: width + BAR_GAP + BAR_WIDTH + 4 },
+          y: { field: 'y', type: 'quantitative', scale: null, axis: null },
+          text: { field: 'text' },
+        },
+      },
+    ],
+    resolve: { scale: { y: 'independent' } },
+    config: config(figure),
   };
 }

@@ -11,12 +11,12 @@ interface Geometry {
   readonly xlim: readonly [number, number];
   readonly n: number;
 }
-const geometry: Record<'anomllm' | 'ctu', Geometry> = JSON.parse(
+const geometry: Record<'anomllm' | 'ctu' | 'vta', Geometry> = JSON.parse(
   readFileSync(new URL('../golden/plot/geometry.json', import.meta.url), 'utf8'),
 );
 
 describe('figure presets', () => {
-  it.each(['anomllm', 'ctu'] as const)('%s has the geometry of the published figure', (name) => {
+  it.each(['anomllm', 'ctu', 'vta'] as const)('%s has the geometry of the published figure', (name) => {
     const { size, box, xlim, n } = geometry[name];
     const { width, height, padding } = figure(name);
     expect([width, height]).toEqual(size);
@@ -29,6 +29,25 @@ describe('figure presets', () => {
     expect(hi).toBeCloseTo(xlim[1], 9);
   });
 
+  it('signals take whole blocks of 28 px, which Qwen2.5-VL does not resize', () => {
+    for (const name of ['tee', 'ecg', 'emg', 'har', 'rcw', 'rcw-spectrogram']) {
+      const { width, height } = figure(name);
+      expect([width % 28, height % 28], name).toEqual([0, 0]);
+    }
+  });
+
+  it.each([
+    ['tee', 319, 0, 797.492],
+    ['ecg', 1500, 0, 4.997],
+    ['emg', 1500, 0, 0.3748],
+    ['har', 128, 0, 2.54],
+    ['rcw', 4000, 0, 1.9995],
+  ] as const)('%s shows its %d samples over the time that they took', (name, n, first, last) => {
+    const [lo, hi] = xDomain(figure(name, { xMargin: 0 }), n);
+    expect(lo).toBe(first);
+    expect(hi).toBeCloseTo(last, 3);
+  });
+
   it('nano gives whole patches, and each pixel block of 28 px the samples of one twentieth', () => {
     const nano = figure('nano');
     expect([nano.width % 28, nano.height % 28]).toEqual([0, 0]);
@@ -39,6 +58,8 @@ describe('figure presets', () => {
   it('only nano is bare', () => {
     expect(FIGURE_NAMES.filter((name) => isBare(figure(name)))).toEqual(['nano']);
     expect(isBare(figure('nano', { title: 'x' }))).toBe(false);
+    expect(isBare(figure('nano', { missing: 'join' }))).toBe(false);
+    expect(isBare(figure('nano', { step: null }))).toBe(false);
     expect(isBare(figure('nano', { channels: ['x', 'y'] }))).toBe(false);
   });
 
@@ -59,6 +80,9 @@ describe('figure presets', () => {
     expect(() => figure('nano', { yMargin: Number.NaN })).toThrow(/margins/);
     expect(() => figure('line', { channels: ['x', 'x'] })).toThrow(/channels/);
     expect(() => figure('line', { colors: [] })).toThrow(ConfigError);
+    expect(() => figure('ecg', { step: 0 })).toThrow(/figure\.step/);
+    expect(() => figure('vta-grid', { time: true })).toThrow(/exclude each other/);
+    expect(() => figure('vta-grid', { width: 100, height: 100 })).toThrow(/9 panels of 8 × 8 px.*larger/);
   });
 });
 
@@ -102,6 +126,8 @@ describe('axis domains', () => {
     expect(xDomain(figure('line', { xMargin: 0.5 }), 3, Float64Array.of(10, 20, 30))).toEqual([0, 40]);
     expect(xDomain(figure('nano'), 3, Float64Array.of(10, 20, 30))).toEqual([5, 35]);
     expect(xDomain(line, 1)).toEqual([-0.5, 0.5]);
+    expect(xDomain(figure('nano', { step: 4 }), 3)).toEqual([-2, 10]);
+    expect(xDomain(figure('nano', { step: 4 }), 1)).toEqual([-2, 2]);
   });
 
   it('need channels of one length, as many as the figure has', () => {
