@@ -75,6 +75,8 @@ const memory = z
     tokens: count(1).default(32_768),
     /** Keep only each layer's input and compute the layer again for its gradient. 'auto': where memory asks for it. */
     recompute: z.enum(['auto', 'always', 'never']).default('auto'),
+    /** Refuse to start a training stage whose memory plan does not fit the device. */
+    check: z.boolean().default(true),
   })
   .readonly();
 

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import type { Engine } from '../engine/engine.ts';
 import { openTorch } from '../engine/torch/torch.ts';
-import { cores, memory } from '../machine.ts';
+import { cores } from '../machine.ts';
 import { type Adapter, createAdapter } from '../policy/adapter.ts';
 import { type Dims, parseDims } from '../policy/dims.ts';
 import { readJson } from '../policy/json-file.ts';
@@ -11,7 +11,6 @@ import { loadAdapter } from '../policy/peft.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
 import type { Ranks } from '../train/ranks.ts';
-import { recomputes } from '../train/recompute.ts';
 import { loadShared } from '../train/shared-policy.ts';
 
 /** Parameters from which on one operation is enough work for several cores. */
@@ -61,15 +60,4 @@ export function trainedPolicy(
     from === base ? createAdapter(engine, dims, recipe.adapter, seed) : loadAdapter(engine, dims, from);
   const adapter = sharedAdapter(engine, ranks, make, recipe.adapter);
   return loadShared(engine, ranks, base, { dtype, tuning: tune, adapter });
-}
-
-/** Whether a stage computes layers again for their gradients. */
-export function stageRecomputes({ memory: options }: Recipe, policy: Policy): boolean {
-  const { device, memoryTotal } = policy.engine.info;
-  return recomputes(options, {
-    dims: policy.dims,
-    width: policy.dtype === 'bfloat16' ? 2 : 4,
-    trained: policy.trainable.flat.shape[0]!,
-    memory: (device === 'cpu' ? memory().total : memoryTotal) || null,
-  });
 }

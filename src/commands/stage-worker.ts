@@ -19,7 +19,7 @@ import { loadShared } from '../train/shared-policy.ts';
 import { failureOf, type TeamMessage, type TeamSeat } from '../train/team.ts';
 import { anomalyTask, trainingTask } from './anomaly-task.ts';
 import type { EvalJob, RlJob, SftJob, StageJob, StageNote, StageResult } from './stage.ts';
-import { stageEngine, stageRecomputes, trainedPolicy } from './stage-policy.ts';
+import { stageEngine, trainedPolicy } from './stage-policy.ts';
 
 const { memory, rank, size, job } = workerData as TeamSeat<StageJob>;
 const ranks = new Ranks(memory, rank, size);
@@ -38,12 +38,12 @@ function optimizerOptions(stage: {
 
 /** The learner of a stage, continued where its checkpoint stands. Collective. */
 function learnerOf(
-  { device, from, base, checkpoint, recipe }: SftJob | RlJob,
+  { device, from, base, checkpoint, recipe, recompute }: SftJob | RlJob,
   stage: 'sft' | 'rl',
   options: ReturnType<typeof optimizerOptions>,
 ): { learner: Learner; card: PolicyCard; start: StageStart } {
   const policy = trainedPolicy(stageEngine(device, base, size), ranks, recipe, base, from);
-  const learner = new Learner(policy, ranks, options, stageRecomputes(recipe, policy));
+  const learner = new Learner(policy, ranks, options, recompute);
   const state = from === checkpoint ? readState(from) : null;
   const card = { ...readCard(from), stage };
   if (state === null) return { learner, card, start: BEGINNING };

@@ -19,6 +19,8 @@ interface Job {
 
 interface TrainingJob extends Job {
   readonly recipe: Recipe;
+  /** Whether layers are computed again for their gradients. */
+  readonly recompute: boolean;
   /** Policy that the stage began with: the start, what an adapter stands beside, and what the KL term refers to. */
   readonly base: string;
   /** Where checkpoints go, and the finished policy. */

@@ -7,6 +7,7 @@ import { RunLog } from '../train/runlog.ts';
 import { sftSteps } from '../train/sft.ts';
 import type { RunFiles, TrainingStage } from './run-files.ts';
 import { type RlJob, runStage, type SftJob, type StageNote } from './stage.ts';
+import { stageMemory } from './stage-memory.ts';
 
 export interface StageOptions {
   readonly device: string;
@@ -41,6 +42,7 @@ export async function runSftStage(run: RunFiles, options: StageOptions): Promise
   const job: SftJob = {
     stage: 'sft',
     recipe: run.recipe,
+    recompute: await stageMemory('sft', run.initial, run.recipe, options),
     device: options.device,
     base: run.initial,
     from: start > 0 ? run.checkpoint('sft') : run.initial,
@@ -90,6 +92,7 @@ export async function runRlStage(run: RunFiles, options: StageOptions): Promise<
   const job: RlJob = {
     stage: 'rl',
     recipe: run.recipe,
+    recompute: await stageMemory('rl', base, run.recipe, options),
     device: options.device,
     base,
     from: start > 0 ? run.checkpoint('rl') : base,

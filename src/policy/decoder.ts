@@ -180,7 +180,7 @@ export function decode(engine: Engine, weights: Weights, dims: Dims, input: Deco
         views: input.cache === false ? [] : [1, 2],
         body: ([stream, k, v]) => {
           const held = k === undefined || v === undefined ? undefined : { key: k, value: v };
-          const done = layer(engine, dims, parameters, tables, stream!, held, i);
+          const done = engine.scope(() => layer(engine, dims, parameters, tables, stream!, held, i));
           return input.cache === false ? [done.x] : [done.x, done.cache.key, done.cache.value];
         },
       });

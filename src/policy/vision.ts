@@ -163,7 +163,9 @@ export function encodeImages(
         inputs: [x!],
         parameters: Object.values<Tensor>({ ...parameters }),
         constants: [cos, sin, gather, scatter],
-        body: ([stream]) => [block(context, parameters, stream!, vision.fullAttention.includes(i))],
+        body: ([stream]) => [
+          engine.scope(() => block(context, parameters, stream!, vision.fullAttention.includes(i))),
+        ],
       });
     }
     const { merger } = weights;

@@ -13,15 +13,14 @@ import {
   type Subject,
   type TrainingStage,
 } from './plan-stage.ts';
+import { recomputes } from './recompute.ts';
 import type { Task } from './task.ts';
 
 /**
  * Share of the memory that a plan may fill. The rest is the device's own (the context of CUDA and the workspaces of its
  * libraries, which count as no tensor, take about 1 GB), and what an allocator cannot join.
  */
-export const USABLE = 0.92;
-/** As `USABLE`, where layers can still be computed again instead. */
-export const COMFORTABLE = 0.8;
+const USABLE = 0.92;
 
 /** A change to the recipe, and the peak that the stage then has, bytes. */
 export interface Remedy {
@@ -54,7 +53,7 @@ export function stagesOf({ sft, rl }: Recipe): TrainingStage[] {
   return [...(sft.samples > 0 ? (['sft'] as const) : []), ...(rl.steps > 0 ? (['rl'] as const) : [])];
 }
 
-/** Where the recipe leaves it open, layers are computed again when the memory would be filled beyond `COMFORTABLE`. */
+/** Whether layers are computed again is `recomputes`' to say. */
 export async function planStage(given: PlanInput): Promise<StagePlan> {
   const { subject, stage, recipe, memory } = given;
   const task = remembered(given.task);
@@ -62,10 +61,9 @@ export async function planStage(given: PlanInput): Promise<StagePlan> {
   const measure = (recompute: boolean, changed: Partial<StageInput> = {}): Promise<StageMeasure> =>
     measureStage({ subject, stage, recipe, task, recompute, ...changed });
   const [kept, again] = [await measure(false), await measure(true)];
-  const how = recipe.memory.recompute;
-  const needed =
-    memory === null ? kept.peak > again.peak && subject.device !== 'cpu' : kept.peak > COMFORTABLE * memory;
-  const chosen = how === 'always' || (how === 'auto' && needed) ? again : kept;
+  const parameters = kept.held.weights / (subject.dtype === 'bfloat16' ? 2 : 4);
+  const auto = { kept: kept.peak, memory, parameters };
+  const chosen = recomputes(recipe.memory.recompute, auto) ? again : kept;
   const fits = memory === null ? null : chosen.peak <= USABLE * memory;
   const remedies = fits === false ? await remediesOf(chosen, given, again, measure) : [];
   return {

@@ -59,6 +59,7 @@ async function steps(
   await runStage(
     {
       stage: 'rl',
+      recompute: false,
       recipe,
       device: options.device,
       base: policy,

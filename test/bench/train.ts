@@ -65,6 +65,7 @@ async function stageSpeed(
   await runStage(
     {
       stage: 'sft',
+      recompute: false,
       recipe,
       device,
       base: policy,
