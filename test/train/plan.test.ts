@@ -1,0 +1,254 @@
+/** Plans against what the engine then counts: the same stage, once without elements and once with them. */
+import { describe, expect, test } from 'vitest';
+import { openTorch } from '../../src/engine/torch/torch.ts';
+import { createAdapter } from '../../src/policy/adapter.ts';
+import { trainBpe } from '../../src/policy/bpe.ts';
+import { type Dims, parseDims, type SpecialIds } from '../../src/policy/dims.ts';
+import { type Layout, layoutOf } from '../../src/policy/layout.ts';
+import { Policy } from '../../src/policy/policy.ts';
+import { defaultRecipe, type Recipe } from '../../src/recipe.ts';
+import { Learner } from '../../src/train/learner.ts';
+import { planStage, stagesOf } from '../../src/train/plan.ts';
+import { measureStage, type Subject, type TrainingStage } from '../../src/train/plan-stage.ts';
+import { bytesText, planLine, planLines, remedyLines } from '../../src/train/plan-text.ts';
+import { Ranks } from '../../src/train/ranks.ts';
+import { rl } from '../../src/train/rl.ts';
+import { sft } from '../../src/train/sft.ts';
+import type { Task } from '../../src/train/task.ts';
+import { TRACES, tinyDims, tinyTask } from '../helpers/tiny-policy.ts';
+
+const engine = openTorch({ threads: 1 });
+const tokenizer = trainBpe(TRACES, { vocabulary: 330 });
+
+/** About 12 million parameters, with what tiny sizes lack: grouped heads, several layers, windows beside full attention. */
+function mediumDims(vocabulary: number, special: SpecialIds): Dims {
+  const tiny = tinyDims(vocabulary, special);
+  return {
+    ...tiny,
+    vocabulary: 6000,
+    width: 320,
+    layers: 6,
+    heads: 10,
+    kvHeads: 2,
+    headDim: 32,
+    inner: 864,
+    sections: [4, 6, 6],
+    vision: { ...tiny.vision, depth: 3, width: 128, heads: 4, inner: 340, fullAttention: [1] },
+  };
+}
+
+interface Case {
+  readonly stage: TrainingStage;
+  readonly dims: 'tiny' | 'medium';
+  readonly dtype: 'float32' | 'bfloat16';
+  readonly tune: 'all' | 'decoder' | 'adapter';
+  readonly recompute: boolean;
+  /** Tokens of a piece. */
+  readonly tokens?: number;
+  /** Longer texts: attention then takes the tiled kernel where there is one. */
+  readonly long?: boolean;
+}
+
+const cases: readonly Case[] = [
+  { stage: 'sft', dims: 'tiny', dtype: 'float32', tune: 'all', recompute: false },
+  { stage: 'sft', dims: 'tiny', dtype: 'float32', tune: 'all', recompute: true, tokens: 150 },
+  { stage: 'sft', dims: 'medium', dtype: 'float32', tune: 'all', recompute: false, tokens: 200 },
+  { stage: 'sft', dims: 'medium', dtype: 'bfloat16', tune: 'all', recompute: true },
+  { stage: 'sft', dims: 'medium', dtype: 'bfloat16', tune: 'adapter', recompute: false },
+  { stage: 'sft', dims: 'medium', dtype: 'float32', tune: 'decoder', recompute: false, long: true },
+  { stage: 'rl', dims: 'tiny', dtype: 'float32', tune: 'all', recompute: false },
+  { stage: 'rl', dims: 'tiny', dtype: 'bfloat16', tune: 'all', recompute: true, tokens: 150 },
+  { stage: 'rl', dims: 'medium', dtype: 'float32', tune: 'adapter', recompute: true },
+  { stage: 'rl', dims: 'medium', dtype: 'bfloat16', tune: 'decoder', recompute: false, tokens: 300 },
+];
+
+/** Every response is scored otherwise than the one before: no group is silent. */
+function variedScore(): Task['score'] {
+  let turn = 0;
+  return () => {
+    turn = (turn + 2) % 5;
+    return { total: turn / 5, parts: {} };
+  };
+}
+
+const taskOf = ({ long }: Case): Task =>
+  tinyTask(
+    long === true
+      ? { trace: (series) => (TRACES[series.values[0]!] ?? '').repeat(6), score: variedScore() }
+      : { score: variedScore() },
+  );
+
+function recipeOf({ stage, tune, tokens }: Case): Recipe {
+  const base = defaultRecipe();
+  return {
+    ...base,
+    policy: {
+      ...base.policy,
+      tune,
+      adapter: { rank: 4, alpha: 8, targets: ['q_proj', 'v_proj', 'down_proj'] },
+    },
+    memory: { ...base.memory, tokens: tokens ?? 4096 },
+    sft: { ...base.sft, samples: stage === 'sft' ? 16 : 0, batch: 8, workers: 1 },
+    rl: { ...base.rl, steps: stage === 'rl' ? 1 : 0, prompts: 3, group: 3, maxTokens: 18, workers: 1 },
+  };
+}
+
+/** Everything but the weights of a policy of such sizes. */
+const partsOf = {
+  tiny: Policy.create(engine, { tokenizer, seed: 7, dims: tinyDims, tuning: 'none' }).parts,
+  medium: Policy.create(engine, { tokenizer, seed: 7, dims: mediumDims, tuning: 'none' }).parts,
+};
+
+const TILE = Float32Array.from({ length: 1 << 16 }, (_, i) => 0.04 * Math.sin(i * i));
+
+/** A policy of many weights, made quickly: of any value, since nothing is learnt. It rarely ends what it says. */
+function create({ dims, dtype }: Case, options: ConstructorParameters<typeof Policy>[3] = {}): Policy {
+  const flat = (layout: Layout) =>
+    engine.scope(() => {
+      const all = engine.zeros([layout.size], dtype); // [P]
+      for (let at = 0; at < layout.size; at += TILE.length) {
+        const part = TILE.subarray(0, Math.min(TILE.length, layout.size - at));
+        engine.scope(() => engine.write(all, 0, at, engine.tensor(part, [part.length])));
+      }
+      return all;
+    });
+  return new Policy(engine, partsOf[dims], flat, options);
+}
+
+const subjectOf = ({ dims, dtype }: Case): Subject => ({
+  parts: partsOf[dims],
+  dtype,
+  device: 'cpu',
+  version: engine.info.version,
+});
+
+/** Bytes that the stage takes at most, as the engine counts them. */
+async function measured(one: Case): Promise<number> {
+  const recipe = recipeOf(one);
+  engine.trackMemory();
+  const before = engine.memory()!.now;
+  const adapter = (dims: Dims) => createAdapter(engine, dims, recipe.policy.adapter, 1);
+  const policy = create(one, one.tune === 'adapter' ? { adapter } : { tuning: one.tune });
+  const own = recipe[one.stage];
+  const options = { betas: own.betas, epsilon: 1e-8, weightDecay: own.weightDecay, clip: own.clip };
+  const learner = new Learner(policy, Ranks.alone(), options, one.recompute);
+  const { tokens } = recipe.memory;
+  const silent = { onStep: () => {}, onCompletions: () => {}, save: () => {} };
+  let reference: Policy | null = null;
+  if (one.stage === 'sft') await sft(learner, taskOf(one), { ...recipe.sft, tokens }, silent);
+  else {
+    reference = policy.adapter === null ? create(one, { tuning: 'none' }) : null;
+    const scorer = reference ?? { ...policy.withoutAdapter, forbidden: policy.forbidden };
+    await rl(learner, scorer, taskOf(one), { ...recipe.rl, tokens }, recipe.seed, silent);
+  }
+  const { peak } = engine.memory()!;
+  learner.optimizer.dispose();
+  reference?.dispose();
+  policy.dispose();
+  return peak - before;
+}
+
+const named = cases.map((one) => [Object.values(one).join(' '), one] as const);
+
+test.each(named)('is what the engine then counts: %s', async (_, one) => {
+  const recipe = recipeOf(one);
+  const plan = await measureStage({
+    subject: subjectOf(one),
+    stage: one.stage,
+    recipe,
+    task: taskOf(one),
+    recompute: one.recompute,
+  });
+  const peak = await measured(one);
+  expect(Math.abs(plan.peak / peak - 1)).toBeLessThan(0.03);
+  expect(plan.phases.get(plan.at)).toBe(plan.peak);
+});
+
+describe('a plan', () => {
+  const one: Case = { stage: 'rl', dims: 'medium', dtype: 'bfloat16', tune: 'all', recompute: false };
+  const given = {
+    subject: subjectOf(one),
+    stage: one.stage,
+    recipe: recipeOf(one),
+    task: taskOf(one),
+  };
+  const { size } = layoutOf(parseDims(given.subject.parts.config));
+
+  test('lists what is held: 16-bit weights and reference, float32 master copy, moments and gradients', async () => {
+    const plan = await planStage({ ...given, memory: null });
+    expect(plan.held).toEqual({
+      weights: 2 * size,
+      reference: 2 * size,
+      adapter: 0,
+      master: 4 * size,
+      moments: 8 * size,
+      gradients: 4 * size,
+    });
+    expect([...plan.phases.keys()]).toEqual(
+      expect.arrayContaining(['load', 'rollout', 'transport', 'reference', 'forward', 'backward']),
+    );
+    expect(plan.fits).toBeNull();
+    expect(plan.remedies).toEqual([]);
+    expect(plan.otherwise.recompute).toBe(!plan.recompute);
+    expect(plan.activations).toBeGreaterThan(2 * plan.otherwise.activations);
+  });
+
+  test('computes layers again where keeping them would fill the memory, and only then', async () => {
+    const kept = await planStage({ ...given, memory: 1e12 });
+    expect([kept.recompute, kept.fits]).toEqual([false, true]);
+    const again = await planStage({ ...given, memory: kept.peak / 0.85 });
+    expect(again.recompute).toBe(true);
+    expect(again.peak).toBe(kept.otherwise.peak);
+  });
+
+  test('says what to change where the stage does not fit, most effective first', async () => {
+    const plan = await planStage({ ...given, memory: 50e6 });
+    expect(plan.fits).toBe(false);
+    const changes = plan.remedies.map(({ change }) => change);
+    expect(changes).toContain('policy.tune=adapter');
+    expect(changes).toContain('rl.kl=0');
+    const peaks = plan.remedies.map(({ peak }) => peak);
+    expect(peaks).toEqual([...peaks].sort((a, b) => a - b));
+    expect(peaks.at(-1)).toBeLessThan(plan.peak);
+    const adapted = { ...given.recipe, policy: { ...given.recipe.policy, tune: 'adapter' as const } };
+    const tried = await planStage({ ...given, recipe: adapted, memory: 50e6 });
+    expect(plan.remedies.find(({ change }) => change === 'policy.tune=adapter')!.peak).toBe(tried.peak);
+    expect(planLine(plan)).toMatch(/^rl: memory .* of 50\.0 MB in .*, layers computed again, does not fit$/);
+    expect(remedyLines(plan)[0]).toBe(`--set ${changes[0]}: ${bytesText(peaks[0]!)}`);
+    expect(planLines(plan).join('\n')).toMatch(/reference policy +\d/);
+  });
+
+  test('counts every worker: gradients and activations of each, weights and moments once', async () => {
+    const [alone, two] = await Promise.all(
+      [1, 2].map((workers) => {
+        const recipe = { ...given.recipe, rl: { ...given.recipe.rl, prompts: 2 * workers, workers } };
+        return planStage({ ...given, recipe, memory: null });
+      }),
+    );
+    const { gradients, ...shared } = alone!.held;
+    const held = Object.values(shared).reduce((sum, bytes) => sum + bytes, 0);
+    expect(two!.held).toEqual(alone!.held);
+    expect(two!.workers).toBe(2);
+    expect(gradients).toBe(4 * size);
+    // The same share of prompts for each worker: all but what is shared is there twice.
+    for (const phase of ['forward', 'logits', 'backward'] as const) {
+      expect(two!.phases.get(phase)! - held).toBe(2 * (alone!.phases.get(phase)! - held));
+    }
+  });
+});
+
+test('a recipe has the stages that it does not leave out', () => {
+  const recipe = defaultRecipe();
+  expect(stagesOf(recipe)).toEqual(['sft', 'rl']);
+  expect(stagesOf({ ...recipe, sft: { ...recipe.sft, samples: 0 } })).toEqual(['rl']);
+});
+
+test('amounts of memory have three digits', () => {
+  expect([0, 999, 1000, 75_412_000_000, 999_700].map(bytesText)).toEqual([
+    '0 B',
+    '999 B',
+    '1.00 kB',
+    '75.4 GB',
+    '1.00 MB',
+  ]);
+});
