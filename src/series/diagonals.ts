@@ -5,10 +5,15 @@
  * from the means of their windows.
  */
 
-import { largestMagnitude, ROUNDING } from './stats.ts';
+import { ROUNDING } from './stats.ts';
 
 /** Updates of one covariance between two exact recomputations, a power of two. */
 const REFRESH = 4096;
+/**
+ * A norm this many times smaller than the largest since the last exact covariance asks for another one: the rounding errors
+ * that large windows leave in a running covariance would outweigh small ones.
+ */
+const DROP = 256;
 
 /** Per window: its mean, inverse norm, update terms, and the best correlation so far. Reused between calls. */
 export class Workspace {
@@ -17,6 +22,8 @@ export class Workspace {
   incoming = new Float64Array(0);
   outgoing = new Float64Array(0);
   best = new Float64Array(0);
+  /** Windows, ascending, from which covariances are computed afresh. */
+  restarts: Int32Array = new Int32Array(0);
 
   reserve(count: number): void {
     if (this.mean.length >= count) return;
@@ -28,10 +35,38 @@ export class Workspace {
   }
 }
 
-/** Fills means, inverse norms (0 marks a constant window) and update terms; returns the number of constant windows. */
-export function prepare(values: Float64Array, m: number, count: number, work: Workspace): number {
+/**
+ * The series for the updates, less a constant that correlations do not see: a large offset would take the digits of the
+ * products. Where all values have one sign and the largest is at most twice the smallest, the difference of any
+ * two is exact (Sterbenz 1974), so subtracting costs nothing; elsewhere the offset is small and the series stays.
+ */
+export function withoutOffset(values: Float64Array): Float64Array {
+  let min = Number.POSITIVE_INFINITY;
+  let max = Number.NEGATIVE_INFINITY;
+  for (let i = 0; i < values.length; i++) {
+    min = Math.min(min, values[i]!);
+    max = Math.max(max, values[i]!);
+  }
+  const exact = (min > 0 && max <= 2 * min) || (max < 0 && min >= 2 * max);
+  const centre = values[values.length >> 1]!;
+  return exact ? values.map((value) => value - centre) : values;
+}
+
+/**
+ * Fills means, inverse norms (0 marks a constant window), update terms and restarts; returns the number of constant windows.
+ * `magnitude` is the largest |value| of the series as it was given: variation far below it is rounding.
+ */
+export function prepare(
+  values: Float64Array,
+  m: number,
+  count: number,
+  work: Workspace,
+  magnitude: number,
+): number {
   const { mean, inverse, incoming, outgoing } = work;
-  const flat = ROUNDING * largestMagnitude(values) * Math.sqrt(m);
+  const flat = ROUNDING * magnitude * Math.sqrt(m);
+  const restarts: number[] = [];
+  let peak = 0;
   let constants = 0;
   for (let i = 0; i < count; i++) {
     let sum = 0;
@@ -47,8 +82,15 @@ export function prepare(values: Float64Array, m: number, count: number, work: Wo
     if (norm <= flat) {
       inverse[i] = 0;
       constants++;
-    } else inverse[i] = 1 / norm;
+    } else {
+      inverse[i] = 1 / norm;
+      if (norm * DROP < peak) {
+        restarts.push(i);
+        peak = norm;
+      } else peak = Math.max(peak, norm);
+    }
   }
+  work.restarts = Int32Array.from(restarts);
   incoming[0] = 0;
   outgoing[0] = 0;
   for (let i = 1; i < count; i++) {
@@ -67,6 +109,7 @@ function covariance(values: Float64Array, m: number, i: number, j: number, mean:
   return sum;
 }
 
+/** One diagonal of a few rows: those that are left when groups of four have taken the others. */
 export function oneDiagonal(
   values: Float64Array,
   m: number,
@@ -75,10 +118,10 @@ export function oneDiagonal(
   work: Workspace,
   neighbours: Int32Array,
 ): void {
-  const { mean, inverse, incoming, outgoing, best } = work;
+  const { mean, inverse, incoming, outgoing, best, restarts } = work;
   let cov = 0;
   for (let i = 0, j = lag; j < count; i++, j++) {
-    if ((i & (REFRESH - 1)) === 0) cov = covariance(values, m, i, j, mean);
+    if ((i & (REFRESH - 1)) === 0 || restarts.length > 0) cov = covariance(values, m, i, j, mean);
     else cov += incoming[i]! * outgoing[j]! + incoming[j]! * outgoing[i]!;
     const correlation = cov * inverse[i]! * inverse[j]!;
     if (correlation > best[i]!) {
@@ -113,8 +156,9 @@ export function fourDiagonals(
   let cov1 = 0;
   let cov2 = 0;
   let cov3 = 0;
-  for (let block = 0; block < rows; block += REFRESH) {
-    const end = Math.min(rows, block + REFRESH);
+  let end = 0;
+  for (let block = 0; block < rows; block = end) {
+    end = Math.min(rows, nextRestart(work.restarts, block, lag));
     let j = block + lag;
     cov0 = covariance(values, m, block, j, mean);
     cov1 = covariance(values, m, block, j + 1, mean);
@@ -203,23 +247,48 @@ export function fourDiagonals(
     best[j + 1] = best1;
     best[j + 2] = best2;
   }
-  finishDiagonal(rows, lag, cov0, count, work, neighbours);
-  finishDiagonal(rows, lag + 1, cov1, count, work, neighbours);
-  finishDiagonal(rows, lag + 2, cov2, count, work, neighbours);
+  finishDiagonal(values, m, rows, lag, cov0, count, work, neighbours);
+  finishDiagonal(values, m, rows, lag + 1, cov1, count, work, neighbours);
+  finishDiagonal(values, m, rows, lag + 2, cov2, count, work, neighbours);
+}
+
+/** First row after `row` at which the diagonals lag … lag + 3 start afresh, for one of their windows or by count. */
+function nextRestart(restarts: Int32Array, row: number, lag: number): number {
+  const next = (row | (REFRESH - 1)) + 1;
+  if (restarts.length === 0) return next;
+  const asRow = restarts[firstAbove(restarts, row)] ?? next;
+  const asColumn = restarts[firstAbove(restarts, row + lag)] ?? Number.POSITIVE_INFINITY;
+  // A column comes to the widest diagonal three rows before it comes to the narrowest.
+  return Math.min(next, asRow, Math.max(row + 1, asColumn - lag - 3));
+}
+
+/** Index of the first element of an ascending list that exceeds `limit`. */
+export function firstAbove(sorted: Int32Array, limit: number): number {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle]! > limit) high = middle;
+    else low = middle + 1;
+  }
+  return low;
 }
 
 /** Rows `row` … of one diagonal, continued from the covariance of the row before. */
 function finishDiagonal(
+  values: Float64Array,
+  m: number,
   row: number,
   lag: number,
   before: number,
   count: number,
-  { inverse, incoming, outgoing, best }: Workspace,
+  { mean, inverse, incoming, outgoing, best, restarts }: Workspace,
   neighbours: Int32Array,
 ): void {
   let cov = before;
   for (let i = row, j = row + lag; j < count; i++, j++) {
-    cov += incoming[i]! * outgoing[j]! + incoming[j]! * outgoing[i]!;
+    if (restarts.length > 0) cov = covariance(values, m, i, j, mean);
+    else cov += incoming[i]! * outgoing[j]! + incoming[j]! * outgoing[i]!;
     const correlation = cov * inverse[i]! * inverse[j]!;
     if (correlation > best[i]!) {
       best[i] = correlation;

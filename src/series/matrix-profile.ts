@@ -13,7 +13,10 @@
  * its neighbourhood and unlike a uniform sample of the rest.
  */
 import { ConfigError } from '../errors.ts';
-import { fourDiagonals, oneDiagonal, prepare, Workspace } from './diagonals.ts';
+import { compareConstants } from './constant-windows.ts';
+import { fourDiagonals, oneDiagonal, prepare, Workspace, withoutOffset } from './diagonals.ts';
+import { requireFinite } from './finite.ts';
+import { largestMagnitude } from './stats.ts';
 
 export interface MatrixProfileOptions {
   /** Window length m in samples, ≥ 2. */
@@ -43,20 +46,12 @@ const shared = new Workspace();
 const LARGEST_KEPT = 65_536;
 
 /**
- * Matrix profile of `values` [N]. A series too short for any pair (N < m, or N − m ≤ exclusion) has a profile of
- * Infinity, empty when N < m. Throws a ConfigError for a window or budget out of range.
+ * Matrix profile of a series [N]. A series too short for any pair (N < m, or N − m ≤ exclusion) has a profile of
+ * Infinity, empty when N < m. Throws a ConfigError for a window or budget out of range, a DataError for values that are not finite.
  */
-export function matrixProfile(values: Float64Array, options: MatrixProfileOptions): MatrixProfile {
-  const m = options.window;
-  if (!Number.isInteger(m) || m < 2) {
-    throw new ConfigError(`matrix profile window: got ${m}, expected a whole number ≥ 2`);
-  }
-  const exclusion = options.exclusion ?? Math.ceil(m / 4);
-  if (!Number.isInteger(exclusion) || exclusion < 0) {
-    throw new ConfigError(`matrix profile exclusion: got ${exclusion}, expected a whole number ≥ 0`);
-  }
-  const budget = options.budget ?? DEFAULT_BUDGET;
-  if (!(budget >= 1)) throw new ConfigError(`matrix profile budget: got ${budget}, expected a number ≥ 1`);
+export function matrixProfile(given: Float64Array, options: MatrixProfileOptions): MatrixProfile {
+  const { window: m, exclusion, budget } = checkedOptions(given, options, DEFAULT_BUDGET);
+  const values = withoutOffset(given);
   const count = Math.max(0, values.length - m + 1);
   const distances = new Float64Array(count).fill(Number.POSITIVE_INFINITY); // [N − m + 1]
   const neighbours = new Int32Array(count).fill(-1); // [N − m + 1]
@@ -66,7 +61,7 @@ export function matrixProfile(values: Float64Array, options: MatrixProfileOption
 
   const work = count > LARGEST_KEPT ? new Workspace() : shared;
   work.reserve(count);
-  const constants = prepare(values, m, count, work);
+  const constants = prepare(values, m, count, work, largestMagnitude(given));
   work.best.fill(-2, 0, count);
   const pairs = (diagonals * (diagonals + 1)) / 2;
   let compared = pairs;
@@ -81,15 +76,33 @@ export function matrixProfile(values: Float64Array, options: MatrixProfileOption
       compared += pairsOfFour(lag, count);
     }
   }
-  if (constants > 0) compareConstants(count, exclusion, work, neighbours);
+  if (constants > 0) compareConstants(count, exclusion, work.inverse, work.best, neighbours);
   for (let i = 0; i < count; i++) {
     if (neighbours[i]! >= 0) distances[i] = Math.sqrt(Math.max(0, 2 * m * (1 - work.best[i]!)));
   }
   return { window: m, exclusion, distances, neighbours, exact: compared === pairs, share: compared / pairs };
 }
 
+/** The options with their defaults; throws for what is out of range, in the series too. */
+export function checkedOptions(
+  values: Float64Array,
+  options: MatrixProfileOptions,
+  defaultBudget: number,
+): Required<MatrixProfileOptions> {
+  const { window, exclusion = Math.ceil(window / 4), budget = defaultBudget } = options;
+  if (!Number.isInteger(window) || window < 2) {
+    throw new ConfigError(`matrix profile window: got ${window}, expected a whole number ≥ 2`);
+  }
+  if (!Number.isInteger(exclusion) || exclusion < 0) {
+    throw new ConfigError(`matrix profile exclusion: got ${exclusion}, expected a whole number ≥ 0`);
+  }
+  if (!(budget >= 1)) throw new ConfigError(`matrix profile budget: got ${budget}, expected a number ≥ 1`);
+  requireFinite(values, 'matrix profile');
+  return { window, exclusion, budget };
+}
+
 /** Pairs on the diagonals lag … lag + 3. */
-function pairsOfFour(lag: number, count: number): number {
+export function pairsOfFour(lag: number, count: number): number {
   return 4 * (count - lag) - 6;
 }
 
@@ -120,41 +133,4 @@ function sampledLags(first: number, count: number, budget: number): number[] {
     spent += pairsOfFour(lag, count);
   }
   return lags;
-}
-
-/**
- * Applies the rules for constant windows, which the correlation cannot express: correlation 1 (distance 0) between two
- * of them, ½ (distance √m) between one and a varying window; for each the lowest index out of the exclusion zone.
- */
-function compareConstants(count: number, exclusion: number, work: Workspace, neighbours: Int32Array): void {
-  const { inverse, best } = work;
-  const constant: number[] = [];
-  const varying: number[] = [];
-  for (let i = 0; i < count; i++) (inverse[i] === 0 ? constant : varying).push(i);
-  const partner = (list: readonly number[], i: number): number => {
-    const lowest = list[0];
-    if (lowest === undefined) return -1;
-    if (lowest < i - exclusion) return lowest;
-    // Lists are sorted: the first element beyond the zone, by bisection.
-    let low = 0;
-    let high = list.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (list[middle]! > i + exclusion) high = middle;
-      else low = middle + 1;
-    }
-    return list[low] ?? -1;
-  };
-  for (const i of constant) {
-    const twin = partner(constant, i);
-    const other = twin >= 0 ? twin : partner(varying, i);
-    best[i] = twin >= 0 ? 1 : 0.5;
-    neighbours[i] = other;
-  }
-  for (const i of varying) {
-    const other = partner(constant, i);
-    if (other < 0 || best[i]! > 0.5 || (best[i] === 0.5 && neighbours[i]! <= other)) continue;
-    best[i] = 0.5;
-    neighbours[i] = other;
-  }
 }

@@ -1,34 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ConfigError } from '../../src/errors.ts';
+import { ConfigError, DataError } from '../../src/errors.ts';
 import { matrixProfile } from '../../src/series/matrix-profile.ts';
 import golden from '../golden/analysis.json' with { type: 'json' };
+import { nearest, windowDistance } from './brute-force.ts';
 
-/** Distance of two windows by definition, with the rules for constant ones. */
-function distance(values: Float64Array, m: number, i: number, j: number): number {
-  const normal = (start: number): number[] | null => {
-    const part = [...values.subarray(start, start + m)];
-    const mean = part.reduce((sum, value) => sum + value, 0) / m;
-    const std = Math.sqrt(part.reduce((sum, value) => sum + (value - mean) ** 2, 0) / m);
-    return part.every((value) => value === part[0]) ? null : part.map((value) => (value - mean) / std);
-  };
-  const a = normal(i);
-  const b = normal(j);
-  if (a === null || b === null) return a === b ? 0 : Math.sqrt(m);
-  return Math.sqrt(a.reduce((sum, value, k) => sum + (value - b[k]!) ** 2, 0));
-}
+const distance = windowDistance;
 
 function naive(values: Float64Array, m: number, exclusion: number): { value: number; index: number }[] {
-  const count = values.length - m + 1;
-  return Array.from({ length: count }, (_, i) => {
-    let best = { value: Number.POSITIVE_INFINITY, index: -1 };
-    for (let j = 0; j < count; j++) {
-      if (Math.abs(i - j) <= exclusion) continue;
-      const value = distance(values, m, i, j);
-      if (value < best.value) best = { value, index: j };
-    }
-    return best;
-  });
+  return Array.from({ length: values.length - m + 1 }, (_, i) => nearest(values, m, i, exclusion));
 }
 
 describe('matrix profile', () => {
@@ -102,6 +82,25 @@ describe('matrix profile', () => {
       }
       expect(distances[i]).toBeCloseTo(best, 7);
     }
+  });
+
+  it('keeps its digits under an offset of a million and beside values a million times larger', () => {
+    const base = Float64Array.from(
+      { length: 4600 },
+      (_, i) => Math.sin(i / 9) + (((i * i * 31) % 997) / 997) * 0.5,
+    );
+    const offset = base.map((value) => 1e6 + value);
+    const spiked = base.map((value, i) => (i % 900 === 450 ? 1e6 : value));
+    for (const values of [offset, spiked]) {
+      const { distances } = matrixProfile(values, { window: 20 });
+      for (const i of [0, 429, 451, 452, 2301, 3151, 4580]) {
+        expect(Math.abs(distances[i]! - nearest(values, 20, i, 5).value)).toBeLessThan(1e-6);
+      }
+    }
+  });
+
+  it('refuses gaps', () => {
+    expect(() => matrixProfile(Float64Array.of(1, 2, Number.NaN, 3, 5), { window: 2 })).toThrow(DataError);
   });
 
   it('beyond its budget gives an upper bound, says so, and still shows a discord', () => {

@@ -1,0 +1,313 @@
+/**
+ * Matrix profile of long series: on all cores, in an order that makes every prefix of the work a good approximation
+ * (SCRIMP; Zhu et al. 2018), with reports of its convergence and a signal that ends it early. The event loop stays
+ * free: this thread works in slices of a few milliseconds, Workers do the rest.
+ *
+ * Memory: about 100 bytes per window and 24 more per thread. Time: 1.1·10⁹ pairs (50 000 samples) take about 3 s of processor time.
+ */
+import { availableParallelism } from 'node:os';
+import { setImmediate } from 'node:timers/promises';
+import { Worker } from 'node:worker_threads';
+import { ConfigError } from '../errors.ts';
+import { Random } from '../random.ts';
+import { workerUrl } from '../worker-url.ts';
+import { compareConstants } from './constant-windows.ts';
+import { prepare, Workspace, withoutOffset } from './diagonals.ts';
+import {
+  checkedOptions,
+  type MatrixProfile,
+  type MatrixProfileOptions,
+  pairsOfFour,
+} from './matrix-profile.ts';
+import {
+  merge,
+  NOTHING,
+  ProfileThread,
+  type SharedProfile,
+  sharedFloats,
+  sharedInts,
+} from './profile-chunks.ts';
+import { largestMagnitude } from './stats.ts';
+
+/** How far a computation has come. The numbers fall (distances) or rise (shares) towards those of the exact profile. */
+export interface ProfileReport {
+  /** Part of all pairs compared, in [0, 1]. */
+  readonly share: number;
+  /** Part of the windows that have been compared with any other. */
+  readonly found: number;
+  /** Mean distance over those. */
+  readonly mean: number;
+  /** Part of the windows whose nearest neighbour is another than in the report before; 1 in the first. */
+  readonly changed: number;
+  /** Start of the window with the largest distance so far, and that distance. */
+  readonly discord: number;
+  readonly distance: number;
+}
+
+export interface AnytimeOptions extends MatrixProfileOptions {
+  /** Largest number of pair updates; default unlimited. Unlike a signal it ends every run at the same point. */
+  readonly budget?: number;
+  /** Threads, this one included, ≥ 1; default one per core, fewer where the work is too short to start them. */
+  readonly threads?: number;
+  /** Ends the computation; what is known by then is returned, with `exact` false. */
+  readonly signal?: AbortSignal;
+  /** Called whenever another `every` of the pairs has been compared, and at the end. */
+  readonly onReport?: (report: ProfileReport) => void;
+  /** Part of the pairs between two reports, in (0, 1]; default 0.05. */
+  readonly every?: number;
+  /** Of the order of the diagonals; default 0. The finished profile does not depend on it. */
+  readonly seed?: number;
+}
+
+/** Groups of four diagonals per chunk: long enough to make merging cheap, short enough to hold a slice of this thread. */
+const LARGEST_CHUNK = 16;
+const PAIRS_PER_CHUNK = 4e6;
+/** Work below which another thread is not worth its start. */
+const PAIRS_PER_THREAD = 1.5e7;
+const SLICE_MS = 8;
+
+/**
+ * Matrix profile of a series [N] by the rules of `matrixProfile`, exact unless a budget or signal ends it. The distance of each
+ * window to its neighbour is computed from the two windows themselves, hence accurate down to identical ones.
+ * Throws a ConfigError for options out of range and a DataError for values that are not finite.
+ */
+export async function anytimeMatrixProfile(
+  given: Float64Array,
+  options: AnytimeOptions,
+): Promise<MatrixProfile> {
+  const { window: m, exclusion, budget } = checkedOptions(given, options, Number.POSITIVE_INFINITY);
+  const { signal, every = 0.05, seed = 0, threads: wanted = availableParallelism() } = options;
+  if (!Number.isInteger(wanted) || wanted < 1) {
+    throw new ConfigError(`matrix profile threads: got ${wanted}, expected a whole number ≥ 1`);
+  }
+  if (!(every > 0 && every <= 1))
+    throw new ConfigError(`matrix profile every: got ${every}, expected (0, 1]`);
+  const count = Math.max(0, given.length - m + 1);
+  const first = exclusion + 1;
+  const diagonals = count - first;
+  if (diagonals <= 0) {
+    const distances = new Float64Array(count).fill(Number.POSITIVE_INFINITY);
+    return {
+      window: m,
+      exclusion,
+      distances,
+      neighbours: new Int32Array(count).fill(-1),
+      exact: true,
+      share: 1,
+    };
+  }
+  const pairs = (diagonals * (diagonals + 1)) / 2;
+  const threads = Math.max(1, Math.min(wanted, Math.floor(Math.min(pairs, budget) / PAIRS_PER_THREAD)));
+  const { shared, constants } = allocate(given, m, count, first, threads, seed);
+  const sizes = chunkSizes(shared); // pairs
+  const chunks = sizes.length;
+  let end = 0;
+  for (let planned = 0; end < chunks; end++) {
+    planned += sizes[end]!;
+    if (end > 0 && planned > budget) break;
+  }
+  shared.cursor[1] = end;
+  const share = (): number => {
+    const compared = sizes.reduce(
+      (sum, size, c) => (Atomics.load(shared.owner, c) > 0 ? sum + size : sum),
+      0,
+    );
+    return compared / pairs;
+  };
+
+  const best = new Float64Array(count); // [K]
+  const neighbours = new Int32Array(count); // [K]
+  const gather = (trusted: (rank: number) => boolean): void => {
+    best.fill(NOTHING);
+    neighbours.fill(-1);
+    for (let rank = 0; rank < threads; rank++) {
+      if (!trusted(rank)) continue;
+      const part = [rank * count, (rank + 1) * count] as const;
+      merge(shared.best.subarray(...part), shared.neighbours.subarray(...part), best, neighbours);
+    }
+  };
+  let before: Int32Array | null = null;
+  const report = (): void => {
+    gather(() => true);
+    const now = neighbours.slice();
+    options.onReport?.(reportOf(share(), m, best, now, before));
+    before = now;
+  };
+
+  // Workers take chunks from the same cursor; one that fails leaves chunks behind, which are done here.
+  const failed = new Set<number>();
+  const workers = Array.from({ length: threads - 1 }, (_, k) => startWorker(shared, k + 1, failed));
+  const own = new ProfileThread(shared, 0);
+  let reported = 0;
+  let yielded = performance.now();
+  const stop = (): void => void Atomics.store(shared.cursor, 1, 0);
+  const breathe = async (): Promise<void> => {
+    if (performance.now() - yielded < SLICE_MS) return;
+    await setImmediate();
+    yielded = performance.now();
+    if (signal?.aborted === true) return stop();
+    if (options.onReport === undefined) return;
+    const now = share();
+    if (now < reported + every) return;
+    reported = now;
+    report();
+  };
+  if (signal?.aborted === true) stop();
+  try {
+    while (own.step()) await breathe();
+  } finally {
+    stop();
+    // A Worker that is still loading finds nothing to do: it is not waited for.
+    await Promise.all(
+      workers.map(({ worker, ended }, k) => (shared.started[k + 1] === 1 ? ended : worker.terminate())),
+    );
+  }
+  for (let chunk = 0; chunk < end; chunk++) {
+    if (failed.has(shared.owner[chunk]! - 1)) shared.owner[chunk] = 0;
+    if (shared.owner[chunk] !== 0 || signal?.aborted === true) continue;
+    own.complete(chunk);
+    await breathe();
+  }
+  gather((rank) => !failed.has(rank));
+  if (constants > 0) compareConstants(count, exclusion, shared.inverse, best, neighbours);
+  const exact = shared.owner.every((owner) => owner > 0);
+  const finished = exact ? 1 : share();
+  if (options.onReport !== undefined) options.onReport(reportOf(finished, m, best, neighbours, before));
+  return {
+    window: m,
+    exclusion,
+    distances: distancesOf(shared, best, neighbours),
+    neighbours,
+    exact,
+    share: finished,
+  };
+}
+
+/** Pairs of every chunk. */
+function chunkSizes({ lags, groups, owner, count }: SharedProfile): Float64Array {
+  const sizes = new Float64Array(owner.length);
+  for (const [k, lag] of lags.entries()) {
+    const left = count - lag;
+    sizes[Math.floor(k / groups)]! += left > 3 ? pairsOfFour(lag, count) : (left * (left + 1)) / 2;
+  }
+  return sizes;
+}
+
+function allocate(
+  given: Float64Array,
+  m: number,
+  count: number,
+  first: number,
+  threads: number,
+  seed: number,
+): { shared: SharedProfile; constants: number } {
+  const values = sharedFloats(given.length);
+  values.set(withoutOffset(given));
+  const floats = (): Float64Array => sharedFloats(count);
+  const work = new Workspace();
+  const parts = { mean: floats(), inverse: floats(), incoming: floats(), outgoing: floats() };
+  Object.assign(work, parts);
+  const constants = prepare(values, m, count, work, largestMagnitude(given));
+  const restarts = sharedInts(work.restarts.length);
+  restarts.set(work.restarts);
+  const total = Math.ceil((count - first) / 4);
+  const lags = sharedInts(total);
+  // The nearest diagonals come first, whatever the order of the others: they give all windows but the last a neighbour.
+  lags[0] = first;
+  for (const [k, group] of new Random(seed, 'matrix-profile').permutation(total - 1).entries()) {
+    lags[k + 1] = first + 4 * (group + 1);
+  }
+  const groups = Math.max(1, Math.min(LARGEST_CHUNK, Math.floor(PAIRS_PER_CHUNK / (4 * count))));
+  const cursor = sharedInts(2);
+  const best = sharedFloats(threads * count).fill(NOTHING);
+  const neighbours = sharedInts(threads * count).fill(-1);
+  const owner = sharedInts(Math.ceil(total / groups));
+  const started = sharedInts(threads);
+  const shared = {
+    window: m,
+    count,
+    first,
+    threads,
+    groups,
+    values,
+    ...parts,
+    restarts,
+    lags,
+    owner,
+    cursor,
+    started,
+    best,
+    neighbours,
+  };
+  return { shared, constants };
+}
+
+/** A Worker and its end; its rank is among the failed ones if it ends badly. */
+function startWorker(
+  shared: SharedProfile,
+  rank: number,
+  failed: Set<number>,
+): { worker: Worker; ended: Promise<void> } {
+  const { url, execArgv } = workerUrl('./profile-worker.ts', import.meta.url);
+  const worker = new Worker(url, { workerData: { shared, rank }, execArgv });
+  const ended = new Promise<void>((resolve) => {
+    worker.on('error', () => failed.add(rank));
+    worker.once('exit', (code) => {
+      if (code !== 0) failed.add(rank);
+      resolve();
+    });
+  });
+  return { worker, ended };
+}
+
+/** Distance from a correlation: √(2m(1 − r)). */
+const distanceOf = (m: number, correlation: number): number =>
+  Math.sqrt(Math.max(0, 2 * m * (1 - correlation)));
+
+function reportOf(
+  share: number,
+  m: number,
+  best: Float64Array,
+  neighbours: Int32Array,
+  before: Int32Array | null,
+): ProfileReport {
+  let found = 0;
+  let sum = 0;
+  let changed = 0;
+  let discord = -1;
+  let distance = 0;
+  for (let i = 0; i < best.length; i++) {
+    if (before === null || neighbours[i] !== before[i]) changed++;
+    if (neighbours[i]! < 0) continue;
+    const own = distanceOf(m, best[i]!);
+    found++;
+    sum += own;
+    if (discord < 0 || own > distance) {
+      discord = i;
+      distance = own;
+    }
+  }
+  const count = best.length;
+  return { share, found: found / count, mean: sum / found, changed: changed / count, discord, distance };
+}
+
+/** Distances from the windows themselves: √(m·Σ (u − v)²), u and v the centred windows over their norms. */
+function distancesOf(shared: SharedProfile, best: Float64Array, neighbours: Int32Array): Float64Array {
+  const { window: m, count, values, mean, inverse } = shared;
+  const distances = new Float64Array(count).fill(Number.POSITIVE_INFINITY); // [K]
+  for (let i = 0; i < count; i++) {
+    const j = neighbours[i]!;
+    if (j < 0) continue;
+    if (inverse[i] === 0 || inverse[j] === 0) {
+      distances[i] = distanceOf(m, best[i]!);
+      continue;
+    }
+    let squares = 0;
+    for (let k = 0; k < m; k++) {
+      const step = (values[i + k]! - mean[i]!) * inverse[i]! - (values[j + k]! - mean[j]!) * inverse[j]!;
+      squares += step * step;
+    }
+    distances[i] = Math.sqrt(m * squares);
+  }
+  return distances;
+}
