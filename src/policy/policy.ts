@@ -8,7 +8,7 @@ import type { Picture } from '../types.ts';
 import { type Adapter, openAdapter, withAdapter } from './adapter.ts';
 import type { EncodedPrompt } from './batch.ts';
 import { BPE_CONFIG } from './bpe.ts';
-import { Chat, expandImages } from './chat.ts';
+import { Chat, expandImages, IMAGE_PLACEHOLDER } from './chat.ts';
 import { configJson, statedDType, usualDType, withDType } from './config-json.ts';
 import { type Dims, nanoDims, parseDims, type SpecialIds } from './dims.ts';
 import type { Network } from './forward.ts';
@@ -116,6 +116,12 @@ export class Policy implements Network {
     if (this.tokenizer.size > this.dims.vocabulary) {
       throw new CheckpointError(
         `${file('tokenizer.json')} has ${this.tokenizer.size} ids, config.json's vocab_size is ${this.dims.vocabulary}; take both from one checkpoint`,
+      );
+    }
+    const image = this.tokenizer.special(IMAGE_PLACEHOLDER);
+    if (image !== this.dims.special.image) {
+      throw new CheckpointError(
+        `${file('tokenizer.json')} gives ${IMAGE_PLACEHOLDER} the id ${image}, config.json's image_token_id is ${this.dims.special.image}; take both from one checkpoint`,
       );
     }
     this.flat = typeof flat === 'function' ? flat(this.layout) : flat;

@@ -199,6 +199,17 @@ describe('files that do not belong together', () => {
     );
   });
 
+  it('are told by the id of the image token', () => {
+    const config = json(GOLDEN, 'config.json');
+    const source = copied({
+      'config.json': { ...config, image_token_id: Number(config['image_token_id']) + 1 },
+      'model.safetensors': 'damaged',
+    });
+    expect(() => Policy.load(engine, source)).toThrow(
+      /source\/tokenizer\.json gives <\|image_pad\|> the id \d+, config\.json's image_token_id is \d+; take both from one/,
+    );
+  });
+
   it('name another architecture before anything else', () => {
     const source = copied({ 'config.json': { model_type: 'qwen3_vl', architectures: ['Other'] } });
     rmSync(join(source, 'tokenizer.json'));
