@@ -184,6 +184,7 @@ export function decode(engine: Engine, weights: Weights, dims: Dims, input: Deco
           return input.cache === false ? [done.x] : [done.x, done.cache.key, done.cache.value];
         },
       });
+      if (tape === undefined && x !== input.x) engine.dispose(x); // a gradient keeps what it needs of it
       x = next!;
       if (key !== undefined && value !== undefined) layers.push({ key, value });
     }

@@ -159,14 +159,16 @@ export function encodeImages(
       body: ([values]) => [patchProduct(engine, vision, weights.patch, values!)], // [L, W]
     });
     for (const [i, parameters] of weights.blocks.entries()) {
+      const before = x!;
       [x] = run(tape, {
-        inputs: [x!],
+        inputs: [before],
         parameters: Object.values<Tensor>({ ...parameters }),
         constants: [cos, sin, gather, scatter],
         body: ([stream]) => [
           engine.scope(() => block(context, parameters, stream!, vision.fullAttention.includes(i))),
         ],
       });
+      if (tape === undefined) engine.dispose(before); // a gradient keeps what it needs of it
     }
     const { merger } = weights;
     const inverse = index(plan.inverse);
