@@ -5,24 +5,17 @@ import { DataError } from '../../src/errors.ts';
 import type { Interval } from '../../src/types.ts';
 import { seconds } from './clock.ts';
 import { Column } from './column.ts';
+import { jsonPlace } from './json-place.ts';
 import { fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
 import { COMMAS, END, LINE, openFile, type Scanner, scanning } from './scanner.ts';
 import { readHeaderRow } from './tsb-ad.ts';
 
 const COMMA = 44;
 /** Largest file of windows, in bytes; the published one has 11 kB. */
-const MAXIMUM_WINDOWS = 64 << 20;
+const MAXIMUM_WINDOWS = 1 << 20;
 
 /** Windows of every series by its name in the file (`directory/name.csv`): first and last instant, both inside. */
 export type NabWindows = ReadonlyMap<string, readonly (readonly [first: number, last: number])[]>;
-
-/** Where a JSON parser stopped, as line and column. */
-function placeIn(text: string, cause: unknown): { line?: number; column?: number } {
-  const position = /position (\d+)/.exec((cause as Error).message)?.[1];
-  if (position === undefined) return {};
-  const before = text.slice(0, Number(position)).split('\n');
-  return { line: before.length, column: before.at(-1)!.length + 1 };
-}
 
 function readJson(path: string): unknown {
   const { handle, size } = openFile(path);
@@ -38,9 +31,9 @@ function readJson(path: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    throw new DataError(`not JSON (${(cause as Error).message})`, {
+    throw new DataError('not JSON', {
       file: path,
-      ...placeIn(text, cause),
+      ...jsonPlace(text),
       cause,
     });
   }

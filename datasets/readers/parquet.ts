@@ -184,7 +184,7 @@ function numbers(chunk: Chunk, column: Table, path: string): Float64Array {
  * (rounded to float64), decimals and dates (seconds since 1970).
  *
  * @throws DataError for a file that is none, encrypted or damaged, has no column of numbers, infinities, a missing
- * label, an empty list, or row groups of more than 33 million values per column. ConfigError for a column that is
+ * label or time, an empty list, or row groups of more than 33 million values per column. ConfigError for a column that is
  * not there
  */
 export function readParquet(path: string, options: ParquetReadOptions = {}): Generator<RawRecord> {
@@ -294,9 +294,12 @@ function pointRecord(
     for (const column of columns) parts.get(column)!.push(numbers(chunks.get(column)!, column, path).slice());
   }
   const whole = (column: Table): Float64Array => joined(parts.get(column)!);
+  const times = time === null ? null : whole(time);
+  const absent = times?.findIndex((value) => Number.isNaN(value)) ?? -1;
+  if (absent >= 0) throw new DataError(`column "${time!.name}": no time in row ${absent}`, { file: path });
   return rawRecord(file, stem(path), channels.map(whole), {
     channelNames: channels.map((column) => column.name),
-    times: time === null ? null : whole(time),
+    times,
     anomalies: label === null ? null : pointLabels(whole(label), label.name, path),
   });
 }

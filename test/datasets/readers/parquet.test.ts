@@ -1,0 +1,109 @@
+/** What the reader makes of columns, and of files that are damaged; golden.test.ts has what is read. */
+import { readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { readParquet } from '../../../datasets/readers/parquet.ts';
+import {
+  PageReader,
+  readDeltas,
+  readPlain,
+  readRuns,
+  readSplit,
+} from '../../../datasets/readers/parquet-values.ts';
+import { ConfigError, DataError } from '../../../src/errors.ts';
+import { failure, plain, readerFiles } from '../../helpers/reader-files.ts';
+
+const files = readerFiles();
+const GOLDEN = resolve(import.meta.dirname, '../../golden/readers');
+const golden = (name: string): string => join(GOLDEN, name);
+const page = (...bytes: number[]): PageReader => new PageReader(Buffer.from(bytes));
+
+describe('columns', () => {
+  test('channels and label by name; dates are times, text is left out', () => {
+    const path = golden('points_snappy_v1.parquet');
+    const [record] = [...readParquet(path)];
+    expect(record!.channelNames).toEqual(['flow', 'count', 'level']);
+    const [chosen] = [...readParquet(path, { columns: ['level'], label: 'is_anomaly' })];
+    expect(chosen!.channelNames).toEqual(['level']);
+    expect([...chosen!.channels[0]!.subarray(0, 3)]).toEqual([-500, -499, -492]);
+    expect([...chosen!.channels[0]!]).toEqual([...record!.channels[2]!]);
+  });
+
+  test('a column that is not there, or cannot be a channel, is refused', () => {
+    const path = golden('points_none_v1.parquet');
+    expect(failure(() => readParquet(path, { columns: ['pressure'] }))).toBeInstanceOf(ConfigError);
+    expect(failure(() => readParquet(path, { columns: ['site'] })).message).toContain('not all numbers');
+    expect(failure(() => readParquet(path, { label: 'site' })).message).toContain('"site" of points is text');
+  });
+
+  test('lists: one of them as the channel, nulls missing', () => {
+    const [, , third] = plain(readParquet(golden('lists_v2.parquet'), { columns: ['x'] }));
+    expect(third!.channels.length).toBe(1);
+    expect(third!.channels[0]![1]).toBeNaN();
+    expect(third!.label).toBe('a');
+  });
+});
+
+describe('damaged files', () => {
+  const whole = readFileSync(golden('points_none_v1.parquet'));
+  const size = whole.length;
+
+  test.each<[string, (bytes: Buffer) => unknown, number, string]>([
+    ['cut off', () => 0, size - 10, 'no PAR1 at its end'],
+    ['encrypted', (bytes) => bytes.write('PARE', size - 4), size, 'an encrypted Parquet file'],
+    [
+      'a footer too long',
+      (bytes) => bytes.writeUInt32LE(1e9, size - 8),
+      size,
+      'a footer of 1000000000 bytes',
+    ],
+    ['a footer that is none', (bytes) => bytes.fill(0xff, size - 300, size - 8), size, 'damaged'],
+    ['pages that are none', (bytes) => bytes.fill(0xff, 4, 400), size, 'damaged'],
+    ['tiny', () => 0, 5, 'not a Parquet file'],
+  ])('%s', (_, change, end, message) => {
+    const bytes = Buffer.from(whole);
+    change(bytes);
+    const path = files.write('p.parquet', bytes.subarray(0, end));
+    const error = failure(() => readParquet(path));
+    expect(error).toBeInstanceOf(DataError);
+    expect(error.message).toContain(message);
+  });
+});
+
+describe('values in pages', () => {
+  test('runs and bit-packed groups', () => {
+    // run of four 5s, then one group of eight 3-bit numbers 0 … 7 (example of the format's specification)
+    const reader = page(8, 5, 3, 0b10001000, 0b11000110, 0b11111010);
+    expect([...readRuns(reader, 3, 12)]).toEqual([5, 5, 5, 5, 0, 1, 2, 3, 4, 5, 6, 7]);
+  });
+
+  test('a run that claims more than is asked for fills only that', () => {
+    expect([...readRuns(page(0xfe, 0xff, 0xff, 0xff, 0x07, 1), 1, 3)]).toEqual([1, 1, 1]);
+  });
+
+  test.each<[string, () => unknown, string]>([
+    ['runs that end too early', () => readRuns(page(4, 1), 1, 3), 'expected at byte 2'],
+    ['packed numbers that end too early', () => readRuns(page(3, 1), 8, 8), 'cut off'],
+    ['runs of nothing', () => readRuns(page(0, 0, 0, 0), 0, 1), 'expected at byte 4'],
+    ['numbers of 40 bits', () => readRuns(page(3, 1), 40, 8), 'numbers of 40 bits'],
+    ['a count without end', () => readRuns(page(...Array<number>(12).fill(255)), 1, 8), 'more than 64 bits'],
+    ['no miniblocks', () => readDeltas(page(128, 1, 0, 3, 2), 3, 32), '3 differences in 0 miniblocks'],
+    [
+      '2 billion miniblocks',
+      () => readDeltas(page(128, 1, 255, 255, 255, 255, 7, 3, 2), 3, 32),
+      'miniblocks',
+    ],
+    ['texts longer than the page', () => readPlain(page(200, 0, 0, 0, 65), 'TEXT', 1), '200 bytes expected'],
+    ['more texts than fit', () => readPlain(page(0, 0, 0, 0), 'TEXT', 1e6), '1000000 texts do not fit'],
+    ['more numbers than fit', () => readPlain(page(1, 2, 3), 'DOUBLE', 1e9), '8000000000 bytes expected'],
+    ['more split numbers than fit', () => readSplit(page(1, 2, 3), 'FLOAT', 1e8), '400000000 bytes expected'],
+  ])('%s are refused before memory is taken', (_, read, message) => {
+    expect(read).toThrow(message);
+  });
+
+  test('differences: 7, 5, 3, 1, 2, 3, 4, 5 of the specification', () => {
+    // block of 128 in 4 miniblocks, 8 values, first 7; least difference −2, widths 2 0 0 0, relative 0 0 0 3 3 3 3
+    const reader = page(128, 1, 4, 8, 14, 3, 2, 0, 0, 0, 0b11000000, 0b00111111, 0, 0, 0, 0, 0, 0);
+    expect([...readDeltas(reader, 8, 32)]).toEqual([7, 5, 3, 1, 2, 3, 4, 5]);
+  });
+});
