@@ -71,6 +71,9 @@ const viewDtype: Operator = (_, [x, dtype], get) => {
   return input.view(shape, dense(shape));
 };
 
+const linear: Operator = (kernels, [x, weight, bias], get) =>
+  kernels.linear(get(x), get(weight), typeof bias === 'number' ? get(bias) : null);
+
 const TABLE: Readonly<Record<string, Operator>> = {
   zeros: (kernels, [shape, dtype]) => kernels.empty(list(shape), dtype as DType),
   zeros_like: (kernels, [x], get) => kernels.map(get(x)),
@@ -136,13 +139,13 @@ const TABLE: Readonly<Record<string, Operator>> = {
   },
   'searchsorted.Tensor': (kernels, [, values], get) => kernels.empty(get(values).shape, 'int64'),
 
-  linear: (kernels, [x, weight, bias], get) =>
-    kernels.linear(get(x), get(weight), typeof bias === 'number' ? get(bias) : null),
+  linear,
   matmul: (kernels, [a, b], get) => kernels.matmul(get(a), get(b)),
   baddbmm,
   'softmax.int': softmax,
   'log_softmax.int': (kernels, [x], get) => kernels.unary(get(x), 'output'),
 
+  'timeseer::linear': linear,
   'timeseer::rms_norm': (kernels, [x, weight], get) => rmsNorm(kernels, get(x), get(weight)),
   'timeseer::rotary': (kernels, [x, cos, sin], get) => rotary(kernels, get(x), get(cos), get(sin)),
   'timeseer::swiglu': (kernels, [x], get) => swiglu(kernels, get(x)),

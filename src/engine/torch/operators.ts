@@ -111,7 +111,8 @@ export class Operators {
 
   error(name: string, values: readonly unknown[], cause: unknown): EngineError {
     const shapes = values.map(describe).join(', ');
-    return new EngineError(`${name}(${shapes}) on ${this.device}: ${(cause as Error).message.trim()}`, {
+    const plain = name.replace('timeseer::', '');
+    return new EngineError(`${plain}(${shapes}) on ${this.device}: ${(cause as Error).message.trim()}`, {
       cause,
     });
   }

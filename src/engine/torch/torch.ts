@@ -386,7 +386,7 @@ export class TorchEngine implements Engine {
   // ---- neural network --------------------------------------------------------------------------------
 
   linear(x: Tensor, weight: Tensor, bias?: Tensor): Tensor {
-    return this.#ops.one('linear', x, weight, bias ?? null);
+    return this.#ops.one('timeseer::linear', x, weight, bias ?? null);
   }
 
   rmsNorm(x: Tensor, weight: Tensor, epsilon: number): Tensor {

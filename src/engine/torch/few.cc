@@ -1,0 +1,110 @@
+// A product of few rows with a large matrix, as decoding makes for every token, is bound by reading the matrix. Matrix
+// libraries read it far slower than memory allows: MKL on one thread for one row, and with passes of its own for two to
+// eight. Here it is read once, in order, on all threads. An element is summed in an order of its own, so it depends neither
+// on the number of rows nor on that of threads.
+#include <ATen/Parallel.h>
+#include <torch/torch.h>
+
+namespace timeseer {
+namespace {
+
+using at::Tensor;
+
+constexpr int64_t kRows = 8;
+// Matrices that stay in a core's cache are left to the library.
+constexpr int64_t kLarge = 1 << 19;
+constexpr int kLanes = 16;
+constexpr int64_t kAhead = 4096;  // bytes: processors do not look past a page by themselves
+
+// y[m, n] = Σ x[m, k]·w[n, k] + bias[n] for `R` rows of w from `n`; M rows of x
+template <int M, int R, typename W>
+void dots(const float* x, const W* w, const W* bias, W* y, int64_t n, int64_t inner, int64_t outer) {
+  float sums[R][M][kLanes] = {};
+  const int64_t whole = inner / kLanes * kLanes;
+  for (int64_t k = 0; k < whole; k += kLanes) {
+    for (int r = 0; r < R; r++) {
+      const W* row = w + (n + r) * inner + k;
+      __builtin_prefetch(reinterpret_cast<const char*>(row) + kAhead);
+      float weights[kLanes];
+#pragma omp simd
+      for (int i = 0; i < kLanes; i++) weights[i] = static_cast<float>(row[i]);
+      for (int m = 0; m < M; m++) {
+        const float* in = x + m * inner + k;
+        float* sum = sums[r][m];
+#pragma omp simd
+        for (int i = 0; i < kLanes; i++) sum[i] += in[i] * weights[i];
+      }
+    }
+  }
+  for (int r = 0; r < R; r++) {
+    for (int m = 0; m < M; m++) {
+      float total = 0;
+      for (int i = 0; i < kLanes; i++) total += sums[r][m][i];
+      for (int64_t k = whole; k < inner; k++) total += x[m * inner + k] * static_cast<float>(w[(n + r) * inner + k]);
+      if (bias != nullptr) total += static_cast<float>(bias[n + r]);
+      y[m * outer + n + r] = static_cast<W>(total);
+    }
+  }
+}
+
+template <int M, typename W>
+void product(const float* x, const W* w, const W* bias, W* y, int64_t inner, int64_t outer) {
+  constexpr int R = M >= 5 ? 2 : 1;  // with many rows of x, each read of them should serve two of w
+  at::parallel_for(0, outer, 64, [&](int64_t begin, int64_t end) {
+    int64_t n = begin;
+    for (; n + R <= end; n += R) dots<M, R, W>(x, w, bias, y, n, inner, outer);
+    for (; n < end; n++) dots<M, 1, W>(x, w, bias, y, n, inner, outer);
+  });
+}
+
+template <typename W>
+void byRows(int64_t rows, const float* x, const W* w, const W* bias, W* y, int64_t inner, int64_t outer) {
+  switch (rows) {
+    case 1: return product<1, W>(x, w, bias, y, inner, outer);
+    case 2: return product<2, W>(x, w, bias, y, inner, outer);
+    case 3: return product<3, W>(x, w, bias, y, inner, outer);
+    case 4: return product<4, W>(x, w, bias, y, inner, outer);
+    case 5: return product<5, W>(x, w, bias, y, inner, outer);
+    case 6: return product<6, W>(x, w, bias, y, inner, outer);
+    case 7: return product<7, W>(x, w, bias, y, inner, outer);
+    default: return product<8, W>(x, w, bias, y, inner, outer);
+  }
+}
+
+bool applies(const Tensor& x, const Tensor& weight, const c10::optional<Tensor>& bias) {
+  const auto type = weight.scalar_type();
+  const bool recorded =
+      at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad() || (bias && bias->requires_grad()));
+  return !recorded && x.device().is_cpu() && weight.device().is_cpu() && weight.dim() == 2 && weight.is_contiguous() &&
+         weight.numel() >= kLarge && (type == at::kFloat || type == at::kBFloat16) && x.scalar_type() == type &&
+         x.dim() >= 1 && x.size(-1) == weight.size(1) && x.numel() > 0 && x.numel() <= kRows * x.size(-1) &&
+         (!bias || (bias->scalar_type() == type && bias->device().is_cpu() && bias->dim() == 1 &&
+                    bias->size(0) == weight.size(0)));
+}
+
+// x [..., I], weight [O, I], bias [O] → [..., O]
+Tensor linear(const Tensor& x, const Tensor& weight, const c10::optional<Tensor>& bias) {
+  if (!applies(x, weight, bias)) return at::linear(x, weight, bias);
+  const int64_t inner = weight.size(1), outer = weight.size(0), rows = x.numel() / inner;
+  const Tensor wide = x.to(at::kFloat).contiguous();
+  const Tensor offset = bias ? bias->contiguous() : Tensor();
+  auto shape = x.sizes().vec();
+  shape.back() = outer;
+  Tensor y = at::empty(shape, x.options());
+  if (weight.scalar_type() == at::kFloat) {
+    byRows<float>(rows, wide.data_ptr<float>(), weight.data_ptr<float>(), bias ? offset.data_ptr<float>() : nullptr,
+                  y.data_ptr<float>(), inner, outer);
+  } else {
+    byRows<at::BFloat16>(rows, wide.data_ptr<float>(), weight.data_ptr<at::BFloat16>(),
+                         bias ? offset.data_ptr<at::BFloat16>() : nullptr, y.data_ptr<at::BFloat16>(), inner, outer);
+  }
+  return y;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_FRAGMENT(timeseer, library) {
+  library.def("linear(Tensor x, Tensor weight, Tensor? bias) -> Tensor", linear);
+}
+
+}  // namespace timeseer
