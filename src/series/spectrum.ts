@@ -138,6 +138,19 @@ export function spectrum(values: Float64Array, offset = 0): Spectrum {
   return { n, re, im };
 }
 
+/** The real series [N] whose coefficients 0 … ⌊N/2⌋ these are: the inverse of `spectrum`. */
+export function seriesOfSpectrum({ n, re, im }: Spectrum): Float64Array {
+  const { input, output, run } = transformOf(n);
+  // The conjugate of the transform of conjugates is the inverse, times N; a real series' upper half mirrors its lower.
+  for (let k = 0; k < n; k++) {
+    const mirrored = 2 * k > n;
+    input[2 * k] = re[mirrored ? n - k : k]!;
+    input[2 * k + 1] = mirrored ? im[n - k]! : -im[k]!;
+  }
+  run();
+  return Float64Array.from({ length: n }, (_, i) => output[2 * i]! / n);
+}
+
 /** Index of the strongest coefficient among `from` … ⌊N/2⌋, lowest on ties; `from` itself when all are 0. */
 export function dominantIndex({ re, im }: Spectrum, from = 1): number {
   let best = from;

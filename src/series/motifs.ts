@@ -1,0 +1,116 @@
+/** What a matrix profile tells: motifs, the shapes that come again, and discords, those that do not. */
+import { ConfigError } from '../errors.ts';
+import type { MatrixProfile } from './matrix-profile.ts';
+import { largestMagnitude, ROUNDING, spread } from './stats.ts';
+
+export interface Discord {
+  /** Start of the window. */
+  readonly start: number;
+  /** Distance to its nearest neighbour, which is nowhere else as large. */
+  readonly distance: number;
+}
+
+/**
+ * The `count` windows that are least like any other, no two of which overlap, by falling distance; ties go to the lower index. Fewer
+ * where no window is left. Windows that were compared with nothing are none. (Keogh, Lin & Fu 2005; Yeh et al. 2016.)
+ */
+export function topDiscords({ distances, window }: MatrixProfile, count: number): Discord[] {
+  requireCount('discords', count);
+  const free = new Uint8Array(distances.length).fill(1);
+  const found: Discord[] = [];
+  while (found.length < count) {
+    let start = -1;
+    for (const [i, distance] of distances.entries()) {
+      if (free[i] === 0 || distance === Number.POSITIVE_INFINITY) continue;
+      if (start < 0 || distance > distances[start]!) start = i;
+    }
+    if (start < 0) break;
+    found.push({ start, distance: distances[start]! });
+    occupy(free, start, window);
+  }
+  return found;
+}
+
+export interface Motif {
+  /** Starts of the two windows that are most alike, ascending. */
+  readonly pair: readonly [number, number];
+  readonly distance: number;
+  /** Starts of all windows of the motif, the pair included, ascending. */
+  readonly members: readonly number[];
+}
+
+export interface MotifOptions {
+  /** A window within this many times the pair's distance of its first-found window belongs to the motif, ≥ 1; default 2. */
+  readonly radius?: number;
+}
+
+/**
+ * The `count` closest pairs of windows of the series [N] that the profile was made of, each with the other windows like it; windows of
+ * one motif overlap none of another. Members are taken by rising distance, each outside the exclusion zone of those before it.
+ * Fewer motifs where no free pair is left. O(count · N · m).
+ */
+export function topMotifs(
+  values: Float64Array,
+  profile: MatrixProfile,
+  count: number,
+  options: MotifOptions = {},
+): Motif[] {
+  requireCount('motifs', count);
+  const { radius = 2 } = options;
+  if (!(radius >= 1)) throw new ConfigError(`motifs radius: got ${radius}, expected a number ≥ 1`);
+  const { distances, neighbours, window, exclusion } = profile;
+  if (values.length - window + 1 !== distances.length) {
+    throw new ConfigError(
+      `motifs: ${values.length} samples do not belong to a profile of ${distances.length} windows`,
+    );
+  }
+  const free = new Uint8Array(distances.length).fill(1);
+  const found: Motif[] = [];
+  while (found.length < count) {
+    let start = -1;
+    for (const [i, distance] of distances.entries()) {
+      if (free[i] === 0 || neighbours[i]! < 0 || free[neighbours[i]!] === 0) continue;
+      if (start < 0 || distance < distances[start]!) start = i;
+    }
+    if (start < 0) break;
+    const other = neighbours[start]!;
+    const distance = distances[start]!;
+    const members = [start, other];
+    const like = distanceProfile(values, window, start);
+    const near = [...like.keys()].filter((i) => free[i] === 1 && like[i]! <= radius * distance);
+    near.sort((a, b) => like[a]! - like[b]! || a - b);
+    for (const i of near) if (members.every((member) => Math.abs(member - i) > exclusion)) members.push(i);
+    members.sort((a, b) => a - b);
+    found.push({ pair: [Math.min(start, other), Math.max(start, other)], distance, members });
+    for (const member of members) occupy(free, member, window);
+  }
+  return found;
+}
+
+/** z-normalised distances of all windows of m samples to the one at `start`, by the rules of `matrixProfile`: [N] → [N − m + 1]. O(N·m). */
+export function distanceProfile(values: Float64Array, m: number, start: number): Float64Array {
+  const flat = ROUNDING * largestMagnitude(values);
+  const normal = (at: number): Float64Array | null => {
+    const { mean, std } = spread(values.subarray(at, at + m));
+    return std <= flat ? null : values.slice(at, at + m).map((value) => (value - mean) / std);
+  };
+  const query = normal(start);
+  return Float64Array.from({ length: values.length - m + 1 }, (_, i) => {
+    const part = normal(i);
+    if (part === null || query === null) return part === query ? 0 : Math.sqrt(m);
+    let squares = 0;
+    for (let k = 0; k < m; k++) squares += (part[k]! - query[k]!) ** 2;
+    return Math.sqrt(squares);
+  });
+}
+
+function requireCount(what: string, count: number): void {
+  if (!Number.isInteger(count) || count < 1) {
+    throw new ConfigError(`${what} count: got ${count}, expected a whole number ≥ 1`);
+  }
+}
+
+/** Marks the starts of all windows that overlap the one at `start`. */
+function occupy(free: Uint8Array, start: number, window: number): void {
+  free.fill(0, Math.max(0, start - window + 1), start + window);
+}

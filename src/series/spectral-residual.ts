@@ -1,0 +1,94 @@
+/** Saliency of a series by its spectral residual (Ren et al. 2019, "Time-series anomaly detection service at Microsoft"). */
+import { ConfigError } from '../errors.ts';
+import { requireFinite } from './finite.ts';
+import { seriesOfSpectrum, spectrum } from './spectrum.ts';
+
+export interface SpectralResidualOptions {
+  /** Odd number of frequencies over which the log amplitude is averaged (q), ≥ 3; default 3. */
+  readonly average?: number;
+  /** Samples before each one that its saliency is compared with (z), ≥ 1; default 21. */
+  readonly before?: number;
+  /** Estimated samples put behind the last one (κ), ≥ 0, so that it does not stand at an edge; default 5. */
+  readonly extend?: number;
+}
+
+export interface SpectralResidual {
+  /** |inverse transform of exp(residual + i·phase)|. */
+  readonly saliency: Float64Array; // [N]
+  /** Saliency over the mean of the `before` samples before it, less 1; 0 for the first sample and in a constant series. */
+  readonly score: Float64Array; // [N]
+}
+
+/** Points whose slopes to the last one extend the series (m). */
+const SLOPES = 5;
+/** Amplitudes below this part of the largest are rounding: they have no phase, and no say in the saliency. */
+const FLOOR = 1e-8;
+
+/**
+ * Spectral residual of [N]: log amplitude spectrum less its centred average over `average` neighbouring frequencies (circular:
+ * the spectrum is periodic), with the phases kept, transformed back. A point that the rest of the series does not foretell is
+ * salient; the paper's threshold for the score is 3. Throws a ConfigError for options out of range and a DataError for values
+ * that are not finite. O(N log N).
+ */
+export function spectralResidual(
+  values: Float64Array,
+  options: SpectralResidualOptions = {},
+): SpectralResidual {
+  requireFinite(values, 'spectral residual');
+  const { average = 3, before = 21, extend = 5 } = options;
+  if (!Number.isInteger(average) || average < 3 || average % 2 === 0) {
+    throw new ConfigError(`spectral residual average: got ${average}, expected an odd whole number ≥ 3`);
+  }
+  for (const [name, value, least] of [
+    ['before', before, 1],
+    ['extend', extend, 0],
+  ] as const) {
+    if (!Number.isInteger(value) || value < least) {
+      throw new ConfigError(`spectral residual ${name}: got ${value}, expected a whole number ≥ ${least}`);
+    }
+  }
+  const n = values.length;
+  const score = new Float64Array(n);
+  if (n === 0) return { saliency: new Float64Array(0), score };
+  const extended = new Float64Array(n + extend);
+  extended.set(values);
+  extended.fill(nextValue(values), n);
+  const { n: length, re, im } = spectrum(extended);
+  const amplitudes = re.map((value, k) => Math.hypot(value, im[k]!));
+  const floor = FLOOR * amplitudes.reduce((top, amplitude) => Math.max(top, amplitude), 0);
+  const logs = amplitudes.map((amplitude) => Math.log(Math.max(amplitude, floor)));
+  const half = (average - 1) / 2;
+  const gains = logs.map((own, k) => {
+    if (amplitudes[k]! <= floor) return 0;
+    let sum = 0;
+    for (let d = k - half; d <= k + half; d++) {
+      const wrapped = ((d % length) + length) % length;
+      sum += logs[Math.min(wrapped, length - wrapped)]!;
+    }
+    return Math.exp(own - sum / average) / amplitudes[k]!;
+  });
+  const back = seriesOfSpectrum({
+    n: length,
+    re: re.map((value, k) => value * gains[k]!),
+    im: im.map((value, k) => value * gains[k]!),
+  });
+  const saliency = back.slice(0, n).map(Math.abs);
+  let sum = 0;
+  for (let i = 1; i < n; i++) {
+    sum += saliency[i - 1]!;
+    if (i > before) sum -= saliency[i - 1 - before]!;
+    const mean = sum / Math.min(i, before);
+    score[i] = mean > 0 ? saliency[i]! / mean - 1 : 0;
+  }
+  return { saliency, score };
+}
+
+/** The next value by the mean slope from each of the last few points to the last one, from the m-th before the end (eq. 9). */
+function nextValue(values: Float64Array): number {
+  const n = values.length;
+  const m = Math.min(SLOPES, n - 1);
+  if (m < 1) return values[0]!;
+  let slopes = 0;
+  for (let i = 1; i <= m; i++) slopes += (values[n - 1]! - values[n - 1 - i]!) / i;
+  return values[n - m]! + slopes;
+}
