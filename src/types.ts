@@ -25,6 +25,29 @@ export interface LabeledSeries {
   readonly class: AnomalyClass;
 }
 
+/** What the right answer to an example is, by the kind of task. */
+export type Gold =
+  | { readonly kind: 'classification'; readonly class: string }
+  | { readonly kind: 'anomaly'; readonly class: AnomalyClass; readonly intervals: readonly Interval[] }
+  /** Channels that are anomalous, 0-based, ascending. */
+  | { readonly kind: 'variates'; readonly variates: readonly number[] };
+
+/** One example of any task: what is shown, and its gold answer. */
+export interface Example {
+  /** Unique in its data set, stable over runs: `<task>/<split>/<index>`. */
+  readonly id: string;
+  readonly task: string;
+  /** All of one length N; NaN marks a missing point: [C][N]. */
+  readonly channels: readonly Float64Array[];
+  /** Names of the channels: [C]. */
+  readonly names: readonly string[];
+  /** x value of each point, ascending, where points are not evenly spaced or x is time: [N]. */
+  readonly times: Float64Array | null;
+  readonly gold: Gold;
+  /** Which recording it was cut from, where several examples share one: they stay in one split. */
+  readonly recording: string | null;
+}
+
 /** What a response says, after strict parsing. `null` marks a part that is absent or unparsable. */
 export interface ParsedAnswer {
   readonly think: string | null;
