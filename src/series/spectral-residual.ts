@@ -19,7 +19,7 @@ export interface SpectralResidual {
   readonly score: Float64Array; // [N]
 }
 
-/** Points whose slopes to the last one extend the series (m). */
+/** Points whose slopes extend the series (m). */
 const SLOPES = 5;
 /** Amplitudes below this part of the largest are rounding: they have no phase, and no say in the saliency. */
 const FLOOR = 1e-8;
@@ -83,12 +83,15 @@ export function spectralResidual(
   return { saliency, score };
 }
 
-/** The next value by the mean slope from each of the last few points to the last one, from the m-th before the end (eq. 9). */
+/**
+ * What comes next by the mean slope from each of m points to the one after them, counted from the second of these (eq. 9). The last
+ * sample is left out, as in the authors' code: it is the one on trial.
+ */
 function nextValue(values: Float64Array): number {
-  const n = values.length;
-  const m = Math.min(SLOPES, n - 1);
+  const last = values.length - 2;
+  const m = Math.min(SLOPES, last);
   if (m < 1) return values[0]!;
   let slopes = 0;
-  for (let i = 1; i <= m; i++) slopes += (values[n - 1]! - values[n - 1 - i]!) / i;
-  return values[n - m]! + slopes;
+  for (let i = 1; i <= m; i++) slopes += (values[last]! - values[last - i]!) / i;
+  return values[last - m + 1]! + slopes;
 }

@@ -160,8 +160,9 @@ def spectral_residual(x, extend):
     y = x
     if extend:
         m = 5
-        slopes = [(x[-1] - x[-1 - i]) / i for i in range(1, m + 1)]
-        y = np.concatenate([x, [x[-m] + np.mean(slopes) * m] * 5])
+        known = x[:-1]
+        slopes = [(known[-1] - known[-1 - i]) / i for i in range(1, m + 1)]
+        y = np.concatenate([x, [known[-m] + np.mean(slopes) * m] * 5])
     X = np.fft.fft(y)
     A = np.abs(X)
     tiny = A <= 1e-8 * A.max()

@@ -59,10 +59,11 @@ describe('Hampel filter', () => {
   it('leaves clean data alone, so that a second pass over a line or a slow wave changes nothing', () => {
     fc.assert(
       fc.property(
-        fc.double({ min: -5, max: 5, noNaN: true }),
+        fc.integer({ min: -40, max: 40 }),
         fc.integer({ min: 0, max: 59 }),
         fc.integer({ min: 2, max: 9 }),
-        (slope, at, half) => {
+        (eighths, at, half) => {
+          const slope = eighths / 8;
           const line = Float64Array.from({ length: 60 }, (_, i) => 3 + slope * i);
           expect(hampel(line, { half }).filtered).toEqual(line);
           const spiked = line.slice();
@@ -106,8 +107,7 @@ describe('spectral residual', () => {
     for (const at of [250, 399]) {
       const values = Float64Array.from({ length: 400 }, (_, i) => Math.sin(i / 7) + (i === at ? 3 : 0));
       const { score } = spectralResidual(values);
-      // Half a wave beyond the end bends the spectrum: there the neighbour may score as high.
-      expect(Math.abs(score.indexOf(Math.max(...score)) - at)).toBeLessThan(at === 399 ? 2 : 1);
+      expect(score.indexOf(Math.max(...score))).toBe(at);
       expect(score[at]).toBeGreaterThan(3);
     }
   });
