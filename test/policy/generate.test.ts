@@ -2,36 +2,13 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { collate, joined } from '../../src/policy/batch.ts';
 import { forward } from '../../src/policy/forward.ts';
 import { generate } from '../../src/policy/generate.ts';
-import { Policy } from '../../src/policy/policy.ts';
-import { distance, engine, GOLDEN, golden, picture } from './golden.ts';
+import { biased, policy, prompts } from './generate-policy.ts';
+import { distance, engine, golden } from './golden.ts';
 
-const policy = Policy.load(engine, GOLDEN);
 const born = engine.live();
 afterAll(() => expect(engine.live()).toBe(born));
 
-const prompts = golden.cases.map(({ text, sizes }) =>
-  policy.encodePrompt(
-    text,
-    sizes.map(([w, h]) => picture(w, h)),
-  ),
-);
 const { end } = policy.dims.special;
-
-/** Raises or lowers the logits of one token by adding to its row of the head, for the time of `body`. */
-async function biased<T>(token: number, towards: number, body: () => Promise<T>): Promise<T> {
-  const { offset } = policy.layout.parameters.find(({ name }) => name === 'head')!;
-  const { width } = policy.dims;
-  const start = offset + token * width;
-  const before = engine.floats(policy.flat).slice(start, start + width);
-  const set = (values: Float32Array): void =>
-    engine.scope(() => engine.write(policy.flat, 0, start, engine.tensor(values, [width])));
-  set(before.map((v) => v * towards));
-  try {
-    return await body();
-  } finally {
-    set(before);
-  }
-}
 
 describe('generate', () => {
   it.each(golden.cases.map((row, i) => ({ ...row, i })))(
