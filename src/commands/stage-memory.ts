@@ -14,6 +14,13 @@ const SMALL = 5e6;
 /** From this size on the plan is shown on a CPU too. */
 const LARGE = 100e6;
 
+export interface StageMemoryOptions {
+  readonly device: string;
+  readonly silent: boolean;
+  /** Bytes; the device's when absent, null where it is not known. */
+  readonly memory?: number | null;
+}
+
 /**
  * Whether layers of the stage are computed again. `directory` holds the policy that it begins with.
  * @throws ConfigError when the plan says that the stage cannot fit, unless `memory.check` is false.
@@ -22,7 +29,7 @@ export async function stageMemory(
   stage: TrainingStage,
   directory: string,
   recipe: Recipe,
-  { device, silent }: { readonly device: string; readonly silent: boolean },
+  { device, silent, memory = deviceMemory(device) }: StageMemoryOptions,
 ): Promise<boolean> {
   const { recompute, check } = recipe.memory;
   const file = join(directory, 'config.json');
@@ -30,7 +37,7 @@ export async function stageMemory(
   if ((device === 'cpu' && parameters <= SMALL) || (!check && recompute !== 'auto')) {
     return recompute === 'always';
   }
-  const plan = await planOf(stage, directory, recipe, device, deviceMemory(device));
+  const plan = await planOf(stage, directory, recipe, device, memory);
   if (!silent && (device !== 'cpu' || parameters > LARGE)) process.stderr.write(`${planLine(plan)}\n`);
   if (check && plan.fits === false) {
     const remedies = remedyLines(plan);

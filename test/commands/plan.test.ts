@@ -1,0 +1,168 @@
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { parseBytes } from '../../src/commands/plan-run.ts';
+import { stageMemory } from '../../src/commands/stage-memory.ts';
+import { ConfigError } from '../../src/errors.ts';
+import { defaultRecipe, type Recipe } from '../../src/recipe.ts';
+import { FOREIGN_CARD, writeCard } from '../../src/train/card.ts';
+import { inside } from '../helpers/command-line.ts';
+import { QWEN_3B } from '../policy/published.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'timeseer-plan-'));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+/** The matrices of the published 3B in two layers and two blocks, with a small tokenizer and no weights. */
+const large = join(directory, 'large');
+beforeAll(() => {
+  mkdirSync(large);
+  const golden = resolve(import.meta.dirname, '../golden/text');
+  for (const name of ['tokenizer.json', 'tokenizer_config.json'])
+    copyFileSync(join(golden, name), join(large, name));
+  const { added_tokens: added } = JSON.parse(readFileSync(join(large, 'tokenizer.json'), 'utf8'));
+  const id = (token: string): number =>
+    added.find((one: { content: string; id: number }) => one.content === token).id;
+  const config = {
+    ...QWEN_3B,
+    num_hidden_layers: 2,
+    vision_config: { ...QWEN_3B.vision_config, depth: 2, fullatt_block_indexes: [1] },
+    image_token_id: id('<|image_pad|>'),
+    video_token_id: id('<|video_pad|>'),
+    vision_start_token_id: id('<|vision_start|>'),
+    vision_end_token_id: id('<|vision_end|>'),
+    eos_token_id: id('<|im_end|>'),
+    bos_token_id: id('<|endoftext|>'),
+  };
+  writeFileSync(join(large, 'config.json'), JSON.stringify(config));
+  writeCard(large, { ...FOREIGN_CARD, figure: 'nano', length: 200 }); // a small picture
+});
+
+const SMALL = [
+  '--set',
+  'data.length=200',
+  '--set',
+  'rl.prompts=2',
+  '--set',
+  'rl.group=2',
+  '--set',
+  'rl.maxTokens=8',
+];
+
+describe('plan', () => {
+  test('prints what is held, what each phase adds, and whether it fits, for both stages', async () => {
+    const { code, out, err } = await inside('plan', ...SMALL, '--memory', '8GB');
+    expect(err).toBe('');
+    expect(code).toBe(0);
+    for (const stage of ['sft', 'rl']) {
+      expect(out).toMatch(
+        new RegExp(`^${stage}: memory [\\d.]+ MB of 8\\.00 GB in [a-z ]+, activations kept, fits$`, 'm'),
+      );
+    }
+    expect(out).toMatch(/^ {2}weights +[\d.]+ MB$/m);
+    expect(out).toMatch(/^ {2}backward +[\d.]+ MB/m);
+    expect(out).toMatch(/^ {2}layers computed again +[\d.]+ MB +peak/m);
+  });
+
+  test('prints JSON with bytes, and what lowers the peak where it does not fit', async () => {
+    const { code, out } = await inside(
+      'plan',
+      ...SMALL,
+      '--set',
+      'sft.samples=0',
+      '--memory',
+      '12MB',
+      '--json',
+    );
+    expect(code).toBe(0);
+    const [plan, ...others] = JSON.parse(out);
+    expect(others).toEqual([]);
+    expect(plan).toMatchObject({ stage: 'rl', fits: false, memory: 12e6, recompute: true });
+    expect(plan.phases[plan.at]).toBe(plan.peak);
+    expect(plan.held.moments).toBe(2 * plan.held.weights);
+    expect(plan.remedies.map(({ change }: { change: string }) => change)).toContain('policy.tune=adapter');
+  });
+
+  test('plans a checkpoint of any size for another machine, without its weights', async () => {
+    const recipe = [
+      '--set',
+      'sft.samples=0',
+      '--set',
+      'rl.prompts=2',
+      '--set',
+      'rl.group=2',
+      '--set',
+      'rl.maxTokens=8',
+    ];
+    const given = ['--policy', large, '--device', 'cuda', '--memory', '80GB', '--json'];
+    const { code, out, err } = await inside('plan', ...given, ...recipe, '--set', 'policy.tune=adapter');
+    expect(err).toBe('');
+    expect(code).toBe(0);
+    const [plan] = JSON.parse(out);
+    // Two layers of 77.1 M, two blocks of 19.7 M, an embedding of 311 M, and the merger: 16 bits each.
+    expect(plan.held.weights / 2e6).toBeGreaterThan(311 + 2 * 77 + 2 * 19);
+    expect(plan.held.weights / 2e6).toBeLessThan(311 + 2 * 78 + 2 * 20 + 50);
+    expect(plan.held.master).toBe(0);
+    expect(plan.fits).toBe(true);
+    expect(plan.lengths.patches).toBe(80);
+  });
+
+  test.each([
+    [['--memory', 'much'], /--memory much: expected an amount of memory, as in 80GB/],
+    [['--device', 'tpu'], /unknown device 'tpu'/],
+    [['--set', 'sft.samples=0', '--set', 'rl.steps=0'], /nothing is trained/],
+    [['--policy', 'nowhere/at/all'], /nowhere\/at\/all: no such directory/],
+  ])('refuses %j', async (args, message) => {
+    const { code, err } = await inside('plan', ...args);
+    expect(code).not.toBe(0);
+    expect(err).toMatch(message);
+  });
+});
+
+test('amounts of memory are read with decimal and binary units', () => {
+  expect(['80GB', '24 GiB', '1.5m', '512', '2tb'].map(parseBytes)).toEqual([
+    80e9,
+    24 * 2 ** 30,
+    1.5e6,
+    512,
+    2e12,
+  ]);
+  for (const wrong of ['', '-1GB', '0', 'GB', '5 parsecs'])
+    expect(() => parseBytes(wrong)).toThrow(ConfigError);
+});
+
+describe('a training stage', () => {
+  const recipeOf = (memory: Partial<Recipe['memory']>): Recipe => {
+    const base = defaultRecipe();
+    return { ...base, memory: { ...base.memory, ...memory } };
+  };
+
+  test('of a small policy on a CPU starts without a plan, and recomputes when it is told to', async () => {
+    const { code, err } = await inside(
+      'sft',
+      '--recipe',
+      'quickstart-short',
+      '--set',
+      'sft.samples=16',
+      '--out',
+      join(directory, 'run'),
+      '--quiet',
+    );
+    expect([code, err]).toEqual([0, '']);
+    const initial = join(directory, 'run/initial');
+    const options = { device: 'cpu', silent: true };
+    expect(await stageMemory('sft', initial, recipeOf({}), options)).toBe(false);
+    expect(await stageMemory('sft', initial, recipeOf({ recompute: 'always' }), options)).toBe(true);
+  });
+
+  test('says its plan and refuses what cannot fit, with what to change, unless it is told not to look', async () => {
+    const recipe = recipeOf({ tokens: 2048 });
+    const short = { ...recipe, rl: { ...recipe.rl, prompts: 2, group: 2, maxTokens: 8, workers: 1 } };
+    const options = { device: 'cuda', silent: true, memory: 6e9 };
+    await expect(stageMemory('rl', large, short, options)).rejects.toThrow(
+      /^rl: memory [\d.]+ GB of 6\.00 GB in .+ does not fit; begin a run with one of --set policy\.tune=adapter: /,
+    );
+    const unchecked = { ...short, memory: { ...short.memory, check: false } };
+    expect(await stageMemory('rl', large, unchecked, options)).toBe(true);
+  });
+});
