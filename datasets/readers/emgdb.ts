@@ -37,13 +37,7 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
       throw scanner.fail(`${faults.count} corrupt lines of ${lines}; expected lines of time and value`);
     }
   };
-  for (;;) {
-    const code = scanner.peek();
-    if (code === END) break;
-    if (code === LINE) {
-      scanner.skip();
-      continue;
-    }
+  while (scanner.atLine()) {
     lines++;
     let stop = scanner.next(WORDS);
     const time = decimal(scanner.bytes, scanner.from, scanner.to);

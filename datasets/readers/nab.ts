@@ -6,8 +6,9 @@ import type { Interval } from '../../src/types.ts';
 import { seconds } from './clock.ts';
 import { Column } from './column.ts';
 import { jsonPlace } from './json-place.ts';
+import { openFile } from './open-file.ts';
 import { fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
-import { COMMAS, END, LINE, openFile, type Scanner, scanning } from './scanner.ts';
+import { COMMAS, type Scanner, scanning } from './scanner.ts';
 import { readHeaderRow } from './tsb-ad.ts';
 
 const COMMA = 44;
@@ -136,13 +137,7 @@ function* readSeries(scanner: Scanner, windows: NabWindows | null): Generator<Ra
   }
   const times = new Column();
   const values = new Column();
-  for (;;) {
-    const code = scanner.peek();
-    if (code === END) break;
-    if (code === LINE) {
-      scanner.skip();
-      continue;
-    }
+  while (scanner.atLine()) {
     if (scanner.next(COMMAS) !== COMMA) throw scanner.fail('one field; expected timestamp,value');
     const time = seconds(scanner.unquoted());
     if (Number.isNaN(time)) throw scanner.fail('not a date such as 2014-04-01 00:05:00');

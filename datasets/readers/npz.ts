@@ -67,6 +67,8 @@ function* records(source: ByteSource, options: NpzReadOptions): Generator<RawRec
       });
     }
     labels = vector(marks);
+    const absent = labels.findIndex((label) => !Number.isFinite(label));
+    if (absent >= 0) throw new DataError(`label ${absent} is ${labels[absent]}`, { file: marks.data.path });
   }
   const file = fileFacts(path, 'npz');
   const name = stem(path);

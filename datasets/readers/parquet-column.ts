@@ -15,8 +15,9 @@ import {
   type Values,
 } from './parquet-values.ts';
 
-/** Most values of one column chunk, and most bytes of one page: what a reader can hold beside the series. */
+/** Most values of a column chunk and of a page, and most bytes of a page: what can be held beside the series. */
 const MOST_VALUES = 1 << 25;
+const MOST_PER_PAGE = 1 << 23;
 const MOST_BYTES = 1 << 29;
 const EMPTY = Buffer.alloc(0);
 
@@ -73,9 +74,8 @@ function readEncoded(
       reader.uint32();
       return Float64Array.from(readRuns(reader, 1, count));
     case 'DELTA_BINARY_PACKED':
-      if (leaf.stored === 'INT32') return readDeltas(reader, count, 32);
-      if (leaf.stored === 'INT64') return readDeltas(reader, count, 64);
-      break;
+      if (!/INT/.test(leaf.stored)) break;
+      return readDeltas(reader, count, leaf.stored);
     case 'BYTE_STREAM_SPLIT':
       return readSplit(reader, leaf.stored, count);
   }
@@ -141,7 +141,8 @@ function addPage(
   const v1 = header.data_page_header;
   const v2 = header.data_page_header_v2;
   const count = (header.type === 'DATA_PAGE_V2' ? v2 : v1)?.num_values ?? -1;
-  if (!(count >= 0 && rows.levels + count <= MOST_VALUES)) throw new PageError(`a page of ${count} values`);
+  if (!(count >= 0 && count <= MOST_PER_PAGE))
+    throw new PageError(`${count} values in a page, more than ${MOST_PER_PAGE}`);
   let repetitions: Uint32Array | null;
   let definitions: Uint32Array | null;
   let reader: PageReader;
@@ -204,7 +205,7 @@ export function readChunk(bytes: Buffer, meta: ColumnMetaData, leaf: Leaf, rowCo
     reader.offset += size;
     if (header.type === 'DICTIONARY_PAGE') {
       const count = header.dictionary_page_header?.num_values ?? -1;
-      if (!(count >= 0 && count <= MOST_VALUES)) throw new PageError(`a dictionary of ${count} values`);
+      if (!(count >= 0 && count <= MOST_PER_PAGE)) throw new PageError(`a dictionary of ${count} values`);
       const unpacked = unpackPage(page, header.uncompressed_page_size, meta.codec);
       dictionary = readPlain(new PageReader(unpacked), leaf.stored, count);
     } else if (header.type === 'DATA_PAGE' || header.type === 'DATA_PAGE_V2') {

@@ -10,6 +10,9 @@ export class PageError extends Error {}
 /** What a page or a dictionary holds. */
 export type Values = Float64Array | readonly string[];
 
+/** Physical types, with the unsigned ones apart; TEXT is BYTE_ARRAY. */
+export type Stored = 'BOOLEAN' | 'INT32' | 'UINT32' | 'INT64' | 'UINT64' | 'FLOAT' | 'DOUBLE' | 'TEXT';
+
 /** A walk over the bytes of a page. */
 export class PageReader {
   readonly bytes: Buffer;
@@ -100,8 +103,10 @@ export function readRuns(reader: PageReader, width: number, count: number): Uint
   return out;
 }
 
-/** Differences between integers, in blocks of bit-packed miniblocks; `bits` is 32 or 64. */
-export function readDeltas(reader: PageReader, count: number, bits: 32 | 64): Float64Array {
+/** Differences between integers, in blocks of bit-packed miniblocks; they wrap around at their number of bits. */
+export function readDeltas(reader: PageReader, count: number, stored: Stored): Float64Array {
+  const bits = stored === 'INT32' || stored === 'UINT32' ? 32 : 64;
+  const wrap = stored === 'UINT32' || stored === 'UINT64' ? BigInt.asUintN : BigInt.asIntN;
   const blockSize = reader.count();
   const miniblocks = reader.count();
   const total = reader.count();
@@ -111,7 +116,7 @@ export function readDeltas(reader: PageReader, count: number, bits: 32 | 64): Fl
       `${total} differences in ${miniblocks} miniblocks of ${blockSize}, expected ${count}`,
     );
   }
-  let value = BigInt.asIntN(bits, reader.zigzag());
+  let value = wrap(bits, reader.zigzag());
   const out = new Float64Array(count);
   let filled = 0;
   if (count > 0) out[filled++] = Number(value);
@@ -126,7 +131,7 @@ export function readDeltas(reader: PageReader, count: number, bits: 32 | 64): Fl
         const low = unpack(reader.bytes, start, i * width, Math.min(width, 32));
         const high = width > 32 ? unpack(reader.bytes, start, i * width + 32, width - 32) : 0;
         const difference = least + BigInt(low) + (BigInt(high) << 32n);
-        value = BigInt.asIntN(bits, value + difference);
+        value = wrap(bits, value + difference);
         out[filled++] = Number(value);
       }
     }
@@ -143,9 +148,6 @@ const FIXED: Readonly<Record<string, readonly [size: number, element: Element]>>
   FLOAT: [4, (bytes, at) => bytes.readFloatLE(at)],
   DOUBLE: [8, (bytes, at) => bytes.readDoubleLE(at)],
 };
-
-/** Physical types, with the unsigned ones apart; TEXT is BYTE_ARRAY. */
-export type Stored = 'BOOLEAN' | 'INT32' | 'UINT32' | 'INT64' | 'UINT64' | 'FLOAT' | 'DOUBLE' | 'TEXT';
 
 const DECODER = new TextDecoder();
 

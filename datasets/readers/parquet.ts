@@ -1,15 +1,9 @@
 /** Parquet files: a table of points with one column per channel, or a table of series with list columns. */
-import {
-  type FileMetaData,
-  parquetMetadata,
-  parquetSchema,
-  type SchemaElement,
-  type SchemaTree,
-} from 'hyparquet';
+import { type FileMetaData, parquetMetadata } from 'hyparquet';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { pointLabels } from './anomaly-label.ts';
-import { type Chunk, type Leaf, readChunk } from './parquet-column.ts';
-import type { Stored } from './parquet-values.ts';
+import { type Chunk, readChunk } from './parquet-column.ts';
+import { type ParquetColumn, readableColumns } from './parquet-schema.ts';
 import { type FileFacts, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
 import { type ByteSource, reading } from './source.ts';
 
@@ -20,82 +14,10 @@ export interface ParquetReadOptions {
   readonly label?: string | undefined;
 }
 
-/** A top-level column that can be read. */
-interface Table {
-  readonly name: string;
-  readonly path: string;
-  readonly leaf: Leaf;
-  readonly convert: ((value: number) => number) | null;
-  readonly instant: boolean;
-}
-
 const LABEL_NAME = /^(?:labels?|class|target|y|is_anomaly|anomaly)$/i;
 const TIME_NAME = /^(?:times?|timestamps?|dates?|date_?time|ds|t|index|epoch)$/i;
 const PANDAS_INDEX = /^__index_level_\d+__$/;
 const LONGEST_FOOTER = 64 << 20;
-
-const UNITS: Readonly<Record<string, number>> = { MILLIS: 1e3, MICROS: 1e6, NANOS: 1e9 };
-
-/** How a leaf is stored and what its numbers mean; null for what is neither a number nor a text. */
-function storedAs(
-  element: SchemaElement,
-): { stored: Stored; convert: ((value: number) => number) | null; instant: boolean } | null {
-  const { type, converted_type: old, logical_type: logical } = element;
-  const number = (stored: Stored, divisor = 1, instant = false) => ({
-    stored,
-    convert: divisor === 1 ? null : (value: number): number => value / divisor,
-    instant,
-  });
-  if (type === 'BYTE_ARRAY') {
-    return old === 'DECIMAL' || logical?.type === 'DECIMAL' ? null : number('TEXT');
-  }
-  if (type === 'BOOLEAN' || type === 'FLOAT' || type === 'DOUBLE') return number(type);
-  if (type !== 'INT32' && type !== 'INT64') return null;
-  if (logical?.type === 'TIMESTAMP') return number(type, UNITS[logical.unit] ?? 1, true);
-  if (old === 'TIMESTAMP_MILLIS') return number(type, 1e3, true);
-  if (old === 'TIMESTAMP_MICROS') return number(type, 1e6, true);
-  if (old === 'DATE' || logical?.type === 'DATE') {
-    return { stored: type, convert: (days) => days * 86400, instant: true };
-  }
-  if (old === 'DECIMAL' || logical?.type === 'DECIMAL') return number(type, 10 ** (element.scale ?? 0));
-  if (logical?.type === 'INTEGER' ? !logical.isSigned : old?.startsWith('UINT_')) {
-    return number(type === 'INT32' ? 'UINT32' : 'UINT64');
-  }
-  return number(type);
-}
-
-/** A top-level column as a flat one or a list of one level; null for structures, maps and lists of lists. */
-function table(top: SchemaTree): Table | null {
-  let node = top;
-  let definition = 0;
-  let repetition = 0;
-  let elementDefinition = 0;
-  for (;;) {
-    const kind = node.element.repetition_type;
-    if (kind !== 'REQUIRED') definition++;
-    if (kind === 'REPEATED') {
-      repetition++;
-      elementDefinition = definition;
-    }
-    if (node.children.length === 0) break;
-    if (node.children.length > 1) return null;
-    node = node.children[0]!;
-  }
-  const stored = storedAs(node.element);
-  if (stored === null || repetition > 1 || (repetition === 0 && node !== top)) return null;
-  return {
-    name: top.element.name,
-    path: node.path.join('.'),
-    leaf: {
-      stored: stored.stored,
-      maximumDefinition: definition,
-      maximumRepetition: repetition === 1 ? 1 : 0,
-      elementDefinition,
-    },
-    convert: stored.convert,
-    instant: stored.instant,
-  };
-}
 
 function readFooter(source: ByteSource): FileMetaData {
   const fail = (message: string, cause?: unknown): DataError =>
@@ -115,14 +37,14 @@ function readFooter(source: ByteSource): FileMetaData {
 }
 
 interface Plan {
-  readonly channels: readonly Table[];
-  readonly label: Table | null;
-  readonly time: Table | null;
+  readonly channels: readonly ParquetColumn[];
+  readonly label: ParquetColumn | null;
+  readonly time: ParquetColumn | null;
   readonly lists: boolean;
 }
 
-function plan(tables: readonly Table[], options: ParquetReadOptions, path: string): Plan {
-  const named = (name: string): Table => {
+function plan(tables: readonly ParquetColumn[], options: ParquetReadOptions, path: string): Plan {
+  const named = (name: string): ParquetColumn => {
     const found = tables.find((column) => column.name === name);
     if (found !== undefined) return found;
     const names = tables.map((column) => JSON.stringify(column.name)).join(', ');
@@ -133,7 +55,7 @@ function plan(tables: readonly Table[], options: ParquetReadOptions, path: strin
   const flat = tables.filter(({ leaf }) => leaf.maximumRepetition === 0);
   const label =
     options.label === undefined ? flat.find(({ name }) => LABEL_NAME.test(name)) : named(options.label);
-  const isNumber = ({ leaf }: Table): boolean => leaf.stored !== 'TEXT';
+  const isNumber = ({ leaf }: ParquetColumn): boolean => leaf.stored !== 'TEXT';
   const lists = tables.filter((column) => column.leaf.maximumRepetition === 1 && isNumber(column));
   const time =
     flat.find((column) => column.instant) ??
@@ -161,7 +83,7 @@ function plan(tables: readonly Table[], options: ParquetReadOptions, path: strin
 }
 
 /** Numbers of a column, converted. @throws DataError for infinities */
-function numbers(chunk: Chunk, column: Table, path: string): Float64Array {
+function numbers(chunk: Chunk, column: ParquetColumn, path: string): Float64Array {
   const values = chunk.values as Float64Array;
   const wrong = values.findIndex(
     (value) => value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY,
@@ -195,9 +117,9 @@ export function readParquet(path: string, options: ParquetReadOptions = {}): Gen
 function readGroup(
   source: ByteSource,
   group: FileMetaData['row_groups'][number],
-  columns: readonly Table[],
-): Map<Table, Chunk> {
-  const chunks = new Map<Table, Chunk>();
+  columns: readonly ParquetColumn[],
+): Map<ParquetColumn, Chunk> {
+  const chunks = new Map<ParquetColumn, Chunk>();
   const rowCount = Number(group.num_rows);
   for (const column of columns) {
     const meta = group.columns.find(
@@ -222,15 +144,13 @@ function readGroup(
 function* records(source: ByteSource, options: ParquetReadOptions): Generator<RawRecord> {
   const { path } = source;
   const footer = readFooter(source);
-  let tables: Table[];
+  let available: ParquetColumn[];
   try {
-    tables = parquetSchema(footer)
-      .children.map(table)
-      .filter((column) => column !== null);
+    available = readableColumns(footer);
   } catch (cause) {
     throw new DataError(`damaged schema (${(cause as Error).message})`, { file: path, cause });
   }
-  const planned = plan(tables, options, path);
+  const planned = plan(available, options, path);
   const file = fileFacts(path, 'parquet');
   const groups = footer.row_groups.filter((group) => Number(group.num_rows) > 0);
   if (groups.length === 0) throw new DataError('no rows', { file: path });
@@ -293,7 +213,7 @@ function pointRecord(
     const chunks = readGroup(source, group, columns);
     for (const column of columns) parts.get(column)!.push(numbers(chunks.get(column)!, column, path).slice());
   }
-  const whole = (column: Table): Float64Array => joined(parts.get(column)!);
+  const whole = (column: ParquetColumn): Float64Array => joined(parts.get(column)!);
   const times = time === null ? null : whole(time);
   const absent = times?.findIndex((value) => Number.isNaN(value)) ?? -1;
   if (absent >= 0) throw new DataError(`column "${time!.name}": no time in row ${absent}`, { file: path });

@@ -1,7 +1,8 @@
 /** A walk over the fields of a text file, read in chunks: no string is made of what the caller does not ask for. */
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, readSync } from 'node:fs';
 import { DataError } from '../../src/errors.ts';
 import { decimal } from './decimal.ts';
+import { openFile } from './open-file.ts';
 
 const LF = 10;
 const CR = 13;
@@ -36,19 +37,6 @@ const INFINITE = /^[+-]?inf(?:inity)?$/i;
 const DECODER = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
 
 const show = (text: string): string => JSON.stringify(text.length > 40 ? `${text.slice(0, 37)}...` : text);
-
-/** Opens a regular file for reading. @throws DataError */
-export function openFile(path: string): { handle: number; size: number } {
-  try {
-    const handle = openSync(path, 'r');
-    const stat = fstatSync(handle);
-    if (stat.isFile()) return { handle, size: stat.size };
-    closeSync(handle);
-  } catch (cause) {
-    throw new DataError(`cannot be read (${(cause as Error).message})`, { file: path, cause });
-  }
-  throw new DataError('not a regular file', { file: path });
-}
 
 /**
  * Fields of a text file, one after the other. Lines end with LF, CRLF or CR; a byte-order mark of UTF-8 is skipped;
@@ -134,6 +122,16 @@ export class Scanner {
     if (this.#at >= this.#end) return END;
     const code = this.bytes[this.#at]!;
     return code === CR ? LINE : code;
+  }
+
+  /** Moves past blank lines. @returns false at the end of the file */
+  atLine(): boolean {
+    let code = this.peek();
+    while (code === LINE) {
+      this.skip();
+      code = this.peek();
+    }
+    return code !== END;
   }
 
   /** Moves past the byte that `peek` showed. */

@@ -4,7 +4,7 @@ import { pointLabels } from './anomaly-label.ts';
 import { seconds } from './clock.ts';
 import { Column } from './column.ts';
 import { fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
-import { COMMAS, END, LINE, type Scanner, scanning } from './scanner.ts';
+import { COMMAS, type Scanner, scanning } from './scanner.ts';
 import { readHeaderRow } from './tsb-ad.ts';
 
 const COMMA = 44;
@@ -50,13 +50,7 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
     throw scanner.fail('expected a header with data and cols, such as date,data,cols');
   const stacks = new Map<string, Stack>();
   let current: Stack | null = null;
-  for (;;) {
-    const code = scanner.peek();
-    if (code === END) break;
-    if (code === LINE) {
-      scanner.skip();
-      continue;
-    }
+  while (scanner.atLine()) {
     let value = Number.NaN;
     let time = Number.NaN;
     for (let field = 0; field < names.length; field++) {

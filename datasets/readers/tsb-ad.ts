@@ -41,7 +41,7 @@ export function parseTsbAdName(path: string): TsbAdName | null {
 
 /** The fields of the first line that is not blank. */
 export function readHeaderRow(scanner: Scanner): string[] {
-  while (scanner.peek() === LINE) scanner.skip();
+  scanner.atLine();
   const names: string[] = [];
   for (let stop = COMMA; stop === COMMA; ) {
     stop = scanner.next(COMMAS);

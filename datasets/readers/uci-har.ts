@@ -16,29 +16,17 @@ export interface UciHarFiles {
 /** Rate of all signals, in Hz. */
 const RATE = 50;
 
-/** The values of the next line that is not blank, into `row`; false at the end. */
-function readRow(scanner: Scanner, row: Column): boolean {
-  let code = scanner.peek();
-  while (code === LINE) {
-    scanner.skip();
-    code = scanner.peek();
-  }
-  if (code === END) return false;
+/** The values of a line. */
+function readRow(scanner: Scanner, row: Column): Float64Array {
   for (let stop = 0; stop !== LINE && stop !== END; ) {
     stop = scanner.next(WORDS);
     if (!scanner.empty) row.push(scanner.number());
   }
-  return true;
+  return row.take();
 }
 
-/** The one word of the next line that is not blank; null at the end. */
-function readWord(scanner: Scanner): string | null {
-  let code = scanner.peek();
-  while (code === LINE) {
-    scanner.skip();
-    code = scanner.peek();
-  }
-  if (code === END) return null;
+/** The one word of a line. */
+function readWord(scanner: Scanner): string {
   let stop = scanner.next(WORDS);
   const word = scanner.text();
   while (stop !== LINE && stop !== END) {
@@ -68,38 +56,31 @@ export function* readUciHar(files: UciHarFiles): Generator<RawRecord> {
       return scanner;
     };
     const channels = signals.map(([, path]) => scan(path));
-    const side = [labels, subjects].map((path) => (path === undefined ? null : scan(path)));
-    const [label, subject] = [side[0]!, side[1]!];
+    const label = labels === undefined ? null : scan(labels);
+    const subject = subjects === undefined ? null : scan(subjects);
     const facts = fileFacts(signals[0]![1], 'uci-har', { rate: RATE });
     const name = stem(facts.path);
     const channelNames = signals.map(([channel]) => channel);
     const row = new Column();
     let width = 0;
     for (let index = 0; ; index++) {
-      const rows = channels.map((scanner) => (readRow(scanner, row) ? row.take() : null));
-      const words = [label, subject].map((scanner) => (scanner === null ? null : readWord(scanner)));
-      const ended = [...rows, ...words].map((part) => part === null);
-      const present = [...channels.map(() => true), label !== null, subject !== null];
-      const done = ended.filter((end, i) => present[i] && end).length;
-      if (done > 0) {
-        if (done < open.length) {
-          const scanner = [...channels, label, subject].find((_, i) => present[i] && ended[i])!;
-          throw new DataError(`ends after ${index} lines, the other files do not`, { file: scanner.path });
-        }
-        if (index === 0) throw new DataError('no windows', { file: facts.path });
-        return;
+      const ended = open.filter((scanner) => !scanner.atLine());
+      if (ended.length === open.length && index > 0) return;
+      if (ended.length === open.length) throw new DataError('no windows', { file: facts.path });
+      if (ended.length > 0) {
+        throw new DataError(`ends after ${index} lines, the other files do not`, { file: ended[0]!.path });
       }
-      if (index === 0) width = rows[0]!.length;
-      rows.forEach((values, c) => {
-        if (values!.length === width) return;
-        throw channels[c]!.fail(`${values!.length} values, the first line has ${width}`);
+      const rows = channels.map((scanner) => {
+        const values = readRow(scanner, row);
+        if (width === 0) width = values.length;
+        if (values.length === width) return values;
+        throw scanner.fail(`${values.length} values, the first line has ${width}`);
       });
-      yield rawRecord(
-        facts,
-        `${name}/${index}`,
-        rows.map((values) => values!),
-        { channelNames, label: words[0] ?? null, group: words[1] ?? null },
-      );
+      yield rawRecord(facts, `${name}/${index}`, rows, {
+        channelNames,
+        label: label === null ? null : readWord(label),
+        group: subject === null ? null : readWord(subject),
+      });
     }
   } finally {
     for (const scanner of open) scanner.close();

@@ -66,3 +66,26 @@ export function zip(name: string, packed: Buffer, content: Buffer, changes: ZipC
   }
   return Buffer.concat([local, Buffer.from(name), packed, central, Buffer.from(name), extra, record, end]);
 }
+
+/** A zip archive of several stored entries. */
+export function zipOf(entries: readonly (readonly [name: string, content: Buffer])[]): Buffer {
+  const parts: Buffer[] = [];
+  const directory: Buffer[] = [];
+  let offset = 0;
+  for (const [name, content] of entries) {
+    const whole = zip(name, content, content);
+    const local = 30 + name.length + content.length;
+    parts.push(whole.subarray(0, local));
+    const central = Buffer.from(whole.subarray(local, local + 46 + name.length));
+    central.writeUInt32LE(offset, 42);
+    directory.push(central);
+    offset += local;
+  }
+  const listing = Buffer.concat(directory);
+  const end = Buffer.alloc(22);
+  end.writeUInt32LE(0x06054b50, 0);
+  end.writeUInt16LE(entries.length, 10);
+  end.writeUInt32LE(listing.length, 12);
+  end.writeUInt32LE(offset, 16);
+  return Buffer.concat([...parts, listing, end]);
+}

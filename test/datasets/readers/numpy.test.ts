@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { type Axes, readNpy } from '../../../datasets/readers/npy.ts';
 import { readNpz } from '../../../datasets/readers/npz.ts';
 import { ConfigError, DataError } from '../../../src/errors.ts';
-import { dict, npy, type ZipChanges, zip } from '../../helpers/numpy-files.ts';
+import { dict, npy, type ZipChanges, zip, zipOf } from '../../helpers/numpy-files.ts';
 import { failure, plain, readerFiles } from '../../helpers/reader-files.ts';
 
 const files = readerFiles();
@@ -164,6 +164,51 @@ describe('.npz archives', () => {
   test('a bomb of zeros is refused before it is unpacked further than stated', () => {
     const bomb = deflateRawSync(Buffer.alloc(50_000_000));
     expect(refusal('a.npz', zip('a.npy', bomb, Buffer.alloc(100), { method: 8 }))).toContain('damaged');
+  });
+
+  test('labels that are missing are refused', () => {
+    const one = npy(dict("'<f8'", '2, 3'), SIX);
+    const marks = npy(dict("'<f8'", '2,'), bytesOf(1, Number.NaN));
+    const path = files.write(
+      'y.npz',
+      zipOf([
+        ['X.npy', one],
+        ['y.npy', marks],
+      ]),
+    );
+    expect(failure(() => readNpz(path)).message).toContain('y.npz!y.npy: label 1 is NaN');
+    const wrong = zipOf([
+      ['X.npy', one],
+      ['y.npy', npy(dict("'<f8'", '3,'), bytesOf(1, 2, 3))],
+    ]);
+    expect(refusal('y.npz', wrong)).toContain('labels of shape (3); expected (2)');
+    const text = zipOf([
+      ['X.npy', one],
+      ['y.npy', npy(dict("'<U1'", '2,'), Buffer.alloc(8))],
+    ]);
+    expect(refusal('y.npz', text)).toContain('dtype "<U1": text; save numbers');
+    const nameless = zipOf([
+      ['p.npy', one],
+      ['q.npy', one],
+    ]);
+    expect(refusal('y.npz', nameless)).toContain('2 arrays: "p", "q"; say which holds the series');
+  });
+
+  test('without an axis of cases, as many labels as points are point labels', () => {
+    const six = npy(dict("'<f8'", '6,'), SIX);
+    const marks = npy(dict("'|b1'", '6,'), Buffer.of(0, 1, 0, 0, 1, 0));
+    const [record] = [
+      ...readNpz(
+        files.write(
+          'y.npz',
+          zipOf([
+            ['X.npy', six],
+            ['y.npy', marks],
+          ]),
+        ),
+      ),
+    ];
+    expect(record!.anomalies).toEqual(Uint8Array.of(0, 1, 0, 0, 1, 0));
   });
 
   test('names that are not there are a ConfigError', () => {

@@ -87,10 +87,10 @@ describe('values in pages', () => {
     ['runs of nothing', () => readRuns(page(0, 0, 0, 0), 0, 1), 'expected at byte 4'],
     ['numbers of 40 bits', () => readRuns(page(3, 1), 40, 8), 'numbers of 40 bits'],
     ['a count without end', () => readRuns(page(...Array<number>(12).fill(255)), 1, 8), 'more than 64 bits'],
-    ['no miniblocks', () => readDeltas(page(128, 1, 0, 3, 2), 3, 32), '3 differences in 0 miniblocks'],
+    ['no miniblocks', () => readDeltas(page(128, 1, 0, 3, 2), 3, 'INT32'), '3 differences in 0 miniblocks'],
     [
       '2 billion miniblocks',
-      () => readDeltas(page(128, 1, 255, 255, 255, 255, 7, 3, 2), 3, 32),
+      () => readDeltas(page(128, 1, 255, 255, 255, 255, 7, 3, 2), 3, 'INT32'),
       'miniblocks',
     ],
     ['texts longer than the page', () => readPlain(page(200, 0, 0, 0, 65), 'TEXT', 1), '200 bytes expected'],
@@ -104,6 +104,10 @@ describe('values in pages', () => {
   test('differences: 7, 5, 3, 1, 2, 3, 4, 5 of the specification', () => {
     // block of 128 in 4 miniblocks, 8 values, first 7; least difference −2, widths 2 0 0 0, relative 0 0 0 3 3 3 3
     const reader = page(128, 1, 4, 8, 14, 3, 2, 0, 0, 0, 0b11000000, 0b00111111, 0, 0, 0, 0, 0, 0);
-    expect([...readDeltas(reader, 8, 32)]).toEqual([7, 5, 3, 1, 2, 3, 4, 5]);
+    expect([...readDeltas(reader, 8, 'INT32')]).toEqual([7, 5, 3, 1, 2, 3, 4, 5]);
+    // first −1, difference 1, no bits: wraps at 2³²
+    const unsigned = (): PageReader => page(8, 1, 2, 1, 2, 0);
+    expect([...readDeltas(unsigned(), 2, 'UINT32')]).toEqual([2 ** 32 - 1, 0]);
+    expect([...readDeltas(unsigned(), 2, 'INT64')]).toEqual([-1, 0]);
   });
 });
