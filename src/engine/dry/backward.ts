@@ -12,10 +12,6 @@ function accumulate(kernels: Kernels, before: DryTensor | null, more: DryTensor)
     more.release();
     return before;
   }
-  if (alone(more)) {
-    before.release();
-    return more;
-  }
   const sum = kernels.map(before);
   before.release();
   more.release();

@@ -217,7 +217,12 @@ export class Kernels {
     const shape = [...tensors[0]!.shape];
     shape[at] = tensors.reduce((sum, tensor) => sum + tensor.shape[at]!, 0);
     return this.record(tensors, this.empty(shape, tensors[0]!.dtype), [], (gradient, wanted) =>
-      tensors.map((tensor, i) => (wanted[i] ? gradient.view(tensor.shape, gradient.strides) : null)),
+      tensors.map((tensor, i) => {
+        if (!wanted[i]) return null;
+        const part = gradient.view(tensor.shape, gradient.strides);
+        part.derived = true;
+        return part;
+      }),
     );
   }
 

@@ -113,7 +113,13 @@ const TABLE: Readonly<Record<string, Operator>> = {
   exp: (kernels, [x], get) => kernels.unary(get(x), 'output'),
   sqrt: (kernels, [x], get) => kernels.unary(get(x), 'output'),
   neg: (kernels, [x], get) => kernels.unary(get(x), 'nothing'),
-  gelu: (kernels, [x], get) => kernels.unary(get(x), 'input'),
+  gelu: (kernels, [x], get) =>
+    kernels.unary(get(x), 'input', (gradient) => {
+      const whole = kernels.contiguous(gradient);
+      const out = kernels.map(whole);
+      whole.release();
+      return [out];
+    }),
   stack: (kernels, [parts], get) => kernels.empty([list(parts).length], get(list(parts)[0]!).dtype),
   aminmax: (kernels, [x], get) => [kernels.empty([], get(x).dtype), kernels.empty([], get(x).dtype)],
   isfinite: (kernels, [x], get) => kernels.map(get(x), 'bool'),
