@@ -229,7 +229,12 @@ export class Kernels {
   /** The gradient is as large as the whole, whatever was taken from it. */
   rows(tensor: DryTensor, index: DryTensor): DryTensor {
     const out = this.empty([index.size, ...tensor.shape.slice(1)], tensor.dtype);
-    return this.record([tensor], out, [index], () => [this.empty(tensor.shape, tensor.dtype)]);
+    return this.record([tensor], out, [index], () => {
+      const whole = this.empty(tensor.shape, tensor.dtype);
+      // Rows of 16 bits are added up in float32.
+      if (this.cpu && this.modern && tensor.dtype === 'bfloat16') this.map(tensor, 'float32').release();
+      return [whole];
+    });
   }
 
   placeRows(tensor: DryTensor, index: DryTensor, source: DryTensor): DryTensor {
@@ -333,15 +338,25 @@ export class Kernels {
 
   // ---- products --------------------------------------------------------------------------------------
 
+  /** A processor arranges matrices of 16 bits anew for its products. */
+  #arranged(weight: DryTensor): void {
+    if (this.cpu && weight.dtype === 'bfloat16') this.map(weight).release();
+  }
+
   /** x [..., I] · weightᵀ [O, I] + bias. The weight's gradient is that of its transpose, transposed. */
   linear(x: DryTensor, weight: DryTensor, bias: Given): DryTensor {
     const out = this.empty([...x.shape.slice(0, -1), weight.shape[0]!], x.dtype);
+    this.#arranged(weight);
     const saved = [this.tracks(weight) ? x : null, this.tracks(x) ? weight : null];
-    return this.record([x, weight, bias], out, saved, (_, wanted) => [
-      wanted[0] ? this.empty(x.shape, x.dtype) : null,
-      wanted[1] ? this.#derived(weight) : null,
-      wanted[2] ? this.empty(bias!.shape, bias!.dtype) : null,
-    ]);
+    return this.record([x, weight, bias], out, saved, (_, wanted) => {
+      const gradients = [
+        wanted[0] ? this.empty(x.shape, x.dtype) : null,
+        wanted[1] ? this.#derived(weight) : null,
+        wanted[2] ? this.empty(bias!.shape, bias!.dtype) : null,
+      ];
+      this.#arranged(weight);
+      return gradients;
+    });
   }
 
   /** Products of matrices, batch by batch: [N, R, K] · [N, K, C]; with `scale` its gradients are scaled by one more pass. */
