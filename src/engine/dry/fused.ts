@@ -143,8 +143,9 @@ export function tiledAttention(
     );
     const rows = hold(kernels.empty([batch, length, heads], 'float32'));
     const saved = [query, key, value, out, rows, mask];
-    return kernels.record([query, key, value], out, saved, (_, wanted) =>
+    return kernels.record([query, key, value], out, saved, (gradient, wanted) =>
       using((keep) => {
+        keep(kernels.contiguous(keep(kernels.transpose(gradient, 1, 2))));
         keep(kernels.empty([batch, length, heads], 'float32')); // Σ gradient · result of each row
         const all = [query, key, value].map(laid); // computed together
         return all.map((gradient, i) => {
