@@ -44,6 +44,11 @@ export function findPolicy(path: string): string {
       `${path}: is a file; give the directory of a policy or of a run; ${QUICKSTART}`,
     );
   }
+  if (existsSync(join(path, 'adapter_config.json'))) {
+    throw new CheckpointError(
+      `${path}: is an adapter; give its base checkpoint with --policy, and it to \`generate\` or \`merge\` with --adapter`,
+    );
+  }
   throw new CheckpointError(
     `${path}: no policy there (looked for config.json in it and in ${RUN_POLICIES.join(', ')}); ${QUICKSTART}`,
   );

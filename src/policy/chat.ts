@@ -27,10 +27,12 @@ export class Chat {
   /** The template's source, as it is saved again. */
   readonly source: string;
   readonly #template: Template;
+  readonly #file: string;
 
   /** @throws CheckpointError when the template is not valid Jinja. */
   constructor(source: string = DEFAULT_TEMPLATE, file = 'chat_template.jinja') {
     this.source = source;
+    this.#file = file;
     try {
       this.#template = new Template(source);
     } catch (cause) {
@@ -54,9 +56,29 @@ export class Chat {
     return new Chat();
   }
 
-  /** Prompt text, one image placeholder per image; ends where the assistant begins unless told otherwise. */
+  /**
+   * Prompt text, one image placeholder per image; ends where the assistant begins unless told otherwise.
+   * @throws CheckpointError when the template refuses the messages, or does not place their images.
+   */
   render(messages: readonly Message[], options: { readonly generation?: boolean } = {}): string {
-    return this.#template.render({ messages, add_generation_prompt: options.generation ?? true });
+    const fail = (problem: string, cause?: unknown): CheckpointError =>
+      new CheckpointError(
+        `${this.#file}: the chat template ${problem}; use that of a Qwen2.5-VL checkpoint`,
+        { cause },
+      );
+    let text: string;
+    try {
+      text = this.#template.render({ messages, add_generation_prompt: options.generation ?? true });
+    } catch (cause) {
+      throw fail(`does not take these messages (${(cause as Error).message})`, cause);
+    }
+    if (text.trim() === '') throw fail('makes an empty prompt of these messages');
+    const parts = messages.flatMap(({ content }) => (typeof content === 'string' ? [] : content));
+    const images = parts.filter(({ type }) => type === 'image').length;
+    if (images > 0 && !text.includes(IMAGE_PLACEHOLDER)) {
+      throw fail(`has no place (${IMAGE_PLACEHOLDER}) for images`);
+    }
+    return text;
   }
 }
 

@@ -65,6 +65,8 @@ export const VISION_EPSILON = 1e-6;
 /** What config.json calls the architecture. */
 export const MODEL_TYPE = 'qwen2_5_vl';
 export const ARCHITECTURE = 'Qwen2_5_VLForConditionalGeneration';
+/** More layers than any published policy has by far: a damaged number must not become a table without end. */
+const MOST_LAYERS = 1000;
 /** Colour channels of a picture. */
 export const CHANNELS = 3;
 
@@ -87,6 +89,7 @@ function parseVision(file: string, raw: Json, textWidth: number): VisionDims {
     theta: rope.number('rope_theta', 10000),
     tokensPerSecond: keys.number('tokens_per_second', 4),
   };
+  keys.demand(dims.depth <= MOST_LAYERS, 'depth', `at most ${MOST_LAYERS}`);
   rope.demand((rope.get('rope_type') ?? 'axial') === 'axial', 'rope_type', "'axial'");
   keys.demand((keys.get('hidden_act') ?? 'silu') === 'silu', 'hidden_act', "'silu'");
   keys.demand(
@@ -174,6 +177,7 @@ export function parseDims(config: unknown, file = 'config.json'): Dims {
   const width = keys.integer('hidden_size', 8192);
   const heads = keys.integer('num_attention_heads', 64);
   const layers = keys.integer('num_hidden_layers', 80);
+  keys.demand(layers <= MOST_LAYERS, 'num_hidden_layers', `at most ${MOST_LAYERS}`);
   const vocabulary = keys.integer('vocab_size', 152064);
   const headDim = keys.integer('head_dim', width / heads);
   const sections = rope.integers('mrope_section', [16, 24, 24], 3);

@@ -2,7 +2,7 @@
  * Adapters in the files of Hugging Face's PEFT: `adapter_config.json` and `adapter_model.safetensors`, as `PeftModel` and
  * vLLM read them beside a Qwen2.5-VL checkpoint. Checked against PEFT 0.21 with transformers 5.23.
  */
-import { mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Engine } from '../engine/engine.ts';
 import { CheckpointError } from '../errors.ts';
@@ -167,6 +167,12 @@ function parseConfig(file: string): { readonly rank: number; readonly alpha: num
  */
 export function loadAdapter(engine: Engine, dims: Dims, directory: string): Adapter {
   const file = join(directory, WEIGHTS);
+  const absent = [CONFIG, WEIGHTS].find((name) => !existsSync(join(directory, name)));
+  if (absent !== undefined) {
+    throw new CheckpointError(
+      `${join(directory, absent)}: no such file; an adapter is a directory with ${CONFIG} and ${WEIGHTS}, as PEFT saves it`,
+    );
+  }
   const { rank, alpha } = parseConfig(join(directory, CONFIG));
   const stored = new Map<string, StoredTensor>();
   const unknown: string[] = [];
@@ -205,7 +211,9 @@ export function loadAdapter(engine: Engine, dims: Dims, directory: string): Adap
   if (problems.length > 0) {
     throw new CheckpointError(
       `${file}: these tensors are no adapter of rank ${rank} for this policy's decoder; ${problems.join('; ')}. ` +
-        'Take the adapter of this checkpoint, trained on its decoder alone',
+        (unknown.some((name) => /\bvisual\b/.test(name))
+          ? 'Only the decoder can be adapted: merge an adapter of the vision tower into its base with PEFT and load the result'
+          : 'Take the adapter of this checkpoint'),
     );
   }
   const flat = engine.scope(() => {

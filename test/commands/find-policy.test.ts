@@ -35,6 +35,12 @@ describe('a policy that is not there', () => {
     );
   });
 
+  test('but an adapter is: says how to give it', () => {
+    mkdirSync('lora');
+    writeFileSync('lora/adapter_config.json', '{}');
+    expect(() => findPolicy('lora')).toThrow(/lora: is an adapter; give its base checkpoint with --policy/);
+  });
+
   test.each(['runs/quickstart', 'nowhere', '../a/b', './a', '/no/such/place', 'here/x'])(
     '%s is a path: says how to make a policy',
     (path) => {

@@ -198,6 +198,8 @@ describe('dims', () => {
       { ...published, vision_config: { ...published.vision_config, rope_parameters: { rope_type: 'yarn' } } },
     ],
     ['rope_scaling', { ...published, rope_scaling: 2 }],
+    ['num_hidden_layers', { ...published, num_hidden_layers: 1e9 }],
+    ['vision_config.depth', { ...published, vision_config: { ...published.vision_config, depth: 1e9 } }],
     ['layer_types', { ...published, layer_types: ['full_attention', 'sliding_attention'] }],
     ['use_sliding_window', { ...published, use_sliding_window: true, max_window_layers: 35 }],
   ])('names the key %s when it is wrong', (key, config) => {

@@ -116,7 +116,7 @@ describe('an adapter that PEFT wrote', () => {
     expect(tampered((_, all) => all.filter(({ name }) => name !== query))).toThrow(`1 missing: ${query}`);
     expect(
       tampered((_, all) => [...all, { name: vision, shape: [3, 2], data: new Float32Array(6) }]),
-    ).toThrow(`1 that cannot be placed: ${vision}`);
+    ).toThrow(`1 that cannot be placed: ${vision}. Only the decoder can be adapted: merge`);
     expect(tampered((config) => void Object.assign(config, { r: 4 }))).toThrow(/12 of another shape/);
     expect(tampered((_, all) => void Object.assign(named(all, query), { shape: [3, 32] }))).toThrow(
       `${query} is [3, 32] instead of [32, 3]`,
@@ -131,7 +131,12 @@ describe('an adapter that PEFT wrote', () => {
       `tensor ${query} holds NaN`,
     );
     expect(tampered(() => [])).toThrow(/no low-rank pair/);
-    expect(() => loadAdapter(engine, base.dims, join(directory, 'nowhere'))).toThrow(/no such file/);
+    for (const name of ['adapter_model.safetensors', 'adapter_config.json']) {
+      rmSync(join(directory, name));
+      expect(() => loadAdapter(engine, base.dims, directory)).toThrow(
+        `${join(directory, name)}: no such file; an adapter is a directory with`,
+      );
+    }
     expect(engine.live()).toBe(before);
   });
 });

@@ -163,4 +163,20 @@ describe('chat', () => {
   it('refuses a template that does not parse', () => {
     expect(() => new Chat('{% for x %}')).toThrow(CheckpointError);
   });
+
+  it.each([
+    [
+      "{{ raise_exception('roles must alternate') }}",
+      /dir\/a\.jinja: .* does not take .*\(roles must alternate\)/,
+    ],
+    ["{{ messages[0]['role'].nothing.more }}", /dir\/a\.jinja: the chat template makes an empty prompt/],
+    ['{% if false %}a{% endif %}\n', /dir\/a\.jinja: the chat template makes an empty prompt/],
+    ['{{ messages[0].role }}', /dir\/a\.jinja: .* no place \(<\|image_pad\|>\) for images/],
+  ])('names the file of a template that fails: %s', (source, message) => {
+    const chat = new Chat(source, 'dir/a.jinja');
+    const content = [{ type: 'text' as const, text: 'what?' }, { type: 'image' as const }];
+    const render = () => chat.render([{ role: 'user', content }]);
+    expect(render).toThrow(CheckpointError);
+    expect(render).toThrow(message);
+  });
 });
