@@ -3,7 +3,7 @@ import { text as readAll } from 'node:stream/consumers';
 import { ConfigError, DataError } from '../errors.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Message } from '../policy/chat.ts';
-import type { Policy } from '../policy/policy.ts';
+import type { Prompting } from '../policy/policy.ts';
 import type { Picture } from '../types.ts';
 
 /** Tokens of an answer where nobody says how many. */
@@ -26,7 +26,7 @@ export async function readPrompt(prompt: string): Promise<string> {
 }
 
 /** @throws ConfigError when a text holds a special token, which the tokenizer would take for the prompt's structure */
-function checkPlain(policy: Policy, option: string, text: string): void {
+function checkPlain(policy: Prompting, option: string, text: string): void {
   const token = policy.tokenizer.specialIn(text);
   if (token === null) return;
   throw new ConfigError(
@@ -44,7 +44,7 @@ function messagesOf(images: number, prompt: string, system: string | undefined):
 }
 
 /** @throws DataError naming a picture that cannot be shown, or when the prompt is too long */
-export function encode(policy: Policy, { prompt, system, pictures }: Question): EncodedPrompt {
+export function encode(policy: Prompting, { prompt, system, pictures }: Question): EncodedPrompt {
   checkPlain(policy, 'prompt', prompt);
   if (system !== undefined) checkPlain(policy, 'system', system);
   for (const { file, picture } of pictures) {
@@ -66,7 +66,7 @@ export function encode(policy: Policy, { prompt, system, pictures }: Question): 
  * @throws DataError when there is no room behind the prompt; ConfigError when the user asks for more than there is
  */
 export function roomFor(
-  policy: Policy,
+  policy: Prompting,
   length: number,
   asked: number | undefined,
   usual: number | null,

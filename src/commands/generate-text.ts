@@ -7,6 +7,7 @@ import { CheckpointError, ConfigError } from '../errors.ts';
 import { withInterrupt } from '../interrupt.ts';
 import { cores } from '../machine.ts';
 import { readImage } from '../plot/image-file.ts';
+import type { EncodedPrompt } from '../policy/batch.ts';
 import { generate, type Sampled } from '../policy/generate.ts';
 import {
   GENERATION_CONFIG_FILE,
@@ -209,15 +210,19 @@ export async function runText(args: TextArguments): Promise<void> {
   const engine = openTorch({ device: args.device ?? 'cpu', threads: args.threads ?? cores() });
   const timings = new Timings();
   const { adapter } = args;
+  let encoded!: EncodedPrompt;
+  let maxTokens!: number;
   const policy = Policy.load(engine, directory, {
     tuning: 'none',
     dtype: args.dtype ?? 'auto',
+    beforeWeights: (prompting) => {
+      checkStops(stops, prompting.dims.vocabulary, directory);
+      encoded = encode(prompting, { prompt, system: args.system, pictures });
+      maxTokens = roomFor(prompting, encoded.ids.length, args.maxTokens, config.maxTokens);
+    },
     ...(adapter === undefined ? {} : { adapter: (dims) => loadAdapter(engine, dims, adapter) }),
   });
   try {
-    checkStops(stops, policy.dims.vocabulary, directory);
-    const encoded = encode(policy, { prompt, system: args.system, pictures });
-    const maxTokens = roomFor(policy, encoded.ids.length, args.maxTokens, config.maxTokens);
     const seed = args.seed ?? 0;
     timings.loaded();
     const display = new Display(policy, samples === 1 && !args.json, stops, samples * maxTokens);

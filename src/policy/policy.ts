@@ -42,7 +42,12 @@ export interface LoadOptions extends PolicyOptions {
    * otherwise. Weights of any dtype are converted.
    */
   readonly dtype?: 'auto' | WeightDType;
+  /** Called with all but the weights, which may take minutes, before they are read; what it throws is thrown. */
+  readonly beforeWeights?: (prompting: Prompting) => void;
 }
+
+/** What it takes to encode a prompt: everything but the weights. */
+export type Prompting = Pick<Policy, 'dims' | 'tokenizer' | 'chat' | 'processor' | 'encodePrompt'>;
 
 /** The vision tower stands behind the decoder in the flat buffer, so what is tuned starts at its beginning. */
 function isTuned(tuning: Tuning, { name }: Parameter): boolean {
@@ -88,7 +93,7 @@ export class Policy implements Network {
   constructor(
     engine: Engine,
     parts: PolicyParts,
-    flat: Tensor | ((layout: Layout) => Tensor),
+    flat: Tensor | ((layout: Layout, prompting: Prompting) => Tensor),
     options: PolicyOptions & {
       /** Directory that the parts come from, for messages. */
       readonly from?: string;
@@ -124,7 +129,7 @@ export class Policy implements Network {
         `${file('tokenizer.json')} gives ${IMAGE_PLACEHOLDER} the id ${image}, config.json's image_token_id is ${this.dims.special.image}; take both from one checkpoint`,
       );
     }
-    this.flat = typeof flat === 'function' ? flat(this.layout) : flat;
+    this.flat = typeof flat === 'function' ? flat(this.layout, this) : flat;
     if (this.flat.shape.length !== 1 || this.flat.shape[0] !== this.layout.size) {
       throw new CheckpointError(
         `weights of shape [${this.flat.shape.join(', ')}] for a policy of ${this.layout.size} parameters: weights and config.json differ`,
@@ -167,8 +172,9 @@ export class Policy implements Network {
    */
   static load(engine: Engine, directory: string, options: LoadOptions = {}): Policy {
     const parts = readParts(directory);
-    const { dtype = 'auto', ...rest } = options;
-    const weights = (layout: Layout): Tensor => {
+    const { dtype = 'auto', beforeWeights, ...rest } = options;
+    const weights = (layout: Layout, prompting: Prompting): Tensor => {
+      beforeWeights?.(prompting);
       const checkpoint = openCheckpoint(directory);
       const stated = statedDType(parts.config) ?? [...checkpoint.values()][0]?.dtype;
       const chosen = dtype === 'auto' ? usualDType(engine.info.device, stated) : dtype;

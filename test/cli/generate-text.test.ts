@@ -350,6 +350,16 @@ describe('timeseer generate refuses', () => {
     expect(code).toBe(1);
   });
 
+  it('a prompt that is too long before the weights are looked at', async () => {
+    const light = join(directory, 'light');
+    cpSync(GOLDEN, light, { recursive: true });
+    rmSync(join(light, 'model.safetensors'));
+    const ask = (prompt: string) =>
+      inside('generate', '--policy', light, '--prompt', prompt, '--threads', '1');
+    expect((await ask('漢'.repeat(200))).err).toMatch(/the checkpoint's context ends at 512/);
+    expect((await ask('a')).err).toMatch(/model\.safetensors: no such file/);
+  });
+
   it('a generation_config.json that cannot be', async () => {
     const bad = join(directory, 'bad');
     cpSync(GOLDEN, bad, { recursive: true });
