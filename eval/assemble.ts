@@ -93,9 +93,12 @@ export async function assembleReport(
   const answers = readAnswers(run, series);
   const last = lastAnswers(answers, series);
   if (last === null) {
-    throw new DataError('no policy was evaluated in this run; finish it, or evaluate a policy first', {
-      file: run.file('eval'),
-    });
+    throw new DataError(
+      `no policy was evaluated in this run; \`npx timeseer quickstart --resume --out ${runDirectory}\` does what is left of it`,
+      {
+        file: run.file('eval'),
+      },
+    );
   }
   const baselines = run.baselines();
   if (baselines !== null) {

@@ -5,6 +5,7 @@ import * as partition from '../../datasets/partition.ts';
 import { openSeries, type SeriesAddress } from '../../datasets/partition.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { changedKeys, loadRecipe } from '../config.ts';
+import { DryEngine } from '../engine/dry/dry.ts';
 import type { Engine } from '../engine/engine.ts';
 import { openTorch } from '../engine/torch/torch.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
@@ -219,10 +220,11 @@ export class RunFiles {
     const { policy, figure, data, seed } = this.recipe;
     if (policy.init !== 'nano') {
       const from = findPolicy(policy.init);
+      // A copy of a damaged checkpoint would stay when the checkpoint is repaired, and be hours of copying.
+      Policy.load(new DryEngine({ device: 'cpu', version: '2.0' }), from, { tuning: 'none' }).dispose();
       writeDirectoryAtomic(this.initial, (temporary) => {
         mkdirSync(temporary, { recursive: true });
-        // Of a checkpoint the policy alone: where its own training stood is no business of this run.
-        const filter = (source: string): boolean => !TRAINING_FILES.includes(basename(source));
+        const filter = (source: string): boolean => source === from || isOfPolicy(source);
         // Shares the blocks of large files where the file system can; files that are links (a hub cache) become files.
         cpSync(from, temporary, {
           recursive: true,
@@ -284,6 +286,16 @@ export class RunFiles {
     };
     writeFileAtomic(file, `${JSON.stringify(environment, null, 2)}\n`);
   }
+}
+
+/**
+ * Whether a file beside a policy's config.json is copied with it: not where its own training stood, not the same weights
+ * in other formats, nothing hidden (a clone's `.git` holds everything again) and no directories.
+ */
+function isOfPolicy(path: string): boolean {
+  const name = basename(path);
+  const other = name.startsWith('.') || /\.(bin|pt|pth|gguf|h5|msgpack|onnx)$/.test(name);
+  return !other && !TRAINING_FILES.includes(name) && statSync(path).isFile();
 }
 
 /** Fails before anything is written when a recipe names a policy, data set or figure that is not there. */

@@ -17,10 +17,10 @@ export const sft: CommandModule<object, RunArguments> = {
       import('./train-stage.ts'),
       import('./run-options.ts'),
     ]);
-    const fallback = given.resume ? null : 'quickstart';
+    const own = given.set.length === 0 && (given.resume || RunFiles.begun(given.out));
     const open = () =>
       RunFiles.open(given.out, {
-        recipe: given.recipe ?? (given.set.length > 0 ? 'quickstart' : fallback),
+        recipe: given.recipe ?? (own ? null : 'quickstart'),
         set: given.set,
         command: commandLine(),
         resume: given.resume,

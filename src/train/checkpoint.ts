@@ -125,6 +125,14 @@ export function recoverCheckpoint(directory: string): void {
   for (const path of left) rmSync(path, { recursive: true, force: true });
 }
 
+/** Why a stage cannot go on: with the dtype `auto` the weights' depends on the device. */
+function otherDType(file: string, then: string, now: string): string {
+  return (
+    `${file}: the stage was trained with ${then} weights, here they are ${now} (policy.dtype auto depends on the device); ` +
+    'go on with the same --device, or start the stage over with --force'
+  );
+}
+
 /** Gives the optimiser what a checkpoint kept of it. Collective: every rank calls it. */
 export function restoreOptimizer(directory: string, learner: Learner, state: TrainingState): void {
   const { policy, optimizer, ranks } = learner;
@@ -143,11 +151,20 @@ export function restoreOptimizer(directory: string, learner: Learner, state: Tra
               ? null
               : `has the shape [${stored.shape.join(', ')}], the policy [${size}]`;
         if (stored === undefined || problem !== null) {
-          throw new CheckpointError(`${file}: tensor ${entry} ${problem}; start the stage over with --force`);
+          // Weights of 16 bits alone have a master copy.
+          const other = buffer === 'master' && stored === undefined ? 'float32' : null;
+          throw new CheckpointError(
+            other === null
+              ? `${file}: tensor ${entry} ${problem}; start the stage over with --force`
+              : otherDType(file, other, policy.dtype),
+          );
         }
         return { stored, values, offset };
       }),
     );
+    if (!('master' in optimizer.buffers) && tensors.has(entryName(trainable.parameters[0]!.name, 'master'))) {
+      throw new CheckpointError(otherDType(file, 'bfloat16', policy.dtype));
+    }
     if (tensors.size > entries.length) {
       throw new CheckpointError(
         `${file}: ${tensors.size} tensors, the optimiser keeps ${entries.length}; start the stage over with --force`,

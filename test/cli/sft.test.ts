@@ -60,6 +60,43 @@ function expectWhole(): void {
 }
 
 describe('timeseer sft', () => {
+  test('refuses a damaged checkpoint where it is, and takes it once it is repaired: the policy alone', async () => {
+    const init = join(shared, 'init');
+    cpSync(policy, init, { recursive: true });
+    const weights = join(init, 'model.safetensors');
+    truncateSync(weights, statSync(weights).size - 8);
+    for (const extra of ['.git', 'onnx']) mkdirSync(join(init, extra));
+    for (const extra of ['.git/object', 'onnx/a.onnx', 'pytorch_model.bin'])
+      writeFileSync(join(init, extra), 'x');
+    const begin = () =>
+      timeseer(
+        'sft',
+        '--recipe',
+        recipe,
+        '--set',
+        `policy.init=${init}`,
+        '--set',
+        'sft.samples=4',
+        '--out',
+        out,
+        '--quiet',
+      );
+    const refused = await begin();
+    expect(refused.code).toBe(1);
+    expect(refused.err).toContain(`${weights}: `);
+    expect(existsSync(join(out, 'initial'))).toBe(false);
+    cpSync(join(policy, 'model.safetensors'), weights);
+    expect(await begin()).toMatchObject({ code: 0, err: '' });
+    expect(listing(join(out, 'initial'))).toEqual(listing(policy));
+  });
+
+  test('a run that is there goes on with its own recipe', async () => {
+    copyWhole();
+    const { code, err } = await timeseer('sft', '--out', out, '--quiet');
+    expect(err).toMatch(/holds a checkpoint of step 30: add --resume/);
+    expect(code).toBe(1);
+  });
+
   test('leaves recipe, environment, policy, checkpoint, metrics and a record', () => {
     expect(listing(whole).filter((name) => !name.includes('/') || name.split('/').length === 2)).toEqual(
       expect.arrayContaining([

@@ -115,6 +115,20 @@ describe('a policy in bfloat16', () => {
     expect(identical(engine.floats(second.policy.flat), engine.floats(whole.policy.flat))).toBe(true);
   });
 
+  test.each(['float32', 'bfloat16'] as const)(
+    'trained with %s does not go on with the other dtype, and says so',
+    (dtype) => {
+      const checkpoint = join(directory, `with-${dtype}`);
+      const learner = tinyLearner(tinyPolicy(engine, 3, { dtype }));
+      saveCheckpoint(checkpoint, learner, FOREIGN_CARD, { stage: 'sft', step: 2, skippedInARow: 0 });
+      const other = dtype === 'float32' ? 'bfloat16' : 'float32';
+      const second = tinyLearner(Policy.load(engine, checkpoint, { dtype: other }));
+      expect(() => restoreOptimizer(checkpoint, second, readState(checkpoint)!)).toThrow(
+        `trained with ${dtype} weights, here they are ${other}`,
+      );
+    },
+  );
+
   test('takes the trainer for the old policy: on policy no ratio leaves 1, however the sampler rounds', async () => {
     const narrow = { clipRatio: 1e-6, kl: 0 }; // any other ratio would be clipped
     const [line] = await reinforce(tinyLearner(tinyPolicy(engine, 3, { dtype: 'bfloat16' })), narrow);
