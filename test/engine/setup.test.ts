@@ -357,6 +357,15 @@ describe('buildAddon', () => {
     writeFileSync(join(directory, 'cache', record), '{"format": 1, "libtorch"');
     expect(addonPath(options())).toBe(addon);
   });
+
+  test('a record that cannot be written is done without', async () => {
+    const addon = await buildAddon(libtorch, findCompiler(env)!, options());
+    const cache = join(directory, 'cache');
+    const record = join(cache, readdirSync(cache).find((name) => name.startsWith('found-'))!);
+    rmSync(record);
+    mkdirSync(join(record, 'taken'), { recursive: true }); // the superuser writes everywhere but over a directory
+    expect(addonPath(options())).toBe(addon);
+  });
 });
 
 describe('withLock', () => {

@@ -24,7 +24,7 @@ import { createRequire } from 'node:module';
 import { availableParallelism, homedir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { EngineError } from '../../errors.ts';
-import { writeFileAtomic } from '../../files.ts';
+import { WriteError, writeFileAtomic } from '../../files.ts';
 import { cpuModel } from '../../machine.ts';
 import { packageRoot } from '../../package.ts';
 import {
@@ -207,8 +207,13 @@ function recall(env: NodeJS.ProcessEnv): Found | null {
   }
 }
 
+/** Saves a second next time. A cache that another user filled may be read-only, and serves all the same. */
 function remember(found: Found, env: NodeJS.ProcessEnv): void {
-  writeFileAtomic(recordPath(env), `${JSON.stringify({ format: RECORD_FORMAT, ...found }, null, 2)}\n`);
+  try {
+    writeFileAtomic(recordPath(env), `${JSON.stringify({ format: RECORD_FORMAT, ...found }, null, 2)}\n`);
+  } catch (error) {
+    if (!(error instanceof WriteError)) throw error;
+  }
 }
 
 /**
