@@ -4,17 +4,20 @@
  * a shift of the row's own. Columns that no row reads any longer are dropped when the cache grows.
  */
 import type { Tensor } from '../engine/engine.ts';
+import type { Angles } from './angles.ts';
 import type { EncodedPrompt } from './batch.ts';
-import { decode, type LayerCache, type Prefix } from './decoder.ts';
+import { allocate, type BatchMemory, leaving, moving, tensorsOf } from './batch-memory.ts';
+import type { Block } from './block.ts';
+import { decode } from './decoder.ts';
 import { FixedStep } from './fixed-step.ts';
 import type { Policy } from './policy.ts';
-import { rotaryTables } from './positions.ts';
 import { type Piece, prefill } from './prefill.ts';
 import { keptSlots, type Limits, type Row } from './row.ts';
-import type { Drawn, Sampler, Seen } from './sampler.ts';
+import type { Drawn, Sampler } from './sampler.ts';
+import { seenInPrompts, writeSeen } from './seen.ts';
 
 /** Columns by which the cache of the rows grows. */
-const GROWTH = 256;
+export const GROWTH = 256;
 const HIDE = Number.NEGATIVE_INFINITY;
 
 /** How the steps are issued. */
@@ -34,24 +37,6 @@ export interface Group {
   readonly rows: readonly Row[]; // [G]
 }
 
-/** What a block of K steps gave, for B slots. */
-export interface Block {
-  readonly steps: number;
-  readonly ids: Int32Array; // [K · B]; empty when only states were wanted
-  readonly logProbs: Float32Array; // [K · B]
-  /** States of the tokens that were fed, when asked for: [K · B · D]. */
-  readonly hidden: Float32Array | null;
-}
-
-/** Rotary tables of all positions that responses can stand at, by position minus `base`. */
-export interface Angles {
-  readonly base: number;
-  /** Positions of responses; the tables are longer. */
-  readonly count: number;
-  readonly cos: Tensor; // [N, d]
-  readonly sin: Tensor;
-}
-
 export interface DecodingOptions {
   readonly sampler: Sampler;
   readonly limits: Limits;
@@ -61,41 +46,12 @@ export interface DecodingOptions {
   readonly stepping: Stepping;
 }
 
-/**
- * Tables for responses of `maxTokens` tokens to these prompts. Behind them stand as many rows as complete rows can run on
- * for until the batch changes.
- */
-export function anglesOf(policy: Policy, prompts: readonly EncodedPrompt[], maxTokens: number): Angles {
-  const nexts = prompts.map(({ next }) => next);
-  const base = nexts.reduce((a, b) => Math.min(a, b));
-  const count = nexts.reduce((a, b) => Math.max(a, b)) - base + maxTokens;
-  const rows = count + 2 * GROWTH;
-  const positions = Int32Array.from({ length: 3 * rows }, (_, i) => base + (i % rows));
-  const { cos, sin } = rotaryTables(policy.dims, positions);
-  const shape = [rows, policy.dims.headDim];
-  return { base, count, cos: policy.engine.tensor(cos, shape), sin: policy.engine.tensor(sin, shape) };
-}
-
-const tensorsIn = (layers: readonly LayerCache[]): Tensor[] =>
-  layers.flatMap(({ key, value }) => [key, value]);
-
-/** What a batch holds on the device. It is replaced as a whole when its shape changes. */
-interface Memory {
-  readonly prefix: Prefix | null; // P prompts, when groups share them
-  readonly own: readonly LayerCache[]; // [B, Hkv, C, d]; with one row to a prompt they start with the prompt
-  /** Additive over the columns, where some row must not see some of them: [B, 1, 1, C]. */
-  readonly mask: Tensor | null;
-  /** Sampled and not fed yet: [B]. */
-  readonly tokens: Tensor;
-  readonly seen: Seen | null;
-}
-
 export class Decoding {
   slots: (Row | null)[];
   prompts: number;
   readonly #policy: Policy;
   readonly #options: DecodingOptions;
-  #memory: Memory;
+  #memory: BatchMemory;
   #used: number;
   /** First column that a slot may read. */
   #start: Int32Array; // [B]
@@ -106,7 +62,6 @@ export class Decoding {
 
   /** A batch of these prompts, none of which has a token yet: `fill` all of them next. */
   constructor(policy: Policy, groups: number, rows: number, options: DecodingOptions) {
-    const { engine, dims } = policy;
     this.#policy = policy;
     this.#options = options;
     this.#recordable = options.stepping.fixed !== 'never';
@@ -116,18 +71,9 @@ export class Decoding {
     this.#used = alone ? options.longest : 0;
     this.#start = new Int32Array(rows);
     this.#shift = new Int32Array(rows);
-    const empty = (batch: number, columns: number): LayerCache[] =>
-      Array.from({ length: dims.layers }, () => ({
-        key: engine.zeros([batch, dims.kvHeads, columns, dims.headDim], policy.dtype),
-        value: engine.zeros([batch, dims.kvHeads, columns, dims.headDim], policy.dtype),
-      }));
-    this.#memory = engine.scope(() => ({
-      prefix: alone ? null : { layers: empty(groups, options.longest) },
-      own: empty(rows, this.#columns(Math.min(options.limits.maxTokens, GROWTH))),
-      mask: null,
-      tokens: engine.tensor(new Int32Array(rows), [rows]),
-      seen: options.sampler.penalty === 1 ? null : this.#seen(rows),
-    }));
+    const shape = { prompts: alone ? null : groups, before: options.longest, rows };
+    const columns = this.#columns(Math.min(options.limits.maxTokens, GROWTH));
+    this.#memory = allocate(policy, { ...shape, columns, seen: options.sampler.penalty !== 1 });
   }
 
   /** A capacity with room for `more` columns behind the used ones. */
@@ -141,35 +87,13 @@ export class Decoding {
     return this.#memory.own[0]!.key.shape[2]!;
   }
 
-  /** What rows have seen: nothing yet, or `flags`. */
-  #seen(rows: number, flags?: Tensor): Seen {
-    const { engine, dims } = this.#policy;
-    const offsets = Int32Array.from({ length: rows }, (_, b) => b * dims.vocabulary);
-    return {
-      flags: flags ?? engine.zeros([rows * dims.vocabulary]),
-      offsets: engine.tensor(offsets, [rows]),
-      ones: engine.tensor(new Float32Array(rows).fill(1), [rows]),
-    };
-  }
-
-  #tensors(memory: Memory): Tensor[] {
-    const { prefix, own, mask, tokens, seen } = memory;
-    const rest = [prefix?.mask, mask, seen?.flags, seen?.offsets, seen?.ones];
-    return [
-      ...tensorsIn(prefix?.layers ?? []),
-      ...tensorsIn(own),
-      tokens,
-      ...rest.filter((tensor) => tensor !== undefined && tensor !== null),
-    ];
-  }
-
   /** Replaces part of the memory by what `build` makes of it, and frees what was replaced. */
-  #replace(build: (memory: Memory) => Partial<Memory>): void {
+  #replace(build: (memory: BatchMemory) => Partial<BatchMemory>): void {
     const { engine } = this.#policy;
     const before = this.#memory;
     this.#memory = { ...before, ...engine.scope(() => build(before)) };
-    const kept = new Set(this.#tensors(this.#memory));
-    engine.dispose(...this.#tensors(before).filter((tensor) => !kept.has(tensor)));
+    const kept = new Set(tensorsOf(this.#memory));
+    engine.dispose(...tensorsOf(before).filter((tensor) => !kept.has(tensor)));
     this.#forgetSteps();
   }
 
@@ -205,16 +129,12 @@ export class Decoding {
       const logits = prefill(this.#policy, prompts, (piece) => this.#join(piece, into, fresh)); // [n, V]
       const repeat = Int32Array.from(slots, (_, i) => Math.floor(i / size));
       const each = engine.tensor(repeat, [slots.length]);
-      const seen = this.#memory.seen === null ? null : this.#seenIn(prompts, each);
+      const seen = this.#memory.seen === null ? null : seenInPrompts(this.#policy, prompts, each);
       const uniforms = engine.reshape(this.#uniforms(rows, 1), [slots.length]);
       const drawn = this.#options.sampler.draw(engine.rows(logits, each), uniforms, seen);
       const places = engine.tensor(Int32Array.from(slots), [slots.length]);
       engine.writeAt(this.#memory.tokens, 0, places, drawn.ids);
-      if (seen !== null) {
-        const shape = [-1, this.#policy.dims.vocabulary];
-        const all = engine.reshape(this.#memory.seen!.flags, shape); // [B, V]
-        engine.writeAt(all, 0, places, engine.reshape(seen.flags, shape));
-      }
+      if (seen !== null) writeSeen(this.#policy, this.#memory.seen!, places, seen);
       return { steps: 1, ids: engine.ints(drawn.ids), logProbs: engine.floats(drawn.logProbs), hidden: null };
     });
     return { rows, block };
@@ -288,20 +208,6 @@ export class Decoding {
     }
   }
 
-  /** The tokens of prompts [n] as seen by their rows [n · G]. */
-  #seenIn(prompts: readonly EncodedPrompt[], each: Tensor): Seen {
-    const { engine, dims } = this.#policy;
-    const count = each.shape[0]!;
-    const flags = new Float32Array(prompts.length * dims.vocabulary);
-    for (const [i, { ids }] of prompts.entries()) for (const id of ids) flags[i * dims.vocabulary + id] = 1;
-    const all = this.#memory.seen!;
-    return {
-      flags: engine.reshape(engine.rows(engine.tensor(flags, [prompts.length, dims.vocabulary]), each), [-1]),
-      offsets: engine.narrow(all.offsets, 0, 0, count),
-      ones: engine.narrow(all.ones, 0, 0, count),
-    };
-  }
-
   // ---- rows that leave -------------------------------------------------------------------------------
 
   /** Whether no row is left. */
@@ -318,27 +224,7 @@ export class Decoding {
   compact(): void {
     const kept = keptSlots(this.slots, this.prompts);
     if (kept === null) return;
-    const { engine } = this.#policy;
-    this.#replace(({ prefix, own, mask, tokens, seen }) => {
-      const slots = engine.tensor(Int32Array.from(kept.slots), [kept.slots.length]);
-      const prompts = engine.tensor(Int32Array.from(kept.prompts), [kept.prompts.length]);
-      const pick = (layers: readonly LayerCache[], index: Tensor): LayerCache[] =>
-        layers.map(({ key, value }) => ({ key: engine.rows(key, index), value: engine.rows(value, index) }));
-      const stay = (flags: Tensor): Tensor => {
-        const all = engine.reshape(flags, [-1, this.#policy.dims.vocabulary]); // [B, V]
-        return engine.reshape(engine.rows(all, slots), [-1]);
-      };
-      return {
-        prefix: prefix && {
-          layers: pick(prefix.layers, prompts),
-          ...(prefix.mask === undefined ? {} : { mask: engine.rows(prefix.mask, prompts) }),
-        },
-        own: pick(own, slots),
-        mask: mask && engine.rows(mask, slots),
-        tokens: engine.rows(tokens, slots),
-        seen: seen && this.#seen(kept.slots.length, stay(seen.flags)),
-      };
-    });
+    for (const change of leaving(this.#policy, this.#memory, kept)) this.#replace(change);
     this.slots = kept.slots.map((slot, i) => (kept.fillers.has(i) ? null : this.slots[slot]!));
     this.prompts = kept.prompts.length;
     this.#start = Int32Array.from(kept.slots, (slot) => this.#start[slot]!);
@@ -348,23 +234,13 @@ export class Decoding {
   /** Makes room for `steps` more columns, and drops those that no row reads any longer. */
   #reserve(steps: number): void {
     if (this.#used + steps <= this.#capacity) return;
-    const { engine } = this.#policy;
     const lead = this.#memory.prefix === null ? this.#options.longest : 0; // prompts may join that end here
     let drop = Math.max(0, this.#used - lead);
     for (const [b, row] of this.slots.entries()) if (row !== null) drop = Math.min(drop, this.#start[b]!);
     const held = this.#used - drop;
     this.#used = held;
     const columns = this.#columns(GROWTH);
-    const moved = (tensor: Tensor, axis: number): Tensor => {
-      const shape = tensor.shape.map((size, i) => (i === axis ? columns : size));
-      const into = engine.zeros(shape, tensor.dtype);
-      engine.write(into, axis, 0, engine.narrow(tensor, axis, drop, held));
-      return into;
-    };
-    this.#replace(({ own, mask }) => ({
-      own: own.map(({ key, value }) => ({ key: moved(key, 2), value: moved(value, 2) })),
-      mask: mask && moved(mask, 3),
-    }));
+    for (const change of moving(this.#policy, this.#memory, { drop, held, columns })) this.#replace(change);
     for (let b = 0; b < this.slots.length; b++) {
       this.#start[b] = Math.max(0, this.#start[b]! - drop);
       this.#shift[b]! += drop;
@@ -496,6 +372,6 @@ export class Decoding {
 
   dispose(): void {
     this.#forgetSteps();
-    this.#policy.engine.dispose(...this.#tensors(this.#memory));
+    this.#policy.engine.dispose(...tensorsOf(this.#memory));
   }
 }

@@ -4,10 +4,12 @@
  * call.
  */
 import type { Recording, Tensor } from '../engine/engine.ts';
+import type { Angles } from './angles.ts';
+import type { Block } from './block.ts';
 import { decode, type LayerCache, type Prefix } from './decoder.ts';
-import type { Angles, Block } from './decoding.ts';
 import type { Policy } from './policy.ts';
-import type { Sampler, Seen } from './sampler.ts';
+import type { Sampler } from './sampler.ts';
+import type { Seen } from './seen.ts';
 
 export interface FixedInput {
   readonly prefix: Prefix | null;

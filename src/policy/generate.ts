@@ -7,8 +7,10 @@
 import { setImmediate } from 'node:timers/promises';
 import { ConfigError, EngineError } from '../errors.ts';
 import { Random } from '../random.ts';
+import { anglesOf } from './angles.ts';
 import type { EncodedPrompt } from './batch.ts';
-import { anglesOf, type Block, Decoding, type Group, type Stepping } from './decoding.ts';
+import type { Block } from './block.ts';
+import { Decoding, GROWTH, type Group, type Stepping } from './decoding.ts';
 import type { Policy } from './policy.ts';
 import { freePrompts, type Limits, Row } from './row.ts';
 import { Sampler, type SamplingOptions } from './sampler.ts';
@@ -150,7 +152,7 @@ export async function generate(
   }));
   const waiting = [...groups];
   const sampler = new Sampler(policy, options, limits.stops);
-  const angles = anglesOf(policy, prompts, limits.maxTokens);
+  const angles = anglesOf(policy, prompts, limits.maxTokens, 2 * GROWTH);
   /** Takes what a block gave, tells about it, and frees the slots of complete rows. */
   const settle = (batch: Decoding, rows: readonly (Row | null)[], block: Block): void => {
     const before = rows.map((row) => row?.ids.length ?? 0);

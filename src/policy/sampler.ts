@@ -2,6 +2,7 @@
 import type { Tensor } from '../engine/engine.ts';
 import { ConfigError } from '../errors.ts';
 import type { Policy } from './policy.ts';
+import type { Seen } from './seen.ts';
 
 export interface SamplingOptions {
   /** 0 is greedy; 1 when absent. */
@@ -22,13 +23,6 @@ export interface SamplingOptions {
 export interface Drawn {
   readonly ids: Tensor;
   readonly logProbs: Tensor;
-}
-
-/** Which tokens each row has seen, 1 or 0: [B · V]. Only kept under a repetition penalty. */
-export interface Seen {
-  readonly flags: Tensor; // [B · V]
-  readonly offsets: Tensor; // [B] int64: b · V
-  readonly ones: Tensor; // [B]
 }
 
 export class Sampler {
