@@ -6,17 +6,13 @@
  * Values are written with the fewest digits that give the same float64 back, so reading returns exactly what was
  * written, except that −0 becomes 0. Both directions stream: memory holds one line.
  */
-import { createHash } from 'node:crypto';
-import { closeSync, fstatSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs';
 import { join } from 'node:path';
 import { DataError } from '../src/errors.ts';
 import { writeDirectoryAtomicAsync, writeFileAtomic } from '../src/files.ts';
 import { ANOMALY_CLASSES, type AnomalyClass, type LabeledSeries } from '../src/types.ts';
+import { type Line, LineFile, type LineFileFacts, LineWriter } from './line-file.ts';
 import { FORMAT, MANIFEST_FILE, type Manifest, readManifest, SERIES_FILE, VERSION } from './manifest.ts';
 import { checkSeries, parseSeries } from './validate.ts';
-
-const CHUNK = 1 << 20;
-const NEWLINE = 10;
 
 /** What the writer cannot see in the series themselves. */
 export type Origin = Pick<Manifest, 'name' | 'generator' | 'parameters' | 'split' | 'seed' | 'offset'>;
@@ -35,12 +31,6 @@ export function seriesLine(series: LabeledSeries): string {
   return `${head},"values":[${series.values.join(',')}]}`;
 }
 
-function writeAll(handle: number, text: string): Buffer {
-  const bytes = Buffer.from(text, 'utf8');
-  for (let offset = 0; offset < bytes.length; ) offset += writeSync(handle, bytes, offset);
-  return bytes;
-}
-
 const breath = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
 /**
@@ -56,58 +46,41 @@ export async function writeDataset(
   series: Iterable<LabeledSeries>,
   options: WriteOptions = {},
 ): Promise<Manifest> {
-  const hash = createHash('sha256');
   const histogram = new Map<AnomalyClass, number>();
-  let count = 0;
-  let bytes = 0;
   let length: number | null = null;
   const holder: { manifest?: Manifest } = {};
 
   await writeDirectoryAtomicAsync(directory, async (temporary) => {
-    const handle = openSync(join(temporary, SERIES_FILE), 'wx');
+    const writer = new LineWriter(join(temporary, SERIES_FILE));
+    let facts: LineFileFacts;
     try {
-      let pending: string[] = [];
-      let size = 0;
-      const flush = (): void => {
-        const written = writeAll(handle, pending.join(''));
-        hash.update(written);
-        bytes += written.length;
-        pending = [];
-        size = 0;
-        options.onProgress?.(count);
-      };
       for (const one of series) {
-        checkSeries(one, { file: join(directory, SERIES_FILE), line: count + 1 });
-        length = count === 0 || length === one.values.length ? one.values.length : null;
+        checkSeries(one, { file: join(directory, SERIES_FILE), line: writer.count + 1 });
+        length = writer.count === 0 || length === one.values.length ? one.values.length : null;
         histogram.set(one.class, (histogram.get(one.class) ?? 0) + 1);
-        count++;
-        const line = `${seriesLine(one)}\n`;
-        pending.push(line);
-        size += line.length;
-        if (size >= CHUNK) {
-          flush();
-          await breath();
-          options.signal?.throwIfAborted();
-        }
+        if (!writer.add(seriesLine(one))) continue;
+        options.onProgress?.(writer.count);
+        await breath();
+        options.signal?.throwIfAborted();
       }
       options.signal?.throwIfAborted();
-      if (count === 0)
+      if (writer.count === 0)
         throw new DataError('no series to write; a data set needs at least one', { file: directory });
-      flush();
-      fsyncSync(handle);
+      facts = writer.finish();
+      options.onProgress?.(facts.count);
     } finally {
-      closeSync(handle);
+      writer.close();
     }
     holder.manifest = {
       format: FORMAT,
       version: VERSION,
       ...origin,
-      count,
+      count: facts.count,
       length,
       classes: Object.fromEntries(
         ANOMALY_CLASSES.filter((c) => histogram.has(c)).map((c) => [c, histogram.get(c)!]),
       ),
-      data: { file: SERIES_FILE, bytes, sha256: hash.digest('hex') },
+      data: { file: SERIES_FILE, bytes: facts.bytes, sha256: facts.sha256 },
     };
     writeFileAtomic(join(temporary, MANIFEST_FILE), `${JSON.stringify(holder.manifest, null, 2)}\n`);
   });
@@ -118,16 +91,14 @@ export async function writeDataset(
 export class Dataset {
   readonly directory: string;
   readonly manifest: Manifest;
-  readonly #file: string;
-  /** Byte offset of each line, and the end [count + 1]; made by the first random access. */
-  #lines: Float64Array | undefined;
+  readonly #file: LineFile;
 
   /** @throws DataError when the manifest is wrong or the data file's size is not the manifest's */
   constructor(directory: string) {
     this.directory = directory;
     this.manifest = readManifest(directory);
-    this.#file = join(directory, SERIES_FILE);
-    this.#withFile(() => undefined);
+    const { count, data } = this.manifest;
+    this.#file = new LineFile(join(directory, SERIES_FILE), { count, ...data }, 'series');
   }
 
   /** Number of series. */
@@ -147,27 +118,7 @@ export class Dataset {
    * truncated file, more or fewer lines than the manifest's count, and, after a full pass, another SHA-256
    */
   *read(offset = 0, count: number = this.count - offset): Generator<LabeledSeries> {
-    const whole = offset === 0 && count === this.count;
-    const hash = createHash('sha256');
-    let number = 0;
-    for (const line of this.#readLines(whole ? hash : undefined)) {
-      number++;
-      if (number <= offset) continue;
-      if (number > offset + count) {
-        if (whole) continue; // only counted
-        return;
-      }
-      yield this.#parse(line, number);
-    }
-    if (whole && number !== this.count) {
-      throw new DataError(`${number} series, the manifest says ${this.count}`, { file: this.#file });
-    }
-    if (whole && hash.digest('hex') !== this.manifest.data.sha256) {
-      throw new DataError(
-        'SHA-256 is not the one in the manifest: the file was changed after it was written; generate it again',
-        { file: this.#file },
-      );
-    }
+    for (const line of this.#file.read(offset, count)) yield this.#parse(line);
   }
 
   /**
@@ -176,105 +127,16 @@ export class Dataset {
    * @throws RangeError outside [0, count); DataError as `read`
    */
   at(index: number): LabeledSeries {
-    if (!Number.isInteger(index) || index < 0 || index >= this.count) {
-      throw new RangeError(`series ${index} of a data set of ${this.count}`);
-    }
-    this.#lines ??= this.#findLines();
-    const start = this.#lines[index]!;
-    const bytes = Buffer.alloc(this.#lines[index + 1]! - start - 1);
-    this.#withFile((handle) => {
-      for (let read = 0; read < bytes.length; ) {
-        const got = readSync(handle, bytes, read, bytes.length - read, start + read);
-        if (got === 0)
-          throw new DataError('ends before this line does', { file: this.#file, line: index + 1 });
-        read += got;
-      }
-    });
-    return this.#parse(bytes, index + 1);
+    return this.#parse(this.#file.at(index));
   }
 
-  #parse(line: Buffer, number: number): LabeledSeries {
-    const at = { file: this.#file, line: number };
-    const series = parseSeries(line.toString('utf8'), at);
+  #parse({ text, number }: Line): LabeledSeries {
+    const at = { file: this.#file.path, line: number };
+    const series = parseSeries(text, at);
     const { length } = this.manifest;
     if (length !== null && series.values.length !== length) {
       throw new DataError(`values: ${series.values.length} points, the manifest says ${length}`, at);
     }
     return series;
-  }
-
-  #findLines(): Float64Array {
-    const ends = new Float64Array(this.count + 1);
-    let position = 0;
-    let number = 0;
-    for (const line of this.#readLines(undefined)) {
-      position += line.length + 1;
-      number++;
-      if (number <= this.count) ends[number] = position;
-    }
-    if (number !== this.count) {
-      throw new DataError(`${number} series, the manifest says ${this.count}`, { file: this.#file });
-    }
-    return ends;
-  }
-
-  /** Lines without their newline, valid until the next one is asked for. */
-  *#readLines(hash: ReturnType<typeof createHash> | undefined): Generator<Buffer> {
-    const handle = this.#open();
-    try {
-      let rest: Buffer[] = [];
-      let line = 0;
-      for (;;) {
-        const chunk = Buffer.allocUnsafe(CHUNK);
-        const got = readSync(handle, chunk, 0, CHUNK, null);
-        if (got === 0) break;
-        const bytes = chunk.subarray(0, got);
-        hash?.update(bytes);
-        let start = 0;
-        for (let end = bytes.indexOf(NEWLINE); end >= 0; end = bytes.indexOf(NEWLINE, start)) {
-          const last = bytes.subarray(start, end);
-          start = end + 1;
-          line++;
-          yield rest.length === 0 ? last : Buffer.concat([...rest, last]);
-          rest = [];
-        }
-        if (start < got) rest.push(bytes.subarray(start));
-      }
-      if (rest.length > 0) {
-        throw new DataError('the last line has no end: the file was cut; generate or copy it again', {
-          file: this.#file,
-          line: line + 1,
-        });
-      }
-    } finally {
-      closeSync(handle);
-    }
-  }
-
-  #withFile(use: (handle: number) => void): void {
-    const handle = this.#open();
-    try {
-      use(handle);
-    } finally {
-      closeSync(handle);
-    }
-  }
-
-  /** Opens the data file and compares its size with the manifest's. */
-  #open(): number {
-    let handle: number;
-    try {
-      handle = openSync(this.#file, 'r');
-    } catch (cause) {
-      throw new DataError(`cannot be read (${(cause as Error).message})`, { file: this.#file, cause });
-    }
-    const { bytes } = this.manifest.data;
-    const { size } = fstatSync(handle);
-    if (size === bytes) return handle;
-    closeSync(handle);
-    throw new DataError(
-      `${size < bytes ? 'truncated' : 'too long'}: ${size} bytes, the manifest says ${bytes}; generate or copy it again`,
-      { file: this.#file },
-    );
   }
 }

@@ -1,21 +1,14 @@
 /** What a labelled series must be, checked where it enters (a line of a file) and where it leaves (the writer). */
 import { DataError } from '../src/errors.ts';
 import { ANOMALY_CLASSES, type AnomalyClass, type Interval, type LabeledSeries } from '../src/types.ts';
+import { listField, type Place, parseRecord, show, stringField } from './json-record.ts';
 
-/** Where a record stands; it leads every message about it. */
-export interface Place {
-  readonly file?: string;
-  readonly line?: number;
-}
+export type { Place } from './json-record.ts';
 
 const FIELDS = ['id', 'task', 'class', 'intervals', 'values'] as const;
 
-const show = (value: unknown): string => {
-  const text = typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value));
-  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
-};
-
-const isClass = (value: unknown): value is AnomalyClass =>
+/** Whether a value is one of the classes of AnomSeer. */
+export const isAnomalyClass = (value: unknown): value is AnomalyClass =>
   (ANOMALY_CLASSES as readonly unknown[]).includes(value);
 
 /**
@@ -47,6 +40,14 @@ export function checkIntervals(intervals: readonly Interval[], length: number, a
   }
 }
 
+/** A JSON list as intervals, each a pair; what the pairs hold is left to `checkIntervals`. @throws DataError */
+export function parseIntervals(list: readonly unknown[], at: Place = {}): Interval[] {
+  return list.map((pair, k): Interval => {
+    if (Array.isArray(pair) && pair.length === 2) return [pair[0], pair[1]];
+    throw new DataError(`intervals[${k}]: got ${show(pair)}, expected [start, end], two integers`, at);
+  });
+}
+
 /**
  * Checks a whole record: id and task not empty, at least two finite values, intervals as in `checkIntervals`, a known
  * class, and 'normal' exactly when there is no interval.
@@ -66,7 +67,7 @@ export function checkSeries(series: LabeledSeries, at: Place = {}): void {
     }
   }
   checkIntervals(intervals, values.length, at);
-  if (!isClass(series.class)) {
+  if (!isAnomalyClass(series.class)) {
     throw new DataError(`class: unknown ${show(series.class)}; known: ${ANOMALY_CLASSES.join(', ')}`, at);
   }
   if ((series.class === 'normal') !== (intervals.length === 0)) {
@@ -77,69 +78,13 @@ export function checkSeries(series: LabeledSeries, at: Place = {}): void {
   }
 }
 
-/** True when no continuation of the text can be JSON; false when it is JSON or merely ends too early. */
-function isBroken(text: string): boolean {
-  try {
-    JSON.parse(text);
-    return false;
-  } catch (error) {
-    const message = String((error as Error).message);
-    return !message.includes('end of JSON') && !message.includes(`position ${text.length}`);
-  }
-}
-
-/** The 1-based column of a JSON syntax error, by bisection: the engine names it for some errors only. */
-function syntaxColumn(text: string): number {
-  let whole = 0;
-  let broken = text.length + 1;
-  while (broken - whole > 1) {
-    const middle = (whole + broken) >>> 1;
-    if (isBroken(text.slice(0, middle))) broken = middle;
-    else whole = middle;
-  }
-  return broken;
-}
-
-function stringField(record: Record<string, unknown>, name: string, at: Place): string {
-  const value = record[name];
-  if (typeof value === 'string') return value;
-  throw new DataError(`${name}: got ${show(value)}, expected text`, at);
-}
-
-function listField(record: Record<string, unknown>, name: string, at: Place): unknown[] {
-  const value = record[name];
-  if (Array.isArray(value)) return value;
-  throw new DataError(`${name}: got ${show(value)}, expected a list`, at);
-}
-
 /**
  * Reads one line of `series.jsonl`, strictly: exactly the known fields, each of its type, then `checkSeries`.
  *
  * @throws DataError with file, line, and column (syntax) or field (content)
  */
 export function parseSeries(text: string, at: Place = {}): LabeledSeries {
-  let record: unknown;
-  try {
-    record = JSON.parse(text);
-  } catch (cause) {
-    throw new DataError(`not JSON: ${(cause as Error).message}`, {
-      ...at,
-      column: syntaxColumn(text),
-      cause,
-    });
-  }
-  if (typeof record !== 'object' || record === null || Array.isArray(record)) {
-    throw new DataError(`got ${show(record)}, expected an object with ${FIELDS.join(', ')}`, at);
-  }
-  const fields = record as Record<string, unknown>;
-  for (const name of FIELDS) {
-    if (!Object.hasOwn(fields, name)) throw new DataError(`${name}: missing`, at);
-  }
-  for (const name of Object.keys(fields)) {
-    if (!(FIELDS as readonly string[]).includes(name)) {
-      throw new DataError(`${show(name)}: unknown field; known: ${FIELDS.join(', ')}`, at);
-    }
-  }
+  const fields = parseRecord(text, FIELDS, at);
   const list = listField(fields, 'values', at);
   const values = new Float64Array(list.length); // [N]
   for (let t = 0; t < list.length; t++) {
@@ -149,10 +94,7 @@ export function parseSeries(text: string, at: Place = {}): LabeledSeries {
     }
     values[t] = value;
   }
-  const intervals = listField(fields, 'intervals', at).map((pair, k): Interval => {
-    if (Array.isArray(pair) && pair.length === 2) return [pair[0], pair[1]];
-    throw new DataError(`intervals[${k}]: got ${show(pair)}, expected [start, end], two integers`, at);
-  });
+  const intervals = parseIntervals(listField(fields, 'intervals', at), at);
   const series: LabeledSeries = {
     id: stringField(fields, 'id', at),
     task: stringField(fields, 'task', at),

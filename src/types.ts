@@ -28,7 +28,8 @@ export interface LabeledSeries {
 /** What the right answer to an example is, by the kind of task. */
 export type Gold =
   | { readonly kind: 'classification'; readonly class: string }
-  | { readonly kind: 'anomaly'; readonly class: AnomalyClass; readonly intervals: readonly Interval[] }
+  /** Class null: the data set says where its anomalies are, not of which kind; then the class is not graded. */
+  | { readonly kind: 'anomaly'; readonly class: AnomalyClass | null; readonly intervals: readonly Interval[] }
   /** Channels that are anomalous, 0-based, ascending. */
   | { readonly kind: 'variates'; readonly variates: readonly number[] };
 

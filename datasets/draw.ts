@@ -1,0 +1,153 @@
+/** Seeded draws: which examples go into which split, and which of a split are kept. The same seed, the same draw. */
+import { ConfigError, DataError } from '../src/errors.ts';
+import { Random } from '../src/random.ts';
+import { apportion, roundedTable } from './quota.ts';
+import { SPLITS, type Split } from './split.ts';
+
+/** What a draw knows of an example. */
+export interface Entry {
+  readonly class: string;
+  /** Examples of one recording stay together where a split is drawn by recordings. */
+  readonly recording: string | null;
+}
+
+/** Shares or sizes of the three splits; only their proportions count where they do not sum to what there is. */
+export type SplitSizes = Readonly<Record<Split, number>>;
+
+/** Positions of the items of each class, classes in the order of their names. */
+function byClass(classes: readonly string[]): [name: string, at: number[]][] {
+  const groups = new Map<string, number[]>();
+  for (const [i, name] of classes.entries()) {
+    const group = groups.get(name);
+    if (group === undefined) groups.set(name, [i]);
+    else group.push(i);
+  }
+  return [...groups].sort(([a], [b]) => (a < b ? -1 : 1));
+}
+
+/** `items` in random order. */
+function shuffled(items: readonly number[], seed: number, name: string): number[] {
+  return Array.from(new Random(seed, name).permutation(items.length), (i) => items[i]!);
+}
+
+/**
+ * Splits items so that each class is spread like the whole: per class and split, the expected number rounded up or down.
+ *
+ * @returns a split for each item
+ */
+function stratified(classes: readonly string[], sizes: SplitSizes, seed: number): Split[] {
+  const groups = byClass(classes);
+  const totals = apportion(
+    classes.length,
+    SPLITS.map((split) => sizes[split]),
+  );
+  const table = roundedTable(
+    groups.map(([, at]) => at.length),
+    totals,
+  );
+  const result: Split[] = Array.from({ length: classes.length }, () => 'train');
+  for (const [g, [name, at]] of groups.entries()) {
+    const order = shuffled(at, seed, `split/${name}`);
+    let next = 0;
+    for (const [s, split] of SPLITS.entries()) {
+      for (let k = 0; k < table[g]![s]!; k++) result[order[next++]!] = split;
+    }
+  }
+  return result;
+}
+
+/**
+ * Splits by single examples, stratified by class: per class and split, the expected number rounded up or down; the
+ * sizes of the splits are exact. Windows of one recording may end up in several splits.
+ *
+ * @throws DataError for shares that are none
+ */
+export function splitByExample(entries: readonly Entry[], sizes: SplitSizes, seed: number): Split[] {
+  return stratified(
+    entries.map((entry) => entry.class),
+    sizes,
+    seed,
+  );
+}
+
+/** The classes of a recording, as one name to stratify by. */
+function recordings(entries: readonly Entry[]): Map<string, { at: number[]; classes: Set<string> }> {
+  const found = new Map<string, { at: number[]; classes: Set<string> }>();
+  for (const [i, { recording, class: name }] of entries.entries()) {
+    // An example without a recording is one of its own; the prefix keeps the two kinds of names apart.
+    const key = recording === null ? `example ${i}` : `recording ${recording}`;
+    const one = found.get(key) ?? { at: [], classes: new Set<string>() };
+    one.at.push(i);
+    one.classes.add(name);
+    found.set(key, one);
+  }
+  return found;
+}
+
+/**
+ * Splits by recordings: all examples of one recording are in one split, and so is every example without one. Stratified
+ * by the set of classes that a recording has: per set and split, the expected number of recordings rounded up or down.
+ *
+ * @throws DataError for shares that are none, and for fewer recordings than splits that must not be empty
+ */
+export function splitByRecording(entries: readonly Entry[], sizes: SplitSizes, seed: number): Split[] {
+  const groups = [...recordings(entries).values()];
+  const wanted = SPLITS.filter((split) => sizes[split] > 0);
+  if (groups.length < wanted.length) {
+    throw new DataError(
+      `${groups.length} ${groups.length === 1 ? 'recording' : 'recordings'} for ${wanted.length} splits (${wanted.join(', ')}); ` +
+        'windows of one recording stay together: give more recordings, or fewer splits with --shares',
+    );
+  }
+  const drawn = stratified(
+    groups.map(({ classes }) => [...classes].sort().join('\n')),
+    sizes,
+    seed,
+  );
+  const result: Split[] = new Array(entries.length);
+  for (const [g, { at }] of groups.entries()) for (const i of at) result[i] = drawn[g]!;
+  return result;
+}
+
+function checkCount(key: string, value: number): void {
+  if (!Number.isInteger(value) || value < 1) {
+    throw new ConfigError(`${key}: got ${value}, expected a whole number of at least 1`);
+  }
+}
+
+/**
+ * A subset of at most `count` items with the classes in proportion: per class the expected number, off by less than one.
+ *
+ * @returns positions of those kept, ascending
+ * @throws ConfigError unless `count` is a whole number of at least 1
+ */
+export function stratifiedSubset(classes: readonly string[], count: number, seed: number): number[] {
+  checkCount('--count', count);
+  if (count >= classes.length) return classes.map((_, i) => i);
+  const groups = byClass(classes);
+  const sizes = apportion(
+    count,
+    groups.map(([, at]) => at.length),
+  );
+  return groups
+    .flatMap(([name, at], g) => shuffled(at, seed, `subset/${name}`).slice(0, sizes[g]!))
+    .sort((a, b) => a - b);
+}
+
+/**
+ * `shots` items of every class. A draw of more shots holds that of fewer.
+ *
+ * @returns positions of those kept, ascending
+ * @throws ConfigError unless `shots` is a whole number of at least 1; DataError for a class with fewer items
+ */
+export function fewShots(classes: readonly string[], shots: number, seed: number): number[] {
+  checkCount('--shots', shots);
+  return byClass(classes)
+    .flatMap(([name, at]) => {
+      if (at.length < shots) {
+        throw new DataError(`--shots ${shots}: class '${name}' has ${at.length} examples to train on`);
+      }
+      return shuffled(at, seed, `subset/${name}`).slice(0, shots);
+    })
+    .sort((a, b) => a - b);
+}

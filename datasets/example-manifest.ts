@@ -1,0 +1,147 @@
+/** `manifest.json` of a prepared data set: what it holds, where it came from, how it was split, how it is drawn. */
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { DataError } from '../src/errors.ts';
+import { SPLITS, type Split } from './split.ts';
+
+export const EXAMPLES_FORMAT = 'timeseer-examples';
+export const EXAMPLES_VERSION = 1;
+export const EXAMPLES_MANIFEST = 'manifest.json';
+
+/** The file of a split. */
+export const splitFile = (split: Split): string => `${split}.jsonl`;
+
+const count = z.number().int().nonnegative();
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hexadecimal digits');
+const text = z.string().min(1);
+
+const part = z.strictObject({
+  file: z.enum(SPLITS.map(splitFile)),
+  /** Number of examples. */
+  count: count.min(1),
+  bytes: count,
+  sha256,
+  /** Points of every example; null when they differ. */
+  length: count.min(2).nullable(),
+  /** Examples of each class; classes that do not occur are left out. */
+  classes: z.record(z.string(), count),
+  /** Different recordings; null where the examples name none. */
+  recordings: count.nullable(),
+});
+
+const schema = z.strictObject({
+  format: z.literal(EXAMPLES_FORMAT),
+  version: z.literal(EXAMPLES_VERSION),
+  /** Name in the registry. */
+  task: text,
+  title: text,
+  kind: z.enum(['classification', 'anomaly', 'variates']),
+  source: z.strictObject({
+    description: text,
+    licence: text,
+    citation: z.string().nullable(),
+    addresses: z.array(z.string()),
+    /** Files that it was made from, with paths relative to the folder that was read; none for generated series. */
+    files: z.array(z.strictObject({ path: text, bytes: count, sha256 })),
+  }),
+  /** What it was prepared with, for the record. */
+  parameters: z.record(z.string(), z.unknown()),
+  split: z.strictObject({
+    /** Whose split it is, and what that means for results; printed and repeated wherever results are. */
+    statement: text,
+    /** Whether the examples of one recording are all in one split; null where recordings are not known. */
+    recordingsApart: z.boolean().nullable(),
+  }),
+  /** Classes of the answers in the order in which prompts list them; empty for variates. */
+  classes: z.array(z.string()),
+  /** Samples per second; null where it is not known or has no meaning. */
+  rate: z.number().positive().nullable(),
+  figure: z.strictObject({
+    /** Name of a figure preset. */
+    preset: text,
+    /** Whether a line breaks at missing points or joins those beside them. */
+    missing: z.enum(['break', 'join']),
+  }),
+  /** What was tolerated or left out while the files were read. */
+  notes: z.array(z.string()),
+  splits: z.partialRecord(z.enum(SPLITS), part),
+});
+
+export type ExampleManifest = z.infer<typeof schema>;
+/** What a manifest says of one split. */
+export type SplitFacts = z.infer<typeof part>;
+
+/** Splits that a data set has, in their order. */
+export function splitsOf(manifest: ExampleManifest): Split[] {
+  return SPLITS.filter((split) => manifest.splits[split] !== undefined);
+}
+
+/** Whether a directory looks like a prepared data set: its manifest names the format. */
+export function isExampleSet(directory: string): boolean {
+  const file = join(directory, EXAMPLES_MANIFEST);
+  if (!existsSync(file)) return false;
+  try {
+    return (
+      (JSON.parse(readFileSync(file, 'utf8')) as { format?: unknown } | null)?.format === EXAMPLES_FORMAT
+    );
+  } catch {
+    return false;
+  }
+}
+
+function readJson(file: string): unknown {
+  let content: string;
+  try {
+    content = readFileSync(file, 'utf8');
+  } catch (cause) {
+    const reason = (cause as Error).message;
+    throw new DataError(`cannot be read (${reason}); make a data set with timeseer data prepare`, {
+      file,
+      cause,
+    });
+  }
+  try {
+    return JSON.parse(content);
+  } catch (cause) {
+    throw new DataError(`not JSON: ${(cause as Error).message}`, { file, cause });
+  }
+}
+
+/**
+ * Reads and checks the manifest of a prepared data set.
+ *
+ * @throws DataError when it is missing, not JSON, of another format or version, or a field is wrong
+ */
+export function readExampleManifest(directory: string): ExampleManifest {
+  const file = join(directory, EXAMPLES_MANIFEST);
+  const content = readJson(file);
+  const header = z.looseObject({ format: z.unknown(), version: z.unknown() }).safeParse(content);
+  if (!header.success || header.data.format !== EXAMPLES_FORMAT) {
+    throw new DataError(`format: not a ${EXAMPLES_FORMAT} manifest; timeseer data prepare writes one`, {
+      file,
+    });
+  }
+  if (header.data.version !== EXAMPLES_VERSION) {
+    throw new DataError(
+      `version: got ${JSON.stringify(header.data.version)}, this program reads ${EXAMPLES_VERSION}; prepare the data set again`,
+      { file },
+    );
+  }
+  const result = schema.safeParse(content);
+  if (!result.success) {
+    const issue = result.error.issues[0];
+    throw new DataError(`${issue?.path.join('.') || 'manifest'}: ${issue?.message}`, { file });
+  }
+  const manifest = result.data;
+  if (splitsOf(manifest).length === 0) throw new DataError('splits: none', { file });
+  for (const split of splitsOf(manifest)) {
+    const { classes, count: examples, file: name } = manifest.splits[split]!;
+    const total = Object.values(classes).reduce((sum, n) => sum + n, 0);
+    if (total !== examples) {
+      throw new DataError(`splits.${split}.classes: add up to ${total}, count says ${examples}`, { file });
+    }
+    if (name !== splitFile(split)) throw new DataError(`splits.${split}.file: got ${name}`, { file });
+  }
+  return manifest;
+}

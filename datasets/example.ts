@@ -1,0 +1,227 @@
+/**
+ * Examples of any task: what they must be, and how one stands on a line of text:
+ *
+ *     {"id":"ctu/train/0","task":"ctu","recording":null,"gold":{"kind":"classification","class":"Laptop"},
+ *      "names":["value"],"times":null,"channels":[[0.1,null,-0.25,…]]}
+ *
+ * Numbers have the fewest digits that give the same float64 back; a missing point (NaN) is null.
+ */
+import { DataError } from '../src/errors.ts';
+import { ANOMALY_CLASSES, type Example, type Gold, type LabeledSeries } from '../src/types.ts';
+import { checkFields, listField, type Place, parseRecord, show, stringField } from './json-record.ts';
+import { checkIntervals, checkSeries, isAnomalyClass, parseIntervals } from './validate.ts';
+
+const FIELDS = ['id', 'task', 'recording', 'gold', 'names', 'times', 'channels'] as const;
+const GOLD_FIELDS: Readonly<Record<Gold['kind'], readonly string[]>> = {
+  classification: ['kind', 'class'],
+  anomaly: ['kind', 'class', 'intervals'],
+  variates: ['kind', 'variates'],
+};
+
+/** Name of the only channel of a univariate series. */
+export const VALUE_CHANNEL = 'value';
+/** A class is one line that a response can carry between tags. */
+const CLASS = /^[^\s<>](?:[^\n\r<>]{0,198}[^\s<>])?$/u;
+
+/** Number of points N of an example. */
+export function lengthOf(example: Example): number {
+  return example.channels[0]?.length ?? 0;
+}
+
+/** The class that an example is counted under: of variates, how many are anomalous. */
+export function classOf(gold: Gold): string {
+  if (gold.kind === 'variates') return `${gold.variates.length} anomalous`;
+  return gold.kind === 'anomaly' ? (gold.class ?? 'unnamed anomaly') : gold.class;
+}
+
+/** The anomaly record of training as an example; `seriesOf` gives the same record back. */
+export function exampleOf(series: LabeledSeries): Example {
+  const { id, task, values, intervals } = series;
+  return {
+    id,
+    task,
+    channels: [values],
+    names: [VALUE_CHANNEL],
+    times: null,
+    gold: { kind: 'anomaly', class: series.class, intervals },
+    recording: null,
+  };
+}
+
+/**
+ * The example as the univariate anomaly record of training. Nothing is lost: an example that says more is refused.
+ *
+ * @throws DataError for another kind of answer, an anomaly of unnamed class, several channels, a channel that is not
+ * called `value`, missing points, times, or a recording
+ */
+export function seriesOf(example: Example): LabeledSeries {
+  const { id, task, channels, names, times, gold, recording } = example;
+  const fail = (why: string): DataError =>
+    new DataError(`${id}: ${why}; a univariate anomaly series has no place for it`);
+  if (gold.kind !== 'anomaly') throw fail(`the answer is of kind '${gold.kind}'`);
+  if (gold.class === null) throw fail('the class of the anomaly is not named');
+  if (channels.length !== 1) throw fail(`${channels.length} channels`);
+  if (names[0] !== VALUE_CHANNEL) throw fail(`a channel called ${show(names[0])}`);
+  if (times !== null) throw fail('x values of its own');
+  if (recording !== null) throw fail(`the recording ${show(recording)}`);
+  const series = { id, task, values: channels[0]!, intervals: gold.intervals, class: gold.class };
+  checkSeries(series);
+  return series;
+}
+
+function checkGold(gold: Gold, channels: number, length: number, at: Place): void {
+  if (gold.kind === 'classification') {
+    if (CLASS.test(gold.class)) return;
+    const expected = 'one line of at most 200 characters without < and >, blanks around it, or nothing';
+    throw new DataError(`class: got ${show(gold.class)}, expected ${expected}`, at);
+  }
+  if (gold.kind === 'variates') {
+    let last = -1;
+    for (const [k, id] of gold.variates.entries()) {
+      if (!Number.isInteger(id) || id <= last || id >= channels) {
+        throw new DataError(
+          `variates[${k}]: got ${show(id)}, expected ascending integers below the ${channels} channels`,
+          at,
+        );
+      }
+      last = id;
+    }
+    return;
+  }
+  checkIntervals(gold.intervals, length, at);
+  if (gold.class !== null && !isAnomalyClass(gold.class)) {
+    throw new DataError(`class: unknown ${show(gold.class)}; known: ${ANOMALY_CLASSES.join(', ')}`, at);
+  }
+  if ((gold.class === 'normal') !== (gold.intervals.length === 0)) {
+    throw new DataError(
+      `class: ${show(gold.class)} with ${gold.intervals.length} intervals; "normal" goes with none, every other with some`,
+      at,
+    );
+  }
+}
+
+/**
+ * Checks a whole example: id and task not empty; at least one channel and two points; channels equally long, named and
+ * named differently; points finite or NaN, at least one of them finite; times finite and never falling; an answer of
+ * its kind: a class of one line, intervals as in `checkIntervals` with 'normal' exactly where there is none, or
+ * ascending numbers of channels.
+ *
+ * @throws DataError naming the field
+ */
+export function checkExample(example: Example, at: Place = {}): void {
+  const { id, task, channels, names, times, recording } = example;
+  if (id === '') throw new DataError('id: empty; every example needs an id', at);
+  if (task === '') throw new DataError('task: empty; every example needs the name of its task', at);
+  if (recording === '') throw new DataError('recording: empty; expected a name, or null', at);
+  if (channels.length === 0) throw new DataError('channels: none; an example needs at least one', at);
+  if (names.length !== channels.length || new Set(names).size !== names.length || names.includes('')) {
+    throw new DataError(
+      `names: got ${show(names)}, expected a different name for each of ${channels.length} channels`,
+      at,
+    );
+  }
+  const length = lengthOf(example);
+  if (length < 2) throw new DataError(`channels[0]: ${length} points; an example needs at least 2`, at);
+  let seen = false;
+  for (const [c, channel] of channels.entries()) {
+    if (channel.length !== length) {
+      throw new DataError(`channels[${c}]: ${channel.length} points, channels[0] has ${length}`, at);
+    }
+    for (let t = 0; t < length; t++) {
+      const value = channel[t]!;
+      if (value === Number.POSITIVE_INFINITY || value === Number.NEGATIVE_INFINITY) {
+        throw new DataError(
+          `channels[${c}][${t}]: ${value}; expected a finite number, or NaN where missing`,
+          at,
+        );
+      }
+      if (!Number.isNaN(value)) seen = true;
+    }
+  }
+  if (!seen) throw new DataError('channels: every point is missing', at);
+  if (times !== null && times.length !== length) {
+    throw new DataError(`times: ${times.length} for ${length} points`, at);
+  }
+  for (let t = 0; times !== null && t < length; t++) {
+    if (!Number.isFinite(times[t]) || times[t]! < (times[t - 1] ?? Number.NEGATIVE_INFINITY)) {
+      throw new DataError(`times[${t}]: ${times[t]}; expected finite numbers that do not fall`, at);
+    }
+  }
+  checkGold(example.gold, channels.length, length, at);
+}
+
+/** Numbers between brackets; `join` alone would write NaN, and −0 as 0. */
+function numbers(values: Float64Array): string {
+  for (const value of values) {
+    if (Number.isNaN(value) || Object.is(value, -0)) {
+      const text = Array.from(values, (one) =>
+        Number.isNaN(one) ? 'null' : Object.is(one, -0) ? '-0' : String(one),
+      );
+      return `[${text.join(',')}]`;
+    }
+  }
+  return `[${values.join(',')}]`;
+}
+
+/** One line of an example file, without the newline. */
+export function exampleLine(example: Example): string {
+  const { id, task, recording, gold, names, times, channels } = example;
+  const head = JSON.stringify({ id, task, recording, gold, names }).slice(0, -1);
+  const x = times === null ? 'null' : numbers(times);
+  return `${head},"times":${x},"channels":[${channels.map(numbers).join(',')}]}`;
+}
+
+function readNumbers(list: readonly unknown[], name: string, at: Place): Float64Array {
+  const values = new Float64Array(list.length);
+  for (let t = 0; t < list.length; t++) {
+    const value = list[t];
+    if (value !== null && typeof value !== 'number') {
+      throw new DataError(`${name}[${t}]: got ${show(value)}, expected a number, or null where missing`, at);
+    }
+    values[t] = value ?? Number.NaN;
+  }
+  return values;
+}
+
+function readGold(value: unknown, at: Place): Gold {
+  const kind = (value as { kind?: unknown } | null)?.kind;
+  if (kind !== 'classification' && kind !== 'anomaly' && kind !== 'variates') {
+    const kinds = Object.keys(GOLD_FIELDS).join(', ');
+    throw new DataError(`gold: got ${show(value)}, expected an object whose kind is one of ${kinds}`, at);
+  }
+  const gold = checkFields(value, GOLD_FIELDS[kind], at, 'gold');
+  if (kind === 'variates') return { kind, variates: listField(gold, 'variates', at) as number[] };
+  if (kind === 'classification') return { kind, class: stringField(gold, 'class', at) };
+  const name = gold['class'] === null ? null : stringField(gold, 'class', at);
+  if (name !== null && !isAnomalyClass(name)) {
+    throw new DataError(`class: unknown ${show(name)}; known: ${ANOMALY_CLASSES.join(', ')}`, at);
+  }
+  return { kind, class: name, intervals: parseIntervals(listField(gold, 'intervals', at), at) };
+}
+
+/**
+ * Reads one line of an example file, strictly: exactly the known fields, each of its type, then `checkExample`.
+ *
+ * @throws DataError with file, line, and column (syntax) or field (content)
+ */
+export function parseExample(text: string, at: Place = {}): Example {
+  const record = parseRecord(text, FIELDS, at);
+  const names = listField(record, 'names', at);
+  for (const [c, name] of names.entries()) {
+    if (typeof name !== 'string') throw new DataError(`names[${c}]: got ${show(name)}, expected text`, at);
+  }
+  const example: Example = {
+    id: stringField(record, 'id', at),
+    task: stringField(record, 'task', at),
+    recording: record['recording'] === null ? null : stringField(record, 'recording', at),
+    gold: readGold(record['gold'], at),
+    names: names as string[],
+    times: record['times'] === null ? null : readNumbers(listField(record, 'times', at), 'times', at),
+    channels: listField(record, 'channels', at).map((list, c) => {
+      if (Array.isArray(list)) return readNumbers(list, `channels[${c}]`, at);
+      throw new DataError(`channels[${c}]: got ${show(list)}, expected a list of numbers`, at);
+    }),
+  };
+  checkExample(example, at);
+  return example;
+}

@@ -1,0 +1,84 @@
+/** One JSON object from one line of text, read strictly: exactly the known fields, messages that name the field. */
+import { DataError } from '../src/errors.ts';
+
+/** Where a record stands; it leads every message about it. */
+export interface Place {
+  readonly file?: string;
+  readonly line?: number;
+}
+
+/** A value of unknown kind for a message. */
+export function show(value: unknown): string {
+  const text = typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value));
+  return text.length > 60 ? `${text.slice(0, 57)}...` : text;
+}
+
+/** True when no continuation of the text can be JSON; false when it is JSON or merely ends too early. */
+function isBroken(text: string): boolean {
+  try {
+    JSON.parse(text);
+    return false;
+  } catch (error) {
+    const message = String((error as Error).message);
+    return !message.includes('end of JSON') && !message.includes(`position ${text.length}`);
+  }
+}
+
+/** The 1-based column of a JSON syntax error, by bisection: the engine names it for some errors only. */
+function syntaxColumn(text: string): number {
+  let whole = 0;
+  let broken = text.length + 1;
+  while (broken - whole > 1) {
+    const middle = (whole + broken) >>> 1;
+    if (isBroken(text.slice(0, middle))) broken = middle;
+    else whole = middle;
+  }
+  return broken;
+}
+
+/** @throws DataError unless `value` is an object with exactly `fields`; `what` names it where it is part of a record */
+export function checkFields(
+  value: unknown,
+  fields: readonly string[],
+  at: Place,
+  what = '',
+): Record<string, unknown> {
+  const lead = what === '' ? '' : `${what}: `;
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new DataError(`${lead}got ${show(value)}, expected an object with ${fields.join(', ')}`, at);
+  }
+  const record = value as Record<string, unknown>;
+  for (const name of fields) {
+    if (!Object.hasOwn(record, name)) throw new DataError(`${lead}${name}: missing`, at);
+  }
+  for (const name of Object.keys(record)) {
+    if (!fields.includes(name)) {
+      throw new DataError(`${lead}${show(name)}: unknown field; known: ${fields.join(', ')}`, at);
+    }
+  }
+  return record;
+}
+
+/** @throws DataError with column (syntax) or field (content) unless `text` is an object with exactly `fields` */
+export function parseRecord(text: string, fields: readonly string[], at: Place): Record<string, unknown> {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (cause) {
+    const place = { ...at, column: syntaxColumn(text), cause };
+    throw new DataError(`not JSON: ${(cause as Error).message}`, place);
+  }
+  return checkFields(value, fields, at);
+}
+
+export function stringField(record: Record<string, unknown>, name: string, at: Place): string {
+  const value = record[name];
+  if (typeof value === 'string') return value;
+  throw new DataError(`${name}: got ${show(value)}, expected text`, at);
+}
+
+export function listField(record: Record<string, unknown>, name: string, at: Place): unknown[] {
+  const value = record[name];
+  if (Array.isArray(value)) return value;
+  throw new DataError(`${name}: got ${show(value)}, expected a list`, at);
+}
