@@ -7,10 +7,8 @@
  */
 import { availableParallelism } from 'node:os';
 import { setImmediate } from 'node:timers/promises';
-import { Worker } from 'node:worker_threads';
 import { ConfigError } from '../errors.ts';
 import { Random } from '../random.ts';
-import { workerUrl } from '../worker-url.ts';
 import { compareConstants } from './constant-windows.ts';
 import { prepare, Workspace, withoutOffset } from './diagonals.ts';
 import {
@@ -27,6 +25,7 @@ import {
   sharedFloats,
   sharedInts,
 } from './profile-chunks.ts';
+import { lendHelper } from './profile-team.ts';
 import { largestMagnitude } from './stats.ts';
 
 /** How far a computation has come. The numbers fall (distances) or rise (shares) towards those of the exact profile. */
@@ -136,7 +135,7 @@ export async function anytimeMatrixProfile(
 
   // Workers take chunks from the same cursor; one that fails leaves chunks behind, which are done here.
   const failed = new Set<number>();
-  const workers = Array.from({ length: threads - 1 }, (_, k) => startWorker(shared, k + 1, failed));
+  const helpers = Array.from({ length: threads - 1 }, (_, k) => lendHelper(shared, k + 1));
   const own = new ProfileThread(shared, 0);
   let reported = 0;
   let yielded = performance.now();
@@ -157,10 +156,11 @@ export async function anytimeMatrixProfile(
     while (own.step()) await breathe();
   } finally {
     stop();
-    // A Worker that is still loading finds nothing to do: it is not waited for.
-    await Promise.all(
-      workers.map(({ worker, ended }, k) => (shared.started[k + 1] === 1 ? ended : worker.terminate())),
-    );
+    // A Worker that is still loading will find nothing to do: it is not waited for.
+    for (const [k, helper] of helpers.entries()) {
+      if (Atomics.load(shared.started, k + 1) === 0) helper.release();
+      else if (!(await helper.ended)) failed.add(k + 1);
+    }
   }
   for (let chunk = 0; chunk < end; chunk++) {
     if (failed.has(shared.owner[chunk]! - 1)) shared.owner[chunk] = 0;
@@ -240,24 +240,6 @@ function allocate(
     neighbours,
   };
   return { shared, constants };
-}
-
-/** A Worker and its end; its rank is among the failed ones if it ends badly. */
-function startWorker(
-  shared: SharedProfile,
-  rank: number,
-  failed: Set<number>,
-): { worker: Worker; ended: Promise<void> } {
-  const { url, execArgv } = workerUrl('./profile-worker.ts', import.meta.url);
-  const worker = new Worker(url, { workerData: { shared, rank }, execArgv });
-  const ended = new Promise<void>((resolve) => {
-    worker.on('error', () => failed.add(rank));
-    worker.once('exit', (code) => {
-      if (code !== 0) failed.add(rank);
-      resolve();
-    });
-  });
-  return { worker, ended };
 }
 
 /** Distance from a correlation: √(2m(1 − r)). */

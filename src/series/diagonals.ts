@@ -158,7 +158,8 @@ export function fourDiagonals(
   let cov3 = 0;
   let end = 0;
   for (let block = 0; block < rows; block = end) {
-    end = Math.min(rows, nextRestart(work.restarts, block, lag));
+    // The compiler keeps the loop's counters whole numbers only where it can see that the bounds are.
+    end = Math.min(rows, nextRestart(work.restarts, block, lag)) | 0;
     let j = block + lag;
     cov0 = covariance(values, m, block, j, mean);
     cov1 = covariance(values, m, block, j + 1, mean);
@@ -257,7 +258,7 @@ function nextRestart(restarts: Int32Array, row: number, lag: number): number {
   const next = (row | (REFRESH - 1)) + 1;
   if (restarts.length === 0) return next;
   const asRow = restarts[firstAbove(restarts, row)] ?? next;
-  const asColumn = restarts[firstAbove(restarts, row + lag)] ?? Number.POSITIVE_INFINITY;
+  const asColumn = restarts[firstAbove(restarts, row + lag)] ?? next + lag + 3;
   // A column comes to the widest diagonal three rows before it comes to the narrowest.
   return Math.min(next, asRow, Math.max(row + 1, asColumn - lag - 3));
 }
