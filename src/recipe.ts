@@ -73,6 +73,8 @@ const memory = z
   .strictObject({
     /** Tokens that go through the policy at once in training, padding included: more need memory, fewer time. */
     tokens: count(1).default(32_768),
+    /** Responses that a rollout samples side by side, whole groups, at least one: more need memory, fewer time. */
+    rows: count(1).max(65_536).default(256),
     /** Keep only each layer's input and compute the layer again for its gradient. 'auto': where memory asks for it. */
     recompute: z.enum(['auto', 'always', 'never']).default('auto'),
     /** Refuse to start a training stage whose memory plan does not fit the device. */

@@ -111,7 +111,7 @@ async function runRl(own: RlJob): Promise<StageResult> {
     save: (at: StageStart) => save(checkpoint, learner, card, 'rl', at),
   };
   const task = trainingTask(card, own.series);
-  const options = { ...recipe.rl, tokens: recipe.memory.tokens };
+  const options = { ...recipe.rl, tokens: recipe.memory.tokens, rows: recipe.memory.rows };
   const steps = await rl(learner, reference, task, options, recipe.seed, hooks, start);
   if (steps === recipe.rl.steps) publish(learner, card, own);
   return { steps, records: [] };

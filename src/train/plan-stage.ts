@@ -25,8 +25,6 @@ export type TrainingStage = 'sft' | 'rl';
 
 /** Examples of the data that a plan looks at. */
 export const EXAMPLES = 64;
-/** Rows that are generated at once: a plan of more prompts than fill them would say the same. */
-const ROWS = 256;
 
 /** What is trained, and where. */
 export interface Subject {
@@ -269,13 +267,15 @@ async function runRl(
       return { total: turn / 7, parts: {} };
     },
   };
-  const enough = workers * Math.max(EXAMPLES, Math.ceil(ROWS / own.group));
+  // A plan of more prompts than fill the rows that are generated at once would say the same.
+  const enough = workers * Math.max(EXAMPLES, Math.ceil(memory.rows / own.group));
   const options = {
     ...own,
     steps: 1,
     prompts: Math.min(own.prompts, enough),
     miniBatches: own.prompts > enough ? 1 : own.miniBatches,
     tokens: memory.tokens,
+    rows: memory.rows,
   };
   await rl(learner, reference, scored, options, seed, {
     onStep: () => {},

@@ -94,6 +94,12 @@ async function remediesOf(
   if (!recompute) found.push({ change: 'memory.recompute=always', peak: again.peak });
   const fewer = Math.max(1, Math.floor(memory.tokens / 4));
   await attempt(`memory.tokens=${fewer}`, { recipe: { ...recipe, memory: { ...memory, tokens: fewer } } });
+  const narrower = Math.max(1, Math.floor(memory.rows / 4));
+  if (chosen.at === 'rollout' && narrower < memory.rows) {
+    await attempt(`memory.rows=${narrower}`, {
+      recipe: { ...recipe, memory: { ...memory, rows: narrower } },
+    });
+  }
   if (policy.tune !== 'adapter') await attempt('policy.tune=adapter', withPolicy({ tune: 'adapter' }));
   if (policy.tune === 'all') await attempt('policy.tune=decoder', withPolicy({ tune: 'decoder' }));
   if (subject.dtype === 'float32') {

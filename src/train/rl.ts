@@ -54,6 +54,8 @@ export interface RlOptions {
   readonly checkpointEvery: number;
   /** Tokens that go through the policy at once in an update, padding included; `TOKENS_AT_ONCE` when absent. */
   readonly tokens?: number;
+  /** Responses sampled side by side; 256 when absent. */
+  readonly rows?: number;
 }
 
 /** A sampled response with its judgement, for the run's table of completions. */

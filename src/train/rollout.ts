@@ -13,6 +13,8 @@ export interface RolloutOptions {
   readonly seed: number;
   /** Keep hidden states for the transport. */
   readonly hidden: boolean;
+  /** Most responses sampled side by side; 256 when absent. */
+  readonly rows?: number;
 }
 
 /** One prompt and its G scored responses. */
@@ -35,7 +37,7 @@ export async function rollout(
   score: (response: string, series: LabeledSeries) => Score,
   options: RolloutOptions,
 ): Promise<RolloutGroup[]> {
-  const { group, temperature, topP, maxTokens, seed, hidden } = options;
+  const { group, temperature, topP, maxTokens, seed, hidden, rows } = options;
   const sampled = await generate(policy, prompts, {
     samples: group,
     temperature,
@@ -45,6 +47,7 @@ export async function rollout(
     stream: 'rollout',
     examples,
     hidden,
+    ...(rows === undefined ? {} : { maxRows: rows }),
   });
   return prompts.map((prompt, p) => {
     const responses = sampled.filter((one) => one.prompt === p).sort((a, b) => a.sample - b.sample);
