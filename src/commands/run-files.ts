@@ -1,11 +1,10 @@
 /** The files of a run as its stages write them; `eval/run-directory.ts` reads them and lists the layout. */
-import { constants, cpSync, existsSync, mkdirSync, readdirSync, rmSync, statSync } from 'node:fs';
-import { basename, join } from 'node:path';
+import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 import * as partition from '../../datasets/partition.ts';
 import { openSeries, type SeriesAddress } from '../../datasets/partition.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { changedKeys, loadRecipe } from '../config.ts';
-import { DryEngine } from '../engine/dry/dry.ts';
 import type { Engine } from '../engine/engine.ts';
 import { openTorch } from '../engine/torch/torch.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
@@ -17,9 +16,10 @@ import { trainBpe } from '../policy/bpe.ts';
 import { Policy } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
 import { type PolicyCard, writeCard } from '../train/card.ts';
-import { readState, recoverCheckpoint, TRAINING_FILES } from '../train/checkpoint.ts';
+import { readState, recoverCheckpoint } from '../train/checkpoint.ts';
 import { trainingTask } from './anomaly-task.ts';
 import { findPolicy } from './find-policy.ts';
+import { checkPlace, copyPolicy } from './policy-copy.ts';
 
 export type TrainingStage = 'sft' | 'rl';
 
@@ -111,6 +111,7 @@ export class RunFiles {
         );
       }
       checkParts(recipe);
+      if (recipe.policy.init !== 'nano') checkPlace(path, findPolicy(recipe.policy.init));
       const header = { name, recipe, command: options.command };
       writeFileAtomic(join(path, 'recipe.json'), `${JSON.stringify(header, null, 2)}\n`);
       return new RunFiles(path);
@@ -219,20 +220,7 @@ export class RunFiles {
     if (existsSync(this.initial)) return;
     const { policy, figure, data, seed } = this.recipe;
     if (policy.init !== 'nano') {
-      const from = findPolicy(policy.init);
-      // A copy of a damaged checkpoint would stay when the checkpoint is repaired, and be hours of copying.
-      Policy.load(new DryEngine({ device: 'cpu', version: '2.0' }), from, { tuning: 'none' }).dispose();
-      writeDirectoryAtomic(this.initial, (temporary) => {
-        mkdirSync(temporary, { recursive: true });
-        const filter = (source: string): boolean => source === from || isOfPolicy(source);
-        // Shares the blocks of large files where the file system can; files that are links (a hub cache) become files.
-        cpSync(from, temporary, {
-          recursive: true,
-          dereference: true,
-          filter,
-          mode: constants.COPYFILE_FICLONE,
-        });
-      });
+      copyPolicy(findPolicy(policy.init), this.initial);
       return;
     }
     const source = openSeries(this.trainingSeries);
@@ -286,16 +274,6 @@ export class RunFiles {
     };
     writeFileAtomic(file, `${JSON.stringify(environment, null, 2)}\n`);
   }
-}
-
-/**
- * Whether a file beside a policy's config.json is copied with it: not where its own training stood, not the same weights
- * in other formats, nothing hidden (a clone's `.git` holds everything again) and no directories.
- */
-function isOfPolicy(path: string): boolean {
-  const name = basename(path);
-  const other = name.startsWith('.') || /\.(bin|pt|pth|gguf|h5|msgpack|onnx)$/.test(name);
-  return !other && !TRAINING_FILES.includes(name) && statSync(path).isFile();
 }
 
 /** Fails before anything is written when a recipe names a policy, data set or figure that is not there. */

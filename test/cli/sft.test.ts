@@ -90,6 +90,16 @@ describe('timeseer sft', () => {
     expect(listing(join(out, 'initial'))).toEqual(listing(policy));
   });
 
+  test('writes nothing into the checkpoint that it begins with', async () => {
+    const before = listing(policy);
+    for (const inside of [policy, join(policy, 'run')]) {
+      const { code, err } = await timeseer('sft', '--recipe', recipe, '--out', inside, '--quiet');
+      expect(err).toContain(`--out ${inside}: lies in ${policy}`);
+      expect(code).toBe(2);
+    }
+    expect(listing(policy)).toEqual(before);
+  });
+
   test('a run that is there goes on with its own recipe', async () => {
     copyWhole();
     const { code, err } = await timeseer('sft', '--out', out, '--quiet');
