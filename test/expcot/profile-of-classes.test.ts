@@ -1,0 +1,191 @@
+import { describe, expect, it } from 'vitest';
+import { ConfigError, DataError } from '../../src/errors.ts';
+import { ClassEvidence, strongest } from '../../src/expcot/class-evidence.ts';
+import { classProbabilities, fitDiscriminant, SHRINKAGES } from '../../src/expcot/discriminant.ts';
+import { profileToJson, readProfile } from '../../src/expcot/profile-file.ts';
+import { classIndex, learnClasses } from '../../src/expcot/profile-of-classes.ts';
+import { Random } from '../../src/random.ts';
+import type { Example } from '../../src/types.ts';
+import { machines } from '../helpers/classes.ts';
+
+const train = machines('train', 36);
+
+/** The class that the evidence finds most probable. */
+const answer = (profile: ReturnType<typeof learnClasses>, example: Example): string =>
+  new ClassEvidence(profile, example.channels).candidates[0]!.class;
+
+describe('learnClasses', () => {
+  const profile = learnClasses(train);
+
+  it('counts the classes and orders their means as the data has them', () => {
+    expect(profile.classes.map(({ name, count }) => [name, count])).toEqual([
+      ['fan', 12],
+      ['idle', 12],
+      ['pump', 12],
+    ]);
+    const period = profile.features.findIndex(({ key }) => key === 'period');
+    const [fan, idle, pump] = profile.classes.map(({ means }) => means[period]!);
+    expect(Math.exp(fan!) - 1).toBeCloseTo(8, 0);
+    expect(Math.exp(pump!) - 1).toBeCloseTo(40, -1);
+    expect(idle).toBeDefined();
+    expect(profile.features[period]!.ratio).toBeGreaterThan(20);
+  });
+
+  it('tells fresh examples apart', () => {
+    const test = machines('test', 60);
+    const right = test.filter(
+      (example) => example.gold.kind === 'classification' && answer(profile, example) === example.gold.class,
+    );
+    expect(right.length).toBeGreaterThan(55);
+    expect(profile.rule.heldOutAccuracy).toBeGreaterThan(0.9);
+  });
+
+  it('does not depend on the order of the examples', () => {
+    const order = new Random(11, 'order', 0).permutation(train.length);
+    expect(profileToJson(learnClasses([...order].map((i) => train[i]!)))).toBe(profileToJson(profile));
+  });
+
+  it('refuses examples of other splits, tasks and kinds, doubles, and a single class', () => {
+    const [one] = train as [Example];
+    const test = machines('test', 3);
+    expect(() => learnClasses([...train, test[0]!])).toThrow(
+      /machines\/test\/0: classes are learned from the training split alone/,
+    );
+    expect(() => learnClasses([...train, { ...one, id: 'machines/validation/0' }])).toThrow(DataError);
+    expect(() => learnClasses([...train, one])).toThrow(/comes twice/);
+    expect(() => learnClasses([...train, { ...one, id: 'other/train/9', task: 'other' }])).toThrow(
+      /of task other/,
+    );
+    expect(() => learnClasses([...train, { ...one, id: 'm/train/99', names: ['other'] }])).toThrow(
+      /channels other/,
+    );
+    const variates = { kind: 'variates', variates: [0] } as const;
+    expect(() => learnClasses([{ ...one, gold: variates }])).toThrow(/has no class to learn/);
+    const odd = { kind: 'classification', class: 'a<b' } as const;
+    expect(() => learnClasses([{ ...one, gold: odd }])).toThrow(/holds </);
+    expect(() => learnClasses(train.slice(0, 1))).toThrow(/one class only \(fan\)/);
+    expect(() => learnClasses([])).toThrow(/no examples/);
+  });
+
+  it('knows a class with a single example, and a feature that no example has', () => {
+    const lonely = learnClasses([...train.filter((_, i) => i % 3 !== 2), train[2]!]);
+    expect(lonely.classes.map(({ count }) => count)).toEqual([12, 1, 12]);
+    const flat = learnClasses(
+      train.slice(0, 6).map((example, i) => ({ ...example, channels: [new Float64Array(50).fill(i % 3)] })),
+    );
+    const rhythm = flat.features.findIndex(({ key }) => key === 'pulseRhythm');
+    expect(flat.features[rhythm]).toMatchObject({ ratio: 0, within: 0 });
+    expect(flat.classes[0]!.means[rhythm]).toBeNull();
+    expect(answer(flat, { ...train[0]!, channels: [new Float64Array(50).fill(2)] })).toBe('idle');
+  });
+
+  it('names classes that it does not know', () => {
+    expect(() => classIndex(profile, 'Pump')).toThrow(ConfigError);
+    expect(classIndex(profile, 'pump')).toBe(2);
+  });
+});
+
+describe('a profile as a file', () => {
+  const profile = learnClasses(train);
+  const text = profileToJson(profile);
+
+  it('is restored exactly', () => {
+    expect(readProfile(text, 'p.json')).toEqual(profile);
+  });
+
+  it('is refused, with its name, where it is not one of this version and of these features', () => {
+    const changed = (change: (record: Record<string, unknown>) => void): string => {
+      const record = JSON.parse(text);
+      change(record);
+      return JSON.stringify(record);
+    };
+    expect(() => readProfile('{', 'p.json')).toThrow(/^p.json: not JSON/);
+    expect(() =>
+      readProfile(
+        changed((r) => (r['version'] = 99)),
+        'p.json',
+      ),
+    ).toThrow(/^p.json: version: .*version 1/);
+    expect(() =>
+      readProfile(
+        changed((r) => (r['channels'] = ['a', 'b'])),
+        'p.json',
+      ),
+    ).toThrow(/learn the classes again/);
+    expect(() =>
+      readProfile(
+        changed((r) => (r['extra'] = 1)),
+        'p.json',
+      ),
+    ).toThrow(DataError);
+  });
+});
+
+describe('ClassEvidence', () => {
+  const profile = learnClasses(train);
+  const [fan, pump] = machines('test', 2) as [Example, Example];
+
+  it('compares two classes from both sides alike', () => {
+    const evidence = new ClassEvidence(profile, fan.channels);
+    const there = evidence.compare('fan', 'pump');
+    const back = new Map(evidence.compare('pump', 'fan').map((one) => [one.key, one]));
+    expect(there.length).toBeGreaterThan(5);
+    for (const { key, gain, one, other, value } of there) {
+      expect(back.get(key)).toMatchObject({ one: other, other: one, value });
+      expect(back.get(key)!.gain).toBeCloseTo(-gain, 9);
+    }
+    expect(there.map(({ gain }) => gain)).toEqual(there.map(({ gain }) => gain).sort((a, b) => b - a));
+  });
+
+  it('gives probabilities that add up, and takes nothing but values', () => {
+    const { candidates } = new ClassEvidence(profile, pump.channels);
+    expect(candidates[0]!.class).toBe('pump');
+    expect(candidates.reduce((sum, { probability }) => sum + probability, 0)).toBeCloseTo(1, 12);
+  });
+
+  it('picks the strongest comparisons, one of each family', () => {
+    const base = { says: '', value: 0, one: 0, other: 0 };
+    const list = [
+      { ...base, key: 'a', gain: 3, family: 0 },
+      { ...base, key: 'b', gain: 2.5, family: 0 },
+      { ...base, key: 'c', gain: 1, family: 2 },
+      { ...base, key: 'd', gain: 0.1, family: 3 },
+      { ...base, key: 'e', gain: -2, family: 4 },
+      { ...base, key: 'f', gain: -4, family: 5 },
+    ];
+    expect(strongest(list, 1, 9).map(({ key }) => key)).toEqual(['a', 'c']);
+    expect(strongest(list, -1, 1).map(({ key }) => key)).toEqual(['f']);
+  });
+
+  it('refuses a series with other channels', () => {
+    expect(() => new ClassEvidence(profile, [...fan.channels, ...fan.channels])).toThrow(
+      /2 channels, the profile of machines has 1/,
+    );
+  });
+});
+
+describe('fitDiscriminant', () => {
+  it('weighs a direction by its spread: the exact rule of two clouds', () => {
+    // Covariance diag(4, 1/4) around (±1, 0) and (∓1, 1): weights follow Σ⁻¹·mean at the least shrinkage.
+    const random = new Random(2, 'clouds', 0);
+    const normal = (): number =>
+      Math.sqrt(-2 * Math.log(1 - random.uniform())) * Math.cos(2 * Math.PI * random.uniform());
+    const rows = Array.from({ length: 4000 }, (_, i) =>
+      Float64Array.of(2 * normal() + (i % 2 ? 1 : -1), normal() / 2 + (i % 2)),
+    );
+    const fitted = fitDiscriminant(
+      rows,
+      rows.map((_, i) => i % 2),
+      2,
+    );
+    expect(SHRINKAGES).toContain(fitted.shrinkage);
+    const [w0, w1] = fitted.weights as [Float64Array, Float64Array];
+    const slope = (w1[0]! - w0[0]!) / (w1[1]! - w0[1]!);
+    expect(slope).toBeGreaterThan(0.09);
+    expect(slope).toBeLessThan(0.16);
+    expect(classProbabilities(fitted, Float64Array.of(0, 0.5))[1]).toBeCloseTo(0.5, 1);
+    expect(classProbabilities(fitted, Float64Array.of(0, 1))[1]).toBeGreaterThan(0.85);
+    // Bayes: distance² = 4/4 + 1/(1/4) = 5, Φ(√5/2) = 0.868.
+    expect(fitted.heldOutAccuracy).toBeCloseTo(0.868, 1);
+  });
+});
