@@ -75,8 +75,19 @@ function squaresFrom(values: Float64Array, start: number): number {
 
 /** values ← (I − 2vvᵀ/‖v‖²)·values from row `start` on. */
 function reflect(values: Float64Array, v: Float64Array, start: number, squared: number): void {
-  let dot = 0;
-  for (let i = start; i < v.length; i++) dot += v[i]! * values[i]!;
-  const factor = (2 * dot) / squared;
-  for (let i = start; i < v.length; i++) values[i]! -= factor * v[i]!;
+  // Four sums: one would wait for each addition before the next.
+  let a = 0;
+  let b = 0;
+  let c = 0;
+  let d = 0;
+  let i = start;
+  for (; i + 3 < v.length; i += 4) {
+    a += v[i]! * values[i]!;
+    b += v[i + 1]! * values[i + 1]!;
+    c += v[i + 2]! * values[i + 2]!;
+    d += v[i + 3]! * values[i + 3]!;
+  }
+  for (; i < v.length; i++) a += v[i]! * values[i]!;
+  const factor = (2 * (a + b + (c + d))) / squared;
+  for (let k = start; k < v.length; k++) values[k]! -= factor * v[k]!;
 }

@@ -11,25 +11,146 @@ export interface Loess {
   readonly jump: number;
 }
 
-/** Tricube weights by distance in points, for bandwidth h: [⌊0.999·h⌋ + 1]. */
-function tricube(h: number): Float64Array {
-  const last = Math.floor(0.999 * h);
-  const table = new Float64Array(last + 1);
-  for (let r = 0; r <= last; r++) table[r] = r <= 0.001 * h ? 1 : (1 - (r / h) ** 3) ** 3;
-  return table;
+/** Tricube weights for bandwidth h at distances −R … R, R = ⌊0.999·h⌋, the same times distance and distance², and their sum. */
+interface Kernel {
+  readonly reach: number;
+  readonly weights: Float64Array; // [2R + 1]
+  readonly leans: Float64Array; // [2R + 1]
+  readonly squares: Float64Array; // [2R + 1]
+  readonly total: number;
+}
+
+function tricube(h: number): Kernel {
+  const reach = Math.floor(0.999 * h);
+  const weights = new Float64Array(2 * reach + 1);
+  const leans = new Float64Array(2 * reach + 1);
+  const squares = new Float64Array(2 * reach + 1);
+  let total = 0;
+  for (let k = 0; k < weights.length; k++) {
+    const distance = k - reach;
+    const part = Math.abs(distance) / h;
+    const rest = 1 - part * part * part;
+    const weight = Math.abs(distance) <= 0.001 * h ? 1 : rest * rest * rest;
+    weights[k] = weight;
+    leans[k] = weight * distance;
+    squares[k] = weight * distance * distance;
+    total += weight;
+  }
+  return { reach, weights, leans, squares, total };
+}
+
+/** Weighted mean over the kernel about `at`, all of it inside the series: there a line's value is its mean. */
+function symmetricFit(values: Float64Array, at: number, { reach, weights, total }: Kernel): number {
+  let sum = weights[reach]! * values[at]!;
+  for (let d = 1; d <= reach; d++) sum += weights[reach + d]! * (values[at - d]! + values[at + d]!);
+  return sum / total;
+}
+
+/**
+ * Value at `at` of the line (or constant) fitted to the neighbours from … to; NaN where every weight is 0. Moments of distance and value
+ * are summed in one pass, values against one of them, so that an offset does not cancel digits. Where the neighbours lie
+ * within `narrow` of one place, the fit is a constant.
+ */
+function weightedFit(
+  values: Float64Array,
+  trust: Float64Array,
+  at: number,
+  from: number,
+  to: number,
+  { reach, weights, leans, squares }: Kernel,
+  degree: 0 | 1,
+  narrow: number,
+): number {
+  const near = values[Math.min(to, Math.max(from, at))]!;
+  let w0 = 0;
+  let w1 = 0;
+  let w2 = 0;
+  let y0 = 0;
+  let y1 = 0;
+  for (let j = from, k = from - at + reach; j <= to; j++, k++) {
+    const own = trust[j]!;
+    const value = values[j]! - near;
+    const weight = own * weights[k]!;
+    const lean = own * leans[k]!;
+    w0 += weight;
+    w1 += lean;
+    w2 += own * squares[k]!;
+    y0 += weight * value;
+    y1 += lean * value;
+  }
+  if (!(w0 > 0)) return Number.NaN;
+  const mean = y0 / w0;
+  if (degree === 0) return near + mean;
+  const centre = w1 / w0;
+  const spread = w2 / w0 - centre * centre;
+  if (!(Math.sqrt(spread) > narrow)) return near + mean;
+  return near + mean - (centre * (y1 / w0 - centre * mean)) / spread;
+}
+
+/**
+ * `weightedFit` where the kernel lies inside the series: neighbours at one distance share its factors. `trusted` holds trust times value.
+ */
+function pairedFit(
+  trusted: Float64Array,
+  trust: Float64Array,
+  at: number,
+  { reach, weights, leans, squares }: Kernel,
+  degree: 0 | 1,
+  narrow: number,
+): number {
+  let w0 = weights[reach]! * trust[at]!;
+  let w1 = 0;
+  let w2 = 0;
+  let y0 = weights[reach]! * trusted[at]!;
+  let y1 = 0;
+  for (let d = 1; d <= reach; d++) {
+    const before = trust[at - d]!;
+    const after = trust[at + d]!;
+    const valueBefore = trusted[at - d]!;
+    const valueAfter = trusted[at + d]!;
+    const weight = weights[reach + d]!;
+    const lean = leans[reach + d]!;
+    w0 += weight * (after + before);
+    w1 += lean * (after - before);
+    w2 += squares[reach + d]! * (after + before);
+    y0 += weight * (valueAfter + valueBefore);
+    y1 += lean * (valueAfter - valueBefore);
+  }
+  if (!(w0 > 0)) return Number.NaN;
+  const mean = y0 / w0;
+  if (degree === 0) return mean;
+  const centre = w1 / w0;
+  const spread = w2 / w0 - centre * centre;
+  if (!(Math.sqrt(spread) > narrow)) return mean;
+  return mean - (centre * (y1 / w0 - centre * mean)) / spread;
 }
 
 /** Smoother for series of one length with one set of options: it keeps the weights of each bandwidth. */
 export class Smoother {
   readonly #n: number;
   readonly #options: Loess;
-  readonly #tables = new Map<number, Float64Array>();
-  readonly #weights: Float64Array;
+  readonly #narrow: number;
+  readonly #kernels = new Map<number, Kernel>();
+  /** That of a window about its middle. */
+  readonly #inner: Kernel;
+  readonly #equal: Float64Array; // [N]
+  readonly #trusted: Float64Array; // [N]
 
   constructor(n: number, options: Loess) {
     this.#n = n;
     this.#options = options;
-    this.#weights = new Float64Array(n);
+    this.#narrow = 0.001 * (n - 1);
+    this.#inner = this.#kernelOf((options.window - 1) >> 1);
+    this.#equal = new Float64Array(n).fill(1);
+    this.#trusted = new Float64Array(n);
+  }
+
+  #kernelOf(h: number): Kernel {
+    const known = this.#kernels.get(h);
+    if (known !== undefined) return known;
+    const made = tricube(h);
+    this.#kernels.set(h, made);
+    return made;
   }
 
   /**
@@ -37,73 +158,53 @@ export class Smoother {
    * weight is 0. `robust` [N] multiplies the weights.
    */
   fit(values: Float64Array, at: number, first: number, last: number, robust: Float64Array | null): number {
-    const n = this.#n;
     const { window, degree } = this.#options;
-    const weights = this.#weights;
     let h = Math.max(at - first, last - at);
-    if (window > n) h += (window - n) >> 1;
-    let table = this.#tables.get(h);
-    if (table === undefined) {
-      table = tricube(h);
-      this.#tables.set(h, table);
-    }
-    // Neighbours beyond the table have weight 0.
-    const from = Math.max(first, at - table.length + 1);
-    const to = Math.min(last, at + table.length - 1);
-    let total = 0;
-    for (let j = from; j <= to; j++) {
-      const near = table[j < at ? at - j : j - at]!;
-      const weight = robust === null ? near : robust[j]! * near;
-      weights[j] = weight;
-      total += weight;
-    }
-    if (!(total > 0)) return Number.NaN;
-    let slope = 0;
-    let centre = 0;
-    if (degree === 1 && h > 0) {
-      for (let j = from; j <= to; j++) centre += weights[j]! * j;
-      centre /= total;
-      let spread = 0;
-      for (let j = from; j <= to; j++) spread += weights[j]! * (j - centre) * (j - centre);
-      spread /= total;
-      // Where the neighbours lie too close together for a slope, the fit is a constant.
-      if (Math.sqrt(spread) > 0.001 * (n - 1)) slope = (at - centre) / spread;
-    }
-    let sum = 0;
-    if (slope === 0) for (let j = from; j <= to; j++) sum += weights[j]! * values[j]!;
-    else for (let j = from; j <= to; j++) sum += weights[j]! * (slope * (j - centre) + 1) * values[j]!;
-    return sum / total;
+    if (window > this.#n) h += (window - this.#n) >> 1;
+    const kernel = this.#kernelOf(h);
+    // Neighbours beyond the kernel have weight 0.
+    const from = Math.max(first, at - kernel.reach);
+    const to = Math.min(last, at + kernel.reach);
+    return weightedFit(values, robust ?? this.#equal, at, from, to, kernel, degree, this.#narrow);
   }
 
   /** Smooths `values` [N] into `out` [N]. A point whose neighbours all have weight 0 keeps its value. */
   smooth(values: Float64Array, robust: Float64Array | null, out: Float64Array): void {
     const n = this.#n;
-    const { window } = this.#options;
     if (n < 2) {
       out[0] = values[0]!;
       return;
     }
     const jump = Math.min(this.#options.jump, n - 1);
-    const half = (window + 1) >> 1;
-    const fitAt = (i: number): void => {
-      let first = 0;
-      let last = n - 1;
-      if (window < n) {
-        first = Math.min(Math.max(0, i - half + 1), n - window);
-        last = first + window - 1;
-      }
-      const value = this.fit(values, i, first, last, robust);
-      out[i] = Number.isNaN(value) ? values[i]! : value;
-    };
+    // Values against one of them, so that an offset does not cancel digits.
+    const near = values[0]!;
+    if (robust !== null) for (let i = 0; i < n; i++) this.#trusted[i] = robust[i]! * (values[i]! - near);
     let previous = 0;
-    fitAt(0);
-    const fill = (i: number): void => {
-      fitAt(i);
-      const step = (out[i]! - out[previous]!) / (i - previous);
-      for (let k = previous + 1; k < i; k++) out[k] = out[previous]! + step * (k - previous);
+    for (let i = 0; ; ) {
+      const value = this.#fitInside(values, i, robust, near);
+      out[i] = Number.isNaN(value) ? values[i]! : value;
+      if (i - previous > 1) {
+        const step = (out[i]! - out[previous]!) / (i - previous);
+        for (let k = previous + 1; k < i; k++) out[k] = out[previous]! + step * (k - previous);
+      }
+      if (i === n - 1) return;
       previous = i;
-    };
-    for (let i = jump; i < n; i += jump) fill(i);
-    if (previous < n - 1) fill(n - 1);
+      i = Math.min(n - 1, i + jump);
+    }
+  }
+
+  /** Fit at a point of the series from the window about it, which is moved inwards at the ends. */
+  #fitInside(values: Float64Array, i: number, robust: Float64Array | null, near: number): number {
+    const n = this.#n;
+    const { window, degree } = this.#options;
+    const half = (window - 1) >> 1;
+    if (i >= half && i + half < n) {
+      const inner = this.#inner;
+      if (robust === null) return symmetricFit(values, i, inner);
+      return near + pairedFit(this.#trusted, robust, i, inner, degree, this.#narrow);
+    }
+    if (window >= n) return this.fit(values, i, 0, n - 1, robust);
+    const first = i < half ? 0 : n - window;
+    return this.fit(values, i, first, first + window - 1, robust);
   }
 }

@@ -1,7 +1,7 @@
 /** What a matrix profile tells: motifs, the shapes that come again, and discords, those that do not. */
 import { ConfigError } from '../errors.ts';
 import type { MatrixProfile } from './matrix-profile.ts';
-import { largestMagnitude, ROUNDING, spread } from './stats.ts';
+import { largestMagnitude, moments, ROUNDING } from './stats.ts';
 
 export interface Discord {
   /** Start of the window. */
@@ -90,18 +90,32 @@ export function topMotifs(
 /** z-normalised distances of all windows of m samples to the one at `start`, by the rules of `matrixProfile`: [N] → [N − m + 1]. O(N·m). */
 export function distanceProfile(values: Float64Array, m: number, start: number): Float64Array {
   const flat = ROUNDING * largestMagnitude(values);
-  const normal = (at: number): Float64Array | null => {
-    const { mean, std } = spread(values.subarray(at, at + m));
-    return std <= flat ? null : values.slice(at, at + m).map((value) => (value - mean) / std);
-  };
-  const query = normal(start);
-  return Float64Array.from({ length: values.length - m + 1 }, (_, i) => {
-    const part = normal(i);
-    if (part === null || query === null) return part === query ? 0 : Math.sqrt(m);
+  const query = new Float64Array(m);
+  const part = new Float64Array(m);
+  const queryVaries = normalise(values, start, query, flat);
+  const distances = new Float64Array(values.length - m + 1);
+  for (let i = 0; i < distances.length; i++) {
+    const varies = normalise(values, i, part, flat);
+    if (!varies || !queryVaries) {
+      distances[i] = varies === queryVaries ? 0 : Math.sqrt(m);
+      continue;
+    }
     let squares = 0;
-    for (let k = 0; k < m; k++) squares += (part[k]! - query[k]!) ** 2;
-    return Math.sqrt(squares);
-  });
+    for (let k = 0; k < m; k++) {
+      const step = part[k]! - query[k]!;
+      squares += step * step;
+    }
+    distances[i] = Math.sqrt(squares);
+  }
+  return distances;
+}
+
+/** z-normalises the window at `start` into `out` [m]; false for a constant one. */
+function normalise(values: Float64Array, start: number, out: Float64Array, flat: number): boolean {
+  const { mean, std } = moments(values, start, start + out.length);
+  if (std <= flat) return false;
+  for (let k = 0; k < out.length; k++) out[k] = (values[start + k]! - mean) / std;
+  return true;
 }
 
 function requireCount(what: string, count: number): void {

@@ -115,22 +115,26 @@ export function unitRootTest(values: Float64Array, options: UnitRootOptions = {}
   const changes = new Float64Array(n - 1);
   for (let i = 1; i < n; i++) changes[i - 1] = values[i]! - values[i - 1]!;
   let lags = wanted;
+  let { columns, target } = design(values, changes, wanted, regression);
+  let fit = leastSquares(columns, target);
   if (autolag) {
-    const { columns, target } = design(values, changes, wanted, regression);
-    const { residualSquares } = leastSquares(columns, target);
     let best = Number.POSITIVE_INFINITY;
     for (let k = 0; k <= wanted; k++) {
       const used = trends + 1 + k;
       // Akaike's criterion up to terms that all candidates share.
-      const criterion = target.length * Math.log(residualSquares[used]!) + 2 * used;
+      const criterion = target.length * Math.log(fit.residualSquares[used]!) + 2 * used;
       if (criterion < best) {
         best = criterion;
         lags = k;
       }
     }
   }
-  const { columns, target } = design(values, changes, lags, regression);
-  const { coefficients, residualSquares, variances } = leastSquares(columns, target);
+  if (lags < wanted) {
+    // Fewer lags leave more rows.
+    ({ columns, target } = design(values, changes, lags, regression));
+    fit = leastSquares(columns, target);
+  }
+  const { coefficients, residualSquares, variances } = fit;
   const observations = target.length;
   const left = residualSquares[columns.length]!;
   const freedom = observations - columns.length;

@@ -85,10 +85,13 @@ export function stl(values: Float64Array, options: StlOptions): SeasonalTrend {
   const smoothTrend = smoother('trend', n, trendWindow, period + 1, trendDegree, trendJump);
   const lowPassWindow = options.lowPass ?? oddFrom(period + 1);
   const smoothLow = smoother('lowPass', n, lowPassWindow, period + 1, lowPassDegree, lowPassJump);
-  const cycles = Array.from({ length: period }, (_, phase) => {
-    const length = Math.floor((n - phase - 1) / period) + 1;
-    return { length, smoother: smoother('seasonal', length, seasonal, 3, seasonalDegree, seasonalJump) };
+  const cycleOf = (length: number) => ({
+    length,
+    smoother: smoother('seasonal', length, seasonal, 3, seasonalDegree, seasonalJump),
   });
+  // The first phases may have one sample more than the others.
+  const [longer, shorter] = [cycleOf(Math.ceil(n / period)), cycleOf(Math.floor(n / period))];
+  const cycles = Array.from({ length: period }, (_, phase) => (phase < n % period ? longer : shorter));
   const inner = checked('inner', options.inner ?? (robust ? 2 : 5), 1, false);
   const outer = checked('outer', options.outer ?? (robust ? 15 : 0), 0, false);
 
