@@ -230,6 +230,7 @@ export async function runText(args: TextArguments): Promise<void> {
       try {
         return await generate(policy, [encoded], {
           ...rest,
+          free: true,
           ...(topK === null ? {} : { topK }),
           ...(stops.length === 0 ? {} : { stops }),
           samples,

@@ -1,5 +1,5 @@
 /** The program of one rank: opens the engine, takes its seat in the team, runs a stage, posts what happens. */
-import { resolve } from 'node:path';
+import { basename, resolve } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { openSeries } from '../../datasets/partition.ts';
 import { evaluate } from '../../eval/run.ts';
@@ -55,11 +55,17 @@ function learnerOf(
  * Writes the finished policy beside the checkpoint, a trained adapter also by itself: merged, the policy is a plain
  * checkpoint, which everything that reads one can use, and which the next stage begins with. Rank 0 only.
  */
-function publish(learner: Learner, card: PolicyCard, { base, output, adapter }: SftJob | RlJob): void {
+function publish(
+  learner: Learner,
+  card: PolicyCard,
+  { base, output, adapter, recipe }: SftJob | RlJob,
+): void {
   if (rank !== 0) return;
   const { policy } = learner;
   if (policy.adapter !== null) {
-    saveAdapter(policy, adapter, resolve(base));
+    // Of a run's first stage the base is a copy: the adapter names what was copied.
+    const { init } = recipe.policy;
+    saveAdapter(policy, adapter, basename(base) === 'initial' && init !== 'nano' ? init : resolve(base));
     mergeAdapter(policy);
   }
   writeDirectoryAtomic(output, (temporary) => {

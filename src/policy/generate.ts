@@ -20,7 +20,7 @@ export interface GenerateOptions extends SamplingOptions {
   readonly samples?: number;
   /** Longest response, its stop token included. */
   readonly maxTokens: number;
-  /** Tokens that end a response beside the end token. The padding token among them is ignored: it is never sampled. */
+  /** Tokens that end a response beside the end token. */
   readonly stops?: readonly number[];
   readonly seed: number;
   /** Name of the random streams: uses with different names draw independently. 'sample' when absent. */

@@ -81,6 +81,8 @@ export class Policy implements Network {
    * tokenizer, are forbidden; the end token is allowed. Sampling and log-probabilities use the same one.
    */
   readonly forbidden: Float32Array;
+  /** As `forbidden`, but of special tokens only those of images and videos: what no text can hold. */
+  readonly unsayable: Float32Array;
 
   readonly #parts: PolicyParts;
   readonly #adapterViews: readonly Tensor[] = [];
@@ -160,9 +162,12 @@ export class Policy implements Network {
       leaves: this.parameters.slice(0, changed.length),
     };
     this.forbidden = new Float32Array(this.dims.vocabulary);
+    this.unsayable = new Float32Array(this.dims.vocabulary);
+    const { end, image: picture, video } = this.dims.special;
     for (let id = 0; id < this.dims.vocabulary; id++) {
-      const usable = this.tokenizer.token(id) !== undefined && !this.tokenizer.isSpecial(id);
-      this.forbidden[id] = usable || id === this.dims.special.end ? 0 : FORBID;
+      const known = this.tokenizer.token(id) !== undefined;
+      this.forbidden[id] = (known && !this.tokenizer.isSpecial(id)) || id === end ? 0 : FORBID;
+      this.unsayable[id] = known && id !== picture && id !== video ? 0 : FORBID;
     }
   }
 

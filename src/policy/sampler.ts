@@ -17,6 +17,11 @@ export interface SamplingOptions {
    * Log-probabilities are those of the changed logits, so they are not the policy's own.
    */
   readonly repetitionPenalty?: number;
+  /**
+   * Every token may be sampled but images, videos and what is in no tokenizer, as transformers does it. Otherwise special
+   * tokens are forbidden too, as they are in training, all but the end token. Stop tokens are allowed either way.
+   */
+  readonly free?: boolean;
 }
 
 /** Tokens [B] and their log-probabilities [B], on the device. */
@@ -35,7 +40,7 @@ export class Sampler {
 
   /** @throws ConfigError when an option is out of its range. */
   constructor(policy: Policy, options: SamplingOptions, stops: ReadonlySet<number>) {
-    const { temperature = 1, topP = 1, topK, repetitionPenalty = 1 } = options;
+    const { temperature = 1, topP = 1, topK, repetitionPenalty = 1, free = false } = options;
     if (!(temperature >= 0 && Number.isFinite(temperature))) {
       throw new ConfigError(`generate: temperature must be a number ≥ 0, got ${temperature}`);
     }
@@ -51,9 +56,9 @@ export class Sampler {
     this.penalty = repetitionPenalty;
     this.#topP = topP;
     this.#topK = topK;
-    const allowed = policy.forbidden.slice(); // [V]
-    for (const id of stops) if (id !== policy.dims.special.pad) allowed[id] = 0;
-    this.#mask = policy.engine.tensor(allowed, [allowed.length]);
+    const mask = (free ? policy.unsayable : policy.forbidden).slice(); // [V]
+    for (const id of stops) mask[id] = 0;
+    this.#mask = policy.engine.tensor(mask, [mask.length]);
   }
 
   /** Draws from logits [B, V] with uniforms [B]; marks the tokens as seen. Copies nothing to or from the host. */

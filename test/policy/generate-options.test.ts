@@ -26,7 +26,7 @@ describe('stop tokens', () => {
     }
   });
 
-  it('may be special tokens, which are sampled then and only then, but never the padding', async () => {
+  it('may be special tokens, the padding too, which are sampled then and only then', async () => {
     const special = policy.tokenizer.special('<|im_start|>');
     await biased(special, 40, async () => {
       const options: GenerateOptions = { samples: 4, temperature: 1, maxTokens: 8, seed: 1 };
@@ -36,8 +36,26 @@ describe('stop tokens', () => {
       expect(among.filter(({ ids }) => ids.at(-1) === special).length).toBeGreaterThan(0);
     });
     await biased(pad, 40, async () => {
-      const all = await generate(policy, prompts, { samples: 4, maxTokens: 8, seed: 1, stops: [pad] });
-      expect(all.some(({ ids }) => ids.includes(pad))).toBe(false);
+      const options: GenerateOptions = { samples: 4, maxTokens: 8, seed: 1 };
+      const without = await generate(policy, prompts, options);
+      expect(without.some(({ ids }) => ids.includes(pad))).toBe(false);
+      const among = await generate(policy, prompts, { ...options, stops: [pad] });
+      expect(among.filter(({ ids }) => ids.at(-1) === pad).length).toBeGreaterThan(0);
+      for (const { ids } of among) expect(ids.subarray(0, -1)).not.toContain(pad);
+    });
+  });
+
+  it('leave other special tokens to a free policy, which still never says an image', async () => {
+    const special = policy.tokenizer.special('<|im_start|>');
+    const image = policy.tokenizer.special('<|image_pad|>');
+    const options: GenerateOptions = { samples: 4, maxTokens: 8, seed: 1, free: true };
+    await biased(special, 40, async () => {
+      const all = await generate(policy, prompts, options);
+      expect(all.some(({ ids }) => ids.includes(special))).toBe(true);
+    });
+    await biased(image, 40, async () => {
+      const all = await generate(policy, prompts, options);
+      expect(all.some(({ ids }) => ids.includes(image))).toBe(false);
     });
   });
 });
