@@ -18,7 +18,8 @@ const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
 const SPECIAL = /^[+-]?(?:nan|inf|infinity|na|n\/a|null|none|#n\/a)$/i;
 const DECIMAL_COMMA = /^[+-]?[\d.]*\d,[\d.,]*\d$/;
 const DATE_OR_CLOCK = /^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}:\d{2}/;
-const TIME_NAME =
+/** Headers of columns that hold the time, in any case. */
+export const TIME_NAME =
   /^(?:times?|timestamps?|dates?|date[_ ]?time|ds|t|index|idx|steps?|epoch|unix(?:[_ ]?time)?|seconds?)$/i;
 /** What pandas calls the row numbers that it wrote. */
 const ROW_NUMBER_NAME = /^(?:unnamed: 0|index|idx)?$/i;
@@ -51,7 +52,8 @@ interface Column {
 
 const show = (text: string): string => JSON.stringify(text.length > 40 ? `${text.slice(0, 37)}...` : text);
 
-function readText(path: string): string {
+/** The text of a file. @throws DataError for one that is too large, unreadable or not UTF-8 */
+export function readText(path: string): string {
   try {
     const size = statSync(path).size;
     if (size > MAXIMUM_BYTES) {

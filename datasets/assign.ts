@@ -1,0 +1,150 @@
+/** Which split each example of a task goes to, which examples are kept, and what is to be said of it. */
+import { ConfigError } from '../src/errors.ts';
+import {
+  type Entry,
+  fewShots,
+  type SplitSizes,
+  splitByExample,
+  splitByRecording,
+  stratifiedSubset,
+} from './draw.ts';
+import { SPLITS, type Split } from './split.ts';
+import type { SplitPlan } from './tasks/task.ts';
+
+export interface DrawOptions {
+  /** Most examples of a split; of generated ones, how many. */
+  readonly counts?: Readonly<Partial<Record<Split, number>>> | undefined;
+  /** Training examples of each class. */
+  readonly shots?: number | undefined;
+  /** Sizes of splits of our own; only proportions count. */
+  readonly shares?: SplitSizes | undefined;
+  /** Share of training that becomes validation, where the split is given; in (0, 1). */
+  readonly validation?: number | undefined;
+}
+
+/** What is known of an example when splits are drawn. */
+export interface Item extends Entry {
+  /** The split that the data give it; null where they give none. */
+  readonly split: Split | null;
+  readonly id: string;
+}
+
+/** `train 122, validation 41, test 41`. */
+function sizesText(splits: readonly (Split | null)[]): string {
+  return SPLITS.map((split) => [split, splits.filter((one) => one === split).length] as const)
+    .filter(([, n]) => n > 0)
+    .map(([split, n]) => `${split} ${n}`)
+    .join(', ');
+}
+
+/** Splits of items, and what to say of them. */
+export interface Drawn {
+  readonly splits: (Split | null)[];
+  readonly statement: string;
+  readonly recordingsApart: boolean | null;
+}
+
+/** A share of training as validation, by recordings where they are known to be needed. */
+function takeValidation(
+  items: readonly Item[],
+  plan: SplitPlan & { by: 'given' },
+  share: number,
+  seed: number,
+): Drawn {
+  const { validation } = plan;
+  if (typeof validation === 'object') {
+    throw new ConfigError(`--validation: ${validation.refused}; leave it out`);
+  }
+  if (items.some(({ split }) => split === 'validation')) {
+    throw new ConfigError('--validation: there is a validation split already; leave it out');
+  }
+  const at = items.flatMap(({ split }, i) => (split === 'train' ? [i] : []));
+  const sizes = { train: 1 - share, validation: share, test: 0 };
+  const part = at.map((i) => items[i]!);
+  const drawn =
+    validation === 'recording' ? splitByRecording(part, sizes, seed) : splitByExample(part, sizes, seed);
+  const splits = items.map(({ split }) => split);
+  for (const [k, i] of at.entries()) splits[i] = drawn[k]!;
+  const by = validation === 'recording' ? 'whole recordings' : 'single examples';
+  return {
+    splits,
+    statement: `${plan.statement} Validation is our own draw from its training split (seed ${seed}, ${by}, stratified by class): ${sizesText(splits)}.`,
+    recordingsApart: plan.recordingsApart,
+  };
+}
+
+/**
+ * The split of every item: the given one, or a drawn one.
+ *
+ * @throws ConfigError for options that the plan does not have
+ */
+export function drawSplits(
+  items: readonly Item[],
+  plan: SplitPlan,
+  options: DrawOptions,
+  seed: number,
+): Drawn {
+  const { shares, validation } = options;
+  if (plan.by === 'given') {
+    if (shares !== undefined) {
+      throw new ConfigError(
+        '--shares: this data set has a split of its own; take --validation for a part of training',
+      );
+    }
+    if (validation !== undefined) return takeValidation(items, plan, validation, seed);
+    const splits = items.map(({ split }) => split);
+    const statement = `${plan.statement} Here: ${sizesText(splits)}.`;
+    return { splits, statement, recordingsApart: plan.recordingsApart };
+  }
+  if (validation !== undefined) {
+    throw new ConfigError(
+      '--validation: this data set has no split of its own; give --shares train,validation,test',
+    );
+  }
+  const sizes = shares ?? plan.sizes;
+  const one = SPLITS.filter((split) => sizes[split] > 0);
+  if (one.length === 1) {
+    return {
+      splits: items.map(() => one[0]!),
+      statement: `Everything is ${one[0]}: ${items.length} examples. ${plan.statement}`,
+      recordingsApart: plan.recordingsApart === null ? null : true,
+    };
+  }
+  const splits =
+    plan.by === 'recording' ? splitByRecording(items, sizes, seed) : splitByExample(items, sizes, seed);
+  const by = plan.by === 'recording' ? 'by recording' : 'by single examples';
+  return {
+    splits,
+    statement: `Our own split, seed ${seed}, ${by}, stratified by class: ${sizesText(splits)}. ${plan.statement}`,
+    recordingsApart: plan.recordingsApart,
+  };
+}
+
+/** Keeps what was asked for of each split; the others become null. @returns what to say of it */
+export function subset(
+  items: readonly Item[],
+  splits: (Split | null)[],
+  options: DrawOptions,
+  seed: number,
+): string {
+  const { counts = {}, shots } = options;
+  let said = '';
+  const keep = (split: Split, choose: (classes: readonly string[]) => number[]): void => {
+    const at = splits.flatMap((one, i) => (one === split ? [i] : []));
+    const kept = new Set(choose(at.map((i) => items[i]!.class)).map((k) => at[k]!));
+    for (const i of at) if (!kept.has(i)) splits[i] = null;
+    if (kept.size < at.length) said += ` Of ${split}, ${kept.size} of ${at.length} are kept`;
+  };
+  if (shots !== undefined) {
+    keep('train', (classes) => fewShots(classes, shots, seed));
+    if (said !== '') said += ` (${shots} of each class, seed ${seed}).`;
+  }
+  for (const split of SPLITS) {
+    const count = counts[split];
+    if (count === undefined) continue;
+    const before = said;
+    keep(split, (classes) => (classes.length === 0 ? [] : stratifiedSubset(classes, count, seed)));
+    if (said !== before) said += ` (stratified by class, seed ${seed}).`;
+  }
+  return said;
+}

@@ -1,0 +1,190 @@
+/** From a task to a prepared data set: which examples it has, in which splits, and what is said of them. */
+import { setImmediate } from 'node:timers/promises';
+import { ConfigError, DataError } from '../src/errors.ts';
+import type { Example } from '../src/types.ts';
+import { type DrawOptions, drawSplits, type Item, subset } from './assign.ts';
+import { checkExample, classOf } from './example.ts';
+import type { ExampleManifest } from './example-manifest.ts';
+import { type ExampleOrigin, writeExamples } from './example-set.ts';
+import { sourceFiles } from './source-files.ts';
+import { SPLITS, type Split } from './split.ts';
+import type { OpenTask, TaskFigure, TaskSpec } from './tasks/task.ts';
+
+export interface SelectOptions extends DrawOptions {
+  /** Folder, or file, of the data; null for generated tasks. */
+  readonly directory: string | null;
+  /** Splits that are wanted; default: all that there are. */
+  readonly splits?: readonly Split[] | undefined;
+  /** Of draws; default 0. Of generated series; default: those of the splits. */
+  readonly seed?: number | undefined;
+  readonly window?: number | null | undefined;
+  readonly length?: number | undefined;
+  readonly figure?: TaskFigure | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Examples that were chosen, and what a manifest will say of them. */
+export interface Selection {
+  readonly total: number;
+  readonly origin: ExampleOrigin;
+  /** Walks through the files again. @throws DataError also where they changed meanwhile */
+  readonly examples: () => Generator<readonly [split: Split, example: Example]>;
+}
+
+/** Examples between two chances for signals. */
+const BREATH = 256;
+
+async function indexOf(task: OpenTask, signal: AbortSignal | undefined): Promise<Item[]> {
+  const items: Item[] = [];
+  const ids = new Set<string>();
+  for (const { split, example } of task.load()) {
+    checkExample(example);
+    if (ids.has(example.id)) throw new DataError(`id '${example.id}' occurs twice`);
+    ids.add(example.id);
+    items.push({ split, id: example.id, class: classOf(example.gold), recording: example.recording });
+    if (items.length % BREATH !== 0) continue;
+    await setImmediate();
+    signal?.throwIfAborted();
+  }
+  if (items.length === 0) throw new DataError('no examples');
+  return items;
+}
+
+function checkOptions({ validation, shares, splits, seed }: SelectOptions): void {
+  if (validation !== undefined && !(validation > 0 && validation < 1)) {
+    throw new ConfigError(`--validation: got ${validation}, expected a share between 0 and 1`);
+  }
+  if (shares !== undefined) {
+    const list = SPLITS.map((split) => shares[split]);
+    if (list.some((share) => !(share >= 0 && share < Number.POSITIVE_INFINITY)) || !list.some((s) => s > 0)) {
+      throw new ConfigError(
+        `--shares: got ${list.join(',')}, expected numbers of at least 0, one of them above`,
+      );
+    }
+  }
+  if (splits?.length === 0) throw new ConfigError('--split: names no split');
+  if (seed !== undefined && !(Number.isSafeInteger(seed) && seed >= 0)) {
+    throw new ConfigError(`--seed: got ${seed}, expected a whole number of at least 0`);
+  }
+}
+
+/** For generated tasks: the number of examples per split, none of those that are not wanted. */
+function generatedCounts(options: SelectOptions): Partial<Record<Split, number>> {
+  const { counts = {}, splits = SPLITS } = options;
+  const unwanted = SPLITS.filter((split) => !splits.includes(split)).map((split) => [split, 0]);
+  return { ...counts, ...Object.fromEntries(unwanted) };
+}
+
+/**
+ * Opens a task, reads through it once, and chooses: its split or a drawn one, subsets, few shots.
+ *
+ * @throws ConfigError for options out of range, or that the task does not have; DataError for files that are missing or
+ * wrong, and where nothing is left; the signal's reason
+ */
+export async function selectExamples(spec: TaskSpec, options: SelectOptions): Promise<Selection> {
+  checkOptions(options);
+  const { splits: wanted = SPLITS, signal, seed = 0 } = options;
+  const { directory, window, length } = options;
+  if (spec.needs !== 'nothing' && length !== undefined) {
+    throw new ConfigError(`--length: ${spec.name} is not generated; --window cuts longer series`);
+  }
+  if (options.counts !== undefined) {
+    for (const count of Object.values(options.counts)) {
+      if (!Number.isInteger(count) || count < 1) {
+        throw new ConfigError(`--count: got ${count}, expected a whole number of at least 1`);
+      }
+    }
+  }
+  const generated = spec.needs === 'nothing';
+  const counts = generated ? generatedCounts(options) : undefined;
+  const task = spec.open({ directory, window, length, counts, seed: options.seed });
+  const files = directory === null ? [] : await sourceFiles(task.files, directory, signal);
+  const plain = generated && options.shots === undefined && options.shares === undefined;
+  let chosen: (Split | null)[] | null = null;
+  let ids: string[] | null = null;
+  let split = { statement: task.plan.statement, recordingsApart: task.plan.recordingsApart };
+  if (!plain || options.validation !== undefined) {
+    const items = await indexOf(task, signal);
+    const { splits, statement, recordingsApart } = drawSplits(items, task.plan, options, seed);
+    for (const [i, one] of splits.entries()) if (one !== null && !wanted.includes(one)) splits[i] = null;
+    const kept = subset(items, splits, generated ? { ...options, counts: {} } : options, seed);
+    split = { statement: statement + kept, recordingsApart };
+    ids = items.map(({ id }) => id);
+    chosen = splits;
+  }
+  const total = chosen === null ? task.total! : chosen.filter((one) => one !== null).length;
+  if (total === 0) {
+    throw new DataError(
+      `${spec.name}: nothing is left; it has no example of the splits ${wanted.join(', ')}`,
+    );
+  }
+  const origin: ExampleOrigin = {
+    task: spec.name,
+    title: spec.title,
+    kind: task.kind ?? spec.kind,
+    source: {
+      description: spec.source.description,
+      licence: spec.source.licence,
+      citation: spec.source.citation,
+      addresses: spec.source.addresses.map(({ url }) => url),
+      files,
+    },
+    parameters: { ...task.parameters, ...parametersOf(options, seed, generated) },
+    split,
+    classes: [...task.classes()],
+    rate: spec.rate,
+    figure: options.figure ?? spec.figure,
+    notes: [...task.notes()],
+  };
+  return {
+    total,
+    origin,
+    *examples() {
+      let index = 0;
+      for (const { split: given, example } of task.load()) {
+        const target = chosen === null ? given : chosen[index];
+        if (ids !== null && ids[index] !== example.id) {
+          throw new DataError(
+            `${spec.name}: the files changed while they were read; run the same command again`,
+          );
+        }
+        index++;
+        if (target != null) yield [target, example];
+      }
+    },
+  };
+}
+
+/** What was asked for, where it was. */
+function parametersOf(options: SelectOptions, seed: number, generated: boolean): Record<string, unknown> {
+  const { counts, shots, shares, validation, splits } = options;
+  const given = { counts, shots, shares, validation, splits };
+  const named = Object.entries(given).filter(([, value]) => value !== undefined);
+  return { ...Object.fromEntries(named), ...(generated ? {} : { seed }) };
+}
+
+export interface PrepareOptions extends SelectOptions {
+  /** Called now and then with the number of examples written, and how many there will be. */
+  readonly onProgress?: (written: number, total: number) => void;
+}
+
+/**
+ * Prepares a data set directory, whole or not at all.
+ *
+ * @returns its manifest
+ * @throws as `selectExamples` and `writeExamples`
+ */
+export async function prepare(
+  spec: TaskSpec,
+  out: string,
+  options: PrepareOptions,
+): Promise<ExampleManifest> {
+  const selection = await selectExamples(spec, options);
+  const { onProgress, signal } = options;
+  const { total } = selection;
+  onProgress?.(0, total);
+  return writeExamples(out, () => selection.origin, selection.examples(), {
+    ...(onProgress === undefined ? {} : { onProgress: (written) => onProgress(written, total) }),
+    ...(signal === undefined ? {} : { signal }),
+  });
+}

@@ -1,0 +1,99 @@
+/** EMG: healthy, myopathy or neuropathy, from a needle in a muscle of the shin. */
+import { basename } from 'node:path';
+import { ConfigError, DataError } from '../../src/errors.ts';
+import { readEmgdb } from '../readers/emgdb.ts';
+import { readWfdb } from '../readers/wfdb.ts';
+import { filesBelow, folderOf, need } from './find-files.ts';
+import type { TaskSpec } from './task.ts';
+import { wholeWindows } from './window.ts';
+
+/** Class by recording. */
+const RECORDINGS = {
+  emg_healthy: 'Healthy',
+  emg_myopathy: 'Myopathy',
+  emg_neuropathy: 'Neuropathy',
+} as const;
+const CLASSES = Object.values(RECORDINGS);
+const WINDOW = 1500;
+const ADDRESS = 'https://physionet.org/files/emgdb/1.0.0';
+
+const STATEMENT =
+  'The published membership (122 and 41 of 204 windows) is not known. There are three recordings, one of each class, so windows ' +
+  'of one recording are in all splits: results tell how well a recording is recognised, not a patient who was never seen.';
+
+export const emg: TaskSpec = {
+  name: 'emg',
+  title: 'Electromyogram: healthy, myopathy or neuropathy',
+  kind: 'classification',
+  source: {
+    description:
+      'PhysioNet emgdb: three recordings with a 25 mm concentric needle in the tibialis anterior, 4 kHz, in mV, while the foot is gently dorsiflexed.',
+    licence: 'Open Data Commons Attribution 1.0 (PhysioNet)',
+    citation: 'Goldberger et al.: PhysioBank, PhysioToolkit, and PhysioNet, Circulation 2000',
+    addresses: Object.keys(RECORDINGS).map((name) => ({
+      url: `${ADDRESS}/${name}.txt`,
+      sha256: null,
+      unpack: false,
+    })),
+  },
+  classes: CLASSES,
+  rate: 4000,
+  shape: '1500 points, 1 channel',
+  figure: { preset: 'emg', missing: 'break' },
+  needs: 'download',
+  layout: 'emg_healthy, emg_myopathy and emg_neuropathy as .txt, or as .hea with .dat',
+  open({ directory, window }) {
+    const size = window === undefined ? WINDOW : window;
+    if (size === null || !Number.isInteger(size) || size < 100) {
+      throw new ConfigError(`--window: got ${size}, expected at least 100 points; the task has ${WINDOW}`);
+    }
+    const folder = folderOf(emg, directory);
+    const all = filesBelow(folder);
+    const found = Object.entries(RECORDINGS).map(([name, label]) => {
+      const file = need(all, [`${name}.txt`, `${name}.dat`], folder, emg);
+      const header = file.replace(/\.dat$/i, '.hea');
+      return { name, label, file: header, parts: header === file ? [file] : [header, file] };
+    });
+    let notes: string[] = [];
+    return {
+      files: found.flatMap(({ parts }) => parts),
+      classes: () => CLASSES,
+      parameters: { window: size },
+      total: null,
+      notes: () => notes,
+      plan: {
+        by: 'example',
+        sizes: { train: 122, validation: 41, test: 41 },
+        statement: STATEMENT,
+        recordingsApart: false,
+      },
+      *load() {
+        notes = [];
+        for (const { name, label, file } of found) {
+          const text = file.toLowerCase().endsWith('.txt');
+          for (const record of text ? readEmgdb(file) : readWfdb(file)) {
+            const values = record.channels[0]!;
+            const { count } = record.faults;
+            if (count > 0) notes.push(`${basename(file)}: ${count} corrupt lines`);
+            const windows = wholeWindows(values.length, size);
+            if (windows.length === 0) throw new DataError(`shorter than a window of ${size}`, { file });
+            for (const [index, [start, end]] of windows.entries()) {
+              yield {
+                split: null,
+                example: {
+                  id: `emg/${name}/${index}`,
+                  task: 'emg',
+                  channels: [values.slice(start, end)],
+                  names: ['EMG'],
+                  times: null,
+                  gold: { kind: 'classification', class: label },
+                  recording: name,
+                },
+              };
+            }
+          }
+        }
+      },
+    };
+  },
+};

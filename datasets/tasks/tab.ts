@@ -1,0 +1,23 @@
+/** TAB: univariate and multivariate series in long csv files. */
+
+import { formatOf } from '../readers/formats.ts';
+import { readTab } from '../readers/tab.ts';
+import { anomalyFilesTask } from './anomaly-files.ts';
+
+export const tab = anomalyFilesTask({
+  name: 'tab',
+  title: 'TAB: series of the unified anomaly detection benchmark',
+  source: {
+    description:
+      'Univariate and multivariate series of public collections in one long format, with a label for every point.',
+    licence: 'each collection has its own; see its owners',
+    citation: 'Qiu et al.: TAB, unified benchmarking of time series anomaly detection methods, VLDB 2025',
+    addresses: [],
+  },
+  shape: 'series of any length, 1 or more channels',
+  needs: 'files',
+  layout: 'csv files with the columns data and cols, a stack named label among them',
+  isSeries: (file) => file.toLowerCase().endsWith('.csv') && formatOf(file) === 'tab',
+  reader: () => readTab,
+  statement: 'TAB is made for evaluation; its own training parts belong to single series.',
+});

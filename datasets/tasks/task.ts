@@ -1,0 +1,116 @@
+/** What a task of the registry is: where its data come from, what they mean, how they are split and drawn. */
+import type { Example, Gold } from '../../src/types.ts';
+import type { SplitSizes } from '../draw.ts';
+import type { Split } from '../split.ts';
+
+/** A file to download. */
+export interface Address {
+  readonly url: string;
+  /** Hexadecimal SHA-256 where it is known; else that of the first download is kept beside it and compared later. */
+  readonly sha256: string | null;
+  /** Whether it is a zip archive to unpack. */
+  readonly unpack: boolean;
+}
+
+export interface TaskSource {
+  /** What was recorded, or how it is made. */
+  readonly description: string;
+  /** Terms of use as their owners state them. */
+  readonly licence: string;
+  readonly citation: string | null;
+  /** What to download; empty where there is nothing to, or where the owners want to be asked. */
+  readonly addresses: readonly Address[];
+}
+
+/** What a task is opened with. */
+export interface TaskOptions {
+  /** Folder (or, for `custom`, file) that holds the data; null for generated ones. */
+  readonly directory: string | null;
+  /** Most points of an example: longer series are cut. Null: never cut. Undefined: as the task has it. */
+  readonly window?: number | null | undefined;
+  /** Examples per split; tasks that are generated make as many, others choose among those that there are. */
+  readonly counts?: Readonly<Partial<Record<Split, number>>> | undefined;
+  readonly seed?: number | undefined;
+  /** Points of generated series. */
+  readonly length?: number | undefined;
+}
+
+/** How examples come into splits. */
+export type SplitPlan =
+  | {
+      /** The split is given with each example. */
+      readonly by: 'given';
+      readonly statement: string;
+      readonly recordingsApart: boolean | null;
+      /** How a validation split may be taken from training, or the reason why it may not. */
+      readonly validation: 'example' | 'recording' | { readonly refused: string };
+    }
+  | {
+      /** A seeded split of our own, by recordings or by single examples, stratified by class. */
+      readonly by: 'recording' | 'example';
+      /** Default sizes; only their proportions count. */
+      readonly sizes: SplitSizes;
+      /** What to say of it; a sentence with the sizes and the seed is put before. */
+      readonly statement: string;
+      readonly recordingsApart: boolean | null;
+    };
+
+/** An example with the split that the data give it; null where they give none. */
+export interface Loaded {
+  readonly split: Split | null;
+  readonly example: Example;
+}
+
+/** A task whose files were found. */
+export interface OpenTask {
+  /** Files that `load` reads, in order. */
+  readonly files: readonly string[];
+  /** Where the files decide it: another kind of answer than the task's. */
+  readonly kind?: Gold['kind'];
+  /** Classes of the answers in the order of prompts; empty for variates. May be known only after `load`. */
+  readonly classes: () => readonly string[];
+  readonly plan: SplitPlan;
+  /** What it was opened with, for the record. */
+  readonly parameters: Readonly<Record<string, unknown>>;
+  /** Examples that `load` yields, where that is known before; then counts per split are kept already. */
+  readonly total: number | null;
+  /** What was tolerated or left out; complete once `load` has been walked through. */
+  readonly notes: () => readonly string[];
+  /**
+   * All examples, the same in the same order at every call; memory holds one file's record at most.
+   * @throws DataError for files that are wrong
+   */
+  readonly load: () => Iterable<Loaded>;
+}
+
+export interface TaskFigure {
+  /** Name of a figure preset. */
+  readonly preset: string;
+  /** Whether the line breaks at missing points or joins those beside them. */
+  readonly missing: 'break' | 'join';
+}
+
+export interface TaskSpec {
+  /** Name on the command line. */
+  readonly name: string;
+  /** What a person calls it. */
+  readonly title: string;
+  readonly kind: Gold['kind'];
+  readonly source: TaskSource;
+  /** Classes in the order of prompts; null where the data decide. Empty for variates. */
+  readonly classes: readonly string[] | null;
+  /** Samples per second; null where there is no one rate. */
+  readonly rate: number | null;
+  /** Points per example and channels as the benchmark has them, in words. */
+  readonly shape: string;
+  readonly figure: TaskFigure;
+  /** What is needed to prepare it: nothing, a download that this program can do, or files that the user has. */
+  readonly needs: 'nothing' | 'download' | 'files';
+  /** Files that are read, in words, for messages and help. */
+  readonly layout: string;
+  /**
+   * Finds the files and looks at what is needed to say what will come.
+   * @throws DataError for files that are missing; ConfigError for an option out of range or that it does not have
+   */
+  open(options: TaskOptions): OpenTask;
+}

@@ -1,0 +1,28 @@
+/** TSB-UAD: univariate series of many collections, a label for every point. */
+import { readTsbUad } from '../readers/tsb-uad.ts';
+import { anomalyFilesTask } from './anomaly-files.ts';
+
+export const tsbUad = anomalyFilesTask({
+  name: 'tsb-uad',
+  title: 'TSB-UAD: univariate series with labelled points',
+  source: {
+    description:
+      '1980 univariate series from 18 public collections (the public part), with a label for every point.',
+    licence: 'each collection has its own; see its owners',
+    citation:
+      'Paparrizos, Kang, Boniol, Tsay, Palpanas, Franklin: TSB-UAD, an end-to-end benchmark suite for univariate time-series anomaly detection, VLDB 2022',
+    addresses: [
+      {
+        url: 'https://www.thedatum.org/datasets/TSB-UAD-Public.zip',
+        sha256: null,
+        unpack: true,
+      },
+    ],
+  },
+  shape: 'series of any length, 1 channel',
+  needs: 'download',
+  layout: '.out files of value,label',
+  isSeries: (file) => file.toLowerCase().endsWith('.out'),
+  reader: () => readTsbUad,
+  statement: 'TSB-UAD is made for evaluation and publishes no training split for models of all series.',
+});
