@@ -47,7 +47,8 @@ export function picture(width: number, height: number): Picture {
   return { width, height, data };
 }
 
-export const engine = openTorch({ threads: 1 });
+/** On the processor, or on the GPU that is asked for. */
+export const engine = openTorch({ device: process.env['TIMESEER_TEST_DEVICE'] ?? 'cpu', threads: 1 });
 
 /** Largest |a − b| / (1 + |b|). */
 export function distance(a: ArrayLike<number>, b: ArrayLike<number>): number {
