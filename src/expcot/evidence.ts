@@ -20,6 +20,7 @@ import { savgol } from '../series/savgol.ts';
 import { dominantIndex, dominantPeriod, refineFrequency, spectrum } from '../series/spectrum.ts';
 import { fitLine, largestMagnitude, noiseSigma, type Summary, summarise } from '../series/stats.ts';
 import type { Interval } from '../types.ts';
+import type { Bridged } from './gaps.ts';
 import { type LocalEvidence, localEvidence } from './local.ts';
 
 /** The analysis families, in the order in which a tie between them is decided. */
@@ -83,11 +84,18 @@ export interface AnalyseOptions {
    * is shorter than 31 samples.
    */
   readonly denoise?: boolean | 'auto';
+  /** What is known of missing points that were bridged before, so that a trace can say so. */
+  readonly gaps?: Gaps;
 }
+
+/** Missing points of a series. */
+export type Gaps = Pick<Bridged, 'missing' | 'gaps' | 'longest'>;
 
 export class Evidence {
   /** Number of samples, N. */
   readonly length: number;
+  /** Missing points that straight lines bridge; null where there were none. */
+  readonly gaps: Gaps | null;
   readonly #values: Float64Array;
   readonly #denoise: boolean | 'auto';
   readonly #kept = new Map<string, unknown>();
@@ -102,6 +110,8 @@ export class Evidence {
       }
     }
     this.length = values.length;
+    const { missing, gaps, longest } = options.gaps ?? { missing: 0, gaps: 0, longest: 0 };
+    this.gaps = missing === 0 ? null : { missing, gaps, longest };
     this.#values = values;
     this.#denoise = options.denoise ?? 'auto';
   }
@@ -199,6 +209,7 @@ export class Evidence {
     const smoothing = denoised ? { window: DENOISE_WINDOW, order: DENOISE_ORDER } : null;
     return {
       length,
+      ...(this.gaps === null ? {} : { gaps: this.gaps }),
       summary,
       noise,
       base,

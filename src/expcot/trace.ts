@@ -73,9 +73,16 @@ function describeBase({ base, noise, denoised }: Evidence): string {
   return sentences.join(' ');
 }
 
+/** What was done about missing points, said aloud; nothing where none are. */
+function describeGaps({ gaps }: Evidence): string {
+  if (gaps === null) return '';
+  const runs = gaps.gaps === 1 ? '1 gap' : `${gaps.gaps} gaps, the longest of ${gaps.longest}`;
+  return `${gaps.missing} samples are missing (${runs}); for the analyses alone straight lines bridge them. `;
+}
+
 function observe(evidence: Evidence): string {
   const { length, summary } = evidence;
-  return `The series has ${length} samples between ${say(summary.min)} and ${say(summary.max)}, mean ${say(summary.mean)}, standard deviation ${say(summary.std)}. ${describeBase(evidence)}`;
+  return `${describeGaps(evidence)}The series has ${length} samples between ${say(summary.min)} and ${say(summary.max)}, mean ${say(summary.mean)}, standard deviation ${say(summary.std)}. ${describeBase(evidence)}`;
 }
 
 /** One sentence about a test: its numbers against its threshold, and what it flags. */

@@ -1,0 +1,109 @@
+/**
+ * Traces of anomalies in series as they come: with missing points, and with several channels. The tests need a single whole series: missing
+ * points are bridged, and of several channels the one is told in which the anomaly shows best.
+ */
+import { DataError } from '../errors.ts';
+import type { AnomalyClass, Interval } from '../types.ts';
+import { cite } from './citation.ts';
+import { analyse, type Evidence } from './evidence.ts';
+import { bridge } from './gaps.ts';
+import { discordRatio, type Reading, route } from './route.ts';
+import { blind, formatResponse, type Trace, teacher } from './trace.ts';
+
+/** A trace, and the channel that it is about. */
+export interface AnomalyTrace extends Trace {
+  readonly evidence: Evidence;
+  /** Index of the channel. */
+  readonly channel: number;
+}
+
+/** Evidence about a series [N] in which NaN marks missing points. Throws a DataError for no samples, an infinity, no known point. */
+export function analyseWithGaps(values: Float64Array): Evidence {
+  const { values: whole, ...gaps } = bridge(values);
+  return analyse(whole, { gaps });
+}
+
+/** How far the test that decides is beyond its threshold: 1 at the threshold; 0 for a normal reading. */
+function strength(evidence: Evidence, { family }: Reading): number {
+  if (family === null) return 0;
+  if (family === 'range') return evidence.outliers.maxAbsZ / evidence.outliers.extreme;
+  if (family === 'trend') {
+    const { peak, threshold } = evidence.trend!;
+    return threshold === 0 ? 1 : peak / threshold;
+  }
+  if (family === 'frequency') {
+    const { extreme, mean, threshold } = evidence.frequency!;
+    return threshold === 0 ? 1 : Math.abs(extreme - mean) / threshold;
+  }
+  // A discord counts from four times the mean distance on.
+  return discordRatio(evidence.profile!) / 4;
+}
+
+function choose(
+  channels: readonly Float64Array[],
+  names: readonly string[],
+  merit: (evidence: Evidence) => number,
+): { evidence: Evidence; channel: number } {
+  if (channels.length === 0 || channels.length !== names.length) {
+    throw new DataError(
+      `${channels.length} channels with ${names.length} names; expected as many, and at least one`,
+    );
+  }
+  const odd = names.find((name) => /[<>\n\r]/.test(name));
+  if (odd !== undefined) {
+    throw new DataError(
+      `channel ${JSON.stringify(odd)}: <, > or a line end would break the tags of a trace; rename it`,
+    );
+  }
+  const analysed = channels.map(analyseWithGaps);
+  if (analysed.length === 1) return { evidence: analysed[0]!, channel: 0 };
+  const merits = analysed.map(merit);
+  const channel = merits.indexOf(merits.reduce((a, b) => Math.max(a, b)));
+  return { evidence: analysed[channel]!, channel };
+}
+
+/** A kind for intervals whose data set names none. */
+function kindOf(evidence: Evidence, intervals: readonly Interval[]): AnomalyClass {
+  if (intervals.length === 0) return 'normal';
+  const { class: read } = route(evidence);
+  return read === 'normal' ? 'contextual point' : read;
+}
+
+/** Says which channel a trace is about, where there are several. */
+function about(trace: Trace, evidence: Evidence, channel: number, names: readonly string[]): AnomalyTrace {
+  if (names.length === 1) return { ...trace, evidence, channel };
+  const where =
+    trace.intervals.length === 0
+      ? `Of ${names.length} channels none departs further than ${names[channel]}, which is described.`
+      : `Of ${names.length} channels the anomaly shows best in ${names[channel]}, which is described.`;
+  const think = trace.think.replace('Observation: ', () => `Observation: ${where} `);
+  return { ...trace, think, text: formatResponse(think, trace.intervals, trace.class), evidence, channel };
+}
+
+/**
+ * The blind trace of [C][N]: of several channels the one is read whose deciding test is farthest beyond its threshold.
+ * @throws DataError for no channels, names that break the tags, no samples, infinities, or a channel without any value
+ */
+export function blindAnomaly(channels: readonly Float64Array[], names: readonly string[]): AnomalyTrace {
+  const { evidence, channel } = choose(channels, names, (own) => strength(own, route(own)));
+  return about(blind(evidence), evidence, channel, names);
+}
+
+/**
+ * The trace that teaches, of [C][N] (training split only): of several channels the one is told whose evidence covers the gold intervals
+ * (sorted, disjoint) best; of a normal series the one that departs most. Where the data do not name the kind (null), the blind reading's
+ * is taken, or `contextual point` where that finds nothing.
+ * @throws DataError as `blindAnomaly`
+ */
+export function teacherAnomaly(
+  channels: readonly Float64Array[],
+  names: readonly string[],
+  intervals: readonly Interval[],
+  label: AnomalyClass | null,
+): AnomalyTrace {
+  const merit = (own: Evidence): number =>
+    intervals.length === 0 ? strength(own, route(own)) : cite(own, intervals).agreement;
+  const { evidence, channel } = choose(channels, names, merit);
+  const name = label ?? kindOf(evidence, intervals);
+  return about(teacher(evidence, intervals, name), evidence, channel, names);
+}
