@@ -47,6 +47,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Draw the series of a data set or a CSV file as PNG pictures',
     async () => (await import('./commands/render.ts')).render,
   ),
+  expcot: lazy(
+    'Print the classical evidence about a series and the expert trace made of it',
+    async () => (await import('./commands/expcot.ts')).expcotCommand,
+  ),
   plan: lazy(
     'Plan the memory of a training, before anything is allocated',
     async () => (await import('./commands/plan.ts')).plan,

@@ -127,7 +127,7 @@ function compose(
 
 function probabilities(evidence: ClassEvidence, names: readonly string[]): string {
   const parts = names.map((name) => {
-    return `${name} ${evidence.candidates.find((candidate) => candidate.class === name)!.percent} %`;
+    return `${evidence.candidates.find((candidate) => candidate.class === name)!.percent} % to ${name}`;
   });
   return `the linear rule over all ${evidence.values.length} features gives ${parts.join(' and ')}`;
 }

@@ -1,0 +1,250 @@
+/** `timeseer expcot`: what the classical analyses find in a series, and the expert trace made of it. */
+import type { Argv, CommandModule } from 'yargs';
+import { SPLITS, type Split } from '../../datasets/split.ts';
+import { ConfigError } from '../errors.ts';
+import { analyseWithGaps } from '../expcot/anomaly.ts';
+import { ClassEvidence } from '../expcot/class-evidence.ts';
+import {
+  type BlindScore,
+  blindTrace,
+  type ExpertTrace,
+  scoreBlind,
+  TRACE_MODES,
+  type TraceMode,
+  teacherTrace,
+} from '../expcot/expert.ts';
+import { profileToJson } from '../expcot/profile-file.ts';
+import type { ClassProfile } from '../expcot/profile-of-classes.ts';
+import { formatNumber } from '../expcot/trace.ts';
+import { analyseVariates } from '../expcot/variates.ts';
+import { writeFileAtomic } from '../files.ts';
+import type { Gold } from '../types.ts';
+import {
+  type Explained,
+  openClasses,
+  openSet,
+  readFromFile,
+  readFromSet,
+  splitOf,
+  statedGold,
+} from './expcot-source.ts';
+
+export interface ExpcotArguments {
+  file: string;
+  mode: TraceMode;
+  kind: 'anomaly' | 'variates' | undefined;
+  column: string[] | undefined;
+  record: number;
+  split: Split | undefined;
+  classes: string | undefined;
+  saveClasses: string | undefined;
+  class: string | undefined;
+  intervals: string | undefined;
+  score: boolean;
+  json: boolean;
+}
+
+/** Evidence as a record, for JSON. */
+function evidenceOf(
+  { channels, names }: Explained,
+  kind: Gold['kind'],
+  profile: ClassProfile | null,
+): unknown {
+  if (kind === 'classification') return new ClassEvidence(profile!, channels);
+  if (kind === 'variates') return analyseVariates(channels);
+  return channels.map((values, c) => ({ channel: names[c], ...analyseWithGaps(values).toJSON() }));
+}
+
+/** Values as `path value` lines; lists of numbers on one line, longer lists counted. */
+function* leaves(value: unknown, path: string): Generator<string> {
+  if (value === null || typeof value !== 'object') {
+    const text = typeof value === 'number' ? formatNumber(value) : String(value);
+    yield `  ${path.padEnd(36)} ${text}`;
+  } else if (Array.isArray(value) && value.every((one) => typeof one === 'number' || Array.isArray(one))) {
+    const shown = value.slice(0, 6).map((one) => JSON.stringify(one));
+    yield `  ${path.padEnd(36)} ${value.length === 0 ? 'none' : shown.join(' ')}${value.length > 6 ? ` … ${value.length} in all` : ''}`;
+  } else {
+    for (const [key, own] of Object.entries(value)) yield* leaves(own, path === '' ? key : `${path}.${key}`);
+  }
+}
+
+/** Features of a class trace worth showing: the most discriminating ones. */
+const MOST_FEATURES = 12;
+
+function describeEvidence(evidence: unknown): string {
+  if (!(evidence instanceof ClassEvidence)) {
+    const only = Array.isArray(evidence) && evidence.length === 1 ? evidence[0] : evidence;
+    return [...leaves(only, '')].join('\n');
+  }
+  const { candidates, profile, values } = evidence;
+  const order = profile.features
+    .map((_, f) => f)
+    .sort((a, b) => profile.features[b]!.ratio - profile.features[a]!.ratio);
+  return [
+    ...candidates.map(
+      ({ class: name, percent, count }) =>
+        `  ${`${percent} %`.padStart(6)}  ${name} (${count} training examples)`,
+    ),
+    ...order
+      .slice(0, MOST_FEATURES)
+      .map((f) => `  ${formatNumber(values[f]!).padStart(10)}  ${profile.features[f]!.says}`),
+  ].join('\n');
+}
+
+function describeScore(score: BlindScore, what: string): string {
+  const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
+  const parts = [
+    ...(score.accuracy === null
+      ? []
+      : [`class right in ${percent(score.accuracy)} (most frequent class: ${percent(score.chance!)})`]),
+    ...(score.f1 === null ? [] : [`mean F1 ${score.f1.toFixed(3)}`]),
+  ];
+  return `${what}: ${score.count} series; ${parts.join('; ')}`;
+}
+
+function check(args: ExpcotArguments): void {
+  if (!(Number.isInteger(args.record) && args.record >= 0)) {
+    throw new ConfigError(`--record: expected a whole number of at least 0, got ${args.record}`);
+  }
+  const only = (key: string, given: boolean, needs: string, holds: boolean): void => {
+    if (given && !holds) throw new ConfigError(`--${key} ${needs}; leave it out`);
+  };
+  only('class', args.class !== undefined, 'is for --mode teacher', args.mode === 'teacher');
+  only('intervals', args.intervals !== undefined, 'is for --mode teacher', args.mode === 'teacher');
+  only('score', args.score, 'is for --mode blind', args.mode === 'blind');
+  only('kind', args.kind !== undefined, 'does not go with --classes', args.classes === undefined);
+}
+
+/**
+ * Runs the command. Nothing is written but with --save-classes.
+ *
+ * @throws ConfigError for a wrong option; DataError for a wrong file or series; WriteError when the disk refuses
+ */
+export function runExpcot(args: ExpcotArguments): void {
+  check(args);
+  const set = openSet(args.file);
+  if (set === null && args.split !== undefined)
+    throw new ConfigError(`--split belongs to data sets; ${args.file} is a file`);
+  if (set !== null && args.column !== undefined)
+    throw new ConfigError('--column belongs to CSV files; leave it out');
+  if (args.score && set === null)
+    throw new ConfigError(`--score belongs to data sets; ${args.file} is a file`);
+  if (set !== null && args.kind !== undefined)
+    throw new ConfigError(`--kind: the data set is of kind ${set.manifest.kind}; leave it out`);
+  const kind =
+    set?.manifest.kind ?? (args.classes === undefined ? (args.kind ?? 'anomaly') : 'classification');
+  const profile = kind === 'classification' ? openClasses(args.classes ?? args.file) : null;
+  if (args.saveClasses !== undefined) {
+    if (profile === null) throw new ConfigError('--save-classes: there are no classes; give --classes');
+    writeFileAtomic(args.saveClasses, profileToJson(profile));
+  }
+  const print = (text: string): void => void process.stdout.write(`${text}\n`);
+  if (args.score && set !== null) {
+    const split = splitOf(set, args.split);
+    const score = scoreBlind(set.read(split), profile);
+    print(
+      args.json
+        ? JSON.stringify({ file: args.file, split, ...score })
+        : describeScore(score, `${args.file} ${split}`),
+    );
+    return;
+  }
+  const found =
+    set === null
+      ? readFromFile(args.file, args.record, args.column)
+      : readFromSet(set, splitOf(set, args.split), args.record);
+  const trace: ExpertTrace =
+    args.mode === 'blind'
+      ? blindTrace(found, kind, profile)
+      : teacherTrace({ ...found, gold: statedGold(kind, found, args) }, profile);
+  const evidence = evidenceOf(found, kind, profile);
+  if (args.json) {
+    print(JSON.stringify({ file: args.file, series: found.id, mode: args.mode, kind, evidence, trace }));
+    return;
+  }
+  const points = `${found.channels[0]!.length} points`;
+  const size = found.channels.length === 1 ? points : `${found.channels.length} channels of ${points}`;
+  print(
+    `${found.id}: ${size}, ${args.mode} trace\n\nEvidence\n${describeEvidence(evidence)}\n\nTrace\n${trace.text}`,
+  );
+}
+
+export const expcotCommand: CommandModule<object, ExpcotArguments> = {
+  command: 'expcot <file>',
+  describe: 'Print the classical evidence about a series and the expert trace made of it',
+  // The types do not know that `--save-classes` arrives as saveClasses.
+  builder: (yargs: Argv<object>) =>
+    yargs
+      .positional('file', {
+        type: 'string',
+        demandOption: true,
+        describe:
+          'A file of series (.csv, .ts, .arff, .tsv, .out, .npy, .npz, .parquet, .mat, .hea), or a prepared data set',
+      })
+      .option('mode', {
+        choices: TRACE_MODES,
+        default: 'blind' as TraceMode,
+        describe:
+          'blind: its own answer, from values alone; teacher: the right answer with the evidence for it',
+        requiresArg: true,
+      })
+      .option('classes', {
+        type: 'string',
+        describe:
+          'For a classification: a profile of classes (.json), a prepared data set, or a file of labelled training series',
+        requiresArg: true,
+      })
+      .option('save-classes', {
+        type: 'string',
+        describe: 'Write the profile of classes to this file',
+        requiresArg: true,
+      })
+      .option('kind', {
+        choices: ['anomaly', 'variates'] as const,
+        describe: 'What to look for without classes: intervals (default), or channels unlike the others',
+        requiresArg: true,
+      })
+      .option('column', {
+        type: 'string',
+        array: true,
+        describe: 'Value column of a CSV file, by name or number; several are channels of one series',
+        requiresArg: true,
+      })
+      .option('record', {
+        type: 'number',
+        default: 0,
+        describe: 'Which series, counted from 0',
+        requiresArg: true,
+      })
+      .option('split', {
+        choices: SPLITS,
+        describe: 'Split of a prepared data set (default: the last that it has)',
+        requiresArg: true,
+      })
+      .option('class', {
+        type: 'string',
+        describe: 'The right class, where the file does not say it',
+        requiresArg: true,
+      })
+      .option('intervals', {
+        type: 'string',
+        describe: 'The right intervals, as [[start, end], …], where the file does not say them',
+        requiresArg: true,
+      })
+      .option('score', {
+        type: 'boolean',
+        default: false,
+        describe: 'How often the blind trace is right on a split of a prepared data set',
+      })
+      .option('json', { type: 'boolean', default: false, describe: 'Print evidence and trace as JSON' })
+      .example('$0 expcot my.csv', 'Anomalies of a CSV file')
+      .example(
+        '$0 expcot new.csv --classes TRAIN.ts --save-classes classes.json',
+        'Which class a series belongs to',
+      )
+      .example(
+        '$0 expcot data/ctu --score --split test',
+        'How often the blind answer is right',
+      ) as unknown as Argv<ExpcotArguments>,
+  handler: runExpcot,
+};

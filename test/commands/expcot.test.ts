@@ -1,0 +1,155 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { vtaMultivariate } from '../../datasets/anomaly/vta-variates.ts';
+import { parseAnswer, parseClassification } from '../../rewards/answer.ts';
+import { readProfile } from '../../src/expcot/profile-file.ts';
+import { machines } from '../helpers/classes.ts';
+import { inside } from '../helpers/command-line.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'timeseer-expcot-'));
+const file = (name: string): string => join(directory, name);
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+afterEach(() => {
+  process.exitCode = undefined;
+});
+
+/** Labelled series in the format of the classification archive. */
+function tsFile(split: 'train' | 'test', count: number): string {
+  const rows = machines(split, count).map(({ channels, gold }) => {
+    return `${[...channels[0]!].join(',')}:${gold.kind === 'classification' ? gold.class : ''}`;
+  });
+  return `@problemName Machines\n@classLabel true fan pump idle\n@data\n${rows.join('\n')}\n`;
+}
+
+beforeAll(() => {
+  const wave = Array.from({ length: 600 }, (_, i) => Math.sin(i / 8) + (i >= 300 && i < 303 ? 9 : 0));
+  writeFileSync(
+    file('spike.csv'),
+    `time,value,other\n${wave.map((v, i) => `${i},${v},${Math.cos(i / 8)}`).join('\n')}\n`,
+  );
+  writeFileSync(
+    file('gap.out'),
+    wave.map((v, i) => `${i === 50 || i === 51 ? 'NaN' : v},${i >= 300 && i < 303 ? 1 : 0}`).join('\n'),
+  );
+  const { channels } = vtaMultivariate('square', 3407, 'test', 1, { variates: 4 });
+  writeFileSync(
+    file('grid.ts'),
+    `@classLabel false\n@data\n${channels.map((channel) => [...channel].join(',')).join(':')}\n`,
+  );
+  writeFileSync(file('train.ts'), tsFile('train', 30));
+  writeFileSync(file('test.ts'), tsFile('test', 6));
+});
+
+async function json(...args: string[]) {
+  const { out, err, code } = await inside('expcot', ...args, '--json');
+  expect(err).toBe('');
+  expect(code).toBe(0);
+  return JSON.parse(out);
+}
+
+describe('timeseer expcot', () => {
+  it('prints evidence and trace of a CSV column', async () => {
+    const { out, code } = await inside('expcot', file('spike.csv'), '--column', 'value');
+    expect(code).toBe(0);
+    expect(out).toMatch(/^spike: 600 points, blind trace\n\nEvidence\n/);
+    expect(out).toMatch(/\n {2}range\.maxAbsZ +\d/);
+    expect(out).toMatch(/\n {2}range\.intervals +\[300,303\]\n/);
+    expect(out).toMatch(
+      /\n\nTrace\n<think>Observation: [\s\S]+<\/think><answer>\[\[300, 303\]\]<\/answer><class>global point<\/class>\n$/,
+    );
+  });
+
+  it('gives the same as JSON, and tells several columns as channels', async () => {
+    const one = await json(file('spike.csv'), '--column', 'value');
+    expect(one).toMatchObject({ series: 'spike', mode: 'blind', kind: 'anomaly' });
+    expect(one.evidence[0]).toMatchObject({ channel: 'value', length: 600 });
+    expect(one.trace.answer).toEqual({ kind: 'anomaly', class: 'global point', intervals: [[300, 303]] });
+    const two = await json(file('spike.csv'), '--column', 'other', '--column', 'value');
+    expect(two.trace.think).toContain('Of 2 channels the anomaly shows best in value');
+    expect(two.evidence).toHaveLength(2);
+  });
+
+  it('argues for intervals of the file or of the command line', async () => {
+    const own = await json(file('gap.out'), '--mode', 'teacher');
+    expect(own.trace.answer).toMatchObject({ intervals: [[300, 303]] });
+    expect(own.trace.think).toContain('2 samples are missing (1 gap)');
+    expect(parseAnswer(own.trace.text, 600).wellFormed).toBe(true);
+    const stated = await json(
+      file('gap.out'),
+      '--mode',
+      'teacher',
+      '--intervals',
+      '[[100, 120]]',
+      '--class',
+      'seasonal',
+    );
+    expect(stated.trace.text).toMatch(/<answer>\[\[100, 120\]\]<\/answer><class>seasonal<\/class>$/);
+  });
+
+  it('learns classes from labelled series, keeps them, and tells the class of another', async () => {
+    const learned = await json(
+      file('test.ts'),
+      '--record',
+      '1',
+      '--classes',
+      file('train.ts'),
+      '--save-classes',
+      file('classes.json'),
+    );
+    expect(learned.kind).toBe('classification');
+    expect(learned.trace.answer).toEqual({ kind: 'classification', class: 'pump' });
+    expect(parseClassification(learned.trace.text).wellFormed).toBe(true);
+    const profile = readProfile(readFileSync(file('classes.json'), 'utf8'), 'classes.json');
+    expect(profile.classes.map(({ count }) => count)).toEqual([10, 10, 10]);
+    const again = await json(file('test.ts'), '--record', '1', '--classes', file('classes.json'));
+    expect(again.trace).toEqual(learned.trace);
+    const { out } = await inside(
+      'expcot',
+      file('test.ts'),
+      '--classes',
+      file('classes.json'),
+      '--mode',
+      'teacher',
+    );
+    expect(out).toMatch(/Evidence\n +\d+ % {2}fan \(10 training examples\)/);
+    expect(out).toMatch(/<class>fan<\/class>\n$/);
+  });
+
+  it('names the channels that are unlike the others', async () => {
+    const found = await json(file('grid.ts'), '--kind', 'variates');
+    expect(found.evidence.variates).toHaveLength(4);
+    const { variates } = vtaMultivariate('square', 3407, 'test', 1, { variates: 4 });
+    expect(found.trace.text).toContain(`</think><answer>[${variates.join(', ')}]</answer>`);
+  });
+
+  it.each([
+    [['spike.csv'], /2 columns of numbers/],
+    [['none.csv'], /none\.csv: cannot be read/],
+    [['.'], /not a prepared data set/],
+    [['test.ts', '--record', '6'], /--record 6: the file holds 6 series/],
+    [['test.ts', '--record', '-1'], /--record: expected a whole number/],
+    [['test.ts', '--column', 'a'], /--column belongs to CSV files/],
+    [['test.ts', '--score'], /--score belongs to data sets/],
+    [['test.ts', '--split', 'test'], /--split belongs to data sets/],
+    [['test.ts', '--class', 'fan'], /--class is for --mode teacher/],
+    [['test.ts', '--classes', 'train.ts', '--kind', 'variates'], /--kind does not go with --classes/],
+    [['test.ts', '--save-classes', 'x.json'], /there are no classes/],
+    [
+      ['test.ts', '--mode', 'teacher'],
+      /--mode teacher: test\/0 does not say what is right; say it with --intervals/,
+    ],
+    [['grid.ts', '--kind', 'variates', '--mode', 'teacher'], /prepared data set/],
+    [['grid.ts', '--classes', 'train.ts'], /4 channels, the profile of train has 1/],
+    [['gap.out', '--mode', 'teacher', '--intervals', '[[5, 5]]'], /--intervals: interval \[5, 5\] is empty/],
+    [['gap.out', '--mode', 'teacher', '--class', 'odd'], /--class odd: expected one of contextual point/],
+    [['test.ts', '--classes', 'gap.out'], /has no class; classes are learned from labelled series/],
+  ])('refuses %j', async (args, message) => {
+    const paths = args.map((word, i) => (i === 0 || /\.(?:ts|out|json)$/.test(word) ? file(word) : word));
+    const { code, err, out } = await inside('expcot', ...paths);
+    expect(err).toMatch(message);
+    expect(out).toBe('');
+    expect(code).toBeGreaterThan(0);
+  });
+});
