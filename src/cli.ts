@@ -43,6 +43,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Write a data set of synthetic series, or the answer of a policy to a prompt with pictures',
     async () => (await import('./commands/generate.ts')).generate,
   ),
+  data: lazy(
+    'List, prepare, show and check data sets: the tasks of the papers, and your own files',
+    async () => (await import('./commands/data.ts')).data,
+  ),
   render: lazy(
     'Draw the series of a data set or a CSV file as PNG pictures',
     async () => (await import('./commands/render.ts')).render,

@@ -6,7 +6,7 @@ import type { Split } from '../split.ts';
 /** A file to download. */
 export interface Address {
   readonly url: string;
-  /** Hexadecimal SHA-256 where it is known; else that of the first download is kept beside it and compared later. */
+  /** Hexadecimal SHA-256 that a download must have, where it is known. */
   readonly sha256: string | null;
   /** Whether it is a zip archive to unpack. */
   readonly unpack: boolean;

@@ -1,0 +1,111 @@
+/** A page of rendered examples with their right answers, for a person. */
+import { classOf, lengthOf } from '../../datasets/example.ts';
+import type { ExampleOrigin } from '../../datasets/example-set.ts';
+import { goldParts } from '../../datasets/gold-answer.ts';
+import type { Split } from '../../datasets/split.ts';
+import { type Html, html, page, pngSource } from '../../eval/html.ts';
+import { verbatim } from '../../eval/report-examples.ts';
+import { STYLE } from '../../eval/report-style.ts';
+import { encodePng } from '../plot/png.ts';
+import { render } from '../plot/raster.ts';
+import { shade } from '../plot/shade.ts';
+import { formatValue } from '../progress.ts';
+import type { Example, Picture } from '../types.ts';
+import { type Drawing, drawingOf } from './data-figure.ts';
+
+/** What a policy is told and what an expert would say, where the stages that write them are at hand. */
+export interface ExampleDetails {
+  readonly prompt: string;
+  /** Null where there is no trace for it. */
+  readonly trace: string | null;
+}
+
+export type Describe = (example: Example, origin: ExampleOrigin) => Promise<ExampleDetails>;
+
+export interface ShownExample {
+  readonly split: Split;
+  readonly example: Example;
+}
+
+const uriOf = (picture: Picture): string => `data:image/png;base64,${encodePng(picture).toString('base64')}`;
+
+/** The picture with the truth in green; null where there is nothing to mark, or no place to mark it. */
+function marked({ figure, times }: Drawing, picture: Picture, { gold, channels }: Example): Picture | null {
+  if (figure.spectrogram !== null || gold.kind === 'classification') return null;
+  const length = channels[0]!.length;
+  const options = times === undefined ? {} : { times };
+  if (gold.kind === 'variates') {
+    if (gold.variates.length === 0 || !figure.grid) return null;
+    return shade(figure, picture, [[0, length]], length, { ...options, channels: gold.variates });
+  }
+  return gold.intervals.length === 0 ? null : shade(figure, picture, gold.intervals, length, options);
+}
+
+const unnamed = ({ gold }: Example): boolean => gold.kind === 'anomaly' && gold.class === null;
+
+function missingText({ channels }: Example): string {
+  const missing = channels.reduce((sum, one) => sum + one.filter((value) => Number.isNaN(value)).length, 0);
+  const points = channels.length * channels[0]!.length;
+  return missing === 0 ? '' : `, ${formatValue((100 * missing) / points)} % missing`;
+}
+
+function pictureBlock(picture: Picture, alt: string, caption: string): Html {
+  return html`<figure class="drawn"><img src="${pngSource(uriOf(picture))}" width="${picture.width}" height="${picture.height}" alt="${alt}"><figcaption>${caption}</figcaption></figure>`;
+}
+
+async function card(
+  { split, example }: ShownExample,
+  origin: ExampleOrigin,
+  describe: Describe | undefined,
+): Promise<Html> {
+  const drawing = drawingOf(example, origin.figure);
+  const picture = await render(drawing.figure, drawing.values, drawing.times);
+  const truth = marked(drawing, picture, example);
+  const details = await describe?.(example, origin);
+  const { id, recording, channels } = example;
+  const width = channels.length === 1 ? '' : ` × ${channels.length} channels`;
+  const facts = `${split}; ${lengthOf(example)} points${width}${missingText(example)}${recording === null ? '' : `; recording ${recording}`}`;
+  return html`<article class="example">
+<h2><bdi>${id}</bdi></h2>
+<p class="verdict"><strong><bdi>${classOf(example.gold)}</bdi></strong> \u00b7 ${facts}</p>
+${pictureBlock(picture, `Plot of ${id}`, `What a policy sees: ${picture.width} \u00d7 ${picture.height} px, figure ${origin.figure.preset}.`)}
+${truth === null ? null : pictureBlock(truth, `Plot of ${id} with the right answer marked`, 'The right answer, in green.')}
+<h3>Right answer</h3>
+${verbatim(goldParts(example.gold))}
+${unnamed(example) ? html`<p class="verdict">The data set says where this anomaly is, not of which kind: its class is not graded.</p>` : null}
+${details === undefined ? null : html`<h3>Prompt</h3>${verbatim(details.prompt)}`}
+${details === undefined || details.trace === null ? null : html`<h3>Expert trace</h3>${verbatim(details.trace, 'prose')}`}
+</article>
+`;
+}
+
+const OWN_STYLE =
+  '.example h2{font-size:1.05rem;margin:0}.example h3{font-size:.85rem;color:var(--soft);margin:.8rem 0 .3rem}' +
+  '.example pre{margin:0}.drawn{margin:0 0 .8rem;overflow-x:auto}.drawn img{display:block;max-width:100%;height:auto;' +
+  'background:#fff;border:1px solid var(--rule)}.drawn figcaption{font-size:.8rem;color:var(--soft)}';
+
+/**
+ * A self-contained page of examples.
+ *
+ * @param describe adds prompt and trace to each
+ * @throws as `drawingOf`, rendering, and `describe`
+ */
+export async function examplesPage(
+  origin: ExampleOrigin,
+  examples: readonly ShownExample[],
+  describe?: Describe,
+): Promise<string> {
+  const cards: Html[] = [];
+  for (const one of examples) cards.push(await card(one, origin, describe));
+  const { source, split, classes, rate, notes } = origin;
+  const body = html`<header class="top"><h1>${origin.title}</h1>
+<p class="lead">${source.description}</p>
+<dl class="facts"><dt>Task</dt><dd>${origin.task}</dd>
+${classes.length === 0 ? null : html`<dt>Classes</dt><dd>${classes.join(', ')}</dd>`}
+${rate === null ? null : html`<dt>Samples per second</dt><dd>${formatValue(rate)}</dd>`}
+<dt>Split</dt><dd>${split.statement}</dd><dt>Licence</dt><dd>${source.licence}</dd>
+${source.citation === null ? null : html`<dt>Source</dt><dd>${source.citation}</dd>`}
+${notes.map((note) => html`<dt>Note</dt><dd>${note}</dd>`)}</dl></header>
+<main>${cards}</main>`;
+  return page({ title: `${origin.title}: ${examples.length} examples`, style: STYLE + OWN_STYLE, body });
+}

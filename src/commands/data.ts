@@ -1,0 +1,44 @@
+/** `timeseer data`: tasks and the user's files as data sets. */
+import type { CommandModule } from 'yargs';
+import { ConfigError } from '../errors.ts';
+import { type ListArguments, runList } from './data-list.ts';
+import { prepareCommand } from './data-prepare.ts';
+import { showCommand } from './data-show.ts';
+import { statsCommand } from './data-stats.ts';
+import { validateCommand } from './data-validate.ts';
+
+const listCommand: CommandModule<object, ListArguments> = {
+  command: 'list',
+  describe: 'Every task: what it is, its classes, whether it needs a download, its licence',
+  builder: (yargs) =>
+    yargs.option('json', { type: 'boolean', default: false, describe: 'Print the tasks as JSON' }),
+  handler: runList,
+};
+
+/** No action at all. */
+const nothing: CommandModule = {
+  command: '$0',
+  describe: false,
+  handler: () => {
+    throw new ConfigError(
+      'data: no action given: list, prepare, show, validate or stats; see timeseer data --help',
+    );
+  },
+};
+
+export const data: CommandModule = {
+  command: 'data',
+  describe: 'List, prepare, show and check data sets: the tasks of the papers, and your own files',
+  builder: (yargs) =>
+    yargs
+      .command(listCommand)
+      .command(prepareCommand)
+      .command(showCommand)
+      .command(validateCommand)
+      .command(statsCommand)
+      .command(nothing)
+      .example('$0 data list', 'What there is')
+      .example('$0 data prepare anomllm --out data/anomllm', 'A generated task')
+      .example('$0 data show data/anomllm --n 6 --out page.html', 'Six rendered examples'),
+  handler: () => undefined,
+};
