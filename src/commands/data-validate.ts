@@ -8,6 +8,7 @@ import type { Split } from '../../datasets/split.ts';
 import { DataError, TimeseerError } from '../errors.ts';
 import { withInterrupt } from '../interrupt.ts';
 import { RenderPool } from '../plot/pool.ts';
+import { render } from '../plot/raster.ts';
 import { Progress } from '../progress.ts';
 import type { Example } from '../types.ts';
 import { drawingOf } from './data-figure.ts';
@@ -41,6 +42,8 @@ export interface Verdict {
 
 /** Broken rows that are printed; JSON has all. */
 const SHOWN = 50;
+/** A Worker compiles the figure anew: it pays from about this many pictures on. */
+const PICTURES_PER_WORKER = 50;
 /** Rows between two chances for signals where nothing is drawn. */
 const BREATH = 64;
 
@@ -85,7 +88,10 @@ export async function validateSet(directory: string, options: ValidateOptions): 
   const { figure, kind, task } = set.manifest;
   const broken: BrokenRow[] = [];
   const neighbours = new Neighbours(set);
-  const pool = options.render ? new RenderPool(availableParallelism()) : null;
+  const total = set.splits.reduce((sum, split) => sum + set.count(split), 0);
+  const workers = Math.min(availableParallelism(), Math.floor(total / PICTURES_PER_WORKER));
+  const pool = options.render && workers > 0 ? new RenderPool(workers) : null;
+  const most = pool?.capacity ?? 1;
   const waiting = new Set<Promise<void>>();
   let rows = 0;
   let drawn = 0;
@@ -93,7 +99,7 @@ export async function validateSet(directory: string, options: ValidateOptions): 
   const draw = async (split: Split, line: number, example: Example): Promise<void> => {
     try {
       const { figure: chosen, values, times } = drawingOf(example, figure);
-      await pool!.render(chosen, values, times);
+      await (pool === null ? render(chosen, values, times) : pool.render(chosen, values, times));
       drawn++;
     } catch (error) {
       if (!(error instanceof TimeseerError)) throw error;
@@ -110,10 +116,10 @@ export async function validateSet(directory: string, options: ValidateOptions): 
             const wrong = neighbours.problem(split, example) ?? gradeProblem(example);
             if (wrong !== null) broken.push({ split, line, id: example.id, problem: wrong });
             if (kind !== 'variates') graded++;
-            if (pool !== null) {
+            if (options.render) {
               const done = draw(split, line, example).finally(() => waiting.delete(done));
               waiting.add(done);
-              if (waiting.size >= pool.capacity) await Promise.race(waiting);
+              if (waiting.size >= most) await Promise.race(waiting);
             }
           }
           options.onProgress?.(rows, broken.length);
@@ -135,7 +141,7 @@ export async function validateSet(directory: string, options: ValidateOptions): 
   );
   const remarks = [
     ...(kind === 'variates' ? ['there is no reward for variates: answers are checked, not graded'] : []),
-    ...(pool === null ? ['nothing was drawn (--no-render)'] : []),
+    ...(!options.render ? ['nothing was drawn (--no-render)'] : []),
   ];
   return { directory, task, rows, drawn, graded, broken, remarks };
 }
