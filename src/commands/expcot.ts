@@ -52,7 +52,10 @@ function evidenceOf(
 ): unknown {
   if (kind === 'classification') return new ClassEvidence(profile!, channels);
   if (kind === 'variates') return analyseVariates(channels);
-  return channels.map((values, c) => ({ channel: names[c], ...analyseWithGaps(values).toJSON() }));
+  return channels.map((values, c) => {
+    const { evidence, cycle } = analyseWithGaps(values);
+    return { channel: names[c], ...evidence.toJSON(), cycle };
+  });
 }
 
 /** Values as `path value` lines; lists of numbers on one line, longer lists counted. */

@@ -4,28 +4,39 @@
  */
 import { DataError } from '../errors.ts';
 import type { AnomalyClass, Interval } from '../types.ts';
-import { cite } from './citation.ts';
+import type { CycleTest } from './cycle.ts';
+import { blindWithCycle, coverageBy, cycleOf, teacherWithCycle } from './cycle-trace.ts';
 import { analyse, type Evidence } from './evidence.ts';
 import { bridge } from './gaps.ts';
 import { discordRatio, type Reading, route } from './route.ts';
-import { blind, formatResponse, type Trace, teacher } from './trace.ts';
+import { formatResponse, type Trace } from './trace.ts';
+
+/** What is known of one channel. */
+export interface ChannelEvidence {
+  readonly evidence: Evidence;
+  /** Null where the base is no wave, or too few cycles of one. */
+  readonly cycle: CycleTest | null;
+}
 
 /** A trace, and the channel that it is about. */
-export interface AnomalyTrace extends Trace {
-  readonly evidence: Evidence;
+export interface AnomalyTrace extends Trace, ChannelEvidence {
   /** Index of the channel. */
   readonly channel: number;
 }
 
 /** Evidence about a series [N] in which NaN marks missing points. Throws a DataError for no samples, an infinity, no known point. */
-export function analyseWithGaps(values: Float64Array): Evidence {
+export function analyseWithGaps(values: Float64Array): ChannelEvidence {
   const { values: whole, ...gaps } = bridge(values);
-  return analyse(whole, { gaps });
+  const evidence = analyse(whole, { gaps });
+  return { evidence, cycle: cycleOf(evidence, whole) };
 }
 
 /** How far the test that decides is beyond its threshold: 1 at the threshold; 0 for a normal reading. */
-function strength(evidence: Evidence, { family }: Reading): number {
-  if (family === null) return 0;
+function strength({ evidence, cycle }: ChannelEvidence): number {
+  const { family }: Reading = route(evidence);
+  if (family === null) {
+    return cycle === null || cycle.intervals.length === 0 ? 0 : cycle.peak / cycle.threshold;
+  }
   if (family === 'range') return evidence.outliers.maxAbsZ / evidence.outliers.extreme;
   if (family === 'trend') {
     const { peak, threshold } = evidence.trend!;
@@ -42,8 +53,8 @@ function strength(evidence: Evidence, { family }: Reading): number {
 function choose(
   channels: readonly Float64Array[],
   names: readonly string[],
-  merit: (evidence: Evidence) => number,
-): { evidence: Evidence; channel: number } {
+  merit: (own: ChannelEvidence) => number,
+): ChannelEvidence & { readonly channel: number } {
   if (channels.length === 0 || channels.length !== names.length) {
     throw new DataError(
       `${channels.length} channels with ${names.length} names; expected as many, and at least one`,
@@ -56,28 +67,32 @@ function choose(
     );
   }
   const analysed = channels.map(analyseWithGaps);
-  if (analysed.length === 1) return { evidence: analysed[0]!, channel: 0 };
+  if (analysed.length === 1) return { ...analysed[0]!, channel: 0 };
   const merits = analysed.map(merit);
   const channel = merits.indexOf(merits.reduce((a, b) => Math.max(a, b)));
-  return { evidence: analysed[channel]!, channel };
+  return { ...analysed[channel]!, channel };
 }
 
 /** A kind for intervals whose data set names none. */
-function kindOf(evidence: Evidence, intervals: readonly Interval[]): AnomalyClass {
+function kindOf({ evidence, cycle }: ChannelEvidence, intervals: readonly Interval[]): AnomalyClass {
   if (intervals.length === 0) return 'normal';
-  const { class: read } = route(evidence);
+  const { class: read } = blindWithCycle(evidence, cycle);
   return read === 'normal' ? 'contextual point' : read;
 }
 
 /** Says which channel a trace is about, where there are several. */
-function about(trace: Trace, evidence: Evidence, channel: number, names: readonly string[]): AnomalyTrace {
-  if (names.length === 1) return { ...trace, evidence, channel };
+function about(
+  trace: Trace,
+  chosen: ChannelEvidence & { readonly channel: number },
+  names: readonly string[],
+): AnomalyTrace {
+  if (names.length === 1) return { ...trace, ...chosen };
   const where =
     trace.intervals.length === 0
-      ? `Of ${names.length} channels none departs further than ${names[channel]}, which is described.`
-      : `Of ${names.length} channels the anomaly shows best in ${names[channel]}, which is described.`;
+      ? `Of ${names.length} channels none departs further than ${names[chosen.channel]}, which is described.`
+      : `Of ${names.length} channels the anomaly shows best in ${names[chosen.channel]}, which is described.`;
   const think = trace.think.replace('Observation: ', () => `Observation: ${where} `);
-  return { ...trace, think, text: formatResponse(think, trace.intervals, trace.class), evidence, channel };
+  return { ...trace, think, text: formatResponse(think, trace.intervals, trace.class), ...chosen };
 }
 
 /**
@@ -85,8 +100,8 @@ function about(trace: Trace, evidence: Evidence, channel: number, names: readonl
  * @throws DataError for no channels, names that break the tags, no samples, infinities, or a channel without any value
  */
 export function blindAnomaly(channels: readonly Float64Array[], names: readonly string[]): AnomalyTrace {
-  const { evidence, channel } = choose(channels, names, (own) => strength(own, route(own)));
-  return about(blind(evidence), evidence, channel, names);
+  const chosen = choose(channels, names, strength);
+  return about(blindWithCycle(chosen.evidence, chosen.cycle), chosen, names);
 }
 
 /**
@@ -101,9 +116,10 @@ export function teacherAnomaly(
   intervals: readonly Interval[],
   label: AnomalyClass | null,
 ): AnomalyTrace {
-  const merit = (own: Evidence): number =>
-    intervals.length === 0 ? strength(own, route(own)) : cite(own, intervals).agreement;
-  const { evidence, channel } = choose(channels, names, merit);
-  const name = label ?? kindOf(evidence, intervals);
-  return about(teacher(evidence, intervals, name), evidence, channel, names);
+  const merit = (own: ChannelEvidence): number =>
+    intervals.length === 0 ? strength(own) : coverageBy(own.evidence, own.cycle, intervals);
+  const chosen = choose(channels, names, merit);
+  const { evidence, cycle } = chosen;
+  const name = label ?? kindOf(chosen, intervals);
+  return about(teacherWithCycle(evidence, cycle, intervals, name), chosen, names);
 }

@@ -47,7 +47,8 @@ export function formatResponse(think: string, intervals: readonly Interval[], la
   return `<think>${think}</think><answer>${formatIntervals(intervals)}</answer><class>${label}</class>`;
 }
 
-function list(intervals: readonly Interval[]): string {
+/** `12 to 30 and 41 to 50`; of more than LONGEST_LIST intervals the first ones and how many there are. */
+export function listIntervals(intervals: readonly Interval[]): string {
   const shown = intervals.slice(0, LONGEST_LIST).map(([start, end]) => `${start} to ${end}`);
   if (intervals.length > LONGEST_LIST) return `${shown.join(', ')} and others, ${intervals.length} in all`;
   const last = shown.pop() ?? 'nothing';
@@ -89,13 +90,14 @@ function observe(evidence: Evidence): string {
 function report(evidence: Evidence, family: Family): string {
   if (family === 'range') {
     const { sigmas, lower, upper, maxAbsZ, intervals } = evidence.range;
-    const outcome = intervals.length === 0 ? 'nothing is outside' : `outside: ${list(intervals)}`;
+    const outcome = intervals.length === 0 ? 'nothing is outside' : `outside: ${listIntervals(intervals)}`;
     return `Range test: ${sigmas} standard deviations span ${say(lower)} to ${say(upper)}, the largest z-score is ${say(maxAbsZ)}; ${outcome}.`;
   }
   if (family === 'trend') {
     const test = evidence.trend;
     if (test === null) return 'Trend test: the series is too short.';
-    const outcome = test.intervals.length === 0 ? 'not beyond it' : `beyond it: ${list(test.intervals)}`;
+    const outcome =
+      test.intervals.length === 0 ? 'not beyond it' : `beyond it: ${listIntervals(test.intervals)}`;
     return `Trend test: the smoothed slope departs by up to ${say(test.peak)} from its mean ${say(test.mean)}, limit ${say(test.threshold)}; ${outcome}.`;
   }
   if (family === 'frequency') {
@@ -105,14 +107,14 @@ function report(evidence: Evidence, family: Family): string {
     if (test.stable) return `${opening}, below ${test.stableBelow}: stable.`;
     return test.intervals.length === 0
       ? `${opening}: not stable, but no window departs by more than ${say(test.threshold)}.`
-      : `${opening}: not stable; windows that depart by more than ${say(test.threshold)}, to ${say(test.extreme)}, cover ${list(test.intervals)}.`;
+      : `${opening}: not stable; windows that depart by more than ${say(test.threshold)}, to ${say(test.extreme)}, cover ${listIntervals(test.intervals)}.`;
   }
   const test = evidence.profile;
   if (test === null) return 'Matrix profile: the series is too short.';
   const outcome =
     test.intervals.length === 0
       ? `not above ${test.threshold}: no discord`
-      : `above ${test.threshold}: a discord at ${list(test.intervals)}`;
+      : `above ${test.threshold}: a discord at ${listIntervals(test.intervals)}`;
   const part = test.exact ? '' : ' among the pairs compared';
   return `Matrix profile: the window of ${test.window} least like any other${part} starts at ${test.discord}, distance ${say(test.distance)} against ${say(test.mean)} on average, z-score ${say(test.z)}, ${outcome}.`;
 }
@@ -120,6 +122,17 @@ function report(evidence: Evidence, family: Family): string {
 function compose(evidence: Evidence, found: string, validation: string, conclusion: string): string {
   const tests = FAMILIES.map((family) => report(evidence, family)).join(' ');
   return `Observation: ${observe(evidence)} ${found}\nReasoning & Validation: ${tests} ${validation}\nConclusion: ${conclusion}`;
+}
+
+/** The response of three parts: an observation that ends with `found`, all tests and `validation`, `conclusion`. */
+export function composeTrace(
+  evidence: Evidence,
+  told: { readonly found: string; readonly validation: string; readonly conclusion: string },
+  intervals: readonly Interval[],
+  label: AnomalyClass,
+): Trace {
+  const think = compose(evidence, told.found, told.validation, told.conclusion);
+  return finish(think, intervals, label, null);
 }
 
 function finish(
@@ -156,12 +169,12 @@ function validate(
       : `Against the evidence of ${names(dissent)}, nothing here is a genuine anomaly.`;
   }
   if (family === null) {
-    return `No test covers ${list(intervals)}, where the shape itself shows an anomaly of class ${label}; the evidence disagrees${elsewhere}.`;
+    return `No test covers ${listIntervals(intervals)}, where the shape itself shows an anomaly of class ${label}; the evidence disagrees${elsewhere}.`;
   }
   const again = clipped
-    ? `${reportOutliers(evidence)} Outliers are then at ${list(evidence.outliers.intervals)}. `
+    ? `${reportOutliers(evidence)} Outliers are then at ${listIntervals(evidence.outliers.intervals)}. `
     : '';
-  return `${again}The ${NAMES[family]} best supports an anomaly of class ${label} at ${list(intervals)}, with a point F1 of ${say(agreement)}${elsewhere}.`;
+  return `${again}The ${NAMES[family]} best supports an anomaly of class ${label} at ${listIntervals(intervals)}, with a point F1 of ${say(agreement)}${elsewhere}.`;
 }
 
 /**
@@ -173,11 +186,11 @@ export function teacher(evidence: Evidence, intervals: readonly Interval[], labe
   const found =
     intervals.length === 0
       ? 'Nothing departs from this pattern: it looks normal.'
-      : `It departs from this pattern at ${list(intervals)}, like an anomaly of class ${label}.`;
+      : `It departs from this pattern at ${listIntervals(intervals)}, like an anomaly of class ${label}.`;
   const conclusion =
     intervals.length === 0
       ? 'no anomaly; the class is normal.'
-      : `anomalies of class ${label} at ${list(intervals)}.`;
+      : `anomalies of class ${label} at ${listIntervals(intervals)}.`;
   const think = compose(evidence, found, validate(evidence, citation, intervals, label), conclusion);
   return finish(think, intervals, label, citation.family);
 }
@@ -195,7 +208,7 @@ function justify(evidence: Evidence, { family, intervals, class: label, local }:
       ? 'The discord differs by rounding errors alone. No test decides.'
       : `The discord is at distance ${say(profile.distance)} from its neighbour, where ${say(profile.mean)} is the mean, which chance reaches too. No test decides.`;
   }
-  const where = list(intervals);
+  const where = listIntervals(intervals);
   if (family === 'range') {
     const shaped = evidence.base.kind === 'sine' || evidence.base.kind === 'irregular';
     const extreme = evidence.range.maxAbsZ > evidence.outliers.extreme;
@@ -207,7 +220,7 @@ function justify(evidence: Evidence, { family, intervals, class: label, local }:
     return `${reason} The range test decides: ${where}.`;
   }
   if (local === null) return `The ${NAMES[family]} decides: ${where}.`;
-  const stretch = `Around ${list([local.interval])} the level changes by ${say(local.levelChange)} (${say(local.levelChangeInStd)} standard deviations), and roughness is ${say(local.whiteness)} of that of white noise`;
+  const stretch = `Around ${listIntervals([local.interval])} the level changes by ${say(local.levelChange)} (${say(local.levelChangeInStd)} standard deviations), and roughness is ${say(local.whiteness)} of that of white noise`;
   const meaning = {
     trend: 'the line bends there',
     'contextual point': 'the wave gives way to noise there',
@@ -227,6 +240,6 @@ export function blind(evidence: Evidence): Trace {
   const conclusion =
     family === null
       ? 'no anomaly; the class is normal.'
-      : `anomalies of class ${label} at ${list(intervals)}.`;
+      : `anomalies of class ${label} at ${listIntervals(intervals)}.`;
   return finish(compose(evidence, found, justify(evidence, reading), conclusion), intervals, label, family);
 }

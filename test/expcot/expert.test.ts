@@ -49,7 +49,7 @@ describe('anomalies with missing points', () => {
     const holed = channels[0]!.slice();
     holed.fill(Number.NaN, 3, 9);
     holed[500] = Number.NaN;
-    const evidence = analyseWithGaps(holed);
+    const { evidence } = analyseWithGaps(holed);
     expect(evidence.gaps).toEqual({ missing: 7, gaps: 2, longest: 6 });
     expect(JSON.parse(JSON.stringify(evidence)).gaps).toEqual(evidence.gaps);
     const { think, text } = teacherAnomaly([holed], ['value'], gold.intervals, gold.class);

@@ -1,0 +1,212 @@
+/**
+ * The cycle test: every point of a periodic series against the same phase of the other cycles. It sees what is too short for the
+ * other tests: single points out of place, and stretches of less than a cycle. Computed from values and a period alone.
+ */
+import { coverage, mergeIntervals, overlap, runs } from '../series/intervals.ts';
+import { GAUSSIAN_MAD, median } from '../series/stats.ts';
+import type { AnomalyClass, Interval } from '../types.ts';
+
+/** Cycles that must fit into the series: fewer give no typical cycle. */
+export const FEWEST_WHOLE_CYCLES = 6;
+/** Shortest period, in samples, of which a part can be told from a point. */
+const SHORTEST_PERIOD = 8;
+/** Departure, in standard deviations of the usual departures, that is flagged. */
+export const FLAG_FROM = 5;
+/** Least departure as a part of half the height of the cycle: smaller ones are ripples of a clean series. */
+const LEAST_PART = 0.15;
+/** Departures this close are one stretch, as a part of the period: a wave of another shape crosses the cycle in between. */
+const JOIN_PART = 0.16;
+/** Weaker departure, in standard deviations, that counts beside a flagged one. */
+const WEAK_FROM = 2.5;
+/** Mean length of stretches, as a part of the period, from which they are not points. */
+const STRETCH_PART = 0.18;
+/** Steps inside stretches, over usual ones, from which they move faster than the cycle. */
+const FAST_FROM = 1.5;
+/** More flagged points than this part of the series mean that there is no typical cycle. */
+const MOST_FLAGGED = 0.25;
+/** Lasting change of the level, as a part of half the height of the cycle, that makes a trend. */
+const LEVEL_PART = 0.6;
+/** Cycles on each side that a point is compared with, and samples of a window that its median is taken of: cost stays linear. */
+const NEAREST_CYCLES = 32;
+const MOST_SAMPLED = 64;
+/** Part of such a change that must be exceeded at its beginning, and be left at its end. */
+const EDGE_PART = 0.15;
+
+export interface CycleTest {
+  readonly period: number;
+  /** Lowest and highest value of the typical cycle. */
+  readonly low: number;
+  readonly high: number;
+  /** Standard deviation of the usual departures from the cycle (1.4826 · MAD), and the departure that is flagged. */
+  readonly sigma: number;
+  readonly threshold: number;
+  /** Largest departure from cycle and level, unsigned, and where. */
+  readonly peak: number;
+  readonly peakIndex: number;
+  readonly intervals: readonly Interval[];
+  readonly class: AnomalyClass;
+  /** What the class was read from: part of the flagged points outside of [low, high]; steps inside the stretches over usual ones; largest lasting change of the level. */
+  readonly outside: number;
+  readonly speed: number;
+  readonly levelChange: number;
+}
+
+/** Centred mean over exactly one period, by fractional weights at the ends; the nearest whole window at the ends of the series: [N]. */
+function movingMean(values: Float64Array, period: number): Float64Array {
+  const n = values.length;
+  const sums = new Float64Array(n + 1);
+  for (let i = 0; i < n; i++) sums[i + 1] = sums[i]! + values[i]!;
+  const upTo = (x: number): number => {
+    const whole = Math.floor(x);
+    return sums[whole]! + (whole < n ? (x - whole) * values[whole]! : 0);
+  };
+  return values.map((_, i) => {
+    const start = Math.max(0, Math.min(n - period, i + 0.5 - period / 2));
+    return (upTo(start + period) - upTo(start)) / period;
+  });
+}
+
+/** Median of values[start, end); of a long window, of at most MOST_SAMPLED evenly spaced samples. */
+function windowMedian(values: Float64Array, start: number, end: number): number {
+  const stride = Math.ceil((end - start) / MOST_SAMPLED);
+  if (stride < 2) return median(values.slice(start, end));
+  const count = Math.ceil((end - start) / stride);
+  return median(Float64Array.from({ length: count }, (_, i) => values[start + i * stride]!));
+}
+
+/** Running median over `window` samples around each, cut at the ends: [N]. */
+function movingMedian(values: Float64Array, window: number): Float64Array {
+  const half = window >> 1;
+  return values.map((_, i) =>
+    windowMedian(values, Math.max(0, i - half), Math.min(values.length, i + half + 1)),
+  );
+}
+
+/** Value of the typical cycle at every point: the median over the nearest cycles of what stands at its phase, level removed: [N]. */
+function typicalCycle(values: Float64Array, period: number): Float64Array {
+  const n = values.length;
+  const level = movingMean(values, period);
+  const around = values.map((value, i) => value - level[i]!);
+  const cycles = Math.min(NEAREST_CYCLES, Math.ceil(n / period));
+  return values.map((_, i) => {
+    const found: number[] = [];
+    for (let k = -cycles; k <= cycles; k++) {
+      const at = i + k * period;
+      const left = Math.floor(at);
+      if (k === 0 || left < 0 || left + 1 >= n) continue;
+      found.push(around[left]! * (1 - (at - left)) + around[left + 1]! * (at - left));
+    }
+    return median(Float64Array.from(found));
+  });
+}
+
+const largest = (values: Iterable<number>): number => {
+  let most = 0;
+  for (const value of values) most = Math.max(most, Math.abs(value));
+  return most;
+};
+
+/**
+ * Stretches over which the level changes for good: the median of one period after a point and that of one period before it differ by
+ * more than `least`. Each is the way between the two levels around the point where they differ most.
+ */
+function levelChanges(
+  rest: Float64Array,
+  period: number,
+  least: number,
+): { interval: Interval; change: number }[] {
+  const n = rest.length;
+  const reach = Math.round(period);
+  const smooth = movingMedian(rest, 3);
+  const before = (i: number): number => windowMedian(rest, Math.max(0, i - reach), i);
+  const after = (i: number): number => windowMedian(rest, i, Math.min(n, i + reach));
+  const margin = Math.max(2, Math.round(period / 4));
+  const differences = new Float64Array(n);
+  for (let i = margin; i < n - margin; i++) differences[i] = after(i) - before(i);
+  const found: { interval: Interval; change: number }[] = [];
+  for (const [from, to] of runs(n, (i) => Math.abs(differences[i]!) > least)) {
+    let at = from;
+    for (let i = from; i < to; i++) if (Math.abs(differences[i]!) > Math.abs(differences[at]!)) at = i;
+    const half = Math.round(period / 2);
+    const [first, last] = [Math.max(0, at - half), Math.min(n, at + half)];
+    const [low, high] = [before(Math.max(1, at - (half >> 1))), after(Math.min(n - 1, at + (half >> 1)))];
+    const edge = EDGE_PART * Math.abs(high - low);
+    let start = first;
+    while (start < at && Math.abs(smooth[start]! - low) < edge) start++;
+    let end = last;
+    while (end > at + 1 && Math.abs(smooth[end - 1]! - high) < edge) end--;
+    if (end > start) found.push({ interval: [start, end], change: high - low });
+  }
+  return found;
+}
+
+/**
+ * Tests a series [N] with a period in samples; null for a period below 8 samples, fewer than 6 cycles, or a cycle without height.
+ * The typical cycle is the median of the nearest 64; what is left is taken against its running median over a period. Intervals are runs of
+ * departures beyond `threshold`, with weaker ones beside them where they make stretches. The class follows from all of them together: a lasting change of
+ * the level is a trend; single points beyond the cycle's range are global, others contextual; stretches that move faster than
+ * the cycle are seasonal, others shapelets. Cost O(N) with a large constant (about 5 ms for 1000 samples).
+ */
+export function cycleTest(values: Float64Array, period: number): CycleTest | null {
+  const n = values.length;
+  if (period < SHORTEST_PERIOD || n < FEWEST_WHOLE_CYCLES * period) return null;
+  const cycle = typicalCycle(values, period);
+  const half = largest(cycle);
+  const rest = values.map((value, i) => value - cycle[i]!);
+  const level = movingMedian(rest, Math.round(period));
+  const departure = rest.map((value, i) => value - level[i]!);
+  const sigma = GAUSSIAN_MAD * median(departure.map(Math.abs));
+  if (!(half > 1e-9 * largest(values))) return null;
+  const threshold = Math.max(FLAG_FROM * sigma, LEAST_PART * half);
+  const peak = largest(departure);
+  const flagged = runs(n, (i) => Math.abs(departure[i]!) > threshold);
+  const middle = median(level);
+  const [low, high] = [middle - half, middle + half];
+  const shared = {
+    period,
+    low,
+    high,
+    sigma,
+    threshold,
+    peak,
+    peakIndex: departure.findIndex((value) => Math.abs(value) === peak),
+  };
+  const none = { ...shared, intervals: [], class: 'normal', outside: 0, speed: 0, levelChange: 0 } as const;
+  const changes = levelChanges(rest, period, LEVEL_PART * half);
+  if (changes.length > 0) {
+    const levelChange = largest(changes.map(({ change }) => change));
+    return {
+      ...none,
+      intervals: mergeIntervals(changes.map(({ interval }) => interval)),
+      class: 'trend',
+      levelChange,
+    };
+  }
+  const count = coverage(flagged);
+  if (count === 0 || count > MOST_FLAGGED * n) return none;
+  let beyond = 0;
+  for (const [start, end] of flagged) {
+    for (let i = start; i < end; i++) if (Math.abs(values[i]! - level[i]!) > half) beyond++;
+  }
+  const outside = beyond / count;
+  const weak = runs(n, (i) => Math.abs(departure[i]!) > (WEAK_FROM / FLAG_FROM) * threshold);
+  const intervals = mergeIntervals(weak, Math.round(JOIN_PART * period)).filter(
+    (stretch) => overlap([stretch], flagged) > 0,
+  );
+  if (coverage(intervals) < STRETCH_PART * period * intervals.length) {
+    return {
+      ...none,
+      intervals: flagged,
+      class: outside > 0.5 ? 'global point' : 'contextual point',
+      outside,
+    };
+  }
+  const steps = (from: number, to: number): number[] => {
+    const size = Math.max(0, to - from - 1);
+    return Array.from({ length: size }, (_, i) => Math.abs(values[from + i + 1]! - values[from + i]!));
+  };
+  const usual = median(Float64Array.from(steps(0, n)));
+  const inside = intervals.flatMap(([start, end]) => steps(start, end));
+  const speed = usual === 0 || inside.length === 0 ? 0 : median(Float64Array.from(inside)) / usual;
+  return { ...none, intervals, class: speed > FAST_FROM ? 'seasonal' : 'shapelet', outside, speed };
+}
