@@ -11,14 +11,20 @@ import { checkWindow, evenWindows, inside, runsOf } from './window.ts';
 /** Points of an example unless asked otherwise: those of AnomSeer's series. */
 export const ANOMALY_WINDOW = 1000;
 
+/** The series of a task in a folder. */
+export interface SeriesFiles {
+  readonly series: readonly string[];
+  /** Files beside them that are read. */
+  readonly others?: readonly string[];
+  /** What was left out. */
+  readonly notes?: readonly string[];
+  readonly read: (file: string) => Iterable<RawRecord>;
+}
+
 export interface AnomalyFilesTask
   extends Pick<TaskSpec, 'name' | 'title' | 'source' | 'shape' | 'layout' | 'needs'> {
-  /** Which files below the folder are series of it. */
-  readonly isSeries: (file: string) => boolean;
-  /** Reads them, given their folder. */
-  readonly reader: (files: readonly string[], folder: string) => (file: string) => Iterable<RawRecord>;
-  /** Files beside the series that are read. */
-  readonly others?: (files: readonly string[]) => readonly string[];
+  /** Finds its series among the files of a folder. @throws DataError where something else is missing */
+  readonly find: (files: readonly string[], folder: string) => SeriesFiles;
   /** What is to be said of its splits. */
   readonly statement: string;
 }
@@ -106,7 +112,7 @@ export function evaluationPlan(statement: string): OpenTask['plan'] {
 
 /** A task of labelled series, from its facts. */
 export function anomalyFilesTask(facts: AnomalyFilesTask): TaskSpec {
-  const { isSeries, reader, others, statement, ...rest } = facts;
+  const { find, statement, ...rest } = facts;
   const spec: TaskSpec = {
     ...rest,
     kind: 'anomaly',
@@ -116,22 +122,20 @@ export function anomalyFilesTask(facts: AnomalyFilesTask): TaskSpec {
     open({ directory, window = ANOMALY_WINDOW }: TaskOptions): OpenTask {
       checkWindow(window);
       const folder = folderOf(spec, directory);
-      const all = filesBelow(folder);
-      const series = all.filter(isSeries);
+      const { series, others = [], notes: left = [], read } = find(filesBelow(folder), folder);
       if (series.length === 0) {
         throw new DataError(`holds none of its files; ${spec.name} needs ${spec.layout}`, { file: folder });
       }
-      const read = reader(all, folder);
-      let notes: string[] = [];
+      let notes = [...left];
       return {
-        files: [...(others?.(all) ?? []), ...series],
+        files: [...others, ...series],
         classes: () => ['normal'],
         parameters: { window },
         total: null,
         notes: () => notes,
         plan: evaluationPlan(statement),
         *load(): Generator<Loaded> {
-          notes = [];
+          notes = [...left];
           for (const file of series) {
             const id = `${spec.name}/${relative(folder, file).replaceAll('\\', '/')}`;
             for (const record of read(file)) {

@@ -22,15 +22,23 @@ export const nab = anomalyFilesTask({
   shape: 'series of 1127 to 22695 points, 1 channel',
   needs: 'download',
   layout: `${WINDOWS} and the csv files that it names`,
-  isSeries: (file) => file.toLowerCase().endsWith('.csv') && !/[\\/]results[\\/]/.test(file),
-  others: (files) => files.filter((file) => basename(file) === WINDOWS).slice(0, 1),
-  reader: (files, folder) => {
-    const found = pick(files, [WINDOWS]);
-    if (found === undefined) {
+  find: (files, folder) => {
+    const file = pick(files, [WINDOWS]);
+    if (file === undefined) {
       throw new DataError(`holds no ${WINDOWS}, which says where the anomalies are`, { file: folder });
     }
-    const windows = readNabWindows(found);
-    return (file) => readNab(file, windows);
+    const windows = readNabWindows(file);
+    // The repository has other tables too, of results and for its tests: series are those that the windows name.
+    const named = new Set([...windows.keys()].map((name) => basename(name)));
+    const tables = files.filter((one) => one.toLowerCase().endsWith('.csv'));
+    const series = tables.filter((one) => named.has(basename(one)));
+    const left = tables.length - series.length;
+    return {
+      series,
+      others: [file],
+      notes: left === 0 ? [] : [`${left} csv files that ${WINDOWS} does not name are left out`],
+      read: (one) => readNab(one, windows),
+    };
   },
   statement:
     'NAB is made for evaluation and publishes no training split. Its windows are wide: an anomaly lies somewhere inside.',

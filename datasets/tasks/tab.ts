@@ -17,7 +17,9 @@ export const tab = anomalyFilesTask({
   shape: 'series of any length, 1 or more channels',
   needs: 'files',
   layout: 'csv files with the columns data and cols, a stack named label among them',
-  isSeries: (file) => file.toLowerCase().endsWith('.csv') && formatOf(file) === 'tab',
-  reader: () => readTab,
+  find: (files) => ({
+    series: files.filter((file) => /\.csv$/i.test(file) && formatOf(file) === 'tab'),
+    read: readTab,
+  }),
   statement: 'TAB is made for evaluation; its own training parts belong to single series.',
 });

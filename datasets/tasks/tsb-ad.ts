@@ -18,8 +18,10 @@ export const tsbAd = anomalyFilesTask({
   shape: 'series of any length, 1 or more channels',
   needs: 'download',
   layout: 'csv files named ID_DATASET_id_N_DOMAIN_tr_TRAIN_1st_FIRST.csv',
-  isSeries: (file) => parseTsbAdName(file) !== null,
-  reader: () => readTsbAd,
+  find: (files) => ({
+    series: files.filter((file) => /\.csv$/i.test(file) && parseTsbAdName(file) !== null),
+    read: readTsbAd,
+  }),
   statement:
     'TSB-AD is made for evaluation: it publishes lists of series to tune and to evaluate on, which are not applied here. Series are whole: the ' +
     'anomaly-free beginning that detectors may fit is part of them.',

@@ -22,7 +22,6 @@ export const tsbUad = anomalyFilesTask({
   shape: 'series of any length, 1 channel',
   needs: 'download',
   layout: '.out files of value,label',
-  isSeries: (file) => file.toLowerCase().endsWith('.out'),
-  reader: () => readTsbUad,
+  find: (files) => ({ series: files.filter((file) => /\.out$/i.test(file)), read: readTsbUad }),
   statement: 'TSB-UAD is made for evaluation and publishes no training split for models of all series.',
 });

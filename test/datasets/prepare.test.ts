@@ -232,6 +232,15 @@ describe('labelled series for evaluation', () => {
     await expect(chosen('nab', { directory: folder({ 'a.csv': 'timestamp,value\n' }) })).rejects.toThrow(
       /holds no combined_windows.json/,
     );
+    const nab = folder({
+      'labels/combined_windows.json': '{"real/a.csv": [["2014-04-01 00:05:00", "2014-04-01 00:05:00"]]}',
+      'data/real/a.csv':
+        'timestamp,value\n2014-04-01 00:00:00,1\n2014-04-01 00:05:00,2\n2014-04-01 00:10:00,3\n',
+      'results/thing.csv': 'a,b\n1,2\n',
+    });
+    const { origin, examples } = await selectExamples(taskNamed('nab'), { directory: nab });
+    expect([...examples()]).toMatchObject([['test', { gold: { class: null, intervals: [[1, 2]] } }]]);
+    expect(origin.notes).toEqual(['1 csv files that combined_windows.json does not name are left out']);
     const name = '001_NAB_id_1_Facility_tr_2_1st_4.csv';
     const directory = folder({
       [name]: 'a,b,Label\n1,2,0\n3,,0\n5,6,0\n7,8,0\n9,1,1\n2,3,0\n',
