@@ -1,6 +1,6 @@
 /**
  * What tells the classes of a task apart: per class the mean and spread of every feature, how well each feature discriminates, and
- * a linear rule over all of them. Learned from the training split alone: examples of another split are refused.
+ * a linear rule over all of them. Learned from the training split alone: examples whose ids name another split are refused.
  */
 import { ConfigError, DataError } from '../errors.ts';
 import type { Example } from '../types.ts';
@@ -75,10 +75,10 @@ interface Row {
 /** Checks an example and takes what is needed of it; `first` says what it must be like. */
 function rowOf(example: Example, first: Example): Row {
   const { id, gold, channels, names, task } = example;
-  const split = id.split('/').at(-2);
-  if (split !== 'train') {
+  const named = id.split('/').at(-2);
+  if (named === 'validation' || named === 'test') {
     throw new DataError(
-      `${id}: classes are learned from the training split alone, whose ids are task/train/index`,
+      `${id}: its id names the ${named} split; classes are learned from the training split alone`,
     );
   }
   if (gold.kind !== 'classification') throw new DataError(`${id}: has no class to learn, but ${gold.kind}`);
@@ -97,7 +97,7 @@ function rowOf(example: Example, first: Example): Row {
 
 /**
  * Learns from training examples, at least one each of two classes, all of one task with the same channels; of each only its
- * features are kept. The result does not depend on their order. Throws a DataError for an example of another split (by its id), task,
+ * features are kept. The result does not depend on their order. Throws a DataError for an example whose id names another split, of another task,
  * kind or channels, an id that comes twice, or fewer than two classes.
  */
 export function learnClasses(examples: Iterable<Example>): ClassProfile {

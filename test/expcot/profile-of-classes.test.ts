@@ -49,7 +49,7 @@ describe('learnClasses', () => {
     const [one] = train as [Example];
     const test = machines('test', 3);
     expect(() => learnClasses([...train, test[0]!])).toThrow(
-      /machines\/test\/0: classes are learned from the training split alone/,
+      /machines\/test\/0: its id names the test split/,
     );
     expect(() => learnClasses([...train, { ...one, id: 'machines/validation/0' }])).toThrow(DataError);
     expect(() => learnClasses([...train, one])).toThrow(/comes twice/);
@@ -65,6 +65,11 @@ describe('learnClasses', () => {
     expect(() => learnClasses([{ ...one, gold: odd }])).toThrow(/holds </);
     expect(() => learnClasses(train.slice(0, 1))).toThrow(/one class only \(fan\)/);
     expect(() => learnClasses([])).toThrow(/no examples/);
+  });
+
+  it('takes ids that name a recording instead of a split', () => {
+    const renamed = train.map((example, i) => ({ ...example, id: `machines/hall-2/${i}` }));
+    expect(learnClasses(renamed).classes).toEqual(profile.classes);
   });
 
   it('knows a class with a single example, and a feature that no example has', () => {
