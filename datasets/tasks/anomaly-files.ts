@@ -1,7 +1,7 @@
 /** Anomaly tasks that are folders of labelled series: one file a series, labels per point or windows of time. */
 import { basename, relative } from 'node:path';
 import { DataError } from '../../src/errors.ts';
-import type { AnomalyClass, Example, Interval } from '../../src/types.ts';
+import { ANOMALY_CLASSES, type AnomalyClass, type Example, type Interval } from '../../src/types.ts';
 import { VALUE_CHANNEL } from '../example.ts';
 import type { RawRecord } from '../readers/record.ts';
 import { filesBelow, folderOf } from './find-files.ts';
@@ -116,7 +116,8 @@ export function anomalyFilesTask(facts: AnomalyFilesTask): TaskSpec {
   const spec: TaskSpec = {
     ...rest,
     kind: 'anomaly',
-    classes: ['normal'],
+    // Kinds are not named: an answer may be any of them, and only 'normal' can be graded.
+    classes: ANOMALY_CLASSES,
     rate: null,
     figure: { preset: 'line', missing: 'break' },
     open({ directory, window = ANOMALY_WINDOW }: TaskOptions): OpenTask {
@@ -129,7 +130,7 @@ export function anomalyFilesTask(facts: AnomalyFilesTask): TaskSpec {
       let notes = [...left];
       return {
         files: [...others, ...series],
-        classes: () => ['normal'],
+        classes: () => ANOMALY_CLASSES,
         parameters: { window },
         total: null,
         notes: () => notes,

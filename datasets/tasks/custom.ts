@@ -283,7 +283,10 @@ export const custom: TaskSpec = {
         notes = [];
         for (const loaded of source.load((text) => void notes.push(text))) {
           const { gold } = loaded.example;
-          if (gold.kind !== 'variates' && gold.class !== null) seen.add(gold.class);
+          if (gold.kind !== 'variates') {
+            // An anomaly of unnamed kind may be any of them.
+            for (const name of gold.class === null ? ANOMALY_CLASSES : [gold.class]) seen.add(name);
+          }
           yield loaded;
         }
       },

@@ -14,10 +14,11 @@ function needs(spec: TaskSpec): string {
   return existsSync(cachedFolder(spec)) ? 'is there' : 'yes';
 }
 
-function classesText({ kind, classes }: TaskSpec): string {
+function classesText({ kind, classes, needs: files }: TaskSpec): string {
   if (kind === 'variates') return 'which variates';
   if (classes === null) return 'yours';
-  return kind === 'anomaly' && classes.length === 1 ? 'intervals' : String(classes.length);
+  // Files of labelled points say where anomalies are, not of which kind.
+  return kind === 'anomaly' && files !== 'nothing' ? 'intervals' : String(classes.length);
 }
 
 /** Rows as columns of equal width; the last one is not filled up. */

@@ -11,6 +11,7 @@ import { type ExampleOrigin, ExampleSet, writeExamples } from '../../datasets/ex
 import type { Split } from '../../datasets/split.ts';
 import { DataError } from '../../src/errors.ts';
 import type { Example } from '../../src/types.ts';
+import { mutant } from '../helpers/mutate.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-examples-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -175,6 +176,32 @@ describe('an example', () => {
     const error = failure(() => parseExample(line, { file: 'f.jsonl', line: 3 }));
     expect(error.message).toMatch(reason);
     expect([error.file, error.line]).toEqual(['f.jsonl', 3]);
+  });
+});
+
+describe('a damaged line', () => {
+  it('is an example or a DataError, whatever was done to it', () => {
+    const lines = [
+      exampleLine(walking),
+      exampleLine({
+        ...walking,
+        gold: { kind: 'anomaly', class: 'trend', intervals: [[0, 2]] },
+        times: null,
+      }),
+      exampleLine({ ...walking, gold: { kind: 'variates', variates: [1] }, recording: null }),
+    ].map((line) => Buffer.from(line));
+    let read = 0;
+    for (let i = 0; i < 6000; i++) {
+      const text = mutant(lines[i % 3]!, 11, 'example', i).toString('utf8');
+      try {
+        checkExample(parseExample(text));
+        read++;
+      } catch (error) {
+        if (!(error instanceof DataError)) throw new Error(`${String(error)} for ${text}`, { cause: error });
+      }
+    }
+    expect(read).toBeGreaterThan(100);
+    expect(read).toBeLessThan(5000);
   });
 });
 

@@ -7,7 +7,7 @@ import { prepare, type SelectOptions, selectExamples } from '../../datasets/prep
 import type { Split } from '../../datasets/split.ts';
 import { TASKS, taskNamed } from '../../datasets/tasks/registry.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
-import type { Example } from '../../src/types.ts';
+import { ANOMALY_CLASSES, type Example } from '../../src/types.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-prepare-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -240,6 +240,7 @@ describe('labelled series for evaluation', () => {
     });
     const { origin, examples } = await selectExamples(taskNamed('nab'), { directory: nab });
     expect([...examples()]).toMatchObject([['test', { gold: { class: null, intervals: [[1, 2]] } }]]);
+    expect(origin.classes).toEqual(ANOMALY_CLASSES); // the kind is not named, so any may be answered
     expect(origin.notes).toEqual(['1 csv files that combined_windows.json does not name are left out']);
     const name = '001_NAB_id_1_Facility_tr_2_1st_4.csv';
     const directory = folder({
