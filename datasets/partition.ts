@@ -1,8 +1,10 @@
 /**
- * Which series a run trains on and which it keeps for evaluation: never the same. A generator has splits; a data set
- * on disk keeps its last `heldOut` series back.
+ * Which series a run trains on and which it keeps for evaluation: never the same. A generator and a prepared data set
+ * have splits; any other data set on disk keeps its last `heldOut` series back.
  */
 import { DataError } from '../src/errors.ts';
+import { isExampleSet } from './example-manifest.ts';
+import { ExampleSet } from './example-set.ts';
 import { generators, open, type SeriesSource } from './registry.ts';
 import type { Split } from './split.ts';
 
@@ -29,6 +31,9 @@ export interface SeriesAddress {
 /** Reinforcement starts this far into a generator's training split: no supervised stage gets there. */
 const REINFORCEMENT_OFFSET = 2 ** 31;
 
+/** Whether a data set says itself which series are for what. */
+const hasSplits = (name: string): boolean => isGenerator(name) || isExampleSet(name);
+
 /** Whether a data set is made on the fly, with splits that share no series; otherwise it is a directory. */
 export function isGenerator(name: string): boolean {
   return generators().some((generator) => generator.name === name);
@@ -42,14 +47,15 @@ export function openSeries({ name, split, seed, length, offset = 0, count }: Ser
   if (isGenerator(name)) {
     return open(name, { split, seed, length, offset, ...(count === undefined ? {} : { count }) });
   }
-  const available = open(name).count - offset;
-  return open(name, { offset, count: Math.min(count ?? available, available) });
+  const own = isExampleSet(name) ? { split } : {};
+  const available = open(name, own).count - offset;
+  return open(name, { ...own, offset, count: Math.min(count ?? available, available) });
 }
 
 /** Series of the supervised stage. @throws DataError when a directory has none left beside the held-out ones. */
 export function trainingSeries({ name, length, heldOut }: DataRecipe, seed: number): SeriesAddress {
   const address = { name, split: 'train' as const, seed, length };
-  return isGenerator(name) ? address : { ...address, count: directorySplit(name, heldOut).training };
+  return hasSplits(name) ? address : { ...address, count: directorySplit(name, heldOut).training };
 }
 
 /** Series of the reinforcement stage: of a generator, others than those of the supervised stage. */
@@ -65,16 +71,17 @@ export function heldOutSeries(
   count: number,
 ): SeriesAddress {
   const address = { name, split: 'test' as const, seed, length, count: Math.min(count, heldOut) };
-  return isGenerator(name) ? address : { ...address, offset: directorySplit(name, heldOut).training };
+  return hasSplits(name) ? address : { ...address, offset: directorySplit(name, heldOut).training };
 }
 
-/** Series on which choices may be made, or null: a directory has none to spare. */
+/** Series on which choices may be made, or null: a data set without a validation split has none to spare. */
 export function validationSeries(
   { name, length }: DataRecipe,
   seed: number,
   count: number,
 ): SeriesAddress | null {
-  return isGenerator(name) ? { name, split: 'validation', seed, length, count } : null;
+  const spare = isGenerator(name) || (isExampleSet(name) && new ExampleSet(name).count('validation') > 0);
+  return spare ? { name, split: 'validation', seed, length, count } : null;
 }
 
 function directorySplit(name: string, heldOut: number): { readonly training: number } {

@@ -20,6 +20,9 @@ import {
 } from './anomaly/nano5.ts';
 import { VTA_LENGTH, VTA_MINIMUM_LENGTH, VTA_TYPES, vta, vtaClass, vtaParameters } from './anomaly/vta.ts';
 import { Dataset } from './dataset.ts';
+import { seriesOf } from './example.ts';
+import { isExampleSet } from './example-manifest.ts';
+import { ExampleSet } from './example-set.ts';
 import { checkAddress, DEFAULT_SEED, MAXIMUM_INDEX, type Split } from './split.ts';
 
 interface Generator {
@@ -177,9 +180,58 @@ function openDirectory(path: string, options: OpenOptions): SeriesSource {
   };
 }
 
+/** One split of a prepared data set whose examples are univariate anomaly series. */
+function openExamples(path: string, options: OpenOptions): SeriesSource {
+  const set = new ExampleSet(path);
+  const { manifest } = set;
+  if (manifest.kind !== 'anomaly') {
+    throw new ConfigError(
+      `${path}: holds examples of ${manifest.task}, whose answers are of kind '${manifest.kind}'; expected univariate series with anomalies`,
+    );
+  }
+  for (const key of ['seed', 'length'] as const) {
+    if (options[key] !== undefined)
+      throw new ConfigError(`${key}: ${path} is prepared already; leave it out`);
+  }
+  const split = options.split ?? 'train';
+  const facts = manifest.splits[split];
+  if (facts === undefined) {
+    throw new ConfigError(
+      `split: ${path} has ${set.splits.join(', ')}, but no ${split}; prepare it with one`,
+    );
+  }
+  const offset = options.offset ?? 0;
+  const count = options.count ?? facts.count - offset;
+  checkWindow(offset, count, facts.count);
+  const { task: name, parameters } = manifest;
+  const classes = ANOMALY_CLASSES.filter((c) => (facts.classes[c] ?? 0) > 0);
+  return {
+    ...{
+      name,
+      kind: 'directory',
+      split,
+      seed: null,
+      offset,
+      count,
+      length: facts.length,
+      classes,
+      parameters,
+    },
+    at(index) {
+      if (!Number.isInteger(index) || index < 0 || index >= count) {
+        throw new RangeError(`series ${index} of ${path} with ${count} series`);
+      }
+      return seriesOf(set.at(split, offset + index));
+    },
+    *[Symbol.iterator]() {
+      for (const example of set.read(split, offset, count)) yield seriesOf(example);
+    },
+  };
+}
+
 /**
  * Opens series by name: `nano5`, `anomllm/point` …, `anomllm` (all eight, evenly mixed), or the path of a directory that
- * `writeDataset` made.
+ * `writeDataset` or `timeseer data prepare` made; of the latter, one split (default: train).
  *
  * @throws ConfigError for an unknown name (with the known ones and the closest) or an option out of range;
  * DataError for a directory that is not whole
@@ -187,6 +239,7 @@ function openDirectory(path: string, options: OpenOptions): SeriesSource {
 export function open(name: string, options: OpenOptions = {}): SeriesSource {
   const generator = GENERATORS.get(name);
   if (generator !== undefined) return openGenerator(name, generator, options);
+  if (isExampleSet(name)) return openExamples(name, options);
   if (existsSync(name) && statSync(name).isDirectory()) return openDirectory(name, options);
   const known = [...GENERATORS.keys()];
   throw new ConfigError(

@@ -1,0 +1,74 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import {
+  heldOutSeries,
+  openSeries,
+  reinforcementSeries,
+  trainingSeries,
+  validationSeries,
+} from '../../datasets/partition.ts';
+import { prepare } from '../../datasets/prepare.ts';
+import { open } from '../../datasets/registry.ts';
+import { taskNamed } from '../../datasets/tasks/registry.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'timeseer-partition-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+const name = join(root, 'vta');
+const bare = join(root, 'bare');
+const data = { name, length: 400, heldOut: 6 };
+
+beforeAll(async () => {
+  const task = taskNamed('vta');
+  await prepare(task, name, { directory: null, counts: { train: 12, validation: 4, test: 9 }, length: 60 });
+  await prepare(task, bare, { directory: null, counts: { train: 5 }, splits: ['train'], length: 60 });
+});
+
+describe('stages read a prepared data set', () => {
+  it('each from its own split, whatever a recipe keeps back', () => {
+    const ids = (address: Parameters<typeof openSeries>[0]): string[] =>
+      [...openSeries(address)].map(({ id }) => id);
+    const training = ids(trainingSeries(data, 1));
+    expect(training.length).toBe(12);
+    expect(training.every((id) => id.includes('/train/'))).toBe(true);
+    expect(ids(reinforcementSeries(data, 1))).toEqual(training);
+    const held = ids(heldOutSeries(data, 1, 100));
+    expect(held.length).toBe(6);
+    expect(held.every((id) => id.includes('/test/'))).toBe(true);
+    expect(ids(validationSeries(data, 1, 100)!).length).toBe(4);
+    expect(ids({ ...trainingSeries(data, 1), offset: 10 })).toEqual(training.slice(10));
+  });
+
+  it('one without a validation or a test split says so', () => {
+    expect(validationSeries({ ...data, name: bare }, 1, 3)).toBeNull();
+    expect(() => openSeries(heldOutSeries({ ...data, name: bare }, 1, 3))).toThrow(/has train, but no test/);
+  });
+
+  it('by number and in order, with its classes and length', () => {
+    const source = open(name, { split: 'test', offset: 2, count: 5 });
+    const series = [...source];
+    expect(source.length).toBe(60);
+    expect(source.classes).toEqual(['contextual point', 'global point', 'seasonal', 'trend', 'shapelet']);
+    expect(series.map((_, i) => source.at(i))).toEqual(series);
+    expect(() => source.at(5)).toThrow(RangeError);
+    expect(() => open(name, { length: 9 })).toThrow(/prepared already/);
+    expect(() => open(name, { count: 13 })).toThrow(/from 1 to 12/);
+  });
+
+  it('only where its examples are univariate series with named anomalies', async () => {
+    const many = join(root, 'many');
+    await prepare(taskNamed('vta/multivariate'), many, {
+      directory: null,
+      counts: { train: 2, validation: 2, test: 2 },
+    });
+    expect(() => open(many)).toThrow(/answers are of kind 'variates'/);
+    writeFileSync(join(root, 'x.out'), '1,0\n2,1\n3,0\n');
+    const unnamed = join(root, 'unnamed');
+    await prepare(taskNamed('custom'), unnamed, {
+      directory: join(root, 'x.out'),
+      shares: { train: 1, validation: 0, test: 0 },
+    });
+    expect(() => [...open(unnamed)]).toThrow(/not named/);
+  });
+});
