@@ -8,6 +8,7 @@ import type { Split } from '../../datasets/split.ts';
 import { TASKS, taskNamed } from '../../datasets/tasks/registry.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { ANOMALY_CLASSES, type Example } from '../../src/types.ts';
+import { dict, npy, zipOf } from '../helpers/numpy-files.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-prepare-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -345,6 +346,26 @@ describe('custom files', () => {
     expect((await chosen('custom', { directory: files })).map(([split, { id }]) => `${split} ${id}`)).toEqual(
       ['test custom/x_TEST.ts/0', 'train custom/x_TRAIN.ts/0', 'train custom/x_TRAIN.ts/1'],
     );
+  });
+
+  it('arrays of NumPy: several series with labels, and single ones beside labels.csv', async () => {
+    const doubles = (...values: number[]): Buffer => Buffer.from(Float64Array.from(values).buffer);
+    const directory = folder({ 'labels.csv': 'file,class\none.npy,down\n' });
+    const entries = [
+      ['X.npy', npy(dict("'<f8'", '2, 1, 3'), doubles(1, 2, 3, 4, 5, 6))],
+      ['y.npy', npy(dict("'<f8'", '2,'), doubles(0, 1))],
+    ] as const;
+    writeFileSync(join(directory, 'all.npz'), zipOf(entries));
+    writeFileSync(join(directory, 'one.npy'), npy(dict("'<f8'", '4,'), doubles(9, 8, 7, 6)));
+    const shares = { train: 0, validation: 0, test: 1 };
+    const all = await chosen('custom', { directory: join(directory, 'all.npz'), shares });
+    expect(all.map(([, { gold, channels }]) => [gold, [...channels[0]!]])).toMatchObject([
+      [{ class: '0' }, [1, 2, 3]],
+      [{ class: '1' }, [4, 5, 6]],
+    ]);
+    const [[, one]] = (await chosen('custom', { directory, shares })) as [readonly [Split, Example]];
+    expect(one).toMatchObject({ id: 'custom/one.npy', gold: { class: 'down' } });
+    expect([...one.channels[0]!]).toEqual([9, 8, 7, 6]);
   });
 
   it.each<[string, Record<string, string>, RegExp]>([
