@@ -3,6 +3,7 @@
  * refused at every level. `src/config.ts` reads recipes; `src/recipes/quickstart.yaml` lists every key.
  */
 import { z } from 'zod';
+import { ADAPTER_TARGETS } from './adapter-targets.ts';
 
 const count = (smallest: number) => z.number().int().min(smallest).max(Number.MAX_SAFE_INTEGER);
 const positive = z.number().positive();
@@ -25,17 +26,6 @@ const data = z
     heldOut: count(1).default(400),
   })
   .readonly();
-
-/** Projections of a decoder layer that an adapter can stand beside. */
-export const ADAPTER_TARGETS = [
-  'q_proj',
-  'k_proj',
-  'v_proj',
-  'o_proj',
-  'gate_proj',
-  'up_proj',
-  'down_proj',
-] as const;
 
 const adapter = z
   .strictObject({

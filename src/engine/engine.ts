@@ -16,6 +16,17 @@
 
 export type DType = 'float32' | 'float64' | 'bfloat16' | 'float16' | 'int64' | 'uint8' | 'bool';
 
+/** Bytes of an element. */
+export const ELEMENT_BYTES: Readonly<Record<DType, number>> = {
+  float32: 4,
+  float64: 8,
+  bfloat16: 2,
+  float16: 2,
+  int64: 8,
+  uint8: 1,
+  bool: 1,
+};
+
 /** Typed arrays that enter an engine: Int32Array becomes int64 indices, Uint8Array a bool mask. */
 export type HostArray = Float32Array | Float64Array | Int32Array | Uint8Array;
 

@@ -3,6 +3,7 @@
  * A [rank, I] and B [O, rank]. A starts uniform in ±1/√I and B at zero, as PEFT's do. Its weights are float32 in a flat
  * buffer of their own, whatever the base's are, and are cast where they are used. No dropout.
  */
+import { ADAPTER_TARGETS, type AdapterTarget } from '../adapter-targets.ts';
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
 import { Random } from '../random.ts';
@@ -10,19 +11,6 @@ import type { Dims } from './dims.ts';
 import type { Layout, Parameter, Part } from './layout.ts';
 import type { Trainable } from './trainable.ts';
 import { viewsOf, type Weights } from './weights.ts';
-
-/** The decoder's projections that can be adapted, by their published names. */
-export const ADAPTER_TARGETS = [
-  'q_proj',
-  'k_proj',
-  'v_proj',
-  'o_proj',
-  'gate_proj',
-  'up_proj',
-  'down_proj',
-] as const;
-
-export type AdapterTarget = (typeof ADAPTER_TARGETS)[number];
 
 export interface AdapterOptions {
   /** Of each pair, ≥ 1. */

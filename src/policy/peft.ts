@@ -4,10 +4,11 @@
  */
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
+import { ADAPTER_TARGETS } from '../adapter-targets.ts';
 import type { Engine } from '../engine/engine.ts';
 import { CheckpointError } from '../errors.ts';
 import { writeDirectoryAtomic, writeFileAtomic } from '../files.ts';
-import { ADAPTER_TARGETS, type Adapter, type AdapterOptions, adapterLayout } from './adapter.ts';
+import { type Adapter, type AdapterOptions, adapterLayout } from './adapter.ts';
 import type { Dims } from './dims.ts';
 import { readJson } from './json-file.ts';
 import { isObject, type Json } from './keys.ts';

@@ -51,7 +51,7 @@ describe('with an adapter', () => {
 
   test('the stage leaves it in PEFT files, and a policy that is the base with it merged', () => {
     const config = JSON.parse(readFileSync(join(adapter, 'adapter_config.json'), 'utf8'));
-    expect(config).toMatchObject({ r: 3, lora_alpha: 32, base_model_name_or_path: join(run, 'initial') });
+    expect(config).toMatchObject({ r: 3, lora_alpha: 32, base_model_name_or_path: policy });
     const base = Policy.load(engine, join(run, 'initial'));
     const merged = new Policy(engine, base.parts, base.flat, {
       adapter: (dims) => loadAdapter(engine, dims, adapter),

@@ -1,8 +1,8 @@
 import { afterAll, describe, expect, it } from 'vitest';
+import { ADAPTER_TARGETS } from '../../src/adapter-targets.ts';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { CheckpointError, ConfigError } from '../../src/errors.ts';
 import {
-  ADAPTER_TARGETS,
   type Adapter,
   type AdapterOptions,
   adapterLayout,

@@ -1,6 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import { ADAPTER_TARGETS } from '../../src/policy/adapter.ts';
-import { ADAPTER_TARGETS as RECIPE_TARGETS } from '../../src/recipe.ts';
 import { recomputes } from '../../src/train/recompute.ts';
 
 describe('layers are computed again', () => {
@@ -18,8 +16,4 @@ describe('layers are computed again', () => {
     expect(recomputes('auto', { kept: 1e12, memory: null, parameters: 99e6 })).toBe(false);
     expect(recomputes('auto', { kept: 1, memory: null, parameters: 101e6 })).toBe(true);
   });
-});
-
-test('a recipe knows the projections that an adapter can stand beside', () => {
-  expect(RECIPE_TARGETS).toEqual(ADAPTER_TARGETS);
 });

@@ -3,7 +3,7 @@
  * gradient allocates. Keeping follows libtorch's derivative formulas: a product keeps both factors (each where the other
  * one's gradient is wanted), a softmax its result, a sum nothing; views keep their base alive.
  */
-import type { DType } from '../engine.ts';
+import { type DType, ELEMENT_BYTES } from '../engine.ts';
 import type { Ledger } from './ledger.ts';
 import {
   broadcast,
@@ -16,7 +16,6 @@ import {
   type Shape,
   type Step,
   viewStrides,
-  WIDTHS,
 } from './tensor.ts';
 
 type Given = DryTensor | null;
@@ -44,7 +43,7 @@ export class Kernels {
   // ---- allocation ------------------------------------------------------------------------------------
 
   empty(shape: Shape, dtype: DType, strides: Shape = dense(shape)): DryTensor {
-    const storage = this.ledger.take(count(shape) * WIDTHS[dtype], this.kind);
+    const storage = this.ledger.take(count(shape) * ELEMENT_BYTES[dtype], this.kind);
     return new DryTensor(this.ledger, storage, shape, strides, dtype);
   }
 

@@ -1,9 +1,10 @@
 /** Operators by name, as the torch engine calls them. One that is missing here is missing as it would be in libtorch. */
 import type { DType } from '../engine.ts';
+import { ELEMENT_BYTES } from '../engine.ts';
 import type { NativeValue } from '../torch/native.ts';
 import { rmsNorm, rotary, swiglu, tiledAttention } from './fused.ts';
 import type { Kernels } from './kernels.ts';
-import { type DryTensor, dense, type Shape, WIDTHS } from './tensor.ts';
+import { type DryTensor, dense, type Shape } from './tensor.ts';
 
 type Get = (handle: NativeValue) => DryTensor;
 export type Operator = (
@@ -67,7 +68,7 @@ const viewDtype: Operator = (_, [x, dtype], get) => {
   const to = dtype as DType;
   const shape = [...input.shape];
   const last = shape.length - 1;
-  shape[last] = (shape[last]! * WIDTHS[input.dtype]) / WIDTHS[to];
+  shape[last] = (shape[last]! * ELEMENT_BYTES[input.dtype]) / ELEMENT_BYTES[to];
   return input.view(shape, dense(shape));
 };
 

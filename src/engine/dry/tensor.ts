@@ -2,16 +2,6 @@
 import type { DType } from '../engine.ts';
 import type { Ledger, Storage } from './ledger.ts';
 
-export const WIDTHS: Readonly<Record<DType, number>> = {
-  float32: 4,
-  float64: 8,
-  bfloat16: 2,
-  float16: 2,
-  int64: 8,
-  uint8: 1,
-  bool: 1,
-};
-
 export type Shape = readonly number[];
 
 export const count = (shape: Shape): number => shape.reduce((product, size) => product * size, 1);

@@ -1,18 +1,7 @@
 /** Parts of files as tensors. */
 import { EngineError } from '../../errors.ts';
-import type { DType, Tensor } from '../engine.ts';
+import { type DType, ELEMENT_BYTES, type Tensor } from '../engine.ts';
 import type { Operators } from './operators.ts';
-
-/** Bytes of an element. */
-const WIDTHS: Readonly<Record<DType, number>> = {
-  float32: 4,
-  float64: 8,
-  bfloat16: 2,
-  float16: 2,
-  int64: 8,
-  uint8: 1,
-  bool: 1,
-};
 
 /** As `Engine.mapped`; what it makes on the way is left to the caller's scope. */
 export function mapped(
@@ -26,7 +15,7 @@ export function mapped(
     const what = `${dtype} [${shape.join(',')}] from byte ${offset}`;
     return new EngineError(`${file}: cannot be mapped as ${what}: ${problem}`, { cause });
   };
-  const width = WIDTHS[dtype] ?? Number.NaN;
+  const width = ELEMENT_BYTES[dtype] ?? Number.NaN;
   const bytes = shape.reduce((product, size) => product * size, width);
   if (!(Number.isSafeInteger(bytes) && shape.every((size) => size >= 0) && offset >= 0)) {
     throw failed('no such shape, dtype or place');
