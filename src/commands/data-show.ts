@@ -13,6 +13,7 @@ import { writeFileAtomic } from '../files.ts';
 import { withInterrupt } from '../interrupt.ts';
 import { Random } from '../random.ts';
 import type { Example } from '../types.ts';
+import { describer } from './data-describe.ts';
 import { taskFolder } from './data-files.ts';
 import { columns } from './data-list.ts';
 import { type Describe, examplesPage, type ShownExample } from './data-page.ts';
@@ -28,10 +29,14 @@ export interface ShowArguments extends ChoiceArguments {
 /** Most examples of a page: each has a picture or two. */
 const MOST = 200;
 
+type Examples = () => Iterable<readonly [split: Split, example: Example]>;
+
 /** Examples of a task or of a directory, in an order that does not change. */
 interface Gallery {
   readonly origin: ExampleOrigin;
-  readonly examples: () => Iterable<readonly [split: Split, example: Example]>;
+  readonly examples: Examples;
+  /** All that classes may be learned from, whatever is shown: the examples above where absent. */
+  readonly training?: Examples;
 }
 
 const OWN = ['from', 'count', 'shots', 'window', 'length', 'shares', 'validation'] as const;
@@ -49,6 +54,9 @@ function openDirectory(path: string, args: ShowArguments): Gallery {
   return {
     origin:
       figure === undefined ? origin : { ...origin, figure: { ...origin.figure, preset: figure.preset } },
+    *training() {
+      if (set.splits.includes('train')) for (const example of set.read('train')) yield ['train', example];
+    },
     *examples() {
       for (const split of set.splits) {
         if (chosen !== undefined && !chosen.includes(split)) continue;
@@ -58,7 +66,7 @@ function openDirectory(path: string, args: ShowArguments): Gallery {
   };
 }
 
-async function openTask(args: ShowArguments, signal: AbortSignal): Promise<Selection> {
+async function openTask(args: ShowArguments, signal: AbortSignal): Promise<Gallery & Selection> {
   const spec = taskNamed(args.source);
   const options = selectOptions(args, spec);
   // A generated task makes no more than it takes to find some of every class.
@@ -113,7 +121,7 @@ function listing(origin: ExampleOrigin, shown: readonly ShownExample[]): string 
 /**
  * Runs the command: a page where `--out` is given, else a list.
  *
- * @param describe adds prompt and trace to the page
+ * @param describe what stands beside each picture of the page; prompt and expert trace when absent
  * @throws ConfigError, DataError, EndpointError, WriteError
  */
 export async function runShow(args: ShowArguments, describe?: Describe): Promise<void> {
@@ -128,7 +136,10 @@ export async function runShow(args: ShowArguments, describe?: Describe): Promise
     const gallery = isExampleSet(source) ? openDirectory(source, args) : await openTask(args, signal);
     const shown = chooseShown(gallery, n, args.seed ?? 0);
     const { origin } = gallery;
-    if (out !== undefined) writeFileAtomic(out, await examplesPage(origin, shown, describe));
+    if (out !== undefined) {
+      const words = describe ?? describer(gallery.training ?? gallery.examples);
+      writeFileAtomic(out, await examplesPage(origin, shown, words));
+    }
     if (json) {
       const examples = shown.map(({ split, example: { id, names, gold, recording, channels } }) => ({
         ...{ id, split, names, gold, recording },

@@ -102,7 +102,10 @@ describe('anytime matrix profile', () => {
   it('ends early on a signal and keeps what it has', async () => {
     const stop = new AbortController();
     // Long enough that no machine is through when the signal comes.
-    const longer = Float64Array.from({ length: 80_000 }, (_, i) => long[i % long.length]! + Math.sin(i / 977));
+    const longer = Float64Array.from(
+      { length: 80_000 },
+      (_, i) => long[i % long.length]! + Math.sin(i / 977),
+    );
     const profile = await anytimeMatrixProfile(longer, {
       window: 40,
       signal: stop.signal,
