@@ -322,6 +322,35 @@ describe('data show', () => {
     expect((await examplesPage(origin, shown)).includes('Prompt')).toBe(false);
   });
 
+  it('says what a policy is asked and what the expert concludes, from the training split alone', async () => {
+    // Two classes that differ in their period; a table with one series a row.
+    const folder = freshPath();
+    mkdirSync(folder);
+    const row = (label: string, n: number): string => {
+      const period = label === 'slow' ? 31 + (n % 3) : 9 + (n % 2);
+      const values = Array.from({ length: 96 }, (_, i) =>
+        Math.sin((2 * Math.PI * (i + n)) / period).toFixed(4),
+      );
+      return [label, ...values].join(',');
+    };
+    const head = ['class', ...Array.from({ length: 96 }, (_, i) => `t${i}`)].join(',');
+    const rows = Array.from({ length: 40 }, (_, n) => row(n % 2 === 0 ? 'slow' : 'fast', n));
+    writeFileSync(join(folder, 't.csv'), `${[head, ...rows].join('\n')}\n`);
+    const page = async (shares: string): Promise<string> => {
+      const path = await prepared('custom', '--from', join(folder, 't.csv'), '--shares', shares);
+      const file = `${freshPath()}.html`;
+      expect((await inside('data', 'show', path, '--n', '2', '--out', file)).code).toBe(0);
+      return readFileSync(file, 'utf8');
+    };
+    const both = await page('3,0,1');
+    for (const label of ['slow', 'fast']) expect(both).toContain(`Conclusion: the class is ${label}.`);
+    expect(both).toContain('Then give one class');
+    expect(both).toContain('(prompt custom@1');
+    const untrained = await page('0,0,1');
+    expect(untrained).toContain('Then give one class');
+    expect(untrained).not.toContain('Expert trace');
+  });
+
   const browser = findBrowser();
   it.skipIf(browser === null)(
     'the page loads without a complaint (skipped without a browser)',
