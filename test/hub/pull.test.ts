@@ -513,7 +513,7 @@ describe('names from the server', () => {
         } catch {
           return;
         }
-        expect(join('/root', name).startsWith('/root/')).toBe(true);
+        expect(join('/models', name).startsWith('/models/')).toBe(true);
       }),
     );
   });
