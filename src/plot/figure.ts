@@ -49,6 +49,11 @@ export interface Figure {
    * ⌈√C⌉ columns; no ticks.
    */
   readonly grid: boolean;
+  /**
+   * One bare row per channel over the whole width, one below the other, all of one height in whole px: nothing but lines. The
+   * rows share one y axis, so that levels compare, or each has its own, so that shapes do. `null`: no rows.
+   */
+  readonly rows: 'shared' | 'own' | null;
   /** Draws powers over time and frequency instead of lines. */
   readonly spectrogram: MelScale | null;
   /**
@@ -74,8 +79,18 @@ export function isFigureName(name: string): name is FigureName {
   return Object.hasOwn(PRESETS, name);
 }
 
+/** The height of a preset of rows for the channels of `changes`. */
+function rowsOf({ rows, channels, height, padding }: Figure, changes: Partial<Figure>): Partial<Figure> {
+  if (rows === null || changes.channels === undefined || changes.channels.length === 0) return {};
+  const { top, bottom } = padding;
+  const row = (height - top - bottom) / channels.length;
+  const { top: newTop, bottom: newBottom } = changes.padding ?? padding;
+  return { height: newTop + newBottom + row * changes.channels.length };
+}
+
 /**
- * A preset, with the given properties replaced.
+ * A preset, with the given properties replaced. A figure of rows keeps the height of a row: without a height among the
+ * `changes` it grows with its channels.
  * Throws ConfigError when the name is unknown or a size, margin or channel list makes no picture.
  */
 export function figure(name: string, changes: Partial<Omit<Figure, 'name'>> = {}): Figure {
@@ -84,7 +99,8 @@ export function figure(name: string, changes: Partial<Omit<Figure, 'name'>> = {}
       `figure: unknown name ${JSON.stringify(name)}; use one of ${FIGURE_NAMES.join(', ')}`,
     );
   }
-  const result: Figure = { ...PRESETS[name], ...changes };
+  const preset: Figure = PRESETS[name];
+  const result: Figure = { ...preset, ...rowsOf(preset, changes), ...changes };
   const { left, right, top, bottom } = result.padding;
   for (const [key, value] of [
     ['width', result.width],
@@ -110,11 +126,12 @@ export function figure(name: string, changes: Partial<Omit<Figure, 'name'>> = {}
   if (result.step !== null && !(result.step > 0 && Number.isFinite(result.step))) {
     throw new ConfigError(`figure.step: expected units of x per sample above 0, or null, got ${result.step}`);
   }
-  if (Number(result.grid) + Number(result.spectrogram !== null) + Number(result.time) > 1) {
-    throw new ConfigError('figure: grid, spectrogram and time exclude each other; keep one');
+  const { grid, spectrogram, time, rows } = result;
+  if ([grid, spectrogram !== null, time, rows !== null].filter(Boolean).length > 1) {
+    throw new ConfigError('figure: grid, spectrogram, time and rows exclude each other; keep one');
   }
   if (result.spectrogram !== null) checkMelScale(result.spectrogram);
-  if (result.grid) checkPanels(result);
+  if (grid || rows !== null) checkPanels(result);
   if (result.channels.length === 0 || new Set(result.channels).size !== result.channels.length) {
     throw new ConfigError('figure.channels: expected at least one name, each different');
   }
@@ -122,11 +139,12 @@ export function figure(name: string, changes: Partial<Omit<Figure, 'name'>> = {}
   return result;
 }
 
-/** Whether the column rasteriser can draw the figure: one polyline, no axes, no text. */
+/** Whether the column rasteriser can draw the figure: one polyline, or one in each row, of one colour, no axes, no text. */
 export function isBare(figure: Figure): boolean {
-  const { axes, title, channels, time, step, missing, grid, spectrogram } = figure;
+  const { axes, title, channels, colors, time, step, missing, grid, rows, spectrogram } = figure;
   const plain = step === 1 && missing === 'break' && !time && !grid && spectrogram === null;
-  return plain && !axes && title === '' && channels.length === 1;
+  const lines = channels.length === 1 || (rows !== null && colors.length === 1);
+  return plain && !axes && title === '' && lines;
 }
 
 /** Whether each series brings its x values. */

@@ -38,6 +38,7 @@ const line: Figure = {
   missing: 'break',
   legend: 'inside',
   grid: false,
+  rows: null,
   spectrogram: null,
   xMargin: 0.01,
   yMargin: 0.05,
@@ -54,9 +55,25 @@ const signal: Figure = {
   xLabel: 'Time (s)',
 };
 
+/** Small and bare: whole 28 px blocks, one visual token each; line only. */
+const nano: Figure = {
+  ...line,
+  name: 'nano',
+  width: 560,
+  height: 28,
+  padding: { left: 0, top: 0, right: 0, bottom: 0 },
+  colors: ['#000000'],
+  axes: false,
+  xMargin: null,
+};
+
 /**
  *  line             generic, for reports; several channels get a legend
  *  nano             560 × 28, a bare black polyline: 40 × 2 patches of 14 px, 20 visual tokens of N/20 samples each
+ *  nano-tall        the same at 560 × 56, for series whose levels matter; 20 × 2 tokens
+ *  nano-channels    a bare row of 28 px per channel over one y axis, which keeps what lies along which axis; 20 × C tokens at
+ *                   560 px, 10 × C at 280 px, which is enough for about 150 samples
+ *  nano-variates    the same with a y axis for each row: shapes, whatever their level and size; 10 × C tokens
  *  anomllm          AnomLLM's 10 × 1.5 in at 100 dpi, but with a y axis that widens instead of clipping at ±1
  *  ctu              TimeMaster's 6 × 2.5 in tight box (580 × 230), line width 2 pt, fonts 9 / 8 / 7 pt
  *  tee              power density over 800 µs, 319 samples; 21 × 8 tokens
@@ -69,16 +86,16 @@ const signal: Figure = {
  */
 export const PRESETS = {
   line,
-  nano: {
-    ...line,
-    name: 'nano',
-    width: 560,
-    height: 28,
-    padding: { left: 0, top: 0, right: 0, bottom: 0 },
-    colors: ['#000000'],
-    lineWidth: 1.5,
-    axes: false,
-    xMargin: null,
+  nano,
+  'nano-tall': { ...nano, name: 'nano-tall', height: 56 },
+  'nano-channels': { ...nano, name: 'nano-channels', height: 84, channels: ['x', 'y', 'z'], rows: 'shared' },
+  'nano-variates': {
+    ...nano,
+    name: 'nano-variates',
+    width: 280,
+    height: 252,
+    channels: ['0', '1', '2', '3', '4', '5', '6', '7', '8'],
+    rows: 'own',
   },
   anomllm: {
     ...line,

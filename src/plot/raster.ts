@@ -38,7 +38,7 @@ class Raster {
     const cells = spectrogram === null ? undefined : melDecibels(spectrogram, channels);
     if (spectrogram !== null) {
       this.#view.signal(DATA.xDomain, frameSpan(spectrogram, channels[0]!.length));
-    } else if (figure.grid) {
+    } else if (figure.grid || figure.rows !== null) {
       yDomain(figure, channels); // refuses what cannot be drawn
       this.#show(gridRows(figure, channels, times));
     } else {
@@ -67,8 +67,9 @@ class Raster {
    * ones; not with several channels or times, whose derived columns would keep old values.
    */
   #show(rows: readonly Row[]): void {
-    const { time, channels, grid, colors } = this.#figure;
-    const grouped = channels.length > 1 && !(grid && colors.length === 1);
+    const { time, channels, grid, rows: stacked, colors } = this.#figure;
+    const panelled = grid || stacked !== null;
+    const grouped = channels.length > 1 && !(panelled && colors.length === 1);
     if (time || grouped || rows.length !== this.#rows.length) {
       this.#view.data(DATA.table, rows);
       this.#rows = rows;

@@ -87,16 +87,17 @@ export function lineRows(figure: Figure, channels: readonly Float64Array[], time
   return rows;
 }
 
-/** Rows of the lines of a grid, in channel order, in px from the upper left corner of the plot area. */
+/** Rows of the lines of a grid, or of a figure of rows, in channel order, in px from the upper left corner of the plot area. */
 export function gridRows(figure: Figure, channels: readonly Float64Array[], times?: Float64Array): Row[] {
   const rows: Row[] = [];
   const [lo, hi] = xDomain(figure, channels[0]!.length, times);
   const places = panels(figure);
+  const common = figure.rows === 'shared' ? yDomain(figure, channels) : undefined;
   channels.forEach((values, c) => {
-    // A variate without a single sample leaves its panel empty.
+    // A channel without a single sample leaves its panel empty.
     if (!values.some((value) => Number.isFinite(value))) return;
     const { x, y, width, height } = places[c]!;
-    const [bottom, top] = yDomain(figure, [values]);
+    const [bottom, top] = common ?? yDomain(figure, [values]);
     // A gap, so that the lines of neighbours stay apart where one mark draws them all.
     rows.push({ x, y: null, channel: figure.channels[c]! });
     const from = rows.length;

@@ -11,7 +11,7 @@ const BAND = 0.18;
 export interface ShadeOptions {
   /** The x values [N] that the series brought, where it did. */
   readonly times?: Float64Array;
-  /** Panels of a grid to shade; default: all. */
+  /** Panels of a grid, or rows, to shade; default: all. */
   readonly channels?: readonly number[];
 }
 
@@ -42,12 +42,13 @@ export function shade(
   }
   const { times, channels } = options;
   const whole: Panel = { x: 0, y: 0, ...plotSize(figure) };
-  const places = figure.grid ? panels(figure) : [whole];
+  const panelled = figure.grid || figure.rows !== null;
+  const places = panelled ? panels(figure) : [whole];
   const data = Uint8Array.from(picture.data);
   const [lo, hi] = xDomain(figure, length, times);
   const step = figure.step ?? 1;
   for (const [c, panel] of places.entries()) {
-    if (figure.grid && channels !== undefined && !channels.includes(c)) continue;
+    if (panelled && channels !== undefined && !channels.includes(c)) continue;
     const left = figure.padding.left + panel.x;
     const top = Math.round(figure.padding.top + panel.y);
     const { width, height } = panel;

@@ -35,7 +35,7 @@ export function yTickSpace(figure: Figure): { readonly ticks: number; readonly r
 
 /** The figure in vega-lite. Domains are parameters, so one compiled view serves every series of this shape. */
 export function vegaLite(figure: Figure): TopLevelSpec {
-  if (figure.grid) return gridSpec(figure);
+  if (figure.grid || figure.rows !== null) return gridSpec(figure);
   return figure.spectrogram === null ? lineSpec(figure) : spectrogramSpec(figure, figure.spectrogram);
 }
 
@@ -163,7 +163,7 @@ function lineSpec(figure: Figure): TopLevelSpec {
   };
 }
 
-/** Frames and names stand still; the rows come in px, so that one line mark draws all panels. */
+/** Frames and names, of a grid alone, stand still; the table comes in px, so that one line mark draws all panels. */
 function gridSpec(figure: Figure): TopLevelSpec {
   const { width, height } = plotSize(figure);
   const places = panels(figure);
@@ -178,27 +178,30 @@ function gridSpec(figure: Figure): TopLevelSpec {
     bottom: panel.y + panel.height,
   }));
   const names = places.map((panel, i) => ({ x: panel.x, y: panel.y, name: figure.channels[i]! }));
+  const surroundings = [
+    {
+      data: { values: frames },
+      mark: { type: 'rect', filled: false, stroke: '#000000', strokeWidth: 1 },
+      encoding: { x, y, x2: { field: 'right' }, y2: { field: 'bottom' } },
+    },
+    {
+      data: { values: names },
+      mark: {
+        type: 'text',
+        align: 'left',
+        baseline: 'alphabetic',
+        dx: 1,
+        dy: -3,
+        fontSize: figure.labelSize,
+        color: '#000000',
+      },
+      encoding: { x, y, text: { field: 'name' } },
+    },
+  ] as const;
   return {
     ...frame(figure),
     layer: [
-      {
-        data: { values: frames },
-        mark: { type: 'rect', filled: false, stroke: '#000000', strokeWidth: 1 },
-        encoding: { x, y, x2: { field: 'right' }, y2: { field: 'bottom' } },
-      },
-      {
-        data: { values: names },
-        mark: {
-          type: 'text',
-          align: 'left',
-          baseline: 'alphabetic',
-          dx: 1,
-          dy: -3,
-          fontSize: figure.labelSize,
-          color: '#000000',
-        },
-        encoding: { x, y, text: { field: 'name' } },
-      },
+      ...(figure.grid ? surroundings : []),
       {
         mark: { ...LINE, strokeWidth: figure.lineWidth },
         encoding: {

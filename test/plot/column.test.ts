@@ -5,7 +5,7 @@ import { renderColumns } from '../../src/plot/column.ts';
 import { type Figure, figure } from '../../src/plot/figure.ts';
 import { renderVega } from '../../src/plot/raster.ts';
 import type { Picture } from '../../src/types.ts';
-import { SHAPES } from './shapes.ts';
+import { CHANNELS, SHAPES } from './shapes.ts';
 
 const nano = figure('nano');
 const small = figure('nano', { width: 40, height: 24 });
@@ -23,6 +23,22 @@ function ink(picture: Picture, x: number, y: number): number {
 function extent(picture: Picture, x: number): readonly [number, number] {
   const rows = Array.from({ length: picture.height }, (_, y) => y).filter((y) => ink(picture, x, y) >= 0.5);
   return [rows[0] ?? -1, rows.at(-1) ?? -1];
+}
+
+/** Share of columns whose line lies in the rows of the other's, up to one px, within [top, bottom). */
+function agreement(a: Picture, b: Picture, top: number, bottom: number): number {
+  const within = (picture: Picture, x: number) => {
+    const ys = Array.from({ length: bottom - top }, (_, y) => y + top).filter(
+      (y) => ink(picture, x, y) >= 0.5,
+    );
+    return [ys[0] ?? -1, ys.at(-1) ?? -1] as const;
+  };
+  let agree = 0;
+  for (let x = 0; x < a.width; x++) {
+    const [p, q] = [within(a, x), within(b, x)];
+    if (Math.abs(p[0] - q[0]) <= 1 && Math.abs(p[1] - q[1]) <= 1) agree++;
+  }
+  return agree / a.width;
 }
 
 /** The definition, by brute force: 12 × 12 points a pixel, inked within half a line width of the polyline. */
@@ -200,5 +216,109 @@ describe('the column rasteriser', () => {
     expect(() => renderColumns(nano, Float64Array.of(Number.NaN, Infinity))).toThrow(/missing/);
     expect(() => renderColumns(nano, Float64Array.of(0, -1.5e308))).toThrow(/-1.5e\+308.*1e\+300/);
     expect(() => renderColumns(nano, [Float64Array.of(1), Float64Array.of(2)])).toThrow(/1 channel.*has 2/);
+    const rows = figure('nano-channels', { channels: ['a', 'b'], rows: 'own' });
+    const gone = Float64Array.of(Number.NaN, Number.NaN);
+    expect(() => renderColumns(rows, [gone, gone])).toThrow(/missing/);
+    expect(() => renderColumns(rows, Float64Array.of(1, 2))).toThrow(/2 channel.*has 1/);
+  });
+});
+
+describe('a bare figure of rows', () => {
+  const names = Object.keys(SHAPES).filter((name) => SHAPES[name]!.length === 1000 && name !== 'huge');
+  const twelve = Array.from({ length: 12 }, (_, c) => SHAPES[names[c % names.length]!]!.subarray(0, 700));
+  const gaps = CHANNELS.map((channel, c) =>
+    channel.map((value, i) => (i % 11 === 2 * c || (i > 60 && i < 70 + 9 * c) ? Number.NaN : value)),
+  );
+  const cases: Readonly<Record<string, [fig: Figure, channels: readonly Float64Array[]]>> = {
+    'three channels on one axis': [figure('nano-channels'), CHANNELS],
+    'three narrow channels with gaps': [figure('nano-channels', { width: 280 }), gaps],
+    'twelve channels on one axis': [
+      figure('nano-channels', { channels: twelve.map((_, c) => `${c}`) }),
+      twelve,
+    ],
+    'twelve channels, each with its own axis': [
+      figure('nano-variates', { channels: twelve.map((_, c) => `${c}`) }),
+      twelve,
+    ],
+    'a channel without a sample, a constant and a ramp, each with its own axis': [
+      figure('nano-variates', {
+        channels: ['a', 'b', 'c'],
+        padding: { left: 5, top: 3, right: 9, bottom: 4 },
+      }),
+      [
+        new Float64Array(90).fill(Number.NaN),
+        new Float64Array(90).fill(7),
+        Float64Array.from({ length: 90 }, (_, i) => i),
+      ],
+    ],
+    'one tall line': [figure('nano-tall'), [SHAPES['trend with a rise']!]],
+  };
+
+  it.each(Object.entries(cases))('is what vega draws: %s', async (_, [fig, channels]) => {
+    const ours = renderColumns(fig, channels);
+    const vega = await renderVega(fig, channels);
+    expect([ours.width, ours.height]).toEqual([fig.width, fig.height]);
+    expect(meanDifference(ours, vega)).toBeLessThan(2);
+    const { top, bottom } = fig.padding;
+    const row = (fig.height - top - bottom) / channels.length;
+    for (let c = 0; c < channels.length; c++) {
+      expect(agreement(ours, vega, top + c * row, top + (c + 1) * row)).toBeGreaterThan(0.95);
+    }
+  });
+
+  it('of one row is the nano figure, bit by bit', () => {
+    for (const name of ['nano-channels', 'nano-variates']) {
+      const one = figure(name, { channels: ['value'], width: 560 });
+      for (const values of Object.values(SHAPES)) {
+        expect(renderColumns(one, [values]).data).toEqual(renderColumns(nano, values).data);
+      }
+    }
+  });
+
+  it('with own axes stacks the nano pictures of its channels', () => {
+    const picture = renderColumns(figure('nano-variates', { channels: ['x', 'y', 'z'], width: 560 }), gaps);
+    const single = gaps.map((values) => renderColumns(nano, values).data);
+    const size = 560 * 28 * 3;
+    single.forEach((data, c) => {
+      const part = picture.data.subarray(c * size, (c + 1) * size);
+      const errors = part.map((value, i) => Math.abs(value - data[i]!));
+      expect(Math.max(...errors)).toBeLessThanOrEqual(1); // sums of other roundings
+    });
+  });
+
+  it('with one axis shows levels: a constant lies where its value does', () => {
+    const flat = [-1, 0, 3].map((value) => new Float64Array(128).fill(value));
+    const picture = renderColumns(figure('nano-channels', { yMargin: 0.125 }), flat);
+    // Row by row, share of the axis from −1.5 to 3.5 below the top.
+    const expected = [0.9, 0.7, 0.1].map((share, c) => 28 * (c + share));
+    for (const [c, y] of expected.entries()) {
+      const rows = Array.from({ length: 28 }, (_, k) => 28 * c + k);
+      const weight = rows.reduce((sum, k) => sum + ink(picture, 100, k), 0);
+      const centre = rows.reduce((sum, k) => sum + (k + 0.5) * ink(picture, 100, k), 0) / weight;
+      expect(Math.abs(centre - y)).toBeLessThan(0.1);
+    }
+  });
+
+  it('keeps each channel in its row, and leaves a gap where samples are missing', () => {
+    const values = fc.array(fc.double({ min: -1e6, max: 1e6, noNaN: true }), { minLength: 4, maxLength: 60 });
+    fc.assert(
+      fc.property(values, fc.integer({ min: 0, max: 2 }), (samples, gone) => {
+        const spread = Float64Array.from(samples);
+        const none = new Float64Array(samples.length).fill(Number.NaN);
+        const channels = [0, 1, 2].map((c) => (c === gone ? none : spread));
+        for (const rows of ['shared', 'own'] as const) {
+          const picture = renderColumns(figure('nano-channels', { rows }), channels);
+          for (let c = 0; c < 3; c++) {
+            let most = 0;
+            // A line at the edge of its axis reaches less than a px beyond the margin of 5 %.
+            for (let y = 28 * c + 1; y < 28 * c + 27; y++)
+              for (let x = 0; x < 560; x++) most = Math.max(most, ink(picture, x, y));
+            if (c === gone) expect(most).toBe(0);
+            else expect(most).toBeGreaterThan(0.3);
+          }
+        }
+      }),
+      { numRuns: 30 },
+    );
   });
 });

@@ -55,12 +55,30 @@ describe('figure presets', () => {
     for (const n of [20, 1000, 1500]) expect(xDomain(nano, n)).toEqual([-0.5, n - 0.5]);
   });
 
-  it('only nano is bare', () => {
-    expect(FIGURE_NAMES.filter((name) => isBare(figure(name)))).toEqual(['nano']);
+  it('only the nano figures are bare', () => {
+    expect(FIGURE_NAMES.filter((name) => isBare(figure(name)))).toEqual(
+      FIGURE_NAMES.filter((name) => name.startsWith('nano')),
+    );
     expect(isBare(figure('nano', { title: 'x' }))).toBe(false);
     expect(isBare(figure('nano', { missing: 'join' }))).toBe(false);
     expect(isBare(figure('nano', { step: null }))).toBe(false);
     expect(isBare(figure('nano', { channels: ['x', 'y'] }))).toBe(false);
+    expect(isBare(figure('nano-channels', { colors: ['#000000', '#ff0000'] }))).toBe(false);
+  });
+
+  it('figures of rows grow by a row of 28 px for every channel, unless they are given a height', () => {
+    for (let count = 1; count <= 12; count++) {
+      const channels = Array.from({ length: count }, (_, c) => `c${c}`);
+      expect(figure('nano-channels', { channels })).toMatchObject({ width: 560, height: 28 * count });
+      expect(isBare(figure('nano-channels', { channels }))).toBe(true);
+      expect(figure('nano-variates', { channels, width: 112 })).toMatchObject({
+        width: 112,
+        height: 28 * count,
+      });
+    }
+    const padding = { left: 0, top: 3, right: 0, bottom: 4 };
+    expect(figure('nano-channels', { channels: ['a', 'b'], padding }).height).toBe(63);
+    expect(figure('nano-channels', { channels: ['a', 'b'], height: 112 }).height).toBe(112);
   });
 
   it('compiles to a specification that holds no data and is plain JSON', () => {
@@ -72,7 +90,9 @@ describe('figure presets', () => {
   });
 
   it('names what is wrong with a figure', () => {
-    expect(() => figure('nanno')).toThrow(/nanno.*line, nano, anomllm, ctu/);
+    expect(() => figure('nanno')).toThrow(
+      /nanno.*line, nano, nano-tall, nano-channels, nano-variates, anomllm, ctu/,
+    );
     expect(() => figure('nano', { width: 0 })).toThrow(/figure\.width/);
     expect(() => figure('nano', { height: 28.5 })).toThrow(/figure\.height/);
     expect(() => figure('line', { height: 60 })).toThrow(/no room/);
@@ -82,6 +102,10 @@ describe('figure presets', () => {
     expect(() => figure('line', { colors: [] })).toThrow(ConfigError);
     expect(() => figure('ecg', { step: 0 })).toThrow(/figure\.step/);
     expect(() => figure('vta-grid', { time: true })).toThrow(/exclude each other/);
+    expect(() => figure('nano-channels', { grid: true })).toThrow(/rows exclude each other/);
+    expect(() => figure('nano-channels', { height: 85 })).toThrow(/3 rows of 28.33 px; .*whole px/);
+    expect(() => figure('nano-channels', { height: 12 })).toThrow(/3 rows of 4 px.*at least 8/);
+    expect(() => figure('nano-channels', { channels: [] })).toThrow(/at least one name/);
     expect(() => figure('vta-grid', { width: 100, height: 100 })).toThrow(/9 panels of 8 × 8 px.*larger/);
   });
 });
