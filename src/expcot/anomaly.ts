@@ -50,11 +50,11 @@ function strength({ evidence, cycle }: ChannelEvidence): number {
   return discordRatio(evidence.profile!) / 4;
 }
 
-function choose(
+/** Evidence about every channel of [C][N]. @throws DataError as `blindAnomaly` */
+export function analyseChannels(
   channels: readonly Float64Array[],
   names: readonly string[],
-  merit: (own: ChannelEvidence) => number,
-): ChannelEvidence & { readonly channel: number } {
+): ChannelEvidence[] {
   if (channels.length === 0 || channels.length !== names.length) {
     throw new DataError(
       `${channels.length} channels with ${names.length} names; expected as many, and at least one`,
@@ -66,7 +66,13 @@ function choose(
       `channel ${JSON.stringify(odd)}: <, > or a line end would break the tags of a trace; rename it`,
     );
   }
-  const analysed = channels.map(analyseWithGaps);
+  return channels.map(analyseWithGaps);
+}
+
+function choose(
+  analysed: readonly ChannelEvidence[],
+  merit: (own: ChannelEvidence) => number,
+): ChannelEvidence & { readonly channel: number } {
   if (analysed.length === 1) return { ...analysed[0]!, channel: 0 };
   const merits = analysed.map(merit);
   const channel = merits.indexOf(merits.reduce((a, b) => Math.max(a, b)));
@@ -95,13 +101,33 @@ function about(
   return { ...trace, think, text: formatResponse(think, trace.intervals, trace.class), ...chosen };
 }
 
+/** As `blindAnomaly`, on evidence of every channel that is there already. */
+export function blindOf(analysed: readonly ChannelEvidence[], names: readonly string[]): AnomalyTrace {
+  const chosen = choose(analysed, strength);
+  return about(blindWithCycle(chosen.evidence, chosen.cycle), chosen, names);
+}
+
+/** As `teacherAnomaly`, on evidence of every channel that is there already. */
+export function teacherOf(
+  analysed: readonly ChannelEvidence[],
+  names: readonly string[],
+  intervals: readonly Interval[],
+  label: AnomalyClass | null,
+): AnomalyTrace {
+  const merit = (own: ChannelEvidence): number =>
+    intervals.length === 0 ? strength(own) : coverageBy(own.evidence, own.cycle, intervals);
+  const chosen = choose(analysed, merit);
+  const { evidence, cycle } = chosen;
+  const name = label ?? kindOf(chosen, intervals);
+  return about(teacherWithCycle(evidence, cycle, intervals, name), chosen, names);
+}
+
 /**
  * The blind trace of [C][N]: of several channels the one is read whose deciding test is farthest beyond its threshold.
  * @throws DataError for no channels, names that break the tags, no samples, infinities, or a channel without any value
  */
 export function blindAnomaly(channels: readonly Float64Array[], names: readonly string[]): AnomalyTrace {
-  const chosen = choose(channels, names, strength);
-  return about(blindWithCycle(chosen.evidence, chosen.cycle), chosen, names);
+  return blindOf(analyseChannels(channels, names), names);
 }
 
 /**
@@ -116,10 +142,5 @@ export function teacherAnomaly(
   intervals: readonly Interval[],
   label: AnomalyClass | null,
 ): AnomalyTrace {
-  const merit = (own: ChannelEvidence): number =>
-    intervals.length === 0 ? strength(own) : coverageBy(own.evidence, own.cycle, intervals);
-  const chosen = choose(channels, names, merit);
-  const { evidence, cycle } = chosen;
-  const name = label ?? kindOf(chosen, intervals);
-  return about(teacherWithCycle(evidence, cycle, intervals, name), chosen, names);
+  return teacherOf(analyseChannels(channels, names), names, intervals, label);
 }

@@ -2,7 +2,7 @@
 import { ConfigError } from '../errors.ts';
 import { pointF1 } from '../series/intervals.ts';
 import type { Example, Gold } from '../types.ts';
-import { blindAnomaly, teacherAnomaly } from './anomaly.ts';
+import { analyseChannels, blindOf, teacherOf } from './anomaly.ts';
 import { ClassEvidence } from './class-evidence.ts';
 import { blindClass, teacherClass } from './class-trace.ts';
 import type { ClassProfile } from './profile-of-classes.ts';
@@ -25,23 +25,63 @@ export interface ExpertTrace {
 /** What an expert looks at: an example without its answer. */
 export type Unlabelled = Pick<Example, 'channels' | 'names'>;
 
+/** Both traces of one series, on evidence that is computed once. */
+export interface Expert {
+  /** The trace of the evidence alone. */
+  blind(): ExpertTrace;
+  /** The trace that concludes the gold answer. @throws ConfigError for a class that the profile does not know */
+  teacher(): ExpertTrace;
+}
+
+/** Analyses a series with an answer of this kind; `blind` never looks at `gold`. @throws as `expertTrace` */
+export function expertOn(series: Unlabelled, gold: Gold, profile: ClassProfile | null): Expert {
+  const { channels, names } = series;
+  const told = ({ text, think }: Omit<ExpertTrace, 'answer'>): ExpertTrace => ({ text, think, answer: gold });
+  const { kind } = gold;
+  if (kind === 'classification') {
+    const evidence = new ClassEvidence(needProfile(profile), channels);
+    return {
+      blind() {
+        const { text, think, class: own } = blindClass(evidence);
+        return { text, think, answer: { kind, class: own } };
+      },
+      teacher: () => told(teacherClass(evidence, gold.class)),
+    };
+  }
+  if (kind === 'variates') {
+    const evidence = analyseVariates(channels);
+    return {
+      blind() {
+        const { text, think, variates } = blindVariates(evidence);
+        return { text, think, answer: { kind, variates } };
+      },
+      teacher: () => told(teacherVariates(evidence, gold.variates)),
+    };
+  }
+  const evidence = analyseChannels(channels, names);
+  return {
+    blind() {
+      const { text, think, intervals, class: own } = blindOf(evidence, names);
+      return { text, think, answer: { kind, class: own, intervals } };
+    },
+    teacher: () => told(teacherOf(evidence, names, gold.intervals, gold.class)),
+  };
+}
+
+/** An answer of each kind that says nothing: what a blind trace is handed. */
+const NOTHING: { readonly [K in Gold['kind']]: Gold } = {
+  classification: { kind: 'classification', class: '' },
+  anomaly: { kind: 'anomaly', class: null, intervals: [] },
+  variates: { kind: 'variates', variates: [] },
+};
+
 /** The blind trace: of an answer of this kind, from values alone. @throws as `expertTrace` */
 export function blindTrace(
   series: Unlabelled,
   kind: Gold['kind'],
   profile: ClassProfile | null,
 ): ExpertTrace {
-  const { channels, names } = series;
-  if (kind === 'classification') {
-    const { text, think, class: own } = blindClass(new ClassEvidence(needProfile(profile), channels));
-    return { text, think, answer: { kind, class: own } };
-  }
-  if (kind === 'variates') {
-    const { text, think, variates } = blindVariates(analyseVariates(channels));
-    return { text, think, answer: { kind, variates } };
-  }
-  const { text, think, intervals, class: own } = blindAnomaly(channels, names);
-  return { text, think, answer: { kind, class: own, intervals } };
+  return expertOn(series, NOTHING[kind], profile).blind();
 }
 
 /** The trace that concludes the gold answer. @throws as `expertTrace` */
@@ -49,17 +89,7 @@ export function teacherTrace(
   example: Unlabelled & Pick<Example, 'gold'>,
   profile: ClassProfile | null,
 ): ExpertTrace {
-  const { channels, names, gold } = example;
-  if (gold.kind === 'classification') {
-    const { text, think } = teacherClass(new ClassEvidence(needProfile(profile), channels), gold.class);
-    return { text, think, answer: gold };
-  }
-  if (gold.kind === 'variates') {
-    const { text, think } = teacherVariates(analyseVariates(channels), gold.variates);
-    return { text, think, answer: gold };
-  }
-  const { text, think } = teacherAnomaly(channels, names, gold.intervals, gold.class);
-  return { text, think, answer: gold };
+  return expertOn(example, example.gold, profile).teacher();
 }
 
 /**
@@ -74,7 +104,8 @@ export function expertTrace(example: Example, mode: TraceMode, profile: ClassPro
     : blindTrace(example, example.gold.kind, profile);
 }
 
-function needProfile(profile: ClassProfile | null): ClassProfile {
+/** @throws ConfigError where there is none */
+export function needProfile(profile: ClassProfile | null): ClassProfile {
   if (profile !== null) return profile;
   throw new ConfigError(
     'a trace of a classification needs a profile of classes, learned from the training split',
@@ -117,33 +148,48 @@ export interface BlindScore {
   readonly f1: number | null;
 }
 
-/** Scores blind traces. Throws a ConfigError for no examples, and as `expertTrace`. */
-export function scoreBlind(examples: Iterable<Example>, profile: ClassProfile | null): BlindScore {
-  let count = 0;
-  let graded = 0;
-  let right = 0;
-  let localised = 0;
-  let f1 = 0;
-  const classes = new Map<string, number>();
-  for (const example of examples) {
-    const { gold } = example;
-    const own = agreement(blindTrace(example, gold.kind, profile).answer, gold);
-    count++;
-    if (own.class !== null && gold.kind !== 'variates' && gold.class !== null) {
-      graded++;
-      if (own.class) right++;
-      classes.set(gold.class, (classes.get(gold.class) ?? 0) + 1);
+/** Counts answers beside the gold ones, one by one, up to their score. */
+export class BlindTally {
+  #count = 0;
+  #graded = 0;
+  #right = 0;
+  #localised = 0;
+  #f1 = 0;
+  readonly #classes = new Map<string, number>();
+
+  /** One more answer by its agreement; null where the expert had none, which is wrong throughout. */
+  add(own: Agreement | null, gold: Gold): void {
+    this.#count++;
+    if (gold.kind !== 'variates' && gold.class !== null) {
+      this.#graded++;
+      if (own?.class === true) this.#right++;
+      this.#classes.set(gold.class, (this.#classes.get(gold.class) ?? 0) + 1);
     }
-    if (own.f1 !== null) {
-      localised++;
-      f1 += own.f1;
+    if (gold.kind !== 'classification') {
+      this.#localised++;
+      this.#f1 += own?.f1 ?? 0;
     }
   }
-  if (count === 0) throw new ConfigError('no examples to score');
-  return {
-    count,
-    accuracy: graded === 0 ? null : right / graded,
-    chance: graded === 0 ? null : Math.max(...classes.values()) / graded,
-    f1: localised === 0 ? null : f1 / localised,
-  };
+
+  /** @throws ConfigError for no answers */
+  score(): BlindScore {
+    if (this.#count === 0) throw new ConfigError('no examples to score');
+    const graded = this.#graded;
+    return {
+      count: this.#count,
+      accuracy: graded === 0 ? null : this.#right / graded,
+      chance: graded === 0 ? null : Math.max(...this.#classes.values()) / graded,
+      f1: this.#localised === 0 ? null : this.#f1 / this.#localised,
+    };
+  }
+}
+
+/** Scores blind traces. Throws a ConfigError for no examples, and as `expertTrace`. */
+export function scoreBlind(examples: Iterable<Example>, profile: ClassProfile | null): BlindScore {
+  const tally = new BlindTally();
+  for (const example of examples) {
+    const { gold } = example;
+    tally.add(agreement(blindTrace(example, gold.kind, profile).answer, gold), gold);
+  }
+  return tally.score();
 }

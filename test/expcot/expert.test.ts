@@ -6,7 +6,15 @@ import { parseAnswer, parseClassification } from '../../rewards/answer.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { analyseWithGaps, blindAnomaly, teacherAnomaly } from '../../src/expcot/anomaly.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
-import { agreement, blindTrace, expertTrace, scoreBlind, teacherTrace } from '../../src/expcot/expert.ts';
+import {
+  agreement,
+  BlindTally,
+  blindTrace,
+  expertOn,
+  expertTrace,
+  scoreBlind,
+  teacherTrace,
+} from '../../src/expcot/expert.ts';
 import { learnClasses } from '../../src/expcot/profile-of-classes.ts';
 import { blind, teacher } from '../../src/expcot/trace.ts';
 import type { AnomalyClass, Example } from '../../src/types.ts';
@@ -39,6 +47,42 @@ describe('anomalies of a whole series of one channel', () => {
       const taught = teacherAnomaly(channels, ['value'], gold.intervals, gold.class).text;
       expect(taught).toBe(teacher(evidence, gold.intervals, gold.class!).text);
     }
+  });
+});
+
+describe('both traces of one series', () => {
+  it('are those of either alone, in either order, for every kind of answer', () => {
+    for (const example of [...anomalies(3), grid, ...machines('test', 2)]) {
+      const alone = {
+        blind: blindTrace(example, example.gold.kind, profile),
+        teacher: teacherTrace(example, profile),
+      };
+      const one = expertOn(example, example.gold, profile);
+      expect({ blind: one.blind(), teacher: one.teacher() }).toEqual(alone);
+      const other = expertOn(example, example.gold, profile);
+      expect({ teacher: other.teacher(), blind: other.blind() }).toEqual(alone);
+    }
+  });
+
+  it('are still blind where the class is none that was learned', () => {
+    const [example] = machines('test', 2) as [Example];
+    const strange = { kind: 'classification', class: 'never seen' } as const;
+    const expert = expertOn(example, strange, profile);
+    expect(() => expert.teacher()).toThrow(ConfigError);
+    expect(expert.blind()).toEqual(blindTrace(example, 'classification', profile));
+  });
+});
+
+describe('the score of the blind expert', () => {
+  it('counts an example without any trace as wrong', () => {
+    const tally = new BlindTally();
+    expect(() => tally.score()).toThrow(/no examples/);
+    const gold = { kind: 'anomaly', class: 'trend', intervals: [[2, 4]] } as const;
+    tally.add({ class: true, f1: 0.5 }, gold);
+    tally.add({ class: false, f1: 1 }, gold);
+    tally.add(null, { ...gold, class: 'normal', intervals: [] });
+    tally.add({ class: null, f1: 0.5 }, { ...gold, class: null });
+    expect(tally.score()).toEqual({ count: 4, accuracy: 1 / 3, chance: 2 / 3, f1: 0.5 });
   });
 });
 
