@@ -70,8 +70,8 @@ export function readTagged(text: string, format: TagFormat): TaggedParts {
   return { parts, problem: layoutProblem(text, tags, format) };
 }
 
-/** A trimmed, non-empty, one-line label; null otherwise. */
+/** A trimmed, non-empty, one-line label of at most 200 characters (code points); null otherwise. */
 export function readLabel(text: string | null): string | null {
   const label = text?.trim() ?? '';
-  return label === '' || label.length > 200 || /[\n\r]/.test(label) ? null : label;
+  return label === '' || [...label].length > 200 || /[\n\r]/.test(label) ? null : label;
 }

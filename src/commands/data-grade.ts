@@ -2,39 +2,24 @@
 
 import { lengthOf } from '../../datasets/example.ts';
 import { goldResponse } from '../../datasets/gold-answer.ts';
-import { parseAnswer, parseClassification } from '../../rewards/answer.ts';
-import { anomalyReward, classificationReward } from '../../rewards/combine.ts';
+import { parseResponse, scoreAnswer } from '../../rewards/response.ts';
 import type { Example } from '../types.ts';
 
 /** Rewards are sums of binary fractions of decimal weights. */
 const EXACT = 1e-12;
 
 /**
- * Runs the gold answer through the reward.
+ * Runs the gold answer through the reader and the reward of its kind, as a response is. Of an anomaly whose kind is not
+ * named, the class is not graded.
  *
- * @returns what is wrong, or null. Of an anomaly whose kind is not named, the class is not graded; for variates there is no
- * reward to run
+ * @returns what is wrong, or null
  */
 export function gradeProblem(example: Example): string | null {
-  const { gold } = example;
-  if (gold.kind === 'variates') return null;
-  const response = goldResponse(gold, 'The right answer.');
-  if (gold.kind === 'classification') {
-    const answer = parseClassification(response);
-    const { total } = classificationReward(answer, gold.class);
-    if (Math.abs(total - 1) <= EXACT) return null;
-    return `the right answer earns ${total} of 1${answer.problem === null ? '' : ` (${answer.problem})`}`;
-  }
+  const { gold, channels } = example;
   const length = lengthOf(example);
-  const answer = parseAnswer(response, length);
-  const named = gold.class !== null;
-  const { total, parts } = anomalyReward(
-    answer,
-    { intervals: gold.intervals, class: gold.class ?? '' },
-    length,
-  );
-  const full = named ? Math.abs(total - 1) <= EXACT : parts['localisation'] === 1 && parts['format'] === 1;
-  if (full) return null;
-  const earned = named ? `${total} of 1` : `${parts['localisation']} of 1 for its intervals`;
-  return `the right answer earns ${earned}${answer.problem === null ? '' : ` (${answer.problem})`}`;
+  const asked = { kind: gold.kind, length, channels: channels.length };
+  const answer = parseResponse(goldResponse(gold, 'The right answer.'), asked);
+  const { total } = scoreAnswer(answer, gold, length);
+  if (Math.abs(total - 1) <= EXACT) return null;
+  return `the right answer earns ${total} of 1${answer.problem === null ? '' : ` (${answer.problem})`}`;
 }

@@ -85,7 +85,7 @@ class Neighbours {
  */
 export async function validateSet(directory: string, options: ValidateOptions): Promise<Verdict> {
   const set = new ExampleSet(directory);
-  const { figure, kind, task } = set.manifest;
+  const { figure, task } = set.manifest;
   const broken: BrokenRow[] = [];
   const neighbours = new Neighbours(set);
   const total = set.splits.reduce((sum, split) => sum + set.count(split), 0);
@@ -115,7 +115,7 @@ export async function validateSet(directory: string, options: ValidateOptions): 
           else {
             const wrong = neighbours.problem(split, example) ?? gradeProblem(example);
             if (wrong !== null) broken.push({ split, line, id: example.id, problem: wrong });
-            if (kind !== 'variates') graded++;
+            graded++;
             if (options.render) {
               const done = draw(split, line, example).finally(() => waiting.delete(done));
               waiting.add(done);
@@ -139,10 +139,7 @@ export async function validateSet(directory: string, options: ValidateOptions): 
   broken.sort(
     (a, b) => set.splits.indexOf(a.split) - set.splits.indexOf(b.split) || (a.line ?? 0) - (b.line ?? 0),
   );
-  const remarks = [
-    ...(kind === 'variates' ? ['there is no reward for variates: answers are checked, not graded'] : []),
-    ...(!options.render ? ['nothing was drawn (--no-render)'] : []),
-  ];
+  const remarks = options.render ? [] : ['nothing was drawn (--no-render)'];
   return { directory, task, rows, drawn, graded, broken, remarks };
 }
 

@@ -158,7 +158,7 @@ describe('data prepare', () => {
 });
 
 describe('data validate', () => {
-  it.each(['anomllm', 'vta/irregular', 'nano5'])(
+  it.each(['anomllm', 'vta/irregular', 'vta/multivariate', 'nano5'])(
     '%s: every example is drawn, and its right answer earns full marks',
     async (task) => {
       const path = await prepared(task, '--count', '2');
@@ -167,13 +167,6 @@ describe('data validate', () => {
       expect(code).toBe(0);
     },
   );
-
-  it('variates are drawn and checked, and it is said that there is no reward for them', async () => {
-    const path = await prepared('vta/multivariate', '--count', '2', '--split', 'test');
-    const verdict = JSON.parse((await inside('data', 'validate', path, '--json')).out);
-    expect(verdict).toMatchObject({ rows: 2, drawn: 2, graded: 0, broken: [] });
-    expect(verdict.remarks[0]).toMatch(/no reward for variates/);
-  });
 
   it('lists broken rows by line, and exits with 1', async () => {
     const path = await prepared('vta', '--count', '10');

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MAX_INTERVALS, parseAnswer, parseClassification } from '../../rewards/answer.ts';
+import { MAX_INTERVALS, parseAnswer, parseClassification, parseVariates } from '../../rewards/answer.ts';
 import { MAX_RESPONSE_LENGTH } from '../../rewards/tagged.ts';
 import { DataError } from '../../src/errors.ts';
 
@@ -202,7 +202,13 @@ test.each([0, -3, 2.5, Number.NaN])('a series length of %s is a caller error', (
 describe('a classification response', () => {
   const text = '<think>burst</think><class>Myopathy</class>';
   test('is read with and without an extension', () => {
-    expect(parseClassification(text)).toMatchObject({ class: 'Myopathy', extension: null, wellFormed: true });
+    expect(Object.entries(parseClassification(text))).toEqual([
+      ['think', 'burst'],
+      ['intervals', null],
+      ['class', 'Myopathy'],
+      ['wellFormed', true],
+      ['problem', null],
+    ]);
     expect(parseClassification(`${text}<extension>see a doctor</extension>`, true)).toMatchObject({
       extension: 'see a doctor',
       wellFormed: true,
@@ -211,6 +217,8 @@ describe('a classification response', () => {
 
   test('must have the extension exactly when the task asks for one', () => {
     expect(parseClassification(text, true)).toMatchObject({
+      class: 'Myopathy',
+      extension: null,
       wellFormed: false,
       problem: '<extension> is missing',
     });
@@ -221,5 +229,108 @@ describe('a classification response', () => {
       class: 'Myopathy',
       wellFormed: false,
     });
+  });
+});
+
+describe('the class of a response', () => {
+  const read = (label: string) => parseClassification(`<think>t</think><class>${label}</class>`).class;
+  test('may have 200 characters, whatever their size, and no more', () => {
+    expect(read('\u{1f40b}'.repeat(200))).toBe('\u{1f40b}'.repeat(200));
+    expect(read('\u{1f40b}'.repeat(201))).toBeNull();
+    expect(read('b'.repeat(201))).toBeNull();
+  });
+});
+
+describe('a response about variates', () => {
+  const name = (list: string, think = 'two square waves') =>
+    `<think>${think}</think><answer>${list}</answer>`;
+
+  test('is read into its two parts', () => {
+    expect(parseVariates(name('[2, 7]'), 9)).toEqual({
+      think: 'two square waves',
+      intervals: null,
+      variates: [2, 7],
+      class: null,
+      wellFormed: true,
+      problem: null,
+    });
+  });
+
+  test('may say that none is anomalous', () => {
+    expect(parseVariates(name('[]'), 9)).toMatchObject({ variates: [], wellFormed: true });
+  });
+
+  test('may list ids in any order and twice, with white space between', () => {
+    expect(parseVariates(` ${name('\n[ 10 ,2,\t0, 2\r\n] ')}\n`, 11)).toMatchObject({
+      variates: [0, 2, 10],
+      wellFormed: true,
+    });
+  });
+
+  test('may list every channel, not one entry more', () => {
+    expect(parseVariates(name('[3, 2, 1, 0]'), 4).variates).toEqual([0, 1, 2, 3]);
+    expect(parseVariates(name('[3, 2, 1, 0, 0]'), 4)).toMatchObject({
+      variates: null,
+      problem: 'more than 4 variates',
+    });
+    expect(parseVariates(name('[1, 1, 1, 1, 1]'), 4).variates).toBeNull();
+  });
+
+  test.each([
+    ['an id that no channel has', '[2, 9]', 'variate 9 is none of the 9, numbered from 0'],
+    ['a leading zero', '[02]', 'expected the number of a variate, an integer, at character 1 of the answer'],
+    ['a fraction', '[1.5]', 'expected "," or "]" at character 2 of the answer'],
+    ['an exponent', '[1e0]', 'expected "," or "]" at character 2 of the answer'],
+    ['a negative id', '[-1]', 'expected the number of a variate, an integer, at character 1 of the answer'],
+    [
+      'an explicit plus',
+      '[+1]',
+      'expected the number of a variate, an integer, at character 1 of the answer',
+    ],
+    ['a string', '["1"]', 'expected the number of a variate, an integer, at character 1 of the answer'],
+    ['a pair', '[[1, 2]]', 'expected the number of a variate, an integer, at character 1 of the answer'],
+    [
+      'full-width digits',
+      '[５]',
+      'expected the number of a variate, an integer, at character 1 of the answer',
+    ],
+    [
+      'a trailing comma',
+      '[1,]',
+      'expected the number of a variate, an integer, at character 3 of the answer',
+    ],
+    ['a missing comma', '[1 2]', 'expected "," or "]" at character 3 of the answer'],
+    [
+      'a number of ten digits',
+      '[1000000000]',
+      'expected the number of a variate, an integer, at character 1 of the answer',
+    ],
+    ['an unclosed list', '[1, 2', 'expected "," or "]" at character 5 of the answer'],
+    ['text after the list', '[1] or so', 'text after the list of the answer'],
+    ['no list', '1, 2', 'the answer is not a list of numbers of variates'],
+    ['nothing', '', 'the answer is not a list of numbers of variates'],
+    [
+      'a no-break space',
+      '[1,\u00a02]',
+      'expected the number of a variate, an integer, at character 3 of the answer',
+    ],
+  ])('is refused for %s', (_, list, problem) => {
+    expect(parseVariates(name(list), 9)).toMatchObject({ variates: null, wellFormed: false, problem });
+  });
+
+  const good = name('[2, 7]');
+  test.each([
+    ['text before', `Sure: ${good}`, 'text before <think>', [2, 7]],
+    ['a class, which is not asked for', `${good}<class>trend</class>`, 'text after </answer>', [2, 7]],
+    ['a blank think part', name('[2, 7]', ' '), 'the think part is blank', [2, 7]],
+    ['a second answer', `${good}<answer>[3]</answer>`, '<answer> appears again', null],
+    ['no answer', '<think>t</think>', '<answer> is missing', null],
+    ['an answer that is cut off', good.slice(0, -3), '</answer> is missing', null],
+  ])('is not well formed with %s', (_, text, problem, variates) => {
+    expect(parseVariates(text, 9)).toMatchObject({ wellFormed: false, problem, variates });
+  });
+
+  test.each([0, -3, 2.5, Number.NaN])('%s channels are a caller error', (channels) => {
+    expect(() => parseVariates('', channels)).toThrow(DataError);
   });
 });

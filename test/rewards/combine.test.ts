@@ -176,6 +176,46 @@ describe('the combined reward', () => {
     expect(wrongList).toEqual({ total: 0.2, parts: { localisation: 0, class: 1, format: 0 } });
   });
 
+  test('of an anomaly of unknown kind leaves the class out, and is still worth 1', () => {
+    const unnamed = { intervals: [[100, 150]], class: null } as const;
+    const of = (response: string) => anomalyReward(parseAnswer(response, 1000), unnamed, 1000);
+    expect(of(write([[100, 150]], 'seasonal'))).toEqual({ total: 1, parts: { localisation: 1, format: 1 } });
+    expect(of(write([[100, 150]], 'no such class')).total).toBe(1);
+    expect(of(write([[120, 180]], 'trend')).total).toBeCloseTo((0.7 * 0.7622 + 0.1) / 0.8, 10);
+    expect(of(`Hm. ${write([[100, 150]], 'trend')}`).total).toBeCloseTo(7 / 8, 12);
+    expect(of(write([[7, 3]], 'trend'))).toEqual({ total: 0, parts: { localisation: 0, format: 0 } });
+    expect(of(write([], 'normal')).total).toBeCloseTo(1 / 8, 12);
+    // The class is not graded, but the response must have one.
+    expect(of('<think>t</think><answer>[[100, 150]]</answer>')).toEqual({
+      total: 0.875,
+      parts: { localisation: 1, format: 0 },
+    });
+  });
+
+  test('of an anomaly of unknown kind is total where nothing is anomalous', () => {
+    const none = { intervals: [], class: null } as const;
+    expect(anomalyReward(parseAnswer(write([], 'trend'), 50), none, 50).total).toBe(1);
+    expect(anomalyReward(parseAnswer(write([[3, 9]], 'trend'), 50), none, 50).total).toBeCloseTo(1 / 8, 12);
+  });
+
+  test('of an anomaly of known kind is the weighted sum to the last bit', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.tuple(fc.nat(190), fc.integer({ min: 1, max: 10 })), { maxLength: 5 }),
+        fc.constantFrom('seasonal', 'trend'),
+        fc.boolean(),
+        (list, label, wellFormed) => {
+          const intervals = list.map(([start, size]): Interval => [start, start + size]);
+          const answer = { ...parseAnswer(write(intervals, label), 200), wellFormed };
+          const { total, parts } = anomalyReward(answer, gold, 200);
+          const { localisation: l, class: c, format: f } = parts as Record<string, number>;
+          expect([c, f]).toEqual([label === 'seasonal' ? 1 : 0, wellFormed ? 1 : 0]);
+          expect(total).toBe(0.1 * f! + 0.2 * c! + 0.7 * l!);
+        },
+      ),
+    );
+  });
+
   test('of a classification adds the judged extension only to a right, well-formed answer', () => {
     const right = parseClassification('<think>t</think><class>Desktop</class><extension>e</extension>', true);
     expect(classificationReward(right, 'Desktop', 0.8).total).toBeCloseTo(1.4, 12);
