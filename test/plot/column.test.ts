@@ -237,7 +237,7 @@ describe('a bare figure of rows', () => {
       twelve,
     ],
     'twelve channels, each with its own axis': [
-      figure('nano-variates', { channels: twelve.map((_, c) => `${c}`) }),
+      figure('nano-variates', { channels: twelve.map((_, c) => `${c}`), width: 560 }),
       twelve,
     ],
     'a channel without a sample, a constant and a ramp, each with its own axis': [
