@@ -49,12 +49,17 @@ export interface Example {
   readonly recording: string | null;
 }
 
-/** What a response says, after strict parsing. `null` marks a part that is absent or unparsable. */
+/** What a response says, after strict parsing. `null` marks a part that is absent, unparsable, or not asked for. */
 export interface ParsedAnswer {
   readonly think: string | null;
+  /** Sorted, disjoint, inside the series. */
   readonly intervals: readonly Interval[] | null;
+  /** Ascending ids of channels; of answers about variates alone. */
+  readonly variates?: readonly number[] | null;
   readonly class: string | null;
-  /** True when the response is exactly the three tagged parts, in order, each well formed. */
+  /** Advice on the answer; of tasks that ask for it alone. */
+  readonly extension?: string | null;
+  /** True when the response is exactly the tagged parts of its kind, in order, each well formed. */
   readonly wellFormed: boolean;
   /** Why it is not well formed; null when it is. */
   readonly problem: string | null;
@@ -88,8 +93,7 @@ export interface EvalRecord {
   readonly seriesId: string;
   readonly task: string;
   readonly length: number;
-  readonly goldIntervals: readonly Interval[];
-  readonly goldClass: AnomalyClass;
+  readonly gold: Gold;
   /** Raw text of the response; '' for detectors that write none. */
   readonly response: string;
   readonly answer: ParsedAnswer;
