@@ -3,7 +3,8 @@
  * other tests: single points out of place, and stretches of less than a cycle. Computed from values and a period alone.
  */
 import { coverage, mergeIntervals, overlap, runs } from '../series/intervals.ts';
-import { GAUSSIAN_MAD, median } from '../series/stats.ts';
+import { runningMedians } from '../series/running-median.ts';
+import { GAUSSIAN_MAD, median, quantileInPlace } from '../series/stats.ts';
 import type { AnomalyClass, Interval } from '../types.ts';
 
 /** Cycles that must fit into the series: fewer give no typical cycle. */
@@ -66,45 +67,61 @@ function movingMean(values: Float64Array, period: number): Float64Array {
   });
 }
 
-/** Median of values[start, end); of a long window, of at most MOST_SAMPLED evenly spaced samples. */
-function windowMedian(values: Float64Array, start: number, end: number): number {
-  const stride = Math.ceil((end - start) / MOST_SAMPLED);
-  if (stride < 2) return median(values.slice(start, end));
-  const count = Math.ceil((end - start) / stride);
-  return median(Float64Array.from({ length: count }, (_, i) => values[start + i * stride]!));
+/** Every how many samples a window's median takes one. */
+const strideOf = (length: number): number => Math.max(1, Math.ceil(length / MOST_SAMPLED));
+
+/** Median of values[start, end); of a long window, of at most MOST_SAMPLED evenly spaced samples. Reorders `scratch` [MOST_SAMPLED]. */
+function windowMedian(values: Float64Array, start: number, end: number, scratch: Float64Array): number {
+  const stride = strideOf(end - start);
+  let count = 0;
+  for (let i = start; i < end; i += stride) scratch[count++] = values[i]!;
+  return quantileInPlace(scratch, count, 0.5);
 }
 
 /** Running median over `window` samples around each, cut at the ends: [N]. */
 function movingMedian(values: Float64Array, window: number): Float64Array {
+  const n = values.length;
   const half = window >> 1;
-  return values.map((_, i) =>
-    windowMedian(values, Math.max(0, i - half), Math.min(values.length, i + half + 1)),
-  );
+  const whole = runningMedians(values, 2 * half + 1, strideOf(2 * half + 1));
+  const out = new Float64Array(n);
+  out.set(whole, half);
+  const scratch = new Float64Array(MOST_SAMPLED);
+  for (let i = 0; i < n; i++) {
+    if (i < half || i >= n - half) {
+      out[i] = windowMedian(values, Math.max(0, i - half), Math.min(n, i + half + 1), scratch);
+    }
+  }
+  return out;
 }
 
 /** Value of the typical cycle at every point: the median over the nearest cycles of what stands at its phase, level removed: [N]. */
 function typicalCycle(values: Float64Array, period: number): Float64Array {
   const n = values.length;
   const level = movingMean(values, period);
-  const around = values.map((value, i) => value - level[i]!);
+  const around = new Float64Array(n);
+  for (let i = 0; i < n; i++) around[i] = values[i]! - level[i]!;
   const cycles = Math.min(NEAREST_CYCLES, Math.ceil(n / period));
-  return values.map((_, i) => {
-    const found: number[] = [];
-    for (let k = -cycles; k <= cycles; k++) {
+  const found = new Float64Array(2 * cycles);
+  const out = new Float64Array(n);
+  for (let i = 0; i < n; i++) {
+    let count = 0;
+    for (let k = Math.max(-cycles, -Math.floor(i / period) - 1); k <= cycles; k++) {
       const at = i + k * period;
       const left = Math.floor(at);
-      if (k === 0 || left < 0 || left + 1 >= n) continue;
-      found.push(around[left]! * (1 - (at - left)) + around[left + 1]! * (at - left));
+      if (left + 1 >= n) break;
+      if (k === 0 || left < 0) continue;
+      found[count++] = around[left]! * (1 - (at - left)) + around[left + 1]! * (at - left);
     }
-    return median(Float64Array.from(found));
-  });
+    out[i] = quantileInPlace(found, count, 0.5);
+  }
+  return out;
 }
 
-const largest = (values: Iterable<number>): number => {
+function largest(values: ArrayLike<number>): number {
   let most = 0;
-  for (const value of values) most = Math.max(most, Math.abs(value));
+  for (let i = 0; i < values.length; i++) most = Math.max(most, Math.abs(values[i]!));
   return most;
-};
+}
 
 /**
  * Stretches over which the level changes for good: the median of one period after a point and that of one period before it differ by
@@ -117,14 +134,18 @@ function levelChanges(
 ): { interval: Interval; change: number }[] {
   const n = rest.length;
   const reach = Math.round(period);
-  const smooth = movingMedian(rest, 3);
-  const before = (i: number): number => windowMedian(rest, Math.max(0, i - reach), i);
-  const after = (i: number): number => windowMedian(rest, i, Math.min(n, i + reach));
+  const whole = runningMedians(rest, reach, strideOf(reach)); // by the first sample
+  const scratch = new Float64Array(MOST_SAMPLED);
+  const before = (i: number): number => (i < reach ? windowMedian(rest, 0, i, scratch) : whole[i - reach]!);
+  const after = (i: number): number => (i + reach > n ? windowMedian(rest, i, n, scratch) : whole[i]!);
   const margin = Math.max(2, Math.round(period / 4));
   const differences = new Float64Array(n);
   for (let i = margin; i < n - margin; i++) differences[i] = after(i) - before(i);
+  const changing = runs(n, (i) => Math.abs(differences[i]!) > least);
+  if (changing.length === 0) return [];
+  const smooth = movingMedian(rest, 3);
   const found: { interval: Interval; change: number }[] = [];
-  for (const [from, to] of runs(n, (i) => Math.abs(differences[i]!) > least)) {
+  for (const [from, to] of changing) {
     let at = from;
     for (let i = from; i < to; i++) if (Math.abs(differences[i]!) > Math.abs(differences[at]!)) at = i;
     const half = Math.round(period / 2);
@@ -145,7 +166,7 @@ function levelChanges(
  * The typical cycle is the median of the nearest 64; what is left is taken against its running median over a period. Intervals are runs of
  * departures beyond `threshold`, with weaker ones beside them where they make stretches. The class follows from all of them together: a lasting change of
  * the level is a trend; single points beyond the cycle's range are global, others contextual; stretches that move faster than
- * the cycle are seasonal, others shapelets. Cost O(N) with a large constant (about 5 ms for 1000 samples).
+ * the cycle are seasonal, others shapelets. Cost O(N) with a large constant (about half a millisecond for 1000 samples).
  */
 export function cycleTest(values: Float64Array, period: number): CycleTest | null {
   const n = values.length;

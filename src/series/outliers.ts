@@ -39,7 +39,7 @@ export interface OutlierTest {
  * tenth, if the plain moments show an extreme), the plain mean and σ stand. Series [N], N ≥ 1; below 27 values nothing is an outlier.
  */
 export function outlierTest(values: Float64Array): OutlierTest {
-  const scratch = Float64Array.from(values); // [N]
+  const scratch = values.slice(); // [N]
   let mean = quantileInPlace(scratch, values.length, 0.5);
   for (let i = 0; i < values.length; i++) scratch[i] = Math.abs(values[i]! - mean);
   let std = GAUSSIAN_MAD * quantileInPlace(scratch, values.length, 0.5);

@@ -111,7 +111,7 @@ export function quantileInPlace(scratch: Float64Array, n: number, q: number): nu
 }
 
 export function median(values: Float64Array): number {
-  return quantileInPlace(Float64Array.from(values), values.length, 0.5);
+  return quantileInPlace(values.slice(), values.length, 0.5);
 }
 
 /** All summary statistics of a non-empty series [N]. */
@@ -131,7 +131,7 @@ export function summarise(values: Float64Array): Summary {
     third += square * centred;
     fourth += square * square;
   }
-  const scratch = Float64Array.from(values); // [N]
+  const scratch = values.slice(); // [N]
   const q1 = quantileInPlace(scratch, n, 0.25);
   const middle = quantileInPlace(scratch, n, 0.5);
   const q3 = quantileInPlace(scratch, n, 0.75);
