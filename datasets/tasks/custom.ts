@@ -33,8 +33,8 @@ interface Source {
   readonly load: (note: (text: string) => void) => Generator<Loaded>;
 }
 
-/** All numeric columns of a csv file of points but the time, by its header; undefined without one. */
-function columnsOf(path: string): string[] | undefined {
+/** All columns of a csv file of points but the time, by its header; undefined without one, or with a single column left. */
+export function numericColumns(path: string): string[] | undefined {
   const scanner = new Scanner(path);
   try {
     const names = readHeaderRow(scanner);
@@ -49,7 +49,7 @@ function columnsOf(path: string): string[] | undefined {
 /** The one series of a file; all columns of a csv file are channels. */
 function oneRecord(path: string): RawRecord {
   const csv = formatOf(path) === 'csv';
-  const records = [...(csv ? readCsv(path, { columns: columnsOf(path) }) : readRecords(path))];
+  const records = [...(csv ? readCsv(path, { columns: numericColumns(path) }) : readRecords(path))];
   if (records.length === 1) return records[0]!;
   throw new DataError(`${records.length} series; ${LABELS} names files of one series`, { file: path });
 }

@@ -8,10 +8,9 @@ import { verbatim } from '../../eval/report-examples.ts';
 import { STYLE } from '../../eval/report-style.ts';
 import { encodePng } from '../plot/png.ts';
 import { render } from '../plot/raster.ts';
-import { shade } from '../plot/shade.ts';
 import { formatValue } from '../progress.ts';
 import type { Example, Picture } from '../types.ts';
-import { type Drawing, drawingOf } from './data-figure.ts';
+import { drawingOf, markTruth } from './data-figure.ts';
 
 /** What a policy is told and what an expert would say, where the stages that write them are at hand. */
 export interface ExampleDetails {
@@ -28,18 +27,6 @@ export interface ShownExample {
 }
 
 const uriOf = (picture: Picture): string => `data:image/png;base64,${encodePng(picture).toString('base64')}`;
-
-/** The picture with the truth in green; null where there is nothing to mark, or no place to mark it. */
-function marked({ figure, times }: Drawing, picture: Picture, { gold, channels }: Example): Picture | null {
-  if (figure.spectrogram !== null || gold.kind === 'classification') return null;
-  const length = channels[0]!.length;
-  const options = times === undefined ? {} : { times };
-  if (gold.kind === 'variates') {
-    if (gold.variates.length === 0 || !figure.grid) return null;
-    return shade(figure, picture, [[0, length]], length, { ...options, channels: gold.variates });
-  }
-  return gold.intervals.length === 0 ? null : shade(figure, picture, gold.intervals, length, options);
-}
 
 const unnamed = ({ gold }: Example): boolean => gold.kind === 'anomaly' && gold.class === null;
 
@@ -60,7 +47,7 @@ async function card(
 ): Promise<Html> {
   const drawing = drawingOf(example, origin.figure);
   const picture = await render(drawing.figure, drawing.values, drawing.times);
-  const truth = marked(drawing, picture, example);
+  const truth = markTruth(drawing, picture, example);
   const details = await describe?.(example, origin);
   const { id, recording, channels } = example;
   const width = channels.length === 1 ? '' : ` × ${channels.length} channels`;

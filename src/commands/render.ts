@@ -1,48 +1,44 @@
-/** `timeseer render`: PNG pictures of a data set or a CSV file, as a policy sees them. */
+/** `timeseer render`: PNG pictures of the series of a generator, a data set or a file, as a policy sees them. */
 import { existsSync, statSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
-import { readSeriesCsv } from '../../datasets/csv.ts';
-import { generators, open } from '../../datasets/registry.ts';
+import { generators } from '../../datasets/registry.ts';
 import { DEFAULT_SEED, SPLITS, type Split } from '../../datasets/split.ts';
+import { TASKS } from '../../datasets/tasks/registry.ts';
 import { ConfigError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
 import { withInterrupt } from '../interrupt.ts';
-import { FIGURE_NAMES, type Figure, type FigureName, figure, isBare } from '../plot/figure.ts';
+import { FIGURE_NAMES, type FigureName, figure, isBare } from '../plot/figure.ts';
 import { encodePng } from '../plot/png.ts';
-import { RenderPool } from '../plot/pool.ts';
+import { type RenderJob, RenderPool } from '../plot/pool.ts';
 import { render as draw } from '../plot/raster.ts';
-import { shade } from '../plot/shade.ts';
 import { Progress } from '../progress.ts';
-import type { Interval, Picture } from '../types.ts';
+import type { Picture } from '../types.ts';
+import { checkFigureRate, type Drawable, type Drawing, drawingOf, markTruth } from './data-figure.ts';
+import { openRenderSource, type RenderSource } from './render-source.ts';
+
+/** Most pictures unless asked otherwise. */
+const DEFAULT_LIMIT = 100;
 
 export interface RenderArguments {
   source: string;
   out: string;
-  figure: FigureName;
-  limit: number;
-  offset: number;
+  /** Default: the data set's own; `line` for files, `anomllm` for generated series. */
+  figure: FigureName | undefined;
+  /** Default: 100. */
+  limit: number | undefined;
+  /** Default: 0. */
+  offset: number | undefined;
+  index: number | undefined;
   truth: boolean;
   split: Split | undefined;
   seed: number | undefined;
   length: number | undefined;
-  column: string | undefined;
+  column: string[] | undefined;
   workers: number | undefined;
   json: boolean;
-}
-
-/** A series to draw; a CSV file knows no intervals. */
-interface Drawable {
-  readonly id: string;
-  readonly values: Float64Array; // [N]
-  readonly intervals: readonly Interval[];
-}
-
-interface Source {
-  readonly count: number;
-  readonly series: Iterable<Drawable>;
 }
 
 function checkNumber(key: string, value: number | undefined, least: number): void {
@@ -51,33 +47,41 @@ function checkNumber(key: string, value: number | undefined, least: number): voi
   }
 }
 
-function openCsv(args: RenderArguments): Source {
-  for (const key of ['split', 'seed', 'length'] as const) {
-    if (args[key] !== undefined)
-      throw new ConfigError(`--${key} belongs to data sets; ${args.source} is a file`);
+/** One picture under a name of its own, or a directory of pictures. */
+const isPicture = (out: string): boolean => /\.png$/i.test(out);
+
+/** The range of series that is asked for. @throws ConfigError */
+function rangeOf({ index, limit, offset, out }: RenderArguments): { offset: number; limit: number } {
+  checkNumber('index', index, 0);
+  checkNumber('limit', limit, 1);
+  checkNumber('offset', offset, 0);
+  if (index !== undefined && (limit !== undefined || offset !== undefined)) {
+    throw new ConfigError('--index is one series; leave --limit and --offset out');
   }
-  if (args.truth) throw new ConfigError(`--truth: a CSV file has no true intervals; leave it out`);
-  const { name, values } = readSeriesCsv(args.source, { column: args.column });
-  return { count: 1, series: [{ id: name, values, intervals: [] }] };
+  if (isPicture(out)) {
+    if ((limit ?? 1) > 1) {
+      throw new ConfigError(
+        `--out ${out}: one file for ${limit} pictures; name a directory, or leave --limit out`,
+      );
+    }
+    if (existsSync(out) && statSync(out).isDirectory()) {
+      throw new ConfigError(`--out ${out}: is a directory; name a file`);
+    }
+    return { offset: index ?? offset ?? 0, limit: 1 };
+  }
+  if (existsSync(out) && !statSync(out).isDirectory()) {
+    throw new ConfigError(`--out ${out}: is a file; choose a directory, or a name that ends in .png`);
+  }
+  return index === undefined
+    ? { offset: offset ?? 0, limit: limit ?? DEFAULT_LIMIT }
+    : { offset: index, limit: 1 };
 }
 
-function openSource(args: RenderArguments): Source {
-  const { source, limit, offset } = args;
-  if (existsSync(source) && statSync(source).isFile()) return openCsv(args);
-  if (args.column !== undefined) throw new ConfigError('--column belongs to CSV files; leave it out');
-  const given = <K extends 'split' | 'seed' | 'length'>(key: K) =>
-    args[key] === undefined ? {} : { [key]: args[key] };
-  const series = open(source, { offset, ...given('split'), ...given('seed'), ...given('length') });
-  return { count: Math.min(limit, series.count), series };
-}
-
-function* first<T>(items: Iterable<T>, count: number): Generator<T> {
-  let left = count;
-  if (left <= 0) return;
-  for (const item of items) {
-    yield item;
-    if (--left === 0) return;
-  }
+/** @throws ConfigError where the source has no intervals to shade, or the figure no place for them */
+function checkTruth({ kind }: RenderSource, preset: string, source: string): void {
+  const what = kind === 'classification' ? `examples of ${source} have classes, not intervals` : null;
+  const why = figure(preset).spectrogram === null ? what : `figure ${preset} has no axis that counts samples`;
+  if (why !== null) throw new ConfigError(`--truth: ${why}; leave it out`);
 }
 
 /** File names that every system takes; ids differ, so names made from them are kept different too. */
@@ -96,26 +100,33 @@ function fileNamer(): (id: string) => string {
   };
 }
 
+interface Job {
+  readonly one: Drawable;
+  readonly drawing: Drawing;
+}
+
 /** Pictures beside their series, in order; through a pool where there is enough to draw. */
 async function* pictures(
-  series: Iterable<Drawable>,
-  figure: Figure,
+  jobs: Iterable<Job>,
   workers: number,
-): AsyncGenerator<readonly [Drawable, Picture]> {
+): AsyncGenerator<Job & { readonly picture: Picture }> {
   if (workers === 1) {
-    for (const one of series) yield [one, await draw(figure, one.values)];
+    for (const job of jobs) {
+      const { figure: shape, values, times } = job.drawing;
+      yield { ...job, picture: await draw(shape, values, times) };
+    }
     return;
   }
   const pool = new RenderPool(workers);
-  const waiting: Drawable[] = [];
-  function* jobs() {
-    for (const one of series) {
-      waiting.push(one);
-      yield { figure, values: one.values };
+  const waiting: Job[] = [];
+  function* requests(): Generator<RenderJob> {
+    for (const job of jobs) {
+      waiting.push(job);
+      yield job.drawing;
     }
   }
   try {
-    for await (const picture of pool.renderAll(jobs())) yield [waiting.shift()!, picture];
+    for await (const picture of pool.renderAll(requests())) yield { ...waiting.shift()!, picture };
   } finally {
     await pool.close();
   }
@@ -124,6 +135,28 @@ async function* pictures(
 /** A Worker compiles the figure anew: it pays from about this many pictures on. */
 const PICTURES_PER_WORKER = 50;
 
+/** What was drawn, and where. */
+interface Drawn {
+  readonly files: readonly string[];
+  /** Different sizes, as `width × height`. */
+  readonly sizes: readonly (readonly [width: number, height: number])[];
+}
+
+function summary(
+  { files, sizes }: Drawn,
+  { out, json }: RenderArguments,
+  preset: string,
+  seconds: number,
+): string {
+  const [width, height] = sizes.length === 1 ? sizes[0]! : [null, null];
+  if (json) {
+    return JSON.stringify({ out, figure: preset, width, height, pictures: files.length, seconds, files });
+  }
+  const size = width === null ? `${sizes.length} sizes` : `${width} × ${height} px`;
+  const count = `${files.length} ${files.length === 1 ? 'picture' : 'pictures'}`;
+  return `${out}: ${count} of ${size} (${preset}) in ${seconds.toFixed(1)} s`;
+}
+
 /**
  * Runs the command: progress on standard error, a summary on standard output. Each picture appears whole; an
  * interruption keeps those that are there.
@@ -131,28 +164,32 @@ const PICTURES_PER_WORKER = 50;
  * @throws ConfigError for a wrong name or option; DataError for a wrong file or series; WriteError when the disk refuses
  */
 export async function runRender(args: RenderArguments): Promise<void> {
-  checkNumber('limit', args.limit, 1);
-  checkNumber('offset', args.offset, 0);
+  const { out, truth, split, seed, length, column } = args;
   checkNumber('workers', args.workers, 1);
-  if (existsSync(args.out) && !statSync(args.out).isDirectory()) {
-    throw new ConfigError(`--out ${args.out}: is a file; choose a directory`);
-  }
-  const chosen = figure(args.figure);
-  const source = openSource(args);
+  const source = openRenderSource({ source: args.source, ...rangeOf(args), split, seed, length, column });
+  const choice = { ...source.figure, preset: args.figure ?? source.figure.preset };
+  checkFigureRate(choice.preset, source.rate, args.source);
+  if (truth) checkTruth(source, choice.preset, args.source);
   const started = performance.now();
   const enough = Math.ceil(source.count / PICTURES_PER_WORKER);
   // A bare figure is drawn faster than it travels between threads.
-  const workers = args.workers ?? (isBare(chosen) ? 1 : Math.min(availableParallelism(), enough));
+  const bare = isBare(figure(choice.preset));
+  const workers = args.workers ?? (bare ? 1 : Math.min(availableParallelism(), enough));
   const nameOf = fileNamer();
   const files: string[] = [];
+  const sizes = new Map<string, readonly [number, number]>();
+  function* jobs(): Generator<Job> {
+    for (const one of source.series) yield { one, drawing: drawingOf(one, choice) };
+  }
   const progress = new Progress({ label: 'render', total: source.count, unit: 'pictures' });
   try {
     await withInterrupt(async (signal) => {
-      for await (const [one, picture] of pictures(first(source.series, source.count), chosen, workers)) {
-        const shown = args.truth ? shade(chosen, picture, one.intervals, one.values.length) : picture;
-        const file = join(args.out, nameOf(one.id));
+      for await (const { one, drawing, picture } of pictures(jobs(), workers)) {
+        const shown = (truth ? markTruth(drawing, picture, one) : null) ?? picture;
+        const file = isPicture(out) ? out : join(out, nameOf(one.id));
         writeFileAtomic(file, encodePng(shown));
         files.push(file);
+        sizes.set(`${shown.width} ${shown.height}`, [shown.width, shown.height]);
         progress.update(files.length);
         signal.throwIfAborted();
       }
@@ -161,54 +198,49 @@ export async function runRender(args: RenderArguments): Promise<void> {
     progress.stop();
   }
   const seconds = Number(((performance.now() - started) / 1000).toFixed(3));
-  const { width, height } = chosen;
-  const text = args.json
-    ? JSON.stringify({
-        out: args.out,
-        figure: args.figure,
-        width,
-        height,
-        pictures: files.length,
-        seconds,
-        files,
-      })
-    : `${args.out}: ${files.length} ${files.length === 1 ? 'picture' : 'pictures'} of ${width} × ${height} px (${args.figure}) in ${seconds.toFixed(1)} s`;
-  process.stdout.write(`${text}\n`);
+  const drawn = { files, sizes: [...sizes.values()] };
+  process.stdout.write(`${summary(drawn, args, choice.preset, seconds)}\n`);
 }
 
 export const render: CommandModule<object, RenderArguments> = {
   command: 'render <source>',
-  describe: 'Draw the series of a data set or a CSV file as PNG pictures',
+  describe: 'Draw the series of a data set or a file as PNG pictures',
   builder: (yargs) =>
     yargs
       .positional('source', {
         type: 'string',
         demandOption: true,
-        describe: 'A generator, a data set directory, or a CSV file',
+        describe: 'A generator, a data set directory, or a file of series (.csv, .ts, .npy, .parquet …)',
       })
       .option('out', {
         type: 'string',
         demandOption: true,
-        describe: 'Directory for the pictures; those with the same names are replaced',
+        describe:
+          'Directory for the pictures, of which those with the same names are replaced; or one NAME.png',
         requiresArg: true,
       })
       .option('figure', {
         choices: FIGURE_NAMES,
-        default: 'anomllm' as FigureName,
-        describe: 'What the plot looks like; nano is what the quickstart policy sees',
+        describe:
+          "What the plot looks like (default: a prepared data set's own; line for files, anomllm for generators); nano is what the quickstart policy sees",
         requiresArg: true,
       })
-      .option('limit', { type: 'number', default: 100, describe: 'Most pictures to draw', requiresArg: true })
+      .option('limit', {
+        type: 'number',
+        describe: `Most pictures to draw (default: ${DEFAULT_LIMIT})`,
+        requiresArg: true,
+      })
       .option('offset', {
         type: 'number',
-        default: 0,
-        describe: 'Index of the first series',
+        describe: 'Index of the first series (default: 0)',
         requiresArg: true,
       })
-      .option('truth', { type: 'boolean', default: false, describe: 'Shade the true intervals' })
+      .option('index', { type: 'number', describe: 'Only this series, counted from 0', requiresArg: true })
+      .option('truth', { type: 'boolean', default: false, describe: 'Mark the true intervals or variates' })
       .option('split', {
         choices: SPLITS,
-        describe: "Split of a generator's series (default: train)",
+        describe:
+          'Split of a generator or a prepared data set (default: train, else the first that is there)',
         requiresArg: true,
       })
       .option('seed', {
@@ -217,7 +249,13 @@ export const render: CommandModule<object, RenderArguments> = {
         requiresArg: true,
       })
       .option('length', { type: 'number', describe: "Points of a generator's series", requiresArg: true })
-      .option('column', { type: 'string', describe: 'Value column of a CSV file', requiresArg: true })
+      .option('column', {
+        type: 'string',
+        array: true,
+        describe:
+          'Channel of a file or prepared data set, by name (CSV: or number); several are drawn together (default: all)',
+        requiresArg: true,
+      })
       .option('workers', {
         type: 'number',
         describe: 'Threads that draw (default: one per core where it pays)',
@@ -229,11 +267,18 @@ export const render: CommandModule<object, RenderArguments> = {
         '$0 render anomllm/trend --out pictures --split test --truth',
         'With the true intervals shaded',
       )
-      .example('$0 render data/nano5 --out pictures --limit 400', 'A data set that generate wrote')
-      .example('$0 render my.csv --out pictures --figure line', 'One CSV file')
+      .example(
+        '$0 render data/ctu --split test --index 3 --out ctu.png',
+        'One example of a prepared data set',
+      )
+      .example('$0 render data/rcw --figure rcw-spectrogram --out pictures', 'Another figure than its own')
+      .example('$0 render my.csv --out my.png --column pressure flow', 'Columns of a CSV file')
       .epilogue(
-        `Generators: ${generators()
-          .map(({ name }) => name)
+        `Generators: ${[
+          ...generators().map(({ name }) => name),
+          ...TASKS.filter(({ needs }) => needs === 'nothing').map(({ name }) => name),
+        ]
+          .filter((name, i, all) => all.indexOf(name) === i)
           .join(', ')}`,
       ),
   handler: runRender,
