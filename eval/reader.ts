@@ -1,8 +1,10 @@
 /** Who answers about a window of a series: a policy, in the way its card says it was taught. */
+import { VALUE_CHANNEL } from '../datasets/example.ts';
+import { numericText } from '../datasets/numeric-text.ts';
 import { generate } from '../src/policy/generate.ts';
 import type { Policy } from '../src/policy/policy.ts';
 import type { PolicyCard } from '../src/train/card.ts';
-import { instruction } from '../src/train/instruction.ts';
+import { type Asked, instruction } from '../src/train/instruction.ts';
 import { PromptEncoder } from '../src/train/prompt.ts';
 import type { Picture } from '../src/types.ts';
 
@@ -38,6 +40,19 @@ export interface PolicyReaderOptions {
   readonly picture: (values: Float64Array) => Picture | Promise<Picture>;
 }
 
+/** What is asked about a window: it has no task, whatever the policy was taught on. */
+function asked({ numbers }: PolicyCard, values: Float64Array): Asked {
+  const { length } = values;
+  const channels = [VALUE_CHANNEL];
+  return numbers === null
+    ? { length, channels }
+    : {
+        length,
+        channels,
+        numbers: numericText([values], { digits: numbers.digits, points: numbers.points }),
+      };
+}
+
 /** Reads windows with a policy, greedily. */
 export function policyReader(policy: Policy, card: PolicyCard, options: PolicyReaderOptions): Reader {
   const encoder = new PromptEncoder(policy);
@@ -66,8 +81,8 @@ export function policyReader(policy: Policy, card: PolicyCard, options: PolicyRe
     async answer(windows, signal) {
       const prompts = [];
       for (const values of windows) {
-        const picture = await options.picture(values);
-        prompts.push(encoder.encode(picture, instruction(card.style, values.length, card.classes)));
+        const picture = card.numbers === null ? await options.picture(values) : null;
+        prompts.push(encoder.encode(picture, instruction({ ...card, task: null }, asked(card, values))));
       }
       const responses = await generate(policy, prompts, {
         temperature: 0,

@@ -12,6 +12,13 @@ export const REWARD_OF: Readonly<Record<Gold['kind'], RewardName>> = {
   variates: 'variates',
 };
 
+/** Names of the parts that scores of each kind may have; one without a named class has no such part. */
+export const PARTS_OF: Readonly<Record<Gold['kind'], readonly string[]>> = {
+  anomaly: ['class', 'format', 'localisation'],
+  classification: ['accuracy', 'extension', 'format'],
+  variates: ['f1', 'format'],
+};
+
 /** What a response was asked for; nothing here depends on the right answer. */
 export interface Asked {
   readonly kind: Gold['kind'];

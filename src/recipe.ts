@@ -18,11 +18,11 @@ const LONGEST_SERIES = 1_000_000;
 
 const data = z
   .strictObject({
-    /** Data set: a generator preset or a directory on disk. */
+    /** Data set: a generator preset, or a directory that `data prepare` or `generate` wrote. */
     name: word.default('nano5'),
-    /** Points per series. */
+    /** Points per series of a generator. */
     length: count(2).max(LONGEST_SERIES).default(1000),
-    /** Series kept for evaluation; training never sees them. */
+    /** Series kept for evaluation where the data set has no splits of its own; training never sees them. */
     heldOut: count(1).default(400),
   })
   .readonly();
@@ -154,13 +154,23 @@ const rl = z
   })
   .readonly();
 
+/** Of `input: numbers`. */
+const numbers = z
+  .strictObject({
+    /** Significant digits of each value. */
+    digits: count(1).max(17).default(3),
+    /** Most values per channel; longer series are reduced to the means of as many blocks. */
+    points: count(2).default(250),
+  })
+  .readonly();
+
 const evaluation = z
   .strictObject({
-    /** Held-out series evaluated, at most `data.heldOut`. */
+    /** Held-out examples evaluated: of a prepared data set with more, as many are drawn; otherwise at most `data.heldOut`. */
     series: count(1).default(400),
     /** Temperature of the sampled evaluation, beside the greedy one. */
     temperature: positive.max(10).default(1),
-    /** Sampled responses per series. */
+    /** Sampled responses per example. */
     samples: count(1).default(8),
     /** AnomLLM series, evenly of its eight tasks, that the last policy answers too; 0: none. */
     transfer: count(0).default(160),
@@ -176,8 +186,11 @@ export const recipeSchema = z
     /** Of everything random in the run. */
     seed: count(0).default(42),
     data: data.prefault({}),
-    /** Figure preset that shows a series to the policy. */
+    /** Figure preset that shows a series to the policy; 'task': the one that the data set names. */
     figure: word.default('nano'),
+    /** Whether the policy is shown a picture, or reads the series as numbers in the prompt. */
+    input: z.enum(['picture', 'numbers']).default('picture'),
+    numbers: numbers.prefault({}),
     policy: policy.prefault({}),
     memory: memory.prefault({}),
     /** Supervised stage: imitation of expert traces. */
@@ -185,18 +198,14 @@ export const recipeSchema = z
     /** Reinforcement stage. */
     rl: rl.prefault({}),
     eval: evaluation.prefault({}),
-    /** How responses are scored. */
-    reward: z.enum(['anomseer']).default('anomseer'),
+    /**
+     * How responses are scored. 'auto': by the kind of answer that the data ask for, which the others name: intervals as
+     * AnomSeer, classes as TimeMaster, ids of variates by F1.
+     */
+    reward: z.enum(['auto', 'anomseer', 'timemaster', 'variates']).default('auto'),
   })
   .readonly()
   .superRefine((recipe, context) => {
-    if (recipe.eval.series > recipe.data.heldOut) {
-      context.addIssue({
-        code: 'custom',
-        path: ['eval', 'series'],
-        message: `at most data.heldOut = ${recipe.data.heldOut}`,
-      });
-    }
     if (recipe.rl.prompts % recipe.rl.miniBatches !== 0) {
       context.addIssue({
         code: 'custom',

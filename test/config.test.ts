@@ -97,10 +97,6 @@ describe('loadRecipe', () => {
     ['rl:\n  betas: [0.9, 2]\n', 'r.yaml:2: rl.betas.1: got 2, expected a number < 1'],
     ["figure: ''\n", 'r.yaml:1: figure: got "", expected a non-empty string'],
     ['rl:\n  miniBatches: 3\n', 'r.yaml:2: rl.miniBatches: got 3, expected a divisor of rl.prompts = 16'],
-    [
-      'data:\n  heldOut: 10\n',
-      'r.yaml: eval.series: got 400 (the default), expected at most data.heldOut = 10',
-    ],
     ['- 1\n', 'r.yaml: got [1], expected keys and values'],
   ])('%j is refused with key, line, got and expected', (text, message) => {
     expect(complaint(text)).toBe(message);

@@ -1,27 +1,34 @@
 /** `timeseer eval`: records, metrics and a table for one policy and one data set. */
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { openSeries, type SeriesAddress } from '../../datasets/partition.ts';
-import { BASELINES, baselineRecord } from '../../eval/baselines.ts';
-import { type MetricName, type MetricSet, type Metrics, metricsOf } from '../../eval/metrics.ts';
+import { trainingSplit } from '../../datasets/partition.ts';
+import { type ExampleAddress, isGenerator, openExamples } from '../../datasets/source.ts';
+import { baselineMetrics } from '../../eval/baselines.ts';
+import { metricsOf } from '../../eval/metrics.ts';
+import { metricsTable } from '../../eval/metrics-table.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { ConfigError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
 import { withInterrupt } from '../interrupt.ts';
-import type { Estimate, EvalRecord } from '../types.ts';
+import type { NumbersFormat } from '../train/card.ts';
 import { runEvalStage } from './eval-stage.ts';
 import { findPolicy } from './find-policy.ts';
+import { type PromptTokens, promptTokens } from './prompt-tokens.ts';
+import { evaluationCard } from './task-card.ts';
 
 export interface EvalRequest {
   readonly policy: string;
   readonly data: string;
   readonly split: 'train' | 'validation' | 'test';
   readonly seed: number | undefined;
-  readonly count: number;
+  readonly count: number | undefined;
   readonly length: number;
+  readonly input: 'picture' | 'numbers' | undefined;
+  readonly digits: number;
+  readonly points: number;
   readonly temperature: number;
   readonly samples: number;
-  readonly maxTokens: number;
+  readonly maxTokens: number | undefined;
   readonly workers: number;
   readonly device: string;
   readonly out: string | undefined;
@@ -30,28 +37,39 @@ export interface EvalRequest {
   readonly json: boolean;
 }
 
-const SHOWN: readonly [MetricName, string][] = [
-  ['format', 'format'],
-  ['class_accuracy', 'class'],
-  ['point_f1', 'point F1'],
-  ['affiliation_f1', 'affil. F1'],
-  ['reward', 'reward'],
-];
+/** Examples of a generator unless asked otherwise; of a data set, all. */
+const GENERATED = 400;
+/** Longest response unless asked otherwise, by the style that the policy answers in. */
+const MOST_TOKENS = { nano: 96, full: 1024 } as const;
 
 function check(given: EvalRequest): void {
-  for (const [name, value] of [
-    ['count', given.count],
-    ['samples', given.samples],
-    ['max-tokens', given.maxTokens],
-    ['workers', given.workers],
+  for (const [name, value, least] of [
+    ['count', given.count ?? 1, 1],
+    ['samples', given.samples, 1],
+    ['max-tokens', given.maxTokens ?? 1, 1],
+    ['workers', given.workers, 1],
+    ['digits', given.digits, 1],
+    ['points', given.points, 2],
   ] as const) {
-    if (!Number.isInteger(value) || value < 1) {
-      throw new ConfigError(`--${name}: got ${value}, expected an integer ≥ 1`);
+    if (!Number.isInteger(value) || value < least) {
+      throw new ConfigError(`--${name}: got ${value}, expected an integer ≥ ${least}`);
     }
   }
+  if (given.digits > 17) throw new ConfigError(`--digits: got ${given.digits}, expected at most 17`);
   if (!(given.temperature >= 0 && given.temperature <= 10)) {
     throw new ConfigError(`--temperature: got ${given.temperature}, expected a number from 0 to 10`);
   }
+}
+
+/** What a prompt takes, and would take in the other mode. */
+function tokensLine(
+  { picture, numbers, format, context }: PromptTokens,
+  input: 'picture' | 'numbers',
+): string {
+  const shown = `${picture.tokens} tokens with a picture, ${picture.visual} of them visual`;
+  const over = numbers.tokens > context ? `, more than the context of ${context}` : '';
+  const read = `${numbers.tokens} with numbers (${format.digits} digits, at most ${format.points} values a channel)${over}`;
+  return `prompts: ${shown}; ${read}; asked with ${input === 'picture' ? 'pictures' : 'numbers'}\n`;
 }
 
 export async function runEval(given: EvalRequest): Promise<void> {
@@ -61,60 +79,44 @@ export async function runEval(given: EvalRequest): Promise<void> {
   }
   const from = findPolicy(given.policy);
   const seed = given.seed ?? 42;
-  const { data: name, split, length, count } = given;
-  const series: SeriesAddress = { name, split, seed, length, count };
+  const { data: name, split, length, digits, points } = given;
+  const count = given.count ?? (isGenerator(name) ? GENERATED : undefined);
+  const examples: ExampleAddress = { name, split, seed, length, ...(count === undefined ? {} : { count }) };
+  const source = openExamples(examples);
+  const format: NumbersFormat = { digits, points };
+  const wanted = given.input === undefined ? undefined : given.input === 'numbers' ? format : null;
+  const card = evaluationCard(from, source.facts, wanted);
+  const input = card.numbers === null ? 'picture' : 'numbers';
+  const tokens = await promptTokens(from, card, source, card.numbers ?? format);
   const [records] = await withInterrupt((signal) =>
     runEvalStage({
       ...given,
       from,
       label: 'eval',
-      series,
+      examples,
+      ...(wanted === undefined ? {} : { numbers: wanted }),
       modes: [{ temperature: given.temperature, samples: given.samples }],
+      maxTokens: given.maxTokens ?? MOST_TOKENS[card.style],
       seed,
       silent: given.quiet,
       signal,
     }),
   );
   const metrics = metricsOf(records!);
-  const classical = given.classical ? classicalMetrics(series) : {};
-  const result = { policy: from, data: { ...series }, temperature: given.temperature, metrics, classical };
+  const classical = given.classical ? await baselineMetrics(source, trainingSplit(name)) : {};
+  const { statement, title } = source.facts;
+  const data = { ...examples, title, ...(statement === null ? {} : { statement }) };
+  const { temperature } = given;
+  const result = { policy: from, data, temperature, input, prompt: tokens, metrics, classical };
   if (given.out !== undefined) {
     writeRecords(join(given.out, 'records.jsonl'), records!);
     writeFileAtomic(join(given.out, 'metrics.json'), `${JSON.stringify(result, null, 2)}\n`);
   }
-  process.stdout.write(given.json ? `${JSON.stringify(result)}\n` : table(metrics, classical));
-}
-
-/** Every detector on the same series. None is chosen here: a choice needs a validation split. */
-function classicalMetrics(address: SeriesAddress): Record<string, MetricSet> {
-  const records: Record<string, EvalRecord[]> = {};
-  const source = openSeries(address);
-  for (const one of source) {
-    for (const [name, read] of BASELINES) {
-      records[name] ??= [];
-      records[name].push(baselineRecord(one, read(one.values)));
-    }
-  }
-  return Object.fromEntries(Object.entries(records).map(([name, list]) => [name, metricsOf(list).overall]));
-}
-
-function table(metrics: Metrics, classical: Readonly<Record<string, MetricSet>>): string {
-  const groups: [string, MetricSet][] = [
-    ['all series', metrics.overall],
-    ...(metrics.anomalous === null ? [] : [['anomalous alone', metrics.anomalous] as [string, MetricSet]]),
-    ...Object.entries(metrics.byClass).map(([name, set]): [string, MetricSet] => [`  ${name}`, set]),
-    ...(Object.keys(metrics.byTask).length > 1
-      ? Object.entries(metrics.byTask).map(([name, set]): [string, MetricSet] => [`  ${name}`, set])
-      : []),
-    ...Object.entries(classical).map(([name, set]): [string, MetricSet] => [`classical: ${name}`, set]),
-  ];
-  const width = Math.max(...groups.map(([name]) => name.length)) + 2;
-  const cell = ({ mean, ci95 }: Estimate): string =>
-    `${mean.toFixed(3)} [${ci95[0].toFixed(3)}, ${ci95[1].toFixed(3)}]`.padEnd(23);
-  const head = `${''.padEnd(width)}${SHOWN.map(([, label]) => label.padEnd(23)).join('')}n\n`;
-  const lines = groups.map(
-    ([name, set]) =>
-      `${name.padEnd(width)}${SHOWN.map(([metric]) => cell(set[metric])).join('')}${set.reward.n}\n`,
+  process.stdout.write(
+    given.json
+      ? `${JSON.stringify(result)}\n`
+      : metricsTable(metrics, classical) +
+          tokensLine(tokens, input) +
+          (statement === null ? '' : `data: ${title}. ${statement}\n`),
   );
-  return `${head}${lines.join('')}means over series with bootstrap 95 % intervals; an unparsable answer counts as 0\n`;
 }

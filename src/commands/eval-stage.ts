@@ -1,7 +1,8 @@
-/** Answers of a policy to held-out series, on a team of Workers. */
+/** Answers of a policy to held-out examples, on a team of Workers. */
 
-import { openSeries, type SeriesAddress } from '../../datasets/partition.ts';
+import { type ExampleAddress, openExamples } from '../../datasets/source.ts';
 import { Progress } from '../progress.ts';
+import type { NumbersFormat } from '../train/card.ts';
 import type { EvalRecord } from '../types.ts';
 import { type EvalMode, runStage } from './stage.ts';
 
@@ -9,7 +10,9 @@ export interface EvalStageOptions {
   /** Policy directory. */
   readonly from: string;
   readonly label: string;
-  readonly series: SeriesAddress;
+  readonly examples: ExampleAddress;
+  /** Numbers instead of pictures, or pictures (null); as the policy was taught where absent. */
+  readonly numbers?: NumbersFormat | null;
   readonly modes: readonly EvalMode[];
   readonly maxTokens: number;
   readonly seed: number;
@@ -19,15 +22,18 @@ export interface EvalStageOptions {
   readonly signal: AbortSignal;
 }
 
-/** Per mode, the records in the order of the series, the samples of a series together. */
+/** Per mode, the records in the order of the examples, the samples of an example together. */
 export async function runEvalStage(options: EvalStageOptions): Promise<EvalRecord[][]> {
-  const { from, label, series, modes, maxTokens, seed, device, silent, signal } = options;
-  const count = openSeries(series).count;
+  const { from, label, examples, modes, numbers, maxTokens, seed, device, silent, signal } = options;
+  const count = openExamples(examples).count;
   const workers = Math.max(1, Math.min(options.workers, count));
-  const progress = new Progress({ label, total: count * modes.length, unit: 'series', silent });
+  const progress = new Progress({ label, total: count * modes.length, unit: 'examples', silent });
   const done = new Array<number>(workers).fill(0);
   const results = await runStage(
-    { stage: 'eval', from, series, device, modes, maxTokens, seed },
+    {
+      ...{ stage: 'eval', from, examples, device, modes, maxTokens, seed },
+      ...(numbers === undefined ? {} : { numbers }),
+    },
     workers,
     (note, rank) => {
       if (note.kind !== 'eval') return;

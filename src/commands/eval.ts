@@ -3,7 +3,7 @@ import type { EvalRequest } from './eval-run.ts';
 
 export const evaluation: CommandModule<object, EvalRequest> = {
   command: 'eval',
-  describe: 'Evaluate a policy on held-out series, beside classical detectors',
+  describe: 'Evaluate a policy on held-out examples, beside classical detectors',
   builder: (cli) =>
     cli
       .option('policy', {
@@ -16,29 +16,60 @@ export const evaluation: CommandModule<object, EvalRequest> = {
         type: 'string',
         default: 'nano5',
         requiresArg: true,
-        describe: 'Generator or data set directory',
+        describe: 'Generator, or a directory of timeseer data prepare or generate',
       })
       .option('split', {
         choices: ['train', 'validation', 'test'] as const,
         default: 'test' as const,
         requiresArg: true,
-        describe: 'Split of a generator',
+        describe: 'Split of a generator or a prepared data set',
       })
-      .option('seed', { type: 'number', requiresArg: true, describe: 'Of series and sampling; default 42' })
-      .option('count', { type: 'number', default: 400, requiresArg: true, describe: 'Number of series' })
-      .option('length', { type: 'number', default: 1000, requiresArg: true, describe: 'Points per series' })
+      .option('seed', {
+        type: 'number',
+        requiresArg: true,
+        describe: 'Of a generator, of draws and of sampling; default 42',
+      })
+
+      .option('count', {
+        type: 'number',
+        requiresArg: true,
+        describe:
+          'Number of examples; default: 400 of a generator, all of a data set. Fewer are drawn at random',
+      })
+      .option('length', {
+        type: 'number',
+        default: 1000,
+        requiresArg: true,
+        describe: 'Points per series of a generator',
+      })
+      .option('input', {
+        choices: ['picture', 'numbers'] as const,
+        requiresArg: true,
+        describe: 'Show pictures, or write the series as numbers; default: as the policy was taught',
+      })
+      .option('digits', {
+        type: 'number',
+        default: 3,
+        requiresArg: true,
+        describe: 'Significant digits of numbers',
+      })
+      .option('points', {
+        type: 'number',
+        default: 250,
+        requiresArg: true,
+        describe: 'Most numbers per channel; longer series become means of blocks',
+      })
       .option('temperature', { type: 'number', default: 0, requiresArg: true, describe: '0 is greedy' })
       .option('samples', {
         type: 'number',
         default: 1,
         requiresArg: true,
-        describe: 'Responses per series when sampling',
+        describe: 'Responses per example when sampling',
       })
       .option('maxTokens', {
         type: 'number',
-        default: 96,
         requiresArg: true,
-        describe: 'Longest response, in tokens',
+        describe: 'Longest response, in tokens; default 96 of a small policy, 1024 of others',
       })
       .option('workers', { type: 'number', default: 2, requiresArg: true, describe: 'Threads' })
       .option('device', {
@@ -57,6 +88,11 @@ export const evaluation: CommandModule<object, EvalRequest> = {
       .option('json', { type: 'boolean', default: false, describe: 'Print all metrics as JSON' })
       .example('$0 eval --policy runs/quickstart', 'Greedy answers to 400 held-out nano5 series')
       .example('$0 eval --policy runs/quickstart --data anomllm --count 160', 'The eight AnomLLM tasks')
+      .example('$0 eval --policy runs/har --data data/har', 'The test split of a prepared data set')
+      .example(
+        '$0 eval --policy models/Qwen2.5-VL-3B-Instruct --data data/ctu --input numbers',
+        'The series as text instead of a plot, to compare',
+      )
       .example(
         '$0 eval --policy runs/quickstart --temperature 1 --samples 4 --out eval/sampled',
         'Sampled, with the records kept',

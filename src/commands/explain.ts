@@ -17,7 +17,7 @@ import { figure } from '../plot/figure.ts';
 import { Policy } from '../policy/policy.ts';
 import { Progress } from '../progress.ts';
 import { readCard } from '../train/card.ts';
-import { pictureOf } from './anomaly-task.ts';
+import { pictureOf } from './example-task.ts';
 import { findPolicy } from './find-policy.ts';
 
 export interface ExplainArguments {
@@ -118,6 +118,11 @@ function defaultTarget({ file, column }: ExplainArguments): string {
 function openReader(path: string, device: string): { reader: Reader; policy: Policy } {
   const directory = findPolicy(path);
   const card = readCard(directory);
+  if (card.kind !== 'anomaly') {
+    throw new ConfigError(
+      `${path}: was taught to answer with ${card.kind === 'classification' ? 'classes' : 'numbers of variates'}, not with intervals; explain needs a policy that finds anomalies`,
+    );
+  }
   const shape = figure(card.figure);
   const policy = Policy.load(openTorch({ device, threads: cores() }), directory);
   const reader = policyReader(policy, card, {

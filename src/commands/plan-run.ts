@@ -1,7 +1,8 @@
 /** The memory plan of a recipe's stages: its policy, task and device, composed. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { openSeries, reinforcementSeries, trainingSeries } from '../../datasets/partition.ts';
+import { reinforcementExamples, trainingExamples } from '../../datasets/partition.ts';
+import { openExamples } from '../../datasets/source.ts';
 import { DryEngine } from '../engine/dry/dry.ts';
 import { findLibtorch } from '../engine/torch/find.ts';
 import { openTorch } from '../engine/torch/torch.ts';
@@ -15,12 +16,12 @@ import { layoutOf } from '../policy/layout.ts';
 import { Policy } from '../policy/policy.ts';
 import { openCheckpoint } from '../policy/shards.ts';
 import type { Recipe } from '../recipe.ts';
-import { type PolicyCard, readCard } from '../train/card.ts';
+import type { PolicyCard } from '../train/card.ts';
 import { planStage, type StagePlan } from '../train/plan.ts';
 import type { Subject, TrainingStage } from '../train/plan-stage.ts';
 import type { Task } from '../train/task.ts';
-import { ANOMALY_CLASSES } from '../types.ts';
-import { trainingTask } from './anomaly-task.ts';
+import { trainingTask } from './example-task.ts';
+import { nanoCard, trainingCard } from './task-card.ts';
 
 /** Version whose operators are assumed where none is installed. */
 const USUAL_VERSION = '2.6.0';
@@ -71,10 +72,10 @@ function directorySubject(directory: string, recipe: Recipe, device: string, ver
 
 function nanoSubject(recipe: Recipe, card: PolicyCard, device: string, version: string): Subject {
   const kind = kindOf(device);
-  const task = trainingTask(card, trainingSeries(recipe.data, recipe.seed));
-  const texts = Array.from({ length: CORPUS }, (_, i) => task.series(i)).flatMap((series) => [
-    task.instruction(series),
-    task.trace(series),
+  const task = trainingTask(card, trainingExamples(recipe.data, recipe.seed));
+  const texts = Array.from({ length: CORPUS }, (_, i) => task.example(i)).flatMap((example) => [
+    task.instruction(example),
+    task.trace(example),
   ]);
   const engine = new DryEngine({ device: kind, version });
   const { parts } = Policy.create(engine, { tokenizer: trainBpe(texts), seed: recipe.seed });
@@ -94,18 +95,12 @@ export function planned(
   device: string,
 ): { readonly subject: Subject; readonly card: PolicyCard } {
   const version = versionOf();
+  const { facts } = openExamples(trainingExamples(recipe.data, recipe.seed));
   if (directory !== null) {
-    return { subject: directorySubject(directory, recipe, device, version), card: readCard(directory) };
+    const subject = directorySubject(directory, recipe, device, version);
+    return { subject, card: trainingCard(directory, recipe, facts) };
   }
-  const source = openSeries(trainingSeries(recipe.data, recipe.seed));
-  const card: PolicyCard = {
-    version: 1,
-    style: 'nano',
-    figure: recipe.figure,
-    length: recipe.data.length,
-    classes: source.classes.length > 0 ? [...source.classes] : [...ANOMALY_CLASSES],
-    stage: 'initial',
-  };
+  const card = nanoCard(recipe, facts);
   return { subject: nanoSubject(recipe, card, device, version), card };
 }
 
@@ -120,8 +115,8 @@ export async function planOf(
   const { subject, card } = planned(directory, recipe, device);
   const address =
     stage === 'sft'
-      ? trainingSeries(recipe.data, recipe.seed)
-      : reinforcementSeries(recipe.data, recipe.seed);
-  const task: Task = trainingTask(card, address);
+      ? trainingExamples(recipe.data, recipe.seed)
+      : reinforcementExamples(recipe.data, recipe.seed);
+  const task: Task = trainingTask(card, address, stage);
   return planStage({ subject, stage, recipe, task, memory });
 }

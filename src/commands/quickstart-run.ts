@@ -1,9 +1,9 @@
 /** The main job, stage after stage; what is finished is skipped when it is resumed. */
 import { existsSync } from 'node:fs';
-import type { SeriesAddress } from '../../datasets/partition.ts';
+import { type ExampleAddress, openExamples } from '../../datasets/source.ts';
 import { reportFiles } from '../../eval/assemble.ts';
 import { runBaselines, writeBaselines } from '../../eval/baselines.ts';
-import { heldOutSeries, validationSeries } from '../../eval/held-out.ts';
+import { heldOutOf, validationOf } from '../../eval/held-out.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { type PolicyName, RunDirectory } from '../../eval/run-directory.ts';
 import { readSummary } from '../../eval/summary.ts';
@@ -89,13 +89,13 @@ async function runStages(
   const evaluate = (
     label: string,
     from: string,
-    series: SeriesAddress,
+    examples: ExampleAddress,
     modes: Parameters<typeof runEvalStage>[0]['modes'],
   ) =>
     runEvalStage({
       from,
       label: `eval ${label}`,
-      series,
+      examples,
       modes,
       maxTokens: recipe.eval.maxTokens,
       seed: recipe.seed,
@@ -105,7 +105,7 @@ async function runStages(
       signal,
     });
 
-  /** Greedy and sampled answers to the held-out series. */
+  /** Greedy and sampled answers to the held-out examples. */
   const answers = (policy: PolicyName, from: string): Part => {
     const [greedyFile, sampledFile] = [
       directory.answersFile(policy, 'greedy'),
@@ -114,7 +114,7 @@ async function runStages(
     return {
       done: () => existsSync(greedyFile) && existsSync(sampledFile),
       work: async () => {
-        const [greedy, sampled] = await evaluate(policy, from, run.heldOutSeries, [
+        const [greedy, sampled] = await evaluate(policy, from, run.heldOutExamples, [
           { temperature: 0, samples: 1 },
           { temperature: recipe.eval.temperature, samples: policy === 'initial' ? 1 : recipe.eval.samples },
         ]);
@@ -127,7 +127,7 @@ async function runStages(
   const transfer = (policy: PolicyName): Part => {
     const file = run.file('eval', `${policy}.anomllm.greedy.jsonl`);
     const { seed, eval: evaluation } = recipe;
-    const series = {
+    const examples = {
       name: 'anomllm',
       split: 'test' as const,
       seed,
@@ -138,18 +138,25 @@ async function runStages(
       done: () => existsSync(file),
       work: async () => {
         const modes = [{ temperature: 0, samples: 1 }];
-        const [greedy] = await evaluate('anomllm', run.policy(policy === 'rl' ? 'rl' : 'sft'), series, modes);
+        const [greedy] = await evaluate(
+          'anomllm',
+          run.policy(policy === 'rl' ? 'rl' : 'sft'),
+          examples,
+          modes,
+        );
         writeRecords(file, greedy!);
       },
     };
   };
 
+  // What is evaluated at the end is looked for before hours of training.
+  openExamples(run.heldOutExamples);
   const { baselineFiles } = directory;
   const classical: Part = {
     done: () => existsSync(baselineFiles.choice),
     work: async () => {
       if (!given.quiet) say('classical detectors');
-      writeBaselines(baselineFiles, await runBaselines(heldOutSeries(recipe), validationSeries(recipe)));
+      writeBaselines(baselineFiles, await runBaselines(heldOutOf(recipe), validationOf(recipe)));
     },
   };
 

@@ -1,9 +1,10 @@
 /** The files of a run as its stages write them; `eval/run-directory.ts` reads them and lists the layout. */
 import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import * as partition from '../../datasets/partition.ts';
-import { openSeries, type SeriesAddress } from '../../datasets/partition.ts';
+import { heldOutExamples, reinforcementExamples, trainingExamples } from '../../datasets/partition.ts';
+import { type ExampleAddress, hasSplits, openExamples } from '../../datasets/source.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
+import { REWARD_OF } from '../../rewards/response.ts';
 import { changedKeys, loadRecipe } from '../config.ts';
 import type { Engine } from '../engine/engine.ts';
 import { openTorch } from '../engine/torch/torch.ts';
@@ -11,15 +12,15 @@ import { CheckpointError, ConfigError } from '../errors.ts';
 import { writeDirectoryAtomic, writeFileAtomic } from '../files.ts';
 import { cores, cpuModel, memory } from '../machine.ts';
 import { packageVersion } from '../package.ts';
-import { figure } from '../plot/figure.ts';
 import { trainBpe } from '../policy/bpe.ts';
 import { Policy } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
-import { type PolicyCard, writeCard } from '../train/card.ts';
+import { writeCard } from '../train/card.ts';
 import { readState, recoverCheckpoint } from '../train/checkpoint.ts';
-import { trainingTask } from './anomaly-task.ts';
+import { trainingTask } from './example-task.ts';
 import { findPolicy } from './find-policy.ts';
 import { checkPlace, copyPolicy } from './policy-copy.ts';
+import { nanoCard, trainingCard } from './task-card.ts';
 
 export type TrainingStage = 'sft' | 'rl';
 
@@ -155,16 +156,16 @@ export class RunFiles {
     return this.file(stage, 'adapter');
   }
 
-  get trainingSeries(): SeriesAddress {
-    return partition.trainingSeries(this.recipe.data, this.recipe.seed);
+  get trainingExamples(): ExampleAddress {
+    return trainingExamples(this.recipe.data, this.recipe.seed);
   }
 
-  get reinforcementSeries(): SeriesAddress {
-    return partition.reinforcementSeries(this.recipe.data, this.recipe.seed);
+  get reinforcementExamples(): ExampleAddress {
+    return reinforcementExamples(this.recipe.data, this.recipe.seed);
   }
 
-  get heldOutSeries(): SeriesAddress {
-    return partition.heldOutSeries(this.recipe.data, this.recipe.seed, this.recipe.eval.series);
+  get heldOutExamples(): ExampleAddress {
+    return heldOutExamples(this.recipe.data, this.recipe.seed, this.recipe.eval.series);
   }
 
   /** @throws DataError when the record is damaged */
@@ -218,26 +219,18 @@ export class RunFiles {
   /** Makes the policy that training starts from, unless it is there: random nano weights, or a copy of a checkpoint. */
   prepareInitial(): void {
     if (existsSync(this.initial)) return;
-    const { policy, figure, data, seed } = this.recipe;
+    const { policy, seed } = this.recipe;
     if (policy.init !== 'nano') {
       copyPolicy(findPolicy(policy.init), this.initial);
       return;
     }
-    const source = openSeries(this.trainingSeries);
-    const card: PolicyCard = {
-      version: 1,
-      style: 'nano',
-      figure,
-      length: data.length,
-      classes: [...source.classes],
-      stage: 'initial',
-    };
-    const task = trainingTask(card, this.trainingSeries);
+    const card = nanoCard(this.recipe, openExamples(this.trainingExamples).facts);
+    const task = trainingTask(card, this.trainingExamples);
     const engine = openTorch({ threads: 1 });
     const texts: string[] = [];
     for (let i = 0; i < TOKENIZER_CORPUS; i++) {
-      const series = task.series(i);
-      texts.push(task.instruction(series), task.trace(series));
+      const example = task.example(i);
+      texts.push(task.instruction(example), task.trace(example));
     }
     const created = Policy.create(engine, { tokenizer: trainBpe(texts), seed });
     writeDirectoryAtomic(this.initial, (temporary) => {
@@ -277,10 +270,22 @@ export class RunFiles {
 }
 
 /** Fails before anything is written when a recipe names a policy, data set or figure that is not there. */
-function checkParts({ policy, data, figure: preset, seed }: Recipe): void {
-  if (policy.init === 'nano') figure(preset);
-  else findPolicy(policy.init);
-  openSeries({ name: data.name, split: 'train', seed, length: data.length });
+function checkParts(recipe: Recipe): void {
+  const { policy, data, eval: evaluation, reward, seed } = recipe;
+  const { facts } = openExamples(trainingExamples(data, seed));
+  if (policy.init === 'nano') nanoCard(recipe, facts);
+  else trainingCard(findPolicy(policy.init), recipe, facts);
+  if (!hasSplits(data.name) && evaluation.series > data.heldOut) {
+    throw new ConfigError(
+      `eval.series: got ${evaluation.series}, but ${data.name} has no splits and data.heldOut keeps ${data.heldOut} of its series`,
+    );
+  }
+  const fitting = REWARD_OF[facts.kind];
+  if (reward !== 'auto' && reward !== fitting) {
+    throw new ConfigError(
+      `reward: ${reward}, but ${data.name} asks for answers of kind '${facts.kind}', which ${fitting} scores; set reward=auto`,
+    );
+  }
 }
 
 /** GFLOP/s of a 512³ product on one thread: what seconds on this machine are worth, in the same run. */

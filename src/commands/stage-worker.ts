@@ -1,14 +1,14 @@
 /** The program of one rank: opens the engine, takes its seat in the team, runs a stage, posts what happens. */
 import { basename, resolve } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
-import { openSeries } from '../../datasets/partition.ts';
+import { openExamples } from '../../datasets/source.ts';
 import { evaluate } from '../../eval/run.ts';
 import { writeDirectoryAtomic } from '../files.ts';
 import { mergeAdapter } from '../policy/adapter.ts';
 import { saveAdapter } from '../policy/peft.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
-import { type PolicyCard, readCard, writeCard } from '../train/card.ts';
+import { type PolicyCard, writeCard } from '../train/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint.ts';
 import { Learner } from '../train/learner.ts';
 import { Ranks } from '../train/ranks.ts';
@@ -17,9 +17,10 @@ import { rl } from '../train/rl.ts';
 import { BEGINNING, type StageStart, sft, sftSteps } from '../train/sft.ts';
 import { loadShared } from '../train/shared-policy.ts';
 import { failureOf, type TeamMessage, type TeamSeat } from '../train/team.ts';
-import { anomalyTask, trainingTask } from './anomaly-task.ts';
+import { classesOf, exampleTask, trainingTask } from './example-task.ts';
 import type { EvalJob, RlJob, SftJob, StageJob, StageNote, StageResult } from './stage.ts';
 import { stageEngine, trainedPolicy } from './stage-policy.ts';
+import { evaluationCard, trainingCard } from './task-card.ts';
 
 const { memory, rank, size, job } = workerData as TeamSeat<StageJob>;
 const ranks = new Ranks(memory, rank, size);
@@ -38,14 +39,14 @@ function optimizerOptions(stage: {
 
 /** The learner of a stage, continued where its checkpoint stands. Collective. */
 function learnerOf(
-  { device, from, base, checkpoint, recipe, recompute }: SftJob | RlJob,
+  { device, from, base, checkpoint, recipe, recompute, examples }: SftJob | RlJob,
   stage: 'sft' | 'rl',
   options: ReturnType<typeof optimizerOptions>,
 ): { learner: Learner; card: PolicyCard; start: StageStart } {
   const policy = trainedPolicy(stageEngine(device, base, size), ranks, recipe, base, from);
   const learner = new Learner(policy, ranks, options, recompute);
   const state = from === checkpoint ? readState(from) : null;
-  const card = { ...readCard(from), stage };
+  const card = { ...trainingCard(from, recipe, openExamples(examples).facts), stage };
   if (state === null) return { learner, card, start: BEGINNING };
   restoreOptimizer(from, learner, state);
   return { learner, card, start: state };
@@ -88,7 +89,7 @@ function save(
 async function runSft(own: SftJob): Promise<StageResult> {
   const { recipe, checkpoint } = own;
   const { learner, card, start } = learnerOf(own, 'sft', optimizerOptions(recipe.sft));
-  const task = trainingTask(card, own.series);
+  const task = trainingTask(card, own.examples, 'sft');
   const hooks = {
     onStep: (metrics: Parameters<Parameters<typeof sft>[3]['onStep']>[0]) => note({ kind: 'sft', metrics }),
     save: (at: StageStart) => save(checkpoint, learner, card, 'sft', at),
@@ -116,7 +117,7 @@ async function runRl(own: RlJob): Promise<StageResult> {
       note({ kind: 'completions', completions }),
     save: (at: StageStart) => save(checkpoint, learner, card, 'rl', at),
   };
-  const task = trainingTask(card, own.series);
+  const task = trainingTask(card, own.examples, 'rl');
   const options = { ...recipe.rl, tokens: recipe.memory.tokens, rows: recipe.memory.rows };
   const steps = await rl(learner, reference, task, options, recipe.seed, hooks, start);
   if (steps === recipe.rl.steps) publish(learner, card, own);
@@ -126,10 +127,12 @@ async function runRl(own: RlJob): Promise<StageResult> {
 async function runEval(own: EvalJob): Promise<StageResult> {
   const engine = stageEngine(own.device, own.from, size);
   const policy = loadShared(engine, ranks, own.from, { tuning: 'none' });
-  const task = anomalyTask(readCard(own.from));
-  const source = openSeries(own.series);
+  const source = openExamples(own.examples);
+  const { facts, set } = source;
+  const card = evaluationCard(own.from, facts, own.numbers);
+  const task = exampleTask(card, { facts, profile: classesOf(set) });
   const numbers = Array.from({ length: source.count }, (_, i) => i).filter((i) => i % size === rank);
-  const series = numbers.map((i) => source.at(i));
+  const examples = numbers.map((i) => source.at(i));
   const stopped = new AbortController();
   // Looked at between decoding steps, whenever they let timers through.
   const poll = setInterval(() => ranks.stopFlag() && stopped.abort(), STOP_POLL_MS).unref();
@@ -138,11 +141,11 @@ async function runEval(own: EvalJob): Promise<StageResult> {
   for (const mode of own.modes) {
     const options = { ...mode, maxTokens: own.maxTokens, seed: own.seed, signal: stopped.signal };
     records.push(
-      await evaluate(policy, task, series, numbers, options, (done) => {
+      await evaluate(policy, task, examples, numbers, options, (done) => {
         note({ kind: 'eval', done: before + done });
       }),
     );
-    before += series.length;
+    before += examples.length;
   }
   clearInterval(poll);
   return { steps: before, records };

@@ -1,8 +1,9 @@
 /** A stage of a run, on a team of Workers: what it is told, what it reports. */
 
-import type { SeriesAddress } from '../../datasets/partition.ts';
+import type { ExampleAddress } from '../../datasets/source.ts';
 import { Interrupted } from '../interrupt.ts';
 import type { Recipe } from '../recipe.ts';
+import type { NumbersFormat } from '../train/card.ts';
 import type { Completion } from '../train/rl.ts';
 import type { RlMetrics } from '../train/rl-metrics.ts';
 import type { SftMetrics } from '../train/sft.ts';
@@ -14,7 +15,7 @@ interface Job {
   readonly device: string;
   /** Policy that the stage starts from, or the checkpoint that it continues. */
   readonly from: string;
-  readonly series: SeriesAddress;
+  readonly examples: ExampleAddress;
 }
 
 interface TrainingJob extends Job {
@@ -50,6 +51,8 @@ export interface EvalJob extends Job {
   readonly modes: readonly EvalMode[];
   readonly maxTokens: number;
   readonly seed: number;
+  /** Numbers instead of pictures, or pictures (null); as the policy was taught where absent. */
+  readonly numbers?: NumbersFormat | null;
 }
 
 export type StageJob = SftJob | RlJob | EvalJob;
@@ -60,13 +63,13 @@ export type StageNote =
   | { readonly kind: 'completions'; readonly completions: readonly Completion[] }
   /** A checkpoint of this step is on disk. */
   | { readonly kind: 'saved'; readonly step: number }
-  /** Series that the rank has answered, over all modes. */
+  /** Examples that the rank has answered, over all modes. */
   | { readonly kind: 'eval'; readonly done: number };
 
 export interface StageResult {
   /** Steps that are done; fewer than asked for when the stage was stopped. */
   readonly steps: number;
-  /** Per mode, the records of this rank's series in order, the samples of a series together. */
+  /** Per mode, the records of this rank's examples in order, the samples of an example together. */
   readonly records: readonly (readonly EvalRecord[])[];
 }
 

@@ -8,6 +8,17 @@ import { ANOMALY_CLASSES } from '../types.ts';
 
 export const CARD_FILE = 'timeseer.json';
 
+const KNOWN: ReadonlySet<string> = new Set(ANOMALY_CLASSES);
+
+/** How a series is written as numbers. */
+const numbersSchema = z.strictObject({
+  /** Significant digits. */
+  digits: z.number().int().min(1).max(17),
+  /** Most values per channel; longer series are reduced to the means of as many blocks. */
+  points: z.number().int().min(2),
+});
+export type NumbersFormat = z.infer<typeof numbersSchema>;
+
 const cardSchema = z
   .strictObject({
     version: z.literal(1),
@@ -17,11 +28,22 @@ const cardSchema = z
     figure: z.string().min(1),
     /** Points per series in training; other lengths are resampled to it. Null: any length is drawn as it is. */
     length: z.number().int().min(2).nullable(),
-    classes: z.array(z.enum(ANOMALY_CLASSES)).min(1),
+    /** What it answers. */
+    kind: z.enum(['classification', 'anomaly', 'variates']).default('anomaly'),
+    /** Name of the task that it was trained on; null: none in particular. */
+    task: z.string().min(1).nullable().default(null),
+    /** Classes of its answers in the order of its prompts; none of variates. */
+    classes: z.array(z.string().min(1)),
+    /** How it reads series as numbers; null: it is shown pictures. */
+    numbers: numbersSchema.nullable().default(null),
     /** Last stage that the policy went through. */
     stage: z.enum(['initial', 'sft', 'rl']),
   })
-  .readonly();
+  .readonly()
+  .refine(({ kind, classes }) => kind === 'variates' || classes.length > 0, { path: ['classes'] })
+  .refine(({ kind, classes }) => kind !== 'anomaly' || classes.every((name) => KNOWN.has(name)), {
+    path: ['classes'],
+  });
 
 export type PolicyCard = z.infer<typeof cardSchema>;
 
@@ -31,9 +53,17 @@ export const FOREIGN_CARD: PolicyCard = {
   style: 'full',
   figure: 'anomllm',
   length: null,
+  kind: 'anomaly',
+  task: null,
+  numbers: null,
   classes: [...ANOMALY_CLASSES],
   stage: 'initial',
 };
+
+/** Whether a policy was taught here: a checkpoint from elsewhere has no card. */
+export function hasCard(directory: string): boolean {
+  return existsSync(join(directory, CARD_FILE));
+}
 
 export function writeCard(directory: string, card: PolicyCard): void {
   writeFileAtomic(join(directory, CARD_FILE), `${JSON.stringify(card, null, 2)}\n`);
@@ -42,7 +72,7 @@ export function writeCard(directory: string, card: PolicyCard): void {
 /** @throws CheckpointError when the card is there but not readable. */
 export function readCard(directory: string): PolicyCard {
   const file = join(directory, CARD_FILE);
-  if (!existsSync(file)) return FOREIGN_CARD;
+  if (!hasCard(directory)) return FOREIGN_CARD;
   try {
     return cardSchema.parse(JSON.parse(readFileSync(file, 'utf8')));
   } catch (cause) {

@@ -1,20 +1,51 @@
-/** What a policy is asked, beside the picture. Depends on the length and the class list, never on labels. */
-import type { AnomalyClass } from '../types.ts';
+/** What a policy is asked, beside the picture or with the numbers. Never depends on labels. */
+import { ConfigError } from '../errors.ts';
+import { promptText } from '../prompt-text.ts';
+import { customPrompt, type TaskPrompt, taskPrompt } from '../task-prompts.ts';
+import type { Gold } from '../types.ts';
 import type { PolicyCard } from './card.ts';
 
-/** `nano`: one phrase, without the length, which is always the trained one; `full`: AnomSeer's request with output format and class list. */
+/** One phrase: a small policy is always asked the same. */
+const SHORT: Readonly<Record<Gold['kind'], string>> = {
+  classification: 'Name the class.',
+  anomaly: 'Find the anomalies.',
+  variates: 'Find the odd variates.',
+};
+
+/** What is asked about. */
+export interface Asked {
+  /** Points of the series, N. */
+  readonly length: number;
+  /** Names of the channels, in the order of the picture: [C]. */
+  readonly channels: readonly string[];
+  /** The series as numbers, where it is not shown. */
+  readonly numbers?: { readonly text: string; readonly points: number };
+  /** What the data set says of itself, for tasks without a prompt of their own. */
+  readonly title?: string;
+}
+
+/** A task's own prompt; for data without one (null, or an unknown name), the words that suit the kind of answer. */
+export function promptFor(task: string | null, kind: Gold['kind'], title = ''): TaskPrompt {
+  if (task === null) return customPrompt({ kind, description: title });
+  try {
+    return taskPrompt(task, kind);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    return customPrompt({ kind, description: title });
+  }
+}
+
+/**
+ * `nano`: one phrase, without the length, which is always the trained one; `full`: the task's prompt, with context, classes and
+ * the form of the answer.
+ * @throws ConfigError as `promptText`
+ */
 export function instruction(
-  style: PolicyCard['style'],
-  length: number,
-  classes: readonly AnomalyClass[],
+  { style, kind, task, classes }: Pick<PolicyCard, 'style' | 'kind' | 'task' | 'classes'>,
+  asked: Asked,
 ): string {
-  if (style === 'nano') return 'Find the anomalies.';
-  return (
-    `The plot shows one time series of ${length} points; the x axis is the index, 0 to ${length - 1}. ` +
-    'Find the intervals in which it behaves anomalously, if there are any, and name the kind of anomaly. ' +
-    'Reason step by step about what you see between <think> and </think>. ' +
-    'Then give the intervals as half-open index ranges between <answer> and </answer>, for example ' +
-    '<answer>[[120, 180], [400, 420]]</answer>, or <answer>[]</answer> when nothing is anomalous. ' +
-    `Then give one class between <class> and </class>: ${classes.join(', ')}.`
-  );
+  const { length, channels, numbers, title } = asked;
+  if (style === 'nano') return numbers === undefined ? SHORT[kind] : `${SHORT[kind]}\n${numbers.text}`;
+  const request = { length, channels, classes, ...(numbers === undefined ? {} : { numbers }) };
+  return promptText(promptFor(task, kind, title), request);
 }

@@ -11,6 +11,7 @@ import { Policy } from '../policy/policy.ts';
 import type { Tape } from '../policy/tape.ts';
 import type { WeightDType } from '../policy/weights.ts';
 import type { Recipe } from '../recipe.ts';
+import type { Example } from '../types.ts';
 import type { TokenLoss } from './head.ts';
 import { Learner } from './learner.ts';
 import type { OptimizerOptions, StepReport } from './optimizer.ts';
@@ -298,13 +299,13 @@ export async function lengthsOf(subject: Subject, task: Task, examples = EXAMPLE
   const encoder = new PromptEncoder(policy);
   let most: Lengths = { prompt: 0, patches: 0, trace: 0 };
   for (let i = 0; i < examples; i++) {
-    const series = task.series(i);
-    const prompt = encoder.encode(await task.picture(series), task.instruction(series));
+    const example = task.example(i);
+    const prompt = encoder.encode(await task.picture(example), task.instruction(example));
     const patches = prompt.images.reduce((sum, { rows, columns }) => sum + rows * columns, 0);
     most = {
       prompt: Math.max(most.prompt, prompt.ids.length),
       patches: Math.max(most.patches, patches),
-      trace: Math.max(most.trace, policy.encodeResponse(task.trace(series)).length),
+      trace: Math.max(most.trace, policy.encodeResponse(task.trace(example)).length),
     };
   }
   return most;
@@ -312,8 +313,8 @@ export async function lengthsOf(subject: Subject, task: Task, examples = EXAMPLE
 
 /** A task that is asked everything once. */
 export function remembered(task: Task): Task {
-  const series = new Map<number, ReturnType<Task['series']>>();
-  const once = <T>(ask: (of: ReturnType<Task['series']>) => T): ((of: ReturnType<Task['series']>) => T) => {
+  const examples = new Map<number, Example>();
+  const once = <T>(ask: (of: Example) => T): ((of: Example) => T) => {
     const known = new Map<string, T>();
     return (of) => {
       if (!known.has(of.id)) known.set(of.id, ask(of));
@@ -322,9 +323,9 @@ export function remembered(task: Task): Task {
   };
   return {
     ...task,
-    series: (index) => {
-      if (!series.has(index)) series.set(index, task.series(index));
-      return series.get(index)!;
+    example: (index) => {
+      if (!examples.has(index)) examples.set(index, task.example(index));
+      return examples.get(index)!;
     },
     picture: once((of) => task.picture(of)),
     trace: once((of) => task.trace(of)),

@@ -14,13 +14,17 @@ export class PromptEncoder {
     this.#policy = policy;
   }
 
-  /** One user turn: the picture, then the instruction. */
-  encode(picture: Picture, instruction: string): EncodedPrompt {
+  /** One user turn: the picture, then the instruction; the instruction alone where there is no picture. */
+  encode(picture: Picture | null, instruction: string): EncodedPrompt {
+    const { chat } = this.#policy;
+    const words = { type: 'text', text: instruction } as const;
+    // An instruction without a picture holds the numbers of one series, and does not recur.
+    if (picture === null) {
+      return this.#policy.encodePrompt(chat.render([{ role: 'user', content: [words] }]), []);
+    }
     let text = this.#texts.get(instruction);
     if (text === undefined) {
-      text = this.#policy.chat.render([
-        { role: 'user', content: [{ type: 'image' }, { type: 'text', text: instruction }] },
-      ]);
+      text = chat.render([{ role: 'user', content: [{ type: 'image' }, words] }]);
       if (this.#texts.size >= CACHE_LIMIT) this.#texts.clear();
       this.#texts.set(instruction, text);
     }

@@ -1,4 +1,5 @@
 /** What is logged of a reinforcement step, gathered on every rank and reduced once. */
+import { TimeseerError } from '../errors.ts';
 import type { GroupAdvantage } from './advantage.ts';
 import { isSilent } from './advantage.ts';
 import type { PolicyLoss } from './loss.ts';
@@ -80,7 +81,8 @@ export class StepMeter {
   readonly #step: number;
   readonly #learningRate: number;
   readonly #sums: Sums;
-  readonly #parts = new Map<string, number>();
+  /** Sum and number of responses of each reward part that there may be; an example need not have all. */
+  readonly #parts: Map<string, [sum: number, count: number]>;
   readonly #ms: Record<Phase, number> = { data: 0, rollout: 0, transport: 0, reference: 0, update: 0 };
   #transportError: number | null = null;
   #last = performance.now();
@@ -90,10 +92,12 @@ export class StepMeter {
   /** Of the updates' forward passes. */
   readonly padding = new PaddingMeter();
 
-  constructor(step: number, learningRate: number) {
+  /** `parts`: names of all parts that rewards may have, the same on every rank. */
+  constructor(step: number, learningRate: number, parts: readonly string[] = []) {
     this.#step = step;
     this.#learningRate = learningRate;
     this.#sums = Object.fromEntries(SUMS.map((key) => [key, 0])) as Sums;
+    this.#parts = new Map([...parts].sort().map((name) => [name, [0, 0]]));
   }
 
   /** Adds the time since the last call to a phase. */
@@ -116,7 +120,10 @@ export class StepMeter {
       for (const { total, parts } of group.scores) {
         sums.reward += total;
         for (const [name, value] of Object.entries(parts)) {
-          this.#parts.set(name, (this.#parts.get(name) ?? 0) + value);
+          const part = this.#parts.get(name);
+          if (part === undefined) throw new TimeseerError(`reward part '${name}' is none of its task`);
+          part[0] += value;
+          part[1]++;
         }
       }
     }
@@ -157,15 +164,15 @@ export class StepMeter {
     if (report.skipped) this.#skipped++;
   }
 
-  /** Sums over ranks. Collective; all ranks must have seen the same reward parts. */
+  /** Sums over ranks; a part is a mean over the responses that have it. Collective. */
   reduce(ranks: Ranks): RlMetrics {
-    const names = [...this.#parts.keys()].sort();
+    const names = [...this.#parts.keys()];
     this.#sums.filled = this.padding.tokens;
     this.#sums.places = this.padding.places;
     const sent = [
       ...SUMS.map((key) => this.#sums[key]),
       ...PHASES.map((phase) => this.#ms[phase] / ranks.size),
-      ...names.map((name) => this.#parts.get(name)!),
+      ...names.flatMap((name) => this.#parts.get(name)!),
     ];
     const all = ranks.sum(sent);
     const sum = Object.fromEntries(SUMS.map((key, i) => [key, all[i]!])) as Sums;
@@ -176,7 +183,10 @@ export class StepMeter {
       step: this.#step,
       reward: sum.reward / sum.responses,
       parts: Object.fromEntries(
-        names.map((name, i) => [name, all[SUMS.length + PHASES.length + i]! / sum.responses]),
+        names.flatMap((name, i): [string, number][] => {
+          const [value, count] = all.slice(SUMS.length + PHASES.length + 2 * i) as [number, number];
+          return count === 0 ? [] : [[name, value / count]];
+        }),
       ),
       similarity: error < 0 ? null : sum.similarity / sum.responses,
       transportError: error < 0 ? null : error,

@@ -111,17 +111,17 @@ export async function rl(
       total: options.steps,
       floor: options.minLearningRate,
     });
-    const meter = new StepMeter(step + 1, learningRate);
+    const meter = new StepMeter(step + 1, learningRate, task.parts);
     // 1. prompts
     const [from, to] = ranks.share(options.prompts);
-    const examples = Array.from({ length: to - from }, (_, i) => step * options.prompts + from + i);
-    const series = examples.map((index) => task.series(index));
+    const numbers = Array.from({ length: to - from }, (_, i) => step * options.prompts + from + i);
+    const examples = numbers.map((index) => task.example(index));
     const prompts = [];
-    for (const one of series) prompts.push(encoder.encode(await task.picture(one), task.instruction(one)));
+    for (const one of examples) prompts.push(encoder.encode(await task.picture(one), task.instruction(one)));
     meter.lap('data');
     if (step === start.step && engine.info.device !== 'cpu') rehearse(prompts);
     // 2. and 3. responses and their scores
-    const groups = await rollout(policy, series, prompts, examples, task.score, {
+    const groups = await rollout(policy, examples, prompts, numbers, task.score, {
       ...options,
       seed,
       hidden: grounded,
@@ -131,7 +131,7 @@ export async function rl(
     // 4. and 5. transport to the expert traces
     let transported = null;
     if (grounded && groups.length > 0) {
-      const traces = series.map((one) => policy.tokenizer.encode(task.trace(one)));
+      const traces = examples.map((one) => policy.tokenizer.encode(task.trace(one)));
       meter.lap('data');
       transported = ground(policy, groups, traces, options.transport);
     }
@@ -284,7 +284,7 @@ function completions(
   if (group === undefined || advantage === undefined) return [];
   return group.responses.map((response, g) => ({
     step,
-    seriesId: group.series.id,
+    seriesId: group.example.id,
     response: response.text,
     reward: group.scores[g]!.total,
     parts: group.scores[g]!.parts,

@@ -2,7 +2,7 @@
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { generate, type Sampled } from '../policy/generate.ts';
 import type { Policy } from '../policy/policy.ts';
-import type { LabeledSeries, Score } from '../types.ts';
+import type { Example, Score } from '../types.ts';
 
 export interface RolloutOptions {
   /** Responses per prompt, G. */
@@ -19,22 +19,22 @@ export interface RolloutOptions {
 
 /** One prompt and its G scored responses. */
 export interface RolloutGroup {
-  readonly series: LabeledSeries;
+  readonly example: Example;
   readonly prompt: EncodedPrompt;
   readonly responses: readonly Sampled[]; // [G]
   readonly scores: readonly Score[]; // [G]
 }
 
 /**
- * Samples and scores G responses to each prompt. `examples` key the random streams, so that a response depends on
- * its example and not on the rank or batch it was sampled in.
+ * Samples and scores G responses to each prompt. The examples' `numbers` key the random streams, so that a response depends
+ * on its example and not on the rank or batch it was sampled in.
  */
 export async function rollout(
   policy: Policy,
-  series: readonly LabeledSeries[],
+  examples: readonly Example[],
   prompts: readonly EncodedPrompt[],
-  examples: readonly number[],
-  score: (response: string, series: LabeledSeries) => Score,
+  numbers: readonly number[],
+  score: (response: string, example: Example) => Score,
   options: RolloutOptions,
 ): Promise<RolloutGroup[]> {
   const { group, temperature, topP, maxTokens, seed, hidden, rows } = options;
@@ -45,17 +45,17 @@ export async function rollout(
     maxTokens,
     seed,
     stream: 'rollout',
-    examples,
+    examples: numbers,
     hidden,
     ...(rows === undefined ? {} : { maxRows: rows }),
   });
   return prompts.map((prompt, p) => {
     const responses = sampled.filter((one) => one.prompt === p).sort((a, b) => a.sample - b.sample);
     return {
-      series: series[p]!,
+      example: examples[p]!,
       prompt,
       responses,
-      scores: responses.map(({ text }) => score(text, series[p]!)),
+      scores: responses.map(({ text }) => score(text, examples[p]!)),
     };
   });
 }

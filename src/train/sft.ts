@@ -6,7 +6,8 @@
  *   2. draw their pictures, write their traces   5. backward
  *   3. collate prompt and response               6. reduce over ranks, clip, AdamW
  *
- * Every example is seen once: series are made fresh, not reused. The stage ends after a number of samples.
+ * Generated examples are made fresh and seen once; a data set is gone through in passes. The stage ends after a number of
+ * samples.
  */
 import type { Tensor } from '../engine/engine.ts';
 import { TimeseerError } from '../errors.ts';
@@ -98,19 +99,19 @@ export async function sft(
     const first = step * options.batch;
     const [from, to] = ranks.share(Math.min(options.batch, options.samples - first));
     // 1. and 2. examples, pictures, traces
-    const examples: Example[] = [];
+    const lessons: Imitation[] = [];
     for (let i = first + from; i < first + to; i++) {
-      const series = task.series(i);
-      const prompt = encoder.encode(await task.picture(series), task.instruction(series));
-      examples.push({ prompt, response: policy.encodeResponse(task.trace(series)) });
+      const example = task.example(i);
+      const prompt = encoder.encode(await task.picture(example), task.instruction(example));
+      lessons.push({ prompt, response: policy.encodeResponse(task.trace(example)) });
     }
     const drawn = performance.now();
     // 3. to 5. collate, forward, backward
-    if (step === start.step && engine.info.device !== 'cpu') rehearse(examples);
+    if (step === start.step && engine.info.device !== 'cpu') rehearse(lessons);
     const padding = new PaddingMeter();
     let loss = 0;
     let tokens = 0;
-    for (const piece of piecesOf(examples, (example) => [lengthOf(example)], options.tokens)) {
+    for (const piece of piecesOf(lessons, (lesson) => [lengthOf(lesson)], options.tokens)) {
       const done = accumulate(piece, padding);
       loss += done.loss;
       tokens += done.tokens;
@@ -157,7 +158,7 @@ export async function sft(
 
   /** Adds the gradient of the loss over some examples. */
   function accumulate(
-    piece: readonly Example[],
+    piece: readonly Imitation[],
     padding?: PaddingMeter,
   ): { readonly loss: number; readonly tokens: number } {
     const prompts = piece.map(({ prompt }) => prompt);
@@ -179,11 +180,11 @@ export async function sft(
   }
 
   /** The most that a piece of such examples can need, before anything is learnt: memory that is too small shows here. */
-  function rehearse(examples: readonly Example[]): void {
-    const [longest] = [...examples].sort((a, b) => lengthOf(b) - lengthOf(a));
+  function rehearse(lessons: readonly Imitation[]): void {
+    const [longest] = [...lessons].sort((a, b) => lengthOf(b) - lengthOf(a));
     if (longest === undefined) return;
-    const copies = Array.from(examples, () => longest);
-    accumulate(piecesOf(copies, (example) => [lengthOf(example)], options.tokens)[0]!);
+    const copies = Array.from(lessons, () => longest);
+    accumulate(piecesOf(copies, (lesson) => [lengthOf(lesson)], options.tokens)[0]!);
     learner.forget();
   }
 
@@ -194,9 +195,9 @@ export async function sft(
   }
 }
 
-interface Example {
+interface Imitation {
   readonly prompt: EncodedPrompt;
   readonly response: Int32Array;
 }
 
-const lengthOf = ({ prompt, response }: Example): number => prompt.ids.length + response.length - 1;
+const lengthOf = ({ prompt, response }: Imitation): number => prompt.ids.length + response.length - 1;

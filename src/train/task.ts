@@ -1,15 +1,17 @@
 /** What training needs to know of a task. The caller composes it; training imports no data set and no reward. */
-import type { LabeledSeries, Picture, Score } from '../types.ts';
+import type { Example, Picture, Score } from '../types.ts';
 
 export interface Task {
   readonly name: string;
-  /** Training series number `index`: a pure function, so that runs repeat and resume. */
-  series(index: number): LabeledSeries;
-  /** What the policy sees of it. */
-  picture(series: LabeledSeries): Picture | Promise<Picture>;
+  /** Names of the parts that scores may have. */
+  readonly parts: readonly string[];
+  /** Training example number `index`: a pure function, so that runs repeat and resume. */
+  example(index: number): Example;
+  /** What the policy sees of it; null where it reads numbers in the instruction instead. */
+  picture(example: Example): Picture | null | Promise<Picture | null>;
   /** What the policy is asked; must not depend on the labels. */
-  instruction(series: LabeledSeries): string;
+  instruction(example: Example): string;
   /** The expert trace with the gold answer: target of supervision, anchor of the transport. Training split only. */
-  trace(series: LabeledSeries): string;
-  score(response: string, series: LabeledSeries): Score;
+  trace(example: Example): string;
+  score(response: string, example: Example): Score;
 }

@@ -64,7 +64,7 @@ async function steps(
       device: options.device,
       base: policy,
       from: policy,
-      series: {
+      examples: {
         name: recipe.data.name,
         split: 'train',
         seed: recipe.seed,

@@ -70,7 +70,7 @@ async function stageSpeed(
       device,
       base: policy,
       from: policy,
-      series: {
+      examples: {
         name: recipe.data.name,
         split: 'train',
         seed: recipe.seed,

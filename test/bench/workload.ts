@@ -2,8 +2,8 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { openSeries } from '../../datasets/partition.ts';
-import { anomalyTask } from '../../src/commands/anomaly-task.ts';
+import { openExamples } from '../../datasets/source.ts';
+import { exampleTask } from '../../src/commands/example-task.ts';
 import { RunFiles } from '../../src/commands/run-files.ts';
 import { runSftStage } from '../../src/commands/train-stage.ts';
 import { loadRecipe } from '../../src/config.ts';
@@ -68,8 +68,8 @@ export async function examples(
   count: number,
 ): Promise<Example[]> {
   const { data, seed } = quickstart();
-  const source = openSeries({ name: data.name, split: 'train', seed, length: data.length });
-  const task = anomalyTask(readCard(directory));
+  const source = openExamples({ name: data.name, split: 'train', seed, length: data.length });
+  const task = exampleTask(readCard(directory), { facts: source.facts });
   const encoder = new PromptEncoder(policy);
   const out: Example[] = [];
   for (let i = first; i < first + count; i++) {

@@ -54,6 +54,9 @@ beforeAll(() => {
     style: 'nano',
     figure: 'nano',
     length: 250,
+    kind: 'anomaly',
+    task: 'nano5',
+    numbers: null,
     classes: [...ANOMALY_CLASSES],
     stage: 'sft',
   });

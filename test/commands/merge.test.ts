@@ -9,6 +9,7 @@ import { forward } from '../../src/policy/forward.ts';
 import { saveAdapter } from '../../src/policy/peft.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { Random } from '../../src/random.ts';
+import type { Picture } from '../../src/types.ts';
 import { inside } from '../helpers/command-line.ts';
 import { tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
@@ -23,10 +24,7 @@ let expected: Float32Array;
 function states(policy: Policy): Float32Array {
   return engine.noGrad(() =>
     engine.scope(() => {
-      const series = tinyTask().series(1);
-      const picture = tinyTask().picture(series) as Awaited<
-        ReturnType<ReturnType<typeof tinyTask>['picture']>
-      >;
+      const picture = tinyTask().picture(tinyTask().example(1)) as Picture;
       const text = '<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>Where?<|im_end|>\n';
       return engine.floats(forward(policy, collate([policy.encodePrompt(text, [picture])], 0)).hidden);
     }),

@@ -3,14 +3,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
-  heldOutSeries,
-  openSeries,
-  reinforcementSeries,
-  trainingSeries,
-  validationSeries,
+  heldOutExamples,
+  reinforcementExamples,
+  trainingExamples,
+  validationExamples,
 } from '../../datasets/partition.ts';
 import { prepare } from '../../datasets/prepare.ts';
 import { open } from '../../datasets/registry.ts';
+import { openExamples } from '../../datasets/source.ts';
 import { taskNamed } from '../../datasets/tasks/registry.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-partition-'));
@@ -27,22 +27,27 @@ beforeAll(async () => {
 
 describe('stages read a prepared data set', () => {
   it('each from its own split, whatever a recipe keeps back', () => {
-    const ids = (address: Parameters<typeof openSeries>[0]): string[] =>
-      [...openSeries(address)].map(({ id }) => id);
-    const training = ids(trainingSeries(data, 1));
+    const ids = (address: Parameters<typeof openExamples>[0]): string[] =>
+      [...openExamples(address)].map(({ id }) => id);
+    const training = ids(trainingExamples(data, 1));
     expect(training.length).toBe(12);
     expect(training.every((id) => id.includes('/train/'))).toBe(true);
-    expect(ids(reinforcementSeries(data, 1))).toEqual(training);
-    const held = ids(heldOutSeries(data, 1, 100));
-    expect(held.length).toBe(6);
+    expect(ids(reinforcementExamples(data, 1))).toEqual(training);
+    const held = ids(heldOutExamples(data, 1, 100));
+    expect(held.length).toBe(9);
     expect(held.every((id) => id.includes('/test/'))).toBe(true);
-    expect(ids(validationSeries(data, 1, 100)!).length).toBe(4);
-    expect(ids({ ...trainingSeries(data, 1), offset: 10 })).toEqual(training.slice(10));
+    expect(ids(validationExamples(data, 1, 100)!).length).toBe(4);
+    const drawn = ids(heldOutExamples(data, 1, 4));
+    expect(drawn.length).toBe(4);
+    expect(held.filter((id) => drawn.includes(id))).toEqual(drawn); // in the order of the file
+    expect(ids(heldOutExamples(data, 2, 4))).not.toEqual(drawn);
   });
 
   it('one without a validation or a test split says so', () => {
-    expect(validationSeries({ ...data, name: bare }, 1, 3)).toBeNull();
-    expect(() => openSeries(heldOutSeries({ ...data, name: bare }, 1, 3))).toThrow(/has train, but no test/);
+    expect(validationExamples({ ...data, name: bare }, 1, 3)).toBeNull();
+    expect(() => openExamples(heldOutExamples({ ...data, name: bare }, 1, 3))).toThrow(
+      /the splits train, but no test/,
+    );
   });
 
   it('by number and in order, with its classes and length', () => {

@@ -8,7 +8,7 @@ import { Learner } from '../../src/train/learner.ts';
 import { Ranks } from '../../src/train/ranks.ts';
 import { type SftMetrics, type SftOptions, sft } from '../../src/train/sft.ts';
 import type { Task } from '../../src/train/task.ts';
-import type { LabeledSeries, Picture, Score } from '../../src/types.ts';
+import type { Example, Picture, Score } from '../../src/types.ts';
 
 export function tinyDims(vocabulary: number, special: SpecialIds): Dims {
   return {
@@ -78,25 +78,28 @@ function picture(kind: number): Picture {
   return { width, height, data };
 }
 
-const kindOf = (series: LabeledSeries): number => series.values[0]!;
+const kindOf = ({ channels }: Example): number => channels[0]![0]!;
 
-/** Series `index` is of kind index mod 3. The reward is 1 for the class of the kind, less for other text. */
+/** Example `index` is of kind index mod 3. The reward is 1 for the class of the kind, less for other text. */
 export function tinyTask(overrides: Partial<Task> = {}): Task {
   return {
     name: 'tiny',
-    series: (index) => ({
+    parts: ['exact', 'whim', 'class', 'format', 'localisation', 'never'],
+    example: (index) => ({
       id: `tiny/train/${index}`,
       task: 'tiny',
-      values: Float64Array.of(index % KINDS.length, index),
-      intervals: [],
-      class: 'normal',
+      channels: [Float64Array.of(index % KINDS.length, index)],
+      names: ['value'],
+      times: null,
+      gold: { kind: 'anomaly', class: 'normal', intervals: [] },
+      recording: null,
     }),
-    picture: (series) => picture(kindOf(series)),
-    instruction: (series) => INSTRUCTIONS[kindOf(series)]!,
-    trace: (series) => TRACES[kindOf(series)]!,
-    score: (response, series) => ({
-      total: response === TRACES[kindOf(series)] ? 1 : 0.2 * chance(response),
-      parts: { exact: response === TRACES[kindOf(series)] ? 1 : 0 },
+    picture: (example) => picture(kindOf(example)),
+    instruction: (example) => INSTRUCTIONS[kindOf(example)]!,
+    trace: (example) => TRACES[kindOf(example)]!,
+    score: (response, example) => ({
+      total: response === TRACES[kindOf(example)] ? 1 : 0.2 * chance(response),
+      parts: { exact: response === TRACES[kindOf(example)] ? 1 : 0 },
     }),
     ...overrides,
   };
@@ -108,9 +111,9 @@ export function chance(text: string): number {
 }
 
 /** A reward that depends on the whole response for some kinds, and is the same for every response of the others. */
-export function mixedScore(equal: readonly number[]): (response: string, series: LabeledSeries) => Score {
-  return (response, series) => {
-    const total = equal.includes(kindOf(series)) ? 0.4 : chance(response);
+export function mixedScore(equal: readonly number[]): (response: string, example: Example) => Score {
+  return (response, example) => {
+    const total = equal.includes(kindOf(example)) ? 0.4 : chance(response);
     return { total, parts: { whim: total } };
   };
 }

@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { vi } from 'vitest';
 import { main } from '../../src/cli.ts';
-import { trainingTask } from '../../src/commands/anomaly-task.ts';
+import { trainingTask } from '../../src/commands/example-task.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
@@ -21,6 +21,9 @@ const CARD: PolicyCard = {
   style: 'nano',
   figure: 'nano',
   length: LENGTH,
+  kind: 'anomaly',
+  task: 'nano5',
+  numbers: null,
   classes: ['contextual point', 'global point', 'seasonal', 'trend', 'normal'],
   stage: 'initial',
 };
@@ -29,7 +32,7 @@ const CARD: PolicyCard = {
 export function writeTinyPolicy(directory: string): void {
   const task = trainingTask(CARD, { name: 'nano5', split: 'train', seed: 42, length: LENGTH });
   const texts: string[] = [];
-  for (let i = 0; i < 40; i++) texts.push(task.instruction(task.series(i)), task.trace(task.series(i)));
+  for (let i = 0; i < 40; i++) texts.push(task.instruction(task.example(i)), task.trace(task.example(i)));
   const policy = Policy.create(openTorch({ threads: 1 }), {
     tokenizer: trainBpe(texts),
     seed: 11,

@@ -11,7 +11,7 @@ const encoder = new PromptEncoder(policy);
 const { pad, end } = policy.dims.special;
 const prompts = await Promise.all(
   [1, 2].map(async (i): Promise<EncodedPrompt> => {
-    const series = task.series(i);
+    const series = task.example(i);
     return encoder.encode(await task.picture(series), task.instruction(series));
   }),
 );

@@ -10,6 +10,9 @@ const CARD: PolicyCard = {
   style: 'nano',
   figure: 'nano',
   length: 250,
+  kind: 'anomaly',
+  task: 'nano5',
+  numbers: null,
   classes: ['trend', 'normal'],
   stage: 'sft',
 };

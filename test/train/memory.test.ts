@@ -68,7 +68,7 @@ test('a step that computes layers again takes the gradient of a layer, not of th
     return tinyLearner(policy, 1, recompute);
   };
   const task = tinyTask();
-  const series = task.series(1);
+  const series = task.example(1);
   const picture = await task.picture(series);
   const take = (recompute: boolean): { readonly bytes: number; readonly weights: number } => {
     const one = learner(recompute);

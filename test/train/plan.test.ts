@@ -74,7 +74,7 @@ function variedScore(): Task['score'] {
 const taskOf = ({ long }: Case): Task =>
   tinyTask(
     long === true
-      ? { trace: (series) => (TRACES[series.values[0]!] ?? '').repeat(6), score: variedScore() }
+      ? { trace: ({ channels }) => (TRACES[channels[0]![0]!] ?? '').repeat(6), score: variedScore() }
       : { score: variedScore() },
   );
 

@@ -17,7 +17,7 @@ const task = tinyTask();
 const encoder = new PromptEncoder(policy);
 const encoded = await Promise.all(
   [0, 1, 2].map(async (i): Promise<EncodedPrompt> => {
-    const series = task.series(i);
+    const series = task.example(i);
     return encoder.encode(await task.picture(series), task.instruction(series));
   }),
 );

@@ -157,7 +157,7 @@ interface Group {
 async function groupsOf(task: Task, options: Partial<RlOptions> = {}): Promise<Group[]> {
   const encoder = new PromptEncoder(start);
   const { prompts: count } = { ...RL, ...options };
-  const series = Array.from({ length: count }, (_, i) => task.series(i));
+  const series = Array.from({ length: count }, (_, i) => task.example(i));
   const prompts: EncodedPrompt[] = [];
   for (const one of series) prompts.push(encoder.encode(await task.picture(one), task.instruction(one)));
   const examples = series.map((_, i) => i);
@@ -375,7 +375,7 @@ describe('the reinforcement stage', () => {
     });
     // Traces at random teach the policy to give each a third of the time.
     const blind = tinyTask({
-      trace: ({ values }) => new Random(1, 'trace', values[1]).pick(TRACES),
+      trace: ({ channels }) => new Random(1, 'trace', channels[0]![1]).pick(TRACES),
     });
     const policy = tinyPolicy(engine);
     await teach(tinyLearner(policy), { samples: 240 }, blind);

@@ -11,9 +11,9 @@ const engine = openTorch({ threads: 1 });
 const policy = tinyPolicy(engine);
 const task = tinyTask();
 const encoder = new PromptEncoder(policy);
-const series = [0, 1, 2].map((i) => task.series(i));
+const examples = [0, 1, 2].map((i) => task.example(i));
 const prompts = await Promise.all(
-  series.map(
+  examples.map(
     async (one): Promise<EncodedPrompt> => encoder.encode(await task.picture(one), task.instruction(one)),
   ),
 );
@@ -24,14 +24,14 @@ let groups: RolloutGroup[] = [];
 beforeAll(async () => {
   // Taught a little: some responses end by themselves, others are cut off.
   await teach(tinyLearner(policy), { samples: 60, learningRate: 5e-3 });
-  groups = await rollout(policy, series, prompts, [10, 11, 12], score, OPTIONS);
+  groups = await rollout(policy, examples, prompts, [10, 11, 12], score, OPTIONS);
 });
 
 describe('rollout', () => {
   test('gives every prompt its own responses, scored as text, some finished and some cut off', () => {
     expect(groups).toHaveLength(3);
     groups.forEach((group, p) => {
-      expect(group.series).toBe(series[p]);
+      expect(group.example).toBe(examples[p]);
       expect(group.prompt).toBe(prompts[p]);
       expect(group.responses).toHaveLength(5);
       group.responses.forEach(({ prompt, sample, text }, g) => {
@@ -80,7 +80,7 @@ describe('rollout', () => {
   });
 
   test('an example is answered alike alone and among others', async () => {
-    const [alone] = await rollout(policy, [series[2]!], [prompts[2]!], [12], score, OPTIONS);
+    const [alone] = await rollout(policy, [examples[2]!], [prompts[2]!], [12], score, OPTIONS);
     expect(alone!.responses.map(({ ids }) => [...ids])).toEqual(
       groups[2]!.responses.map(({ ids }) => [...ids]),
     );
@@ -88,8 +88,8 @@ describe('rollout', () => {
 
   test('another example number or seed gives other responses', async () => {
     const texts = (list: readonly RolloutGroup[]) => list[0]!.responses.map(({ text }) => text);
-    const [other] = await rollout(policy, [series[2]!], [prompts[2]!], [13], score, OPTIONS);
-    const [reseeded] = await rollout(policy, [series[2]!], [prompts[2]!], [12], score, {
+    const [other] = await rollout(policy, [examples[2]!], [prompts[2]!], [13], score, OPTIONS);
+    const [reseeded] = await rollout(policy, [examples[2]!], [prompts[2]!], [12], score, {
       ...OPTIONS,
       seed: 1,
     });
@@ -98,7 +98,7 @@ describe('rollout', () => {
   });
 
   test('keeps no states unless they are asked for', async () => {
-    const [group] = await rollout(policy, [series[0]!], [prompts[0]!], [10], score, {
+    const [group] = await rollout(policy, [examples[0]!], [prompts[0]!], [10], score, {
       ...OPTIONS,
       hidden: false,
     });

@@ -41,7 +41,7 @@ describe('a supervised step', () => {
       const encoder = new PromptEncoder(policy);
       const examples: { prompt: EncodedPrompt; response: Int32Array }[] = [];
       for (const i of [0, 1, 2]) {
-        const series = task.series(i);
+        const series = task.example(i);
         const prompt = encoder.encode(await task.picture(series), task.instruction(series));
         examples.push({ prompt, response: policy.encodeResponse(task.trace(series)) });
       }
@@ -83,7 +83,7 @@ describe('the supervised stage', () => {
     expect(lines.at(-1)!.loss).toBeLessThan(0.02);
     const encoder = new PromptEncoder(policy);
     for (const kind of [0, 1, 2]) {
-      const series = task.series(kind);
+      const series = task.example(kind);
       const prompt = encoder.encode(await task.picture(series), task.instruction(series));
       const [answer] = await generate(policy, [prompt], { temperature: 0, maxTokens: 60, seed: 0 });
       expect(answer!.text).toBe(TRACES[kind]);
