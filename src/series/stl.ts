@@ -38,6 +38,15 @@ export interface SeasonalTrend extends Decomposition {
   readonly weights: Float64Array; // [N]
 }
 
+/** What phases of one length share. */
+interface Cycle {
+  readonly length: number;
+  readonly smoother: Smoother;
+  readonly own: Float64Array; // [length]
+  readonly trust: Float64Array; // [length]
+  readonly smooth: Float64Array; // [length]
+}
+
 const oddFrom = (x: number): number => {
   const whole = Math.ceil(x);
   return whole % 2 === 1 ? whole : whole + 1;
@@ -85,9 +94,12 @@ export function stl(values: Float64Array, options: StlOptions): SeasonalTrend {
   const smoothTrend = smoother('trend', n, trendWindow, period + 1, trendDegree, trendJump);
   const lowPassWindow = options.lowPass ?? oddFrom(period + 1);
   const smoothLow = smoother('lowPass', n, lowPassWindow, period + 1, lowPassDegree, lowPassJump);
-  const cycleOf = (length: number) => ({
+  const cycleOf = (length: number): Cycle => ({
     length,
     smoother: smoother('seasonal', length, seasonal, 3, seasonalDegree, seasonalJump),
+    own: new Float64Array(length),
+    trust: new Float64Array(length),
+    smooth: new Float64Array(length),
   });
   // The first phases may have one sample more than the others.
   const [longer, shorter] = [cycleOf(Math.ceil(n / period)), cycleOf(Math.floor(n / period))];
@@ -104,6 +116,7 @@ export function stl(values: Float64Array, options: StlOptions): SeasonalTrend {
   const work = new Float64Array(n);
   for (let round = 0; round <= outer; round++) {
     const robustness = round === 0 ? null : weights;
+    smoothTrend.weigh(robustness);
     for (let pass = 0; pass < inner; pass++) {
       for (let i = 0; i < n; i++) work[i] = values[i]! - trend[i]!;
       smoothCycles(work, period, cycles, seasonal, robustness, extended);
@@ -111,12 +124,12 @@ export function stl(values: Float64Array, options: StlOptions): SeasonalTrend {
       movingAverage(extended, n + 2 * period, period, averaged);
       movingAverage(averaged, n + period + 1, period, averaged);
       movingAverage(averaged, n + 2, 3, averaged);
-      smoothLow.smooth(averaged.subarray(0, n), null, low);
+      smoothLow.smooth(averaged, low);
       for (let i = 0; i < n; i++) {
         season[i] = extended[i + period]! - low[i]!;
         work[i] = values[i]! - season[i]!;
       }
-      smoothTrend.smooth(work, robustness, trend);
+      smoothTrend.smooth(work, trend);
     }
     if (round < outer) updateWeights(values, trend, season, work, weights);
   }
@@ -128,22 +141,21 @@ export function stl(values: Float64Array, options: StlOptions): SeasonalTrend {
 function smoothCycles(
   values: Float64Array,
   period: number,
-  cycles: readonly { readonly length: number; readonly smoother: Smoother }[],
+  cycles: readonly Cycle[],
   window: number,
   robustness: Float64Array | null,
   extended: Float64Array,
 ): void {
-  for (const [phase, { length, smoother }] of cycles.entries()) {
-    const own = new Float64Array(length);
-    const trust = robustness === null ? null : new Float64Array(length);
-    for (let k = 0; k < length; k++) {
-      own[k] = values[k * period + phase]!;
-      if (trust !== null) trust[k] = robustness![k * period + phase]!;
+  for (let phase = 0; phase < period; phase++) {
+    const { length, smoother, own, trust, smooth } = cycles[phase]!;
+    for (let k = 0; k < length; k++) own[k] = values[k * period + phase]!;
+    if (robustness !== null) {
+      for (let k = 0; k < length; k++) trust[k] = robustness[k * period + phase]!;
+      smoother.weigh(trust);
     }
-    const smooth = new Float64Array(length);
-    smoother.smooth(own, trust, smooth);
-    const before = smoother.fit(own, -1, 0, Math.min(window, length) - 1, trust);
-    const after = smoother.fit(own, length, Math.max(0, length - window), length - 1, trust);
+    smoother.smooth(own, smooth);
+    const before = smoother.fit(own, -1, 0, Math.min(window, length) - 1);
+    const after = smoother.fit(own, length, Math.max(0, length - window), length - 1);
     extended[phase] = Number.isNaN(before) ? smooth[0]! : before;
     for (let k = 0; k < length; k++) extended[(k + 1) * period + phase] = smooth[k]!;
     extended[(length + 1) * period + phase] = Number.isNaN(after) ? smooth[length - 1]! : after;
