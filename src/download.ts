@@ -14,6 +14,8 @@ export interface DownloadOptions {
   readonly signal: AbortSignal;
   /** Hexadecimal SHA-256 that the content must have; null: not known. */
   readonly sha256?: string | null;
+  /** Says that another attempt follows, and after how many ms. */
+  readonly onRetry?: (problem: EndpointError, pause: number) => void;
   /** Bytes that are there and, where the server says it, how many there will be. */
   readonly onProgress?: (bytes: number, total: number | null) => void;
   /** Waits before further attempts in ms, begun anew whenever bytes came. */
@@ -68,7 +70,16 @@ function causeOf(error: unknown): string {
   return at instanceof Error && at.message !== '' ? at.message : code || String(at);
 }
 
-const ELSEWHERE = 'check the network, or download it elsewhere and name its folder with --from';
+const PROXIES = ['HTTPS_PROXY', 'https_proxy', 'HTTP_PROXY', 'http_proxy'];
+const BY_HAND = 'download it elsewhere and name its folder with --from';
+
+/** What helps where a server is out of reach. Node asks a proxy that the environment names only when told to. */
+function elsewhere(): string {
+  const proxy = PROXIES.find((name) => process.env[name]);
+  return proxy === undefined || process.env['NODE_USE_ENV_PROXY'] === '1'
+    ? `check the network, or ${BY_HAND}`
+    : `check the network, set NODE_USE_ENV_PROXY=1 for Node to use ${proxy} (22.21, 24.5 or later), or ${BY_HAND}`;
+}
 
 /** A request whose answer has begun, or what went wrong. */
 async function ask(url: string, headers: Record<string, string>, signal: AbortSignal): Promise<Response> {
@@ -77,12 +88,12 @@ async function ask(url: string, headers: Record<string, string>, signal: AbortSi
     response = await fetch(url, { headers: { 'accept-encoding': 'identity', ...headers }, signal });
   } catch (cause) {
     throw new Passing(
-      new EndpointError(`${url} cannot be reached (${causeOf(cause)}); ${ELSEWHERE}`, { cause }),
+      new EndpointError(`${url} cannot be reached (${causeOf(cause)}); ${elsewhere()}`, { cause }),
     );
   }
   if (response.ok || response.status === 416) return response;
   await response.body?.cancel();
-  const error = new EndpointError(`${url}: the server answers with status ${response.status}; ${ELSEWHERE}`);
+  const error = new EndpointError(`${url}: the server answers with status ${response.status}; ${BY_HAND}`);
   throw response.status === 408 || response.status === 429 || response.status >= 500
     ? new Passing(error)
     : error;
@@ -205,6 +216,7 @@ export async function download(url: string, target: string, options: DownloadOpt
       if (!(error instanceof Passing)) throw error;
       const pause = pauses[failures++];
       if (pause === undefined) throw error.error;
+      options.onRetry?.(error.error, pause);
       await sleep(pause, undefined, { signal });
     }
   }
@@ -213,7 +225,7 @@ export async function download(url: string, target: string, options: DownloadOpt
     rmSync(fresh ? part : target, { force: true });
     rmSync(`${part}.json`, { force: true });
     throw new EndpointError(
-      `${url}: what came has the SHA-256 ${found.sha256}, not ${sha256}, and was thrown away; run the same command again`,
+      `${url}: what came has the SHA-256 ${found.sha256}, not ${sha256}, and was thrown away; run the same command again; if its owners have changed it, ${BY_HAND}`,
     );
   }
   if (!fresh) return found;

@@ -19,6 +19,7 @@ const WINDOW = 1500;
 /** Units of the files per mV. */
 const GAIN = 1000;
 const ADDRESS = 'https://physionet.org/files/challenge-2017/1.0.0';
+const SUMS = `${ADDRESS}/SHA256SUMS.txt`;
 
 const read = labelReader(LABELS);
 
@@ -56,8 +57,8 @@ export const ecg: TaskSpec = {
     citation:
       'Clifford et al.: AF classification from a short single lead ECG recording, Computing in Cardiology 2017',
     addresses: [
-      { url: `${ADDRESS}/training2017.zip`, sha256: null, unpack: true },
-      { url: `${ADDRESS}/REFERENCE-v3.csv`, sha256: null, unpack: false },
+      { url: `${ADDRESS}/training2017.zip`, sha256: null, sums: SUMS, unpack: true },
+      { url: `${ADDRESS}/REFERENCE-v3.csv`, sha256: null, sums: SUMS, unpack: false },
     ],
   },
   classes: CLASSES,

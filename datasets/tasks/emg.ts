@@ -16,6 +16,15 @@ const RECORDINGS = {
 const CLASSES = Object.values(RECORDINGS);
 const WINDOW = 1500;
 const ADDRESS = 'https://physionet.org/files/emgdb/1.0.0';
+/** SHA-256 of the recordings as their SHA256SUMS.txt lists them. The text form of the same signals has corrupt lines. */
+const FILES = {
+  'emg_healthy.hea': '61221ce33e167d246ec2ea8984ce2f25882b32b4d90bd7ef785c7b56ef95bac5',
+  'emg_healthy.dat': '4990f34f0ffb314f6ce70c1d2089b7ce41fa96d19fcd9fb334815ca5033966fd',
+  'emg_myopathy.hea': '752093a1e3af87cd87e39f553b8725133f57a75413661208e5d93c8d2c60e73b',
+  'emg_myopathy.dat': '2c310a0f61843a5a5e906d413b6ff7f51370a91e516344af511c7fe6da9eaf7f',
+  'emg_neuropathy.hea': 'a424c80b6a5cc5733456f0848c2650321cac3658d9b02b845e08b619b2807ce0',
+  'emg_neuropathy.dat': '108c6c71d3792f3dba645539bd9241119fb4c6a3a0f3e515399694b072375dd5',
+} as const;
 
 const STATEMENT =
   'The published membership (122 and 41 of 204 windows) is not known. There are three recordings, one of each class, so windows ' +
@@ -30,9 +39,9 @@ export const emg: TaskSpec = {
       'PhysioNet emgdb: three recordings with a 25 mm concentric needle in the tibialis anterior, 4 kHz, in mV, while the foot is gently dorsiflexed.',
     licence: 'Open Data Commons Attribution 1.0 (PhysioNet)',
     citation: 'Goldberger et al.: PhysioBank, PhysioToolkit, and PhysioNet, Circulation 2000',
-    addresses: Object.keys(RECORDINGS).map((name) => ({
-      url: `${ADDRESS}/${name}.txt`,
-      sha256: null,
+    addresses: Object.entries(FILES).map(([name, sha256]) => ({
+      url: `${ADDRESS}/${name}`,
+      sha256,
       unpack: false,
     })),
   },

@@ -43,7 +43,7 @@ export const har: TaskSpec = {
     addresses: [
       {
         url: 'https://archive.ics.uci.edu/static/public/240/human+activity+recognition+using+smartphones.zip',
-        sha256: null,
+        sha256: 'c00b803081a5c797cd5e4b83700a9810b38d53d9d84e01917e090e1fdbc81031',
         unpack: true,
       },
     ],

@@ -12,7 +12,7 @@ export const nab = anomalyFilesTask({
   title: 'Numenta anomaly benchmark: windows around anomalies of streams',
   source: {
     description: '58 series of real and artificial metrics, one value every five minutes in most of them.',
-    licence: 'AGPL-3.0 in release 1.1; see numenta/NAB',
+    licence: 'AGPL-3.0 in release 1.1; MIT in the repository since 2024 (numenta/NAB)',
     citation:
       'Lavin, Ahmad: Evaluating real-time anomaly detection algorithms, the Numenta anomaly benchmark, ICMLA 2015',
     addresses: [

@@ -8,6 +8,8 @@ export interface Address {
   readonly url: string;
   /** Hexadecimal SHA-256 that a download must have, where it is known. */
   readonly sha256: string | null;
+  /** Where its owners list the SHA-256 of their files, as sha256sum does, with paths relative to the list. */
+  readonly sums?: string;
   /** Whether it is a zip archive to unpack. */
   readonly unpack: boolean;
 }

@@ -14,7 +14,7 @@ export const tsbUad = anomalyFilesTask({
     addresses: [
       {
         url: 'https://www.thedatum.org/datasets/TSB-UAD-Public.zip',
-        sha256: null,
+        sha256: 'ff4aa83a5a111835d410d962152e8dbebcda1039b778bae45b6b9c3f46dd49a1',
         unpack: true,
       },
     ],
