@@ -243,6 +243,6 @@ export function open(name: string, options: OpenOptions = {}): SeriesSource {
   if (existsSync(name) && statSync(name).isDirectory()) return openDirectory(name, options);
   const known = [...GENERATORS.keys()];
   throw new ConfigError(
-    `no data set named '${name}'.${suggestion(name, known)} Known: ${known.join(', ')}, or the path of a data set directory`,
+    `no data set named '${name}'.${suggestion(name, known)} Known: ${known.join(', ')}, or the path of a data set directory (timeseer data prepare writes one)`,
   );
 }

@@ -15,6 +15,11 @@ const taught = ({ kind, task, classes }: DataFacts): Pick<PolicyCard, 'kind' | '
   classes: [...classes],
 });
 
+/** A small policy knows one figure; a large one is shown each task as the data set says. */
+function figureOf(card: PolicyCard, { task, figure: own }: DataFacts): string {
+  return card.style === 'nano' || own === null || card.task === task ? card.figure : own.preset;
+}
+
 /** How a new nano policy is taught. @throws ConfigError for a figure that is unknown, or that the data set does not name */
 export function nanoCard({ figure: wanted, input, numbers }: Recipe, facts: DataFacts): PolicyCard {
   if (wanted === OF_TASK && facts.figure === null) {
@@ -47,7 +52,8 @@ export function trainingCard(directory: string, recipe: Recipe, facts: DataFacts
           `set input=${card.numbers === null ? 'picture' : 'numbers'}, or begin with another policy`,
       );
     }
-    return { ...card, ...taught(facts), length: card.length === null ? null : facts.length };
+    const length = card.length === null ? null : facts.length;
+    return { ...card, ...taught(facts), length, figure: figureOf(card, facts) };
   }
   const own = recipe.figure === 'nano' || recipe.figure === OF_TASK ? facts.figure?.preset : recipe.figure;
   return {
@@ -80,7 +86,7 @@ export function evaluationCard(
         'evaluate it on a data set of its kind, or train a policy on this one',
     );
   }
-  const drawn = hasCard(directory) ? card.figure : (facts.figure?.preset ?? USUAL);
+  const drawn = hasCard(directory) ? figureOf(card, facts) : (facts.figure?.preset ?? USUAL);
   return {
     ...card,
     ...taught(facts),
