@@ -5,7 +5,7 @@
  *   <think>activity; scan ...o##oo....#o......; turns low, depth very low, burst very high</think><class>Laptop</class>
  *
  * The scan walks along the picture, one symbol per cell (a picture 560 pixels wide is 20 visual tokens); several channels are
- * scanned one after the other, as the rows of a picture with one y axis. The symbols say how much of the height a cell's line covers:
+ * scanned one after the other, as the rows of a picture with one y axis. The symbols say how much of the range of all channels a cell's line covers:
  *
  *   .  less than a sixteenth      o  more      #  three eighths and more
  *

@@ -73,7 +73,10 @@ const nano: Figure = {
  *  nano-tall        the same at 560 × 56, for series whose levels matter; 20 × 2 tokens
  *  nano-channels    a bare row of 28 px per channel over one y axis, which keeps what lies along which axis; 20 × C tokens at
  *                   560 px, 10 × C at 280 px, which is enough for about 150 samples
- *  nano-variates    the same with a y axis for each row: shapes, whatever their level and size; 10 × C tokens
+ *  nano-har         the same at 280 px for acceleration in g, over at least −1 … 2, so that a push looks as strong as it is;
+ *                   30 tokens (a linear rule over simple statistics of the picture's cells names 89 % of 950 test windows of HAR, 81 % where
+ *                   the axis fits each series, 72 % where it fits each row)
+ *  nano-variates    as nano-channels, with a y axis for each row, at 280 px: shapes, whatever their level and size; 10 × C tokens
  *  anomllm          AnomLLM's 10 × 1.5 in at 100 dpi, but with a y axis that widens instead of clipping at ±1
  *  ctu              TimeMaster's 6 × 2.5 in tight box (580 × 230), line width 2 pt, fonts 9 / 8 / 7 pt
  *  tee              power density over 800 µs, 319 samples; 21 × 8 tokens
@@ -89,6 +92,15 @@ export const PRESETS = {
   nano,
   'nano-tall': { ...nano, name: 'nano-tall', height: 56 },
   'nano-channels': { ...nano, name: 'nano-channels', height: 84, channels: ['x', 'y', 'z'], rows: 'shared' },
+  'nano-har': {
+    ...nano,
+    name: 'nano-har',
+    width: 280,
+    height: 84,
+    channels: ['x', 'y', 'z'],
+    rows: 'shared',
+    yInclude: [-1, 2],
+  },
   'nano-variates': {
     ...nano,
     name: 'nano-variates',

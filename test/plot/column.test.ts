@@ -232,6 +232,7 @@ describe('a bare figure of rows', () => {
   const cases: Readonly<Record<string, [fig: Figure, channels: readonly Float64Array[]]>> = {
     'three channels on one axis': [figure('nano-channels'), CHANNELS],
     'three narrow channels with gaps': [figure('nano-channels', { width: 280 }), gaps],
+    'acceleration on an axis that is wider than it': [figure('nano-har'), CHANNELS],
     'twelve channels on one axis': [
       figure('nano-channels', { channels: twelve.map((_, c) => `${c}`) }),
       twelve,

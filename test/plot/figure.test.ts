@@ -91,7 +91,7 @@ describe('figure presets', () => {
 
   it('names what is wrong with a figure', () => {
     expect(() => figure('nanno')).toThrow(
-      /nanno.*line, nano, nano-tall, nano-channels, nano-variates, anomllm, ctu/,
+      /nanno.*line, nano, nano-tall, nano-channels, nano-har, nano-variates, anomllm, ctu/,
     );
     expect(() => figure('nano', { width: 0 })).toThrow(/figure\.width/);
     expect(() => figure('nano', { height: 28.5 })).toThrow(/figure\.height/);
