@@ -1,5 +1,6 @@
 /** `timeseer data show NAME|DIR`: a few examples with their right answers, as text or as a page. */
 import { existsSync, statSync } from 'node:fs';
+import { setImmediate } from 'node:timers/promises';
 import type { CommandModule } from 'yargs';
 import { classOf, lengthOf } from '../../datasets/example.ts';
 import { isExampleSet } from '../../datasets/example-manifest.ts';
@@ -14,10 +15,12 @@ import { withInterrupt } from '../interrupt.ts';
 import { Random } from '../random.ts';
 import type { Example } from '../types.ts';
 import { describer } from './data-describe.ts';
+import { checkFigureRate } from './data-figure.ts';
 import { taskFolder } from './data-files.ts';
 import { columns } from './data-list.ts';
 import { type Describe, examplesPage, type ShownExample } from './data-page.ts';
 import { CHOICE_OPTIONS, type ChoiceArguments, selectOptions } from './data-prepare.ts';
+import { ReadingNote } from './reading-note.ts';
 
 export interface ShowArguments extends ChoiceArguments {
   readonly source: string;
@@ -41,7 +44,7 @@ interface Gallery {
 
 const OWN = ['from', 'count', 'shots', 'window', 'length', 'shares', 'validation'] as const;
 
-function openDirectory(path: string, args: ShowArguments): Gallery {
+function openDirectory(path: string, args: ShowArguments, note: ReadingNote): Gallery {
   const wrong = OWN.find((key) => args[key] !== undefined);
   if (wrong !== undefined) throw new ConfigError(`--${wrong} belongs to tasks; ${path} is prepared already`);
   const set = new ExampleSet(path);
@@ -55,19 +58,25 @@ function openDirectory(path: string, args: ShowArguments): Gallery {
     origin:
       figure === undefined ? origin : { ...origin, figure: { ...origin.figure, preset: figure.preset } },
     *training() {
-      if (set.splits.includes('train')) for (const example of set.read('train')) yield ['train', example];
+      if (set.splits.includes('train')) {
+        for (const example of note.over(set.read('train'))) yield ['train', example];
+      }
     },
     *examples() {
       for (const split of set.splits) {
         if (chosen !== undefined && !chosen.includes(split)) continue;
-        for (const example of set.read(split)) yield [split, example];
+        for (const example of note.over(set.read(split))) yield [split, example];
       }
     },
   };
 }
 
-async function openTask(args: ShowArguments, signal: AbortSignal): Promise<Gallery & Selection> {
-  const spec = taskNamed(args.source);
+async function openTask(
+  args: ShowArguments,
+  note: ReadingNote,
+  signal: AbortSignal,
+): Promise<Gallery & Selection> {
+  const spec = note.watch(taskNamed(args.source));
   const options = selectOptions(args, spec);
   // A generated task makes no more than it takes to find some of every class.
   const few = Object.fromEntries(SPLITS.map((split) => [split, 10 * args.n]));
@@ -76,14 +85,32 @@ async function openTask(args: ShowArguments, signal: AbortSignal): Promise<Galle
   return selectExamples(spec, { ...options, counts, directory, signal });
 }
 
+/** Examples between two chances for signals. */
+const BREATH = 256;
+
 /**
  * `n` examples, of one class after the other, drawn from the split that evaluation takes where there is one: test, else
  * validation, else training.
+ *
+ * @throws as the gallery; the signal's reason
  */
-export function chooseShown(gallery: Gallery, n: number, seed: number): ShownExample[] {
+export async function chooseShown(
+  gallery: Gallery,
+  n: number,
+  seed: number,
+  signal: AbortSignal,
+): Promise<ShownExample[]> {
   const found: { split: Split; class: string; at: number }[] = [];
+  const breathe = async (count: number): Promise<void> => {
+    if (count % BREATH !== 0) return;
+    await setImmediate();
+    signal.throwIfAborted();
+  };
   let at = 0;
-  for (const [split, { gold }] of gallery.examples()) found.push({ split, class: classOf(gold), at: at++ });
+  for (const [split, { gold }] of gallery.examples()) {
+    found.push({ split, class: classOf(gold), at: at++ });
+    await breathe(at);
+  }
   const split = [...SPLITS].reverse().find((one) => found.some((item) => item.split === one));
   const own = found.filter((item) => item.split === split);
   const names = [...new Set(own.map((item) => item.class))].sort();
@@ -103,6 +130,7 @@ export function chooseShown(gallery: Gallery, n: number, seed: number): ShownExa
   for (const [own, example] of gallery.examples()) {
     const place = wanted.get(next++);
     if (place !== undefined) shown[place] = { split: own, example };
+    await breathe(next);
   }
   return shown;
 }
@@ -132,14 +160,19 @@ export async function runShow(args: ShowArguments, describe?: Describe): Promise
   if (out !== undefined && existsSync(out) && !statSync(out).isFile()) {
     throw new ConfigError(`--out ${out}: is a directory; name a file such as page.html`);
   }
-  await withInterrupt(async (signal) => {
-    const gallery = isExampleSet(source) ? openDirectory(source, args) : await openTask(args, signal);
-    const shown = chooseShown(gallery, n, args.seed ?? 0);
+  const note = new ReadingNote({ label: source, silent: json });
+  const show = async (signal: AbortSignal): Promise<void> => {
+    const gallery = isExampleSet(source)
+      ? openDirectory(source, args, note)
+      : await openTask(args, note, signal);
     const { origin } = gallery;
+    checkFigureRate(origin.figure.preset, origin.rate, source);
+    const shown = await chooseShown(gallery, n, args.seed ?? 0, signal);
     if (out !== undefined) {
       const words = describe ?? describer(gallery.training ?? gallery.examples);
       writeFileAtomic(out, await examplesPage(origin, shown, words));
     }
+    note.stop();
     if (json) {
       const examples = shown.map(({ split, example: { id, names, gold, recording, channels } }) => ({
         ...{ id, split, names, gold, recording },
@@ -148,8 +181,17 @@ export async function runShow(args: ShowArguments, describe?: Describe): Promise
       process.stdout.write(`${JSON.stringify({ task: origin.task, out: out ?? null, examples })}\n`);
     } else if (out !== undefined) {
       process.stdout.write(`${out}: ${shown.length} examples of ${origin.title}\n`);
-    } else process.stdout.write(`${listing(origin, shown)}\n`);
-  }, 'stopping');
+    } else {
+      process.stdout.write(
+        `${listing(origin, shown)}\nplots, prompts and expert traces: add --out page.html\n`,
+      );
+    }
+  };
+  try {
+    await withInterrupt(show, 'stopping');
+  } finally {
+    note.stop();
+  }
 }
 
 export const showCommand: CommandModule<object, ShowArguments> = {
