@@ -65,6 +65,7 @@ export function pelt(values: Float64Array, options: PeltOptions = {}): Segmentat
   total[0] = 0;
   const starts = new Int32Array(n + 1); // candidates for the last segment's start, ascending
   const until = new Int32Array(n + 1); // end from which a candidate can be left out
+  const whole = new Float64Array(n + 1); // cost of all up to t, if the last segment starts at the candidate
   let kept = 0;
   for (let t = minSize; t <= n; t++) {
     const newest = t - minSize;
@@ -79,11 +80,12 @@ export function pelt(values: Float64Array, options: PeltOptions = {}): Segmentat
       if (until[c]! <= t) continue;
       const s = starts[c]!;
       const sum = sums[t]! - sums[s]!;
-      const whole = total[s]! + (squares[t]! - squares[s]! - (sum * sum) / (t - s));
-      if (whole < best) {
-        best = whole;
+      const cost = total[s]! + (squares[t]! - squares[s]! - (sum * sum) / (t - s));
+      if (cost < best) {
+        best = cost;
         bestStart = s;
       }
+      whole[alive] = cost;
       starts[alive] = s;
       until[alive++] = until[c]!;
     }
@@ -91,11 +93,9 @@ export function pelt(values: Float64Array, options: PeltOptions = {}): Segmentat
     total[t] = best + penalty;
     from[t] = bestStart;
     // A start that loses at t against a segment that begins at t loses at every later end at which t may be a start.
+    const bound = best + penalty;
     for (let c = 0; c < kept; c++) {
-      const s = starts[c]!;
-      const sum = sums[t]! - sums[s]!;
-      const whole = total[s]! + (squares[t]! - squares[s]! - (sum * sum) / (t - s));
-      if (whole > total[t]! && until[c]! > t + minSize) until[c] = t + minSize;
+      if (whole[c]! > bound && until[c]! > t + minSize) until[c] = t + minSize;
     }
   }
   const changes: number[] = [];

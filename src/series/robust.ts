@@ -17,35 +17,48 @@ export interface RobustSummary {
 
 /** Mean of [N], N ≥ 1, without ⌊part·N⌋ values at each end, part in [0, 0.5) (scipy's `trim_mean`). */
 export function trimmedMean(values: Float64Array, part: number): number {
-  const { sorted, cut } = tails(values, part);
-  return moments(sorted, cut, sorted.length - cut).mean;
+  return trimmed(tails(values, part));
 }
 
 /** Mean of [N], N ≥ 1, with ⌊part·N⌋ values at each end set to the nearest that stays, part in [0, 0.5). */
 export function winsorizedMean(values: Float64Array, part: number): number {
-  const { sorted, cut } = tails(values, part);
-  sorted.fill(sorted[cut]!, 0, cut);
-  sorted.fill(sorted[sorted.length - 1 - cut]!, sorted.length - cut);
-  return moments(sorted).mean;
+  return winsorized(tails(values, part));
 }
 
-function tails(values: Float64Array, part: number): { sorted: Float64Array; cut: number } {
+interface Tails {
+  readonly sorted: Float64Array; // [N]
+  /** Values at each end. */
+  readonly cut: number;
+}
+
+function tails(values: Float64Array, part: number): Tails {
   requireFinite(values, 'robust mean');
   if (!(part >= 0 && part < 0.5)) throw new ConfigError(`robust mean part: got ${part}, expected [0, 0.5)`);
   if (values.length === 0) throw new ConfigError('robust mean: got no values, expected at least one');
   return { sorted: values.slice().sort(), cut: Math.floor(part * values.length) };
 }
 
+function trimmed({ sorted, cut }: Tails): number {
+  return moments(sorted, cut, sorted.length - cut).mean;
+}
+
+/** Overwrites the tails. */
+function winsorized({ sorted, cut }: Tails): number {
+  sorted.fill(sorted[cut]!, 0, cut);
+  sorted.fill(sorted[sorted.length - 1 - cut]!, sorted.length - cut);
+  return moments(sorted).mean;
+}
+
 /** Robust summary of [N], N ≥ 1. Throws a DataError for values that are not finite. O(N log N). */
 export function summariseRobustly(values: Float64Array): RobustSummary {
-  const trimmed = trimmedMean(values, 0.1);
+  const both = tails(values, 0.1);
   const { median, mad, q1, q3 } = summarise(values);
   return {
     median,
     scaledMad: GAUSSIAN_MAD * mad,
     iqr: q3 - q1,
-    trimmedMean: trimmed,
-    winsorizedMean: winsorizedMean(values, 0.1),
+    trimmedMean: trimmed(both),
+    winsorizedMean: winsorized(both),
   };
 }
 
@@ -66,8 +79,11 @@ export function outlierIndices(values: Float64Array): Outliers {
   requireFinite(values, 'outliers');
   const { mean, std, median, mad, q1, q3 } = summarise(values);
   const fence = 1.5 * (q3 - q1);
-  const where = (is: (value: number) => boolean): number[] =>
-    [...values.keys()].filter((i) => is(values[i]!));
+  const where = (is: (value: number) => boolean): number[] => {
+    const found: number[] = [];
+    for (let i = 0; i < values.length; i++) if (is(values[i]!)) found.push(i);
+    return found;
+  };
   return {
     byZ: where((value) => Math.abs(value - mean) > 3 * std),
     byFence: where((value) => value < q1 - fence || value > q3 + fence),
