@@ -14,12 +14,19 @@ export interface ForestOptions {
   readonly seed?: number;
 }
 
-/** Nodes of a tree in order of their making: `left` < 0 marks a leaf, whose `split` is the expected depth that it stands for. */
+/**
+ * Nodes of a tree, the two children of a node side by side. A leaf leads to itself: its split is Infinity, so that a walk of `limit`
+ * steps ends in the right leaf without asking whether it has arrived.
+ */
 interface Tree {
   readonly feature: Int32Array;
   readonly split: Float64Array;
-  readonly left: Int32Array;
-  readonly right: Int32Array;
+  /** Left child; the right one follows it. */
+  readonly child: Int32Array;
+  /** Expected depth that a leaf stands for. */
+  readonly depth: Float64Array;
+  /** Most cuts from the root to a leaf. */
+  readonly limit: number;
 }
 
 /** Expected number of cuts that isolate one of n points: 2·H(n − 1) − 2(n − 1)/n (eq. 1), H(k) ≈ ln k + γ. */
@@ -61,9 +68,10 @@ export function isolationScores(
   }
   if (n < 2) return new Float64Array(n).fill(0.5);
   const depths = new Float64Array(n);
+  const tree = emptyTree(sample);
   for (let t = 0; t < trees; t++) {
-    const tree = grow(rows, width, sample, new Random(seed, 'isolation-forest', t));
-    for (let i = 0; i < n; i++) depths[i]! += depthOf(tree, rows, i * width);
+    grow(tree, rows, width, sample, new Random(seed, 'isolation-forest', t));
+    addDepths(tree, rows, width, depths);
   }
   const expected = trees * expectedDepth(sample);
   return depths.map((depth) => 2 ** (-depth / expected));
@@ -90,35 +98,46 @@ export function isolationOfWindows(
   return out;
 }
 
-function grow(rows: Float64Array, width: number, sample: number, random: Random): Tree {
-  const n = rows.length / width;
-  const chosen = drawWithout(n, sample, random);
-  const limit = Math.ceil(Math.log2(sample));
-  const feature: number[] = [];
-  const split: number[] = [];
-  const left: number[] = [];
-  const right: number[] = [];
-  const make = (start: number, end: number, depth: number): number => {
-    const node = feature.length;
-    feature.push(-1);
-    left.push(-1);
-    right.push(-1);
-    split.push(depth + expectedDepth(end - start));
-    if (depth >= limit || end - start < 2) return node;
+function emptyTree(sample: number): Tree {
+  const most = 2 * sample - 1;
+  return {
+    feature: new Int32Array(most),
+    split: new Float64Array(most),
+    child: new Int32Array(most),
+    depth: new Float64Array(most),
+    limit: Math.ceil(Math.log2(sample)),
+  };
+}
+
+/** Grows a tree over a random sample of the rows, in place of the one before. */
+function grow(tree: Tree, rows: Float64Array, width: number, sample: number, random: Random): void {
+  const { feature, split, child, depth, limit } = tree;
+  const chosen = drawWithout(rows.length / width, sample, random);
+  const varying = new Int32Array(width);
+  let nodes = 1;
+  const make = (node: number, start: number, end: number, cuts: number): void => {
+    feature[node] = 0;
+    split[node] = Number.POSITIVE_INFINITY;
+    child[node] = node;
+    depth[node] = cuts + expectedDepth(end - start);
+    if (cuts >= limit || end - start < 2) return;
     // Cuts fall on a feature that varies: the others cannot part anything.
-    const varying: [number, number, number][] = [];
+    let count = 0;
     for (let f = 0; f < width; f++) {
-      let low = Number.POSITIVE_INFINITY;
-      let high = Number.NEGATIVE_INFINITY;
-      for (let k = start; k < end; k++) {
-        const value = rows[chosen[k]! * width + f]!;
-        low = Math.min(low, value);
-        high = Math.max(high, value);
-      }
-      if (low < high) varying.push([f, low, high]);
+      const first = rows[chosen[start]! * width + f]!;
+      let k = start + 1;
+      while (k < end && rows[chosen[k]! * width + f] === first) k++;
+      if (k < end) varying[count++] = f;
     }
-    if (varying.length === 0) return node;
-    const [f, low, high] = random.pick(varying);
+    if (count === 0) return;
+    const f = varying[random.integer(0, count - 1)]!;
+    let low = Number.POSITIVE_INFINITY;
+    let high = Number.NEGATIVE_INFINITY;
+    for (let k = start; k < end; k++) {
+      const value = rows[chosen[k]! * width + f]!;
+      low = Math.min(low, value);
+      high = Math.max(high, value);
+    }
     const at = random.between(low, high);
     let middle = start;
     for (let k = start; k < end; k++) {
@@ -127,19 +146,15 @@ function grow(rows: Float64Array, width: number, sample: number, random: Random)
       chosen[middle++] = chosen[k]!;
       chosen[k] = kept;
     }
+    const left = nodes;
+    nodes += 2;
     feature[node] = f;
     split[node] = at;
-    left[node] = make(start, middle, depth + 1);
-    right[node] = make(middle, end, depth + 1);
-    return node;
+    child[node] = left;
+    make(left, start, middle, cuts + 1);
+    make(left + 1, middle, end, cuts + 1);
   };
-  make(0, sample, 0);
-  return {
-    feature: Int32Array.from(feature),
-    split: Float64Array.from(split),
-    left: Int32Array.from(left),
-    right: Int32Array.from(right),
-  };
+  make(0, 0, sample, 0);
 }
 
 /** `count` of the numbers 0 … n − 1, each at most once (Floyd's algorithm). */
@@ -152,8 +167,29 @@ function drawWithout(n: number, count: number, random: Random): Int32Array {
   return Int32Array.from(drawn);
 }
 
-function depthOf({ feature, split, left, right }: Tree, rows: Float64Array, row: number): number {
-  let node = 0;
-  while (left[node]! >= 0) node = rows[row + feature[node]!]! <= split[node]! ? left[node]! : right[node]!;
-  return split[node]!;
+/** Adds the depth of every row [N] in a tree; four walk at a time, for each waits at every step. */
+function addDepths(tree: Tree, rows: Float64Array, width: number, depths: Float64Array): void {
+  const { feature, split, child, depth, limit } = tree;
+  const n = depths.length;
+  for (let i = 0; i < n; i += 4) {
+    // Beyond the last row it walks again.
+    const row0 = i * width;
+    const row1 = Math.min(i + 1, n - 1) * width;
+    const row2 = Math.min(i + 2, n - 1) * width;
+    const row3 = Math.min(i + 3, n - 1) * width;
+    let node0 = 0;
+    let node1 = 0;
+    let node2 = 0;
+    let node3 = 0;
+    for (let step = 0; step < limit; step++) {
+      node0 = child[node0]! + Number(rows[row0 + feature[node0]!]! > split[node0]!);
+      node1 = child[node1]! + Number(rows[row1 + feature[node1]!]! > split[node1]!);
+      node2 = child[node2]! + Number(rows[row2 + feature[node2]!]! > split[node2]!);
+      node3 = child[node3]! + Number(rows[row3 + feature[node3]!]! > split[node3]!);
+    }
+    depths[i]! += depth[node0]!;
+    if (i + 1 < n) depths[i + 1]! += depth[node1]!;
+    if (i + 2 < n) depths[i + 2]! += depth[node2]!;
+    if (i + 3 < n) depths[i + 3]! += depth[node3]!;
+  }
 }

@@ -20,7 +20,8 @@ export function topDiscords({ distances, window }: MatrixProfile, count: number)
   const found: Discord[] = [];
   while (found.length < count) {
     let start = -1;
-    for (const [i, distance] of distances.entries()) {
+    for (let i = 0; i < distances.length; i++) {
+      const distance = distances[i]!;
       if (free[i] === 0 || distance === Number.POSITIVE_INFINITY) continue;
       if (start < 0 || distance > distances[start]!) start = i;
     }
@@ -65,19 +66,21 @@ export function topMotifs(
     );
   }
   const free = new Uint8Array(distances.length).fill(1);
+  const windows = momentsOfWindows(values, window);
   const found: Motif[] = [];
   while (found.length < count) {
     let start = -1;
-    for (const [i, distance] of distances.entries()) {
+    for (let i = 0; i < distances.length; i++) {
       if (free[i] === 0 || neighbours[i]! < 0 || free[neighbours[i]!] === 0) continue;
-      if (start < 0 || distance < distances[start]!) start = i;
+      if (start < 0 || distances[i]! < distances[start]!) start = i;
     }
     if (start < 0) break;
     const other = neighbours[start]!;
     const distance = distances[start]!;
     const members = [start, other];
-    const like = distanceProfile(values, window, start);
-    const near = [...like.keys()].filter((i) => free[i] === 1 && like[i]! <= radius * distance);
+    const like = windowDistances(values, windows, start, radius * distance);
+    const near: number[] = [];
+    for (let i = 0; i < like.length; i++) if (free[i] === 1 && like[i]! <= radius * distance) near.push(i);
     near.sort((a, b) => like[a]! - like[b]! || a - b);
     for (const i of near) if (members.every((member) => Math.abs(member - i) > exclusion)) members.push(i);
     members.sort((a, b) => a - b);
@@ -89,33 +92,57 @@ export function topMotifs(
 
 /** z-normalised distances of all windows of m samples to the one at `start`, by the rules of `matrixProfile`: [N] → [N − m + 1]. O(N·m). */
 export function distanceProfile(values: Float64Array, m: number, start: number): Float64Array {
-  const flat = ROUNDING * largestMagnitude(values);
-  const query = new Float64Array(m);
-  const part = new Float64Array(m);
-  const queryVaries = normalise(values, start, query, flat);
-  const distances = new Float64Array(values.length - m + 1);
-  for (let i = 0; i < distances.length; i++) {
-    const varies = normalise(values, i, part, flat);
-    if (!varies || !queryVaries) {
-      distances[i] = varies === queryVaries ? 0 : Math.sqrt(m);
-      continue;
-    }
-    let squares = 0;
-    for (let k = 0; k < m; k++) {
-      const step = part[k]! - query[k]!;
-      squares += step * step;
-    }
-    distances[i] = Math.sqrt(squares);
-  }
-  return distances;
+  return windowDistances(values, momentsOfWindows(values, m), start, Number.POSITIVE_INFINITY);
 }
 
-/** z-normalises the window at `start` into `out` [m]; false for a constant one. */
-function normalise(values: Float64Array, start: number, out: Float64Array, flat: number): boolean {
-  const { mean, std } = moments(values, start, start + out.length);
-  if (std <= flat) return false;
-  for (let k = 0; k < out.length; k++) out[k] = (values[start + k]! - mean) / std;
-  return true;
+interface Windows {
+  readonly window: number;
+  readonly means: Float64Array; // [N − m + 1]
+  /** Standard deviations; 0 marks a constant window. */
+  readonly stds: Float64Array; // [N − m + 1]
+}
+
+function momentsOfWindows(values: Float64Array, window: number): Windows {
+  const flat = ROUNDING * largestMagnitude(values);
+  const count = Math.max(0, values.length - window + 1);
+  const means = new Float64Array(count);
+  const stds = new Float64Array(count);
+  for (let i = 0; i < count; i++) {
+    const { mean, std } = moments(values, i, i + window);
+    means[i] = mean;
+    stds[i] = std <= flat ? 0 : std;
+  }
+  return { window, means, stds };
+}
+
+/** Samples between two looks at whether a sum is beyond the limit. */
+const LOOK = 8;
+
+/** As `distanceProfile`; a distance beyond `limit` is not followed to its end: it may come out as Infinity. */
+function windowDistances(
+  values: Float64Array,
+  { window: m, means, stds }: Windows,
+  start: number,
+  limit: number,
+): Float64Array {
+  const query = new Float64Array(m);
+  const queryVaries = stds[start]! > 0;
+  if (queryVaries) for (let k = 0; k < m; k++) query[k] = (values[start + k]! - means[start]!) / stds[start]!;
+  // Rounding must not carry a sum over the limit.
+  const most = limit * limit * (1 + 1e-9);
+  return means.map((mean, i) => {
+    const std = stds[i]!;
+    if (std === 0 || !queryVaries) return std > 0 === queryVaries ? 0 : Math.sqrt(m);
+    let squares = 0;
+    for (let k = 0; k < m; ) {
+      for (const end = Math.min(m, k + LOOK); k < end; k++) {
+        const step = (values[i + k]! - mean) / std - query[k]!;
+        squares += step * step;
+      }
+      if (squares > most) return Number.POSITIVE_INFINITY;
+    }
+    return Math.sqrt(squares);
+  });
 }
 
 function requireCount(what: string, count: number): void {
