@@ -4,16 +4,23 @@
  * is an error.
  */
 import { join } from 'node:path';
+import { setImmediate as breathe } from 'node:timers/promises';
+import { isExampleSet } from '../datasets/example-manifest.ts';
+import { heldOutExamples } from '../datasets/partition.ts';
+import { type DataFacts, openExamples } from '../datasets/source.ts';
 import { DataError } from '../src/errors.ts';
-import type { EvalRecord, LabeledSeries } from '../src/types.ts';
+import { type ClassProfile, learnClasses } from '../src/expcot/profile-of-classes.ts';
+import type { Recipe } from '../src/recipe.ts';
+import type { EvalRecord, Example } from '../src/types.ts';
 import { type Baselines, runBaselines, writeBaselines } from './baselines.ts';
-import type { BootstrapOptions } from './bootstrap.ts';
 import { caveatsOf } from './caveats.ts';
 import { rlPanels, sftPanels } from './curves.ts';
-import { buildExamples, EXAMPLE_RULE } from './examples.ts';
+import { buildExamples, type DrawExample, exampleRule, plainDrawing } from './examples.ts';
 import { gapsOf } from './gaps.ts';
-import { heldOutSeries, validationSeries } from './held-out.ts';
-import { type MetricSet, overallOf } from './metrics.ts';
+import { heldOutOf, validationOf } from './held-out.ts';
+import { MAIN_METRICS } from './metric-names.ts';
+import { type MetricName, type MetricOptions, type Metrics, overallOf } from './metrics.ts';
+import { sampleTraining } from './nearest.ts';
 import { checkCoverage } from './records.ts';
 import { writeReport, writeReportInput } from './report.ts';
 import type { ReportInput, ReportTransfer } from './report-input.ts';
@@ -23,11 +30,14 @@ import { describeRun } from './run-facts.ts';
 import { type AnswersByPolicy, gainsOf, policyLabel, readAnswers, stagesOf } from './run-stages.ts';
 import { summarise } from './run-summary.ts';
 import { type Summary, writeSummary } from './summary.ts';
+import { trainingOf } from './training.ts';
 import { transferOf } from './transfer.ts';
 
 export interface AssembleOptions {
-  /** Figure preset that the policy saw; the recipe's when absent. */
+  /** Figure preset that the policy saw; the recipe's when absent. Only whole univariate series are drawn by it. */
   readonly figure?: string;
+  /** Draws what the policy saw of an example, or null where it read numbers; replaces `figure`. */
+  readonly draw?: DrawExample;
 }
 
 export interface AssembledReport {
@@ -39,15 +49,26 @@ export interface AssembledReport {
 
 const METHODS = { timerpo: 'TimerPO', grpo: 'GRPO', dr_grpo: 'Dr. GRPO' } as const;
 
-/** All detectors side by side; `overall` of the best is known already. */
-function detectorsTable(baselines: Baselines, best: MetricSet, options: BootstrapOptions): ReportTransfer {
+const TITLES = {
+  anomaly: 'Reasoning about anomalies from',
+  classification: 'Reasoning about classes from',
+  variates: 'Reasoning about anomalous variates from',
+} as const satisfies Readonly<Record<DataFacts['kind'], string>>;
+
+function titleOf({ input, data }: Recipe, facts: DataFacts): string {
+  const title = `${TITLES[facts.kind]} ${input === 'numbers' ? 'numbers' : 'a plot'}`;
+  return isExampleSet(data.name) ? `${title}: ${facts.title}` : title;
+}
+
+/** All detectors side by side; the metrics of the best are known already. */
+function detectorsTable(baselines: Baselines, best: Metrics, options: MetricOptions): ReportTransfer {
   const names = Object.keys(baselines.records).sort(
     (a, b) => (baselines.validationReward[b] ?? 0) - (baselines.validationReward[a] ?? 0),
   );
   const byTask = Object.fromEntries(
     names.map((name) => [
       name,
-      name === baselines.best ? best : overallOf(baselines.records[name]!, options),
+      name === baselines.best ? best.overall : overallOf(baselines.records[name]!, options),
     ]),
   );
   const chosen =
@@ -56,24 +77,43 @@ function detectorsTable(baselines: Baselines, best: MetricSet, options: Bootstra
       : `${baselines.best} stands in the main table: it has the highest mean reward on ${baselines.validationSeries} series of the validation split (${names
           .map((name) => `${name} ${baselines.validationReward[name]!.toFixed(3)}`)
           .join(', ')}), which also orders the rows.`;
+  const [title, head] =
+    best.kind === 'classification'
+      ? ['Classical classifiers', 'Classifier']
+      : ['Classical detectors', 'Detector'];
+  const columns: readonly MetricName[] = [...MAIN_METRICS[best.kind], 'reward'];
   return {
-    title: 'Classical detectors',
-    note: `Every detector on the same held-out series. ${chosen}`,
-    head: 'Detector',
-    columns: ['class_accuracy', 'point_f1', 'affiliation_f1', 'reward'],
-    metrics: { byTask },
+    title,
+    note: `Every ${head.toLowerCase()} on the same held-out series. ${chosen}`,
+    head,
+    columns: columns.filter((name) => best.overall[name] !== undefined),
+    metrics: { kind: best.kind, byTask },
   };
 }
 
 /** Greedy answers of the last policy, in the order of the held-out series. */
 function lastAnswers(
   answers: AnswersByPolicy,
-  series: readonly LabeledSeries[],
+  series: readonly Example[],
 ): { readonly policy: PolicyName; readonly records: readonly EvalRecord[] } | null {
   const policy = POLICIES.toReversed().find((name) => answers[name] !== undefined);
   if (policy === undefined) return null;
   const byId = new Map(answers[policy]!.greedy.map((record) => [record.seriesId, record]));
   return { policy, records: series.map(({ id }) => byId.get(id)!) };
+}
+
+/** What the classical classifiers know of the classes; null for other kinds. */
+async function profileOf(recipe: Recipe): Promise<ClassProfile | null> {
+  const training = trainingOf(recipe);
+  if (training === null) return null;
+  return learnClasses((await sampleTraining(training, recipe.seed, breathe)).examples);
+}
+
+/** Draws what the policy saw where the caller does not say how. */
+function usualDrawing({ figure, input }: Recipe, facts: DataFacts, wanted: string | undefined): DrawExample {
+  if (wanted === undefined && input === 'numbers') return () => null;
+  // A recipe's figure 'task' is the one that the data set names.
+  return plainDrawing(wanted ?? (figure === 'task' ? (facts.figure?.preset ?? 'line') : figure));
 }
 
 /**
@@ -88,8 +128,12 @@ export async function assembleReport(
   const run = new RunDirectory(runDirectory);
   const { recipe } = run;
   const method = METHODS[recipe.rl.advantage];
-  const bootstrap: BootstrapOptions = { seed: recipe.seed, resamples: recipe.eval.bootstrap };
-  const series = heldOutSeries(recipe);
+  const series = heldOutOf(recipe);
+  const { facts, set } = openExamples(heldOutExamples(recipe.data, recipe.seed, recipe.eval.series));
+  const bootstrap: MetricOptions = {
+    ...{ seed: recipe.seed, resamples: recipe.eval.bootstrap },
+    ...(facts.kind === 'classification' ? { classes: facts.classes } : {}),
+  };
   const answers = readAnswers(run, series);
   const last = lastAnswers(answers, series);
   if (last === null) {
@@ -111,27 +155,35 @@ export async function assembleReport(
   const gains = gainsOf(answers, held, bootstrap);
   const floors = held && answers.sft !== undefined ? SFT_FLOORS : [];
   const transfer = transferOf(run, baselines, method, bootstrap);
-  const detectors =
-    baselines === null ? null : detectorsTable(baselines, stages.at(-1)!.metrics.overall, bootstrap);
+  const detectors = baselines === null ? null : detectorsTable(baselines, stages.at(-1)!.metrics, bootstrap);
   const environment = run.environment;
   const gaps = gapsOf(run);
-  const facts = describeRun(run, series.length, method);
+  const described = describeRun(
+    run,
+    { facts, count: series.length, available: set === null ? null : set.count('test') },
+    method,
+  );
+  const classes = Object.keys(stages[0]!.metrics.byClass);
+  const unnamed = series.filter(({ gold }) => gold.kind === 'anomaly' && gold.class === null).length;
+  const caveatData = { facts, count: series.length, unnamed };
   const input: ReportInput = {
-    title: 'Reasoning about anomalies from a plot',
-    run: facts,
+    title: titleOf(recipe, facts),
+    run: described,
     stages,
     floors,
     gains,
     curves: [...sftPanels(run.sftLines()), ...rlPanels(run.rlLines(), method)],
     examples: await buildExamples(last.records, series, {
       by: `${policyLabel(last.policy, method)}, greedy`,
-      figure: options.figure ?? recipe.figure,
+      draw: options.draw ?? usualDrawing(recipe, facts, options.figure),
+      classes,
+      profile: await profileOf(recipe),
     }),
-    exampleRule: EXAMPLE_RULE,
+    exampleRule: exampleRule(facts.kind, classes.length),
     transfer: [transfer?.table ?? null, detectors].filter((table) => table !== null),
     environment: Object.keys(environment).length === 0 ? { recorded: 'nothing' } : environment,
-    reproduce: ['npm ci', facts.command],
-    caveats: [...gaps.map((gap) => `Not whole: ${gap}.`), ...caveatsOf(run, baselines)],
+    reproduce: ['npm ci', described.command],
+    caveats: [...gaps.map((gap) => `Not whole: ${gap}.`), ...caveatsOf(run, baselines, caveatData)],
   };
   const summary = summarise(run, stages, gains, floors, transfer?.metrics ?? null, baselines);
   return { input, summary, gaps };
@@ -141,7 +193,10 @@ export async function assembleReport(
 export async function ensureBaselines(runDirectory: string): Promise<void> {
   const run = new RunDirectory(runDirectory);
   if (run.baselines() !== null) return;
-  const baselines = await runBaselines(heldOutSeries(run.recipe), validationSeries(run.recipe));
+  const { recipe } = run;
+  const baselines = await runBaselines(heldOutOf(recipe), validationOf(recipe), trainingOf(recipe), {
+    seed: recipe.seed,
+  });
   writeBaselines(run.baselineFiles, baselines);
 }
 

@@ -1,104 +1,109 @@
 /**
- * The classical baseline beside a policy: every detector answers the held-out series, scored exactly as a policy is,
- * and one of them is named the best before its answers are looked at.
- *
- * Classes are blind. `expcot-blind` reads its class off the evidence. The other detectors find but do not name, so
- * each says the class of what it is made to find (AnomSeer's assignment of analyses to classes), whatever the series
- * is, and `normal` where it finds nothing:
- *
- *  zscore, clipped-zscore, iqr   extreme values              global point
- *  gradient                      a steep stretch             trend
- *  sliding-period                another dominant period     seasonal
- *  discord, discords             a shape unlike any other    contextual point
+ * The classical baseline beside a policy: every detector answers the held-out examples, scored exactly as a policy is,
+ * and one of them is named the best before its answers are looked at. Which detectors there are: detectors.ts.
  *
  * The best is the detector with the highest mean reward, the number that policies are compared by, on the validation
- * split: the same generator, other series. Held-out series have no part in the choice. A data set without a
- * validation split leaves nothing to choose on: `expcot-blind`, the only one that reads its class, is taken unseen.
+ * split: the same data set, other examples. Held-out examples have no part in the choice. A data set without a
+ * validation split leaves nothing to choose on: `expcot-blind`, the blind expert reading, is taken unseen.
  */
 import { setImmediate as breathe } from 'node:timers/promises';
 import { z } from 'zod';
-import { anomalyReward } from '../rewards/combine.ts';
 import { DataError } from '../src/errors.ts';
-import { EXPCOT_BLIND, expcotBlind } from '../src/expcot/detector.ts';
+import { EXPCOT_BLIND } from '../src/expcot/detector.ts';
 import { writeFileAtomic } from '../src/files.ts';
-import { DETECTORS } from '../src/series/detectors.ts';
-import type { AnomalyClass, EvalRecord, Interval, LabeledSeries, ParsedAnswer } from '../src/types.ts';
+import type { EvalRecord, Example, Gold } from '../src/types.ts';
+import { type Answerer, baselineRecord, classifiers, detectorsFor } from './detectors.ts';
 import { jsonLines, readJson, readJsonLines } from './json-lines.ts';
+import { sampleTraining } from './nearest.ts';
 import { evalRecordShape } from './records.ts';
 
-/** What a detector calls whatever it finds. */
-const FINDS: Readonly<Record<string, AnomalyClass>> = {
-  zscore: 'global point',
-  'clipped-zscore': 'global point',
-  iqr: 'global point',
-  gradient: 'trend',
-  'sliding-period': 'seasonal',
-  discord: 'contextual point',
-  discords: 'contextual point',
-};
+export { type Answerer, BASELINES, baselineRecord } from './detectors.ts';
 
-interface Reading {
-  readonly intervals: readonly Interval[];
-  readonly class: AnomalyClass;
-}
-
-/** Every classical detector with its class, from values alone. */
-export const BASELINES: ReadonlyMap<string, (values: Float64Array) => Reading> = new Map([
-  ...Object.entries(DETECTORS).map(([name, detector]): [string, (values: Float64Array) => Reading] => {
-    const found = FINDS[name];
-    if (found === undefined) throw new DataError(`detector ${name}: no class is assigned to what it finds`);
-    return [
-      name,
-      (values) => {
-        const { intervals } = detector(values);
-        return { intervals, class: intervals.length === 0 ? 'normal' : found };
-      },
-    ];
-  }),
-  [EXPCOT_BLIND, expcotBlind],
-]);
-
-/** The record of a detector's answer: no text, well formed by construction, the reward of a policy. */
-export function baselineRecord(series: LabeledSeries, reading: Reading): EvalRecord {
-  const length = series.values.length;
-  const answer: ParsedAnswer = {
-    think: null,
-    intervals: reading.intervals,
-    class: reading.class,
-    wellFormed: true,
-    problem: null,
-  };
-  return {
-    seriesId: series.id,
-    task: series.task,
-    length,
-    goldIntervals: series.intervals,
-    goldClass: series.class,
-    response: '',
-    answer,
-    score: anomalyReward(answer, series, length),
-  };
+/** What classifiers learned from. */
+export interface Learned {
+  /** Examples of the training split. */
+  readonly examples: number;
+  /** Of these, those that were kept to learn from. */
+  readonly used: number;
 }
 
 export interface Baselines {
   /** Name of the best detector. */
   readonly best: string;
-  /** Series of the validation split that the choice rests on; 0: nothing was chosen. */
+  /** Examples of the validation split that the choice rests on; 0: nothing was chosen. */
   readonly validationSeries: number;
   /** Mean reward on them by detector; empty when there were none. */
   readonly validationReward: Readonly<Record<string, number>>;
-  /** Answers to the held-out series, in their order, by detector. */
+  /** Of classifiers alone. */
+  readonly learned?: Learned;
+  /** Answers to the held-out examples, in their order, by detector. */
   readonly records: Readonly<Record<string, readonly EvalRecord[]>>;
 }
 
-/** Between detectors of one series at most, so that signals are seen: each takes a few milliseconds. */
-async function answers(series: readonly LabeledSeries[]): Promise<Record<string, EvalRecord[]>> {
-  const out = Object.fromEntries([...BASELINES.keys()].map((name): [string, EvalRecord[]] => [name, []]));
-  for (const one of series) {
-    for (const [name, read] of BASELINES) out[name]!.push(baselineRecord(one, read(one.values)));
+export interface BaselineOptions {
+  /** Draws the training examples where there are too many to keep. Default 0. */
+  readonly seed?: number;
+  readonly signal?: AbortSignal;
+}
+
+interface Prepared {
+  readonly detectors: ReadonlyMap<string, Answerer>;
+  readonly learned: Learned | null;
+}
+
+/** The detectors for some examples of one kind. */
+async function prepare(
+  examples: readonly Example[],
+  training: Iterable<Example> | null,
+  { seed = 0 }: BaselineOptions,
+): Promise<Prepared> {
+  const kind = oneKind(examples);
+  if (kind !== 'classification') return { detectors: detectorsFor(kind, examples), learned: null };
+  const sample = training === null ? null : await sampleTraining(training, seed, breathe);
+  if (sample === null || sample.count === 0) return { detectors: new Map(), learned: null };
+  return {
+    detectors: classifiers(sample),
+    learned: { examples: sample.count, used: sample.examples.length },
+  };
+}
+
+function oneKind(examples: readonly Example[]): Gold['kind'] {
+  const { kind } = examples[0]!.gold;
+  const other = examples.find(({ gold }) => gold.kind !== kind);
+  if (other === undefined) return kind;
+  throw new DataError(
+    `baselines: ${examples[0]!.id} asks for an answer of kind ${kind}, ${other.id} for one of kind ${other.gold.kind}`,
+  );
+}
+
+/** Between examples at most, so that signals are seen: each takes some milliseconds. */
+async function answers(
+  detectors: ReadonlyMap<string, Answerer>,
+  examples: readonly Example[],
+  signal?: AbortSignal,
+): Promise<Record<string, EvalRecord[]>> {
+  const out = Object.fromEntries([...detectors.keys()].map((name): [string, EvalRecord[]] => [name, []]));
+  for (const one of examples) {
+    for (const [name, read] of detectors) out[name]!.push(baselineRecord(one, read(one)));
     await breathe();
+    signal?.throwIfAborted();
   }
   return out;
+}
+
+/**
+ * Answers of every detector to some examples of one kind, in their order; none is chosen. Classifiers learn from `training`,
+ * and without it there are none.
+ * @throws DataError for examples of several kinds, or training examples that nothing can be learned from; the signal's reason
+ */
+export async function classicalAnswers(
+  examples: readonly Example[],
+  training: Iterable<Example> | null,
+  options: BaselineOptions = {},
+): Promise<Record<string, EvalRecord[]>> {
+  if (examples.length === 0) return {};
+  const { detectors } = await prepare(examples, training, options);
+  return answers(detectors, examples, options.signal);
 }
 
 function meanReward(records: readonly EvalRecord[]): number {
@@ -106,18 +111,27 @@ function meanReward(records: readonly EvalRecord[]): number {
 }
 
 /**
- * Runs every detector over the validation series, names the best, and runs every detector over the held-out series.
- * About 10 ms a series of 1000 points, all detectors together.
- * @throws DataError for no held-out series, or values that are not finite.
+ * Runs every detector over the validation examples, names the best, and runs every detector over the held-out examples.
+ * About 10 ms a univariate series of 1000 points, all detectors together.
+ *
+ * @param training examples of the training split, which classifiers learn from; not looked at for other kinds
+ * @throws DataError for no held-out example, examples of several kinds, values that are not finite (NaN excepted, where a
+ * point is missing), or a classification without training examples to learn from
  */
 export async function runBaselines(
-  heldOut: readonly LabeledSeries[],
-  validation: readonly LabeledSeries[],
+  heldOut: readonly Example[],
+  validation: readonly Example[],
+  training: Iterable<Example> | null,
+  options: BaselineOptions = {},
 ): Promise<Baselines> {
   if (heldOut.length === 0) throw new DataError('baselines: no held-out series; give at least one');
+  const { detectors, learned } = await prepare([...heldOut, ...validation], training, options);
+  if (detectors.size === 0) {
+    throw new DataError('baselines: classifiers learn from training examples; give some');
+  }
   const validationReward: Record<string, number> = {};
   if (validation.length > 0) {
-    for (const [name, records] of Object.entries(await answers(validation))) {
+    for (const [name, records] of Object.entries(await answers(detectors, validation, options.signal))) {
       validationReward[name] = meanReward(records);
     }
   }
@@ -130,7 +144,8 @@ export async function runBaselines(
     best,
     validationSeries: validation.length,
     validationReward,
-    records: await answers(heldOut),
+    ...(learned === null ? {} : { learned }),
+    records: await answers(detectors, heldOut, options.signal),
   };
 }
 
@@ -140,6 +155,7 @@ const choiceShape = z.strictObject({
   best: z.string().min(1),
   validationSeries: z.int().nonnegative(),
   validationReward: z.record(z.string(), z.number()),
+  learned: z.exactOptional(z.strictObject({ examples: z.int().positive(), used: z.int().positive() })),
 });
 
 const lineShape = z.strictObject({ detector: z.string().min(1), record: evalRecordShape });
@@ -148,7 +164,7 @@ const lineShape = z.strictObject({ detector: z.string().min(1), record: evalReco
 export interface BaselineFiles {
   /** The choice: detector and mean validation rewards. */
   readonly choice: string;
-  /** `{"detector", "record"}` a line: all answers of all detectors to the held-out series. */
+  /** `{"detector", "record"}` a line: all answers of all detectors to the held-out examples. */
   readonly answers: string;
 }
 

@@ -14,6 +14,7 @@ export interface BootstrapOptions {
 }
 
 const TWO_32 = 0x1_0000_0000;
+const RESAMPLES = 2000;
 
 /** Quantile q in [0, 1] of sorted values, linear between neighbours. */
 function quantile(sorted: Float64Array, q: number): number {
@@ -31,17 +32,19 @@ function meanOf(values: ArrayLike<number>): number {
 }
 
 /**
- * Means of several measurements of the same n series, each with its 95 % interval. Every resample draws the same
- * series for all columns, so the cost of drawing is paid once: O(resamples · n · columns).
- * @throws DataError when a column is empty, has another length than the first, or holds a number that is not finite.
+ * A number of a whole set of series that is no mean over them, such as a macro F1: its value for the series with these
+ * indices into the set, of which some may come several times and some not at all. NaN where it is not defined for them.
  */
-export function estimates<Name extends string>(
-  columns: Readonly<Record<Name, ArrayLike<number>>>,
-  options: BootstrapOptions = {},
-): Record<Name, Estimate> {
-  const { seed = 0, resamples = 2000 } = options;
-  const names = Object.keys(columns) as Name[];
-  const data = names.map((name) => Float64Array.from(columns[name])); // [columns][n]
+export type SetStatistic = (indices: ArrayLike<number>) => number;
+
+/** An estimate from its value on the whole set and on the resamples where it is defined. */
+function around(mean: number, resampled: Float64Array, n: number): Estimate {
+  const sorted = resampled.filter((one) => !Number.isNaN(one)).sort();
+  if (sorted.length === 0) return { mean, ci95: [mean, mean], n };
+  return { mean, ci95: [quantile(sorted, 0.025), quantile(sorted, 0.975)], n };
+}
+
+function checkColumns(names: readonly string[], data: readonly Float64Array[]): void {
   const n = data[0]?.length ?? 0;
   data.forEach((column, c) => {
     if (column.length === 0) throw new DataError(`estimate of ${names[c]}: no series; leave the group out`);
@@ -52,28 +55,79 @@ export function estimates<Name extends string>(
       throw new DataError(`estimate of ${names[c]}: a value is not a finite number; score failures as 0`);
     }
   });
-  const means = data.map(() => new Float64Array(resamples)); // [columns][resamples]
+}
+
+/** Calls back with the indices of each resample of n series; the list is the same one every time. */
+function forResamples(
+  n: number,
+  options: BootstrapOptions,
+  visit: (drawn: Uint32Array, r: number) => void,
+): void {
+  const { seed = 0, resamples = RESAMPLES } = options;
   const random = new Random(seed, 'bootstrap', n);
   const drawn = new Uint32Array(n);
   for (let r = 0; r < resamples; r++) {
     for (let i = 0; i < n; i++) drawn[i] = Math.floor((random.uint32() / TWO_32) * n);
+    visit(drawn, r);
+  }
+}
+
+/**
+ * Means of several measurements of the same n series, each with its 95 % interval. Every resample draws the same
+ * series for all columns, so the cost of drawing is paid once: O(resamples · n · columns).
+ * @throws DataError when a column is empty, has another length than the first, or holds a number that is not finite.
+ */
+export function estimates<Name extends string>(
+  columns: Readonly<Record<Name, ArrayLike<number>>>,
+  options: BootstrapOptions = {},
+): Record<Name, Estimate> {
+  const { resamples = RESAMPLES } = options;
+  const names = Object.keys(columns) as Name[];
+  const data = names.map((name) => Float64Array.from(columns[name])); // [columns][n]
+  checkColumns(names, data);
+  const n = data[0]?.length ?? 0;
+  const means = data.map(() => new Float64Array(resamples)); // [columns][resamples]
+  forResamples(n, options, (drawn, r) => {
     for (let c = 0; c < data.length; c++) {
       const column = data[c]!;
       let sum = 0;
       for (let i = 0; i < n; i++) sum += column[drawn[i]!]!;
       means[c]![r] = sum / n;
     }
-  }
-  const result: [Name, Estimate][] = names.map((name, c) => {
-    const mean = meanOf(data[c]!);
-    // All values equal: no rounding of resampled sums may pretend a spread.
-    if (data[c]!.every((value) => value === data[c]![0])) {
-      const value = data[c]![0]!;
-      return [name, { mean: value, ci95: [value, value], n }];
-    }
-    const sorted = means[c]!.sort();
-    return [name, { mean, ci95: [quantile(sorted, 0.025), quantile(sorted, 0.975)], n }];
   });
+  const result: [Name, Estimate][] = names.map((name, c) => {
+    const [value] = data[c]!;
+    // All values equal: no rounding of resampled sums may pretend a spread.
+    const equal = data[c]!.every((one) => one === value);
+    return [
+      name,
+      equal ? { mean: value!, ci95: [value!, value!], n } : around(meanOf(data[c]!), means[c]!, n),
+    ];
+  });
+  return Object.fromEntries(result) as Record<Name, Estimate>;
+}
+
+/**
+ * Statistics of a whole set of n series, each with its 95 % interval over the same resamples as `estimates` of n values.
+ * Resamples on which a statistic is not defined are left out of its interval.
+ * @throws DataError for n = 0, and for a statistic that is not defined on the whole set.
+ */
+export function setEstimates<Name extends string>(
+  n: number,
+  statistics: Readonly<Record<Name, SetStatistic>>,
+  options: BootstrapOptions = {},
+): Record<Name, Estimate> {
+  const { resamples = RESAMPLES } = options;
+  const all = Uint32Array.from({ length: n }, (_, i) => i);
+  const list = (Object.entries(statistics) as [Name, SetStatistic][]).map(([name, of]) => {
+    const value = n === 0 ? Number.NaN : of(all);
+    if (Number.isFinite(value)) return { name, of, value, resampled: new Float64Array(resamples) };
+    throw new DataError(`estimate of ${name}: not defined on these ${n} series; leave it out`);
+  });
+  forResamples(n, options, (drawn, r) => {
+    for (const { of, resampled } of list) resampled[r] = of(drawn);
+  });
+  const result = list.map(({ name, value, resampled }) => [name, around(value, resampled, n)]);
   return Object.fromEntries(result) as Record<Name, Estimate>;
 }
 

@@ -1,5 +1,6 @@
 /** What a run lacks of what it should hold, so that a report says what it leaves out and why. */
 import { existsSync, readFileSync } from 'node:fs';
+import { hasTransfer } from './requirements.ts';
 import { POLICIES, type PolicyName, type RunDirectory } from './run-directory.ts';
 
 type Stage = 'sft' | 'rl';
@@ -79,7 +80,7 @@ export function gapsOf(run: RunDirectory): string[] {
   return [
     ...(['sft', 'rl'] as const).flatMap((stage) => stageGaps(run, stage)),
     ...POLICIES.flatMap((policy) => answerGaps(run, policy)),
-    ...(trained && run.recipe.eval.transfer > 0 && run.transfer()?.by !== last
+    ...(trained && hasTransfer(run.recipe) && run.transfer()?.by !== last
       ? [
           `eval/${last}.anomllm.greedy.jsonl is missing: the answers of that policy to the AnomLLM tasks are left out`,
         ]

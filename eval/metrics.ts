@@ -1,176 +1,201 @@
-/** From evaluated responses to metrics: means over series with bootstrap intervals, overall and per type. */
-import { localisation } from '../rewards/localisation.ts';
+/**
+ * From evaluated responses to metrics: means over series with bootstrap intervals, overall and by group. Which metrics
+ * there are depends on the kind of answer (metric-names.ts).
+ */
+import { classOf } from '../datasets/example.ts';
 import { DataError } from '../src/errors.ts';
-import { ANOMALY_CLASSES, type Estimate, type EvalRecord } from '../src/types.ts';
-import { type BootstrapOptions, estimate, estimates, pairedDifference } from './bootstrap.ts';
+import { ANOMALY_CLASSES, type Estimate, type EvalRecord, type Gold } from '../src/types.ts';
+import { type BootstrapOptions, estimate, estimates, pairedDifference, setEstimates } from './bootstrap.ts';
+import {
+  type ClassStatistics,
+  type Confusion,
+  classStatistics,
+  confusionOf,
+  goldClasses,
+} from './class-statistics.ts';
+import { type CommonMetric, METRICS_OF, type MetricName } from './metric-names.ts';
+import { type Answered, bySeries, kindOf } from './metric-values.ts';
 
-/** What each metric means, per series; every one is in [0, 1] and larger is better except `unparsable`. */
-export const METRIC_DEFINITIONS = {
-  format: 'Share of responses that are exactly the three tagged parts, each well formed.',
-  unparsable: 'Share of responses whose intervals or class could not be read; they count as 0 elsewhere.',
-  class_accuracy: 'Share of responses whose class is the gold class.',
-  point_precision: 'Share of the predicted points that are anomalous.',
-  point_recall: 'Share of the anomalous points that are predicted.',
-  point_f1:
-    'Harmonic mean of point precision and recall, per series; 1 when a normal series gets no interval, 0 when only one of the two is empty.',
-  affiliation_precision: 'How close predictions are to the true intervals, against a random position.',
-  affiliation_recall: 'How close the true intervals are to predictions, against a random position.',
-  affiliation_f1:
-    'Harmonic mean of affiliation precision and recall (Huet et al. 2022), per series; empty answers as for point F1.',
-  reward: '0.7 · mean of six localisation metrics + 0.2 · class + 0.1 · format.',
-} as const;
+export type { Confusion } from './class-statistics.ts';
+export { METRIC_DEFINITIONS, METRICS_OF, type MetricName } from './metric-names.ts';
 
-export type MetricName = keyof typeof METRIC_DEFINITIONS;
-export const METRIC_NAMES = Object.keys(METRIC_DEFINITIONS) as MetricName[];
+/** Format, readability and reward always; of the others those that the kind of answer has. */
+export type MetricSet = Readonly<
+  Record<CommonMetric, Estimate> & Partial<Record<Exclude<MetricName, CommonMetric>, Estimate>>
+>;
 
-export type MetricSet = Readonly<Record<MetricName, Estimate>>;
-
-/** Counts of responses by gold class (rows) and predicted class (columns). */
-export interface Confusion {
-  readonly rows: readonly string[];
-  /** The known classes, then `other label` and `unreadable`, those that occur. */
-  readonly columns: readonly string[];
-  readonly counts: readonly (readonly number[])[]; // [rows][columns]
+export interface MetricOptions extends BootstrapOptions {
+  /** Classes that the answers may name, in order; when absent, of a classification those that are gold, sorted. */
+  readonly classes?: readonly string[];
 }
 
 export interface Metrics {
+  readonly kind: Gold['kind'];
   readonly overall: MetricSet;
-  /** Series with at least one gold interval; null when there is none. */
+  /** Series with at least one anomaly; null when there is none, and for classification. */
   readonly anomalous: MetricSet | null;
-  /** By gold class, in the order of ANOMALY_CLASSES, classes that occur. */
+  /** By gold class, in the order of the classes, those that occur; of variates by how many are anomalous. */
   readonly byClass: Readonly<Record<string, MetricSet>>;
   /** By task (generator preset or data set), in order of appearance. */
   readonly byTask: Readonly<Record<string, MetricSet>>;
-  readonly confusion: Confusion;
+  /** Null for variates, which have no class. */
+  readonly confusion: Confusion | null;
 }
 
-const OTHER = 'other label';
-const UNREADABLE = 'unreadable';
+/** Statistics of a whole classified set; none for other kinds. */
+function wholeStatistics(series: readonly Answered[], options: MetricOptions): ClassStatistics | null {
+  if (series[0]?.gold.kind !== 'classification') return null;
+  return classStatistics(
+    series,
+    goldClasses(
+      series.map(({ gold }) => classOf(gold)),
+      options.classes ?? [],
+    ),
+  );
+}
 
-/** Metric values of one response. */
-export function metricValues(record: EvalRecord): Record<MetricName, number> {
-  const { answer } = record;
-  const found = localisation(answer.intervals, record.goldIntervals, record.length);
-  return {
-    format: answer.wellFormed ? 1 : 0,
-    unparsable: answer.intervals === null || answer.class === null ? 1 : 0,
-    class_accuracy: answer.class === record.goldClass ? 1 : 0,
-    point_precision: found.precision,
-    point_recall: found.recall,
-    point_f1: found.f1,
-    affiliation_precision: found.affiliationPrecision,
-    affiliation_recall: found.affiliationRecall,
-    affiliation_f1: found.affiliationF1,
-    reward: record.score.total,
+/** The metrics of some series: means of what every response has, and statistics of the set. */
+function metricSet(series: readonly Answered[], kind: Gold['kind'], options: MetricOptions): MetricSet {
+  const statistics = wholeStatistics(series, options);
+  const names = METRICS_OF[kind] as readonly MetricName[];
+  const column = (name: MetricName): number[] => series.flatMap(({ values }) => values[name] ?? []);
+  const columns = names.map((name) => [name, column(name)] as const);
+  const full = columns.filter(([, values]) => values.length === series.length);
+  // What only some series have is a mean over those, drawn by itself.
+  const partial = columns.filter(([, values]) => values.length > 0 && values.length < series.length);
+  const found: Partial<Record<MetricName, Estimate>> = {
+    ...estimates(Object.fromEntries(full), options),
+    ...(statistics === null ? {} : setEstimates(series.length, statistics.means, options)),
+    ...Object.assign({}, ...partial.map(([name, values]) => estimates({ [name]: values }, options))),
   };
+  return Object.fromEntries(
+    names.flatMap((name) => (name in found ? [[name, found[name]]] : [])),
+  ) as MetricSet;
 }
 
-/** One series with the mean of its responses' values. */
-interface SeriesValues {
-  readonly record: EvalRecord;
-  readonly values: Record<MetricName, number>;
-}
-
-/** Means over the responses to each series, in order of first appearance. */
-function bySeries(records: readonly EvalRecord[]): SeriesValues[] {
-  const groups = new Map<string, EvalRecord[]>();
-  for (const record of records) {
-    const group = groups.get(record.seriesId);
-    if (group === undefined) groups.set(record.seriesId, [record]);
-    else group.push(record);
-  }
-  return [...groups.values()].map((group) => {
-    const all = group.map(metricValues);
-    const values = Object.fromEntries(
-      METRIC_NAMES.map((name) => [name, all.reduce((sum, v) => sum + v[name], 0) / all.length]),
-    ) as Record<MetricName, number>;
-    return { record: group[0]!, values };
-  });
-}
-
-function metricSet(series: readonly SeriesValues[], options: BootstrapOptions): MetricSet {
-  const columns = METRIC_NAMES.map((name) => [name, series.map((one) => one.values[name])] as const);
-  return estimates(Object.fromEntries(columns) as Record<MetricName, number[]>, options);
-}
-
-function confusionOf(records: readonly EvalRecord[]): Confusion {
-  const known: readonly string[] = ANOMALY_CLASSES;
-  const column = (record: EvalRecord): string => {
-    const label = record.answer.class;
-    return label === null ? UNREADABLE : known.includes(label) ? label : OTHER;
-  };
-  const golds = new Set<string>(records.map((record) => record.goldClass));
-  const rows = known.filter((name) => golds.has(name));
-  const said = new Set(records.map(column));
-  const columns = [...known, OTHER, UNREADABLE].filter((name) => golds.has(name) || said.has(name));
-  const counts = rows.map(() => columns.map(() => 0));
-  for (const record of records) {
-    counts[rows.indexOf(record.goldClass)]![columns.indexOf(column(record))]!++;
-  }
-  return { rows, columns, counts };
-}
-
+/** Series by a key, in the order given, then of appearance. */
 function grouped(
-  series: readonly SeriesValues[],
-  keyOf: (record: EvalRecord) => string,
+  series: readonly Answered[],
+  keyOf: (one: Answered) => string,
   order: readonly string[],
-  options: BootstrapOptions,
-): Record<string, MetricSet> {
-  const groups = new Map<string, SeriesValues[]>(order.map((key) => [key, []]));
+): [key: string, group: Answered[]][] {
+  const groups = new Map<string, Answered[]>(order.map((key) => [key, []]));
   for (const one of series) {
-    const key = keyOf(one.record);
+    const key = keyOf(one);
     const group = groups.get(key);
     if (group === undefined) groups.set(key, [one]);
     else group.push(one);
   }
-  return Object.fromEntries(
-    [...groups]
-      .filter(([, group]) => group.length > 0)
-      .map(([key, group]) => [key, metricSet(group, options)]),
-  );
+  return [...groups].filter(([, group]) => group.length > 0);
+}
+
+/**
+ * The metrics of each class of a classified set. Precision and F1 need the whole set, so all are drawn from it; their n is
+ * that of the class.
+ */
+function classSets(
+  series: readonly Answered[],
+  classes: readonly string[],
+  options: MetricOptions,
+): Record<string, MetricSet> {
+  const statistics = classStatistics(series, classes);
+  const groups = grouped(series, ({ gold }) => classOf(gold), classes);
+  const sets = groups.map(([name, group]): [string, MetricSet] => {
+    const column = (metric: CommonMetric): number[] => group.map(({ values }) => values[metric]);
+    const common = { format: column('format'), unparsable: column('unparsable'), reward: column('reward') };
+    const { format, unparsable, reward } = estimates(common, options);
+    const own = setEstimates(series.length, statistics.of(name), options);
+    const n = group.length;
+    return [
+      name,
+      {
+        format,
+        unparsable,
+        class_recall: { ...own.class_recall, n },
+        class_precision: { ...own.class_precision, n },
+        class_f1: { ...own.class_f1, n },
+        reward,
+      },
+    ];
+  });
+  return Object.fromEntries(sets);
+}
+
+function isAnomalous({ gold }: Answered): boolean {
+  if (gold.kind === 'anomaly') return gold.intervals.length > 0;
+  return gold.kind === 'variates' && gold.variates.length > 0;
+}
+
+/** Order of the groups by gold class. */
+function classOrder(
+  series: readonly Answered[],
+  kind: Gold['kind'],
+  options: MetricOptions,
+): readonly string[] {
+  if (kind === 'anomaly') return ANOMALY_CLASSES;
+  const keys = series.map(({ gold }) => classOf(gold));
+  if (kind === 'classification') return goldClasses(keys, options.classes ?? []);
+  return [...new Set(keys)].sort((a, b) => Number.parseInt(a, 10) - Number.parseInt(b, 10));
 }
 
 /**
  * All metrics of a list of responses. Several responses to one series (samples) are averaged first, so n counts
- * series; the confusion matrix counts responses. An unreadable answer scores 0 and is counted in `unparsable`.
- * @throws DataError when there is no record or a gold interval leaves its series.
+ * series; the confusion matrix counts responses. An unreadable answer scores 0 and is counted in `unparsable`. A metric
+ * that only some series have (the class of an anomaly, where the data name it) is a mean over those, and absent where
+ * none has it.
+ * @throws DataError when there is no record, for records of several kinds, or when a gold answer is none of its series.
  */
-export function metricsOf(records: readonly EvalRecord[], options: BootstrapOptions = {}): Metrics {
-  if (records.length === 0)
-    throw new DataError('metrics: no evaluated response; evaluate at least one series');
+export function metricsOf(records: readonly EvalRecord[], options: MetricOptions = {}): Metrics {
+  const kind = kindOf(records);
   const series = bySeries(records);
-  const anomalous = series.filter((one) => one.record.goldIntervals.length > 0);
+  const anomalous = series.filter(isAnomalous);
+  const order = classOrder(series, kind, options);
+  const setOf = (group: readonly Answered[]): MetricSet => metricSet(group, kind, options);
+  const sets = (groups: [string, Answered[]][]): Record<string, MetricSet> =>
+    Object.fromEntries(groups.map(([key, group]) => [key, setOf(group)]));
   return {
-    overall: metricSet(series, options),
-    anomalous: anomalous.length === 0 ? null : metricSet(anomalous, options),
-    byClass: grouped(series, (record) => record.goldClass, ANOMALY_CLASSES, options),
-    byTask: grouped(series, (record) => record.task, [], options),
-    confusion: confusionOf(records),
+    kind,
+    overall: setOf(series),
+    anomalous: anomalous.length === 0 ? null : setOf(anomalous),
+    byClass:
+      kind === 'classification'
+        ? classSets(series, order, options)
+        : sets(grouped(series, ({ gold }) => classOf(gold), order)),
+    byTask: sets(grouped(series, ({ task }) => task, [])),
+    confusion:
+      kind === 'variates'
+        ? null
+        : confusionOf(
+            records,
+            kind === 'anomaly' ? ANOMALY_CLASSES : [...new Set([...(options.classes ?? []), ...order])],
+            ({ gold }) => classOf(gold),
+          ),
   };
 }
 
 /** The metrics over all series alone: `metricsOf(records, options).overall`. @throws DataError as `metricsOf`. */
-export function overallOf(records: readonly EvalRecord[], options: BootstrapOptions = {}): MetricSet {
-  if (records.length === 0)
-    throw new DataError('metrics: no evaluated response; evaluate at least one series');
-  return metricSet(bySeries(records), options);
+export function overallOf(records: readonly EvalRecord[], options: MetricOptions = {}): MetricSet {
+  const kind = kindOf(records);
+  return metricSet(bySeries(records), kind, options);
 }
 
-/** One metric over all series: the same number as in `overallOf`. @throws DataError as `metricsOf`. */
+/** One metric over all series: the same number as in `overallOf`. @throws DataError as `metricsOf`, and where there is none. */
 export function metricOf(
   records: readonly EvalRecord[],
   metric: MetricName,
-  options: BootstrapOptions = {},
+  options: MetricOptions = {},
 ): Estimate {
-  return estimate(
-    bySeries(records).map((one) => one.values[metric]),
-    options,
-  );
+  const kind = kindOf(records);
+  const series = bySeries(records);
+  const values = series.flatMap((one) => one.values[metric] ?? []);
+  const found = values.length > 0 ? estimate(values, options) : metricSet(series, kind, options)[metric];
+  if (found !== undefined) return found;
+  throw new DataError(`metrics: answers of kind ${kind} have no ${metric}`);
 }
 
 /**
  * Mean change of a metric over the series that both lists answer, after − before, with its paired bootstrap interval.
- * @throws DataError when the two lists do not cover the same series.
+ * @throws DataError when the two lists do not cover the same series, or a response alone has no such metric.
  */
 export function pairedGain(
   before: readonly EvalRecord[],
@@ -178,18 +203,23 @@ export function pairedGain(
   metric: MetricName,
   options: BootstrapOptions = {},
 ): Estimate {
-  const first = new Map(bySeries(before).map((one) => [one.record.seriesId, one.values[metric]]));
+  const first = new Map(bySeries(before).map((one) => [one.id, one]));
   const second = bySeries(after);
-  const missing = second.find((one) => !first.has(one.record.seriesId));
+  const missing = second.find((one) => !first.has(one.id));
   if (missing !== undefined || first.size !== second.length) {
     throw new DataError(
       `pairedGain: ${first.size} series before, ${second.length} after` +
-        `${missing === undefined ? '' : `, ${missing.record.seriesId} only after`}; evaluate both on the same series`,
+        `${missing === undefined ? '' : `, ${missing.id} only after`}; evaluate both on the same series`,
     );
   }
+  const pairs = second.flatMap((one): [number, number][] => {
+    const [a, b] = [one.values[metric], first.get(one.id)!.values[metric]];
+    return a === undefined || b === undefined ? [] : [[a, b]];
+  });
+  if (pairs.length === 0) throw new DataError(`pairedGain: no response has a ${metric} of its own`);
   return pairedDifference(
-    second.map((one) => one.values[metric]),
-    second.map((one) => first.get(one.record.seriesId)!),
+    pairs.map(([a]) => a),
+    pairs.map(([, b]) => b),
     options,
   );
 }

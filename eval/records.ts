@@ -1,17 +1,56 @@
 /** Evaluated responses on disk: one `EvalRecord` a line, written whole or not at all, read strictly. */
 import { z } from 'zod';
+import { readLabel } from '../rewards/tagged.ts';
 import { DataError } from '../src/errors.ts';
 import { writeFileAtomic } from '../src/files.ts';
-import { ANOMALY_CLASSES, type EvalRecord, type Interval, type LabeledSeries } from '../src/types.ts';
+import { ANOMALY_CLASSES, type EvalRecord, type Example, type Gold, type Interval } from '../src/types.ts';
 import { jsonLines, readJsonLines } from './json-lines.ts';
 
 const ADVICE = 'evaluate the policy again';
 
 const interval = z.tuple([z.int().nonnegative(), z.int().positive()]).readonly();
 const intervals = z.array(interval).readonly();
+const ids = z
+  .array(z.int().nonnegative())
+  .readonly()
+  .refine((list) => list.every((id, i) => id > (list[i - 1] ?? -1)), 'must be ascending, each once');
+const label = z.string().refine((text) => readLabel(text) === text, 'must be one line of text');
+
+const gold = z.discriminatedUnion('kind', [
+  z.strictObject({ kind: z.literal('classification'), class: label }).readonly(),
+  z
+    .strictObject({ kind: z.literal('anomaly'), class: z.enum(ANOMALY_CLASSES).nullable(), intervals })
+    .readonly(),
+  z.strictObject({ kind: z.literal('variates'), variates: ids }).readonly(),
+]);
+
+const answer = z
+  .strictObject({
+    think: z.string().nullable(),
+    intervals: intervals.nullable(),
+    variates: z.exactOptional(ids.nullable()),
+    class: z.string().nullable(),
+    extension: z.exactOptional(z.string().nullable()),
+    wellFormed: z.boolean(),
+    problem: z.string().nullable(),
+  })
+  .readonly()
+  .refine((one) => one.wellFormed === (one.problem === null), {
+    path: ['problem'],
+    message: 'must be null exactly when the answer is well formed',
+  });
 
 function ordered(list: readonly Interval[], length: number): boolean {
   return list.every(([start, end], i) => start >= (list[i - 1]?.[1] ?? 0) && start < end && end <= length);
+}
+
+/** The first part of an answer that its kind does not have, or lacks; null when it is an answer of that kind. */
+function foreignPart(kind: Gold['kind'], one: z.infer<typeof answer>): string | null {
+  if (kind !== 'anomaly' && one.intervals !== null) return 'intervals';
+  if ((kind === 'variates') !== (one.variates !== undefined)) return 'variates';
+  if (kind === 'variates' && one.class !== null) return 'class';
+  if (kind !== 'classification' && one.extension !== undefined) return 'extension';
+  return null;
 }
 
 export const evalRecordShape = z
@@ -19,22 +58,9 @@ export const evalRecordShape = z
     seriesId: z.string().min(1),
     task: z.string().min(1),
     length: z.int().positive(),
-    goldIntervals: intervals,
-    goldClass: z.enum(ANOMALY_CLASSES),
+    gold,
     response: z.string(),
-    answer: z
-      .strictObject({
-        think: z.string().nullable(),
-        intervals: intervals.nullable(),
-        class: z.string().nullable(),
-        wellFormed: z.boolean(),
-        problem: z.string().nullable(),
-      })
-      .readonly()
-      .refine((answer) => answer.wellFormed === (answer.problem === null), {
-        path: ['problem'],
-        message: 'must be null exactly when the answer is well formed',
-      }),
+    answer,
     score: z
       .strictObject({
         total: z.number().nonnegative(),
@@ -43,13 +69,18 @@ export const evalRecordShape = z
       .readonly(),
   })
   .readonly()
-  .refine((record) => ordered(record.goldIntervals, record.length), {
-    path: ['goldIntervals'],
-    message: 'must be sorted, disjoint and inside the series',
-  })
-  .refine((record) => record.answer.intervals === null || ordered(record.answer.intervals, record.length), {
-    path: ['answer', 'intervals'],
-    message: 'must be sorted, disjoint and inside the series',
+  .superRefine((record, context) => {
+    const complain = (path: string[], message: string): void =>
+      context.addIssue({ code: 'custom', path, message });
+    const place = 'must be sorted, disjoint and inside the series';
+    if (record.gold.kind === 'anomaly' && !ordered(record.gold.intervals, record.length)) {
+      complain(['gold', 'intervals'], place);
+    }
+    if (record.answer.intervals !== null && !ordered(record.answer.intervals, record.length)) {
+      complain(['answer', 'intervals'], place);
+    }
+    const foreign = foreignPart(record.gold.kind, record.answer);
+    if (foreign !== null) complain(['answer', foreign], `must fit an answer of kind ${record.gold.kind}`);
   });
 
 /** Writes records, one a line. WriteError when the disk refuses; what was there before is then unchanged. */
@@ -67,27 +98,26 @@ export function readRecords(file: string): EvalRecord[] {
   return records;
 }
 
-function sameGold(record: EvalRecord, series: LabeledSeries): boolean {
-  return (
-    record.length === series.values.length &&
-    record.goldClass === series.class &&
-    record.goldIntervals.join(' ') === series.intervals.join(' ')
-  );
+/** Whether two gold answers are the same. */
+export function sameGold(a: Gold, b: Gold): boolean {
+  if (a.kind === 'classification') return b.kind === a.kind && a.class === b.class;
+  if (a.kind === 'variates') return b.kind === a.kind && a.variates.join() === b.variates.join();
+  return b.kind === a.kind && a.class === b.class && a.intervals.join(' ') === b.intervals.join(' ');
 }
 
 /**
- * Checks that records answer exactly these series, each equally often (`perSeries` times where it is given), beside
- * their true annotation: numbers over other series, or over some of them, must not pass for those of the held-out set.
- * @throws DataError naming the file and the first series that is foreign, annotated differently, or answered too seldom.
+ * Checks that records answer exactly these examples, each equally often (`perSeries` times where it is given), beside
+ * their true annotation: numbers over other examples, or over some of them, must not pass for those of the held-out set.
+ * @throws DataError naming the file and the first example that is foreign, annotated differently, or answered too seldom.
  */
 export function checkCoverage(
   file: string,
   records: readonly EvalRecord[],
-  series: readonly LabeledSeries[],
+  examples: readonly Pick<Example, 'id' | 'channels' | 'gold'>[],
   perSeries?: number,
 ): void {
-  const counts = new Map(series.map((one) => [one.id, 0]));
-  const byId = new Map(series.map((one) => [one.id, one]));
+  const counts = new Map(examples.map((one) => [one.id, 0]));
+  const byId = new Map(examples.map((one) => [one.id, one]));
   for (const record of records) {
     const { seriesId } = record;
     const one = byId.get(seriesId);
@@ -96,15 +126,15 @@ export function checkCoverage(
         file,
       });
     }
-    if (!sameGold(record, one)) {
+    if (record.length !== one.channels[0]!.length || !sameGold(record.gold, one.gold)) {
       throw new DataError(
-        `the annotation of ${seriesId} is not that of the held-out series; the generator has changed, ${ADVICE}`,
+        `the annotation of ${seriesId} is not that of the held-out series; the data have changed, ${ADVICE}`,
         { file },
       );
     }
     counts.set(seriesId, counts.get(seriesId)! + 1);
   }
-  const expected = perSeries ?? counts.get(series[0]?.id ?? '') ?? 0;
+  const expected = perSeries ?? counts.get(examples[0]?.id ?? '') ?? 0;
   for (const [id, count] of counts) {
     if (count !== expected || count === 0) {
       throw new DataError(

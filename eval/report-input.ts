@@ -1,5 +1,5 @@
 /** What a report is made of: plain JSON-able records, so that it can be rebuilt from the files of a run. */
-import type { Estimate, Interval, ParsedAnswer, Score } from '../src/types.ts';
+import type { Estimate, Gold, ParsedAnswer, Score } from '../src/types.ts';
 import type { MetricName, Metrics } from './metrics.ts';
 
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
@@ -83,12 +83,18 @@ export interface CurvePanel {
 export interface ReportExample {
   readonly seriesId: string;
   readonly length: number;
-  readonly goldIntervals: readonly Interval[];
-  readonly goldClass: string;
-  /** SVG of the series with its true and predicted intervals; checked to be passive before it is inlined. */
-  readonly figure: string;
+  readonly gold: Gold;
+  /** Names of the channels; absent where there is one. */
+  readonly channels?: readonly string[];
+  /**
+   * SVG of the series with its true and predicted intervals, one for each channel (of many the first); checked to be passive
+   * before it is inlined. None where what the policy saw says it all.
+   */
+  readonly figure: string | readonly string[];
   /** data:image/png;base64 of exactly what the policy saw; optional. */
   readonly seen?: string;
+  /** Whether that is a whole figure, with axes or panels, to be shown in its own size; absent: a bare strip. */
+  readonly seenWhole?: boolean;
   /** Who answered: `After TimerPO, greedy`. */
   readonly by: string;
   /** Why this series is shown: `first of its class`. */
@@ -109,10 +115,10 @@ export interface ReportTransfer {
   readonly note: string;
   /** Head of the first column; `Task` when absent. */
   readonly head?: string;
-  /** Columns after the number of series; format, class, point F1, affiliation F1 and reward when absent. */
+  /** Columns after the number of series; format, what the kind of answer is summed up by, and reward when absent. */
   readonly columns?: readonly MetricName[];
   /** One row each, in this order. */
-  readonly metrics: Pick<Metrics, 'byTask'>;
+  readonly metrics: Pick<Metrics, 'kind' | 'byTask'>;
   /** Share of series without an anomaly by row, shown beside it: what always answering "normal" scores. */
   readonly normalShare?: Readonly<Record<string, number>>;
   /** Rows of detectors, which write no text: nothing stands in their columns about it. */

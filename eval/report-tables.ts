@@ -1,7 +1,8 @@
 /** The tables of a report: results by stage, by type, confusion, gains, environment. */
-import type { Estimate } from '../src/types.ts';
+import type { Estimate, Gold } from '../src/types.ts';
 import { type Html, html } from './html.ts';
-import { type Confusion, METRIC_DEFINITIONS, type MetricName, type MetricSet } from './metrics.ts';
+import { definitionOf, GROUP_METRICS, MAIN_METRICS } from './metric-names.ts';
+import { type Confusion, METRICS_OF, type MetricName, type MetricSet } from './metrics.ts';
 import type { Json, ReportFloor, ReportGain, ReportStage, ReportTransfer } from './report-input.ts';
 import { estimateCell, fixed, grouped, interval, signed, whisker } from './report-numbers.ts';
 
@@ -15,6 +16,15 @@ export const METRIC_LABELS: Readonly<Record<MetricName, string>> = {
   affiliation_precision: 'Affiliation precision',
   affiliation_recall: 'Affiliation recall',
   affiliation_f1: 'Affiliation F1',
+  balanced_accuracy: 'Balanced accuracy',
+  macro_f1: 'Macro F1',
+  class_recall: 'Recall',
+  class_precision: 'Precision',
+  class_f1: 'F1',
+  variate_precision: 'Variate precision',
+  variate_recall: 'Variate recall',
+  variate_f1: 'Variate F1',
+  variate_exact: 'Exact set of variates',
   reward: 'Reward',
 };
 
@@ -27,46 +37,60 @@ interface Row {
   readonly label: string;
   readonly note: string;
   readonly metric: MetricName | null;
-  readonly value: (stage: ReportStage) => Estimate | null;
+  readonly value: (stage: ReportStage) => Estimate | undefined;
 }
 
 const TEXTUAL: ReadonlySet<MetricName> = new Set(['format', 'unparsable']);
 
-const main = (metric: MetricName, label = METRIC_LABELS[metric]): Row => ({
+const main = (kind: Gold['kind'], metric: MetricName, label = METRIC_LABELS[metric]): Row => ({
   label,
-  note: METRIC_DEFINITIONS[metric],
+  note: definitionOf(metric, kind),
   metric,
   // A detector writes no text: its format would be 1 by construction.
-  value: (stage) => (stage.kind === 'detector' && TEXTUAL.has(metric) ? null : stage.metrics.overall[metric]),
+  value: (stage) =>
+    stage.kind === 'detector' && TEXTUAL.has(metric) ? undefined : stage.metrics.overall[metric],
 });
 
 const anomalousOnly = (metric: MetricName): Row => ({
   label: `${METRIC_LABELS[metric]}, anomalous series`,
   note: 'The same over the series that have an anomaly: a policy that always says \u201cnormal\u201d gets 0 here.',
   metric: null,
-  value: (stage) => stage.metrics.anomalous?.[metric] ?? null,
+  value: (stage) => stage.metrics.anomalous?.[metric],
 });
 
-const ROWS: readonly Row[] = [
-  main('format'),
-  main('class_accuracy'),
-  main('point_f1'),
-  anomalousOnly('point_f1'),
-  main('point_precision'),
-  main('point_recall'),
-  main('affiliation_f1'),
-  anomalousOnly('affiliation_f1'),
-  main('affiliation_precision'),
-  main('affiliation_recall'),
-  main('reward', 'Reward, greedy'),
-  {
-    label: 'Reward, sampled',
-    note: 'Mean reward of responses sampled at the temperature of the evaluation.',
-    metric: null,
-    value: (stage) => stage.rewardSampled,
-  },
-  main('unparsable'),
-];
+/** Rows between format and reward. */
+function rowsOf(kind: Gold['kind']): Row[] {
+  if (kind !== 'anomaly') {
+    const names: readonly MetricName[] = METRICS_OF[kind];
+    return names.filter((name) => !TEXTUAL.has(name) && name !== 'reward').map((name) => main(kind, name));
+  }
+  return [
+    main(kind, 'class_accuracy'),
+    main(kind, 'point_f1'),
+    anomalousOnly('point_f1'),
+    main(kind, 'point_precision'),
+    main(kind, 'point_recall'),
+    main(kind, 'affiliation_f1'),
+    anomalousOnly('affiliation_f1'),
+    main(kind, 'affiliation_precision'),
+    main(kind, 'affiliation_recall'),
+  ];
+}
+
+function resultRows(kind: Gold['kind']): Row[] {
+  return [
+    main(kind, 'format'),
+    ...rowsOf(kind),
+    main(kind, 'reward', 'Reward, greedy'),
+    {
+      label: 'Reward, sampled',
+      note: 'Mean reward of responses sampled at the temperature of the evaluation.',
+      metric: null,
+      value: (stage) => stage.rewardSampled ?? undefined,
+    },
+    main(kind, 'unparsable'),
+  ];
+}
 
 function verdict(met: boolean): Html {
   return html`<span class="${met ? 'met' : 'missed'}">${met ? 'met' : 'missed'}</span>`;
@@ -74,7 +98,7 @@ function verdict(met: boolean): Html {
 
 function resultCell(row: Row, stage: ReportStage, floors: readonly ReportFloor[]): Html {
   const estimate = row.value(stage);
-  if (estimate === null) return html`<td class="none">\u2013</td>`;
+  if (estimate === undefined) return html`<td class="none">\u2013</td>`;
   const floor = floors.find((one) => one.stage === stage.key && one.metric === row.metric);
   const required =
     floor === undefined
@@ -83,16 +107,25 @@ function resultCell(row: Row, stage: ReportStage, floors: readonly ReportFloor[]
   return html`<td>${estimateCell(estimate)}${whisker(estimate, floor?.atLeast ?? null)}${required}</td>`;
 }
 
+/** Says over how many series a mean is, where that is not all. */
+function fewer(row: Row, stages: readonly ReportStage[], all: number): string | null {
+  const [n] = stages.flatMap((stage) => row.value(stage)?.n ?? []);
+  const told = row.metric !== 'class_accuracy' || n === undefined || n === all;
+  return told ? null : ` Over the ${grouped(n)} series whose class the data name.`;
+}
+
 /** Stages as columns, metrics as rows. */
 export function resultsTable(stages: readonly ReportStage[], floors: readonly ReportFloor[]): Html {
-  const n = stages[0]?.metrics.overall.reward.n ?? 0;
+  const { kind, overall } = stages[0]!.metrics;
+  const { n } = overall.reward;
+  const rows = resultRows(kind).filter((row) => stages.some((stage) => row.value(stage) !== undefined));
   return scrolling(
     'Results by stage',
     html`<table class="results">
 <thead><tr><th scope="col">Metric</th>${stages.map((stage) => html`<th scope="col">${stage.label}</th>`)}</tr></thead>
-<tbody>${ROWS.map(
+<tbody>${rows.map(
       (row) =>
-        html`<tr><th scope="row">${row.label}<span class="note">${row.note}</span></th>${stages.map((stage) => resultCell(row, stage, floors))}</tr>\n`,
+        html`<tr><th scope="row">${row.label}<span class="note">${row.note}${fewer(row, stages, n)}</span></th>${stages.map((stage) => resultCell(row, stage, floors))}</tr>\n`,
     )}</tbody></table>`,
     `Means over ${grouped(n)} held-out series with bootstrap 95\u202f% intervals. Bars run from 0 to 1; the tick is the required value.`,
   );
@@ -101,6 +134,12 @@ export function resultsTable(stages: readonly ReportStage[], floors: readonly Re
 /** Background of a value in [0, 1]; the text keeps its contrast in both colour schemes. */
 function shade(share: number): string {
   return `--share:${Math.round(100 * Math.min(1, Math.max(0, share)))}%`;
+}
+
+function shadedCell(estimate: Estimate | undefined): Html {
+  return estimate === undefined
+    ? html`<td class="none">\u2013</td>`
+    : html`<td class="shaded" style="${shade(estimate.mean)}">${estimateCell(estimate)}</td>`;
 }
 
 function typeTable(
@@ -115,32 +154,30 @@ function typeTable(
 <caption>${METRIC_LABELS[metric]}</caption>
 <thead><tr><th scope="col">${head}</th><th scope="col">Series</th>${columns.map((column) => html`<th scope="col">${column.label}</th>`)}</tr></thead>
 <tbody>${keys.map((key) => {
-      const n =
-        columns.map((column) => column.sets[key]?.[metric].n).find((count) => count !== undefined) ?? 0;
-      const cells = columns.map((column) => {
-        const estimate = column.sets[key]?.[metric];
-        return estimate === undefined
-          ? html`<td class="none">\u2013</td>`
-          : html`<td class="shaded" style="${shade(estimate.mean)}">${estimateCell(estimate)}</td>`;
-      });
+      const n = columns.flatMap((column) => column.sets[key]?.reward.n ?? [])[0] ?? 0;
+      const cells = columns.map((column) => shadedCell(column.sets[key]?.[metric]));
       return html`<tr><th scope="row">${key}</th><td class="count">${grouped(n)}</td>${cells}</tr>\n`;
     })}</tbody></table>`,
   );
 }
 
-const TYPE_METRICS = ['class_accuracy', 'point_f1', 'affiliation_f1'] as const;
-
-/** One table per metric: gold classes as rows, stages as columns. */
+/** One table per metric: gold classes (of variates, how many are anomalous) as rows, stages as columns. */
 export function perTypeTables(stages: readonly ReportStage[]): Html {
+  const { kind } = stages[0]!.metrics;
   const columns = stages.map((stage) => ({ label: stage.label, sets: stage.metrics.byClass }));
   const keys = [...new Set(columns.flatMap((column) => Object.keys(column.sets)))];
-  return html`${TYPE_METRICS.map((metric) => typeTable(metric, keys, 'Gold class', columns))}`;
+  const head = kind === 'variates' ? 'Variates' : 'Gold class';
+  const metrics: readonly MetricName[] = GROUP_METRICS[kind];
+  const measured = metrics.filter((metric) =>
+    columns.some(({ sets }) => Object.values(sets).some((set) => set[metric] !== undefined)),
+  );
+  return html`${measured.map((metric) => typeTable(metric, keys, head, columns))}`;
 }
 
 /** Tasks or answerers as rows, metrics as columns. */
 export function transferTable(transfer: ReportTransfer): Html {
   const { byTask } = transfer.metrics;
-  const metrics: readonly MetricName[] = transfer.columns ?? ['format', ...TYPE_METRICS, 'reward'];
+  const metrics = transfer.columns ?? ['format', ...MAIN_METRICS[transfer.metrics.kind], 'reward'];
   const { normalShare: shares } = transfer;
   return html`<h3>${transfer.title}</h3><p>${transfer.note}</p>${scrolling(
     transfer.title,
@@ -150,9 +187,7 @@ export function transferTable(transfer: ReportTransfer): Html {
       ([task, set]) =>
         html`<tr><th scope="row">${task}</th><td class="count">${grouped(set.reward.n)}</td>${shares === undefined ? null : html`<td class="count">${shares[task] === undefined ? '\u2013' : fixed(shares[task])}</td>`}${metrics.map(
           (name) =>
-            TEXTUAL.has(name) && transfer.detectors?.includes(task)
-              ? html`<td class="none">\u2013</td>`
-              : html`<td class="shaded" style="${shade(set[name].mean)}">${estimateCell(set[name])}</td>`,
+            shadedCell(TEXTUAL.has(name) && transfer.detectors?.includes(task) ? undefined : set[name]),
         )}</tr>\n`,
     )}</tbody></table>`,
   )}`;

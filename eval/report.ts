@@ -2,13 +2,14 @@
 import { readFileSync } from 'node:fs';
 import { DataError, TimeseerError } from '../src/errors.ts';
 import { writeFileAtomic } from '../src/files.ts';
-import type { Estimate } from '../src/types.ts';
+import type { Gold } from '../src/types.ts';
 import { labelled } from './environment.ts';
 import { type Html, html, page } from './html.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';
 import { examplesBlock } from './report-examples.ts';
+import { headline, lowerFirst, methodOf, sizeOf, tiles } from './report-headline.ts';
 import type { ReportFloor, ReportInput, ReportStage } from './report-input.ts';
-import { compact, duration, fixed, grouped, interval, signed } from './report-numbers.ts';
+import { duration, fixed, grouped, signed } from './report-numbers.ts';
 import { STYLE } from './report-style.ts';
 import {
   confusionTable,
@@ -22,50 +23,6 @@ import {
 
 export type * from './report-input.ts';
 
-function lowerFirst(text: string): string {
-  return text.charAt(0).toLowerCase() + text.slice(1);
-}
-
-function withInterval(estimate: Estimate): string {
-  return `${fixed(estimate.mean)} ${interval(estimate)}`;
-}
-
-function percent(estimate: Estimate): string {
-  return `${(100 * estimate.mean).toFixed(1)}\u202f%`;
-}
-
-function methodOf({ run }: ReportInput): string {
-  return run.method ?? 'TimerPO';
-}
-
-function size({ run }: ReportInput): string {
-  return run.policy.parameters === null ? '' : ` (${compact(run.policy.parameters)} parameters)`;
-}
-
-function trainedBy(input: ReportInput): string {
-  const { run } = input;
-  const sft = run.samples > 0 ? `${grouped(run.samples)} expert traces` : '';
-  const rl = run.steps > 0 ? `${grouped(run.steps)} steps of ${methodOf(input)}` : '';
-  if (sft === '' && rl === '') return 'Without training';
-  return `After ${sft}${sft !== '' && rl !== '' ? ' and ' : ''}${rl}`;
-}
-
-/** The result in words, from the numbers alone. */
-function headline(input: ReportInput, last: ReportStage): Html {
-  const { overall, anomalous } = last.metrics;
-  const detector = input.stages.find((stage) => stage.kind === 'detector');
-  const compared =
-    detector === undefined
-      ? null
-      : html` The best classical detector reaches ${percent(detector.metrics.overall.class_accuracy)}, ${fixed(detector.metrics.overall.point_f1.mean)} and ${fixed(detector.metrics.overall.affiliation_f1.mean)} on the same series.`;
-  const alone =
-    anomalous === null ? null : html`, ${fixed(anomalous.point_f1.mean)} on the anomalous ones alone`;
-  return html`<p class="lead">${trainedBy(input)}, ${input.run.policy.name}${size(input)} names the class of ${percent(overall.class_accuracy)} of ${grouped(overall.reward.n)} held-out series correctly and marks their anomalous points with F1 ${withInterval(overall.point_f1)}${alone}; affiliation F1 is ${withInterval(overall.affiliation_f1)}.${compared}${input.gains.map(
-    (gain) =>
-      html` Change of the ${lowerFirst(gain.label)} on the same series: ${signed(gain.estimate.mean)} ${interval(gain.estimate, (value) => signed(value))}.`,
-  )}</p>`;
-}
-
 interface Requirement {
   readonly text: string;
   readonly met: boolean;
@@ -77,6 +34,11 @@ function requirementOf(floor: ReportFloor, stages: readonly ReportStage[]): Requ
     throw new DataError(`report: a floor names the stage "${floor.stage}", which is not in the report`);
   }
   const estimate = stage.metrics.overall[floor.metric];
+  if (estimate === undefined) {
+    throw new DataError(
+      `report: a floor is set for ${floor.metric}, which stage "${floor.stage}" does not have`,
+    );
+  }
   return {
     text: `${METRIC_LABELS[floor.metric]} ${lowerFirst(stage.label)} \u2265 ${fixed(floor.atLeast, 2)} (measured ${fixed(estimate.mean)})`,
     met: estimate.mean >= floor.atLeast,
@@ -105,26 +67,6 @@ function requirements(input: ReportInput): Html | null {
   return html`<p><span class="missed">${missed.length} of ${all.length} requirements missed:</span> ${missed.map((one) => one.text).join('; ')}.</p>`;
 }
 
-function tile(label: string, big: string, small: string): Html {
-  return html`<div><dt>${label}</dt><dd><span class="big">${big}</span><span class="small">${small}</span></dd></div>`;
-}
-
-function tiles(input: ReportInput, last: ReportStage): Html {
-  const { overall } = last.metrics;
-  const gain = input.gains[0];
-  return html`<dl class="tiles">${(['class_accuracy', 'point_f1', 'affiliation_f1'] as const).map((name) =>
-    tile(METRIC_LABELS[name], fixed(overall[name].mean), `95\u202f% interval ${interval(overall[name])}`),
-  )}${
-    gain === undefined
-      ? tile('Reward', fixed(overall.reward.mean), `95\u202f% interval ${interval(overall.reward)}`)
-      : tile(
-          `${gain.label}, change`,
-          signed(gain.estimate.mean),
-          `95\u202f% interval ${interval(gain.estimate, (value) => signed(value))}`,
-        )
-  }</dl>`;
-}
-
 function runFacts(input: ReportInput): Html {
   const { run } = input;
   const total = Object.values(run.seconds).reduce((sum, seconds) => sum + seconds, 0);
@@ -133,7 +75,7 @@ function runFacts(input: ReportInput): Html {
   return html`<dl class="facts">
 <dt>Command</dt><dd><code>${run.command}</code></dd>
 <dt>Recipe</dt><dd>${run.recipe}</dd>
-<dt>Policy</dt><dd>${run.policy.name}${size(input)}. ${run.policy.description}</dd>
+<dt>Policy</dt><dd>${run.policy.name}${sizeOf(input)}. ${run.policy.description}</dd>
 <dt>Training data</dt><dd>${run.trainingData}</dd>
 <dt>Held-out data</dt><dd>${run.heldOutData}</dd>
 <dt>Training</dt><dd>${grouped(run.samples)} supervised samples, ${grouped(run.steps)} ${methodOf(input)} steps</dd>
@@ -141,6 +83,16 @@ function runFacts(input: ReportInput): Html {
 <dt>Time</dt><dd>${duration(total)} = ${stages.join(' + ')}${run.seconds['evaluation'] === undefined ? '; how long the evaluation took is not recorded' : ''}; without writing this report</dd>
 </dl>`;
 }
+
+/** Title of the results by group. */
+const TYPES: Readonly<Record<Gold['kind'], string>> = {
+  anomaly: 'By anomaly type',
+  classification: 'By class',
+  variates: 'By number of anomalous variates',
+};
+
+const BANDS =
+  'Shaded bands: true intervals with a strip along the top edge, predicted ones with a strip along the bottom edge and dashed sides. ';
 
 interface Section {
   readonly id: string;
@@ -150,6 +102,7 @@ interface Section {
 
 function sections(input: ReportInput, last: ReportStage): Section[] {
   const { stages, run } = input;
+  const { kind } = last.metrics;
   const all: (Section | null)[] = [
     { id: 'run', title: 'What was run', body: runFacts(input) },
     { id: 'results', title: 'Results', body: resultsTable(stages, input.floors) },
@@ -160,14 +113,18 @@ function sections(input: ReportInput, last: ReportStage): Section[] {
           title: `What ${methodOf(input)} changed`,
           body: html`<p>The same held-out series are answered before and after; the difference is taken series by series, so that easy and hard series do not blur it.</p>${gainsTable(input.gains)}`,
         },
-    { id: 'types', title: 'By anomaly type', body: perTypeTables(stages) },
-    {
-      id: 'confusion',
-      title: 'Confusion of classes',
-      body: html`${confusionTable(`${last.label}, greedy`, last.metrics.confusion)}<details><summary>Other stages</summary>${stages
-        .filter((stage) => stage !== last)
-        .map((stage) => confusionTable(stage.label, stage.metrics.confusion))}</details>`,
-    },
+    { id: 'types', title: TYPES[kind], body: perTypeTables(stages) },
+    last.metrics.confusion === null
+      ? null
+      : {
+          id: 'confusion',
+          title: 'Confusion of classes',
+          body: html`${confusionTable(`${last.label}, greedy`, last.metrics.confusion)}<details><summary>Other stages</summary>${stages
+            .filter((stage) => stage !== last)
+            .map(({ label, metrics }) =>
+              metrics.confusion === null ? null : confusionTable(label, metrics.confusion),
+            )}</details>`,
+        },
     (input.transfer ?? []).length === 0
       ? null
       : {
@@ -183,7 +140,7 @@ function sections(input: ReportInput, last: ReportStage): Section[] {
       : {
           id: 'examples',
           title: 'Held-out examples',
-          body: html`<p>Shaded bands: true intervals with a strip along the top edge, predicted ones with a strip along the bottom edge and dashed sides. The ExpCoT is the expert chain of thought written from classical analyses.</p>${input.exampleRule === undefined ? null : html`<p>${input.exampleRule}</p>`}${examplesBlock(input.examples)}`,
+          body: html`<p>${kind === 'anomaly' ? BANDS : ''}The ExpCoT is the expert chain of thought written from classical analyses.</p>${input.exampleRule === undefined ? null : html`<p>${input.exampleRule}</p>`}${examplesBlock(input.examples)}`,
         },
     input.caveats.length === 0
       ? null

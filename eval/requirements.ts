@@ -1,4 +1,5 @@
 /** What a run must reach, and whether it does. */
+import { isGenerator } from '../datasets/source.ts';
 import type { Recipe } from '../src/recipe.ts';
 import type { ReportFloor, ReportGain, ReportStage } from './report-input.ts';
 import type { Summary } from './summary.ts';
@@ -25,6 +26,11 @@ export function isHeldTo({ data, eval: evaluation }: Recipe): boolean {
   return data.name === 'nano5' && data.length === 1000 && evaluation.series >= FEWEST_SERIES;
 }
 
+/** Whether the last policy of a run answers the AnomLLM tasks too: one that learned from generated anomalies. */
+export function hasTransfer({ data, eval: evaluation }: Recipe): boolean {
+  return isGenerator(data.name) && evaluation.transfer > 0;
+}
+
 /** Each requirement with its measured value, in the order of the report. */
 export function requirementsOf(
   stages: readonly ReportStage[],
@@ -33,7 +39,7 @@ export function requirementsOf(
 ): Requirement[] {
   return [
     ...floors.flatMap(({ stage, metric, atLeast }): Requirement[] => {
-      const measured = stages.find(({ key }) => key === stage)?.metrics.overall[metric].mean;
+      const measured = stages.find(({ key }) => key === stage)?.metrics.overall[metric]?.mean;
       return measured === undefined
         ? []
         : [{ name: `${stage}.${metric}`, at_least: atLeast, measured, met: measured >= atLeast }];

@@ -1,6 +1,6 @@
 /** What was run, in words and numbers, from the files of the run. */
 import { stringify } from 'yaml';
-import { isGenerator } from '../datasets/partition.ts';
+import { type DataFacts, isGenerator } from '../datasets/source.ts';
 import type { Recipe } from '../src/recipe.ts';
 import type { ReportRun } from './report-input.ts';
 import type { RunDirectory } from './run-directory.ts';
@@ -24,17 +24,36 @@ function describePolicy(run: RunDirectory): ReportRun['policy'] {
   };
 }
 
-function describeData({ data, seed, eval: evaluation }: Recipe, series: number) {
+/** What is known of the data of a run beside its recipe. */
+export interface HeldOutFacts {
+  readonly facts: DataFacts;
+  /** Held-out examples that were answered. */
+  readonly count: number;
+  /** All examples of the test split of a prepared data set; null of other data. */
+  readonly available: number | null;
+}
+
+function describeData({ data, seed, eval: evaluation }: Recipe, { facts, count, available }: HeldOutFacts) {
   const sampled = `Sampled answers: ${evaluation.samples} to each at temperature ${evaluation.temperature}`;
-  if (!isGenerator(data.name)) {
+  if (isGenerator(data.name)) {
     return {
-      trainingData: data.name,
-      heldOutData: `${data.name}, ${series} of the last ${data.heldOut} series; training never sees them. ${sampled}`,
+      trainingData: `${data.name}, series of ${data.length} points from the train split, seed ${seed}`,
+      heldOutData: `${data.name}, ${count} series from the test split, seed ${seed}; training never sees them. ${sampled}`,
     };
   }
+  if (available === null) {
+    return {
+      trainingData: data.name,
+      heldOutData: `${data.name}, ${count} of the last ${data.heldOut} series; training never sees them. ${sampled}`,
+    };
+  }
+  const some =
+    available > count
+      ? `${count} of the ${available} examples, drawn with seed ${seed},`
+      : `all ${count} examples`;
   return {
-    trainingData: `${data.name}, series of ${data.length} points from the train split, seed ${seed}`,
-    heldOutData: `${data.name}, ${series} series from the test split, seed ${seed}; training never sees them. ${sampled}`,
+    trainingData: `${facts.title} (${data.name}), train split`,
+    heldOutData: `${facts.title} (${data.name}), ${some} of the test split; training never sees them. ${facts.statement} ${sampled}`,
   };
 }
 
@@ -50,7 +69,7 @@ function pasted(command: string): string {
 }
 
 /** What was run, for the head of the report. `method` is the reinforcement's name. */
-export function describeRun(run: RunDirectory, series: number, method: string): ReportRun {
+export function describeRun(run: RunDirectory, data: HeldOutFacts, method: string): ReportRun {
   const { recipe } = run;
   const [sft, rl, environment] = [run.cost('sft'), run.cost('rl'), run.environment];
   const seconds: [string, number | null | undefined][] = [
@@ -73,6 +92,6 @@ export function describeRun(run: RunDirectory, series: number, method: string): 
     ),
     samples: sft?.samples ?? 0,
     steps: rl?.steps ?? 0,
-    ...describeData(recipe, series),
+    ...describeData(recipe, data),
   };
 }

@@ -1,8 +1,8 @@
 /** The stages of a run as columns of its results, and what changed between them. */
-import type { LabeledSeries } from '../src/types.ts';
+import type { Example } from '../src/types.ts';
 import type { Baselines } from './baselines.ts';
 import type { BootstrapOptions } from './bootstrap.ts';
-import { metricOf, metricsOf, pairedGain } from './metrics.ts';
+import { type MetricOptions, metricOf, metricsOf, pairedGain } from './metrics.ts';
 import { checkCoverage } from './records.ts';
 import type { ReportGain, ReportStage } from './report-input.ts';
 import { GREEDY_GAIN_ABOVE, SAMPLED_GAIN_ABOVE } from './requirements.ts';
@@ -18,7 +18,7 @@ export function policyLabel(policy: PolicyName, method: string): string {
 }
 
 /** Answers of every policy that was evaluated. @throws DataError when some do not cover the held-out series. */
-export function readAnswers(run: RunDirectory, series: readonly LabeledSeries[]): AnswersByPolicy {
+export function readAnswers(run: RunDirectory, series: readonly Example[]): AnswersByPolicy {
   const found: Partial<Record<PolicyName, Answers>> = {};
   for (const policy of POLICIES) {
     const answers = run.answers(policy);
@@ -37,7 +37,7 @@ export function stagesOf(
   answers: AnswersByPolicy,
   baselines: Baselines | null,
   method: string,
-  options: BootstrapOptions,
+  options: MetricOptions,
 ): ReportStage[] {
   const policies = POLICIES.flatMap((policy): ReportStage[] => {
     const found = answers[policy];

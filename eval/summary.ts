@@ -4,8 +4,8 @@ import { z } from 'zod';
 import { DataError } from '../src/errors.ts';
 import { writeFileAtomic } from '../src/files.ts';
 import type { Estimate, EvalRecord } from '../src/types.ts';
-import type { BootstrapOptions } from './bootstrap.ts';
-import { type MetricSet, type Metrics, metricOf, metricsOf } from './metrics.ts';
+import { type CommonMetric, GROUP_METRICS, MAIN_METRICS, type MetricName } from './metric-names.ts';
+import { type MetricOptions, type MetricSet, type Metrics, metricOf, metricsOf } from './metrics.ts';
 
 const estimate = z
   .strictObject({
@@ -15,27 +15,45 @@ const estimate = z
   })
   .refine((e) => e.ci95[0] <= e.ci95[1], 'ci95 must be [lo, hi] with lo ≤ hi');
 
+const some = z.exactOptional(estimate);
+
+/** Of a group of series, the metrics that its kind of answer is summed up by. */
 const typeMetrics = z.object({
-  class_accuracy: estimate,
-  point_f1: estimate,
-  affiliation_f1: estimate,
+  class_accuracy: some,
+  point_f1: some,
+  affiliation_f1: some,
+  balanced_accuracy: some,
+  macro_f1: some,
+  class_recall: some,
+  class_precision: some,
+  class_f1: some,
+  variate_precision: some,
+  variate_recall: some,
+  variate_f1: some,
+  variate_exact: some,
 });
 
 /**
- * `format` to `affiliation_f1` are of greedy responses; `reward_sampled` is the mean over the samples of each series.
- * The optional entries are of greedy responses too.
+ * All but `reward_sampled`, which is the mean over the samples of each series, are of greedy responses. Of anomalies, classes
+ * and variates each has the metrics of its kind; `class_accuracy` of anomalies is over those whose kind is known.
  */
 const metrics = z.object({
   format: estimate,
-  class_accuracy: estimate,
-  point_f1: estimate,
-  affiliation_f1: estimate,
+  class_accuracy: some,
+  balanced_accuracy: some,
+  macro_f1: some,
+  point_f1: some,
+  affiliation_f1: some,
+  variate_precision: some,
+  variate_recall: some,
+  variate_f1: some,
+  variate_exact: some,
   reward_greedy: estimate,
   /** Absent when no response was sampled. */
-  reward_sampled: z.exactOptional(estimate),
-  unparsable: z.exactOptional(estimate),
-  point_f1_anomalous: z.exactOptional(estimate),
-  affiliation_f1_anomalous: z.exactOptional(estimate),
+  reward_sampled: some,
+  unparsable: some,
+  point_f1_anomalous: some,
+  affiliation_f1_anomalous: some,
   per_class: z.exactOptional(z.record(z.string(), typeMetrics)),
   per_task: z.exactOptional(z.record(z.string(), typeMetrics)),
 });
@@ -89,21 +107,36 @@ const summary = z.object({
   environment: z.record(z.string(), z.json()),
 });
 
+type Pointwise = 'point_precision' | 'point_recall' | 'affiliation_precision' | 'affiliation_recall';
+
+/** What stands between format and reward. */
+const OVERALL = {
+  ...MAIN_METRICS,
+  variates: ['variate_precision', 'variate_recall', 'variate_f1', 'variate_exact'],
+} as const;
+
 export type TypeMetrics = z.infer<typeof typeMetrics>;
 export type SummaryMetrics = z.infer<typeof metrics>;
 export type Summary = z.infer<typeof summary>;
 
-function byType(sets: Readonly<Record<string, MetricSet>>): Record<string, TypeMetrics> {
+/** The metrics of a set that have one of these names. */
+function only<Name extends MetricName>(
+  set: MetricSet,
+  names: readonly Name[],
+): { readonly [name in Name]?: Estimate } {
+  const all: Partial<Record<MetricName, Estimate>> = set;
   return Object.fromEntries(
-    Object.entries(sets).map(([key, set]) => [
-      key,
-      {
-        class_accuracy: set.class_accuracy,
-        point_f1: set.point_f1,
-        affiliation_f1: set.affiliation_f1,
-      },
-    ]),
-  );
+    names.flatMap((name) => (all[name] === undefined ? [] : [[name, all[name]]])),
+  ) as {
+    [name in Name]?: Estimate;
+  };
+}
+
+function byType(
+  sets: Readonly<Record<string, MetricSet>>,
+  names: readonly Exclude<MetricName, CommonMetric | Pointwise>[],
+): Record<string, TypeMetrics> {
+  return Object.fromEntries(Object.entries(sets).map(([key, set]) => [key, only(set, names)]));
 }
 
 /**
@@ -113,7 +146,7 @@ function byType(sets: Readonly<Record<string, MetricSet>>): Record<string, TypeM
 export function summaryMetrics(
   greedy: readonly EvalRecord[],
   sampled: readonly EvalRecord[],
-  options: BootstrapOptions = {},
+  options: MetricOptions = {},
 ): SummaryMetrics {
   const all = metricsOf(greedy, options);
   return summaryOf(all, sampled === greedy ? all.overall.reward : metricOf(sampled, 'reward', options));
@@ -121,22 +154,18 @@ export function summaryMetrics(
 
 /** The same from metrics of greedy responses that are there already; `rewardSampled` null: nothing was sampled. */
 export function summaryOf(all: Metrics, rewardSampled: Estimate | null): SummaryMetrics {
+  const { kind, overall, anomalous } = all;
+  const { point_f1, affiliation_f1 } = anomalous ?? {};
   return {
-    format: all.overall.format,
-    class_accuracy: all.overall.class_accuracy,
-    point_f1: all.overall.point_f1,
-    affiliation_f1: all.overall.affiliation_f1,
-    reward_greedy: all.overall.reward,
+    format: overall.format,
+    ...only(overall, OVERALL[kind]),
+    reward_greedy: overall.reward,
     ...(rewardSampled === null ? {} : { reward_sampled: rewardSampled }),
-    unparsable: all.overall.unparsable,
-    ...(all.anomalous === null
-      ? {}
-      : {
-          point_f1_anomalous: all.anomalous.point_f1,
-          affiliation_f1_anomalous: all.anomalous.affiliation_f1,
-        }),
-    per_class: byType(all.byClass),
-    per_task: byType(all.byTask),
+    unparsable: overall.unparsable,
+    ...(point_f1 === undefined ? {} : { point_f1_anomalous: point_f1 }),
+    ...(affiliation_f1 === undefined ? {} : { affiliation_f1_anomalous: affiliation_f1 }),
+    per_class: byType(all.byClass, GROUP_METRICS[kind]),
+    per_task: byType(all.byTask, MAIN_METRICS[kind]),
   };
 }
 

@@ -1,9 +1,11 @@
 /** Answers to the AnomLLM tasks as a table, beside what costs nothing: always "normal", and a classical detector. */
-import { openSeries } from '../datasets/partition.ts';
-import type { EvalRecord, LabeledSeries } from '../src/types.ts';
-import { BASELINES, type Baselines, baselineRecord } from './baselines.ts';
+import { isGenerator, openExamples } from '../datasets/source.ts';
+import type { EvalRecord, Example } from '../src/types.ts';
+import type { Baselines } from './baselines.ts';
 import type { BootstrapOptions } from './bootstrap.ts';
+import { baselineRecord, detectorsFor } from './detectors.ts';
 import { type MetricSet, type Metrics, metricsOf } from './metrics.ts';
+import { sameGold } from './records.ts';
 import type { ReportTransfer } from './report-input.ts';
 import type { RunDirectory } from './run-directory.ts';
 import { policyLabel } from './run-stages.ts';
@@ -11,9 +13,9 @@ import { policyLabel } from './run-stages.ts';
 const TRANSFER_LENGTH = 1000;
 
 /** The series that the answers are to; null when the generator does not give them any more. */
-function seriesOf(run: RunDirectory, records: readonly EvalRecord[]): LabeledSeries[] | null {
+function seriesOf(run: RunDirectory, records: readonly EvalRecord[]): Example[] | null {
   const { seed } = run.recipe;
-  const source = openSeries({
+  const source = openExamples({
     name: 'anomllm',
     split: 'test',
     seed,
@@ -23,11 +25,7 @@ function seriesOf(run: RunDirectory, records: readonly EvalRecord[]): LabeledSer
   const series = [...source];
   const same = series.every((one, i) => {
     const record = records[i];
-    return (
-      record?.seriesId === one.id &&
-      record.task === one.task &&
-      record.goldIntervals.join(' ') === one.intervals.join(' ')
-    );
+    return record?.seriesId === one.id && record.task === one.task && sameGold(record.gold, one.gold);
   });
   return same ? series : null;
 }
@@ -35,34 +33,37 @@ function seriesOf(run: RunDirectory, records: readonly EvalRecord[]): LabeledSer
 /** By task, the share of series without an anomaly. */
 export function normalShares(records: readonly EvalRecord[]): Record<string, number> {
   const counts = new Map<string, { all: number; normal: number }>();
-  for (const { task, goldIntervals } of records) {
+  for (const { task, gold } of records) {
     const count = counts.get(task) ?? { all: 0, normal: 0 };
     count.all++;
-    if (goldIntervals.length === 0) count.normal++;
+    if (gold.kind === 'anomaly' && gold.intervals.length === 0) count.normal++;
     counts.set(task, count);
   }
   return Object.fromEntries([...counts].map(([task, { all, normal }]) => [task, normal / all]));
 }
 
-/** Greedy answers to the AnomLLM tasks; null when none were asked for. `metrics` are of the policy alone. */
+/**
+ * Greedy answers to the AnomLLM tasks; null when none were asked for, or the run is about other data than generated
+ * anomalies. `metrics` are of the policy alone.
+ */
 export function transferOf(
   run: RunDirectory,
   baselines: Baselines | null,
   method: string,
   options: BootstrapOptions,
 ): { readonly table: ReportTransfer; readonly metrics: Metrics } | null {
-  const found = run.transfer();
+  const found = isGenerator(run.recipe.data.name) ? run.transfer() : null;
   if (found === null) return null;
   const metrics = metricsOf(found.records, options);
   const shares = normalShares(found.records);
   const detector = baselines?.best;
-  const read = detector === undefined ? undefined : BASELINES.get(detector);
-  const series = read === undefined ? null : seriesOf(run, found.records);
+  const series = detector === undefined ? null : seriesOf(run, found.records);
+  const read = series === null ? undefined : detectorsFor('anomaly', series).get(detector ?? '');
   const beside =
     read === undefined || series === null
       ? null
       : metricsOf(
-          series.map((one) => baselineRecord(one, read(one.values))),
+          series.map((one) => baselineRecord(one, read(one))),
           options,
         ).byTask;
   const rows = Object.entries(metrics.byTask).flatMap(([task, set]): [string, MetricSet, number][] => {
@@ -85,7 +86,7 @@ export function transferOf(
         `${policyLabel(found.by, method)}, greedy, on series of the AnomLLM generator. Trained on ${run.recipe.data.name}; nothing is required here. ` +
         'Whoever always answers “normal” has the share of normal series as class accuracy, point F1 and affiliation F1: ' +
         `a task whose numbers equal that share was in effect answered “normal” throughout, and a number below it is worse than that answer.${compared}`,
-      metrics: { byTask: Object.fromEntries(rows.map(([name, set]) => [name, set])) },
+      metrics: { kind: metrics.kind, byTask: Object.fromEntries(rows.map(([name, set]) => [name, set])) },
       detectors: beside === null ? [] : Object.keys(beside).map((task) => `${task}, ${detector}`),
       normalShare: Object.fromEntries(rows.map(([name, , share]) => [name, share])),
     },

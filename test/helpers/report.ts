@@ -139,8 +139,7 @@ async function example(series: Drawn, record: EvalRecord): Promise<ReportExample
   return {
     seriesId: series.id,
     length: N,
-    goldIntervals: series.intervals,
-    goldClass: series.class,
+    gold: record.gold,
     figure: await figureSvg(series.values, {
       gold: series.intervals,
       predicted: found,

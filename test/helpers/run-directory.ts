@@ -1,37 +1,39 @@
 /** A made-up run on disk: series of the real generator, answers of a pretended policy, metrics drawn at random. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { heldOutSeries } from '../../eval/held-out.ts';
+import { heldOutOf } from '../../eval/held-out.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { Random } from '../../src/random.ts';
 import { type Recipe, recipeSchema } from '../../src/recipe.ts';
-import type { EvalRecord, Interval, LabeledSeries } from '../../src/types.ts';
+import type { EvalRecord, Example, Interval } from '../../src/types.ts';
 import { evalRecord, writeResponse } from './eval-records.ts';
 
 const CLASSES = ['contextual point', 'global point', 'seasonal', 'trend', 'normal'] as const;
 
 /** Answers to tens, right with probability `skill`, off or ill-formed otherwise. */
-export function pretend(series: readonly LabeledSeries[], skill: number, seed: number): EvalRecord[] {
+export function pretend(series: readonly Example[], skill: number, seed: number): EvalRecord[] {
   return series.map((one, i) => {
+    const { gold } = one;
+    if (gold.kind !== 'anomaly') throw new Error(`${one.id}: no series with anomalies`);
     const random = new Random(seed, 'pretend', i);
-    const length = one.values.length;
+    const length = one.channels[0]!.length;
     if (random.uniform() < 0.06 * (1 - skill)) {
-      return evalRecord(one.id, one, '<think>sine wave; period 6</think><answer>[[140, 2', length);
+      return evalRecord(one.id, gold, '<think>sine wave; period 6</think><answer>[[140, 2', length);
     }
     const intervals: Interval[] = [];
-    for (const [start, end] of one.intervals) {
+    for (const [start, end] of gold.intervals) {
       if (random.uniform() > skill + 0.06) continue;
       const shift = Math.round(random.normal(0, 1 - skill));
       const from = Math.max(0, Math.round(start / 10) + shift) * 10;
       intervals.push([from, Math.min(length, Math.max(from + 10, Math.round(end / 10) * 10))]);
     }
-    const label = random.uniform() < skill + 0.05 ? one.class : random.pick(CLASSES);
+    const label = random.uniform() < skill + 0.05 ? (gold.class ?? 'trend') : random.pick(CLASSES);
     const scan = Array.from({ length: 20 }, (_, k) => {
       const hit = intervals.some(([a, b]) => a < (k + 1) * 50 && b > k * 50);
       return hit ? '#' : '.';
     }).join('');
     const think = `sine wave; period ${random.integer(30, 70)}; scan ${scan}`;
-    return evalRecord(one.id, one, writeResponse(intervals, label, think), length);
+    return evalRecord(one.id, gold, writeResponse(intervals, label, think), length);
   });
 }
 
@@ -89,7 +91,7 @@ function rlLines(steps: number): object[] {
 
 export interface PretendedRun {
   readonly recipe: Recipe;
-  readonly series: readonly LabeledSeries[];
+  readonly series: readonly Example[];
   /** By name of the answers: `sft.greedy`, `rl.sampled` … */
   readonly records: Readonly<Record<string, readonly EvalRecord[]>>;
 }
@@ -114,7 +116,7 @@ export function writeRun(directory: string, options: PretendedRunOptions): Prete
     rl: { steps: rlSteps },
     eval: { series: options.series, bootstrap: 200, samples: 2, transfer: 0 },
   });
-  const series = heldOutSeries(recipe);
+  const series = heldOutOf(recipe);
   const twice = (skill: number, from: number): EvalRecord[] => {
     const [a, b] = [pretend(series, skill, from), pretend(series, skill, from + 1)];
     return a.flatMap((record, i) => [record, b[i]!]);
