@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { DataError } from '../src/errors.ts';
+import { materialFacts, materialFile } from './material-facts.ts';
 import { SPLITS, type Split } from './split.ts';
 
 export const EXAMPLES_FORMAT = 'timeseer-examples';
@@ -66,6 +67,8 @@ const schema = z.strictObject({
   /** What was tolerated or left out while the files were read. */
   notes: z.array(z.string()),
   splits: z.partialRecord(z.enum(SPLITS), part),
+  /** Figures, prompts and expert traces; absent where only the examples were written. */
+  materials: materialFacts.optional(),
 });
 
 export type ExampleManifest = z.infer<typeof schema>;
@@ -142,6 +145,13 @@ export function readExampleManifest(directory: string): ExampleManifest {
       throw new DataError(`splits.${split}.classes: add up to ${total}, count says ${examples}`, { file });
     }
     if (name !== splitFile(split)) throw new DataError(`splits.${split}.file: got ${name}`, { file });
+    const own = manifest.materials?.splits[split];
+    if (manifest.materials !== undefined && own === undefined) {
+      throw new DataError(`materials.splits.${split}: missing`, { file });
+    }
+    if (own !== undefined && own.prompts.file !== materialFile(split)) {
+      throw new DataError(`materials.splits.${split}.prompts.file: got ${own.prompts.file}`, { file });
+    }
   }
   return manifest;
 }

@@ -19,13 +19,18 @@ import { type Line, LineFile, LineWriter } from './line-file.ts';
 import { SPLITS, type Split } from './split.ts';
 
 /** What the writer cannot see in the examples themselves. */
-export type ExampleOrigin = Omit<ExampleManifest, 'format' | 'version' | 'splits'>;
+export type ExampleOrigin = Omit<ExampleManifest, 'format' | 'version' | 'splits' | 'materials'>;
 
 export interface WriteExamplesOptions {
   /** Called now and then with the number of examples written so far, and at the end. */
   readonly onProgress?: (written: number) => void;
   /** Stops the writing; nothing is left behind, and the returned promise rejects with the signal's reason. */
   readonly signal?: AbortSignal;
+  /**
+   * Adds to the whole directory, at a temporary place, before it appears under its name; what it resolves with becomes the
+   * manifest.
+   */
+  readonly complete?: (temporary: string, manifest: ExampleManifest) => Promise<ExampleManifest>;
 }
 
 /** One split that grows. */
@@ -154,11 +159,19 @@ export async function writeExamples(
     } finally {
       for (const part of parts.values()) part.close();
     }
-    const text = `${JSON.stringify(holder.manifest, null, 2)}\n`;
-    writeFileAtomic(join(temporary, EXAMPLES_MANIFEST), text);
+    const write = (manifest: ExampleManifest): void => {
+      writeFileAtomic(join(temporary, EXAMPLES_MANIFEST), `${JSON.stringify(manifest, null, 2)}\n`);
+    };
+    write(holder.manifest);
+    if (options.complete === undefined) return;
+    holder.manifest = await options.complete(temporary, holder.manifest);
+    write(holder.manifest);
   });
   return holder.manifest!;
 }
+
+/** The id that leads a line as `exampleLine` writes it. */
+const LEADING_ID = /^\{"id":("(?:[^"\\]|\\.)*"),/;
 
 /** An example or what is wrong with its line. */
 export interface CheckedLine {
@@ -243,5 +256,27 @@ export class ExampleSet {
   /** Example number `index` of a split (0-based). @throws RangeError outside; DataError as `read` */
   at(split: Split, index: number): Example {
     return this.#parse(split, this.#file(split).at(index));
+  }
+
+  #id(split: Split, line: Line): string {
+    const [, id] = LEADING_ID.exec(line.text) ?? [];
+    return id === undefined ? this.#parse(split, line).id : (JSON.parse(id) as string);
+  }
+
+  /** Id of example number `index` of a split, without reading its values. @throws as `at` */
+  idAt(split: Split, index: number): string {
+    return this.#id(split, this.#file(split).at(index));
+  }
+
+  /** Ids of a split, without reading values; null where a line cannot be read. @throws DataError for the file itself */
+  *ids(split: Split): Generator<string | null> {
+    for (const line of this.#file(split).read()) {
+      try {
+        yield this.#id(split, line);
+      } catch (error) {
+        if (!(error instanceof DataError)) throw error;
+        yield null;
+      }
+    }
   }
 }

@@ -5,7 +5,7 @@ import type { Example } from '../src/types.ts';
 import { type DrawOptions, drawSplits, type Item, subset } from './assign.ts';
 import { checkExample, classOf } from './example.ts';
 import type { ExampleManifest } from './example-manifest.ts';
-import { type ExampleOrigin, writeExamples } from './example-set.ts';
+import { type ExampleOrigin, type WriteExamplesOptions, writeExamples } from './example-set.ts';
 import { sourceFiles } from './source-files.ts';
 import { SPLITS, type Split } from './split.ts';
 import type { OpenTask, TaskFigure, TaskSpec } from './tasks/task.ts';
@@ -21,6 +21,8 @@ export interface SelectOptions extends DrawOptions {
   readonly length?: number | undefined;
   readonly figure?: TaskFigure | undefined;
   readonly signal?: AbortSignal | undefined;
+  /** Called now and then with the number of examples read so far, where all must be read before any is chosen. */
+  readonly onRead?: ((read: number) => void) | undefined;
 }
 
 /** Examples that were chosen, and what a manifest will say of them. */
@@ -34,7 +36,7 @@ export interface Selection {
 /** Examples between two chances for signals. */
 const BREATH = 256;
 
-async function indexOf(task: OpenTask, signal: AbortSignal | undefined): Promise<Item[]> {
+async function indexOf(task: OpenTask, { signal, onRead }: SelectOptions): Promise<Item[]> {
   const items: Item[] = [];
   const ids = new Set<string>();
   for (const { split, example } of task.load()) {
@@ -43,10 +45,12 @@ async function indexOf(task: OpenTask, signal: AbortSignal | undefined): Promise
     ids.add(example.id);
     items.push({ split, id: example.id, class: classOf(example.gold), recording: example.recording });
     if (items.length % BREATH !== 0) continue;
+    onRead?.(items.length);
     await setImmediate();
     signal?.throwIfAborted();
   }
   if (items.length === 0) throw new DataError('no examples');
+  onRead?.(items.length);
   return items;
 }
 
@@ -104,7 +108,7 @@ export async function selectExamples(spec: TaskSpec, options: SelectOptions): Pr
   let ids: string[] | null = null;
   let split = { statement: task.plan.statement, recordingsApart: task.plan.recordingsApart };
   if (!plain || options.validation !== undefined) {
-    const items = await indexOf(task, signal);
+    const items = await indexOf(task, options);
     const { splits, statement, recordingsApart } = drawSplits(items, task.plan, options, seed);
     for (const [i, one] of splits.entries()) if (one !== null && !wanted.includes(one)) splits[i] = null;
     const kept = subset(items, splits, generated ? { ...options, counts: {} } : options, seed);
@@ -163,7 +167,7 @@ function parametersOf(options: SelectOptions, seed: number, generated: boolean):
   return { ...Object.fromEntries(named), ...(generated ? {} : { seed }) };
 }
 
-export interface PrepareOptions extends SelectOptions {
+export interface PrepareOptions extends SelectOptions, Pick<WriteExamplesOptions, 'complete'> {
   /** Called now and then with the number of examples written, and how many there will be. */
   readonly onProgress?: (written: number, total: number) => void;
 }
@@ -180,11 +184,12 @@ export async function prepare(
   options: PrepareOptions,
 ): Promise<ExampleManifest> {
   const selection = await selectExamples(spec, options);
-  const { onProgress, signal } = options;
+  const { onProgress, signal, complete } = options;
   const { total } = selection;
   onProgress?.(0, total);
   return writeExamples(out, () => selection.origin, selection.examples(), {
     ...(onProgress === undefined ? {} : { onProgress: (written) => onProgress(written, total) }),
     ...(signal === undefined ? {} : { signal }),
+    ...(complete === undefined ? {} : { complete }),
   });
 }

@@ -13,8 +13,8 @@ export interface ProgressStream extends NodeJS.WritableStream {
 export interface ProgressOptions {
   /** What is being done, at the start of the line: 'sft'. */
   readonly label: string;
-  /** Units until the end; > 0. */
-  readonly total: number;
+  /** Units until the end; > 0. Null where it is not known beforehand: then what is done and the rate are shown. */
+  readonly total: number | null;
   /** Units that a resumed run has already done. */
   readonly done?: number;
   /** Name of a unit for the rate: 'samples' → 250 samples/s. */
@@ -59,7 +59,7 @@ export function formatValue(value: number | string): string {
 
 export class Progress {
   readonly #label: string;
-  readonly #total: number;
+  readonly #total: number | null;
   readonly #unit: string;
   readonly #stream: ProgressStream;
   readonly #every: number;
@@ -77,7 +77,7 @@ export class Progress {
 
   constructor(options: ProgressOptions) {
     this.#label = options.label;
-    this.#total = Math.max(1, options.total);
+    this.#total = options.total === null ? null : Math.max(1, options.total);
     this.#unit = options.unit ?? '';
     this.#stream = options.stream ?? process.stderr;
     this.#every = options.every ?? 5_000;
@@ -97,7 +97,7 @@ export class Progress {
         hideCursor: false,
         gracefulExit: false, // its signal handlers would keep Ctrl-C from stopping the work
       });
-      this.#bar.start(this.#total, this.#done);
+      this.#bar.start(this.#total ?? 1, this.#done);
     }
   }
 
@@ -109,7 +109,7 @@ export class Progress {
     this.#values = { ...this.#values, ...values };
     this.#recent.push([now, done]);
     while (this.#recent.length > 2 && this.#recent[1]![0] <= now - WINDOW_MS) this.#recent.shift();
-    this.#bar?.update(Math.min(done, this.#total));
+    this.#bar?.update(this.#total === null ? 0 : Math.min(done, this.#total));
     if (!this.#silent && this.#bar === undefined && now - this.#lastLine >= this.#every) {
       this.#lastLine = now;
       this.#write();
@@ -147,16 +147,18 @@ export class Progress {
 
   #line(share?: number): string {
     const rate = this.#rate();
-    const left = (this.#total - this.#done) / rate;
+    const total = this.#total;
+    const left = total === null ? Number.NaN : (total - this.#done) / rate;
     const filled = share === undefined ? 0 : Math.round(Math.max(0, Math.min(1, share)) * BAR_WIDTH);
     const time = this.#stopped
       ? `in ${formatDuration((this.#now() - this.#start) / 1000)}`
       : `${formatDuration(left)} left`;
     const parts = [
       this.#label,
-      ...(share === undefined ? [] : ['█'.repeat(filled) + '░'.repeat(BAR_WIDTH - filled)]),
-      `${Math.floor((100 * this.#done) / this.#total)} %`,
-      `${this.#done}/${this.#total}`,
+      ...(share === undefined || total === null ? [] : ['█'.repeat(filled) + '░'.repeat(BAR_WIDTH - filled)]),
+      ...(total === null
+        ? [`${this.#done} ${this.#unit}`.trimEnd()]
+        : [`${Math.floor((100 * this.#done) / total)} %`, `${this.#done}/${total}`]),
       ...(Number.isFinite(rate) && rate > 0
         ? [`${formatValue(rate)} ${this.#unit}/s`.replace(' /', '/')]
         : []),

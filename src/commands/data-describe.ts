@@ -2,23 +2,27 @@
 import { lengthOf } from '../../datasets/example.ts';
 import type { ExampleOrigin } from '../../datasets/example-set.ts';
 import type { Split } from '../../datasets/split.ts';
-import { ConfigError } from '../errors.ts';
 import { expertTrace } from '../expcot/expert.ts';
 import { type ClassProfile, learnClasses } from '../expcot/profile-of-classes.ts';
 import { promptText, promptVersion } from '../prompt-text.ts';
-import { customPrompt, type TaskPrompt, taskPrompt } from '../task-prompts.ts';
+import type { TaskPrompt } from '../task-prompts.ts';
+import { promptFor } from '../train/instruction.ts';
 import { ANOMALY_CLASSES, type Example } from '../types.ts';
 import type { Describe } from './data-page.ts';
 
-/** A task's own prompt; for data without one, the words that suit the kind of answer. */
-function promptOf({ task, title, kind }: ExampleOrigin): TaskPrompt {
-  try {
-    return taskPrompt(task, kind);
-  } catch (error) {
-    if (!(error instanceof ConfigError)) throw error;
-    return customPrompt({ kind, description: title });
-  }
+const promptOf = ({ task, title, kind }: ExampleOrigin): TaskPrompt => promptFor(task, kind, title);
+
+/** What a policy that is not nano is asked about an example. @throws ConfigError as `promptText` */
+export function wordsFor(example: Example, origin: ExampleOrigin): string {
+  return promptText(promptOf(origin), {
+    length: lengthOf(example),
+    channels: example.names,
+    classes: origin.classes.length > 0 ? origin.classes : ANOMALY_CLASSES,
+  });
 }
+
+/** Version of these words for all examples of a data set. */
+export const wordsVersion = (origin: ExampleOrigin): string => promptVersion(promptOf(origin));
 
 function* trainingOf(examples: Iterable<readonly [split: Split, example: Example]>): Generator<Example> {
   for (const [split, example] of examples) if (split === 'train') yield example;
@@ -38,17 +42,11 @@ export function describer(examples: () => Iterable<readonly [split: Split, examp
     return profile;
   };
   return async (example, origin) => {
-    const prompt = promptOf(origin);
-    const text = promptText(prompt, {
-      length: lengthOf(example),
-      channels: example.names,
-      classes: origin.classes.length > 0 ? origin.classes : ANOMALY_CLASSES,
-    });
     const { kind } = example.gold;
     const classes = kind === 'classification' ? learned() : null;
     const known = kind !== 'classification' || classes !== null;
     return {
-      prompt: `${text}\n\n(prompt ${promptVersion(prompt)})`,
+      prompt: `${wordsFor(example, origin)}\n\n(prompt ${wordsVersion(origin)})`,
       trace: known ? expertTrace(example, 'teacher', classes).text : null,
     };
   };

@@ -3,7 +3,7 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
 import type { SplitSizes } from '../../datasets/draw.ts';
-import { type ExampleManifest, isExampleSet } from '../../datasets/example-manifest.ts';
+import { isExampleSet } from '../../datasets/example-manifest.ts';
 import { prepare, type SelectOptions } from '../../datasets/prepare.ts';
 import { SPLITS, type Split } from '../../datasets/split.ts';
 import { CUSTOM_LAYOUT } from '../../datasets/tasks/custom.ts';
@@ -12,9 +12,9 @@ import type { TaskSpec } from '../../datasets/tasks/task.ts';
 import { ConfigError } from '../errors.ts';
 import { withInterrupt } from '../interrupt.ts';
 import { figure as figureNamed } from '../plot/figure.ts';
-import { Progress } from '../progress.ts';
 import { taskFolder } from './data-files.ts';
-import { columns } from './data-list.ts';
+import { addMaterials } from './data-materials.ts';
+import { materialLabel, Phases, summary } from './data-summary.ts';
 
 /** How examples are chosen; `show` takes the same. */
 export interface ChoiceArguments {
@@ -33,6 +33,8 @@ export interface ChoiceArguments {
 export interface PrepareArguments extends ChoiceArguments {
   readonly name: string;
   readonly out: string;
+  readonly figures: boolean;
+  readonly traces: boolean;
   readonly force: boolean;
   readonly json: boolean;
 }
@@ -105,31 +107,6 @@ function checkTarget(out: string, force: boolean): void {
   throw new ConfigError(`--out ${out}: holds other files, which are never replaced; choose a new directory`);
 }
 
-/** Counts of the classes by split. */
-export function classTable(manifest: ExampleManifest): string {
-  const splits = SPLITS.filter((split) => manifest.splits[split] !== undefined);
-  const found = splits.flatMap((split) => Object.keys(manifest.splits[split]!.classes));
-  const names = [...new Set([...manifest.classes.filter((name) => found.includes(name)), ...found])];
-  const rows = names.map((name) => [
-    `  ${name}`,
-    ...splits.map((split) => String(manifest.splits[split]!.classes[name] ?? 0).padStart(10)),
-  ]);
-  const totals = splits.map((split) => String(manifest.splits[split]!.count).padStart(10));
-  return columns([['', ...splits.map((split) => split.padStart(10))], ...rows, ['  all', ...totals]]);
-}
-
-function summary(out: string, manifest: ExampleManifest, seconds: number): string {
-  const bytes = Object.values(manifest.splits).reduce((sum, split) => sum + split.bytes, 0);
-  return [
-    `${out}: ${manifest.title}; ${(bytes / 1e6).toFixed(1)} MB in ${seconds.toFixed(1)} s`,
-    classTable(manifest),
-    `split: ${manifest.split.statement}`,
-    ...manifest.notes.map((note) => `note: ${note}`),
-    `licence: ${manifest.source.licence}`,
-    `next: timeseer data show ${out}, timeseer data validate ${out}`,
-  ].join('\n');
-}
-
 /**
  * Runs the command: progress on standard error, a summary on standard output. Ctrl-C leaves nothing behind but what was
  * downloaded.
@@ -141,7 +118,8 @@ export async function runPrepare(args: PrepareArguments): Promise<void> {
   checkTarget(args.out, args.force);
   const options = selectOptions(args, spec);
   const started = performance.now();
-  let bar: Progress | undefined;
+  const { figures, traces } = args;
+  const phases = new Phases(args.json);
   try {
     await withInterrupt(async (signal) => {
       const directory = await taskFolder(spec, args.from, signal, args.json);
@@ -149,12 +127,22 @@ export async function runPrepare(args: PrepareArguments): Promise<void> {
         ...options,
         directory,
         signal,
-        onProgress: (written, total) => {
-          bar ??= new Progress({ label: 'prepare', total, unit: 'examples', silent: args.json });
-          bar.update(written);
+        onRead: (read) => phases.update('read', read, null),
+        onProgress: (written, total) => phases.update('prepare', written, total),
+        async complete(temporary, examples) {
+          const added = await addMaterials(temporary, examples, {
+            ...{ figures, traces, signal },
+            onProgress: (phase, done, total) =>
+              phases.update(
+                phase === 'classes' ? 'learn classes' : materialLabel(figures, traces),
+                done,
+                total,
+              ),
+          });
+          return added.manifest;
         },
       });
-      bar?.stop();
+      phases.stop();
       const seconds = (performance.now() - started) / 1000;
       const text = args.json
         ? JSON.stringify({ out: args.out, seconds: Number(seconds.toFixed(3)), ...manifest })
@@ -162,7 +150,7 @@ export async function runPrepare(args: PrepareArguments): Promise<void> {
       process.stdout.write(`${text}\n`);
     }, 'stopping: nothing half-written is left; press Ctrl-C again to quit at once');
   } finally {
-    bar?.stop();
+    phases.stop();
   }
 }
 
@@ -218,6 +206,16 @@ export const prepareCommand: CommandModule<object, PrepareArguments> = {
         requiresArg: true,
       })
       .options(CHOICE_OPTIONS)
+      .option('figures', {
+        type: 'boolean',
+        default: true,
+        describe: 'Draw what a policy is shown of each example; --no-figures: leave pictures out',
+      })
+      .option('traces', {
+        type: 'boolean',
+        default: true,
+        describe: 'Write expert traces and score the blind ones; --no-traces: leave them out',
+      })
       .option('force', { type: 'boolean', default: false, describe: 'Replace a data set that is there' })
       .option('json', {
         type: 'boolean',

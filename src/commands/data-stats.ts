@@ -9,6 +9,7 @@ import { formatValue } from '../progress.ts';
 import { Random } from '../random.ts';
 import type { Example } from '../types.ts';
 import { columns } from './data-list.ts';
+import { blindLines, blindScores } from './data-summary.ts';
 
 export interface StatsArguments {
   readonly directory: string;
@@ -158,10 +159,13 @@ function table(list: readonly ClassStats[]): string {
 export async function runStats({ directory, json }: StatsArguments): Promise<void> {
   const set = new ExampleSet(directory);
   const list = await withInterrupt((signal) => setStats(set, signal), 'stopping');
-  const { task, split } = set.manifest;
+  const { task, split, materials } = set.manifest;
+  const blind = blindScores(set.manifest);
+  const lines = blindLines(set.manifest);
+  const none = `blind expert: not scored; ${materials?.notes[0] ?? 'timeseer data prepare scores it with its traces'}`;
   const text = json
-    ? JSON.stringify({ directory, task, split: split.statement, quantiles: QUANTILES, stats: list })
-    : `${table(list)}\nsplit: ${split.statement}`;
+    ? JSON.stringify({ directory, task, split: split.statement, quantiles: QUANTILES, stats: list, blind })
+    : [table(list), ...(lines.length === 0 ? [none] : lines), `split: ${split.statement}`].join('\n');
   process.stdout.write(`${text}\n`);
 }
 

@@ -1,9 +1,11 @@
-/** `timeseer data validate DIR`: reads, draws and grades every example. */
+/** `timeseer data validate DIR`: reads, draws and grades every example, and checks what stands beside it. */
 import { availableParallelism } from 'node:os';
 import { performance } from 'node:perf_hooks';
 import { setImmediate } from 'node:timers/promises';
 import type { CommandModule } from 'yargs';
+import { splitFile } from '../../datasets/example-manifest.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
+import { materialFile } from '../../datasets/material-facts.ts';
 import type { Split } from '../../datasets/split.ts';
 import { DataError, TimeseerError } from '../errors.ts';
 import { withInterrupt } from '../interrupt.ts';
@@ -11,19 +13,23 @@ import { RenderPool } from '../plot/pool.ts';
 import { render } from '../plot/raster.ts';
 import { Progress } from '../progress.ts';
 import type { Example } from '../types.ts';
+import { MaterialCheck } from './data-check.ts';
 import { drawingOf } from './data-figure.ts';
 import { gradeProblem } from './data-grade.ts';
 
 export interface ValidateArguments {
   readonly directory: string;
   readonly render: boolean;
+  readonly all: boolean;
   readonly json: boolean;
 }
 
 /** A row that cannot be used. */
 export interface BrokenRow {
   readonly split: Split;
-  /** Line of the split's file, from 1; null where the file itself is wrong. */
+  /** File of the split that is meant, relative to the data set. */
+  readonly file: string;
+  /** Its line, from 1; null where the file itself is wrong. */
   readonly line: number | null;
   readonly id: string | null;
   readonly problem: string;
@@ -35,6 +41,8 @@ export interface Verdict {
   readonly rows: number;
   readonly drawn: number;
   readonly graded: number;
+  /** Figures whose pixels were compared with what their examples are drawn as now. */
+  readonly compared: number;
   readonly broken: readonly BrokenRow[];
   /** What was not checked, and why. */
   readonly remarks: readonly string[];
@@ -42,13 +50,18 @@ export interface Verdict {
 
 /** Broken rows that are printed; JSON has all. */
 const SHOWN = 50;
+/** Figures that are compared pixel by pixel unless all are. */
+const COMPARED = 50;
 /** A Worker compiles the figure anew: it pays from about this many pictures on. */
 const PICTURES_PER_WORKER = 50;
 /** Rows between two chances for signals where nothing is drawn. */
 const BREATH = 64;
 
 export interface ValidateOptions {
+  /** Whether examples are drawn. */
   readonly render: boolean;
+  /** Whether every figure is compared pixel by pixel; otherwise about 50 of the data set are, evenly spread. */
+  readonly all?: boolean;
   readonly signal: AbortSignal;
   readonly onProgress?: (rows: number, broken: number) => void;
 }
@@ -79,7 +92,8 @@ class Neighbours {
 
 /**
  * Checks a prepared data set: every line is read, its example drawn by its figure and its right answer run through the
- * reward; ids, classes and recordings are compared.
+ * reward; ids, classes and recordings are compared. Where figures, prompts and traces stand beside the examples, these are
+ * checked as well.
  *
  * @throws DataError when the manifest or a file as a whole is wrong; the signal's reason
  */
@@ -88,7 +102,11 @@ export async function validateSet(directory: string, options: ValidateOptions): 
   const { figure, task } = set.manifest;
   const broken: BrokenRow[] = [];
   const neighbours = new Neighbours(set);
+  const beside = MaterialCheck.of(set, (problem) => {
+    broken.push({ ...problem, file: materialFile(problem.split) });
+  });
   const total = set.splits.reduce((sum, split) => sum + set.count(split), 0);
+  const stride = options.all === true ? 1 : Math.max(1, Math.floor(total / COMPARED));
   const workers = Math.min(availableParallelism(), Math.floor(total / PICTURES_PER_WORKER));
   const pool = options.render && workers > 0 ? new RenderPool(workers) : null;
   const most = pool?.capacity ?? 1;
@@ -96,28 +114,42 @@ export async function validateSet(directory: string, options: ValidateOptions): 
   let rows = 0;
   let drawn = 0;
   let graded = 0;
-  const draw = async (split: Split, line: number, example: Example): Promise<void> => {
+  let compared = 0;
+  const draw = async (split: Split, line: number, example: Example, png: Buffer | null): Promise<void> => {
+    const { id } = example;
     try {
       const { figure: chosen, values, times } = drawingOf(example, figure);
-      await (pool === null ? render(chosen, values, times) : pool.render(chosen, values, times));
+      const picture = await (pool === null
+        ? render(chosen, values, times)
+        : pool.render(chosen, values, times));
       drawn++;
+      if (png === null) return;
+      beside?.compare(split, line, id, png, picture);
+      compared++;
     } catch (error) {
       if (!(error instanceof TimeseerError)) throw error;
-      broken.push({ split, line, id: example.id, problem: `cannot be drawn: ${error.message}` });
+      broken.push({ split, file: splitFile(split), line, id, problem: `cannot be drawn: ${error.message}` });
     }
   };
   try {
+    beside?.checkClasses();
     for (const split of set.splits) {
+      const file = splitFile(split);
+      beside?.open(split);
       try {
         for (const { line, example, problem } of set.check(split)) {
           rows++;
-          if (example === null) broken.push({ split, line, id: null, problem: problem!.message });
+          const wrong =
+            example === null ? null : (neighbours.problem(split, example) ?? gradeProblem(example));
+          // What stands beside a wrong example has nothing to be compared with.
+          const png = beside?.row(split, wrong === null ? example : null) ?? null;
+          if (example === null) broken.push({ split, file, line, id: null, problem: problem!.message });
           else {
-            const wrong = neighbours.problem(split, example) ?? gradeProblem(example);
-            if (wrong !== null) broken.push({ split, line, id: example.id, problem: wrong });
+            if (wrong !== null) broken.push({ split, file, line, id: example.id, problem: wrong });
             graded++;
             if (options.render) {
-              const done = draw(split, line, example).finally(() => waiting.delete(done));
+              const chosen = (rows - 1) % stride === 0 ? png : null;
+              const done = draw(split, line, example, chosen).finally(() => waiting.delete(done));
               waiting.add(done);
               if (waiting.size >= most) await Promise.race(waiting);
             }
@@ -126,9 +158,10 @@ export async function validateSet(directory: string, options: ValidateOptions): 
           if (rows % BREATH === 0) await setImmediate();
           options.signal.throwIfAborted();
         }
+        beside?.close(split);
       } catch (error) {
         if (!(error instanceof DataError)) throw error;
-        broken.push({ split, line: null, id: null, problem: error.message });
+        broken.push({ split, file, line: null, id: null, problem: error.message });
       }
     }
     await Promise.all(waiting);
@@ -136,18 +169,26 @@ export async function validateSet(directory: string, options: ValidateOptions): 
     await Promise.allSettled(waiting);
     await pool?.close();
   }
-  broken.sort(
-    (a, b) => set.splits.indexOf(a.split) - set.splits.indexOf(b.split) || (a.line ?? 0) - (b.line ?? 0),
-  );
-  const remarks = options.render ? [] : ['nothing was drawn (--no-render)'];
-  return { directory, task, rows, drawn, graded, broken, remarks };
+  const place = ({ split, file, line }: BrokenRow): [number, string, number] => {
+    return [set.splits.indexOf(split), file, line ?? 0];
+  };
+  broken.sort((a, b) => {
+    const [[split, file, line], [otherSplit, otherFile, otherLine]] = [place(a), place(b)];
+    return split - otherSplit || (file < otherFile ? -1 : file > otherFile ? 1 : line - otherLine);
+  });
+  const nothing = 'no prompts, figures and traces stand beside the examples: prepare again to have them';
+  const remarks = [
+    ...(beside === null ? [nothing] : beside.remarks),
+    ...(options.render ? [] : ['nothing was drawn (--no-render)']),
+  ];
+  return { directory, task, rows, drawn, graded, compared, broken, remarks };
 }
 
 function text(verdict: Verdict, seconds: number): string {
-  const { directory, rows, drawn, graded, broken, remarks } = verdict;
-  const head = `${directory}: ${rows} rows read, ${drawn} drawn, ${graded} graded in ${seconds.toFixed(1)} s`;
-  const lines = broken.slice(0, SHOWN).map(({ split, line, id, problem }) => {
-    const place = line === null ? split : `${split}.jsonl:${line}`;
+  const { directory, rows, drawn, graded, compared, broken, remarks } = verdict;
+  const head = `${directory}: ${rows} rows read, ${drawn} drawn, ${graded} graded, ${compared} figures compared in ${seconds.toFixed(1)} s`;
+  const lines = broken.slice(0, SHOWN).map(({ file, line, id, problem }) => {
+    const place = line === null ? file : `${file}:${line}`;
     return problem.includes('.jsonl:')
       ? `  ${problem}`
       : `  ${place}: ${id === null ? '' : `${id}: `}${problem}`;
@@ -168,6 +209,7 @@ export async function runValidate(args: ValidateArguments): Promise<void> {
       (signal) =>
         validateSet(args.directory, {
           render: args.render,
+          all: args.all,
           signal,
           onProgress: (rows, broken) => bar.update(rows, broken === 0 ? {} : { broken }),
         }),
@@ -184,7 +226,8 @@ export async function runValidate(args: ValidateArguments): Promise<void> {
 
 export const validateCommand: CommandModule<object, ValidateArguments> = {
   command: 'validate <directory>',
-  describe: 'Read, draw and grade every example of a data set, and list broken rows',
+  describe:
+    'Read, draw and grade every example of a data set, check figures, prompts and traces, list broken rows',
   builder: (yargs) =>
     yargs
       .positional('directory', {
@@ -196,6 +239,11 @@ export const validateCommand: CommandModule<object, ValidateArguments> = {
         type: 'boolean',
         default: true,
         describe: 'Draw every example; --no-render: only read and grade',
+      })
+      .option('all', {
+        type: 'boolean',
+        default: false,
+        describe: `Compare the pixels of every figure, not of about ${COMPARED}`,
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print the verdict as JSON, no progress' })
       .example('$0 data validate data/ctu', 'Exit code 1 where a row is broken'),

@@ -36,9 +36,11 @@ afterEach(() => {
 let made = 0;
 const freshPath = (): string => join(root, `d${made++}`);
 
+/** Without figures and traces, which have tests of their own. */
 async function prepared(task: string, ...more: string[]): Promise<string> {
   const out = freshPath();
-  const { code, err } = await inside('data', 'prepare', task, '--out', out, ...more);
+  const bare = ['--no-figures', '--no-traces'];
+  const { code, err } = await inside('data', 'prepare', task, '--out', out, ...bare, ...more);
   expect(err).not.toMatch(/error/);
   expect(code).toBe(0);
   return out;
@@ -179,10 +181,13 @@ describe('data validate', () => {
     );
     const { code, out } = await inside('data', 'validate', path, '--no-render');
     expect(code).toBe(1);
-    expect(out).toMatch(/30 rows read, 0 drawn, 28 graded .*; 3 broken:/);
+    expect(out).toMatch(/30 rows read, 0 drawn, 28 graded, 0 figures compared .*; 4 broken:/);
     expect(out).toMatch(/train\.jsonl:4: .*leaves the series/);
     expect(out).toMatch(/train\.jsonl:6: vta\/global\/train\/0: id .* occurs twice/);
     expect(out).toMatch(/train\.jsonl:8:\d+: not JSON/);
+    expect(out).toMatch(
+      /train\.prompts\.jsonl:6: id: .* the example on this line is "vta\/global\/train\/0"/,
+    );
     expect(out).toMatch(/note: nothing was drawn/);
   });
 

@@ -1,0 +1,215 @@
+/**
+ * Figures, prompts and expert traces of a prepared data set, one line for each example in the order of the examples:
+ *
+ *     {"id":"ctu/train/0","image":"figures/train/000000.png","prompt":"The plot shows …","gold":"<class>Laptop</class>",
+ *      "teacher":"<think>…</think><class>Laptop</class>","blind":"<think>…</think><class>Desktop</class>"}
+ *
+ * `image` is relative to the data set. `teacher` concludes the right answer; of the test split there is none. `blind` is told from
+ * values alone. All three are null where there is none.
+ */
+import { createHash } from 'node:crypto';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { DataError } from '../src/errors.ts';
+import type { ExampleSet } from './example-set.ts';
+import { type Place, parseRecord, show, stringField } from './json-record.ts';
+import { type Line, LineFile, LineWriter } from './line-file.ts';
+import {
+  figureFile,
+  figureFolder,
+  type MaterialFacts,
+  materialFile,
+  type SplitMaterials,
+} from './material-facts.ts';
+import type { Split } from './split.ts';
+
+export interface Material {
+  /** The example's. */
+  readonly id: string;
+  /** Path of the PNG of what a policy is shown, relative to the data set; null where it was not drawn. */
+  readonly image: string | null;
+  /** What a policy is asked, beside the picture. */
+  readonly prompt: string;
+  /** The parts of the right answer, as a response gives them. */
+  readonly gold: string;
+  /** A whole response with the right answer; null in the test split, and where there is no trace. */
+  readonly teacher: string | null;
+  /** A whole response from values alone; null where there is no trace. */
+  readonly blind: string | null;
+}
+
+const FIELDS = ['id', 'image', 'prompt', 'gold', 'teacher', 'blind'] as const;
+
+/** Writes the materials of one split, in the order of its examples. */
+export class MaterialWriter {
+  readonly #directory: string;
+  readonly #split: Split;
+  readonly #lines: LineWriter;
+  readonly #hash = createHash('sha256');
+  readonly #drawn: boolean;
+  #figures = 0;
+  #bytes = 0;
+  #teacher = 0;
+  #blind = 0;
+
+  /** `figures` says whether there will be any. @throws as `openSync` */
+  constructor(directory: string, split: Split, figures: boolean) {
+    this.#directory = directory;
+    this.#split = split;
+    this.#drawn = figures;
+    this.#lines = new LineWriter(join(directory, materialFile(split)));
+    if (figures) mkdirSync(join(directory, figureFolder(split)), { recursive: true });
+  }
+
+  /** Adds the next example's, and its figure as a PNG file where there is one. @throws RangeError for a test split's teacher */
+  add(material: Omit<Material, 'image'>, png: Uint8Array | null): void {
+    const { id, prompt, gold, teacher, blind } = material;
+    if (this.#split === 'test' && teacher !== null)
+      throw new RangeError(`${id}: a test split has no teacher`);
+    const image = png === null ? null : figureFile(this.#split, this.#lines.count);
+    if (png !== null && image !== null) {
+      writeFileSync(join(this.#directory, image), png, { flag: 'wx' });
+      this.#hash.update(png);
+      this.#figures++;
+      this.#bytes += png.byteLength;
+    }
+    if (teacher !== null) this.#teacher++;
+    if (blind !== null) this.#blind++;
+    this.#lines.add(JSON.stringify({ id, image, prompt, gold, teacher, blind } satisfies Material));
+  }
+
+  finish(): Omit<SplitMaterials, 'score'> {
+    const { bytes, sha256 } = this.#lines.finish();
+    const figures = {
+      folder: figureFolder(this.#split),
+      count: this.#figures,
+      bytes: this.#bytes,
+      sha256: this.#hash.digest('hex'),
+    };
+    return {
+      prompts: { file: materialFile(this.#split), bytes, sha256 },
+      figures: this.#drawn ? figures : null,
+      teacher: this.#teacher,
+      blind: this.#blind,
+    };
+  }
+
+  /** Lets go of the file without finishing it. */
+  close(): void {
+    this.#lines.close();
+  }
+}
+
+/** A line's materials, or what is wrong with them. */
+export interface CheckedMaterial {
+  readonly line: number;
+  readonly material: Material | null;
+  readonly problem: DataError | null;
+}
+
+/** The materials of a prepared data set, opened for reading. */
+export class Materials {
+  readonly facts: MaterialFacts;
+  readonly #set: ExampleSet;
+  readonly #files = new Map<Split, LineFile>();
+
+  /** Those of a data set; null where it has none. @throws DataError when a file is missing or of another size */
+  static of(set: ExampleSet): Materials | null {
+    const { materials } = set.manifest;
+    return materials === undefined ? null : new Materials(set, materials);
+  }
+
+  private constructor(set: ExampleSet, facts: MaterialFacts) {
+    this.#set = set;
+    this.facts = facts;
+    for (const split of set.splits) {
+      const part = facts.splits[split];
+      if (part === undefined) continue;
+      const { file, bytes, sha256 } = part.prompts;
+      const count = set.count(split);
+      this.#files.set(split, new LineFile(join(set.directory, file), { count, bytes, sha256 }, 'materials'));
+    }
+  }
+
+  /** File of a split's prompts and traces. @throws DataError for a split that is not there */
+  file(split: Split): string {
+    return this.#file(split).path;
+  }
+
+  #file(split: Split): LineFile {
+    const file = this.#files.get(split);
+    if (file !== undefined) return file;
+    throw new DataError(`has no ${split} split; it has ${this.#set.splits.join(', ')}`, {
+      file: this.#set.directory,
+    });
+  }
+
+  /** `id` is the example's; null where its line cannot be read, so that nothing can be compared. */
+  #parse(split: Split, { text, number }: Line, id: string | null): Material {
+    const at = { file: this.#file(split).path, line: number };
+    const material = parseMaterial(text, at);
+    if (id !== null && material.id !== id) {
+      throw new DataError(`id: got ${show(material.id)}, the example on this line is ${show(id)}`, at);
+    }
+    const { image, teacher } = material;
+    if (image !== null && image !== figureFile(split, number - 1)) {
+      throw new DataError(`image: got ${show(image)}, expected ${figureFile(split, number - 1)}`, at);
+    }
+    if (split === 'test' && teacher !== null) {
+      throw new DataError('teacher: the test split must not have traces with the right answer', at);
+    }
+    return material;
+  }
+
+  /** Materials of example number `index` of a split (0-based). @throws RangeError outside; DataError as `read` */
+  at(split: Split, index: number): Material {
+    return this.#parse(split, this.#file(split).at(index), this.#set.idAt(split, index));
+  }
+
+  /**
+   * All of a split, in the order of the examples; a full pass also compares the SHA-256.
+   *
+   * @throws DataError with file and line for a line that is not as described above, or whose id is not the example's; for a
+   * split that is not there, and as `LineFile.read`
+   */
+  *read(split: Split): Generator<Material> {
+    for (const { material, problem } of this.check(split)) {
+      if (material === null) throw problem;
+      yield material;
+    }
+  }
+
+  /** Every line of a split with its materials, or with what is wrong with it. @throws DataError for the file itself */
+  *check(split: Split): Generator<CheckedMaterial> {
+    const ids = this.#set.ids(split);
+    for (const line of this.#file(split).read()) {
+      let material: Material | null = null;
+      let problem: DataError | null = null;
+      try {
+        material = this.#parse(split, line, ids.next().value ?? null);
+      } catch (error) {
+        if (!(error instanceof DataError)) throw error;
+        problem = error;
+      }
+      yield { line: line.number, material, problem };
+    }
+  }
+}
+
+function parseMaterial(text: string, at: Place): Material {
+  const record = parseRecord(text, FIELDS, at);
+  const optional = (name: 'image' | 'teacher' | 'blind'): string | null =>
+    record[name] === null ? null : stringField(record, name, at);
+  const material: Material = {
+    id: stringField(record, 'id', at),
+    image: optional('image'),
+    prompt: stringField(record, 'prompt', at),
+    gold: stringField(record, 'gold', at),
+    teacher: optional('teacher'),
+    blind: optional('blind'),
+  };
+  for (const name of ['prompt', 'gold', 'teacher', 'blind'] as const) {
+    if (material[name] === '') throw new DataError(`${name}: is empty`, at);
+  }
+  return material;
+}
