@@ -135,16 +135,17 @@ function grow(tree: Tree, rows: Float64Array, width: number, sample: number, ran
     let high = Number.NEGATIVE_INFINITY;
     for (let k = start; k < end; k++) {
       const value = rows[chosen[k]! * width + f]!;
-      low = Math.min(low, value);
-      high = Math.max(high, value);
+      if (value < low) low = value;
+      if (value > high) high = value;
     }
     const at = random.between(low, high);
     let middle = start;
     for (let k = start; k < end; k++) {
-      if (rows[chosen[k]! * width + f]! > at) continue;
-      const kept = chosen[middle]!;
-      chosen[middle++] = chosen[k]!;
-      chosen[k] = kept;
+      // From the middle on all lie above, so that a change of places without need does no harm: no processor foresees the need.
+      const own = chosen[k]!;
+      chosen[k] = chosen[middle]!;
+      chosen[middle] = own;
+      middle += Number(rows[own * width + f]! <= at);
     }
     const left = nodes;
     nodes += 2;
@@ -159,12 +160,15 @@ function grow(tree: Tree, rows: Float64Array, width: number, sample: number, ran
 
 /** `count` of the numbers 0 … n − 1, each at most once (Floyd's algorithm). */
 function drawWithout(n: number, count: number, random: Random): Int32Array {
-  const drawn = new Set<number>();
+  const drawn = new Uint8Array(n);
+  const numbers = new Int32Array(count);
   for (let top = n - count; top < n; top++) {
     const number = random.integer(0, top);
-    drawn.add(drawn.has(number) ? top : number);
+    const own = drawn[number] === 1 ? top : number;
+    drawn[own] = 1;
+    numbers[top - (n - count)] = own;
   }
-  return Int32Array.from(drawn);
+  return numbers;
 }
 
 /** Adds the depth of every row [N] in a tree; four walk at a time, for each waits at every step. */
