@@ -99,7 +99,7 @@ describe('timeseer quickstart', () => {
         expect(n).toBeGreaterThan(0);
       }
     }
-    expect(summary.classical!.metrics.point_f1.n).toBe(12);
+    expect(summary.classical!.metrics.point_f1?.n).toBe(12);
   });
 
   test('the report is one page that loads nothing from elsewhere', () => {

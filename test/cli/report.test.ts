@@ -40,7 +40,7 @@ describe('timeseer report', () => {
     expect(readFileSync(join(run, 'report.html'), 'utf8')).toMatch(/^<!doctype html>/);
     const summary = readSummary(join(run, 'summary.json'));
     expect(out).toContain(`after SFT${' '.repeat(12)}`);
-    expect(out).toContain(summary.rl!.metrics_after.point_f1.mean.toFixed(3));
+    expect(out).toContain(summary.rl!.metrics_after.point_f1!.mean.toFixed(3));
     expect(out).toContain(`${join(run, 'report.html')}\n${join(run, 'summary.json')}\n`);
     expect(existsSync(join(run, 'report.json'))).toBe(true);
   });

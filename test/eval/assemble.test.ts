@@ -2,7 +2,8 @@ import { copyFileSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, wr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { open } from '../../datasets/registry.ts';
+import { classOf } from '../../datasets/example.ts';
+import { openExamples } from '../../datasets/source.ts';
 import { assembleReport, reportFiles, writeRunReport } from '../../eval/assemble.ts';
 import { chooseExamples } from '../../eval/examples.ts';
 import { metricsOf, pairedGain } from '../../eval/metrics.ts';
@@ -31,7 +32,9 @@ beforeAll(async () => {
   whole = join(root, 'whole');
   run = writeRun(whole, { series: 30, config: GOLDEN_CONFIG });
   const further = ['anomllm/point', 'anomllm/freq'].flatMap((task) =>
-    pretend([...open(task, { split: 'test', count: 6 })], 0.5, 3).map((record) => ({ ...record, task })),
+    pretend([...openExamples({ name: task, split: 'test', seed: 42, length: 1000, count: 6 })], 0.5, 3).map(
+      (record) => ({ ...record, task }),
+    ),
   );
   writeRecords(join(whole, 'eval/rl.anomllm.greedy.jsonl'), further);
   await writeRunReport(whole);
@@ -57,8 +60,8 @@ describe('the numbers of a run', () => {
     const greedy = metricsOf(records('sft.greedy'), bootstrap);
     expect(summary.sft?.metrics.point_f1).toEqual(greedy.overall.point_f1);
     expect(summary.sft?.metrics.point_f1_anomalous).toEqual(greedy.anomalous?.point_f1);
-    expect(summary.sft?.metrics.class_accuracy.mean).toBeCloseTo(
-      mean(records('sft.greedy').map(({ answer, goldClass }) => (answer.class === goldClass ? 1 : 0))),
+    expect(summary.sft?.metrics.class_accuracy?.mean).toBeCloseTo(
+      mean(records('sft.greedy').map(({ answer, gold }) => (answer.class === classOf(gold) ? 1 : 0))),
       12,
     );
     expect(summary.sft?.metrics.format.mean).toBeCloseTo(
@@ -151,7 +154,7 @@ describe('requirements', () => {
           ['point_f1', 0.75],
           ['affiliation_f1', 0.93],
         ] as const
-      ).map(([metric, floor]) => ({ measured: sft[metric].mean, met: sft[metric].mean >= floor })),
+      ).map(([metric, floor]) => ({ measured: sft[metric]?.mean, met: (sft[metric]?.mean ?? 0) >= floor })),
     );
     const [sampled, greedy] = summary.requirements!.slice(4);
     expect(sampled).toMatchObject({ at_least: 0, measured: summary.rl?.gain?.reward_sampled?.ci95[0] });
@@ -223,7 +226,7 @@ describe('what the report shows', () => {
     const input = readReportInput(join(whole, 'report.json'));
     const greedy = records('rl.greedy');
     const firsts = ['contextual point', 'global point', 'seasonal', 'trend', 'normal'].flatMap((label) =>
-      greedy.filter(({ goldClass }) => goldClass === label).slice(0, 2),
+      greedy.filter(({ gold }) => classOf(gold) === label).slice(0, 2),
     );
     expect(input.examples.slice(0, 10).map(({ seriesId }) => seriesId)).toEqual(
       firsts.map(({ seriesId }) => seriesId),
@@ -241,7 +244,8 @@ describe('what the report shows', () => {
 
   test('among equal rewards the earlier series is the example', () => {
     const equal = records('rl.greedy').map((record) => ({ ...record, score: { total: 0.5, parts: {} } }));
-    const chosen = chooseExamples(equal).map(({ record }) => equal.indexOf(record));
+    const classes = Object.keys(metricsOf(equal).byClass);
+    const chosen = chooseExamples(equal, classes).map(({ record }) => equal.indexOf(record));
     const [a, b] = chosen.slice(-2);
     const taken = new Set(chosen.slice(0, -2));
     const free = equal.map((_, i) => i).filter((i) => !taken.has(i));
@@ -252,8 +256,8 @@ describe('what the report shows', () => {
     const example = readReportInput(join(whole, 'report.json')).examples[0]!;
     const series = run.series.find(({ id }) => id === example.seriesId)!;
     const png = Buffer.from(example.seen!.slice('data:image/png;base64,'.length), 'base64');
-    expect(decodePng(png, 'seen')).toEqual(renderColumns(figure('nano'), series.values));
-    const trace = blind(analyse(series.values));
+    expect(decodePng(png, 'seen')).toEqual(renderColumns(figure('nano'), series.channels[0]!));
+    const trace = blind(analyse(series.channels[0]!));
     for (const part of trace.think.split('\n')) expect(example.expcot).toContain(part);
     expect(example.expcot).toMatch(new RegExp(`, ${trace.class}\\.$`));
     expect(example.expcotLabel).toMatch(/blind/);

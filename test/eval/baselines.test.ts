@@ -2,6 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { exampleOf } from '../../datasets/example.ts';
 import { open } from '../../datasets/registry.ts';
 import {
   BASELINES,
@@ -10,24 +11,26 @@ import {
   runBaselines,
   writeBaselines,
 } from '../../eval/baselines.ts';
-import { heldOutSeries, validationSeries } from '../../eval/held-out.ts';
+import { detectorsFor } from '../../eval/detectors.ts';
+import { heldOutOf, validationOf } from '../../eval/held-out.ts';
 import { metricsOf } from '../../eval/metrics.ts';
 import { anomalyReward } from '../../rewards/combine.ts';
 import { DataError } from '../../src/errors.ts';
 import { EXPCOT_BLIND, expcotBlind } from '../../src/expcot/detector.ts';
 import { recipeSchema } from '../../src/recipe.ts';
 import { DETECTORS } from '../../src/series/detectors.ts';
-import type { LabeledSeries } from '../../src/types.ts';
+import type { AnomalyClass, Example } from '../../src/types.ts';
 
 const recipe = recipeSchema.parse({ seed: 5, data: { heldOut: 20 }, eval: { series: 20 } });
-const heldOut = heldOutSeries(recipe);
-const validation = validationSeries(recipe, 15);
+const heldOut = heldOutOf(recipe);
+const validation = validationOf(recipe, 15);
+const detectors = detectorsFor('anomaly', heldOut);
 
 /** A level of zero with one block of large values: found by any range test. */
-function blockSeries(id: string, label: LabeledSeries['class']): LabeledSeries {
+function blockSeries(id: string, label: AnomalyClass): Example {
   const values = Float64Array.from({ length: 400 }, (_, i) => Math.sin(i * 1.7) * 0.01);
   values.fill(9, 120, 124);
-  return { id, task: 'block', values, intervals: [[120, 124]], class: label };
+  return exampleOf({ id, task: 'block', values, intervals: [[120, 124]], class: label });
 }
 
 describe('detectors as answerers', () => {
@@ -36,37 +39,41 @@ describe('detectors as answerers', () => {
   });
 
   test('say the class that they are made for where they find something, and normal elsewhere', () => {
-    const { values } = blockSeries('b/0', 'global point');
+    const [values] = blockSeries('b/0', 'global point').channels;
     const flat = new Float64Array(400).fill(3);
-    expect(BASELINES.get('zscore')!(values)).toEqual({ intervals: [[120, 124]], class: 'global point' });
+    expect(BASELINES.get('zscore')!(values!)).toEqual({ intervals: [[120, 124]], class: 'global point' });
     for (const read of BASELINES.values())
       expect(read(flat)).toMatchObject({ intervals: [], class: 'normal' });
     for (const one of heldOut) {
       for (const name of Object.keys(DETECTORS)) {
-        const { intervals, class: said } = BASELINES.get(name)!(one.values);
+        const { intervals, class: said } = BASELINES.get(name)!(one.channels[0]!);
         expect(said === 'normal').toBe(intervals.length === 0);
       }
-      expect(BASELINES.get(EXPCOT_BLIND)!(one.values).class).toBe(expcotBlind(one.values).class);
+      expect(BASELINES.get(EXPCOT_BLIND)!(one.channels[0]!).class).toBe(expcotBlind(one.channels[0]!).class);
     }
   });
 
   test('are scored as a policy would be for the same answer', () => {
     const series = blockSeries('b/0', 'trend');
-    const record = baselineRecord(series, { intervals: [[118, 124]], class: 'trend' });
+    const record = baselineRecord(series, { kind: 'anomaly', intervals: [[118, 124]], class: 'trend' });
     expect(record.answer).toMatchObject({ wellFormed: true, problem: null, class: 'trend' });
     expect(record.response).toBe('');
-    expect(record.score).toEqual(anomalyReward(record.answer, series, 400));
+    const gold = { intervals: [[120, 124]], class: 'trend' } as const;
+    expect(record.score).toEqual(anomalyReward(record.answer, gold, 400));
     expect(record.score.parts['localisation']).toBeLessThan(1);
   });
 
   test('do not look at labels: other annotations, same answers', async () => {
     const relabeled = heldOut.map((one, i) => ({
       ...one,
-      class: heldOut[(i + 7) % heldOut.length]!.class,
-      intervals: [[i, i + 40]] as const,
+      gold: {
+        kind: 'anomaly' as const,
+        class: (['trend', 'seasonal'] as const)[i % 2]!,
+        intervals: [[i, i + 40]] as const,
+      },
       task: 'other',
     }));
-    const [a, b] = [await runBaselines(heldOut, []), await runBaselines(relabeled, [])];
+    const [a, b] = [await runBaselines(heldOut, [], null), await runBaselines(relabeled, [], null)];
     for (const name of BASELINES.keys()) {
       expect(b.records[name]!.map((record) => record.answer)).toEqual(
         a.records[name]!.map((record) => record.answer),
@@ -77,10 +84,10 @@ describe('detectors as answerers', () => {
 
 describe('the best detector', () => {
   test('has the highest mean reward on validation series', async () => {
-    const { best, validationReward, validationSeries: n } = await runBaselines(heldOut, validation);
+    const { best, validationReward, validationSeries: n } = await runBaselines(heldOut, validation, null);
     expect(n).toBe(15);
-    for (const [name, read] of BASELINES) {
-      const records = validation.map((one) => baselineRecord(one, read(one.values)));
+    for (const [name, read] of detectors) {
+      const records = validation.map((one) => baselineRecord(one, read(one)));
       expect(validationReward[name]).toBeCloseTo(metricsOf(records).overall.reward.mean, 12);
     }
     expect(validationReward[best]).toBe(Math.max(...Object.values(validationReward)));
@@ -88,7 +95,7 @@ describe('the best detector', () => {
 
   test('is chosen on validation series even where another is better on held-out ones', async () => {
     const blocks = Array.from({ length: 4 }, (_, i) => blockSeries(`b/${i}`, 'global point'));
-    const { best, validationReward, records } = await runBaselines(heldOut, blocks);
+    const { best, validationReward, records } = await runBaselines(heldOut, blocks, null);
     // On these every range test is perfect; the first of equals is named.
     expect(validationReward['zscore']).toBeCloseTo(1, 12);
     expect(best).toBe('zscore');
@@ -97,20 +104,21 @@ describe('the best detector', () => {
   });
 
   test('is the blind expert reading where there is nothing to choose on', async () => {
-    const found = await runBaselines(heldOut.slice(0, 2), []);
+    const found = await runBaselines(heldOut.slice(0, 2), [], null);
     expect(found).toMatchObject({ best: EXPCOT_BLIND, validationSeries: 0, validationReward: {} });
   });
 
   test('validation series are of the same generator and never held-out ones', () => {
     const ids = new Set(heldOut.map(({ id }) => id));
     expect(validation.every(({ id, task }) => task === 'nano5' && !ids.has(id))).toBe(true);
-    const held = heldOut.map(({ values }) => values.join());
-    expect(validation.some(({ values }) => held.includes(values.join()))).toBe(false);
-    expect(heldOut).toEqual([...open('nano5', { split: 'test', seed: 5, length: 1000, count: 20 })]);
+    const held = heldOut.map(({ channels }) => channels.join());
+    expect(validation.some(({ channels }) => held.includes(channels.join()))).toBe(false);
+    const drawn = open('nano5', { split: 'test', seed: 5, length: 1000, count: 20 });
+    expect(heldOut).toEqual([...drawn].map(exampleOf));
   });
 
   test('needs held-out series', async () => {
-    await expect(runBaselines([], validation)).rejects.toThrow(DataError);
+    await expect(runBaselines([], validation, null)).rejects.toThrow(DataError);
   });
 });
 
@@ -123,13 +131,13 @@ describe('files of the baselines', () => {
   const files = () => ({ choice: join(directory, 'c.json'), answers: join(directory, 'c.jsonl') });
 
   test('come back as they were written', async () => {
-    const made = await runBaselines(heldOut.slice(0, 3), validation.slice(0, 2));
+    const made = await runBaselines(heldOut.slice(0, 3), validation.slice(0, 2), null);
     writeBaselines(files(), made);
     expect(readBaselines(files())).toEqual(made);
   });
 
   test('that are damaged are named', async () => {
-    writeBaselines(files(), await runBaselines(heldOut.slice(0, 2), validation.slice(0, 1)));
+    writeBaselines(files(), await runBaselines(heldOut.slice(0, 2), validation.slice(0, 1), null));
     const { choice, answers } = files();
     const whole = readFileSync(choice, 'utf8');
     writeFileSync(choice, '{"best": "zsc');

@@ -3,10 +3,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { exampleOf } from '../../datasets/example.ts';
 import { checkCoverage, readRecords, writeRecords } from '../../eval/records.ts';
 import { DataError } from '../../src/errors.ts';
 import { WriteError } from '../../src/files.ts';
-import type { LabeledSeries } from '../../src/types.ts';
+import type { Gold } from '../../src/types.ts';
 import { evalRecord, writeResponse } from '../helpers/eval-records.ts';
 
 const trend = { intervals: [[100, 150]], class: 'trend' } as const;
@@ -46,15 +47,16 @@ describe('records on disk', () => {
 
   const line = JSON.parse(JSON.stringify(good)) as Record<string, unknown>;
   const answer = line['answer'] as object;
+  const gold = line['gold'] as object;
   test.each([
     ['a truncated line', '{"seriesId": "x", "ta', 'not a JSON line'],
     ['a missing part', JSON.stringify({ ...line, answer: undefined }), '"answer"'],
     ['an unknown key', JSON.stringify({ ...line, note: 1 }), 'note'],
-    ['an unknown class', JSON.stringify({ ...line, goldClass: 'odd' }), '"goldClass"'],
+    ['an unknown class', JSON.stringify({ ...line, gold: { ...gold, class: 'odd' } }), '"gold.class"'],
     [
       'a gold interval beyond the series',
-      JSON.stringify({ ...line, goldIntervals: [[990, 1001]] }),
-      '"goldIntervals"',
+      JSON.stringify({ ...line, gold: { ...gold, intervals: [[990, 1001]] } }),
+      '"gold.intervals"',
     ],
     [
       'overlapping predictions',
@@ -102,10 +104,10 @@ describe('records on disk', () => {
 
 describe('coverage of the held-out series', () => {
   const values = new Float64Array(1000);
-  const series: LabeledSeries[] = [
+  const series = [
     { id: 'nano5/test/0', task: 'nano5', values, ...trend },
     { id: 'nano5/test/1', task: 'nano5', values, ...normal },
-  ];
+  ].map(exampleOf);
   const check = (records: (typeof good)[], perSeries?: number) => () =>
     checkCoverage('x.jsonl', records, series, perSeries);
 
@@ -127,7 +129,7 @@ describe('coverage of the held-out series', () => {
     ],
     [
       'the annotation differs',
-      [{ ...good, goldIntervals: [[100, 151]] as const }, broken],
+      [{ ...good, gold: { ...good.gold, intervals: [[100, 151]] } as Gold }, broken],
       1,
       'the annotation of nano5/test/0',
     ],

@@ -59,7 +59,7 @@ afterAll(() => rmSync(directory, { recursive: true, force: true }));
 describe('the report page', () => {
   test('states its numbers: stages, intervals, requirements met and missed', () => {
     const text = reportPage(input);
-    const { mean, ci95 } = input.stages[1]!.metrics.overall.point_f1;
+    const { mean, ci95 } = input.stages[1]!.metrics.overall.point_f1!;
     expect(text).toContain(
       `<span class="mean">${mean.toFixed(3)}</span><span class="ci">[${ci95[0].toFixed(3)}, ${ci95[1].toFixed(3)}]</span>`,
     );
