@@ -1,4 +1,5 @@
 /** The user's tables: `labels.csv` beside files of series, and tables of one series a row. */
+import { existsSync } from 'node:fs';
 import { isAbsolute, relative, resolve } from 'node:path';
 import { DataError } from '../../src/errors.ts';
 import type { AnomalyClass, Interval } from '../../src/types.ts';
@@ -114,7 +115,9 @@ function anomalyClass(name: string, intervals: readonly Interval[], place: Place
 function below(folder: string, name: string, place: Place): string {
   const path = resolve(folder, name);
   const way = relative(folder, path);
-  if (name !== '' && way !== '' && !way.startsWith('..') && !isAbsolute(way)) return path;
+  if (name !== '' && way !== '' && !way.startsWith('..') && !isAbsolute(way)) {
+    return path;
+  }
   throw new DataError(`got ${JSON.stringify(name)}, expected a file of this folder`, place);
 }
 
@@ -122,7 +125,7 @@ function below(folder: string, name: string, place: Place): string {
  * Reads `labels.csv`: columns `file` and `class`; `intervals` (`120-180 300-310`, half-open indices) makes it anomaly
  * detection; `recording` and `split` are optional. Other columns are left out.
  *
- * @throws DataError with line and column
+ * @throws DataError with line and column, also for a file that is not there
  */
 export function readLabels(path: string, folder: string): LabelRow[] {
   const { header, rows } = openSheet(path);
@@ -136,10 +139,14 @@ export function readLabels(path: string, folder: string): LabelRow[] {
   }
   const list: LabelRow[] = [];
   const seen = new Set<string>();
+  let gone: DataError | undefined;
   for (const { cell, place } of rows()) {
     const own = below(folder, cell(file), place(file));
     if (seen.has(own)) throw new DataError(`${cell(file)} is listed twice`, place(file));
     seen.add(own);
+    if (!existsSync(own)) {
+      gone ??= new DataError(`names ${cell(file)}, and there is no such file in ${folder}`, place(file));
+    }
     const label = name < 0 ? '' : cell(name);
     const found = intervals < 0 ? null : readIntervals(cell(intervals), place(intervals));
     if (found === null && label === '') throw new DataError('no class', place(name));
@@ -152,6 +159,7 @@ export function readLabels(path: string, folder: string): LabelRow[] {
     });
   }
   if (list.length === 0) throw new DataError('only a header, no files below it', { file: path });
+  if (gone !== undefined) throw gone;
   return list;
 }
 

@@ -85,7 +85,14 @@ export const emg: TaskSpec = {
             const { count } = record.faults;
             if (count > 0) notes.push(`${basename(file)}: ${count} corrupt lines`);
             const windows = wholeWindows(values.length, size);
-            if (windows.length === 0) throw new DataError(`shorter than a window of ${size}`, { file });
+            if (windows.length === 0) {
+              throw new DataError(
+                `${values.length} points, and a window has ${size}; choose a smaller --window`,
+                {
+                  file,
+                },
+              );
+            }
             for (const [index, [start, end]] of windows.entries()) {
               yield {
                 split: null,

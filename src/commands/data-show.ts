@@ -1,9 +1,10 @@
 /** `timeseer data show NAME|DIR`: a few examples with their right answers, as text or as a page. */
 import { existsSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import type { CommandModule } from 'yargs';
 import { classOf, lengthOf } from '../../datasets/example.ts';
-import { isExampleSet } from '../../datasets/example-manifest.ts';
+import { EXAMPLES_MANIFEST, isExampleSet, readExampleManifest } from '../../datasets/example-manifest.ts';
 import { type ExampleOrigin, ExampleSet } from '../../datasets/example-set.ts';
 import { goldParts } from '../../datasets/gold-answer.ts';
 import { type Selection, selectExamples } from '../../datasets/prepare.ts';
@@ -47,6 +48,7 @@ const OWN = ['from', 'count', 'shots', 'window', 'length', 'shares', 'validation
 function openDirectory(path: string, args: ShowArguments, note: ReadingNote): Gallery {
   const wrong = OWN.find((key) => args[key] !== undefined);
   if (wrong !== undefined) throw new ConfigError(`--${wrong} belongs to tasks; ${path} is prepared already`);
+  note.start();
   const set = new ExampleSet(path);
   const { figure } = selectOptions(args, TASKS[0]!);
   const chosen = args.split?.split(',');
@@ -82,7 +84,26 @@ async function openTask(
   const few = Object.fromEntries(SPLITS.map((split) => [split, 10 * args.n]));
   const counts = spec.needs === 'nothing' && options.counts === undefined ? few : options.counts;
   const directory = await taskFolder(spec, args.from, signal, args.json);
+  note.start();
   return selectExamples(spec, { ...options, counts, directory, signal });
+}
+
+/** @throws ConfigError for what is neither a task nor a directory, where it looks like the path of one */
+function checkSource(source: string): void {
+  const name = source.toLowerCase();
+  if (isExampleSet(source) || TASKS.some((task) => task.name === name)) return;
+  const own = 'your own files: timeseer data show custom --from FILE';
+  if (!existsSync(source)) {
+    if (!/[\\/]|\.\w+$/.test(source) || name.startsWith('anomllm/') || name.startsWith('vta/')) return;
+    throw new ConfigError(
+      `${source}: no such directory; name one that timeseer data prepare wrote, or a task`,
+    );
+  }
+  if (statSync(source).isFile()) {
+    throw new ConfigError(`${source}: is a file; name a task, or the directory that prepare wrote; ${own}`);
+  }
+  if (existsSync(join(source, EXAMPLES_MANIFEST))) readExampleManifest(source); // says what is wrong with it
+  throw new ConfigError(`${source}: is no data set that timeseer data prepare wrote; ${own}`);
 }
 
 /** Examples between two chances for signals. */
@@ -160,6 +181,7 @@ export async function runShow(args: ShowArguments, describe?: Describe): Promise
   if (out !== undefined && existsSync(out) && !statSync(out).isFile()) {
     throw new ConfigError(`--out ${out}: is a directory; name a file such as page.html`);
   }
+  checkSource(source);
   const note = new ReadingNote({ label: source, silent: json });
   const show = async (signal: AbortSignal): Promise<void> => {
     const gallery = isExampleSet(source)

@@ -22,16 +22,21 @@ export class ReadingNote {
   readonly #silent: boolean;
   readonly #stream: ProgressStream;
   readonly #now: () => number;
-  readonly #start: number;
+  #start = Number.POSITIVE_INFINITY;
   /** Waiting for the disk there are no examples to tick. */
-  readonly #timer: NodeJS.Timeout;
-  #due: number;
+  #timer: NodeJS.Timeout | undefined;
+  #due = Number.POSITIVE_INFINITY;
 
   constructor(options: ReadingNoteOptions) {
     this.#label = options.label;
     this.#silent = options.silent ?? false;
     this.#stream = options.stream ?? process.stderr;
     this.#now = options.now ?? (() => performance.now());
+  }
+
+  /** Reading begins. */
+  start(): void {
+    this.stop();
     this.#start = this.#now();
     this.#due = this.#start + FIRST;
     this.#timer = setInterval(() => this.tick(), FIRST);

@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
@@ -100,6 +100,23 @@ describe('pages of data show', () => {
     expect(page.match(/<details open><summary>Expert trace<\/summary>/g)).toHaveLength(3);
   });
 
+  it.each<[string, string, RegExp]>([
+    ['a path that is not there', 'gone/set', /gone\/set: no such directory/],
+    ['a file', 'file', /is a file; name a task.*custom --from FILE/],
+    ['another directory', 'empty', /is no data set that timeseer data prepare wrote/],
+    ['a manifest that is cut off', 'cut', /cut\/manifest\.json: not JSON/],
+    ['a misspelt task', 'vta/irregula', /Did you mean vta\/irregular\?/],
+  ])('refuse %s', async (_, name, reason) => {
+    const folder = freshPath();
+    mkdirSync(join(folder, 'empty'), { recursive: true });
+    mkdirSync(join(folder, 'cut'));
+    writeFileSync(join(folder, 'cut', 'manifest.json'), '{"format":"timeseer-examples"');
+    writeFileSync(join(folder, 'file'), 'x');
+    const { code, err } = await inside('data', 'show', name.startsWith('vta') ? name : join(folder, name));
+    expect(err).toMatch(reason);
+    expect(code).toBeGreaterThan(0);
+  });
+
   it('a list says how to get a page', async () => {
     expect((await inside('data', 'show', 'nano5', '--n', '2')).out).toMatch(/add --out page\.html\n$/);
   });
@@ -111,6 +128,7 @@ describe('the note on reading', () => {
       let time = 0;
       const stream = new PassThrough();
       const note = new ReadingNote({ label: 'har', silent, stream, now: () => time });
+      note.start();
       const moments = [0, 900, 1100, 3000, 6000, 6200, 6900, 70_000];
       for (const moment of moments) {
         time = moment;

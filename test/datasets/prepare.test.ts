@@ -385,7 +385,11 @@ describe('custom files', () => {
     ],
     [
       'splits of some rows only',
-      { 'labels.csv': 'file,class,split\na.csv,a,test\nb.csv,a,\n' },
+      {
+        'a.csv': 'v\n1\n2\n',
+        'b.csv': 'v\n1\n2\n',
+        'labels.csv': 'file,class,split\na.csv,a,test\nb.csv,a,\n',
+      },
       /1 of 2 rows/,
     ],
     [
@@ -398,7 +402,7 @@ describe('custom files', () => {
       { 'labels.csv': 'file,intervals\na.csv,1-9\n', 'a.csv': 'v\n1\n2\n3\n' },
       /3 points, its interval ends at 9/,
     ],
-    ['a file that is not there', { 'labels.csv': 'file,class\na.csv,a\n' }, /a.csv: cannot be read/],
+    ['a file that is not there', { 'labels.csv': 'file,class\na.csv,a\n' }, /labels.csv:2:1: names a.csv/],
     ['other columns', { 'labels.csv': 'name,kind\na.csv,a\n' }, /expected file and class/],
     ['nothing', { 'README.md': 'x' }, /holds no labels.csv/],
     [
