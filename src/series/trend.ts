@@ -2,7 +2,9 @@
 import { ConfigError } from '../errors.ts';
 import { normalQuantile, twoSided } from './distributions.ts';
 import { requireFinite } from './finite.ts';
-import { median, select } from './stats.ts';
+import { sortCountingInversions } from './inversions.ts';
+import { slopesOfRank } from './slopes.ts';
+import { median } from './stats.ts';
 
 export interface MannKendall {
   /** Rising minus falling pairs. */
@@ -28,7 +30,7 @@ export function mannKendall(values: Float64Array): MannKendall | null {
   const n = values.length;
   if (n < 2) return null;
   const sorted = values.slice();
-  const falling = sortAndCountInversions(sorted);
+  const falling = sortCountingInversions(sorted, new Int32Array(n));
   let tiedPairs = 0;
   let tiedVariance = 0;
   for (let i = 0; i < n; ) {
@@ -53,32 +55,6 @@ export function mannKendall(values: Float64Array): MannKendall | null {
   };
 }
 
-/** Sorts in place; returns the number of pairs i < j with values[i] > values[j]. */
-function sortAndCountInversions(values: Float64Array): number {
-  const n = values.length;
-  let from = values;
-  let to = new Float64Array(n);
-  let inversions = 0;
-  for (let width = 1; width < n; width *= 2) {
-    for (let left = 0; left < n; left += 2 * width) {
-      const middle = Math.min(n, left + width);
-      const end = Math.min(n, left + 2 * width);
-      let a = left;
-      let b = middle;
-      for (let k = left; k < end; k++) {
-        if (a < middle && (b >= end || from[a]! <= from[b]!)) to[k] = from[a++]!;
-        else {
-          inversions += middle - a;
-          to[k] = from[b++]!;
-        }
-      }
-    }
-    [from, to] = [to, from as Float64Array<ArrayBuffer>];
-  }
-  if (from !== values) values.set(from);
-  return inversions;
-}
-
 export interface TheilSen {
   /** Median of the slopes of all pairs, per sample. */
   readonly slope: number;
@@ -91,9 +67,8 @@ export interface TheilSen {
 
 /**
  * Theil–Sen line of [N], N ≥ 2, over the index; null for fewer. `confidence` in (0, 1) is that of the slope's interval, default
- * 0.95. Equals scipy's `theilslopes`, intercept `separate`. Exact in O(N²) time and little memory: a
- * sample of slopes brackets each order statistic, one pass over all pairs counts those below and
- * keeps those inside (N = 50 000: a few seconds). Throws a DataError for values that are not finite.
+ * 0.95. Equals scipy's `theilslopes`, intercept `separate`. Exact, without looking at most of the slopes (`slopesOfRank`).
+ * Throws a DataError for values that are not finite.
  */
 export function theilSen(values: Float64Array, confidence = 0.95): TheilSen | null {
   requireFinite(values, 'Theil–Sen line');
@@ -119,115 +94,4 @@ function roundHalfEven(x: number): number {
   const rest = x - floor;
   if (rest !== 0.5) return Math.round(x);
   return floor % 2 === 0 ? floor : floor + 1;
-}
-
-/** Slopes of all pairs against a bracket [low, high]. */
-interface Bracketed {
-  readonly below: number;
-  readonly atLow: number;
-  /** Strictly inside; the first `kept` are filled. */
-  readonly inside: Float64Array;
-  readonly kept: number;
-  readonly atHigh: number;
-}
-
-/** Relative error that a product may have beside the quotient that it stands for. */
-const SLACK = 4 * Number.EPSILON;
-
-/**
- * One pass over all pairs, by distance d: a rise is compared with low·d and high·d, and divided only near or inside the
- * bracket, so that equal slopes compare as equal. On which side the others fall no processor foresees: those below are
- * counted without a jump. Slopes equal to an end are only counted: rounded data repeat the same slope without end.
- */
-function bracket(values: Float64Array, low: number, high: number): Bracketed {
-  const n = values.length;
-  const open = low === Number.NEGATIVE_INFINITY || high === Number.POSITIVE_INFINITY;
-  let inside = new Float64Array(4096);
-  let kept = 0;
-  let below = 0;
-  let atLow = 0;
-  let atHigh = 0;
-  for (let d = 1; d < n; d++) {
-    const slack = SLACK * (Math.abs(low * d) + Math.abs(high * d));
-    const surelyBelow = low * d - slack;
-    const middle = open ? 0 : ((low + high) * d) / 2;
-    const reach = open ? Number.POSITIVE_INFINITY : ((high - low) * d) / 2 + 2 * slack;
-    let under = 0;
-    for (let i = 0, j = d; j < n; i++, j++) {
-      const rise = values[j]! - values[i]!;
-      under += Number(rise < surelyBelow);
-      if (Math.abs(rise - middle) > reach || rise < surelyBelow) continue;
-      const slope = rise / d;
-      if (slope < low) under++;
-      else if (slope === low) atLow++;
-      else if (slope === high) atHigh++;
-      else if (slope < high) {
-        if (kept === inside.length) {
-          const wider = new Float64Array(2 * kept);
-          wider.set(inside);
-          inside = wider;
-        }
-        inside[kept++] = slope;
-      }
-    }
-    below += under;
-  }
-  return { below, atLow, inside, kept, atHigh };
-}
-
-/** The slope of this rank (0 is the smallest), or undefined where it lies outside the bracket. */
-function rankInside(
-  { below, atLow, inside, kept, atHigh }: Bracketed,
-  rank: number,
-): number | 'low' | 'high' | undefined {
-  const place = rank - below;
-  if (place < 0) return undefined;
-  if (place < atLow) return 'low';
-  if (place < atLow + kept) return select(inside, kept, place - atLow);
-  return place < atLow + kept + atHigh ? 'high' : undefined;
-}
-
-/** Up to this many pairs the first bracket is everything. */
-const FEW_PAIRS = 100_000;
-
-/** The slopes of the given ranks, ascending, among those of all pairs. */
-function slopesOfRank(values: Float64Array, ranks: readonly number[]): number[] {
-  const n = values.length;
-  const pairs = (n * (n - 1)) / 2;
-  const sample = pairs <= FEW_PAIRS ? new Float64Array(0) : sampledSlopes(values);
-  const size = sample.length;
-  const found: number[] = [];
-  for (let sigmas = 4; found.length < ranks.length; ) {
-    const first = ranks[found.length]!;
-    // Neighbouring ranks, such as the middle ones of an even number of pairs, share a pass.
-    const group = ranks.slice(found.length).filter((rank) => rank - first <= 0.05 * Math.min(pairs, 2e6));
-    const place = (rank: number): number => (rank / (pairs - 1)) * size;
-    const margin = sigmas * Math.sqrt(size) * 0.5 + 1;
-    const low = sample[Math.floor(place(first) - margin)] ?? Number.NEGATIVE_INFINITY;
-    const high = sample[Math.ceil(place(group.at(-1)!) + margin)] ?? Number.POSITIVE_INFINITY;
-    const counted = bracket(values, low, high);
-    const slopes = group.map((rank) => rankInside(counted, rank));
-    if (slopes.includes(undefined)) sigmas *= 2;
-    else found.push(...slopes.map((slope) => (slope === 'low' ? low : slope === 'high' ? high : slope!)));
-  }
-  return found;
-}
-
-/**
- * Slopes of some pairs, ascending: a fixed sample, spread evenly over all pairs by Roberts' additive sequence (steps 1/p and 1/p², p³ = p
- * + 1). It only says where to look; a bracket that misses its rank is widened.
- */
-function sampledSlopes(values: Float64Array): Float64Array {
-  const n = values.length;
-  const sample = new Float64Array(Math.min(1 << 21, Math.max(4096, 4 * n)));
-  let a = 0.5;
-  let b = 0.5;
-  for (let k = 0; k < sample.length; k++) {
-    a = (a + 0.7548776662466927) % 1;
-    b = (b + 0.5698402909980532) % 1;
-    const i = Math.floor(a * n);
-    const j = (i + 1 + Math.floor(b * (n - 1))) % n;
-    sample[k] = (values[j]! - values[i]!) / (j - i);
-  }
-  return sample.sort();
 }
