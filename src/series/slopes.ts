@@ -12,13 +12,19 @@ import { largestMagnitude, select } from './stats.ts';
 /** Up to this many pairs, all slopes are kept. */
 const FEW_PAIRS = 20_000;
 
-/** The slopes of the given ranks (0 is the smallest), ascending, among those of all pairs of [N]. O(N^1.5) where slopes differ, else O(N²). */
+/** The slopes of the given ranks (ascending, 0 is the smallest) among those of all pairs of [N]. O(N^1.5) where slopes differ, else O(N²). */
 export function slopesOfRank(values: Float64Array, ranks: readonly number[]): number[] {
   const n = values.length;
   const pairs = (n * (n - 1)) / 2;
   if (pairs <= FEW_PAIRS) {
     const all = allSlopes(values);
-    return ranks.map((rank) => select(all, pairs, rank));
+    let before = 0;
+    return ranks.map((rank) => {
+      // What stands before the last rank is smaller than what is looked for.
+      const slope = select(all.subarray(before), pairs - before, rank - before);
+      before = rank;
+      return slope;
+    });
   }
   const sample = sampledSlopes(values);
   const found: number[] = [];
