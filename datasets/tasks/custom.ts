@@ -3,12 +3,11 @@ import { statSync } from 'node:fs';
 import { basename, dirname, join, parse, relative } from 'node:path';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { ANOMALY_CLASSES, type AnomalyClass, type Example, type Gold } from '../../src/types.ts';
-import { TIME_NAME } from '../csv.ts';
+import { readText, TIME_NAME } from '../csv.ts';
+import { CsvRecords, detectDelimiter } from '../csv-records.ts';
 import { readCsv } from '../readers/csv.ts';
 import { formatOf, readRecords } from '../readers/formats.ts';
 import type { RawRecord } from '../readers/record.ts';
-import { Scanner } from '../readers/scanner.ts';
-import { readHeaderRow } from '../readers/tsb-ad.ts';
 import type { Split } from '../split.ts';
 import { ANOMALY_WINDOW, anomalyExamples } from './anomaly-files.ts';
 import { isTable, type LabelRow, readLabels, readTable, splitNamed } from './custom-table.ts';
@@ -33,17 +32,26 @@ interface Source {
   readonly load: (note: (text: string) => void) => Generator<Loaded>;
 }
 
-/** All columns of a csv file of points but the time, by its header; undefined without one, or with a single column left. */
+/** Numbers, also with a decimal comma, and missing values. */
+const NUMBERS = /^(?:[+-]?[\d.,]+(?:e[+-]?\d+)?|nan)?$/i;
+
+/**
+ * Columns of a csv file of points that begin with a number and are no time; undefined without a header, or with a single one
+ * left.
+ *
+ * @throws DataError for a file that cannot be read
+ */
 export function numericColumns(path: string): string[] | undefined {
-  const scanner = new Scanner(path);
-  try {
-    const names = readHeaderRow(scanner);
-    if (names.some((name) => name === '' || Number.isFinite(Number(name)))) return undefined;
-    const columns = names.filter((name) => !TIME_NAME.test(name));
-    return columns.length > 1 ? columns : undefined;
-  } finally {
-    scanner.close();
+  const text = readText(path);
+  const records = new CsvRecords(text, detectDelimiter(text, path), path);
+  const rows: string[][] = [];
+  while (rows.length < 2 && records.next()) {
+    if (!records.blank) rows.push(Array.from({ length: records.width }, (_, i) => records.field(i)));
   }
+  const [names = [], first = []] = rows;
+  if (names.some((name) => name === '' || Number.isFinite(Number(name)))) return undefined;
+  const columns = names.filter((name, i) => !TIME_NAME.test(name) && NUMBERS.test(first[i] ?? ''));
+  return columns.length > 1 ? columns : undefined;
 }
 
 /** The one series of a file; all columns of a csv file are channels. */

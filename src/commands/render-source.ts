@@ -42,7 +42,8 @@ export interface RenderSource {
   readonly kind: Gold['kind'] | null;
 }
 
-const GENERATED: FigureChoice = { preset: 'anomllm', missing: 'break' };
+/** Of a directory that `timeseer generate` wrote. */
+const DIRECTORY: FigureChoice = { preset: 'anomllm', missing: 'break' };
 const PLAIN: FigureChoice = { preset: 'line', missing: 'break' };
 
 function refuse(options: SourceOptions, keys: readonly (keyof SourceOptions)[], why: string): void {
@@ -158,13 +159,19 @@ function* ofSplit(spec: TaskSpec, options: SourceOptions, split: Split): Generat
   for (const { example } of spec.open({ directory: null, counts, seed, length }).load()) yield example;
 }
 
+/** The figure of the task that a generator makes series for: its own, or the one that it is a part of. */
+function generatedFigure(name: string): FigureChoice {
+  const task = (own: string | undefined) => TASKS.find((one) => one.name === own);
+  return (task(name) ?? task(name.split('/')[0]))?.figure ?? PLAIN;
+}
+
 /** Series of a generator, of a generated task, or of a directory that `timeseer generate` wrote. */
 function openNamed(options: SourceOptions): RenderSource {
   const { source, offset, limit, split = 'train', seed, length } = options;
   refuse(options, ['column'], 'files and prepared data sets');
-  const task = generators().some(({ name }) => name === source)
-    ? undefined
-    : TASKS.find(({ name }) => name === source.toLowerCase());
+  const name = source.toLowerCase();
+  const generated = generators().some((one) => one.name === name);
+  const task = generated ? undefined : TASKS.find((one) => one.name === name);
   if (task?.needs === 'nothing') {
     const series = range(ofSplit(task, options, split), offset, limit);
     return { count: limit, series, figure: task.figure, rate: task.rate, kind: task.kind };
@@ -182,12 +189,13 @@ function openNamed(options: SourceOptions): RenderSource {
     ...(seed === undefined ? {} : { seed }),
     ...(length === undefined ? {} : { length }),
   };
-  const series = open(source, { offset, ...given });
+  const series = open(generated ? name : source, { offset, ...given });
   function* examples(): Generator<Drawable> {
     for (const one of series) yield exampleOf(one);
   }
   const count = Math.min(limit, series.count);
-  return { count, series: range(examples(), 0, count), figure: GENERATED, rate: null, kind: 'anomaly' };
+  const figure = generated ? generatedFigure(name) : DIRECTORY;
+  return { count, series: range(examples(), 0, count), figure, rate: null, kind: 'anomaly' };
 }
 
 /**

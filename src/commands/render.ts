@@ -25,7 +25,7 @@ const DEFAULT_LIMIT = 100;
 export interface RenderArguments {
   source: string;
   out: string;
-  /** Default: the data set's own; `line` for files, `anomllm` for generated series. */
+  /** Default: that of the task; `line` for files, `anomllm` for what `timeseer generate` wrote. */
   figure: FigureName | undefined;
   /** Default: 100. */
   limit: number | undefined;
@@ -222,7 +222,7 @@ export const render: CommandModule<object, RenderArguments> = {
       .option('figure', {
         choices: FIGURE_NAMES,
         describe:
-          "What the plot looks like (default: a prepared data set's own; line for files, anomllm for generators); nano is what the quickstart policy sees",
+          'What the plot looks like (default: that of the task; line for files); nano is what the quickstart policy sees',
         requiresArg: true,
       })
       .option('limit', {

@@ -141,6 +141,18 @@ describe('timeseer render of files', () => {
     expect(await drawn(path)).toEqual(await render(shape, values, times));
   });
 
+  it('columns of a German table, and none of words or times', async () => {
+    const path = file('werte.csv', 'time;druck;ort;fluss\n1;4;A;3\n2;5;B;-2\n3;1;C;0\n');
+    const shape = figure('line', {
+      channels: ['druck', 'fluss'],
+      legend: 'above',
+      step: null,
+      xLabel: 'Time',
+    });
+    const values = [Float64Array.of(4, 5, 1), Float64Array.of(3, -2, 0)];
+    expect(await drawn(path)).toEqual(await render(shape, values, Float64Array.of(1, 2, 3)));
+  });
+
   it('draws the series of a .ts file one by one, missing points as gaps', async () => {
     const path = file('two.ts', '@classLabel true a b\n@data\n1,2,?,4,9:a\n5,3,1,7,2:b\n');
     const out = freshPath();
@@ -184,6 +196,12 @@ describe('timeseer render of names', () => {
     await inside('render', 'vta/multivariate', '--out', out, '--limit', '2', '--offset', '3');
     expect(readdirSync(out)).toHaveLength(2);
     expect(new Set(readdirSync(out)).size).toBe(2);
+  });
+
+  it('generators have the figure of their task, in any case', async () => {
+    expect(await drawn('NANO5')).toMatchObject({ width: 560, height: 28 });
+    const own = await drawn('vta/trend', '--index', '2');
+    expect(own).toEqual(await drawn('vta/trend', '--index', '2', '--figure', 'vta'));
   });
 
   it('says how to get a task that is made from files, and names files that are not there', async () => {
