@@ -155,7 +155,9 @@ export async function assembleReport(
   const gains = gainsOf(answers, held, bootstrap);
   const floors = held && answers.sft !== undefined ? SFT_FLOORS : [];
   const transfer = transferOf(run, baselines, method, bootstrap);
-  const detectors = baselines === null ? null : detectorsTable(baselines, stages.at(-1)!.metrics, bootstrap);
+  // A single detector has its column in the main table.
+  const several = baselines !== null && Object.keys(baselines.records).length > 1;
+  const detectors = several ? detectorsTable(baselines, stages.at(-1)!.metrics, bootstrap) : null;
   const environment = run.environment;
   const gaps = gapsOf(run);
   const described = describeRun(

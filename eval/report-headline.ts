@@ -82,13 +82,19 @@ const FORMAT: Readonly<Partial<Record<MetricName, (estimate: Estimate) => string
   variate_exact: percent,
 };
 
-function detectorReaches(kind: Gold['kind'], set: MetricSet): string {
+/** The metrics that a kind is summed up by, those over all series: some of the data may not name their classes. */
+function summedUp(kind: Gold['kind'], set: MetricSet): (readonly [name: MetricName, estimate: Estimate])[] {
   const names: readonly MetricName[] = MAIN_METRICS[kind];
-  const numbers = names.flatMap((name) => {
+  return names.flatMap((name) => {
     const estimate = set[name];
-    if (estimate === undefined) return [];
+    return estimate === undefined || estimate.n !== set.reward.n ? [] : [[name, estimate] as const];
+  });
+}
+
+function detectorReaches(kind: Gold['kind'], set: MetricSet): string {
+  const numbers = summedUp(kind, set).map(([name, estimate]) => {
     const text = (FORMAT[name] ?? ((one: Estimate) => fixed(one.mean)))(estimate);
-    return [kind === 'anomaly' ? text : `${lowerFirst(METRIC_LABELS[name])} ${text}`];
+    return kind === 'anomaly' ? text : `${lowerFirst(METRIC_LABELS[name])} ${text}`;
   });
   const last = numbers.pop() ?? 'nothing';
   return numbers.length === 0 ? last : `${numbers.join(', ')} and ${last}`;
@@ -116,12 +122,8 @@ function tile(label: string, estimate: Estimate, format: (value: number) => stri
 /** The most telling numbers. */
 export function tiles(input: ReportInput, last: ReportStage): Html {
   const { kind, overall } = last.metrics;
-  const names: readonly MetricName[] = MAIN_METRICS[kind];
   const gain = input.gains[0];
-  return html`<dl class="tiles">${names.map((name) => {
-    const estimate = overall[name];
-    return estimate === undefined ? null : tile(METRIC_LABELS[name], estimate);
-  })}${
+  return html`<dl class="tiles">${summedUp(kind, overall).map(([name, estimate]) => tile(METRIC_LABELS[name], estimate))}${
     gain === undefined
       ? tile('Reward', overall.reward)
       : tile(`${gain.label}, change`, gain.estimate, (value) => signed(value))

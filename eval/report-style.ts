@@ -92,7 +92,7 @@ tbody th{font-weight:500}
 .plot svg{display:block;width:100%;height:auto;min-width:520px}
 .seen{margin:0 0 .8rem}
 .seen img{display:block;width:100%;max-width:560px;height:auto;image-rendering:pixelated;border:1px solid var(--rule);background:#fff}
-.seen.whole img{width:auto;max-width:100%;image-rendering:auto}
+.seen.whole img{width:auto;max-width:100%;max-height:36rem;image-rendering:auto}
 .seen figcaption{font-size:.8rem;color:var(--soft)}
 .pair{display:grid;grid-template-columns:2fr 3fr;gap:1.2rem}
 .pair>*{min-width:0}

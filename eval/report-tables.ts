@@ -77,11 +77,14 @@ function rowsOf(kind: Gold['kind']): Row[] {
   ];
 }
 
-function resultRows(kind: Gold['kind']): Row[] {
+const UNNAMED_REWARD = 'Where the data do not name the class: (0.7 · mean of six + 0.1 · format) / 0.8.';
+
+function resultRows(kind: Gold['kind'], named: boolean): Row[] {
+  const reward = main(kind, 'reward', 'Reward, greedy');
   return [
     main(kind, 'format'),
     ...rowsOf(kind),
-    main(kind, 'reward', 'Reward, greedy'),
+    named ? reward : { ...reward, note: `${reward.note} ${UNNAMED_REWARD}` },
     {
       label: 'Reward, sampled',
       note: 'Mean reward of responses sampled at the temperature of the evaluation.',
@@ -118,7 +121,10 @@ function fewer(row: Row, stages: readonly ReportStage[], all: number): string | 
 export function resultsTable(stages: readonly ReportStage[], floors: readonly ReportFloor[]): Html {
   const { kind, overall } = stages[0]!.metrics;
   const { n } = overall.reward;
-  const rows = resultRows(kind).filter((row) => stages.some((stage) => row.value(stage) !== undefined));
+  const named = kind !== 'anomaly' || overall.class_accuracy?.n === n;
+  const rows = resultRows(kind, named).filter((row) =>
+    stages.some((stage) => row.value(stage) !== undefined),
+  );
   return scrolling(
     'Results by stage',
     html`<table class="results">
@@ -203,9 +209,12 @@ export function confusionTable(label: string, confusion: Confusion): Html {
 <tbody>${confusion.rows.map((name, r) => {
       const counts = confusion.counts[r]!;
       const total = counts.reduce((sum, count) => sum + count, 0);
+      // Anomalies whose kind the data do not name are neither right nor wrong.
+      const graded = confusion.columns.includes(name);
       return html`<tr><th scope="row">${name}</th>${counts.map((count, c) => {
         const right = confusion.columns[c] === name;
-        return html`<td class="shaded ${right ? 'right' : 'wrong'}" style="${shade(total === 0 ? 0 : count / total)}">${count === 0 ? html`<span class="zero">0</span>` : grouped(count)}</td>`;
+        const tone = right ? 'right' : graded ? 'wrong' : 'ungraded';
+        return html`<td class="shaded ${tone}" style="${shade(total === 0 ? 0 : count / total)}">${count === 0 ? html`<span class="zero">0</span>` : grouped(count)}</td>`;
       })}</tr>\n`;
     })}</tbody></table>`,
   );
