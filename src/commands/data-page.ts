@@ -36,6 +36,9 @@ function missingText({ channels }: Example): string {
   return missing === 0 ? '' : `, ${formatValue((100 * missing) / points)} % missing`;
 }
 
+/** `1 example`, `6 examples`. */
+export const counted = (n: number): string => `${n} ${n === 1 ? 'example' : 'examples'}`;
+
 /** Pictures taller than this stand beside each other where there is room. */
 const TALL = 400;
 
@@ -117,5 +120,5 @@ ${rate === null ? null : sampling(rate)}
 ${source.citation === null ? null : html`<dt>Source</dt><dd>${source.citation}</dd>`}
 ${notes.map((note) => html`<dt>Note</dt><dd>${note}</dd>`)}</dl></header>
 <main>${cards}</main>`;
-  return page({ title: `${origin.title}: ${examples.length} examples`, style: STYLE + OWN_STYLE, body });
+  return page({ title: `${origin.title}: ${counted(examples.length)}`, style: STYLE + OWN_STYLE, body });
 }

@@ -19,7 +19,7 @@ import { describer } from './data-describe.ts';
 import { checkFigureRate } from './data-figure.ts';
 import { taskFolder } from './data-files.ts';
 import { columns } from './data-list.ts';
-import { type Describe, examplesPage, type ShownExample } from './data-page.ts';
+import { counted, type Describe, examplesPage, type ShownExample } from './data-page.ts';
 import { CHOICE_OPTIONS, type ChoiceArguments, selectOptions } from './data-prepare.ts';
 import { ReadingNote } from './reading-note.ts';
 
@@ -202,7 +202,7 @@ export async function runShow(args: ShowArguments, describe?: Describe): Promise
       }));
       process.stdout.write(`${JSON.stringify({ task: origin.task, out: out ?? null, examples })}\n`);
     } else if (out !== undefined) {
-      process.stdout.write(`${out}: ${shown.length} examples of ${origin.title}\n`);
+      process.stdout.write(`${out}: ${counted(shown.length)} of ${origin.title}\n`);
     } else {
       process.stdout.write(
         `${listing(origin, shown)}\nplots, prompts and expert traces: add --out page.html\n`,
