@@ -2,9 +2,9 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { trainingSplit } from '../../datasets/partition.ts';
-import { type ExampleAddress, isGenerator, openExamples } from '../../datasets/source.ts';
-import { baselineMetrics } from '../../eval/baselines.ts';
-import { metricsOf } from '../../eval/metrics.ts';
+import { type ExampleAddress, type ExampleSource, isGenerator, openExamples } from '../../datasets/source.ts';
+import { classicalAnswers } from '../../eval/baselines.ts';
+import { type MetricSet, metricsOf, overallOf } from '../../eval/metrics.ts';
 import { metricsTable } from '../../eval/metrics-table.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { ConfigError } from '../errors.ts';
@@ -72,6 +72,18 @@ function tokensLine(
   return `prompts: ${shown}; ${read}; asked with ${input === 'picture' ? 'pictures' : 'numbers'}\n`;
 }
 
+/** Every detector on the same examples. None is chosen here: a choice needs a validation split. */
+async function classicalMetrics(
+  source: ExampleSource,
+  classes: readonly string[],
+  name: string,
+): Promise<Record<string, MetricSet>> {
+  const answers = await classicalAnswers([...source], trainingSplit(name));
+  return Object.fromEntries(
+    Object.entries(answers).map(([detector, list]) => [detector, overallOf(list, { classes })]),
+  );
+}
+
 export async function runEval(given: EvalRequest): Promise<void> {
   check(given);
   if (given.out !== undefined && existsSync(given.out) && !statSync(given.out).isDirectory()) {
@@ -102,8 +114,9 @@ export async function runEval(given: EvalRequest): Promise<void> {
       signal,
     }),
   );
-  const metrics = metricsOf(records!);
-  const classical = given.classical ? await baselineMetrics(source, trainingSplit(name)) : {};
+  const { classes } = source.facts;
+  const metrics = metricsOf(records!, { classes });
+  const classical = given.classical ? await classicalMetrics(source, classes, name) : {};
   const { statement, title } = source.facts;
   const data = { ...examples, title, ...(statement === null ? {} : { statement }) };
   const { temperature } = given;

@@ -1,6 +1,5 @@
 /** A task of a data set, composed: figure, prompt, expert traces and reward. */
 import { lengthOf } from '../../datasets/example.ts';
-import type { ExampleSet } from '../../datasets/example-set.ts';
 import { numericText } from '../../datasets/numeric-text.ts';
 import { Passes } from '../../datasets/passes.ts';
 import { type DataFacts, type ExampleAddress, isGenerator, openExamples } from '../../datasets/source.ts';
@@ -8,7 +7,7 @@ import type { EvalTask } from '../../eval/run.ts';
 import { PARTS_OF, parseResponse, scoreAnswer } from '../../rewards/response.ts';
 import { teacherTrace } from '../expcot/expert.ts';
 import { nanoTrace } from '../expcot/nano-expert.ts';
-import { type ClassProfile, learnClasses } from '../expcot/profile-of-classes.ts';
+import type { ClassProfile } from '../expcot/profile-of-classes.ts';
 import { PictureCache } from '../plot/cache.ts';
 import { renderColumns } from '../plot/column.ts';
 import { type Figure, figure, isBare } from '../plot/figure.ts';
@@ -18,6 +17,7 @@ import { instruction } from '../train/instruction.ts';
 import type { Task } from '../train/task.ts';
 import type { Example, Picture } from '../types.ts';
 import { drawingOf } from './data-figure.ts';
+import { classesOf, storedTraces } from './task-traces.ts';
 
 /** Pixels of a visual token's edge: 2 × 2 patches of 14. */
 const VISUAL_TOKEN = 28;
@@ -93,26 +93,6 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
   };
 }
 
-/** Texts by the id of an example; each is written once. */
-function remembered(write: (example: Example) => string): (example: Example) => string {
-  const known = new Map<string, string>();
-  return (example) => {
-    const text = known.get(example.id) ?? write(example);
-    known.set(example.id, text);
-    return text;
-  };
-}
-
-/** What the classes of a prepared data set look like, learned from its training split when it is first asked for. */
-export function classesOf(set: ExampleSet | null): () => ClassProfile | null {
-  let profile: ClassProfile | null | undefined;
-  return () => {
-    if (profile === undefined)
-      profile = set === null || set.count('train') === 0 ? null : learnClasses(set.read('train'));
-    return profile;
-  };
-}
-
 /**
  * The task over training examples. Of a generator they are fresh; a data set on disk is gone through again and again, in an order of
  * its own for every pass and stage.
@@ -125,9 +105,21 @@ export function trainingTask(card: PolicyCard, address: ExampleAddress, stage: '
   }
   const task = exampleTask(card, { facts, profile: classesOf(set), cache: new PictureCache() });
   const passes = new Passes(source.count, address.seed, stage);
+  const places = new Map<string, number>();
+  const traces = new Map<string, string>();
+  const stored = card.style === 'full' ? storedTraces(set) : () => null;
   return {
     ...task,
-    trace: remembered(task.trace),
-    example: (index) => source.at(passes.place(index)),
+    example: (index) => {
+      const place = passes.place(index);
+      const example = source.at(place);
+      places.set(example.id, place);
+      return example;
+    },
+    trace: (example) => {
+      const text = traces.get(example.id) ?? stored(places.get(example.id)!) ?? task.trace(example);
+      traces.set(example.id, text);
+      return text;
+    },
   };
 }

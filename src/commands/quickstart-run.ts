@@ -7,6 +7,7 @@ import { heldOutOf, validationOf } from '../../eval/held-out.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { type PolicyName, RunDirectory } from '../../eval/run-directory.ts';
 import { readSummary } from '../../eval/summary.ts';
+import { trainingOf } from '../../eval/training.ts';
 import { loadRecipe } from '../config.ts';
 import { setup } from '../engine/torch/setup.ts';
 import { ConfigError } from '../errors.ts';
@@ -156,7 +157,13 @@ async function runStages(
     done: () => existsSync(baselineFiles.choice),
     work: async () => {
       if (!given.quiet) say('classical detectors');
-      writeBaselines(baselineFiles, await runBaselines(heldOutOf(recipe), validationOf(recipe)));
+      writeBaselines(
+        baselineFiles,
+        await runBaselines(heldOutOf(recipe), validationOf(recipe), trainingOf(recipe), {
+          seed: recipe.seed,
+          signal,
+        }),
+      );
     },
   };
 

@@ -2,8 +2,15 @@
 import { spawn } from 'node:child_process';
 import { resolve } from 'node:path';
 import type { CommandModule } from 'yargs';
-import { type ReportFiles, reportFiles, writeRunReport } from '../../eval/assemble.ts';
-import type { Summary, SummaryMetrics } from '../../eval/summary.ts';
+import { heldOutExamples } from '../../datasets/partition.ts';
+import { openExamples } from '../../datasets/source.ts';
+import { type AssembleOptions, type ReportFiles, reportFiles, writeRunReport } from '../../eval/assemble.ts';
+import { summaryTable } from '../../eval/metrics-table.ts';
+import { POLICIES, RunDirectory } from '../../eval/run-directory.ts';
+import type { Summary } from '../../eval/summary.ts';
+import { hasCard } from '../train/card.ts';
+import { exampleTask } from './example-task.ts';
+import { evaluationCard } from './task-card.ts';
 
 export interface ReportArguments {
   run: string;
@@ -11,33 +18,8 @@ export interface ReportArguments {
   json: boolean;
 }
 
-const COLUMNS = [
-  ['format', 'format'],
-  ['class', 'class_accuracy'],
-  ['point F1', 'point_f1'],
-  ['anomalous', 'point_f1_anomalous'],
-  ['affil. F1', 'affiliation_f1'],
-  ['greedy', 'reward_greedy'],
-  ['sampled', 'reward_sampled'],
-] as const;
-
-const WIDTH = 10;
-
 /** The results of a run as a table for a terminal, and what of its requirements is missed. */
 export function resultLines(summary: Summary): string[] {
-  const rows: [string, SummaryMetrics | null | undefined][] = [
-    ['before training', summary.sft?.metrics_before],
-    ['after SFT', summary.sft?.metrics ?? summary.rl?.metrics_before],
-    ['after reinforcement', summary.rl?.metrics_after],
-    [summary.classical?.detector ?? '', summary.classical?.metrics],
-  ];
-  const label = 21;
-  const head = `${''.padEnd(label)}${COLUMNS.map(([name]) => name.padStart(WIDTH)).join('')}`;
-  const lines = rows.flatMap(([name, metrics]) => {
-    if (metrics === null || metrics === undefined) return [];
-    const cells = COLUMNS.map(([, key]) => (metrics[key]?.mean.toFixed(3) ?? '–').padStart(WIDTH));
-    return [`${name.padEnd(label)}${cells.join('')}`];
-  });
   const missed = (summary.requirements ?? []).filter((one) => !one.met);
   const verdict =
     (summary.requirements ?? []).length === 0
@@ -47,7 +29,7 @@ export function resultLines(summary: Summary): string[] {
         : missed.map(
             ({ name, at_least, measured }) => `missed: ${name} ${measured.toFixed(4)}, required ${at_least}`,
           );
-  return [head, ...lines, ...verdict];
+  return [...summaryTable(summary), ...verdict];
 }
 
 /** The program that shows a page, and its arguments; the environment variable BROWSER comes first. */
@@ -77,19 +59,31 @@ function tellGaps(run: string, gaps: readonly string[]): void {
   for (const gap of gaps) process.stderr.write(`${run}: ${gap}\n`);
 }
 
+/** What the run's furthest policy was shown; nothing where no policy is left to tell, and the recipe has to. */
+function drawing(path: string): AssembleOptions {
+  const run = new RunDirectory(path);
+  const { data, seed, eval: evaluation } = run.recipe;
+  const directory = POLICIES.toReversed()
+    .map((policy) => run.policyDirectory(policy))
+    .find(hasCard);
+  if (directory === undefined) return {};
+  const { facts } = openExamples(heldOutExamples(data, seed, evaluation.series));
+  return { draw: exampleTask(evaluationCard(directory, facts), { facts }).picture };
+}
+
 /**
  * Writes report and summary of a run, and says what they had to leave out; resolves to their paths. Errors as
  * `writeRunReport`.
  */
 export async function buildReport(run: string): Promise<ReportFiles> {
-  const { gaps } = await writeRunReport(run);
+  const { gaps } = await writeRunReport(run, drawing(run));
   tellGaps(run, gaps);
   return reportFiles(run);
 }
 
 /** @throws DataError, ConfigError, WriteError as `writeRunReport` */
 export async function runReport({ run, open, json }: ReportArguments): Promise<void> {
-  const { summary, gaps } = await writeRunReport(run);
+  const { summary, gaps } = await writeRunReport(run, drawing(run));
   tellGaps(run, gaps);
   const files = reportFiles(run);
   process.stdout.write(

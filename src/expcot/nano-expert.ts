@@ -10,6 +10,9 @@ import { nanoVariatesTeacher } from './nano-variates.ts';
 import type { ClassProfile } from './profile-of-classes.ts';
 import { analyseVariates } from './variates.ts';
 
+/** More classes than these are told apart by more features. */
+const FEW_CLASSES = 3;
+
 /**
  * The short target of a training example. Where the data do not name the kind of an anomaly, or it has several channels, the kind and the
  * channel are those of the full trace.
@@ -22,7 +25,9 @@ export function nanoTrace(
   options: NanoOptions = {},
 ): string {
   if (gold.kind === 'classification') {
-    return nanoClassTeacher(new ClassEvidence(needProfile(profile), channels), gold.class, options);
+    const known = needProfile(profile);
+    const features = known.classes.length <= FEW_CLASSES ? 3 : 6;
+    return nanoClassTeacher(new ClassEvidence(known, channels), gold.class, { ...options, features });
   }
   if (gold.kind === 'variates') return nanoVariatesTeacher(analyseVariates(channels), gold.variates);
   const { intervals } = gold;

@@ -32,14 +32,20 @@ test('the permutation moves most labels', () => {
 });
 
 test('every blind detector answers alike when labels and task names are permuted', async () => {
-  const [plain, permuted] = await Promise.all([runBaselines(examples, []), runBaselines(relabelled, [])]);
+  const [plain, permuted] = await Promise.all([
+    runBaselines(examples, [], null),
+    runBaselines(relabelled, [], null),
+  ]);
   for (const [name, records] of Object.entries(plain.records)) {
     expect(permuted.records[name]!.map(({ answer }) => answer)).toEqual(records.map(({ answer }) => answer));
   }
 });
 
 test('the score does look at the labels', async () => {
-  const [plain, permuted] = await Promise.all([runBaselines(examples, []), runBaselines(relabelled, [])]);
+  const [plain, permuted] = await Promise.all([
+    runBaselines(examples, [], null),
+    runBaselines(relabelled, [], null),
+  ]);
   const total = (records: readonly { readonly score: { readonly total: number } }[]): number =>
     records.reduce((sum, { score }) => sum + score.total, 0);
   expect(total(permuted.records[permuted.best]!)).toBeLessThan(total(plain.records[plain.best]!) - 2);
@@ -49,7 +55,8 @@ test('what a policy sees and is asked does not depend on the labels', async () =
   const task = exampleTask(card, { facts });
   for (const [i, one] of examples.entries()) {
     expect(task.instruction(relabelled[i]!)).toBe(task.instruction(one));
-    expect((await task.picture(relabelled[i]!))!.data).toEqual((await task.picture(one))!.data);
+    const [other, own] = [await task.picture(relabelled[i]!), await task.picture(one)];
+    expect(Buffer.compare(other!.data, own!.data)).toBe(0);
   }
 });
 
