@@ -191,14 +191,17 @@ export async function assembleReport(
   return { input, summary, gaps };
 }
 
-/** Runs the classical detectors over the run's series, unless their answers are there already. Errors as `open`. */
+/**
+ * Runs the classical detectors over the run's examples, unless their answers are there already; classifiers only where there is a
+ * training split. Errors as `openExamples`.
+ */
 export async function ensureBaselines(runDirectory: string): Promise<void> {
   const run = new RunDirectory(runDirectory);
   if (run.baselines() !== null) return;
   const { recipe } = run;
-  const baselines = await runBaselines(heldOutOf(recipe), validationOf(recipe), trainingOf(recipe), {
-    seed: recipe.seed,
-  });
+  const [heldOut, training] = [heldOutOf(recipe), trainingOf(recipe)];
+  if (training === null && heldOut[0]?.gold.kind === 'classification') return;
+  const baselines = await runBaselines(heldOut, validationOf(recipe), training, { seed: recipe.seed });
   writeBaselines(run.baselineFiles, baselines);
 }
 

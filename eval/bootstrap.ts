@@ -32,10 +32,10 @@ function meanOf(values: ArrayLike<number>): number {
 }
 
 /**
- * A number of a whole set of series that is no mean over them, such as a macro F1: its value for the series with these
- * indices into the set, of which some may come several times and some not at all. NaN where it is not defined for them.
+ * Numbers of a whole set of series that are no means over them, such as a macro F1: their values for the series with these
+ * indices into the set, of which some may come several times and some not at all. NaN where one is not defined for them.
  */
-export type SetStatistic = (indices: ArrayLike<number>) => number;
+export type SetMeasure<Name extends string> = (indices: ArrayLike<number>) => Readonly<Record<Name, number>>;
 
 /** An estimate from its value on the whole set and on the resamples where it is defined. */
 function around(mean: number, resampled: Float64Array, n: number): Estimate {
@@ -108,24 +108,25 @@ export function estimates<Name extends string>(
 }
 
 /**
- * Statistics of a whole set of n series, each with its 95 % interval over the same resamples as `estimates` of n values.
- * Resamples on which a statistic is not defined are left out of its interval.
- * @throws DataError for n = 0, and for a statistic that is not defined on the whole set.
+ * Numbers of a whole set of n series, each with its 95 % interval over the same resamples as `estimates` of n values.
+ * Resamples on which a number is not defined are left out of its interval.
+ * @throws DataError for n = 0, and for a number that is not defined on the whole set.
  */
 export function setEstimates<Name extends string>(
   n: number,
-  statistics: Readonly<Record<Name, SetStatistic>>,
+  measure: SetMeasure<Name>,
   options: BootstrapOptions = {},
 ): Record<Name, Estimate> {
   const { resamples = RESAMPLES } = options;
-  const all = Uint32Array.from({ length: n }, (_, i) => i);
-  const list = (Object.entries(statistics) as [Name, SetStatistic][]).map(([name, of]) => {
-    const value = n === 0 ? Number.NaN : of(all);
-    if (Number.isFinite(value)) return { name, of, value, resampled: new Float64Array(resamples) };
+  if (n === 0) throw new DataError('estimates of a set: no series; leave the group out');
+  const whole = measure(Uint32Array.from({ length: n }, (_, i) => i));
+  const list = (Object.entries(whole) as [Name, number][]).map(([name, value]) => {
+    if (Number.isFinite(value)) return { name, value, resampled: new Float64Array(resamples) };
     throw new DataError(`estimate of ${name}: not defined on these ${n} series; leave it out`);
   });
   forResamples(n, options, (drawn, r) => {
-    for (const { of, resampled } of list) resampled[r] = of(drawn);
+    const values = measure(drawn);
+    for (const { name, resampled } of list) resampled[r] = values[name];
   });
   const result = list.map(({ name, value, resampled }) => [name, around(value, resampled, n)]);
   return Object.fromEntries(result) as Record<Name, Estimate>;

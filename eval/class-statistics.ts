@@ -3,7 +3,7 @@
  * confusion of classes. A series that was answered several times counts once, shared evenly among its answers.
  */
 import type { EvalRecord } from '../src/types.ts';
-import type { SetStatistic } from './bootstrap.ts';
+import type { SetMeasure } from './bootstrap.ts';
 import type { Answered } from './metric-values.ts';
 
 /** Counts of responses by gold class (rows) and predicted class (columns). */
@@ -56,18 +56,24 @@ function voteOf({ records, values }: Answered, gold: string, classes: readonly s
   };
 }
 
-/** Statistics of classified series; `classes` are those that are gold for some of them. */
+/** Numbers of classified series. */
 export interface ClassStatistics {
-  readonly means: Readonly<Record<'balanced_accuracy' | 'macro_f1', SetStatistic>>;
-  /** Of one class, by its name. */
-  of(name: string): Readonly<Record<'class_recall' | 'class_precision' | 'class_f1', SetStatistic>>;
+  readonly means: SetMeasure<'balanced_accuracy' | 'macro_f1'>;
+  /** Recall, precision and F1 of each class: [K · 3], under `classKey(metric, k)`. */
+  readonly byClass: SetMeasure<string>;
 }
 
+export const CLASS_METRICS = ['class_recall', 'class_precision', 'class_f1'] as const;
+
+/** Name of a number of class k. */
+export const classKey = (metric: (typeof CLASS_METRICS)[number], k: number): string => `${metric} ${k}`;
+
 /**
- * Formulas, over the K classes that are gold for some series of the set: balanced accuracy = mean of recall_k; macro F1 =
- * mean of 2·right_k / (gold_k + said_k). Precision of a class that is never answered is 0. Classes that are gold for none
- * of the series (which a resample may lack) have no part in a mean; their own recall and F1 are not defined (NaN).
- * An answer with a class that is gold for no series counts against recall, and for no class's precision.
+ * Formulas, over the K classes that are gold for some series of the set, in the order of `classes`: balanced accuracy =
+ * mean of recall_k; macro F1 = mean of 2·right_k / (gold_k + said_k). Precision of a class that is never answered is 0.
+ * Classes that are gold for none of the series (which a resample may lack) have no part in a mean; their own recall and F1
+ * are not defined (NaN). An answer with a class that is gold for no series counts against recall, and for no class's
+ * precision.
  * As in scikit-learn: `balanced_accuracy_score`, and `f1_score(labels=gold classes, average='macro', zero_division=0)`.
  */
 export function classStatistics(series: readonly Answered[], classes: readonly string[]): ClassStatistics {
@@ -76,11 +82,8 @@ export function classStatistics(series: readonly Answered[], classes: readonly s
     return voteOf(one, gold, classes);
   });
   const counts = (indices: ArrayLike<number>): Counts => {
-    const [gold, right, said] = [0, 1, 2].map(() => new Float64Array(classes.length)) as [
-      Float64Array,
-      Float64Array,
-      Float64Array,
-    ];
+    const empty = (): Float64Array => new Float64Array(classes.length);
+    const { gold, right, said } = { gold: empty(), right: empty(), said: empty() };
     for (let i = 0; i < indices.length; i++) {
       const vote = votes[indices[i]!]!;
       gold[vote.gold]!++;
@@ -94,27 +97,24 @@ export function classStatistics(series: readonly Answered[], classes: readonly s
     gold[k] === 0 ? Number.NaN : (2 * right[k]!) / (gold[k]! + said[k]!);
   const precision = ({ right, said }: Counts, k: number): number =>
     said[k] === 0 ? 0 : right[k]! / said[k]!;
-  const overClasses =
-    (of: (counted: Counts, k: number) => number): SetStatistic =>
-    (indices) => {
-      const counted = counts(indices);
-      let [sum, present] = [0, 0];
-      for (let k = 0; k < classes.length; k++) {
-        if (counted.gold[k] === 0) continue;
-        sum += of(counted, k);
-        present++;
-      }
-      return sum / present;
-    };
+  const mean = (counted: Counts, of: (counted: Counts, k: number) => number): number => {
+    const present = [...classes.keys()].filter((k) => counted.gold[k]! > 0);
+    return present.reduce((sum, k) => sum + of(counted, k), 0) / present.length;
+  };
   return {
-    means: { balanced_accuracy: overClasses(recall), macro_f1: overClasses(f1) },
-    of: (name) => {
-      const k = classes.indexOf(name);
-      return {
-        class_recall: (indices) => recall(counts(indices), k),
-        class_precision: (indices) => precision(counts(indices), k),
-        class_f1: (indices) => f1(counts(indices), k),
-      };
+    means: (indices) => {
+      const counted = counts(indices);
+      return { balanced_accuracy: mean(counted, recall), macro_f1: mean(counted, f1) };
+    },
+    byClass: (indices) => {
+      const counted = counts(indices);
+      const values: Record<string, number> = {};
+      for (let k = 0; k < classes.length; k++) {
+        values[classKey('class_recall', k)] = recall(counted, k);
+        values[classKey('class_precision', k)] = precision(counted, k);
+        values[classKey('class_f1', k)] = f1(counted, k);
+      }
+      return values;
     },
   };
 }

@@ -93,6 +93,9 @@ function answerText(answer: Gold): string {
  */
 export function blindReading(example: Example, profile: ClassProfile | null): string {
   const { gold, channels } = example;
+  if (gold.kind === 'classification' && profile === null) {
+    return 'No reading: without a training split nothing is known of the classes.';
+  }
   try {
     // What the detector `expcot-blind` answers for such series, so that page and table agree.
     const own = gold.kind === 'anomaly' && isPlain(example) ? blind(analyse(channels[0]!)) : null;

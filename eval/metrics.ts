@@ -7,8 +7,10 @@ import { DataError } from '../src/errors.ts';
 import { ANOMALY_CLASSES, type Estimate, type EvalRecord, type Gold } from '../src/types.ts';
 import { type BootstrapOptions, estimate, estimates, pairedDifference, setEstimates } from './bootstrap.ts';
 import {
+  CLASS_METRICS,
   type ClassStatistics,
   type Confusion,
+  classKey,
   classStatistics,
   confusionOf,
   goldClasses,
@@ -98,25 +100,15 @@ function classSets(
   classes: readonly string[],
   options: MetricOptions,
 ): Record<string, MetricSet> {
-  const statistics = classStatistics(series, classes);
+  const own = setEstimates(series.length, classStatistics(series, classes).byClass, options);
   const groups = grouped(series, ({ gold }) => classOf(gold), classes);
-  const sets = groups.map(([name, group]): [string, MetricSet] => {
+  const sets = groups.map(([name, group], k): [string, MetricSet] => {
     const column = (metric: CommonMetric): number[] => group.map(({ values }) => values[metric]);
     const common = { format: column('format'), unparsable: column('unparsable'), reward: column('reward') };
     const { format, unparsable, reward } = estimates(common, options);
-    const own = setEstimates(series.length, statistics.of(name), options);
     const n = group.length;
-    return [
-      name,
-      {
-        format,
-        unparsable,
-        class_recall: { ...own.class_recall, n },
-        class_precision: { ...own.class_precision, n },
-        class_f1: { ...own.class_f1, n },
-        reward,
-      },
-    ];
+    const ofClass = CLASS_METRICS.map((metric) => [metric, { ...own[classKey(metric, k)]!, n }] as const);
+    return [name, { format, unparsable, ...Object.fromEntries(ofClass), reward }];
   });
   return Object.fromEntries(sets);
 }
@@ -151,11 +143,13 @@ export function metricsOf(records: readonly EvalRecord[], options: MetricOptions
   const anomalous = series.filter(isAnomalous);
   const order = classOrder(series, kind, options);
   const setOf = (group: readonly Answered[]): MetricSet => metricSet(group, kind, options);
+  const overall = setOf(series);
+  // A group that is the whole set has the very same numbers.
   const sets = (groups: [string, Answered[]][]): Record<string, MetricSet> =>
-    Object.fromEntries(groups.map(([key, group]) => [key, setOf(group)]));
+    Object.fromEntries(groups.map(([key, group]) => [key, groups.length === 1 ? overall : setOf(group)]));
   return {
     kind,
-    overall: setOf(series),
+    overall,
     anomalous: anomalous.length === 0 ? null : setOf(anomalous),
     byClass:
       kind === 'classification'

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { estimate, estimates, pairedDifference } from '../../eval/bootstrap.ts';
+import { estimate, estimates, pairedDifference, setEstimates } from '../../eval/bootstrap.ts';
 import { DataError } from '../../src/errors.ts';
 import { Random } from '../../src/random.ts';
 
@@ -72,6 +72,39 @@ describe('a bootstrap estimate', () => {
   ];
   test.each(refused)('refuses %s', (_, columns) => {
     expect(() => estimates(columns)).toThrow(DataError);
+  });
+});
+
+describe('estimates of a whole set', () => {
+  const values = normals(40, 2, 9);
+  const meanOf = (indices: ArrayLike<number>) =>
+    Array.from(indices, (i) => values[i]!).reduce((sum, value) => sum + value, 0) / indices.length;
+
+  test('draw the series that means draw', () => {
+    const options = { seed: 3, resamples: 300 };
+    const { mean } = setEstimates(40, (indices) => ({ mean: meanOf(indices) }), options);
+    const plain = estimate(values, options);
+    expect(mean.mean).toBeCloseTo(plain.mean, 12);
+    expect(mean.ci95[0]).toBeCloseTo(plain.ci95[0], 12);
+    expect(mean.ci95[1]).toBeCloseTo(plain.ci95[1], 12);
+    expect(mean.n).toBe(40);
+  });
+
+  test('leave out resamples on which a number is not defined', () => {
+    // Defined only where series 0 is drawn: then it is how often, at least once.
+    const often = (indices: ArrayLike<number>) => {
+      const times = Array.from(indices).filter((i) => i === 0).length;
+      return { times: times === 0 ? Number.NaN : times };
+    };
+    const { times } = setEstimates(5, often, { resamples: 500 });
+    expect(times).toMatchObject({ mean: 1, n: 5 });
+    expect(times.ci95[0]).toBe(1);
+    expect(times.ci95[1]).toBeGreaterThanOrEqual(3);
+  });
+
+  test('are refused where there is no series, or a number is not defined on the set', () => {
+    expect(() => setEstimates(0, () => ({ a: 1 }))).toThrow(DataError);
+    expect(() => setEstimates(3, () => ({ odd: Number.NaN }))).toThrow('estimate of odd');
   });
 });
 

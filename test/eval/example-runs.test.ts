@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { classOf } from '../../datasets/example.ts';
-import { ExampleSet } from '../../datasets/example-set.ts';
+import { ExampleSet, writeExamples } from '../../datasets/example-set.ts';
 import { type AssembledReport, assembleReport, writeRunReport } from '../../eval/assemble.ts';
 import { classicalAnswers, readBaselines, runBaselines } from '../../eval/baselines.ts';
 import { chooseExamples, exampleRule } from '../../eval/examples.ts';
@@ -206,6 +206,19 @@ describe('classical classifiers', () => {
     const heldOut = [...set().read('test')];
     expect(await classicalAnswers(heldOut, null)).toEqual({});
     await expect(runBaselines(heldOut, [], null)).rejects.toThrow('classifiers learn from training examples');
+  });
+
+  test('are left out of the report of a data set without a training split, and so is their reading', async () => {
+    const data = join(root, 'test-alone');
+    const tests = [...set().read('test')].map((one) => ['test', one] as const);
+    const { format: _, version: __, splits: ___, ...origin } = set().manifest;
+    await writeExamples(data, () => origin, tests);
+    const directory = join(root, 'zero-shot');
+    writeMadeRun(directory, data);
+    const { input, summary } = await writeRunReport(directory, { draw });
+    expect(summary.classical).toBeNull();
+    expect(input.stages.map(({ kind }) => kind)).toEqual(['policy', 'policy']);
+    expect(input.examples[0]?.expcot).toContain('without a training split');
   });
 
   test('leave out the nearest neighbour where lengths differ', async () => {

@@ -5,10 +5,17 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { exampleOf } from '../../datasets/example.ts';
 import { checkCoverage, readRecords, writeRecords } from '../../eval/records.ts';
+import { parseResponse } from '../../rewards/response.ts';
 import { DataError } from '../../src/errors.ts';
 import { WriteError } from '../../src/files.ts';
-import type { Gold } from '../../src/types.ts';
-import { evalRecord, writeResponse } from '../helpers/eval-records.ts';
+import type { EvalRecord, Gold } from '../../src/types.ts';
+import {
+  classResponse,
+  evalRecord,
+  recordOf,
+  variatesResponse,
+  writeResponse,
+} from '../helpers/eval-records.ts';
 
 const trend = { intervals: [[100, 150]], class: 'trend' } as const;
 const normal = { intervals: [], class: 'normal' } as const;
@@ -99,6 +106,103 @@ describe('records on disk', () => {
     writeRecords(file, [good]);
     expect(() => writeRecords(join(file, 'below-a-file.jsonl'), [broken])).toThrow(WriteError);
     expect(readRecords(file)).toEqual([good]);
+  });
+});
+
+describe('records of other kinds on disk', () => {
+  const classified = recordOf(
+    'ctu/test/0',
+    { kind: 'classification', class: 'Laptop' },
+    classResponse('Desktop'),
+  );
+  const variates = recordOf('vta/test/0', { kind: 'variates', variates: [2, 7] }, variatesResponse([7, 3]));
+  const unnamed = evalRecord('nab/test/0', { intervals: [[3, 9]], class: null }, writeResponse([], 'normal'));
+  const advised = parseResponse('<think>t</think><class>Laptop</class><extension>unplug it</extension>', {
+    kind: 'classification',
+    length: 10,
+    channels: 1,
+    extension: true,
+  });
+
+  test('come back as they were written', () => {
+    const unreadable = recordOf('vta/test/1', { kind: 'variates', variates: [] }, 'none of them');
+    const extended = { ...classified, answer: advised };
+    for (const record of [classified, variates, unnamed, unreadable, extended]) {
+      writeRecords(file, [record]);
+      expect(readRecords(file)).toEqual([record]);
+    }
+  });
+
+  const odd: [string, unknown, string][] = [
+    ['a kind that does not exist', { ...classified, gold: { kind: 'forecast', class: 'x' } }, '"gold.kind"'],
+    [
+      'a gold class of two lines',
+      { ...classified, gold: { ...classified.gold, class: 'a\nb' } },
+      '"gold.class"',
+    ],
+    [
+      'a gold answer of two kinds',
+      { ...classified, gold: { ...classified.gold, variates: [1] } },
+      'variates',
+    ],
+    [
+      'gold variates that do not ascend',
+      { ...variates, gold: { kind: 'variates', variates: [7, 2] } },
+      '"gold.variates"',
+    ],
+    [
+      'intervals that were not asked for',
+      { ...classified, answer: { ...classified.answer, intervals: [] } },
+      '"answer.intervals"',
+    ],
+    [
+      'variates that were not asked for',
+      { ...unnamed, answer: { ...unnamed.answer, variates: [] } },
+      '"answer.variates"',
+    ],
+    [
+      'no variates where they were',
+      { ...variates, answer: { ...variates.answer, variates: undefined } },
+      '"answer.variates"',
+    ],
+    [
+      'a class that was not asked for',
+      { ...variates, answer: { ...variates.answer, class: 'trend' } },
+      '"answer.class"',
+    ],
+    [
+      'an extension that was not asked for',
+      { ...unnamed, answer: { ...unnamed.answer, extension: 'x' } },
+      '"answer.extension"',
+    ],
+    [
+      'repeated variates',
+      { ...variates, answer: { ...variates.answer, variates: [3, 3] } },
+      '"answer.variates"',
+    ],
+  ];
+  test.each(odd)('%s: refused by key', (_, record, key) => {
+    writeFileSync(file, `${JSON.stringify(record)}\n`);
+    expect(() => readRecords(file)).toThrow(DataError);
+    expect(() => readRecords(file)).toThrow(`${file}:1: `);
+    expect(() => readRecords(file)).toThrow(key);
+  });
+
+  test('are compared with the examples by all that their gold answer says', () => {
+    const example = { id: 'x', channels: [new Float64Array(1000)] };
+    const check = (record: EvalRecord, gold: Gold) => () =>
+      checkCoverage('x.jsonl', [{ ...record, seriesId: 'x' }], [{ ...example, gold }], 1);
+    for (const record of [classified, variates, unnamed]) {
+      expect(check(record, structuredClone(record.gold))).not.toThrow();
+    }
+    const wrong: [EvalRecord, Gold][] = [
+      [classified, { kind: 'classification', class: 'Desktop' }],
+      [variates, { kind: 'variates', variates: [2] }],
+      [variates, { kind: 'variates', variates: [27] }],
+      [unnamed, { kind: 'anomaly', class: 'trend', intervals: [[3, 9]] }],
+      [classified, { kind: 'anomaly', class: 'normal', intervals: [] }],
+    ];
+    for (const [record, gold] of wrong) expect(check(record, gold)).toThrow('the annotation of x');
   });
 });
 
