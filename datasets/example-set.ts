@@ -165,6 +165,7 @@ export async function writeExamples(
     write(holder.manifest);
     if (options.complete === undefined) return;
     holder.manifest = await options.complete(temporary, holder.manifest);
+    options.signal?.throwIfAborted();
     write(holder.manifest);
   });
   return holder.manifest!;

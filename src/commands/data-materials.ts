@@ -32,9 +32,10 @@ export interface AddedMaterials {
 /** A Worker loads the programs and compiles the figure anew: below these a single thread is done before. */
 const FEW_EXAMPLES = 60;
 const FEW_BYTES = 4e6;
-/** Each Worker holds about 100 MB, and some forty times the line of a long series. */
-const MOST_WORKERS = 8;
-const LONG_LINE = 2e6;
+/** What all Workers may hold together, and what one holds: that much, and some forty times the line of an example. */
+const MOST_BYTES = 8e8;
+const WORKER_BYTES = 1e8;
+const LINES_HELD = 40;
 
 function workersFor(manifest: ExampleManifest, { figures, traces }: MaterialParts): number {
   if (!figures && !traces) return 0;
@@ -42,7 +43,8 @@ function workersFor(manifest: ExampleManifest, { figures, traces }: MaterialPart
   const total = splits.reduce((sum, { count }) => sum + count, 0);
   const bytes = splits.reduce((sum, part) => sum + part.bytes, 0);
   if (total < FEW_EXAMPLES && bytes < FEW_BYTES) return 0;
-  const most = splits.some((part) => part.bytes / part.count > LONG_LINE) ? 2 : MOST_WORKERS;
+  const line = Math.max(...splits.map((part) => part.bytes / part.count));
+  const most = Math.max(1, Math.floor(MOST_BYTES / (WORKER_BYTES + LINES_HELD * line)));
   return Math.min(availableParallelism(), most, total);
 }
 
@@ -145,7 +147,10 @@ export async function addMaterials(
       }
       // The rule has seen the training examples of its classes: how it does on them says nothing.
       const learnedFrom = manifest.kind === 'classification' && split === 'train';
-      parts.push([split, { ...writer.finish(), score: traced && !learnedFrom ? tally.score() : null }]);
+      parts.push([
+        split,
+        { ...(await writer.finish()), score: traced && !learnedFrom ? tally.score() : null },
+      ]);
     }
     if (figures) for (const [split] of parts) syncDirectory(join(directory, 'figures', split));
     const materials: MaterialFacts = {

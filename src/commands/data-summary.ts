@@ -51,6 +51,12 @@ export function summary(out: string, manifest: ExampleManifest, seconds: number)
   ].join('\n');
 }
 
+const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
+
+/** What a class accuracy is to be seen beside. Data that name no kinds of anomaly have a class for normal series alone. */
+const always = (chance: number | null): string =>
+  chance === 1 ? 'all of one class' : `most frequent ${percent(chance ?? 0)}`;
+
 /** How often the blind expert is right, by split; null where it was not scored. */
 export function blindScores({ materials }: ExampleManifest): Record<string, unknown> | null {
   const scored = Object.entries(materials?.splits ?? {}).filter(([, { score }]) => score !== null);
@@ -60,12 +66,11 @@ export function blindScores({ materials }: ExampleManifest): Record<string, unkn
 /** One line on how often the blind expert is right; none where there are no traces. */
 export function blindLines({ materials }: ExampleManifest): string[] {
   if (materials === undefined) return [];
-  const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
   const parts = Object.entries(materials.splits).flatMap(([split, { score }]) => {
     if (score === null) return [];
     const { count, accuracy, chance, f1 } = score;
     const words = [
-      ...(accuracy === null ? [] : [`class ${percent(accuracy)} (most frequent ${percent(chance ?? 0)})`]),
+      ...(accuracy === null ? [] : [`class ${percent(accuracy)} (${always(chance)})`]),
       ...(f1 === null ? [] : [`F1 ${f1.toFixed(3)}`]),
     ];
     return [`${split} ${words.join(', ')} of ${count}`];

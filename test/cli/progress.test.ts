@@ -60,6 +60,20 @@ describe('without a terminal', () => {
     expect(lines().at(-1)).toBe('sft  100 %  1000/1000  25 samples/s  in 40 s');
   });
 
+  test('without a known total it says what is done and how fast, and no time left', () => {
+    const { progress, at, lines } = bench({ every: 1000, total: null });
+    at(1000);
+    progress.update(50);
+    at(2000);
+    progress.update(100);
+    progress.stop();
+    expect(lines()).toEqual([
+      'sft  50 samples  50 samples/s',
+      'sft  100 samples  50 samples/s',
+      'sft  100 samples  50 samples/s  in 2 s',
+    ]);
+  });
+
   test('values stay until they are given again', () => {
     const { progress, at, lines } = bench({ every: 1000 });
     at(1000);

@@ -21,6 +21,7 @@ import { prepare } from '../../datasets/prepare.ts';
 import { taskNamed } from '../../datasets/tasks/registry.ts';
 import { drawingOf } from '../../src/commands/data-figure.ts';
 import { addMaterials } from '../../src/commands/data-materials.ts';
+import { MaterialTeam } from '../../src/commands/data-materials-team.ts';
 import { scoreBlind, teacherTrace } from '../../src/expcot/expert.ts';
 import { readProfile } from '../../src/expcot/profile-file.ts';
 import { learnClasses } from '../../src/expcot/profile-of-classes.ts';
@@ -203,27 +204,25 @@ describe('prepare leaves figures, prompts and traces beside the examples', () =>
   });
 
   it('counts what has no trace with the right answer, with the first case', async () => {
-    // Two shots of each class of training; the third class is in none of them.
+    // The third class is in the validation split alone.
     const folder = freshPath();
-    for (const split of ['train', 'test']) mkdirSync(join(folder, split), { recursive: true });
-    const path = freshPath();
-    const rare = table(24, (label, n) => (n === 5 ? 'rare' : label));
-    await inside('data', 'prepare', 'custom', '--from', rare, '--shares', '1,1,0', '--out', path, '--json');
-    const set = new ExampleSet(path);
-    const home = set.splits.find((split) =>
-      [...set.read(split)].some(({ gold }) => goldParts(gold).includes('rare')),
-    );
-    const { notes, splits } = Materials.of(set)!.facts;
-    if (home === 'train') expect(notes).toEqual([]);
-    else {
-      expect(notes).toEqual([
-        expect.stringMatching(/^1 example has no trace with the right answer: custom\/t\/5: class rare/),
-      ]);
-      expect(splits.validation).toMatchObject({
-        teacher: set.count('validation') - 1,
-        blind: set.count('validation'),
-      });
-    }
+    mkdirSync(folder);
+    const labels = Array.from({ length: 16 }, (_, n) => {
+      const name = n === 13 ? 'rare' : n % 2 === 0 ? 'slow' : 'fast';
+      const values = Array.from({ length: 64 }, (_, i) =>
+        Math.sin((i + n) / (n % 2 === 0 ? 5 : 2)).toFixed(4),
+      );
+      writeFileSync(join(folder, `s${n}.csv`), `value\n${values.join('\n')}\n`);
+      return `s${n}.csv,${name},${n < 12 ? 'train' : 'validation'}`;
+    });
+    writeFileSync(join(folder, 'labels.csv'), `${['file,class,split', ...labels].join('\n')}\n`);
+    const { notes, splits } = Materials.of(new ExampleSet(await prepared('custom', '--from', folder)))!.facts;
+    expect(notes).toEqual([
+      expect.stringMatching(
+        /^1 example has no trace with the right answer: custom\/\S*s13\S*: class rare: not in/,
+      ),
+    ]);
+    expect(splits.validation).toMatchObject({ teacher: 3, blind: 4, score: { count: 4 } });
   });
 });
 
@@ -247,6 +246,19 @@ describe('what is written does not depend on', () => {
     const alone = digests(await made(0));
     expect(Object.keys(alone)).toHaveLength(30 + 3 + 3 + 2);
     expect(digests(await made(2))).toEqual(alone);
+  });
+});
+
+describe('a Worker that fails', () => {
+  it('ends the work with its reason, and leaves nothing', async () => {
+    const { signal } = new AbortController();
+    const work = { directory: freshPath(), parts: { figures: true, traces: true } };
+    const team = new MaterialTeam(work, 1, signal);
+    const first = team.compose([{ split: 'train', index: 0 }]).next();
+    await expect(first).rejects.toThrow(
+      /a Worker failed at train 1 \(.*manifest\.json.*\); nothing was written/,
+    );
+    await team.close();
   });
 });
 

@@ -68,7 +68,7 @@ async function written(
           const { image, ...rest } = material(split, index);
           writer.add(rest, image === null ? null : pngOf(split, index));
         }
-        const facts = writer.finish();
+        const facts = await writer.finish();
         const file = join(temporary, materialFile(split));
         const text = `${change(readFileSync(file, 'utf8').trimEnd().split('\n'), split).join('\n')}\n`;
         writeFileSync(file, text);
