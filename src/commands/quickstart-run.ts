@@ -5,6 +5,7 @@ import { reportFiles } from '../../eval/assemble.ts';
 import { runBaselines, writeBaselines } from '../../eval/baselines.ts';
 import { heldOutOf, validationOf } from '../../eval/held-out.ts';
 import { writeRecords } from '../../eval/records.ts';
+import { hasTransfer } from '../../eval/requirements.ts';
 import { type PolicyName, RunDirectory } from '../../eval/run-directory.ts';
 import { readSummary } from '../../eval/summary.ts';
 import { trainingOf } from '../../eval/training.ts';
@@ -55,7 +56,9 @@ export async function runQuickstart(given: RunArguments): Promise<void> {
     process.stdout.write(`${resultLines(readSummary(files.summary)).join('\n')}\n\n`);
     process.stdout.write(`report: ${files.report}\nsummary: ${files.summary}\n`);
     process.stdout.write(
-      `ask it about a file: npx timeseer explain my.csv --policy ${shellWord(run.path)}\n`,
+      openExamples(run.heldOutExamples).facts.kind === 'anomaly'
+        ? `ask it about a file: npx timeseer explain my.csv --policy ${shellWord(run.path)}\n`
+        : '',
     );
   }
 }
@@ -177,7 +180,7 @@ async function runStages(
     parts.push(answers('rl', run.policy('rl')));
   }
   const last = recipe.rl.steps > 0 ? 'rl' : recipe.sft.samples > 0 ? 'sft' : null;
-  if (last !== null && recipe.eval.transfer > 0) parts.push(transfer(last));
+  if (last !== null && hasTransfer(recipe)) parts.push(transfer(last));
   parts.push(classical);
 
   if (parts.every(({ done }) => done())) return false;

@@ -9,6 +9,7 @@ import { type ClassProfile, learnClasses } from '../expcot/profile-of-classes.ts
 import { TRACE_VERSION } from '../expcot/trace-version.ts';
 
 function load(set: ExampleSet): ClassProfile | null {
+  if (set.manifest.kind !== 'classification') return null;
   const file = join(set.directory, CLASSES_FILE);
   if (set.manifest.materials !== undefined && existsSync(file)) {
     return readProfile(readFileSync(file, 'utf8'), file);
@@ -18,7 +19,7 @@ function load(set: ExampleSet): ClassProfile | null {
 
 /**
  * What the classes look like, when it is first asked for: from the file beside the examples, or else learned from the training split;
- * null without one. @throws DataError for a damaged file, or classes that cannot be learned
+ * null without one, and where there are no classes. @throws DataError for a damaged file, or classes that cannot be learned
  */
 export function classesOf(set: ExampleSet | null): () => ClassProfile | null {
   let profile: ClassProfile | null | undefined;
