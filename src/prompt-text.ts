@@ -10,6 +10,8 @@ export interface PromptRequest {
   readonly channels: readonly string[];
   /** Classes to choose from, in order; ignored where the answer has none. */
   readonly classes: readonly string[];
+  /** What the picture's axes count, as a clause; default: the x axis is the index. Not of variates, whose grid the prompt tells. */
+  readonly axes?: string;
   /** Whether the series is shown as a picture (default), or as numbers, with at most as many values per channel as points. */
   readonly numbers?: { readonly text: string; readonly points: number };
   /** Whether an extension is asked for, where the task has one; default false. */
@@ -17,7 +19,7 @@ export interface PromptRequest {
 }
 
 /** Raised with every change of the words below; part of what manifests keep as the version of a prompt. */
-const FORM_VERSION = 1;
+const FORM_VERSION = 2;
 
 /** Version of a prompt as manifests keep it: that of the task's words and that of the common ones. */
 export function promptVersion({ name, version }: TaskPrompt): string {
@@ -28,9 +30,9 @@ const listed = (names: readonly string[]): string =>
   names.length < 2 ? names.join() : `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`;
 
 /** Variates are told by number in a grid; channels by name. */
-function shown({ kind }: TaskPrompt, { length, channels, numbers }: PromptRequest): string {
+function shown({ kind }: TaskPrompt, { length, channels, axes, numbers }: PromptRequest): string {
   const count = channels.length;
-  const axis = `the x axis is the index, 0 to ${length - 1}`;
+  const index = `the x axis is the index, 0 to ${length - 1}`;
   if (kind === 'variates') {
     const ids = `numbered 0 to ${count - 1}`;
     return numbers === undefined
@@ -38,7 +40,12 @@ function shown({ kind }: TaskPrompt, { length, channels, numbers }: PromptReques
       : `The numbers below are ${count} variates of one time series of ${length} points, one line each, ${ids}.`;
   }
   const several = count > 1 ? ` with ${count} channels, ${listed(channels)}` : '';
-  if (numbers === undefined) return `The plot shows one time series of ${length} points${several}; ${axis}.`;
+  if (numbers === undefined) {
+    // Answers with intervals count points, whatever the axis does.
+    const told = kind === 'anomaly' && axes?.endsWith(index) === false;
+    const points = told ? `; the index of a point runs from 0 to ${length - 1}` : '';
+    return `The plot shows one time series of ${length} points${several}; ${axes ?? index}${points}.`;
+  }
   const blocks =
     numbers.points < length
       ? ` Each of the ${numbers.points} values${count > 1 ? ' of a channel' : ''} is the mean of about ${Math.round(length / numbers.points)} neighbouring points; indices are those of the points.`
@@ -86,6 +93,9 @@ export function promptText(prompt: TaskPrompt, request: PromptRequest): string {
   if (prompt.kind !== 'variates' && classes.length === 0) fail('no classes to choose from');
   const odd = classes.find((name) => !/^[^<>\n\r]+$/.test(name));
   if (odd !== undefined) fail(`class ${JSON.stringify(odd)} is empty or holds <, > or a line end`);
+  const token = channels.find((name) => /<\|.*\|>|[\n\r]/.test(name));
+  if (token !== undefined)
+    fail(`channel ${JSON.stringify(token)} holds a special token or a line end; rename it`);
   if (extension && prompt.advice === null) fail('this task has no extension; leave it out');
   const parts = [
     [shown(prompt, request), prompt.context].filter((part) => part !== '').join(' '),

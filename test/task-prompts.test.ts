@@ -2,8 +2,11 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { numericText } from '../datasets/numeric-text.ts';
+import { taskNamed } from '../datasets/tasks/registry.ts';
 import { parseAnswer, parseClassification } from '../rewards/answer.ts';
 import { ConfigError } from '../src/errors.ts';
+import { axesText } from '../src/plot/axes-text.ts';
+import { figure } from '../src/plot/figure.ts';
 import { type PromptRequest, promptText, promptVersion } from '../src/prompt-text.ts';
 import { customPrompt, PROMPT_NAMES, type TaskPrompt, taskPrompt } from '../src/task-prompts.ts';
 import { ANOMALY_CLASSES } from '../src/types.ts';
@@ -30,7 +33,10 @@ const SHAPES: Readonly<Record<string, readonly [length: number, channels: readon
 function request(prompt: TaskPrompt): PromptRequest {
   const [length, channels] = SHAPES[prompt.name]!;
   const classes = prompt.kind === 'anomaly' ? ANOMALY_CLASSES : Object.keys(prompt.hints);
-  return { length, channels, classes };
+  const { figure: choice } = taskNamed(prompt.name);
+  const named = channels.length > 1 ? { channels } : {};
+  const axes = axesText(figure(choice.preset, named), length);
+  return { length, channels, classes, ...(prompt.kind === 'variates' ? {} : { axes }) };
 }
 
 const golden = (name: string): string =>

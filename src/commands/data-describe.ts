@@ -4,18 +4,23 @@ import type { ExampleOrigin } from '../../datasets/example-set.ts';
 import type { Split } from '../../datasets/split.ts';
 import { expertTrace } from '../expcot/expert.ts';
 import { type ClassProfile, learnClasses } from '../expcot/profile-of-classes.ts';
+import { axesText } from '../plot/axes-text.ts';
 import { promptText, promptVersion } from '../prompt-text.ts';
 import type { TaskPrompt } from '../task-prompts.ts';
 import { promptFor } from '../train/instruction.ts';
 import { ANOMALY_CLASSES, type Example } from '../types.ts';
+import { drawingOf } from './data-figure.ts';
 import type { Describe } from './data-page.ts';
 
 const promptOf = ({ task, title, kind }: ExampleOrigin): TaskPrompt => promptFor(task, kind, title);
 
 /** What a policy that is not nano is asked about an example. @throws ConfigError as `promptText` */
 export function wordsFor(example: Example, origin: ExampleOrigin): string {
+  const length = lengthOf(example);
+  const { figure, times } = drawingOf(example, origin.figure);
   return promptText(promptOf(origin), {
-    length: lengthOf(example),
+    length,
+    axes: axesText(figure, length, times),
     channels: example.names,
     classes: origin.classes.length > 0 ? origin.classes : ANOMALY_CLASSES,
   });

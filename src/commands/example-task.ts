@@ -8,6 +8,7 @@ import { PARTS_OF, parseResponse, scoreAnswer } from '../../rewards/response.ts'
 import { teacherTrace } from '../expcot/expert.ts';
 import { nanoTrace } from '../expcot/nano-expert.ts';
 import type { ClassProfile } from '../expcot/profile-of-classes.ts';
+import { axesText } from '../plot/axes-text.ts';
 import { PictureCache } from '../plot/cache.ts';
 import { renderColumns } from '../plot/column.ts';
 import { type Figure, figure, isBare } from '../plot/figure.ts';
@@ -68,7 +69,13 @@ function written({ channels, names }: Example, { digits, points }: NumbersFormat
 export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
   const { facts, profile = () => null } = parts;
   const { style, numbers } = card;
+  const missing = facts.figure?.missing ?? figure(card.figure).missing;
   const cells = Math.max(1, Math.round(figure(card.figure).width / VISUAL_TOKEN)); // one scan symbol per visual token of a row
+  const axesOf = (example: Example): { readonly axes?: string } => {
+    if (style === 'nano') return {};
+    const { figure: shape, times } = drawingOf(example, { preset: card.figure, missing });
+    return { axes: axesText(shape, lengthOf(example), times) };
+  };
   const parse: EvalTask['parse'] = (response, example) =>
     parseResponse(response, {
       kind: example.gold.kind,
@@ -84,7 +91,7 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
         length: lengthOf(example),
         channels: example.names,
         title: facts.title,
-        ...(numbers === null ? {} : { numbers: written(example, numbers) }),
+        ...(numbers === null ? axesOf(example) : { numbers: written(example, numbers) }),
       }),
     trace: (example) =>
       style === 'nano' ? nanoTrace(example, profile(), { cells }) : teacherTrace(example, profile()).text,

@@ -18,6 +18,8 @@ export interface Asked {
   readonly length: number;
   /** Names of the channels, in the order of the picture: [C]. */
   readonly channels: readonly string[];
+  /** What the picture's axes count, as a clause; default: the index. */
+  readonly axes?: string;
   /** The series as numbers, where it is not shown. */
   readonly numbers?: { readonly text: string; readonly points: number };
   /** What the data set says of itself, for tasks without a prompt of their own. */
@@ -44,8 +46,9 @@ export function instruction(
   { style, kind, task, classes }: Pick<PolicyCard, 'style' | 'kind' | 'task' | 'classes'>,
   asked: Asked,
 ): string {
-  const { length, channels, numbers, title } = asked;
+  const { length, channels, axes, numbers, title } = asked;
   if (style === 'nano') return numbers === undefined ? SHORT[kind] : `${SHORT[kind]}\n${numbers.text}`;
-  const request = { length, channels, classes, ...(numbers === undefined ? {} : { numbers }) };
+  const shown = numbers === undefined ? (axes === undefined ? {} : { axes }) : { numbers };
+  const request = { length, channels, classes, ...shown };
   return promptText(promptFor(task, kind, title), request);
 }
