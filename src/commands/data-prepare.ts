@@ -195,7 +195,7 @@ export const CHOICE_OPTIONS = {
 
 export const prepareCommand: CommandModule<object, PrepareArguments> = {
   command: 'prepare <name>',
-  describe: 'Write a task, or your own files, as a checked data set',
+  describe: 'Write a task, or your own files, as a checked data set with figures, prompts and expert traces',
   builder: (yargs) =>
     yargs
       .positional('name', { type: 'string', demandOption: true, describe: 'A task: timeseer data list' })
