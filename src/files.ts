@@ -8,6 +8,7 @@ import {
   openSync,
   renameSync,
   rmSync,
+  statSync,
   writeSync,
 } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -24,12 +25,31 @@ export function explain(path: string, cause: unknown): WriteError {
       ? 'the disk is full: free some space and run the same command again'
       : code === 'EACCES' || code === 'EROFS' || code === 'EPERM'
         ? 'no permission to write there: choose another directory with --out'
-        : String((cause as Error).message ?? cause);
+        : code === 'EEXIST' || code === 'ENOTDIR'
+          ? 'a file stands where a directory is needed: choose another place with --out'
+          : String((cause as Error).message ?? cause);
   return new WriteError(`${path}: not written (${hint}); what was there before is unchanged`, { cause });
 }
 
 function temporaryName(path: string): string {
   return join(dirname(path), `.${basename(path)}.${process.pid}.${Math.random().toString(36).slice(2)}.tmp`);
+}
+
+/**
+ * Makes a directory and those above it. Node's own recursion does not end where a file system refuses new entries with ENOENT, as
+ * /proc does.
+ */
+function makeDirectory(path: string): void {
+  try {
+    mkdirSync(path);
+  } catch (error) {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code === 'EEXIST' && statSync(path).isDirectory()) return;
+    const above = dirname(path);
+    if (code !== 'ENOENT' || above === path) throw error;
+    makeDirectory(above);
+    mkdirSync(path);
+  }
 }
 
 /** Removes what a failed write left; the failure itself is what is reported, not that this failed too. */
@@ -58,7 +78,7 @@ export function writeFileAtomic(
 ): void {
   const temporary = temporaryName(path);
   try {
-    mkdirSync(dirname(path), { recursive: true });
+    makeDirectory(dirname(path));
     const handle = openSync(temporary, 'wx');
     try {
       const list = typeof chunks === 'string' || chunks instanceof Uint8Array ? [chunks] : chunks;
@@ -113,7 +133,7 @@ function swapDirectory(temporary: string, path: string): void {
 export function writeDirectoryAtomic(path: string, fill: (temporary: string) => void): void {
   const temporary = temporaryName(path);
   try {
-    mkdirSync(temporary, { recursive: true });
+    makeDirectory(temporary);
     fill(temporary);
     swapDirectory(temporary, path);
   } catch (error) {
@@ -130,7 +150,7 @@ export async function writeDirectoryAtomicAsync(
 ): Promise<void> {
   const temporary = temporaryName(path);
   try {
-    mkdirSync(temporary, { recursive: true });
+    makeDirectory(temporary);
     await fill(temporary);
     swapDirectory(temporary, path);
   } catch (error) {

@@ -136,3 +136,21 @@ describe.each([
     expect(readdirSync(directory)).toEqual([]);
   });
 });
+
+describe('a place where nothing can be made', () => {
+  test.skipIf(!existsSync('/proc/self'))(
+    'a file system that refuses new entries is an error, not a wait',
+    () => {
+      expect(() => writeFileAtomic('/proc/timeseer/deep/file.txt', 'x')).toThrow(WriteError);
+    },
+  );
+
+  test('a file in the way is named for what it is', () => {
+    const file = join(directory, 'file');
+    writeFileSync(file, 'kept');
+    for (const target of [join(file, 'below.txt'), join(file, 'deep', 'below.txt')]) {
+      expect(() => writeFileAtomic(target, 'x')).toThrow(/a file stands where a directory is needed/);
+    }
+    expect(readFileSync(file, 'utf8')).toBe('kept');
+  });
+});

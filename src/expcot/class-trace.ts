@@ -7,7 +7,7 @@ import { DataError } from '../errors.ts';
 import { type ClassEvidence, type Comparison, strongest } from './class-evidence.ts';
 import { MOST_CHANNELS } from './features.ts';
 import { classIndex } from './profile-of-classes.ts';
-import { formatNumber } from './trace.ts';
+import { counted, formatNumber } from './trace.ts';
 
 /** A trace of a classification and what it concludes. */
 export interface ClassTrace {
@@ -55,7 +55,7 @@ function observe(evidence: ClassEvidence): string {
     if (bridged.missing > 0) {
       const gaps = bridged.gaps === 1 ? '1 gap' : `${bridged.gaps} gaps, the longest of ${bridged.longest}`;
       sentences.push(
-        `${bridged.missing} samples are missing${several ? ` of ${name}` : ''} (${gaps}); for the analyses straight lines bridge them.`,
+        `${counted(bridged.missing)} missing${several ? ` of ${name}` : ''} (${gaps}); for the analyses straight lines bridge them.`,
       );
     }
   }

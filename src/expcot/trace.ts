@@ -74,11 +74,15 @@ function describeBase({ base, noise, denoised }: Evidence): string {
   return sentences.join(' ');
 }
 
+/** `1 sample is`, `12 samples are`. */
+export const counted = (samples: number): string =>
+  samples === 1 ? '1 sample is' : `${samples} samples are`;
+
 /** What was done about missing points, said aloud; nothing where none are. */
 function describeGaps({ gaps }: Evidence): string {
   if (gaps === null) return '';
   const runs = gaps.gaps === 1 ? '1 gap' : `${gaps.gaps} gaps, the longest of ${gaps.longest}`;
-  return `${gaps.missing} samples are missing (${runs}); for the analyses alone straight lines bridge them. `;
+  return `${counted(gaps.missing)} missing (${runs}); for the analyses alone straight lines bridge them. `;
 }
 
 function observe(evidence: Evidence): string {
