@@ -376,6 +376,9 @@ describe('policyReader', () => {
     style: 'nano',
     figure: 'nano',
     length: 100,
+    kind: 'anomaly',
+    task: 'nano5',
+    numbers: null,
     classes: [...ANOMALY_CLASSES],
     stage: 'initial',
   };
