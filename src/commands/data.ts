@@ -1,11 +1,11 @@
 /** `timeseer data`: tasks and the user's files as data sets. */
 import type { CommandModule } from 'yargs';
 import { ConfigError } from '../errors.ts';
-import { type ListArguments, runList } from './data-list.ts';
-import { prepareCommand } from './data-prepare.ts';
-import { showCommand } from './data-show.ts';
-import { statsCommand } from './data-stats.ts';
-import { validateCommand } from './data-validate.ts';
+import { type ListArguments, runList } from './data/list.ts';
+import { prepareCommand } from './data/prepare.ts';
+import { showCommand } from './data/show.ts';
+import { statsCommand } from './data/stats.ts';
+import { validateCommand } from './data/validate.ts';
 
 const listCommand: CommandModule<object, ListArguments> = {
   command: 'list',

@@ -17,8 +17,8 @@ import { figure } from '../plot/figure.ts';
 import { Policy } from '../policy/policy.ts';
 import { Progress } from '../progress.ts';
 import { readCard } from '../train/card.ts';
-import { pictureOf } from './example-task.ts';
-import { findPolicy } from './find-policy.ts';
+import { findPolicy } from './run/find-policy.ts';
+import { pictureOf } from './task/example-task.ts';
 
 export interface ExplainArguments {
   file: string;

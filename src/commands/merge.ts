@@ -12,7 +12,7 @@ import type { Json } from '../policy/keys.ts';
 import { loadAdapter } from '../policy/peft.ts';
 import { Policy } from '../policy/policy.ts';
 import { CARD_FILE, readCard, writeCard } from '../train/card.ts';
-import { findPolicy } from './find-policy.ts';
+import { findPolicy } from './run/find-policy.ts';
 
 export interface MergeArguments {
   readonly policy: string;

@@ -9,7 +9,7 @@ import { Hub, parseRepo } from '../hub/hub.ts';
 import { type Pulled, type PullProgress, pull } from '../hub/pull.ts';
 import { withInterrupt } from '../interrupt.ts';
 import { Progress } from '../progress.ts';
-import { claimRun } from './run-lock.ts';
+import { claimRun } from './run/lock.ts';
 
 export interface PullArguments {
   repo: string;

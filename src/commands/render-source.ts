@@ -15,7 +15,7 @@ import type { TaskSpec } from '../../datasets/tasks/task.ts';
 import { runsOf } from '../../datasets/tasks/window.ts';
 import { ConfigError, DataError } from '../errors.ts';
 import type { Example, Gold } from '../types.ts';
-import type { Drawable, FigureChoice } from './data-figure.ts';
+import type { Drawable, FigureChoice } from './task/figure.ts';
 
 /** What is to be drawn, as the command line says it. */
 export interface SourceOptions {

@@ -16,8 +16,8 @@ import { type RenderJob, RenderPool } from '../plot/pool.ts';
 import { render as draw } from '../plot/raster.ts';
 import { Progress } from '../progress.ts';
 import type { Picture } from '../types.ts';
-import { checkFigureRate, type Drawable, type Drawing, drawingOf, markTruth } from './data-figure.ts';
 import { openRenderSource, type RenderSource } from './render-source.ts';
+import { checkFigureRate, type Drawable, type Drawing, drawingOf, markTruth } from './task/figure.ts';
 
 /** Most pictures unless asked otherwise. */
 const DEFAULT_LIMIT = 100;

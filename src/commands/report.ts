@@ -9,8 +9,8 @@ import { summaryTable } from '../../eval/metrics-table.ts';
 import { POLICIES, RunDirectory } from '../../eval/run-directory.ts';
 import type { Summary } from '../../eval/summary.ts';
 import { hasCard } from '../train/card.ts';
-import { exampleTask } from './example-task.ts';
-import { evaluationCard } from './task-card.ts';
+import { evaluationCard } from './task/card.ts';
+import { exampleTask } from './task/example-task.ts';
 
 export interface ReportArguments {
   run: string;

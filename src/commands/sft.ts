@@ -1,5 +1,5 @@
 import type { CommandModule } from 'yargs';
-import { type RunArguments, runOptions } from './run-options.ts';
+import { type RunArguments, runOptions } from './run/options.ts';
 
 export const sft: CommandModule<object, RunArguments> = {
   command: 'sft',
@@ -12,10 +12,10 @@ export const sft: CommandModule<object, RunArguments> = {
       .example('$0 sft --set policy.init=checkpoints/qwen2.5-vl-3b --out runs/c', 'Start from a checkpoint'),
   handler: async (given) => {
     const [{ runSession }, { RunFiles }, { runSftStage }, { commandLine, shellWord }] = await Promise.all([
-      import('./run-session.ts'),
-      import('./run-files.ts'),
-      import('./train-stage.ts'),
-      import('./run-options.ts'),
+      import('./run/session.ts'),
+      import('./run/files.ts'),
+      import('./run/train-stage.ts'),
+      import('./run/options.ts'),
     ]);
     const own = given.set.length === 0 && (given.resume || RunFiles.begun(given.out));
     const open = () =>

@@ -1,5 +1,5 @@
 import type { CommandModule } from 'yargs';
-import { type RunArguments, runOptions } from './run-options.ts';
+import { type RunArguments, runOptions } from './run/options.ts';
 
 interface TrainArguments extends RunArguments {
   readonly policy: string | undefined;
@@ -24,10 +24,10 @@ export const train: CommandModule<object, TrainArguments> = {
   handler: async (given) => {
     const [{ runSession }, { RunFiles }, { runRlStage }, { commandLine, shellWord }, errors] =
       await Promise.all([
-        import('./run-session.ts'),
-        import('./run-files.ts'),
-        import('./train-stage.ts'),
-        import('./run-options.ts'),
+        import('./run/session.ts'),
+        import('./run/files.ts'),
+        import('./run/train-stage.ts'),
+        import('./run/options.ts'),
         import('../errors.ts'),
       ]);
     const begins = given.policy !== undefined;

@@ -5,7 +5,7 @@
  */
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { runStage } from '../../src/commands/stage.ts';
+import { runStage } from '../../src/commands/run/stage.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import type { RlMetrics } from '../../src/train/rl-metrics.ts';
 import {

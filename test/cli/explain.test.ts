@@ -17,7 +17,7 @@ import { join, resolve } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Explanation } from '../../eval/explain-page.ts';
 import { main } from '../../src/cli.ts';
-import { findPolicy, RUN_POLICIES } from '../../src/commands/find-policy.ts';
+import { findPolicy, RUN_POLICIES } from '../../src/commands/run/find-policy.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { CheckpointError } from '../../src/errors.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';

@@ -2,8 +2,8 @@ import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parseBytes } from '../../src/commands/plan-run.ts';
-import { stageMemory } from '../../src/commands/stage-memory.ts';
+import { parseBytes } from '../../src/commands/run/plan.ts';
+import { stageMemory } from '../../src/commands/run/stage-memory.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { defaultRecipe, type Recipe } from '../../src/recipe.ts';
 import { FOREIGN_CARD, writeCard } from '../../src/train/card.ts';

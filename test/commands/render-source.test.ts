@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { ExampleSet } from '../../datasets/example-set.ts';
-import { drawingOf } from '../../src/commands/data-figure.ts';
+import { drawingOf } from '../../src/commands/task/figure.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { decodePng } from '../../src/plot/png.ts';
 import { render } from '../../src/plot/raster.ts';

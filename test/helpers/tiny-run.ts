@@ -5,7 +5,7 @@ import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { vi } from 'vitest';
 import { main } from '../../src/cli.ts';
-import { trainingTask } from '../../src/commands/example-task.ts';
+import { trainingTask } from '../../src/commands/task/example-task.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';

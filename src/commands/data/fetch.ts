@@ -1,0 +1,204 @@
+/** Downloads of a task: into the cache, whole or not at all. */
+import { copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { z } from 'zod';
+import type { Address, TaskSpec } from '../../../datasets/tasks/task.ts';
+import { unpack } from '../../../datasets/unpack.ts';
+import { type Downloaded, download } from '../../download.ts';
+import { DataError, EndpointError } from '../../errors.ts';
+import { writeDirectoryAtomicAsync, writeFileAtomic } from '../../files.ts';
+import { formatValue, Progress } from '../../progress.ts';
+
+export interface FetchOptions {
+  readonly signal: AbortSignal;
+  readonly silent: boolean;
+  /** As of `download`. */
+  readonly pauses?: readonly number[];
+}
+
+/** A file's name from its address. */
+function nameOf({ url }: Address): string {
+  const name = decodeURIComponent(basename(new URL(url).pathname));
+  return name.replaceAll(/[^\w.+-]+/g, '_') || 'download';
+}
+
+/** Megabytes, or kilobytes of what is small, over a total that the server may not tell. */
+class Meter {
+  readonly #label: string;
+  readonly #silent: boolean;
+  #bar: Progress | undefined;
+
+  constructor(label: string, silent: boolean) {
+    this.#label = label;
+    this.#silent = silent;
+  }
+
+  show(bytes: number, total: number | null): void {
+    if (total === null) return;
+    const [unit, size] = total >= 1e7 ? (['MB', 1e6] as const) : (['kB', 1e3] as const);
+    this.#bar ??= new Progress({
+      label: this.#label,
+      total: Math.ceil(total / size),
+      done: Math.floor(bytes / size),
+      unit,
+      silent: this.#silent,
+    });
+    this.#bar.update(Math.ceil(bytes / size));
+  }
+
+  stop(): void {
+    this.#bar?.stop();
+  }
+}
+
+const record = z.record(z.string(), z.string().regex(/^[0-9a-f]{64}$/));
+
+/** SHA-256 of earlier downloads by address. @throws DataError for a file that holds something else */
+function readRecord(file: string): Record<string, string> {
+  if (!existsSync(file)) return {};
+  try {
+    return record.parse(JSON.parse(readFileSync(file, 'utf8')));
+  } catch (cause) {
+    throw new DataError('is no record of downloads; remove it, and run the same command again', {
+      file,
+      cause,
+    });
+  }
+}
+
+/** SHA-256 by path, from lines as sha256sum writes them, also with a single blank; others are passed over. */
+export function parseSums(text: string): Map<string, string> {
+  const sums = new Map<string, string>();
+  for (const row of text.split(/\r?\n/)) {
+    const found = /^([0-9a-f]{64}) +\*?(?:\.\/)?(.+)$/i.exec(row);
+    if (found !== null) sums.set(found[2]!, found[1]!.toLowerCase());
+  }
+  return sums;
+}
+
+/** What a download was compared with. */
+type Witness = 'known' | 'published' | 'recorded' | 'nothing';
+
+/** One call of `fetchTask`. */
+class Fetch {
+  readonly #waiting: string;
+  readonly #recordFile: string;
+  readonly #record: Record<string, string>;
+  readonly #options: FetchOptions;
+  readonly #lists = new Map<string, Map<string, string> | null>();
+
+  constructor(folder: string, options: FetchOptions) {
+    this.#waiting = `${folder}.downloads`;
+    this.#recordFile = `${folder}.sha256.json`;
+    this.#record = readRecord(this.#recordFile);
+    this.#options = options;
+  }
+
+  #say(text: string): void {
+    if (!this.#options.silent) process.stderr.write(`${text}\n`);
+  }
+
+  async #bring(url: string, target: string, sha256: string | null): Promise<Downloaded> {
+    const { signal, silent, pauses } = this.#options;
+    const meter = new Meter(basename(target), silent);
+    try {
+      return await download(url, target, {
+        signal,
+        sha256,
+        ...(pauses === undefined ? {} : { pauses }),
+        onRetry: ({ message }, pause) =>
+          this.#say(`${message.split(';')[0]}; trying again in ${formatValue(pause / 1000)} s`),
+        onProgress: (bytes, total) => meter.show(bytes, total),
+      });
+    } finally {
+      meter.stop();
+    }
+  }
+
+  /** What the owners list; null where their list does not come, which is said. */
+  async #published({ url, sums }: Address): Promise<string | null> {
+    if (sums === undefined) return null;
+    let list = this.#lists.get(sums);
+    if (list === undefined) {
+      const file = join(this.#waiting, '.sums');
+      try {
+        rmSync(file, { force: true });
+        await this.#bring(sums, file, null);
+        list = parseSums(readFileSync(file, 'utf8'));
+      } catch (error) {
+        if (!(error instanceof EndpointError)) throw error;
+        this.#say(`not compared with the list of its owners: ${error.message.split(';')[0]}`);
+        list = null;
+      }
+      rmSync(file, { force: true });
+      this.#lists.set(sums, list);
+    }
+    const path = decodeURIComponent(url.slice(sums.lastIndexOf('/') + 1));
+    const listed = list?.get(path) ?? null;
+    if (list !== null && listed === null) this.#say(`${sums} does not list ${path}`);
+    return listed;
+  }
+
+  /**
+   * A file with the SHA-256 that is known, else the one that its owners list, else that of the first download.
+   * @throws as `download`; EndpointError naming both where they differ
+   */
+  async file(address: Address, name: string): Promise<Downloaded & { readonly comparedWith: Witness }> {
+    const { url, sha256 } = address;
+    const target = join(this.#waiting, name);
+    const found = await this.#bring(url, target, sha256);
+    if (sha256 !== null) return { ...found, comparedWith: 'known' };
+    const published = await this.#published(address);
+    const recorded = this.#record[url] ?? null;
+    const expected = published ?? recorded;
+    if (expected === null) {
+      this.#say(
+        `${name}: SHA-256 ${found.sha256}; nobody vouches for it, so it is kept in ${this.#recordFile} and later downloads are compared with it`,
+      );
+      return { ...found, comparedWith: 'nothing' };
+    }
+    if (expected === found.sha256)
+      return { ...found, comparedWith: published === null ? 'recorded' : 'published' };
+    rmSync(target, { force: true });
+    const came = `${url}: what came has the SHA-256 ${found.sha256}, and was thrown away`;
+    throw new EndpointError(
+      published === null
+        ? `${came}; at an earlier download it was ${expected}: if its owners have changed it, remove ${this.#recordFile} and run the same command again`
+        : `${came}; its owners list ${expected} in ${address.sums}: run the same command again`,
+    );
+  }
+
+  /** Keeps what nobody else vouches for, once all is in place. */
+  remember(came: readonly (Downloaded & { readonly url: string; readonly comparedWith: Witness })[]): void {
+    const first = came.filter(({ comparedWith }) => comparedWith === 'nothing');
+    if (first.length === 0) return;
+    const all = { ...this.#record, ...Object.fromEntries(first.map(({ url, sha256 }) => [url, sha256])) };
+    writeFileAtomic(this.#recordFile, `${JSON.stringify(all, null, 2)}\n`);
+  }
+}
+
+/**
+ * Downloads all addresses of a task, unpacks archives, and puts the files into `folder` once all are there. What came
+ * before an interruption is kept, and the next call goes on. Each file is compared with the SHA-256 that is known, that its
+ * owners publish beside it, or that an earlier download had; the first download of a file without any is told and recorded.
+ *
+ * @throws as `download` and `unpack`; EndpointError naming both where a SHA-256 differs
+ */
+export async function fetchTask(spec: TaskSpec, folder: string, options: FetchOptions): Promise<void> {
+  const waiting = `${folder}.downloads`;
+  const fetching = new Fetch(folder, options);
+  const came: (Downloaded & { url: string; comparedWith: Witness })[] = [];
+  for (const address of spec.source.addresses) {
+    came.push({ url: address.url, ...(await fetching.file(address, nameOf(address))) });
+  }
+  await writeDirectoryAtomicAsync(folder, async (temporary) => {
+    for (const address of spec.source.addresses) {
+      const file = join(waiting, nameOf(address));
+      if (address.unpack) await unpack(file, temporary, { signal: options.signal });
+      else copyFileSync(file, join(temporary, nameOf(address)));
+    }
+    writeFileSync(join(temporary, '.source.json'), `${JSON.stringify(came, null, 2)}\n`);
+  });
+  fetching.remember(came);
+  rmSync(waiting, { recursive: true, force: true });
+}

@@ -1,0 +1,29 @@
+/** Where the files of a task come from: a folder that the user names, or the cache that downloads fill. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { TaskSpec } from '../../../datasets/tasks/task.ts';
+import { cacheRoot } from '../../engine/torch/build.ts';
+import { fetchTask } from './fetch.ts';
+
+/** The folder of a task's downloads. */
+export function cachedFolder(spec: TaskSpec): string {
+  return join(cacheRoot(), 'datasets', spec.name);
+}
+
+/**
+ * The folder to read a task from: `from`, else the cache, which is filled where it is empty; null where no files are needed.
+ *
+ * @throws as `fetchTask`
+ */
+export async function taskFolder(
+  spec: TaskSpec,
+  from: string | undefined,
+  signal: AbortSignal,
+  silent: boolean,
+): Promise<string | null> {
+  if (from !== undefined) return from;
+  if (spec.needs !== 'download') return null;
+  const folder = cachedFolder(spec);
+  if (!existsSync(folder)) await fetchTask(spec, folder, { signal, silent });
+  return folder;
+}

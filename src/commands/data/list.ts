@@ -1,0 +1,52 @@
+/** `timeseer data list`: every task that can be prepared. */
+import { existsSync } from 'node:fs';
+import { TASKS } from '../../../datasets/tasks/registry.ts';
+import type { TaskSpec } from '../../../datasets/tasks/task.ts';
+import { cachedFolder } from './files.ts';
+
+export interface ListArguments {
+  readonly json: boolean;
+}
+
+function needs(spec: TaskSpec): string {
+  if (spec.needs === 'nothing') return 'no';
+  if (spec.needs === 'files') return 'your files (--from)';
+  return existsSync(cachedFolder(spec)) ? 'is there' : 'yes';
+}
+
+function classesText({ kind, classes, needs: files }: TaskSpec): string {
+  if (kind === 'variates') return 'which variates';
+  if (classes === null) return 'yours';
+  // Files of labelled points say where anomalies are, not of which kind.
+  return kind === 'anomaly' && files !== 'nothing' ? 'intervals' : String(classes.length);
+}
+
+/** Rows as columns of equal width; the last one is not filled up. */
+export function columns(rows: readonly (readonly string[])[]): string {
+  const widths = rows[0]!.map((_, c) => Math.max(...rows.map((row) => row[c]!.length)));
+  return rows
+    .map((row) => row.map((cell, c) => (c === row.length - 1 ? cell : cell.padEnd(widths[c]!))).join('  '))
+    .join('\n');
+}
+
+export function runList({ json }: ListArguments): void {
+  if (json) {
+    const tasks = TASKS.map(
+      ({ name, title, kind, classes, shape, rate, figure, layout, source, needs: what }) => ({
+        ...{ name, title, kind, classes, shape, rate, figure: figure.preset, needs: what, layout },
+        source: { ...source, addresses: source.addresses.map(({ url }) => url) },
+      }),
+    );
+    process.stdout.write(`${JSON.stringify(tasks)}\n`);
+    return;
+  }
+  const rows = TASKS.map((spec) => [
+    spec.name,
+    spec.title,
+    classesText(spec),
+    needs(spec),
+    spec.source.licence,
+  ]);
+  const head = ['name', 'what', 'classes', 'download?', 'licence'];
+  process.stdout.write(`${columns([head, ...rows])}\n`);
+}

@@ -1,0 +1,168 @@
+/** Puts figures, prompts and expert traces beside the examples of a data set while it is prepared. */
+import { createHash } from 'node:crypto';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import type { ExampleManifest } from '../../../datasets/example-manifest.ts';
+import { splitsOf } from '../../../datasets/example-manifest.ts';
+import { CLASSES_FILE, type MaterialFacts, type SplitMaterials } from '../../../datasets/material-facts.ts';
+import { MaterialWriter } from '../../../datasets/materials.ts';
+import type { Split } from '../../../datasets/split.ts';
+import { BlindTally } from '../../expcot/expert.ts';
+import { TRACE_VERSION } from '../../expcot/trace-version.ts';
+import { syncDirectory, writeFileAtomic } from '../../files.ts';
+import { wordsVersion } from './describe.ts';
+import type { Lack, MaterialParts, Spent } from './material.ts';
+import { type MaterialJob, MaterialTeam } from './materials-team.ts';
+
+export interface MaterialOptions extends MaterialParts {
+  readonly signal: AbortSignal;
+  /** Threads beside this one; 0: none. Default: one per core where there is enough to do, few for very long series. */
+  readonly workers?: number | undefined;
+  /** Called now and then: with training examples that classes were learned from, then with examples that are done. */
+  readonly onProgress?: (phase: 'classes' | 'materials', done: number, total: number) => void;
+}
+
+export interface AddedMaterials {
+  readonly manifest: ExampleManifest;
+  /** Milliseconds that went into each part, of all threads together. */
+  readonly spent: Readonly<Spent>;
+  readonly workers: number;
+}
+
+/** A Worker loads the programs and compiles the figure anew: below these a single thread is done before. */
+const FEW_EXAMPLES = 60;
+const FEW_BYTES = 4e6;
+/** What all Workers may hold together, and what one holds: that much, and some forty times the line of an example. */
+const MOST_BYTES = 8e8;
+const WORKER_BYTES = 1e8;
+const LINES_HELD = 40;
+
+function workersFor(manifest: ExampleManifest, { figures, traces }: MaterialParts): number {
+  if (!figures && !traces) return 0;
+  const splits = splitsOf(manifest).map((split) => manifest.splits[split]!);
+  const total = splits.reduce((sum, { count }) => sum + count, 0);
+  const bytes = splits.reduce((sum, part) => sum + part.bytes, 0);
+  if (total < FEW_EXAMPLES && bytes < FEW_BYTES) return 0;
+  const line = Math.max(...splits.map((part) => part.bytes / part.count));
+  const most = Math.max(1, Math.floor(MOST_BYTES / (WORKER_BYTES + LINES_HELD * line)));
+  return Math.min(availableParallelism(), most, total);
+}
+
+const WHAT = {
+  figure: ['has no figure', 'have no figure'],
+  blind: ['has no trace', 'have no traces'],
+  teacher: ['has no trace with the right answer', 'have no traces with the right answer'],
+} as const;
+
+/** What is missing, counted, with the first case of each kind. */
+class Lacks {
+  readonly #first = new Map<Lack['part'], Lack>();
+  readonly #counts = new Map<Lack['part'], number>();
+
+  add(lacks: readonly Lack[]): void {
+    for (const lack of lacks) {
+      if (!this.#first.has(lack.part)) this.#first.set(lack.part, lack);
+      this.#counts.set(lack.part, (this.#counts.get(lack.part) ?? 0) + 1);
+    }
+  }
+
+  get notes(): string[] {
+    return [...this.#first.values()].map(({ part, id, reason }) => {
+      const count = this.#counts.get(part)!;
+      return count === 1
+        ? `1 example ${WHAT[part][0]}: ${id}: ${reason}`
+        : `${count} examples ${WHAT[part][1]}; the first: ${id}: ${reason}`;
+    });
+  }
+}
+
+type Classes = MaterialFacts['classes'];
+
+/** Learns classes where they are needed. @returns what the manifest says of them, and why there are none */
+async function learn(
+  directory: string,
+  manifest: ExampleManifest,
+  team: MaterialTeam,
+  options: MaterialOptions,
+): Promise<{ classes: Classes; note: string | null }> {
+  if (!options.traces || manifest.kind !== 'classification') return { classes: null, note: null };
+  const total = manifest.splits.train?.count ?? 1;
+  options.onProgress?.('classes', 0, total);
+  const learned = await team.learn((read) => options.onProgress?.('classes', read, total));
+  options.onProgress?.('classes', total, total);
+  if (learned.profile === null) return { classes: null, note: `no expert traces: ${learned.reason}` };
+  const { profile, heldOut } = learned;
+  writeFileAtomic(join(directory, CLASSES_FILE), profile);
+  const sha256 = createHash('sha256').update(profile).digest('hex');
+  return {
+    classes: { file: CLASSES_FILE, bytes: Buffer.byteLength(profile), sha256, heldOut },
+    note: null,
+  };
+}
+
+/**
+ * Writes figures, prompts and traces into a directory of examples that nobody else sees yet.
+ *
+ * @param manifest the one that stands in the directory
+ * @returns the manifest with what was added
+ * @throws the signal's reason; WriteError; DataError for files that changed; TimeseerError where a Worker fails
+ */
+export async function addMaterials(
+  directory: string,
+  manifest: ExampleManifest,
+  options: MaterialOptions,
+): Promise<AddedMaterials> {
+  const { figures, traces, signal, onProgress } = options;
+  const workers = options.workers ?? workersFor(manifest, options);
+  const splits = splitsOf(manifest);
+  const total = splits.reduce((sum, split) => sum + manifest.splits[split]!.count, 0);
+  const team = new MaterialTeam({ directory, parts: { figures, traces } }, workers, signal);
+  const spent: Spent = { reading: 0, drawing: 0, encoding: 0, tracing: 0 };
+  const lacks = new Lacks();
+  const parts: [Split, SplitMaterials][] = [];
+  let writer: MaterialWriter | undefined;
+  try {
+    const { classes, note } = await learn(directory, manifest, team, options);
+    const traced = traces && note === null;
+    const jobs = function* (): Generator<MaterialJob> {
+      for (const split of splits) {
+        for (let index = 0; index < manifest.splits[split]!.count; index++) yield { split, index };
+      }
+    };
+    onProgress?.('materials', 0, total);
+    const results = team.compose(jobs());
+    let done = 0;
+    for (const split of splits) {
+      writer = new MaterialWriter(directory, split, figures);
+      const tally = new BlindTally();
+      for (let left = manifest.splits[split]!.count; left > 0; left--) {
+        const { value: composed } = await results.next();
+        if (composed === undefined) throw new RangeError('fewer results than examples');
+        writer.add(composed.material, composed.png);
+        tally.add(composed.agreement, composed.gold);
+        lacks.add(composed.lacks);
+        for (const key of ['reading', 'drawing', 'encoding', 'tracing'] as const)
+          spent[key] += composed.spent[key];
+        onProgress?.('materials', ++done, total);
+      }
+      // The rule has seen the training examples of its classes: how it does on them says nothing.
+      const learnedFrom = manifest.kind === 'classification' && split === 'train';
+      parts.push([
+        split,
+        { ...(await writer.finish()), score: traced && !learnedFrom ? tally.score() : null },
+      ]);
+    }
+    if (figures) for (const [split] of parts) syncDirectory(join(directory, 'figures', split));
+    const materials: MaterialFacts = {
+      prompt: wordsVersion(manifest),
+      traces: traced ? TRACE_VERSION : null,
+      classes,
+      splits: Object.fromEntries(parts),
+      notes: [...(note === null ? [] : [note]), ...lacks.notes],
+    };
+    return { manifest: { ...manifest, materials }, spent, workers };
+  } finally {
+    writer?.close();
+    await team.close();
+  }
+}

@@ -1,0 +1,238 @@
+/** `timeseer data prepare NAME`: a task, or the user's own files, as a checked data set. */
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { performance } from 'node:perf_hooks';
+import type { CommandModule } from 'yargs';
+import type { SplitSizes } from '../../../datasets/draw.ts';
+import { isExampleSet } from '../../../datasets/example-manifest.ts';
+import { prepare, type SelectOptions } from '../../../datasets/prepare.ts';
+import { SPLITS, type Split } from '../../../datasets/split.ts';
+import { CUSTOM_LAYOUT } from '../../../datasets/tasks/custom.ts';
+import { taskNamed } from '../../../datasets/tasks/registry.ts';
+import type { TaskSpec } from '../../../datasets/tasks/task.ts';
+import { ConfigError } from '../../errors.ts';
+import { withInterrupt } from '../../interrupt.ts';
+import { figure as figureNamed } from '../../plot/figure.ts';
+import { taskFolder } from './files.ts';
+import { addMaterials } from './materials.ts';
+import { materialLabel, Phases, summary } from './summary.ts';
+
+/** How examples are chosen; `show` takes the same. */
+export interface ChoiceArguments {
+  readonly from: string | undefined;
+  readonly split: string | undefined;
+  readonly count: string | undefined;
+  readonly shots: number | undefined;
+  readonly seed: number | undefined;
+  readonly window: number | undefined;
+  readonly length: number | undefined;
+  readonly shares: string | undefined;
+  readonly validation: number | undefined;
+  readonly figure: string | undefined;
+}
+
+export interface PrepareArguments extends ChoiceArguments {
+  readonly name: string;
+  readonly out: string;
+  readonly figures: boolean;
+  readonly traces: boolean;
+  readonly force: boolean;
+  readonly json: boolean;
+}
+
+const isSplit = (word: string): word is Split => (SPLITS as readonly string[]).includes(word);
+
+function readSplits(text: string | undefined): Split[] | undefined {
+  if (text === undefined) return undefined;
+  return text.split(',').map((word) => {
+    const name = word.trim();
+    if (isSplit(name)) return name;
+    throw new ConfigError(`--split: got '${name}', expected some of ${SPLITS.join(',')}`);
+  });
+}
+
+/** `200`, or `train=200,test=50`. */
+function readCounts(text: string | undefined): Partial<Record<Split, number>> | undefined {
+  if (text === undefined) return undefined;
+  const fail = (): ConfigError =>
+    new ConfigError(`--count: got '${text}', expected a number such as 200, or train=200,test=50`);
+  const number = (word: string): number => {
+    if (!/^\d{1,9}$/.test(word.trim())) throw fail();
+    return Number(word);
+  };
+  if (!text.includes('=')) return Object.fromEntries(SPLITS.map((split) => [split, number(text)]));
+  return Object.fromEntries(
+    text.split(',').map((pair) => {
+      const [name = '', value = ''] = pair.split('=');
+      if (!isSplit(name.trim())) throw fail();
+      return [name.trim(), number(value)];
+    }),
+  );
+}
+
+function readShares(text: string | undefined): SplitSizes | undefined {
+  if (text === undefined) return undefined;
+  const parts = text.split(',').map((word) => (word.trim() === '' ? Number.NaN : Number(word)));
+  if (parts.length === 3 && parts.every((part) => part >= 0)) {
+    return { train: parts[0]!, validation: parts[1]!, test: parts[2]! };
+  }
+  throw new ConfigError(`--shares: got '${text}', expected train,validation,test such as 8,1,1`);
+}
+
+/** Options as the command line has them. @throws ConfigError */
+export function selectOptions(args: ChoiceArguments, spec: TaskSpec): Omit<SelectOptions, 'directory'> {
+  const { window, figure } = args;
+  if (figure !== undefined) figureNamed(figure);
+  return {
+    splits: readSplits(args.split),
+    counts: readCounts(args.count),
+    shots: args.shots,
+    seed: args.seed,
+    window: window === 0 ? null : window,
+    length: args.length,
+    shares: readShares(args.shares),
+    validation: args.validation,
+    figure: figure === undefined ? undefined : { preset: figure, missing: spec.figure.missing },
+  };
+}
+
+/** Replaces only what this command made: never a directory that holds something else. */
+function checkTarget(out: string, force: boolean): void {
+  if (!existsSync(out)) return;
+  if (!statSync(out).isDirectory()) throw new ConfigError(`--out ${out}: is a file; choose a directory`);
+  if (isExampleSet(out)) {
+    if (force) return;
+    throw new ConfigError(`--out ${out}: holds a data set already; choose another directory, or add --force`);
+  }
+  if (readdirSync(out).length === 0) return;
+  throw new ConfigError(`--out ${out}: holds other files, which are never replaced; choose a new directory`);
+}
+
+/**
+ * Runs the command: progress on standard error, a summary on standard output. Ctrl-C leaves nothing behind but what was
+ * downloaded.
+ *
+ * @throws ConfigError for a wrong name, option or target; DataError for wrong files; EndpointError; WriteError
+ */
+export async function runPrepare(args: PrepareArguments): Promise<void> {
+  const spec = taskNamed(args.name);
+  checkTarget(args.out, args.force);
+  const options = selectOptions(args, spec);
+  const started = performance.now();
+  const { figures, traces } = args;
+  const phases = new Phases(args.json);
+  try {
+    await withInterrupt(async (signal) => {
+      const directory = await taskFolder(spec, args.from, signal, args.json);
+      const manifest = await prepare(spec, args.out, {
+        ...options,
+        directory,
+        signal,
+        onRead: (read) => phases.update('read', read, null),
+        onProgress: (written, total) => phases.update('prepare', written, total),
+        async complete(temporary, examples) {
+          const added = await addMaterials(temporary, examples, {
+            ...{ figures, traces, signal },
+            onProgress: (phase, done, total) =>
+              phases.update(
+                phase === 'classes' ? 'learn classes' : materialLabel(figures, traces),
+                done,
+                total,
+              ),
+          });
+          return added.manifest;
+        },
+      });
+      phases.stop();
+      const seconds = (performance.now() - started) / 1000;
+      const text = args.json
+        ? JSON.stringify({ out: args.out, seconds: Number(seconds.toFixed(3)), ...manifest })
+        : summary(args.out, manifest, seconds);
+      process.stdout.write(`${text}\n`);
+    }, 'stopping: nothing half-written is left; press Ctrl-C again to quit at once');
+  } finally {
+    phases.stop();
+  }
+}
+
+/** Options of `ChoiceArguments`, for help. */
+export const CHOICE_OPTIONS = {
+  from: {
+    type: 'string',
+    describe: 'Folder with the files of the task (custom: also a file); default: downloaded into the cache',
+    requiresArg: true,
+  },
+  split: { type: 'string', describe: `Only these: ${SPLITS.join(',')}`, requiresArg: true },
+  count: {
+    type: 'string',
+    describe:
+      'Most examples of a split, stratified by class: 200, or train=200,test=50; of generated tasks, how many',
+    requiresArg: true,
+  },
+  shots: { type: 'number', describe: 'Training examples of each class', requiresArg: true },
+  seed: { type: 'number', describe: 'Of draws (default: 0) and of generated series', requiresArg: true },
+  window: {
+    type: 'number',
+    describe: 'Most points of an example: longer series are cut; 0: never cut (default: as the task has it)',
+    requiresArg: true,
+  },
+  length: { type: 'number', describe: 'Points of generated series', requiresArg: true },
+  shares: {
+    type: 'string',
+    describe: 'Sizes train,validation,test of a split that the data do not give: 8,1,1',
+    requiresArg: true,
+  },
+  validation: {
+    type: 'number',
+    describe: 'Share of training that becomes validation, where the data give a split: 0.1',
+    requiresArg: true,
+  },
+  figure: {
+    type: 'string',
+    describe: "Figure preset instead of the task's: rcw-spectrogram",
+    requiresArg: true,
+  },
+} as const;
+
+export const prepareCommand: CommandModule<object, PrepareArguments> = {
+  command: 'prepare <name>',
+  describe: 'Write a task, or your own files, as a checked data set with figures, prompts and expert traces',
+  builder: (yargs) =>
+    yargs
+      .positional('name', { type: 'string', demandOption: true, describe: 'A task: timeseer data list' })
+      .option('out', {
+        type: 'string',
+        demandOption: true,
+        describe: 'Directory to write',
+        requiresArg: true,
+      })
+      .options(CHOICE_OPTIONS)
+      .option('figures', {
+        type: 'boolean',
+        default: true,
+        describe: 'Draw what a policy is shown of each example; --no-figures: leave pictures out',
+      })
+      .option('traces', {
+        type: 'boolean',
+        default: true,
+        describe: 'Write expert traces and score the blind ones; --no-traces: leave them out',
+      })
+      .option('force', { type: 'boolean', default: false, describe: 'Replace a data set that is there' })
+      .option('json', {
+        type: 'boolean',
+        default: false,
+        describe: 'Print the manifest as JSON, no progress',
+      })
+      .example('$0 data prepare ctu --out data/ctu', 'Download, check and write it')
+      .example(
+        '$0 data prepare emg --from downloads/emg --out data/emg --seed 1',
+        'Files that are there already',
+      )
+      .example('$0 data prepare har --out data/few --shots 8', 'Eight training examples of each class')
+      .example('$0 data prepare custom --from my --out data/my --shares 8,1,1', 'Your own files')
+      .epilogue(
+        `Your own files (custom): ${CUSTOM_LAYOUT}. Intervals in labels.csv are half-open indices such as 120-180 300-310; ` +
+          'with that column the task is to find anomalies, and a class may be empty where its kind is not known. Examples ' +
+          'of one recording stay in one split.',
+      ),
+  handler: runPrepare,
+};

@@ -1,0 +1,236 @@
+/** `timeseer data show NAME|DIR`: a few examples with their right answers, as text or as a page. */
+import { existsSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
+import type { CommandModule } from 'yargs';
+import { classOf, lengthOf } from '../../../datasets/example.ts';
+import { EXAMPLES_MANIFEST, isExampleSet, readExampleManifest } from '../../../datasets/example-manifest.ts';
+import { type ExampleOrigin, ExampleSet } from '../../../datasets/example-set.ts';
+import { goldParts } from '../../../datasets/gold-answer.ts';
+import { type Selection, selectExamples } from '../../../datasets/prepare.ts';
+import { SPLITS, type Split } from '../../../datasets/split.ts';
+import { TASKS, taskNamed } from '../../../datasets/tasks/registry.ts';
+import { ConfigError } from '../../errors.ts';
+import { writeFileAtomic } from '../../files.ts';
+import { withInterrupt } from '../../interrupt.ts';
+import { Random } from '../../random.ts';
+import type { Example } from '../../types.ts';
+import { checkFigureRate } from '../task/figure.ts';
+import { describer } from './describe.ts';
+import { taskFolder } from './files.ts';
+import { columns } from './list.ts';
+import { counted, type Describe, examplesPage, type ShownExample } from './page.ts';
+import { CHOICE_OPTIONS, type ChoiceArguments, selectOptions } from './prepare.ts';
+import { ReadingNote } from './reading-note.ts';
+
+export interface ShowArguments extends ChoiceArguments {
+  readonly source: string;
+  readonly n: number;
+  readonly out: string | undefined;
+  readonly json: boolean;
+}
+
+/** Most examples of a page: each has a picture or two. */
+const MOST = 200;
+
+type Examples = () => Iterable<readonly [split: Split, example: Example]>;
+
+/** Examples of a task or of a directory, in an order that does not change. */
+interface Gallery {
+  readonly origin: ExampleOrigin;
+  readonly examples: Examples;
+  /** All that classes may be learned from, whatever is shown: the examples above where absent. */
+  readonly training?: Examples;
+}
+
+const OWN = ['from', 'count', 'shots', 'window', 'length', 'shares', 'validation'] as const;
+
+function openDirectory(path: string, args: ShowArguments, note: ReadingNote): Gallery {
+  const wrong = OWN.find((key) => args[key] !== undefined);
+  if (wrong !== undefined) throw new ConfigError(`--${wrong} belongs to tasks; ${path} is prepared already`);
+  note.start();
+  const set = new ExampleSet(path);
+  const { figure } = selectOptions(args, TASKS[0]!);
+  const chosen = args.split?.split(',');
+  const unknown = chosen?.find((name) => !(set.splits as string[]).includes(name));
+  if (unknown !== undefined)
+    throw new ConfigError(`--split: ${path} has ${set.splits.join(', ')}, not '${unknown}'`);
+  const { format: _, version: __, splits: ___, ...origin } = set.manifest;
+  return {
+    origin:
+      figure === undefined ? origin : { ...origin, figure: { ...origin.figure, preset: figure.preset } },
+    *training() {
+      if (set.splits.includes('train')) {
+        for (const example of note.over(set.read('train'))) yield ['train', example];
+      }
+    },
+    *examples() {
+      for (const split of set.splits) {
+        if (chosen !== undefined && !chosen.includes(split)) continue;
+        for (const example of note.over(set.read(split))) yield [split, example];
+      }
+    },
+  };
+}
+
+async function openTask(
+  args: ShowArguments,
+  note: ReadingNote,
+  signal: AbortSignal,
+): Promise<Gallery & Selection> {
+  const spec = note.watch(taskNamed(args.source));
+  const options = selectOptions(args, spec);
+  // A generated task makes no more than it takes to find some of every class.
+  const few = Object.fromEntries(SPLITS.map((split) => [split, 10 * args.n]));
+  const counts = spec.needs === 'nothing' && options.counts === undefined ? few : options.counts;
+  const directory = await taskFolder(spec, args.from, signal, args.json);
+  note.start();
+  return selectExamples(spec, { ...options, counts, directory, signal });
+}
+
+/** @throws ConfigError for what is neither a task nor a directory, where it looks like the path of one */
+function checkSource(source: string): void {
+  const name = source.toLowerCase();
+  if (isExampleSet(source) || TASKS.some((task) => task.name === name)) return;
+  const own = 'your own files: timeseer data show custom --from FILE';
+  if (!existsSync(source)) {
+    if (!/[\\/]|\.\w+$/.test(source) || name.startsWith('anomllm/') || name.startsWith('vta/')) return;
+    throw new ConfigError(
+      `${source}: no such directory; name one that timeseer data prepare wrote, or a task`,
+    );
+  }
+  if (statSync(source).isFile()) {
+    throw new ConfigError(`${source}: is a file; name a task, or the directory that prepare wrote; ${own}`);
+  }
+  if (existsSync(join(source, EXAMPLES_MANIFEST))) readExampleManifest(source); // says what is wrong with it
+  throw new ConfigError(`${source}: is no data set that timeseer data prepare wrote; ${own}`);
+}
+
+/** Examples between two chances for signals. */
+const BREATH = 256;
+
+/**
+ * `n` examples, of one class after the other, drawn from the split that evaluation takes where there is one: test, else
+ * validation, else training.
+ *
+ * @throws as the gallery; the signal's reason
+ */
+export async function chooseShown(
+  gallery: Gallery,
+  n: number,
+  seed: number,
+  signal: AbortSignal,
+): Promise<ShownExample[]> {
+  const found: { split: Split; class: string; at: number }[] = [];
+  const breathe = async (count: number): Promise<void> => {
+    if (count % BREATH !== 0) return;
+    await setImmediate();
+    signal.throwIfAborted();
+  };
+  let at = 0;
+  for (const [split, { gold }] of gallery.examples()) {
+    found.push({ split, class: classOf(gold), at: at++ });
+    await breathe(at);
+  }
+  const split = [...SPLITS].reverse().find((one) => found.some((item) => item.split === one));
+  const own = found.filter((item) => item.split === split);
+  const names = [...new Set(own.map((item) => item.class))].sort();
+  const queues = names.map((name) => {
+    const items = own.filter((item) => item.class === name);
+    return Array.from(new Random(seed, `show/${name}`).permutation(items.length), (i) => items[i]!);
+  });
+  const wanted = new Map<number, number>();
+  for (let round = 0; wanted.size < Math.min(n, own.length); round++) {
+    for (const queue of queues) {
+      const item = queue[round];
+      if (item !== undefined && wanted.size < n) wanted.set(item.at, wanted.size);
+    }
+  }
+  const shown: ShownExample[] = [];
+  let next = 0;
+  for (const [own, example] of gallery.examples()) {
+    const place = wanted.get(next++);
+    if (place !== undefined) shown[place] = { split: own, example };
+    await breathe(next);
+  }
+  return shown;
+}
+
+function listing(origin: ExampleOrigin, shown: readonly ShownExample[]): string {
+  const rows = shown.map(({ split, example }) => [
+    example.id,
+    split,
+    `${lengthOf(example)} × ${example.channels.length}`,
+    goldParts(example.gold),
+  ]);
+  const table = columns([['id', 'split', 'points', 'right answer'], ...rows]);
+  return `${origin.title}\n${table}\nsplit: ${origin.split.statement}`;
+}
+
+/**
+ * Runs the command: a page where `--out` is given, else a list.
+ *
+ * @param describe what stands beside each picture of the page; prompt and expert trace when absent
+ * @throws ConfigError, DataError, EndpointError, WriteError
+ */
+export async function runShow(args: ShowArguments, describe?: Describe): Promise<void> {
+  const { source, n, out, json } = args;
+  if (!Number.isInteger(n) || n < 1 || n > MOST) {
+    throw new ConfigError(`--n: got ${n}, expected a whole number from 1 to ${MOST}`);
+  }
+  if (out !== undefined && existsSync(out) && !statSync(out).isFile()) {
+    throw new ConfigError(`--out ${out}: is a directory; name a file such as page.html`);
+  }
+  checkSource(source);
+  const note = new ReadingNote({ label: source, silent: json });
+  const show = async (signal: AbortSignal): Promise<void> => {
+    const gallery = isExampleSet(source)
+      ? openDirectory(source, args, note)
+      : await openTask(args, note, signal);
+    const { origin } = gallery;
+    checkFigureRate(origin.figure.preset, origin.rate, source);
+    const shown = await chooseShown(gallery, n, args.seed ?? 0, signal);
+    if (out !== undefined) {
+      const words = describe ?? describer(gallery.training ?? gallery.examples);
+      writeFileAtomic(out, await examplesPage(origin, shown, words));
+    }
+    note.stop();
+    if (json) {
+      const examples = shown.map(({ split, example: { id, names, gold, recording, channels } }) => ({
+        ...{ id, split, names, gold, recording },
+        points: channels[0]!.length,
+      }));
+      process.stdout.write(`${JSON.stringify({ task: origin.task, out: out ?? null, examples })}\n`);
+    } else if (out !== undefined) {
+      process.stdout.write(`${out}: ${counted(shown.length)} of ${origin.title}\n`);
+    } else {
+      process.stdout.write(
+        `${listing(origin, shown)}\nplots, prompts and expert traces: add --out page.html\n`,
+      );
+    }
+  };
+  try {
+    await withInterrupt(show, 'stopping');
+  } finally {
+    note.stop();
+  }
+}
+
+export const showCommand: CommandModule<object, ShowArguments> = {
+  command: 'show <source>',
+  describe: 'A few examples with their right answers, as text or as a page',
+  builder: (yargs) =>
+    yargs
+      .positional('source', {
+        type: 'string',
+        demandOption: true,
+        describe: 'A task, or a directory that prepare wrote',
+      })
+      .option('n', { type: 'number', default: 6, describe: 'Number of examples', requiresArg: true })
+      .option('out', { type: 'string', describe: 'Page to write, such as page.html', requiresArg: true })
+      .options(CHOICE_OPTIONS)
+      .option('json', { type: 'boolean', default: false, describe: 'Print the examples as JSON' })
+      .example('$0 data show ctu --from downloads --n 6 --out page.html', 'Six rendered examples')
+      .example('$0 data show data/emg --split train', 'What prepare wrote'),
+  handler: (args) => runShow(args),
+};

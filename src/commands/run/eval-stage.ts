@@ -1,0 +1,53 @@
+/** Answers of a policy to held-out examples, on a team of Workers. */
+
+import { type ExampleAddress, openExamples } from '../../../datasets/source.ts';
+import { Progress } from '../../progress.ts';
+import type { NumbersFormat } from '../../train/card.ts';
+import type { EvalRecord } from '../../types.ts';
+import { type EvalMode, runStage } from './stage.ts';
+
+export interface EvalStageOptions {
+  /** Policy directory. */
+  readonly from: string;
+  readonly label: string;
+  readonly examples: ExampleAddress;
+  /** Numbers instead of pictures, or pictures (null); as the policy was taught where absent. */
+  readonly numbers?: NumbersFormat | null;
+  readonly modes: readonly EvalMode[];
+  readonly maxTokens: number;
+  readonly seed: number;
+  readonly device: string;
+  readonly workers: number;
+  readonly silent: boolean;
+  readonly signal: AbortSignal;
+}
+
+/** Per mode, the records in the order of the examples, the samples of an example together. */
+export async function runEvalStage(options: EvalStageOptions): Promise<EvalRecord[][]> {
+  const { from, label, examples, modes, numbers, maxTokens, seed, device, silent, signal } = options;
+  const count = openExamples(examples).count;
+  const workers = Math.max(1, Math.min(options.workers, count));
+  const progress = new Progress({ label, total: count * modes.length, unit: 'examples', silent });
+  const done = new Array<number>(workers).fill(0);
+  const results = await runStage(
+    {
+      ...{ stage: 'eval', from, examples, device, modes, maxTokens, seed },
+      ...(numbers === undefined ? {} : { numbers }),
+    },
+    workers,
+    (note, rank) => {
+      if (note.kind !== 'eval') return;
+      done[rank] = note.done;
+      progress.update(done.reduce((sum, value) => sum + value, 0));
+    },
+    signal,
+  ).finally(() => progress.stop());
+  return modes.map((mode, m) => {
+    const samples = mode.temperature === 0 ? 1 : mode.samples;
+    return Array.from({ length: count }, (_, i) => {
+      const of = results[i % workers]!.records[m]!;
+      const place = Math.floor(i / workers) * samples;
+      return of.slice(place, place + samples);
+    }).flat();
+  });
+}

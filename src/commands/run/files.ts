@@ -1,0 +1,303 @@
+/** The files of a run as its stages write them; `eval/run-directory.ts` reads them and lists the layout. */
+import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+import { heldOutExamples, reinforcementExamples, trainingExamples } from '../../../datasets/partition.ts';
+import { type ExampleAddress, hasSplits, openExamples } from '../../../datasets/source.ts';
+import { RunDirectory } from '../../../eval/run-directory.ts';
+import { REWARD_OF } from '../../../rewards/response.ts';
+import { changedKeys, loadRecipe } from '../../config.ts';
+import type { Engine } from '../../engine/engine.ts';
+import { openTorch } from '../../engine/torch/torch.ts';
+import { CheckpointError, ConfigError } from '../../errors.ts';
+import { writeDirectoryAtomic, writeFileAtomic } from '../../files.ts';
+import { cores, cpuModel, memory } from '../../machine.ts';
+import { packageVersion } from '../../package.ts';
+import { trainBpe } from '../../policy/bpe.ts';
+import { Policy } from '../../policy/policy.ts';
+import type { Recipe } from '../../recipe.ts';
+import { writeCard } from '../../train/card.ts';
+import { readState, recoverCheckpoint } from '../../train/checkpoint.ts';
+import { nanoCard, trainingCard } from '../task/card.ts';
+import { trainingTask } from '../task/example-task.ts';
+import { findPolicy } from './find-policy.ts';
+import { checkPlace, copyPolicy } from './policy-copy.ts';
+
+export type TrainingStage = 'sft' | 'rl';
+
+/** What a stage says of itself when it ends or is stopped. */
+export interface StageRecord {
+  /** Wall-clock time, all its parts when it was resumed. */
+  readonly seconds: number;
+  readonly samples: number;
+  readonly steps: number;
+  /** When it ended, ISO 8601; false when it was stopped before its end. */
+  readonly finished: string | false;
+}
+
+/** What a run writes into its directory; the recipe, which makes it a run, goes last when it is removed. */
+const PARTS = [
+  'report.html',
+  'report.json',
+  'summary.json',
+  'eval',
+  'rl',
+  'sft',
+  'initial',
+  'environment.json',
+  'recipe.json',
+] as const;
+
+/** Traces that the nano tokenizer is made from. */
+const TOKENIZER_CORPUS = 300;
+
+export class RunFiles {
+  readonly path: string;
+  readonly name: string;
+  readonly recipe: Recipe;
+  readonly #directory: RunDirectory;
+
+  private constructor(path: string) {
+    this.#directory = new RunDirectory(path);
+    this.path = path;
+    this.name = this.#directory.name;
+    this.recipe = this.#directory.recipe;
+  }
+
+  /** Whether a run was begun in `path`. */
+  static begun(path: string): boolean {
+    return existsSync(join(path, 'recipe.json'));
+  }
+
+  /** Removes what a run wrote into `path`, and nothing else. */
+  static remove(path: string): void {
+    for (const part of PARTS) rmSync(join(path, part), { recursive: true, force: true });
+  }
+
+  /**
+   * Opens the run of `path`, or begins one. A run keeps the recipe that it began with: another one, or other
+   * settings, are refused by naming the keys.
+   * @throws ConfigError; DataError when the recipe of the run is damaged
+   */
+  static open(
+    path: string,
+    options: {
+      /** Recipe by name or path; null: the run's own, which must exist. */
+      readonly recipe: string | null;
+      readonly set: readonly string[];
+      readonly command: string;
+      /** The run must be there already. */
+      readonly resume?: boolean;
+    },
+  ): RunFiles {
+    if (existsSync(path) && !statSync(path).isDirectory()) {
+      throw new ConfigError(`${path}: is a file; give the directory of a run with --out`);
+    }
+    if (!RunFiles.begun(path)) {
+      if (options.resume === true) {
+        throw new ConfigError(
+          `${path}: no run there to go on with (no recipe.json); leave --resume out to begin one`,
+        );
+      }
+      if (options.recipe === null) {
+        throw new ConfigError(
+          `${path}: no run there (no recipe.json); begin one with --recipe, or with timeseer sft`,
+        );
+      }
+      const recipe = loadRecipe(options.recipe, options.set);
+      const name = options.recipe.replace(/^.*[/\\]/, '').replace(/\.ya?ml$/, '');
+      const left = ['initial', 'sft', 'rl'].filter((part) => existsSync(join(path, part)));
+      if (left.length > 0) {
+        throw new ConfigError(
+          `${path}: holds ${left.join(', ')} of a run without its recipe.json; remove them or choose another --out`,
+        );
+      }
+      checkParts(recipe);
+      if (recipe.policy.init !== 'nano') checkPlace(path, findPolicy(recipe.policy.init));
+      const header = { name, recipe, command: options.command };
+      writeFileAtomic(join(path, 'recipe.json'), `${JSON.stringify(header, null, 2)}\n`);
+      return new RunFiles(path);
+    }
+    const run = new RunFiles(path);
+    if (options.recipe === null && options.set.length > 0) {
+      throw new ConfigError(
+        `${path}: a run keeps the recipe that it began with, so --set needs --recipe and a new --out`,
+      );
+    }
+    if (options.recipe !== null) {
+      const changed = changedKeys(run.recipe, loadRecipe(options.recipe, options.set));
+      if (changed.length > 0) {
+        throw new ConfigError(
+          `${path}: this run began with other values of ${changed.join(', ')}; choose a new --out, ` +
+            'or leave the settings out to go on with its own',
+        );
+      }
+    }
+    return run;
+  }
+
+  file(...parts: string[]): string {
+    return join(this.path, ...parts);
+  }
+
+  get initial(): string {
+    return this.file('initial');
+  }
+
+  checkpoint(stage: TrainingStage): string {
+    return this.file(stage, 'checkpoint');
+  }
+
+  policy(stage: TrainingStage): string {
+    return this.file(stage, 'policy');
+  }
+
+  /** A stage's adapter, where that is what it trains: its policy has it merged. */
+  adapter(stage: TrainingStage): string {
+    return this.file(stage, 'adapter');
+  }
+
+  get trainingExamples(): ExampleAddress {
+    return trainingExamples(this.recipe.data, this.recipe.seed);
+  }
+
+  get reinforcementExamples(): ExampleAddress {
+    return reinforcementExamples(this.recipe.data, this.recipe.seed);
+  }
+
+  get heldOutExamples(): ExampleAddress {
+    return heldOutExamples(this.recipe.data, this.recipe.seed, this.recipe.eval.series);
+  }
+
+  /** @throws DataError when the record is damaged */
+  stageRecord(stage: TrainingStage): StageRecord | null {
+    const cost = this.#directory.cost(stage);
+    if (cost === null) return null;
+    const { seconds, samples, steps, finished } = cost;
+    return { seconds, samples, steps, finished: finished ?? false };
+  }
+
+  writeStageRecord(stage: TrainingStage, record: StageRecord): void {
+    writeFileAtomic(this.file(stage, 'stage.json'), `${JSON.stringify(record, null, 2)}\n`);
+  }
+
+  /** Whether a stage has come to its end. */
+  finished(stage: TrainingStage): boolean {
+    return typeof this.stageRecord(stage)?.finished === 'string' && existsSync(this.policy(stage));
+  }
+
+  /**
+   * Step from which a stage goes on: 0 for a new one. Starting over drops the stage and what was built on it.
+   * @throws CheckpointError when the checkpoint is damaged, or there is one but the user asked neither to resume nor to
+   *   start over.
+   */
+  startOf(stage: TrainingStage, how: { readonly resume: boolean; readonly force: boolean }): number {
+    if (how.force) {
+      this.#drop(stage);
+      return 0;
+    }
+    for (const directory of [this.checkpoint(stage), this.policy(stage)]) recoverCheckpoint(directory);
+    const state = readState(this.checkpoint(stage));
+    if (state === null) return 0;
+    if (how.resume) return state.step;
+    throw new CheckpointError(
+      `${this.file(stage)} holds a checkpoint of step ${state.step}: add --resume to go on from it, or --force to start over`,
+    );
+  }
+
+  /** Removes a stage, the stage after it, and the answers of their policies. */
+  #drop(stage: TrainingStage): void {
+    const stages: readonly TrainingStage[] = stage === 'sft' ? ['rl', 'sft'] : ['rl'];
+    const answers = this.file('eval');
+    for (const one of stages) {
+      for (const name of existsSync(answers) ? readdirSync(answers) : []) {
+        if (name.startsWith(`${one}.`)) rmSync(join(answers, name), { force: true });
+      }
+      rmSync(this.file(one), { recursive: true, force: true });
+    }
+  }
+
+  /** Makes the policy that training starts from, unless it is there: random nano weights, or a copy of a checkpoint. */
+  prepareInitial(): void {
+    if (existsSync(this.initial)) return;
+    const { policy, seed } = this.recipe;
+    if (policy.init !== 'nano') {
+      copyPolicy(findPolicy(policy.init), this.initial);
+      return;
+    }
+    const card = nanoCard(this.recipe, openExamples(this.trainingExamples).facts);
+    const task = trainingTask(card, this.trainingExamples);
+    const engine = openTorch({ threads: 1 });
+    const texts: string[] = [];
+    for (let i = 0; i < TOKENIZER_CORPUS; i++) {
+      const example = task.example(i);
+      texts.push(task.instruction(example), task.trace(example));
+    }
+    const created = Policy.create(engine, { tokenizer: trainBpe(texts), seed });
+    writeDirectoryAtomic(this.initial, (temporary) => {
+      created.write(temporary);
+      writeCard(temporary, card);
+    });
+    created.dispose();
+  }
+
+  /** What is recorded of machine and versions. @throws DataError when it is damaged */
+  get environment(): RunDirectory['environment'] {
+    return this.#directory.environment;
+  }
+
+  /** Records machine and versions beside the run, with what was known before kept. @throws DataError as `environment` */
+  writeEnvironment(device: string, more: Readonly<Record<string, number | string | null>> = {}): void {
+    const file = this.file('environment.json');
+    const engine = openTorch({ device, threads: 1 });
+    const { version, blas, deviceName } = engine.info;
+    const environment = {
+      ...this.#directory.environment,
+      timeseer: packageVersion(),
+      node: process.version,
+      platform: `${process.platform} ${process.arch}`,
+      libtorch: version,
+      blas: blas.replace(/\S*\//g, ''),
+      device,
+      device_name: deviceName,
+      cpu: cpuModel(),
+      cores: cores(),
+      memory_gib: Math.round(memory().total / 2 ** 30),
+      matmul_gflops_one_thread: Math.round(calibrate(engine)),
+      ...more,
+    };
+    writeFileAtomic(file, `${JSON.stringify(environment, null, 2)}\n`);
+  }
+}
+
+/** Fails before anything is written when a recipe names a policy, data set or figure that is not there. */
+function checkParts(recipe: Recipe): void {
+  const { policy, data, eval: evaluation, reward, seed } = recipe;
+  const { facts } = openExamples(trainingExamples(data, seed));
+  if (policy.init === 'nano') nanoCard(recipe, facts);
+  else trainingCard(findPolicy(policy.init), recipe, facts);
+  if (!hasSplits(data.name) && evaluation.series > data.heldOut) {
+    throw new ConfigError(
+      `eval.series: got ${evaluation.series}, but ${data.name} has no splits and data.heldOut keeps ${data.heldOut} of its series`,
+    );
+  }
+  const fitting = REWARD_OF[facts.kind];
+  if (reward !== 'auto' && reward !== fitting) {
+    throw new ConfigError(
+      `reward: ${reward}, but ${data.name} asks for answers of kind '${facts.kind}', which ${fitting} scores; set reward=auto`,
+    );
+  }
+}
+
+/** GFLOP/s of a 512³ product on one thread: what seconds on this machine are worth, in the same run. */
+function calibrate(engine: Engine): number {
+  const size = 512;
+  const rounds = 10;
+  return engine.scope(() => {
+    const a = engine.tensor(new Float32Array(size * size).fill(0.5), [size, size]);
+    engine.matmul(a, a);
+    const began = performance.now();
+    for (let i = 0; i < rounds; i++)
+      engine.item(engine.narrow(engine.reshape(engine.matmul(a, a), [-1]), 0, 0, 1));
+    return (rounds * 2 * size ** 3) / 1e6 / (performance.now() - began);
+  });
+}

@@ -1,0 +1,211 @@
+/** The main job, stage after stage; what is finished is skipped when it is resumed. */
+import { existsSync } from 'node:fs';
+import { type ExampleAddress, openExamples } from '../../../datasets/source.ts';
+import { reportFiles } from '../../../eval/assemble.ts';
+import { runBaselines, writeBaselines } from '../../../eval/baselines.ts';
+import { heldOutOf, validationOf } from '../../../eval/held-out.ts';
+import { writeRecords } from '../../../eval/records.ts';
+import { hasTransfer } from '../../../eval/requirements.ts';
+import { type PolicyName, RunDirectory } from '../../../eval/run-directory.ts';
+import { readSummary } from '../../../eval/summary.ts';
+import { trainingOf } from '../../../eval/training.ts';
+import { loadRecipe } from '../../config.ts';
+import { setup } from '../../engine/torch/setup.ts';
+import { ConfigError } from '../../errors.ts';
+import { buildReport, resultLines } from '../report.ts';
+import { runEvalStage } from './eval-stage.ts';
+import { RunFiles } from './files.ts';
+import { commandLine, type RunArguments, shellWord } from './options.ts';
+import { runSession } from './session.ts';
+import { runRlStage, runSftStage } from './train-stage.ts';
+
+const say = (line: string): void => void process.stderr.write(`${line}\n`);
+
+export async function runQuickstart(given: RunArguments): Promise<void> {
+  const log = given.quiet ? () => {} : say;
+  const began = performance.now();
+  await setup({ install: true, log });
+  const installed = (performance.now() - began) / 1000;
+
+  const open = (): RunFiles => {
+    if (RunFiles.begun(given.out) && !given.resume) {
+      if (!given.force) {
+        throw new ConfigError(
+          `${given.out} holds a run: add --resume to go on with it, --force to start over, or choose another --out`,
+        );
+      }
+      loadRecipe(given.recipe ?? 'quickstart', given.set); // a mistake in it must not cost the old run
+      RunFiles.remove(given.out);
+    }
+    return RunFiles.open(given.out, {
+      recipe: given.recipe ?? (given.resume && given.set.length === 0 ? null : 'quickstart'),
+      set: given.set,
+      command: commandLine(),
+      resume: given.resume,
+    });
+  };
+  let worked = false;
+  const run = await runSession('quickstart', given, open, async (one, signal) => {
+    worked = await runStages(one, given, installed, signal);
+  });
+  const there = reportFiles(run.path);
+  const whole = existsSync(there.report) && existsSync(there.summary);
+  const files = worked || !whole ? await buildReport(run.path) : there;
+  if (given.json) process.stdout.write(`${JSON.stringify({ out: run.path, ...files })}\n`);
+  else {
+    process.stdout.write(`${resultLines(readSummary(files.summary)).join('\n')}\n\n`);
+    process.stdout.write(`report: ${files.report}\nsummary: ${files.summary}\n`);
+    process.stdout.write(
+      openExamples(run.heldOutExamples).facts.kind === 'anomaly'
+        ? `ask it about a file: npx timeseer explain my.csv --policy ${shellWord(run.path)}\n`
+        : '',
+    );
+  }
+}
+
+/** A part of the main job. */
+interface Part {
+  /** Whether it has left what it makes. */
+  readonly done: () => boolean;
+  readonly work: () => Promise<void>;
+  /** It trains, and records its own time. */
+  readonly trains?: boolean;
+}
+
+/** A number of the environment record; 0 when it is not there. */
+function known(run: RunFiles, key: string): number {
+  const value = run.environment[key];
+  return typeof value === 'number' ? value : 0;
+}
+
+/** Does what has not been done yet; returns whether there was anything. */
+async function runStages(
+  run: RunFiles,
+  given: RunArguments,
+  installed: number,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { recipe } = run;
+  const stage = { device: given.device, resume: true, force: false, silent: given.quiet, signal };
+  const workers = Math.max(recipe.sft.workers, recipe.rl.workers);
+  const directory = new RunDirectory(run.path);
+
+  const evaluate = (
+    label: string,
+    from: string,
+    examples: ExampleAddress,
+    modes: Parameters<typeof runEvalStage>[0]['modes'],
+  ) =>
+    runEvalStage({
+      from,
+      label: `eval ${label}`,
+      examples,
+      modes,
+      maxTokens: recipe.eval.maxTokens,
+      seed: recipe.seed,
+      device: given.device,
+      workers,
+      silent: given.quiet,
+      signal,
+    });
+
+  /** Greedy and sampled answers to the held-out examples. */
+  const answers = (policy: PolicyName, from: string): Part => {
+    const [greedyFile, sampledFile] = [
+      directory.answersFile(policy, 'greedy'),
+      directory.answersFile(policy, 'sampled'),
+    ];
+    return {
+      done: () => existsSync(greedyFile) && existsSync(sampledFile),
+      work: async () => {
+        const [greedy, sampled] = await evaluate(policy, from, run.heldOutExamples, [
+          { temperature: 0, samples: 1 },
+          { temperature: recipe.eval.temperature, samples: policy === 'initial' ? 1 : recipe.eval.samples },
+        ]);
+        writeRecords(sampledFile, sampled!);
+        writeRecords(greedyFile, greedy!);
+      },
+    };
+  };
+
+  const transfer = (policy: PolicyName): Part => {
+    const file = run.file('eval', `${policy}.anomllm.greedy.jsonl`);
+    const { seed, eval: evaluation } = recipe;
+    const examples = {
+      name: 'anomllm',
+      split: 'test' as const,
+      seed,
+      length: 1000,
+      count: evaluation.transfer,
+    };
+    return {
+      done: () => existsSync(file),
+      work: async () => {
+        const modes = [{ temperature: 0, samples: 1 }];
+        const [greedy] = await evaluate(
+          'anomllm',
+          run.policy(policy === 'rl' ? 'rl' : 'sft'),
+          examples,
+          modes,
+        );
+        writeRecords(file, greedy!);
+      },
+    };
+  };
+
+  // What is evaluated at the end is looked for before hours of training.
+  openExamples(run.heldOutExamples);
+  const { baselineFiles } = directory;
+  const classical: Part = {
+    done: () => existsSync(baselineFiles.choice),
+    work: async () => {
+      if (!given.quiet) say('classical detectors');
+      writeBaselines(
+        baselineFiles,
+        await runBaselines(heldOutOf(recipe), validationOf(recipe), trainingOf(recipe), {
+          seed: recipe.seed,
+          signal,
+        }),
+      );
+    },
+  };
+
+  const parts: Part[] = [answers('initial', run.initial)];
+  if (recipe.sft.samples > 0) {
+    parts.push({ done: () => run.finished('sft'), work: () => runSftStage(run, stage), trains: true });
+    parts.push(answers('sft', run.policy('sft')));
+  }
+  if (recipe.rl.steps > 0) {
+    parts.push({ done: () => run.finished('rl'), work: () => runRlStage(run, stage), trains: true });
+    parts.push(answers('rl', run.policy('rl')));
+  }
+  const last = recipe.rl.steps > 0 ? 'rl' : recipe.sft.samples > 0 ? 'sft' : null;
+  if (last !== null && hasTransfer(recipe)) parts.push(transfer(last));
+  parts.push(classical);
+
+  if (parts.every(({ done }) => done())) return false;
+  run.writeEnvironment(given.device, {
+    workers,
+    ...(given.resume ? {} : { install_s: Number(installed.toFixed(2)) }),
+  });
+  run.prepareInitial();
+  for (const { done, work, trains = false } of parts) {
+    signal.throwIfAborted();
+    if (done()) continue;
+    const began = performance.now();
+    await work();
+    if (trains) continue;
+    // After each part, so that what was evaluated before an interruption counts when the run is resumed.
+    const seconds = known(run, 'evaluation_s') + (performance.now() - began) / 1000;
+    run.writeEnvironment(given.device, {
+      evaluation_s: Number(seconds.toFixed(2)),
+      evaluation_finished: new Date().toISOString(),
+    });
+  }
+  const peak = Math.round(process.resourceUsage().maxRSS / 1024);
+  // A run in several parts needed as much as the part that needed most.
+  run.writeEnvironment(given.device, {
+    peak_memory_mib: Math.max(peak, known(run, 'peak_memory_mib')),
+  });
+  return true;
+}

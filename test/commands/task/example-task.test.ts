@@ -1,0 +1,67 @@
+import { expect, test } from 'vitest';
+import { openExamples } from '../../../datasets/source.ts';
+import { runBaselines } from '../../../eval/baselines.ts';
+import { exampleTask } from '../../../src/commands/task/example-task.ts';
+import { Random } from '../../../src/random.ts';
+import type { PolicyCard } from '../../../src/train/card.ts';
+import type { Example } from '../../../src/types.ts';
+
+const card: PolicyCard = {
+  version: 1,
+  style: 'nano',
+  figure: 'nano',
+  length: 1000,
+  kind: 'anomaly',
+  task: 'nano5',
+  numbers: null,
+  classes: ['contextual point', 'global point', 'seasonal', 'trend', 'normal'],
+  stage: 'initial',
+};
+
+const source = openExamples({ name: 'nano5', split: 'test', seed: 8, length: 1000, count: 15 });
+const { facts } = source;
+const examples = [...source];
+const order = new Random(9, 'permutation').permutation(examples.length);
+/** The same values under the id, task name and annotation of another series. */
+const relabelled = examples.map((one, i): Example => ({ ...examples[order[i]!]!, channels: one.channels }));
+
+test('the permutation moves most labels', () => {
+  expect(
+    relabelled.filter((one, i) => JSON.stringify(one.gold) !== JSON.stringify(examples[i]!.gold)).length,
+  ).toBeGreaterThan(7);
+});
+
+test('every blind detector answers alike when labels and task names are permuted', async () => {
+  const [plain, permuted] = await Promise.all([
+    runBaselines(examples, [], null),
+    runBaselines(relabelled, [], null),
+  ]);
+  for (const [name, records] of Object.entries(plain.records)) {
+    expect(permuted.records[name]!.map(({ answer }) => answer)).toEqual(records.map(({ answer }) => answer));
+  }
+});
+
+test('the score does look at the labels', async () => {
+  const [plain, permuted] = await Promise.all([
+    runBaselines(examples, [], null),
+    runBaselines(relabelled, [], null),
+  ]);
+  const total = (records: readonly { readonly score: { readonly total: number } }[]): number =>
+    records.reduce((sum, { score }) => sum + score.total, 0);
+  expect(total(permuted.records[permuted.best]!)).toBeLessThan(total(plain.records[plain.best]!) - 2);
+});
+
+test('what a policy sees and is asked does not depend on the labels', async () => {
+  const task = exampleTask(card, { facts });
+  for (const [i, one] of examples.entries()) {
+    expect(task.instruction(relabelled[i]!)).toBe(task.instruction(one));
+    const [other, own] = [await task.picture(relabelled[i]!), await task.picture(one)];
+    expect(Buffer.compare(other!.data, own!.data)).toBe(0);
+  }
+});
+
+test('the teacher does, and writes one scan symbol per visual token', () => {
+  const task = exampleTask(card, { facts });
+  expect(examples.map((one) => task.trace(one))).not.toEqual(relabelled.map((one) => task.trace(one)));
+  for (const one of examples) expect(/scan ([.()#ox]+)/.exec(task.trace(one))![1]).toHaveLength(20);
+});
