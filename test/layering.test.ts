@@ -6,6 +6,20 @@ import { describe, expect, test } from 'vitest';
 
 const ROOT = resolve(import.meta.dirname, '..');
 
+/** Everything below the commands. */
+const LIBRARY = [
+  'src/engine',
+  'src/series',
+  'src/plot',
+  'src/expcot',
+  'src/policy',
+  'src/hub',
+  'rewards',
+  'datasets',
+  'src/train',
+  'eval',
+];
+
 /** Directories from the ground up, and what each may import beside itself and the ground. */
 const ALLOWED: Readonly<Record<string, readonly string[]>> = {
   ground: [],
@@ -28,17 +42,17 @@ const ALLOWED: Readonly<Record<string, readonly string[]>> = {
     'datasets',
     'src/train',
   ],
+  // What commands are made of knows no command; only these look at one another.
+  'src/commands/task': LIBRARY,
+  'src/commands/data': [...LIBRARY, 'src/commands/task'],
+  'src/commands/run': [...LIBRARY, 'src/commands/task'],
+  'src/commands/generate': [...LIBRARY, 'src/commands/run'],
   'src/commands': [
-    'src/engine',
-    'src/series',
-    'src/plot',
-    'src/expcot',
-    'src/policy',
-    'src/hub',
-    'rewards',
-    'datasets',
-    'src/train',
-    'eval',
+    ...LIBRARY,
+    'src/commands/task',
+    'src/commands/data',
+    'src/commands/run',
+    'src/commands/generate',
   ],
   'src/cli.ts': ['src/commands'],
 };
@@ -118,6 +132,10 @@ function parseImports(file: string, text: string): Import[] {
 function layer(file: string): string | undefined {
   if (file === 'src/cli.ts') return file;
   if (/^src\/[^/]+\.ts$/.test(file)) return 'ground';
+  if (/^src\/commands\/[^/]+\//.test(file)) {
+    const directory = dirname(file);
+    return directory in ALLOWED ? directory : undefined;
+  }
   return Object.keys(ALLOWED).find((name) => file.startsWith(`${name}/`));
 }
 
@@ -203,5 +221,11 @@ describe('the layering check itself', () => {
     expect(judge('src/policy/a.ts', 'src/engine/torch/torch.ts')).toContain('only src/engine/engine.ts');
     expect(judge('src/expcot/a.ts', 'src/series/b.ts')).toBeNull();
     expect(judge('src/commands/a.ts', 'eval/b.ts')).toBeNull();
+    expect(judge('src/commands/run/a.ts', 'src/commands/b.ts')).toContain('may not know');
+    expect(judge('src/commands/task/a.ts', 'src/commands/run/b.ts')).toContain('may not know');
+    expect(judge('src/cli.ts', 'src/commands/run/b.ts')).toContain('may not know');
+    expect(judge('src/commands/unheard/a.ts', 'src/errors.ts')).toContain('outside of every layer');
+    expect(judge('src/commands/a.ts', 'src/commands/run/b.ts')).toBeNull();
+    expect(judge('src/commands/run/a.ts', 'src/commands/task/b.ts')).toBeNull();
   });
 });

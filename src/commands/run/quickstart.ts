@@ -12,10 +12,10 @@ import { trainingOf } from '../../../eval/training.ts';
 import { loadRecipe } from '../../config.ts';
 import { setup } from '../../engine/torch/setup.ts';
 import { ConfigError } from '../../errors.ts';
-import { buildReport, resultLines } from '../report.ts';
 import { runEvalStage } from './eval-stage.ts';
 import { RunFiles } from './files.ts';
 import { commandLine, type RunArguments, shellWord } from './options.ts';
+import { buildReport, resultLines } from './report.ts';
 import { runSession } from './session.ts';
 import { runRlStage, runSftStage } from './train-stage.ts';
 
@@ -50,7 +50,7 @@ export async function runQuickstart(given: RunArguments): Promise<void> {
   });
   const there = reportFiles(run.path);
   const whole = existsSync(there.report) && existsSync(there.summary);
-  const files = worked || !whole ? await buildReport(run.path) : there;
+  const files = worked || !whole ? (await buildReport(run.path)).files : there;
   if (given.json) process.stdout.write(`${JSON.stringify({ out: run.path, ...files })}\n`);
   else {
     process.stdout.write(`${resultLines(readSummary(files.summary)).join('\n')}\n\n`);
