@@ -105,7 +105,8 @@ export async function anytimeMatrixProfile(
     planned += sizes[end]!;
     if (end > 0 && planned > budget) break;
   }
-  shared.cursor[1] = end;
+  // Before a Worker is lent: it would not wait for a signal that has come already.
+  shared.cursor[1] = signal?.aborted === true ? 0 : end;
   const share = (): number => {
     const compared = sizes.reduce(
       (sum, size, c) => (Atomics.load(shared.owner, c) > 0 ? sum + size : sum),
@@ -151,7 +152,6 @@ export async function anytimeMatrixProfile(
     reported = now;
     report();
   };
-  if (signal?.aborted === true) stop();
   try {
     while (own.step()) await breathe();
   } finally {
