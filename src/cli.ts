@@ -48,7 +48,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     async () => (await import('./commands/data.ts')).data,
   ),
   render: lazy(
-    'Draw the series of a data set or a CSV file as PNG pictures',
+    'Draw the series of a data set or a file as PNG pictures',
     async () => (await import('./commands/render.ts')).render,
   ),
   expcot: lazy(
@@ -68,7 +68,7 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     async () => (await import('./commands/train.ts')).train,
   ),
   eval: lazy(
-    'Evaluate a policy on held-out series, beside classical detectors',
+    'Evaluate a policy on held-out examples, beside classical detectors',
     async () => (await import('./commands/eval.ts')).evaluation,
   ),
   merge: lazy(

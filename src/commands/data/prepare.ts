@@ -11,7 +11,7 @@ import { taskNamed } from '../../../datasets/tasks/registry.ts';
 import type { TaskSpec } from '../../../datasets/tasks/task.ts';
 import { ConfigError } from '../../errors.ts';
 import { withInterrupt } from '../../interrupt.ts';
-import { figure as figureNamed } from '../../plot/figure.ts';
+import { checkFigureRate } from '../task/figure.ts';
 import { taskFolder } from './files.ts';
 import { addMaterials } from './materials.ts';
 import { materialLabel, Phases, summary } from './summary.ts';
@@ -81,7 +81,7 @@ function readShares(text: string | undefined): SplitSizes | undefined {
 /** Options as the command line has them. @throws ConfigError */
 export function selectOptions(args: ChoiceArguments, spec: TaskSpec): Omit<SelectOptions, 'directory'> {
   const { window, figure } = args;
-  if (figure !== undefined) figureNamed(figure);
+  if (figure !== undefined) checkFigureRate(figure, spec.rate, spec.name);
   return {
     splits: readSplits(args.split),
     counts: readCounts(args.count),
