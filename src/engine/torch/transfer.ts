@@ -1,0 +1,68 @@
+/** Values between the host and the device, as the contract's methods of these names give them. */
+import { EngineError } from '../../errors.ts';
+import type { DType, HostArray, Tensor } from '../engine.ts';
+import type { Operators } from './operators.ts';
+
+/** As `Engine.tensor`. */
+export function fromHost(ops: Operators, data: HostArray, shape: readonly number[]): Tensor {
+  const dtype: DType =
+    data instanceof Float32Array
+      ? 'float32'
+      : data instanceof Float64Array
+        ? 'float64'
+        : data instanceof Int32Array
+          ? 'int64'
+          : 'bool';
+  try {
+    return ops.arena.adopt(ops.native.fromHost(data, dtype, shape, ops.device));
+  } catch (cause) {
+    throw ops.error('tensor', [shape], cause);
+  }
+}
+
+/** The values of a tensor in an array that `make` gives, which decides what they are converted to. */
+export function read<A extends HostArray>(ops: Operators, tensor: Tensor, make: (length: number) => A): A {
+  const handle = ops.handle(tensor, 'read');
+  try {
+    const into = make(tensor.shape.reduce((product, size) => product * size, 1));
+    ops.native.toHost(handle, into);
+    return into;
+  } catch (cause) {
+    throw ops.error('read', [tensor], cause);
+  }
+}
+
+/** As `Engine.bytes`; what it makes on the way is left to the caller's scope. */
+export function bytes(ops: Operators, tensor: Tensor): Uint8Array {
+  const dense = ops.one('contiguous', ops.one('detach', tensor));
+  const raw = ops.one('view.dtype', ops.one('reshape', dense, [-1]), 'uint8');
+  return read(ops, raw, (length) => new Uint8Array(length));
+}
+
+export function ints(ops: Operators, tensor: Tensor): Int32Array {
+  ops.check('ints', [tensor]);
+  if (tensor.dtype !== 'int64' && tensor.dtype !== 'bool') {
+    throw new EngineError(`ints: expected an int64 or bool tensor, got ${tensor.dtype}`);
+  }
+  return read(ops, tensor, (length) => new Int32Array(length));
+}
+
+export function item(ops: Operators, tensor: Tensor): number {
+  const values = read(ops, tensor, (length) => new Float64Array(length));
+  if (values.length !== 1) {
+    throw new EngineError(`item: expected one element, got shape [${tensor.shape.join(',')}]`);
+  }
+  return values[0]!;
+}
+
+/** As `Engine.allFinite`; what it makes on the way is left to the caller's scope. */
+export function allFinite(ops: Operators, tensor: Tensor): boolean {
+  ops.check('allFinite', [tensor]);
+  if (tensor.shape.includes(0)) return true;
+  const values =
+    tensor.dtype === 'float16' ? ops.one('to.dtype', tensor, 'float32') : ops.one('detach', tensor);
+  // A finite sum has no NaN or infinity in it; one that overflows proves nothing. Then the extremes tell, without a copy.
+  if (Number.isFinite(item(ops, ops.one('sum', values)))) return true;
+  const ends = ops.one('stack', ops.many('aminmax', values), 0); // [2], NaN if there is one
+  return item(ops, ops.one('all', ops.one('isfinite', ends))) === 1;
+}
