@@ -2,7 +2,9 @@
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, mkdirSync, statfsSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { addonPath, type Compiler, cacheRoot, findCompiler } from '../engine/torch/build.ts';
+import { cacheRoot } from '../cache-root.ts';
+import { addonPath } from '../engine/torch/addon.ts';
+import { type Compiler, findCompiler } from '../engine/torch/compiler.ts';
 import { findExecutable, findLibtorch, type Libtorch } from '../engine/torch/find.ts';
 import { instructions, thisHost } from '../engine/torch/setup.ts';
 import { cores, cpuModel, memory } from '../machine.ts';

@@ -13,7 +13,10 @@ import {
 import { hostname, tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { addonPath, buildAddon, cacheRoot, findCompiler } from '../../src/engine/torch/build.ts';
+import { cacheRoot } from '../../src/cache-root.ts';
+import { addonPath } from '../../src/engine/torch/addon.ts';
+import { buildAddon } from '../../src/engine/torch/build.ts';
+import { findCompiler } from '../../src/engine/torch/compiler.ts';
 import { findExecutable, findLibtorch, type Libtorch } from '../../src/engine/torch/find.ts';
 import { withLock } from '../../src/engine/torch/lock.ts';
 import { type Host, instructions, setup } from '../../src/engine/torch/setup.ts';
@@ -320,7 +323,8 @@ describe('buildAddon', () => {
     const { sources } = options();
     const program = write(
       'both.mts',
-      `import { buildAddon, findCompiler } from ${JSON.stringify(resolve('src/engine/torch/build.ts'))};
+      `import { buildAddon } from ${JSON.stringify(resolve('src/engine/torch/build.ts'))};
+       import { findCompiler } from ${JSON.stringify(resolve('src/engine/torch/compiler.ts'))};
        import { findLibtorch } from ${JSON.stringify(resolve('src/engine/torch/find.ts'))};
        console.log(await buildAddon(findLibtorch(), findCompiler(), { sources: ${JSON.stringify(sources)} }));`,
     );

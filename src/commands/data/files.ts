@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TaskSpec } from '../../../datasets/tasks/task.ts';
-import { cacheRoot } from '../../engine/torch/build.ts';
+import { cacheRoot } from '../../cache-root.ts';
 import { fetchTask } from './fetch.ts';
 
 /** The folder of a task's downloads. */

@@ -5,7 +5,7 @@ import { availableParallelism } from 'node:os';
 import { isMainThread } from 'node:worker_threads';
 import { EngineError } from '../../errors.ts';
 import type { DType, HostArray } from '../engine.ts';
-import { addonPath } from './build.ts';
+import { addonPath } from './addon.ts';
 
 /** Argument of an operator call: a tensor handle or a plain value, read by the operator's schema. */
 export type NativeValue =
