@@ -32,3 +32,11 @@ export function anglesOf(
   const shape = [rows, policy.dims.headDim];
   return { base, count, cos: policy.engine.tensor(cos, shape), sin: policy.engine.tensor(sin, shape) };
 }
+
+/**
+ * Rows of the tables for the tokens of slots that stand at a column, each shifted by its own: [B]. Slots without a row may
+ * be past all responses.
+ */
+export function placesAt({ count }: Angles, shift: Int32Array, column: number): Int32Array {
+  return shift.map((own) => Math.min(own + column, count));
+}

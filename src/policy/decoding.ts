@@ -4,21 +4,21 @@
  * a shift of the row's own. Columns that no row reads any longer are dropped when the cache grows.
  */
 import type { Tensor } from '../engine/engine.ts';
-import type { Angles } from './angles.ts';
+import { type Angles, placesAt } from './angles.ts';
 import type { EncodedPrompt } from './batch.ts';
 import { allocate, type BatchMemory, leaving, moving, tensorsOf } from './batch-memory.ts';
 import type { Block } from './block.ts';
-import { decode } from './decoder.ts';
 import { FixedStep } from './fixed-step.ts';
+import { hideColumns, writePiece } from './joining.ts';
+import { runNarrow } from './narrow-step.ts';
 import type { Policy } from './policy.ts';
-import { type Piece, prefill } from './prefill.ts';
+import { prefill } from './prefill.ts';
 import { keptSlots, type Limits, type Row } from './row.ts';
-import type { Drawn, Sampler } from './sampler.ts';
+import type { Sampler } from './sampler.ts';
 import { seenInPrompts, writeSeen } from './seen.ts';
 
 /** Columns by which the cache of the rows grows. */
 export const GROWTH = 256;
-const HIDE = Number.NEGATIVE_INFINITY;
 
 /** How the steps are issued. */
 export interface Stepping {
@@ -126,42 +126,21 @@ export class Decoding {
     this.#forgetSteps();
     const block = engine.scope(() => {
       const prompts = groups.map(({ prompt }) => prompt);
-      const logits = prefill(this.#policy, prompts, (piece) => this.#join(piece, into, fresh)); // [n, V]
+      const places = { into, fresh, used: this.#used };
+      const logits = prefill(this.#policy, prompts, (piece) =>
+        writePiece(this.#policy, this.#memory, piece, places),
+      ); // [n, V]
       const repeat = Int32Array.from(slots, (_, i) => Math.floor(i / size));
       const each = engine.tensor(repeat, [slots.length]);
       const seen = this.#memory.seen === null ? null : seenInPrompts(this.#policy, prompts, each);
       const uniforms = engine.reshape(this.#uniforms(rows, 1), [slots.length]);
       const drawn = this.#options.sampler.draw(engine.rows(logits, each), uniforms, seen);
-      const places = engine.tensor(Int32Array.from(slots), [slots.length]);
-      engine.writeAt(this.#memory.tokens, 0, places, drawn.ids);
-      if (seen !== null) writeSeen(this.#policy, this.#memory.seen!, places, seen);
+      const index = engine.tensor(Int32Array.from(slots), [slots.length]);
+      engine.writeAt(this.#memory.tokens, 0, index, drawn.ids);
+      if (seen !== null) writeSeen(this.#policy, this.#memory.seen!, index, seen);
       return { steps: 1, ids: engine.ints(drawn.ids), logProbs: engine.floats(drawn.logProbs), hidden: null };
     });
     return { rows, block };
-  }
-
-  /** Writes the keys and values of a piece of the joining prompts. */
-  #join({ first, lengths, layers }: Piece, into: readonly number[], fresh: boolean): void {
-    const { engine } = this.#policy;
-    const { prefix, own } = this.#memory;
-    const put = (target: Tensor, source: Tensor): void => {
-      if (fresh) {
-        engine.write(engine.narrow(target, 0, first, lengths.length), 2, 0, source);
-        return;
-      }
-      for (const [i, n] of lengths.entries()) {
-        const row = engine.narrow(target, 0, into[first + i]!, 1); // [1, Hkv, S, d]
-        const column = prefix === null ? this.#used - n : 0;
-        engine.write(row, 2, column, engine.narrow(engine.narrow(source, 0, i, 1), 2, 0, n));
-      }
-    };
-    for (const [i, { key, value }] of layers.entries()) {
-      engine.scope(() => {
-        const target = (prefix?.layers ?? own)[i]!;
-        put(target.key, key);
-        put(target.value, value);
-      });
-    }
   }
 
   /** Hides from joining rows the padding of their prompt and what earlier rows wrote. */
@@ -171,40 +150,22 @@ export class Decoding {
     const lengths = groups.map(({ prompt }) => prompt.ids.length);
     const padded = lengths.some((length) => length < longest);
     const alone = this.#memory.prefix === null;
-    /** Additive rows [n, 1, 1, S] that hide the columns from `from(i)` to `to`. */
-    const rows = (
-      count: number,
-      columns: number,
-      hidden: (i: number) => readonly [number, number],
-    ): Tensor => {
-      const values = new Float32Array(count * columns);
-      for (let i = 0; i < count; i++) {
-        const [from, to] = hidden(i);
-        values.fill(HIDE, i * columns + from, i * columns + to);
-      }
-      return engine.cast(engine.tensor(values, [count, 1, 1, columns]), dtype);
-    };
-    const put = (mask: Tensor, places: readonly number[], source: Tensor): void =>
-      engine.writeAt(mask, 0, engine.tensor(Int32Array.from(places), [places.length]), source);
     if (!alone && (padded || this.#memory.prefix?.mask !== undefined)) {
       if (this.#memory.prefix?.mask === undefined) {
         this.#replace(({ prefix }) => ({
           prefix: { ...prefix!, mask: engine.zeros([this.prompts, 1, 1, longest], dtype) },
         }));
       }
-      const source = (): Tensor => rows(lengths.length, longest, (i) => [lengths[i]!, longest]);
-      engine.scope(() => put(this.#memory.prefix!.mask!, into, source()));
+      hideColumns(this.#policy, this.#memory.prefix!.mask!, into, (i) => [lengths[i]!, longest]);
     }
     if (fresh ? alone && padded : this.#used > 0) {
-      const columns = this.#capacity;
       if (this.#memory.mask === null) {
+        const columns = this.#capacity;
         this.#replace(() => ({ mask: engine.zeros([this.slots.length, 1, 1, columns], dtype) }));
       }
-      const source = (): Tensor =>
-        rows(slots.length, columns, (i) =>
-          fresh ? [lengths[i]!, this.#used] : [0, this.#start[slots[i]!]!],
-        );
-      engine.scope(() => put(this.#memory.mask!, slots, source()));
+      hideColumns(this.#policy, this.#memory.mask!, slots, (i) =>
+        fresh ? [lengths[i]!, this.#used] : [0, this.#start[slots[i]!]!],
+      );
     }
   }
 
@@ -269,80 +230,25 @@ export class Decoding {
 
   #runNarrow(steps: number): Block {
     const { engine } = this.#policy;
-    const { sampler } = this.#options;
-    const batch = this.slots.length;
+    const { sampler, limits, angles } = this.#options;
     const { tokens, block } = engine.scope(() => {
       const uniforms = this.#uniforms(this.slots, steps);
-      const drawn: Drawn[] = [];
-      const states: Tensor[] = [];
-      let last = this.#memory.tokens;
       // Rows that have ended are fed once more when their states are wanted; nothing is drawn for those alone.
       const drawing = this.slots.some((row) => row !== null && !row.ended);
-      for (let k = 0; k < steps; k++) {
-        const step = engine.scope(() => {
-          const hidden = this.#feed(last); // [B, D]
-          if (!drawing) return { hidden };
-          const one = engine.reshape(engine.narrow(uniforms, 0, k, 1), [batch]);
-          const next = sampler.draw(this.#policy.logits(hidden), one, this.#memory.seen);
-          return this.#options.limits.hidden ? { hidden, next } : { next };
-        });
-        this.#used++;
-        if (step.hidden !== undefined) states.push(step.hidden);
-        if (step.next === undefined) break;
-        drawn.push(step.next);
-        last = step.next.ids;
-      }
-      const joined = (tensors: readonly Tensor[]): Tensor =>
-        tensors.length === 1 ? tensors[0]! : engine.concat(tensors, 0);
-      const block: Block = {
-        steps: drawing ? steps : 1,
-        ids: drawing ? engine.ints(joined(drawn.map(({ ids }) => ids))) : new Int32Array(0),
-        logProbs: drawing
-          ? engine.floats(joined(drawn.map(({ logProbs }) => logProbs)))
-          : new Float32Array(0),
-        hidden: this.#options.limits.hidden ? engine.floats(joined(states)) : null,
+      const input = {
+        memory: this.#memory,
+        sampler,
+        hidden: limits.hidden,
+        drawing,
+        angles,
+        used: this.#used,
+        shift: this.#shift,
       };
-      return { tokens: last, block };
+      return runNarrow(this.#policy, input, uniforms, steps);
     });
+    this.#used += block.steps;
     if (tokens !== this.#memory.tokens) this.#replace(() => ({ tokens }));
     return block;
-  }
-
-  /** Feeds one token per slot: [B] → hidden [B, D]. */
-  #feed(tokens: Tensor): Tensor {
-    const { engine, dims, weights } = this.#policy;
-    const { prefix, own, mask } = this.#memory;
-    const used = this.#used;
-    const done = decode(engine, weights, dims, {
-      x: engine.rows(weights.embed, tokens), // [B, D]
-      batch: this.slots.length,
-      length: 1,
-      ...this.#turn(),
-      own: { layers: own, used },
-      ...(prefix === null ? {} : { prefix }),
-      ...(mask === null ? {} : { mask: engine.narrow(mask, 3, 0, used + 1) }),
-    });
-    return done.hidden;
-  }
-
-  /** Rows of the rotary tables for the next column. Slots without a row may be past all responses. */
-  #places(): Int32Array {
-    return this.#shift.map((shift) => Math.min(shift + this.#used, this.#options.angles.count));
-  }
-
-  /** Rotary tables of the tokens that stand at the next column: [1 or B, 1, d]. */
-  #turn(): { cos: Tensor; sin: Tensor } {
-    const { engine, dims } = this.#policy;
-    const { cos, sin } = this.#options.angles;
-    const places = this.#places();
-    const index = places.every((place) => place === places[0])
-      ? null
-      : engine.tensor(places, [places.length]);
-    const at = (table: Tensor): Tensor => {
-      const rows = index === null ? engine.narrow(table, 0, places[0]!, 1) : engine.rows(table, index);
-      return engine.reshape(rows, [-1, 1, dims.headDim]);
-    };
-    return { cos: at(cos), sin: at(sin) };
   }
 
   /** Null where steps of one shape are not wanted, or not recorded. */
@@ -356,7 +262,7 @@ export class Decoding {
       hidden: this.#options.limits.hidden,
       angles: this.#options.angles,
       used: this.#used,
-      places: this.#places(),
+      places: placesAt(this.#options.angles, this.#shift, this.#used),
       block,
     });
     if (fixed === 'recorded' && !this.#fixed.record()) {
