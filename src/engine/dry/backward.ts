@@ -1,6 +1,8 @@
 /** The backward pass as libtorch's engine makes it: which gradients are alive at the same time, and what is freed when. */
+import { cast } from './copies.ts';
 import type { Kernels } from './kernels.ts';
 import { type DryTensor, type Edge, freeSaved, type Step } from './tensor.ts';
+import { summed } from './views.ts';
 
 /** Whether nothing else holds the tensor's memory, and nothing is missing of it. */
 const alone = (tensor: DryTensor): boolean => tensor.storage.refs === 1 && tensor.solid && !tensor.derived;
@@ -12,7 +14,7 @@ function accumulate(kernels: Kernels, before: DryTensor | null, more: DryTensor)
     more.release();
     return before;
   }
-  const sum = kernels.map(before);
+  const sum = kernels.like(before);
   before.release();
   more.release();
   return sum;
@@ -22,14 +24,14 @@ function accumulate(kernels: Kernels, before: DryTensor | null, more: DryTensor)
 function fitted(kernels: Kernels, gradient: DryTensor, edge: Edge): DryTensor {
   let fit = gradient;
   if (fit.shape.join() !== edge.shape.join()) {
-    const summed = kernels.summed(fit, edge.shape);
+    const narrower = summed(kernels, fit, edge.shape);
     fit.release();
-    fit = summed;
+    fit = narrower;
   }
   if (fit.dtype !== edge.dtype) {
-    const cast = kernels.cast(fit, edge.dtype);
+    const converted = cast(kernels, fit, edge.dtype);
     fit.release();
-    fit = cast;
+    fit = converted;
   }
   return fit;
 }
@@ -84,7 +86,7 @@ export function backward(
     outputs.forEach((output, i) => {
       if (output.edge === null || !needed.has(output.edge.step)) return;
       const seed = seeds[i];
-      arrive(output.edge, seed === undefined ? kernels.map(output) : seed.view());
+      arrive(output.edge, seed === undefined ? kernels.like(output) : seed.view());
     });
     const found = new Map<string, DryTensor | null>();
     const key = (edge: Edge): string => `${edge.step.sequence}.${edge.result}`;

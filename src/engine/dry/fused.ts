@@ -1,7 +1,10 @@
 /** The operators of fused.cc and libtorch's tiled attention, without elements. On the CPU one pass each, else chains. */
 import type { DType } from '../engine.ts';
+import { add, mul, sum, unary } from './arithmetic.ts';
+import { cast, cat, contiguous } from './copies.ts';
 import type { Kernels } from './kernels.ts';
 import { type DryTensor, dense } from './tensor.ts';
+import { split, transpose, unsqueeze } from './views.ts';
 
 /** Whether fused.cc takes it in one pass. */
 function fusible({ cpu }: Kernels, { dtype }: DryTensor): boolean {
@@ -27,32 +30,32 @@ export function rmsNorm(kernels: Kernels, input: DryTensor, weight: DryTensor): 
   const atOnce = fusible(kernels, input) || (!kernels.cpu && kernels.modern);
   if (atOnce && weight.dtype === input.dtype) {
     return using((hold) => {
-      const x = hold(kernels.contiguous(input));
+      const x = hold(contiguous(kernels, input));
       const y = kernels.empty(x.shape, x.dtype);
       const inverse = hold(kernels.empty([x.size / x.shape.at(-1)!], computed(x)));
       return kernels.record([input, weight], y, [x, weight, inverse], (gradient) =>
         using((keep) => {
-          keep(kernels.contiguous(gradient));
+          keep(contiguous(kernels, gradient));
           const forX = kernels.empty(x.shape, x.dtype);
           const sums = keep(kernels.empty(weight.shape, computed(x)));
-          return [forX, kernels.cast(sums, weight.dtype)];
+          return [forX, cast(kernels, sums, weight.dtype)];
         }),
       );
     });
   }
   const exact = input.dtype === 'float64' ? 'float64' : 'float32';
   return using((hold) => {
-    const wide = hold(kernels.cast(input, exact));
-    const square = kernels.mul(wide, wide);
-    const mean = kernels.sum(square, [-1], true);
+    const wide = hold(cast(kernels, input, exact));
+    const square = mul(kernels, wide, wide);
+    const mean = sum(kernels, square, [-1], true);
     square.release();
-    const inverse = hold(kernels.unary(mean, 'output'));
+    const inverse = hold(unary(kernels, mean, 'output'));
     mean.release();
-    const scaled = kernels.mul(wide, inverse);
-    const factor = hold(kernels.cast(weight, exact));
-    const out = kernels.mul(scaled, factor);
+    const scaled = mul(kernels, wide, inverse);
+    const factor = hold(cast(kernels, weight, exact));
+    const out = mul(kernels, scaled, factor);
     scaled.release();
-    const rounded = kernels.cast(out, input.dtype);
+    const rounded = cast(kernels, out, input.dtype);
     out.release();
     return rounded;
   });
@@ -71,12 +74,12 @@ export function swiglu(kernels: Kernels, input: DryTensor): DryTensor {
       return sigma;
     };
     return using((hold) => {
-      const gateUp = hold(kernels.contiguous(input));
+      const gateUp = hold(contiguous(kernels, input));
       const sigma = hold(sigmoid());
       const out = kernels.empty(halved, input.dtype);
       return kernels.record([input], out, [gateUp, kept ? sigma : null], (gradient) =>
         using((keep) => {
-          keep(kernels.contiguous(gradient));
+          keep(contiguous(kernels, gradient));
           if (!kept) keep(sigmoid());
           return [kernels.empty(gateUp.shape, gateUp.dtype)];
         }),
@@ -84,11 +87,11 @@ export function swiglu(kernels: Kernels, input: DryTensor): DryTensor {
     });
   }
   return using((hold) => {
-    const [gate, up] = kernels.split(input, [width, width], input.shape.length - 1).map(hold) as [
+    const [gate, up] = split(kernels, input, [width, width], input.shape.length - 1).map(hold) as [
       DryTensor,
       DryTensor,
     ];
-    return kernels.mul(hold(kernels.unary(gate, 'input')), up);
+    return mul(kernels, hold(unary(kernels, gate, 'input')), up);
   });
 }
 
@@ -96,11 +99,11 @@ export function swiglu(kernels: Kernels, input: DryTensor): DryTensor {
 export function rotary(kernels: Kernels, x: DryTensor, cos: DryTensor, sin: DryTensor): DryTensor {
   if (fusible(kernels, x)) {
     return using((hold) => {
-      const tables = [cos, sin].map((table) => hold(kernels.cast(table, computed(x))));
-      hold(kernels.contiguous(x));
+      const tables = [cos, sin].map((table) => hold(cast(kernels, table, computed(x))));
+      hold(contiguous(kernels, x));
       return kernels.record([x], kernels.empty(x.shape, x.dtype), tables, (gradient) =>
         using((keep) => {
-          keep(kernels.contiguous(gradient));
+          keep(contiguous(kernels, gradient));
           return [kernels.empty(x.shape, x.dtype)];
         }),
       );
@@ -108,13 +111,13 @@ export function rotary(kernels: Kernels, x: DryTensor, cos: DryTensor, sin: DryT
   }
   const half = x.shape[3]! / 2;
   return using((hold) => {
-    const halves = kernels.split(x, [half, half], 3).map(hold) as [DryTensor, DryTensor];
-    const negated = kernels.unary(halves[1], 'nothing');
-    const turned = hold(kernels.cat([negated, halves[0]], 3));
+    const halves = split(kernels, x, [half, half], 3).map(hold) as [DryTensor, DryTensor];
+    const negated = unary(kernels, halves[1], 'nothing');
+    const turned = hold(cat(kernels, [negated, halves[0]], 3));
     negated.release();
-    const along = hold(kernels.mul(x, hold(kernels.unsqueeze(cos, 2))));
-    const across = hold(kernels.mul(turned, hold(kernels.unsqueeze(sin, 2))));
-    return kernels.cast(hold(kernels.add(along, across)), x.dtype);
+    const along = hold(mul(kernels, x, hold(unsqueeze(kernels, cos, 2))));
+    const across = hold(mul(kernels, turned, hold(unsqueeze(kernels, sin, 2))));
+    return cast(kernels, hold(add(kernels, along, across)), x.dtype);
   });
 }
 
@@ -145,7 +148,7 @@ export function tiledAttention(
     const saved = [query, key, value, out, rows, mask];
     return kernels.record([query, key, value], out, saved, (gradient, wanted) =>
       using((keep) => {
-        keep(kernels.contiguous(keep(kernels.transpose(gradient, 1, 2))));
+        keep(contiguous(kernels, keep(transpose(kernels, gradient, 1, 2))));
         keep(kernels.empty([batch, length, heads], 'float32')); // Σ gradient · result of each row
         const all = [query, key, value].map(laid); // computed together
         return all.map((gradient, i) => {

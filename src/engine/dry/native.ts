@@ -118,7 +118,7 @@ export class DryNative implements Native {
     if (seeds.length > 0) this.onBackward();
     const wanted = inputs.map(get);
     const found = backward(this.#kernels, outputs.map(get), wanted, seeds.map(get));
-    return found.map((gradient, i) => this.#add(gradient ?? this.#kernels.map(wanted[i]!)));
+    return found.map((gradient, i) => this.#add(gradient ?? this.#kernels.like(wanted[i]!)));
   }
 
   parameter(handle: number): number {
