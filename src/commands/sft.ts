@@ -11,12 +11,14 @@ export const sft: CommandModule<object, RunArguments> = {
       .example('$0 sft --recipe my.yaml --set sft.samples=10000 --out runs/b', 'Another recipe, shorter')
       .example('$0 sft --set policy.init=checkpoints/qwen2.5-vl-3b --out runs/c', 'Start from a checkpoint'),
   handler: async (given) => {
-    const [{ runSession }, { RunFiles }, { runSftStage }, { commandLine, shellWord }] = await Promise.all([
-      import('./run/session.ts'),
-      import('./run/files.ts'),
-      import('./run/train-stage.ts'),
-      import('./run/options.ts'),
-    ]);
+    const [{ runSession }, { RunFiles }, { writeEnvironment }, { runSftStage }, { commandLine, shellWord }] =
+      await Promise.all([
+        import('./run/session.ts'),
+        import('./run/files.ts'),
+        import('./run/environment.ts'),
+        import('./run/train-stage.ts'),
+        import('./run/options.ts'),
+      ]);
     const own = given.set.length === 0 && (given.resume || RunFiles.begun(given.out));
     const open = () =>
       RunFiles.open(given.out, {
@@ -26,7 +28,7 @@ export const sft: CommandModule<object, RunArguments> = {
         resume: given.resume,
       });
     const run = await runSession('sft', given, open, async (one, signal) => {
-      one.writeEnvironment(given.device, { sft_workers: one.recipe.sft.workers });
+      writeEnvironment(one, given.device, { sft_workers: one.recipe.sft.workers });
       await runSftStage(one, { ...given, silent: given.quiet, signal });
     });
     const record = run.stageRecord('sft')!;

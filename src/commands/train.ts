@@ -22,14 +22,21 @@ export const train: CommandModule<object, TrainArguments> = {
         'The same start with another advantage',
       ),
   handler: async (given) => {
-    const [{ runSession }, { RunFiles }, { runRlStage }, { commandLine, shellWord }, errors] =
-      await Promise.all([
-        import('./run/session.ts'),
-        import('./run/files.ts'),
-        import('./run/train-stage.ts'),
-        import('./run/options.ts'),
-        import('../errors.ts'),
-      ]);
+    const [
+      { runSession },
+      { RunFiles },
+      { writeEnvironment },
+      { runRlStage },
+      { commandLine, shellWord },
+      errors,
+    ] = await Promise.all([
+      import('./run/session.ts'),
+      import('./run/files.ts'),
+      import('./run/environment.ts'),
+      import('./run/train-stage.ts'),
+      import('./run/options.ts'),
+      import('../errors.ts'),
+    ]);
     const begins = given.policy !== undefined;
     if (begins && given.resume) {
       throw new errors.ConfigError(
@@ -55,7 +62,7 @@ export const train: CommandModule<object, TrainArguments> = {
       return opened;
     };
     const run = await runSession('train', given, open, async (one, signal) => {
-      one.writeEnvironment(given.device, { rl_workers: one.recipe.rl.workers });
+      writeEnvironment(one, given.device, { rl_workers: one.recipe.rl.workers });
       await runRlStage(one, { ...given, silent: given.quiet, signal });
     });
     const record = run.stageRecord('rl')!;

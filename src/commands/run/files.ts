@@ -6,21 +6,13 @@ import { type ExampleAddress, hasSplits, openExamples } from '../../../datasets/
 import { RunDirectory } from '../../../eval/run-directory.ts';
 import { REWARD_OF } from '../../../rewards/response.ts';
 import { changedKeys, loadRecipe } from '../../config.ts';
-import type { Engine } from '../../engine/engine.ts';
-import { openTorch } from '../../engine/torch/torch.ts';
 import { CheckpointError, ConfigError } from '../../errors.ts';
-import { writeDirectoryAtomic, writeFileAtomic } from '../../files.ts';
-import { cores, cpuModel, memory } from '../../machine.ts';
-import { packageVersion } from '../../package.ts';
-import { trainBpe } from '../../policy/bpe.ts';
-import { Policy } from '../../policy/policy.ts';
+import { writeFileAtomic } from '../../files.ts';
 import type { Recipe } from '../../recipe.ts';
-import { writeCard } from '../../train/card.ts';
 import { readState, recoverCheckpoint } from '../../train/checkpoint.ts';
 import { nanoCard, trainingCard } from '../task/card.ts';
-import { trainingTask } from '../task/example-task.ts';
 import { findPolicy } from './find-policy.ts';
-import { checkPlace, copyPolicy } from './policy-copy.ts';
+import { checkPlace } from './policy-copy.ts';
 
 export type TrainingStage = 'sft' | 'rl';
 
@@ -46,9 +38,6 @@ const PARTS = [
   'environment.json',
   'recipe.json',
 ] as const;
-
-/** Traces that the nano tokenizer is made from. */
-const TOKENIZER_CORPUS = 300;
 
 export class RunFiles {
   readonly path: string;
@@ -216,56 +205,9 @@ export class RunFiles {
     }
   }
 
-  /** Makes the policy that training starts from, unless it is there: random nano weights, or a copy of a checkpoint. */
-  prepareInitial(): void {
-    if (existsSync(this.initial)) return;
-    const { policy, seed } = this.recipe;
-    if (policy.init !== 'nano') {
-      copyPolicy(findPolicy(policy.init), this.initial);
-      return;
-    }
-    const card = nanoCard(this.recipe, openExamples(this.trainingExamples).facts);
-    const task = trainingTask(card, this.trainingExamples);
-    const engine = openTorch({ threads: 1 });
-    const texts: string[] = [];
-    for (let i = 0; i < TOKENIZER_CORPUS; i++) {
-      const example = task.example(i);
-      texts.push(task.instruction(example), task.trace(example));
-    }
-    const created = Policy.create(engine, { tokenizer: trainBpe(texts), seed });
-    writeDirectoryAtomic(this.initial, (temporary) => {
-      created.write(temporary);
-      writeCard(temporary, card);
-    });
-    created.dispose();
-  }
-
   /** What is recorded of machine and versions. @throws DataError when it is damaged */
   get environment(): RunDirectory['environment'] {
     return this.#directory.environment;
-  }
-
-  /** Records machine and versions beside the run, with what was known before kept. @throws DataError as `environment` */
-  writeEnvironment(device: string, more: Readonly<Record<string, number | string | null>> = {}): void {
-    const file = this.file('environment.json');
-    const engine = openTorch({ device, threads: 1 });
-    const { version, blas, deviceName } = engine.info;
-    const environment = {
-      ...this.#directory.environment,
-      timeseer: packageVersion(),
-      node: process.version,
-      platform: `${process.platform} ${process.arch}`,
-      libtorch: version,
-      blas: blas.replace(/\S*\//g, ''),
-      device,
-      device_name: deviceName,
-      cpu: cpuModel(),
-      cores: cores(),
-      memory_gib: Math.round(memory().total / 2 ** 30),
-      matmul_gflops_one_thread: Math.round(calibrate(engine)),
-      ...more,
-    };
-    writeFileAtomic(file, `${JSON.stringify(environment, null, 2)}\n`);
   }
 }
 
@@ -286,18 +228,4 @@ function checkParts(recipe: Recipe): void {
       `reward: ${reward}, but ${data.name} asks for answers of kind '${facts.kind}', which ${fitting} scores; set reward=auto`,
     );
   }
-}
-
-/** GFLOP/s of a 512³ product on one thread: what seconds on this machine are worth, in the same run. */
-function calibrate(engine: Engine): number {
-  const size = 512;
-  const rounds = 10;
-  return engine.scope(() => {
-    const a = engine.tensor(new Float32Array(size * size).fill(0.5), [size, size]);
-    engine.matmul(a, a);
-    const began = performance.now();
-    for (let i = 0; i < rounds; i++)
-      engine.item(engine.narrow(engine.reshape(engine.matmul(a, a), [-1]), 0, 0, 1));
-    return (rounds * 2 * size ** 3) / 1e6 / (performance.now() - began);
-  });
 }

@@ -12,8 +12,10 @@ import { trainingOf } from '../../../eval/training.ts';
 import { loadRecipe } from '../../config.ts';
 import { setup } from '../../engine/torch/setup.ts';
 import { ConfigError } from '../../errors.ts';
+import { writeEnvironment } from './environment.ts';
 import { runEvalStage } from './eval-stage.ts';
 import { RunFiles } from './files.ts';
+import { prepareInitial } from './initial-policy.ts';
 import { commandLine, type RunArguments, shellWord } from './options.ts';
 import { buildReport, resultLines } from './report.ts';
 import { runSession } from './session.ts';
@@ -184,11 +186,11 @@ async function runStages(
   parts.push(classical);
 
   if (parts.every(({ done }) => done())) return false;
-  run.writeEnvironment(given.device, {
+  writeEnvironment(run, given.device, {
     workers,
     ...(given.resume ? {} : { install_s: Number(installed.toFixed(2)) }),
   });
-  run.prepareInitial();
+  prepareInitial(run);
   for (const { done, work, trains = false } of parts) {
     signal.throwIfAborted();
     if (done()) continue;
@@ -197,14 +199,14 @@ async function runStages(
     if (trains) continue;
     // After each part, so that what was evaluated before an interruption counts when the run is resumed.
     const seconds = known(run, 'evaluation_s') + (performance.now() - began) / 1000;
-    run.writeEnvironment(given.device, {
+    writeEnvironment(run, given.device, {
       evaluation_s: Number(seconds.toFixed(2)),
       evaluation_finished: new Date().toISOString(),
     });
   }
   const peak = Math.round(process.resourceUsage().maxRSS / 1024);
   // A run in several parts needed as much as the part that needed most.
-  run.writeEnvironment(given.device, {
+  writeEnvironment(run, given.device, {
     peak_memory_mib: Math.max(peak, known(run, 'peak_memory_mib')),
   });
   return true;

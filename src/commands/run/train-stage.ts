@@ -6,6 +6,7 @@ import { Progress } from '../../progress.ts';
 import { RunLog } from '../../train/runlog.ts';
 import { sftSteps } from '../../train/sft.ts';
 import type { RunFiles, TrainingStage } from './files.ts';
+import { prepareInitial } from './initial-policy.ts';
 import { type RlJob, runStage, type SftJob, type StageNote } from './stage.ts';
 import { stageMemory } from './stage-memory.ts';
 
@@ -38,7 +39,7 @@ export async function runSftStage(run: RunFiles, options: StageOptions): Promise
   }
   const start = run.startOf('sft', options);
   if (isOver(run, 'sft', start, sftSteps(sft))) return;
-  run.prepareInitial();
+  prepareInitial(run);
   const job: SftJob = {
     stage: 'sft',
     recipe: run.recipe,
@@ -87,7 +88,7 @@ export async function runRlStage(run: RunFiles, options: StageOptions): Promise<
     throw new ConfigError(`${run.path}: rl.steps is 0: this run has no reinforcement stage`);
   const start = run.startOf('rl', options);
   if (isOver(run, 'rl', start, rl.steps)) return;
-  if (sft.samples === 0) run.prepareInitial();
+  if (sft.samples === 0) prepareInitial(run);
   const base = sft.samples === 0 ? run.initial : run.policy('sft');
   const job: RlJob = {
     stage: 'rl',

@@ -1,0 +1,40 @@
+/** The policy that the training of a run starts from. */
+import { existsSync } from 'node:fs';
+import { openExamples } from '../../../datasets/source.ts';
+import { openTorch } from '../../engine/torch/torch.ts';
+import { writeDirectoryAtomic } from '../../files.ts';
+import { trainBpe } from '../../policy/bpe.ts';
+import { Policy } from '../../policy/policy.ts';
+import { writeCard } from '../../train/card.ts';
+import { nanoCard } from '../task/card.ts';
+import { trainingTask } from '../task/example-task.ts';
+import type { RunFiles } from './files.ts';
+import { findPolicy } from './find-policy.ts';
+import { copyPolicy } from './policy-copy.ts';
+
+/** Traces that the nano tokenizer is made from. */
+const TOKENIZER_CORPUS = 300;
+
+/** Makes the run's initial policy, unless it is there: random nano weights, or a copy of a checkpoint. */
+export function prepareInitial(run: RunFiles): void {
+  if (existsSync(run.initial)) return;
+  const { policy, seed } = run.recipe;
+  if (policy.init !== 'nano') {
+    copyPolicy(findPolicy(policy.init), run.initial);
+    return;
+  }
+  const card = nanoCard(run.recipe, openExamples(run.trainingExamples).facts);
+  const task = trainingTask(card, run.trainingExamples);
+  const engine = openTorch({ threads: 1 });
+  const texts: string[] = [];
+  for (let i = 0; i < TOKENIZER_CORPUS; i++) {
+    const example = task.example(i);
+    texts.push(task.instruction(example), task.trace(example));
+  }
+  const created = Policy.create(engine, { tokenizer: trainBpe(texts), seed });
+  writeDirectoryAtomic(run.initial, (temporary) => {
+    created.write(temporary);
+    writeCard(temporary, card);
+  });
+  created.dispose();
+}
