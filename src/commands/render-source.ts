@@ -1,6 +1,7 @@
 /** Where `render` finds series: generators, generated tasks, data set directories, and files of any format. */
 import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
+import { numericColumns } from '../../datasets/csv-columns.ts';
 import { exampleOf, VALUE_CHANNEL } from '../../datasets/example.ts';
 import { isExampleSet } from '../../datasets/example-manifest.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
@@ -9,7 +10,6 @@ import { formatOf, readRecords } from '../../datasets/readers/formats.ts';
 import type { RawRecord } from '../../datasets/readers/record.ts';
 import { generators, open } from '../../datasets/registry.ts';
 import { SPLITS, type Split } from '../../datasets/split.ts';
-import { numericColumns } from '../../datasets/tasks/custom.ts';
 import { TASKS } from '../../datasets/tasks/registry.ts';
 import type { TaskSpec } from '../../datasets/tasks/task.ts';
 import { runsOf } from '../../datasets/tasks/window.ts';

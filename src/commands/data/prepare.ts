@@ -6,7 +6,7 @@ import type { SplitSizes } from '../../../datasets/draw.ts';
 import { isExampleSet } from '../../../datasets/example-manifest.ts';
 import { prepare, type SelectOptions } from '../../../datasets/prepare.ts';
 import { SPLITS, type Split } from '../../../datasets/split.ts';
-import { CUSTOM_LAYOUT } from '../../../datasets/tasks/custom.ts';
+import { CUSTOM_LAYOUT } from '../../../datasets/tasks/custom-source.ts';
 import { taskNamed } from '../../../datasets/tasks/registry.ts';
 import type { TaskSpec } from '../../../datasets/tasks/task.ts';
 import { ConfigError } from '../../errors.ts';
