@@ -2,6 +2,7 @@
 import { closeSync, readSync } from 'node:fs';
 import { DataError } from '../../src/errors.ts';
 import { decimal } from './decimal.ts';
+import { specialNumber } from './number-field.ts';
 import { openFile } from './open-file.ts';
 
 const LF = 10;
@@ -32,11 +33,7 @@ export const LINES = stopsAt('');
 export const WORDS = stopsAt(' \t');
 export const COMMAS = stopsAt(',');
 
-const MISSING = /^(?:\?|[+-]?nan|na|n\/a|#n\/a|null|none)?$/i;
-const INFINITE = /^[+-]?inf(?:inity)?$/i;
 const DECODER = new TextDecoder('utf-8', { fatal: true, ignoreBOM: true });
-
-const show = (text: string): string => JSON.stringify(text.length > 40 ? `${text.slice(0, 37)}...` : text);
 
 /**
  * Fields of a text file, one after the other. Lines end with LF, CRLF or CR; a byte-order mark of UTF-8 is skipped;
@@ -186,7 +183,7 @@ export class Scanner {
    */
   number(): number {
     const value = decimal(this.bytes, this.from, this.to);
-    return Number.isFinite(value) ? value : this.#special(value);
+    return Number.isFinite(value) ? value : specialNumber(this, value);
   }
 
   /** The current field as text. @throws DataError with line and column when it is not UTF-8 */
@@ -209,22 +206,6 @@ export class Scanner {
   /** A DataError at the current field. */
   fail(message: string): DataError {
     return new DataError(message, this.place);
-  }
-
-  #special(value: number): number {
-    const raw = this.bytes.toString('latin1', this.from, Math.min(this.to, this.from + 64));
-    const quoted = /^"(.*)"$/.exec(raw)?.[1]?.trim();
-    if (quoted !== undefined && quoted !== '') {
-      const bytes = Buffer.from(quoted, 'latin1');
-      const inside = decimal(bytes, 0, bytes.length);
-      if (Number.isFinite(inside)) return inside;
-    }
-    const text = quoted ?? raw;
-    if (MISSING.test(text)) return Number.NaN;
-    if (INFINITE.test(text) || !Number.isNaN(value)) {
-      throw this.fail(`${show(text)} is not a finite number; write ? or NaN for a missing value`);
-    }
-    throw this.fail(`${show(text)} is not a number`);
   }
 
   #endLine(code: number): number {
