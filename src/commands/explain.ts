@@ -1,15 +1,13 @@
 /** `timeseer explain`: what a policy and the classical analyses see in one CSV file. */
-import { existsSync, readFileSync, statSync } from 'node:fs';
-import { basename, dirname, parse } from 'node:path';
+import { basename } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
 import { readSeriesCsv } from '../../datasets/csv.ts';
 import { type ExplainSource, explain, MOST_WINDOWS } from '../../eval/explain.ts';
-import { disagrees, type Explanation, writeExplanation } from '../../eval/explain-page.ts';
+import { writeExplanation } from '../../eval/explain-page.ts';
 import { policyReader, type Reader } from '../../eval/reader.ts';
 import { openTorch } from '../engine/torch/torch.ts';
 import { ConfigError } from '../errors.ts';
-import { WriteError } from '../files.ts';
 import { withInterrupt } from '../interrupt.ts';
 import { cores } from '../machine.ts';
 import { packageVersion } from '../package.ts';
@@ -17,6 +15,8 @@ import { figure } from '../plot/figure.ts';
 import { Policy } from '../policy/policy.ts';
 import { Progress } from '../progress.ts';
 import { readCard } from '../train/card.ts';
+import { count, summary, unanswered } from './explain-summary.ts';
+import { checkTarget, defaultTarget } from './explain-target.ts';
 import { findPolicy } from './run/find-policy.ts';
 import { pictureOf } from './task/example-task.ts';
 
@@ -29,52 +29,6 @@ export interface ExplainArguments {
   window: number | undefined;
   overlap: number;
   json: boolean;
-}
-
-/** Whether a file is one that this command wrote. */
-function isOurs(path: string): boolean {
-  try {
-    const text = readFileSync(path, 'utf8');
-    if (path.endsWith('.html')) return text.includes('Written by timeseer.');
-    const content: unknown = JSON.parse(text);
-    return typeof content === 'object' && content !== null && 'classical' in content && 'windows' in content;
-  } catch {
-    return false;
-  }
-}
-
-/** Bytes of a name: file systems allow 255, of which temporary names beside the result need some 50. */
-const LONGEST_NAME = 200;
-
-/** The nearest directory above a path that is there already, or the file that stands in its place. */
-function standing(path: string): string {
-  const parent = dirname(path);
-  return existsSync(parent) || parent === path ? parent : standing(parent);
-}
-
-/** Refuses a place where nothing can be written, and to replace what this command did not write, before any work is done. */
-export function checkTarget(out: string): void {
-  if (Buffer.byteLength(basename(out)) > LONGEST_NAME) {
-    throw new WriteError(
-      `--out: the name ${basename(out).slice(0, 40)}\u2026 is longer than ${LONGEST_NAME} bytes; choose a shorter one with --out`,
-    );
-  }
-  const above = standing(out);
-  if (existsSync(above) && !statSync(above).isDirectory()) {
-    throw new WriteError(
-      `--out ${out}: ${above} is a file, not a directory; choose another place with --out`,
-    );
-  }
-  for (const path of [`${out}.html`, `${out}.json`]) {
-    if (!existsSync(path)) continue;
-    if (!statSync(path).isFile())
-      throw new ConfigError(`--out ${out}: ${path} is a directory; choose another`);
-    if (!isOurs(path)) {
-      throw new ConfigError(
-        `--out ${out}: ${path} is there and was not written by this command, so it is kept; choose another --out`,
-      );
-    }
-  }
 }
 
 /** More samples than any file that can be read has. */
@@ -108,12 +62,6 @@ function readSource(args: ExplainArguments): ExplainSource {
   };
 }
 
-/** Named after the file, and the column where one is asked for: columns of one file do not replace each other. */
-function defaultTarget({ file, column }: ExplainArguments): string {
-  const safe = column?.replace(/[^\p{L}\p{N}_-]+/gu, '_').slice(0, 40);
-  return `${parse(file).name}${safe === undefined ? '' : `.${safe}`}.explain`;
-}
-
 /** Loads the policy; everything that can be wrong with it is found here. */
 function openReader(path: string, device: string): { reader: Reader; policy: Policy } {
   const directory = findPolicy(path);
@@ -132,53 +80,6 @@ function openReader(path: string, device: string): { reader: Reader; policy: Pol
   return { reader, policy };
 }
 
-const SHOWN = 10;
-
-function count(n: number, one: string, many = `${one}s`): string {
-  return `${n} ${n === 1 ? one : many}`;
-}
-
-/** Whether the policy was asked, and none of its answers could be read. */
-function unanswered({ windows }: Explanation): boolean {
-  return windows.length > 0 && windows.every((one) => one.intervals === null);
-}
-
-export function summary(found: Explanation, files: { html: string; json: string }, seconds: number): string {
-  const { intervals, classical, windows } = found;
-  const lines = [
-    `${found.file}: ${found.length} samples, ${unanswered(found) ? 'no readable answer' : `${count(intervals.length, 'anomaly', 'anomalies')}, class ${found.class}`} ` +
-      `(${found.policy === null ? 'classical analyses' : `policy ${found.policy}`}, ${seconds.toFixed(1)} s)`,
-  ];
-  for (const { start, end, from, to, confirmed } of intervals.slice(0, SHOWN)) {
-    const when = from === null ? '' : `  ${from} to ${to}`;
-    const also = found.policy === null ? '' : confirmed ? '  classical analyses too' : '  policy alone';
-    lines.push(`  [${start}, ${end})${when}${also}`);
-  }
-  if (intervals.length > SHOWN) lines.push(`  and ${intervals.length - SHOWN} more`);
-  if (disagrees(found)) {
-    const said = classical.intervals.slice(0, SHOWN).map(([start, end]) => `[${start}, ${end})`);
-    const more = classical.intervals.length - said.length;
-    lines.push(
-      said.length === 0
-        ? '  the classical analyses disagree: they find nothing'
-        : `  the classical analyses disagree: ${said.join(' ')}${more > 0 ? ` and ${more} more` : ''} ${classical.class}`,
-    );
-  }
-  if (found.policy !== null) {
-    const unreadable = windows.filter((one) => one.intervals === null).length;
-    lines.push(
-      `  ${count(windows.length, 'window')} answered` +
-        (unreadable === 0 ? '' : `, ${unreadable} of them unreadable: they count as nothing found`),
-      `  classical analyses: ${count(classical.intervals.length, 'interval')}, class ${classical.class}` +
-        (classical.agreement === undefined
-          ? ''
-          : `, intersection over union ${classical.agreement.toFixed(2)}`),
-    );
-  }
-  lines.push(`  ${files.html}`, `  ${files.json}`);
-  return lines.join('\n');
-}
-
 /**
  * Runs the command: progress on standard error, a summary on standard output. Both files appear whole, or, after an
  * error or an interruption, not at all.
@@ -190,7 +91,7 @@ export async function runExplain(args: ExplainArguments): Promise<void> {
   const started = performance.now();
   checkOptions(args);
   const source = readSource(args);
-  const out = args.out ?? defaultTarget(args);
+  const out = args.out ?? defaultTarget(args.file, args.column);
   checkTarget(out);
   const opened = args.policy === undefined ? null : openReader(args.policy, args.device ?? 'cpu');
   let progress: Progress | undefined;
