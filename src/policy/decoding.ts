@@ -251,6 +251,20 @@ export class Decoding {
     return block;
   }
 
+  /**
+   * Leaves out the blocks before the last one that the cache has room for, or that a row needs: each takes as much memory
+   * as that one or less. The rows hold something then, but nothing that was sampled.
+   */
+  pass(): void {
+    const { block } = this.#options.stepping;
+    let blocks = Math.floor((this.#capacity - this.#used) / block);
+    for (const row of this.slots) if (row !== null) blocks = Math.min(blocks, Math.ceil(row.left / block));
+    if (blocks < 2) return;
+    const steps = (blocks - 1) * block;
+    for (const row of this.slots) row?.pass(steps);
+    this.#used += steps;
+  }
+
   /** Null where steps of one shape are not wanted, or not recorded. */
   #runFixed(steps: number): Block | null {
     const { engine } = this.#policy;

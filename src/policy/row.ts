@@ -50,6 +50,18 @@ export class Row {
     this.ended = stops.has(id) || this.ids.length === maxTokens;
   }
 
+  /** Steps until its last token is sampled, if no stop token comes before. */
+  get left(): number {
+    return this.ended ? 0 : this.limits.maxTokens - this.ids.length;
+  }
+
+  /** As if `steps` steps had sampled the last token again; fewer than are left. Of these no states are there. */
+  pass(steps: number): void {
+    const last = this.ids.at(-1)!;
+    for (let step = 0; step < steps; step++) this.take(last, 0);
+    if (this.limits.hidden) this.#states += steps;
+  }
+
   /** Appends the hidden state [D] of the last token. */
   addHidden(state: Float32Array): void {
     const width = state.length;

@@ -37,7 +37,7 @@ function rolloutStates(policy: Policy, groups: readonly RolloutGroup[]): HiddenS
 }
 
 /** Entries of the cost matrices that are held at once, in float64. */
-const COST_ENTRIES = 1 << 23;
+export const COST_ENTRIES = 1 << 23;
 
 /** Half-open ranges of groups whose cost matrices are held together; groups are independent. */
 function spans(groups: readonly RolloutGroup[], traces: readonly Int32Array[]): [number, number][] {

@@ -1,6 +1,6 @@
 /** A memory plan for people: a table, and one line. */
 import type { StagePlan } from './plan.ts';
-import type { Phase } from './plan-stage.ts';
+import type { Phase } from './plan-watch.ts';
 
 /** Bytes in the units of memory vendors: powers of 1000, three digits. */
 export function bytesText(bytes: number): string {

@@ -3,16 +3,9 @@
  * and what to change where it does not. Nothing is allocated for it.
  */
 import type { Recipe } from '../recipe.ts';
-import {
-  type Lengths,
-  lengthsOf,
-  measureStage,
-  remembered,
-  type StageInput,
-  type StageMeasure,
-  type Subject,
-  type TrainingStage,
-} from './plan-stage.ts';
+import { EXAMPLES, type Lengths, LessonReader, lengthsOf } from './plan-lessons.ts';
+import type { Subject } from './plan-policy.ts';
+import { measureStage, type StageInput, type StageMeasure, type TrainingStage } from './plan-stage.ts';
 import { recomputes } from './recompute.ts';
 import type { Task } from './task.ts';
 
@@ -55,11 +48,11 @@ export function stagesOf({ sft, rl }: Recipe): TrainingStage[] {
 
 /** Whether layers are computed again is `recomputes`' to say. */
 export async function planStage(given: PlanInput): Promise<StagePlan> {
-  const { subject, stage, recipe, memory } = given;
-  const task = remembered(given.task);
-  const lengths = await lengthsOf(subject, task);
+  const { subject, stage, recipe, task, memory } = given;
+  const reader = new LessonReader(subject, task);
+  const lengths = lengthsOf(await reader.first(EXAMPLES));
   const measure = (recompute: boolean, changed: Partial<StageInput> = {}): Promise<StageMeasure> =>
-    measureStage({ subject, stage, recipe, task, recompute, ...changed });
+    measureStage({ subject, stage, recipe, task, recompute, reader, ...changed });
   const [kept, again] = [await measure(false), await measure(true)];
   const parameters = kept.held.weights / (subject.dtype === 'bfloat16' ? 2 : 4);
   const auto = { kept: kept.peak, memory, parameters };

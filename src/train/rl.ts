@@ -28,12 +28,12 @@ import { cosineSchedule } from './optimizer.ts';
 import { PromptEncoder } from './prompt.ts';
 import { pieces, responseStates, type Scorer } from './response-states.ts';
 import { type RlMetrics, StepMeter } from './rl-metrics.ts';
-import { type RolloutGroup, rollout } from './rollout.ts';
+import { type RolloutGroup, type RolloutOptions, rollout } from './rollout.ts';
 import { BEGINNING, type StageStart } from './sft.ts';
 import type { Task } from './task.ts';
 import type { TransportOptions } from './transport.ts';
 
-export interface RlOptions {
+export interface RlOptions extends Pick<RolloutOptions, 'schedule'> {
   readonly steps: number;
   readonly prompts: number;
   readonly group: number;

@@ -1,6 +1,6 @@
 /** Rollouts: what the policy answers, kept with everything that a step needs of it. */
 import type { EncodedPrompt } from '../policy/batch.ts';
-import { generate, type Sampled } from '../policy/generate.ts';
+import { type GenerateSchedule, generate, type Sampled } from '../policy/generate.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { Example, Score } from '../types.ts';
 
@@ -15,6 +15,8 @@ export interface RolloutOptions {
   readonly hidden: boolean;
   /** Most responses sampled side by side; 256 when absent. */
   readonly rows?: number;
+  /** How the sampling is cut up; the device's usual way when absent. */
+  readonly schedule?: Partial<GenerateSchedule>;
 }
 
 /** One prompt and its G scored responses. */
@@ -37,8 +39,8 @@ export async function rollout(
   score: (response: string, example: Example) => Score,
   options: RolloutOptions,
 ): Promise<RolloutGroup[]> {
-  const { group, temperature, topP, maxTokens, seed, hidden, rows } = options;
-  const sampled = await generate(policy, prompts, {
+  const { group, temperature, topP, maxTokens, seed, hidden, rows, schedule } = options;
+  const asked = {
     samples: group,
     temperature,
     topP,
@@ -48,7 +50,8 @@ export async function rollout(
     examples: numbers,
     hidden,
     ...(rows === undefined ? {} : { maxRows: rows }),
-  });
+  };
+  const sampled = await generate(policy, prompts, asked, schedule);
   return prompts.map((prompt, p) => {
     const responses = sampled.filter((one) => one.prompt === p).sort((a, b) => a.sample - b.sample);
     return {
