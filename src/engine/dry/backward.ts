@@ -1,7 +1,7 @@
 /** The backward pass as libtorch's engine makes it: which gradients are alive at the same time, and what is freed when. */
 import { cast } from './copies.ts';
 import type { Kernels } from './kernels.ts';
-import { type DryTensor, type Edge, freeSaved, type Step } from './tensor.ts';
+import { type DryTensor, type Edge, freeSaved, type Step, sameShape } from './tensor.ts';
 import { summed } from './views.ts';
 
 /** Whether nothing else holds the tensor's memory, and nothing is missing of it. */
@@ -23,7 +23,7 @@ function accumulate(kernels: Kernels, before: DryTensor | null, more: DryTensor)
 /** A gradient in the shape and dtype of what it is the gradient of. Takes it over. */
 function fitted(kernels: Kernels, gradient: DryTensor, edge: Edge): DryTensor {
   let fit = gradient;
-  if (fit.shape.join() !== edge.shape.join()) {
+  if (!sameShape(fit.shape, edge.shape)) {
     const narrower = summed(kernels, fit, edge.shape);
     fit.release();
     fit = narrower;

@@ -28,6 +28,8 @@ export class Ledger {
   readonly #held: number[] = [];
   readonly #phases = new Map<string, Mark>();
   #mark: Mark;
+  /** Whether the mark is of now: what made it is written down when something is freed. */
+  #rising = false;
   #now = 0;
   #peak = 0;
 
@@ -68,21 +70,28 @@ export class Ledger {
     this.#held[kind]! += size;
     if (this.#now > this.#mark.bytes) {
       this.#mark.bytes = this.#now;
-      this.#mark.kinds = this.#held.slice();
+      this.#rising = true;
     }
-    this.#peak = Math.max(this.#peak, this.#now);
+    if (this.#now > this.#peak) this.#peak = this.#now;
     return { bytes: size, kind, refs: 1 };
   }
 
   /** One holder less; the last one frees it. */
   drop(storage: Storage): void {
     if (--storage.refs > 0) return;
+    this.#settle();
     this.#now -= storage.bytes;
     this.#held[storage.kind]! -= storage.bytes;
   }
 
+  #settle(): void {
+    if (this.#rising) this.#mark.kinds = this.#held.slice();
+    this.#rising = false;
+  }
+
   /** Begins a phase, or goes on with it. */
   phase(name: string): void {
+    this.#settle();
     let mark = this.#phases.get(name);
     if (mark === undefined) {
       mark = { bytes: 0, kinds: [] };
@@ -91,12 +100,13 @@ export class Ledger {
     this.#mark = mark;
     if (this.#now > mark.bytes) {
       mark.bytes = this.#now;
-      mark.kinds = this.#held.slice();
+      this.#rising = true;
     }
   }
 
   /** The phases so far, in the order of their beginning. */
   peaks(): ReadonlyMap<string, PhasePeak> {
+    this.#settle();
     const out = new Map<string, PhasePeak>();
     for (const [name, { bytes, kinds }] of this.#phases) {
       const entries = kinds.flatMap((held, kind) => (held > 0 ? [[this.#names[kind]!, held] as const] : []));

@@ -26,12 +26,19 @@ export class DryNative implements Native {
   readonly #table: ReadonlyMap<string, Operator>;
   readonly #operators: { readonly run: Operator; readonly kind: number }[] = [];
   readonly #grouped: boolean;
-  readonly #tensors = new Map<number, DryTensor>();
+  /** By handle; undefined where it is free. */
+  readonly #tensors: (DryTensor | undefined)[] = [undefined];
+  readonly #free: number[] = [];
+  readonly #get = (handle: NativeValue): DryTensor => {
+    const tensor = this.#tensors[handle as number];
+    if (tensor === undefined) throw new Error('the tensor was freed');
+    return tensor;
+  };
   readonly #shared = new Map<number, DryTensor>();
   readonly #gradient: number;
   readonly #given: number;
   #recordings = 0;
-  #next = 1;
+  #tickets = 1;
   /** What every integer that is read back is: a token that is sampled, say. */
   integer = 0;
   /** Called before a backward pass that is given the gradients of its outputs. */
@@ -50,15 +57,9 @@ export class DryNative implements Native {
   }
 
   #add(tensor: DryTensor): number {
-    const handle = this.#next++;
-    this.#tensors.set(handle, tensor);
+    const handle = this.#free.pop() ?? this.#tensors.length;
+    this.#tensors[handle] = tensor;
     return handle;
-  }
-
-  #get(handle: number): DryTensor {
-    const tensor = this.#tensors.get(handle);
-    if (tensor === undefined) throw new Error('the tensor was freed');
-    return tensor;
   }
 
   op(name: string, overload: string): number {
@@ -76,7 +77,7 @@ export class DryNative implements Native {
   call(id: number, ...values: NativeValue[]): number | readonly number[] | undefined {
     const { run, kind } = this.#operators[id]!;
     this.#kernels.kind = kind;
-    const result = run(this.#kernels, values, (handle) => this.#get(handle as number));
+    const result = run(this.#kernels, values, this.#get);
     if (typeof result === 'number') return result;
     return Array.isArray(result) ? result.map((one) => this.#add(one)) : this.#add(result as DryTensor);
   }
@@ -104,20 +105,20 @@ export class DryNative implements Native {
   free(handles: number | readonly number[]): void {
     for (const handle of typeof handles === 'number' ? [handles] : handles) {
       this.#get(handle).release();
-      this.#tensors.delete(handle);
+      this.#tensors[handle] = undefined;
+      this.#free.push(handle);
     }
   }
 
   live(): number {
-    return this.#tensors.size;
+    return this.#tensors.length - 1 - this.#free.length;
   }
 
   grad(outputs: readonly number[], inputs: readonly number[], seeds: readonly number[]): number[] {
     this.#kernels.kind = this.#gradient;
-    const get = (handle: number): DryTensor => this.#get(handle);
     if (seeds.length > 0) this.onBackward();
-    const wanted = inputs.map(get);
-    const found = backward(this.#kernels, outputs.map(get), wanted, seeds.map(get));
+    const wanted = inputs.map(this.#get);
+    const found = backward(this.#kernels, outputs.map(this.#get), wanted, seeds.map(this.#get));
     return found.map((gradient, i) => this.#add(gradient ?? this.#kernels.like(wanted[i]!)));
   }
 
@@ -132,7 +133,7 @@ export class DryNative implements Native {
   }
 
   share(handle: number): number {
-    const ticket = this.#next++;
+    const ticket = this.#tickets++;
     this.#shared.set(ticket, this.#get(handle).view());
     return ticket;
   }

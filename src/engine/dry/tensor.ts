@@ -4,7 +4,18 @@ import type { Ledger, Storage } from './ledger.ts';
 
 export type Shape = readonly number[];
 
-export const count = (shape: Shape): number => shape.reduce((product, size) => product * size, 1);
+export function count(shape: Shape): number {
+  let product = 1;
+  for (let axis = 0; axis < shape.length; axis++) product *= shape[axis]!;
+  return product;
+}
+
+/** Whether two shapes are the same. */
+export function sameShape(a: Shape, b: Shape): boolean {
+  if (a.length !== b.length) return false;
+  for (let axis = 0; axis < a.length; axis++) if (a[axis] !== b[axis]) return false;
+  return true;
+}
 
 /** Row-major strides. */
 export function dense(shape: Shape): number[] {
@@ -160,18 +171,21 @@ export function likeStrides(shape: Shape, model: DryTensor): number[] {
 
 export function broadcast(a: Shape, b: Shape): number[] {
   const rank = Math.max(a.length, b.length);
-  return Array.from({ length: rank }, (_, i) => {
+  const shape = new Array<number>(rank);
+  for (let i = 0; i < rank; i++) {
     const x = a[a.length - rank + i] ?? 1;
     const y = b[b.length - rank + i] ?? 1;
     if (x !== y && x !== 1 && y !== 1) throw new Error(`shapes [${a.join()}] and [${b.join()}] do not fit`);
-    return x === 1 ? y : x;
-  });
+    shape[i] = x === 1 ? y : x;
+  }
+  return shape;
 }
 
 const ORDER: readonly DType[] = ['bool', 'uint8', 'int64', 'bfloat16', 'float16', 'float32', 'float64'];
 
 /** The dtype that an operation on both is computed in. A tensor without axes counts as a plain number. */
 export function promoted(a: DryTensor, b: DryTensor): DType {
+  if (a.dtype === b.dtype) return a.dtype;
   const rank = (t: DryTensor): number => ORDER.indexOf(t.dtype);
   if (a.shape.length > 0 && b.shape.length === 0 && rank(a) >= 3) return a.dtype;
   if (b.shape.length > 0 && a.shape.length === 0 && rank(b) >= 3) return b.dtype;

@@ -1,6 +1,6 @@
 /** ATen's view operators without elements: the same storage under another shape, and the gradient's way back through it. */
 import type { Backward, Kernels } from './kernels.ts';
-import { count, type DryTensor, type Shape, viewStrides } from './tensor.ts';
+import { count, type DryTensor, type Shape, sameShape, viewStrides } from './tensor.ts';
 
 export function viewed(
   kernels: Kernels,
@@ -14,9 +14,14 @@ export function viewed(
   return kernels.record([tensor], view, [], backward);
 }
 
+/** A shape whose size of −1 is what the others leave. */
+function completed(wanted: Shape, size: number): Shape {
+  const known = -count(wanted);
+  return wanted.map((one) => (one === -1 ? size / known : one));
+}
+
 export function reshape(kernels: Kernels, tensor: DryTensor, wanted: Shape): DryTensor {
-  const known = wanted.reduce((product, size) => (size === -1 ? product : product * size), 1);
-  const shape = wanted.map((size) => (size === -1 ? tensor.size / known : size));
+  const shape = wanted.includes(-1) ? completed(wanted, tensor.size) : wanted;
   if (count(shape) !== tensor.size) {
     throw new Error(`shape [${shape.join()}] is invalid for input of size ${tensor.size}`);
   }
@@ -77,7 +82,7 @@ export function split(
 
 /** Sums a gradient over the axes that were broadcast. */
 export function summed(kernels: Kernels, tensor: DryTensor, shape: Shape): DryTensor {
-  if (tensor.shape.join() === shape.join()) return tensor.view();
+  if (sameShape(tensor.shape, shape)) return tensor.view();
   return kernels.empty(shape, tensor.dtype);
 }
 
