@@ -157,6 +157,21 @@ test('what is freed is no longer counted, whichever of its views goes last', () 
   expect(engine.ledger.peak).toBe(400);
 });
 
+test('what a peak is made of adds up to it, in each phase', () => {
+  const engine = new DryEngine({ device: 'cpu', version: '2.6.0' });
+  engine.ledger.phase('first');
+  const x = engine.zeros([10, 10]);
+  engine.dispose(engine.exp(x));
+  engine.dispose(engine.mul(x, 2));
+  engine.ledger.phase('second');
+  const y = engine.concat([x, x], 0);
+  engine.dispose(x);
+  engine.zeros([3]);
+  expect(engine.ledger.peaks().get('first')).toEqual({ bytes: 800, kinds: { zeros: 400, exp: 400 } });
+  expect(engine.ledger.peaks().get('second')).toEqual({ bytes: 1200, kinds: { cat: 800, zeros: 400 } });
+  engine.dispose(y);
+});
+
 test('a GPU gives memory in blocks of 512 bytes', () => {
   const engine = new DryEngine({ device: 'cuda', version: '2.6.0' });
   engine.zeros([129]);

@@ -1,0 +1,143 @@
+/** A plan of the lessons that can make a peak says what a plan of all of them would. */
+import * as fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { DryEngine } from '../../src/engine/dry/dry.ts';
+import { trainBpe } from '../../src/policy/bpe.ts';
+import { Policy } from '../../src/policy/policy.ts';
+import { defaultRecipe, type Recipe } from '../../src/recipe.ts';
+import { Learner } from '../../src/train/learner.ts';
+import { LessonReader, lengthsOf, plannedGroups, unexceeded } from '../../src/train/plan-lessons.ts';
+import { EmptyPolicy, type Subject } from '../../src/train/plan-policy.ts';
+import { measureStage } from '../../src/train/plan-stage.ts';
+import { Ranks } from '../../src/train/ranks.ts';
+import { rl } from '../../src/train/rl.ts';
+import { sft } from '../../src/train/sft.ts';
+import type { Task } from '../../src/train/task.ts';
+import { TRACES, tinyDims, tinyTask } from '../helpers/tiny-policy.ts';
+
+const scratch = new DryEngine({ device: 'cpu', version: '2.6.0' });
+const subject: Subject = {
+  parts: Policy.create(scratch, {
+    tokenizer: trainBpe(TRACES, { vocabulary: 330 }),
+    seed: 7,
+    dims: tinyDims,
+    tuning: 'none',
+  }).parts,
+  dtype: 'float32',
+  device: 'cpu',
+  version: '2.6.0',
+};
+
+/** Prompts of many lengths, traces of many others, pictures of two sizes. */
+function variedTask(): Task {
+  let turn = 0;
+  const number = ({ id }: { readonly id: string }): number => Number(id.split('/').at(-1));
+  const tiny = tinyTask();
+  return {
+    ...tiny,
+    picture: async (example) => {
+      const picture = (await tiny.picture(example))!;
+      if (number(example) % 3 > 0) return picture;
+      return { width: 84, height: 56, data: new Uint8Array(84 * 56 * 3) };
+    },
+    instruction: (example) => `Where? ${'dark '.repeat((7 * number(example)) % 13)}`,
+    trace: (example) => TRACES[number(example) % 3]!.repeat(1 + ((5 * number(example)) % 4)),
+    score: () => {
+      turn = (turn + 2) % 5;
+      return { total: turn / 5, parts: {} };
+    },
+  };
+}
+
+function recipeOf(changes: { readonly [stage in 'sft' | 'rl' | 'memory']?: object }): Recipe {
+  const base = defaultRecipe();
+  return {
+    ...base,
+    sft: { ...base.sft, samples: 60, batch: 12, workers: 1, ...changes.sft },
+    rl: { ...base.rl, steps: 1, prompts: 30, group: 3, maxTokens: 20, kl: 0, workers: 1, ...changes.rl },
+    memory: { ...base.memory, rows: 12, tokens: 400, ...changes.memory },
+  };
+}
+
+/** Peak of the stage run on everything, with every step taken. */
+async function whole(stage: 'sft' | 'rl', recipe: Recipe, recompute: boolean): Promise<number> {
+  const engine = new DryEngine(subject);
+  const policy = new EmptyPolicy(engine, subject, { tuning: 'all' });
+  engine.integer = policy.forbidden.findIndex(
+    (penalty, id) => penalty === 0 && id !== policy.dims.special.end,
+  );
+  const own = recipe[stage];
+  const options = { betas: own.betas, epsilon: 1e-8, weightDecay: own.weightDecay, clip: own.clip };
+  const learner = new Learner(policy, Ranks.alone(), options, recompute);
+  const silent = { onStep: () => {}, onCompletions: () => {}, save: () => {} };
+  if (stage === 'sft') await sft(learner, variedTask(), { ...recipe.sft, ...recipe.memory }, silent);
+  else await rl(learner, null, variedTask(), { ...recipe.rl, ...recipe.memory }, recipe.seed, silent);
+  return engine.ledger.peak;
+}
+
+describe('a plan of some lessons peaks where all of them do', () => {
+  test.each([
+    ['sft', recipeOf({}), false],
+    ['sft', recipeOf({ sft: { batch: 7 }, memory: { tokens: 1000 } }), true],
+    ['sft', recipeOf({ sft: { batch: 60 }, memory: { tokens: 30 } }), false],
+    ['rl', recipeOf({}), false],
+    ['rl', recipeOf({ memory: { tokens: 1000 } }), true],
+    ['rl', recipeOf({ rl: { maxTokens: 300, group: 2, prompts: 9 }, memory: { tokens: 600 } }), false],
+    ['rl', recipeOf({ rl: { miniBatches: 3, prompts: 12 } }), false],
+    ['rl', recipeOf({ rl: { group: 8, maxTokens: 60 }, memory: { tokens: 200 } }), false],
+  ] as const)('%s, case %#', async (stage, recipe, recompute) => {
+    const plan = await measureStage({ subject, stage, recipe, task: variedTask(), recompute });
+    const peak = await whole(stage, recipe, recompute);
+    expect(Math.abs(plan.peak / peak - 1)).toBeLessThan(0.01);
+  });
+});
+
+describe('lessons of a plan', () => {
+  const sizes = { group: 3, maxTokens: 20, rows: 12, tokens: 400, grounded: false };
+
+  test('are read once, and prompts that differ in pixels alone are one', async () => {
+    let drawn = 0;
+    const tiny = tinyTask();
+    const task: Task = {
+      ...tiny,
+      picture: (example) => {
+        drawn++;
+        return tiny.picture(example);
+      },
+    };
+    const reader = new LessonReader(subject, task);
+    const [first, more] = [await reader.first(6), await reader.first(9)];
+    expect(more.slice(0, 6)).toEqual(first);
+    expect(drawn).toBe(9);
+    expect(reader.encodings.prompts.size).toBe(3); // one for each instruction
+    expect(more[3]!.prompt).toBe(more[0]!.prompt);
+  });
+
+  test('are for reinforcement the longest prompts, as many as are sampled at once, and pieces of them are taught', async () => {
+    const lessons = await new LessonReader(subject, variedTask()).first(64);
+    const planned = plannedGroups(lessons, sizes);
+    expect(planned.lessons.length).toBeLessThan(lessons.length);
+    expect(planned.lessons.length).toBeGreaterThanOrEqual(4); // 12 rows in groups of three
+    expect(planned.taught).toBeLessThanOrEqual(planned.lessons.length);
+    expect(lengthsOf(planned.lessons).prompt).toBe(lengthsOf(lessons).prompt);
+    const lengths = planned.lessons.map(({ prompt }) => prompt.ids.length);
+    expect(lengths).toEqual([...lengths].sort((a, b) => b - a));
+    const grounded = plannedGroups(lessons, { ...sizes, grounded: true });
+    expect(grounded.lessons).toHaveLength(64); // all of their cost matrices fit together
+  });
+
+  test('leave out what another one exceeds in every extent, and nothing else', () => {
+    const extents = fc.tuple(fc.nat(6), fc.nat(6), fc.nat(6));
+    fc.assert(
+      fc.property(fc.array(extents, { maxLength: 12 }), (items) => {
+        const within = (a: readonly number[], b: readonly number[]) => a.every((x, i) => x <= b[i]!);
+        const kept = unexceeded(items, (item) => item);
+        for (const item of items) expect(kept.some((other) => within(item, other))).toBe(true);
+        for (const [i, a] of kept.entries()) {
+          expect(items).toContain(a);
+          for (const [j, b] of kept.entries()) expect(i === j || !within(a, b)).toBe(true);
+        }
+      }),
+    );
+  });
+});
