@@ -241,8 +241,13 @@ export function open(name: string, options: OpenOptions = {}): SeriesSource {
   if (generator !== undefined) return openGenerator(name, generator, options);
   if (isExampleSet(name)) return openExamples(name, options);
   if (existsSync(name) && statSync(name).isDirectory()) return openDirectory(name, options);
+  if (existsSync(name)) {
+    throw new ConfigError(
+      `${name}: is a file, not a data set; timeseer data prepare custom --from ${name} --out DIR makes one of it`,
+    );
+  }
   const known = [...GENERATORS.keys()];
   throw new ConfigError(
-    `no data set named '${name}'.${suggestion(name, known)} Known: ${known.join(', ')}, or the path of a data set directory (timeseer data prepare writes one)`,
+    `no data set named '${name}'.${suggestion(name, known)} Known: ${known.join(', ')}, or the path of a data set directory (timeseer data prepare writes one of any task: timeseer data list)`,
   );
 }

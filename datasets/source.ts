@@ -37,6 +37,8 @@ export interface DataFacts {
   readonly channels: readonly string[];
   /** Points of every example; null where they differ. */
   readonly length: number | null;
+  /** Samples per second; null where that is not known, or differs. */
+  readonly rate: number | null;
   /** What its examples are drawn as; null where the data set does not say. */
   readonly figure: TaskFigure | null;
   /** What is to be said of its split beside every result; null where splits are a generator's own. */
@@ -92,9 +94,9 @@ function openSet({ name, split, seed, count: most }: ExampleAddress): ExampleSou
       `${name}: has the splits ${set.splits.join(', ')}, but no ${split}; prepare it again with one (--shares, --validation or --split)`,
     );
   }
-  const { task, title, kind, classes, figure } = manifest;
+  const { task, title, kind, classes, rate, figure } = manifest;
   const facts: DataFacts = {
-    ...{ task, title, kind, classes, figure },
+    ...{ task, title, kind, classes, rate, figure },
     channels: set.at(split, 0).names,
     length: part.length,
     statement: manifest.split.statement,
@@ -127,6 +129,7 @@ export function openExamples(address: ExampleAddress): ExampleSource {
     classes: series.classes,
     channels: [VALUE_CHANNEL],
     length: series.length,
+    rate: null,
     figure: null,
     statement: null,
   };

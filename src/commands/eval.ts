@@ -14,9 +14,9 @@ export const evaluation: CommandModule<object, EvalRequest> = {
       })
       .option('data', {
         type: 'string',
-        default: 'nano5',
         requiresArg: true,
-        describe: 'Generator, or a directory of timeseer data prepare or generate',
+        describe:
+          'Generator, or a directory of timeseer data prepare or generate; default: that of the run, else nano5',
       })
       .option('split', {
         choices: ['train', 'validation', 'test'] as const,
@@ -38,9 +38,8 @@ export const evaluation: CommandModule<object, EvalRequest> = {
       })
       .option('length', {
         type: 'number',
-        default: 1000,
         requiresArg: true,
-        describe: 'Points per series of a generator',
+        describe: 'Points per series of a generator; default 1000',
       })
       .option('input', {
         choices: ['picture', 'numbers'] as const,
@@ -49,15 +48,14 @@ export const evaluation: CommandModule<object, EvalRequest> = {
       })
       .option('digits', {
         type: 'number',
-        default: 3,
         requiresArg: true,
-        describe: 'Significant digits of numbers',
+        describe: 'Significant digits of numbers; default 3, or as the policy was taught',
       })
       .option('points', {
         type: 'number',
-        default: 250,
         requiresArg: true,
-        describe: 'Most numbers per channel; longer series become means of blocks',
+        describe:
+          'Most numbers per channel; longer series become means of blocks; default 250, or as the policy was taught',
       })
       .option('temperature', { type: 'number', default: 0, requiresArg: true, describe: '0 is greedy' })
       .option('samples', {

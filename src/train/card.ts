@@ -34,6 +34,8 @@ const cardSchema = z
     task: z.string().min(1).nullable().default(null),
     /** Classes of its answers in the order of its prompts; none of variates. */
     classes: z.array(z.string().min(1)),
+    /** Channels of the series that it was taught; null: any number. */
+    channels: z.number().int().positive().nullable().default(null),
     /** How it reads series as numbers; null: it is shown pictures. */
     numbers: numbersSchema.nullable().default(null),
     /** Last stage that the policy went through. */
@@ -55,6 +57,7 @@ export const FOREIGN_CARD: PolicyCard = {
   length: null,
   kind: 'anomaly',
   task: null,
+  channels: null,
   numbers: null,
   classes: [...ANOMALY_CLASSES],
   stage: 'initial',

@@ -56,6 +56,7 @@ beforeAll(() => {
     length: 250,
     kind: 'anomaly',
     task: 'nano5',
+    channels: 1,
     numbers: null,
     classes: [...ANOMALY_CLASSES],
     stage: 'sft',

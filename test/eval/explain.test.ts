@@ -378,6 +378,7 @@ describe('policyReader', () => {
     length: 100,
     kind: 'anomaly',
     task: 'nano5',
+    channels: 1,
     numbers: null,
     classes: [...ANOMALY_CLASSES],
     stage: 'initial',

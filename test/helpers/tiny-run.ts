@@ -23,6 +23,7 @@ const CARD: PolicyCard = {
   length: LENGTH,
   kind: 'anomaly',
   task: 'nano5',
+  channels: 1,
   numbers: null,
   classes: ['contextual point', 'global point', 'seasonal', 'trend', 'normal'],
   stage: 'initial',

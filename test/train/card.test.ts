@@ -12,6 +12,7 @@ const CARD: PolicyCard = {
   length: 250,
   kind: 'anomaly',
   task: 'nano5',
+  channels: 1,
   numbers: null,
   classes: ['trend', 'normal'],
   stage: 'sft',

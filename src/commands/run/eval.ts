@@ -1,6 +1,6 @@
 /** `timeseer eval`: records, metrics and a table for one policy and one data set. */
 import { existsSync, statSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { trainingSplit } from '../../../datasets/partition.ts';
 import {
   type ExampleAddress,
@@ -12,25 +12,26 @@ import { classicalAnswers } from '../../../eval/baselines.ts';
 import { type MetricSet, metricsOf, overallOf } from '../../../eval/metrics.ts';
 import { metricsTable } from '../../../eval/metrics-table.ts';
 import { writeRecords } from '../../../eval/records.ts';
+import { RunDirectory } from '../../../eval/run-directory.ts';
 import { ConfigError } from '../../errors.ts';
 import { writeFileAtomic } from '../../files.ts';
 import { withInterrupt } from '../../interrupt.ts';
-import type { NumbersFormat } from '../../train/card.ts';
-import { evaluationCard } from '../task/card.ts';
+import { type NumbersFormat, readCard } from '../../train/card.ts';
+import { evaluationCard, mismatches } from '../task/card.ts';
 import { type PromptTokens, promptTokens } from '../task/prompt-tokens.ts';
 import { runEvalStage } from './eval-stage.ts';
 import { findPolicy } from './find-policy.ts';
 
 export interface EvalRequest {
   readonly policy: string;
-  readonly data: string;
+  readonly data: string | undefined;
   readonly split: 'train' | 'validation' | 'test';
   readonly seed: number | undefined;
   readonly count: number | undefined;
-  readonly length: number;
+  readonly length: number | undefined;
   readonly input: 'picture' | 'numbers' | undefined;
-  readonly digits: number;
-  readonly points: number;
+  readonly digits: number | undefined;
+  readonly points: number | undefined;
   readonly temperature: number;
   readonly samples: number;
   readonly maxTokens: number | undefined;
@@ -42,6 +43,11 @@ export interface EvalRequest {
   readonly json: boolean;
 }
 
+/** Points of a generator's series, and how numbers are written, unless asked otherwise. */
+const USUAL_LENGTH = 1000;
+const USUAL_NUMBERS: NumbersFormat = { digits: 3, points: 250 };
+/** What a policy that is in no run is asked about. */
+const USUAL_DATA = 'nano5';
 /** Examples of a generator unless asked otherwise; of a data set, all. */
 const GENERATED = 400;
 /** Longest response unless asked otherwise, by the style that the policy answers in. */
@@ -53,17 +59,27 @@ function check(given: EvalRequest): void {
     ['samples', given.samples, 1],
     ['max-tokens', given.maxTokens ?? 1, 1],
     ['workers', given.workers, 1],
-    ['digits', given.digits, 1],
-    ['points', given.points, 2],
+    ['digits', given.digits ?? 1, 1],
+    ['points', given.points ?? 2, 2],
+    ['seed', given.seed ?? 0, 0],
+    ['length', given.length ?? 2, 2],
   ] as const) {
     if (!Number.isInteger(value) || value < least) {
       throw new ConfigError(`--${name}: got ${value}, expected an integer ≥ ${least}`);
     }
   }
-  if (given.digits > 17) throw new ConfigError(`--digits: got ${given.digits}, expected at most 17`);
+  if ((given.digits ?? 1) > 17) throw new ConfigError(`--digits: got ${given.digits}, expected at most 17`);
   if (!(given.temperature >= 0 && given.temperature <= 10)) {
     throw new ConfigError(`--temperature: got ${given.temperature}, expected a number from 0 to 10`);
   }
+}
+
+/** The data of the run that a policy lies in; those of the quickstart where it is in none. */
+function dataOf(policy: string): string {
+  const run = [policy, dirname(resolve(policy)), dirname(dirname(resolve(policy)))].find((path) =>
+    existsSync(join(path, 'recipe.json')),
+  );
+  return run === undefined ? USUAL_DATA : new RunDirectory(run).recipe.data.name;
 }
 
 /** What a prompt takes, and would take in the other mode. */
@@ -96,22 +112,34 @@ export async function runEval(given: EvalRequest): Promise<void> {
   }
   const from = findPolicy(given.policy);
   const seed = given.seed ?? 42;
-  const { data: name, split, length, digits, points } = given;
-  const count = given.count ?? (isGenerator(name) ? GENERATED : undefined);
+  const { split } = given;
+  const name = given.data ?? dataOf(given.policy);
+  const generated = isGenerator(name);
+  if (given.length !== undefined && !generated) {
+    throw new ConfigError(`--length: ${name} has its own lengths; only a generator's can be chosen`);
+  }
+  const { length = USUAL_LENGTH } = given;
+  const count = given.count ?? (generated ? GENERATED : undefined);
   const examples: ExampleAddress = { name, split, seed, length, ...(count === undefined ? {} : { count }) };
   const source = openExamples(examples);
-  const format: NumbersFormat = { digits, points };
-  const wanted = given.input === undefined ? undefined : given.input === 'numbers' ? format : null;
+  const known = readCard(from).numbers ?? USUAL_NUMBERS;
+  const format: NumbersFormat = {
+    digits: given.digits ?? known.digits,
+    points: given.points ?? known.points,
+  };
+  const read = given.input === undefined ? readCard(from).numbers !== null : given.input === 'numbers';
+  const wanted = read ? format : null;
   const card = evaluationCard(from, source.facts, wanted);
-  const input = card.numbers === null ? 'picture' : 'numbers';
-  const tokens = await promptTokens(from, card, source, card.numbers ?? format);
+  const input = read ? 'numbers' : 'picture';
+  for (const text of mismatches(from, card, source.facts)) process.stderr.write(`warning: ${text}\n`);
+  const tokens = await promptTokens(from, card, source, format);
   const [records] = await withInterrupt((signal) =>
     runEvalStage({
       ...given,
       from,
       label: 'eval',
       examples,
-      ...(wanted === undefined ? {} : { numbers: wanted }),
+      numbers: wanted,
       modes: [{ temperature: given.temperature, samples: given.samples }],
       maxTokens: given.maxTokens ?? MOST_TOKENS[card.style],
       seed,

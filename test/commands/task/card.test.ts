@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { DataFacts } from '../../../datasets/source.ts';
-import { evaluationCard, nanoCard, trainingCard } from '../../../src/commands/task/card.ts';
+import { evaluationCard, mismatches, nanoCard, trainingCard } from '../../../src/commands/task/card.ts';
 import { recipeSchema } from '../../../src/recipe.ts';
 import { FOREIGN_CARD, type PolicyCard, writeCard } from '../../../src/train/card.ts';
 
@@ -17,6 +17,7 @@ const facts: DataFacts = {
   classes: ['Desktop', 'Laptop'],
   channels: ['value'],
   length: 720,
+  rate: 1 / 120,
   figure: { preset: 'ctu', missing: 'break' },
   statement: 'Its own split.',
 };
@@ -45,6 +46,7 @@ describe('a new policy', () => {
       kind: 'classification',
       task: 'ctu',
       classes: ['Desktop', 'Laptop'],
+      channels: 1,
       numbers: null,
       stage: 'initial',
     });
@@ -58,6 +60,16 @@ describe('a new policy', () => {
     expect(card).toMatchObject({ figure: 'ctu', numbers: { digits: 2, points: 90 } });
     expect(() => nanoCard(recipe({ figure: 'task' }), series)).toThrow(/names no figure of its own/);
     expect(() => nanoCard(recipe({ figure: 'nanoo' }), facts)).toThrow(/nano/);
+    expect(() => nanoCard(recipe({ figure: 'rcw-spectrogram' }), facts)).toThrow(/2000 samples per second/);
+  });
+
+  test('of several channels is shown a row for each', () => {
+    const three = { ...facts, channels: ['x', 'y', 'z'] };
+    expect(nanoCard(recipe(), three)).toMatchObject({ figure: 'nano-channels', channels: 3 });
+    expect(nanoCard(recipe(), { ...three, task: 'har' }).figure).toBe('nano-har');
+    expect(nanoCard(recipe({ figure: 'ctu' }), three).figure).toBe('ctu');
+    const odd: DataFacts = { ...three, task: 'vta/multivariate', kind: 'variates', classes: [] };
+    expect(nanoCard(recipe(), odd)).toMatchObject({ figure: 'nano-variates', channels: null });
   });
 });
 
@@ -92,12 +104,40 @@ describe('a policy that was taught here', () => {
 
   test('keeps its figure, and learns the classes and length of the data it is trained on', () => {
     const other = { ...facts, task: 'custom', classes: ['a', 'b', 'c'], length: 60 };
-    expect(trainingCard(policyOf(nano), recipe({ figure: 'ctu' }), other)).toEqual({
+    expect(trainingCard(policyOf(nano), recipe(), other)).toEqual({
       ...nano,
       task: 'custom',
       classes: ['a', 'b', 'c'],
       length: 60,
     });
+  });
+
+  test('is not trained on another kind of answer, in another figure, or reinforced on classes that it does not know', () => {
+    const directory = policyOf(nano);
+    expect(() => trainingCard(directory, recipe(), series)).toThrow(
+      /answer with classes, but nano5 asks for intervals/,
+    );
+    expect(() => trainingCard(directory, recipe({ figure: 'ctu' }), facts)).toThrow(/was taught with nano/);
+    const other = { ...facts, task: 'tee', classes: ['a', 'b'] };
+    expect(() => trainingCard(directory, recipe({ sft: { samples: 0 } }), other)).toThrow(
+      /none of which tee has/,
+    );
+    expect(trainingCard(directory, recipe(), other).classes).toEqual(['a', 'b']);
+  });
+
+  test('says why its answers to other data can mean little', () => {
+    const directory = policyOf(nano);
+    const told = (own: DataFacts, numbers: PolicyCard['numbers'] = null): string[] =>
+      mismatches(directory, evaluationCard(directory, own, numbers), own);
+    expect(told(facts)).toEqual([]);
+    expect(told({ ...facts, classes: ['Desktop', 'Tablet'] })).toEqual([
+      'the policy was never taught the classes Tablet',
+    ]);
+    expect(told({ ...facts, channels: ['a', 'b'] }, { digits: 3, points: 9 })).toEqual([
+      'the policy was taught series of 1 channels, these have 2',
+      'the policy was taught with pictures, and is asked with numbers',
+    ]);
+    expect(mismatches(policyOf(null), FOREIGN_CARD, facts)).toEqual([]);
   });
 
   test('is not trained in another mode than it was taught', () => {

@@ -13,6 +13,7 @@ const card: PolicyCard = {
   length: 1000,
   kind: 'anomaly',
   task: 'nano5',
+  channels: 1,
   numbers: null,
   classes: ['contextual point', 'global point', 'seasonal', 'trend', 'normal'],
   stage: 'initial',
