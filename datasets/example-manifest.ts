@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { DataError } from '../src/errors.ts';
+import { CLASS, CLASS_RULE } from './class-name.ts';
 import { materialFacts, materialFile } from './material-facts.ts';
 import { SPLITS, type Split } from './split.ts';
 
@@ -55,7 +56,13 @@ const schema = z.strictObject({
     recordingsApart: z.boolean().nullable(),
   }),
   /** Classes of the answers in the order in which prompts list them; empty for variates. */
-  classes: z.array(z.string()),
+  classes: z
+    .array(
+      z
+        .string()
+        .regex(CLASS, { error: ({ input }) => `got ${JSON.stringify(input)}, expected ${CLASS_RULE}` }),
+    )
+    .refine((names) => new Set(names).size === names.length, { error: 'a class is listed twice' }),
   /** Samples per second; null where it is not known or has no meaning. */
   rate: z.number().positive().nullable(),
   figure: z.strictObject({

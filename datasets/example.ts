@@ -8,6 +8,7 @@
  */
 import { DataError } from '../src/errors.ts';
 import { ANOMALY_CLASSES, type Example, type Gold, type LabeledSeries } from '../src/types.ts';
+import { CLASS, CLASS_RULE } from './class-name.ts';
 import { checkFields, listField, type Place, parseRecord, show, stringField } from './json-record.ts';
 import { checkIntervals, checkSeries, isAnomalyClass, parseIntervals } from './validate.ts';
 
@@ -20,8 +21,6 @@ const GOLD_FIELDS: Readonly<Record<Gold['kind'], readonly string[]>> = {
 
 /** Name of the only channel of a univariate series. */
 export const VALUE_CHANNEL = 'value';
-/** A class is one line that a response can carry between tags. */
-const CLASS = /^[^\s<>](?:[^\n\r<>]{0,198}[^\s<>])?$/u;
 
 /** Number of points N of an example. */
 export function lengthOf(example: Example): number {
@@ -72,8 +71,7 @@ export function seriesOf(example: Example): LabeledSeries {
 function checkGold(gold: Gold, channels: number, length: number, at: Place): void {
   if (gold.kind === 'classification') {
     if (CLASS.test(gold.class)) return;
-    const expected = 'one line of at most 200 characters without < and >, blanks around it, or nothing';
-    throw new DataError(`class: got ${show(gold.class)}, expected ${expected}`, at);
+    throw new DataError(`class: got ${show(gold.class)}, expected ${CLASS_RULE}`, at);
   }
   if (gold.kind === 'variates') {
     let last = -1;

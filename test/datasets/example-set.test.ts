@@ -283,6 +283,12 @@ describe('a prepared data set', () => {
       [{ ...manifest, format: 'other' }, /format/],
       [{ ...manifest, version: 9 }, /version: got 9/],
       [{ ...manifest, splits: {} }, /splits: none/],
+      [
+        { ...manifest, classes: [...manifest.classes, manifest.classes[0]] },
+        /classes: a class is listed twice/,
+      ],
+      [{ ...manifest, classes: ['sitting', '</think>'] }, /classes\.1: got "<\/think>", expected one line/],
+      [{ ...manifest, classes: [' walking'] }, /classes\.0: got " walking", expected one line/],
       [{ ...manifest, split: { statement: '' } }, /split/],
       [{ ...manifest, splits: { train: { ...manifest.splits.train, file: '../x' } } }, /file/],
       [{ ...manifest, splits: { train: { ...manifest.splits.train, file: 'test.jsonl' } } }, /file/],
