@@ -158,7 +158,10 @@ export function promptsAtOnce({ group, maxTokens, rows, tokens }: GroupSizes): n
 export function plannedGroups(lessons: readonly PlannedLesson[], sizes: GroupSizes): PlannedGroups {
   const { group, maxTokens, rows, tokens, grounded } = sizes;
   const sorted = [...lessons].sort(
-    (a, b) => b.prompt.ids.length - a.prompt.ids.length || b.trace.length - a.trace.length,
+    (a, b) =>
+      b.prompt.ids.length - a.prompt.ids.length ||
+      patchesOf(b.prompt) - patchesOf(a.prompt) ||
+      b.trace.length - a.trace.length,
   );
   const ids = new Int32Array(maxTokens);
   const responses = Array.from({ length: group }, (_, sample) => ({
