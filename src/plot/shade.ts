@@ -7,6 +7,8 @@ import { type Panel, panels } from './panels.ts';
 
 const GREEN = [0x2c, 0xa0, 0x2c] as const;
 const BAND = 0.18;
+/** The strip is at least this wide in px: a single point of many would be a hairline. */
+export const LEAST_STRIP = 4;
 
 export interface ShadeOptions {
   /** The x values [N] that the series brought, where it did. */
@@ -26,7 +28,8 @@ function boundary(times: Float64Array, i: number): number {
 
 /**
  * A copy of `picture`, drawn from `figure` and a series of `length` samples, with `intervals` shaded. The strip is
- * an eighth of the plot area's height, between 2 and 5 px. Coverage of partly covered pixel columns is exact.
+ * an eighth of the plot area's height, between 2 and 5 px, and at least `LEAST_STRIP` wide; the band is as wide as the interval.
+ * Coverage of partly covered pixel columns is exact.
  *
  * Throws ConfigError for a spectrogram, whose axis does not count samples.
  */
@@ -57,19 +60,24 @@ export function shade(
       const x = times === undefined ? (i - 0.5) * step : boundary(times, i);
       return left + ((x - lo) / (hi - lo)) * width;
     };
-    for (const [start, end] of intervals) {
-      const from = toPixel(start);
-      const to = toPixel(end);
+    const paint = (from: number, to: number, rows: readonly [top: number, bottom: number], full: number) => {
       for (let x = Math.max(0, Math.floor(from)); x < Math.min(picture.width, to); x++) {
-        const covered = Math.min(x + 1, to) - Math.max(x, from);
-        for (let y = top; y < Math.min(picture.height, top + Math.round(height)); y++) {
-          const alpha = covered * (y < top + strip ? 1 : BAND);
+        const alpha = full * (Math.min(x + 1, to) - Math.max(x, from));
+        for (let y = rows[0]; y < Math.min(picture.height, rows[1]); y++) {
           const at = (y * picture.width + x) * 3;
           for (const [k, green] of GREEN.entries()) {
             data[at + k] = Math.round(data[at + k]! * (1 - alpha) + green * alpha);
           }
         }
       }
+    };
+    for (const [start, end] of intervals) {
+      const from = toPixel(start);
+      const to = toPixel(end);
+      const least = Math.max(to - from, Math.min(LEAST_STRIP, width));
+      const first = Math.max(left, Math.min((from + to - least) / 2, left + width - least));
+      paint(first, first + least, [top, top + strip], 1);
+      paint(from, to, [top + strip, top + Math.round(height)], BAND);
     }
   }
   return { width: picture.width, height: picture.height, data };

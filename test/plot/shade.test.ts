@@ -19,10 +19,30 @@ it('shades the pixels of the interval and no others, on a copy', () => {
 
 it('shades a partly covered pixel in part', () => {
   const { data } = shade(nano, blank, [[0, 1]], 1000);
-  const full = 255 - 0x2c;
-  expect(255 - pixel(data, 0, 0)[0]!).toBeCloseTo(0.56 * full, -1);
-  expect(pixel(data, 1, 0)[0]).toBe(255);
+  expect(255 - pixel(data, 0, 20)[0]!).toBe(Math.round(0.56 * 0.18 * (255 - 0x2c)));
+  expect(pixel(data, 1, 20)[0]).toBe(255);
 });
+
+it.each<[start: number, from: number]>([
+  [0, 0],
+  [500, 278.28],
+  [999, 556],
+])(
+  'marks sample %i of 1000 by a strip of 4 px inside the picture, and a band of its own width',
+  (start, from) => {
+    const { data } = shade(nano, blank, [[start, start + 1]], 1000);
+    const width = (y: number): number => {
+      const dark = pixel(blank.data, 0, y)[0]! - (y < 4 ? 0x2c : 217);
+      return Array.from({ length: 560 }, (_, x) => (255 - pixel(data, x, y)[0]!) / dark).reduce(
+        (a, b) => a + b,
+      );
+    };
+    const first = Array.from({ length: 560 }, (_, x) => x).find((x) => pixel(data, x, 0)[0]! < 255);
+    expect(first).toBe(Math.floor(from));
+    expect(width(0)).toBeCloseTo(4, 1);
+    expect(width(20)).toBeCloseTo(0.56, 1);
+  },
+);
 
 it('changes nothing without intervals', () => {
   expect(shade(nano, blank, [], 20)).toEqual(blank);
