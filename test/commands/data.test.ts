@@ -308,11 +308,19 @@ describe('data show', () => {
       figure: { preset: 'ctu', missing: 'break' as const },
       notes: ['2 corrupt lines'],
     };
-    const shown = [{ split: 'test' as const, example: { ...wave, id: '<i>x</i>' } }];
-    const page = await examplesPage(origin, shown, async ({ id }) => ({
-      prompt: `Look at ${id}.`,
-      trace: 'It rises & falls.',
-    }));
+    const shown = [{ split: 'test' as const, index: 0, example: { ...wave, id: '<i>x</i>' } }];
+    const page = await examplesPage(origin, shown, {
+      describe: async ({ example: { id } }) => ({
+        prompt: `Look at ${id}.`,
+        image: null,
+        teacher: 'It rises & falls.',
+        blind: { text: 'It <falls>.', says: '<u>', right: false, f1: null },
+        notes: ['<none>'],
+      }),
+    });
+    expect(page).toContain('It &lt;falls&gt;.');
+    expect(page).toContain('says <bdi>&lt;u&gt;</bdi>: <span class="missed">wrong</span></summary>');
+    expect(page).toContain('&lt;none&gt;');
     expect(page).toContain('Look at &lt;i&gt;x&lt;/i&gt;.');
     expect(page).toContain('It rises &amp; falls.');
     expect(page).toContain('A &lt;b&gt;title&lt;/b&gt;');
@@ -347,6 +355,7 @@ describe('data show', () => {
     const untrained = await page('0,0,1');
     expect(untrained).toContain('Then give one class');
     expect(untrained).not.toContain('Expert trace');
+    expect(untrained).toContain('No expert traces: there is no training split to learn classes from.');
   });
 
   const browser = findBrowser();

@@ -1,16 +1,25 @@
 /** What a policy is asked about an example, and what the expert says of it: the words beside the pictures of `data show`. */
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { lengthOf } from '../../../datasets/example.ts';
-import type { ExampleOrigin } from '../../../datasets/example-set.ts';
+import type { ExampleOrigin, ExampleSet } from '../../../datasets/example-set.ts';
+import { type Material, Materials } from '../../../datasets/materials.ts';
 import type { Split } from '../../../datasets/split.ts';
-import { expertTrace } from '../../expcot/expert.ts';
+import { intervalText, variateText } from '../../../eval/report-examples.ts';
+import { parseResponse } from '../../../rewards/response.ts';
+import { DataError, TimeseerError } from '../../errors.ts';
+import { agreement, expertOn } from '../../expcot/expert.ts';
 import { type ClassProfile, learnClasses } from '../../expcot/profile-of-classes.ts';
+import { TRACE_VERSION } from '../../expcot/trace-version.ts';
 import { axesText } from '../../plot/axes-text.ts';
+import { decodePng } from '../../plot/png.ts';
 import { promptText, promptVersion } from '../../prompt-text.ts';
 import type { TaskPrompt } from '../../task-prompts.ts';
 import { promptFor } from '../../train/instruction.ts';
-import { ANOMALY_CLASSES, type Example } from '../../types.ts';
+import { ANOMALY_CLASSES, type Example, type Gold } from '../../types.ts';
 import { drawingOf } from '../task/figure.ts';
-import type { Describe } from './page.ts';
+import { classesOf } from '../task/traces.ts';
+import type { BlindWords, Describe, ExampleDetails } from './page.ts';
 
 const promptOf = ({ task, title, kind }: ExampleOrigin): TaskPrompt => promptFor(task, kind, title);
 
@@ -29,30 +38,136 @@ export function wordsFor(example: Example, origin: ExampleOrigin): string {
 /** Version of these words for all examples of a data set. */
 export const wordsVersion = (origin: ExampleOrigin): string => promptVersion(promptOf(origin));
 
-function* trainingOf(examples: Iterable<readonly [split: Split, example: Example]>): Generator<Example> {
-  for (const [split, example] of examples) if (split === 'train') yield example;
+/** The blind trace with its own answer, compared with the right one. */
+function blindWords(text: string, example: Example): BlindWords {
+  const { gold, channels, names } = example;
+  const length = lengthOf(example);
+  const said = parseResponse(text, { kind: gold.kind, length, channels: channels.length });
+  const answers: Readonly<Record<Gold['kind'], Gold>> = {
+    classification: { kind: 'classification', class: said.class ?? '' },
+    anomaly: { kind: 'anomaly', class: null, intervals: said.intervals ?? [] },
+    variates: { kind: 'variates', variates: said.variates ?? [] },
+  };
+  const { f1 } = agreement(answers[gold.kind], gold);
+  if (gold.kind === 'variates') {
+    return { text, says: variateText(said.variates ?? null, names), right: f1 === 1, f1 };
+  }
+  const own = said.class ?? 'unreadable';
+  const right = gold.class === null ? null : said.class === gold.class;
+  const says = gold.kind === 'anomaly' ? `${own}, ${intervalText(said.intervals)}` : own;
+  return { text, says, right, f1 };
+}
+
+type Traces = Pick<ExampleDetails, 'teacher' | 'notes'> & { readonly blind: string | null };
+
+/** Both traces as they are told now; what cannot be told is said instead. */
+function toldNow(example: Example, profile: ClassProfile | null): Traces {
+  const because = (error: unknown): string => {
+    if (!(error instanceof TimeseerError)) throw error;
+    return error.message;
+  };
+  try {
+    const expert = expertOn(example, example.gold, profile);
+    const blind = expert.blind().text;
+    try {
+      return { teacher: expert.teacher().text, blind, notes: [] };
+    } catch (error) {
+      return { teacher: null, blind, notes: [`No expert trace for the right answer: ${because(error)}.`] };
+    }
+  } catch (error) {
+    return { teacher: null, blind: null, notes: [`No expert traces: ${because(error)}.`] };
+  }
+}
+
+export interface DescribeOptions {
+  /** All examples that classes may be learned from; those of other splits are passed over. */
+  readonly training: () => Iterable<readonly [split: Split, example: Example]>;
+  /** The prepared data set that the examples are of; null where they come from a task. */
+  readonly set: ExampleSet | null;
+  /** Whether another figure is drawn than the data set's own: then its stored figures and prompts are not meant. */
+  readonly redrawn: boolean;
+}
+
+interface Learned {
+  readonly profile: ClassProfile | null;
+  /** Why there is none. */
+  readonly reason: string;
+}
+
+function learn({ set, training }: DescribeOptions, stored: boolean): Learned {
+  if (stored) return { profile: classesOf(set)(), reason: '' };
+  const examples = function* (): Generator<Example> {
+    for (const [split, example] of training()) if (split === 'train') yield example;
+  };
+  const [first] = examples();
+  if (first === undefined) {
+    return { profile: null, reason: 'there is no training split to learn classes from' };
+  }
+  try {
+    return { profile: learnClasses(examples()), reason: '' };
+  } catch (error) {
+    if (!(error instanceof DataError) || error.file !== undefined) throw error;
+    return { profile: null, reason: `classes cannot be learned: ${error.message}` };
+  }
 }
 
 /**
- * Prompt and expert trace with the gold answer. What the classes look like is learned from the training split alone, once, when
- * the first classification is described; without a training split there is no trace.
+ * Figure, prompt and expert traces of examples: of a prepared data set those that stand beside its examples, which training takes
+ * and which have no trace with the right answer of a test split; else what would stand there. Classes are learned from the training
+ * split alone, once, when a trace first needs them. What cannot be told is left out, with a line that says why.
+ *
+ * @throws DataError for a prepared data set whose files are damaged
  */
-export function describer(examples: () => Iterable<readonly [split: Split, example: Example]>): Describe {
-  let profile: ClassProfile | null | undefined;
-  const learned = (): ClassProfile | null => {
-    if (profile === undefined) {
-      const [first] = trainingOf(examples());
-      profile = first === undefined ? null : learnClasses(trainingOf(examples()));
+export function describer(options: DescribeOptions): Describe {
+  const { set, redrawn } = options;
+  const materials = set === null ? null : Materials.of(set);
+  const facts = materials?.facts;
+  let learned: Learned | undefined;
+  const now = (example: Example): Traces => {
+    if (example.gold.kind !== 'classification') return toldNow(example, null);
+    learned ??= learn(options, (facts?.classes ?? null) !== null);
+    if (learned.profile === null) {
+      return { teacher: null, blind: null, notes: [`No expert traces: ${learned.reason}.`] };
     }
-    return profile;
+    return toldNow(example, learned.profile);
   };
-  return async (example, origin) => {
-    const { kind } = example.gold;
-    const classes = kind === 'classification' ? learned() : null;
-    const known = kind !== 'classification' || classes !== null;
+  const tracesOf = (split: Split, example: Example, material: Material | null): Traces => {
+    if (material === null || facts?.traces !== TRACE_VERSION) return now(example);
+    const { teacher, blind } = material;
+    const whole = blind !== null && (teacher !== null || split === 'test');
+    if (whole) return { teacher, blind, notes: [] };
+    return { teacher, blind, notes: now(example).notes };
+  };
+  const imageOf = (path: string | null): Pick<ExampleDetails, 'image' | 'notes'> => {
+    if (set === null || path === null) return { image: null, notes: [] };
+    try {
+      return { image: { path, picture: decodePng(readStored(join(set.directory, path)), path) }, notes: [] };
+    } catch (error) {
+      if (!(error instanceof DataError)) throw error;
+      return { image: null, notes: [`The stored figure is not shown: ${error.message}.`] };
+    }
+  };
+  return async ({ split, index, example }, origin) => {
+    const material = materials?.at(split, index) ?? null;
+    const stored = redrawn ? null : material;
+    const { image, notes } = imageOf(stored?.image ?? null);
+    const traces = tracesOf(split, example, material);
+    const prompt = stored?.prompt ?? wordsFor(example, origin);
+    const version = stored === null ? wordsVersion(origin) : facts!.prompt;
     return {
-      prompt: `${wordsFor(example, origin)}\n\n(prompt ${wordsVersion(origin)})`,
-      trace: known ? expertTrace(example, 'teacher', classes).text : null,
+      prompt: `${prompt}\n\n(prompt ${version})`,
+      image,
+      teacher: traces.teacher,
+      blind: traces.blind === null ? null : blindWords(traces.blind, example),
+      notes: [...notes, ...traces.notes],
     };
   };
+}
+
+function readStored(file: string): Buffer {
+  try {
+    return readFileSync(file);
+  } catch (cause) {
+    throw new DataError(`cannot be read (${(cause as Error).message})`, { file, cause });
+  }
 }

@@ -5,25 +5,53 @@ import { goldParts } from '../../../datasets/gold-answer.ts';
 import type { Split } from '../../../datasets/split.ts';
 import { Html, html, page, pngSource } from '../../../eval/html.ts';
 import { verbatim } from '../../../eval/report-examples.ts';
+import { fixed } from '../../../eval/report-numbers.ts';
 import { STYLE } from '../../../eval/report-style.ts';
 import { encodePng } from '../../plot/png.ts';
 import { render } from '../../plot/raster.ts';
+import { LEAST_STRIP } from '../../plot/shade.ts';
 import { formatValue } from '../../progress.ts';
-import type { Example, Picture } from '../../types.ts';
+import type { Example, Gold, Picture } from '../../types.ts';
 import { drawingOf, markTruth } from '../task/figure.ts';
 
-/** What a policy is told and what an expert would say, where the stages that write them are at hand. */
-export interface ExampleDetails {
-  readonly prompt: string;
-  /** Null where there is no trace for it. */
-  readonly trace: string | null;
+/** What the expert says from values alone. */
+export interface BlindWords {
+  readonly text: string;
+  /** Its own answer. */
+  readonly says: string;
+  /** Whether its class, or its set of variates, is the right one; null where the data do not name the class. */
+  readonly right: boolean | null;
+  /** F1 of its intervals or variates, in [0, 1]; null where there are none to mark. */
+  readonly f1: number | null;
 }
 
-export type Describe = (example: Example, origin: ExampleOrigin) => Promise<ExampleDetails>;
+/** What a policy is told and what an expert would say. */
+export interface ExampleDetails {
+  readonly prompt: string;
+  /** The figure as it is stored, with its path in the data set; null: it is drawn. */
+  readonly image: { readonly path: string; readonly picture: Picture } | null;
+  /** A response that argues for the right answer; null where there is none. */
+  readonly teacher: string | null;
+  readonly blind: BlindWords | null;
+  /** What is not there, and why. */
+  readonly notes: readonly string[];
+}
+
+/** @throws as reading, drawing and analysing do, for what no page can do without */
+export type Describe = (shown: ShownExample, origin: ExampleOrigin) => Promise<ExampleDetails>;
 
 export interface ShownExample {
   readonly split: Split;
+  /** Its place in the split, 0-based. */
+  readonly index: number;
   readonly example: Example;
+}
+
+export interface PageOptions {
+  /** Adds figure, prompt and traces to each. */
+  readonly describe?: Describe;
+  /** Whether the figure is another one than the task's own. */
+  readonly redrawn?: boolean;
 }
 
 const uriOf = (picture: Picture): string => `data:image/png;base64,${encodePng(picture).toString('base64')}`;
@@ -42,6 +70,12 @@ export const counted = (n: number): string => `${n} ${n === 1 ? 'example' : 'exa
 /** Pictures taller than this stand beside each other where there is room. */
 const TALL = 400;
 
+/** Intervals of few points are marked wider than they are. */
+const truthCaption = ({ kind }: Gold): string =>
+  kind === 'anomaly'
+    ? `The right answer, in green; the strip along the top is at least ${LEAST_STRIP} px wide.`
+    : 'The right answer, in green.';
+
 /** Rates below one per second are told by their period. */
 const sampling = (rate: number): Html =>
   rate >= 1
@@ -49,7 +83,7 @@ const sampling = (rate: number): Html =>
     : html`<dt>Seconds per sample</dt><dd>${formatValue(1 / rate)}</dd>`;
 
 /** Text that can be folded away. */
-function fold(title: string, text: Html, open: boolean): Html {
+function fold(title: string | Html, text: Html, open: boolean): Html {
   return html`<details${open ? new Html(' open') : null}><summary>${title}</summary>${text}</details>`;
 }
 
@@ -57,31 +91,64 @@ function pictureBlock(picture: Picture, alt: string, caption: string): Html {
   return html`<figure class="drawn"><img src="${pngSource(uriOf(picture))}" width="${picture.width}" height="${picture.height}" alt="${alt}"><figcaption>${caption}</figcaption></figure>`;
 }
 
+/** The blind trace, folded, with its own answer marked; open where it is the only one. */
+function blindBlock({ text, says, right, f1 }: BlindWords, kind: Gold['kind'], open: boolean): Html {
+  const [good, bad] = kind === 'anomaly' ? ['class right', 'class wrong'] : ['right', 'wrong'];
+  const mark =
+    right === null ? null : html`: <span class="${right ? 'met' : 'missed'}">${right ? good : bad}</span>`;
+  const share = f1 === null ? null : html`${right === null ? ': ' : ', '}F1 ${fixed(f1, 2)}`;
+  const title = html`Expert trace (blind: from values alone) says <bdi>${says}</bdi>${mark}${share}`;
+  return fold(title, verbatim(text, 'prose'), open);
+}
+
+/** Words under the figure. */
+function figureCaption(
+  preset: string,
+  { width, height }: Picture,
+  path: string | null,
+  other: boolean,
+): string {
+  const size = `${width} \u00d7 ${height} px`;
+  return `${other ? `Figure ${preset}` : `The task\u2019s figure, ${preset}`}: ${size}${path === null ? '' : `, ${path}`}.`;
+}
+
+function detailBlocks(details: ExampleDetails, kind: Gold['kind'], repeated: boolean): Html {
+  const { prompt, teacher, blind, notes } = details;
+  return html`${fold(repeated ? 'Prompt, the same as above' : 'Prompt', verbatim(prompt), !repeated)}
+${teacher === null ? null : fold('Expert trace (teacher: argues for the right answer)', verbatim(teacher, 'prose'), true)}
+${blind === null ? null : blindBlock(blind, kind, teacher === null)}
+${notes.map((note) => html`<p class="verdict lack">${note}</p>`)}`;
+}
+
 async function card(
   { split, example }: ShownExample,
-  origin: ExampleOrigin,
+  { figure }: ExampleOrigin,
   details: ExampleDetails | undefined,
-  /** Whether the prompt is that of the example before. */
-  repeated: boolean,
+  look: {
+    /** Whether the prompt is that of the example before. */
+    readonly repeated: boolean;
+    readonly redrawn: boolean;
+  },
 ): Promise<Html> {
-  const drawing = drawingOf(example, origin.figure);
-  const picture = await render(drawing.figure, drawing.values, drawing.times);
+  const drawing = drawingOf(example, figure);
+  const image = details?.image ?? null;
+  const picture = image?.picture ?? (await render(drawing.figure, drawing.values, drawing.times));
   const truth = markTruth(drawing, picture, example);
-  const { id, recording, channels } = example;
-  const width = channels.length === 1 ? '' : ` × ${channels.length} channels`;
+  const { id, recording, channels, gold } = example;
+  const width = channels.length === 1 ? '' : ` \u00d7 ${channels.length} channels`;
   const facts = `${split}; ${lengthOf(example)} points${width}${missingText(example)}${recording === null ? '' : `; recording ${recording}`}`;
+  const caption = figureCaption(figure.preset, picture, image?.path ?? null, look.redrawn);
   return html`<article class="example">
 <h2><bdi>${id}</bdi></h2>
-<p class="verdict"><strong><bdi>${classOf(example.gold)}</bdi></strong> \u00b7 ${facts}</p>
+<p class="verdict"><strong><bdi>${classOf(gold)}</bdi></strong> \u00b7 ${facts}</p>
 <div class="${picture.height > TALL ? 'pictures beside' : 'pictures'}">
-${pictureBlock(picture, `Plot of ${id}`, `What a policy sees: ${picture.width} \u00d7 ${picture.height} px, figure ${origin.figure.preset}.`)}
-${truth === null ? null : pictureBlock(truth, `Plot of ${id} with the right answer marked`, 'The right answer, in green.')}
+${pictureBlock(picture, `Plot of ${id}`, caption)}
+${truth === null ? null : pictureBlock(truth, `Plot of ${id} with the right answer marked`, truthCaption(gold))}
 </div>
 <h3>Right answer</h3>
-${verbatim(goldParts(example.gold))}
+${verbatim(goldParts(gold))}
 ${unnamed(example) ? html`<p class="verdict">The data set says where this anomaly is, not of which kind: its class is not graded.</p>` : null}
-${details === undefined ? null : fold(repeated ? 'Prompt, the same as above' : 'Prompt', verbatim(details.prompt), !repeated)}
-${details === undefined || details.trace === null ? null : fold('Expert trace', verbatim(details.trace, 'prose'), true)}
+${details === undefined ? null : detailBlocks(details, gold.kind, look.repeated)}
 </article>
 `;
 }
@@ -89,25 +156,26 @@ ${details === undefined || details.trace === null ? null : fold('Expert trace', 
 const OWN_STYLE =
   '.example h2{font-size:1.05rem;margin:0}.example h3{font-size:.85rem;color:var(--soft);margin:.8rem 0 .3rem}' +
   '.example pre{margin:0;max-height:none}.example summary{font-size:.85rem;font-weight:650;color:var(--soft);margin:.8rem 0 .3rem;' +
-  'cursor:pointer}.pictures.beside{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:0 1rem}.drawn{margin:0 0 .8rem;overflow-x:auto}.drawn img{display:block;max-width:100%;height:auto;' +
+  'cursor:pointer}.example .lack{margin:.8rem 0 0}.pictures.beside{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26rem),1fr));gap:0 1rem}.drawn{margin:0 0 .8rem;overflow-x:auto}.drawn img{display:block;max-width:100%;height:auto;' +
   'background:#fff;border:1px solid var(--rule)}.drawn figcaption{font-size:.8rem;color:var(--soft)}';
 
 /**
  * A self-contained page of examples.
  *
- * @param describe adds prompt and trace to each
- * @throws as `drawingOf`, rendering, and `describe`
+ * @throws as `drawingOf`, rendering, and `options.describe`
  */
 export async function examplesPage(
   origin: ExampleOrigin,
   examples: readonly ShownExample[],
-  describe?: Describe,
+  options: PageOptions = {},
 ): Promise<string> {
+  const { describe, redrawn = false } = options;
   const cards: Html[] = [];
   let prompt: string | undefined;
   for (const one of examples) {
-    const details = await describe?.(one.example, origin);
-    cards.push(await card(one, origin, details, details?.prompt === prompt));
+    const details = await describe?.(one, origin);
+    const repeated = details !== undefined && details.prompt === prompt;
+    cards.push(await card(one, origin, details, { repeated, redrawn }));
     prompt = details?.prompt;
   }
   const { source, split, classes, rate, notes } = origin;

@@ -19,7 +19,7 @@ import { checkFigureRate } from '../task/figure.ts';
 import { describer } from './describe.ts';
 import { taskFolder } from './files.ts';
 import { columns } from './list.ts';
-import { counted, type Describe, examplesPage, type ShownExample } from './page.ts';
+import { counted, examplesPage, type ShownExample } from './page.ts';
 import { CHOICE_OPTIONS, type ChoiceArguments, selectOptions } from './prepare.ts';
 import { ReadingNote } from './reading-note.ts';
 
@@ -41,6 +41,8 @@ interface Gallery {
   readonly examples: Examples;
   /** All that classes may be learned from, whatever is shown: the examples above where absent. */
   readonly training?: Examples;
+  /** The prepared data set that they are of, where they are of one. */
+  readonly set?: ExampleSet;
 }
 
 const OWN = ['from', 'count', 'shots', 'window', 'length', 'shares', 'validation'] as const;
@@ -57,6 +59,7 @@ function openDirectory(path: string, args: ShowArguments, note: ReadingNote): Ga
     throw new ConfigError(`--split: ${path} has ${set.splits.join(', ')}, not '${unknown}'`);
   const { format: _, version: __, splits: ___, ...origin } = set.manifest;
   return {
+    set,
     origin:
       figure === undefined ? origin : { ...origin, figure: { ...origin.figure, preset: figure.preset } },
     *training() {
@@ -147,10 +150,13 @@ export async function chooseShown(
     }
   }
   const shown: ShownExample[] = [];
+  const passed = new Map<Split, number>();
   let next = 0;
   for (const [own, example] of gallery.examples()) {
     const place = wanted.get(next++);
-    if (place !== undefined) shown[place] = { split: own, example };
+    const index = passed.get(own) ?? 0;
+    passed.set(own, index + 1);
+    if (place !== undefined) shown[place] = { split: own, index, example };
     await breathe(next);
   }
   return shown;
@@ -170,10 +176,9 @@ function listing(origin: ExampleOrigin, shown: readonly ShownExample[]): string 
 /**
  * Runs the command: a page where `--out` is given, else a list.
  *
- * @param describe what stands beside each picture of the page; prompt and expert trace when absent
  * @throws ConfigError, DataError, EndpointError, WriteError
  */
-export async function runShow(args: ShowArguments, describe?: Describe): Promise<void> {
+export async function runShow(args: ShowArguments): Promise<void> {
   const { source, n, out, json } = args;
   if (!Number.isInteger(n) || n < 1 || n > MOST) {
     throw new ConfigError(`--n: got ${n}, expected a whole number from 1 to ${MOST}`);
@@ -191,8 +196,10 @@ export async function runShow(args: ShowArguments, describe?: Describe): Promise
     checkFigureRate(origin.figure.preset, origin.rate, source);
     const shown = await chooseShown(gallery, n, args.seed ?? 0, signal);
     if (out !== undefined) {
-      const words = describe ?? describer(gallery.training ?? gallery.examples);
-      writeFileAtomic(out, await examplesPage(origin, shown, words));
+      const { set = null, training = gallery.examples } = gallery;
+      const redrawn = args.figure !== undefined;
+      const describe = describer({ set, training, redrawn });
+      writeFileAtomic(out, await examplesPage(origin, shown, { describe, redrawn }));
     }
     note.stop();
     if (json) {

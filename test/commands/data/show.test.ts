@@ -52,7 +52,9 @@ describe('data show of right whale calls', () => {
     const set = freshPath();
     await inside('data', 'prepare', 'rcw', '--from', from, '--out', set, '--figure', 'rcw-spectrogram');
     const stored = await pageOf(set, '--n', '2');
-    expect(stored.match(/figure rcw-spectrogram/g)).toHaveLength(2);
+    expect(
+      stored.match(/The task\u2019s figure, rcw-spectrogram: 588 × 280 px, figures\/test\/00000\d\.png\./g),
+    ).toHaveLength(2);
     const pictures = picturesOf(stored);
     expect(picturesOf(direct)).toEqual(pictures);
     expect(pictures.map(({ width, height }) => [width, height])).toEqual([
@@ -97,7 +99,98 @@ describe('pages of data show', () => {
     const page = await pageOf('VTA/Irregular', '--n', '3', '--count', '6');
     expect(page.match(/<details open><summary>Prompt<\/summary>/g)).toHaveLength(1);
     expect(page.match(/<details><summary>Prompt, the same as above<\/summary>/g)).toHaveLength(2);
-    expect(page.match(/<details open><summary>Expert trace<\/summary>/g)).toHaveLength(3);
+    const teacher =
+      /<details open><summary>Expert trace \(teacher: argues for the right answer\)<\/summary>/g;
+    expect(page.match(teacher)).toHaveLength(3);
+    const blind =
+      /<details><summary>Expert trace \(blind: from values alone\) says <bdi>[^<]+<\/bdi>: <span class="(met|missed)">class (right|wrong)<\/span>, F1 \d\.\d\d<\/summary>/g;
+    expect(page.match(blind)).toHaveLength(3);
+  });
+
+  it('of a prepared set show what stands beside its examples: of the test split no teacher', async () => {
+    const set = freshPath();
+    await inside(
+      'data',
+      'prepare',
+      'vta',
+      '--count',
+      'train=4,test=4',
+      '--split',
+      'train,test',
+      '--out',
+      set,
+    );
+    // Words that no program would write: the page can have them from the files alone.
+    for (const split of ['train', 'test']) {
+      const file = join(set, `${split}.prompts.jsonl`);
+      const text = readFileSync(file, 'utf8');
+      writeFileSync(
+        file,
+        text.replaceAll('The plot shows', 'The blot shows').replaceAll('<think>', '<think>Q'),
+      );
+      const manifest = JSON.parse(readFileSync(join(set, 'manifest.json'), 'utf8'));
+      manifest.materials.splits[split].prompts.bytes = readFileSync(file).length;
+      writeFileSync(join(set, 'manifest.json'), JSON.stringify(manifest));
+    }
+    const test = await pageOf(set, '--n', '4');
+    expect(test.match(/The blot shows/g)).toHaveLength(4);
+    expect(test).not.toContain('argues for the right answer');
+    expect(test.match(/<details open><summary>Expert trace \(blind/g)).toHaveLength(4);
+    const train = await pageOf(set, '--n', '4', '--split', 'train');
+    expect(train.match(/&lt;think&gt;Q/g)).toHaveLength(12); // the prompt names the tag as well
+    for (let index = 0; index < 4; index++) expect(train).toContain(`px, figures/train/00000${index}.png.`);
+    const stored = readFileSync(join(set, 'figures/train/000002.png')).toString('base64');
+    expect(train).toContain(stored);
+    const other = await pageOf(set, '--n', '4', '--figure', 'line');
+    expect(other.match(/<figcaption>Figure line: 640 × 240 px\.<\/figcaption>/g)).toHaveLength(4);
+    expect(other).not.toContain('The blot shows');
+    rmSync(join(set, 'figures/test/000001.png'));
+    expect((await pageOf(set, '--n', '4')).match(/The stored figure is not shown: /g)).toHaveLength(1);
+  });
+
+  /** Files of one series each: their classes, splits, and the name of their second channel. */
+  function labelled(rows: readonly (readonly [label: string, split: string])[], channel = 'v'): string {
+    const folder = freshPath();
+    mkdirSync(folder);
+    const lines = rows.map(([label, split], n) => {
+      const values = Array.from({ length: 48 }, (_, i) => {
+        const value = Math.sin((i + n) / (label === 'slow' ? 5 : 2)).toFixed(4);
+        return `${value},${(i % 7) + n}`;
+      });
+      writeFileSync(join(folder, `s${n}.csv`), `u,${channel}\n${values.join('\n')}\n`);
+      return `s${n}.csv,${label},${split}`;
+    });
+    writeFileSync(join(folder, 'labels.csv'), `${['file,class,split', ...lines].join('\n')}\n`);
+    return folder;
+  }
+
+  const train = (label: string) => [label, 'train'] as const;
+  const both = [train('slow'), train('fast'), train('slow'), train('fast')];
+  it.each<[string, string, RegExp]>([
+    ['one class only', labelled([train('slow'), train('slow')]), /one class only \(slow\)/],
+    ['one example', labelled([train('slow')]), /one class only \(slow\)/],
+    [
+      'a class outside the profile',
+      labelled([...both, ['rare', 'validation']]),
+      /No expert trace for the right answer: class rare: not in the profile/,
+    ],
+    [
+      'a channel name that would break tags',
+      labelled(both, 'p<q'),
+      'train',
+      /a channel name holds &lt; or &gt;/,
+    ],
+  ])('of %s come without traces, and say why', async (_, from, reason) => {
+    const set = freshPath();
+    const { code } = await inside('data', 'prepare', 'custom', '--from', from, '--out', set);
+    expect(code).toBe(0);
+    expect((await inside('data', 'validate', set)).code).toBe(0);
+    for (const source of [[set], ['custom', '--from', from]]) {
+      const page = await pageOf(...source, '--n', '1');
+      expect(page).toMatch(reason);
+      expect(page).toContain('Then give one class');
+      expect(page).not.toContain('argues for the right answer');
+    }
   });
 
   it.each<[string, string, RegExp]>([
