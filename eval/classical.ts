@@ -1,8 +1,9 @@
 /** The classical side of an explanation: what each analysis found, and what the blind expert chain of thought says. */
 import { setImmediate } from 'node:timers/promises';
-import { analyse, type Evidence } from '../src/expcot/evidence.ts';
+import { analyseChannels, blindOf } from '../src/expcot/anomaly.ts';
+import { type CycleTest, FEWEST_WHOLE_CYCLES, FLAG_FROM, SHORTEST_PERIOD } from '../src/expcot/cycle.ts';
+import type { Evidence } from '../src/expcot/evidence.ts';
 import { discordRatio, leastRatioOfWave, route } from '../src/expcot/route.ts';
-import { blind } from '../src/expcot/trace.ts';
 import type { ExplainedEvidence, Explanation } from './explain-page.ts';
 
 const TOO_SHORT = 'the series is too short for it';
@@ -124,6 +125,22 @@ function profile(evidence: Evidence): ExplainedEvidence {
   };
 }
 
+/** Every point against the same phase of the other cycles; only waves of enough cycles have it. */
+function cycleFinding(test: CycleTest | null, samples: number): ExplainedEvidence {
+  const name = 'Cycle test';
+  if (test === null) {
+    const finding = `the series does not repeat, or has fewer than ${FEWEST_WHOLE_CYCLES} cycles of ${SHORTEST_PERIOD} samples or more`;
+    return { name, finding, intervals: [], numbers: { samples } };
+  }
+  const { period, low, high, sigma, threshold, peak, peakIndex, intervals } = test;
+  const finding =
+    intervals.length === 0
+      ? 'every cycle is like the others'
+      : `${stretches(intervals.length)} unlike the same phase of the other cycles`;
+  const numbers = { period, low, high, std: sigma, 'limit in std': FLAG_FROM, limit: threshold };
+  return { name, finding, intervals, numbers: { ...numbers, 'largest departure': peak, at: peakIndex } };
+}
+
 /**
  * Analyses a series [N], N ≥ 1, without any knowledge of labels, task or policy. Lets other work through between analyses, and
  * stops there when `signal` is aborted; each one is bounded (see src/series), whatever N. `period` is that of the whole
@@ -135,14 +152,16 @@ export async function classicalEvidence(
   values: Float64Array,
   signal?: AbortSignal,
 ): Promise<{ readonly classical: Explanation['classical']; readonly period: number | null }> {
-  const evidence = analyse(values);
+  const analysed = analyseChannels([values], ['value']);
+  const { evidence, cycle } = analysed[0]!;
   const found: ExplainedEvidence[] = [];
   for (const test of [base, range, outliers, trend, frequency, profile]) {
     found.push(test(evidence));
     await setImmediate();
     signal?.throwIfAborted();
   }
-  const { class: label, intervals, think } = blind(evidence);
+  found.push(cycleFinding(cycle, values.length));
+  const { class: label, intervals, think } = blindOf(analysed, ['value']);
   return {
     classical: { class: label, intervals, evidence: found, trace: think },
     period: evidence.base.period,

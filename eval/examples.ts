@@ -2,10 +2,9 @@
 
 import { classOf } from '../datasets/example.ts';
 import { DataError } from '../src/errors.ts';
-import { analyse } from '../src/expcot/evidence.ts';
 import { blindTrace } from '../src/expcot/expert.ts';
 import type { ClassProfile } from '../src/expcot/profile-of-classes.ts';
-import { blind, formatIntervals } from '../src/expcot/trace.ts';
+import { formatIntervals } from '../src/expcot/trace.ts';
 import { renderColumns } from '../src/plot/column.ts';
 import { figure, isBare } from '../src/plot/figure.ts';
 import { encodePng } from '../src/plot/png.ts';
@@ -92,16 +91,13 @@ function answerText(answer: Gold): string {
  * says of the training split.
  */
 export function blindReading(example: Example, profile: ClassProfile | null): string {
-  const { gold, channels } = example;
+  const { gold } = example;
   if (gold.kind === 'classification' && profile === null) {
     return 'No reading: without a training split nothing is known of the classes.';
   }
   try {
-    // What the detector `expcot-blind` answers for such series, so that page and table agree.
-    const own = gold.kind === 'anomaly' && isPlain(example) ? blind(analyse(channels[0]!)) : null;
-    const told = own === null ? blindTrace(example, gold.kind, profile) : { think: own.think, answer: null };
-    const answer = told.answer ?? { kind: 'anomaly' as const, class: own!.class, intervals: own!.intervals };
-    return `${told.think.replaceAll('\n', '\n\n')} Answer: ${answerText(answer)}.`;
+    const { think, answer } = blindTrace(example, gold.kind, profile);
+    return `${think.replaceAll('\n', '\n\n')} Answer: ${answerText(answer)}.`;
   } catch (error) {
     if (error instanceof DataError) return `No reading: ${error.message}.`;
     throw error;

@@ -10,7 +10,7 @@ import type { AnomalyClass, Interval } from '../types.ts';
 /** Cycles that must fit into the series: fewer give no typical cycle. */
 export const FEWEST_WHOLE_CYCLES = 6;
 /** Shortest period, in samples, of which a part can be told from a point. */
-const SHORTEST_PERIOD = 8;
+export const SHORTEST_PERIOD = 8;
 /** Departure, in standard deviations of the usual departures, that is flagged. */
 export const FLAG_FROM = 5;
 /** Least departure as a part of half the height of the cycle: smaller ones are ripples of a clean series. */

@@ -19,7 +19,6 @@ import { mergeIntervals } from '../series/intervals.ts';
 import type { AnomalyClass, Interval } from '../types.ts';
 import { citedFamily } from './citation.ts';
 import type { Evidence, Family } from './evidence.ts';
-import { route } from './route.ts';
 import { formatResponse } from './trace.ts';
 
 /** Gold annotation of a training series. */
@@ -128,11 +127,4 @@ export function nanoTeacher(evidence: Evidence, gold: Gold, options: NanoOptions
   const cited =
     !citing || gold.intervals.length === 0 ? null : (citedFamily(evidence, gold.intervals) ?? 'none');
   return tell(evidence, gold.intervals, gold.class, cited, cells);
-}
-
-/** The blind reading in the short style. */
-export function nanoBlind(evidence: Evidence, options: NanoOptions = {}): string {
-  const { cells = 20, cite: citing = true } = options;
-  const reading = route(evidence);
-  return tell(evidence, reading.intervals, reading.class, citing ? reading.family : null, cells);
 }

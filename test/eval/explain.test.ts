@@ -2,6 +2,7 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { VTA_TYPES, vta } from '../../datasets/anomaly/vta.ts';
 import { agreement, classOf, explain, MOST_WINDOWS, tame } from '../../eval/explain.ts';
 import {
   disagrees,
@@ -13,6 +14,7 @@ import {
 import { policyReader, type Reader } from '../../eval/reader.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
+import { blindTrace } from '../../src/expcot/expert.ts';
 import { WriteError } from '../../src/files.ts';
 import { renderColumns } from '../../src/plot/column.ts';
 import { figure } from '../../src/plot/figure.ts';
@@ -192,6 +194,21 @@ describe('explain', () => {
     expect(found).toMatchObject({ class: 'normal', intervals: [], policy: null, windows: [] });
     expect(found.classical).toMatchObject({ class: 'normal', intervals: [] });
     expect(found.caveats.join(' ')).toMatch(/Every value is the same/);
+  });
+
+  test('without a policy says what the blind expert says, cycle test included', async () => {
+    for (const type of VTA_TYPES) {
+      const { values } = vta(type, 3407, 'train', 0);
+      const { classical } = await explain(source(values), null);
+      const { think, answer } = blindTrace({ channels: [values], names: ['v'] }, 'anomaly', null);
+      expect(answer).toMatchObject({ class: classical.class, intervals: classical.intervals });
+      expect(classical.trace).toBe(think);
+      const cycle = classical.evidence.find(({ name }) => name === 'Cycle test')!;
+      expect(cycle.intervals, type).toEqual(classical.intervals);
+      expect(cycle.finding).toMatch(/unlike the same phase of the other cycles/);
+    }
+    const { classical } = await explain(source(wave(600)), null);
+    expect(classical.evidence.find(({ name }) => name === 'Cycle test')!.finding).toMatch(/not repeat/);
   });
 
   test.each([[1e300], [1.5e308], [3e-305]])(

@@ -2,17 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { nano5 } from '../../datasets/anomaly/nano5.ts';
 import { parseAnswer } from '../../rewards/answer.ts';
-import { EXPCOT_BLIND, expcotBlind } from '../../src/expcot/detector.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
-import {
-  NANO_PHRASES,
-  nanoBlind,
-  nanoTeacher,
-  roundIntervals,
-  SCAN_SYMBOLS,
-  scan,
-} from '../../src/expcot/nano.ts';
-import { route } from '../../src/expcot/route.ts';
+import { NANO_PHRASES, nanoTeacher, roundIntervals, SCAN_SYMBOLS, scan } from '../../src/expcot/nano.ts';
 import { mergeIntervals } from '../../src/series/intervals.ts';
 import { ANOMALY_CLASSES, type Interval } from '../../src/types.ts';
 
@@ -168,30 +159,5 @@ describe('nano style', () => {
     expect(text).toBe(
       '<think>sine wave; period 26; scan ..o....</think><answer>[[100, 140]]</answer><class>seasonal</class>',
     );
-  });
-
-  it('blind, tells the blind reading and no label', () => {
-    for (const one of series) {
-      const evidence = analyse(one.values);
-      const reading = route(evidence);
-      const answer = parseAnswer(nanoBlind(evidence), 1000);
-      expect(answer).toMatchObject({ wellFormed: true, class: reading.class });
-      expect(answer.intervals).toEqual(roundIntervals(reading.intervals, 1000));
-    }
-  });
-});
-
-describe(`detector ${EXPCOT_BLIND}`, () => {
-  it('is the blind reading, with a score of 1 inside its intervals', () => {
-    const { values } = nano5(42, 'test', 7);
-    const detection = expcotBlind(values);
-    const reading = route(analyse(values));
-    expect(detection.class).toBe(reading.class);
-    expect(detection.intervals).toEqual(reading.intervals);
-    for (let i = 0; i < 1000; i++) {
-      expect(detection.score[i]).toBe(
-        reading.intervals.some(([start, end]) => i >= start && i < end) ? 1 : 0,
-      );
-    }
   });
 });
