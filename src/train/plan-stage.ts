@@ -1,6 +1,7 @@
 /**
  * What a training stage takes, found by running its first steps on an engine that allocates nothing: the code that trains
- * is the code that plans. Of the data the stage sees what it would begin with; responses are as long as they may be.
+ * is the code that plans. Of the data that it would begin with the stage sees what can make a peak; responses are as long
+ * as they may be.
  */
 import { DryEngine } from '../engine/dry/dry.ts';
 import type { Tensor } from '../engine/engine.ts';
