@@ -5,7 +5,8 @@ import { join } from 'node:path';
 import { lengthOf } from '../../../datasets/example.ts';
 import type { ExampleSet } from '../../../datasets/example-set.ts';
 import { goldParts } from '../../../datasets/gold-answer.ts';
-import { CLASSES_FILE } from '../../../datasets/material-facts.ts';
+import { show } from '../../../datasets/json-record.ts';
+import { CLASSES_FILE, figureFile } from '../../../datasets/material-facts.ts';
 import { type CheckedMaterial, type Material, Materials } from '../../../datasets/materials.ts';
 import type { Split } from '../../../datasets/split.ts';
 import { parseResponse, scoreAnswer } from '../../../rewards/response.ts';
@@ -23,6 +24,8 @@ export interface MaterialProblem {
   readonly line: number | null;
   readonly id: string | null;
   readonly problem: string;
+  /** Another file of the data set than the split's prompts. */
+  readonly file?: string;
 }
 
 /** Rewards are sums of binary fractions of decimal weights. */
@@ -36,6 +39,8 @@ export class MaterialCheck {
   readonly #report: (problem: MaterialProblem) => void;
   #rows: Iterator<CheckedMaterial> | undefined;
   #hash = createHash('sha256');
+  /** Whether all figures so far were read, so that their hash says something. */
+  #allRead = true;
 
   /** The check of a data set, or null where it has no materials. @throws DataError as `Materials.of` */
   static of(set: ExampleSet, report: (problem: MaterialProblem) => void): MaterialCheck | null {
@@ -65,26 +70,45 @@ export class MaterialCheck {
     ];
   }
 
-  /** Compares the learned classes with what the manifest says of them. */
+  /** Compares the learned classes with what the manifest says of them, and of the training split that they were learned from. */
   checkClasses(): void {
     const { classes } = this.#materials.facts;
     if (classes === null) return;
     const file = join(this.#set.directory, CLASSES_FILE);
+    const fail = (problem: string): void => {
+      this.#report({ split: 'train', line: null, id: null, problem, file: CLASSES_FILE });
+    };
     try {
       const text = readText(file);
       if (createHash('sha256').update(text).digest('hex') !== classes.sha256) {
-        throw new DataError('SHA-256 is not the one in the manifest: prepare the data set again', { file });
+        fail('SHA-256 is not the one in the manifest: prepare the data set again');
+        return;
       }
-      readProfile(text, file);
+      const { classes: learned, rule } = readProfile(text, CLASSES_FILE);
+      const counts = this.#set.manifest.splits.train?.classes ?? {};
+      for (const { name, count } of learned) {
+        const own = counts[name] ?? 0;
+        if (own !== count) {
+          fail(`class ${show(name)}: learned from ${count} examples, the training split has ${own} of it`);
+        }
+      }
+      for (const name of Object.keys(counts)) {
+        if (!learned.some((one) => one.name === name))
+          fail(`class ${show(name)}: is not among those learned`);
+      }
+      if (rule.heldOutAccuracy !== classes.heldOut) {
+        fail(`heldOutAccuracy: got ${rule.heldOutAccuracy}, the manifest says ${classes.heldOut}`);
+      }
     } catch (error) {
       if (!(error instanceof DataError)) throw error;
-      this.#report({ split: 'train', line: null, id: null, problem: error.message });
+      fail(error.message);
     }
   }
 
   /** Begins a split. */
   open(split: Split): void {
     this.#hash = createHash('sha256');
+    this.#allRead = true;
     this.#rows = this.#materials.check(split)[Symbol.iterator]();
   }
 
@@ -110,6 +134,7 @@ export class MaterialCheck {
     const { line, material, problem } = checked;
     if (material === null) {
       this.#report({ split, line, id: null, problem: problem?.message ?? 'cannot be read' });
+      this.#unnamed(split, line);
       return null;
     }
     if (example !== null) {
@@ -147,8 +172,19 @@ export class MaterialCheck {
       return png;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === undefined) throw error;
+      this.#allRead = false;
       this.#report({ split, line, id, problem: `image: cannot be read (${(error as Error).message})` });
       return null;
+    }
+  }
+
+  /** The figure of a line that cannot be read is where it would be, if there is one: nothing is known to be wrong with it. */
+  #unnamed(split: Split, line: number): void {
+    try {
+      this.#hash.update(readFileSync(join(this.#set.directory, figureFile(split, line - 1))));
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code === undefined) throw error;
+      this.#allRead = false;
     }
   }
 
@@ -171,7 +207,8 @@ export class MaterialCheck {
   close(split: Split): void {
     if (this.#rows !== undefined) this.#next(split); // only now the file as a whole is compared
     const figures = this.#materials.facts.splits[split]?.figures ?? null;
-    if (figures === null || this.#rows === undefined) return;
+    // Of a figure that cannot be read that alone is said.
+    if (figures === null || this.#rows === undefined || !this.#allRead) return;
     if (this.#hash.digest('hex') !== figures.sha256) {
       const problem = `${figures.folder}: SHA-256 of the figures is not the one in the manifest; --all compares each`;
       this.#report({ split, line: null, id: null, problem });

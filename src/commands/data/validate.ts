@@ -103,7 +103,7 @@ export async function validateSet(directory: string, options: ValidateOptions): 
   const broken: BrokenRow[] = [];
   const neighbours = new Neighbours(set);
   const beside = MaterialCheck.of(set, (problem) => {
-    broken.push({ ...problem, file: materialFile(problem.split) });
+    broken.push({ file: materialFile(problem.split), ...problem });
   });
   const total = set.splits.reduce((sum, split) => sum + set.count(split), 0);
   const stride = options.all === true ? 1 : Math.max(1, Math.floor(total / COMPARED));

@@ -342,7 +342,6 @@ describe('validate', () => {
     };
     expect(broken.every(({ file }) => file === 'train.prompts.jsonl')).toBe(true);
     expect(broken.map(({ line, problem }) => [line, problem])).toEqual([
-      [null, expect.stringMatching(/figures\/train: SHA-256/)],
       [2, expect.stringMatching(/^prompt: other words/)],
       [3, expect.stringMatching(/^gold: got/)],
       [4, expect.stringMatching(/^teacher: earns 0?\.\d+ of 1/)],
@@ -353,6 +352,73 @@ describe('validate', () => {
     ]);
     const said = await inside('data', 'validate', path, '--no-render');
     expect(said.out).toMatch(/train\.prompts\.jsonl:4: vta\/.*: teacher: earns/);
+  });
+
+  const brokenOf = async (path: string): Promise<[file: string, line: number | null, problem: string][]> => {
+    const { out } = await inside('data', 'validate', path, '--json', '--no-render');
+    const { broken } = JSON.parse(out) as {
+      broken: { file: string; line: number | null; problem: string }[];
+    };
+    return broken.map(({ file, line, problem }) => [file, line, problem]);
+  };
+
+  it('notices figures that changed places by the hash of all, and says nothing of it where only their lines are wrong', async () => {
+    const path = await prepared('vta', '--count', '4', '--split', 'train');
+    tamper(path, 'train', (line, index) => {
+      if (index === 1) return line.replace(/"id":"[^"]*"/, '"id":"another"');
+      return index === 2 ? line.replace('"gold":', '"more":1,"gold":') : line;
+    });
+    const lines = [
+      ['train.prompts.jsonl', 2, expect.stringMatching(/id: got "another", the example on this line is/)],
+      ['train.prompts.jsonl', 3, expect.stringMatching(/more/)],
+    ];
+    expect(await brokenOf(path)).toEqual(lines);
+    const figure = (index: number): string => join(path, `figures/train/00000${index}.png`);
+    writeFileSync(figure(3), readFileSync(figure(0)));
+    expect(await brokenOf(path)).toEqual([
+      ['train.prompts.jsonl', null, expect.stringMatching(/^figures\/train: SHA-256 of the figures is not/)],
+      ...lines,
+    ]);
+  });
+
+  it('compares the classes that were learned with those of the training split, however they are signed', async () => {
+    const path = await prepared('custom', '--from', table(24), '--shares', '3,0,1', '--no-figures');
+    const sign = (change: (text: string) => string): void => {
+      const text = change(readFileSync(join(path, 'classes.json'), 'utf8'));
+      writeFileSync(join(path, 'classes.json'), text);
+      const manifest = JSON.parse(readFileSync(join(path, 'manifest.json'), 'utf8'));
+      const sha256 = createHash('sha256').update(text).digest('hex');
+      Object.assign(manifest.materials.classes, { bytes: Buffer.byteLength(text), sha256 });
+      writeFileSync(join(path, 'manifest.json'), JSON.stringify(manifest));
+    };
+    expect(await brokenOf(path)).toEqual([]);
+    sign((text) => text.replace('"name":"slow"', '"name":"idle"'));
+    expect(await brokenOf(path)).toEqual([
+      ['classes.json', null, 'class "idle": learned from 9 examples, the training split has 0 of it'],
+      ['classes.json', null, 'class "slow": is not among those learned'],
+    ]);
+    sign((text) =>
+      text
+        .replace('"name":"idle","count":9', '"name":"slow","count":7')
+        .replace(/"heldOutAccuracy":[\d.]+/, '"heldOutAccuracy":0.25'),
+    );
+    expect(await brokenOf(path)).toEqual([
+      ['classes.json', null, 'class "slow": learned from 7 examples, the training split has 9 of it'],
+      ['classes.json', null, expect.stringMatching(/^heldOutAccuracy: got 0\.25, the manifest says /)],
+    ]);
+  });
+
+  it.each<[string, string, RegExp]>([
+    ['that comes twice', 'slow', /manifest\.json: classes: .*a class is listed twice/],
+    ['that holds a tag', '<class>', /manifest\.json: classes\.2: got "<class>"/],
+  ])('refuses a manifest with a class %s', async (_, name, reason) => {
+    const path = await prepared('custom', '--from', table(12), '--shares', '1,0,1', '--no-figures');
+    const manifest = JSON.parse(readFileSync(join(path, 'manifest.json'), 'utf8'));
+    manifest.classes.push(name);
+    writeFileSync(join(path, 'manifest.json'), JSON.stringify(manifest));
+    const { code, err } = await inside('data', 'validate', path);
+    expect(err).toMatch(reason);
+    expect(code).toBeGreaterThan(0);
   });
 
   it('calls prompts and traces of another version a remark, not broken', async () => {
@@ -374,7 +440,7 @@ describe('validate', () => {
     const file = join(path, 'classes.json');
     writeFileSync(file, readFileSync(file, 'utf8').replace('slow', 'fast'));
     const { out } = await inside('data', 'validate', path, '--no-render');
-    expect(out).toMatch(/classes\.json: SHA-256/);
+    expect(out).toMatch(/\n {2}classes\.json: SHA-256/);
     const manifest = JSON.parse(readFileSync(join(path, 'manifest.json'), 'utf8'));
     delete manifest.materials;
     writeFileSync(join(path, 'manifest.json'), JSON.stringify(manifest));

@@ -174,12 +174,7 @@ describe('pages of data show', () => {
       labelled([...both, ['rare', 'validation']]),
       /No expert trace for the right answer: class rare: not in the profile/,
     ],
-    [
-      'a channel name that would break tags',
-      labelled(both, 'p<q'),
-      'train',
-      /a channel name holds &lt; or &gt;/,
-    ],
+    ['a channel name that would break tags', labelled(both, 'p<q'), /a channel name holds &lt; or &gt;/],
   ])('of %s come without traces, and say why', async (_, from, reason) => {
     const set = freshPath();
     const { code } = await inside('data', 'prepare', 'custom', '--from', from, '--out', set);
