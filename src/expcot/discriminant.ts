@@ -15,7 +15,10 @@ export interface Discriminant {
 }
 
 export interface FittedDiscriminant extends Discriminant {
-  /** Share of held-out training rows whose class is the most probable, at the chosen shrinkage; null where no row could be held out. */
+  /**
+   * Share of held-out training rows whose class is the most probable; a row whose class ties with others counts as one over their
+   * number. Nested: the shrinkage by which a fold is judged is chosen on the other folds. Null where no row could be held out.
+   */
   readonly heldOutAccuracy: number | null;
 }
 
@@ -40,24 +43,61 @@ function solveInPlace(a: Float64Array, size: number, targets: readonly Float64Ar
   }
 }
 
-/** Scatter of rows [M][F] around the means of their classes, over M: [F·F], lower triangle. */
-function scatter(
+/** Sums over rows [M][F] of classes 0 … K − 1, from which the moments of any union of disjoint sets of rows follow. */
+interface Sums {
+  /** Rows by class: [K]. */
+  readonly counts: Float64Array;
+  /** Sum of the rows by class: K × [F]. */
+  readonly totals: readonly Float64Array[];
+  /** Sum of the products of features: [F·F], lower triangle. */
+  readonly products: Float64Array;
+}
+
+function noSums(classes: number, size: number): Sums {
+  return {
+    counts: new Float64Array(classes),
+    totals: Array.from({ length: classes }, () => new Float64Array(size)),
+    products: new Float64Array(size * size),
+  };
+}
+
+function sumsOf(
   rows: readonly Float64Array[],
   labels: readonly number[],
-  means: readonly Float64Array[],
-): Float64Array {
-  const size = means[0]!.length;
-  const sum = new Float64Array(size * size);
-  const rest = new Float64Array(size);
+  classes: number,
+  size: number,
+): Sums {
+  const sums = noSums(classes, size);
+  const { counts, totals, products } = sums;
   rows.forEach((row, r) => {
-    const mean = means[labels[r]!]!;
-    for (let i = 0; i < size; i++) rest[i] = row[i]! - mean[i]!;
+    const total = totals[labels[r]!]!;
+    counts[labels[r]!]!++;
     for (let i = 0; i < size; i++) {
-      const own = rest[i]!;
-      for (let j = 0; j <= i; j++) sum[i * size + j]! += own * rest[j]!;
+      const own = row[i]!;
+      total[i]! += own;
+      for (let j = 0; j <= i; j++) products[i * size + j]! += own * row[j]!;
     }
   });
-  return sum.map((value) => value / rows.length);
+  return sums;
+}
+
+function accumulate(into: Float64Array, values: Float64Array): void {
+  for (let i = 0; i < into.length; i++) into[i]! += values[i]!;
+}
+
+function union(parts: readonly Sums[], classes: number, size: number): Sums {
+  const sums = noSums(classes, size);
+  for (const { counts, totals, products } of parts) {
+    accumulate(sums.counts, counts);
+    accumulate(sums.products, products);
+    for (const [c, total] of totals.entries()) accumulate(sums.totals[c]!, total);
+  }
+  return sums;
+}
+
+/** Means by class: K × [F]; 0 for a class without a row. */
+function meansOf({ counts, totals }: Pick<Sums, 'counts' | 'totals'>): Float64Array[] {
+  return totals.map((total, c) => total.map((sum) => sum / Math.max(1, counts[c]!)));
 }
 
 /** Means of the classes 0 … K − 1 of rows [M][F]: K × [F]; 0 for a class without a row. */
@@ -66,14 +106,41 @@ export function classMeans(
   labels: readonly number[],
   classes: number,
 ): Float64Array[] {
-  const counts = new Float64Array(classes);
-  const means = Array.from({ length: classes }, () => new Float64Array(rows[0]!.length));
-  rows.forEach((row, r) => {
-    const mean = means[labels[r]!]!;
+  const size = rows[0]!.length;
+  const [counts, totals] = [
+    new Float64Array(classes),
+    Array.from({ length: classes }, () => new Float64Array(size)),
+  ];
+  for (const [r, row] of rows.entries()) {
     counts[labels[r]!]!++;
-    for (let f = 0; f < row.length; f++) mean[f]! += row[f]!;
-  });
-  return means.map((mean, c) => mean.map((sum) => sum / Math.max(1, counts[c]!)));
+    accumulate(totals[labels[r]!]!, row);
+  }
+  return meansOf({ counts, totals });
+}
+
+/** Variance below this part of the mean square is rounding. */
+const ROUNDING = 1e-12;
+
+/** Means by class, K × [F] (0 for a class without a row), and the covariance around them, [F·F], lower triangle. */
+function momentsOf(sums: Sums): { means: Float64Array[]; covariance: Float64Array } {
+  const { counts, totals, products } = sums;
+  const size = totals[0]!.length;
+  const rows = counts.reduce((a, b) => a + b);
+  const means = meansOf(sums);
+  const covariance = products.map((product) => product / rows);
+  const squares = Float64Array.from({ length: size }, (_, i) => covariance[i * size + i]!);
+  for (let i = 0; i < size; i++) {
+    for (let j = 0; j <= i; j++) {
+      let between = 0;
+      for (let c = 0; c < means.length; c++) between += counts[c]! * means[c]![i]! * means[c]![j]!;
+      covariance[i * size + j]! -= between / rows;
+    }
+  }
+  const none = squares.map((square, i) => (covariance[i * size + i]! <= ROUNDING * square ? 1 : 0));
+  for (let i = 0; i < size; i++) {
+    for (let j = 0; j <= i; j++) if (none[i] === 1 || none[j] === 1) covariance[i * size + j] = 0;
+  }
+  return { means, covariance };
 }
 
 function rule(
@@ -98,47 +165,105 @@ function rule(
   return { shrinkage, weights, bias };
 }
 
+/** Row numbers by fold: row number n of a class is in fold n mod 5, the only row of a class is never held out. */
+function foldsOf(labels: readonly number[], classes: number): { folds: number[][]; always: number[] } {
+  const counts = new Array<number>(classes).fill(0);
+  for (const label of labels) counts[label]!++;
+  const seen = new Array<number>(classes).fill(0);
+  const folds = Array.from({ length: FOLDS }, (): number[] => []);
+  const always: number[] = [];
+  labels.forEach((label, r) => {
+    const fold = counts[label] === 1 ? always : folds[seen[label]!++ % FOLDS]!;
+    fold.push(r);
+  });
+  return { folds, always };
+}
+
+/** The index of the smallest loss; of no losses at all the strongest shrinkage, as nothing speaks for a weaker one. */
+function bestOf(losses: Float64Array): number {
+  if (losses.every((loss) => loss === 0)) return losses.length - 1;
+  return losses.indexOf(losses.reduce((a, b) => Math.min(a, b)));
+}
+
+/** 1 where the own probability is the largest alone, 1/m where m share it, else 0. */
+function credit(probabilities: Float64Array, own: number): number {
+  const mine = probabilities[own]!;
+  if (probabilities.some((other) => other > mine)) return 0;
+  return 1 / probabilities.filter((other) => other === mine).length;
+}
+
+/** Losses [S] and credits [S] of some rows under models of every shrinkage. */
+interface Verdict {
+  readonly losses: Float64Array;
+  readonly credits: Float64Array;
+}
+
 /**
  * Fits rows [M][F] of classes 0 … K − 1, each with a row, features on comparable scales. The covariance is that of the rows around
  * the means of their classes. The shrinkage is the one of `SHRINKAGES` whose probabilities fit held-out rows best (mean logarithmic
- * loss over 5 folds; row number n of a class is in fold n mod 5). O(M·F² + F³).
+ * loss over 5 folds; row number n of a class is in fold n mod 5). For the accuracy every fold is judged by the shrinkage that
+ * serves the other folds best in models that saw neither them nor it (Stone 1974, nested cross-validation). O(M·F² + F³).
  */
 export function fitDiscriminant(
   rows: readonly Float64Array[],
   labels: readonly number[],
   classes: number,
 ): FittedDiscriminant {
-  const counts = shareOf(labels, classes).map((share) => share * rows.length);
-  const seen = new Array<number>(classes).fill(0);
-  // The only row of a class is never held out.
-  const folds = labels.map((label) => (counts[label] === 1 ? -1 : seen[label]!++ % FOLDS));
-  const losses = new Float64Array(SHRINKAGES.length);
-  const right = new Float64Array(SHRINKAGES.length);
-  let held = 0;
-  for (let fold = 0; fold < FOLDS; fold++) {
-    const inside = rows.flatMap((_, r) => (folds[r] === fold ? [] : [r]));
-    const kept = inside.map((r) => rows[r]!);
-    const keptLabels = inside.map((r) => labels[r]!);
-    if (inside.length === rows.length) continue;
-    held += rows.length - inside.length;
-    const means = classMeans(kept, keptLabels, classes);
-    const covariance = scatter(kept, keptLabels, means);
-    const shares = shareOf(keptLabels, classes);
-    SHRINKAGES.forEach((shrinkage, s) => {
-      const fitted = rule(covariance, means, shares, shrinkage);
-      rows.forEach((row, r) => {
-        if (folds[r] !== fold) return;
-        const probabilities = classProbabilities(fitted, row);
-        const own = probabilities[labels[r]!]!;
-        losses[s]! -= Math.log(Math.max(own, 1e-12));
-        if (probabilities.every((other) => other <= own)) right[s]!++;
-      });
+  const size = rows[0]!.length;
+  const { folds, always } = foldsOf(labels, classes);
+  const sums = [...folds, always].map((fold) => {
+    return sumsOf(
+      fold.map((r) => rows[r]!),
+      fold.map((r) => labels[r]!),
+      classes,
+      size,
+    );
+  });
+  /** Judges folds by models of the rows outside of them; null where no row is. */
+  const judge = (left: readonly number[]): Verdict[] | null => {
+    const kept = union(
+      sums.filter((_, f) => !left.includes(f)),
+      classes,
+      size,
+    );
+    const count = kept.counts.reduce((a, b) => a + b);
+    if (count === 0) return null;
+    const { means, covariance } = momentsOf(kept);
+    const shares = [...kept.counts].map((own) => own / count);
+    const models = SHRINKAGES.map((shrinkage) => rule(covariance, means, shares, shrinkage));
+    return left.map((f) => {
+      const [losses, credits] = [new Float64Array(models.length), new Float64Array(models.length)];
+      for (const r of folds[f]!) {
+        models.forEach((model, s) => {
+          const probabilities = classProbabilities(model, rows[r]!);
+          losses[s]! -= Math.log(Math.max(probabilities[labels[r]!]!, 1e-12));
+          credits[s]! += credit(probabilities, labels[r]!);
+        });
+      }
+      return { losses, credits };
     });
-  }
-  const best = losses.indexOf(losses.reduce((a, b) => Math.min(a, b)));
-  const means = classMeans(rows, labels, classes);
-  const fitted = rule(scatter(rows, labels, means), means, shareOf(labels, classes), SHRINKAGES[best]!);
-  return { ...fitted, heldOutAccuracy: held === 0 ? null : right[best]! / held };
+  };
+  const losses = new Float64Array(SHRINKAGES.length);
+  // Losses of the other folds in models that did not see this one, by fold.
+  const others = folds.map(() => new Float64Array(SHRINKAGES.length));
+  const credits: Float64Array[] = [];
+  folds.forEach((fold, f) => {
+    const own = fold.length === 0 ? null : judge([f])![0]!;
+    credits.push(own?.credits ?? new Float64Array(SHRINKAGES.length));
+    if (own !== null) accumulate(losses, own.losses);
+    for (let second = f + 1; second < FOLDS; second++) {
+      if (fold.length === 0 || folds[second]!.length === 0) continue;
+      const pair = judge([f, second]);
+      if (pair === null) continue;
+      accumulate(others[second]!, pair[0]!.losses);
+      accumulate(others[f]!, pair[1]!.losses);
+    }
+  });
+  const held = rows.length - always.length;
+  const right = credits.reduce((sum, own, f) => sum + own[bestOf(others[f]!)]!, 0);
+  const { means, covariance } = momentsOf(union(sums, classes, size));
+  const fitted = rule(covariance, means, shareOf(labels, classes), SHRINKAGES[bestOf(losses)]!);
+  return { ...fitted, heldOutAccuracy: held === 0 ? null : right / held };
 }
 
 function shareOf(labels: readonly number[], classes: number): number[] {

@@ -193,4 +193,41 @@ describe('fitDiscriminant', () => {
     // Bayes: distance² = 4/4 + 1/(1/4) = 5, Φ(√5/2) = 0.868.
     expect(fitted.heldOutAccuracy).toBeCloseTo(0.868, 1);
   });
+
+  it('counts a row whose class ties with others as one over their number', () => {
+    const rows = Array.from({ length: 60 }, () => Float64Array.of(1, -2));
+    const labelled = (classes: number) =>
+      fitDiscriminant(
+        rows,
+        rows.map((_, i) => i % classes),
+        classes,
+      );
+    expect(labelled(2).heldOutAccuracy).toBeCloseTo(1 / 2, 12);
+    expect(labelled(3).heldOutAccuracy).toBeCloseTo(1 / 3, 12);
+  });
+
+  it('does not gain on labels without meaning by its choice of the shrinkage', () => {
+    const random = new Random(23, 'labels', 0);
+    let sum = 0;
+    for (let round = 0; round < 60; round++) {
+      const rows = Array.from({ length: 24 }, () => Float64Array.from({ length: 8 }, () => random.uniform()));
+      sum += fitDiscriminant(
+        rows,
+        rows.map((_, i) => i % 2),
+        2,
+      ).heldOutAccuracy!;
+    }
+    expect(sum / 60).toBeLessThan(0.53);
+  });
+
+  it('knows no accuracy of classes of one row each, and one of two rows each', () => {
+    const rows = [
+      [0, 1],
+      [4, 1],
+      [0, 2],
+      [4, 3],
+    ].map((row) => Float64Array.from(row));
+    expect(fitDiscriminant(rows.slice(0, 2), [0, 1], 2).heldOutAccuracy).toBeNull();
+    expect(fitDiscriminant(rows, [0, 1, 0, 1], 2).heldOutAccuracy).toBe(1);
+  });
 });
