@@ -15,7 +15,8 @@ export interface Confusion {
 }
 
 const OTHER = 'other label';
-const UNREADABLE = 'unreadable';
+/** Column of answers without a class that can be read. */
+export const UNREADABLE = 'unreadable';
 
 /** What one series adds to the counts of a set. */
 interface Vote {

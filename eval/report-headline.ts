@@ -4,7 +4,7 @@ import { type Html, html } from './html.ts';
 import { MAIN_METRICS } from './metric-names.ts';
 import type { MetricName, MetricSet, Metrics } from './metrics.ts';
 import type { ReportInput, ReportStage } from './report-input.ts';
-import { compact, fixed, grouped, interval, signed } from './report-numbers.ts';
+import { change, compact, fixed, grouped, interval, signed } from './report-numbers.ts';
 import { METRIC_LABELS } from './report-tables.ts';
 
 export function lowerFirst(text: string): string {
@@ -110,8 +110,7 @@ export function headline(input: ReportInput, last: ReportStage): Html {
       ? null
       : html` The best classical ${called} reaches ${detectorReaches(kind, detector.metrics.overall)} on the same series.`;
   return html`<p class="lead">${trainedBy(input)}, ${input.run.policy.name}${sizeOf(input)} ${reached(last.metrics)}.${compared}${input.gains.map(
-    (gain) =>
-      html` Change of the ${lowerFirst(gain.label)} on the same series: ${signed(gain.estimate.mean)} ${interval(gain.estimate, (value) => signed(value))}.`,
+    (gain) => html` Change of the ${lowerFirst(gain.label)} on the same series: ${change(gain.estimate)}.`,
   )}</p>`;
 }
 

@@ -10,16 +10,22 @@ export function fixed(value: number, decimals = 3): string {
   return value < 0 && Number(text) !== 0 ? MINUS + text : text;
 }
 
-/** The same with a sign always: "+0.015", "−0.002", "±0.000". */
+/** The same with a sign: "+0.015", "−0.002"; what rounds to nothing has none: "0.000". */
 export function signed(value: number, decimals = 3): string {
   const text = fixed(value, decimals);
-  if (text.startsWith(MINUS)) return text;
-  return Number(text) === 0 ? `\u00b1${text}` : `+${text}`;
+  return text.startsWith(MINUS) || Number(text) === 0 ? text : `+${text}`;
 }
 
 /** "[0.81, 0.85]". */
 export function interval(estimate: Estimate, format: (value: number) => string = fixed): string {
   return `[${format(estimate.ci95[0])}, ${format(estimate.ci95[1])}]`;
+}
+
+/** "+0.015 [−0.002, +0.032]"; no change at all is a plain "0.000". */
+export function change(estimate: Estimate): string {
+  const mean = signed(estimate.mean);
+  const ends = estimate.ci95.map((value) => signed(value));
+  return ends.every((end) => end === mean && Number(end) === 0) ? mean : `${mean} [${ends.join(', ')}]`;
 }
 
 /** 930000 → "0.93 M", 12345 → "12.3 k", 3.09e9 → "3.09 B". */

@@ -68,6 +68,7 @@ tbody th{font-weight:500}
 .confusion thead th{white-space:normal;text-align:center}
 .confusion thead th:first-child{text-align:left}
 .confusion .wrong{background:color-mix(in srgb,rgb(var(--wrong)) calc(var(--share)*.5),transparent)}
+.confusion .ungraded{background:color-mix(in srgb,var(--soft) calc(var(--share)*.25),transparent)}
 .confusion .right{font-weight:600}
 .zero{color:var(--soft);opacity:.6}
 .gains{width:auto}

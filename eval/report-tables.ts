@@ -1,5 +1,6 @@
 /** The tables of a report: results by stage, by type, confusion, gains, environment. */
 import type { Estimate, Gold } from '../src/types.ts';
+import { UNREADABLE } from './class-statistics.ts';
 import { type Html, html } from './html.ts';
 import { definitionOf, GROUP_METRICS, MAIN_METRICS } from './metric-names.ts';
 import { type Confusion, METRICS_OF, type MetricName, type MetricSet } from './metrics.ts';
@@ -209,11 +210,11 @@ export function confusionTable(label: string, confusion: Confusion): Html {
 <tbody>${confusion.rows.map((name, r) => {
       const counts = confusion.counts[r]!;
       const total = counts.reduce((sum, count) => sum + count, 0);
-      // Anomalies whose kind the data do not name are neither right nor wrong.
+      // Anomalies whose kind the data do not name are neither right nor wrong, but what cannot be read is wrong.
       const graded = confusion.columns.includes(name);
       return html`<tr><th scope="row">${name}</th>${counts.map((count, c) => {
         const right = confusion.columns[c] === name;
-        const tone = right ? 'right' : graded ? 'wrong' : 'ungraded';
+        const tone = right ? 'right' : graded || confusion.columns[c] === UNREADABLE ? 'wrong' : 'ungraded';
         return html`<td class="shaded ${tone}" style="${shade(total === 0 ? 0 : count / total)}">${count === 0 ? html`<span class="zero">0</span>` : grouped(count)}</td>`;
       })}</tr>\n`;
     })}</tbody></table>`,

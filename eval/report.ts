@@ -92,7 +92,7 @@ const TYPES: Readonly<Record<Gold['kind'], string>> = {
 };
 
 const BANDS =
-  'Shaded bands: true intervals with a strip along the top edge, predicted ones with a strip along the bottom edge and dashed sides. ';
+  'Shaded bands: true intervals with a strip along the top edge, predicted ones with a strip along the bottom edge and dashed sides; a strip is at least 4 px wide. ';
 
 interface Section {
   readonly id: string;

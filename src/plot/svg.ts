@@ -5,6 +5,7 @@ import type { Interval } from '../types.ts';
 import { yDomain } from './domain.ts';
 import { m4 } from './downsample.ts';
 import { figure as preset } from './figure.ts';
+import { LEAST_STRIP } from './shade.ts';
 import { tickLabels } from './ticks.ts';
 import { viewOf } from './vega.ts';
 
@@ -50,20 +51,27 @@ function bandRows(intervals: readonly Interval[], length: number, kind: Kind) {
 
 type Layer = Extract<TopLevelSpec, { layer: readonly unknown[] }>['layer'][number];
 
-/** Light band over the whole height, a solid strip at one edge, and dashed sides for predictions. */
+/** Light band over the whole height, a solid strip of at least `LEAST_STRIP` px at one edge, and dashed sides for predictions. */
 function bandLayers(
   rows: ReturnType<typeof bandRows>,
   kinds: readonly Kind[],
   nameOf: Readonly<Record<Kind, string>>,
-  height: number,
+  size: { readonly width: number; readonly height: number },
+  /** Samples along the x axis. */
+  extent: number,
 ): Layer[] {
   const kind = rows[0]?.kind;
   if (kind === undefined) return [];
   const { color, opacity } = BANDS[kind];
   const span = { x: { field: 'start', type: 'quantitative' }, x2: { field: 'end' } } as const;
-  const top = kind === 'true' ? 0 : height - STRIP;
+  const top = kind === 'true' ? 0 : size.height - STRIP;
   const legend = { domain: kinds.map((each) => nameOf[each]), range: kinds.map((each) => BANDS[each].color) };
-  const named = rows.map(({ start, end }) => ({ start, end, name: nameOf[kind] }));
+  const least = (Math.min(LEAST_STRIP, size.width) * extent) / size.width;
+  const named = rows.map((row) => {
+    const wide = Math.max(row.end - row.start, least);
+    const start = Math.max(-0.5, Math.min((row.start + row.end - wide) / 2, extent - 0.5 - wide));
+    return { start, end: start + wide, name: nameOf[kind] };
+  });
   const layers: Layer[] = [
     { data: { values: rows }, mark: { type: 'rect', color, opacity }, encoding: span },
     {
@@ -139,8 +147,8 @@ export async function figureSvg(values: Float64Array, options: SvgOptions = {}):
     padding,
     autosize: 'none',
     layer: [
-      ...bandLayers(trueRows, kinds, nameOf, inner.height),
-      ...bandLayers(predictedRows, kinds, nameOf, inner.height),
+      ...bandLayers(trueRows, kinds, nameOf, inner, length + 0.5),
+      ...bandLayers(predictedRows, kinds, nameOf, inner, length + 0.5),
       {
         data: { values: lineRows(values, inner.width) },
         mark: {

@@ -11,7 +11,8 @@ import {
   writeReportInput,
 } from '../../eval/report.ts';
 import { movingMean } from '../../eval/report-curves.ts';
-import { compact, duration, fixed, grouped, signed } from '../../eval/report-numbers.ts';
+import { change, compact, duration, fixed, grouped, signed } from '../../eval/report-numbers.ts';
+import { confusionTable } from '../../eval/report-tables.ts';
 import { DataError } from '../../src/errors.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
 import { sampleExplanation } from '../helpers/explanation.ts';
@@ -68,6 +69,39 @@ describe('the report page', () => {
     expect(text).toContain('0.60 <span class="met">met</span>');
     expect(text).toContain('1 of 6 requirements missed:');
     for (const example of input.examples) expect(text).toContain(example.seriesId);
+  });
+
+  test('a change that is none has no sign and no interval', () => {
+    const none = { ...input.gains[0]!, estimate: { mean: 0, ci95: [0, 0] as const, n: 40 } };
+    const text = reportPage({ ...input, gains: [none] });
+    expect(text).toMatch(/on the same series: 0\.000\./);
+    expect(text).not.toContain('\u00b10');
+  });
+
+  test('shades no answer as right where the data name no kind, and unreadable ones as wrong', () => {
+    const confusion = {
+      rows: ['normal', 'unnamed anomaly'],
+      columns: ['trend', 'normal', 'other label', 'unreadable'],
+      counts: [
+        [1, 7, 2, 3],
+        [4, 5, 6, 8],
+      ],
+    };
+    const text = confusionTable('x', confusion).markup;
+    const tones = [...text.matchAll(/<td class="shaded (\w+)"[^>]*>(\d+)/g)].map(([, tone, n]) => [
+      tone,
+      Number(n),
+    ]);
+    expect(tones).toEqual([
+      ['wrong', 1],
+      ['right', 7],
+      ['wrong', 2],
+      ['wrong', 3],
+      ['ungraded', 4],
+      ['ungraded', 5],
+      ['ungraded', 6],
+      ['wrong', 8],
+    ]);
   });
 
   test('says when everything required is met', () => {
@@ -263,7 +297,11 @@ describe('numbers in reports', () => {
     expect(fixed(-0.0002)).toBe('0.000');
     expect(signed(0.0146)).toBe('+0.015');
     expect(signed(-0.3, 1)).toBe('\u22120.3');
-    expect(signed(0)).toBe('\u00b10.000');
+    expect([signed(0), signed(-0.0004)]).toEqual(['0.000', '0.000']);
+    const of = (mean: number, low: number, high: number) => change({ mean, ci95: [low, high], n: 9 });
+    expect(of(0.0146, -0.002, 0.031)).toBe('+0.015 [\u22120.002, +0.031]');
+    expect(of(0, 0, 0.031)).toBe('0.000 [0.000, +0.031]');
+    expect(of(0.0001, 0, 0.0002)).toBe('0.000');
   });
 
   test('are grouped and scaled for people', () => {

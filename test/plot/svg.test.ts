@@ -43,6 +43,20 @@ describe('report figures', () => {
     expect(reddish(at(46 + 650, top))).toBe(false);
   });
 
+  it('mark single samples by strips of 4 px, at the ends of the series inside the plot', async () => {
+    const gold = [0, 500, 999].map((start) => [start, start + 1] as const);
+    const at = painter(await figureSvg(values, { gold, predicted: [[250, 251]], width: 1064, height: 150 }));
+    const colored = (y: number, from: number): number[] =>
+      Array.from({ length: 16 }, (_, k) => from - 8 + k).filter(
+        (x) => Math.max(...at(x, y)) - Math.min(...at(x, y)) > 60,
+      );
+    expect(colored(27, 46 + 500)).toEqual([544, 545, 546, 547]);
+    expect(colored(27, 46)).toEqual([46, 47, 48, 49]);
+    expect(colored(27, 1046)).toHaveLength(4);
+    // One of the dashed sides may be lit beside it.
+    expect([4, 5]).toContain(colored(150 - 22 - 3, 46 + 250).length);
+  });
+
   it('name in the legend what they show, and only that', async () => {
     const legend = async (options: object) =>
       [...(await figureSvg(values, options)).matchAll(/>(true|predicted)<\/text>/g)].map((match) => match[1]);
