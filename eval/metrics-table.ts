@@ -4,7 +4,7 @@ import type { MetricName, MetricSet, Metrics } from './metrics.ts';
 import type { Summary, SummaryMetrics } from './summary.ts';
 
 type Column = readonly [metric: MetricName, label: string];
-type Row = readonly [label: string, set: MetricSet];
+type Row = readonly [label: string, set: MetricSet | Pooled];
 
 const COLUMNS: Readonly<Record<Gold['kind'], readonly Column[]>> = {
   anomaly: [
@@ -43,10 +43,46 @@ const CLASS_COLUMNS: readonly Column[] = [
 const CELL = 23;
 const NOTE = 'means over series with bootstrap 95 % intervals; an unparsable answer counts as 0\n';
 
-function cell(estimate: Estimate | undefined): string {
+/** Groups of fewer series than these say little by themselves: several of them share a row. */
+const FEW = 5;
+
+/** A mean alone, where its interval is not known. */
+type Mean = Pick<Estimate, 'mean' | 'n'>;
+
+function cell(estimate: Estimate | Mean | undefined): string {
   if (estimate === undefined) return '–'.padEnd(CELL);
-  const { mean, ci95 } = estimate;
+  const { mean } = estimate;
+  if (!('ci95' in estimate)) return mean.toFixed(3).padEnd(CELL);
+  const { ci95 } = estimate;
   return `${mean.toFixed(3)} [${ci95[0].toFixed(3)}, ${ci95[1].toFixed(3)}]`.padEnd(CELL);
+}
+
+/** Means of several groups together. */
+type Pooled = Readonly<Partial<Record<MetricName, Mean>>> & { readonly reward: Mean };
+
+/** No means over series, so that those of groups do not add up. */
+const OF_SETS: readonly MetricName[] = ['balanced_accuracy', 'macro_f1'];
+
+/** Means over the series of all sets, at least one; a metric that none of them has is left out. */
+function pooled(sets: readonly MetricSet[]): Pooled {
+  const names = [...new Set(sets.flatMap((set) => Object.keys(set) as MetricName[]))];
+  const mean = (name: MetricName): Mean => {
+    const found = sets.flatMap((set) => set[name] ?? []);
+    const n = found.reduce((sum, one) => sum + one.n, 0);
+    return { mean: found.reduce((sum, one) => sum + one.mean * (one.n / n), 0), n };
+  };
+  const means = names.filter((name) => !OF_SETS.includes(name)).map((name) => [name, mean(name)] as const);
+  return { ...Object.fromEntries(means), reward: mean('reward') };
+}
+
+/** Rows of tasks in their order; two and more of few series become one at the end. */
+function taskRows(byTask: Metrics['byTask']): Row[] {
+  const tasks = Object.entries(byTask);
+  if (tasks.length < 2) return [];
+  const small = tasks.filter(([, set]) => set.reward.n < FEW);
+  if (small.length < 2) return tasks;
+  const others: Row = [`others (${small.length} of fewer than ${FEW})`, pooled(small.map(([, set]) => set))];
+  return [...tasks.filter(([, set]) => set.reward.n >= FEW), others];
 }
 
 function block(rows: readonly Row[], columns: readonly Column[], width: number): string {
@@ -61,11 +97,10 @@ function block(rows: readonly Row[], columns: readonly Column[], width: number):
 
 /**
  * The metrics of a policy with its classes and tasks, and of classical detectors on the same series (by name), with
- * intervals; ends with a line end.
+ * intervals; tasks of few series are told together. Ends with a line end.
  */
 export function metricsTable(metrics: Metrics, baselines: Readonly<Record<string, MetricSet>>): string {
   const { kind, overall, anomalous, byClass, byTask } = metrics;
-  const tasks = Object.keys(byTask).length > 1 ? Object.entries(byTask) : [];
   const indented = (entries: readonly Row[]): Row[] => entries.map(([name, set]) => [`  ${name}`, set]);
   const classes = indented(Object.entries(byClass));
   const apart = kind === 'classification';
@@ -73,7 +108,7 @@ export function metricsTable(metrics: Metrics, baselines: Readonly<Record<string
     ['all series', overall],
     ...(anomalous === null ? [] : [['anomalous alone', anomalous] as const]),
     ...(apart ? [] : classes),
-    ...indented(tasks),
+    ...indented(taskRows(byTask)),
     ...Object.entries(baselines).map(([name, set]): Row => [`classical: ${name}`, set]),
   ];
   const width = Math.max(...[...rows, ...classes].map(([name]) => name.length)) + 2;

@@ -38,7 +38,7 @@ export interface Metrics {
   readonly anomalous: MetricSet | null;
   /** By gold class, in the order of the classes, those that occur; of variates by how many are anomalous. */
   readonly byClass: Readonly<Record<string, MetricSet>>;
-  /** By task (generator preset or data set), in order of appearance. */
+  /** By task (generator preset, data set, or a part of one), sorted by name. */
   readonly byTask: Readonly<Record<string, MetricSet>>;
   /** Null for variates, which have no class. */
   readonly confusion: Confusion | null;
@@ -130,6 +130,12 @@ function classOrder(
   return [...new Set(keys)].sort((a, b) => Number.parseInt(a, 10) - Number.parseInt(b, 10));
 }
 
+/** By name, numbers in it by their size, whatever the order in which series were drawn. */
+function taskOrder(series: readonly Answered[]): string[] {
+  const { compare } = new Intl.Collator('en', { numeric: true });
+  return [...new Set(series.map(({ task }) => task))].sort((a, b) => compare(a, b) || (a < b ? -1 : 1));
+}
+
 /**
  * All metrics of a list of responses. Several responses to one series (samples) are averaged first, so n counts
  * series; the confusion matrix counts responses. An unreadable answer scores 0 and is counted in `unparsable`. A metric
@@ -155,7 +161,7 @@ export function metricsOf(records: readonly EvalRecord[], options: MetricOptions
       kind === 'classification'
         ? classSets(series, order, options)
         : sets(grouped(series, ({ gold }) => classOf(gold), order)),
-    byTask: sets(grouped(series, ({ task }) => task, [])),
+    byTask: sets(grouped(series, ({ task }) => task, taskOrder(series))),
     confusion:
       kind === 'variates'
         ? null

@@ -120,7 +120,7 @@ describe('the numbers of a run', () => {
 
   test('of further tasks stand by task', () => {
     const { transfer } = readSummary(join(whole, 'summary.json'));
-    expect(Object.keys(transfer?.per_task ?? {})).toEqual(['anomllm/point', 'anomllm/freq']);
+    expect(Object.keys(transfer?.per_task ?? {})).toEqual(['anomllm/freq', 'anomllm/point']);
     expect(transfer).not.toHaveProperty('reward_sampled');
   });
 });

@@ -189,6 +189,40 @@ describe('metrics of anomalies whose kind is not named', () => {
   });
 });
 
+describe('the table of tasks', () => {
+  const right = writeResponse([[100, 150]], 'trend');
+  const gold = { kind: 'anomaly', class: 'trend', intervals: [[100, 150]] } as const;
+  /** As many series of a task, of which the first `good` are answered right. */
+  const task = (name: string, series: number, good: number): EvalRecord[] =>
+    Array.from({ length: series }, (_, i) => ({
+      ...recordOf(`${name}/${i}`, gold, i < good ? right : ''),
+      task: name,
+    }));
+
+  test('sorts them, and tells those of fewer than five series together', () => {
+    const records = [...task('web', 1, 1), ...task('iot', 6, 3), ...task('ads', 4, 1), ...task('eeg', 5, 5)];
+    const metrics = metricsOf(records, { resamples: 100 });
+    expect(Object.keys(metrics.byTask)).toEqual(['ads', 'eeg', 'iot', 'web']);
+    const rows = metricsTable(metrics, {})
+      .split('\n')
+      .filter((line) => /^ {2}(eeg|iot|ads|web|others)/.test(line));
+    expect(rows).toEqual([
+      expect.stringMatching(/^ {2}eeg +1\.000 \[.* 5$/),
+      expect.stringMatching(/^ {2}iot +0\.500 \[.* 6$/),
+      expect.stringMatching(/^ {2}others \(2 of fewer than 5\) +0\.400 +0\.400 +0\.400 +0\.400 +0\.400 +5$/),
+    ]);
+  });
+
+  test('names a single one of few series', () => {
+    const text = metricsTable(
+      metricsOf([...task('web', 2, 1), ...task('iot', 6, 3)], { resamples: 100 }),
+      {},
+    );
+    expect(text).toMatch(/\n {2}iot .*\n {2}web +0\.500 \[/);
+    expect(text).not.toContain('others');
+  });
+});
+
 test('records of two kinds are refused by name', () => {
   const records = [
     classified('a/0', 'x', 'x'),

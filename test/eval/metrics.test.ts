@@ -42,8 +42,16 @@ describe('metrics of evaluated responses', () => {
   test('are given by gold class and by task', () => {
     expect(Object.keys(metrics.byClass)).toEqual(['seasonal', 'trend', 'normal']);
     expect(metrics.byClass['trend']?.class_accuracy).toMatchObject({ mean: 0.5, n: 2 });
-    expect(Object.keys(metrics.byTask)).toEqual(['nano5', 'freq']);
+    expect(Object.keys(metrics.byTask)).toEqual(['freq', 'nano5']);
     expect(metrics.byTask['freq']?.unparsable.mean).toBeCloseTo(1 / 3, 12);
+  });
+
+  test('are given by task in the order of names, with numbers by size', () => {
+    const names = ['b/10', 'a', 'b/9', 'B/9', 'A2', 'b/10-x'];
+    const tasks = (order: readonly string[]) =>
+      Object.keys(metricsOf(order.map((task, i) => ({ ...records[0]!, seriesId: `s/${i}`, task }))).byTask);
+    expect(tasks(names)).toEqual(['a', 'A2', 'b/9', 'B/9', 'b/10', 'b/10-x']);
+    expect(tasks([...names].reverse())).toEqual(tasks(names));
   });
 
   test('hold a confusion matrix with columns for labels that are no class and for unreadable ones', () => {
