@@ -2,17 +2,22 @@
 import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { heldOutExamples, reinforcementExamples, trainingExamples } from '../../../datasets/partition.ts';
-import { type ExampleAddress, hasSplits, openExamples } from '../../../datasets/source.ts';
+import { type DataFacts, type ExampleAddress, hasSplits, openExamples } from '../../../datasets/source.ts';
+import type { Split } from '../../../datasets/split.ts';
 import { RunDirectory } from '../../../eval/run-directory.ts';
 import { REWARD_OF } from '../../../rewards/response.ts';
 import { changedKeys, loadRecipe } from '../../config.ts';
 import { CheckpointError, ConfigError } from '../../errors.ts';
 import { writeFileAtomic } from '../../files.ts';
 import type { Recipe } from '../../recipe.ts';
+import type { PolicyCard } from '../../train/card.ts';
 import { readState, recoverCheckpoint } from '../../train/checkpoint.ts';
 import { nanoCard, trainingCard } from '../task/card.ts';
+import { checkData } from './check-data.ts';
+import { checkSameData, dataRecord } from './data-record.ts';
 import { findPolicy } from './find-policy.ts';
-import { checkPlace } from './policy-copy.ts';
+import { checkKept, checkPlace } from './policy-copy.ts';
+import { promptReader } from './prompt-room.ts';
 
 export type TrainingStage = 'sft' | 'rl';
 
@@ -64,8 +69,9 @@ export class RunFiles {
 
   /**
    * Opens the run of `path`, or begins one. A run keeps the recipe that it began with: another one, or other
-   * settings, are refused by naming the keys.
-   * @throws ConfigError; DataError when the recipe of the run is damaged
+   * settings, are refused by naming the keys, and other data by naming the files. Nothing is written or removed before all examples
+   * are known to be usable.
+   * @throws ConfigError; DataError when the recipe of the run is damaged, and as `checkSameData` and `checkData`
    */
   static open(
     path: string,
@@ -76,12 +82,17 @@ export class RunFiles {
       readonly command: string;
       /** The run must be there already. */
       readonly resume?: boolean;
+      /** Begin again: what the former run wrote is removed once the new one is known to be able to begin. */
+      readonly replace?: boolean;
+      /** Splits of a prepared data set that the work goes through; training's when absent. */
+      readonly splits?: readonly Split[];
     },
   ): RunFiles {
+    const { splits = ['train'], replace = false } = options;
     if (existsSync(path) && !statSync(path).isDirectory()) {
       throw new ConfigError(`${path}: is a file; give the directory of a run with --out`);
     }
-    if (!RunFiles.begun(path)) {
+    if (replace || !RunFiles.begun(path)) {
       if (options.resume === true) {
         throw new ConfigError(
           `${path}: no run there to go on with (no recipe.json); leave --resume out to begin one`,
@@ -95,14 +106,19 @@ export class RunFiles {
       const recipe = loadRecipe(options.recipe, options.set);
       const name = options.recipe.replace(/^.*[/\\]/, '').replace(/\.ya?ml$/, '');
       const left = ['initial', 'sft', 'rl'].filter((part) => existsSync(join(path, part)));
-      if (left.length > 0) {
+      if (left.length > 0 && !replace) {
         throw new ConfigError(
           `${path}: holds ${left.join(', ')} of a run without its recipe.json; remove them or choose another --out`,
         );
       }
-      checkParts(recipe);
-      if (recipe.policy.init !== 'nano') checkPlace(path, findPolicy(recipe.policy.init));
-      const header = { name, recipe, command: options.command };
+      const { init } = recipe.policy;
+      const from = init === 'nano' ? null : findPolicy(init);
+      checkParts(recipe, from);
+      if (from !== null) checkPlace(path, from);
+      if (from !== null && replace) checkKept(path, from);
+      checkExamples(recipe, from, splits);
+      if (replace) RunFiles.remove(path);
+      const header = { name, recipe, command: options.command, data: dataRecord(recipe.data.name) };
       writeFileAtomic(join(path, 'recipe.json'), `${JSON.stringify(header, null, 2)}\n`);
       return new RunFiles(path);
     }
@@ -121,6 +137,14 @@ export class RunFiles {
         );
       }
     }
+    const { recipe } = run;
+    checkSameData(path, recipe.data.name);
+    const { init } = recipe.policy;
+    checkExamples(
+      recipe,
+      existsSync(run.initial) ? run.initial : init === 'nano' ? null : findPolicy(init),
+      splits,
+    );
     return run;
   }
 
@@ -211,12 +235,27 @@ export class RunFiles {
   }
 }
 
+/** How the policy in `from` (null: a new nano policy) is asked about the data of a recipe. */
+function asked(
+  recipe: Recipe,
+  from: string | null,
+): { readonly facts: DataFacts; readonly card: PolicyCard } {
+  const { facts } = openExamples(trainingExamples(recipe.data, recipe.seed));
+  return { facts, card: from === null ? nanoCard(recipe, facts) : trainingCard(from, recipe, facts) };
+}
+
+/** Goes through the examples of some splits. @throws ConfigError for a test split that is not there; DataError as `checkData` */
+function checkExamples(recipe: Recipe, from: string | null, splits: readonly Split[]): void {
+  const { data, seed, eval: evaluation } = recipe;
+  if (splits.includes('test')) openExamples(heldOutExamples(data, seed, evaluation.series));
+  const { facts, card } = asked(recipe, from);
+  checkData({ name: data.name, facts, splits, card, reader: () => promptReader(from, recipe, card) });
+}
+
 /** Fails before anything is written when a recipe names a policy, data set or figure that is not there. */
-function checkParts(recipe: Recipe): void {
-  const { policy, data, eval: evaluation, reward, seed } = recipe;
-  const { facts } = openExamples(trainingExamples(data, seed));
-  if (policy.init === 'nano') nanoCard(recipe, facts);
-  else trainingCard(findPolicy(policy.init), recipe, facts);
+function checkParts(recipe: Recipe, from: string | null): void {
+  const { data, eval: evaluation, reward } = recipe;
+  const { facts } = asked(recipe, from);
   if (!hasSplits(data.name) && evaluation.series > data.heldOut) {
     throw new ConfigError(
       `eval.series: got ${evaluation.series}, but ${data.name} has no splits and data.heldOut keeps ${data.heldOut} of its series`,

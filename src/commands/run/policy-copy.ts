@@ -7,11 +7,23 @@ import { writeDirectoryAtomic } from '../../files.ts';
 import { Policy } from '../../policy/policy.ts';
 import { TRAINING_FILES } from '../../train/checkpoint.ts';
 
+function isInside(path: string, directory: string): boolean {
+  const inside = relative(resolve(directory), resolve(path));
+  return !inside.startsWith('..') && !isAbsolute(inside);
+}
+
 /** @throws ConfigError when the run's directory is inside the policy's, which could not be copied there */
 export function checkPlace(out: string, from: string): void {
-  const inside = relative(resolve(from), resolve(out));
-  if (inside.startsWith('..') || isAbsolute(inside)) return;
+  if (!isInside(out, from)) return;
   throw new ConfigError(`--out ${out}: lies in ${from}, the policy that the run begins with; choose another`);
+}
+
+/** @throws ConfigError when the policy is part of the run that is removed before it is copied */
+export function checkKept(out: string, from: string): void {
+  if (!isInside(from, out)) return;
+  throw new ConfigError(
+    `policy.init: ${from} is part of the run in ${out}, which would be removed; choose another --out`,
+  );
 }
 
 /**

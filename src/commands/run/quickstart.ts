@@ -1,6 +1,7 @@
 /** The main job, stage after stage; what is finished is skipped when it is resumed. */
 import { existsSync } from 'node:fs';
 import { type ExampleAddress, openExamples } from '../../../datasets/source.ts';
+import { SPLITS } from '../../../datasets/split.ts';
 import { reportFiles } from '../../../eval/assemble.ts';
 import { runBaselines, writeBaselines } from '../../../eval/baselines.ts';
 import { heldOutOf, validationOf } from '../../../eval/held-out.ts';
@@ -9,7 +10,6 @@ import { hasTransfer } from '../../../eval/requirements.ts';
 import { type PolicyName, RunDirectory } from '../../../eval/run-directory.ts';
 import { readSummary } from '../../../eval/summary.ts';
 import { trainingOf } from '../../../eval/training.ts';
-import { loadRecipe } from '../../config.ts';
 import { setup } from '../../engine/torch/setup.ts';
 import { ConfigError } from '../../errors.ts';
 import { writeEnvironment } from './environment.ts';
@@ -30,20 +30,19 @@ export async function runQuickstart(given: RunArguments): Promise<void> {
   const installed = (performance.now() - began) / 1000;
 
   const open = (): RunFiles => {
-    if (RunFiles.begun(given.out) && !given.resume) {
-      if (!given.force) {
-        throw new ConfigError(
-          `${given.out} holds a run: add --resume to go on with it, --force to start over, or choose another --out`,
-        );
-      }
-      loadRecipe(given.recipe ?? 'quickstart', given.set); // a mistake in it must not cost the old run
-      RunFiles.remove(given.out);
+    const begun = RunFiles.begun(given.out);
+    if (begun && !given.resume && !given.force) {
+      throw new ConfigError(
+        `${given.out} holds a run: add --resume to go on with it, --force to start over, or choose another --out`,
+      );
     }
     return RunFiles.open(given.out, {
       recipe: given.recipe ?? (given.resume && given.set.length === 0 ? null : 'quickstart'),
       set: given.set,
       command: commandLine(),
       resume: given.resume,
+      replace: begun && given.force,
+      splits: SPLITS,
     });
   };
   let worked = false;
@@ -155,8 +154,6 @@ async function runStages(
     };
   };
 
-  // What is evaluated at the end is looked for before hours of training.
-  openExamples(run.heldOutExamples);
   const { baselineFiles } = directory;
   const classical: Part = {
     done: () => existsSync(baselineFiles.choice),

@@ -28,7 +28,7 @@ export interface PromptTokens {
 const COUNTED = 16;
 
 /** Tokenizer, chat template and image processor of a policy directory, whose weights are not read. */
-function withoutWeights(directory: string): Policy {
+export function withoutWeights(directory: string): Policy {
   const file = join(directory, 'config.json');
   const layout = layoutOf(parseDims(readJson(file), file));
   const engine = new DryEngine({ device: 'cpu', version: '2.6.0' });

@@ -1,25 +1,61 @@
 /** What a prepared data set has ready for training: what its classes look like, and the expert traces with the right answer. */
+import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ExampleSet } from '../../../datasets/example-set.ts';
 import { CLASSES_FILE } from '../../../datasets/material-facts.ts';
 import { Materials } from '../../../datasets/materials.ts';
+import { DataError } from '../../errors.ts';
 import { readProfile } from '../../expcot/profile-file.ts';
 import { type ClassProfile, learnClasses } from '../../expcot/profile-of-classes.ts';
 import { TRACE_VERSION } from '../../expcot/trace-version.ts';
 
+const ADVICE = 'prepare the data set again, or remove the file to have the classes learned anew';
+
+/**
+ * What the classes look like as the file beside the examples says; null where there is none.
+ * @throws DataError for a file that is damaged or not the one of the manifest, or of other classes or channels than the training split
+ */
+export function storedClasses(set: ExampleSet): ClassProfile | null {
+  const { kind, materials, splits } = set.manifest;
+  const facts = materials?.classes ?? null;
+  const file = join(set.directory, CLASSES_FILE);
+  if (kind !== 'classification' || facts === null || !existsSync(file)) return null;
+  const bytes = readFileSync(file);
+  if (createHash('sha256').update(bytes).digest('hex') !== facts.sha256) {
+    const how =
+      bytes.length < facts.bytes
+        ? `truncated: ${bytes.length} bytes, the manifest says ${facts.bytes}`
+        : 'SHA-256 is not the one in the manifest: the file was changed after it was written';
+    throw new DataError(`${how}; ${ADVICE}`, { file });
+  }
+  const profile = readProfile(bytes.toString('utf8'), file);
+  const known = profile.classes.map(({ name }) => name);
+  const strange = Object.keys(splits.train?.classes ?? {}).find((name) => !known.includes(name));
+  if (strange !== undefined) {
+    throw new DataError(
+      `knows ${known.join(', ')}, not the class ${strange} of the training split; ${ADVICE}`,
+      { file },
+    );
+  }
+  const channels = set.count('train') === 0 ? profile.channels : set.at('train', 0).names;
+  if (channels.join('\n') !== profile.channels.join('\n')) {
+    throw new DataError(
+      `learned from the channels ${profile.channels.join(', ')}, but the training split has ${channels.join(', ')}; ${ADVICE}`,
+      { file },
+    );
+  }
+  return profile;
+}
+
 function load(set: ExampleSet): ClassProfile | null {
   if (set.manifest.kind !== 'classification') return null;
-  const file = join(set.directory, CLASSES_FILE);
-  if (set.manifest.materials !== undefined && existsSync(file)) {
-    return readProfile(readFileSync(file, 'utf8'), file);
-  }
-  return set.count('train') === 0 ? null : learnClasses(set.read('train'));
+  return storedClasses(set) ?? (set.count('train') === 0 ? null : learnClasses(set.read('train')));
 }
 
 /**
  * What the classes look like, when it is first asked for: from the file beside the examples, or else learned from the training split;
- * null without one, and where there are no classes. @throws DataError for a damaged file, or classes that cannot be learned
+ * null without one, and where there are no classes. @throws DataError as `storedClasses`, or for classes that cannot be learned
  */
 export function classesOf(set: ExampleSet | null): () => ClassProfile | null {
   let profile: ClassProfile | null | undefined;
@@ -29,9 +65,19 @@ export function classesOf(set: ExampleSet | null): () => ClassProfile | null {
   };
 }
 
+/** The stored traces of a set that training can use: none in the words of another version. */
+function usableTraces(set: ExampleSet | null): Materials | null {
+  const materials = set === null ? null : Materials.of(set);
+  return materials?.facts.traces === TRACE_VERSION ? materials : null;
+}
+
+/** Reads the stored traces of the training split once. @throws DataError where they are not whole, or not those of the manifest */
+export function checkTraces(set: ExampleSet): void {
+  for (const _ of usableTraces(set)?.read('train') ?? []);
+}
+
 /** The full trace of a training example by its place in the split; null where none is stored in the words of this version. */
 export function storedTraces(set: ExampleSet | null): (index: number) => string | null {
-  const materials = set === null ? null : Materials.of(set);
-  if (materials === null || materials.facts.traces !== TRACE_VERSION) return () => null;
-  return (index) => materials.at('train', index).teacher;
+  const materials = usableTraces(set);
+  return materials === null ? () => null : (index) => materials.at('train', index).teacher;
 }
