@@ -5,6 +5,7 @@ import { Passes } from '../../../datasets/passes.ts';
 import { type DataFacts, type ExampleAddress, isGenerator, openExamples } from '../../../datasets/source.ts';
 import type { EvalTask } from '../../../eval/run.ts';
 import { PARTS_OF, parseResponse, scoreAnswer } from '../../../rewards/response.ts';
+import { DataError, TimeseerError } from '../../errors.ts';
 import { teacherTrace } from '../../expcot/expert.ts';
 import { nanoTrace } from '../../expcot/nano-expert.ts';
 import type { ClassProfile } from '../../expcot/profile-of-classes.ts';
@@ -100,6 +101,13 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
   };
 }
 
+/** A failure with the example that it concerns, unless it says itself where it is. */
+function failureOf(error: unknown, { id }: Example, file: string): unknown {
+  const placed = error instanceof DataError && error.file !== undefined;
+  if (!(error instanceof TimeseerError) || placed || error.message.includes(id)) return error;
+  return new DataError(`${id}: ${error.message}`, { file, cause: error });
+}
+
 /**
  * The task over training examples. Of a generator they are fresh; a data set on disk is gone through again and again, in an order of
  * its own for every pass and stage.
@@ -117,6 +125,13 @@ export function trainingTask(card: PolicyCard, address: ExampleAddress, stage: '
   const stored = card.style === 'full' ? storedTraces(set) : () => null;
   return {
     ...task,
+    picture: async (example) => {
+      try {
+        return await task.picture(example);
+      } catch (error) {
+        throw failureOf(error, example, address.name);
+      }
+    },
     example: (index) => {
       const place = passes.place(index);
       const example = source.at(place);
@@ -124,9 +139,13 @@ export function trainingTask(card: PolicyCard, address: ExampleAddress, stage: '
       return example;
     },
     trace: (example) => {
-      const text = traces.get(example.id) ?? stored(places.get(example.id)!) ?? task.trace(example);
-      traces.set(example.id, text);
-      return text;
+      try {
+        const text = traces.get(example.id) ?? stored(places.get(example.id)!) ?? task.trace(example);
+        traces.set(example.id, text);
+        return text;
+      } catch (error) {
+        throw failureOf(error, example, address.name);
+      }
     },
   };
 }
