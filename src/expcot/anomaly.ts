@@ -63,7 +63,7 @@ export function analyseChannels(
   const odd = names.find((name) => /[<>\n\r]/.test(name));
   if (odd !== undefined) {
     throw new DataError(
-      `channel ${JSON.stringify(odd)}: <, > or a line end would break the tags of a trace; rename it`,
+      `channel ${JSON.stringify(odd)}: <, > or a line end would break the tags of a trace; rename it in the data (of a CSV file, in its header)`,
     );
   }
   return channels.map(analyseWithGaps);

@@ -5,6 +5,7 @@
  */
 import { DataError } from '../errors.ts';
 import { type ClassEvidence, type Comparison, strongest } from './class-evidence.ts';
+import { areAxes, PAIR_KIND } from './feature-kinds.ts';
 import { MOST_CHANNELS } from './features.ts';
 import { classIndex } from './profile-of-classes.ts';
 import { counted, formatNumber } from './trace.ts';
@@ -73,11 +74,18 @@ function shape(evidence: ClassEvidence, prefix: string, std: number): string {
   return `${line}; Mann–Kendall tau is ${of('tau')}; it crosses its mean ${of('crossings')} times per 100 samples`;
 }
 
+/** How axes share the vector that they make; of channels that make none, which move together. */
 function relations(evidence: ClassEvidence): string {
-  const parts = evidence.channels.map(({ name }) => {
-    return `${name} ${say(evidence.feature(`${name}.tilt`))} and ${say(evidence.feature(`${name}.activity`))}`;
+  const names = evidence.channels.map(({ name }) => name);
+  const of = (key: string): string => say(evidence.feature(key));
+  if (areAxes(names)) {
+    const parts = names.map((name) => `${name} ${of(`${name}.tilt`)} and ${of(`${name}.activity`)}`);
+    return `Part of the mean vector and share of the movement by axis: ${parts.join(', ')}.`;
+  }
+  const pairs = names.flatMap((a, i) => {
+    return names.slice(i + 1).map((b) => `${a} and ${b} ${of(`${a}~${b}.${PAIR_KIND.key}`)}`);
   });
-  return `Part of the mean vector and share of the movement by axis: ${parts.join(', ')}.`;
+  return `Correlation between the channels: ${pairs.join(', ')}.`;
 }
 
 /** What one feature says, and for which class. */
@@ -120,8 +128,12 @@ function compose(
 ): ClassTrace {
   const { text, cited, dissent } = weigh(evidence, name, rival);
   const think = `Observation: ${observe(evidence)}\nReasoning & Validation: ${text} ${verdict}\nConclusion: ${conclusion}`;
-  if (/[<>]/.test(think))
-    throw new DataError('a channel name holds < or >, which would break the tags of a trace; rename it');
+  if (/[<>]/.test(think)) {
+    const odd = evidence.profile.channels.filter((channel) => /[<>]/.test(channel));
+    throw new DataError(
+      `channel ${odd.map((channel) => JSON.stringify(channel)).join(', ')}: < or > would break the tags of a trace; rename it in the data, and learn the classes again`,
+    );
+  }
   return { text: `<think>${think}</think><class>${name}</class>`, think, class: name, rival, cited, dissent };
 }
 

@@ -79,13 +79,29 @@ export const CHANNEL_KINDS: readonly FeatureKind[] = [
   kind('missing', 'share of missing samples', 0.01),
 ];
 
-/** Features of one channel among several. */
+/** Features of one channel among several, of whatever units. */
 export const SHARE_KINDS: readonly FeatureKind[] = [
-  kind('tilt', 'part of the mean vector (the constant pull, such as gravity) along the axis'),
+  kind('tilt', 'mean relative to the Euclidean length of all means'),
+  kind('activity', 'share of the summed variance', 0.001),
+];
+
+/** The same features in the words of axes: channels of one unit that make a vector in space. */
+export const AXIS_KINDS: readonly FeatureKind[] = [
+  kind('tilt', 'part of the mean vector along the axis'),
   kind('activity', 'share of the movement', 0.001),
 ];
 
 /** Name of the derived channel: Euclidean length of the vector of 2 … 4 channels. */
 export const MAGNITUDE = 'magnitude';
+/** What it is called where the channels are no axes. */
+export const MAGNITUDE_OF_ANY = 'root of the summed squares of all channels';
+
+/** Whether channels are axes of one vector by their names: `x y z`, `acc_x acc_y`, `gyroX gyroY gyroZ`; one prefix, different letters. */
+export function areAxes(names: readonly string[]): boolean {
+  const parts = names.map((name) => /^(?:(.*[^a-z])?([xyz])|(.*[a-z0-9])?([XYZ]))$/.exec(name));
+  const prefixes = new Set(parts.map((part) => part?.[1] ?? part?.[3] ?? ''));
+  const letters = new Set(parts.map((part) => (part?.[2] ?? part?.[4])?.toLowerCase()));
+  return names.length > 1 && !parts.includes(null) && prefixes.size === 1 && letters.size === names.length;
+}
 /** Feature of two channels. */
 export const PAIR_KIND: FeatureKind = kind('correlation', 'correlation');

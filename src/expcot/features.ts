@@ -5,7 +5,16 @@
 import { DataError } from '../errors.ts';
 import { moments } from '../series/stats.ts';
 import { channelFeatures } from './channel-features.ts';
-import { CHANNEL_KINDS, type FeatureKind, MAGNITUDE, PAIR_KIND, SHARE_KINDS } from './feature-kinds.ts';
+import {
+  AXIS_KINDS,
+  areAxes,
+  CHANNEL_KINDS,
+  type FeatureKind,
+  MAGNITUDE,
+  MAGNITUDE_OF_ANY,
+  PAIR_KIND,
+  SHARE_KINDS,
+} from './feature-kinds.ts';
 import { bridge } from './gaps.ts';
 
 /** One feature of the list: a kind, and the channels it is taken of. */
@@ -24,9 +33,9 @@ export function featureNames(names: readonly string[]): FeatureName[] {
   if (names.length === 0 || new Set(names).size !== names.length) {
     throw new DataError(`channel names: got ${names.join(', ') || 'none'}, expected different names`);
   }
-  const of = ({ key, name, floor }: FeatureKind, channel: string): FeatureName => ({
+  const of = ({ key, name, floor }: FeatureKind, channel: string, said = channel): FeatureName => ({
     key: `${channel}.${key}`,
-    says: `${name} of ${channel}`,
+    says: `${name} of ${said}`,
     floor,
   });
   if (names.length === 1) return CHANNEL_KINDS.map(({ key, name, floor }) => ({ key, says: name, floor }));
@@ -36,8 +45,13 @@ export function featureNames(names: readonly string[]): FeatureName[] {
       { key: `spread.${kind.key}`, says: `spread over the channels of the ${kind.name}`, floor: 1e-6 },
     ]);
   }
-  const single = names.flatMap((name) => [...CHANNEL_KINDS, ...SHARE_KINDS].map((kind) => of(kind, name)));
-  const whole = hasMagnitude(names.length) ? CHANNEL_KINDS.map((kind) => of(kind, `the ${MAGNITUDE}`)) : [];
+  const axes = areAxes(names);
+  const kinds = [...CHANNEL_KINDS, ...(axes ? AXIS_KINDS : SHARE_KINDS)];
+  const single = names.flatMap((name) => kinds.map((kind) => of(kind, name)));
+  const said = `the ${axes ? MAGNITUDE : MAGNITUDE_OF_ANY}`;
+  const whole = hasMagnitude(names.length)
+    ? CHANNEL_KINDS.map((kind) => of(kind, `the ${MAGNITUDE}`, said))
+    : [];
   const pairs = pairsOf(names.length).map(([a, b]) => ({
     key: `${names[a]}~${names[b]}.${PAIR_KIND.key}`,
     says: `${PAIR_KIND.name} between ${names[a]} and ${names[b]}`,

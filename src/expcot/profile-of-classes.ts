@@ -90,7 +90,9 @@ function rowOf(example: Example, first: Example): Row {
     );
   }
   if (!/^[^<>\n\r]+$/.test(gold.class)) {
-    throw new DataError(`${id}: class ${JSON.stringify(gold.class)} is empty or holds <, > or a line end`);
+    throw new DataError(
+      `${id}: class ${JSON.stringify(gold.class)} is empty or holds <, > or a line end, which would break the tags of an answer: rename it in the data`,
+    );
   }
   return { id, class: gold.class, values: features(channels) };
 }
@@ -107,13 +109,19 @@ export function learnClasses(examples: Iterable<Example>): ClassProfile {
     first ??= { ...example, channels: [] };
     rows.push(rowOf(example, first));
   }
-  if (first === undefined) throw new DataError('no examples to learn classes from');
+  if (first === undefined) {
+    throw new DataError('no examples to learn classes from: give training series of two classes or more');
+  }
   rows.sort((a, b) => (a.id < b.id ? -1 : a.id > b.id ? 1 : 0));
   rows.forEach(({ id }, i) => {
     if (id === rows[i - 1]?.id) throw new DataError(`${id}: this id comes twice`);
   });
   const names = [...new Set(rows.map((row) => row.class))].sort();
-  if (names.length < 2) throw new DataError(`one class only (${names[0]}); nothing to tell apart`);
+  if (names.length < 2) {
+    throw new DataError(
+      `one class only (${names[0]}) in ${rows.length} training series, nothing to tell apart: give series of another class too; if they have other classes, name the column or file that holds them`,
+    );
+  }
   return profileOf(first, rows, names);
 }
 
@@ -222,7 +230,7 @@ export function classIndex({ classes }: ClassProfile, name: string): number {
   const index = classes.findIndex((own) => own.name === name);
   if (index < 0) {
     throw new ConfigError(
-      `class ${name}: not in the profile, which knows ${classes.map((own) => own.name).join(', ')}`,
+      `class ${name}: not in the profile, which knows ${classes.map((own) => own.name).join(', ')}: spell it as one of them, or learn the profile again from training series that have this class`,
     );
   }
   return index;

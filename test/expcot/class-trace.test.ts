@@ -142,7 +142,7 @@ describe('traces of several channels', () => {
       };
     });
 
-  it('describe each channel, and which one carries the constant pull', () => {
+  it('describe each channel, and how axes share their vector', () => {
     const own = learnClasses(tilted('train', ['x', 'y']));
     const [, pump] = tilted('test', ['x', 'y']);
     const evidence = new ClassEvidence(own, pump!.channels);
@@ -151,14 +151,27 @@ describe('traces of several channels', () => {
     expect(trace.class).toBe('pump');
     expect(trace.text).toMatchInlineSnapshot(`
       "<think>Observation: The series has 2 channels of 240 samples. x lies between 0.0854 and 0.505, mean 0.138, standard deviation 0.0848; its strongest spectral line, of period 40, has 0.326 of the power. y lies between 0.956 and 2.21, mean 1.11, standard deviation 0.254; its strongest spectral line, of period 40, has 0.326 of the power. Part of the mean vector and share of the movement by axis: x 0.123 and 0.1, y 0.992 and 0.9.
-      Reasoning & Validation: The closest classes are pump (6) and fan (6), training examples in brackets; values are typical ones. For pump: the mean of y is 1.11, where pump has 1.09 and fan -0.0000455; the part of the mean vector (the constant pull, such as gravity) along the axis of y is 0.992, where pump has 0.993 and fan -0.000046; the lag at which the autocorrelation falls below 0.37 of x is 3, where pump has 3 and fan 2; the kurtosis of x is 10.5, where pump has 10.1 and fan 1.53. Against it, nearer to fan: the standard deviation of x is 0.0848, where pump has 0.0677 and fan 0.0847; the share of samples within a twentieth of the range below the maximum of the magnitude is 0.025, where pump has 0.0164 and fan 0.031. Taken together, the linear rule over all 191 features gives 100 % to pump and 0 % to fan.
+      Reasoning & Validation: The closest classes are pump (6) and fan (6), training examples in brackets; values are typical ones. For pump: the mean of y is 1.11, where pump has 1.09 and fan -0.0000455; the part of the mean vector along the axis of y is 0.992, where pump has 0.993 and fan -0.000046; the lag at which the autocorrelation falls below 0.37 of x is 3, where pump has 3 and fan 2; the kurtosis of x is 10.5, where pump has 10.1 and fan 1.53. Against it, nearer to fan: the standard deviation of x is 0.0848, where pump has 0.0677 and fan 0.0847; the share of samples within a twentieth of the range below the maximum of the magnitude is 0.025, where pump has 0.0164 and fan 0.031. Taken together, the linear rule over all 191 features gives 100 % to pump and 0 % to fan.
       Conclusion: the class is pump.</think><class>pump</class>"
     `);
+  });
+
+  it('speak of axes only where the names are those of axes', () => {
+    const names = ['temperature', 'flow'];
+    const own = learnClasses(tilted('train', names));
+    const evidence = new ClassEvidence(own, tilted('test', names)[1]!.channels);
+    const trace = blindClass(evidence);
+    checkTrace(evidence, trace);
+    expect(trace.think).toContain('Correlation between the channels: temperature and flow 1.');
+    expect(trace.text + own.features.map(({ says }) => says).join()).not.toMatch(
+      /axis|axes|vector|movement|pull|gravity/,
+    );
   });
 
   it('refuse a channel name that would break the tags', () => {
     const own = learnClasses(tilted('train', ['x', '</think>']));
     const evidence = new ClassEvidence(own, tilted('test', ['x', 'y'])[0]!.channels);
+    expect(() => blindClass(evidence)).toThrow(/channel "<\/think>": .* rename it in the data/);
     expect(() => blindClass(evidence)).toThrow(DataError);
   });
 });

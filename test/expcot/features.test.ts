@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { DataError } from '../../src/errors.ts';
-import { CHANNEL_KINDS } from '../../src/expcot/feature-kinds.ts';
+import { areAxes, CHANNEL_KINDS } from '../../src/expcot/feature-kinds.ts';
 import { featureNames, features, MOST_CHANNELS } from '../../src/expcot/features.ts';
 import { Random } from '../../src/random.ts';
 
@@ -99,6 +99,31 @@ describe('features of one channel', () => {
       ),
       { numRuns: 60 },
     );
+  });
+});
+
+describe('areAxes', () => {
+  it.each([
+    [['x', 'y', 'z']],
+    [['X', 'Z']],
+    [['acc_x', 'acc_y', 'acc_z']],
+    [['gyroY', 'gyroX']],
+    [['total acc z', 'total acc x']],
+    [['mag2X', 'mag2Y', 'mag2Z']],
+  ])('takes %j for axes of one vector', (names) => {
+    expect(areAxes(names)).toBe(true);
+  });
+
+  it.each([
+    [['temperature', 'pressure', 'flow']],
+    [['x']],
+    [['acc_x', 'gyro_y']],
+    [['x', 'y', 'temperature']],
+    [['x', 'X']],
+    [['flux', 'flex']],
+    [['a', 'b']],
+  ])('does not take %j for them', (names) => {
+    expect(areAxes(names)).toBe(false);
   });
 });
 
