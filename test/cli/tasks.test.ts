@@ -1,10 +1,11 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { Random } from '../../src/random.ts';
 import { readCard } from '../../src/train/card.ts';
-import { bits, timeseer } from '../helpers/tiny-run.ts';
+import { editLine, editManifest } from '../helpers/edit-set.ts';
+import { bits, edit, listing, timeseer } from '../helpers/tiny-run.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-tasks-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -215,6 +216,95 @@ describe('a stage over a data set', () => {
     );
     expect(await refused(...sft, `data.name=${join(root, 'nothing')}`)).toMatch(/timeseer data prepare/);
     expect(existsSync(out)).toBe(false);
+  });
+});
+
+describe('a data set that is not as it should be', () => {
+  /** A copy of the set of classes. */
+  function copy(name: string): string {
+    const path = join(root, name);
+    cpSync(classes, path, { recursive: true });
+    return path;
+  }
+  const begin = (out: string, data: string, ...more: string[]): string[] => {
+    return ['sft', '--out', out, '--quiet', ...SMALL, '--set', `data.name=${data}`, ...more];
+  };
+
+  test('ends neither stage of a run that began with another one silently', async () => {
+    const data = copy('changing');
+    const out = join(root, 'run-changing');
+    await done(...begin(out, data));
+    const before = listing(out);
+    editLine(data, 'train', 3, (row) => (row['channels'] as number[][])[0]!.reverse());
+    for (const command of [['sft', '--resume'], ['train']]) {
+      expect(await refused(...command, '--out', out)).toMatch(
+        /changing.train\.jsonl: not what the run .*run-changing began with; changed since then: train\.jsonl \(/,
+      );
+    }
+    expect(listing(out)).toEqual(before);
+    // An older run has no record, and goes on.
+    edit(join(out, 'recipe.json'), (text) => {
+      const { data: _, ...header } = JSON.parse(text) as Record<string, unknown>;
+      return JSON.stringify(header);
+    });
+    await done('train', '--out', out, '--quiet');
+  });
+
+  test('is refused for learned classes that are not those of the manifest, and taken without them', async () => {
+    const data = copy('learned');
+    const out = join(root, 'run-learned');
+    const file = join(data, 'classes.json');
+    const whole = readFileSync(file, 'utf8');
+    for (const [content, expected] of [
+      [
+        whole.replace(/"bias":-?\d/, '"bias":7'),
+        /classes\.json: SHA-256 is not the one .* or remove the file/,
+      ],
+      [whole.slice(0, 900), /classes\.json: SHA-256 .* \(900 bytes, the manifest says \d+\)/],
+    ] as const) {
+      writeFileSync(file, content);
+      expect(await refused(...begin(out, data))).toMatch(expected);
+      expect(existsSync(out)).toBe(false);
+    }
+    rmSync(file);
+    await done(...begin(out, data));
+  });
+
+  test('is refused for what would end the training on its way, before anything is written', async () => {
+    const data = copy('broken');
+    const out = join(root, 'run-broken');
+    editLine(data, 'train', 19, (row) =>
+      Object.assign(row, { gold: { kind: 'classification', class: 'triangle' } }),
+    );
+    expect(await refused(...begin(out, data))).toMatch(
+      /broken.train\.jsonl:19: \S+: class "triangle" is none/,
+    );
+    const numbers = ['--set', 'input=numbers', '--set', 'numbers.points=60', '--set', 'numbers.digits=17'];
+    const long = copy('long');
+    editManifest(long, ({ splits }) => Object.assign(splits['train']!, { length: null }));
+    editLine(long, 'train', 4, (row) => {
+      row['channels'] = [Array.from({ length: 4000 }, (_, t) => Math.sin(t * 0.7371))];
+    });
+    expect(await refused(...begin(out, long, ...numbers, '--set', 'numbers.points=4000'))).toMatch(
+      /long.train\.jsonl:4: \S+: its prompt with numbers has \d+ tokens, .* ends at 4096; lower numbers\.points \(now 4000\)/,
+    );
+    expect(existsSync(out)).toBe(false);
+  });
+
+  test('is refused by quickstart without a test split; --force then leaves the former run', async () => {
+    const data = copy('untested');
+    editManifest(data, (manifest) => {
+      delete manifest.splits['test'];
+      delete (manifest['materials'] as { splits: Record<string, unknown> }).splits['test'];
+    });
+    const out = join(root, 'run-untested');
+    const quickstart = ['quickstart', '--quiet', '--set', `data.name=${data}`, '--out'];
+    expect(await refused(...quickstart, out)).toMatch(/has the splits train, validation, but no test/);
+    expect(existsSync(out)).toBe(false);
+    const before = listing(trained);
+    expect(before).toContain('rl/policy/model.safetensors');
+    expect(await refused(...quickstart, trained, '--force')).toMatch(/but no test/);
+    expect(listing(trained)).toEqual(before);
   });
 });
 

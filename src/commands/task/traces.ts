@@ -23,11 +23,11 @@ export function storedClasses(set: ExampleSet): ClassProfile | null {
   if (kind !== 'classification' || facts === null || !existsSync(file)) return null;
   const bytes = readFileSync(file);
   if (createHash('sha256').update(bytes).digest('hex') !== facts.sha256) {
-    const how =
-      bytes.length < facts.bytes
-        ? `truncated: ${bytes.length} bytes, the manifest says ${facts.bytes}`
-        : 'SHA-256 is not the one in the manifest: the file was changed after it was written';
-    throw new DataError(`${how}; ${ADVICE}`, { file });
+    throw new DataError(
+      `SHA-256 is not the one in the manifest (${bytes.length} bytes, the manifest says ${facts.bytes}): the file was changed or cut ` +
+        `after it was written; ${ADVICE}`,
+      { file },
+    );
   }
   const profile = readProfile(bytes.toString('utf8'), file);
   const known = profile.classes.map(({ name }) => name);
