@@ -13,6 +13,7 @@ import { withInterrupt } from '../interrupt.ts';
 import { FIGURE_NAMES, type FigureName, figure, isBare } from '../plot/figure.ts';
 import { encodePng } from '../plot/png.ts';
 import { type RenderJob, RenderPool } from '../plot/pool.ts';
+import { FIGURE_HELP } from '../plot/preset-words.ts';
 import { render as draw } from '../plot/raster.ts';
 import { Progress } from '../progress.ts';
 import type { Picture } from '../types.ts';
@@ -221,8 +222,7 @@ export const render: CommandModule<object, RenderArguments> = {
       })
       .option('figure', {
         choices: FIGURE_NAMES,
-        describe:
-          'What the plot looks like (default: that of the task; line for files); nano is what the quickstart policy sees',
+        describe: `What the plot looks like (default: that of the task; line for files; nano is what the quickstart policy sees): ${FIGURE_HELP}`,
         requiresArg: true,
       })
       .option('limit', {

@@ -80,9 +80,15 @@ describe('data list', () => {
     const tasks = JSON.parse((await inside('data', 'list', '--json')).out) as {
       name: string;
       figure: string;
+      smallFigures: string[];
     }[];
     expect(tasks.map(({ name }) => name)).toEqual(TASKS.map(({ name }) => name));
     for (const { figure } of tasks) expect(isFigureName(figure)).toBe(true);
+    const small = Object.fromEntries(tasks.map(({ name, smallFigures }) => [name, smallFigures]));
+    expect(small).toMatchObject({
+      ...{ ctu: ['nano'], har: ['nano-har'], nab: ['nano'], 'vta/multivariate': ['nano-variates'] },
+      ...{ 'tsb-uad': ['nano'], 'tsb-ad': ['nano', 'nano-channels'], custom: ['nano', 'nano-channels'] },
+    });
   });
 });
 
@@ -351,7 +357,7 @@ describe('data show', () => {
     const both = await page('3,0,1');
     for (const label of ['slow', 'fast']) expect(both).toContain(`Conclusion: the class is ${label}.`);
     expect(both).toContain('Then give one class');
-    expect(both).toContain('(prompt custom@1');
+    expect(both).toContain('(prompt custom@');
     const untrained = await page('0,0,1');
     expect(untrained).toContain('Then give one class');
     expect(untrained).not.toContain('Expert trace');

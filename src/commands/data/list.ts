@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { TASKS } from '../../../datasets/tasks/registry.ts';
 import type { TaskSpec } from '../../../datasets/tasks/task.ts';
+import { smallFigure } from '../task/card.ts';
 import { cachedFolder } from './files.ts';
 
 export interface ListArguments {
@@ -21,6 +22,16 @@ function classesText({ kind, classes, needs: files }: TaskSpec): string {
   return kind === 'anomaly' && files !== 'nothing' ? 'intervals' : String(classes.length);
 }
 
+/**
+ * The figures that small policies are shown of a task: of one whose series may have one channel or several that of one, then that
+ * of several.
+ */
+function smallFigures({ name: task, kind, shape }: TaskSpec): string[] {
+  const stated = /(\d+) channels?$/.exec(shape)?.[1];
+  const counts = stated === undefined ? [1, 2] : [Number(stated)];
+  return counts.map((count) => smallFigure({ task, kind, channels: Array.from({ length: count }, String) }));
+}
+
 /** Rows as columns of equal width; the last one is not filled up. */
 export function columns(rows: readonly (readonly string[])[]): string {
   const widths = rows[0]!.map((_, c) => Math.max(...rows.map((row) => row[c]!.length)));
@@ -31,12 +42,14 @@ export function columns(rows: readonly (readonly string[])[]): string {
 
 export function runList({ json }: ListArguments): void {
   if (json) {
-    const tasks = TASKS.map(
-      ({ name, title, kind, classes, shape, rate, figure, layout, source, needs: what }) => ({
-        ...{ name, title, kind, classes, shape, rate, figure: figure.preset, needs: what, layout },
+    const tasks = TASKS.map((spec) => {
+      const { name, title, kind, classes, shape, rate, figure, layout, source, needs: what } = spec;
+      return {
+        ...{ name, title, kind, classes, shape, rate, figure: figure.preset },
+        ...{ smallFigures: smallFigures(spec), needs: what, layout },
         source: { ...source, addresses: source.addresses.map(({ url }) => url) },
-      }),
-    );
+      };
+    });
     process.stdout.write(`${JSON.stringify(tasks)}\n`);
     return;
   }

@@ -12,6 +12,7 @@ import { render } from '../../plot/raster.ts';
 import { LEAST_STRIP } from '../../plot/shade.ts';
 import { formatValue } from '../../progress.ts';
 import type { Example, Gold, Picture } from '../../types.ts';
+import { smallFigure } from '../task/card.ts';
 import { drawingOf, markTruth } from '../task/figure.ts';
 
 /** What the expert says from values alone. */
@@ -179,11 +180,13 @@ export async function examplesPage(
     prompt = details?.prompt;
   }
   const { source, split, classes, rate, notes } = origin;
+  const [first] = examples;
   const body = html`<header class="top"><h1>${origin.title}</h1>
 <p class="lead">${source.description}</p>
 <dl class="facts"><dt>Task</dt><dd>${origin.task}</dd>
 ${classes.length === 0 ? null : html`<dt>Classes</dt><dd>${classes.join(', ')}</dd>`}
 ${rate === null ? null : sampling(rate)}
+${first === undefined ? null : html`<dt>Small policies</dt><dd>are shown figure ${smallFigure({ task: origin.task, kind: origin.kind, channels: first.example.names })}, unless their recipe says otherwise</dd>`}
 <dt>Split</dt><dd>${split.statement}</dd><dt>Licence</dt><dd>${source.licence}</dd>
 ${source.citation === null ? null : html`<dt>Source</dt><dd>${source.citation}</dd>`}
 ${notes.map((note) => html`<dt>Note</dt><dd>${note}</dd>`)}</dl></header>

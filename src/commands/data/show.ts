@@ -15,6 +15,7 @@ import { writeFileAtomic } from '../../files.ts';
 import { withInterrupt } from '../../interrupt.ts';
 import { Random } from '../../random.ts';
 import type { Example } from '../../types.ts';
+import { smallFigure } from '../task/card.ts';
 import { checkFigureRate } from '../task/figure.ts';
 import { describer } from './describe.ts';
 import { taskFolder } from './files.ts';
@@ -173,6 +174,13 @@ function listing(origin: ExampleOrigin, shown: readonly ShownExample[]): string 
   return `${origin.title}\n${table}\nsplit: ${origin.split.statement}`;
 }
 
+/** Which figure suits whom. */
+function figuresLine({ task, kind, figure }: ExampleOrigin, [first]: readonly ShownExample[]): string {
+  if (first === undefined) return '';
+  const small = smallFigure({ task, kind, channels: first.example.names });
+  return `figure: ${figure.preset}; small policies are shown ${small} (keys of a recipe: figure: task, figure: ${small})\n`;
+}
+
 /**
  * Runs the command: a page where `--out` is given, else a list.
  *
@@ -212,7 +220,7 @@ export async function runShow(args: ShowArguments): Promise<void> {
       process.stdout.write(`${out}: ${counted(shown.length)} of ${origin.title}\n`);
     } else {
       process.stdout.write(
-        `${listing(origin, shown)}\nplots, prompts and expert traces: add --out page.html\n`,
+        `${listing(origin, shown)}\n${figuresLine(origin, shown)}plots, prompts and expert traces: add --out page.html\n`,
       );
     }
   };

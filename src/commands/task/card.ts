@@ -24,8 +24,8 @@ const taught = ({ kind, task, classes }: DataFacts): Pick<PolicyCard, 'kind' | '
 const channelsOf = ({ kind, channels }: DataFacts): number | null =>
   kind === 'variates' ? null : channels.length;
 
-/** `nano` is one line; several channels get a row each. */
-function smallFigure({ kind, task, channels }: DataFacts): string {
+/** What a small policy is shown unless its recipe says otherwise: `nano` is one line; several channels get a row each. */
+export function smallFigure({ kind, task, channels }: Pick<DataFacts, 'kind' | 'task' | 'channels'>): string {
   if (channels.length === 1) return NANO;
   return SMALL[task] ?? (kind === 'variates' ? 'nano-variates' : 'nano-channels');
 }

@@ -174,7 +174,6 @@ describe('pages of data show', () => {
       labelled([...both, ['rare', 'validation']]),
       /No expert trace for the right answer: class rare: not in the profile/,
     ],
-    ['a channel name that would break tags', labelled(both, 'p<q'), /a channel name holds &lt; or &gt;/],
   ])('of %s come without traces, and say why', async (_, from, reason) => {
     const set = freshPath();
     const { code } = await inside('data', 'prepare', 'custom', '--from', from, '--out', set);
@@ -185,6 +184,17 @@ describe('pages of data show', () => {
       expect(page).toMatch(reason);
       expect(page).toContain('Then give one class');
       expect(page).not.toContain('argues for the right answer');
+    }
+  });
+
+  it('of a channel name with < show it as text', async () => {
+    const from = labelled(both, 'p<q');
+    const set = freshPath();
+    await inside('data', 'prepare', 'custom', '--from', from, '--out', set);
+    for (const source of [[set], ['custom', '--from', from]]) {
+      const page = await pageOf(...source, '--n', '1');
+      expect(page).toContain('u and p&lt;q;');
+      expect(page).not.toContain('p<q');
     }
   });
 
@@ -205,8 +215,11 @@ describe('pages of data show', () => {
     expect(code).toBeGreaterThan(0);
   });
 
-  it('a list says how to get a page', async () => {
-    expect((await inside('data', 'show', 'nano5', '--n', '2')).out).toMatch(/add --out page\.html\n$/);
+  it('a list says which figures there are, and how to get a page', async () => {
+    const list = (await inside('data', 'show', 'vta/multivariate', '--n', '2')).out;
+    expect(list).toMatch(/\nfigure: vta-grid; small policies are shown nano-variates \(/);
+    expect(list).toMatch(/add --out page\.html\n$/);
+    expect(await pageOf('nano5', '--n', '1')).toContain('are shown figure nano, unless');
   });
 });
 
