@@ -6,8 +6,8 @@ import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Document, isMap, isNode, isScalar, LineCounter, parse, parseDocument, visit } from 'yaml';
-import type { z } from 'zod';
 import { ConfigError } from './errors.ts';
+import { expected } from './issue-text.ts';
 import { defaultRecipe, type Recipe, recipeSchema } from './recipe.ts';
 import { closest } from './suggest.ts';
 
@@ -56,30 +56,6 @@ function unknownKey(key: string, parent: Path): string {
   const meant = near === undefined ? elsewhere : [...parent, near].join('.');
   if (meant !== undefined) return `unknown key ${full}; did you mean ${meant}?`;
   return `unknown key ${full}; known here: ${isTree(siblings) ? Object.keys(siblings).join(', ') : 'none'}`;
-}
-
-/** What a failed check wanted, in words. */
-function expected(issue: z.core.$ZodIssue): string {
-  switch (issue.code) {
-    case 'invalid_type':
-      return issue.expected === 'int'
-        ? 'an integer'
-        : `${/^[aeiou]/.test(issue.expected) ? 'an' : 'a'} ${issue.expected}`;
-    case 'too_small':
-      return issue.origin === 'string'
-        ? 'a non-empty string'
-        : issue.origin === 'array'
-          ? `${issue.minimum} entries`
-          : `a number ${issue.inclusive === false ? '>' : '≥'} ${issue.minimum}`;
-    case 'too_big':
-      return issue.origin === 'array'
-        ? `${issue.maximum} entries`
-        : `a number ${issue.inclusive === false ? '<' : '≤'} ${issue.maximum}`;
-    case 'invalid_value':
-      return `one of ${issue.values.map(String).join(', ')}`;
-    default:
-      return issue.message;
-  }
 }
 
 /** Where a path stands in a YAML document: `file:line`, of its nearest ancestor if it is not there itself. */
