@@ -2,12 +2,15 @@
 import { readText, TIME_NAME } from './csv.ts';
 import { CsvRecords, detectDelimiter } from './csv-records.ts';
 
-/** Numbers, also with a decimal comma, and missing values. */
-const NUMBERS = /^(?:[+-]?[\d.,]+(?:e[+-]?\d+)?|nan)?$/i;
+/** Numbers, also with a decimal comma. */
+const NUMBERS = /^[+-]?[\d.,]+(?:e[+-]?\d+)?$/i;
+const MISSING = /^(?:[+-]?nan|na|n\/a|null|none|#n\/a|\?)?$/i;
+/** Records by which columns are told apart. */
+const SAMPLE = 100;
 
 /**
- * Columns of a csv file of points that begin with a number and are no time; undefined without a header, or with a single one
- * left.
+ * Columns of a csv file of points whose first value that is not missing is a number, and which are no time; undefined without a
+ * header, or with a single one left. A first column without a name is the row numbers of a program that wrote the file.
  *
  * @throws DataError for a file that cannot be read
  */
@@ -15,11 +18,15 @@ export function numericColumns(path: string): string[] | undefined {
   const text = readText(path);
   const records = new CsvRecords(text, detectDelimiter(text, path), path);
   const rows: string[][] = [];
-  while (rows.length < 2 && records.next()) {
+  while (rows.length <= SAMPLE && records.next()) {
     if (!records.blank) rows.push(Array.from({ length: records.width }, (_, i) => records.field(i)));
   }
-  const [names = [], first = []] = rows;
-  if (names.some((name) => name === '' || Number.isFinite(Number(name)))) return undefined;
-  const columns = names.filter((name, i) => !TIME_NAME.test(name) && NUMBERS.test(first[i] ?? ''));
+  const [names = [], ...body] = rows;
+  const headed = names.every((name, i) => (name === '' ? i === 0 : !Number.isFinite(Number(name))));
+  if (!headed) return undefined;
+  const columns = names.filter((name, i) => {
+    const first = body.map((row) => row[i] ?? '').find((cell) => !MISSING.test(cell));
+    return name !== '' && !TIME_NAME.test(name) && (first === undefined || NUMBERS.test(first));
+  });
   return columns.length > 1 ? columns : undefined;
 }

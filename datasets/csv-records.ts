@@ -21,6 +21,8 @@ export class CsvRecords {
   readonly #starts: number[] = [];
   readonly #ends: number[] = [];
   #position = 0;
+  /** The line of the last place that was asked for, and its offset. */
+  #counted = { line: 1, start: 0 };
 
   constructor(text: string, delimiter: string, file: string) {
     this.#text = text;
@@ -81,18 +83,18 @@ export class CsvRecords {
     return this.#place(this.#starts[index]!);
   }
 
-  /** Counted only for messages, so that the walk itself need not count. */
+  /** Counted only when asked, so that the walk itself need not count; from the last place on, so that asking for all is quick. */
   #place(offset: number): { file: string; line: number; column: number } {
-    let line = 1;
-    let lineStart = 0;
-    for (let i = 0; i < offset; i++) {
+    let { line, start } = this.#counted.start <= offset ? this.#counted : { line: 1, start: 0 };
+    for (let i = start; i < offset; i++) {
       const code = this.#text.charCodeAt(i);
       if (code === LF || (code === CR && this.#text.charCodeAt(i + 1) !== LF)) {
         line++;
-        lineStart = i + 1;
+        start = i + 1;
       }
     }
-    return { file: this.#file, line, column: offset - lineStart + 1 };
+    this.#counted = { line, start };
+    return { file: this.#file, line, column: offset - start + 1 };
   }
 
   /** From an opening quote to what follows its closing one, blanks skipped. */

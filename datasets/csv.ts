@@ -15,6 +15,7 @@ const MAXIMUM_BYTES = 500_000_000;
 const SAMPLE = 100;
 
 const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
+const MISSING = /^(?:[+-]?nan|na|n\/a|null|none|#n\/a|\?)?$/i;
 const SPECIAL = /^[+-]?(?:nan|inf|infinity|na|n\/a|null|none|#n\/a)$/i;
 const DECIMAL_COMMA = /^[+-]?[\d.]*\d,[\d.,]*\d$/;
 const DATE_OR_CLOCK = /^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}:\d{2}/;
@@ -26,7 +27,8 @@ const ROW_NUMBER_NAME = /^(?:unnamed: 0|index|idx)?$/i;
 
 /** A series as it stands in a file, without any label. */
 export interface CsvSeries {
-  readonly values: Float64Array; // [N], N ≥ 2, all finite
+  /** [N], N ≥ 2; finite, or NaN where a missing value was allowed. */
+  readonly values: Float64Array;
   /** The time column as written [N]; null without one. */
   readonly time: readonly string[] | null;
   /** File name without its extension. */
@@ -38,6 +40,10 @@ export interface CsvSeries {
 export interface CsvOptions {
   /** Header of the value column, or its number from 1. */
   readonly column?: string | number | undefined;
+  /** Whether an empty cell, NaN, NA, null and the like are missing values (NaN); default: they are refused. */
+  readonly missing?: boolean | undefined;
+  /** What to do where several columns hold numbers, for messages; default: name one with --column. */
+  readonly advice?: string | undefined;
 }
 
 interface Column {
@@ -140,7 +146,7 @@ function chosenColumn(columns: readonly Column[], wanted: string | number, path:
 }
 
 /** The only column that can hold the values, or an error that says what to do. */
-function onlyNumeric(columns: readonly Column[], path: string): number {
+function onlyNumeric(columns: readonly Column[], path: string, advice: string | undefined): number {
   const numeric = columns.flatMap((column, i) => (column.numeric ? [i] : []));
   const hasClock = columns.some((column) => column.time && !column.numeric);
   const isTime = (i: number): boolean => columns[i]!.rowNumbers || (!hasClock && columns[i]!.time);
@@ -157,7 +163,7 @@ function onlyNumeric(columns: readonly Column[], path: string): number {
   }
   const example = columns[candidates[0]!]!.header ? show(columns[candidates[0]!]!.name) : candidates[0]! + 1;
   throw new DataError(
-    `${candidates.length} columns of numbers: ${listed(candidates.map((i) => columns[i]!))}; say which, for example --column ${example}`,
+    `${candidates.length} columns of numbers: ${listed(candidates.map((i) => columns[i]!))}; ${advice ?? `say which, for example --column ${example}`}`,
     { file: path },
   );
 }
@@ -188,9 +194,10 @@ function readSample(records: CsvRecords): string[][] {
  * numeric column with a name such as `timestamp`, else row numbers that count up from 0 or 1; columns of other text
  * are left out. With several numeric columns left, `column` must say which.
  *
- * @throws DataError with file, line and column for an empty cell, text, NaN or an infinity among the values, a record
- * with another number of fields, a blank line inside the data, a stray quote; with the file for one that cannot be
- * read, is empty, has no numeric column or several, or fewer than 2 points. ConfigError for a `column` that is not
+ * @throws DataError with file, line and column for an empty cell or NaN among the values unless `missing` allows them, text or an
+ * infinity, a record
+ * with another number of fields, a blank line inside the data (of an only column, a missing value), a stray quote; with the file
+ * for one that cannot be read, is empty, has no numeric column or several, no number in the column, or fewer than 2 points. ConfigError for a `column` that is not
  * there
  */
 export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries {
@@ -212,7 +219,9 @@ export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries
     ),
   );
   const value =
-    options.column === undefined ? onlyNumeric(columns, path) : chosenColumn(columns, options.column, path);
+    options.column === undefined
+      ? onlyNumeric(columns, path, options.advice)
+      : chosenColumn(columns, options.column, path);
   const others = columns.map((column, i) => (i === value ? null : column));
   const clock = [
     others.findIndex((column) => column?.time === true && !column.numeric),
@@ -224,14 +233,23 @@ export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries
   const values: number[] = [];
 
   const records = new CsvRecords(text, delimiter, path);
+  const missing = options.missing ?? false;
   let blank: ReturnType<CsvRecords['place']> | undefined;
+  let blanks = 0;
   let seen = 0;
   while (records.next()) {
     if (records.blank) {
       if (seen > 0) blank ??= records.place(0);
+      if (seen > 0) blanks++;
       continue;
     }
-    if (blank !== undefined) throw new DataError('blank line inside the data; remove or fill it', blank);
+    if (blank !== undefined) {
+      // The empty cell of an only column is a blank line.
+      if (!missing || columns.length > 1)
+        throw new DataError('blank line inside the data; remove or fill it', blank);
+      for (; blanks > 0; blanks--) values.push(Number.NaN);
+      blank = undefined;
+    }
     if (records.width !== columns.length) {
       throw new DataError(
         `${records.width} fields, the first record has ${columns.length}`,
@@ -241,12 +259,17 @@ export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries
     if (seen++ === 0 && header) continue;
     const cell = records.field(value);
     const number = NUMBER.test(cell) ? Number(cell) : Number.NaN;
-    if (!Number.isFinite(number)) throw new DataError(problem(cell, name), records.place(value));
+    if (!Number.isFinite(number) && !(missing && MISSING.test(cell))) {
+      throw new DataError(problem(cell, name), records.place(value));
+    }
     values.push(number);
     if (time !== null) time.push(records.field(clock!));
   }
   if (values.length < MINIMUM_POINTS) {
     throw new DataError(`${values.length} point; a series needs at least ${MINIMUM_POINTS}`, { file: path });
+  }
+  if (values.every((one) => Number.isNaN(one))) {
+    throw new DataError(`column ${show(name)} holds no number; remove it, or fill it`, { file: path });
   }
   return { values: Float64Array.from(values), time, name: parse(path).name, column: name };
 }

@@ -30,8 +30,35 @@ function shuffled(items: readonly number[], seed: number, name: string): number[
   return Array.from(new Random(seed, name).permutation(items.length), (i) => items[i]!);
 }
 
+/** Below as many items, a split that lacks a class is given one: a single example more or less decides what can be measured. */
+const FEW_ITEMS = 100;
+
 /**
- * Splits items so that each class is spread like the whole: per class and split, the expected number rounded up or down.
+ * Gives every wanted column at least one of each row that has as many, from the row's largest entry; where another row has more
+ * than one in that column, it gives one back, so that the column's sum stays.
+ * @param table [R][C], changed in place
+ */
+function giveOneOfEach(table: number[][], wanted: readonly boolean[]): void {
+  const needed = wanted.filter(Boolean).length;
+  for (const [r, row] of table.entries()) {
+    if (row.reduce((sum, n) => sum + n, 0) < needed) continue;
+    for (const [c, n] of row.entries()) {
+      if (n > 0 || !wanted[c]) continue;
+      const from = row.indexOf(Math.max(...row));
+      row[from]!--;
+      row[c]!++;
+      const others = table.filter((other, k) => k !== r && other[c]! > 1);
+      const most = others.toSorted((a, b) => b[c]! - a[c]!)[0];
+      if (most === undefined) continue;
+      most[c]!--;
+      most[from]!++;
+    }
+  }
+}
+
+/**
+ * Splits items so that each class is spread like the whole: per class and split, the expected number rounded up or down; of
+ * few items, at least one.
  *
  * @returns a split for each item
  */
@@ -45,6 +72,11 @@ function stratified(classes: readonly string[], sizes: SplitSizes, seed: number)
     groups.map(([, at]) => at.length),
     totals,
   );
+  if (classes.length < FEW_ITEMS)
+    giveOneOfEach(
+      table,
+      SPLITS.map((split) => sizes[split] > 0),
+    );
   const result: Split[] = Array.from({ length: classes.length }, () => 'train');
   for (const [g, [name, at]] of groups.entries()) {
     const order = shuffled(at, seed, `split/${name}`);
@@ -58,7 +90,8 @@ function stratified(classes: readonly string[], sizes: SplitSizes, seed: number)
 
 /**
  * Splits by single examples, stratified by class: per class and split, the expected number rounded up or down; the
- * sizes of the splits are exact. Windows of one recording may end up in several splits.
+ * sizes of the splits are exact. With fewer than 100 examples, every split has at least one of each class that has as many as there
+ * are splits, at the cost of exact sizes. Windows of one recording may end up in several splits.
  *
  * @throws DataError for shares that are none
  */
@@ -86,7 +119,8 @@ function recordings(entries: readonly Entry[]): Map<string, { at: number[]; clas
 
 /**
  * Splits by recordings: all examples of one recording are in one split, and so is every example without one. Stratified
- * by the set of classes that a recording has: per set and split, the expected number of recordings rounded up or down.
+ * by the set of classes that a recording has: per set and split, the expected number of recordings rounded up or down; of fewer
+ * than 100 recordings, at least one where there are enough.
  *
  * @throws DataError for shares that are none, and for fewer recordings than splits that must not be empty
  */

@@ -10,6 +10,9 @@ export interface CsvReadOptions {
   readonly columns?: readonly (string | number)[] | undefined;
   /** Column of point labels, 0 or 1. */
   readonly label?: string | number | undefined;
+  /** As `CsvOptions`. */
+  readonly missing?: boolean | undefined;
+  readonly advice?: string | undefined;
 }
 
 /** The time column as numbers: dates as seconds since 1970, else numbers; null when some row is neither. */
@@ -24,15 +27,15 @@ function instants(time: readonly string[] | null): Float64Array | null {
 
 /**
  * Reads the one series of a CSV file with `readSeriesCsv`, which says what is tolerated; its id is the file's name.
- * The file is parsed once per column. Unlike the other readers it refuses missing values.
+ * The file is parsed once per column. Unlike the other readers it refuses missing values unless they are allowed.
  *
  * @throws DataError as `readSeriesCsv`, and for a label other than 0 and 1; ConfigError for a column that is not
  * there, and for no columns at all
  */
 export function* readCsv(path: string, options: CsvReadOptions = {}): Generator<RawRecord> {
-  const { columns = [undefined], label } = options;
+  const { columns = [undefined], label, missing, advice } = options;
   if (columns.length === 0) throw new ConfigError('columns: at least one is needed');
-  const channels = columns.map((column) => readSeriesCsv(path, { column }));
+  const channels = columns.map((column) => readSeriesCsv(path, { column, missing, advice }));
   const marks = label === undefined ? null : readSeriesCsv(path, { column: label });
   yield rawRecord(
     fileFacts(path, 'csv'),

@@ -47,6 +47,14 @@ const EXTENSIONS: Readonly<Record<string, FileFormat>> = {
   hea: 'wfdb',
 };
 
+const extensionOf = (path: string): string => /\.([^./\\]+)$/.exec(path)?.[1]?.toLowerCase() ?? '';
+
+/** Whether a file is named like one of series; nothing of it is read. */
+export function isSeriesFile(path: string): boolean {
+  const extension = extensionOf(path);
+  return extension === 'csv' || Object.hasOwn(EXTENSIONS, extension);
+}
+
 /** csv files by their header, or by a TSB-AD name. */
 function csvFormat(path: string): FileFormat {
   if (parseTsbAdName(path) !== null) return 'tsb-ad';
@@ -70,9 +78,9 @@ function csvFormat(path: string): FileFormat {
  * @throws ConfigError for an extension that no format has; DataError for a csv file that cannot be read
  */
 export function formatOf(path: string): FileFormat {
-  const extension = /\.([^./\\]+)$/.exec(path)?.[1]?.toLowerCase() ?? '';
+  const extension = extensionOf(path);
   if (extension === 'csv') return csvFormat(path);
-  const format = EXTENSIONS[extension];
+  const format = Object.hasOwn(EXTENSIONS, extension) ? EXTENSIONS[extension] : undefined;
   if (format !== undefined) return format;
   const known = ['csv', ...Object.keys(EXTENSIONS)].map((name) => `.${name}`).join(', ');
   throw new ConfigError(`${path}: no format has this extension; known are ${known}`);

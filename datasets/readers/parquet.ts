@@ -28,7 +28,11 @@ function readFooter(source: ByteSource): FileMetaData {
   if (magic === 'PARE') throw fail('an encrypted Parquet file');
   if (magic !== 'PAR1') throw fail('not a Parquet file, or cut off: no PAR1 at its end');
   const length = end.readUInt32LE(0);
-  if (length > Math.min(source.size - 12, LONGEST_FOOTER)) throw fail(`a footer of ${length} bytes`);
+  if (length > Math.min(source.size - 12, LONGEST_FOOTER)) {
+    throw fail(
+      'damaged, or cut off: its end does not say where its list of columns begins; copy or write it again',
+    );
+  }
   try {
     return parquetMetadata(source.read(source.size - 8 - length, length + 8), { geoparquet: false });
   } catch (cause) {

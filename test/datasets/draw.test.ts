@@ -73,7 +73,7 @@ describe('quotas', () => {
 });
 
 describe('splits', () => {
-  it('by example: sizes are exact and classes spread like the whole, within rounding', () => {
+  it('by example: classes spread like the whole, within rounding and in exact sizes; of few, every split has each class', () => {
     fc.assert(
       fc.property(classes, shares, seeds, (names, sizes, seed) => {
         const drawn = splitByExample(entriesOf(names), sizes, seed);
@@ -82,17 +82,43 @@ describe('splits', () => {
           SPLITS.map((s) => sizes[s]),
         );
         const found = counts(drawn, (s) => s);
-        expect(SPLITS.map((s) => found.get(s) ?? 0)).toEqual(expected);
+        const wanted = SPLITS.filter((s) => sizes[s] > 0);
         const cells = counts(drawn, (s, i) => `${names[i]} ${s}`);
         const perClass = counts(names, (n) => n);
-        for (const [name, n] of perClass)
-          for (const [k, split] of SPLITS.entries()) {
-            const share = (n * expected[k]!) / names.length;
-            expect(Math.abs((cells.get(`${name} ${split}`) ?? 0) - share)).toBeLessThan(1);
-          }
+        const has = (name: string, split: string): number => cells.get(`${name} ${split}`) ?? 0;
+        if (names.length < 100) {
+          for (const [name, n] of perClass)
+            if (n >= wanted.length) for (const split of wanted) expect(has(name, split)).toBeGreaterThan(0);
+        } else {
+          expect(SPLITS.map((s) => found.get(s) ?? 0)).toEqual(expected);
+          for (const [name, n] of perClass)
+            for (const [k, split] of SPLITS.entries())
+              expect(Math.abs(has(name, split) - (n * expected[k]!) / names.length)).toBeLessThan(1);
+        }
+        for (const [k, split] of SPLITS.entries())
+          if (expected[k] === 0)
+            expect(found.get(split) ?? 0).toBeLessThanOrEqual(sizes[split] === 0 ? 0 : perClass.size);
         expect(splitByExample(entriesOf(names), sizes, seed)).toEqual(drawn);
       }),
     );
+  });
+
+  it('by example: twelve of two classes, and six, give every split both', () => {
+    const draw = (names: string[], sizes = { train: 8, validation: 1, test: 1 }): string[] => {
+      const drawn = splitByExample(entriesOf(names), sizes, 3);
+      return SPLITS.map((split) =>
+        names
+          .filter((_, i) => drawn[i] === split)
+          .sort()
+          .join(''),
+      );
+    };
+    expect(draw([...'abababababab'])).toEqual(['aaaabbbb', 'ab', 'ab']);
+    expect(draw([...'ababab'])).toEqual(['ab', 'ab', 'ab']);
+    // Where another class can make room, the sizes stay: 8 and 4 of 12.
+    expect(draw([...'aaaaaaaaaadd'], { train: 2, validation: 0, test: 1 })).toEqual(['aaaaaaad', '', 'aaad']);
+    // Two of a class cannot be in three splits.
+    expect(draw([...'aaaaaaabb']).map((text) => text.includes('a'))).toEqual([true, true, true]);
   });
 
   it('by recording: no recording is in two splits, and every example is in one', () => {
