@@ -1,13 +1,7 @@
 /** Which split each example of a task goes to, which examples are kept, and what is to be said of it. */
-import { ConfigError } from '../src/errors.ts';
-import {
-  type Entry,
-  fewShots,
-  type SplitSizes,
-  splitByExample,
-  splitByRecording,
-  stratifiedSubset,
-} from './draw.ts';
+import { ConfigError, DataError } from '../src/errors.ts';
+import { fewShots, type SplitSizes, splitByExample, splitByRecording, stratifiedSubset } from './draw.ts';
+import { sharedRecordings, type Traceable } from './leaks.ts';
 import { SPLITS, type Split } from './split.ts';
 import type { SplitPlan } from './tasks/task.ts';
 
@@ -20,13 +14,14 @@ export interface DrawOptions {
   readonly shares?: SplitSizes | undefined;
   /** Share of training that becomes validation, where the split is given; in (0, 1). */
   readonly validation?: number | undefined;
+  /** Whether a split that the data give may have examples of one recording on several sides. */
+  readonly allowSharedRecordings?: boolean | undefined;
 }
 
 /** What is known of an example when splits are drawn. */
-export interface Item extends Entry {
+export interface Item extends Traceable {
   /** The split that the data give it; null where they give none. */
   readonly split: Split | null;
-  readonly id: string;
 }
 
 /** `train 122, validation 41, test 41`. */
@@ -35,6 +30,32 @@ function sizesText(splits: readonly (Split | null)[]): string {
     .filter(([, n]) => n > 0)
     .map(([split, n]) => `${split} ${n}`)
     .join(', ');
+}
+
+/** Names that a statement lists. */
+const LISTED = 5;
+
+/** What drawn splits lack of the classes that there are, as a sentence with a blank before; nothing where all are complete. */
+function lacksText(
+  items: readonly Item[],
+  splits: readonly (Split | null)[],
+  wanted: readonly Split[],
+): string {
+  const found = new Map(wanted.map((split) => [split, new Set<string>()]));
+  for (const [i, { class: name }] of items.entries()) {
+    const split = splits[i];
+    if (split != null) found.get(split)?.add(name);
+  }
+  const all = [...new Set([...found.values()].flatMap((own) => [...own]))].sort();
+  const parts = [...found].flatMap(([split, own]) => {
+    const lacking = all.filter((name) => !own.has(name));
+    if (lacking.length === 0) return [];
+    if (own.size === 0) return [`${split} is empty`];
+    const names = lacking.slice(0, LISTED).map((name) => `'${name}'`);
+    const more = lacking.length > LISTED ? ` and ${lacking.length - LISTED} others` : '';
+    return [`${split} has no example of ${names.join(', ')}${more}`];
+  });
+  return parts.length === 0 ? '' : ` Too few examples for every split: ${parts.join('; ')}.`;
 }
 
 /** Splits of items, and what to say of them. */
@@ -68,15 +89,35 @@ function takeValidation(
   const by = validation === 'recording' ? 'whole recordings' : 'single examples';
   return {
     splits,
-    statement: `${plan.statement} Validation is our own draw from its training split (seed ${seed}, ${by}, stratified by class): ${sizesText(splits)}.`,
+    statement: `${plan.statement} Validation is our own draw from its training split (seed ${seed}, ${by}, stratified by class): ${sizesText(splits)}.${lacksText(part, drawn, ['train', 'validation'])}`,
     recordingsApart: plan.recordingsApart,
+  };
+}
+
+/** @throws DataError for a recording in several splits, unless that is allowed; then the statement says so */
+function checkShared(items: readonly Item[], drawn: Drawn, allowed: boolean): Drawn {
+  if (drawn.recordingsApart !== true) return drawn;
+  const shared = sharedRecordings(items, drawn.splits);
+  const [first] = shared;
+  if (first === undefined) return drawn;
+  const [name, home] = first;
+  if (!allowed) {
+    throw new DataError(
+      `recording '${name}' is in ${home.join(' and ')}, which must not share any; correct the split, or allow it with --allow-shared-recordings`,
+    );
+  }
+  const all = new Set(items.flatMap(({ recording }) => (recording === null ? [] : [recording]))).size;
+  return {
+    ...drawn,
+    statement: `${drawn.statement} Recordings leak, as the user allowed: ${shared.size} of ${all} have examples in several splits, so results tell in part how well a recording is recognised.`,
+    recordingsApart: false,
   };
 }
 
 /**
  * The split of every item: the given one, or a drawn one.
  *
- * @throws ConfigError for options that the plan does not have
+ * @throws ConfigError for options that the plan does not have; DataError for a given split with a recording on several sides
  */
 export function drawSplits(
   items: readonly Item[],
@@ -84,6 +125,10 @@ export function drawSplits(
   options: DrawOptions,
   seed: number,
 ): Drawn {
+  return checkShared(items, assign(items, plan, options, seed), options.allowSharedRecordings ?? false);
+}
+
+function assign(items: readonly Item[], plan: SplitPlan, options: DrawOptions, seed: number): Drawn {
   const { shares, validation } = options;
   if (plan.by === 'given') {
     if (shares !== undefined) {
@@ -113,14 +158,24 @@ export function drawSplits(
   const splits =
     plan.by === 'recording' ? splitByRecording(items, sizes, seed) : splitByExample(items, sizes, seed);
   const by = plan.by === 'recording' ? 'by recording' : 'by single examples';
+  const lacks = lacksText(
+    items,
+    splits,
+    SPLITS.filter((split) => sizes[split] > 0),
+  );
   return {
     splits,
-    statement: `Our own split, seed ${seed}, ${by}, stratified by class: ${sizesText(splits)}. ${plan.statement}`,
+    statement: `Our own split, seed ${seed}, ${by}, stratified by class: ${sizesText(splits)}.${lacks} ${plan.statement}`,
     recordingsApart: plan.recordingsApart,
   };
 }
 
-/** Keeps what was asked for of each split; the others become null. @returns what to say of it */
+/**
+ * Keeps what was asked for of each split; the others become null.
+ *
+ * @returns what to say of it
+ * @throws ConfigError for a count of a split that is not there, unless the same is asked of all
+ */
 export function subset(
   items: readonly Item[],
   splits: (Split | null)[],
@@ -128,6 +183,14 @@ export function subset(
   seed: number,
 ): string {
   const { counts = {}, shots } = options;
+  const there = SPLITS.filter((split) => splits.includes(split));
+  const asked = SPLITS.map((split) => counts[split]);
+  const gone = SPLITS.find((split) => counts[split] !== undefined && !there.includes(split));
+  if (gone !== undefined && new Set(asked).size > 1) {
+    throw new ConfigError(
+      `--count ${gone}=${counts[gone]}: there is no ${gone} split, only ${there.join(' and ')}; leave it out, or make one with --validation, --shares or --split`,
+    );
+  }
   let said = '';
   const keep = (split: Split, choose: (classes: readonly string[]) => number[]): void => {
     const at = splits.flatMap((one, i) => (one === split ? [i] : []));

@@ -3,6 +3,7 @@ import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { DataError } from '../src/errors.ts';
+import { issueText } from '../src/issue-text.ts';
 import { CLASS, CLASS_RULE } from './class-name.ts';
 import { materialFacts, materialFile } from './material-facts.ts';
 import { SPLITS, type Split } from './split.ts';
@@ -30,6 +31,16 @@ const part = z.strictObject({
   classes: z.record(z.string(), count),
   /** Different recordings; null where the examples name none. */
   recordings: count.nullable(),
+});
+
+/** Words of a user, which prompts contain. */
+const promptFacts = z.strictObject({
+  /** What was measured, how, and how often; may be empty. */
+  description: z.string(),
+  /** What a class looks like, by its name. */
+  hints: z.record(z.string(), text),
+  /** What an extension is asked for; null where none is. */
+  advice: text.nullable(),
 });
 
 const schema = z.strictObject({
@@ -63,6 +74,8 @@ const schema = z.strictObject({
         .regex(CLASS, { error: ({ input }) => `got ${JSON.stringify(input)}, expected ${CLASS_RULE}` }),
     )
     .refine((names) => new Set(names).size === names.length, { error: 'a class is listed twice' }),
+  /** What the user says of the data, for prompts; absent for tasks with a prompt of their own, and where nothing was said. */
+  prompt: promptFacts.optional(),
   /** Samples per second; null where it is not known or has no meaning. */
   rate: z.number().positive().nullable(),
   figure: z.strictObject({
@@ -78,6 +91,7 @@ const schema = z.strictObject({
   materials: materialFacts.optional(),
 });
 
+export type PromptFacts = z.infer<typeof promptFacts>;
 export type ExampleManifest = z.infer<typeof schema>;
 /** What a manifest says of one split. */
 export type SplitFacts = z.infer<typeof part>;
@@ -140,8 +154,7 @@ export function readExampleManifest(directory: string): ExampleManifest {
   }
   const result = schema.safeParse(content);
   if (!result.success) {
-    const issue = result.error.issues[0];
-    throw new DataError(`${issue?.path.join('.') || 'manifest'}: ${issue?.message}`, { file });
+    throw new DataError(issueText(result.error.issues[0]!, content, 'manifest'), { file });
   }
   const manifest = result.data;
   if (splitsOf(manifest).length === 0) throw new DataError('splits: none', { file });

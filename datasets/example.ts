@@ -7,6 +7,7 @@
  * Numbers have the fewest digits that give the same float64 back; a missing point (NaN) is null.
  */
 import { DataError } from '../src/errors.ts';
+import { RESERVED } from '../src/task-prompts.ts';
 import { ANOMALY_CLASSES, type Example, type Gold, type LabeledSeries } from '../src/types.ts';
 import { CLASS, CLASS_RULE } from './class-name.ts';
 import { checkFields, listField, type Place, parseRecord, show, stringField } from './json-record.ts';
@@ -68,10 +69,26 @@ export function seriesOf(example: Example): LabeledSeries {
   return series;
 }
 
+/** @throws DataError for a name that a prompt must not contain: one with `RESERVED` text or a line end */
+export function checkChannelNames(names: readonly string[], at: Place = {}): void {
+  const wrong = names.find((name) => RESERVED.test(name) || /[\n\r]/.test(name));
+  if (wrong === undefined) return;
+  throw new DataError(
+    `names: the channel ${show(wrong)} holds a tag of the answer, a special token or a line end, and prompts list all names; rename it`,
+    at,
+  );
+}
+
+/** @throws DataError unless a response can carry this class between tags */
+export function checkClass(name: string, at: Place = {}): void {
+  if (CLASS.test(name)) return;
+  throw new DataError(`class: got ${show(name)}, expected ${CLASS_RULE}`, at);
+}
+
 function checkGold(gold: Gold, channels: number, length: number, at: Place): void {
   if (gold.kind === 'classification') {
-    if (CLASS.test(gold.class)) return;
-    throw new DataError(`class: got ${show(gold.class)}, expected ${CLASS_RULE}`, at);
+    checkClass(gold.class, at);
+    return;
   }
   if (gold.kind === 'variates') {
     let last = -1;
@@ -100,7 +117,7 @@ function checkGold(gold: Gold, channels: number, length: number, at: Place): voi
 
 /**
  * Checks a whole example: id and task not empty; at least one channel and two points; channels equally long, named and
- * named differently; points finite or NaN, at least one of them finite; times finite and never falling; an answer of
+ * named differently, without `RESERVED` text; points finite or NaN, at least one of them finite; times finite and never falling; an answer of
  * its kind: a class of one line, intervals as in `checkIntervals` with 'normal' exactly where there is none, or
  * ascending numbers of channels.
  *
@@ -118,6 +135,7 @@ export function checkExample(example: Example, at: Place = {}): void {
       at,
     );
   }
+  checkChannelNames(names, at);
   const length = lengthOf(example);
   if (length < 2) throw new DataError(`channels[0]: ${length} points; an example needs at least 2`, at);
   let seen = false;

@@ -6,6 +6,8 @@ import { type DrawOptions, drawSplits, type Item, subset } from './assign.ts';
 import { checkExample, classOf } from './example.ts';
 import type { ExampleManifest } from './example-manifest.ts';
 import { type ExampleOrigin, type WriteExamplesOptions, writeExamples } from './example-set.ts';
+import { type Place, show } from './json-record.ts';
+import { digestOf, duplicatesText } from './leaks.ts';
 import { sourceFiles } from './source-files.ts';
 import { SPLITS, type Split } from './split.ts';
 import type { OpenTask, TaskFigure, TaskSpec } from './tasks/task.ts';
@@ -20,6 +22,8 @@ export interface SelectOptions extends DrawOptions {
   readonly window?: number | null | undefined;
   readonly length?: number | undefined;
   readonly figure?: TaskFigure | undefined;
+  /** Refuses a figure that the user's files name, with a ConfigError: one that is unknown or not for this rate. */
+  readonly checkFigure?: ((preset: string, rate: number | null) => void) | undefined;
   readonly signal?: AbortSignal | undefined;
   /** Called now and then with the number of examples read so far, where all must be read before any is chosen. */
   readonly onRead?: ((read: number) => void) | undefined;
@@ -36,14 +40,42 @@ export interface Selection {
 /** Examples between two chances for signals. */
 const BREATH = 256;
 
+/** Beyond it, powers and sums that analyses take of values leave float64, and pictures leave float32. */
+const LARGEST_VALUE = 1e30;
+/** Characters of a channel's name: prompts list all of them. */
+const LONGEST_NAME = 60;
+
+/** As `checkExample`, and what prompts and analyses could not bear. @throws DataError */
+function checkEntering(example: Example, place: Place): void {
+  checkExample(example, place);
+  const { id, channels, names } = example;
+  const long = names.find((name) => [...name].length > LONGEST_NAME);
+  if (long !== undefined) {
+    throw new DataError(
+      `${id}: the channel name ${show(long)} has ${[...long].length} characters, more than ${LONGEST_NAME}; prompts list all names: shorten it`,
+      place,
+    );
+  }
+  for (const [c, channel] of channels.entries()) {
+    for (let t = 0; t < channel.length; t++) {
+      if (!(Math.abs(channel[t]!) > LARGEST_VALUE)) continue;
+      throw new DataError(
+        `${id}: point ${t} of channel ${show(names[c])} is ${channel[t]}, beyond ±${LARGEST_VALUE}; rescale the series, or leave the cell empty if it marks a missing value`,
+        place,
+      );
+    }
+  }
+}
+
 async function indexOf(task: OpenTask, { signal, onRead }: SelectOptions): Promise<Item[]> {
   const items: Item[] = [];
   const ids = new Set<string>();
-  for (const { split, example } of task.load()) {
-    checkExample(example);
-    if (ids.has(example.id)) throw new DataError(`id '${example.id}' occurs twice`);
-    ids.add(example.id);
-    items.push({ split, id: example.id, class: classOf(example.gold), recording: example.recording });
+  for (const { split, example, place = {} } of task.load()) {
+    const { id, gold, recording } = example;
+    checkEntering(example, place);
+    if (ids.has(id)) throw new DataError(`id '${id}' occurs twice`, place);
+    ids.add(id);
+    items.push({ split, id, class: classOf(gold), recording, digest: digestOf(example) });
     if (items.length % BREATH !== 0) continue;
     onRead?.(items.length);
     await setImmediate();
@@ -52,6 +84,25 @@ async function indexOf(task: OpenTask, { signal, onRead }: SelectOptions): Promi
   if (items.length === 0) throw new DataError('no examples');
   onRead?.(items.length);
   return items;
+}
+
+/** @throws DataError for a figure that the user's files name; ConfigError for one of the options */
+function checkFigure(
+  { own }: OpenTask,
+  spec: TaskSpec,
+  { figure: wanted, checkFigure: check }: SelectOptions,
+) {
+  const preset = (wanted ?? own?.figure)?.preset;
+  if (preset === undefined || own === undefined) return;
+  try {
+    check?.(preset, own.rate ?? spec.rate);
+  } catch (error) {
+    if (!(error instanceof ConfigError) || wanted !== undefined) throw error;
+    throw new DataError(error.message.replace(/^--figure |^figure: /, 'figure: '), {
+      ...own.place('figure'),
+      cause: error,
+    });
+  }
 }
 
 function checkOptions({ validation, shares, splits, seed }: SelectOptions): void {
@@ -88,7 +139,7 @@ function generatedCounts(options: SelectOptions): Partial<Record<Split, number>>
 export async function selectExamples(spec: TaskSpec, options: SelectOptions): Promise<Selection> {
   checkOptions(options);
   const { splits: wanted = SPLITS, signal, seed = 0 } = options;
-  const { directory, window, length } = options;
+  const { directory, window, length, allowSharedRecordings } = options;
   if (spec.needs !== 'nothing' && length !== undefined) {
     throw new ConfigError(`--length: ${spec.name} is not generated; --window cuts longer series`);
   }
@@ -101,7 +152,9 @@ export async function selectExamples(spec: TaskSpec, options: SelectOptions): Pr
   }
   const generated = spec.needs === 'nothing';
   const counts = generated ? generatedCounts(options) : undefined;
-  const task = spec.open({ directory, window, length, counts, seed: options.seed });
+  const task = spec.open({ directory, window, length, counts, seed: options.seed, allowSharedRecordings });
+  const { own } = task;
+  checkFigure(task, spec, options);
   const files = directory === null ? [] : await sourceFiles(task.files, directory, signal);
   const plain = generated && options.shots === undefined && options.shares === undefined;
   let chosen: (Split | null)[] | null = null;
@@ -112,7 +165,8 @@ export async function selectExamples(spec: TaskSpec, options: SelectOptions): Pr
     const { splits, statement, recordingsApart } = drawSplits(items, task.plan, options, seed);
     for (const [i, one] of splits.entries()) if (one !== null && !wanted.includes(one)) splits[i] = null;
     const kept = subset(items, splits, generated ? { ...options, counts: {} } : options, seed);
-    split = { statement: statement + kept, recordingsApart };
+    const same = duplicatesText(items, splits);
+    split = { statement: `${statement}${kept}${same === null ? '' : ` ${same}`}`, recordingsApart };
     ids = items.map(({ id }) => id);
     chosen = splits;
   }
@@ -124,20 +178,21 @@ export async function selectExamples(spec: TaskSpec, options: SelectOptions): Pr
   }
   const origin: ExampleOrigin = {
     task: spec.name,
-    title: spec.title,
+    title: own?.title ?? spec.title,
     kind: task.kind ?? spec.kind,
     source: {
       description: spec.source.description,
-      licence: spec.source.licence,
-      citation: spec.source.citation,
+      licence: own?.licence ?? spec.source.licence,
+      citation: own?.citation ?? spec.source.citation,
       addresses: spec.source.addresses.map(({ url }) => url),
       files,
     },
     parameters: { ...task.parameters, ...parametersOf(options, seed, generated) },
     split,
     classes: [...task.classes()],
-    rate: spec.rate,
-    figure: options.figure ?? spec.figure,
+    ...(own?.prompt === undefined ? {} : { prompt: own.prompt }),
+    rate: own?.rate ?? spec.rate,
+    figure: options.figure ?? own?.figure ?? spec.figure,
     notes: [...task.notes()],
   };
   return {
@@ -161,8 +216,8 @@ export async function selectExamples(spec: TaskSpec, options: SelectOptions): Pr
 
 /** What was asked for, where it was. */
 function parametersOf(options: SelectOptions, seed: number, generated: boolean): Record<string, unknown> {
-  const { counts, shots, shares, validation, splits } = options;
-  const given = { counts, shots, shares, validation, splits };
+  const { counts, shots, shares, validation, splits, allowSharedRecordings } = options;
+  const given = { counts, shots, shares, validation, splits, allowSharedRecordings };
   const named = Object.entries(given).filter(([, value]) => value !== undefined);
   return { ...Object.fromEntries(named), ...(generated ? {} : { seed }) };
 }

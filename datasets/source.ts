@@ -3,7 +3,7 @@ import { ConfigError } from '../src/errors.ts';
 import { Random } from '../src/random.ts';
 import type { Example, Gold } from '../src/types.ts';
 import { exampleOf, VALUE_CHANNEL } from './example.ts';
-import { isExampleSet } from './example-manifest.ts';
+import { isExampleSet, type PromptFacts } from './example-manifest.ts';
 import { ExampleSet } from './example-set.ts';
 import { generators, open } from './registry.ts';
 import type { Split } from './split.ts';
@@ -43,6 +43,8 @@ export interface DataFacts {
   readonly figure: TaskFigure | null;
   /** What is to be said of its split beside every result; null where splits are a generator's own. */
   readonly statement: string | null;
+  /** What the user says of the data, for prompts; absent where nothing was said. */
+  readonly prompt?: PromptFacts;
 }
 
 /** Examples that can be walked through again and again, or asked for one by one. */
@@ -94,12 +96,13 @@ function openSet({ name, split, seed, count: most }: ExampleAddress): ExampleSou
       `${name}: has the splits ${set.splits.join(', ')}, but no ${split}; prepare it again with one (--shares, --validation or --split)`,
     );
   }
-  const { task, title, kind, classes, rate, figure } = manifest;
+  const { task, title, kind, classes, rate, figure, prompt } = manifest;
   const facts: DataFacts = {
     ...{ task, title, kind, classes, rate, figure },
     channels: set.at(split, 0).names,
     length: part.length,
     statement: manifest.split.statement,
+    ...(prompt === undefined ? {} : { prompt }),
   };
   if (most === undefined || most >= part.count) {
     return source(facts, part.count, set, (index) => set.at(split, index));

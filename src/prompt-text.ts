@@ -1,6 +1,6 @@
 /** The words of a prompt: what is shown, where it comes from, what is asked, and the form of the answer. */
 import { ConfigError } from './errors.ts';
-import type { TaskPrompt } from './task-prompts.ts';
+import { RESERVED, type TaskPrompt } from './task-prompts.ts';
 
 /** What is known of a series before it is looked at: nothing that depends on its label. */
 export interface PromptRequest {
@@ -93,9 +93,11 @@ export function promptText(prompt: TaskPrompt, request: PromptRequest): string {
   if (prompt.kind !== 'variates' && classes.length === 0) fail('no classes to choose from');
   const odd = classes.find((name) => !/^[^<>\n\r]+$/.test(name));
   if (odd !== undefined) fail(`class ${JSON.stringify(odd)} is empty or holds <, > or a line end`);
-  const token = channels.find((name) => /<\|.*\|>|[\n\r]/.test(name));
+  const token = channels.find((name) => RESERVED.test(name) || /[\n\r]/.test(name));
   if (token !== undefined)
-    fail(`channel ${JSON.stringify(token)} holds a special token or a line end; rename it`);
+    fail(
+      `channel ${JSON.stringify(token)} holds a tag of the answer, a special token or a line end; rename it`,
+    );
   if (extension && prompt.advice === null) fail('this task has no extension; leave it out');
   const parts = [
     [shown(prompt, request), prompt.context].filter((part) => part !== '').join(' '),

@@ -194,12 +194,15 @@ export function taskPrompt(task: string, kind?: Gold['kind']): TaskPrompt {
   );
 }
 
+/** What no word of a user may hold, because it is a part of an answer or of a chat: tags, and special tokens such as <|im_end|>. */
+export const RESERVED = /<\/?(?:think|answer|class|extension)>|<\|[^|]*\|>/i;
+
 /** A user's own task, in the user's words. */
 export interface CustomPrompt {
   readonly kind: Gold['kind'];
   /** What was measured, how, and how often; nothing where empty. */
   readonly description?: string;
-  /** What a class looks like, by its name. */
+  /** What a class looks like, by its name; of anomalies, instead of the usual words. */
   readonly hints?: Readonly<Record<string, string>>;
   /** What the extension is asked for; none where absent. */
   readonly advice?: string;
@@ -211,20 +214,22 @@ const QUESTIONS: Readonly<Record<Gold['kind'], string>> = {
   variates: 'Find the variates that behave unlike the others.',
 };
 
-/** The prompt of a user's own task. @throws ConfigError where a text holds one of the tags of the answer */
+/** The prompt of a user's own task. @throws ConfigError where a text holds `RESERVED` text */
 export function customPrompt({ kind, description = '', hints = {}, advice }: CustomPrompt): TaskPrompt {
   for (const text of [description, advice ?? '', ...Object.entries(hints).flat()]) {
-    if (/<\/?(?:think|answer|class|extension)>/.test(text)) {
-      throw new ConfigError(`custom prompt: ${JSON.stringify(text)} holds a tag of the answer; leave it out`);
+    if (RESERVED.test(text)) {
+      throw new ConfigError(
+        `custom prompt: ${JSON.stringify(text)} holds a tag of the answer or a special token; leave it out`,
+      );
     }
   }
   return {
     name: 'custom',
-    version: 1,
+    version: 2,
     kind,
     context: description.trim(),
     question: QUESTIONS[kind],
-    hints: kind === 'anomaly' && Object.keys(hints).length === 0 ? KINDS : hints,
+    hints: kind === 'anomaly' ? { ...KINDS, ...hints } : hints,
     advice: advice?.trim() ?? null,
   };
 }

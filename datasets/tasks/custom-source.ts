@@ -1,15 +1,24 @@
 /** The user's own files, in the layouts that are understood: what they hold, and their examples. */
 import { statSync } from 'node:fs';
-import { basename, dirname, join, parse, relative } from 'node:path';
+import { basename, dirname, join, parse, relative, resolve } from 'node:path';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import type { AnomalyClass, Example, Gold } from '../../src/types.ts';
 import { numericColumns } from '../csv-columns.ts';
+import { checkChannelNames } from '../example.ts';
+import { show } from '../json-record.ts';
 import { readCsv } from '../readers/csv.ts';
-import { formatOf, readRecords } from '../readers/formats.ts';
+import { formatOf, isSeriesFile, readRecords } from '../readers/formats.ts';
 import type { RawRecord } from '../readers/record.ts';
 import type { Split } from '../split.ts';
 import { ANOMALY_WINDOW, anomalyExamples } from './anomaly-files.ts';
-import { isTable, type LabelRow, readLabels, readTable, splitNamed } from './custom-table.ts';
+import {
+  checkRecordings,
+  isTable,
+  type LabelRow,
+  readLabels,
+  readTable,
+  splitNamed,
+} from './custom-table.ts';
 import { filesBelow, pick } from './find-files.ts';
 import type { Loaded } from './task.ts';
 import { wholeWindows } from './window.ts';
@@ -18,7 +27,7 @@ const LABELS = 'labels.csv';
 
 /** What is read for help and messages. */
 export const CUSTOM_LAYOUT =
-  `a folder with one file per series and ${LABELS} (file,class[,intervals][,recording][,split]), or files that carry their ` +
+  `a folder with one file per series and ${LABELS} (file,class[,intervals][,recording][,split], or file,variates), or files that carry their ` +
   'labels (.ts, .arff, .tsv, .npz, .parquet, csv with a column Label), or a csv table with a column class and one series a row';
 
 /** Files of one layout, and the examples that they hold. */
@@ -29,77 +38,131 @@ export interface Source {
   readonly split: boolean;
   /** Whether examples name recordings, of which several examples are cut. */
   readonly recordings: boolean;
+  /** Folder that may hold words of the user. */
+  readonly folder: string;
+  /** What was left out. */
+  readonly notes: readonly string[];
   readonly load: (note: (text: string) => void) => Generator<Loaded>;
 }
 
-/** The one series of a file; all columns of a csv file are channels. */
-function oneRecord(path: string): RawRecord {
-  const csv = formatOf(path) === 'csv';
-  const records = [...(csv ? readCsv(path, { columns: numericColumns(path) }) : readRecords(path))];
-  if (records.length === 1) return records[0]!;
-  throw new DataError(`${records.length} series; ${LABELS} names files of one series`, { file: path });
+/** Options that say how files are read. */
+export interface SourceOptions {
+  readonly window?: number | null | undefined;
+  readonly allowSharedRecordings?: boolean | undefined;
 }
 
-interface ClassificationOptions {
+/** The one series of a file; all columns of a csv file are channels, and its gaps are missing values. */
+function oneRecord(path: string): RawRecord {
+  const csv = formatOf(path) === 'csv';
+  const columns = csv ? numericColumns(path) : undefined;
+  const twice = columns?.find((name, i) => columns.indexOf(name) !== i);
+  if (twice !== undefined) {
+    throw new DataError(`two columns are called ${show(twice)}; channels need names that differ`, {
+      file: path,
+      line: 1,
+    });
+  }
+  if (columns !== undefined) checkChannelNames(columns, { file: path, line: 1 });
+  const advice = 'channels need names: write them in the first line';
+  const records = [...(csv ? readCsv(path, { columns, missing: true, advice }) : readRecords(path))];
+  if (records.length !== 1) {
+    throw new DataError(`${records.length} series; ${LABELS} names files of one series`, { file: path });
+  }
+  const [record] = records as [RawRecord];
+  if (record.channels.length > 1) checkChannelNames(record.channelNames, { file: path });
+  return record;
+}
+
+/** Files of series that are not read, as a note. */
+function leftOut(files: readonly string[], folder: string, why: string): string[] {
+  const data = files.filter((file) => isSeriesFile(file));
+  if (data.length === 0) return [];
+  const names = data.slice(0, 5).map((file) => relative(folder, file).replaceAll('\\', '/'));
+  const more = data.length > names.length ? ` and ${data.length - names.length} more` : '';
+  return [
+    `${data.length === 1 ? '1 file that' : `${data.length} files that`} ${why} ${data.length === 1 ? 'is' : 'are'} left out: ${names.join(', ')}${more}`,
+  ];
+}
+
+interface WholeOptions {
   readonly id: string;
-  readonly class: string;
+  readonly gold: Gold;
   readonly recording: string | null;
   readonly window: number | null;
 }
 
-/** A record as one example, or as windows of exactly `window` points. */
-function* classified(record: RawRecord, options: ClassificationOptions): Generator<Example> {
+/** A record as one example, or as windows of exactly `window` points, with one answer. */
+function* whole(record: RawRecord, options: WholeOptions): Generator<Example> {
   const { id, window } = options;
   const { channels, channelNames, times } = record;
   const length = channels[0]!.length;
-  const whole = window === null;
-  const spans = whole ? [[0, length] as const] : wholeWindows(length, window);
+  const uncut = window === null;
+  const spans = uncut ? [[0, length] as const] : wholeWindows(length, window);
   for (const [index, [start, end]] of spans.entries()) {
     yield {
-      id: whole ? id : `${id}/${index}`,
+      id: uncut ? id : `${id}/${index}`,
       task: 'custom',
-      channels: whole ? channels : channels.map((channel) => channel.slice(start, end)),
+      channels: uncut ? channels : channels.map((channel) => channel.slice(start, end)),
       names: channels.length === 1 ? ['value'] : channelNames,
-      times: times === null || whole ? times : times.slice(start, end),
-      gold: { kind: 'classification', class: options.class },
-      recording: options.recording ?? (whole ? null : id),
+      times: times === null || uncut ? times : times.slice(start, end),
+      gold: options.gold,
+      recording: options.recording ?? (uncut ? null : id),
     };
   }
 }
 
-function fromLabels(folder: string, file: string, window: number | null | undefined): Source {
+function fromLabels(folder: string, file: string, all: readonly string[], options: SourceOptions): Source {
   const rows = readLabels(file, folder);
-  const anomaly = rows[0]!.intervals !== null;
-  const size = window === undefined ? (anomaly ? ANOMALY_WINDOW : null) : window;
-  const examples = (row: LabelRow, note: (text: string) => void): Generator<Example> => {
+  if (options.allowSharedRecordings !== true) checkRecordings(rows);
+  const { intervals, variates } = rows[0]!;
+  const kind = variates !== null ? 'variates' : intervals !== null ? 'anomaly' : 'classification';
+  const size = options.window === undefined ? (kind === 'anomaly' ? ANOMALY_WINDOW : null) : options.window;
+  const examples = (row: LabelRow, note: (text: string) => void): Iterable<Example> => {
     const record = oneRecord(row.path);
     const id = `custom/${relative(folder, row.path).replaceAll('\\', '/')}`;
+    const { recording } = row;
+    if (row.variates !== null) {
+      const gold = { kind: 'variates', variates: row.variates } as const;
+      return whole(record, { id, gold, recording, window: size });
+    }
     if (row.intervals === null) {
-      const { class: label, recording } = row;
-      return classified(record, { id, class: label!, recording, window: size });
+      const gold = { kind: 'classification', class: row.class! } as const;
+      return whole(record, { id, gold, recording, window: size });
     }
     const length = record.channels[0]!.length;
     const outside = row.intervals.find(([, end]) => end > length);
     if (outside !== undefined) {
-      throw new DataError(`${basename(row.path)} has ${length} points, its interval ends at ${outside[1]}`, {
-        file,
-      });
+      throw new DataError(
+        `${basename(row.path)} has ${length} points, its interval ends at ${outside[1]}; indices count from 0, and the end is not in the interval`,
+        row.answer,
+      );
     }
     const named = row.class as AnomalyClass | null;
-    const recording = row.recording ?? undefined;
     const own = { ...record, anomalies: row.intervals };
-    return anomalyExamples(own, { task: 'custom', id, window: size, class: named, recording, note });
+    return anomalyExamples(own, {
+      ...{ task: 'custom', id, window: size, class: named, note },
+      recording: recording ?? undefined,
+    });
   };
+  const named = new Set([file, ...rows.map(({ path }) => path)].map((path) => resolve(path)));
   return {
     files: [file, ...rows.map(({ path }) => path)],
-    kind: anomaly ? 'anomaly' : 'classification',
+    kind,
     split: checkSplits(
       rows.map(({ split }) => split),
       file,
     ),
-    recordings: anomaly || size !== null || rows.some(({ recording }) => recording !== null),
+    recordings: kind === 'anomaly' || size !== null || rows.some(({ recording }) => recording !== null),
+    folder,
+    notes: leftOut(
+      all.filter((path) => !named.has(resolve(path))),
+      folder,
+      `${LABELS} does not name`,
+    ),
     *load(note) {
-      for (const row of rows) for (const example of examples(row, note)) yield { split: row.split, example };
+      for (const row of rows) {
+        for (const example of examples(row, note)) yield { split: row.split, example, place: row.answer };
+      }
     },
   };
 }
@@ -113,8 +176,9 @@ function checkSplits(splits: readonly (Split | null)[], file: string): boolean {
   });
 }
 
-function fromTable(file: string): Source {
-  const rows = [...readTable(file)].map(({ split, recording }) => ({ split, recording }));
+function fromTable(file: string, { allowSharedRecordings }: SourceOptions): Source {
+  const rows = [...readTable(file)].map(({ split, recording, place }) => ({ split, recording, place }));
+  if (allowSharedRecordings !== true) checkRecordings(rows);
   return {
     files: [file],
     kind: 'classification',
@@ -123,9 +187,11 @@ function fromTable(file: string): Source {
       file,
     ),
     recordings: rows.some(({ recording }) => recording !== null),
+    folder: dirname(file),
+    notes: [],
     *load() {
       let index = 0;
-      for (const { id, class: label, values, recording, split } of readTable(file)) {
+      for (const { id, class: label, values, recording, split, place } of readTable(file)) {
         const example: Example = {
           id: `custom/${id ?? `${parse(file).name}/${index}`}`,
           task: 'custom',
@@ -136,7 +202,7 @@ function fromTable(file: string): Source {
           recording,
         };
         index++;
-        yield { split, example };
+        yield { split, example, place };
       }
     },
   };
@@ -149,7 +215,12 @@ function splitByName(file: string): Split | null {
 }
 
 /** Files that carry their labels: a label per series, or one per point. */
-function fromFiles(files: readonly string[], folder: string, window: number | null | undefined): Source {
+function fromFiles(
+  files: readonly string[],
+  folder: string,
+  all: readonly string[],
+  { window }: SourceOptions,
+): Source {
   const first = readRecords(files[0]!).next().value as RawRecord | undefined;
   if (first === undefined) throw new DataError('no series', { file: files[0]! });
   if (first.label === null && first.anomalies === null) {
@@ -164,6 +235,12 @@ function fromFiles(files: readonly string[], folder: string, window: number | nu
     kind: anomaly ? 'anomaly' : 'classification',
     split: given,
     recordings: anomaly || size !== null || first.group !== null,
+    folder,
+    notes: leftOut(
+      all.filter((path) => !files.includes(path)),
+      folder,
+      'carry no labels',
+    ),
     *load(note) {
       for (const file of files) {
         const stem = relative(folder, file).replaceAll('\\', '/');
@@ -174,8 +251,11 @@ function fromFiles(files: readonly string[], folder: string, window: number | nu
           if (!anomaly && record.label === null) throw new DataError(`${record.id}: no label`, { file });
           const examples = anomaly
             ? anomalyExamples(record, { task: 'custom', id, window: size, note })
-            : classified(record, { id, class: record.label!, recording: record.group, window: size });
-          for (const example of examples) yield { split, example };
+            : whole(record, {
+                ...{ id, recording: record.group, window: size },
+                gold: { kind: 'classification', class: record.label! },
+              });
+          for (const example of examples) yield { split, example, place: { file } };
         }
       }
     },
@@ -186,21 +266,21 @@ function fromFiles(files: readonly string[], folder: string, window: number | nu
  * The files of a folder, or one file.
  * @throws DataError for files that are missing, or carry no labels
  */
-export function openSource(path: string, window: number | null | undefined): Source {
+export function openSource(path: string, options: SourceOptions): Source {
   let isFile: boolean;
   try {
     isFile = statSync(path).isFile();
   } catch (cause) {
     throw new DataError(`cannot be read; custom needs ${CUSTOM_LAYOUT}`, { file: path, cause });
   }
-  if (isFile) return isTable(path) ? fromTable(path) : fromFiles([path], dirname(path), window);
+  if (isFile) return isTable(path) ? fromTable(path, options) : fromFiles([path], dirname(path), [], options);
   const all = filesBelow(path);
   const labels = pick(all, [LABELS]);
   if (labels !== undefined) {
     if (labels !== join(path, basename(labels))) {
       throw new DataError(`lies below ${path}; name the folder that holds it with --from`, { file: labels });
     }
-    return fromLabels(path, labels, window);
+    return fromLabels(path, labels, all, options);
   }
   const known = all.filter((file) => {
     try {
@@ -215,5 +295,5 @@ export function openSource(path: string, window: number | null | undefined): Sou
       file: path,
     });
   }
-  return fromFiles(known, path, window);
+  return fromFiles(known, path, all, options);
 }

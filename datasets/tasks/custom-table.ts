@@ -6,6 +6,8 @@ import type { AnomalyClass, Interval } from '../../src/types.ts';
 import { ANOMALY_CLASSES } from '../../src/types.ts';
 import { readText } from '../csv.ts';
 import { CsvRecords, detectDelimiter } from '../csv-records.ts';
+import { checkClass } from '../example.ts';
+import { show } from '../json-record.ts';
 import { SPLITS, type Split } from '../split.ts';
 import { isAnomalyClass } from '../validate.ts';
 
@@ -14,10 +16,15 @@ export interface LabelRow {
   readonly path: string;
   /** Null for an anomaly of unnamed kind. */
   readonly class: string | null;
-  /** Null where the table has no column of them: the task is classification. */
+  /** Null where the table has no column of them. */
   readonly intervals: readonly Interval[] | null;
+  /** Channels that are anomalous, ascending from 0; null where the table has no column of them. */
+  readonly variates: readonly number[] | null;
   readonly recording: string | null;
   readonly split: Split | null;
+  /** Where the file is named, and where its answer stands. */
+  readonly place: Place;
+  readonly answer: Place;
 }
 
 /** One series of a table with a row for each. */
@@ -27,6 +34,7 @@ export interface TableRow {
   readonly values: Float64Array;
   readonly recording: string | null;
   readonly split: Split | null;
+  readonly place: Place;
 }
 
 type Place = ReturnType<CsvRecords['place']>;
@@ -89,7 +97,7 @@ function readSplit(cell: string, place: Place): Split | null {
 }
 
 function readIntervals(cell: string, place: Place): Interval[] {
-  return cell
+  const list = cell
     .split(/[\s;]+/)
     .filter((word) => word !== '')
     .map((word): Interval => {
@@ -99,14 +107,45 @@ function readIntervals(cell: string, place: Place): Interval[] {
         `got ${JSON.stringify(word.slice(0, 40))}, expected start-end with start below end (half-open), such as 120-180`,
         place,
       );
-    });
+    })
+    .sort(([a], [b]) => a - b);
+  for (const [k, [start, end]] of list.entries()) {
+    const before = list[k - 1];
+    if (before === undefined || start >= before[1]) continue;
+    throw new DataError(
+      `intervals ${before.join('-')} and ${start}-${end} overlap; merge them into ${before[0]}-${Math.max(before[1], end)}`,
+      place,
+    );
+  }
+  return list;
+}
+
+/** Channels by their numbers, ascending. */
+function readVariates(cell: string, place: Place): number[] {
+  const words = cell.split(/[\s;]+/).filter((word) => word !== '');
+  const numbers = words.map((word) => {
+    if (/^\d{1,4}$/.test(word)) return Number(word);
+    throw new DataError(
+      `got ${show(word)}, expected numbers of channels, counted from 0, such as 2 7`,
+      place,
+    );
+  });
+  const twice = numbers.find((number, i) => numbers.indexOf(number) !== i);
+  if (twice !== undefined) throw new DataError(`names channel ${twice} twice`, place);
+  return numbers.sort((a, b) => a - b);
 }
 
 function anomalyClass(name: string, intervals: readonly Interval[], place: Place): AnomalyClass | null {
   if (name === '') return intervals.length === 0 ? 'normal' : null;
-  if (isAnomalyClass(name)) return name;
+  if (isAnomalyClass(name)) {
+    if ((name === 'normal') === (intervals.length === 0)) return name;
+    throw new DataError(
+      `class ${show(name)} with ${intervals.length === 1 ? '1 interval' : `${intervals.length} intervals`}; "normal" goes with none, every other with some`,
+      place,
+    );
+  }
   throw new DataError(
-    `got ${JSON.stringify(name)}, expected one of ${ANOMALY_CLASSES.join(', ')}, or nothing where the kind is not known`,
+    `got ${show(name)}, expected one of ${ANOMALY_CLASSES.join(', ')}, or nothing where the kind is not known`,
     place,
   );
 }
@@ -123,18 +162,24 @@ function below(folder: string, name: string, place: Place): string {
 
 /**
  * Reads `labels.csv`: columns `file` and `class`; `intervals` (`120-180 300-310`, half-open indices) makes it anomaly
- * detection; `recording` and `split` are optional. Other columns are left out.
+ * detection, `variates` (`2 7`, numbers of channels from 0) the search for odd channels, which have no class; `recording` and
+ * `split` are optional. Other columns are left out.
  *
  * @throws DataError with line and column, also for a file that is not there
  */
 export function readLabels(path: string, folder: string): LabelRow[] {
   const { header, rows } = openSheet(path);
   const at = (name: string): number => header.indexOf(name);
-  const [file, name, intervals] = [at('file'), at('class'), at('intervals')];
-  if (file < 0 || (name < 0 && intervals < 0)) {
-    throw new DataError(
+  const [file, name, intervals, variates] = [at('file'), at('class'), at('intervals'), at('variates')];
+  const wrong = (message: string): DataError => new DataError(message, { file: path, line: 1 });
+  if (file < 0 || (name < 0 && intervals < 0 && variates < 0)) {
+    throw wrong(
       `columns ${header.slice(0, 10).join(', ')}; expected file and class, perhaps intervals, recording and split`,
-      { file: path, line: 1 },
+    );
+  }
+  if (variates >= 0 && (name >= 0 || intervals >= 0)) {
+    throw wrong(
+      'columns variates and class or intervals; odd channels have neither: leave out one or the other',
     );
   }
   const list: LabelRow[] = [];
@@ -149,11 +194,19 @@ export function readLabels(path: string, folder: string): LabelRow[] {
     }
     const label = name < 0 ? '' : cell(name);
     const found = intervals < 0 ? null : readIntervals(cell(intervals), place(intervals));
-    if (found === null && label === '') throw new DataError('no class', place(name));
+    const odd = variates < 0 ? null : readVariates(cell(variates), place(variates));
+    const answer = place([variates, intervals, name].find((column) => column >= 0)!);
+    if (found === null && odd === null) {
+      if (label === '') throw new DataError('no class', answer);
+      checkClass(label, answer);
+    }
     list.push({
       path: own,
-      class: found === null ? label : anomalyClass(label, found, place(Math.max(name, 0))),
+      class: found === null ? label || null : anomalyClass(label, found, name < 0 ? answer : place(name)),
       intervals: found,
+      variates: odd,
+      place: place(file),
+      answer,
       recording: at('recording') < 0 ? null : cell(at('recording')) || null,
       split: at('split') < 0 ? null : readSplit(cell(at('split')), place(at('split'))),
     });
@@ -161,6 +214,38 @@ export function readLabels(path: string, folder: string): LabelRow[] {
   if (list.length === 0) throw new DataError('only a header, no files below it', { file: path });
   if (gone !== undefined) throw gone;
   return list;
+}
+
+/**
+ * Rows that are to keep examples of one recording together.
+ * @throws DataError naming the rows of a recording that is in several splits
+ */
+export function checkRecordings(rows: readonly Pick<TableRow, 'recording' | 'split' | 'place'>[]): void {
+  const first = new Map<string, (typeof rows)[number]>();
+  const lost = new Set<string>();
+  let clash: (typeof rows)[number] | undefined;
+  for (const row of rows) {
+    if (row.recording === null || row.split === null) continue;
+    const other = first.get(row.recording);
+    if (other === undefined) first.set(row.recording, row);
+    else if (other.split !== row.split) {
+      clash ??= row;
+      lost.add(row.recording);
+    }
+  }
+  if (clash === undefined) return;
+  const { recording, split, place } = clash;
+  const lines = rows.filter((row) => row.recording === recording).map((row) => row.place.line);
+  const listed = `${lines.slice(0, 10).join(', ')}${lines.length > 10 ? ` and ${lines.length - 10} more` : ''}`;
+  const others =
+    lost.size === 1
+      ? ''
+      : `, and so ${lost.size === 2 ? 'is 1 other recording' : `are ${lost.size - 1} other recordings`}`;
+  throw new DataError(
+    `recording ${show(recording)} is in ${split} here and in ${first.get(recording!)!.split} on line ${first.get(recording!)!.place.line} (all its rows: ${listed})${others}. ` +
+      'Examples of one recording belong in one split: correct the column split, or allow it with --allow-shared-recordings',
+    place,
+  );
 }
 
 const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
@@ -195,7 +280,9 @@ export function* readTable(path: string): Generator<TableRow> {
     });
     const label = cell(at('class'));
     if (label === '') throw new DataError('no class', place(at('class')));
+    checkClass(label, place(at('class')));
     yield {
+      place: place(at('class')),
       id: at('id') < 0 ? null : cell(at('id')) || null,
       class: label,
       values,

@@ -1,6 +1,7 @@
 /** What a task of the registry is: where its data come from, what they mean, how they are split and drawn. */
 import type { Example, Gold } from '../../src/types.ts';
 import type { SplitSizes } from '../draw.ts';
+import type { PromptFacts } from '../example-manifest.ts';
 import type { Split } from '../split.ts';
 
 /** A file to download. */
@@ -35,6 +36,8 @@ export interface TaskOptions {
   readonly seed?: number | undefined;
   /** Points of generated series. */
   readonly length?: number | undefined;
+  /** Whether a split that the user gives may have examples of one recording on several sides; default: no. */
+  readonly allowSharedRecordings?: boolean | undefined;
 }
 
 /** How examples come into splits. */
@@ -61,6 +64,20 @@ export type SplitPlan =
 export interface Loaded {
   readonly split: Split | null;
   readonly example: Example;
+  /** Where the user named it, for messages. */
+  readonly place?: { readonly file: string; readonly line?: number; readonly column?: number };
+}
+
+/** What a user says of the data; absent where nothing was said. */
+export interface OwnFacts {
+  readonly title?: string | undefined;
+  readonly licence?: string | undefined;
+  readonly citation?: string | undefined;
+  readonly rate?: number | undefined;
+  readonly figure?: TaskFigure | undefined;
+  readonly prompt?: PromptFacts | undefined;
+  /** Where a field stands, for messages. */
+  readonly place: (field: string) => { readonly file: string; readonly line?: number };
 }
 
 /** A task whose files were found. */
@@ -74,6 +91,8 @@ export interface OpenTask {
   readonly plan: SplitPlan;
   /** What it was opened with, for the record. */
   readonly parameters: Readonly<Record<string, unknown>>;
+  /** What the user says of the data, instead of what the task says. */
+  readonly own?: OwnFacts;
   /** Examples that `load` yields, where that is known before; then counts per split are kept already. */
   readonly total: number | null;
   /** What was tolerated or left out; complete once `load` has been walked through. */

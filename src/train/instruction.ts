@@ -24,16 +24,33 @@ export interface Asked {
   readonly numbers?: { readonly text: string; readonly points: number };
   /** What the data set says of itself, for tasks without a prompt of their own. */
   readonly title?: string;
+  /** The user's words, for the same. */
+  readonly own?: OwnWords;
 }
 
-/** A task's own prompt; for data without one (null, or an unknown name), the words that suit the kind of answer. */
-export function promptFor(task: string | null, kind: Gold['kind'], title = ''): TaskPrompt {
-  if (task === null) return customPrompt({ kind, description: title });
+/** What users say of their data: what was measured, what classes look like, what an extension is asked for. */
+export interface OwnWords {
+  readonly description: string;
+  readonly hints: Readonly<Record<string, string>>;
+  readonly advice: string | null;
+}
+
+/**
+ * A task's own prompt; for data without one (null, or an unknown name), the user's words, or the title, around the question that
+ * suits the kind of answer. Data of the task `custom` have a title that says nothing.
+ */
+export function promptFor(task: string | null, kind: Gold['kind'], title = '', own?: OwnWords): TaskPrompt {
+  const custom = (): TaskPrompt => {
+    if (own === undefined) return customPrompt({ kind, description: task === 'custom' ? '' : title });
+    const { description, hints, advice } = own;
+    return customPrompt({ kind, description, hints, ...(advice === null ? {} : { advice }) });
+  };
+  if (task === null) return custom();
   try {
     return taskPrompt(task, kind);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    return customPrompt({ kind, description: title });
+    return custom();
   }
 }
 
@@ -46,9 +63,9 @@ export function instruction(
   { style, kind, task, classes }: Pick<PolicyCard, 'style' | 'kind' | 'task' | 'classes'>,
   asked: Asked,
 ): string {
-  const { length, channels, axes, numbers, title } = asked;
+  const { length, channels, axes, numbers, title, own } = asked;
   if (style === 'nano') return numbers === undefined ? SHORT[kind] : `${SHORT[kind]}\n${numbers.text}`;
   const shown = numbers === undefined ? (axes === undefined ? {} : { axes }) : { numbers };
   const request = { length, channels, classes, ...shown };
-  return promptText(promptFor(task, kind, title), request);
+  return promptText(promptFor(task, kind, title, own), request);
 }

@@ -21,7 +21,8 @@ import { drawingOf } from '../task/figure.ts';
 import { classesOf } from '../task/traces.ts';
 import type { BlindWords, Describe, ExampleDetails } from './page.ts';
 
-const promptOf = ({ task, title, kind }: ExampleOrigin): TaskPrompt => promptFor(task, kind, title);
+const promptOf = ({ task, title, kind, prompt }: ExampleOrigin): TaskPrompt =>
+  promptFor(task, kind, title, prompt);
 
 /** What a policy that is not nano is asked about an example. @throws ConfigError as `promptText` */
 export function wordsFor(example: Example, origin: ExampleOrigin): string {

@@ -92,6 +92,7 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
         length: lengthOf(example),
         channels: example.names,
         title: facts.title,
+        ...(facts.prompt === undefined ? {} : { own: facts.prompt }),
         ...(numbers === null ? axesOf(example) : { numbers: written(example, numbers) }),
       }),
     trace: (example) =>

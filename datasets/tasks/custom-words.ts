@@ -1,0 +1,122 @@
+/**
+ * `task.yaml` beside a user's own files: what the data are, in the user's words. Prompts contain the description, the hints and the
+ * advice; the rest goes into the manifest.
+ */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { isMap, isNode, isScalar, LineCounter, parseDocument } from 'yaml';
+import { z } from 'zod';
+import { DataError } from '../../src/errors.ts';
+import { issueText } from '../../src/issue-text.ts';
+import { suggestion } from '../../src/suggest.ts';
+import { RESERVED } from '../../src/task-prompts.ts';
+import { readText } from '../csv.ts';
+
+/** Names of the file, of which a folder may have one. */
+export const TASK_FILES = ['task.yaml', 'task.yml', 'task.json'] as const;
+
+const words = z
+  .string()
+  .trim()
+  .min(1)
+  .refine((value) => !RESERVED.test(value), {
+    error: 'holds a tag of the answer or a special token; leave it out',
+  });
+
+const schema = z.strictObject({
+  /** What a person calls the data: one line. */
+  title: words.regex(/^[^\n\r]{1,100}$/, 'expected one line of at most 100 characters').optional(),
+  /** What was measured, how, and how often. */
+  description: words.optional(),
+  kind: z.enum(['classification', 'anomaly', 'variates']).optional(),
+  /** Samples per second. */
+  rate: z.number().positive().optional(),
+  /** What a class looks like, by its name. */
+  hints: z.record(z.string().min(1), words).optional(),
+  /** What an extension is asked for. */
+  advice: words.optional(),
+  /** Name of a figure preset. */
+  figure: z.string().min(1).optional(),
+  licence: z.string().min(1).optional(),
+  citation: z.string().min(1).optional(),
+});
+
+/** An example, for help. */
+export const TASK_FILE_EXAMPLE = `title: Pumps of one plant
+description: Vibration of a pump bearing in g, two seconds at 100 Hz.
+kind: classification        # or anomaly, variates: checked against the labels
+rate: 100                   # samples per second
+hints:                      # what the classes look like
+  worn: a rough hum that grows with every turn
+  new: an even, quiet hum
+advice: advise the mechanic what to do next
+figure: line                # a preset, as of --figure
+licence: internal           # citation: where the data were published`;
+
+/** Words of a user, and where they stand. */
+export interface CustomWords extends z.infer<typeof schema> {
+  readonly file: string;
+  /** Where a field, such as `hints.worn`, stands. */
+  readonly place: (...path: readonly string[]) => { readonly file: string; readonly line?: number };
+}
+
+/**
+ * Reads the file of a folder, strictly; null where it has none.
+ *
+ * @throws DataError with file and line for a field that is unknown or wrong, and for text that is not YAML (or JSON)
+ */
+export function readWords(folder: string): CustomWords | null {
+  const [file, other] = TASK_FILES.map((name) => join(folder, name)).filter((path) => existsSync(path));
+  if (file === undefined) return null;
+  if (other !== undefined) throw new DataError(`stands beside ${other}; keep one of them`, { file });
+  const lines = new LineCounter();
+  const document = parseDocument(readText(file), { lineCounter: lines, prettyErrors: false });
+  const [problem] = document.errors;
+  if (problem !== undefined) {
+    const { line, col } = lines.linePos(problem.pos[0]);
+    throw new DataError(`not YAML: ${problem.message}`, { file, line, column: col });
+  }
+  /** Of the field itself, or of the nearest above it. */
+  const place = (...path: readonly PropertyKey[]): { file: string; line?: number } => {
+    for (let length = path.length; length > 0; length--) {
+      const parent = length === 1 ? document.contents : document.getIn(path.slice(0, length - 1), true);
+      const pair = isMap(parent)
+        ? parent.items.find(({ key }) => isScalar(key) && String(key.value) === String(path[length - 1]))
+        : undefined;
+      const range = pair !== undefined && isNode(pair.key) ? pair.key.range : undefined;
+      if (range) return { file, line: lines.linePos(range[0]).line };
+    }
+    return { file, line: 1 };
+  };
+  let tree: unknown;
+  try {
+    tree = document.toJS();
+  } catch (cause) {
+    throw new DataError(`not YAML: ${(cause as Error).message}`, { file, cause });
+  }
+  const result = schema.safeParse(tree);
+  if (!result.success) {
+    const issue = result.error.issues[0]!;
+    const unknown = issue.code === 'unrecognized_keys' ? issue.keys[0]! : undefined;
+    const near = unknown === undefined ? '' : `.${suggestion(unknown, Object.keys(schema.shape))}`;
+    const known =
+      unknown === undefined
+        ? ''
+        : `${near === '.' ? '.' : near} Known: ${Object.keys(schema.shape).join(', ')}`;
+    throw new DataError(
+      `${issueText(issue, tree, 'task')}${known}`,
+      place(...issue.path, ...(unknown === undefined ? [] : [unknown])),
+    );
+  }
+  return { ...result.data, file, place };
+}
+
+/** @throws DataError for a hint to a class that the data do not have */
+export function checkHints({ hints = {}, place }: CustomWords, classes: readonly string[]): void {
+  const odd = Object.keys(hints).find((name) => !classes.includes(name));
+  if (odd === undefined) return;
+  throw new DataError(
+    `hints.${odd}: the data have no such class.${suggestion(odd, classes)} Classes: ${classes.slice(0, 20).join(', ')}`,
+    place('hints', odd),
+  );
+}

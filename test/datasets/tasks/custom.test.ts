@@ -1,0 +1,405 @@
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterAll, describe, expect, it } from 'vitest';
+import { ExampleSet } from '../../../datasets/example-set.ts';
+import { prepare, type Selection, type SelectOptions, selectExamples } from '../../../datasets/prepare.ts';
+import { openExamples } from '../../../datasets/source.ts';
+import type { Split } from '../../../datasets/split.ts';
+import { custom } from '../../../datasets/tasks/custom.ts';
+import { TASK_FILE_EXAMPLE } from '../../../datasets/tasks/custom-words.ts';
+import { ConfigError, DataError } from '../../../src/errors.ts';
+import type { Example } from '../../../src/types.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'timeseer-custom-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+let made = 0;
+const freshPath = (): string => join(root, `c${made++}`);
+
+function folder(files: Readonly<Record<string, string>>): string {
+  const path = freshPath();
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(path, name)), { recursive: true });
+    writeFileSync(join(path, name), text);
+  }
+  return path;
+}
+
+const TEST_ONLY = { train: 0, validation: 0, test: 1 };
+const select = (
+  files: Readonly<Record<string, string>>,
+  options: Partial<SelectOptions> = {},
+): Promise<Selection> => selectExamples(custom, { directory: folder(files), ...options });
+const examplesOf = async (
+  files: Readonly<Record<string, string>>,
+  options: Partial<SelectOptions> = { shares: TEST_ONLY },
+): Promise<(readonly [Split, Example])[]> => [...(await select(files, options)).examples()];
+/** A column of points that differ from those of another seed. */
+const points = (seed: number, count = 20): string =>
+  ['v', ...Array.from({ length: count }, (_, t) => Math.sin(seed + t / 2).toFixed(4))].join('\n');
+
+describe('leaks between splits', () => {
+  const files = (recordings: readonly string[]): Record<string, string> => ({
+    'labels.csv': [
+      'file,class,recording,split',
+      ...recordings.map((name, i) => `s${i}.csv,${'ab'[i % 2]},${name},${i < 3 ? 'train' : 'test'}`),
+    ].join('\n'),
+    ...Object.fromEntries(recordings.map((_, i) => [`s${i}.csv`, points(i)])),
+  });
+
+  it('a recording in train and test is refused, with its rows', async () => {
+    const leaking = files(['r1', 'r2', 'r1', 'r3', 'r1', 'r2']);
+    const failure = select(leaking);
+    await expect(failure).rejects.toThrow(DataError);
+    await expect(failure).rejects.toThrow(
+      /labels\.csv:6:1: recording "r1" is in test here and in train on line 2 \(all its rows: 2, 4, 6\), and so is 1 other recording\. .*--allow-shared-recordings/,
+    );
+    const rows = ['class,recording,split,t0,t1,t2', 'a,r1,train,1,2,3', 'b,r1,test,4,5,7'];
+    const table = folder({ 't.csv': rows.join('\n') });
+    await expect(selectExamples(custom, { directory: join(table, 't.csv') })).rejects.toThrow(
+      /t\.csv:3:1: recording "r1" is in test here and in train on line 2 \(all its rows: 2, 3\)\. /,
+    );
+  });
+
+  it('unless the user allows it, and then the statement says it', async () => {
+    const leaking = files(['r1', 'r2', 'r1', 'r3', 'r1', 'r2']);
+    const { origin } = await select(leaking, { allowSharedRecordings: true });
+    expect(origin.split.recordingsApart).toBe(false);
+    expect(origin.split.statement).toMatch(
+      /Recordings leak, as the user allowed: 2 of 3 have examples in several/,
+    );
+    const apart = await select(files(['r1', 'r2', 'r1', 'r3', 'r3', 'r4']), { allowSharedRecordings: true });
+    expect(apart.origin.split).toMatchObject({ recordingsApart: true });
+    expect(apart.origin.split.statement).not.toContain('leak');
+  });
+
+  it('series with the same values in several splits are counted in the statement', async () => {
+    const apart = files(['r1', 'r2', 'r3', 'r4', 'r5', 'r6']);
+    expect((await select(apart)).origin.split.statement).not.toContain('Same values');
+    const same = { ...apart, 's4.csv': points(1), 's5.csv': points(1), 's2.csv': points(0) };
+    const { origin } = await select(same);
+    expect(origin.split.statement).toContain(
+      'Same values in several splits: 2 series of test repeat a series of another split, such as custom/s4.csv (test) and custom/s1.csv (train).',
+    );
+    // What was not kept cannot leak.
+    expect((await select(same, { splits: ['test'] })).origin.split.statement).not.toContain('Same values');
+  });
+});
+
+describe('task.yaml', () => {
+  const labelled = {
+    'labels.csv': 'file,class\na.csv,worn\nb.csv,new\n',
+    'a.csv': points(1),
+    'b.csv': points(2),
+  };
+
+  it('says what the data are: title, words for prompts, rate, figure and licence are kept with them', async () => {
+    const directory = folder({ ...labelled, 'task.yaml': TASK_FILE_EXAMPLE });
+    const out = freshPath();
+    const manifest = await prepare(custom, out, { directory, shares: TEST_ONLY });
+    expect(manifest).toMatchObject({
+      title: 'Pumps of one plant',
+      rate: 100,
+      figure: { preset: 'line', missing: 'break' },
+      source: { licence: 'internal' },
+      prompt: {
+        description: 'Vibration of a pump bearing in g, two seconds at 100 Hz.',
+        hints: { worn: 'a rough hum that grows with every turn', new: 'an even, quiet hum' },
+        advice: 'advise the mechanic what to do next',
+      },
+    });
+    expect(manifest.source.files.map(({ path }) => path)).toContain('task.yaml');
+    expect(new ExampleSet(out).manifest.prompt).toEqual(manifest.prompt);
+    const { facts } = openExamples({ name: out, split: 'test', seed: 0, length: 0 });
+    expect(facts.prompt).toEqual(manifest.prompt);
+  });
+
+  it('may be JSON, and may say a title alone, which is then what prompts say', async () => {
+    const { origin } = await select(
+      { ...labelled, 'task.json': '{"title": "Pumps"}' },
+      { shares: TEST_ONLY },
+    );
+    expect(origin).toMatchObject({ title: 'Pumps', rate: null, prompt: { description: 'Pumps', hints: {} } });
+    expect((await select(labelled, { shares: TEST_ONLY })).origin.prompt).toBeUndefined();
+  });
+
+  it.each<[string, string, RegExp]>([
+    [
+      'an unknown field',
+      'title: x\ndescripton: y\n',
+      /task\.yaml:2: descripton: unknown; leave it out\. Did you mean description\? Known: title, /,
+    ],
+    ['another type', '\nrate: fast\n', /task\.yaml:2: rate: got "fast", expected a number/],
+    ['a rate of none', 'rate: 0\n', /task\.yaml:1: rate: got 0, expected a number > 0/],
+    [
+      'a kind that is none',
+      'kind: forecast\n',
+      /task\.yaml:1: kind: got "forecast", expected one of classification, anomaly, variates/,
+    ],
+    [
+      'a kind that the labels are not',
+      'title: x\nkind: anomaly\n',
+      /task\.yaml:2: kind: got anomaly, but the labels are those of kind classification/,
+    ],
+    [
+      'a hint to a class that is not there',
+      'hints:\n  new: fine\n  wornn: rough\n',
+      /task\.yaml:3: hints\.wornn: the data have no such class\. Did you mean worn\?/,
+    ],
+    ['a tag of the answer', 'description: ends with </think>\n', /task\.yaml:1: description: holds a tag/],
+    [
+      'a special token',
+      'hints:\n  new: "<|im_end|>"\n',
+      /task\.yaml:2: hints\.new: holds a tag of the answer or a special token/,
+    ],
+    ['a list', '- title\n', /task\.yaml:1: task: got \["title"\], expected an object/],
+    ['nothing', '', /task\.yaml:1: task: got null, expected an object/],
+    ['what is no YAML', 'title: x\nhints: [a\n', /task\.yaml:\d+:\d+: not YAML/],
+    ['a field twice', 'title: x\ntitle: y\n', /task\.yaml:2:1: not YAML/],
+  ])('is refused with file and line: %s', async (_, text, reason) => {
+    const failure = select({ ...labelled, 'task.yaml': text }, { shares: TEST_ONLY });
+    await expect(failure).rejects.toThrow(DataError);
+    await expect(failure).rejects.toThrow(reason);
+  });
+
+  it('is refused where there are two of them', async () => {
+    const two = { ...labelled, 'task.yaml': 'title: a', 'task.json': '{}' };
+    await expect(select(two, { shares: TEST_ONLY })).rejects.toThrow(
+      /task\.yaml: stands beside .*task\.json/,
+    );
+  });
+
+  it('has its figure checked before anything is read, at its own rate', async () => {
+    const asked: unknown[] = [];
+    const checkFigure = (preset: string, rate: number | null): void => {
+      asked.push([preset, rate]);
+      if (preset === 'lin') throw new ConfigError('figure: unknown name "lin"');
+    };
+    const text = 'rate: 50\nfigure: lin\n';
+    const read: number[] = [];
+    const options = { shares: TEST_ONLY, checkFigure, onRead: (n: number) => void read.push(n) };
+    await expect(select({ ...labelled, 'task.yaml': text }, options)).rejects.toThrow(
+      /task\.yaml:2: figure: unknown name "lin"/,
+    );
+    expect(read).toEqual([]);
+    const own = { ...options, figure: { preset: 'ctu', missing: 'break' } as const };
+    expect((await select({ ...labelled, 'task.yaml': text }, own)).origin.figure.preset).toBe('ctu');
+    expect(asked).toEqual([
+      ['lin', 50],
+      ['ctu', 50],
+    ]);
+  });
+});
+
+describe('missing values in csv files', () => {
+  it('empty cells, NaN, NA and null are read as missing, and counted in a note', async () => {
+    const selection = await select(
+      {
+        'labels.csv': 'file,class\na.csv,up\nb.csv,down\nc.csv,down\n',
+        'a.csv': 'time,x,y\n0,NA,1\n1,2,\n2,3,null\n3,4,-1\n',
+        'b.csv': 'v\n1\n\nNaN\n4\n\n',
+        'c.csv': 'v\n1\n2\n',
+      },
+      { shares: TEST_ONLY },
+    );
+    const [[, a], [, b]] = [...selection.examples()] as [[Split, Example], [Split, Example]];
+    expect(a.names).toEqual(['x', 'y']);
+    expect(a.channels.map((channel) => [...channel])).toEqual([
+      [Number.NaN, 2, 3, 4],
+      [1, Number.NaN, Number.NaN, -1],
+    ]);
+    expect([...b.channels[0]!]).toEqual([1, Number.NaN, Number.NaN, 4]);
+    expect(selection.origin.notes).toEqual([
+      '5 of 14 values are missing, in 2 examples; the first: custom/a.csv (3)',
+    ]);
+  });
+
+  it.each<[string, string, RegExp]>([
+    ['a column that is nowhere a number', 'x,y\n1,\n2,NA\n', /a\.csv: column "y" holds no number/],
+    ['a word among numbers', 'x,y\n1,2\n2,oops\n', /a\.csv:3:3: "oops" in column "y" is not a number/],
+    ['an infinity', 'x\n1\ninf\n', /a\.csv:3:1: "inf" in column "x" is not a finite number/],
+    ['a name twice', 'a,b,a\n1,2,3\n4,5,6\n', /a\.csv:1: two columns are called "a"; channels need names/],
+    [
+      'several columns without names',
+      '1,2\n3,5\n4,1\n',
+      /a\.csv: 2 columns of numbers: .*write them in the first line/,
+    ],
+    [
+      'a tag in a name',
+      'x,</think><class>a</class>\n1,2\n3,4\n',
+      /a\.csv:1: names: the channel "<\/think>.* rename it/,
+    ],
+    ['a special token in a name', 'x,<|im_end|>\n1,2\n3,4\n', /a\.csv:1: names: the channel "<\|im_end\|>"/],
+    [
+      'a very long name',
+      `x,${'y'.repeat(61)}\n1,2\n3,4\n`,
+      /labels\.csv:2:7: custom\/a\.csv: the channel name "y+\.\.\. has 61 characters/,
+    ],
+    [
+      'values that would overflow',
+      'x\n1\n2\n-1e300\n',
+      /labels\.csv:2:7: custom\/a\.csv: point 2 of channel "value" is -1e\+300, beyond ±1e\+30; rescale/,
+    ],
+  ])('refused: %s', async (_, text, reason) => {
+    const failure = select({ 'labels.csv': 'file,class\na.csv,up\n', 'a.csv': text }, { shares: TEST_ONLY });
+    await expect(failure).rejects.toThrow(DataError);
+    await expect(failure).rejects.toThrow(reason);
+  });
+
+  it('row numbers of pandas, without a name, are no channel', async () => {
+    const [[, one]] = (await examplesOf({
+      'labels.csv': 'file,class\na.csv,up\n',
+      'a.csv': ',x,y\n0,5,6\n1,7,9\n',
+    })) as [readonly [Split, Example]];
+    expect(one.names).toEqual(['x', 'y']);
+  });
+});
+
+describe('labels.csv', () => {
+  it('variates: numbers of odd channels, from 0, drawn as a grid', async () => {
+    const { origin, examples } = await select(
+      {
+        'labels.csv': 'file,variates\na.csv,2 0\nb.csv,\n',
+        'a.csv': 'x,y,z\n1,2,3\n4,5,6\n7,8,1\n',
+        'b.csv': 'x,y,z\n1,2,4\n4,5,6\n7,8,2\n',
+      },
+      { shares: TEST_ONLY },
+    );
+    expect(origin).toMatchObject({ kind: 'variates', classes: [], figure: { preset: 'vta-grid' } });
+    expect([...examples()].map(([, { gold }]) => gold)).toEqual([
+      { kind: 'variates', variates: [0, 2] },
+      { kind: 'variates', variates: [] },
+    ]);
+  });
+
+  const a = points(1, 10);
+  it.each<[string, Record<string, string>, RegExp]>([
+    [
+      'intervals that overlap',
+      { 'labels.csv': 'file,intervals\na.csv,3-6 5-8\n', 'a.csv': a },
+      /labels\.csv:2:7: intervals 3-6 and 5-8 overlap; merge them into 3-8/,
+    ],
+    [
+      '"normal" with an interval',
+      { 'labels.csv': 'file,class,intervals\na.csv,normal,3-6\n', 'a.csv': a },
+      /labels\.csv:2:7: class "normal" with 1 interval;/,
+    ],
+    [
+      'an anomaly without one',
+      { 'labels.csv': 'file,class,intervals\na.csv,trend,\n', 'a.csv': a },
+      /labels\.csv:2:7: class "trend" with 0 intervals;/,
+    ],
+    [
+      'a class with a tag',
+      { 'labels.csv': 'file,class\na.csv,ok\nb.csv,<class>x\n', 'a.csv': a, 'b.csv': a },
+      /labels\.csv:3:7: class: got "<class>x", expected/,
+    ],
+    [
+      'an interval beyond the end',
+      { 'labels.csv': 'file,intervals\na.csv,\nb.csv,4-11\n', 'a.csv': a, 'b.csv': a },
+      /labels\.csv:3:7: b\.csv has 10 points, its interval ends at 11/,
+    ],
+    [
+      'a channel that is not there',
+      { 'labels.csv': 'file,variates\na.csv,0 3\n', 'a.csv': 'x,y\n1,2\n3,4\n' },
+      /labels\.csv:2:7: variates\[1\]: got 3, expected ascending integers below the 2/,
+    ],
+    [
+      'a channel twice',
+      { 'labels.csv': 'file,variates\na.csv,1 1\n', 'a.csv': a },
+      /labels\.csv:2:7: names channel 1 twice/,
+    ],
+    [
+      'a channel by its name',
+      { 'labels.csv': 'file,variates\na.csv,x\n', 'a.csv': a },
+      /labels\.csv:2:7: got "x", expected numbers of channels/,
+    ],
+    [
+      'variates with a class',
+      { 'labels.csv': 'file,class,variates\na.csv,x,1\n', 'a.csv': a },
+      /labels\.csv:1: columns variates and class/,
+    ],
+  ])('refused with file and line: %s', async (_, files, reason) => {
+    const failure = select(files, { shares: TEST_ONLY });
+    await expect(failure).rejects.toThrow(DataError);
+    await expect(failure).rejects.toThrow(reason);
+  });
+
+  it('intervals may stand in any order', async () => {
+    const [[, one]] = (await examplesOf({
+      'labels.csv': 'file,intervals\na.csv,6-8 1-3\n',
+      'a.csv': a,
+    })) as [readonly [Split, Example]];
+    expect(one.gold).toMatchObject({
+      intervals: [
+        [1, 3],
+        [6, 8],
+      ],
+    });
+  });
+
+  it('files of series that it does not name are told in a note, others are not', async () => {
+    const files = {
+      'labels.csv': 'file,class\na.csv,up\n',
+      'a.csv': a,
+      'b.csv': a,
+      'sub/c.ts': '',
+      'README.md': '',
+    };
+    const { origin } = await select({ ...files, 'task.yaml': 'title: x' }, { shares: TEST_ONLY });
+    expect(origin.notes).toEqual(['2 files that labels.csv does not name are left out: b.csv, sub/c.ts']);
+  });
+
+  it('of many rows is read in time that grows with them', async () => {
+    const rows = Array.from({ length: 30_000 }, (_, i) => `gone/${i}.csv,${i % 2 === 0 ? 'up' : 'down'}`);
+    await expect(select({ 'labels.csv': `file,class\n${rows.join('\n')}\n` })).rejects.toThrow(
+      /labels\.csv:2:1: names gone\/0\.csv, and there is no such file/,
+    );
+  });
+});
+
+describe('small draws', () => {
+  const files = (count: number): Record<string, string> => ({
+    'labels.csv': ['file,class', ...Array.from({ length: count }, (_, i) => `s${i}.csv,${'ab'[i % 2]}`)].join(
+      '\n',
+    ),
+    ...Object.fromEntries(Array.from({ length: count }, (_, i) => [`s${i}.csv`, points(i)])),
+  });
+
+  it('give every split every class', async () => {
+    const { origin } = await select(files(12));
+    expect(origin.split.statement).toMatch(/: train 8, validation 2, test 2\. No recordings/);
+    expect((await select(files(6))).origin.split.statement).toContain('train 2, validation 2, test 2.');
+  });
+
+  it('or the statement says what is lacking', async () => {
+    expect((await select(files(4))).origin.split.statement).toMatch(
+      /Too few examples for every split: .*(?:is empty|has no example of '[ab]')/,
+    );
+  });
+});
+
+describe('counts', () => {
+  const files = {
+    'labels.csv': 'file,class,split\na.csv,up,train\nb.csv,up,test\nc.csv,up,test\n',
+    'a.csv': points(1),
+    'b.csv': points(2),
+    'c.csv': points(3),
+  };
+
+  it('of a split that is not there are refused, and the same for all is not', async () => {
+    await expect(select(files, { counts: { validation: 30 } })).rejects.toThrow(
+      /--count validation=30: there is no validation split, only train and test;/,
+    );
+    const all = await select(files, { counts: { train: 1, validation: 1, test: 1 } });
+    expect(all.total).toBe(2);
+  });
+});
+
+it('a prepared set of before, without words of its own, stays readable', async () => {
+  const out = freshPath();
+  const files = { 'labels.csv': 'file,class\na.csv,up\n', 'a.csv': points(1) };
+  await prepare(custom, out, { directory: folder(files), shares: TEST_ONLY });
+  expect(readFileSync(join(out, 'manifest.json'), 'utf8')).not.toContain('"prompt"');
+  expect(new ExampleSet(out).count('test')).toBe(1);
+});
