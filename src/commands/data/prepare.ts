@@ -7,10 +7,13 @@ import { isExampleSet } from '../../../datasets/example-manifest.ts';
 import { prepare, type SelectOptions } from '../../../datasets/prepare.ts';
 import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { CUSTOM_LAYOUT } from '../../../datasets/tasks/custom-source.ts';
+import { TASK_FILE_EXAMPLE, TASK_FILES } from '../../../datasets/tasks/custom-words.ts';
 import { taskNamed } from '../../../datasets/tasks/registry.ts';
 import type { TaskSpec } from '../../../datasets/tasks/task.ts';
 import { ConfigError } from '../../errors.ts';
 import { withInterrupt } from '../../interrupt.ts';
+import { FIGURE_HELP } from '../../plot/preset-words.ts';
+import { ANOMALY_CLASSES } from '../../types.ts';
 import { checkFigureRate } from '../task/figure.ts';
 import { taskFolder } from './files.ts';
 import { addMaterials } from './materials.ts';
@@ -28,6 +31,7 @@ export interface ChoiceArguments {
   readonly shares: string | undefined;
   readonly validation: number | undefined;
   readonly figure: string | undefined;
+  readonly allowSharedRecordings?: boolean | undefined;
 }
 
 export interface PrepareArguments extends ChoiceArguments {
@@ -60,11 +64,15 @@ function readCounts(text: string | undefined): Partial<Record<Split, number>> | 
     return Number(word);
   };
   if (!text.includes('=')) return Object.fromEntries(SPLITS.map((split) => [split, number(text)]));
+  const seen = new Set<string>();
   return Object.fromEntries(
     text.split(',').map((pair) => {
       const [name = '', value = ''] = pair.split('=');
-      if (!isSplit(name.trim())) throw fail();
-      return [name.trim(), number(value)];
+      const split = name.trim();
+      if (!isSplit(split)) throw fail();
+      if (seen.has(split)) throw new ConfigError(`--count: got '${text}', which names ${split} twice`);
+      seen.add(split);
+      return [split, number(value)];
     }),
   );
 }
@@ -78,9 +86,24 @@ function readShares(text: string | undefined): SplitSizes | undefined {
   throw new ConfigError(`--shares: got '${text}', expected train,validation,test such as 8,1,1`);
 }
 
+/** @throws ConfigError for an option that was given twice, which arrives as a list */
+function checkOnce(args: object): void {
+  const [twice] = Object.entries(args).find(([name, value]) => name !== '_' && Array.isArray(value)) ?? [];
+  if (twice !== undefined) throw new ConfigError(`--${twice}: given twice; give it once`);
+}
+
+/** Options that are numbers, with one that makes sense; what is written otherwise arrives as NaN. */
+const NUMBERS = { shots: 8, seed: 0, window: 1000, length: 1000, validation: 0.1 } as const;
+
 /** Options as the command line has them. @throws ConfigError */
 export function selectOptions(args: ChoiceArguments, spec: TaskSpec): Omit<SelectOptions, 'directory'> {
   const { window, figure } = args;
+  checkOnce(args);
+  for (const [name, such] of Object.entries(NUMBERS)) {
+    if (Number.isNaN(args[name as keyof typeof NUMBERS])) {
+      throw new ConfigError(`--${name}: expected a number, such as ${such}`);
+    }
+  }
   if (figure !== undefined) checkFigureRate(figure, spec.rate, spec.name);
   return {
     splits: readSplits(args.split),
@@ -92,11 +115,14 @@ export function selectOptions(args: ChoiceArguments, spec: TaskSpec): Omit<Selec
     shares: readShares(args.shares),
     validation: args.validation,
     figure: figure === undefined ? undefined : { preset: figure, missing: spec.figure.missing },
+    checkFigure: (preset, rate) => checkFigureRate(preset, rate, spec.name),
+    allowSharedRecordings: args.allowSharedRecordings,
   };
 }
 
 /** Replaces only what this command made: never a directory that holds something else. */
 function checkTarget(out: string, force: boolean): void {
+  if (out.trim() === '') throw new ConfigError('--out: empty; name the directory to write');
   if (!existsSync(out)) return;
   if (!statSync(out).isDirectory()) throw new ConfigError(`--out ${out}: is a file; choose a directory`);
   if (isExampleSet(out)) {
@@ -115,6 +141,7 @@ function checkTarget(out: string, force: boolean): void {
  */
 export async function runPrepare(args: PrepareArguments): Promise<void> {
   const spec = taskNamed(args.name);
+  checkOnce(args);
   checkTarget(args.out, args.force);
   const options = selectOptions(args, spec);
   const started = performance.now();
@@ -188,8 +215,13 @@ export const CHOICE_OPTIONS = {
   },
   figure: {
     type: 'string',
-    describe: "Figure preset instead of the task's: rcw-spectrogram",
+    describe: `Figure instead of the task's: ${FIGURE_HELP}`,
     requiresArg: true,
+  },
+  'allow-shared-recordings': {
+    type: 'boolean',
+    describe:
+      'Take a split of yours although examples of one recording are in several of its parts; results will say so',
   },
 } as const;
 
@@ -230,9 +262,13 @@ export const prepareCommand: CommandModule<object, PrepareArguments> = {
       .example('$0 data prepare har --out data/few --shots 8', 'Eight training examples of each class')
       .example('$0 data prepare custom --from my --out data/my --shares 8,1,1', 'Your own files')
       .epilogue(
-        `Your own files (custom): ${CUSTOM_LAYOUT}. Intervals in labels.csv are half-open indices such as 120-180 300-310; ` +
-          'with that column the task is to find anomalies, and a class may be empty where its kind is not known. Examples ' +
-          'of one recording stay in one split.',
+        `Your own files (custom): ${CUSTOM_LAYOUT}. Gaps, NaN, NA and null are missing values.\n\n` +
+          'Intervals in labels.csv are half-open indices such as 120-180 300-310; with that column the task is to find ' +
+          `anomalies, and the class is one of ${ANOMALY_CLASSES.join(', ')}, or empty where the kind is not known. Variates ` +
+          'are the numbers, from 0, of the channels that are odd, such as 2 7. Examples of one recording belong in one ' +
+          'split; a column split that does otherwise is refused.\n\n' +
+          `${TASK_FILES.join(', ')} beside the labels says what the data are; prompts contain the description and the hints. ` +
+          `All fields are optional:\n\n${TASK_FILE_EXAMPLE.replaceAll(/^/gm, '  ')}`,
       ),
   handler: runPrepare,
 };

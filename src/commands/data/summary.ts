@@ -1,6 +1,6 @@
 /** What `data prepare` says: while it works, and of what it has written. */
 import type { ExampleManifest } from '../../../datasets/example-manifest.ts';
-import { SPLITS } from '../../../datasets/split.ts';
+import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { Progress } from '../../progress.ts';
 import { columns } from './list.ts';
 
@@ -53,7 +53,7 @@ export function summary(out: string, manifest: ExampleManifest, seconds: number)
 
 const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
 
-/** What a class accuracy is to be seen beside. Data that name no kinds of anomaly have a class for normal series alone. */
+/** What a class accuracy is to be seen beside. */
 const always = (chance: number | null): string =>
   chance === 1 ? 'all of one class' : `most frequent ${percent(chance ?? 0)}`;
 
@@ -64,15 +64,18 @@ export function blindScores({ materials }: ExampleManifest): Record<string, unkn
 }
 
 /** One line on how often the blind expert is right; none where there are no traces. */
-export function blindLines({ materials }: ExampleManifest): string[] {
+export function blindLines({ materials, splits, kind }: ExampleManifest): string[] {
   if (materials === undefined) return [];
   const parts = Object.entries(materials.splits).flatMap(([split, { score }]) => {
     if (score === null) return [];
     const { count, accuracy, chance, f1 } = score;
-    const words = [
-      ...(accuracy === null ? [] : [`class ${percent(accuracy)} (${always(chance)})`]),
-      ...(f1 === null ? [] : [`F1 ${f1.toFixed(3)}`]),
-    ];
+    // Where no anomaly has a kind, only series without one have a class that can be right.
+    const normal = kind === 'anomaly' && chance === 1 ? splits[split as Split]?.classes['normal'] : undefined;
+    const named =
+      normal === undefined
+        ? `class ${percent(accuracy ?? 0)} (${always(chance)})`
+        : `leaves ${percent(accuracy ?? 0)} of the ${normal} normal ones alone`;
+    const words = [...(accuracy === null ? [] : [named]), ...(f1 === null ? [] : [`F1 ${f1.toFixed(3)}`])];
     return [`${split} ${words.join(', ')} of ${count}`];
   });
   const heldOut = materials.classes?.heldOut ?? null;
