@@ -1,8 +1,8 @@
 /**
  * The directory of a run, read strictly. What a run has not reached is absent (null); what is there must be whole.
  *
- *   recipe.json        name, resolved recipe, command      sft/ rl/   metrics.jsonl, stage.json, policy/
- *   environment.json   versions, machine, calibration      initial/   policy before training
+ *   recipe.json        name, resolved recipe, command, data it began with      sft/ rl/   metrics.jsonl, stage.json, policy/
+ *   environment.json   versions, machine, calibration                          initial/   policy before training
  *   eval/              {initial,sft,rl}.{greedy,sampled}.jsonl, {sft,rl}.anomllm.greedy.jsonl, classical.{json,jsonl}
  */
 import { existsSync, readFileSync, statSync } from 'node:fs';

@@ -2,6 +2,8 @@ import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, write
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ExampleSet } from '../../datasets/example-set.ts';
+import { checkTraces } from '../../src/commands/task/traces.ts';
 import { Random } from '../../src/random.ts';
 import { readCard } from '../../src/train/card.ts';
 import { editLine, editManifest } from '../helpers/edit-set.ts';
@@ -268,6 +270,13 @@ describe('a data set that is not as it should be', () => {
     }
     rmSync(file);
     await done(...begin(out, data));
+    // Stored traces are for policies that answer in the full style.
+    const set = new ExampleSet(data);
+    checkTraces(set);
+    edit(join(data, 'train.prompts.jsonl'), (text) =>
+      text.replace('"teacher":"<think>', '"teacher":"<thinK>'),
+    );
+    expect(() => checkTraces(set)).toThrow(/train\.prompts\.jsonl: SHA-256 is not the one in the manifest/);
   });
 
   test('is refused for what would end the training on its way, before anything is written', async () => {
