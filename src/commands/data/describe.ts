@@ -51,7 +51,9 @@ function blindWords(text: string, example: Example): BlindWords {
   };
   const { f1 } = agreement(answers[gold.kind], gold);
   if (gold.kind === 'variates') {
-    return { text, says: variateText(said.variates ?? null, names), right: f1 === 1, f1 };
+    const ids = said.variates ?? null;
+    const noun = ids?.length === 1 ? 'variate' : 'variates';
+    return { text, says: `${noun} ${variateText(ids, names)}`, right: f1 === 1, f1 };
   }
   const own = said.class ?? 'unreadable';
   const right = gold.class === null ? null : said.class === gold.class;

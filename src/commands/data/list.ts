@@ -1,5 +1,6 @@
 /** `timeseer data list`: every task that can be prepared. */
 import { existsSync } from 'node:fs';
+import type { ExampleOrigin } from '../../../datasets/example-set.ts';
 import { TASKS } from '../../../datasets/tasks/registry.ts';
 import type { TaskSpec } from '../../../datasets/tasks/task.ts';
 import { smallFigure } from '../task/card.ts';
@@ -30,6 +31,15 @@ function smallFigures({ name: task, kind, shape }: TaskSpec): string[] {
   const stated = /(\d+) channels?$/.exec(shape)?.[1];
   const counts = stated === undefined ? [1, 2] : [Number(stated)];
   return counts.map((count) => smallFigure({ task, kind, channels: Array.from({ length: count }, String) }));
+}
+
+/** Which figure suits whom, of a data set with these channels. */
+export function figuresText(
+  { task, kind, figure }: Pick<ExampleOrigin, 'task' | 'kind' | 'figure'>,
+  channels: readonly string[],
+): string {
+  const small = smallFigure({ task, kind, channels });
+  return `figure: ${figure.preset}; small policies are shown ${small} (keys of a recipe: figure: task, figure: ${small})`;
 }
 
 /** Rows as columns of equal width; the last one is not filled up. */

@@ -15,11 +15,10 @@ import { writeFileAtomic } from '../../files.ts';
 import { withInterrupt } from '../../interrupt.ts';
 import { Random } from '../../random.ts';
 import type { Example } from '../../types.ts';
-import { smallFigure } from '../task/card.ts';
-import { checkFigureRate } from '../task/figure.ts';
+import { checkFigureRate, checkSetFigure } from '../task/figure.ts';
 import { describer } from './describe.ts';
 import { taskFolder } from './files.ts';
-import { columns } from './list.ts';
+import { columns, figuresText } from './list.ts';
 import { counted, examplesPage, type ShownExample } from './page.ts';
 import { CHOICE_OPTIONS, type ChoiceArguments, selectOptions } from './prepare.ts';
 import { ReadingNote } from './reading-note.ts';
@@ -53,6 +52,7 @@ function openDirectory(path: string, args: ShowArguments, note: ReadingNote): Ga
   if (wrong !== undefined) throw new ConfigError(`--${wrong} belongs to tasks; ${path} is prepared already`);
   note.start();
   const set = new ExampleSet(path);
+  if (args.figure === undefined) checkSetFigure(path, set.manifest);
   const { figure } = selectOptions(args, TASKS[0]!);
   const chosen = args.split?.split(',');
   const unknown = chosen?.find((name) => !(set.splits as string[]).includes(name));
@@ -174,13 +174,6 @@ function listing(origin: ExampleOrigin, shown: readonly ShownExample[]): string 
   return `${origin.title}\n${table}\nsplit: ${origin.split.statement}`;
 }
 
-/** Which figure suits whom. */
-function figuresLine({ task, kind, figure }: ExampleOrigin, [first]: readonly ShownExample[]): string {
-  if (first === undefined) return '';
-  const small = smallFigure({ task, kind, channels: first.example.names });
-  return `figure: ${figure.preset}; small policies are shown ${small} (keys of a recipe: figure: task, figure: ${small})\n`;
-}
-
 /**
  * Runs the command: a page where `--out` is given, else a list.
  *
@@ -219,8 +212,9 @@ export async function runShow(args: ShowArguments): Promise<void> {
     } else if (out !== undefined) {
       process.stdout.write(`${out}: ${counted(shown.length)} of ${origin.title}\n`);
     } else {
+      const figures = shown.slice(0, 1).map(({ example }) => `${figuresText(origin, example.names)}\n`);
       process.stdout.write(
-        `${listing(origin, shown)}\n${figuresLine(origin, shown)}plots, prompts and expert traces: add --out page.html\n`,
+        `${listing(origin, shown)}\n${figures.join('')}plots, prompts and expert traces: add --out page.html\n`,
       );
     }
   };

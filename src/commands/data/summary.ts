@@ -1,8 +1,9 @@
 /** What `data prepare` says: while it works, and of what it has written. */
 import type { ExampleManifest } from '../../../datasets/example-manifest.ts';
+import { ExampleSet } from '../../../datasets/example-set.ts';
 import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { Progress } from '../../progress.ts';
-import { columns } from './list.ts';
+import { columns, figuresText } from './list.ts';
 
 /** Counts of the classes by split. */
 export function classTable(manifest: ExampleManifest): string {
@@ -38,6 +39,14 @@ function beside({ materials }: ExampleManifest): string {
   return `beside each example: prompt ${materials?.prompt}; ${figures} figures; expert traces: ${teacher} with the right answer, ${blind} blind`;
 }
 
+/** Names of channels are with the examples. */
+function figures(out: string, manifest: ExampleManifest): string {
+  const set = new ExampleSet(out);
+  const [first] = set.read(set.splits[0]!, 0, 1);
+  return figuresText(manifest, first!.names);
+}
+
+/** @throws DataError where the data set that was written is not there any more */
 export function summary(out: string, manifest: ExampleManifest, seconds: number): string {
   return [
     `${out}: ${manifest.title}; ${(bytesOf(manifest) / 1e6).toFixed(1)} MB in ${seconds.toFixed(1)} s`,
@@ -47,6 +56,7 @@ export function summary(out: string, manifest: ExampleManifest, seconds: number)
     `split: ${manifest.split.statement}`,
     ...[...manifest.notes, ...(manifest.materials?.notes ?? [])].map((note) => `note: ${note}`),
     `licence: ${manifest.source.licence}`,
+    figures(out, manifest),
     `next: timeseer data show ${out}, timeseer data validate ${out}`,
   ].join('\n');
 }

@@ -219,6 +219,10 @@ describe('pages of data show', () => {
     const list = (await inside('data', 'show', 'vta/multivariate', '--n', '2')).out;
     expect(list).toMatch(/\nfigure: vta-grid; small policies are shown nano-variates \(/);
     expect(list).toMatch(/add --out page\.html\n$/);
+    const page = await pageOf('vta/multivariate', '--n', '2', '--count', '8');
+    expect(
+      page.match(/values alone\) says <bdi>variates? \d[^<]*<\/bdi>: <span class="(met|missed)">/g),
+    ).toHaveLength(2);
     expect(await pageOf('nano5', '--n', '1')).toContain('are shown figure nano, unless');
   });
 });
