@@ -64,11 +64,13 @@ class ExampleCheck {
         }
       }
     }
+    // Prompts list the manifest's classes; an anomaly of unnamed kind is not graded by its class.
+    const { classes } = this.#facts;
+    const name = gold.kind === 'variates' ? null : gold.class;
+    if (name !== null && !classes.includes(name)) {
+      throw fail(`class ${JSON.stringify(name)} is none of the manifest's: ${classes.join(', ')}`);
+    }
     if (gold.kind === 'classification') {
-      const { classes } = this.#facts;
-      if (!classes.includes(gold.class)) {
-        throw fail(`class ${JSON.stringify(gold.class)} is none of the manifest's: ${classes.join(', ')}`);
-      }
       // Features of classes are compared channel by channel; other tasks may have as many as they like.
       this.#names ??= names.join(', ');
       if (names.join(', ') !== this.#names) {

@@ -104,6 +104,17 @@ describe('the check of a prepared data set', () => {
     expect(error.message).toMatch(expected);
   });
 
+  test('takes anomalies of unnamed kind, and none of a kind that the manifest does not list', async () => {
+    const anomalies = join(root, 'anomalies');
+    await writeMadeSet(anomalies, 'anomaly');
+    check(anomalies);
+    const gold = { kind: 'anomaly', class: 'seasonal', intervals: [[3, 9]] };
+    editLine(anomalies, 'train', 5, (row) => Object.assign(row, { gold }));
+    expect(failure(anomalies).message).toMatch(
+      /train\.jsonl:5: .*class "seasonal" is none of .* trend, normal/,
+    );
+  });
+
   test('looks at the splits that it is told of', () => {
     editLine(set, 'test', 2, (row) => ((row['channels'] as number[][])[0]![0] = -1e305));
     check(set);
