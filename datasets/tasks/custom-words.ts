@@ -70,7 +70,11 @@ export function readWords(folder: string): CustomWords | null {
   if (file === undefined) return null;
   if (other !== undefined) throw new DataError(`stands beside ${other}; keep one of them`, { file });
   const lines = new LineCounter();
-  const document = parseDocument(readText(file), { lineCounter: lines, prettyErrors: false });
+  const document = parseDocument(readText(file), {
+    lineCounter: lines,
+    prettyErrors: false,
+    logLevel: 'error',
+  });
   const [problem] = document.errors;
   if (problem !== undefined) {
     const { line, col } = lines.linePos(problem.pos[0]);

@@ -13,7 +13,7 @@ import { RenderPool } from '../../plot/pool.ts';
 import { render } from '../../plot/raster.ts';
 import { Progress } from '../../progress.ts';
 import type { Example } from '../../types.ts';
-import { drawingOf } from '../task/figure.ts';
+import { checkSetFigure, drawingOf } from '../task/figure.ts';
 import { MaterialCheck } from './check.ts';
 import { gradeProblem } from './grade.ts';
 
@@ -99,6 +99,7 @@ class Neighbours {
  */
 export async function validateSet(directory: string, options: ValidateOptions): Promise<Verdict> {
   const set = new ExampleSet(directory);
+  checkSetFigure(directory, set.manifest);
   const { figure, task } = set.manifest;
   const broken: BrokenRow[] = [];
   const neighbours = new Neighbours(set);

@@ -1,5 +1,7 @@
 /** What an example is drawn as: the figure of its task, with the example's own channels and x axis. */
-import { ConfigError } from '../../errors.ts';
+import { join } from 'node:path';
+import { EXAMPLES_MANIFEST, type ExampleManifest } from '../../../datasets/example-manifest.ts';
+import { ConfigError, DataError } from '../../errors.ts';
 import type { FigureValues } from '../../plot/domain.ts';
 import type { Figure } from '../../plot/figure.ts';
 import { figure } from '../../plot/figure.ts';
@@ -74,6 +76,20 @@ export function checkFigureRate(preset: string, rate: number | null, source: str
   throw new ConfigError(
     `--figure ${preset}: is made for ${scale.rate} samples per second, ${source} has ${rate}; its frequencies would be wrong`,
   );
+}
+
+/** As `checkFigureRate`, of the figure that a prepared data set names. @throws DataError with the manifest */
+export function checkSetFigure(
+  directory: string,
+  { figure: { preset }, rate }: Pick<ExampleManifest, 'figure' | 'rate'>,
+): void {
+  try {
+    checkFigureRate(preset, rate, 'the data set');
+  } catch (cause) {
+    if (!(cause instanceof ConfigError)) throw cause;
+    const reason = cause.message.replace(/^(?:--figure|figure:) /, '');
+    throw new DataError(`figure.preset: ${reason}`, { file: join(directory, EXAMPLES_MANIFEST), cause });
+  }
 }
 
 /**

@@ -155,6 +155,28 @@ describe('a manifest', () => {
   });
 });
 
+describe('a figure that a manifest names', () => {
+  it('and that is unknown, or made for another rate, is an error of the manifest', async () => {
+    const out = freshPath();
+    await inside('data', 'prepare', 'custom', '--from', table(), '--out', out, '--no-figures', '--no-traces');
+    const file = join(out, 'manifest.json');
+    const manifest = JSON.parse(readFileSync(file, 'utf8'));
+    const change = (preset: string, rate: number | null): void =>
+      writeFileSync(file, JSON.stringify({ ...manifest, rate, figure: { ...manifest.figure, preset } }));
+    change('lin', null);
+    for (const command of ['show', 'validate']) {
+      const { code, err } = await inside('data', command, out);
+      expect(err).toMatch(/manifest\.json: figure\.preset: unknown name "lin"; use one of line, /);
+      expect(code).toBe(1);
+    }
+    expect((await inside('data', 'show', out, '--figure', 'line')).code).toBe(0);
+    change('rcw-spectrogram', 50);
+    expect((await inside('data', 'validate', out)).err).toMatch(
+      /manifest\.json: figure\.preset: rcw-spectrogram: is made for 2000 samples per second, the data set has 50;/,
+    );
+  });
+});
+
 describe('the blind expert', () => {
   const score = { count: 35, accuracy: 4 / 26, chance: 1, f1: 0.25 };
   const manifest = (kind: string, own: object): ExampleManifest =>

@@ -1,13 +1,14 @@
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import { prepare, type Selection, type SelectOptions, selectExamples } from '../../../datasets/prepare.ts';
 import { openExamples } from '../../../datasets/source.ts';
 import type { Split } from '../../../datasets/split.ts';
 import { custom } from '../../../datasets/tasks/custom.ts';
-import { TASK_FILE_EXAMPLE } from '../../../datasets/tasks/custom-words.ts';
+import { checkHints, readWords, TASK_FILE_EXAMPLE } from '../../../datasets/tasks/custom-words.ts';
 import { ConfigError, DataError } from '../../../src/errors.ts';
 import type { Example } from '../../../src/types.ts';
 
@@ -166,6 +167,55 @@ describe('task.yaml', () => {
     const two = { ...labelled, 'task.yaml': 'title: a', 'task.json': '{}' };
     await expect(select(two, { shares: TEST_ONLY })).rejects.toThrow(
       /task\.yaml: stands beside .*task\.json/,
+    );
+  });
+
+  it('is words or a DataError that names the file, however it is mutated', () => {
+    const path = folder({});
+    mkdirSync(path, { recursive: true });
+    const bits = [
+      '\n',
+      ': ',
+      '- ',
+      '&a ',
+      '*a',
+      '<<: *a\n',
+      '? ',
+      '{',
+      '[',
+      '"',
+      '|',
+      '!!map ',
+      '---\n',
+      '\t',
+      '#',
+      '\0',
+    ];
+    const fields = [
+      'hints:',
+      'rate: .nan',
+      'rate: 1e400',
+      '__proto__: x\n',
+      '? [a]\n: b\n',
+      'null: 3\n',
+      'figure: 1\n',
+    ];
+    const edit = fc.tuple(fc.nat(TASK_FILE_EXAMPLE.length), fc.constantFrom(...bits, ...fields), fc.nat(6));
+    fc.assert(
+      fc.property(fc.array(edit, { maxLength: 5 }), fc.boolean(), (edits, empty) => {
+        let text = empty ? '' : TASK_FILE_EXAMPLE;
+        for (const [at, bit, cut] of edits) text = text.slice(0, at) + bit + text.slice(at + cut);
+        writeFileSync(join(path, 'task.yaml'), text);
+        try {
+          const words = readWords(path)!;
+          expect(words.rate ?? 1).toSatisfy(Number.isFinite);
+          checkHints(words, ['worn', 'new']);
+        } catch (error) {
+          expect(error).toBeInstanceOf(DataError);
+          expect((error as DataError).file).toBe(join(path, 'task.yaml'));
+        }
+      }),
+      { numRuns: 400, seed: 5 },
     );
   });
 
