@@ -9,6 +9,13 @@ import type { ExplainedEvidence, Explanation } from './explain-page.ts';
 const TOO_SHORT = 'the series is too short for it';
 const SMALLEST = { trend: 21, frequency: 101, profile: 100 } as const;
 
+/** Says of what a test flags that it comes again and again. */
+function recurring(evidence: Evidence, test: 'range' | 'outliers' | 'trend'): string {
+  const { lag, rest } = evidence.recurrence[test];
+  if (lag === null) return '';
+  return `; ${rest.length === 0 ? 'all' : 'some'} of it recurs every ${lag} samples: the pattern of the series`;
+}
+
 const stretches = (count: number): string => (count === 1 ? 'one stretch' : `${count} stretches`);
 
 function missing(name: string, needed: number): ExplainedEvidence {
@@ -42,7 +49,7 @@ function range(evidence: Evidence): ExplainedEvidence {
   const finding =
     intervals.length === 0
       ? `nothing beyond ${sigmas} standard deviations`
-      : `${stretches(intervals.length)} beyond ${sigmas} standard deviations`;
+      : `${stretches(intervals.length)} beyond ${sigmas} standard deviations${recurring(evidence, 'range')}`;
   return {
     name: 'Range test',
     finding,
@@ -57,7 +64,7 @@ function outliers(evidence: Evidence): ExplainedEvidence {
   const finding =
     intervals.length === 0
       ? `nothing extreme (|z| above ${extreme}) once outliers are left out of mean and deviation`
-      : `${stretches(intervals.length)} with |z| above ${extreme}, outliers left out of mean and deviation`;
+      : `${stretches(intervals.length)} with |z| above ${extreme}, outliers left out of mean and deviation${recurring(evidence, 'outliers')}`;
   return {
     name: 'Range test, clipped',
     finding,
@@ -73,7 +80,7 @@ function trend(evidence: Evidence): ExplainedEvidence {
   const finding =
     intervals.length === 0
       ? 'the smoothed slope stays inside its band'
-      : `the smoothed slope leaves its band in ${stretches(intervals.length)}`;
+      : `the smoothed slope leaves its band in ${stretches(intervals.length)}${recurring(evidence, 'trend')}`;
   const numbers = { 'mean slope': mean, limit: threshold, 'largest departure': peak, at: peakIndex, window };
   return { name: 'Trend test', finding, intervals, numbers };
 }

@@ -14,11 +14,13 @@ export function cycleOf(evidence: Evidence, values: Float64Array): CycleTest | n
 }
 
 /** What decides the class, in numbers. */
-function reason({ class: kind, outside, speed, levelChange }: CycleTest): string {
+function reason({ class: kind, outside, speed, whiteness, levelChange }: CycleTest): string {
   if (kind === 'trend') return `the level changes for good by up to ${say(levelChange)}`;
   if (kind === 'seasonal') return `steps there are ${say(speed)} times the usual ones: the wave runs faster`;
   if (kind === 'shapelet')
     return `steps there are ${say(speed)} times the usual ones: the wave has another shape`;
+  if (whiteness > 0)
+    return `steps there are ${say(speed)} times the usual ones, and roughness is ${say(whiteness)} of that of white noise: the wave gives way to noise`;
   return `of these points a share of ${say(outside)} lies outside of the range of the cycle`;
 }
 

@@ -12,6 +12,7 @@ import {
   profileTest,
   type RangeTest,
   rangeTest,
+  smoothedSlope,
   type TrendTest,
   trendTest,
 } from '../series/analyses.ts';
@@ -22,6 +23,8 @@ import { fitLine, largestMagnitude, noiseSigma, type Summary, summarise } from '
 import type { Interval } from '../types.ts';
 import type { Bridged } from './gaps.ts';
 import { type LocalEvidence, localEvidence } from './local.ts';
+import { type Recurrence, recurrence } from './recurrence.ts';
+import { type TailTest, tailTest } from './tails.ts';
 
 /** The analysis families, in the order in which a tie between them is decided. */
 export const FAMILIES = ['range', 'trend', 'frequency', 'profile'] as const;
@@ -170,6 +173,38 @@ export class Evidence {
     return this.#once('outliers', () => outlierTest(this.analysed));
   }
 
+  /** What the range tests flag beside the tail of the series' own distribution. */
+  get tails(): { readonly range: TailTest; readonly outliers: TailTest } {
+    return this.#once('tails', () => ({
+      range: tailTest(this.analysed, this.range, this.range.intervals),
+      outliers: tailTest(this.analysed, this.outliers, this.outliers.intervals),
+    }));
+  }
+
+  /** What of each test recurs through the series, and what does not. */
+  get recurrence(): { readonly [K in 'range' | 'outliers' | 'trend']: Recurrence } {
+    return this.#once('recurrence', () => {
+      const { analysed, range, outliers, trend } = this;
+      const around = ({ mean, intervals }: RangeTest | OutlierTest): Recurrence =>
+        recurrence(
+          analysed.map((value) => value - mean),
+          intervals,
+        );
+      const none = { lag: null, rest: [] };
+      return {
+        range: around(range),
+        outliers: around(outliers),
+        trend:
+          trend === null || trend.intervals.length === 0
+            ? none
+            : recurrence(
+                smoothedSlope(analysed).map((slope) => slope - trend.mean),
+                trend.intervals,
+              ),
+      };
+    });
+  }
+
   /** What the values as given do inside an interval and around it. */
   local(interval: Interval): LocalEvidence {
     const period = this.base.period;
@@ -206,6 +241,7 @@ export class Evidence {
   toJSON(): Record<string, unknown> {
     const { length, summary, noise, base, denoised, fullPeriod, range, outliers, trend, frequency, profile } =
       this;
+    const { tails, recurrence } = this;
     const smoothing = denoised ? { window: DENOISE_WINDOW, order: DENOISE_ORDER } : null;
     return {
       length,
@@ -220,6 +256,8 @@ export class Evidence {
       trend,
       frequency,
       profile,
+      tails,
+      recurrence,
     };
   }
 }

@@ -13,6 +13,10 @@
  *  - and it must be several times as far from its neighbour as windows are on average, or the largest of many chance
  *    distances would count, and in long series, of whose pairs only a part is compared, the unluckiest window;
  *  - a spike too short for a slope goes to the range test although its flanks leave the band of the trend test;
+ *  - outliers count only beyond what the tail of the series' own distribution reaches, or in dense stretches (tails.ts), and what
+ *    recurs at equal distances through the whole series is its pattern (recurrence.ts): real recordings have heavy tails and jobs that
+ *    run every night;
+ *  - slopes within half a smoothing window of the ends do not count: they are extrapolated;
  *  - all regions that are unlike the rest are reported, those close to each other as one, not the strongest window alone, unless
  *    the anomaly is a trend.
  */
@@ -59,7 +63,12 @@ export interface Reading {
   readonly class: AnomalyClass;
   /** What the class was read from, where it follows from a stretch of the series. */
   readonly local: LocalEvidence | null;
+  /** Tests that were asked and flag more than counts: the rest recurs, is the tail of the series, or lies at its ends. */
+  readonly aside: readonly Aside[];
 }
+
+/** Tests of which a part may be set aside. */
+export type Aside = 'range' | 'outliers' | 'trend';
 
 /** Regions no further apart are one; on nano5, 35 gave the better point F1 (0.79) and reward than 0 (0.76) to 25 (0.78). */
 const REGION_GAP = 35;
@@ -79,25 +88,53 @@ function isSpike({ range: { intervals, std }, analysed }: Evidence, steep: reado
   );
 }
 
-const NORMAL: Reading = { family: null, intervals: [], class: 'normal', local: null };
+/** Whether a stretch reaches further than half a smoothing window from the ends: nearer to them the slope is an extrapolation. */
+export function isInside([start, end]: Interval, length: number): boolean {
+  const half = (TREND_WINDOW - 1) / 2;
+  return end > half && start < length - half;
+}
+
+/** What a range test flags and neither the tail of the series nor its pattern explains. */
+function genuine(evidence: Evidence, test: 'range' | 'outliers'): readonly Interval[] {
+  const { rest } = evidence.recurrence[test];
+  return evidence.tails[test].beyond.filter((interval) => rest.includes(interval));
+}
+
+/** A reading before what was set aside on the way is added. */
+type Found = Omit<Reading, 'aside'>;
+
+const NORMAL: Found = { family: null, intervals: [], class: 'normal', local: null };
 
 export function route(evidence: Evidence): Reading {
+  const aside: Aside[] = [];
+  /** Notes where less is left of what a test flags. */
+  const left = (test: Aside, intervals: readonly Interval[]): readonly Interval[] => {
+    if (intervals.length < (evidence[test]?.intervals.length ?? 0)) aside.push(test);
+    return intervals;
+  };
+  return { ...read(evidence, left), aside };
+}
+
+function read(
+  evidence: Evidence,
+  left: (test: Aside, intervals: readonly Interval[]) => readonly Interval[],
+): Found {
   const { kind } = evidence.base;
   if (kind === 'noise' || kind === 'flat') {
-    const { intervals } = evidence.outliers;
+    const intervals = left('outliers', genuine(evidence, 'outliers'));
     return intervals.length === 0
       ? NORMAL
       : { family: 'range', intervals, class: 'global point', local: null };
   }
-  if (evidence.range.maxAbsZ > EXTREME_Z) {
-    const { intervals } = evidence.range;
-    return { family: 'range', intervals, class: 'global point', local: null };
+  if (evidence.range.maxAbsZ > EXTREME_Z || isSpike(evidence, evidence.intervals('trend'))) {
+    const intervals = left('range', genuine(evidence, 'range'));
+    if (intervals.length > 0) return { family: 'range', intervals, class: 'global point', local: null };
   }
-  const trend = evidence.intervals('trend');
-  if (isSpike(evidence, trend)) {
-    const { intervals } = evidence.range;
-    return { family: 'range', intervals, class: 'global point', local: null };
-  }
+  const { rest } = evidence.recurrence.trend;
+  const trend = left(
+    'trend',
+    rest.filter((interval) => isInside(interval, evidence.length)),
+  );
   if (trend.length > 0) return { family: 'trend', intervals: trend, class: 'trend', local: null };
   const { profile } = evidence;
   if (profile === null) return NORMAL;

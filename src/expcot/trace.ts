@@ -6,7 +6,7 @@
 import type { AnomalyClass, Interval } from '../types.ts';
 import { type Citation, cite } from './citation.ts';
 import { DENOISE_ORDER, DENOISE_WINDOW, type Evidence, FAMILIES, type Family } from './evidence.ts';
-import { LEAST_DISTANCE, type Reading, route } from './route.ts';
+import { type Aside, isInside, LEAST_DISTANCE, type Reading, route } from './route.ts';
 
 /** A trace and what it concludes. */
 export interface Trace {
@@ -199,8 +199,38 @@ export function teacher(evidence: Evidence, intervals: readonly Interval[], labe
   return finish(think, intervals, label, citation.family);
 }
 
+/** Why some of what the tests flag does not count. */
+function setAside(evidence: Evidence, aside: readonly Aside[]): string {
+  return aside
+    .flatMap((test) => {
+      const { lag, rest } = evidence.recurrence[test];
+      const name = NAMES[test === 'outliers' ? 'range' : test];
+      const parts =
+        lag === null
+          ? []
+          : [`What the ${name} finds every ${say(lag)} samples is the pattern of the series. `];
+      if (test === 'trend') {
+        return rest.every((interval) => isInside(interval, evidence.length))
+          ? parts
+          : [...parts, 'Slopes at the very ends of the series are extrapolated and do not count. '];
+      }
+      const { limit, beyond } = evidence.tails[test];
+      return beyond.length === evidence[test].intervals.length
+        ? parts
+        : [
+            ...parts,
+            `The tail of the values themselves reaches ${say(limit)} from the mean; single outliers within it do not count. `,
+          ];
+    })
+    .join('');
+}
+
 /** Why the blind reading takes the class it takes. */
-function justify(evidence: Evidence, { family, intervals, class: label, local }: Reading): string {
+function justify(evidence: Evidence, reading: Reading): string {
+  return `${setAside(evidence, reading.aside)}${decide(evidence, reading)}`;
+}
+
+function decide(evidence: Evidence, { family, intervals, class: label, local }: Reading): string {
   if (family === null) {
     const { base } = evidence;
     if (base.kind === 'noise' || base.kind === 'flat') {

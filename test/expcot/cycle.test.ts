@@ -52,6 +52,11 @@ describe('cycleTest', () => {
       [[250, 264]],
       (v: number, i: number) => (i >= 250 && i < 264 ? 4 + 2 * Math.sin(0.7 * i) : v),
     ],
+    [
+      'contextual point',
+      [[250, 270]],
+      (v: number, i: number) => (i >= 250 && i < 270 ? 4 + 2.5 * Math.sin(i * i * 1.7) : v),
+    ],
     ['shapelet', [[252, 266]], (v: number, i: number) => (i >= 252 && i < 266 ? 4 : v)],
     ['trend', [[300, 312]], (v: number, i: number) => v + Math.max(0, Math.min(4.8, 0.4 * (i - 300)))],
   ] as const)('names a %s by what it is like, where it is', (kind, intervals, change) => {

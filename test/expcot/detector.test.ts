@@ -1,6 +1,9 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { nano5 } from '../../datasets/anomaly/nano5.ts';
 import { VTA_TYPES, vta } from '../../datasets/anomaly/vta.ts';
+import { nab } from '../../datasets/tasks/nab.ts';
 import { EXPCOT_BLIND, expcotBlind } from '../../src/expcot/detector.ts';
 import { blindTrace } from '../../src/expcot/expert.ts';
 
@@ -30,5 +33,21 @@ describe(`detector ${EXPCOT_BLIND}`, () => {
     const values = nano5(3407, 'train', 0).values.slice();
     values[500] = Number.NaN;
     expect(expcotBlind(values).score).toHaveLength(1000);
+  });
+});
+
+/** Series of five metrics of servers, of which 26 of 35 windows hold no anomaly. */
+const NAB = join(import.meta.dirname, '../../../shared/data/nab');
+
+describe.skipIf(!existsSync(NAB))(`detector ${EXPCOT_BLIND} on real recordings`, () => {
+  it('leaves most normal windows alone: heavy tails and daily jobs are no anomalies', () => {
+    let [normal, alarms] = [0, 0];
+    for (const { example } of nab.open({ directory: NAB }).load()) {
+      if (example.gold.kind !== 'anomaly' || example.gold.intervals.length > 0) continue;
+      normal++;
+      if (expcotBlind(example.channels[0]!).intervals.length > 0) alarms++;
+    }
+    expect(normal).toBe(26);
+    expect(alarms).toBeLessThanOrEqual(6);
   });
 });
