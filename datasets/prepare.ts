@@ -126,6 +126,10 @@ function checkOptions({ validation, shares, splits, seed }: SelectOptions): void
 /** For generated tasks: the number of examples per split, none of those that are not wanted. */
 function generatedCounts(options: SelectOptions): Partial<Record<Split, number>> {
   const { counts = {}, splits = SPLITS } = options;
+  const idle = SPLITS.find((split) => !splits.includes(split) && counts[split] !== undefined);
+  if (idle !== undefined && splits.every((split) => counts[split] === undefined)) {
+    throw new ConfigError(`--count: counts ${idle}, which --split leaves out; it has ${splits.join(', ')}`);
+  }
   const unwanted = SPLITS.filter((split) => !splits.includes(split)).map((split) => [split, 0]);
   return { ...counts, ...Object.fromEntries(unwanted) };
 }

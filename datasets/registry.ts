@@ -1,7 +1,9 @@
 /** Series by name: a generator, or a data set directory by its path. */
 import { existsSync, statSync } from 'node:fs';
+import { basename, join } from 'node:path';
 import { ConfigError } from '../src/errors.ts';
 import { suggestion } from '../src/suggest.ts';
+import { PROMPT_NAMES } from '../src/task-prompts.ts';
 import { ANOMALY_CLASSES, type AnomalyClass, type LabeledSeries } from '../src/types.ts';
 import {
   ANOMLLM_LENGTH,
@@ -247,6 +249,12 @@ export function open(name: string, options: OpenOptions = {}): SeriesSource {
     );
   }
   const known = [...GENERATORS.keys()];
+  const task = PROMPT_NAMES.find((one) => one === name || one === basename(name));
+  if (task !== undefined) {
+    throw new ConfigError(
+      `no data set in '${name}': timeseer data prepare ${task} --out ${task === name ? join('data', ...task.split('/')) : name} makes it`,
+    );
+  }
   throw new ConfigError(
     `no data set named '${name}'.${suggestion(name, known)} Known: ${known.join(', ')}, or the path of a data set directory (timeseer data prepare writes one of any task: timeseer data list)`,
   );

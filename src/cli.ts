@@ -117,6 +117,11 @@ async function build(args: readonly string[]): Promise<Argv> {
     .example('$0 <command> --help', 'Options and examples of a command')
     .detectLocale(false)
     .strict()
+    .check((given) => {
+      const blank = ['out', 'policy', 'from', 'data', 'recipe'].find((name) => given[name] === '');
+      if (blank !== undefined) throw new UsageError(`--${blank}: is empty; give a path`);
+      return true;
+    }, true)
     .demandCommand(1, 'no command given')
     .version(packageVersion())
     .help()

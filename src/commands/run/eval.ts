@@ -13,12 +13,13 @@ import { type MetricSet, metricsOf, overallOf } from '../../../eval/metrics.ts';
 import { metricsTable } from '../../../eval/metrics-table.ts';
 import { writeRecords } from '../../../eval/records.ts';
 import { RunDirectory } from '../../../eval/run-directory.ts';
-import { ConfigError } from '../../errors.ts';
+import { ConfigError, DataError } from '../../errors.ts';
 import { writeFileAtomic } from '../../files.ts';
 import { withInterrupt } from '../../interrupt.ts';
 import { type NumbersFormat, readCard } from '../../train/card.ts';
 import { evaluationCard, mismatches } from '../task/card.ts';
 import { type PromptTokens, promptTokens } from '../task/prompt-tokens.ts';
+import { checkSameData } from './data-record.ts';
 import { runEvalStage } from './eval-stage.ts';
 import { findPolicy } from './find-policy.ts';
 
@@ -74,12 +75,28 @@ function check(given: EvalRequest): void {
   }
 }
 
+/** The directory of the run that a policy lies in. */
+function runOf(policy: string): string | undefined {
+  const above = dirname(resolve(policy));
+  return [policy, above, dirname(above)].find((path) => existsSync(join(path, 'recipe.json')));
+}
+
 /** The data of the run that a policy lies in; those of the quickstart where it is in none. */
 function dataOf(policy: string): string {
-  const run = [policy, dirname(resolve(policy)), dirname(dirname(resolve(policy)))].find((path) =>
-    existsSync(join(path, 'recipe.json')),
-  );
+  const run = runOf(policy);
   return run === undefined ? USUAL_DATA : new RunDirectory(run).recipe.data.name;
+}
+
+/** Says when a policy's own data are not those that it was trained on: what is held out now may have been trained on. */
+function warnOfChange(policy: string, name: string): void {
+  const run = runOf(policy);
+  if (run === undefined) return;
+  try {
+    checkSameData(run, name);
+  } catch (error) {
+    if (!(error instanceof DataError)) throw error;
+    process.stderr.write(`warning: ${error.message}\n`);
+  }
 }
 
 /** What a prompt takes, and would take in the other mode. */
@@ -115,6 +132,7 @@ export async function runEval(given: EvalRequest): Promise<void> {
   const { split } = given;
   const name = given.data ?? dataOf(given.policy);
   const generated = isGenerator(name);
+  if (given.data === undefined) warnOfChange(given.policy, name);
   if (given.length !== undefined && !generated) {
     throw new ConfigError(`--length: ${name} has its own lengths; only a generator's can be chosen`);
   }

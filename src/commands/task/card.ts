@@ -30,6 +30,8 @@ export function smallFigure({ kind, task, channels }: Pick<DataFacts, 'kind' | '
   return SMALL[task] ?? (kind === 'variates' ? 'nano-variates' : 'nano-channels');
 }
 
+const counted = (channels: number): string => (channels === 1 ? '1 channel' : `${channels} channels`);
+
 const ANSWERS: Readonly<Record<PolicyCard['kind'], string>> = {
   classification: 'classes',
   anomaly: 'intervals of anomalies',
@@ -107,6 +109,13 @@ function checkTaught(directory: string, card: PolicyCard, recipe: Recipe, facts:
       `figure: ${wanted}, but the policy of ${directory} was taught with ${card.figure}; leave the figure out, or begin with policy.init=nano`,
     );
   }
+  const channels = channelsOf(facts);
+  if (card.channels !== null && channels !== null && card.channels !== channels) {
+    throw new ConfigError(
+      `${directory}: was taught series of ${counted(card.channels)}, ${facts.task} has ${counted(channels)}; ` +
+        'take data of as many, or begin with policy.init=nano',
+    );
+  }
   const shared = card.classes.some((name) => facts.classes.includes(name));
   if (sft.samples === 0 && facts.classes.length > 0 && !shared) {
     throw new ConfigError(
@@ -152,7 +161,7 @@ export function mismatches(directory: string, asked: PolicyCard, facts: DataFact
         ]),
     ...(card.channels === null || channels === null || card.channels === channels
       ? []
-      : [`the policy was taught series of ${card.channels} channels, these have ${channels}`]),
+      : [`the policy was taught series of ${counted(card.channels)}, these have ${channels}`]),
     ...(was === is ? [] : [`the policy was taught with ${was}, and is asked with ${is}`]),
   ];
 }

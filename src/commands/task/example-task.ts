@@ -53,7 +53,7 @@ function painter(preset: string, { facts, cache }: TaskParts): Task['picture'] {
   }
   const shapes = new Map<string, Figure>();
   return ({ channels, names }) => {
-    if (channels.length === 1) return renderColumns(plain, channels[0]!);
+    if (channels.length === 1 && plain.channels.length === 1) return renderColumns(plain, channels[0]!);
     const key = names.join('\n');
     const shape = shapes.get(key) ?? figure(preset, { channels: names });
     shapes.set(key, shape);

@@ -123,6 +123,9 @@ describe('a policy that was taught here', () => {
       /none of which tee has/,
     );
     expect(trainingCard(directory, recipe(), other).classes).toEqual(['a', 'b']);
+    expect(() => trainingCard(directory, recipe(), { ...facts, channels: ['x', 'y'] })).toThrow(
+      /taught series of 1 channel, ctu has 2 channels/,
+    );
   });
 
   test('says why its answers to other data can mean little', () => {
@@ -134,7 +137,7 @@ describe('a policy that was taught here', () => {
       'the policy was never taught the classes Tablet',
     ]);
     expect(told({ ...facts, channels: ['a', 'b'] }, { digits: 3, points: 9 })).toEqual([
-      'the policy was taught series of 1 channels, these have 2',
+      'the policy was taught series of 1 channel, these have 2',
       'the policy was taught with pictures, and is asked with numbers',
     ]);
     expect(mismatches(policyOf(null), FOREIGN_CARD, facts)).toEqual([]);
