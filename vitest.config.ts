@@ -3,6 +3,8 @@ import { defineConfig } from 'vitest/config';
 export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
+    globalSetup: 'test/helpers/build.ts',
+    setupFiles: 'test/helpers/built-workers.ts',
     pool: 'forks',
     maxWorkers: 2,
     testTimeout: 60_000,

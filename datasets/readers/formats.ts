@@ -23,7 +23,7 @@ const READERS: Readonly<Record<FileFormat, (path: string) => Generator<RawRecord
   ts: readTs,
   arff: readArff,
   'ucr-tsv': readUcrTsv,
-  csv: readCsv,
+  csv: (path) => readCsv(path, { missing: true }),
   'tsb-uad': readTsbUad,
   'tsb-ad': readTsbAd,
   tab: readTab,
@@ -87,7 +87,7 @@ export function formatOf(path: string): FileFormat {
 }
 
 /**
- * Reads the records of a file in its own or a given format, without options.
+ * Reads the records of a file in its own or a given format, without options; what is missing is NaN in all of them.
  *
  * @throws as `formatOf` and the format's reader
  */

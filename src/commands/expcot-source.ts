@@ -50,7 +50,7 @@ function* records(path: string, columns: readonly string[] | undefined): Generat
         `--column belongs to CSV files with a column per channel; ${path} is read as ${format}`,
       );
     }
-    yield* readCsv(path, { columns });
+    yield* readCsv(path, { columns, missing: true });
   }
 }
 

@@ -107,7 +107,8 @@ function* recordsOf(path: string, column: readonly string[] | undefined): Genera
   // Columns of a CSV file are chosen while it is read: by name or number, and others may be no channels at all.
   const byColumn = format === 'csv' || (format === 'nab' && column !== undefined);
   if (byColumn) {
-    for (const record of readCsv(path, { columns: column ?? numericColumns(path) })) yield drawableOf(record);
+    const columns = column ?? numericColumns(path);
+    for (const record of readCsv(path, { columns, missing: true })) yield drawableOf(record);
     return;
   }
   for (const record of readRecords(path)) yield choose(drawableOf(record), column);

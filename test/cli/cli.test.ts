@@ -1,13 +1,13 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { existsSync, mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import { COMMANDS, main } from '../../src/cli.ts';
 import { packageVersion } from '../../src/package.ts';
 import { inside, type Outcome } from '../helpers/command-line.ts';
+import { CLI } from '../helpers/program.ts';
 
-const CLI = resolve(import.meta.dirname, '../../src/cli.ts');
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-cli-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 afterEach(() => {
@@ -17,7 +17,7 @@ afterEach(() => {
 
 /** Runs it as a program. */
 function outside(args: readonly string[], env: NodeJS.ProcessEnv = {}): Outcome {
-  const run = spawnSync(process.execPath, ['--import', 'tsx', CLI, ...args], {
+  const run = spawnSync(process.execPath, [CLI, ...args], {
     encoding: 'utf8',
     env: { ...process.env, ...env },
   });
@@ -104,7 +104,7 @@ describe('failures', () => {
   });
 
   test('a reader that stops early is no error', async () => {
-    const child = spawn(process.execPath, ['--import', 'tsx', CLI, '--help'], {
+    const child = spawn(process.execPath, [CLI, '--help'], {
       stdio: ['ignore', 'pipe', 'pipe'],
     });
     child.stdout.destroy();

@@ -13,7 +13,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import type { Explanation } from '../../eval/explain-page.ts';
 import { main } from '../../src/cli.ts';
@@ -25,6 +25,7 @@ import { Policy } from '../../src/policy/policy.ts';
 import { writeCard } from '../../src/train/card.ts';
 import { ANOMALY_CLASSES } from '../../src/types.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
+import { CLI } from '../helpers/program.ts';
 import { corpus } from '../policy/corpus.ts';
 
 const disk = vi.hoisted(() => ({ room: Number.POSITIVE_INFINITY }));
@@ -40,7 +41,6 @@ vi.mock('node:fs', async (load) => {
   return { ...real, default: { ...real, writeSync }, writeSync };
 });
 
-const CLI = resolve(import.meta.dirname, '../../src/cli.ts');
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-explain-'));
 const policyDirectory = join(shared, 'run/sft/policy');
 let directory: string;
@@ -145,7 +145,7 @@ describe('timeseer explain', () => {
     const file = csv('tank level.csv', wave(120));
     const cwd = join(directory, 'here');
     mkdirSync(cwd);
-    const run = spawnSync(process.execPath, ['--import', import.meta.resolve('tsx'), CLI, 'explain', file], {
+    const run = spawnSync(process.execPath, [CLI, 'explain', file], {
       cwd,
       encoding: 'utf8',
     });
@@ -156,14 +156,10 @@ describe('timeseer explain', () => {
 
   test('a result of a chosen column is named after it too', () => {
     const file = csv('two.csv', ['a,b/c', ...wave(120).map((value, i) => `${i % 9},${value}`)]);
-    const ran = spawnSync(
-      process.execPath,
-      ['--import', import.meta.resolve('tsx'), CLI, 'explain', file, '--column', 'b/c'],
-      {
-        cwd: directory,
-        encoding: 'utf8',
-      },
-    );
+    const ran = spawnSync(process.execPath, [CLI, 'explain', file, '--column', 'b/c'], {
+      cwd: directory,
+      encoding: 'utf8',
+    });
     expect(ran.stderr).toBe('');
     expect(written().sort()).toEqual(['two.b_c.explain.html', 'two.b_c.explain.json']);
   });
@@ -345,23 +341,10 @@ describe('bad input is one clear error, and writes nothing', () => {
       LIBTORCH: join(directory, 'nothing'),
     };
     const run = (...extra: string[]) =>
-      spawnSync(
-        process.execPath,
-        [
-          '--import',
-          import.meta.resolve('tsx'),
-          CLI,
-          'explain',
-          file,
-          '--out',
-          join(directory, 'o'),
-          ...extra,
-        ],
-        {
-          encoding: 'utf8',
-          env,
-        },
-      );
+      spawnSync(process.execPath, [CLI, 'explain', file, '--out', join(directory, 'o'), ...extra], {
+        encoding: 'utf8',
+        env,
+      });
     const refused = run('--policy', policyDirectory);
     expect(refused.status).toBe(1);
     expect(refused.stderr).toMatch(/^error: LIBTORCH=.*no libtorch there .*\n$/);

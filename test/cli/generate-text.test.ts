@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { copyFileSync, cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
 import { main } from '../../src/cli.ts';
@@ -11,6 +11,7 @@ import { generate } from '../../src/policy/generate.ts';
 import { saveAdapter } from '../../src/policy/peft.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { inside } from '../helpers/command-line.ts';
+import { CLI } from '../helpers/program.ts';
 import { engine, GOLDEN, golden, picture } from '../policy/golden.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-generate-text-'));
@@ -235,7 +236,6 @@ describe('timeseer generate --policy', () => {
   });
 
   it('reads the prompt from standard input', () => {
-    const cli = resolve(import.meta.dirname, '../../src/cli.ts');
     const args = [
       'generate',
       '--policy',
@@ -248,7 +248,7 @@ describe('timeseer generate --policy', () => {
       '1',
       '--json',
     ];
-    const { stdout, status } = spawnSync(process.execPath, ['--import', 'tsx', cli, ...args], {
+    const { stdout, status } = spawnSync(process.execPath, [CLI, ...args], {
       input: 'find the trend\n',
       encoding: 'utf8',
     });

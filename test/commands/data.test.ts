@@ -12,7 +12,7 @@ import {
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { goldParts } from '../../datasets/gold-answer.ts';
@@ -27,6 +27,7 @@ import { render } from '../../src/plot/raster.ts';
 import type { Example } from '../../src/types.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
 import { inside } from '../helpers/command-line.ts';
+import { CLI } from '../helpers/program.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-data-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -150,7 +151,7 @@ describe('data prepare', () => {
     const folder = freshPath();
     mkdirSync(folder);
     const args = ['data', 'prepare', 'nano5', '--count', '2000000', '--out', join(folder, 'set')];
-    const child = spawn(process.execPath, ['--import', 'tsx', resolve('src/cli.ts'), ...args], {
+    const child = spawn(process.execPath, [CLI, ...args], {
       stdio: ['ignore', 'ignore', 'pipe'],
     });
     let err = '';

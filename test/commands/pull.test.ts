@@ -5,8 +5,8 @@ import { join, resolve } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { inside } from '../helpers/command-line.ts';
 import { FakeHub, REPO } from '../helpers/fake-hub.ts';
+import { CLI } from '../helpers/program.ts';
 
-const CLI = resolve(import.meta.dirname, '../../src/cli.ts');
 const GOLDEN = resolve(import.meta.dirname, '../golden/qwen');
 const WEIGHTS = Buffer.from(Array.from({ length: 300_000 }, (_, i) => (i * 31 + (i >> 8) * 7) & 255));
 const FILES = {
@@ -111,7 +111,7 @@ describe('a pull that is stopped', () => {
   /** Runs it as a program that gets `signal` when 200 000 bytes of the weights are on their way. */
   async function stopped(signal: NodeJS.Signals): Promise<Ending> {
     server.faults.set('model.safetensors', [{ hang: 200_000 }]);
-    const child = spawn(process.execPath, ['--import', 'tsx', CLI, 'pull', REPO, '--out', resolve('p')], {
+    const child = spawn(process.execPath, [CLI, 'pull', REPO, '--out', resolve('p')], {
       cwd: home,
       env: { ...process.env },
       stdio: ['ignore', 'ignore', 'pipe'],

@@ -10,13 +10,13 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { fileURLToPath } from 'node:url';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import yargs from 'yargs';
 import { nano5 } from '../../datasets/anomaly/nano5.ts';
 import { Dataset } from '../../datasets/dataset.ts';
 import { generate } from '../../src/commands/generate.ts';
 import { ConfigError } from '../../src/errors.ts';
+import { CLI } from '../helpers/program.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-generate-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -154,32 +154,11 @@ describe('timeseer generate', () => {
   });
 });
 
-const project = fileURLToPath(new URL('../..', import.meta.url));
-const PROGRAM = `
-  import yargs from 'yargs';
-  import { generate } from './src/commands/generate.ts';
-  await yargs(process.argv.slice(1)).command(generate).fail((message, error) => {
-    process.stderr.write(String(error ?? message) + '\\n');
-    process.exitCode = 1;
-  }).parseAsync();
-`;
-
 /** Starts the command in a process of its own; `limit` bounds the size of any file it writes, in kilobytes. */
 function start(args: string[], limit?: number) {
-  const node = [
-    process.execPath,
-    '--import',
-    'tsx',
-    '--input-type=module',
-    '-e',
-    PROGRAM,
-    '--',
-    'generate',
-    ...args,
-  ];
+  const node = [process.execPath, CLI, 'generate', ...args];
   const shell = `${limit === undefined ? '' : `ulimit -f ${limit}; `}exec "$@"`;
   const child = spawn('bash', ['-c', shell, 'bash', ...node], {
-    cwd: project,
     stdio: ['ignore', 'pipe', 'pipe'],
   });
   let stderr = '';

@@ -132,14 +132,17 @@ function taken(engine: Engine, scene: Scene, dtype: DT): readonly [number, numbe
   });
 }
 
-/** Of what is held next to nothing may be missing; of a peak what products of 16 bits and tiles use while they run. */
-const SLACK = [0.01, 0.01, 0.2];
+/**
+ * Of what is held next to nothing may be missing; of a peak what products of 16 bits and tiles use while they run:
+ * on processors with matrix tiles (AMX) about 50 KB for a product of these sizes, and no more for one of megabytes.
+ */
+const SLACK = { float32: [0.01, 0.01, 0.2], bfloat16: [0.01, 0.01, 0.3] };
 
 describe.each(['float32', 'bfloat16'] as const)('in %s takes what libtorch takes', (dtype) => {
   test.each(Object.entries(scenes))('%s', (_, scene) => {
     const [want, got] = [taken(torch, scene, dtype), taken(dry, scene, dtype)];
     got.forEach((bytes, i) => {
-      expect(Math.abs(bytes / want[i]! - 1)).toBeLessThan(SLACK[i]!);
+      expect(Math.abs(bytes / want[i]! - 1)).toBeLessThan(SLACK[dtype][i]!);
     });
     expect(dry.memory()!.now).toBe(0);
     expect(dry.live()).toBe(0);

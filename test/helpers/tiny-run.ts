@@ -1,7 +1,6 @@
 /** Runs of the command line with a tiny policy: the recipe, the commands in this process and in one of their own. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { vi } from 'vitest';
 import { main } from '../../src/cli.ts';
@@ -11,9 +10,8 @@ import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { openSafetensors } from '../../src/policy/safetensors.ts';
 import { type PolicyCard, writeCard } from '../../src/train/card.ts';
+import { CLI } from './program.ts';
 import { tinyDims } from './tiny-policy.ts';
-
-export const CLI = resolve(import.meta.dirname, '../../src/cli.ts');
 
 const LENGTH = 400;
 const CARD: PolicyCard = {
@@ -86,7 +84,7 @@ export class Child {
 
   /** `limit`: largest file that the process may write, in KiB. */
   constructor(args: readonly string[], limit?: number) {
-    const node = [process.execPath, '--import', 'tsx', CLI, ...args];
+    const node = [process.execPath, CLI, ...args];
     const [program, ...rest] =
       limit === undefined ? node : ['bash', '-c', `ulimit -f ${limit}; exec "$@"`, 'bash', ...node];
     this.process = spawn(program!, rest, { stdio: ['ignore', 'pipe', 'pipe'] });

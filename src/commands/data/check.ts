@@ -229,6 +229,8 @@ function readText(file: string): string {
   try {
     return readFileSync(file, 'utf8');
   } catch (cause) {
-    throw new DataError(`cannot be read (${(cause as Error).message})`, { file, cause });
+    const missing = (cause as NodeJS.ErrnoException).code === 'ENOENT';
+    const problem = missing ? 'is not there, but the manifest names it' : (cause as Error).message;
+    throw new DataError(`${problem}: prepare the data set again`, { file, cause });
   }
 }

@@ -36,7 +36,7 @@ function beside({ materials }: ExampleManifest): string {
     parts.reduce((total, part) => total + of(part), 0);
   const figures = sum((part) => part.figures?.count ?? 0);
   const [teacher, blind] = [sum((part) => part.teacher), sum((part) => part.blind)];
-  return `beside each example: prompt ${materials?.prompt}; ${figures} figures; expert traces: ${teacher} with the right answer, ${blind} blind`;
+  return `beside each example: prompt ${materials?.prompt}; ${figures} ${figures === 1 ? 'figure' : 'figures'}; expert traces: ${teacher} with the right answer, ${blind} blind`;
 }
 
 /** Names of channels are with the examples. */

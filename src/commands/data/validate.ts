@@ -187,7 +187,7 @@ export async function validateSet(directory: string, options: ValidateOptions): 
 
 function text(verdict: Verdict, seconds: number): string {
   const { directory, rows, drawn, graded, compared, broken, remarks } = verdict;
-  const head = `${directory}: ${rows} rows read, ${drawn} drawn, ${graded} graded, ${compared} figures compared in ${seconds.toFixed(1)} s`;
+  const head = `${directory}: ${rows} ${rows === 1 ? 'row' : 'rows'} read, ${drawn} drawn, ${graded} graded, ${compared} ${compared === 1 ? 'figure' : 'figures'} compared in ${seconds.toFixed(1)} s`;
   const lines = broken.slice(0, SHOWN).map(({ file, line, id, problem }) => {
     const place = line === null ? file : `${file}:${line}`;
     return problem.includes('.jsonl:')

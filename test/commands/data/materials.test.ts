@@ -11,7 +11,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join, relative, resolve } from 'node:path';
+import { join, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { ExampleSet } from '../../../datasets/example-set.ts';
@@ -28,6 +28,7 @@ import { learnClasses } from '../../../src/expcot/profile-of-classes.ts';
 import { decodePng } from '../../../src/plot/png.ts';
 import { render } from '../../../src/plot/raster.ts';
 import { inside } from '../../helpers/command-line.ts';
+import { CLI } from '../../helpers/program.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-materials-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -298,7 +299,7 @@ describe('an interruption', () => {
     const folder = freshPath();
     mkdirSync(folder);
     const args = ['data', 'prepare', 'vta', '--count', '500', '--out', join(folder, 'set')];
-    const child = spawn(process.execPath, ['--import', 'tsx', resolve('src/cli.ts'), ...args], {
+    const child = spawn(process.execPath, [CLI, ...args], {
       stdio: ['ignore', 'ignore', 'ignore'],
     });
     const ended = new Promise<number | null>((done) => child.on('close', done));
