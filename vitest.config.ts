@@ -4,7 +4,7 @@ export default defineConfig({
   test: {
     include: ['test/**/*.test.ts'],
     globalSetup: 'test/helpers/build.ts',
-    setupFiles: 'test/helpers/built-workers.ts',
+    setupFiles: ['test/helpers/built-workers.ts', 'test/helpers/bytes-equality.ts'],
     pool: 'forks',
     maxWorkers: 2,
     testTimeout: 60_000,
