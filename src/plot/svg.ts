@@ -7,7 +7,6 @@ import { m4 } from './downsample.ts';
 import { figure as preset } from './figure.ts';
 import { LEAST_STRIP } from './shade.ts';
 import { tickLabels } from './ticks.ts';
-import { viewOf } from './vega.ts';
 
 export interface SvgOptions {
   /** True intervals: a strip along the top edge and a light band. */
@@ -217,6 +216,7 @@ export async function figureSvg(values: Float64Array, options: SvgOptions = {}):
       },
     },
   };
+  const { viewOf } = await import('./vega.ts');
   const view = viewOf(spec);
   try {
     return shorten(await view.toSVG());

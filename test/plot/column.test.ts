@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { renderColumns } from '../../src/plot/column.ts';
 import { type Figure, figure } from '../../src/plot/figure.ts';
-import { renderVega } from '../../src/plot/raster.ts';
+import { renderVega } from '../../src/plot/vega-raster.ts';
 import type { Picture } from '../../src/types.ts';
 import { CHANNELS, SHAPES } from './shapes.ts';
 

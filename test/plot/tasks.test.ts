@@ -5,8 +5,9 @@ import type { FigureValues } from '../../src/plot/domain.ts';
 import { FIGURE_NAMES, type Figure, figure, isBare } from '../../src/plot/figure.ts';
 import { panels } from '../../src/plot/panels.ts';
 import { RenderPool } from '../../src/plot/pool.ts';
-import { render, renderVega } from '../../src/plot/raster.ts';
+import { render } from '../../src/plot/raster.ts';
 import { shade } from '../../src/plot/shade.ts';
+import { renderVega } from '../../src/plot/vega-raster.ts';
 import type { Picture } from '../../src/types.ts';
 import { CHANNELS } from './shapes.ts';
 

@@ -1,0 +1,156 @@
+/**
+ * Figure + values → RGB through vega: vega-lite is compiled once per figure, its vega.View is reused with the data and axis
+ * domains swapped, and drawn on one reused canvas. The same figure and values give the same pixels in every thread and run.
+ */
+import { endianness } from 'node:os';
+import { setImmediate } from 'node:timers/promises';
+import { type Changeset, changeset, type View } from 'vega';
+import type { Picture } from '../types.ts';
+import { canvas } from './canvas.ts';
+import { channelsOf, type FigureValues, xDomain, yDomain } from './domain.ts';
+import type { Figure } from './figure.ts';
+import { paintCells } from './heat.ts';
+import { frameSpan, melDecibels } from './mel.ts';
+import { checkTimes, gridRows, lineRows, type Row } from './rows.ts';
+import { DATA, vegaLite, yTickSpace } from './spec.ts';
+import { tickLabels } from './ticks.ts';
+import { viewOf } from './vega.ts';
+
+/** One compiled figure: its view, and the canvas that it draws on. */
+class Raster {
+  readonly #figure: Figure;
+  readonly #view: View;
+  /** What the view shows now; it holds these very objects. */
+  #rows: readonly Row[] = [];
+  readonly #context: ReturnType<ReturnType<typeof canvas.createCanvas>['getContext']>;
+
+  constructor(figure: Figure) {
+    this.#figure = figure;
+    this.#view = viewOf(vegaLite(figure));
+    this.#context = canvas.createCanvas(figure.width, figure.height).getContext('2d');
+  }
+
+  async draw(channels: readonly Float64Array[], times: Float64Array | undefined): Promise<Picture> {
+    const figure = this.#figure;
+    const { width, height, spectrogram } = figure;
+    const cells = spectrogram === null ? undefined : melDecibels(spectrogram, channels);
+    if (spectrogram !== null) {
+      this.#view.signal(DATA.xDomain, frameSpan(spectrogram, channels[0]!.length));
+    } else if (figure.grid || figure.rows !== null) {
+      yDomain(figure, channels); // refuses what cannot be drawn
+      this.#show(gridRows(figure, channels, times));
+    } else {
+      const y = yDomain(figure, channels);
+      const { ticks, room } = yTickSpace(figure);
+      const labels = tickLabels(y, ticks, figure.tickSize, room);
+      this.#view
+        .signal(DATA.xDomain, xDomain(figure, channels[0]!.length, times))
+        .signal(DATA.yDomain, y)
+        .signal(DATA.yFormat, labels.format)
+        .signal(DATA.yTickSize, labels.size);
+      this.#show(lineRows(figure, channels, times));
+    }
+    const context = this.#context;
+    context.reset();
+    context.fillStyle = figure.background;
+    context.fillRect(0, 0, width, height);
+    await this.#view.toCanvas(1, { externalContext: context });
+    const picture = { width, height, data: opaque(context.canvas.data()) };
+    if (spectrogram !== null && cells !== undefined) paintCells(figure, picture, cells, spectrogram.range);
+    return picture;
+  }
+
+  /**
+   * Swaps the data. As many rows as before change in place, which spares vega the bookkeeping of removed and new
+   * ones; not with several channels or times, whose derived columns would keep old values.
+   */
+  #show(rows: readonly Row[]): void {
+    const { time, channels, grid, rows: stacked, colors } = this.#figure;
+    const panelled = grid || stacked !== null;
+    const grouped = channels.length > 1 && !(panelled && colors.length === 1);
+    if (time || grouped || rows.length !== this.#rows.length) {
+      this.#view.data(DATA.table, rows);
+      this.#rows = rows;
+      return;
+    }
+    this.#rows.forEach((row, i) => {
+      row.x = rows[i]!.x;
+      row.y = rows[i]!.y;
+    });
+    // vega's types leave `reflow` out.
+    this.#view.change(DATA.table, (changeset() as Changeset & { reflow(): Changeset }).reflow());
+  }
+
+  finalize(): void {
+    this.#view.finalize();
+  }
+}
+
+/** Drops the alpha of fully opaque RGBA pixels, four at a time where the byte order allows. */
+function opaque(rgba: Uint8Array): Uint8Array {
+  const pixels = rgba.length / 4;
+  const data = new Uint8Array(pixels * 3);
+  let pixel = 0;
+  if (LITTLE_ENDIAN && rgba.byteOffset % 4 === 0) {
+    const from = new Uint32Array(rgba.buffer, rgba.byteOffset, pixels);
+    const to = new Uint32Array(data.buffer, 0, Math.floor(data.length / 4));
+    for (let at = 0; pixel + 4 <= pixels; pixel += 4, at += 3) {
+      const [b, c] = [from[pixel + 1]!, from[pixel + 2]!];
+      to[at] = (from[pixel]! & 0xffffff) | (b << 24);
+      to[at + 1] = ((b >>> 8) & 0xffff) | (c << 16);
+      to[at + 2] = ((c >>> 16) & 0xff) | (from[pixel + 3]! << 8);
+    }
+  }
+  for (; pixel < pixels; pixel++) {
+    for (let c = 0; c < 3; c++) data[pixel * 3 + c] = rgba[pixel * 4 + c]!;
+  }
+  return data;
+}
+
+const LITTLE_ENDIAN = endianness() === 'LE';
+
+/** Compiled figures of this thread, the least recently used first. */
+const rasters = new Map<string, Raster>();
+const MAX_RASTERS = 16;
+
+/** The end of the line of drawings: a view draws one series at a time. */
+let turn: Promise<unknown> = Promise.resolve();
+
+function rasterOf(figure: Figure): Raster {
+  const key = JSON.stringify(figure);
+  const raster = rasters.get(key) ?? new Raster(figure);
+  rasters.delete(key);
+  rasters.set(key, raster);
+  for (const [oldest, unused] of rasters) {
+    if (rasters.size <= MAX_RASTERS) break;
+    unused.finalize();
+    rasters.delete(oldest);
+  }
+  return raster;
+}
+
+/**
+ * Draws any figure through vega, also the ones that the column rasteriser could draw.
+ *
+ * @param values one array per channel [C][N]; missing samples (NaN, ±Infinity) break the line, or are left out, as the
+ * figure says. For a spectrogram, powers of a short-time Fourier transform [F][T], as `melDecibels` takes them
+ * @param times x values [N], not decreasing, exactly when `needsTimes`: UTC milliseconds for `figure.time`
+ *
+ * Throws DataError as `channelsOf`, `yDomain`, `checkTimes` and `melDecibels`.
+ */
+export async function renderVega(
+  figure: Figure,
+  values: FigureValues,
+  times?: Float64Array,
+): Promise<Picture> {
+  const channels = channelsOf(figure, values);
+  checkTimes(figure, times, channels[0]!.length);
+  const drawn = turn.then(async () => {
+    const picture = await rasterOf(figure).draw(channels, times);
+    // Canvas memory is released by finalizers, which only run between turns of the event loop.
+    await setImmediate();
+    return picture;
+  });
+  turn = drawn.catch(() => undefined);
+  return drawn;
+}
