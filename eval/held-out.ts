@@ -4,9 +4,6 @@ import { openExamples } from '../datasets/source.ts';
 import type { Recipe } from '../src/recipe.ts';
 import type { Example } from '../src/types.ts';
 
-/** Examples of the validation split that a choice rests on. */
-export const VALIDATION_EXAMPLES = 400;
-
 /**
  * The held-out examples, in the order in which they are evaluated.
  * @throws ConfigError, DataError as `openExamples`
@@ -16,7 +13,7 @@ export function heldOutOf({ data, eval: evaluation, seed }: Recipe): Example[] {
 }
 
 /** Examples of the validation split, which shares none with test or training; none for a directory without splits. */
-export function validationOf({ data, seed }: Recipe, count = VALIDATION_EXAMPLES): Example[] {
-  const address = validationExamples(data, seed, count);
+export function validationOf({ data, eval: { validation }, seed }: Recipe): Example[] {
+  const address = validation === 0 ? null : validationExamples(data, seed, validation);
   return address === null ? [] : [...openExamples(address)];
 }

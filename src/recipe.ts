@@ -174,6 +174,8 @@ const evaluation = z
     samples: count(1).default(8),
     /** AnomLLM series, evenly of its eight tasks, that the last policy answers too; 0: none. */
     transfer: count(0).default(160),
+    /** Examples of the validation split on which the best of the classical detectors is chosen; 0: the blind expert is taken unseen. */
+    validation: count(0).default(400),
     /** Resamples behind every 95 % interval. */
     bootstrap: count(100).default(2000),
     /** Longest response, in tokens. */

@@ -108,7 +108,7 @@ describe('the numbers of a run', () => {
       best: string;
       validationSeries: number;
     };
-    expect(choice.validationSeries).toBe(400);
+    expect(choice.validationSeries).toBe(40);
     expect(classical?.detector).toBe(choice.best);
     expect(classical?.metrics.reward_sampled).toEqual(classical?.metrics.reward_greedy);
     const table = readReportInput(join(whole, 'report.json')).transfer?.find(

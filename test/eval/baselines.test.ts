@@ -21,9 +21,9 @@ import { recipeSchema } from '../../src/recipe.ts';
 import { DETECTORS } from '../../src/series/detectors.ts';
 import type { AnomalyClass, Example } from '../../src/types.ts';
 
-const recipe = recipeSchema.parse({ seed: 5, data: { heldOut: 20 }, eval: { series: 20 } });
+const recipe = recipeSchema.parse({ seed: 5, data: { heldOut: 20 }, eval: { series: 20, validation: 15 } });
 const heldOut = heldOutOf(recipe);
-const validation = validationOf(recipe, 15);
+const validation = validationOf(recipe);
 const detectors = detectorsFor('anomaly', heldOut);
 
 /** A level of zero with one block of large values: found by any range test. */
