@@ -18,9 +18,10 @@ import {
 } from '../series/analyses.ts';
 import { type OutlierTest, outlierTest } from '../series/outliers.ts';
 import { savgol } from '../series/savgol.ts';
-import { dominantIndex, dominantPeriod, refineFrequency, spectrum } from '../series/spectrum.ts';
-import { fitLine, largestMagnitude, noiseSigma, type Summary, summarise } from '../series/stats.ts';
+import { dominantPeriod } from '../series/spectrum.ts';
+import { type Summary, summarise } from '../series/stats.ts';
 import type { Interval } from '../types.ts';
+import { type Base, describeBase, type Noise } from './base.ts';
 import type { Bridged } from './gaps.ts';
 import { type LocalEvidence, localEvidence } from './local.ts';
 import { type Recurrence, recurrence } from './recurrence.ts';
@@ -38,48 +39,7 @@ export const DENOISE_ORDER = 2;
  * the synthetic tasks: clean ones stay below 0.003 (the rest of a sine's third differences), the noise levels of
  * nano5 (std 0.03–0.08 on unit sines) and of the noisy AnomLLM tasks lie between 0.02 and 0.36.
  */
-export const NOISY_FROM = 0.01;
-/**
- * A base is periodic when one spectral line (±2 bins, at least 4 cycles in the series) holds this part of the
- * power of its frequencies; `NOISE_FROM` is the part of noise in the spread from which even a strong line of less
- * than `CLEAR_LINE` is taken for chance. Measured: periodic tasks 0.29–1.0 at a noise part below 0.3, or above 0.76;
- * noise with level shifts below 0.59 at 0.35 and more.
- */
-export const LINE_FROM = 0.25;
-export const CLEAR_LINE = 0.65;
-export const NOISE_FROM = 0.3;
-/** Cycles that must fit into the series before something is called a period. */
-export const FEWEST_CYCLES = 4;
-/** Rise of the fitted line over the series, in residual standard deviations, that is called a trend. */
-export const RISE_FROM = 0.5;
-/** The same for noise and irregular curves, where a level shift alone reaches 1.6. */
-export const RISE_FROM_APERIODIC = 2;
-
-export type BaseKind = 'flat' | 'sine' | 'noise' | 'irregular';
-
-/** What the whole series looks like, anomalies aside. */
-export interface Base {
-  readonly kind: BaseKind;
-  /** Period in samples, refined between the spectral bins; null unless the base is a sine. */
-  readonly period: number | null;
-  /** Part of the power from 4 cycles up that the strongest line ± 2 bins holds, in [0, 1]. */
-  readonly lineShare: number;
-  /** Rise of the fitted line from the first sample to the last, in the unit of the values. */
-  readonly rise: number;
-  /** |rise| in standard deviations of what the line leaves. */
-  readonly riseInStd: number;
-  readonly trending: boolean;
-  /** Standard deviation of what the line leaves, in the unit of the values. */
-  readonly spread: number;
-}
-
-export interface Noise {
-  /** Estimated standard deviation of white noise (third differences). */
-  readonly sigma: number;
-  /** sigma over the standard deviation around the fitted line, about 0 … 1; 0 for a flat series. */
-  readonly share: number;
-}
-
+const NOISY_FROM = 0.01;
 export interface AnalyseOptions {
   /**
    * Whether the four tests see the series smoothed (Savitzky–Golay 31, 2). `auto` (default) smooths what is noisy,
@@ -138,7 +98,7 @@ export class Evidence {
   }
 
   get #shape(): { noise: Noise; base: Base } {
-    return this.#once('shape', () => describe(this.#values));
+    return this.#once('shape', () => describeBase(this.#values));
   }
 
   /** Whether the tests below saw the smoothed series. */
@@ -265,57 +225,4 @@ export class Evidence {
 /** Evidence about a series [N]. Throws a DataError for an empty series or a value that is not finite. */
 export function analyse(values: Float64Array, options: AnalyseOptions = {}): Evidence {
   return new Evidence(values, options);
-}
-
-function describe(values: Float64Array): { noise: Noise; base: Base } {
-  const n = values.length;
-  const line = fitLine(values);
-  const sigma = noiseSigma(values);
-  const rise = line.slope * (n - 1);
-  const largest = largestMagnitude(values);
-  // What a straight line leaves of itself is rounding, not a spread.
-  const straight = line.residualStd <= 1e-9 * largest;
-  const share = straight ? 0 : sigma / line.residualStd;
-  const riseInStd = straight ? 0 : Math.abs(rise) / line.residualStd;
-  const { lineShare, period } = strongestLine(values, line.slope, line.intercept);
-  const periodic = !straight && lineShare >= LINE_FROM && (share < NOISE_FROM || lineShare >= CLEAR_LINE);
-  const kind: BaseKind = straight ? 'flat' : periodic ? 'sine' : share >= NOISE_FROM ? 'noise' : 'irregular';
-  const trending = straight
-    ? Math.abs(rise) > 1e-9 * largest
-    : riseInStd > (periodic ? RISE_FROM : RISE_FROM_APERIODIC);
-  return {
-    noise: { sigma, share },
-    base: {
-      kind,
-      period: kind === 'sine' ? period : null,
-      lineShare,
-      rise,
-      riseInStd,
-      trending,
-      spread: line.residualStd,
-    },
-  };
-}
-
-/** The strongest line of at least 4 cycles in what the fitted line leaves, its share of that power, its period. */
-function strongestLine(
-  values: Float64Array,
-  slope: number,
-  intercept: number,
-): { lineShare: number; period: number } {
-  const n = values.length;
-  if (n < 2 * FEWEST_CYCLES) return { lineShare: 0, period: Number.NaN };
-  const level = new Float64Array(n); // [N]
-  for (let i = 0; i < n; i++) level[i] = values[i]! - intercept - slope * i;
-  const transformed = spectrum(level);
-  const { re, im } = transformed;
-  const peak = dominantIndex(transformed, FEWEST_CYCLES);
-  let total = 0;
-  let near = 0;
-  for (let k = FEWEST_CYCLES; k < re.length; k++) {
-    const power = re[k]! * re[k]! + im[k]! * im[k]!;
-    total += power;
-    if (Math.abs(k - peak) <= 2) near += power;
-  }
-  return { lineShare: total === 0 ? 0 : near / total, period: n / refineFrequency(transformed, peak) };
 }
