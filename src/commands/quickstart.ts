@@ -5,7 +5,11 @@ export const quickstart: CommandModule<object, RunArguments> = {
   command: 'quickstart',
   describe: 'Set up, train (supervised, then TimerPO), evaluate and report',
   builder: (cli) =>
-    runOptions(cli, { recipe: 'quickstart', out: 'runs/quickstart' })
+    runOptions(cli, {
+      recipe: 'quickstart',
+      out: 'runs/quickstart',
+      force: 'Begin again: the run that is there is removed',
+    })
       .example('$0 quickstart', 'The whole path, about four minutes on two cores')
       .example('$0 quickstart --resume', 'Go on where it was stopped')
       .example('$0 quickstart --recipe quickstart-short --out runs/short', 'The path alone, with tiny counts')

@@ -5,7 +5,10 @@ export const sft: CommandModule<object, RunArguments> = {
   command: 'sft',
   describe: 'Train a policy on expert traces (supervised)',
   builder: (cli) =>
-    runOptions(cli, { recipe: 'quickstart' })
+    runOptions(cli, {
+      recipe: 'quickstart',
+      force: 'Start the stage over with the recipe and data of the run; drops it and what was built on it',
+    })
       .example('$0 sft --out runs/a', 'The supervised stage of the quickstart')
       .example('$0 sft --out runs/a --resume', 'Go on after Ctrl-C or a crash, bit for bit')
       .example('$0 sft --recipe my.yaml --set sft.samples=10000 --out runs/b', 'Another recipe, shorter')

@@ -9,7 +9,9 @@ export const train: CommandModule<object, TrainArguments> = {
   command: 'train',
   describe: 'Train a policy further by reinforcement: TimerPO, GRPO or Dr. GRPO',
   builder: (cli) =>
-    runOptions(cli, {})
+    runOptions(cli, {
+      force: 'Start the stage over with the recipe and data of the run; drops it and what was built on it',
+    })
       .option('policy', {
         type: 'string',
         requiresArg: true,

@@ -15,7 +15,7 @@ export interface RunArguments {
 
 export function runOptions(
   cli: Argv,
-  defaults: { readonly recipe?: string; readonly out?: string },
+  defaults: { readonly recipe?: string; readonly out?: string; readonly force: string },
 ): Argv<RunArguments> {
   return cli
     .option('recipe', {
@@ -39,7 +39,7 @@ export function runOptions(
     })
     .option('device', { type: 'string', default: 'cpu', requiresArg: true, describe: 'cpu, cuda or cuda:N' })
     .option('resume', { type: 'boolean', default: false, describe: 'Go on from the last checkpoint' })
-    .option('force', { type: 'boolean', default: false, describe: 'Start over, dropping what is there' })
+    .option('force', { type: 'boolean', default: false, describe: defaults.force })
     .option('quiet', { type: 'boolean', default: false, describe: 'No progress' })
     .option('json', { type: 'boolean', default: false, describe: 'Print the result as JSON' })
     .check(({ resume, force }) => {
