@@ -119,9 +119,9 @@ async function build(args: readonly string[]): Promise<Argv> {
     .strict()
     .check((given, options) => {
       // yargs makes a list of what is given twice; a command that expects one value would fail on it later.
-      const lists = (options as unknown as { readonly array: readonly string[] }).array;
+      const lists = ['_', ...(options as unknown as { readonly array: readonly string[] }).array];
       const twice = Object.keys(given).find((name) => Array.isArray(given[name]) && !lists.includes(name));
-      if (twice !== undefined && twice !== '_') throw new UsageError(`--${twice}: is given more than once`);
+      if (twice !== undefined) throw new UsageError(`--${twice}: is given more than once`);
       const blank = ['out', 'policy', 'from', 'data', 'recipe'].find((name) => given[name] === '');
       if (blank !== undefined) throw new UsageError(`--${blank}: is empty; give a path`);
       return true;

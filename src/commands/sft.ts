@@ -38,7 +38,7 @@ export const sft: CommandModule<object, RunArguments> = {
     process.stdout.write(
       given.json
         ? `${JSON.stringify({ out: run.path, policy: run.policy('sft'), ...record })}\n`
-        : `${run.policy('sft')}: ${record.samples} samples in ${record.seconds.toFixed(1)} s ` +
+        : `${run.policy('sft')}: ${record.samples} ${record.samples === 1 ? 'sample' : 'samples'} in ${record.seconds.toFixed(1)} s ` +
             `(${(record.samples / record.seconds).toFixed(0)}/s); next: npx timeseer train --out ${shellWord(run.path)}\n`,
     );
   },

@@ -64,6 +64,14 @@ describe('wrong usage', () => {
     [['zzzzzz'], /^error: no command called zzzzzz; commands: setup, doctor, /],
     [['setup', '--nope'], /^error: Unknown argument: nope\nsee timeseer setup --help\n$/],
     [['doctor', 'extra'], /^error: Unknown argument: extra\nsee timeseer doctor --help\n$/],
+    [
+      ['data', 'show', 'CTU', '--n', '2', '--n', '3'],
+      /^error: --n: is given more than once\nsee timeseer data --help\n$/,
+    ],
+    [
+      ['sft', '--out', 'a', '--out', 'b'],
+      /^error: --out: is given more than once\nsee timeseer sft --help\n$/,
+    ],
     [['generate', 'nano5'], /^error: --out: the directory of the data set 'nano5' is missing\n$/],
   ])('%j is one clear error and exit code 2', async (args, message) => {
     const { code, out, err } = await inside(...args);

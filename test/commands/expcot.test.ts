@@ -88,6 +88,18 @@ describe('timeseer expcot', () => {
     expect(stated.trace.text).toMatch(/<answer>\[\[100, 120\]\]<\/answer><class>seasonal<\/class>$/);
   });
 
+  it('reads empty cells of a CSV file as missing points, with a column named or not', async () => {
+    const cells = Array.from({ length: 300 }, (_, i) =>
+      i === 40 || i === 41 || i === 200 ? '' : Math.sin(i / 8),
+    );
+    writeFileSync(file('holes.csv'), `time,level\n${cells.map((cell, i) => `${i},${cell}`).join('\n')}\n`);
+    for (const more of [[], ['--column', 'level']]) {
+      const { trace } = await json(file('holes.csv'), ...more);
+      expect(trace.think).toContain('3 samples are missing (2 gaps, the longest of 2)');
+      expect(trace.answer).toMatchObject({ intervals: [] });
+    }
+  });
+
   it('learns classes from labelled series, keeps them, and tells the class of another', async () => {
     const learned = await json(
       file('test.ts'),

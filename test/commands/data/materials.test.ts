@@ -442,6 +442,14 @@ describe('validate', () => {
     writeFileSync(file, readFileSync(file, 'utf8').replace('slow', 'fast'));
     const { out } = await inside('data', 'validate', path, '--no-render');
     expect(out).toMatch(/\n {2}classes\.json: SHA-256/);
+    rmSync(file);
+    expect(await brokenOf(path)).toEqual([
+      [
+        'classes.json',
+        null,
+        expect.stringMatching(/is not there, but the manifest names it: prepare the data set again$/),
+      ],
+    ]);
     const manifest = JSON.parse(readFileSync(join(path, 'manifest.json'), 'utf8'));
     delete manifest.materials;
     writeFileSync(join(path, 'manifest.json'), JSON.stringify(manifest));
