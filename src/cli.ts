@@ -121,7 +121,7 @@ async function build(args: readonly string[]): Promise<Argv> {
       // yargs makes a list of what is given twice; a command that expects one value would fail on it later.
       const lists = ['_', ...(options as unknown as { readonly array: readonly string[] }).array];
       const twice = Object.keys(given).find((name) => Array.isArray(given[name]) && !lists.includes(name));
-      if (twice !== undefined) throw new UsageError(`--${twice}: is given more than once`);
+      if (twice !== undefined) throw new UsageError(`--${twice}: given twice; give it once`);
       const blank = ['out', 'policy', 'from', 'data', 'recipe'].find((name) => given[name] === '');
       if (blank !== undefined) throw new UsageError(`--${blank}: is empty; give a path`);
       return true;

@@ -10,11 +10,15 @@ import { type ByteSource, reading } from './source.ts';
 export interface ParquetReadOptions {
   /** Columns of the channels; by default all numeric (or all list) columns that are not time or label. */
   readonly columns?: readonly string[] | undefined;
-  /** Column of the label; by default one named label, class, target, y, is_anomaly or anomaly, in any case. */
-  readonly label?: string | undefined;
+  /**
+   * Column of the label, or null for none; by default one named label, class, target, is_anomaly or anomaly, in any case, or y, unless
+   * a column x or z says that it is an axis.
+   */
+  readonly label?: string | null | undefined;
 }
 
-const LABEL_NAME = /^(?:labels?|class|target|y|is_anomaly|anomaly)$/i;
+const LABEL_NAME = /^(?:labels?|class|target|is_anomaly|anomaly)$/i;
+const AXIS_NAME = /^[xz]$/i;
 const TIME_NAME = /^(?:times?|timestamps?|dates?|date_?time|ds|t|index|epoch)$/i;
 const PANDAS_INDEX = /^__index_level_\d+__$/;
 const LONGEST_FOOTER = 64 << 20;
@@ -47,6 +51,13 @@ interface Plan {
   readonly lists: boolean;
 }
 
+/** The column that holds labels by its name; null for none. */
+function likelyLabel(flat: readonly ParquetColumn[]): ParquetColumn | null {
+  const axes = flat.some(({ name }) => AXIS_NAME.test(name));
+  const named = flat.find(({ name }) => LABEL_NAME.test(name));
+  return named ?? (axes ? undefined : flat.find(({ name }) => /^y$/i.test(name))) ?? null;
+}
+
 function plan(tables: readonly ParquetColumn[], options: ParquetReadOptions, path: string): Plan {
   const named = (name: string): ParquetColumn => {
     const found = tables.find((column) => column.name === name);
@@ -57,8 +68,8 @@ function plan(tables: readonly ParquetColumn[], options: ParquetReadOptions, pat
     );
   };
   const flat = tables.filter(({ leaf }) => leaf.maximumRepetition === 0);
-  const label =
-    options.label === undefined ? flat.find(({ name }) => LABEL_NAME.test(name)) : named(options.label);
+  const asked = options.label;
+  const label = asked === undefined ? likelyLabel(flat) : asked === null ? null : named(asked);
   const isNumber = ({ leaf }: ParquetColumn): boolean => leaf.stored !== 'TEXT';
   const lists = tables.filter((column) => column.leaf.maximumRepetition === 1 && isNumber(column));
   const time =
@@ -81,9 +92,8 @@ function plan(tables: readonly ParquetColumn[], options: ParquetReadOptions, pat
   const kinds = new Set(channels.map(({ leaf }) => leaf.maximumRepetition));
   if (!channels.every(isNumber) || kinds.size > 1)
     throw fail('the channels are not all numbers, or all lists of them');
-  if (label !== undefined && label.leaf.maximumRepetition === 1)
-    throw fail(`the label "${label.name}" is a list`);
-  return { channels, label: label ?? null, time: time ?? null, lists: kinds.has(1) };
+  if (label !== null && label.leaf.maximumRepetition === 1) throw fail(`the label "${label.name}" is a list`);
+  return { channels, label, time: time ?? null, lists: kinds.has(1) };
 }
 
 /** Numbers of a column, converted. @throws DataError for infinities */

@@ -3,17 +3,15 @@ import { statSync } from 'node:fs';
 import { basename, dirname, join, parse, relative, resolve } from 'node:path';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import type { AnomalyClass, Example, Gold } from '../../src/types.ts';
-import { numericColumns } from '../csv-columns.ts';
-import { checkChannelNames } from '../example.ts';
-import { show } from '../json-record.ts';
-import { readCsv } from '../readers/csv.ts';
 import { formatOf, isSeriesFile, readRecords } from '../readers/formats.ts';
 import type { RawRecord } from '../readers/record.ts';
 import type { Split } from '../split.ts';
 import { ANOMALY_WINDOW, anomalyExamples } from './anomaly-files.ts';
+import { oneRecord, ShortSeries, whole } from './custom-record.ts';
 import {
   checkRecordings,
   isTable,
+  LABELS,
   type LabelRow,
   readLabels,
   readTable,
@@ -21,9 +19,6 @@ import {
 } from './custom-table.ts';
 import { filesBelow, pick } from './find-files.ts';
 import type { Loaded } from './task.ts';
-import { wholeWindows } from './window.ts';
-
-const LABELS = 'labels.csv';
 
 /** What is read for help and messages. */
 export const CUSTOM_LAYOUT =
@@ -51,28 +46,6 @@ export interface SourceOptions {
   readonly allowSharedRecordings?: boolean | undefined;
 }
 
-/** The one series of a file; all columns of a csv file are channels, and its gaps are missing values. */
-function oneRecord(path: string): RawRecord {
-  const csv = formatOf(path) === 'csv';
-  const columns = csv ? numericColumns(path) : undefined;
-  const twice = columns?.find((name, i) => columns.indexOf(name) !== i);
-  if (twice !== undefined) {
-    throw new DataError(`two columns are called ${show(twice)}; channels need names that differ`, {
-      file: path,
-      line: 1,
-    });
-  }
-  if (columns !== undefined) checkChannelNames(columns, { file: path, line: 1 });
-  const advice = 'channels need names: write them in the first line';
-  const records = [...(csv ? readCsv(path, { columns, missing: true, advice }) : readRecords(path))];
-  if (records.length !== 1) {
-    throw new DataError(`${records.length} series; ${LABELS} names files of one series`, { file: path });
-  }
-  const [record] = records as [RawRecord];
-  if (record.channels.length > 1) checkChannelNames(record.channelNames, { file: path });
-  return record;
-}
-
 /** Files of series that are not read, as a note. */
 function leftOut(files: readonly string[], folder: string, why: string): string[] {
   const data = files.filter((file) => isSeriesFile(file));
@@ -84,50 +57,23 @@ function leftOut(files: readonly string[], folder: string, why: string): string[
   ];
 }
 
-interface WholeOptions {
-  readonly id: string;
-  readonly gold: Gold;
-  readonly recording: string | null;
-  readonly window: number | null;
-}
-
-/** A record as one example, or as windows of exactly `window` points, with one answer. */
-function* whole(record: RawRecord, options: WholeOptions): Generator<Example> {
-  const { id, window } = options;
-  const { channels, channelNames, times } = record;
-  const length = channels[0]!.length;
-  const uncut = window === null;
-  const spans = uncut ? [[0, length] as const] : wholeWindows(length, window);
-  for (const [index, [start, end]] of spans.entries()) {
-    yield {
-      id: uncut ? id : `${id}/${index}`,
-      task: 'custom',
-      channels: uncut ? channels : channels.map((channel) => channel.slice(start, end)),
-      names: channels.length === 1 ? ['value'] : channelNames,
-      times: times === null || uncut ? times : times.slice(start, end),
-      gold: options.gold,
-      recording: options.recording ?? (uncut ? null : id),
-    };
-  }
-}
-
 function fromLabels(folder: string, file: string, all: readonly string[], options: SourceOptions): Source {
   const rows = readLabels(file, folder);
   if (options.allowSharedRecordings !== true) checkRecordings(rows);
   const { intervals, variates } = rows[0]!;
   const kind = variates !== null ? 'variates' : intervals !== null ? 'anomaly' : 'classification';
   const size = options.window === undefined ? (kind === 'anomaly' ? ANOMALY_WINDOW : null) : options.window;
-  const examples = (row: LabelRow, note: (text: string) => void): Iterable<Example> => {
+  const examples = (row: LabelRow, note: (text: string) => void, short: ShortSeries): Iterable<Example> => {
     const record = oneRecord(row.path);
     const id = `custom/${relative(folder, row.path).replaceAll('\\', '/')}`;
     const { recording } = row;
     if (row.variates !== null) {
       const gold = { kind: 'variates', variates: row.variates } as const;
-      return whole(record, { id, gold, recording, window: size });
+      return whole(record, { id, gold, recording, window: size, short });
     }
     if (row.intervals === null) {
       const gold = { kind: 'classification', class: row.class! } as const;
-      return whole(record, { id, gold, recording, window: size });
+      return whole(record, { id, gold, recording, window: size, short });
     }
     const length = record.channels[0]!.length;
     const outside = row.intervals.find(([, end]) => end > length);
@@ -160,9 +106,12 @@ function fromLabels(folder: string, file: string, all: readonly string[], option
       `${LABELS} does not name`,
     ),
     *load(note) {
+      const short = new ShortSeries();
       for (const row of rows) {
-        for (const example of examples(row, note)) yield { split: row.split, example, place: row.answer };
+        for (const example of examples(row, note, short))
+          yield { split: row.split, example, place: row.answer };
       }
+      for (const text of short.note(size)) note(text);
     },
   };
 }
@@ -242,6 +191,7 @@ function fromFiles(
       'carry no labels',
     ),
     *load(note) {
+      const short = new ShortSeries();
       for (const file of files) {
         const stem = relative(folder, file).replaceAll('\\', '/');
         let index = 0;
@@ -252,12 +202,13 @@ function fromFiles(
           const examples = anomaly
             ? anomalyExamples(record, { task: 'custom', id, window: size, note })
             : whole(record, {
-                ...{ id, recording: record.group, window: size },
+                ...{ id, recording: record.group, window: size, short },
                 gold: { kind: 'classification', class: record.label! },
               });
           for (const example of examples) yield { split, example, place: { file } };
         }
       }
+      for (const text of short.note(size)) note(text);
     },
   };
 }

@@ -11,6 +11,9 @@ import { show } from '../json-record.ts';
 import { SPLITS, type Split } from '../split.ts';
 import { isAnomalyClass } from '../validate.ts';
 
+/** Name of the file that says what the files beside it are. */
+export const LABELS = 'labels.csv';
+
 /** One line of `labels.csv`. */
 export interface LabelRow {
   readonly path: string;

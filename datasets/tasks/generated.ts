@@ -8,6 +8,8 @@ export interface GeneratedTask
   extends Pick<TaskSpec, 'name' | 'title' | 'kind' | 'shape' | 'figure' | 'classes'> {
   readonly description: string;
   readonly citation: string | null;
+  /** What a reader must know of examples of one split beside each other. */
+  readonly pairing?: string;
   /** Examples per split unless asked otherwise. */
   readonly counts: Readonly<Record<Split, number>>;
   /** Points of an example unless asked otherwise, and the least that make one. */
@@ -47,7 +49,7 @@ export function generatedTask(facts: GeneratedTask): TaskSpec {
         notes: () => [],
         plan: {
           by: 'given',
-          statement: STATEMENT,
+          statement: facts.pairing === undefined ? STATEMENT : `${STATEMENT} ${facts.pairing}`,
           recordingsApart: null,
           validation: { refused: 'it is generated as well, with a stream of its own' },
         },

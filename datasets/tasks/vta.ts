@@ -61,6 +61,7 @@ export const vtaMissing = generatedTask({
   kind: 'anomaly',
   description: 'The univariate series with points left out; shares and kinds evenly mixed.',
   citation: CITATION,
+  pairing: `Within a split every series comes ${VTA_MISSING.length} times, each time with another share of its points missing.`,
   shape: `${VTA_LENGTH} points, 1 channel`,
   figure: { preset: 'vta', missing: 'join' },
   // Where no point of an anomaly is left, the answer is that there is none.

@@ -165,15 +165,31 @@ function rule(
   return { shrinkage, weights, bias };
 }
 
-/** Row numbers by fold: row number n of a class is in fold n mod 5, the only row of a class is never held out. */
-function foldsOf(labels: readonly number[], classes: number): { folds: number[][]; always: number[] } {
+/**
+ * Row numbers by fold. Rows of one recording stay together, as a model would know them by it; recording number n of a class, counted by
+ * its first row, is in fold n mod 5. Rows without a recording, and those of a class that one recording holds, are each their own.
+ * The only row of a class is never held out.
+ */
+function foldsOf(
+  labels: readonly number[],
+  classes: number,
+  recordings: readonly (string | null)[],
+): { folds: number[][]; always: number[] } {
   const counts = new Array<number>(classes).fill(0);
-  for (const label of labels) counts[label]!++;
+  const known = Array.from({ length: classes }, () => new Set<string | null>());
+  labels.forEach((label, r) => {
+    counts[label]!++;
+    known[label]!.add(recordings[r]!);
+  });
   const seen = new Array<number>(classes).fill(0);
   const folds = Array.from({ length: FOLDS }, (): number[] => []);
   const always: number[] = [];
+  const homes = new Map<string, number[]>();
   labels.forEach((label, r) => {
-    const fold = counts[label] === 1 ? always : folds[seen[label]!++ % FOLDS]!;
+    const recording = known[label]!.size === 1 ? null : recordings[r]!;
+    const home = recording === null ? undefined : homes.get(recording);
+    const fold = home ?? (counts[label] === 1 ? always : folds[seen[label]!++ % FOLDS]!);
+    if (recording !== null) homes.set(recording, fold);
     fold.push(r);
   });
   return { folds, always };
@@ -201,16 +217,17 @@ interface Verdict {
 /**
  * Fits rows [M][F] of classes 0 … K − 1, each with a row, features on comparable scales. The covariance is that of the rows around
  * the means of their classes. The shrinkage is the one of `SHRINKAGES` whose probabilities fit held-out rows best (mean logarithmic
- * loss over 5 folds; row number n of a class is in fold n mod 5). For the accuracy every fold is judged by the shrinkage that
+ * loss over 5 folds, none of which shares a recording with another where a class has several). For the accuracy every fold is judged by the shrinkage that
  * serves the other folds best in models that saw neither them nor it (Stone 1974, nested cross-validation). O(M·F² + F³).
  */
 export function fitDiscriminant(
   rows: readonly Float64Array[],
   labels: readonly number[],
   classes: number,
+  recordings: readonly (string | null)[] = labels.map(() => null),
 ): FittedDiscriminant {
   const size = rows[0]!.length;
-  const { folds, always } = foldsOf(labels, classes);
+  const { folds, always } = foldsOf(labels, classes, recordings);
   const sums = [...folds, always].map((fold) => {
     return sumsOf(
       fold.map((r) => rows[r]!),

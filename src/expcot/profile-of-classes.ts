@@ -9,6 +9,8 @@ import { type FeatureName, featureNames, features } from './features.ts';
 
 /** Standardised features are cut here, so that one wild value cannot decide. */
 const MOST_STANDARD = 4;
+/** The task of the user's own files. */
+const OWN_FILES = 'custom';
 /** Within-class correlation from which two features say the same. */
 const SAME_FROM = 0.8;
 
@@ -69,13 +71,15 @@ export function standardRow(
 interface Row {
   readonly id: string;
   readonly class: string;
+  readonly recording: string | null;
   readonly values: Float64Array; // [F]
 }
 
 /** Checks an example and takes what is needed of it; `first` says what it must be like. */
 function rowOf(example: Example, first: Example): Row {
-  const { id, gold, channels, names, task } = example;
-  const named = id.split('/').at(-2);
+  const { id, gold, channels, names, task, recording } = example;
+  // Ids of the user's own files are their paths, which may well hold these words.
+  const named = task === OWN_FILES ? undefined : id.split('/').at(-2);
   if (named === 'validation' || named === 'test') {
     throw new DataError(
       `${id}: its id names the ${named} split; classes are learned from the training split alone`,
@@ -94,7 +98,7 @@ function rowOf(example: Example, first: Example): Row {
       `${id}: class ${JSON.stringify(gold.class)} is empty or holds <, > or a line end, which would break the tags of an answer: rename it in the data`,
     );
   }
-  return { id, class: gold.class, values: features(channels) };
+  return { id, class: gold.class, recording, values: features(channels) };
 }
 
 /**
@@ -154,7 +158,12 @@ function profileOf(first: Example, rows: readonly Row[], names: readonly string[
       means: columns.map((column) => column.means[c]!),
       spreads: columns.map((column) => column.spreads[c]!),
     })),
-    rule: fitDiscriminant(standard, labels, names.length),
+    rule: fitDiscriminant(
+      standard,
+      labels,
+      names.length,
+      rows.map(({ recording }) => recording),
+    ),
     centre,
     scale,
   };
@@ -207,7 +216,7 @@ function familiesOf(
 ): number[] {
   const rest = list.map((_, f) => {
     const column = Float64Array.from(rows, (row, r) => row[f]! - means[labels[r]!]![f]!);
-    const length = Math.hypot(...column);
+    const length = Math.sqrt(column.reduce((sum, value) => sum + value * value, 0));
     return length === 0 ? column : column.map((value) => value / length);
   });
   const families = new Array<number>(list.length).fill(-1);

@@ -66,11 +66,11 @@ describe('wrong usage', () => {
     [['doctor', 'extra'], /^error: Unknown argument: extra\nsee timeseer doctor --help\n$/],
     [
       ['data', 'show', 'CTU', '--n', '2', '--n', '3'],
-      /^error: --n: is given more than once\nsee timeseer data --help\n$/,
+      /^error: --n: given twice; give it once\nsee timeseer data --help\n$/,
     ],
     [
       ['sft', '--out', 'a', '--out', 'b'],
-      /^error: --out: is given more than once\nsee timeseer sft --help\n$/,
+      /^error: --out: given twice; give it once\nsee timeseer sft --help\n$/,
     ],
     [['generate', 'nano5'], /^error: --out: the directory of the data set 'nano5' is missing\n$/],
   ])('%j is one clear error and exit code 2', async (args, message) => {

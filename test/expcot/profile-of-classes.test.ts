@@ -220,6 +220,37 @@ describe('fitDiscriminant', () => {
     expect(sum / 60).toBeLessThan(0.53);
   });
 
+  it('keeps the rows of a recording together: knowing a recording is not knowing its class', () => {
+    const random = new Random(31, 'recordings', 0);
+    let [apart, mixed] = [0, 0];
+    for (let round = 0; round < 12; round++) {
+      // Each recording has a place of its own, and a class by chance; its rows lie close to that place.
+      const rows: Float64Array[] = [];
+      const [labels, recordings]: [number[], string[]] = [[], []];
+      for (let recording = 0; recording < 20; recording++) {
+        const place = Array.from({ length: 12 }, () => random.uniform());
+        for (let i = 0; i < 8; i++) {
+          rows.push(Float64Array.from(place, (at) => at + 0.01 * random.uniform()));
+          labels.push(recording % 2);
+          recordings.push(`r${recording}`);
+        }
+      }
+      apart += fitDiscriminant(rows, labels, 2, recordings).heldOutAccuracy! / 12;
+      mixed += fitDiscriminant(rows, labels, 2).heldOutAccuracy! / 12;
+    }
+    expect(mixed).toBeGreaterThan(0.75);
+    expect(apart).toBeLessThan(0.6);
+  });
+
+  it('holds out the rows of classes that one recording holds each', () => {
+    const rows = Array.from({ length: 30 }, (_, i) =>
+      Float64Array.of((i % 3) * 4 + Math.sin(i), Math.cos(i)),
+    );
+    const labels = rows.map((_, i) => i % 3);
+    const recordings = labels.map((label) => `r${label}`);
+    expect(fitDiscriminant(rows, labels, 3, recordings)).toEqual(fitDiscriminant(rows, labels, 3));
+  });
+
   it('knows no accuracy of classes of one row each, and one of two rows each', () => {
     const rows = [
       [0, 1],

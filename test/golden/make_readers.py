@@ -222,6 +222,11 @@ for version in ['1.0', '2.0']:
     channel = lambda xs: [np.nan if x is None else x for x in xs]
     note(name, ARROW, [(r['label'], [channel(r['x']), channel(r['z'])]) for r in d.to_pylist()])
 
+# Axes of an accelerometer, of which y looks like a label; the same without its neighbours.
+axes = {'x': [0.5, 0.25, -1.0, 2.0], 'y': [0.0, 1.0, 1.0, 0.0], 'z': [9.5, 9.75, 9.0, 8.5]}
+pq.write_table(pa.table(axes), f'{out}/axes.parquet', store_schema=False)
+pq.write_table(pa.table({'level': axes['x'], 'y': axes['y']}), f'{out}/level_y.parquet', store_schema=False)
+
 # --- MATLAB 4 --------------------------------------------------------------------------------------------------
 for dtype in ['float64', 'float32', 'int32', 'int16', 'uint16', 'uint8']:
     m = (np.abs(rng.normal(size=(2, 9))) * 60).astype(dtype)

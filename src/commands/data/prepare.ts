@@ -86,19 +86,12 @@ function readShares(text: string | undefined): SplitSizes | undefined {
   throw new ConfigError(`--shares: got '${text}', expected train,validation,test such as 8,1,1`);
 }
 
-/** @throws ConfigError for an option that was given twice, which arrives as a list */
-function checkOnce(args: object): void {
-  const [twice] = Object.entries(args).find(([name, value]) => name !== '_' && Array.isArray(value)) ?? [];
-  if (twice !== undefined) throw new ConfigError(`--${twice}: given twice; give it once`);
-}
-
 /** Options that are numbers, with one that makes sense; what is written otherwise arrives as NaN. */
 const NUMBERS = { shots: 8, seed: 0, window: 1000, length: 1000, validation: 0.1 } as const;
 
 /** Options as the command line has them. @throws ConfigError */
 export function selectOptions(args: ChoiceArguments, spec: TaskSpec): Omit<SelectOptions, 'directory'> {
   const { window, figure } = args;
-  checkOnce(args);
   for (const [name, such] of Object.entries(NUMBERS)) {
     if (Number.isNaN(args[name as keyof typeof NUMBERS])) {
       throw new ConfigError(`--${name}: expected a number, such as ${such}`);
@@ -141,7 +134,6 @@ function checkTarget(out: string, force: boolean): void {
  */
 export async function runPrepare(args: PrepareArguments): Promise<void> {
   const spec = taskNamed(args.name);
-  checkOnce(args);
   checkTarget(args.out, args.force);
   const options = selectOptions(args, spec);
   const started = performance.now();

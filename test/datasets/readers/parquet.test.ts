@@ -29,6 +29,22 @@ describe('columns', () => {
     expect([...chosen!.channels[0]!]).toEqual([...record!.channels[2]!]);
   });
 
+  test('y is a label, but an axis beside x or z; null asks for no label at all', () => {
+    const [axes] = [...readParquet(golden('axes.parquet'))];
+    expect(axes!.channelNames).toEqual(['x', 'y', 'z']);
+    expect(axes!.channels.map((channel) => [...channel])).toEqual([
+      [0.5, 0.25, -1, 2],
+      [0, 1, 1, 0],
+      [9.5, 9.75, 9, 8.5],
+    ]);
+    expect(axes!.anomalies).toBeNull();
+    const [level] = [...readParquet(golden('level_y.parquet'))];
+    expect(level!.channelNames).toEqual(['level']);
+    expect([...(level!.anomalies as Uint8Array)]).toEqual([0, 1, 1, 0]);
+    const [both] = [...readParquet(golden('level_y.parquet'), { label: null })];
+    expect([both!.channelNames, both!.anomalies]).toEqual([['level', 'y'], null]);
+  });
+
   test('a column that is not there, or cannot be a channel, is refused', () => {
     const path = golden('points_none_v1.parquet');
     expect(failure(() => readParquet(path, { columns: ['pressure'] }))).toBeInstanceOf(ConfigError);

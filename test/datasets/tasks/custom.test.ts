@@ -10,6 +10,7 @@ import type { Split } from '../../../datasets/split.ts';
 import { custom } from '../../../datasets/tasks/custom.ts';
 import { checkHints, readWords, TASK_FILE_EXAMPLE } from '../../../datasets/tasks/custom-words.ts';
 import { ConfigError, DataError } from '../../../src/errors.ts';
+import { learnClasses } from '../../../src/expcot/profile-of-classes.ts';
 import type { Example } from '../../../src/types.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-custom-'));
@@ -84,6 +85,50 @@ describe('leaks between splits', () => {
     );
     // What was not kept cannot leak.
     expect((await select(same, { splits: ['test'] })).origin.split.statement).not.toContain('Same values');
+  });
+});
+
+describe('files beside labels.csv', () => {
+  it('of Parquet are channels in all columns of numbers, whatever they are called', async () => {
+    const directory = folder({ 'labels.csv': 'file,class\naxes.parquet,walk\nb.parquet,walk\n' });
+    const axes = readFileSync(join(import.meta.dirname, '../../golden/readers/axes.parquet'));
+    for (const name of ['axes', 'b']) writeFileSync(join(directory, `${name}.parquet`), axes);
+    const { examples } = await selectExamples(custom, { directory, shares: TEST_ONLY });
+    for (const [, { names, channels }] of examples()) {
+      expect(names).toEqual(['x', 'y', 'z']);
+      expect([...channels[1]!]).toEqual([0, 1, 1, 0]);
+    }
+  });
+
+  it('that are shorter than a window are named in a note', async () => {
+    const files = Object.fromEntries(
+      Array.from({ length: 9 }, (_, i) => [`s${i}.csv`, points(i, i < 7 ? 12 : 40)]),
+    );
+    const names = Object.keys(files).map((name, i) => `${name},${'ab'[i % 2]}`);
+    const { origin, examples } = await select(
+      { ...files, 'labels.csv': ['file,class', ...names].join('\n') },
+      { window: 20, shares: TEST_ONLY },
+    );
+    expect([...examples()].map(([, { id }]) => id)).toEqual(
+      ['s7', 's8'].flatMap((s) => [0, 1].map((k) => `custom/${s}.csv/${k}`)),
+    );
+    expect(origin.notes).toContain(
+      '7 of 9 series are shorter than --window 20 and left out: s0.csv, s1.csv, s2.csv, s3.csv, s4.csv and 2 more',
+    );
+  });
+
+  it('in a folder called test teach classes where the split draws them for training', async () => {
+    const files = Object.fromEntries(Array.from({ length: 8 }, (_, i) => [`test/s${i}.csv`, points(i)]));
+    const names = Object.keys(files).map((name, i) => `${name},${'ab'[i % 2]}`);
+    const drawn = await examplesOf(
+      { ...files, 'labels.csv': ['file,class', ...names].join('\n') },
+      { shares: { train: 1, validation: 0, test: 0 } },
+    );
+    const { classes } = learnClasses(drawn.map(([, example]) => example));
+    expect(classes.map(({ name, count }) => [name, count])).toEqual([
+      ['a', 4],
+      ['b', 4],
+    ]);
   });
 });
 
