@@ -41,7 +41,7 @@ export interface Selection {
 const BREATH = 256;
 
 /** Beyond it, powers and sums that analyses take of values leave float64, and pictures leave float32. */
-const LARGEST_VALUE = 1e30;
+export const LARGEST_VALUE = 1e30;
 /** Characters of a channel's name: prompts list all of them. */
 const LONGEST_NAME = 60;
 

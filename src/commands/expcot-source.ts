@@ -2,6 +2,7 @@
 import { readFileSync, statSync } from 'node:fs';
 import { isExampleSet } from '../../datasets/example-manifest.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
+import { LARGEST_VALUE } from '../../datasets/prepare.ts';
 import { readCsv } from '../../datasets/readers/csv.ts';
 import { formatOf, readRecords } from '../../datasets/readers/formats.ts';
 import { type RawRecord, stem } from '../../datasets/readers/record.ts';
@@ -72,6 +73,15 @@ function explained(record: RawRecord): Explained {
       },
     );
   }
+  for (const [c, channel] of channels.entries()) {
+    const beyond = channel.findIndex((value) => Math.abs(value) > LARGEST_VALUE);
+    if (beyond >= 0) {
+      throw new DataError(
+        `series ${id}: point ${beyond} of channel ${names[c]} is ${channel[beyond]}, beyond ±${LARGEST_VALUE}; rescale the series`,
+        { file: file.path },
+      );
+    }
+  }
   const intervals = intervalsOf(record);
   const gold: Gold | null =
     label !== null
@@ -130,6 +140,26 @@ export function openClasses(path: string): ClassProfile {
   return /\.json$/i.test(path) ? readProfile(readFileSync(path, 'utf8'), path) : learnClasses(labelled(path));
 }
 
+/** Intervals as a user states them: unlike those of a model, nothing is cut or merged. @throws ConfigError */
+function statedIntervals(text: string, length: number): readonly Interval[] {
+  const read = parseIntervals(text, length);
+  if (typeof read === 'string') throw new ConfigError(`--intervals: ${read}`);
+  const given = (JSON.parse(text) as Interval[]).toSorted(([a], [b]) => a - b);
+  const beyond = given.find(([, end]) => end > length);
+  if (beyond !== undefined) {
+    throw new ConfigError(
+      `--intervals: [${beyond.join(', ')}] ends beyond the series of ${length} points; indices count from 0, and the end is not in the interval`,
+    );
+  }
+  const second = given.findIndex(([start], i) => i > 0 && start < given[i - 1]![1]);
+  if (second > 0) {
+    throw new ConfigError(
+      `--intervals: [${given[second - 1]!.join(', ')}] and [${given[second]!.join(', ')}] overlap; give one for both`,
+    );
+  }
+  return read;
+}
+
 /** What the user states as the right answer, over what the file says. @throws ConfigError for a wrong statement */
 export function statedGold(
   kind: Gold['kind'],
@@ -148,13 +178,19 @@ export function statedGold(
   }
   if (kind === 'variates') return gold?.kind === kind ? gold : missing('a prepared data set');
   const length = found.channels[0]!.length;
-  const given = stated.intervals === undefined ? null : parseIntervals(stated.intervals, length);
-  if (typeof given === 'string') throw new ConfigError(`--intervals: ${given}`);
+  const given = stated.intervals === undefined ? null : statedIntervals(stated.intervals, length);
   const intervals = given ?? (gold?.kind === kind ? gold.intervals : missing('--intervals "[[120, 180]]"'));
   const own = stated.class ?? (gold?.kind === kind ? gold.class : null);
   const label = own ?? (intervals.length === 0 ? 'normal' : null);
   if (label !== null && !ANOMALY_CLASSES.includes(label as AnomalyClass)) {
     throw new ConfigError(`--class ${label}: expected one of ${ANOMALY_CLASSES.join(', ')}`);
+  }
+  if (label !== null && (label === 'normal') !== (intervals.length === 0)) {
+    throw new ConfigError(
+      label === 'normal'
+        ? `--class normal: there are anomalies at ${JSON.stringify(intervals)}; leave one of the two out`
+        : `--class ${label}: a series without intervals is normal; say where with --intervals "[[120, 180]]"`,
+    );
   }
   return { kind, class: label as AnomalyClass | null, intervals };
 }

@@ -1,4 +1,5 @@
 /** `timeseer expcot`: what the classical analyses find in a series, and the expert trace made of it. */
+import { existsSync, readFileSync } from 'node:fs';
 import type { Argv, CommandModule } from 'yargs';
 import { SPLITS, type Split } from '../../datasets/split.ts';
 import { ConfigError } from '../errors.ts';
@@ -13,7 +14,7 @@ import {
   type TraceMode,
   teacherTrace,
 } from '../expcot/expert.ts';
-import { profileToJson } from '../expcot/profile-file.ts';
+import { profileToJson, readProfile } from '../expcot/profile-file.ts';
 import type { ClassProfile } from '../expcot/profile-of-classes.ts';
 import { formatNumber } from '../expcot/trace.ts';
 import { analyseVariates } from '../expcot/variates.ts';
@@ -118,6 +119,19 @@ function check(args: ExpcotArguments): void {
   only('kind', args.kind !== undefined, 'does not go with --classes', args.classes === undefined);
 }
 
+/** Classes replace classes, and no other file. @throws ConfigError */
+function checkReplaced(path: string): void {
+  if (!existsSync(path)) return;
+  try {
+    readProfile(readFileSync(path, 'utf8'), path);
+  } catch (cause) {
+    throw new ConfigError(
+      `--save-classes ${path}: is there and holds no classes, so it is kept; choose another`,
+      { cause },
+    );
+  }
+}
+
 /**
  * Runs the command. Nothing is written but with --save-classes.
  *
@@ -139,6 +153,7 @@ export function runExpcot(args: ExpcotArguments): void {
   const profile = kind === 'classification' ? openClasses(args.classes ?? args.file) : null;
   if (args.saveClasses !== undefined) {
     if (profile === null) throw new ConfigError('--save-classes: there are no classes; give --classes');
+    checkReplaced(args.saveClasses);
     writeFileAtomic(args.saveClasses, profileToJson(profile));
   }
   const print = (text: string): void => void process.stdout.write(`${text}\n`);

@@ -38,6 +38,7 @@ beforeAll(() => {
     file('grid.ts'),
     `@classLabel false\n@data\n${channels.map((channel) => [...channel].join(',')).join(':')}\n`,
   );
+  writeFileSync(file('huge.csv'), `value\n${[1, 1e300, 2, 1].join('\n')}\n`);
   writeFileSync(file('train.ts'), tsFile('train', 30));
   writeFileSync(file('test.ts'), tsFile('test', 6));
 });
@@ -155,10 +156,28 @@ describe('timeseer expcot', () => {
     [['grid.ts', '--kind', 'variates', '--mode', 'teacher'], /prepared data set/],
     [['grid.ts', '--classes', 'train.ts'], /4 channels, the profile of train has 1/],
     [['gap.out', '--mode', 'teacher', '--intervals', '[[5, 5]]'], /--intervals: interval \[5, 5\] is empty/],
+    [
+      ['gap.out', '--mode', 'teacher', '--class', 'normal', '--intervals', '[[65, 75]]'],
+      /--class normal: there are anomalies at \[\[65,75\]\]/,
+    ],
+    [
+      ['gap.out', '--mode', 'teacher', '--class', 'trend', '--intervals', '[]'],
+      /--class trend: a series without intervals is normal/,
+    ],
+    [
+      ['gap.out', '--mode', 'teacher', '--intervals', '[[65, 7500]]'],
+      /--intervals: \[65, 7500\] ends beyond the series of 600 points/,
+    ],
+    [
+      ['gap.out', '--mode', 'teacher', '--intervals', '[[70, 90], [65, 75]]'],
+      /--intervals: \[65, 75\] and \[70, 90\] overlap/,
+    ],
+    [['huge.csv'], /huge\.csv: .*point 1 of channel value is 1e\+300, beyond ±1e\+30; rescale the series/],
+    [['test.ts', '--classes', 'train.ts', '--save-classes', 'gap.out'], /holds no classes, so it is kept/],
     [['gap.out', '--mode', 'teacher', '--class', 'odd'], /--class odd: expected one of contextual point/],
     [['test.ts', '--classes', 'gap.out'], /has no class; classes are learned from labelled series/],
   ])('refuses %j', async (args, message) => {
-    const paths = args.map((word, i) => (i === 0 || /\.(?:ts|out|json)$/.test(word) ? file(word) : word));
+    const paths = args.map((word, i) => (i === 0 || /\.(?:ts|out|json|csv)$/.test(word) ? file(word) : word));
     const { code, err, out } = await inside('expcot', ...paths);
     expect(err).toMatch(message);
     expect(out).toBe('');

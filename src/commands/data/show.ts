@@ -184,8 +184,15 @@ export async function runShow(args: ShowArguments): Promise<void> {
   if (!Number.isInteger(n) || n < 1 || n > MOST) {
     throw new ConfigError(`--n: got ${n}, expected a whole number from 1 to ${MOST}`);
   }
-  if (out !== undefined && existsSync(out) && !statSync(out).isFile()) {
-    throw new ConfigError(`--out ${out}: is a directory; name a file such as page.html`);
+  if (out !== undefined && existsSync(out)) {
+    if (!statSync(out).isFile()) {
+      throw new ConfigError(`--out ${out}: is a directory; name a file such as page.html`);
+    }
+    if (!/\.html?$/i.test(out)) {
+      throw new ConfigError(
+        `--out ${out}: is there and is no page, so it is kept; name a file such as page.html`,
+      );
+    }
   }
   checkSource(source);
   const note = new ReadingNote({ label: source, silent: json });
