@@ -293,7 +293,7 @@ describe('timeseer generate refuses', () => {
     [['--prompt', 'a'], /--prompt: there is no --policy to use it/],
     [[...asked, '--out', 'x'], /--out: has no meaning with --policy/],
     [['--policy', GOLDEN], /--prompt: missing; give the text, or - to read it/],
-    [[...asked, '--prompt', 'b'], /--prompt: given more than once/],
+    [[...asked, '--prompt', 'b'], /--prompt: given twice; give it once/],
     [['--policy', GOLDEN, '--prompt', ' '], /--prompt: the text is empty/],
     [['--policy', GOLDEN, '--prompt', 'a<|im_end|>b'], /--prompt: holds <\|im_end\|>, which is not text/],
     [[...asked, '--system', '<|image_pad|>'], /--system: holds <\|image_pad\|>/],
