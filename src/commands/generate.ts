@@ -72,11 +72,6 @@ function textOf(args: GenerateArguments, policy: string): TextArguments {
   }
   const [other] = given(args, SERIES_OPTIONS);
   if (other !== undefined) throw new ConfigError(`--${other}: has no meaning with --policy; ${USAGE}`);
-  for (const option of ['seed', ...TEXT_OPTIONS.filter((option) => option !== 'image')]) {
-    if (Array.isArray((args as unknown as Record<string, unknown>)[option])) {
-      throw new ConfigError(`--${option}: given more than once`);
-    }
-  }
   if (prompt === undefined) {
     throw new ConfigError('--prompt: missing; give the text, or - to read it from standard input');
   }
