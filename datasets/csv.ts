@@ -52,6 +52,8 @@ interface Column {
   readonly header: string | null;
   readonly cells: readonly string[];
   readonly numeric: boolean;
+  /** Neither numbers nor words: every cell of the sample is empty, NaN, NA and the like. */
+  readonly blank: boolean;
   readonly rowNumbers: boolean;
   readonly time: boolean;
 }
@@ -97,8 +99,8 @@ function describe(header: string | null, index: number, cells: readonly string[]
   let clocks = 0;
   for (const cell of cells) {
     if (cell === '') continue;
-    if (NUMBER.test(cell) || SPECIAL.test(cell) || DECIMAL_COMMA.test(cell)) numbers++;
-    else words++;
+    if (NUMBER.test(cell) || DECIMAL_COMMA.test(cell)) numbers++;
+    else if (!SPECIAL.test(cell)) words++;
     if (DATE_OR_CLOCK.test(cell) && !NUMBER.test(cell)) clocks++;
   }
   const numeric = numbers > 0 && numbers >= words;
@@ -112,7 +114,7 @@ function describe(header: string | null, index: number, cells: readonly string[]
     ? header !== null && TIME_NAME.test(header)
     : words > 0 && (2 * clocks > words || (header !== null && TIME_NAME.test(header)));
   const name = header === null || header === '' ? `column ${index + 1}` : header;
-  return { name, header, cells, numeric, rowNumbers, time };
+  return { name, header, cells, numeric, blank: numbers === 0 && words === 0, rowNumbers, time };
 }
 
 /** Columns that a message names; a file may have thousands. */
@@ -151,7 +153,9 @@ function onlyNumeric(columns: readonly Column[], path: string, advice: string | 
   const hasClock = columns.some((column) => column.time && !column.numeric);
   const isTime = (i: number): boolean => columns[i]!.rowNumbers || (!hasClock && columns[i]!.time);
   const left = numeric.filter((i) => !isTime(i));
-  const candidates = left.length > 0 ? left : numeric;
+  // Beside a column of time, a named one without a single value is the series that was meant: reading it says what is missing.
+  const blank = columns.flatMap((column, i) => (column.blank && column.header && !isTime(i) ? [i] : []));
+  const candidates = [left, blank, numeric].find((some) => some.length > 0) ?? [];
   if (candidates.length === 1) return candidates[0]!;
   if (candidates.length === 0 && columns.length === 1) return 0; // the first cell then says what is wrong
   if (candidates.length === 0) {

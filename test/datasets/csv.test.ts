@@ -64,6 +64,9 @@ describe('files that can be read', () => {
     ],
     ['a newline inside quotes', '"flow\nin"\n1\n2\n', [1, 2], null, 'flow\nin'],
     ['commas inside quotes in a semicolon file', '"a,b";v\n"x,y";1\n"z,w";2\n', [1, 2], null, 'v'],
+    ['an empty last column beside a time column', 'time,\n3,\n4,\n', [3, 4], null, 'time'],
+    ['words that begin like a missing value', 'note,v\nnA,0\nn,1\n', [0, 1], null, 'v'],
+    ['a column of missing values beside a whole one', 'note,v\nNA,0\nnull,1\n', [0, 1], null, 'v'],
     ['an empty last column', 'flow,\n1,\n2,\n', [1, 2], null, 'flow'],
     ['spaces around', 'flow , note\n 1 , a\n 2 , b\n', [1, 2], null, 'flow'],
     ['only a time column of numbers', 'time\n3\n4\n', [3, 4], null, 'time'],
@@ -167,6 +170,7 @@ describe('files that cannot be read give one error that says where', () => {
     ['NaN in the first row of all', 'NaN\n1\n2\n', ':1:1: "NaN" in column "column 1" is not a finite number'],
     ['an infinity', 'v\r\n1\r\n-Infinity\r\n', ':3:1: "-Infinity" in column "v" is not a finite number'],
     ['an overflow', 'v\n1\n1e999\n', ':3:1: "1e999" in column "v" is not a finite number'],
+    ['no value beside a time column', 't,v\n0,\n1,NA\n', ':2:3: empty cell in column "v"'],
     ['an empty cell', 't,v\n0,1\n1,\n2,4\n', ':3:3: empty cell in column "v"'],
     [
       'a decimal comma',
