@@ -1,6 +1,8 @@
 /** The classical side of an explanation: what each analysis found, and what the blind expert chain of thought says. */
 import { setImmediate } from 'node:timers/promises';
 import { analyseChannels, blindOf } from '../src/expcot/anomaly.ts';
+import { FEWEST_CYCLES } from '../src/expcot/base.ts';
+import type { Chance } from '../src/expcot/chance.ts';
 import { type CycleTest, FEWEST_WHOLE_CYCLES, FLAG_FROM, SHORTEST_PERIOD } from '../src/expcot/cycle.ts';
 import type { Evidence } from '../src/expcot/evidence.ts';
 import { discordRatio, leastRatioOfWave, route } from '../src/expcot/route.ts';
@@ -24,10 +26,11 @@ function missing(name: string, needed: number): ExplainedEvidence {
 
 /** What the series looks like, anomalies aside. */
 function base(evidence: Evidence): ExplainedEvidence {
-  const { kind, period, lineShare, rise, trending } = evidence.base;
+  const { kind, period, lineShare, slowShare, rise, trending } = evidence.base;
   const kinds = {
     flat: 'a straight line',
     sine: 'repeats with one dominant period',
+    slow: `a slow curve of fewer than ${FEWEST_CYCLES} cycles`,
     noise: 'noise without a period',
     irregular: 'an irregular curve without a clear period',
   } as const;
@@ -38,6 +41,7 @@ function base(evidence: Evidence): ExplainedEvidence {
     numbers: {
       ...(period === null ? {} : { period }),
       'share of the strongest line': lineShare,
+      ...(kind === 'slow' ? { 'share of fewer cycles': slowShare } : {}),
       'share of noise': evidence.noise.share,
       rise,
     },
@@ -91,13 +95,15 @@ function frequency(evidence: Evidence): ExplainedEvidence {
   const { window, mean, std, threshold, stable, extreme, extremeIndex, intervals } = test;
   const finding = stable
     ? 'the dominant period is stable'
-    : intervals.length === 0
-      ? 'the dominant period varies, but no window departs from the others'
-      : `the dominant period departs in ${stretches(intervals.length)}`;
+    : !evidence.frequencyMeans
+      ? `windows of ${window} hold less than a period: what is strongest in them says nothing`
+      : intervals.length === 0
+        ? 'the dominant period varies, but no window departs from the others'
+        : `the dominant period departs in ${stretches(intervals.length)}`;
   return {
     name: 'Frequency test',
     finding,
-    intervals,
+    intervals: evidence.frequencyMeans ? intervals : [],
     numbers: {
       'mean period': mean,
       std,
@@ -109,21 +115,31 @@ function frequency(evidence: Evidence): ExplainedEvidence {
   };
 }
 
+/** Why the window of a slow wave that is least like any other is no anomaly. */
+const EXPLAINED: Readonly<Record<NonNullable<Chance['explains']>, string>> = {
+  noise: 'arcs of so slow a wave differ by no more than the noise on them',
+  sampling: 'arcs of so slow a wave differ by no more than where the samples fall on them',
+  arc: 'so slow a curve hardly repeats: each smooth arc is unlike the others',
+};
+
 function profile(evidence: Evidence): ExplainedEvidence {
   const test = evidence.profile;
   if (test === null) return missing('Matrix profile', SMALLEST.profile);
   const { window, discord, distance, mean, z, threshold, share, regions } = test;
   const part = test.exact ? '' : ` (${(100 * share).toPrecision(2)} % of the pairs of windows were compared)`;
   const ratio = discordRatio(test);
+  const decides = route(evidence).family === 'profile';
+  const explained = evidence.chance?.explains;
   // A bend may decide below the ratio that waves need.
-  const chance =
-    regions.length > 0 && ratio < leastRatioOfWave(evidence.length) && route(evidence).family !== 'profile';
+  const chance = !decides && (explained || ratio < leastRatioOfWave(evidence.length));
   const finding =
     regions.length === 0
       ? `no window is unlike all others${part}`
-      : chance
-        ? `the most unlike window is ${ratio.toPrecision(2)} times as far from its neighbour as windows are on average, which chance reaches too${part}`
-        : `${stretches(regions.length)} unlike the rest${part}`;
+      : !chance
+        ? `${stretches(regions.length)} unlike the rest${part}`
+        : explained
+          ? `${EXPLAINED[explained]}${part}`
+          : `the most unlike window is ${ratio.toPrecision(2)} times as far from its neighbour as windows are on average, which chance reaches too${part}`;
   return {
     name: 'Matrix profile',
     finding,

@@ -22,6 +22,7 @@ import { dominantPeriod } from '../series/spectrum.ts';
 import { type Summary, summarise } from '../series/stats.ts';
 import type { Interval } from '../types.ts';
 import { type Base, describeBase, type Noise } from './base.ts';
+import { type Chance, chanceOf, holdLess } from './chance.ts';
 import type { Bridged } from './gaps.ts';
 import { type LocalEvidence, localEvidence } from './local.ts';
 import { type Recurrence, recurrence } from './recurrence.ts';
@@ -186,10 +187,26 @@ export class Evidence {
     return this.#once('frequency', () => frequencyTest(this.analysed));
   }
 
+  /** Whether the windows of the frequency test hold a wave or more; in less of one the noise decides what is strongest. */
+  get frequencyMeans(): boolean {
+    return this.frequency !== null && !holdLess(this.base, this.frequency.window, 1);
+  }
+
   get profile(): ProfileTest | null {
     return this.#once('profile', () =>
       profileTest(this.analysed, this.denoised ? (DENOISE_WINDOW - 1) / 2 : 0),
     );
+  }
+
+  /** What chance gives the discord of a slow curve; null without a discord, and where windows hold half a period and more. */
+  get chance(): Chance | null {
+    return this.#once('chance', () => {
+      const { profile, denoised } = this;
+      if (profile === null || profile.intervals.length === 0) return null;
+      const local = this.local([profile.discord, profile.discord + profile.window]);
+      const smoothing = denoised ? { window: DENOISE_WINDOW, order: DENOISE_ORDER } : null;
+      return chanceOf(this.analysed, profile, this.#shape, local, smoothing);
+    });
   }
 
   /** Intervals of one family; empty when the test found nothing or could not run. */
@@ -201,7 +218,7 @@ export class Evidence {
   toJSON(): Record<string, unknown> {
     const { length, summary, noise, base, denoised, fullPeriod, range, outliers, trend, frequency, profile } =
       this;
-    const { tails, recurrence } = this;
+    const { chance, tails, recurrence } = this;
     const smoothing = denoised ? { window: DENOISE_WINDOW, order: DENOISE_ORDER } : null;
     return {
       length,
@@ -216,6 +233,7 @@ export class Evidence {
       trend,
       frequency,
       profile,
+      ...(chance === null ? {} : { chance }),
       tails,
       recurrence,
     };

@@ -12,6 +12,8 @@
  *    repeating series would count;
  *  - and it must be several times as far from its neighbour as windows are on average, or the largest of many chance
  *    distances would count, and in long series, of whose pairs only a part is compared, the unluckiest window;
+ *  - on slow curves it must be more than noise, sampling and the lack of repetition explain (chance.ts), and the frequency test, whose
+ *    windows hold less than a wave, is not asked;
  *  - a spike too short for a slope goes to the range test although its flanks leave the band of the trend test;
  *  - outliers count only beyond what the tail of the series' own distribution reaches, or in dense stretches (tails.ts), and what
  *    recurs at equal distances through the whole series is its pattern (recurrence.ts): real recordings have heavy tails and jobs that
@@ -25,7 +27,7 @@ import { mergeIntervals } from '../series/intervals.ts';
 import { EXTREME_Z } from '../series/outliers.ts';
 import type { AnomalyClass, Interval } from '../types.ts';
 import type { Evidence, Family } from './evidence.ts';
-import type { LocalEvidence } from './local.ts';
+import { type LocalEvidence, WHITE_FROM } from './local.ts';
 
 /** Least distance of a discord: 0.1 % of 2√m, the largest there is. */
 export const LEAST_DISTANCE = 0.001 * 2 * Math.sqrt(PROFILE_WINDOW);
@@ -48,11 +50,6 @@ export function discordRatio({ distance, mean }: { distance: number; mean: numbe
 export function leastRatioOfWave(length: number): number {
   return LEAST_RATIO_OF_WAVE + Math.max(0, Math.log10(length / 1000));
 }
-/**
- * Whiteness from which a stretch is noise rather than shape. Measured on discords: contextual points 0.45–1.3 in nano5, down
- * to 0.14 where few samples of the window are noise; seasonal anomalies below 0.2.
- */
-export const WHITE_FROM = 0.3;
 /** Level change, in standard deviations around the line, from which a departure is a trend (others reach 0.7). */
 export const LEVEL_FROM = 1;
 
@@ -142,9 +139,9 @@ function read(
   if (ratio < LEAST_RATIO) return NORMAL;
   // The window least like any other, whether or not it stands out enough to be a discord.
   const local = evidence.local([profile.discord, profile.discord + profile.window]);
-  const frequency = evidence.intervals('frequency');
+  const frequency = evidence.frequencyMeans ? evidence.intervals('frequency') : [];
   const wave = local.whiteness > WHITE_FROM ? 'contextual point' : 'seasonal';
-  if (profile.z > DISCORD_Z && profile.distance >= LEAST_DISTANCE) {
+  if (profile.z > DISCORD_Z && profile.distance >= LEAST_DISTANCE && !evidence.chance?.explains) {
     // On a line, what neither is noise nor shifts the period can only be the line itself bending.
     const bend = local.levelChangeInStd > LEVEL_FROM || (evidence.base.trending && frequency.length === 0);
     if (bend) return { family: 'profile', intervals: profile.intervals, class: 'trend', local };

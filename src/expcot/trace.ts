@@ -4,6 +4,8 @@
  * threshold is said to be passed only where the evidence passes it. Traces hold no '<' or '>' that could break the tags.
  */
 import type { AnomalyClass, Interval } from '../types.ts';
+import { FEWEST_CYCLES } from './base.ts';
+import type { Chance } from './chance.ts';
 import { type Citation, cite } from './citation.ts';
 import { DENOISE_ORDER, DENOISE_WINDOW, type Evidence, FAMILIES, type Family } from './evidence.ts';
 import { type Aside, isInside, LEAST_DISTANCE, type Reading, route } from './route.ts';
@@ -59,6 +61,7 @@ function describeBase({ base, noise, denoised }: Evidence): string {
   const kinds = {
     flat: base.trending ? 'It is a straight line' : 'It is flat',
     sine: `It repeats like a sine wave with a period of ${say(base.period ?? 0)} samples`,
+    slow: `It is a slow curve of fewer than ${FEWEST_CYCLES} cycles`,
     noise: 'It is noise without a period',
     irregular: 'It is an irregular curve without a clear period',
   } as const;
@@ -230,6 +233,14 @@ function justify(evidence: Evidence, reading: Reading): string {
   return `${setAside(evidence, reading.aside)}${decide(evidence, reading)}`;
 }
 
+/** Why the discord of a slow curve is none. */
+function unremarkable({ profile }: Evidence, { noise, sampling, explains }: Chance): string {
+  const holds = `A window of ${profile?.window} holds an arc of a slow wave, not the wave`;
+  if (explains === 'noise') return `${holds}: noise alone puts ${say(noise)} between such arcs.`;
+  if (explains === 'sampling') return `${holds}: a shift by one sample alone is ${say(sampling)}.`;
+  return 'So slow a curve hardly repeats, and each smooth arc is unlike the others.';
+}
+
 function decide(evidence: Evidence, { family, intervals, class: label, local }: Reading): string {
   if (family === null) {
     const { base } = evidence;
@@ -238,13 +249,14 @@ function decide(evidence: Evidence, { family, intervals, class: label, local }: 
     }
     const { profile } = evidence;
     if (profile === null || profile.intervals.length === 0) return 'No test decides.';
+    if (evidence.chance?.explains) return `${unremarkable(evidence, evidence.chance)} No test decides.`;
     return profile.distance < LEAST_DISTANCE
       ? 'The discord differs by rounding errors alone. No test decides.'
       : `The discord is at distance ${say(profile.distance)} from its neighbour, where ${say(profile.mean)} is the mean, which chance reaches too. No test decides.`;
   }
   const where = listIntervals(intervals);
   if (family === 'range') {
-    const shaped = evidence.base.kind === 'sine' || evidence.base.kind === 'irregular';
+    const shaped = evidence.base.kind !== 'noise' && evidence.base.kind !== 'flat';
     const extreme = evidence.range.maxAbsZ > evidence.outliers.extreme;
     const reason = shaped
       ? extreme

@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { ANOMLLM_TASKS, anomllm } from '../../datasets/anomaly/anomllm.ts';
 import { nano5 } from '../../datasets/anomaly/nano5.ts';
 import { parseAnswer } from '../../rewards/answer.ts';
+import { FEWEST_CYCLES } from '../../src/expcot/base.ts';
 import { cite } from '../../src/expcot/citation.ts';
 import { analyse, type Evidence } from '../../src/expcot/evidence.ts';
 import { LEAST_DISTANCE, route } from '../../src/expcot/route.ts';
@@ -16,6 +17,10 @@ const SERIES: LabeledSeries[] = [
     new Float64Array(150).fill(0.1),
     Float64Array.of(5),
     Float64Array.from({ length: 60 }, (_, i) => i % 7),
+    ...[0.8, 2.3, 5.3].map((cycles) =>
+      Float64Array.from({ length: 800 }, (_, i) => Math.sin((cycles * i) / 127) + ((i * 7919) % 13) / 400),
+    ),
+    Float64Array.from({ length: 1000 }, (_, i) => Math.sin((5.3 * 2 * Math.PI * i) / 1000 + 1)),
   ].map(
     (values, index): LabeledSeries => ({
       id: `odd/${index}`,
@@ -49,6 +54,7 @@ function allowed(evidence: Evidence, series: LabeledSeries, trace: Trace): Set<s
     series.intervals,
     trace.intervals,
     route(evidence),
+    evidence.base.kind === 'slow' ? FEWEST_CYCLES : null,
   ];
   const numbers = facts.flatMap((fact) => numbersOf(fact));
   return new Set(numbers.flatMap((value) => [formatNumber(value), formatNumber(Math.abs(value))]));
