@@ -1,0 +1,54 @@
+import { describe, expect, it } from 'vitest';
+import { classicalEvidence } from '../../eval/classical.ts';
+import { Random } from '../../src/random.ts';
+
+/** A sine of `cycles` in 1000 samples, with noise. */
+function sine(cycles: number, noise: number): Float64Array {
+  const random = new Random(5, 'classical evidence');
+  return Float64Array.from(
+    { length: 1000 },
+    (_, i) => Math.sin((2 * Math.PI * cycles * i) / 1000 + 1) + noise * random.normal(),
+  );
+}
+
+async function findings(values: Float64Array) {
+  const { classical, period } = await classicalEvidence(values);
+  const about = (name: string) => classical.evidence.find((one) => one.name === name)!;
+  return { classical, period, about };
+}
+
+describe('the classical side of an explanation', () => {
+  it('says of a slow wave that nothing in it repeats, and flags nothing that follows from that', async () => {
+    const { classical, period, about } = await findings(sine(1.5, 0.1));
+    expect(period).toBeNull();
+    expect(about('Overall shape')).toMatchObject({
+      finding: 'a slow curve of fewer than 4 cycles',
+      numbers: { 'share of fewer cycles': expect.closeTo(0.9, 1) },
+    });
+    expect(about('Frequency test')).toMatchObject({
+      finding: 'windows of 100 hold less than a period: what is strongest in them says nothing',
+      intervals: [],
+    });
+    expect(about('Matrix profile')).toMatchObject({
+      finding: 'arcs of so slow a wave differ by no more than the noise on them',
+      intervals: [],
+    });
+    expect(classical).toMatchObject({ class: 'normal', intervals: [] });
+  });
+
+  it('says of clean slow waves what makes their arcs unlike each other', async () => {
+    const repeating = await findings(sine(5.3, 0));
+    expect(repeating.period).toBeCloseTo(1000 / 5.3, 0);
+    expect(repeating.about('Matrix profile').finding).toContain('where the samples fall on them');
+    const single = await findings(sine(1, 0));
+    expect(single.about('Matrix profile').finding).toContain('each smooth arc is unlike the others');
+  });
+
+  it('shows the stretch of a discord that counts', async () => {
+    const values = sine(20, 0.01).map((value, i) => (i >= 480 && i < 530 ? 0.3 * value : value));
+    const { classical, about } = await findings(values);
+    expect(about('Matrix profile').finding).toMatch(/unlike the rest/);
+    expect(about('Matrix profile').intervals.some(([start, end]) => start < 530 && end > 480)).toBe(true);
+    expect(classical.intervals.some(([start, end]) => start < 530 && end > 480)).toBe(true);
+  });
+});
