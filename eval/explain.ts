@@ -2,13 +2,16 @@
  * Explains one series: a policy answers about its windows, the answers are merged, and the classical analyses, which see
  * neither the policy nor any label, stand beside them.
  *
- * Defined for every finite series of at least two samples. A constant one is normal, and no policy is asked. Values of
+ * Defined for every series of at least two samples, finite or missing (NaN), with at least one value; straight lines bridge what is
+ * missing, for the analyses and the policy alike, and the page says so. A constant one is normal, and no policy is asked. Values of
  * magnitudes whose squares leave float64 are rescaled by a power of ten first, and the page says so. Work and memory are
  * bounded whatever the length: at most MOST_WINDOWS windows are answered, and the analyses bound themselves.
  */
 import { setImmediate } from 'node:timers/promises';
 import { parseAnswer } from '../rewards/answer.ts';
 import { ConfigError, DataError } from '../src/errors.ts';
+import type { Gaps } from '../src/expcot/evidence.ts';
+import { bridge } from '../src/expcot/gaps.ts';
 import { encodePng } from '../src/plot/png.ts';
 import { figureSvg } from '../src/plot/svg.ts';
 import { coverage, mergeIntervals, overlap } from '../src/series/intervals.ts';
@@ -35,7 +38,7 @@ export interface ExplainSource {
   /** As the page names it. */
   readonly file: string;
   readonly column: string | null;
-  readonly values: Float64Array; // [N], N ≥ 2, all finite
+  readonly values: Float64Array; // [N], N ≥ 2; finite, or NaN where missing
   readonly time: readonly string[] | null; // [N]
 }
 
@@ -51,10 +54,11 @@ export interface ExplainOptions {
   readonly environment?: Readonly<Record<string, Json>>;
 }
 
-/** Values whose squares stay inside float64, and the power of ten that they were divided by (0: untouched). */
+/** Values whose squares stay inside float64, and the power of ten that they were divided by (0: untouched). NaN stays. */
 export function tame(values: Float64Array): { readonly values: Float64Array; readonly exponent: number } {
   let largest = 0;
   for (const value of values) {
+    if (Number.isNaN(value)) continue;
     if (!Number.isFinite(value)) {
       throw new DataError(`value ${value}: only finite values can be explained; fill the gap or remove it`);
     }
@@ -159,6 +163,7 @@ async function answerAll(
 function caveatsOf(
   source: ExplainSource,
   exponent: number,
+  gaps: Gaps,
   reader: Reader | null,
   windows: readonly ExplainedWindow[],
   period: number | null,
@@ -170,6 +175,13 @@ function caveatsOf(
   if (exponent !== 0) {
     caveats.push(
       `The values are of the order of 1e${exponent}, too extreme to square in double precision: plot and analyses show them in units of 1e${exponent}.`,
+    );
+  }
+  if (gaps.missing > 0) {
+    const runs = gaps.gaps === 1 ? 'one gap' : `${gaps.gaps} gaps, the longest of ${gaps.longest}`;
+    const those = gaps.missing === 1 ? '1 value is' : `${gaps.missing} values are`;
+    caveats.push(
+      `${those} missing (${runs}). The plot leaves them out; for the analyses${windows.length > 0 ? ' and the policy' : ''} straight lines bridge them.`,
     );
   }
   if (windows.length > 0 && reader !== null) {
@@ -228,8 +240,8 @@ function explained(
 /**
  * The explanation of a series. Without a reader the classical analyses answer alone.
  *
- * @throws ConfigError for a window or overlap out of range; DataError for a series of fewer than two samples or with
- * values that are not finite; the signal's reason once it is aborted
+ * @throws ConfigError for a window or overlap out of range; DataError for a series of fewer than two samples, without any value or with
+ * infinite ones; the signal's reason once it is aborted
  */
 export async function explain(
   source: ExplainSource,
@@ -241,8 +253,9 @@ export async function explain(
   if (options.window !== undefined && reader === null) {
     throw new ConfigError('window: there is no policy that would see windows; give one, or leave it out');
   }
-  const { values, exponent } = tame(source.values);
-  const { classical, period } = await classicalEvidence(values, options.signal);
+  const { values: given, exponent } = tame(source.values);
+  const { values, ...gaps } = bridge(given);
+  const { classical, period } = await classicalEvidence(given, options.signal);
   const taught = reader?.length ?? null;
   const size = options.window ?? (taught === null ? UNTAUGHT_LENGTH : windowSize(taught, period));
   const plan = cutWindows(length, { size, overlap: options.overlap ?? 0.5, limit: MOST_WINDOWS });
@@ -261,14 +274,14 @@ export async function explain(
     classical: windows.some((one) => one.intervals !== null)
       ? { ...classical, agreement: agreement(found, classical.intervals) }
       : classical,
-    figure: await figureSvg(values, {
+    figure: await figureSvg(given, {
       gold: asked ? bands(classical.intervals, length) : [],
       predicted: bands(found, length),
       names: { gold: 'classical', predicted: asked ? 'policy' : 'classical' },
       width: PLOT_WIDTH,
       height: 220,
     }),
-    caveats: caveatsOf(source, exponent, reader, windows, period),
+    caveats: caveatsOf(source, exponent, gaps, reader, windows, period),
     environment: {
       ...(asked ? { policy: reader.record } : {}),
       ...options.environment,

@@ -52,7 +52,7 @@ function checkOptions({ window, overlap, policy, device }: ExplainArguments): vo
 }
 
 function readSource(args: ExplainArguments): ExplainSource {
-  const { values, time, column } = readSeriesCsv(args.file, { column: args.column });
+  const { values, time, column } = readSeriesCsv(args.file, { column: args.column, missing: true });
   // A file without a header has no names; the reader numbers its columns.
   return {
     file: basename(args.file),
@@ -143,7 +143,7 @@ export const explainCommand: CommandModule<object, ExplainArguments> = {
         type: 'string',
         demandOption: true,
         describe:
-          'CSV with one column of numbers, with or without a header and a time column; at least 2 samples',
+          'CSV with one column of numbers, with or without a header and a time column; at least 2 samples, empty cells are gaps',
       })
       .option('policy', {
         type: 'string',

@@ -201,7 +201,7 @@ describe('bad input is one clear error, and writes nothing', () => {
       /bad\.csv:4:1: "three" in column "value" is not a number/,
     ],
     ['an empty file', [], /bad\.csv: empty/],
-    ['NaN', ['1', '2', 'NaN', '4'], /bad\.csv:3:1: "NaN" .* not a finite number; fill the gap/],
+    ['no value at all', ['t,v', '0,', '1,NaN', '2,NA'], /bad\.csv: column "v" holds no number/],
     ['Infinity', ['1', '-Infinity', '3'], /bad\.csv:2:1: "-Infinity" .* not a finite number/],
     ['an overflowing number', ['1', '1e999', '3'], /bad\.csv:2:1: "1e999" .* not a finite number/],
     ['one point', ['value', '5'], /bad\.csv: 1 point; a series needs at least 2/],
