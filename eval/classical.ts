@@ -1,10 +1,10 @@
 /** The classical side of an explanation: what each analysis found, and what the blind expert chain of thought says. */
 import { setImmediate } from 'node:timers/promises';
 import { analyseChannels, blindOf } from '../src/expcot/anomaly.ts';
-import { FEWEST_CYCLES } from '../src/expcot/base.ts';
 import type { Chance } from '../src/expcot/chance.ts';
 import { type CycleTest, FEWEST_WHOLE_CYCLES, FLAG_FROM, SHORTEST_PERIOD } from '../src/expcot/cycle.ts';
 import type { Evidence } from '../src/expcot/evidence.ts';
+import { FEWEST_CYCLES } from '../src/expcot/line.ts';
 import { discordRatio, leastRatioOfWave, route } from '../src/expcot/route.ts';
 import type { ExplainedEvidence, Explanation } from './explain-page.ts';
 
@@ -26,10 +26,11 @@ function missing(name: string, needed: number): ExplainedEvidence {
 
 /** What the series looks like, anomalies aside. */
 function base(evidence: Evidence): ExplainedEvidence {
-  const { kind, period, lineShare, slowShare, rise, trending } = evidence.base;
+  const { kind, period, repetition, lineShare, prominence, slowShare, rise, trending } = evidence.base;
   const kinds = {
     flat: 'a straight line',
     sine: 'repeats with one dominant period',
+    cycle: 'repeats in cycles of one shape',
     slow: `a slow curve of fewer than ${FEWEST_CYCLES} cycles`,
     noise: 'noise without a period',
     irregular: 'an irregular curve without a clear period',
@@ -41,6 +42,8 @@ function base(evidence: Evidence): ExplainedEvidence {
     numbers: {
       ...(period === null ? {} : { period }),
       'share of the strongest line': lineShare,
+      'times the background': prominence,
+      ...(repetition === null ? {} : { 'correlation with the next cycle': repetition }),
       ...(kind === 'slow' ? { 'share of fewer cycles': slowShare } : {}),
       'share of noise': evidence.noise.share,
       rise,
@@ -96,7 +99,9 @@ function frequency(evidence: Evidence): ExplainedEvidence {
   const finding = stable
     ? 'the dominant period is stable'
     : !evidence.frequencyMeans
-      ? `windows of ${window} hold less than a period: what is strongest in them says nothing`
+      ? evidence.base.kind === 'cycle'
+        ? 'cycles of this shape have many frequencies: the strongest says nothing'
+        : `windows of ${window} hold less than a period: what is strongest in them says nothing`
       : intervals.length === 0
         ? 'the dominant period varies, but no window departs from the others'
         : `the dominant period departs in ${stretches(intervals.length)}`;
@@ -125,7 +130,8 @@ const EXPLAINED: Readonly<Record<NonNullable<Chance['explains']>, string>> = {
 function profile(evidence: Evidence): ExplainedEvidence {
   const test = evidence.profile;
   if (test === null) return missing('Matrix profile', SMALLEST.profile);
-  const { window, discord, distance, mean, z, threshold, share, regions } = test;
+  const { window, discord, distance, mean, z, threshold, share } = test;
+  const regions = evidence.unlike;
   const part = test.exact ? '' : ` (${(100 * share).toPrecision(2)} % of the pairs of windows were compared)`;
   const ratio = discordRatio(test);
   const decides = route(evidence).family === 'profile';

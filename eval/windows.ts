@@ -36,6 +36,7 @@ export function cutWindows(length: number, options: WindowOptions): Interval[] {
   if (length <= options.size) return [[0, length]];
   // `limit` windows that overlap by the given share reach over 1 + (limit − 1)(1 − overlap) of their length.
   const size = Math.max(options.size, Math.ceil(length / (1 + (limit - 1) * (1 - overlap))));
+  if (size >= length) return [[0, length]];
   const count = Math.min(limit, 1 + Math.ceil((length - size) / Math.max(1, size * (1 - overlap)) - 1e-9));
   return Array.from({ length: count }, (_, i): Interval => {
     const start = Math.round((i * (length - size)) / (count - 1));

@@ -5,7 +5,7 @@
 import { DataError } from '../errors.ts';
 import type { AnomalyClass, Interval } from '../types.ts';
 import type { CycleTest } from './cycle.ts';
-import { blindWithCycle, coverageBy, cycleOf, teacherWithCycle } from './cycle-trace.ts';
+import { blindWithCycle, coverageBy, cycleDecides, cycleOf, teacherWithCycle } from './cycle-trace.ts';
 import { analyse, type Evidence } from './evidence.ts';
 import { bridge } from './gaps.ts';
 import { discordRatio, type Reading, route } from './route.ts';
@@ -33,10 +33,9 @@ export function analyseWithGaps(values: Float64Array): ChannelEvidence {
 
 /** How far the test that decides is beyond its threshold: 1 at the threshold; 0 for a normal reading. */
 function strength({ evidence, cycle }: ChannelEvidence): number {
+  if (cycleDecides(evidence, cycle)) return cycle.peak / cycle.threshold;
   const { family }: Reading = route(evidence);
-  if (family === null) {
-    return cycle === null || cycle.intervals.length === 0 ? 0 : cycle.peak / cycle.threshold;
-  }
+  if (family === null) return 0;
   if (family === 'range') return evidence.outliers.maxAbsZ / evidence.outliers.extreme;
   if (family === 'trend') {
     const { peak, threshold } = evidence.trend!;

@@ -65,7 +65,7 @@ export function chanceOf(
   smoothing: { readonly window: number; readonly order: number } | null,
 ): Chance | null {
   const { window: m, discord: at, distance } = discord;
-  if (base.kind !== 'irregular' && !holdLess(base, m, 0.5)) return null;
+  if (base.kind !== 'irregular' && base.kind !== 'cycle' && !holdLess(base, m, 0.5)) return null;
   const { std } = moments(analysed, at, at + m);
   const sigma =
     Math.min(noise.sigma, local.roughness) *

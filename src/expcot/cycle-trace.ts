@@ -33,10 +33,15 @@ function report(cycle: CycleTest): string {
     : `${opening}; flagged: ${listIntervals(intervals)}; ${reason(cycle)}.`;
 }
 
-/** The blind trace; where no other test decides, the cycle test may. */
+/** Whether the cycle test decides: where no other test does, and on cycles that are no waves, which the others take apart. */
+export function cycleDecides(evidence: Evidence, cycle: CycleTest | null): cycle is CycleTest {
+  if (cycle === null || cycle.intervals.length === 0) return false;
+  return evidence.base.kind === 'cycle' || route(evidence).family === null;
+}
+
+/** The blind trace; the cycle test may decide it. */
 export function blindWithCycle(evidence: Evidence, cycle: CycleTest | null): Trace {
-  if (cycle === null || cycle.intervals.length === 0 || route(evidence).family !== null)
-    return blind(evidence);
+  if (!cycleDecides(evidence, cycle)) return blind(evidence);
   const { intervals, class: label } = cycle;
   const told = {
     found: 'The cycle test finds a departure from this pattern.',

@@ -44,8 +44,8 @@ const NOISY_FROM = 0.01;
 export interface AnalyseOptions {
   /**
    * Whether the four tests see the series smoothed (Savitzky–Golay 31, 2). `auto` (default) smooths what is noisy,
-   * unless it is noise through and through, or has a period below 31 samples that smoothing would flatten, or
-   * is shorter than 31 samples.
+   * unless it is noise through and through, or has a period below 31 samples or cycles of pulses and edges that smoothing would flatten,
+   * or is shorter than 31 samples.
    */
   readonly denoise?: boolean | 'auto';
   /** What is known of missing points that were bridged before, so that a trace can say so. */
@@ -109,7 +109,7 @@ export class Evidence {
       if (this.#denoise !== 'auto') return this.#denoise;
       const { noise, base } = this.#shape;
       if (noise.share <= NOISY_FROM || base.kind === 'noise' || base.kind === 'flat') return false;
-      return base.period === null || base.period >= DENOISE_WINDOW;
+      return base.kind !== 'cycle' && (base.period === null || base.period >= DENOISE_WINDOW);
     });
   }
 
@@ -187,9 +187,13 @@ export class Evidence {
     return this.#once('frequency', () => frequencyTest(this.analysed));
   }
 
-  /** Whether the windows of the frequency test hold a wave or more; in less of one the noise decides what is strongest. */
+  /**
+   * Whether the strongest frequency of a window of the frequency test says something: windows hold a wave or more, in less of one the
+   * noise decides; and the series is not made of cycles whose many frequencies are equally strong.
+   */
   get frequencyMeans(): boolean {
-    return this.frequency !== null && !holdLess(this.base, this.frequency.window, 1);
+    const { base, frequency } = this;
+    return frequency !== null && base.kind !== 'cycle' && !holdLess(base, frequency.window, 1);
   }
 
   get profile(): ProfileTest | null {
@@ -207,6 +211,11 @@ export class Evidence {
       const smoothing = denoised ? { window: DENOISE_WINDOW, order: DENOISE_ORDER } : null;
       return chanceOf(this.analysed, profile, this.#shape, local, smoothing);
     });
+  }
+
+  /** Stretches unlike the rest; of a slow curve the discord's window alone, as chance makes more of its arcs stand out. */
+  get unlike(): readonly Interval[] {
+    return (this.chance === null ? this.profile?.regions : this.profile?.intervals) ?? [];
   }
 
   /** Intervals of one family; empty when the test found nothing or could not run. */

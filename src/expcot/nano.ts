@@ -40,6 +40,7 @@ const BASES = {
   flat: ['flat line', 'straight line'],
   sine: ['sine wave', 'sine with trend'],
   noise: ['noise', 'noise with trend'],
+  cycle: ['irregular curve', 'curve with trend'],
   slow: ['irregular curve', 'curve with trend'],
   irregular: ['irregular curve', 'curve with trend'],
 } as const;

@@ -143,12 +143,15 @@ function read(
   const wave = local.whiteness > WHITE_FROM ? 'contextual point' : 'seasonal';
   if (profile.z > DISCORD_Z && profile.distance >= LEAST_DISTANCE && !evidence.chance?.explains) {
     // On a line, what neither is noise nor shifts the period can only be the line itself bending.
-    const bend = local.levelChangeInStd > LEVEL_FROM || (evidence.base.trending && frequency.length === 0);
+    const bend =
+      (local.levelChangeInStd > LEVEL_FROM || (evidence.base.trending && frequency.length === 0)) &&
+      // The level of a slow curve changes by itself.
+      !(evidence.chance !== null && local.whiteness > WHITE_FROM);
     if (bend) return { family: 'profile', intervals: profile.intervals, class: 'trend', local };
-    if (ratio >= leastRatioOfWave(evidence.length)) {
+    if (evidence.chance !== null || ratio >= leastRatioOfWave(evidence.length)) {
       return {
         family: 'profile',
-        intervals: mergeIntervals(profile.regions, REGION_GAP),
+        intervals: mergeIntervals(evidence.unlike, REGION_GAP),
         class: wave,
         local,
       };

@@ -4,10 +4,10 @@
  * threshold is said to be passed only where the evidence passes it. Traces hold no '<' or '>' that could break the tags.
  */
 import type { AnomalyClass, Interval } from '../types.ts';
-import { FEWEST_CYCLES } from './base.ts';
 import type { Chance } from './chance.ts';
 import { type Citation, cite } from './citation.ts';
 import { DENOISE_ORDER, DENOISE_WINDOW, type Evidence, FAMILIES, type Family } from './evidence.ts';
+import { FEWEST_CYCLES } from './line.ts';
 import { type Aside, isInside, LEAST_DISTANCE, type Reading, route } from './route.ts';
 
 /** A trace and what it concludes. */
@@ -61,6 +61,7 @@ function describeBase({ base, noise, denoised }: Evidence): string {
   const kinds = {
     flat: base.trending ? 'It is a straight line' : 'It is flat',
     sine: `It repeats like a sine wave with a period of ${say(base.period ?? 0)} samples`,
+    cycle: `It repeats every ${say(base.period ?? 0)} samples, with a correlation of ${say(base.repetition ?? 0)}`,
     slow: `It is a slow curve of fewer than ${FEWEST_CYCLES} cycles`,
     noise: 'It is noise without a period',
     irregular: 'It is an irregular curve without a clear period',
