@@ -96,12 +96,12 @@ function frequency(evidence: Evidence): ExplainedEvidence {
   const test = evidence.frequency;
   if (test === null) return missing('Frequency test', SMALLEST.frequency);
   const { window, mean, std, threshold, stable, extreme, extremeIndex, intervals } = test;
-  const finding = stable
-    ? 'the dominant period is stable'
-    : !evidence.frequencyMeans
-      ? evidence.base.kind === 'cycle'
-        ? 'cycles of this shape have many frequencies: the strongest says nothing'
-        : `windows of ${window} hold less than a period: what is strongest in them says nothing`
+  const finding = !evidence.frequencyMeans
+    ? evidence.base.kind === 'cycle'
+      ? 'cycles of this shape have many frequencies: the strongest says nothing'
+      : `windows of ${window} hold less than a period: what is strongest in them says nothing`
+    : stable
+      ? 'the dominant period is stable'
       : intervals.length === 0
         ? 'the dominant period varies, but no window departs from the others'
         : `the dominant period departs in ${stretches(intervals.length)}`;

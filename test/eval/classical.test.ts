@@ -44,6 +44,25 @@ describe('the classical side of an explanation', () => {
     expect(single.about('Matrix profile').finding).toContain('each smooth arc is unlike the others');
   });
 
+  it('says of beats that they repeat, and which of them does not', async () => {
+    const random = new Random(7, 'beats');
+    const beats = Float64Array.from({ length: 1000 }, (_, i) => {
+      const height = Math.floor(i / 120) === 4 ? 0 : 2;
+      return height * Math.exp(-(((i % 120) - 30) ** 2) / 8) + 0.02 * random.normal();
+    });
+    const { classical, period, about } = await findings(beats);
+    expect(period).toBeCloseTo(120, 0);
+    expect(about('Overall shape')).toMatchObject({
+      finding: 'repeats in cycles of one shape',
+      numbers: { 'correlation with the next cycle': expect.closeTo(1, 0) },
+    });
+    expect(about('Frequency test').intervals).toEqual([]);
+    expect(about('Cycle test').intervals.length).toBe(1);
+    expect(classical.intervals.length).toBe(1);
+    expect(classical.intervals[0]![0]).toBeGreaterThan(480);
+    expect(classical.intervals[0]![1]).toBeLessThan(600);
+  });
+
   it('shows the stretch of a discord that counts', async () => {
     const values = sine(20, 0.01).map((value, i) => (i >= 480 && i < 530 ? 0.3 * value : value));
     const { classical, about } = await findings(values);
