@@ -1,7 +1,7 @@
 /** One series from a CSV file: one numeric column, an optional time column, with a header or without. */
 import { readFileSync, statSync } from 'node:fs';
 import { parse } from 'node:path';
-import { ConfigError, DataError } from '../src/errors.ts';
+import { ConfigError, DataError, reasonOf } from '../src/errors.ts';
 import { suggestion } from '../src/suggest.ts';
 import { CsvRecords, detectDelimiter } from './csv-records.ts';
 
@@ -75,7 +75,7 @@ export function readText(path: string): string {
     const reason =
       (cause as NodeJS.ErrnoException).code === 'ERR_ENCODING_INVALID_ENCODED_DATA'
         ? 'not UTF-8 text; save it as UTF-8 CSV'
-        : `cannot be read (${(cause as Error).message})`;
+        : `cannot be read (${reasonOf(cause)})`;
     throw new DataError(reason, { file: path, cause });
   }
 }

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { DataError } from '../src/errors.ts';
+import { DataError, reasonOf } from '../src/errors.ts';
 import { issueText } from '../src/issue-text.ts';
 import { CLASS, CLASS_RULE } from './class-name.ts';
 import { materialFacts, materialFile } from './material-facts.ts';
@@ -119,7 +119,7 @@ function readJson(file: string): unknown {
   try {
     content = readFileSync(file, 'utf8');
   } catch (cause) {
-    const reason = (cause as Error).message;
+    const reason = reasonOf(cause);
     throw new DataError(`cannot be read (${reason}); make a data set with timeseer data prepare`, {
       file,
       cause,

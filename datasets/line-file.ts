@@ -1,7 +1,7 @@
 /** Files of one record a line, written and read in a stream: memory holds one line. */
 import { createHash, type Hash } from 'node:crypto';
 import { closeSync, fstatSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs';
-import { DataError } from '../src/errors.ts';
+import { DataError, reasonOf } from '../src/errors.ts';
 
 const CHUNK = 1 << 20;
 const NEWLINE = 10;
@@ -203,7 +203,7 @@ export class LineFile {
     try {
       handle = openSync(this.path, 'r');
     } catch (cause) {
-      throw new DataError(`cannot be read (${(cause as Error).message})`, { file: this.path, cause });
+      throw new DataError(`cannot be read (${reasonOf(cause)})`, { file: this.path, cause });
     }
     const { bytes } = this.facts;
     const { size } = fstatSync(handle);

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { DataError } from '../src/errors.ts';
+import { DataError, reasonOf } from '../src/errors.ts';
 import { ANOMALY_CLASSES } from '../src/types.ts';
 import { SPLITS } from './split.ts';
 
@@ -55,7 +55,7 @@ export function readManifest(directory: string): Manifest {
     const missing = (cause as NodeJS.ErrnoException).code !== undefined;
     throw new DataError(
       missing
-        ? `cannot be read (${(cause as Error).message}); a data set directory holds ${MANIFEST_FILE} and ${SERIES_FILE}`
+        ? `cannot be read (${reasonOf(cause)}); a data set directory holds ${MANIFEST_FILE} and ${SERIES_FILE}`
         : `not JSON: ${(cause as Error).message}`,
       { file, cause },
     );

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { createReadStream, statSync } from 'node:fs';
 import { basename, dirname, relative } from 'node:path';
-import { DataError } from '../src/errors.ts';
+import { DataError, reasonOf } from '../src/errors.ts';
 import type { ExampleOrigin } from './example-set.ts';
 
 /** Files that a manifest names one by one; more are summed up. */
@@ -22,7 +22,7 @@ async function digestOf(
     }
   } catch (cause) {
     signal?.throwIfAborted();
-    throw new DataError(`cannot be read (${(cause as Error).message})`, { file, cause });
+    throw new DataError(`cannot be read (${reasonOf(cause)})`, { file, cause });
   }
   return { bytes, sha256: hash.digest('hex') };
 }

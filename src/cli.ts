@@ -96,7 +96,11 @@ function named(args: readonly string[]): string | undefined {
 
 function helpOf(args: readonly string[]): string {
   const command = named(args);
-  return command !== undefined && Object.hasOwn(COMMANDS, command) ? ` ${command}` : '';
+  if (command === undefined || !Object.hasOwn(COMMANDS, command)) return '';
+  const action = args[args.indexOf(command) + 1] ?? '';
+  return command === 'data' && /^(?:list|prepare|show|validate|stats)$/.test(action)
+    ? ` ${command} ${action}`
+    : ` ${command}`;
 }
 
 async function build(args: readonly string[]): Promise<Argv> {

@@ -33,3 +33,18 @@ export class CheckpointError extends TimeseerError {}
 export class EngineError extends TimeseerError {}
 export class EndpointError extends TimeseerError {}
 export class PolicyOutputError extends TimeseerError {}
+
+const REASONS: Readonly<Record<string, string>> = {
+  ENOENT: 'no such file or directory',
+  ENOTDIR: 'a part of the path is a file, not a directory',
+  EISDIR: 'is a directory',
+  EACCES: 'no permission',
+  EPERM: 'no permission',
+  ELOOP: 'the links lead in a circle',
+};
+
+/** Why the system refused, in words: without its codes, calls and paths where the cause is a common one. */
+export function reasonOf(cause: unknown): string {
+  const { code, message } = cause as NodeJS.ErrnoException;
+  return (typeof code === 'string' ? REASONS[code] : undefined) ?? message ?? String(cause);
+}

@@ -6,6 +6,7 @@ import {
   fsyncSync,
   mkdirSync,
   openSync,
+  realpathSync,
   renameSync,
   rmSync,
   statSync,
@@ -110,6 +111,15 @@ export function appendText(path: string, text: string): void {
   }
 }
 
+/** Where a directory is really written: a link to one stays, and what it leads to is replaced. */
+function behindLinks(path: string): string {
+  try {
+    return realpathSync(path);
+  } catch {
+    return path;
+  }
+}
+
 /** Renames `temporary` into place; what was there before goes only once the new directory stands. */
 function swapDirectory(temporary: string, path: string): void {
   const previous = temporaryName(path);
@@ -130,7 +140,8 @@ function swapDirectory(temporary: string, path: string): void {
  * Builds a whole directory in a temporary place beside `path` and swaps it in; an existing one is replaced only
  * after the new one is complete.
  */
-export function writeDirectoryAtomic(path: string, fill: (temporary: string) => void): void {
+export function writeDirectoryAtomic(target: string, fill: (temporary: string) => void): void {
+  const path = behindLinks(target);
   const temporary = temporaryName(path);
   try {
     makeDirectory(temporary);
@@ -145,9 +156,10 @@ export function writeDirectoryAtomic(path: string, fill: (temporary: string) => 
 
 /** As `writeDirectoryAtomic`, for a `fill` that lets signals and progress through while it writes. */
 export async function writeDirectoryAtomicAsync(
-  path: string,
+  target: string,
   fill: (temporary: string) => Promise<void>,
 ): Promise<void> {
+  const path = behindLinks(target);
   const temporary = temporaryName(path);
   try {
     makeDirectory(temporary);

@@ -1,11 +1,13 @@
 import * as fs from 'node:fs';
 import {
   existsSync,
+  lstatSync,
   mkdirSync,
   mkdtempSync,
   readdirSync,
   readFileSync,
   rmSync,
+  symlinkSync,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -134,6 +136,20 @@ describe.each([
     });
     await expect(failing).rejects.toThrow(WriteError);
     expect(readdirSync(directory)).toEqual([]);
+  });
+});
+
+describe('a directory behind a link', () => {
+  test('is replaced, and the link stays', async () => {
+    const [real, link] = [join(directory, 'real'), join(directory, 'link')];
+    mkdirSync(real);
+    symlinkSync(real, link);
+    writeDirectoryAtomic(link, (temporary) => writeFileSync(join(temporary, 'a'), '1'));
+    expect(readFileSync(join(real, 'a'), 'utf8')).toBe('1');
+    await writeDirectoryAtomicAsync(link, async (temporary) => writeFileSync(join(temporary, 'b'), '2'));
+    expect(readdirSync(real)).toEqual(['b']);
+    expect(lstatSync(link).isSymbolicLink()).toBe(true);
+    expect(readdirSync(directory).sort()).toEqual(['link', 'real']);
   });
 });
 

@@ -1,7 +1,7 @@
 /** NAB: `timestamp,value` csv files, and one JSON file of labelled windows for all of them. */
 import { closeSync, readFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
-import { DataError } from '../../src/errors.ts';
+import { DataError, reasonOf } from '../../src/errors.ts';
 import type { Interval } from '../../src/types.ts';
 import { seconds } from './clock.ts';
 import { Column } from './column.ts';
@@ -25,7 +25,7 @@ function readJson(path: string): unknown {
     if (size > MAXIMUM_WINDOWS) throw new Error(`${size} bytes are too many for a file of windows`);
     text = new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(handle));
   } catch (cause) {
-    throw new DataError(`cannot be read (${(cause as Error).message})`, { file: path, cause });
+    throw new DataError(`cannot be read (${reasonOf(cause)})`, { file: path, cause });
   } finally {
     closeSync(handle);
   }

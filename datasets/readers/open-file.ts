@@ -1,6 +1,6 @@
 /** Files as they are opened for reading. */
 import { closeSync, fstatSync, openSync } from 'node:fs';
-import { DataError } from '../../src/errors.ts';
+import { DataError, reasonOf } from '../../src/errors.ts';
 
 /** Opens a regular file for reading. @throws DataError */
 export function openFile(path: string): { handle: number; size: number } {
@@ -10,7 +10,7 @@ export function openFile(path: string): { handle: number; size: number } {
     if (stat.isFile()) return { handle, size: stat.size };
     closeSync(handle);
   } catch (cause) {
-    throw new DataError(`cannot be read (${(cause as Error).message})`, { file: path, cause });
+    throw new DataError(`cannot be read (${reasonOf(cause)})`, { file: path, cause });
   }
   throw new DataError('not a regular file', { file: path });
 }

@@ -1,6 +1,6 @@
 /** A walk over the fields of a text file, read in chunks: no string is made of what the caller does not ask for. */
 import { closeSync, readSync } from 'node:fs';
-import { DataError } from '../../src/errors.ts';
+import { DataError, reasonOf } from '../../src/errors.ts';
 import { decimal } from './decimal.ts';
 import { specialNumber } from './number-field.ts';
 import { openFile } from './open-file.ts';
@@ -256,7 +256,7 @@ export class Scanner {
     try {
       read = readSync(this.#handle, target, kept, target.length - kept, null);
     } catch (cause) {
-      throw new DataError(`cannot be read (${(cause as Error).message})`, { file: this.path, cause });
+      throw new DataError(`cannot be read (${reasonOf(cause)})`, { file: this.path, cause });
     }
     this.#end = kept + read;
     this.#last = read === 0;

@@ -1,6 +1,6 @@
 /** Bytes with random access: a file, a part of one, or memory. */
 import { closeSync, readSync } from 'node:fs';
-import { DataError } from '../../src/errors.ts';
+import { DataError, reasonOf } from '../../src/errors.ts';
 import { openFile } from './open-file.ts';
 
 /** Most bytes that are held at once; larger arrays are read only in parts. */
@@ -47,7 +47,7 @@ class FileSource implements ByteSource {
       try {
         count = readSync(this.#handle, bytes, done, length - done, offset + done);
       } catch (cause) {
-        throw new DataError(`cannot be read (${(cause as Error).message})`, { file: this.path, cause });
+        throw new DataError(`cannot be read (${reasonOf(cause)})`, { file: this.path, cause });
       }
       if (count === 0) throw new DataError('ends earlier than when it was opened', { file: this.path });
       done += count;

@@ -6,6 +6,7 @@ import type { Split } from '../split.ts';
 import { filesBelow, folderOf, need } from './find-files.ts';
 import { classesOf, labelReader } from './labels.ts';
 import type { Loaded, TaskSpec } from './task.ts';
+import { refuseWindow } from './window.ts';
 
 /** What is different from one data set of the archive to the next. */
 export interface ArchiveTask extends Pick<TaskSpec, 'name' | 'title' | 'rate' | 'shape' | 'figure'> {
@@ -55,7 +56,8 @@ export function archiveTask(facts: ArchiveTask): TaskSpec {
       citation: facts.citation,
       addresses: [{ url: `${ADDRESS}/${archive}.zip`, sha256: null, unpack: true }],
     },
-    open({ directory }) {
+    open({ directory, window }) {
+      refuseWindow(name, window);
       const folder = folderOf(spec, directory);
       const all = filesBelow(folder);
       const found = (['train', 'test'] as const).map((split): [Split, string] => {

@@ -67,7 +67,10 @@ export class ShortSeries {
 }
 
 /** A record as one example, or as windows of exactly `window` points, with one answer. */
-export function* whole(record: RawRecord, options: WholeOptions): Generator<Example> {
+export function* whole(
+  record: Pick<RawRecord, 'channels' | 'channelNames' | 'times'>,
+  options: WholeOptions,
+): Generator<Example> {
   const { id, window, short } = options;
   const { channels, channelNames, times } = record;
   const length = channels[0]!.length;

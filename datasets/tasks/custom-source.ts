@@ -57,6 +57,9 @@ function leftOut(files: readonly string[], folder: string, why: string): string[
   ];
 }
 
+/** Of two channels that differ, neither is the odd one. */
+const FEWEST_CHANNELS = 3;
+
 function fromLabels(folder: string, file: string, all: readonly string[], options: SourceOptions): Source {
   const rows = readLabels(file, folder);
   if (options.allowSharedRecordings !== true) checkRecordings(rows);
@@ -69,6 +72,13 @@ function fromLabels(folder: string, file: string, all: readonly string[], option
     const { recording } = row;
     if (row.variates !== null) {
       const gold = { kind: 'variates', variates: row.variates } as const;
+      if (record.channels.length < FEWEST_CHANNELS) {
+        const channels = record.channels.length === 1 ? 'a single channel' : '2 channels';
+        throw new DataError(
+          `${basename(row.path)} has ${channels}; which of them are unlike the others shows from ${FEWEST_CHANNELS} on`,
+          row.answer,
+        );
+      }
       return whole(record, { id, gold, recording, window: size, short });
     }
     if (row.intervals === null) {
@@ -125,7 +135,8 @@ function checkSplits(splits: readonly (Split | null)[], file: string): boolean {
   });
 }
 
-function fromTable(file: string, { allowSharedRecordings }: SourceOptions): Source {
+function fromTable(file: string, { window, allowSharedRecordings }: SourceOptions): Source {
+  const size = window ?? null;
   const rows = [...readTable(file)].map(({ split, recording, place }) => ({ split, recording, place }));
   if (allowSharedRecordings !== true) checkRecordings(rows);
   return {
@@ -135,24 +146,29 @@ function fromTable(file: string, { allowSharedRecordings }: SourceOptions): Sour
       rows.map(({ split }) => split),
       file,
     ),
-    recordings: rows.some(({ recording }) => recording !== null),
+    recordings: size !== null || rows.some(({ recording }) => recording !== null),
     folder: dirname(file),
     notes: [],
-    *load() {
-      let index = 0;
-      for (const { id, class: label, values, recording, split, place } of readTable(file)) {
-        const example: Example = {
-          id: `custom/${id ?? `${parse(file).name}/${index}`}`,
-          task: 'custom',
-          channels: [values],
-          names: ['value'],
-          times: null,
-          gold: { kind: 'classification', class: label },
-          recording,
-        };
+    *load(note) {
+      const short = new ShortSeries();
+      let [index, cut, longest] = [0, 0, 0];
+      for (const { id, class: label, values, empty, recording, split, place } of readTable(file)) {
+        const name = `custom/${id ?? `${parse(file).name}/${index}`}`;
+        const record = { channels: [values], channelNames: ['value'], times: null };
+        const gold = { kind: 'classification', class: label } as const;
+        for (const example of whole(record, { id: name, gold, recording, window: size, short })) {
+          yield { split, example, place };
+        }
         index++;
-        yield { split, example, place };
+        if (empty > 0) cut++;
+        longest = Math.max(longest, values.length);
       }
+      if (cut > 0) {
+        note(
+          `${cut} of ${index} rows end in empty cells: their series are taken to be shorter (write NaN where values are missing); the longest has ${longest} points`,
+        );
+      }
+      for (const text of short.note(size)) note(text);
     },
   };
 }

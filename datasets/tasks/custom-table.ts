@@ -35,6 +35,8 @@ export interface TableRow {
   readonly id: string | null;
   readonly class: string;
   readonly values: Float64Array;
+  /** Empty cells at the end of the row, which are no points. */
+  readonly empty: number;
   readonly recording: string | null;
   readonly split: Split | null;
   readonly place: Place;
@@ -271,9 +273,12 @@ export function* readTable(path: string): Generator<TableRow> {
   const at = (name: string): number => header.indexOf(name);
   const points = header.flatMap((name, i) => (NAMED.has(name) ? [] : [i]));
   if (points.length < 2) throw new DataError('fewer than two columns of points', { file: path, line: 1 });
+  let any = false;
   for (const { cell, place } of rows()) {
+    any = true;
     let length = points.length;
     while (length > 0 && cell(points[length - 1]!) === '') length--;
+    if (length === 0) throw new DataError('no points in this row; fill or remove it', place(points[0]!));
     const values = Float64Array.from({ length }, (_, t) => {
       const column = points[t]!;
       const text = cell(column);
@@ -285,6 +290,7 @@ export function* readTable(path: string): Generator<TableRow> {
     if (label === '') throw new DataError('no class', place(at('class')));
     checkClass(label, place(at('class')));
     yield {
+      empty: points.length - length,
       place: place(at('class')),
       id: at('id') < 0 ? null : cell(at('id')) || null,
       class: label,
@@ -293,4 +299,5 @@ export function* readTable(path: string): Generator<TableRow> {
       split: at('split') < 0 ? null : readSplit(cell(at('split')), place(at('split'))),
     };
   }
+  if (!any) throw new DataError('only a header, no rows below it', { file: path });
 }

@@ -1,7 +1,7 @@
 /** ECG: rhythm of the heart, from five seconds of a single lead. */
 import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import { ConfigError, DataError } from '../../src/errors.ts';
+import { ConfigError, DataError, reasonOf } from '../../src/errors.ts';
 import { readMatlab } from '../readers/matlab.ts';
 import { filesBelow, folderOf, need } from './find-files.ts';
 import { classesOf, labelReader } from './labels.ts';
@@ -29,7 +29,7 @@ function readReference(file: string): { name: string; label: string; line: numbe
   try {
     text = readFileSync(file, 'utf8');
   } catch (cause) {
-    throw new DataError(`cannot be read (${(cause as Error).message})`, { file, cause });
+    throw new DataError(`cannot be read (${reasonOf(cause)})`, { file, cause });
   }
   const rows = text.replace(/^\ufeff/, '').split(/\r\n|\n|\r/);
   const seen = new Set<string>();

@@ -1,7 +1,7 @@
 /** Files of a data set, wherever below a folder its archive has put them. */
 import { readdirSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { ConfigError, DataError } from '../../src/errors.ts';
+import { ConfigError, DataError, reasonOf } from '../../src/errors.ts';
 import type { TaskSpec } from './task.ts';
 
 /** Folders below the given one that are looked into. */
@@ -22,7 +22,7 @@ export function filesBelow(directory: string): string[] {
       try {
         entries = list(folder);
       } catch (cause) {
-        const why = (cause as Error).message;
+        const why = reasonOf(cause);
         throw new DataError(`cannot be read (${why}); name a folder that is there`, { file: folder, cause });
       }
       for (const entry of entries) {

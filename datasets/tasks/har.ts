@@ -5,6 +5,7 @@ import type { Split } from '../split.ts';
 import { filesBelow, folderOf, need, pick } from './find-files.ts';
 import { classesOf, labelReader } from './labels.ts';
 import type { Loaded, TaskSpec } from './task.ts';
+import { refuseWindow } from './window.ts';
 
 const LABELS = {
   1: 'walking',
@@ -55,7 +56,8 @@ export const har: TaskSpec = {
   needs: 'download',
   layout:
     'total_acc_{x,y,z}_{train,test}.txt and y_{train,test}.txt; subject_{train,test}.txt names the volunteers',
-  open({ directory }) {
+  open({ directory, window }) {
+    refuseWindow('har', window);
     const folder = folderOf(har, directory);
     const all = filesBelow(folder);
     const parts = (['train', 'test'] as const).map((split): Part => {

@@ -13,6 +13,12 @@ export function checkWindow(window: number | null): void {
   );
 }
 
+/** @throws ConfigError where a task of whole series is asked for windows */
+export function refuseWindow(task: string, window: number | null | undefined): void {
+  if (window == null) return;
+  throw new ConfigError(`${task}: its series are examples as they are; leave --window out`);
+}
+
 /**
  * Cuts [0, length) into the fewest windows of at most `most` points, of lengths that differ by at most one: no point is
  * left out, none is in two windows. Null: one window.

@@ -8,7 +8,7 @@ import { formatOf, readRecords } from '../../datasets/readers/formats.ts';
 import { type RawRecord, stem } from '../../datasets/readers/record.ts';
 import { SPLITS, type Split } from '../../datasets/split.ts';
 import { parseIntervals } from '../../rewards/answer.ts';
-import { ConfigError, DataError } from '../errors.ts';
+import { ConfigError, DataError, reasonOf } from '../errors.ts';
 import { readProfile } from '../expcot/profile-file.ts';
 import { type ClassProfile, learnClasses } from '../expcot/profile-of-classes.ts';
 import { mergeIntervals, runs } from '../series/intervals.ts';
@@ -27,7 +27,7 @@ function isDirectory(path: string): boolean {
   try {
     return statSync(path).isDirectory();
   } catch (cause) {
-    throw new DataError(`cannot be read (${(cause as Error).message})`, { file: path, cause });
+    throw new DataError(`cannot be read (${reasonOf(cause)})`, { file: path, cause });
   }
 }
 

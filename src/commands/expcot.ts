@@ -20,6 +20,7 @@ import { formatNumber } from '../expcot/trace.ts';
 import { analyseVariates } from '../expcot/variates.ts';
 import { writeFileAtomic } from '../files.ts';
 import type { Gold } from '../types.ts';
+import { normalAlone } from './data/summary.ts';
 import {
   type Explained,
   openClasses,
@@ -95,12 +96,14 @@ function describeEvidence(evidence: unknown): string {
   ].join('\n');
 }
 
-function describeScore(score: BlindScore, what: string): string {
+function describeScore(score: BlindScore, what: string, normal: number | undefined): string {
   const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
   const parts = [
     ...(score.accuracy === null
       ? []
-      : [`class right in ${percent(score.accuracy)} (most frequent class: ${percent(score.chance!)})`]),
+      : normal !== undefined
+        ? [`leaves ${percent(score.accuracy)} of the ${normal} normal ones alone`]
+        : [`class right in ${percent(score.accuracy)} (most frequent class: ${percent(score.chance!)})`]),
     ...(score.f1 === null ? [] : [`mean F1 ${score.f1.toFixed(3)}`]),
   ];
   return `${what}: ${score.count} series; ${parts.join('; ')}`;
@@ -163,7 +166,7 @@ export function runExpcot(args: ExpcotArguments): void {
     print(
       args.json
         ? JSON.stringify({ file: args.file, split, ...score })
-        : describeScore(score, `${args.file} ${split}`),
+        : describeScore(score, `${args.file} ${split}`, normalAlone(set.manifest, split, score.chance)),
     );
     return;
   }

@@ -1,7 +1,7 @@
 /** Pictures from files: PNG, JPEG and WebP, as the image processors of transformers take them in. */
 import { readFileSync, statSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
-import { DataError } from '../errors.ts';
+import { DataError, reasonOf } from '../errors.ts';
 import type { Picture } from '../types.ts';
 import { canvas } from './canvas.ts';
 
@@ -95,7 +95,7 @@ export async function readImage(file: string): Promise<Picture> {
   try {
     bytes = readFileSync(file);
   } catch (cause) {
-    throw fail(`cannot be read (${(cause as Error).message})`, cause);
+    throw fail(`cannot be read (${reasonOf(cause)})`, cause);
   }
   const format = formatOf(bytes);
   if (format === null) throw fail('is no PNG, JPEG or WebP picture; convert it to one');

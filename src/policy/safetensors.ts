@@ -4,7 +4,7 @@
  * tensors cover the data without gaps or overlaps, and no name appears twice.
  */
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
-import { CheckpointError } from '../errors.ts';
+import { CheckpointError, reasonOf } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
 
 const MAX_HEADER = 100_000_000;
@@ -81,7 +81,7 @@ function withFile<T>(file: string, body: (handle: number) => T): T {
   } catch (cause) {
     const code = (cause as NodeJS.ErrnoException).code;
     if (code === undefined) throw cause;
-    const why = code === 'ENOENT' ? 'no such file' : `cannot be read (${(cause as Error).message})`;
+    const why = code === 'ENOENT' ? 'no such file' : `cannot be read (${reasonOf(cause)})`;
     throw new CheckpointError(`${file}: ${why}; a checkpoint directory holds model.safetensors or shards`, {
       cause,
     });

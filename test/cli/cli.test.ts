@@ -66,7 +66,7 @@ describe('wrong usage', () => {
     [['doctor', 'extra'], /^error: Unknown argument: extra\nsee timeseer doctor --help\n$/],
     [
       ['data', 'show', 'CTU', '--n', '2', '--n', '3'],
-      /^error: --n: given twice; give it once\nsee timeseer data --help\n$/,
+      /^error: --n: given twice; give it once\nsee timeseer data show --help\n$/,
     ],
     [
       ['sft', '--out', 'a', '--out', 'b'],

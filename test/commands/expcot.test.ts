@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
@@ -130,6 +130,24 @@ describe('timeseer expcot', () => {
     expect(out).toMatch(/<class>fan<\/class>\n$/);
   });
 
+  it('scores a set whose anomalies have no kind by the normal series that it leaves alone', async () => {
+    const folder = file('plain');
+    mkdirSync(folder);
+    const wave = (spike: boolean): string =>
+      [
+        'value',
+        ...Array.from({ length: 400 }, (_, i) => Math.sin(i / 7) + (spike && i === 200 ? 9 : 0)),
+      ].join('\n');
+    for (let i = 0; i < 6; i++) writeFileSync(join(folder, `${i}.csv`), wave(i % 2 === 1));
+    const rows = Array.from({ length: 6 }, (_, i) => `${i}.csv,${i % 2 === 1 ? '200-201' : ''},test`);
+    writeFileSync(join(folder, 'labels.csv'), ['file,intervals,split', ...rows].join('\n'));
+    const set = file('plain-set');
+    const made = await inside('data', 'prepare', 'custom', '--from', folder, '--out', set, '--no-figures');
+    expect([made.code, made.err]).toEqual([0, expect.not.stringContaining('error')]);
+    const { out } = await inside('expcot', set, '--score');
+    expect(out).toBe(`${set} test: 6 series; leaves 100.0 % of the 3 normal ones alone; mean F1 1.000\n`);
+  });
+
   it('names the channels that are unlike the others', async () => {
     const found = await json(file('grid.ts'), '--kind', 'variates');
     expect(found.evidence.variates).toHaveLength(4);
@@ -139,7 +157,7 @@ describe('timeseer expcot', () => {
 
   it.each([
     [['spike.csv'], /2 columns of numbers/],
-    [['none.csv'], /none\.csv: cannot be read/],
+    [['none.csv'], /none\.csv: cannot be read \(no such file or directory\)\n$/],
     [['.'], /not a prepared data set/],
     [['test.ts', '--record', '6'], /--record 6: the file holds 6 series/],
     [['test.ts', '--record', '-1'], /--record: expected a whole number/],

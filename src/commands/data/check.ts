@@ -10,7 +10,7 @@ import { CLASSES_FILE, figureFile } from '../../../datasets/material-facts.ts';
 import { type CheckedMaterial, type Material, Materials } from '../../../datasets/materials.ts';
 import type { Split } from '../../../datasets/split.ts';
 import { parseResponse, scoreAnswer } from '../../../rewards/response.ts';
-import { DataError } from '../../errors.ts';
+import { DataError, reasonOf } from '../../errors.ts';
 import { readProfile } from '../../expcot/profile-file.ts';
 import { TRACE_VERSION } from '../../expcot/trace-version.ts';
 import { decodePng } from '../../plot/png.ts';
@@ -173,7 +173,7 @@ export class MaterialCheck {
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code === undefined) throw error;
       this.#allRead = false;
-      this.#report({ split, line, id, problem: `image: cannot be read (${(error as Error).message})` });
+      this.#report({ split, line, id, problem: `image: cannot be read (${reasonOf(error)})` });
       return null;
     }
   }

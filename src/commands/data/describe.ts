@@ -7,7 +7,7 @@ import { type Material, Materials } from '../../../datasets/materials.ts';
 import type { Split } from '../../../datasets/split.ts';
 import { intervalText, variateText } from '../../../eval/report-examples.ts';
 import { parseResponse } from '../../../rewards/response.ts';
-import { DataError, TimeseerError } from '../../errors.ts';
+import { DataError, reasonOf, TimeseerError } from '../../errors.ts';
 import { agreement, expertOn } from '../../expcot/expert.ts';
 import { type ClassProfile, learnClasses } from '../../expcot/profile-of-classes.ts';
 import { TRACE_VERSION } from '../../expcot/trace-version.ts';
@@ -171,6 +171,6 @@ function readStored(file: string): Buffer {
   try {
     return readFileSync(file);
   } catch (cause) {
-    throw new DataError(`cannot be read (${(cause as Error).message})`, { file, cause });
+    throw new DataError(`cannot be read (${reasonOf(cause)})`, { file, cause });
   }
 }

@@ -1,5 +1,5 @@
 /** `timeseer data prepare NAME`: a task, or the user's own files, as a checked data set. */
-import { existsSync, readdirSync, statSync } from 'node:fs';
+import { existsSync, lstatSync, readdirSync, statSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
 import type { SplitSizes } from '../../../datasets/draw.ts';
@@ -116,7 +116,12 @@ export function selectOptions(args: ChoiceArguments, spec: TaskSpec): Omit<Selec
 /** Replaces only what this command made: never a directory that holds something else. */
 function checkTarget(out: string, force: boolean): void {
   if (out.trim() === '') throw new ConfigError('--out: empty; name the directory to write');
-  if (!existsSync(out)) return;
+  if (!existsSync(out)) {
+    if (lstatSync(out, { throwIfNoEntry: false })?.isSymbolicLink()) {
+      throw new ConfigError(`--out ${out}: is a link that leads nowhere; remove it, or choose another place`);
+    }
+    return;
+  }
   if (!statSync(out).isDirectory()) throw new ConfigError(`--out ${out}: is a file; choose a directory`);
   if (isExampleSet(out)) {
     if (force) return;

@@ -73,14 +73,26 @@ export function blindScores({ materials }: ExampleManifest): Record<string, unkn
   return scored.length === 0 ? null : Object.fromEntries(scored.map(([split, { score }]) => [split, score]));
 }
 
+/**
+ * Number of normal series of a split where no anomaly has a kind: only those have a class that can be right. Undefined elsewhere.
+ * @param chance accuracy of the most frequent class
+ */
+export function normalAlone(
+  { kind, splits }: Pick<ExampleManifest, 'kind' | 'splits'>,
+  split: Split,
+  chance: number | null,
+): number | undefined {
+  return kind === 'anomaly' && chance === 1 ? splits[split]?.classes['normal'] : undefined;
+}
+
 /** One line on how often the blind expert is right; none where there are no traces. */
-export function blindLines({ materials, splits, kind }: ExampleManifest): string[] {
+export function blindLines(manifest: ExampleManifest): string[] {
+  const { materials } = manifest;
   if (materials === undefined) return [];
   const parts = Object.entries(materials.splits).flatMap(([split, { score }]) => {
     if (score === null) return [];
     const { count, accuracy, chance, f1 } = score;
-    // Where no anomaly has a kind, only series without one have a class that can be right.
-    const normal = kind === 'anomaly' && chance === 1 ? splits[split as Split]?.classes['normal'] : undefined;
+    const normal = normalAlone(manifest, split as Split, chance);
     const named =
       normal === undefined
         ? `class ${percent(accuracy ?? 0)} (${always(chance)})`

@@ -1,4 +1,12 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
@@ -174,6 +182,25 @@ describe('a figure that a manifest names', () => {
     expect((await inside('data', 'validate', out)).err).toMatch(
       /manifest\.json: figure\.preset: rcw-spectrogram: is made for 2000 samples per second, the data set has 50;/,
     );
+  });
+});
+
+describe('prepare refuses', () => {
+  it.each(['ctu', 'tee', 'har'])('windows of %s, whose series are examples as they are', async (name) => {
+    const from = ['--from', root, '--window', '64', '--out', freshPath()];
+    const { code, err } = await inside('data', 'prepare', name, ...from);
+    expect([code, err]).toEqual([
+      2,
+      `error: ${name}: its series are examples as they are; leave --window out\n`,
+    ]);
+  });
+
+  it('a place that is a link to nowhere', async () => {
+    const out = freshPath();
+    symlinkSync(join(root, 'nowhere'), out);
+    const { code, err } = await inside('data', 'prepare', 'nano5', '--count', 'train=2', '--out', out);
+    expect(code).toBe(2);
+    expect(err).toMatch(/--out .*: is a link that leads nowhere; remove it, or choose another place/);
   });
 });
 

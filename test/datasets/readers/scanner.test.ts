@@ -104,7 +104,9 @@ describe('Scanner', () => {
     const directory = join(dirname(files.write('x', '')), 'inner');
     mkdirSync(directory);
     expect(() => new Scanner(directory)).toThrow('not a regular file');
-    expect(() => new Scanner(join(directory, 'none.csv'))).toThrow(/cannot be read.*ENOENT/);
+    expect(() => new Scanner(join(directory, 'none.csv'))).toThrow(
+      /none\.csv: cannot be read \(no such file or directory\)$/,
+    );
   });
 });
 

@@ -117,6 +117,38 @@ describe('files beside labels.csv', () => {
     );
   });
 
+  it('in rows of a table are cut into windows, and rows that end early are told', async () => {
+    const row = (label: string, length: number, first: number) =>
+      `${label},${Array.from({ length: 40 }, (_, i) => (i < length ? first + i : '')).join(',')}`;
+    const names = Array.from({ length: 40 }, (_, i) => `v${i}`).join(',');
+    const directory = folder({
+      't.csv': [`class,${names}`, row('a', 40, 1), row('b', 37, 100), row('a', 12, 300)].join('\n'),
+    });
+    const table = { directory: join(directory, 't.csv'), shares: TEST_ONLY };
+    const cut = await selectExamples(custom, { ...table, window: 16 });
+    expect([...cut.examples()].map(([, { id, channels }]) => [id, channels[0]![0]])).toEqual([
+      ['custom/t/0/0', 1],
+      ['custom/t/0/1', 17],
+      ['custom/t/1/0', 100],
+      ['custom/t/1/1', 116],
+    ]);
+    expect(cut.origin.notes).toContain('1 of 3 series is shorter than --window 16 and left out: t/2');
+    const whole = await selectExamples(custom, table);
+    expect([...whole.examples()].map(([, { channels }]) => channels[0]!.length)).toEqual([40, 37, 12]);
+    expect(whole.origin.notes).toContain(
+      '2 of 3 rows end in empty cells: their series are taken to be shorter (write NaN where values are missing); the longest has 40 points',
+    );
+  });
+
+  it.each([
+    ['without rows', ['class,v1,v2'], /t\.csv: only a header, no rows below it/],
+    ['with a row without points', ['class,v1,v2', 'a,1,2', 'b,,'], /t\.csv:3:3: no points in this row/],
+  ])('as a table %s are refused', async (_, rows, message) => {
+    const directory = folder({ 't.csv': rows.join('\n') });
+    const selected = selectExamples(custom, { directory: join(directory, 't.csv'), shares: TEST_ONLY });
+    await expect(selected).rejects.toThrow(message);
+  });
+
   it('in a folder called test teach classes where the split draws them for training', async () => {
     const files = Object.fromEntries(Array.from({ length: 8 }, (_, i) => [`test/s${i}.csv`, points(i)]));
     const names = Object.keys(files).map((name, i) => `${name},${'ab'[i % 2]}`);
@@ -396,8 +428,13 @@ describe('labels.csv', () => {
     ],
     [
       'a channel that is not there',
-      { 'labels.csv': 'file,variates\na.csv,0 3\n', 'a.csv': 'x,y\n1,2\n3,4\n' },
-      /labels\.csv:2:7: variates\[1\]: got 3, expected ascending integers below the 2/,
+      { 'labels.csv': 'file,variates\na.csv,0 3\n', 'a.csv': 'x,y,z\n1,2,3\n3,4,5\n' },
+      /labels\.csv:2:7: variates\[1\]: got 3, expected ascending integers below the 3/,
+    ],
+    [
+      'channels that are too few to be unlike each other',
+      { 'labels.csv': 'file,variates\na.csv,1\n', 'a.csv': 'x,y\n1,2\n3,4\n' },
+      /labels\.csv:2:7: a\.csv has 2 channels; which of them are unlike the others shows from 3 on/,
     ],
     [
       'a channel twice',
