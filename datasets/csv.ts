@@ -16,7 +16,7 @@ const SAMPLE = 100;
 
 const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
 const MISSING = /^(?:[+-]?nan|na|n\/a|null|none|#n\/a|\?)?$/i;
-const SPECIAL = /^[+-]?(?:nan|inf|infinity|na|n\/a|null|none|#n\/a)$/i;
+const SPECIAL = /^[+-]?(?:nan|inf|infinity|na|n\/a|null|none|#n\/a|\?)$/i;
 const DECIMAL_COMMA = /^[+-]?[\d.]*\d,[\d.,]*\d$/;
 const DATE_OR_CLOCK = /^\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}|\d{1,2}:\d{2}/;
 /** Headers of columns that hold the time, in any case. */
@@ -52,7 +52,7 @@ interface Column {
   readonly header: string | null;
   readonly cells: readonly string[];
   readonly numeric: boolean;
-  /** Neither numbers nor words: every cell of the sample is empty, NaN, NA and the like. */
+  /** Every cell of the sample is empty. */
   readonly blank: boolean;
   readonly rowNumbers: boolean;
   readonly time: boolean;
@@ -97,13 +97,15 @@ function describe(header: string | null, index: number, cells: readonly string[]
   let numbers = 0;
   let words = 0;
   let clocks = 0;
+  let marks = 0;
   for (const cell of cells) {
     if (cell === '') continue;
     if (NUMBER.test(cell) || DECIMAL_COMMA.test(cell)) numbers++;
-    else if (!SPECIAL.test(cell)) words++;
+    else if (SPECIAL.test(cell)) marks++;
+    else words++;
     if (DATE_OR_CLOCK.test(cell) && !NUMBER.test(cell)) clocks++;
   }
-  const numeric = numbers > 0 && numbers >= words;
+  const numeric = words === 0 ? numbers + marks > 0 : numbers > 0 && numbers >= words;
   const first = Number(cells[0]);
   const rowNumbers =
     cells.length >= 3 &&
@@ -114,7 +116,7 @@ function describe(header: string | null, index: number, cells: readonly string[]
     ? header !== null && TIME_NAME.test(header)
     : words > 0 && (2 * clocks > words || (header !== null && TIME_NAME.test(header)));
   const name = header === null || header === '' ? `column ${index + 1}` : header;
-  return { name, header, cells, numeric, blank: numbers === 0 && words === 0, rowNumbers, time };
+  return { name, header, cells, numeric, blank: numbers + marks + words === 0, rowNumbers, time };
 }
 
 /** Columns that a message names; a file may have thousands. */
@@ -166,8 +168,9 @@ function onlyNumeric(columns: readonly Column[], path: string, advice: string | 
     throw new DataError(`no column of numbers: ${seen}`, { file: path });
   }
   const example = columns[candidates[0]!]!.header ? show(columns[candidates[0]!]!.name) : candidates[0]! + 1;
+  const what = candidates === blank ? `columns whose first ${SAMPLE} rows are empty` : 'columns of numbers';
   throw new DataError(
-    `${candidates.length} columns of numbers: ${listed(candidates.map((i) => columns[i]!))}; ${advice ?? `say which, for example --column ${example}`}`,
+    `${candidates.length} ${what}: ${listed(candidates.map((i) => columns[i]!))}; ${advice ?? `say which, for example --column ${example}`}`,
     { file: path },
   );
 }

@@ -31,7 +31,7 @@ function base(evidence: Evidence): ExplainedEvidence {
     flat: 'a straight line',
     sine: 'repeats with one dominant period',
     cycle: 'repeats in cycles of one shape',
-    slow: `a slow curve of fewer than ${FEWEST_CYCLES} cycles`,
+    slow: `a slow curve: most of its power lies in fewer than ${FEWEST_CYCLES} cycles`,
     noise: 'noise without a period',
     irregular: 'an irregular curve without a clear period',
   } as const;
@@ -122,8 +122,8 @@ function frequency(evidence: Evidence): ExplainedEvidence {
 
 /** Why the window of a slow wave that is least like any other is no anomaly. */
 const EXPLAINED: Readonly<Record<NonNullable<Chance['explains']>, string>> = {
-  noise: 'arcs of so slow a wave differ by no more than the noise on them',
-  sampling: 'arcs of so slow a wave differ by no more than where the samples fall on them',
+  noise: 'the most unlike window differs by no more than noise makes windows of its spread differ',
+  sampling: 'the most unlike window differs by no more than where the samples fall on the wave',
   arc: 'so slow a curve hardly repeats: each smooth arc is unlike the others',
 };
 

@@ -1,6 +1,6 @@
 /** What a whole series looks like, anomalies aside: flat, a wave, cycles of another shape, slow, noise or irregular, with or without a trend. */
 import { fitLine, largestMagnitude, noiseSigma } from '../series/stats.ts';
-import { strongestLine } from './line.ts';
+import { SLOW_FROM, strongestLine, withoutSlow } from './line.ts';
 import { repetition } from './repetition.ts';
 
 /**
@@ -12,14 +12,14 @@ import { repetition } from './repetition.ts';
 const LINE_FROM = 0.25;
 const CLEAR_LINE = 0.65;
 const NOISE_FROM = 0.3;
+/** Correlation with the next cycle from which a series repeats although it is as rough as noise, or has a line at another period. */
+const CLEAR_REPETITION = 0.9;
 /**
  * Prominence of the line from which it is more than the strongest of many chance frequencies. Measured: periodic tasks from 20 (nano5), 60
  * (VisualTimeAnomaly), 105 (AnomLLM); random walks, smoothed ones and autoregressions up to 8 or 12 in 95 of 100; recordings of NAB up
  * to 5.5.
  */
 const PROMINENT_FROM = 10;
-/** Part of the power that is slower, from which a curve that is neither periodic nor noise is a slow one: hardly anything in it comes again. */
-const SLOW_FROM = 0.5;
 /** Rise of the fitted line over the series, in residual standard deviations, that is called a trend. */
 const RISE_FROM = 0.5;
 /** The same for noise and irregular curves, where a level shift alone reaches 1.6. */
@@ -73,9 +73,13 @@ export function describeBase(values: Float64Array): { noise: Noise; base: Base }
     lineShare >= LINE_FROM &&
     (share < NOISE_FROM || lineShare >= CLEAR_LINE);
   const candidate =
-    straight || share >= NOISE_FROM || (periodic && lineShare >= CLEAR_LINE) ? null : repetition(level);
+    straight || (periodic && lineShare >= CLEAR_LINE)
+      ? null
+      : repetition(slowShare >= SLOW_FROM ? withoutSlow(level) : level);
+  const doubtful = share >= NOISE_FROM || periodic;
+  const clear = candidate !== null && (!doubtful || candidate.correlation >= CLEAR_REPETITION);
   // Beats and pulses may have their strongest line at a multiple of their frequency.
-  const repeated = candidate !== null && periodic && candidate.period < 1.5 * period ? null : candidate;
+  const repeated = !clear || (periodic && candidate.period < 1.5 * period) ? null : candidate;
   const kind = straight
     ? 'flat'
     : repeated !== null

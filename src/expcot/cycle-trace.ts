@@ -9,8 +9,8 @@ import { blind, composeTrace, listIntervals, formatNumber as say, type Trace, te
 
 /** The cycle test of a whole series [N], where its base is a wave; null otherwise. */
 export function cycleOf(evidence: Evidence, values: Float64Array): CycleTest | null {
-  const { period } = evidence.base;
-  return period === null ? null : cycleTest(values, period);
+  const { kind, period } = evidence.base;
+  return period === null ? null : cycleTest(values, period, kind === 'cycle');
 }
 
 /** What decides the class, in numbers. */

@@ -29,6 +29,8 @@ const FAST_FROM = 1.5;
  * validation series: waves up to 0.39, for their ends are torn; noise from 0.52 (one of 64 below).
  */
 const NOISE_FROM = 0.45;
+/** Part of the period by which beats come early or late. */
+const EARLY_PART = 0.02;
 /** More flagged points than this part of the series mean that there is no typical cycle. */
 const MOST_FLAGGED = 0.25;
 /** Lasting change of the level, as a part of half the height of the cycle, that makes a trend. */
@@ -124,6 +126,32 @@ function typicalCycle(values: Float64Array, period: number): Float64Array {
   return out;
 }
 
+/**
+ * Departure at every point that its phase often shows: 1.4826 · median over the nearest cycles of what stands at the phase, the largest
+ * within a fiftieth of the period: beats that come early or are of another height are no departures where most are so. [N]
+ */
+function usualAtPhase(departure: Float64Array, period: number): Float64Array {
+  const n = departure.length;
+  const cycles = Math.min(NEAREST_CYCLES, Math.ceil(n / period));
+  const found = new Float64Array(2 * cycles);
+  const usual = new Float64Array(n);
+  for (let i = 0; i < n; i++) {
+    let count = 0;
+    for (let k = -cycles; k <= cycles; k++) {
+      const at = Math.round(i + k * period);
+      if (k !== 0 && at >= 0 && at < n) found[count++] = Math.abs(departure[at]!);
+    }
+    usual[i] = count === 0 ? 0 : GAUSSIAN_MAD * quantileInPlace(found, count, 0.5);
+  }
+  const reach = Math.max(1, Math.round(EARLY_PART * period));
+  return usual.map((_, i) => {
+    let most = 0;
+    for (let j = Math.max(0, i - reach); j <= Math.min(n - 1, i + reach); j++)
+      most = Math.max(most, usual[j]!);
+    return most;
+  });
+}
+
 function largest(values: ArrayLike<number>): number {
   let most = 0;
   for (let i = 0; i < values.length; i++) most = Math.max(most, Math.abs(values[i]!));
@@ -170,12 +198,14 @@ function levelChanges(
 
 /**
  * Tests a series [N] with a period in samples; null for a period below 8 samples, fewer than 6 cycles, or a cycle without height.
+ * @param byPhase whether the departures that are usual at a phase raise its threshold, for beats and pulses; waves have the same at all
+ *
  * The typical cycle is the median of the nearest 64; what is left is taken against its running median over a period. Intervals are runs of
  * departures beyond `threshold`, with weaker ones beside them where they make stretches. The class follows from all of them together: a lasting change of
  * the level is a trend; single points beyond the cycle's range are global, others contextual; stretches that move faster than
  * the cycle are seasonal, or contextual points where they are as rough as noise; others are shapelets. Cost O(N) with a large constant (about half a millisecond for 1000 samples).
  */
-export function cycleTest(values: Float64Array, period: number): CycleTest | null {
+export function cycleTest(values: Float64Array, period: number, byPhase = false): CycleTest | null {
   const n = values.length;
   if (period < SHORTEST_PERIOD || n < FEWEST_WHOLE_CYCLES * period) return null;
   const cycle = typicalCycle(values, period);
@@ -187,7 +217,10 @@ export function cycleTest(values: Float64Array, period: number): CycleTest | nul
   if (!(half > 1e-9 * largest(values))) return null;
   const threshold = Math.max(FLAG_FROM * sigma, LEAST_PART * half);
   const peak = largest(departure);
-  const flagged = runs(n, (i) => Math.abs(departure[i]!) > threshold);
+  const usual = byPhase ? usualAtPhase(departure, period) : null;
+  const limit = (i: number): number =>
+    usual === null ? threshold : Math.max(threshold, FLAG_FROM * usual[i]!);
+  const flagged = runs(n, (i) => Math.abs(departure[i]!) > limit(i));
   const middle = median(level);
   const [low, high] = [middle - half, middle + half];
   const shared = {
@@ -225,10 +258,11 @@ export function cycleTest(values: Float64Array, period: number): CycleTest | nul
     for (let i = start; i < end; i++) if (Math.abs(values[i]! - level[i]!) > half) beyond++;
   }
   const outside = beyond / count;
-  const weak = runs(n, (i) => Math.abs(departure[i]!) > (WEAK_FROM / FLAG_FROM) * threshold);
+  const weak = runs(n, (i) => Math.abs(departure[i]!) > (WEAK_FROM / FLAG_FROM) * limit(i));
   const intervals = mergeIntervals(weak, Math.round(JOIN_PART * period)).filter(
     (stretch) => overlap([stretch], flagged) > 0,
   );
+  if (byPhase && coverage(intervals) > MOST_FLAGGED * n) return none;
   if (coverage(intervals) < STRETCH_PART * period * intervals.length) {
     return {
       ...none,
@@ -241,9 +275,9 @@ export function cycleTest(values: Float64Array, period: number): CycleTest | nul
     const size = Math.max(0, to - from - 1);
     return Array.from({ length: size }, (_, i) => Math.abs(values[from + i + 1]! - values[from + i]!));
   };
-  const usual = median(Float64Array.from(steps(0, n)));
+  const pace = median(Float64Array.from(steps(0, n)));
   const inside = intervals.flatMap(([start, end]) => steps(start, end));
-  const speed = usual === 0 || inside.length === 0 ? 0 : median(Float64Array.from(inside)) / usual;
+  const speed = pace === 0 || inside.length === 0 ? 0 : median(Float64Array.from(inside)) / pace;
   if (speed <= FAST_FROM) return { ...none, intervals, class: 'shapelet', outside, speed };
   const roughness = intervals.map((interval) => localEvidence(values, interval, 1, 1).whiteness);
   const whiteness = median(Float64Array.from(roughness));

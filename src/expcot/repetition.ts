@@ -59,7 +59,7 @@ export function repetition(level: Float64Array): Repetition | null {
   }
   const most = peaks.reduce((best, lag) => Math.max(best, r[lag]!), 0);
   if (!(most >= REPEATS_FROM)) return null;
-  const first = peaks.find((lag) => r[lag]! >= FIRST_PART * most)!;
+  const first = peaks.find((lag) => r[lag]! >= Math.max(FIRST_PART * most, REPEATS_FROM))!;
   let period = vertex(r, first);
   // Every further cycle doubles the lever on its length.
   for (let cycles = 2; cycles * period <= longest; cycles *= 2) {

@@ -62,7 +62,7 @@ function describeBase({ base, noise, denoised }: Evidence): string {
     flat: base.trending ? 'It is a straight line' : 'It is flat',
     sine: `It repeats like a sine wave with a period of ${say(base.period ?? 0)} samples`,
     cycle: `It repeats every ${say(base.period ?? 0)} samples, with a correlation of ${say(base.repetition ?? 0)}`,
-    slow: `It is a slow curve of fewer than ${FEWEST_CYCLES} cycles`,
+    slow: `It is a slow curve: most of its power lies in fewer than ${FEWEST_CYCLES} cycles`,
     noise: 'It is noise without a period',
     irregular: 'It is an irregular curve without a clear period',
   } as const;
@@ -234,11 +234,16 @@ function justify(evidence: Evidence, reading: Reading): string {
   return `${setAside(evidence, reading.aside)}${decide(evidence, reading)}`;
 }
 
-/** Why the discord of a slow curve is none. */
-function unremarkable({ profile }: Evidence, { noise, sampling, explains }: Chance): string {
-  const holds = `A window of ${profile?.window} holds an arc of a slow wave, not the wave`;
-  if (explains === 'noise') return `${holds}: noise alone puts ${say(noise)} between such arcs.`;
-  if (explains === 'sampling') return `${holds}: a shift by one sample alone is ${say(sampling)}.`;
+/** Why the discord of a curve whose windows hold no wave is none. */
+function unremarkable({ profile, base }: Evidence, { noise, sampling, explains }: Chance): string {
+  const holds =
+    base.period === null || base.kind === 'cycle'
+      ? ''
+      : `A window of ${profile?.window} holds an arc of a slow wave, not the wave. `;
+  if (explains === 'noise') {
+    return `${holds}Noise alone puts ${say(noise)} on average between windows of this spread, and a few times that by chance.`;
+  }
+  if (explains === 'sampling') return `${holds}A shift by one sample alone is ${say(sampling)}.`;
   return 'So slow a curve hardly repeats, and each smooth arc is unlike the others.';
 }
 
