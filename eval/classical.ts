@@ -161,10 +161,12 @@ function cycleFinding(test: CycleTest | null, samples: number): ExplainedEvidenc
     const finding = `the series does not repeat, or has fewer than ${FEWEST_WHOLE_CYCLES} cycles of ${SHORTEST_PERIOD} samples or more`;
     return { name, finding, intervals: [], numbers: { samples } };
   }
-  const { period, low, high, sigma, threshold, peak, peakIndex, intervals } = test;
+  const { period, low, high, sigma, threshold, peak, peakIndex, intervals, recurs } = test;
   const finding =
     intervals.length === 0
-      ? 'every cycle is like the others'
+      ? recurs === null
+        ? 'every cycle is like the others'
+        : `what is unlike the other cycles recurs every ${recurs} samples: a longer pattern`
       : `${stretches(intervals.length)} unlike the same phase of the other cycles`;
   const numbers = { period, low, high, std: sigma, 'limit in std': FLAG_FROM, limit: threshold };
   return { name, finding, intervals, numbers: { ...numbers, 'largest departure': peak, at: peakIndex } };

@@ -12,7 +12,7 @@ import { repetition } from './repetition.ts';
 const LINE_FROM = 0.25;
 const CLEAR_LINE = 0.65;
 const NOISE_FROM = 0.3;
-/** Correlation with the next cycle from which a series repeats although it is as rough as noise, or has a line at another period. */
+/** Correlation with the next cycle from which a series repeats although it is as rough as noise, has a line at another period, or rides on slower waves. */
 const CLEAR_REPETITION = 0.9;
 /**
  * Prominence of the line from which it is more than the strongest of many chance frequencies. Measured: periodic tasks from 20 (nano5), 60
@@ -76,7 +76,7 @@ export function describeBase(values: Float64Array): { noise: Noise; base: Base }
     straight || (periodic && lineShare >= CLEAR_LINE)
       ? null
       : repetition(slowShare >= SLOW_FROM ? withoutSlow(level) : level);
-  const doubtful = share >= NOISE_FROM || periodic;
+  const doubtful = share >= NOISE_FROM || periodic || slowShare >= SLOW_FROM;
   const clear = candidate !== null && (!doubtful || candidate.correlation >= CLEAR_REPETITION);
   // Beats and pulses may have their strongest line at a multiple of their frequency.
   const repeated = !clear || (periodic && candidate.period < 1.5 * period) ? null : candidate;

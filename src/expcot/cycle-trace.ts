@@ -25,12 +25,13 @@ function reason({ class: kind, outside, speed, whiteness, levelChange }: CycleTe
 }
 
 function report(cycle: CycleTest): string {
-  const { period, low, high, sigma, threshold, peak, peakIndex, intervals } = cycle;
+  const { period, low, high, sigma, threshold, peak, peakIndex, intervals, recurs } = cycle;
   const limit = `limit ${say(threshold)} (${FLAG_FROM} standard deviations of ${say(sigma)}, or more for a high cycle)`;
   const opening = `Cycle test: the typical cycle of ${say(period)} samples lies between ${say(low)} and ${say(high)}; the largest departure from it is ${say(peak)} at ${peakIndex}, ${limit}`;
+  const longer = recurs === null ? '' : `; what recurs every ${recurs} samples is a longer pattern`;
   return intervals.length === 0
-    ? `${opening}; nothing is flagged.`
-    : `${opening}; flagged: ${listIntervals(intervals)}; ${reason(cycle)}.`;
+    ? `${opening}${longer}; nothing is flagged.`
+    : `${opening}${longer}; flagged: ${listIntervals(intervals)}; ${reason(cycle)}.`;
 }
 
 /** Whether the cycle test decides: where no other test does, and on cycles that are no waves, which the others take apart. */

@@ -7,6 +7,7 @@ import { runningMedians } from '../series/running-median.ts';
 import { GAUSSIAN_MAD, median, quantileInPlace } from '../series/stats.ts';
 import type { AnomalyClass, Interval } from '../types.ts';
 import { localEvidence } from './local.ts';
+import { recurrence } from './recurrence.ts';
 
 /** Cycles that must fit into the series: fewer give no typical cycle. */
 export const FEWEST_WHOLE_CYCLES = 6;
@@ -59,6 +60,8 @@ export interface CycleTest {
   readonly speed: number;
   readonly whiteness: number;
   readonly levelChange: number;
+  /** Samples, in whole periods, at which all departures recur, which are a longer pattern then and no intervals; null elsewhere. */
+  readonly recurs: number | null;
 }
 
 /** Centred mean over exactly one period, by fractional weights at the ends; the nearest whole window at the ends of the series: [N]. */
@@ -176,6 +179,11 @@ function levelChanges(
   const margin = Math.max(2, Math.round(period / 4));
   const differences = new Float64Array(n);
   for (let i = margin; i < n - margin; i++) differences[i] = after(i) - before(i);
+  // On a steep line the level always changes: only what changes more counts.
+  const drift = median(differences.slice(margin, n - margin));
+  if (Math.abs(drift) > least / 2) {
+    for (let i = margin; i < n - margin; i++) differences[i]! -= drift;
+  }
   const changing = runs(n, (i) => Math.abs(differences[i]!) > least);
   if (changing.length === 0) return [];
   const smooth = movingMedian(rest, 3);
@@ -210,7 +218,7 @@ export function cycleTest(values: Float64Array, period: number, byPhase = false)
   if (period < SHORTEST_PERIOD || n < FEWEST_WHOLE_CYCLES * period) return null;
   const cycle = typicalCycle(values, period);
   const half = largest(cycle);
-  const rest = values.map((value, i) => value - cycle[i]!);
+  const rest = values.map((value, i) => value - cycle[i]!); // [N]
   const level = movingMedian(rest, Math.round(period));
   const departure = rest.map((value, i) => value - level[i]!);
   const sigma = GAUSSIAN_MAD * median(departure.map(Math.abs));
@@ -240,6 +248,7 @@ export function cycleTest(values: Float64Array, period: number, byPhase = false)
     speed: 0,
     whiteness: 0,
     levelChange: 0,
+    recurs: null,
   } as const;
   const changes = levelChanges(rest, period, LEVEL_PART * half);
   if (changes.length > 0) {
@@ -270,6 +279,11 @@ export function cycleTest(values: Float64Array, period: number, byPhase = false)
       class: outside > 0.5 ? 'global point' : 'contextual point',
       outside,
     };
+  }
+  // Days off recur with the week: where all stretches do, they are a longer pattern.
+  const { rest: single, lag } = recurrence(departure, intervals);
+  if (single.length === 0 && lag !== null) {
+    return { ...none, recurs: Math.round(Math.max(1, Math.round(lag / period)) * period) };
   }
   const steps = (from: number, to: number): number[] => {
     const size = Math.max(0, to - from - 1);

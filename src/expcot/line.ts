@@ -28,6 +28,8 @@ const OFF_HARMONIC = 0.3;
  */
 const EDGE_RATIO = 5;
 
+/** Power of a line over the weakest bin between it and a slower wave, from which it is no bump on the slope of that. */
+const VALLEY = 4;
 /** Part of the strongest line's power, both under a window, below which what looks stronger without one is leakage. */
 const LEAKED_BELOW = 0.25;
 /** Part of slower power from which it leaks over the others: shares are then taken under a window too. */
@@ -91,6 +93,17 @@ function isHarmonic(transformed: Spectrum, k: number): boolean {
   return taperedPower(transformed, k) * multiple ** 2 < EDGE_RATIO * taperedPower(transformed, slow);
 }
 
+/** Whether bin k is no more than a bump on the slope of a slower wave: between the two no bin is far weaker than it. */
+function onSlope(transformed: Spectrum, k: number): boolean {
+  if (k + 1 >= transformed.re.length) return false;
+  let slow = 1;
+  for (let j = 2; j < FEWEST_CYCLES; j++)
+    if (taperedPower(transformed, j) > taperedPower(transformed, slow)) slow = j;
+  const own = taperedPower(transformed, k);
+  for (let j = slow + 1; j < k; j++) if (taperedPower(transformed, j) * VALLEY < own) return false;
+  return true;
+}
+
 /** The strongest line of at least 4 cycles in a series [N] without its trend. */
 export function strongestLine(level: Float64Array): Line {
   const n = level.length;
@@ -115,6 +128,7 @@ export function strongestLine(level: Float64Array): Line {
   const leaked =
     slowShare >= SLOW_FROM && peak + 1 < bins && tapered(peak) < LEAKED_BELOW * tapered(strongest);
   if (leaked) peak = strongest;
+  if (slowShare >= SLOW_FROM && onSlope(transformed, peak)) return { ...none, slowShare };
   if (isHarmonic(transformed, peak)) return { ...none, slowShare };
   const shareOf = (power: (k: number) => number, end: number): number => {
     let [near, all] = [0, 0];

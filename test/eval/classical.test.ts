@@ -22,7 +22,7 @@ describe('the classical side of an explanation', () => {
     const { classical, period, about } = await findings(sine(1.5, 0.1));
     expect(period).toBeNull();
     expect(about('Overall shape')).toMatchObject({
-      finding: 'a slow curve of fewer than 4 cycles',
+      finding: 'a slow curve: most of its power lies in fewer than 4 cycles',
       numbers: { 'share of fewer cycles': expect.closeTo(0.9, 1) },
     });
     expect(about('Frequency test')).toMatchObject({
@@ -30,7 +30,7 @@ describe('the classical side of an explanation', () => {
       intervals: [],
     });
     expect(about('Matrix profile')).toMatchObject({
-      finding: 'arcs of so slow a wave differ by no more than the noise on them',
+      finding: 'the most unlike window differs by no more than noise makes windows of its spread differ',
       intervals: [],
     });
     expect(classical).toMatchObject({ class: 'normal', intervals: [] });
@@ -39,7 +39,7 @@ describe('the classical side of an explanation', () => {
   it('says of clean slow waves what makes their arcs unlike each other', async () => {
     const repeating = await findings(sine(5.3, 0));
     expect(repeating.period).toBeCloseTo(1000 / 5.3, 0);
-    expect(repeating.about('Matrix profile').finding).toContain('where the samples fall on them');
+    expect(repeating.about('Matrix profile').finding).toContain('where the samples fall on the wave');
     const single = await findings(sine(1, 0));
     expect(single.about('Matrix profile').finding).toContain('each smooth arc is unlike the others');
   });
