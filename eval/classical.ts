@@ -96,7 +96,7 @@ function frequency(evidence: Evidence): ExplainedEvidence {
   const test = evidence.frequency;
   if (test === null) return missing('Frequency test', SMALLEST.frequency);
   const { window, mean, std, threshold, stable, extreme, extremeIndex, intervals } = test;
-  const finding = !evidence.frequencyMeans
+  const finding = !evidence.frequencyApplies
     ? evidence.base.kind === 'cycle'
       ? 'cycles of this shape have many frequencies: the strongest says nothing'
       : `windows of ${window} hold less than a period: what is strongest in them says nothing`
@@ -108,7 +108,7 @@ function frequency(evidence: Evidence): ExplainedEvidence {
   return {
     name: 'Frequency test',
     finding,
-    intervals: evidence.frequencyMeans ? intervals : [],
+    intervals: evidence.frequencyApplies ? intervals : [],
     numbers: {
       'mean period': mean,
       std,

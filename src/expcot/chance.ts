@@ -1,5 +1,6 @@
 /**
- * What chance alone puts between the windows of a slow curve. A window of the matrix profile that is shorter than half a
+ * What chance alone puts between windows where a window need not hold a wave: of slow curves, of irregular ones, and of cycles with
+ * quiet parts. A window of the matrix profile that is shorter than half a
  * period holds an arc of the wave. Scaled to its own small spread, noise grows with the arc, two turning points differ by
  * where the samples fall on them, and the few arcs of a curve that hardly repeats are like no others. Real discords of waves
  * that a window holds half a period of and more need none of this.
@@ -56,7 +57,7 @@ function distanceOf(values: Float64Array, a: number, b: number, m: number): numb
   return Math.sqrt(Math.max(0, 2 * (m - dot / (first.std * second.std))));
 }
 
-/** What chance gives a discord; null where a window of the base holds half a period and more. */
+/** What chance gives a discord; null for waves of which a window holds half a period and more. */
 export function chanceOf(
   analysed: Float64Array,
   discord: { readonly window: number; readonly discord: number; readonly distance: number },

@@ -191,7 +191,7 @@ export class Evidence {
    * Whether the strongest frequency of a window of the frequency test says something: windows hold a wave or more, in less of one the
    * noise decides; and the series is not made of cycles whose many frequencies are equally strong.
    */
-  get frequencyMeans(): boolean {
+  get frequencyApplies(): boolean {
     const { base, frequency } = this;
     return frequency !== null && base.kind !== 'cycle' && !holdLess(base, frequency.window, 1);
   }
@@ -202,7 +202,7 @@ export class Evidence {
     );
   }
 
-  /** What chance gives the discord of a slow curve; null without a discord, and where windows hold half a period and more. */
+  /** What chance gives the discord; null without one, and for waves of which a window holds half a period and more. */
   get chance(): Chance | null {
     return this.#once('chance', () => {
       const { profile, denoised } = this;
@@ -213,7 +213,7 @@ export class Evidence {
     });
   }
 
-  /** Stretches unlike the rest; of a slow curve the discord's window alone, as chance makes more of its arcs stand out. */
+  /** Stretches unlike the rest; where chance has a part the discord's window alone, as more windows stand out by it. */
   get unlike(): readonly Interval[] {
     return (this.chance === null ? this.profile?.regions : this.profile?.intervals) ?? [];
   }

@@ -38,7 +38,7 @@ export const SLOW_FROM = 0.5;
 export interface Line {
   /** Part of the power from 4 cycles up that the line ± 2 bins holds, in [0, 1]; 0 without a line. */
   readonly share: number;
-  /** Its power over that of a power law c/fᵇ through the other bins, ≥ 0: random walks and autoregressions reach 12, seldom 30. */
+  /** Its power over that of a power law c/fᵇ through the other bins, ≥ 0; infinite where they hold none. */
   readonly prominence: number;
   /** Period in samples, refined between the bins; NaN without a line. */
   readonly period: number;
@@ -56,8 +56,8 @@ function taperedPower({ re, im }: Spectrum, k: number): number {
 }
 
 /**
- * Power of bin k over the mean power there of the law c/fᵇ, fitted to the logarithms of the other bins, each weighted by 1/f as many per
- * octave: what a random walk (b = 2), a smoothed one (4) and white noise (0) have in common. 0 for too few bins to tell.
+ * Power of bin k over the mean power there of the law c/fᵇ, fitted to the logarithms of the other bins by weights 1/f, the same
+ * for every octave: what a random walk (b = 2), a smoothed one (4) and white noise (0) have in common. 0 for too few bins to tell.
  */
 function prominenceOf(transformed: Spectrum, k: number): number {
   const last = Math.min(transformed.re.length - 2, Math.max(FAR, OCTAVES * k));
@@ -82,10 +82,16 @@ function prominenceOf(transformed: Spectrum, k: number): number {
   return Math.exp(Math.log(taperedPower(transformed, Math.min(k, last))) - a - b * Math.log(k) - EULER);
 }
 
+/** The bin below 4 cycles in which `power` is largest. */
+function slowest(power: (k: number) => number): number {
+  let slow = 1;
+  for (let k = 2; k < FEWEST_CYCLES; k++) if (power(k) > power(slow)) slow = k;
+  return slow;
+}
+
 /** Whether the line at bin k is a multiple of a wave of fewer than 4 cycles, and no stronger than the edges of such a wave are. */
 function isHarmonic(transformed: Spectrum, k: number): boolean {
-  let slow = 1;
-  for (let j = 2; j < FEWEST_CYCLES; j++) if (powerOf(transformed, j) > powerOf(transformed, slow)) slow = j;
+  const slow = slowest((bin) => powerOf(transformed, bin));
   const [own, base] = [refineFrequency(transformed, k), refineFrequency(transformed, slow)];
   const multiple = Math.round(own / base);
   if (multiple < 2 || multiple > HIGHEST_HARMONIC) return false;
@@ -96,11 +102,10 @@ function isHarmonic(transformed: Spectrum, k: number): boolean {
 /** Whether bin k is no more than a bump on the slope of a slower wave: between the two no bin is far weaker than it. */
 function onSlope(transformed: Spectrum, k: number): boolean {
   if (k + 1 >= transformed.re.length) return false;
-  let slow = 1;
-  for (let j = 2; j < FEWEST_CYCLES; j++)
-    if (taperedPower(transformed, j) > taperedPower(transformed, slow)) slow = j;
   const own = taperedPower(transformed, k);
-  for (let j = slow + 1; j < k; j++) if (taperedPower(transformed, j) * VALLEY < own) return false;
+  for (let j = slowest((bin) => taperedPower(transformed, bin)) + 1; j < k; j++) {
+    if (taperedPower(transformed, j) * VALLEY < own) return false;
+  }
   return true;
 }
 

@@ -45,7 +45,7 @@ function vertex(values: Float64Array, at: number): number {
   return bend >= 0 ? at : at + Math.max(-0.5, Math.min(0.5, (left - right) / (2 * bend)));
 }
 
-/** The cycle of a series [N] without its trend, of which at least four are seen; null without one. Throws nothing: all values finite. */
+/** The cycle of a series [N] without its trend, of which at least four are seen; null without one. All values must be finite. */
 export function repetition(level: Float64Array): Repetition | null {
   const n = level.length;
   if (n < SHORTEST_SERIES) return null;

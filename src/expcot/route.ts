@@ -67,7 +67,7 @@ export interface Reading {
 /** Tests of which a part may be set aside. */
 export type Aside = 'range' | 'outliers' | 'trend';
 
-/** Roughness of a burst in standard deviations of the noise around it; that of noise alone stays below 1.5 in windows of 50. */
+/** Roughness of a burst in standard deviations of the noise around it; in windows of 50 that of noise alone reaches 1.7 among 1000. */
 const BURST_FROM = 3;
 
 /** Regions no further apart are one; on nano5, 35 gave the better point F1 (0.79) and reward than 0 (0.76) to 25 (0.78). */
@@ -149,7 +149,7 @@ function read(
   if (ratio < LEAST_RATIO) return NORMAL;
   // The window least like any other, whether or not it stands out enough to be a discord.
   const local = evidence.local([profile.discord, profile.discord + profile.window]);
-  const frequency = evidence.frequencyMeans ? evidence.intervals('frequency') : [];
+  const frequency = evidence.frequencyApplies ? evidence.intervals('frequency') : [];
   const wave = local.whiteness > WHITE_FROM ? 'contextual point' : 'seasonal';
   if (profile.z > DISCORD_Z && profile.distance >= LEAST_DISTANCE && !evidence.chance?.explains) {
     // On a line, what neither is noise nor shifts the period can only be the line itself bending.

@@ -21,6 +21,7 @@ interface Benchmark {
 export const BENCHMARKS = {
   render: { about: 'pictures against matplotlib', policy: false, device: false },
   analysis: { about: 'classical analyses and expert traces', policy: false, device: false },
+  expert: { about: 'the blind expert on series without an anomaly', policy: false, device: false },
   data: { about: 'AnomLLM prepared with figures and traces', policy: false, device: false },
   'matrix-profile': { about: 'exact matrix profiles against stumpy', policy: false, device: false },
   engine: { about: 'cost of an engine call', policy: false, device: false },
