@@ -20,6 +20,12 @@ const CLEAR_REPETITION = 0.9;
  * autoregressions up to 8 in 95 of 100; recordings of NAB below 1.
  */
 const PROMINENT_FROM = 10;
+/**
+ * The same where less than this part of the power is slower: no slope of a walk makes a line there, and waves that run three times as fast
+ * for a while (nano5) go down to 3.3.
+ */
+const LITTLE_SLOW = 0.05;
+const PROMINENT_FROM_THERE = 3;
 /** Rise of the fitted line over the series, in residual standard deviations, that is called a trend. */
 const RISE_FROM = 0.5;
 /** The same for noise and irregular curves, where a level shift alone reaches 1.6. */
@@ -69,7 +75,7 @@ export function describeBase(values: Float64Array): { noise: Noise; base: Base }
   const { share: lineShare, prominence, period, slowShare } = strongestLine(level);
   const periodic =
     !straight &&
-    prominence >= PROMINENT_FROM &&
+    prominence >= (slowShare < LITTLE_SLOW ? PROMINENT_FROM_THERE : PROMINENT_FROM) &&
     lineShare >= LINE_FROM &&
     (share < NOISE_FROM || lineShare >= CLEAR_LINE);
   const candidate =
