@@ -6,8 +6,11 @@ import { cacheRoot } from '../cache-root.ts';
 import { addonPath } from '../engine/torch/addon.ts';
 import { type Compiler, findCompiler } from '../engine/torch/compiler.ts';
 import { findExecutable, findLibtorch, type Libtorch } from '../engine/torch/find.ts';
+import { CORE_TYPE, chosenKernel, probe } from '../engine/torch/kernel.ts';
+import { processor } from '../engine/torch/processor.ts';
 import { instructions, thisHost } from '../engine/torch/setup.ts';
 import { cores, cpuModel, memory } from '../machine.ts';
+import { blasCheck } from './blas-check.ts';
 
 /** One thing that was looked at. `missing` fails the command; `warning` works, but less well. */
 export interface Check {
@@ -48,28 +51,6 @@ function nodeCheck(): Check {
     : { name: 'node', status: 'missing', found, fix: 'install Node 20.19 or later: https://nodejs.org' };
 }
 
-/** The matrix library among the files mapped by a process that loaded the engine. */
-export function blasOf(maps: string): { name: string; slow: boolean } {
-  const files = [
-    ...new Set(maps.match(/\/\S*(?:openblas|mkl_rt|mkl_core|blis|libblas|Accelerate|vecLib)\S*/g) ?? []),
-  ];
-  const file = files.find((name) => /openblas|mkl|blis|Accelerate|vecLib/.test(name)) ?? files[0];
-  if (file === undefined) return { name: 'inside libtorch', slow: false };
-  const threading = /openblas[^/]*(openmp|pthread|serial)/.exec(file)?.[1];
-  return {
-    name: threading === undefined ? file : `${file} (${threading})`,
-    slow: !/openblas|mkl|blis|Acc|vecLib/.test(file),
-  };
-}
-
-/** Loads the addon in a process of its own, so that a crash is a finding; null when it does not load. */
-function loadAddon(addon: string): string | null {
-  const program =
-    "require(process.argv[1]); try { process.stdout.write(require('fs').readFileSync('/proc/self/maps')) } catch {}";
-  const run = spawnSync(process.execPath, ['-e', program, addon], { encoding: 'utf8', timeout: 60_000 });
-  return run.status === 0 ? run.stdout : null;
-}
-
 function engineChecks(libtorch: Libtorch | null): Check[] {
   const setup = 'npx timeseer setup';
   if (libtorch === null) return [];
@@ -79,19 +60,23 @@ function engineChecks(libtorch: Libtorch | null): Check[] {
   } catch (error) {
     return [{ name: 'engine', status: 'missing', found: (error as Error).message, fix: setup }];
   }
-  const maps = loadAddon(addon);
-  if (maps === null)
-    return [{ name: 'engine', status: 'missing', found: `${addon} does not load`, fix: setup }];
-  const engine: Check = { name: 'engine', status: 'ok', found: addon };
-  if (maps === '') return [engine];
-  const { name, slow } = blasOf(maps);
-  const fix = instructions(thisHost(), { libtorch: true, compiler: false }).at(-1)!;
-  return [
-    engine,
-    slow
-      ? { name: 'blas', status: 'warning', found: `${name}: slow`, fix }
-      : { name: 'blas', status: 'ok', found: name },
-  ];
+  const wished = process.env[CORE_TYPE] ?? '';
+  const loaded = probe(addon, wished === '' ? chosenKernel(addon) : wished);
+  if (loaded === null) {
+    const found = `${addon} does not load`;
+    return wished === ''
+      ? [{ name: 'engine', status: 'missing', found, fix: setup }]
+      : [
+          {
+            name: 'engine',
+            status: 'missing',
+            found: `${found} with ${CORE_TYPE}=${wished}`,
+            fix: `unset ${CORE_TYPE}`,
+          },
+        ];
+  }
+  const install = instructions(thisHost(), { libtorch: true, compiler: false }).at(-1)!;
+  return [{ name: 'engine', status: 'ok', found: addon }, blasCheck(processor(), loaded, wished, install)];
 }
 
 /** Result of a search, or why it could not be made (LIBTORCH, CXX or TIMESEER_PYTHON set to something unusable). */

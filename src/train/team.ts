@@ -1,5 +1,5 @@
 /** The main thread's side of data parallelism: starts the Workers, passes their messages on, ends them together. */
-import { Worker } from 'node:worker_threads';
+import { SHARE_ENV, Worker } from 'node:worker_threads';
 import { TimeseerError } from '../errors.ts';
 import type { WorkerProgram } from '../worker-url.ts';
 import { markFailed, requestStop, teamMemory } from './ranks.ts';
@@ -73,7 +73,11 @@ export async function runTeam<Job, Note, Result>(options: TeamOptions<Job, Note>
   try {
     const runs = Array.from({ length: size }, (_, rank) => {
       const seat: TeamSeat<Job> = { memory, rank, size, job };
-      const worker = new Worker(program.url, { workerData: seat, execArgv: program.execArgv });
+      const worker = new Worker(program.url, {
+        workerData: seat,
+        execArgv: program.execArgv,
+        env: SHARE_ENV,
+      });
       workers.push(worker);
       return new Promise<Result>((resolve, reject) => {
         let result: { readonly value: Result } | undefined;

@@ -127,7 +127,7 @@ export async function measureDecoding(options: BenchOptions): Promise<DecodeRepo
 
 function text({ machine, prompts, samples, settings, peers, skipped }: DecodeReport): string {
   const lines = [
-    `sampling, ${prompts} prompts × ${samples} responses; libtorch ${machine.libtorch}, ${machine.device}; ${peers.join('; ')}`,
+    `sampling, ${prompts} prompts × ${samples} responses; libtorch ${machine.libtorch}, ${machine.blas}, ${machine.device}; ${peers.join('; ')}`,
   ];
   for (const { limit, rows, gflops, tokens, agreement } of settings) {
     lines.push(

@@ -276,7 +276,7 @@ function text({ machine, options, parameters, flops, bandwidth, rows, peer }: La
   const speed = (value: number | null): string => (value === null ? '–' : value.toFixed(value < 100 ? 1 : 0));
   const bytes = (value: number | null): string => (value === null ? '–' : (value / 1e9).toFixed(2));
   return [
-    `${size}: ${(parameters / 1e6).toFixed(0)} M parameters, ${dtype} on ${device} (${machine.device}); libtorch ${machine.libtorch}; ${peer}`,
+    `${size}: ${(parameters / 1e6).toFixed(0)} M parameters, ${dtype} on ${device} (${machine.device}); libtorch ${machine.libtorch}, ${machine.blas}; ${peer}`,
     `bounds: ${(flops / 1e9).toFixed(0)} GFLOP/s, ${(bandwidth / 1e9).toFixed(1)} GB/s`,
     table(
       ['', 'unit', 'ours', 'transformers', 'ratio', 'of bound', 'peak GB', 'theirs', 'difference'],

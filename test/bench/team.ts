@@ -1,5 +1,5 @@
 /** Workers that stay open between rounds, so that ours and a peer's rounds can take turns. */
-import { Worker } from 'node:worker_threads';
+import { SHARE_ENV, Worker } from 'node:worker_threads';
 import { teamMemory } from '../../src/train/ranks.ts';
 import type { RankFailure, TeamSeat } from '../../src/train/team.ts';
 import { workerUrl } from '../../src/worker-url.ts';
@@ -28,7 +28,7 @@ export async function openTeam<Job, Answer>(
   const { url, execArgv } = workerUrl(program, import.meta.url);
   const workers = Array.from({ length: size }, (_, rank) => {
     const seat: TeamSeat<Job> = { memory, rank, size, job };
-    return new Worker(url, { workerData: seat, execArgv });
+    return new Worker(url, { workerData: seat, execArgv, env: SHARE_ENV });
   });
   const ask = (question: string): Promise<Answer[]> =>
     Promise.all(

@@ -110,7 +110,7 @@ export async function measureSteps(options: BenchOptions): Promise<StepReport> {
 function text({ machine, prompts, group, steps: count, rows }: StepReport): string {
   const cell = (value: number): string => value.toFixed(value < 10 ? 1 : 0);
   return [
-    `TimerPO step, ${prompts} prompts × ${group} responses, ms, median of ${count} steps; libtorch ${machine.libtorch}, ${machine.device}`,
+    `TimerPO step, ${prompts} prompts × ${group} responses, ms, median of ${count} steps; libtorch ${machine.libtorch}, ${machine.blas}, ${machine.device}`,
     table(
       ['', ...PARTS, 'step', 'tokens/response', 'rollout tokens/s', 'reward', 'silent groups', 'GFLOP/s'],
       rows.map((row) => [

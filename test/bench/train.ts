@@ -158,7 +158,7 @@ export async function measureTraining(options: BenchOptions): Promise<TrainRepor
 
 function text({ machine, batch, stage, update }: TrainReport): string {
   const lines = [
-    `supervised stage at quickstart size, batch ${batch}; libtorch ${machine.libtorch}, ${machine.device}`,
+    `supervised stage at quickstart size, batch ${batch}; libtorch ${machine.libtorch}, ${machine.blas}, ${machine.device}`,
     table(
       ['whole stage', 'samples/s', 'data ms', 'gradient ms', 'update ms', 'GFLOP/s'],
       stage.map((row) => [

@@ -74,7 +74,7 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   if (options.json) console.log(JSON.stringify(report, null, 2));
   else {
     console.log(
-      `Sinkhorn, ${PROMPTS * GROUP} responses × ${TOKENS} × ${TOKENS}, 50 iterations; libtorch ${machine.libtorch}, ` +
+      `Sinkhorn, ${PROMPTS * GROUP} responses × ${TOKENS} × ${TOKENS}, 50 iterations; libtorch ${machine.libtorch}, ${machine.blas}, ` +
         `${machine.device}, matmul on one thread ${report.gflops.toFixed(0)} GFLOP/s\n` +
         `scaling ${scaling.toFixed(1)} ms, log domain ${logDomain.toFixed(1)} ms: ${ratio.toFixed(1)}×; of the iterations alone ${iterationRatio.toFixed(1)}×`,
     );

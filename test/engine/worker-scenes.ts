@@ -2,12 +2,16 @@
  * Scenes that could end a process badly, one per run: `node --import tsx worker-scenes.ts SCENE`. Prints `done` as its
  * last words; the main thread of `short-lived` never loads the engine itself.
  */
-import { Worker } from 'node:worker_threads';
+import { SHARE_ENV, Worker } from 'node:worker_threads';
 import { workerUrl } from '../../src/worker-url.ts';
 
 function start(scene: string, gate: Int32Array): Worker {
   const program = workerUrl('./scene-worker.ts', import.meta.url);
-  return new Worker(program.url, { execArgv: program.execArgv, workerData: { scene, gate } });
+  return new Worker(program.url, {
+    execArgv: program.execArgv,
+    env: SHARE_ENV,
+    workerData: { scene, gate },
+  });
 }
 
 const gate = (): Int32Array => new Int32Array(new SharedArrayBuffer(4));

@@ -1,7 +1,7 @@
 /** Several engines at once, one per Worker of a process. */
 import { spawnSync } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
-import { Worker } from 'node:worker_threads';
+import { SHARE_ENV, Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
 import { loadNative } from '../../src/engine/torch/native.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
@@ -19,7 +19,7 @@ interface Report {
 
 function rank(data: TeamData): Promise<Report> {
   const program = workerUrl('./team-worker.ts', import.meta.url);
-  const worker = new Worker(program.url, { execArgv: program.execArgv, workerData: data });
+  const worker = new Worker(program.url, { execArgv: program.execArgv, env: SHARE_ENV, workerData: data });
   return new Promise((done, failed) => {
     let report: Report | undefined;
     worker.on('message', (message: Report) => {

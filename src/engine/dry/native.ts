@@ -157,6 +157,10 @@ export class DryNative implements Native {
     return { version: this.#options.version, config: '', parallel: '', cudaDevices: 1 };
   }
 
+  blasKernel(): { kernel: string; file: string } {
+    return { kernel: '', file: '' };
+  }
+
   mapFile(_file: string, _offset: number, bytes: number): number {
     return this.#add(this.#kernels.empty([bytes], 'uint8'));
   }

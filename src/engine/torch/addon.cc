@@ -299,6 +299,8 @@ Napi::Object initialise(Napi::Env env, Napi::Object exports) {
   add("unshare", unshareTensor);
   add("threads", threads);
   add("describe", describe);
+  add("blasKernel", blasKernel);
+  add("clockRate", clockRate);
   add("mapFile", mapFile);
   add("trackMemory", trackMemory);
   add("memory", memoryUse);

@@ -28,6 +28,10 @@ Napi::Value mapFile(const Napi::CallbackInfo& info);
 Napi::Value trackMemory(const Napi::CallbackInfo& info);
 Napi::Value memoryUse(const Napi::CallbackInfo& info);
 
+// blas.cc
+Napi::Value blasKernel(const Napi::CallbackInfo& info);
+Napi::Value clockRate(const Napi::CallbackInfo& info);
+
 // cuda.cc
 Napi::Value describeDevice(const Napi::CallbackInfo& info);
 Napi::Value synchronize(const Napi::CallbackInfo& info);

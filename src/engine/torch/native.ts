@@ -2,10 +2,10 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';
-import { isMainThread } from 'node:worker_threads';
 import { EngineError } from '../../errors.ts';
 import type { DType, HostArray } from '../engine.ts';
 import { addonPath } from './addon.ts';
+import { CORE_TYPE, chosenKernel, confirmKernel } from './kernel.ts';
 
 /** Argument of an operator call: a tensor handle or a plain value, read by the operator's schema. */
 export type NativeValue =
@@ -37,6 +37,8 @@ export interface Native {
   unshare(ticket: number): void;
   threads(count: number): number;
   describe(): { version: string; config: string; parallel: string; cudaDevices: number };
+  /** OpenBLAS's name for the kernels it chose and the file of the matrix library; '' where they are not known. */
+  blasKernel(): { kernel: string; file: string };
   /** uint8 [bytes] over a private mapping of the file. */
   mapFile(file: string, offset: number, bytes: number): number;
   trackMemory(device: string): void;
@@ -54,16 +56,20 @@ export interface Native {
 let loaded: Native | undefined;
 
 /**
- * Loads the addon once per thread. OpenMP reads its settings when its library is loaded, so they are set before:
- * with waiting threads that spin, two Workers on two cores take twice as long.
+ * Loads the addon once per thread. OpenMP and OpenBLAS read their settings when their library is loaded, so they are set before:
+ * with waiting threads that spin, two Workers on two cores take twice as long. A Worker that is the first to load it has to share
+ * the environment of the process, or what it sets reaches no library.
  */
 export function loadNative(): Native {
   if (loaded !== undefined) return loaded;
-  if (isMainThread) {
-    process.env['OMP_WAIT_POLICY'] ??= 'passive';
-    process.env['OMP_NUM_THREADS'] ??= String(availableParallelism());
-  }
+  process.env['OMP_WAIT_POLICY'] ??= 'passive';
+  process.env['OMP_NUM_THREADS'] ??= String(availableParallelism());
   const path = addonPath();
+  const wished = process.env[CORE_TYPE] ?? '';
+  if (wished === '') {
+    const kernel = chosenKernel(path);
+    if (kernel !== null) process.env[CORE_TYPE] = kernel;
+  }
   try {
     loaded = createRequire(import.meta.url)(path) as Native;
   } catch (cause) {
@@ -72,22 +78,26 @@ export function loadNative(): Native {
       { cause },
     );
   }
+  if (wished === '') confirmKernel(path, loaded.blasKernel().file);
   return loaded;
 }
 
 /**
- * Files of the matrix library mapped into this process that `device` uses; where it is linked into libtorch, its
- * name from libtorch's own configuration, and 'unknown' where the system does not tell.
+ * Files of the matrix library mapped into this process that `device` uses, with the kernels it chose; where it is linked into
+ * libtorch, its name from libtorch's own configuration, and 'unknown' where the system does not tell.
  */
 export function loadedBlas(native: Native, device: string): string {
   const wanted = device === 'cpu' ? /lib(?:openblas|mkl_rt|mkl_core|blas)[^/]*$/ : /libcublas[^/]*$/;
   try {
     const files = readFileSync('/proc/self/maps', 'utf8').match(/\/\S*$/gm) ?? [];
     const paths = new Set(files.filter((file) => wanted.test(file)));
-    if (paths.size > 0) return [...paths].sort().join(', ');
+    const { kernel } = device === 'cpu' ? native.blasKernel() : { kernel: '' };
+    if (paths.size > 0) return `${[...paths].sort().join(', ')}${kernel === '' ? '' : ` (${kernel})`}`;
   } catch {
     // no such file on this system: what libtorch says of itself
   }
-  const name = /\bBLAS_INFO=(\w+)/.exec(native.describe().config)?.[1];
-  return name === undefined ? 'unknown' : `${name} inside libtorch`;
+  const { config } = native.describe();
+  const name = /\bBLAS_INFO=(\w+)/.exec(config)?.[1];
+  const version = name === 'mkl' ? /Math Kernel Library Version (\d[\d.]*)/.exec(config)?.[1] : undefined;
+  return name === undefined ? 'unknown' : `${[name, version].filter(Boolean).join(' ')} inside libtorch`;
 }

@@ -8,6 +8,7 @@ import { EngineError } from '../../errors.ts';
 import { buildAddon } from './build.ts';
 import { findCompiler } from './compiler.ts';
 import { type FindOptions, findExecutable, findLibtorch, type Libtorch } from './find.ts';
+import { chosenKernel } from './kernel.ts';
 
 export interface SetupOptions extends FindOptions {
   /** Whether packages may be installed; otherwise the command is only printed. */
@@ -173,5 +174,11 @@ export async function setup(options: SetupOptions): Promise<SetupResult> {
     }
   }
   const addon = await buildAddon(libtorch, compiler, options);
+  const kernel = chosenKernel(addon);
+  if (kernel !== null) {
+    options.log(
+      `OpenBLAS does not choose the right kernels for this processor; those for ${kernel} are used`,
+    );
+  }
   return { addon, libtorch, compiler: compiler.version, installed };
 }

@@ -1,0 +1,210 @@
+/**
+ * The kernels that OpenBLAS computes products with. It chooses them by the model of the processor when it is loaded, and for
+ * a model that it does not know takes those for processors of twenty years ago, 2 to 8 times slower. OPENBLAS_CORETYPE
+ * overrules it. What it chooses by itself is read in a process of its own, once per build of the addon and processor:
+ *
+ *     <directory of the addon>/kernel.json    what it chose, and what is better where something is
+ */
+import { spawnSync } from 'node:child_process';
+import { readFileSync, rmSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { WriteError, writeFileAtomic } from '../../files.ts';
+import { type Stamp, stamp, unchanged } from './find.ts';
+import { type Instructions, narrower, type Processor, processor, processorIdentity } from './processor.ts';
+
+/** The variable that OpenBLAS reads; what the user set in it is never changed. */
+export const CORE_TYPE = 'OPENBLAS_CORETYPE';
+
+const FORMAT = 1;
+/** A kernel is overruled only for one that is this much faster: wider instructions are not always. */
+const WORTH_IT = 1.2;
+
+/** What the kernels of OpenBLAS use, by their names in lower case. Those that are not here are left alone. */
+const KERNELS: Readonly<Record<Instructions, readonly string[]>> = {
+  SSE: [
+    ...[
+      'generic',
+      'katmai',
+      'coppermine',
+      'northwood',
+      'prescott',
+      'banias',
+      'core2',
+      'penryn',
+      'dunnington',
+    ],
+    ...['nehalem', 'athlon', 'opteron', 'opteron_sse3', 'barcelona', 'bobcat', 'atom', 'nano'],
+  ],
+  AVX: ['sandybridge', 'bulldozer', 'piledriver', 'steamroller', 'excavator'],
+  AVX2: ['haswell', 'zen'],
+  'AVX-512': ['skylakex', 'cooperlake', 'sapphirerapids'],
+  NEON: [
+    ...['armv8', 'cortexa53', 'cortexa55', 'cortexa57', 'cortexa72', 'cortexa73', 'cortexa76', 'falkor'],
+    ...['thunderx', 'thunderx2t99', 'thunderx3t110', 'tsv110', 'emag8180', 'neoversen1', 'ft2000'],
+  ],
+  SVE: ['armv8sve', 'neoversev1', 'neoversen2', 'a64fx'],
+};
+
+/** The instructions that a kernel of OpenBLAS uses; null for names that are not known. */
+export function instructionsOf(kernel: string): Instructions | null {
+  const name = kernel.toLowerCase();
+  const found = Object.entries(KERNELS).find(([, names]) => names.includes(name));
+  return found === undefined ? null : (found[0] as Instructions);
+}
+
+/**
+ * Kernels that suit a processor, the best first. SapphireRapids is left out: its products of float32 are those of
+ * SkylakeX, and a library that has it knows the processor.
+ */
+export function candidates({ instructions, vendor, flags }: Processor): string[] {
+  const avx2 = vendor === 'AuthenticAMD' ? ['Zen', 'Haswell'] : ['Haswell', 'Zen'];
+  switch (instructions) {
+    case 'AVX-512':
+      return [...(flags.has('avx512_bf16') ? ['Cooperlake'] : []), 'SkylakeX', ...avx2, 'Sandybridge'];
+    case 'AVX2':
+      return [...avx2, 'Sandybridge'];
+    case 'AVX':
+      return ['Sandybridge'];
+    case 'SVE':
+      return ['NEOVERSEN2', 'NEOVERSEV1', 'ARMV8SVE'];
+    default:
+      return [];
+  }
+}
+
+/** What a process that loaded the engine found. */
+export interface Probe {
+  /** Name of OpenBLAS for its kernels; '' for another library. */
+  readonly kernel: string;
+  /** Where the library lies; '' where the system does not tell. */
+  readonly file: string;
+  /** Of a 512³ product of float32 on one thread: the fastest of those within a third of a second. */
+  readonly gflops: number;
+  /** Clock of the core at that time; 0 where it cannot be measured. */
+  readonly gigahertz: number;
+  /** libtorch's own account of how it was built. */
+  readonly config: string;
+  /** /proc/self/maps, '' elsewhere. */
+  readonly maps: string;
+}
+
+const PROGRAM = `
+const native = require(process.argv[1]);
+native.threads(1);
+const side = 512;
+const a = native.fromHost(new Float32Array(side * side).fill(0.5), 'float32', [side, side], 'cpu');
+const product = native.op('aten::mm', '');
+let best = Infinity;
+for (const end = performance.now() + 333; performance.now() < end; ) {
+  const began = performance.now();
+  native.free(native.call(product, a, a));
+  best = Math.min(best, performance.now() - began);
+}
+let maps = '';
+try { maps = require('fs').readFileSync('/proc/self/maps', 'utf8') } catch {}
+const { config } = native.describe();
+const speed = { gflops: 2 * side ** 3 / 1e6 / best, gigahertz: native.clockRate() };
+process.stdout.write(JSON.stringify({ ...native.blasKernel(), ...speed, config, maps }));
+`;
+
+/**
+ * Loads the addon in a process of its own, with the kernels of this name, or those that OpenBLAS takes by itself; null when
+ * it does not load or ends on an instruction that the processor does not have.
+ */
+export function probe(addon: string, kernel: string | null): Probe | null {
+  const env: NodeJS.ProcessEnv = { ...process.env, OMP_NUM_THREADS: '1' };
+  delete env[CORE_TYPE];
+  if (kernel !== null) env[CORE_TYPE] = kernel;
+  const run = spawnSync(process.execPath, ['-e', PROGRAM, addon], {
+    encoding: 'utf8',
+    env,
+    timeout: 60_000,
+    stdio: ['ignore', 'pipe', 'ignore'],
+    maxBuffer: 64 * 1024 * 1024,
+  });
+  try {
+    return run.status === 0 ? (JSON.parse(run.stdout) as Probe) : null;
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * The kernels to ask OpenBLAS for, or null where its own choice stands: another library, a choice that uses the processor, one
+ * that is not known, or nothing that is there and faster.
+ */
+export function betterKernel(
+  cpu: Processor,
+  own: Probe,
+  attempt: (kernel: string) => Probe | null,
+): string | null {
+  const used = instructionsOf(own.kernel);
+  if (used === null) return null;
+  const wider = candidates(cpu).filter((name) => narrower(used, instructionsOf(name)!));
+  const found = wider.find((name) => {
+    const result = attempt(name);
+    // For a name that the library does not have it takes its own choice again.
+    return result?.kernel.toLowerCase() === name.toLowerCase() && result.gflops >= WORTH_IT * own.gflops;
+  });
+  return found ?? null;
+}
+
+interface KernelRecord {
+  readonly format: number;
+  readonly processor: string;
+  /** Of the matrix library; none where its file is not known. */
+  readonly stamps: readonly Stamp[];
+  /** What the library chose by itself. */
+  readonly own: string;
+  readonly chosen: string | null;
+}
+
+function recordFile(addon: string): string {
+  return join(dirname(addon), 'kernel.json');
+}
+
+function recall(addon: string): KernelRecord | null {
+  try {
+    const record = JSON.parse(readFileSync(recordFile(addon), 'utf8')) as KernelRecord;
+    const fits = record.format === FORMAT && record.processor === processorIdentity(processor());
+    return fits && unchanged(record.stamps) ? record : null;
+  } catch {
+    return null;
+  }
+}
+
+/**
+ * The kernels that OpenBLAS must be asked for before this addon is loaded; null where its own choice is right. Looks once, which
+ * takes a second, and remembers.
+ */
+export function chosenKernel(addon: string): string | null {
+  const known = recall(addon);
+  if (known !== null) return known.chosen;
+  const own = probe(addon, null);
+  if (own === null) return null;
+  const cpu = processor();
+  const record: KernelRecord = {
+    format: FORMAT,
+    processor: processorIdentity(cpu),
+    stamps: own.file === '' ? [] : [stamp(own.file)],
+    own: own.kernel,
+    chosen: betterKernel(cpu, own, (kernel) => probe(addon, kernel)),
+  };
+  try {
+    writeFileAtomic(recordFile(addon), `${JSON.stringify(record, null, 2)}\n`);
+  } catch (error) {
+    if (!(error instanceof WriteError)) throw error; // a cache that another user filled serves all the same
+  }
+  return record.chosen;
+}
+
+/** Forgets what was found when the library that was loaded is another one, which the system's alternatives may change. */
+export function confirmKernel(addon: string, file: string): void {
+  const known = recall(addon);
+  if (known === null || known.stamps.every((known) => known.file === file)) return;
+  try {
+    rmSync(recordFile(addon), { force: true });
+  } catch {
+    // not ours to change: the next process looks at it again
+  }
+}
