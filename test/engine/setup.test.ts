@@ -1,6 +1,7 @@
 import { spawn, spawnSync } from 'node:child_process';
 import {
   chmodSync,
+  cpSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -12,9 +13,10 @@ import {
 } from 'node:fs';
 import { hostname, tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { cacheRoot } from '../../src/cache-root.ts';
-import { addonPath } from '../../src/engine/torch/addon.ts';
+import { addonPath, targetPath } from '../../src/engine/torch/addon.ts';
 import { buildAddon } from '../../src/engine/torch/build.ts';
 import { findCompiler } from '../../src/engine/torch/compiler.ts';
 import { findExecutable, findLibtorch, type Libtorch } from '../../src/engine/torch/find.ts';
@@ -300,6 +302,28 @@ describe('buildAddon', () => {
     expect(addonPath(options())).toBe(first);
     utimesSync(join(root, 'lib/libtorch.so'), new Date(), new Date(2000, 1, 1));
     expect(() => addonPath(options())).toThrow(EngineError);
+  });
+
+  test('a copy of the package at another place finds the build of this one', async () => {
+    const package_ = resolve(import.meta.dirname, '../..');
+    const copy = join(directory, 'copy');
+    const files = (place: string): string[] =>
+      readdirSync(join(package_, place), { withFileTypes: true })
+        .filter((entry) => entry.isFile())
+        .map(({ name }) => join(place, name));
+    const parts = [
+      'package.json',
+      ...['dist/src', 'dist/src/engine/torch', 'src', 'src/engine/torch'].flatMap(files),
+    ].concat(['node-addon-api', 'node-api-headers'].map((name) => `node_modules/${name}/package.json`));
+    for (const part of parts) cpSync(join(package_, part), join(copy, part));
+    const module = pathToFileURL(join(copy, 'dist/src/engine/torch/addon.js')).href;
+    const { targetPath: fromCopy } = (await import(module)) as { targetPath: typeof targetPath };
+    const compiler = findCompiler(env)!;
+    const here = targetPath(libtorch, compiler, { env });
+    expect(fromCopy(libtorch, compiler, { env })).toBe(here);
+    const header = join(copy, 'node_modules/node-addon-api/package.json');
+    writeFileSync(header, readFileSync(header, 'utf8').replace(/"version": *"/, '$&9'));
+    expect(fromCopy(libtorch, compiler, { env })).not.toBe(here);
   });
 
   test('a fault of the source is shown, with the log that holds the rest, and nothing is left half-built', async () => {

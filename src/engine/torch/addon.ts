@@ -11,10 +11,10 @@ import { basename, dirname, join } from 'node:path';
 import { cacheRoot } from '../../cache-root.ts';
 import { EngineError } from '../../errors.ts';
 import { WriteError, writeFileAtomic } from '../../files.ts';
-import { cpuModel } from '../../machine.ts';
 import { packageRoot } from '../../package.ts';
-import { type Compiler, compileFlags, findCompiler, linkFlags, NATIVE } from './compiler.ts';
+import { type Compiler, findCompiler, headerVersions, linkFlags, NATIVE, ownFlags } from './compiler.ts';
 import { type FindOptions, findLibtorch, findPython, type Libtorch, unchanged } from './find.ts';
+import { processor, processorIdentity } from './processor.ts';
 
 export const ADDON = 'timeseer_torch.node';
 const RECORD_FORMAT = 2;
@@ -40,7 +40,7 @@ function digest(parts: readonly (string | Uint8Array)[]): string {
   return hash.digest('hex').slice(0, 16);
 }
 
-/** Where the addon of this combination lives in the cache, built or not. */
+/** Where the addon of this combination lives in the cache, built or not: the same for every copy of the package. */
 export function targetPath(libtorch: Libtorch, compiler: Compiler, options: AddonOptions): string {
   const node = `${process.platform}-${process.arch}-${process.versions.modules}`;
   const sources = options.sources ?? addonSources();
@@ -52,8 +52,8 @@ export function targetPath(libtorch: Libtorch, compiler: Compiler, options: Addo
   );
   const key = digest([
     ...[...sources, ...own].flatMap((file) => [basename(file), readFileSync(file)]),
-    JSON.stringify([libtorch, compileFlags(libtorch, compiler), linkFlags(libtorch)]),
-    JSON.stringify([compiler.command, compiler.version, node, NATIVE ? cpuModel() : '']),
+    JSON.stringify([libtorch, ownFlags(libtorch, compiler), headerVersions(), linkFlags(libtorch)]),
+    JSON.stringify([compiler.command, compiler.version, node, NATIVE ? processorIdentity(processor()) : '']),
   ]);
   return join(cacheRoot(options.env), `torch-${libtorch.version}-${key}`, ADDON);
 }

@@ -1,5 +1,6 @@
 /** The C++ compiler that builds the addon, and what it is told. */
 import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { EngineError } from '../../errors.ts';
@@ -40,15 +41,27 @@ export function findCompiler(env: NodeJS.ProcessEnv = process.env): Compiler | n
   return null;
 }
 
+/** The packages whose headers the addon is compiled with, and where in them they lie. */
+const HEADER_PACKAGES = [
+  ['node-addon-api', ''],
+  ['node-api-headers', 'include'],
+] as const;
+
+const resolved = (name: string): string => createRequire(import.meta.url).resolve(`${name}/package.json`);
+
 function headers(): string[] {
-  const require = createRequire(import.meta.url);
-  return [
-    dirname(require.resolve('node-addon-api/package.json')),
-    join(dirname(require.resolve('node-api-headers/package.json')), 'include'),
-  ];
+  return HEADER_PACKAGES.map(([name, directory]) => join(dirname(resolved(name)), directory));
 }
 
-/** Built on the machine that runs it, so all its instructions are used; the processor is part of the cache key. */
+/** What identifies the headers of packages, wherever they are installed: their names and versions. */
+export function headerVersions(): string[] {
+  return HEADER_PACKAGES.map(([name]) => {
+    const { version } = JSON.parse(readFileSync(resolved(name), 'utf8')) as { version: string };
+    return `${name}@${version}`;
+  });
+}
+
+/** Built on the machine that runs it, so all its instructions are used, and the processor is part of the cache key. */
 export const NATIVE = process.platform === 'linux' && process.arch === 'x64';
 
 /**
@@ -60,7 +73,8 @@ function openMp(compiler: Compiler): string {
   return gnu && !/clang/i.test(compiler.version) ? '-fopenmp' : '-fopenmp-simd';
 }
 
-export function compileFlags(libtorch: Libtorch, compiler: Compiler): string[] {
+/** The flags that are the same in every copy of the package. */
+export function ownFlags(libtorch: Libtorch, compiler: Compiler): string[] {
   return [
     `-std=c++${libtorch.standard}`,
     '-O3',
@@ -72,9 +86,12 @@ export function compileFlags(libtorch: Libtorch, compiler: Compiler): string[] {
     '-DNAPI_VERSION=8',
     '-DNODE_ADDON_API_CPP_EXCEPTIONS',
     ...(libtorch.cudaIncludes.length > 0 ? ['-DTIMESEER_CUDA=1'] : []),
-    ...headers().map((dir) => `-I${dir}`),
     ...[...libtorch.includeDirs, ...libtorch.cudaIncludes].flatMap((dir) => ['-isystem', dir]),
   ];
+}
+
+export function compileFlags(libtorch: Libtorch, compiler: Compiler): string[] {
+  return [...ownFlags(libtorch, compiler), ...headers().map((dir) => `-I${dir}`)];
 }
 
 export function linkFlags(libtorch: Libtorch): string[] {
