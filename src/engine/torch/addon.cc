@@ -46,7 +46,7 @@ Napi::Value callOperator(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
     const auto id = static_cast<size_t>(info[0].As<Napi::Number>().Int64Value());
     if (id >= instance.operators.size()) throw std::invalid_argument("unknown operator id");
-    const c10::OperatorHandle& handle = instance.operators[id];
+    const c10::OperatorHandle handle = instance.operators[id];  // a getter among the arguments may add operators
     const c10::FunctionSchema& schema = handle.schema();
     const auto& arguments = schema.arguments();
     if (info.Length() - 1 > arguments.size()) {
@@ -78,8 +78,11 @@ Napi::Value callOperator(const Napi::CallbackInfo& info) {
 // fromHost(typedArray, dtype, shape, device) → handle of a copy on the device.
 Napi::Value fromHost(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
-    const HostView view = hostView(info[0]);
+    const auto device = c10::Device(info[3].As<Napi::String>().Utf8Value());
+    const auto options =
+        at::TensorOptions().dtype(scalarType(info[1].As<Napi::String>())).device(device);
     const auto shape = toIntegers(info[2], "shape");
+    const HostView view = hostView(info[0]);
     double count = 1;  // exact up to 2^53, and a longer array does not exist
     for (const int64_t size : shape) {
       if (size < 0) throw std::invalid_argument("a shape holds no negative sizes");
@@ -90,9 +93,6 @@ Napi::Value fromHost(const Napi::CallbackInfo& info) {
                                   (count < 1e15 ? std::to_string(static_cast<int64_t>(count)) : "more than exist"));
     }
     const at::Tensor wrapped = at::from_blob(view.data, shape, at::TensorOptions().dtype(view.type));
-    const auto device = c10::Device(info[3].As<Napi::String>().Utf8Value());
-    const auto options =
-        at::TensorOptions().dtype(scalarType(info[1].As<Napi::String>())).device(device);
     return Napi::Number::New(env, instance.add(wrapped.to(options, /*non_blocking=*/false, /*copy=*/true)));
   });
 }
@@ -101,7 +101,7 @@ Napi::Value fromHost(const Napi::CallbackInfo& info) {
 Napi::Value toHost(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
     const HostView view = hostView(info[1]);
-    const at::Tensor& tensor = instance.get(info[0]);
+    const at::Tensor tensor = instance.get(info[0]);
     if (tensor.numel() != view.length) throw std::invalid_argument("the host array has another length");
     at::NoGradGuard guard;
     if (view.type == at::kInt && tensor.scalar_type() == at::kLong) {
@@ -124,7 +124,7 @@ Napi::Value toHost(const Napi::CallbackInfo& info) {
 
 Napi::Value shapeOf(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
-    const auto sizes = instance.get(info[0]).sizes();
+    const auto sizes = instance.get(info[0]).sizes().vec();
     Napi::Array result = Napi::Array::New(env, sizes.size());
     for (size_t i = 0; i < sizes.size(); i++) result.Set(i, static_cast<double>(sizes[i]));
     return result;
@@ -141,7 +141,8 @@ Napi::Value freeHandles(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
     if (info[0].IsArray()) {
       const auto list = info[0].As<Napi::Array>();
-      for (uint32_t i = 0; i < list.Length(); i++) instance.release(list.Get(i));
+      const uint32_t length = list.Length();
+      for (uint32_t i = 0; i < length; i++) instance.release(list.Get(i));
     } else {
       instance.release(info[0]);
     }
@@ -160,20 +161,12 @@ at::Tensor owned(at::Tensor gradient) {
   return alone ? gradient : gradient.clone(at::MemoryFormat::Contiguous);
 }
 
-torch::autograd::variable_list tensorsOf(const Instance& instance, const Napi::Value& handles) {
-  torch::autograd::variable_list tensors;
-  const auto list = handles.As<Napi::Array>();
-  tensors.reserve(list.Length());
-  for (uint32_t i = 0; i < list.Length(); i++) tensors.push_back(instance.get(list.Get(i)));
-  return tensors;
-}
-
 // grad(outputs, inputs, outputGrads) → handles, zeros where no output depends on the input.
 Napi::Value gradients(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
-    const auto given = tensorsOf(instance, info[0]);
-    const auto inputs = tensorsOf(instance, info[1]);
-    const auto givenSeeds = tensorsOf(instance, info[2]);
+    const auto given = toTensors(instance, info[0], "outputs");
+    const auto inputs = toTensors(instance, info[1], "inputs");
+    const auto givenSeeds = toTensors(instance, info[2], "outputGrads");
     if (!givenSeeds.empty() && givenSeeds.size() != given.size()) {
       throw std::invalid_argument(std::to_string(given.size()) + " outputs need as many gradients, got " +
                                   std::to_string(givenSeeds.size()));
@@ -238,10 +231,14 @@ Napi::Value unshareTensor(const Napi::CallbackInfo& info) {
   });
 }
 
+// More than any machine has: OpenMP ends the process when it cannot start as many as it is told.
+constexpr int kMostThreads = 1024;
+
 // threads(n) sets the intra-op threads of the calling thread when n > 0, and returns those in force.
 Napi::Value threads(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance&) -> Napi::Value {
     const int wanted = info[0].As<Napi::Number>().Int32Value();
+    if (wanted > kMostThreads) throw std::invalid_argument("at most " + std::to_string(kMostThreads) + " threads");
     if (wanted > 0) at::set_num_threads(wanted);
     return Napi::Number::New(env, at::get_num_threads());
   });

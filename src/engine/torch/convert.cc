@@ -1,5 +1,6 @@
 #include "convert.h"
 
+#include <algorithm>
 #include <cmath>
 #include <mutex>
 #include <stdexcept>
@@ -20,37 +21,44 @@ double number(const Napi::Value& value, const std::string& name) {
   return value.As<Napi::Number>().DoubleValue();
 }
 
-c10::IValue listValue(const Instance& instance, const Napi::Value& value, const c10::Type& element,
-                      const std::string& name) {
-  if (!value.IsArray()) mismatch(name, "an array");
+// The entries of an array, each read once: reading one may run a getter, and a getter may do anything, change the array or
+// call this addon again. What has not arrived is not reserved: the length of a sparse array says nothing about its size.
+template <typename Entry, typename Read>
+std::vector<Entry> entriesOf(const Napi::Value& value, const std::string& name, const std::string& wanted, Read read) {
+  if (!value.IsArray()) mismatch(name, wanted);
   const auto array = value.As<Napi::Array>();
   const uint32_t length = array.Length();
-  if (element.kind() == c10::TypeKind::IntType) return toIntegers(value, name);
-  if (element.kind() == c10::TypeKind::TensorType) {
-    std::vector<at::Tensor> tensors;
-    tensors.reserve(length);
-    for (uint32_t i = 0; i < length; i++) tensors.push_back(instance.get(array.Get(i)));
-    return c10::IValue(std::move(tensors));
-  }
-  if (element.kind() == c10::TypeKind::OptionalType) {
-    c10::List<c10::optional<at::Tensor>> tensors;
-    for (uint32_t i = 0; i < length; i++) {
-      const Napi::Value entry = array.Get(i);
-      tensors.push_back(entry.IsNull() ? c10::optional<at::Tensor>() : instance.get(entry));
+  std::vector<Entry> entries;
+  entries.reserve(std::min<uint32_t>(length, 4096));
+  for (uint32_t i = 0; i < length; i++) entries.push_back(read(array.Get(i)));
+  return entries;
+}
+
+c10::IValue listValue(const Instance& instance, const Napi::Value& value, const c10::Type& element,
+                      const std::string& name) {
+  switch (element.kind()) {
+    case c10::TypeKind::IntType: return toIntegers(value, name);
+    case c10::TypeKind::TensorType: return toTensors(instance, value, name);
+    case c10::TypeKind::OptionalType: {
+      using Optional = c10::optional<at::Tensor>;
+      const auto entries = entriesOf<Optional>(value, name, "an array", [&](const Napi::Value& entry) {
+        return entry.IsNull() ? Optional() : Optional(instance.get(entry));
+      });
+      return c10::IValue(c10::List<Optional>(c10::ArrayRef<Optional>(entries)));
     }
-    return c10::IValue(std::move(tensors));
+    case c10::TypeKind::FloatType:
+      return entriesOf<double>(value, name, "an array", [&](const Napi::Value& entry) { return number(entry, name); });
+    case c10::TypeKind::BoolType: {
+      c10::List<bool> flags;  // std::vector<bool> has no elements to refer to
+      for (const char flag : entriesOf<char>(value, name, "an array", [](const Napi::Value& entry) {
+             return static_cast<char>(entry.ToBoolean().Value());
+           })) {
+        flags.push_back(flag != 0);
+      }
+      return c10::IValue(std::move(flags));
+    }
+    default: mismatch(name, "a list of a supported type, not " + element.str());
   }
-  if (element.kind() == c10::TypeKind::FloatType) {
-    std::vector<double> numbers;
-    for (uint32_t i = 0; i < length; i++) numbers.push_back(number(array.Get(i), name));
-    return c10::IValue(std::move(numbers));
-  }
-  if (element.kind() == c10::TypeKind::BoolType) {
-    c10::List<bool> flags;
-    for (uint32_t i = 0; i < length; i++) flags.push_back(array.Get(i).ToBoolean().Value());
-    return c10::IValue(std::move(flags));
-  }
-  mismatch(name, "a list of a supported type, not " + element.str());
 }
 
 }  // namespace
@@ -86,7 +94,7 @@ size_t Instance::slotOf(const Napi::Value& handle) const {
   return static_cast<size_t>(slot);
 }
 
-const at::Tensor& Instance::get(const Napi::Value& handle) const { return slots_[slotOf(handle)].tensor; }
+at::Tensor Instance::get(const Napi::Value& handle) const { return slots_[slotOf(handle)].tensor; }
 
 void Instance::release(const Napi::Value& handle) {
   const size_t slot = slotOf(handle);
@@ -146,11 +154,13 @@ int64_t toInteger(const Napi::Value& value, const std::string& name) {
 }
 
 std::vector<int64_t> toIntegers(const Napi::Value& value, const std::string& name) {
-  if (!value.IsArray()) mismatch(name, "an array of integers");
-  const auto array = value.As<Napi::Array>();
-  std::vector<int64_t> result(array.Length());
-  for (uint32_t i = 0; i < array.Length(); i++) result[i] = toInteger(array.Get(i), name);
-  return result;
+  return entriesOf<int64_t>(value, name, "an array of integers",
+                            [&](const Napi::Value& entry) { return toInteger(entry, name); });
+}
+
+std::vector<at::Tensor> toTensors(const Instance& instance, const Napi::Value& value, const std::string& name) {
+  return entriesOf<at::Tensor>(value, name, "an array of tensors",
+                               [&](const Napi::Value& entry) { return instance.get(entry); });
 }
 
 at::ScalarType scalarType(const std::string& name) {

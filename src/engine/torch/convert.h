@@ -28,7 +28,8 @@ class Recording {
 class Instance {
  public:
   double add(at::Tensor tensor);
-  const at::Tensor& get(const Napi::Value& handle) const;
+  // A tensor of its own, not a place in the table: whatever runs JavaScript may free the handle or move the table.
+  at::Tensor get(const Napi::Value& handle) const;
   void release(const Napi::Value& handle);
 
   size_t live = 0;
@@ -65,10 +66,12 @@ struct HostView {
   at::ScalarType type;
 };
 
-// Float32Array, Float64Array, Int32Array or Uint8Array, over its own or shared memory.
+// Float32Array, Float64Array, Int32Array or Uint8Array, over its own or shared memory. It holds until JavaScript runs, which
+// may detach or resize the memory: to be taken after every other argument.
 HostView hostView(const Napi::Value& value);
 int64_t toInteger(const Napi::Value& value, const std::string& name);
 std::vector<int64_t> toIntegers(const Napi::Value& value, const std::string& name);
+std::vector<at::Tensor> toTensors(const Instance& instance, const Napi::Value& value, const std::string& name);
 at::ScalarType scalarType(const std::string& name);
 std::string scalarName(at::ScalarType type);
 
