@@ -129,12 +129,10 @@ export interface Engine {
   tensor(data: HostArray, shape: readonly number[]): Tensor;
   zeros(shape: readonly number[], dtype?: DType): Tensor;
   /**
-   * Part of a file as a tensor of host memory that the file is mapped into: nothing is read before it is used, and
-   * `write` takes it from there into a tensor of any dtype and device. `offset` in bytes; where it is no multiple of the
-   * element's size the part is copied. The file must not shrink while the tensor lives; writing into the tensor does not
-   * change it. Throws EngineError that names the file when it cannot be opened or is shorter than the part.
+   * Part of a file as a tensor of host memory, from which `write` takes it into a tensor of any dtype and device. `offset` in
+   * bytes. Throws EngineError that names the file when it cannot be read or is shorter than the part.
    */
-  mapped(file: string, offset: number, shape: readonly number[], dtype: DType): Tensor;
+  fromFile(file: string, offset: number, shape: readonly number[], dtype: DType): Tensor;
   /** Copies to the host, any float dtype widened or narrowed to float32. */
   floats(tensor: Tensor): Float32Array;
   doubles(tensor: Tensor): Float64Array;

@@ -14,7 +14,7 @@ export const STORED_BYTES = { F64: 8, F32: 4, F16: 2, BF16: 2 } as const;
 
 export type StoredDType = keyof typeof STORED_BYTES;
 
-/** One tensor of a file: where its bytes are. They are not read before somebody maps or reads them. */
+/** One tensor of a file: where its bytes are. They are not read before somebody asks for them. */
 export interface StoredTensor {
   readonly name: string;
   readonly file: string;
@@ -22,7 +22,7 @@ export interface StoredTensor {
   readonly offset: number;
   readonly shape: readonly number[];
   readonly dtype: StoredDType;
-  /** Reads the values as float32, row-major: for small tensors; weights are mapped instead. */
+  /** Reads the values as float32, row-major: for small tensors; an engine reads weights. */
   readonly read: () => Float32Array;
 }
 

@@ -18,25 +18,20 @@ export function* slices(size: number): Generator<{ readonly start: number; reado
   for (let start = 0; start < size; start += SLICE) yield { start, length: Math.min(SLICE, size - start) };
 }
 
-/** Part of a stored tensor, mapped as a vector. */
-function mapped(
-  engine: Engine,
-  { file, offset, dtype }: StoredTensor,
-  start: number,
-  length: number,
-): Tensor {
-  return engine.mapped(file, offset + start * STORED_BYTES[dtype], [length], ENGINE_DTYPES[dtype]);
+/** Part of a stored tensor as a vector. */
+function part(engine: Engine, { file, offset, dtype }: StoredTensor, start: number, length: number): Tensor {
+  return engine.fromFile(file, offset + start * STORED_BYTES[dtype], [length], ENGINE_DTYPES[dtype]);
 }
 
 /**
- * Copies a stored tensor into `flat`, from its element `at` on, whatever the dtypes: the file is mapped, and no more than
- * a slice of it passes through memory of its own.
+ * Copies a stored tensor into `flat`, from its element `at` on, whatever the dtypes; no more than a slice of it is held
+ * beside `flat`.
  * @throws CheckpointError when it holds NaN or Infinity, or something that `flat`'s dtype cannot hold.
  */
 export function loadTensor(engine: Engine, stored: StoredTensor, flat: Tensor, at: number): void {
   for (const { start, length } of slices(elements(stored.shape))) {
     engine.scope(() => {
-      engine.write(flat, 0, at + start, mapped(engine, stored, start, length));
+      engine.write(flat, 0, at + start, part(engine, stored, start, length));
       if (!engine.allFinite(engine.narrow(flat, 0, at + start, length))) {
         throw new CheckpointError(
           `${stored.file}: tensor ${stored.name} holds NaN or Infinity (as ${flat.dtype}); use an earlier checkpoint`,
@@ -63,7 +58,7 @@ export function sameTensor(engine: Engine, a: StoredTensor, b: StoredTensor): bo
   if (a.dtype !== b.dtype || a.shape.join() !== b.shape.join()) return false;
   for (const { start, length } of slices(elements(a.shape))) {
     const [x, y] = engine.scope(() =>
-      [a, b].map((stored) => engine.bytes(mapped(engine, stored, start, length))),
+      [a, b].map((stored) => engine.bytes(part(engine, stored, start, length))),
     );
     if (Buffer.compare(x!, y!) !== 0) return false;
   }

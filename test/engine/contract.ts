@@ -6,8 +6,8 @@ import type { Nd } from '../helpers/reference.ts';
 import * as ref from '../helpers/reference.ts';
 import { autogradContract } from './autograd.ts';
 import { type Case, indices, TENSOR_CASES } from './cases.ts';
+import { fromFileContract } from './from-file.ts';
 import { longAttentionContract } from './long-attention.ts';
-import { mappedContract } from './mapped.ts';
 import { NETWORK_CASES } from './network-cases.ts';
 import { ownershipContract } from './ownership.ts';
 import { recordingContract } from './recording.ts';
@@ -167,7 +167,7 @@ export function engineContract(name: string, open: () => Engine): void {
     });
 
     transferContract(() => engine);
-    mappedContract(() => engine);
+    fromFileContract(() => engine);
     ownershipContract(() => engine);
     autogradContract(() => engine);
     recordingContract(() => engine);

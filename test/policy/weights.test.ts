@@ -13,10 +13,10 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { CheckpointError } from '../../src/errors.ts';
+import { CheckpointError, EngineError } from '../../src/errors.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { openSafetensors } from '../../src/policy/safetensors.ts';
+import { elements, openSafetensors } from '../../src/policy/safetensors.ts';
 import { loadTensor, tensorBytes } from '../../src/policy/transfer.ts';
 import { corpus } from './corpus.ts';
 import { brains, craft, craftText, type Entry, floats } from './craft.ts';
@@ -64,6 +64,23 @@ describe('checkpoints', () => {
     expect(() => Policy.load(engine, directory)).toThrow(
       /model\.safetensors: tensor visual\.\S+ ends at byte .* truncated/,
     );
+  });
+
+  it('names the file that is cut while its tensors are read', () => {
+    const file = join(directory, 'model.safetensors');
+    cpSync(join(GOLDEN, 'model.safetensors'), file);
+    const tensors = [...openSafetensors(file).values()];
+    const size = Math.max(...tensors.map(({ shape }) => elements(shape)));
+    engine.scope(() => {
+      const flat = engine.zeros([size]);
+      loadTensor(engine, tensors[0]!, flat, 0);
+      truncateSync(file, tensors[1]!.offset + 4);
+      expect(() => loadTensor(engine, tensors[1]!, flat, 0)).toThrow(EngineError);
+      expect(() => loadTensor(engine, tensors[1]!, flat, 0)).toThrow(
+        `model.safetensors: cannot be read as float32 [${elements(tensors[1]!.shape)}]`,
+      );
+      expect([...engine.floats(engine.narrow(flat, 0, 0, 4))]).toEqual([...tensors[0]!.read().slice(0, 4)]);
+    });
   });
 
   it('names a missing, an unexpected, a misshaped and a non-finite tensor', () => {

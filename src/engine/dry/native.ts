@@ -161,7 +161,7 @@ export class DryNative implements Native {
     return { kernel: '', file: '' };
   }
 
-  mapFile(_file: string, _offset: number, bytes: number): number {
+  readFile(_file: string, _offset: number, bytes: number): number {
     return this.#add(this.#kernels.empty([bytes], 'uint8'));
   }
 

@@ -298,7 +298,7 @@ Napi::Object initialise(Napi::Env env, Napi::Object exports) {
   add("describe", describe);
   add("blasKernel", blasKernel);
   add("clockRate", clockRate);
-  add("mapFile", mapFile);
+  add("readFile", readFile);
   add("trackMemory", trackMemory);
   add("memory", memoryUse);
   add("describeDevice", describeDevice);

@@ -24,7 +24,7 @@ Napi::Value guarded(const Napi::CallbackInfo& info, Body body) {
 }
 
 // memory.cc
-Napi::Value mapFile(const Napi::CallbackInfo& info);
+Napi::Value readFile(const Napi::CallbackInfo& info);
 Napi::Value trackMemory(const Napi::CallbackInfo& info);
 Napi::Value memoryUse(const Napi::CallbackInfo& info);
 

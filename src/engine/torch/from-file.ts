@@ -3,8 +3,8 @@ import { EngineError } from '../../errors.ts';
 import { type DType, ELEMENT_BYTES, type Tensor } from '../engine.ts';
 import type { Operators } from './operators.ts';
 
-/** As `Engine.mapped`; what it makes on the way is left to the caller's scope. */
-export function mapped(
+/** As `Engine.fromFile`; what it makes on the way is left to the caller's scope. */
+export function fromFile(
   ops: Operators,
   file: string,
   offset: number,
@@ -13,7 +13,7 @@ export function mapped(
 ): Tensor {
   const failed = (problem: string, cause?: unknown): EngineError => {
     const what = `${dtype} [${shape.join(',')}] from byte ${offset}`;
-    return new EngineError(`${file}: cannot be mapped as ${what}: ${problem}`, { cause });
+    return new EngineError(`${file}: cannot be read as ${what}: ${problem}`, { cause });
   };
   const width = ELEMENT_BYTES[dtype] ?? Number.NaN;
   const bytes = shape.reduce((product, size) => product * size, width);
@@ -22,10 +22,9 @@ export function mapped(
   }
   let part: Tensor;
   try {
-    part = ops.arena.adopt(ops.native.mapFile(file, offset, bytes)); // uint8 [bytes]
+    part = ops.arena.adopt(ops.native.readFile(file, offset, bytes)); // uint8 [bytes]
   } catch (cause) {
     throw failed((cause as Error).message.trim(), cause);
   }
-  if (offset % width !== 0) part = ops.one('clone', part);
   return ops.one('reshape', ops.one('view.dtype', part, dtype), shape);
 }

@@ -10,7 +10,6 @@
 #else
 #include <malloc.h>
 #endif
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -78,9 +77,10 @@ void count() {
   throw std::system_error(errno, std::generic_category(), what);
 }
 
-// The part of the file, mapped. Writable and private: what is written is copied and never reaches the file.
-at::Tensor mapped(const std::string& file, int64_t offset, int64_t bytes) {
-  const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+// The part of the file in memory of its own. Not mapped: touching a part of a mapping that the file has lost since ends the
+// process with a signal, and so does a disk that fails.
+at::Tensor partOf(const std::string& file, int64_t offset, int64_t bytes) {
+  const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // does not wait for the writer of a pipe
   if (descriptor < 0) failed("open");
   const struct Closer {
     int descriptor;
@@ -93,23 +93,27 @@ at::Tensor mapped(const std::string& file, int64_t offset, int64_t bytes) {
     throw std::out_of_range("the file holds " + std::to_string(status.st_size) + " bytes, " + std::to_string(bytes) +
                             " from " + std::to_string(offset) + " on are wanted");
   }
-  if (bytes == 0) return at::empty({0}, at::kByte);
-  const int64_t lead = offset % sysconf(_SC_PAGESIZE);
-  const size_t length = static_cast<size_t>(lead + bytes);
-  // Nothing is reserved for copies: a file may be larger than memory.
-  void* start = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, offset - lead);
-  if (start == MAP_FAILED) failed("mmap");
-  return at::from_blob(
-      static_cast<char*>(start) + lead, {bytes}, [start, length](void*) { munmap(start, length); }, at::kByte);
+  at::Tensor part = at::empty({bytes}, at::kByte);
+  char* into = static_cast<char*>(part.data_ptr());
+  for (int64_t done = 0; done < bytes;) {
+    const ssize_t got = pread(descriptor, into + done, static_cast<size_t>(bytes - done), offset + done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) failed("read");
+    if (got == 0) {
+      throw std::out_of_range("the file was cut to " + std::to_string(offset + done) + " bytes while it was read");
+    }
+    done += got;
+  }
+  return part;
 }
 
 }  // namespace
 
-// mapFile(file, offset, bytes) → handle of uint8 [bytes] over a private mapping.
-Napi::Value mapFile(const Napi::CallbackInfo& info) {
+// readFile(file, offset, bytes) → handle of uint8 [bytes].
+Napi::Value readFile(const Napi::CallbackInfo& info) {
   return guarded(info, [&](Napi::Env env, Instance& instance) -> Napi::Value {
     const std::string file = info[0].As<Napi::String>();
-    return Napi::Number::New(env, instance.add(mapped(file, toInteger(info[1], "offset"), toInteger(info[2], "bytes"))));
+    return Napi::Number::New(env, instance.add(partOf(file, toInteger(info[1], "offset"), toInteger(info[2], "bytes"))));
   });
 }
 

@@ -39,8 +39,8 @@ export interface Native {
   describe(): { version: string; config: string; parallel: string; cudaDevices: number };
   /** OpenBLAS's name for the kernels it chose and the file of the matrix library; '' where they are not known. */
   blasKernel(): { kernel: string; file: string };
-  /** uint8 [bytes] over a private mapping of the file. */
-  mapFile(file: string, offset: number, bytes: number): number;
+  /** uint8 [bytes], a part of the file. */
+  readFile(file: string, offset: number, bytes: number): number;
   trackMemory(device: string): void;
   memory(device: string): readonly [now: number, peak: number] | null;
   /** Of a CUDA device; '' and 0 where this build cannot ask. */

@@ -17,8 +17,8 @@ import { Arena, type TorchTensor } from './arena.ts';
 import { attention } from './attention.ts';
 import * as autograd from './autograd.ts';
 import { checkDevice, checkDeviceName, describeEngine, synchronize } from './device.ts';
+import { fromFile } from './from-file.ts';
 import * as inPlace from './in-place.ts';
-import { mapped } from './mapped.ts';
 import { loadNative, type Native } from './native.ts';
 import * as network from './network.ts';
 import { Operators } from './operators.ts';
@@ -63,8 +63,8 @@ export class TorchEngine implements Engine {
     return this.#ops.one('zeros', shape, dtype, null, this.info.device);
   }
 
-  mapped(file: string, offset: number, shape: readonly number[], dtype: DType): Tensor {
-    return this.#arena.scope(() => mapped(this.#ops, file, offset, shape, dtype));
+  fromFile(file: string, offset: number, shape: readonly number[], dtype: DType): Tensor {
+    return this.#arena.scope(() => fromFile(this.#ops, file, offset, shape, dtype));
   }
 
   bytes(tensor: Tensor): Uint8Array {
