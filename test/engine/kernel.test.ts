@@ -214,6 +214,11 @@ describe.skipIf(openBlas?.kernel !== 'Sandybridge')('a process that opens the en
     return spawnSync(process.execPath, ['-e', OPEN, where], { encoding: 'utf8', env }).stdout;
   };
 
+  it('would find better kernels than those of a processor without AVX', () => {
+    const better = betterKernel(processor(), probe(addon, 'Prescott')!, (kernel) => probe(addon, kernel));
+    expect(candidates(processor())).toContain(better);
+  });
+
   it('takes the kernels that were chosen, in its main thread and in a Worker', () => {
     expect(blas('main', '')).toContain('(Sandybridge)');
     expect(blas('worker', '')).toContain('(Sandybridge)');
