@@ -54,6 +54,21 @@ export interface AttentionInput {
   readonly prefix?: AttentionPrefix;
 }
 
+/** One token a row, in decoding. */
+export interface AttentionStepInput {
+  /** Projected and not rotated yet: [B, (Hq + 2·Hkv)·D], queries, then keys, then values. */
+  readonly qkv: Tensor;
+  readonly cos: Tensor; // [B or 1, 1, D]
+  readonly sin: Tensor; // [B or 1, 1, D]
+  /** [B, Hkv, C, D], extended in place. */
+  readonly cache: { readonly key: Tensor; readonly value: Tensor };
+  /** Columns filled so far; this token's is the next. */
+  readonly used: number;
+  /** Additive, −Infinity hides: broadcast to [B, 1, 1, used + 1]. */
+  readonly mask?: Tensor;
+  readonly prefix?: AttentionPrefix;
+}
+
 export interface LogProbOptions {
   /** Divides the logits; > 0. */
   readonly temperature?: number;
@@ -93,7 +108,7 @@ export interface Recording {
 /** All of one float dtype: float32, or float64 in tests. */
 export interface AdamWState {
   readonly parameters: Tensor; // [P] flat, updated in place
-  readonly gradients: Tensor; // [P], already clipped
+  readonly gradients: Tensor; // [P]
   readonly firstMoment: Tensor; // [P]
   readonly secondMoment: Tensor; // [P]
   /** Weight decay: one factor, or one per element [P] (0 for biases and norms). */
@@ -107,6 +122,8 @@ export interface AdamWOptions {
   readonly epsilon: number;
   /** 1-based number of this update, for bias correction. */
   readonly step: number;
+  /** Factor on the gradients, as clipping asks for; 1 when absent. */
+  readonly scale?: number;
 }
 
 export interface EngineInfo {
@@ -225,6 +242,11 @@ export interface Engine {
   rotary(x: Tensor, cos: Tensor, sin: Tensor): Tensor;
   /** softmax(q·kᵀ/√D + mask)·v → [B, Hq, T, D] */
   attention(input: AttentionInput): Tensor;
+  /**
+   * One step of decoding, no autograd: rotates queries and keys, writes keys and values into column `used` of the cache, and
+   * attends to the prefix and all columns so far → [B, Hq·D].
+   */
+  attentionStep(input: AttentionStepInput): Tensor;
   /** silu(gate) · up from one tensor [..., 2·F] that holds gate then up → [..., F] */
   swiglu(gateUp: Tensor): Tensor;
   /** Exact (erf) GELU. */

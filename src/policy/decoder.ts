@@ -56,7 +56,10 @@ export interface DecoderInput {
   readonly packing?: Packing;
   /** Recomputes layer by layer. */
   readonly tape?: Tape;
-  /** False when no later call attends to this one: a tape then keeps one tensor a layer. */
+  /**
+   * False when no later call attends to what this one returns: a tape then keeps one tensor a layer, and a step of decoding
+   * extends its own cache in one operation.
+   */
   readonly cache?: boolean;
 }
 
@@ -79,35 +82,40 @@ function project(
   return adapter === undefined ? plain : engine.add(plain, sidePath(engine, x, adapter));
 }
 
-function layer(
+/** What each token reads from those before it: projections [B·T or N, (Hq + 2·Hkv)·d] → [B·T, Hq·d], and the keys and values. */
+function mix(
   engine: Engine,
   dims: Dims,
-  weights: DecoderLayer,
+  projected: Tensor,
   input: DecoderInput,
-  x: Tensor,
   before: LayerCache | undefined,
   index: number,
-): { x: Tensor; cache: LayerCache } {
-  const { batch, length, prefix, own, packing } = input;
+): { mixed: Tensor; cache: LayerCache } {
+  const { batch, length, own, packing, cos, sin, mask } = input;
   const { heads, kvHeads, headDim } = dims;
-  const rotated = heads + kvHeads;
-  const projected = project(
-    engine,
-    engine.rmsNorm(x, weights.norm1, dims.epsilon),
-    weights.qkv,
-    weights.adapter?.qkv,
-    weights.qkvBias,
-  ); // [B·T or N, (Hq + 2·Hkv)·d]
+  const optional = {
+    ...(mask === undefined ? {} : { mask }),
+    ...(before === undefined
+      ? {}
+      : { prefix: { ...before, ...(input.prefix?.mask === undefined ? {} : { mask: input.prefix.mask }) } }),
+  };
+  if (own !== undefined && own.at === undefined && length === 1 && input.cache === false) {
+    const cache = own.layers[index]!; // [B, Hkv, S, d]
+    const step = { qkv: projected, cos, sin, cache, used: own.used, ...optional };
+    return { mixed: engine.attentionStep(step), cache };
+  }
   const qkv = engine.reshape(packing === undefined ? projected : engine.rows(projected, packing.spread), [
     batch,
     length,
-    rotated + kvHeads,
+    heads + 2 * kvHeads,
     headDim,
   ]); // [B, T, Hq + 2·Hkv, d]
-  const [queryKey, values] = engine.split(qkv, [rotated, kvHeads], 2) as [Tensor, Tensor];
-  const turned = engine.permute(engine.rotary(queryKey, input.cos, input.sin), [0, 2, 1, 3]);
-  const [query, keys] = engine.split(turned, [heads, kvHeads], 1) as [Tensor, Tensor]; // [B, Hq, T, d]
-  let key = keys; // [B, Hkv, T, d]
+  const [queryKey, values] = engine.split(qkv, [heads + kvHeads, kvHeads], 2) as [Tensor, Tensor];
+  const [queries, keys] = engine.split(engine.rotary(queryKey, cos, sin), [heads, kvHeads], 2) as [
+    Tensor,
+    Tensor,
+  ]; // [B, T, Hq, d]
+  let key = engine.permute(keys, [0, 2, 1, 3]); // [B, Hkv, T, d]
   let value = engine.permute(values, [0, 2, 1, 3]); // [B, Hkv, T, d]
   if (own !== undefined) {
     const held = own.layers[index]!; // [B, Hkv, S, d]
@@ -122,16 +130,30 @@ function layer(
     key = extended(held.key, key); // [B, Hkv, S, d]
     value = extended(held.value, value);
   }
-  const mixed = engine.attention({
-    query,
-    key,
-    value,
-    ...(input.mask === undefined ? {} : { mask: input.mask }),
-    ...(before === undefined
-      ? {}
-      : { prefix: { ...before, ...(prefix?.mask === undefined ? {} : { mask: prefix.mask }) } }),
-  }); // [B, Hq, T, d]
-  let flat = engine.reshape(engine.permute(mixed, [0, 2, 1, 3]), [batch * length, heads * headDim]); // [B·T, Hq·d]
+  const query = engine.permute(queries, [0, 2, 1, 3]); // [B, Hq, T, d]
+  const out = engine.permute(engine.attention({ query, key, value, ...optional }), [0, 2, 1, 3]); // [B, T, Hq, d]
+  return { mixed: engine.reshape(out, [batch * length, heads * headDim]), cache: { key, value } };
+}
+
+function layer(
+  engine: Engine,
+  dims: Dims,
+  weights: DecoderLayer,
+  input: DecoderInput,
+  x: Tensor,
+  before: LayerCache | undefined,
+  index: number,
+): { x: Tensor; cache: LayerCache } {
+  const { packing } = input;
+  const projected = project(
+    engine,
+    engine.rmsNorm(x, weights.norm1, dims.epsilon),
+    weights.qkv,
+    weights.adapter?.qkv,
+    weights.qkvBias,
+  ); // [B·T or N, (Hq + 2·Hkv)·d]
+  const { mixed, cache } = mix(engine, dims, projected, input, before, index);
+  let flat = mixed; // [B·T, Hq·d]
   let stream = x;
   if (input.rows !== undefined && index === dims.layers - 1) {
     // Nothing reads the other positions after the last attention.
@@ -147,7 +169,7 @@ function layer(
   const inner = engine.swiglu(project(engine, normed, weights.gateUp, adapter?.gateUp)); // [·, F]
   return {
     x: engine.add(attended, project(engine, inner, weights.down, adapter?.down)),
-    cache: { key, value },
+    cache,
   };
 }
 

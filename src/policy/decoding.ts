@@ -16,6 +16,7 @@ import { prefill } from './prefill.ts';
 import { keptSlots, type Limits, type Row } from './row.ts';
 import type { Sampler } from './sampler.ts';
 import { seenInPrompts, writeSeen } from './seen.ts';
+import type { Weights } from './weights.ts';
 
 /** Columns by which the cache of the rows grows. */
 export const GROWTH = 256;
@@ -44,6 +45,8 @@ export interface DecodingOptions {
   readonly longest: number;
   readonly angles: Angles;
   readonly stepping: Stepping;
+  /** The policy's weights, arranged for steps. */
+  readonly weights: Weights;
 }
 
 export class Decoding {
@@ -230,12 +233,13 @@ export class Decoding {
 
   #runNarrow(steps: number): Block {
     const { engine } = this.#policy;
-    const { sampler, limits, angles } = this.#options;
+    const { sampler, limits, angles, weights } = this.#options;
     const { tokens, block } = engine.scope(() => {
       const uniforms = this.#uniforms(this.slots, steps);
       // Rows that have ended are fed once more when their states are wanted; nothing is drawn for those alone.
       const drawing = this.slots.some((row) => row !== null && !row.ended);
       const input = {
+        weights,
         memory: this.#memory,
         sampler,
         hidden: limits.hidden,

@@ -11,6 +11,7 @@ import { anglesOf } from './angles.ts';
 import type { EncodedPrompt } from './batch.ts';
 import type { Block } from './block.ts';
 import { Decoding, GROWTH, type Group, type Stepping } from './decoding.ts';
+import { arrangeForSteps } from './narrow-step.ts';
 import type { Policy } from './policy.ts';
 import { freePrompts, type Limits, Row } from './row.ts';
 import { Sampler, type SamplingOptions } from './sampler.ts';
@@ -159,6 +160,8 @@ export async function generate(
   const waiting = [...groups];
   const sampler = new Sampler(policy, options, limits.stops);
   const angles = anglesOf(policy, prompts, limits.maxTokens, 2 * GROWTH);
+  const small = engine.info.device === 'cpu' && policy.layout.size < LARGE && policy.dtype === 'float32';
+  const { weights, tensors } = small ? arrangeForSteps(policy) : { weights: policy.weights, tensors: [] };
   /** Takes what a block gave, tells about it, and frees the slots of complete rows. */
   const settle = (batch: Decoding, rows: readonly (Row | null)[], block: Block): void => {
     const before = rows.map((row) => row?.ids.length ?? 0);
@@ -187,6 +190,7 @@ export async function generate(
       longest,
       angles,
       stepping: schedule,
+      weights,
     });
   };
   let decoding: Decoding | null = null;
@@ -226,7 +230,7 @@ export async function generate(
     }
   } finally {
     decoding?.dispose();
-    engine.dispose(angles.cos, angles.sin);
+    engine.dispose(angles.cos, angles.sin, ...tensors);
     sampler.dispose();
   }
   return groups.flatMap(({ rows }) => rows.map((row) => sampled(policy, row)));

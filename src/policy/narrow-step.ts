@@ -6,8 +6,11 @@ import type { Block } from './block.ts';
 import { decode } from './decoder.ts';
 import type { Policy } from './policy.ts';
 import type { Drawn, Sampler } from './sampler.ts';
+import type { Weights } from './weights.ts';
 
 export interface NarrowInput {
+  /** The policy's, arranged for steps. */
+  readonly weights: Weights;
   readonly memory: BatchMemory;
   readonly sampler: Sampler;
   readonly hidden: boolean;
@@ -41,7 +44,8 @@ export function runNarrow(
       const hidden = feed(policy, input, last, input.used + k); // [B, D]
       if (!drawing) return { hidden };
       const one = engine.reshape(engine.narrow(uniforms, 0, k, 1), [batch]);
-      const next = sampler.draw(policy.logits(hidden), one, memory.seen);
+      const logits = engine.linear(hidden, input.weights.head); // [B, V]
+      const next = sampler.draw(logits, one, memory.seen);
       return wanted ? { hidden, next } : { next };
     });
     if (step.hidden !== undefined) states.push(step.hidden);
@@ -60,9 +64,42 @@ export function runNarrow(
   return { tokens: last, block };
 }
 
+/**
+ * The weights of the decoder, those that a step multiplies column by column in memory: a processor then reads them as they
+ * are, where a matrix library copies them at every step (a quarter of its time at the sizes of a nano policy). What is
+ * returned is the caller's to free, by `tensors`.
+ */
+export function arrangeForSteps({ engine, weights }: Policy): { weights: Weights; tensors: Tensor[] } {
+  const tensors: Tensor[] = [];
+  const arranged = (weight: Tensor): Tensor => {
+    const [outer, inner] = weight.shape as [number, number]; // [O, I]
+    const room = engine.zeros([inner, Math.ceil(outer / LANES) * LANES], weight.dtype);
+    const turned = engine.scope(() => {
+      engine.write(room, 1, 0, engine.permute(weight, [1, 0]));
+      return engine.permute(engine.narrow(room, 1, 0, outer), [1, 0]); // [O, I]
+    });
+    tensors.push(room, turned);
+    return turned;
+  };
+  const layers = engine.noGrad(() =>
+    weights.layers.map((layer) => ({
+      ...layer,
+      qkv: arranged(layer.qkv),
+      o: arranged(layer.o),
+      gateUp: arranged(layer.gateUp),
+      down: arranged(layer.down),
+    })),
+  );
+  return { weights: { ...weights, layers, head: engine.noGrad(() => arranged(weights.head)) }, tensors };
+}
+
+/** Floats of the widest vectors of a processor: columns are padded to whole ones. */
+const LANES = 16;
+
 /** Feeds one token per slot, at the column behind `used`: [B] → hidden [B, D]. */
 function feed(policy: Policy, input: NarrowInput, tokens: Tensor, used: number): Tensor {
-  const { engine, dims, weights } = policy;
+  const { engine, dims } = policy;
+  const { weights } = input;
   const { prefix, own, mask } = input.memory;
   const done = decode(engine, weights, dims, {
     x: engine.rows(weights.embed, tokens), // [B, D]
@@ -70,6 +107,7 @@ function feed(policy: Policy, input: NarrowInput, tokens: Tensor, used: number):
     length: 1,
     ...turn(policy, input, used),
     own: { layers: own, used },
+    cache: false,
     ...(prefix === null ? {} : { prefix }),
     ...(mask === null ? {} : { mask: engine.narrow(mask, 3, 0, used + 1) }),
   });

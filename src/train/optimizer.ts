@@ -225,12 +225,12 @@ export class ShardedAdamW {
         engine.adamW(
           {
             parameters: exact,
-            gradients: engine.mul(part(this.#gradients[0]!), scale),
+            gradients: part(this.#gradients[0]!),
             firstMoment: part(this.#first),
             secondMoment: part(this.#second),
             decay,
           },
-          { learningRate, beta1: betas[0], beta2: betas[1], epsilon, step: this.#step },
+          { learningRate, beta1: betas[0], beta2: betas[1], epsilon, step: this.#step, scale },
         );
         if (this.#master !== null) engine.write(this.#parameters, 0, start, exact); // rounds to nearest
       }),

@@ -4,6 +4,7 @@ import type { DType, Engine, Tensor } from '../../src/engine/engine.ts';
 import { Random } from '../../src/random.ts';
 import type { Nd } from '../helpers/reference.ts';
 import * as ref from '../helpers/reference.ts';
+import { attentionStepContract } from './attention-step.ts';
 import { autogradContract } from './autograd.ts';
 import { type Case, indices, TENSOR_CASES } from './cases.ts';
 import { fromFileContract } from './from-file.ts';
@@ -172,6 +173,7 @@ export function engineContract(name: string, open: () => Engine): void {
     autogradContract(() => engine);
     recordingContract(() => engine);
     longAttentionContract(() => engine);
+    attentionStepContract(() => engine);
     samplingContract(() => engine);
     updateContract(() => engine);
   });

@@ -47,10 +47,10 @@ async function taken(
     prompts.push(encoder.encode(await task.picture(example), task.instruction(example)));
   }
   let steps = 0;
-  const logits = policy.logits.bind(policy);
-  policy.logits = (hidden) => {
+  const sample = engine.sample.bind(engine);
+  engine.sample = (logits, how) => {
     steps++;
-    return logits(hidden);
+    return sample(logits, how);
   };
   engine.ledger.phase('sampling');
   const { samples, maxTokens, hidden } = one;

@@ -46,7 +46,8 @@ test('an update takes a few chunks, however many parameters there are', () => {
     expect(take(5, chunk, dtype)).toBeLessThan(4 * 4 * chunk);
     expect(Math.abs(take(20, chunk, dtype) - take(5, chunk, dtype))).toBeLessThan(1024);
   }
-  expect(take(20, CHUNK, 'float32')).toBeGreaterThan(4 * 2_000_000); // at once it would be a copy of all
+  // One pass needs no copy of anything: all that is made are zeros for the one parameter without a gradient.
+  expect(take(20, CHUNK, 'float32')).toBeLessThan(4 * 110_000);
 });
 
 test('a step that computes layers again takes the gradient of a layer, not of the policy', async () => {

@@ -1,4 +1,4 @@
-/** The operators of fused.cc and libtorch's tiled attention, without elements. On the CPU one pass each, else chains. */
+/** The operators of fused.cc and attention.cc, and libtorch's tiled attention, without elements. On the CPU one pass each, else chains. */
 import type { DType } from '../engine.ts';
 import { add, mul, sum, unary } from './arithmetic.ts';
 import { cast, cat, contiguous } from './copies.ts';
@@ -61,26 +61,17 @@ export function rmsNorm(kernels: Kernels, input: DryTensor, weight: DryTensor): 
   });
 }
 
-/** Keeps gate and up, and σ(gate) where it is no wider than they are; the chain keeps gate and up, and silu(gate). */
+/** Keeps gate and up alone; the chain keeps silu(gate) beside them. */
 export function swiglu(kernels: Kernels, input: DryTensor): DryTensor {
   const width = input.shape.at(-1)! / 2;
   const halved = [...input.shape.slice(0, -1), width];
   if (fusible(kernels, input)) {
-    const kept = computed(input) === input.dtype;
-    const sigmoid = (): DryTensor => {
-      const gate = kept ? null : kernels.empty(halved, computed(input));
-      const sigma = kernels.empty(halved, computed(input));
-      gate?.release();
-      return sigma;
-    };
     return using((hold) => {
       const gateUp = hold(contiguous(kernels, input));
-      const sigma = hold(sigmoid());
       const out = kernels.empty(halved, input.dtype);
-      return kernels.record([input], out, [gateUp, kept ? sigma : null], (gradient) =>
+      return kernels.record([input], out, [gateUp], (gradient) =>
         using((keep) => {
           keep(contiguous(kernels, gradient));
-          if (!kept) keep(sigmoid());
           return [kernels.empty(gateUp.shape, gateUp.dtype)];
         }),
       );
@@ -121,6 +112,68 @@ export function rotary(kernels: Kernels, x: DryTensor, cos: DryTensor, sin: DryT
   });
 }
 
+/** As x [B, H, n, d], laid out as [B, n, H, d]. */
+function positionMajor(kernels: Kernels, x: DryTensor): DryTensor {
+  const [b, h, n, d] = x.shape as [number, number, number, number];
+  const [sb, sn, sh, sd] = dense([b, n, h, d]) as [number, number, number, number];
+  return kernels.empty(x.shape, x.dtype, [sb, sh, sn, sd]);
+}
+
+/** attention.cc keeps query, keys, values, masks, its result and one number a row; the scores are never whole. */
+export function attention(
+  kernels: Kernels,
+  inputs: readonly [DryTensor, DryTensor, DryTensor],
+  prefix: readonly DryTensor[],
+  masks: readonly DryTensor[],
+): DryTensor {
+  const [query] = inputs;
+  const all = [...inputs, ...prefix];
+  return using((hold) => {
+    const out = positionMajor(kernels, query);
+    const rows = hold(kernels.empty(query.shape.slice(0, 3), query.dtype));
+    return kernels.record(all, out, [...all, ...masks, out, rows], (_, wanted) =>
+      all
+        .map((input) => positionMajor(kernels, input)) // computed together
+        .map((gradient, i) => {
+          if (wanted[i]) return gradient;
+          gradient.release();
+          return null;
+        }),
+    );
+  });
+}
+
+/** One step of decoding holds its rotated queries beside the result. */
+export function attentionStep(kernels: Kernels, qkv: DryTensor, keys: DryTensor): DryTensor {
+  const [batch, kept, , width] = keys.shape as [number, number, number, number];
+  const shape = [batch, qkv.shape[1]! - 2 * kept * width];
+  return using((hold) => {
+    hold(kernels.empty(shape, qkv.dtype));
+    return kernels.empty(shape, qkv.dtype);
+  });
+}
+
+/** Keeps the logits, what else it was given, and one number a row. */
+export function tokenLogProb(
+  kernels: Kernels,
+  logits: DryTensor,
+  targets: DryTensor,
+  mask: DryTensor | null,
+): DryTensor {
+  const [rows] = logits.shape as [number, number];
+  return using((hold) => {
+    const scores = hold(contiguous(kernels, logits));
+    const sums = hold(kernels.empty([rows], logits.dtype));
+    const out = kernels.empty([rows], logits.dtype);
+    return kernels.record([logits], out, [scores, targets, mask, sums], (gradient) =>
+      using((keep) => {
+        keep(contiguous(kernels, gradient));
+        return [kernels.empty(scores.shape, scores.dtype)];
+      }),
+    );
+  });
+}
+
 /** Tiled attention keeps query, key, value, its result and one number a row; the scores are never whole. */
 export function tiledAttention(
   kernels: Kernels,
@@ -129,28 +182,16 @@ export function tiledAttention(
   value: DryTensor,
   mask: DryTensor | null,
 ): DryTensor {
-  const [batch, heads, length, width] = query.shape as [number, number, number, number];
-  const laid = (x: DryTensor): DryTensor => {
-    const [b, h, n, d] = x.shape as [number, number, number, number];
-    const [sb, sn, sh, sd] = dense([b, n, h, d]) as [number, number, number, number];
-    return kernels.empty(x.shape, x.dtype, [sb, sh, sn, sd]); // [B, n, H, d] in memory
-  };
+  const [batch, heads, length] = query.shape as [number, number, number, number];
   return using((hold) => {
-    const out = kernels.empty(
-      query.shape,
-      query.dtype,
-      ((): number[] => {
-        const [sb, sn, sh, sd] = dense([batch, length, heads, width]) as [number, number, number, number];
-        return [sb, sh, sn, sd];
-      })(),
-    );
+    const out = positionMajor(kernels, query);
     const rows = hold(kernels.empty([batch, length, heads], 'float32'));
     const saved = [query, key, value, out, rows, mask];
     return kernels.record([query, key, value], out, saved, (gradient, wanted) =>
       using((keep) => {
         keep(contiguous(kernels, keep(transpose(kernels, gradient, 1, 2))));
         keep(kernels.empty([batch, length, heads], 'float32')); // Σ gradient · result of each row
-        const all = [query, key, value].map(laid); // computed together
+        const all = [query, key, value].map((x) => positionMajor(kernels, x)); // computed together
         return all.map((gradient, i) => {
           if (wanted[i]) return gradient;
           gradient.release();

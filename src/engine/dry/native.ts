@@ -74,11 +74,11 @@ export class DryNative implements Native {
     return argument === 'enable_gqa' && this.#grouped;
   }
 
-  call(id: number, ...values: NativeValue[]): number | readonly number[] | undefined {
+  call(id: number, ...values: NativeValue[]): number | boolean | readonly number[] | undefined {
     const { run, kind } = this.#operators[id]!;
     this.#kernels.kind = kind;
     const result = run(this.#kernels, values, this.#get);
-    if (typeof result === 'number') return result;
+    if (typeof result === 'number' || typeof result === 'boolean') return result;
     return Array.isArray(result) ? result.map((one) => this.#add(one)) : this.#add(result as DryTensor);
   }
 

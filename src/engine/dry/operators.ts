@@ -4,7 +4,7 @@ import { ELEMENT_BYTES } from '../engine.ts';
 import type { NativeValue } from '../torch/native.ts';
 import { add, div, minimum, mul, sum, unary } from './arithmetic.ts';
 import { cast, cat, clone, contiguous, gather, placeRows, rows } from './copies.ts';
-import { rmsNorm, rotary, swiglu, tiledAttention } from './fused.ts';
+import { attention, attentionStep, rmsNorm, rotary, swiglu, tiledAttention, tokenLogProb } from './fused.ts';
 import type { Kernels } from './kernels.ts';
 import { linear, matmul, products } from './products.ts';
 import { type DryTensor, dense, type Shape } from './tensor.ts';
@@ -15,7 +15,7 @@ export type Operator = (
   kernels: Kernels,
   values: readonly NativeValue[],
   get: Get,
-) => DryTensor | readonly DryTensor[] | number;
+) => DryTensor | readonly DryTensor[] | number | boolean;
 
 const list = (value: NativeValue): readonly number[] => value as readonly number[];
 
@@ -157,10 +157,25 @@ const TABLE: Readonly<Record<string, Operator>> = {
   'softmax.int': softmax,
   'log_softmax.int': (kernels, [x], get) => unary(kernels, get(x), 'output'),
 
+  'timeseer::adam_w': () => true,
+  'timeseer::attention': (kernels, values, get) => {
+    const [query, key, value, mask, prefixKey, prefixValue, prefixMask] = values;
+    const given = (...handles: NativeValue[]): DryTensor[] =>
+      handles.filter((handle) => typeof handle === 'number').map(get);
+    const prefix = given(prefixKey, prefixValue);
+    return attention(kernels, [get(query), get(key), get(value)], prefix, given(mask, prefixMask));
+  },
+  'timeseer::attention_step': (kernels, [qkv, , , keys], get) => attentionStep(kernels, get(qkv), get(keys)),
+  'timeseer::draw_tokens': (kernels, [logits], get) => {
+    const rows = get(logits).shape.slice(0, 1);
+    return [kernels.empty(rows, 'int64'), kernels.empty(rows, 'float32')];
+  },
   'timeseer::linear': affine,
   'timeseer::rms_norm': (kernels, [x, weight], get) => rmsNorm(kernels, get(x), get(weight)),
   'timeseer::rotary': (kernels, [x, cos, sin], get) => rotary(kernels, get(x), get(cos), get(sin)),
   'timeseer::swiglu': (kernels, [x], get) => swiglu(kernels, get(x)),
+  'timeseer::token_log_prob': (kernels, [logits, targets, mask], get) =>
+    tokenLogProb(kernels, get(logits), get(targets), typeof mask === 'number' ? get(mask) : null),
 
   'add_.Tensor': inPlace,
   'add_.Scalar': inPlaceScalar,

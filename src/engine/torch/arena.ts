@@ -96,7 +96,8 @@ export class Arena {
         throw new EngineError('scope: the body returned a Promise; a scope is synchronous, await outside it');
       }
       const kept = new Set<unknown>();
-      collect(result, kept, new Set());
+      if (result instanceof TorchTensor) kept.add(result);
+      else collect(result, kept, new Set());
       const parent = this.#scopes[depth - 2];
       const garbage: TorchTensor[] = [];
       for (const tensor of own) {

@@ -1,6 +1,7 @@
 /** Attention with grouped queries, additive masks and a prefix that a group of rows shares. */
 import { EngineError } from '../../errors.ts';
-import type { AttentionInput, AttentionPrefix, Tensor } from '../engine.ts';
+import type { AttentionInput, AttentionPrefix, AttentionStepInput, Tensor } from '../engine.ts';
+import { inOnePass, rotary } from './network.ts';
 import { type Operators, sameShape, shapeText } from './operators.ts';
 
 /**
@@ -35,6 +36,13 @@ export function attention(ops: Operators, input: AttentionInput): Tensor {
   if (length * (prefixKeys + keys) >= FUSED_FROM && ops.has(SDPA)) {
     return fused(ops, prefix === undefined ? input : joined(ops, input, prefix), repeat);
   }
+  if (inOnePass(ops, [query, key, value], [mask, prefix?.key, prefix?.value, prefix?.mask])) {
+    return ops.one(
+      'timeseer::attention',
+      ...([query, key, value, mask ?? null, prefix?.key ?? null, prefix?.value ?? null] as const),
+      prefix?.mask ?? null,
+    );
+  }
   const q = ops.one('reshape', query, [batch, heads, rows, width]); // [B, Hkv, R·T, D]
   const own = { batch, heads, repeat, length, keys, scale };
   const scores = masked(ops, q, key, mask, own); // [B, Hkv, R·T, S]
@@ -68,6 +76,52 @@ export function attention(ops: Operators, input: AttentionInput): Tensor {
     length,
     width,
   ]);
+}
+
+/** The contract's `attentionStep`: in one operator where it applies, of rotation, writes and attention elsewhere. */
+export function attentionStep(ops: Operators, input: AttentionStepInput): Tensor {
+  const { qkv, cos, sin, cache, used, mask, prefix } = input;
+  ops.check('attentionStep', [qkv, cos, sin, cache.key, cache.value], [mask, prefix?.key, prefix?.value]);
+  const [batch, heads, columns, width] = cache.key.shape as [number, number, number, number]; // [B, Hkv, C, D]
+  const queryHeads = (qkv.shape[1] ?? 0) / width - 2 * heads;
+  if (
+    cache.key.shape.length !== 4 ||
+    !sameShape(cache.key, cache.value) ||
+    qkv.shape.length !== 2 ||
+    qkv.shape[0] !== batch ||
+    !Number.isInteger(queryHeads / heads) ||
+    queryHeads < 1 ||
+    !(Number.isInteger(used) && used >= 0 && used < columns)
+  ) {
+    throw new EngineError(
+      `attentionStep: qkv ${shapeText(qkv)}, cache ${shapeText(cache.key)} and ${used} used columns do not fit: ` +
+        'want [B, (Hq + 2·Hkv)·D] and [B, Hkv, C, D] with Hq a multiple of Hkv and used < C',
+    );
+  }
+  checkMask(mask, [batch, 1, 1, used + 1]);
+  const before = prefix === undefined ? 0 : checkPrefix(cache.key, prefix);
+  const tiled = before + used + 1 >= FUSED_FROM && ops.has(SDPA);
+  const optional = [cos, sin, cache.key, mask, prefix?.key, prefix?.value, prefix?.mask];
+  if (!tiled && inOnePass(ops, [qkv], optional)) {
+    const side = [mask ?? null, prefix?.key ?? null, prefix?.value ?? null, prefix?.mask ?? null] as const;
+    return ops.one('timeseer::attention_step', qkv, cos, sin, cache.key, cache.value, used, ...side);
+  }
+  const rows = ops.one('reshape', qkv, [batch, 1, queryHeads + 2 * heads, width]); // [B, 1, Hq + 2·Hkv, D]
+  const [queryKey, values] = ops.many('split_with_sizes', rows, [queryHeads + heads, heads], 2);
+  const turned = ops.one('transpose.int', rotary(ops, queryKey!, cos, sin), 1, 2); // [B, Hq + Hkv, 1, D]
+  const [query, key] = ops.many('split_with_sizes', turned, [queryHeads, heads], 1);
+  const extended = (held: Tensor, column: Tensor): Tensor => {
+    ops.inPlace('copy_', ops.one('narrow', held, 2, used, 1), column);
+    return ops.one('narrow', held, 2, 0, used + 1); // [B, Hkv, S, D]
+  };
+  const mixed = attention(ops, {
+    query: query!,
+    key: extended(cache.key, key!),
+    value: extended(cache.value, ops.one('transpose.int', values!, 1, 2)),
+    ...(mask === undefined ? {} : { mask }),
+    ...(prefix === undefined ? {} : { prefix }),
+  });
+  return ops.one('reshape', mixed, [batch, queryHeads * width]);
 }
 
 /** Over the last axis, in float32 where the scores are narrower. */

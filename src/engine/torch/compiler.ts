@@ -78,6 +78,8 @@ export function ownFlags(libtorch: Libtorch, compiler: Compiler): string[] {
   return [
     `-std=c++${libtorch.standard}`,
     '-O3',
+    '-fno-math-errno', // a square root that may set errno is no vector operation
+    '-fno-trapping-math',
     openMp(compiler),
     ...(NATIVE ? ['-march=native'] : []),
     '-fPIC',

@@ -5,6 +5,8 @@
 #include <ATen/Parallel.h>
 #include <torch/torch.h>
 
+#include "vector.h"
+
 namespace timeseer {
 namespace {
 
@@ -71,19 +73,57 @@ void byRows(int64_t rows, const float* x, const W* w, const W* bias, W* y, int64
   }
 }
 
+bool recorded(const Tensor& x, const Tensor& weight, const c10::optional<Tensor>& bias) {
+  return at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad() || (bias && bias->requires_grad()));
+}
+
 bool applies(const Tensor& x, const Tensor& weight, const c10::optional<Tensor>& bias) {
   const auto type = weight.scalar_type();
-  const bool recorded =
-      at::GradMode::is_enabled() && (x.requires_grad() || weight.requires_grad() || (bias && bias->requires_grad()));
-  return !recorded && x.device().is_cpu() && weight.device().is_cpu() && weight.dim() == 2 && weight.is_contiguous() &&
+  return !recorded(x, weight, bias) && x.device().is_cpu() && weight.device().is_cpu() && weight.dim() == 2 && weight.is_contiguous() &&
          weight.numel() >= kLarge && (type == at::kFloat || type == at::kBFloat16) && x.scalar_type() == type &&
          x.dim() >= 1 && x.size(-1) == weight.size(1) && x.numel() > 0 && x.numel() <= kRows * x.size(-1) &&
          (!bias || (bias->scalar_type() == type && bias->device().is_cpu() && bias->dim() == 1 &&
                     bias->size(0) == weight.size(0)));
 }
 
+// Whether a weight [O, I] lies column by column, with room behind each column for whole vectors: as a product reads it that
+// does not copy it first. What stays in a core's cache and is multiplied at every decoding step is kept so.
+bool columnMajor(const Tensor& x, const Tensor& weight, const c10::optional<Tensor>& bias) {
+  if (!(weight.device().is_cpu() && weight.scalar_type() == at::kFloat && weight.dim() == 2 && weight.stride(0) == 1 &&
+        weight.size(0) > 1 && weight.size(1) > 0 && weight.numel() < kLarge)) {
+    return false;
+  }
+  const int64_t outer = weight.size(0), ld = weight.stride(1);
+  const int64_t end = weight.storage_offset() + (weight.size(1) - 1) * ld + padded<float>(outer);
+  const bool roomy = ld >= padded<float>(outer) && end * static_cast<int64_t>(sizeof(float)) <= static_cast<int64_t>(weight.storage().nbytes());
+  return roomy && x.device().is_cpu() && x.scalar_type() == at::kFloat && x.dim() >= 1 && x.size(-1) == weight.size(1) &&
+         x.numel() > 0 && !recorded(x, weight, bias) &&
+         (!bias || (bias->scalar_type() == at::kFloat && bias->device().is_cpu() && bias->is_contiguous() &&
+                    bias->dim() == 1 && bias->size(0) == outer));
+}
+
+Tensor byColumns(const Tensor& x, const Tensor& weight, const c10::optional<Tensor>& bias) {
+  const int64_t inner = weight.size(1), outer = weight.size(0), wide = padded<float>(outer), rows = x.numel() / inner;
+  const Tensor in = x.contiguous();
+  auto shape = x.sizes().vec();
+  shape.back() = wide;
+  Tensor y = at::empty(shape, x.options());
+  const float* from = in.data_ptr<float>();
+  const float* columns = weight.data_ptr<float>();
+  float* into = y.data_ptr<float>();
+  at::parallel_for(0, rows, std::max<int64_t>(16, (1 << 18) / (inner * outer)), [&](int64_t begin, int64_t end) {
+    if (bias) {
+      for (int64_t n = begin; n < end; n++) std::copy_n(bias->data_ptr<float>(), outer, into + n * wide);
+    }
+    multiply<float>(end - begin, wide, inner, from + begin * inner, inner, 1, columns, weight.stride(1), into + begin * wide,
+                    wide, bias.has_value());
+  });
+  return wide == outer ? y : y.narrow(-1, 0, outer);
+}
+
 // x [..., I], weight [O, I], bias [O] → [..., O]
 Tensor linear(const Tensor& x, const Tensor& weight, const c10::optional<Tensor>& bias) {
+  if (columnMajor(x, weight, bias)) return byColumns(x, weight, bias);
   if (!applies(x, weight, bias)) return at::linear(x, weight, bias);
   const int64_t inner = weight.size(1), outer = weight.size(0), rows = x.numel() / inner;
   const Tensor wide = x.to(at::kFloat).contiguous();

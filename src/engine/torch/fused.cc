@@ -10,6 +10,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <tuple>
+#include <vector>
+
+#include "vector.h"
 
 namespace timeseer {
 namespace {
@@ -161,78 +166,76 @@ Tensor rmsNorm(const Tensor& x, const Tensor& weight, double epsilon) {
   return (wide * inverse * weight.to(wide.scalar_type())).to(x.scalar_type());
 }
 
-// y = g·σ(g)·u; s = σ(g) is computed by ATen's vectorised sigmoid. gateUp [N, 2·F], y and s [N, F]
+// σ(x); an argument below −88 is as good as −88.
+template <typename A>
+inline A sigmoid(A x) {
+  return 1 / (1 + expOf(x < -88 ? A(88) : -x));
+}
+
+// y = g·σ(g)·u: gateUp [N, 2·F], y [N, F]
 template <typename T, typename A>
-void gluForward(const T* gateUp, const A* s, T* y, int64_t from, int64_t to, int64_t width) {
+void gluForward(const T* gateUp, T* y, int64_t from, int64_t to, int64_t width) {
   for (int64_t n = from; n < to; n++) {
     const T* gate = gateUp + 2 * n * width;
     const T* up = gate + width;
-    const A* sigma = s + n * width;
     T* out = y + n * width;
 #pragma omp simd
     for (int64_t d = 0; d < width; d++) {
-      out[d] = static_cast<T>(static_cast<A>(gate[d]) * sigma[d] * static_cast<A>(up[d]));
+      const A g = static_cast<A>(gate[d]);
+      out[d] = static_cast<T>(g * sigmoid(g) * static_cast<A>(up[d]));
     }
   }
 }
 
-// dg = go·u·s·(1 + g·(1 − s)), du = go·g·s
+// dg = go·u·s·(1 + g·(1 − s)), du = go·g·s with s = σ(g), which costs less to compute again than to keep
 template <typename T, typename A>
-void gluBackward(const T* go, const T* gateUp, const A* s, T* out, int64_t from, int64_t to, int64_t width) {
+void gluBackward(const T* go, const T* gateUp, T* out, int64_t from, int64_t to, int64_t width) {
   for (int64_t n = from; n < to; n++) {
     const T* gate = gateUp + 2 * n * width;
     const T* up = gate + width;
-    const A* sigma = s + n * width;
     const T* grad = go + n * width;
     T* toGate = out + 2 * n * width;
     T* toUp = toGate + width;
 #pragma omp simd
     for (int64_t d = 0; d < width; d++) {
       const A g = static_cast<A>(gate[d]);
-      const A scaled = static_cast<A>(grad[d]) * sigma[d];
-      toGate[d] = static_cast<T>(scaled * static_cast<A>(up[d]) * (1 + g * (1 - sigma[d])));
+      const A s = sigmoid(g);
+      const A scaled = static_cast<A>(grad[d]) * s;
+      toGate[d] = static_cast<T>(scaled * static_cast<A>(up[d]) * (1 + g * (1 - s)));
       toUp[d] = static_cast<T>(scaled * g);
     }
   }
-}
-
-// σ of the gate half, in the type that is computed with: [..., F]
-Tensor gateSigmoid(const Tensor& gateUp, int64_t width) {
-  const Tensor gate = gateUp.narrow(-1, 0, width);
-  return at::sigmoid(gate.to(at::toOpMathType(gate.scalar_type()))).contiguous();
 }
 
 struct SwiGlu : public torch::autograd::Function<SwiGlu> {
   static Tensor forward(AutogradContext* context, const Tensor& input) {
     const Tensor gateUp = input.contiguous();
     const int64_t width = gateUp.size(-1) / 2;
-    const Tensor s = gateSigmoid(gateUp, width);
-    Tensor y = at::empty_like(s, gateUp.options());
+    auto shape = gateUp.sizes().vec();
+    shape.back() = width;
+    Tensor y = at::empty(shape, gateUp.options());
     const int64_t rows = width == 0 ? 0 : y.numel() / width;
     TIMESEER_DISPATCH(gateUp.scalar_type(), "swiglu", [&] {
       using A = at::opmath_type<scalar_t>;
       inParts(rows, partsOf(rows, 2 * width), [&](int64_t from, int64_t to, int64_t) {
-        gluForward<scalar_t, A>(gateUp.data_ptr<scalar_t>(), s.data_ptr<A>(), y.data_ptr<scalar_t>(), from, to, width);
+        gluForward<scalar_t, A>(gateUp.data_ptr<scalar_t>(), y.data_ptr<scalar_t>(), from, to, width);
       });
     });
-    // In bfloat16 σ is twice as wide as the gate: it is computed again rather than kept.
-    context->save_for_backward({gateUp, s.scalar_type() == gateUp.scalar_type() ? s : Tensor()});
+    context->save_for_backward({gateUp});
     return y;
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
-    const auto saved = context->get_saved_variables();
-    const Tensor& gateUp = saved[0];
+    const Tensor gateUp = context->get_saved_variables()[0];
     const Tensor go = gradients[0].contiguous();
     const int64_t width = gateUp.size(-1) / 2;
-    const Tensor s = saved[1].defined() ? saved[1] : gateSigmoid(gateUp, width);
     const int64_t rows = width == 0 ? 0 : go.numel() / width;
     Tensor out = at::empty_like(gateUp);
     TIMESEER_DISPATCH(gateUp.scalar_type(), "swiglu_backward", [&] {
       using A = at::opmath_type<scalar_t>;
       inParts(rows, partsOf(rows, 2 * width), [&](int64_t from, int64_t to, int64_t) {
-        gluBackward<scalar_t, A>(go.data_ptr<scalar_t>(), gateUp.data_ptr<scalar_t>(), s.data_ptr<A>(),
-                                 out.data_ptr<scalar_t>(), from, to, width);
+        gluBackward<scalar_t, A>(go.data_ptr<scalar_t>(), gateUp.data_ptr<scalar_t>(), out.data_ptr<scalar_t>(), from,
+                                 to, width);
       });
     });
     return {out};
@@ -329,12 +332,197 @@ Tensor rotary(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   return (x * cos.unsqueeze(2) + turned * sin.unsqueeze(2)).to(x.scalar_type());
 }
 
+// ---- one update of AdamW -----------------------------------------------------------------------------------------
+
+// Loshchilov and Hutter 2019, in the order of torch.optim.AdamW: decay, moments, update. All [P]; decay [P] or one factor.
+template <typename T>
+void adamRange(T* p, const T* g, T* m, T* v, const T* decays, T decay, T scale, T rate, T beta1, T beta2, T root,
+               T epsilon, T step, int64_t from, int64_t to) {
+#pragma omp simd
+  for (int64_t i = from; i < to; i++) {
+    const T gradient = g[i] * scale;
+    const T first = m[i] + (gradient - m[i]) * (1 - beta1);
+    const T second = v[i] * beta2 + gradient * gradient * (1 - beta2);
+    m[i] = first;
+    v[i] = second;
+    const T kept = p[i] * (1 - rate * (decays == nullptr ? decay : decays[i]));
+    p[i] = kept - step * first / (std::sqrt(second) / root + epsilon);
+  }
+}
+
+// In place: parameters, firstMoment and secondMoment from `scale` times the gradients; false where it does not apply.
+bool adamW(Tensor parameters, const Tensor& gradients, Tensor firstMoment, Tensor secondMoment,
+           const c10::optional<Tensor>& decays, double decay, double scale, double rate, double beta1, double beta2,
+           double epsilon, int64_t step) {
+  const auto type = parameters.scalar_type();
+  const auto fits = [&](const Tensor& tensor) {
+    return tensor.device().is_cpu() && tensor.scalar_type() == type && tensor.dim() == 1 && tensor.is_contiguous() &&
+           tensor.numel() == parameters.numel();
+  };
+  if ((type != at::kFloat && type != at::kDouble) || !fits(parameters) || !fits(gradients) || !fits(firstMoment) ||
+      !fits(secondMoment) || (decays.has_value() && !fits(*decays))) {
+    return false;
+  }
+  AT_DISPATCH_FLOATING_TYPES(type, "adam_w", [&] {
+    const double root = std::sqrt(1 - std::pow(beta2, step)), size = rate / (1 - std::pow(beta1, step));
+    at::parallel_for(0, parameters.numel(), kPart, [&](int64_t from, int64_t to) {
+      adamRange<scalar_t>(parameters.data_ptr<scalar_t>(), gradients.data_ptr<scalar_t>(),
+                          firstMoment.data_ptr<scalar_t>(), secondMoment.data_ptr<scalar_t>(),
+                          decays.has_value() ? decays->data_ptr<scalar_t>() : nullptr, decay, scale, rate, beta1, beta2,
+                          root, epsilon, size, from, to);
+    });
+  });
+  return true;
+}
+
+// ---- log-probabilities -------------------------------------------------------------------------------------------
+
+// logits [V] (and mask) divided by the temperature, in `row`; the largest of them.
+template <typename T>
+T temperedRow(const T* logits, const T* mask, T temperature, T* row, int64_t width) {
+  T most = -std::numeric_limits<T>::infinity();
+#pragma omp simd reduction(max : most)
+  for (int64_t v = 0; v < width; v++) {
+    const T score = (mask == nullptr ? logits[v] : logits[v] + mask[v]) / temperature;
+    row[v] = score;
+    most = score > most ? score : most;
+  }
+  return most;
+}
+
+template <typename T>
+T logSumOf(const T* row, T most, int64_t width) {
+  T sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t v = 0; v < width; v++) sum += expOf(row[v] - most);
+  return most + std::log(sum);
+}
+
+// row = −share · softmax
+template <typename T>
+void softmaxSlope(const T* logits, const T* mask, T temperature, T logSum, T share, T* row, int64_t width) {
+#pragma omp simd
+  for (int64_t v = 0; v < width; v++) {
+    const T score = (mask == nullptr ? logits[v] : logits[v] + mask[v]) / temperature;
+    row[v] = -share * expOf(score - logSum);
+  }
+}
+
+// row → its cumulative masses e^(row − its largest); the logarithm of their sum.
+inline double cumulativeMasses(const float* row, double* mass, float most, int64_t width) {
+#pragma omp simd
+  for (int64_t v = 0; v < width; v++) mass[v] = expOf(row[v] - most);
+  double total = 0;
+  for (int64_t v = 0; v < width; v++) mass[v] = total += mass[v];
+  return most + std::log(total);
+}
+
+// log softmax((logits + mask) / temperature) at one target a row: logits [N, V], mask [V], targets [N] → [N]
+struct TokenLogProb : public torch::autograd::Function<TokenLogProb> {
+  static Tensor forward(AutogradContext* context, const Tensor& logits, const Tensor& targets,
+                        const c10::optional<Tensor>& mask, double temperature) {
+    const Tensor scores = logits.contiguous(), ids = targets.contiguous();
+    const Tensor added = mask.has_value() ? mask->contiguous() : Tensor();
+    const int64_t rows = scores.size(0), width = scores.size(1);
+    const Tensor out = at::empty({rows}, scores.options()), sums = at::empty({rows}, scores.options());
+    const int64_t* id = ids.data_ptr<int64_t>();
+    for (int64_t n = 0; n < rows; n++) TORCH_CHECK(id[n] >= 0 && id[n] < width, "token_log_prob: no token ", id[n]);
+    AT_DISPATCH_FLOATING_TYPES(scores.scalar_type(), "token_log_prob", [&] {
+      const scalar_t* given = scores.data_ptr<scalar_t>();
+      const scalar_t* hidden = added.defined() ? added.data_ptr<scalar_t>() : nullptr;
+      inParts(rows, partsOf(rows, width), [&](int64_t from, int64_t to, int64_t) {
+        std::vector<scalar_t> row(width);
+        for (int64_t n = from; n < to; n++) {
+          const scalar_t most = temperedRow<scalar_t>(given + n * width, hidden, temperature, row.data(), width);
+          const scalar_t sum = logSumOf<scalar_t>(row.data(), most, width);
+          sums.data_ptr<scalar_t>()[n] = sum;
+          out.data_ptr<scalar_t>()[n] = row[id[n]] - sum;
+        }
+      });
+    });
+    context->save_for_backward({scores, ids, added, sums});
+    context->saved_data["temperature"] = temperature;
+    return out;
+  }
+
+  // go·(1[v = target] − softmax)/temperature
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const Tensor& scores = saved[0];
+    const Tensor go = gradients[0].contiguous();
+    const double temperature = context->saved_data["temperature"].toDouble();
+    const int64_t rows = scores.size(0), width = scores.size(1);
+    Tensor out = at::empty_like(scores);
+    AT_DISPATCH_FLOATING_TYPES(scores.scalar_type(), "token_log_prob_backward", [&] {
+      const scalar_t* hidden = saved[2].defined() ? saved[2].data_ptr<scalar_t>() : nullptr;
+      inParts(rows, partsOf(rows, width), [&](int64_t from, int64_t to, int64_t) {
+        for (int64_t n = from; n < to; n++) {
+          const scalar_t* given = scores.data_ptr<scalar_t>() + n * width;
+          scalar_t* row = out.data_ptr<scalar_t>() + n * width;
+          const scalar_t share = go.data_ptr<scalar_t>()[n] / static_cast<scalar_t>(temperature);
+          softmaxSlope<scalar_t>(given, hidden, temperature, saved[3].data_ptr<scalar_t>()[n], share, row, width);
+          row[saved[1].data_ptr<int64_t>()[n]] += share;
+        }
+      });
+    });
+    return {out, Tensor(), Tensor(), Tensor()};
+  }
+};
+
+Tensor tokenLogProb(const Tensor& logits, const Tensor& targets, const c10::optional<Tensor>& mask, double temperature) {
+  const auto type = logits.scalar_type();
+  TORCH_CHECK(logits.device().is_cpu() && (type == at::kFloat || type == at::kDouble) && logits.dim() == 2 &&
+                  targets.device().is_cpu() && targets.scalar_type() == at::kLong && targets.dim() == 1 &&
+                  targets.size(0) == logits.size(0) &&
+                  (!mask.has_value() || (mask->device().is_cpu() && mask->scalar_type() == type && mask->dim() == 1 &&
+                                         mask->size(0) == logits.size(1) && !mask->requires_grad())),
+              "token_log_prob: want logits [N, V], targets [N] and a mask [V] on the CPU");
+  return TokenLogProb::apply(logits, targets, mask, temperature);
+}
+
+// Draws from softmax((logits + mask) / temperature) by its inverse cumulative distribution in double precision: the first
+// token whose cumulative mass exceeds draw · total. logits [B, V], uniforms [B] → ids [B], log-probabilities [B]. NaN
+// logits give the last token and a log-probability of NaN.
+std::tuple<Tensor, Tensor> drawTokens(const Tensor& logits, const c10::optional<Tensor>& mask, double temperature,
+                                      const Tensor& uniforms) {
+  TORCH_CHECK(logits.device().is_cpu() && logits.scalar_type() == at::kFloat && logits.dim() == 2 && logits.size(1) > 0 &&
+                  uniforms.device().is_cpu() && uniforms.scalar_type() == at::kFloat && uniforms.dim() == 1 &&
+                  uniforms.size(0) == logits.size(0) &&
+                  (!mask.has_value() || (mask->device().is_cpu() && mask->scalar_type() == at::kFloat &&
+                                         mask->dim() == 1 && mask->size(0) == logits.size(1))),
+              "draw_tokens: want float32 logits [B, V], uniforms [B] and a mask [V] on the CPU");
+  const Tensor scores = logits.stride(1) == 1 ? logits : logits.contiguous(), draws = uniforms.contiguous();
+  const Tensor added = mask.has_value() ? mask->contiguous() : Tensor();
+  const int64_t rows = scores.size(0), width = scores.size(1), stride = scores.stride(0);
+  Tensor ids = at::empty({rows}, scores.options().dtype(at::kLong)), logProbs = at::empty({rows}, scores.options());
+  const float* hidden = added.defined() ? added.data_ptr<float>() : nullptr;
+  inParts(rows, partsOf(rows, width), [&](int64_t from, int64_t to, int64_t) {
+    std::vector<float> row(width);
+    std::vector<double> mass(width);
+    for (int64_t n = from; n < to; n++) {
+      const float most = temperedRow<float>(scores.data_ptr<float>() + n * stride, hidden, temperature, row.data(), width);
+      const double logSum = cumulativeMasses(row.data(), mass.data(), most, width);
+      const double draw = std::min(std::max(static_cast<double>(draws.data_ptr<float>()[n]), 0.0), 1 - 0x1p-32) * mass[width - 1];
+      const int64_t id = std::min<int64_t>(std::upper_bound(mass.begin(), mass.end(), draw) - mass.begin(), width - 1);
+      ids.data_ptr<int64_t>()[n] = id;
+      logProbs.data_ptr<float>()[n] = static_cast<float>(row[id] - logSum);
+    }
+  });
+  return std::make_tuple(ids, logProbs);
+}
+
 }  // namespace
 
 TORCH_LIBRARY(timeseer, library) {
   library.def("rms_norm(Tensor x, Tensor weight, float epsilon) -> Tensor", rmsNorm);
   library.def("swiglu(Tensor gate_up) -> Tensor", swiglu);
   library.def("rotary(Tensor x, Tensor cos, Tensor sin) -> Tensor", rotary);
+  library.def(
+      "adam_w(Tensor(a!) parameters, Tensor gradients, Tensor(b!) first_moment, Tensor(c!) second_moment, Tensor? decays, "
+      "float decay, float scale, float rate, float beta1, float beta2, float epsilon, int step) -> bool",
+      adamW);
+  library.def("token_log_prob(Tensor logits, Tensor targets, Tensor? mask, float temperature) -> Tensor", tokenLogProb);
+  library.def("draw_tokens(Tensor logits, Tensor? mask, float temperature, Tensor uniforms) -> (Tensor, Tensor)", drawTokens);
 }
 
 }  // namespace timeseer

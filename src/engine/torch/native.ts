@@ -22,7 +22,7 @@ export interface Native {
   op(name: string, overload: string): number;
   /** Whether an operator has an argument of this name. */
   takes(operator: number, argument: string): boolean;
-  call(operator: number, ...values: NativeValue[]): number | readonly number[] | undefined;
+  call(operator: number, ...values: NativeValue[]): number | boolean | readonly number[] | undefined;
   fromHost(data: HostArray, dtype: DType, shape: readonly number[], device: string): number;
   toHost(handle: number, into: HostArray): void;
   shape(handle: number): number[];

@@ -69,12 +69,31 @@ export function logProbs(
   }
   checkMask('logProbs', options.mask, head.shape[0]!);
   if (!(temperature > 0)) throw new EngineError(`logProbs: temperature must be > 0, got ${temperature}`);
-  const all = distribution(ops, ops.one('linear', hidden, head, null), temperature, options.mask); // [N, V]
+  const logits = ops.one('linear', hidden, head, null); // [N, V]
+  if (options.entropy !== true && inOnePass(ops, [logits], [options.mask])) {
+    const mask = options.mask ?? null;
+    return {
+      logProb: ops.one('timeseer::token_log_prob', logits, targets, mask, temperature),
+      entropy: null,
+    };
+  }
+  const all = distribution(ops, logits, temperature, options.mask); // [N, V]
   const picked = ops.one('gather', all, 1, ops.one('unsqueeze', targets, 1)); // [N, 1]
   const logProb = ops.one('squeeze.dim', picked, 1); // [N]
   if (options.entropy !== true) return { logProb, entropy: null };
   const terms = ops.one('mul.Tensor', ops.one('exp', all), all); // [N, V]; masked entries: 0 · −1e9 = −0
   return { logProb, entropy: ops.one('neg', ops.one('sum.dim_IntList', terms, [-1])) };
+}
+
+/** Whether operators of one pass take these: on the CPU, one type of at least 32 bits, masks without a gradient. */
+export function inOnePass(
+  ops: Operators,
+  tensors: readonly Tensor[],
+  optional: readonly (Tensor | undefined)[],
+): boolean {
+  const { dtype } = tensors[0]!;
+  if (ops.device !== 'cpu' || (dtype !== 'float32' && dtype !== 'float64')) return false;
+  return [...tensors, ...optional].every((tensor) => tensor === undefined || tensor.dtype === dtype);
 }
 
 function checkMask(where: string, mask: Tensor | undefined, vocabulary: number): void {
@@ -102,6 +121,11 @@ export function sample(
   }
   if (topK !== undefined && !(Number.isInteger(topK) && topK > 0)) {
     throw new EngineError(`sample: topK must be a positive integer, got ${topK}`);
+  }
+  const plain = temperature > 0 && topP === 1 && (topK === undefined || topK >= vocabulary);
+  if (plain && logits.dtype === 'float32' && inOnePass(ops, [logits, uniforms], [mask])) {
+    const [ids, logProbs] = ops.many('timeseer::draw_tokens', logits, mask ?? null, temperature, uniforms);
+    return { ids: ids!, logProbs: logProbs! };
   }
   const all = distribution(ops, logits, temperature === 0 ? 1 : temperature, mask); // [B, V]
   const ids =
@@ -143,7 +167,7 @@ function invert(ops: Operators, weights: Tensor, draws: Tensor): Tensor {
 
 export function adamW(ops: Operators, state: AdamWState, options: AdamWOptions): void {
   const { parameters, gradients, firstMoment, secondMoment, decay } = state;
-  const { learningRate, beta1, beta2, epsilon, step } = options;
+  const { learningRate, beta1, beta2, epsilon, step, scale = 1 } = options;
   const all = [
     parameters,
     gradients,
@@ -156,11 +180,27 @@ export function adamW(ops: Operators, state: AdamWState, options: AdamWOptions):
     throw new EngineError(`adamW: all tensors must have one shape, got ${all.map(shapeText).join(', ')}`);
   }
   if (!(step >= 1)) throw new EngineError(`adamW: step counts from 1, got ${step}`);
+  const decays = typeof decay === 'number' ? null : decay;
+  const factors = [
+    typeof decay === 'number' ? decay : 0,
+    scale,
+    learningRate,
+    beta1,
+    beta2,
+    epsilon,
+  ] as const;
+  if (
+    ops.device === 'cpu' &&
+    ops.flag('timeseer::adam_w', parameters, gradients, firstMoment, secondMoment, decays, ...factors, step)
+  ) {
+    return;
+  }
+  const scaled = scale === 1 ? gradients : ops.one('mul.Scalar', gradients, scale);
   if (typeof decay !== 'number') ops.inPlace('addcmul_', parameters, parameters, decay, -learningRate);
   else if (decay !== 0) ops.inPlace('mul_.Scalar', parameters, 1 - learningRate * decay);
-  ops.inPlace('lerp_.Scalar', firstMoment, gradients, 1 - beta1);
+  ops.inPlace('lerp_.Scalar', firstMoment, scaled, 1 - beta1);
   ops.inPlace('mul_.Scalar', secondMoment, beta2);
-  ops.inPlace('addcmul_', secondMoment, gradients, gradients, 1 - beta2);
+  ops.inPlace('addcmul_', secondMoment, scaled, scaled, 1 - beta2);
   const denominator = ops.one('sqrt', secondMoment); // [P]
   ops.inPlace('div_.Scalar', denominator, Math.sqrt(1 - beta2 ** step));
   ops.inPlace('add_.Scalar', denominator, epsilon);

@@ -75,6 +75,13 @@ export class Operators {
     return result;
   }
 
+  /** Calls an operator whose result is a boolean. */
+  flag(name: string, ...values: readonly Value[]): boolean {
+    const result = this.#call(name, values);
+    if (typeof result !== 'boolean') throw new EngineError(`${name}: expected a boolean as its result`);
+    return result;
+  }
+
   /** Calls an operator for its several tensor results. */
   many(name: string, ...values: readonly Value[]): TorchTensor[] {
     const result = this.#call(name, values);
@@ -88,7 +95,7 @@ export class Operators {
     if (typeof result === 'number') this.native.free(result);
   }
 
-  #call(name: string, values: readonly Value[]): number | readonly number[] | undefined {
+  #call(name: string, values: readonly Value[]): number | boolean | readonly number[] | undefined {
     const id = this.#id(name);
     if (id < 0) throw new EngineError(`${name}: this libtorch has no such operator`);
     const native: NativeValue[] = new Array(values.length);

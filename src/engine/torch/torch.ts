@@ -3,6 +3,7 @@ import type {
   AdamWOptions,
   AdamWState,
   AttentionInput,
+  AttentionStepInput,
   DType,
   Engine,
   EngineInfo,
@@ -14,7 +15,7 @@ import type {
   Tensor,
 } from '../engine.ts';
 import { Arena, type TorchTensor } from './arena.ts';
-import { attention } from './attention.ts';
+import { attention, attentionStep } from './attention.ts';
 import * as autograd from './autograd.ts';
 import { checkDevice, checkDeviceName, describeEngine, synchronize } from './device.ts';
 import { fromFile } from './from-file.ts';
@@ -267,6 +268,10 @@ export class TorchEngine implements Engine {
 
   attention(input: AttentionInput): Tensor {
     return this.#arena.scope(() => attention(this.#ops, input));
+  }
+
+  attentionStep(input: AttentionStepInput): Tensor {
+    return this.noGrad(() => this.#arena.scope(() => attentionStep(this.#ops, input)));
   }
 
   swiglu(gateUp: Tensor): Tensor {

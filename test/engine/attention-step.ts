@@ -1,0 +1,160 @@
+/** Steps of decoding against the loops of the reference, and products with weights that lie column by column. */
+import { describe, expect, it } from 'vitest';
+import type { Engine } from '../../src/engine/engine.ts';
+import { Random } from '../../src/random.ts';
+import * as ref from '../helpers/reference.ts';
+import { upload, worst } from './contract.ts';
+
+interface Shape {
+  readonly prompts: number;
+  readonly group: number;
+  readonly heads: number;
+  readonly repeat: number;
+  readonly width: number;
+  readonly before: number;
+  readonly used: number;
+  readonly masks: boolean;
+  readonly angles: 'shared' | 'own';
+}
+
+/** Heads of whole vectors and others; fewer and more keys than a block of them; with and without prefix and masks. */
+const SHAPES: readonly Shape[] = [
+  {
+    prompts: 2,
+    group: 3,
+    heads: 2,
+    repeat: 2,
+    width: 32,
+    before: 5,
+    used: 20,
+    masks: false,
+    angles: 'shared',
+  },
+  { prompts: 2, group: 3, heads: 2, repeat: 2, width: 16, before: 17, used: 40, masks: true, angles: 'own' },
+  { prompts: 3, group: 1, heads: 1, repeat: 3, width: 48, before: 0, used: 33, masks: true, angles: 'own' },
+  { prompts: 1, group: 4, heads: 2, repeat: 1, width: 128, before: 3, used: 0, masks: false, angles: 'own' },
+  { prompts: 2, group: 2, heads: 3, repeat: 2, width: 6, before: 4, used: 7, masks: true, angles: 'shared' },
+];
+
+export function attentionStepContract(get: () => Engine): void {
+  describe('one step of decoding', () => {
+    it.each(
+      SHAPES.flatMap((shape) => (['float64', 'float32'] as const).map((dtype) => [shape, dtype] as const)),
+    )('%j in %s extends the cache and attends to all of it', (shape, dtype) => {
+      const engine = get();
+      const { prompts, group, heads, repeat, width, before, used, masks, angles } = shape;
+      const random = new Random(31, JSON.stringify(shape));
+      const x = (...sizes: number[]): ref.Nd => ref.normal(random, sizes);
+      const [batch, queryHeads, columns] = [prompts * group, heads * repeat, used + 3];
+      const qkv = x(batch, (queryHeads + 2 * heads) * width);
+      const half = x(angles === 'own' ? batch : 1, 1, width / 2);
+      const table = (f: (v: number) => number): ref.Nd =>
+        ref.nd([half.shape[0]!, 1, width], (_, [b, t, d]) => f(ref.at(half, [b!, t!, d! % (width / 2)])));
+      const [cos, sin] = [table(Math.cos), table(Math.sin)];
+      const held = [x(batch, heads, columns, width), x(batch, heads, columns, width)] as const;
+      const shared = [x(prompts, heads, before, width), x(prompts, heads, before, width)] as const;
+      /** Row b does not see its first b columns, prompt p not its first p. */
+      const hide = (sizes: readonly number[]): ref.Nd =>
+        ref.nd(sizes, (_, [b, , , s]) => (s! < Math.min(b!, sizes[3]! - 1) ? -Infinity : 0.125 * s!));
+      const [mask, prefixMask] = [hide([batch, 1, 1, used + 1]), hide([prompts, 1, 1, before])];
+
+      const rows = ref.nd([batch, 1, queryHeads + 2 * heads, width], (i) => qkv.data[i]!);
+      const turned = ref.permute(
+        ref.rotary(ref.narrow(rows, 2, 0, queryHeads + heads), cos, sin),
+        [0, 2, 1, 3],
+      );
+      const newest = ref.permute(ref.narrow(rows, 2, queryHeads + heads, heads), [0, 2, 1, 3]);
+      const grown = (cache: ref.Nd, entries: ref.Nd): ref.Nd =>
+        ref.concat([ref.narrow(cache, 2, 0, used), entries], 2);
+      const expected = ref.attention({
+        query: ref.narrow(turned, 1, 0, queryHeads),
+        key: grown(held[0], ref.narrow(turned, 1, queryHeads, heads)),
+        value: grown(held[1], newest),
+        ...(masks ? { mask } : {}),
+        ...(before === 0
+          ? {}
+          : { prefix: { key: shared[0], value: shared[1], ...(masks ? { mask: prefixMask } : {}) } }),
+      });
+
+      engine.scope(() => {
+        const up = (array: ref.Nd) => upload(engine, array, dtype);
+        const cache = { key: up(held[0]), value: up(held[1]) };
+        const out = engine.attentionStep({
+          qkv: up(qkv),
+          cos: up(cos),
+          sin: up(sin),
+          cache,
+          used,
+          ...(masks ? { mask: up(mask) } : {}),
+          ...(before === 0
+            ? {}
+            : {
+                prefix: {
+                  key: up(shared[0]),
+                  value: up(shared[1]),
+                  ...(masks ? { mask: up(prefixMask) } : {}),
+                },
+              }),
+        });
+        expect(out.shape).toEqual([batch, queryHeads * width]);
+        const tolerance = dtype === 'float64' ? 1e-12 : 2e-5;
+        expect(worst(engine.doubles(out), expected.data)).toBeLessThan(tolerance);
+        const extended = (given: ref.Nd, entries: ref.Nd): ref.Nd =>
+          ref.concat([grown(given, entries), ref.narrow(given, 2, used + 1, columns - used - 1)], 2);
+        const keys = extended(held[0], ref.narrow(turned, 1, queryHeads, heads));
+        expect(worst(engine.doubles(cache.key), keys.data)).toBeLessThan(tolerance);
+        expect(worst(engine.doubles(cache.value), extended(held[1], newest).data)).toBeLessThan(tolerance);
+      });
+    });
+
+    it('refuses caches that are full and projections of another width', () => {
+      const engine = get();
+      engine.scope(() => {
+        const zeros = (...sizes: number[]) => engine.zeros(sizes);
+        const input = {
+          qkv: zeros(2, 32),
+          cos: zeros(1, 1, 8),
+          sin: zeros(1, 1, 8),
+          cache: { key: zeros(2, 1, 4, 8), value: zeros(2, 1, 4, 8) },
+          used: 3,
+        };
+        expect(engine.attentionStep(input).shape).toEqual([2, 16]);
+        const message = /^attentionStep: qkv \[2,\d+\], cache \[2,1,4,8\] and \d used columns do not fit/;
+        expect(() => engine.attentionStep({ ...input, used: 4 })).toThrow(message);
+        expect(() => engine.attentionStep({ ...input, qkv: zeros(2, 16) })).toThrow(message);
+        expect(() => engine.attentionStep({ ...input, qkv: zeros(2, 30) })).toThrow(message);
+      });
+    });
+  });
+
+  describe('a weight that lies column by column', () => {
+    it.each([
+      [1, 5, 7],
+      [9, 48, 37],
+      [70, 128, 378],
+      [16, 64, 96],
+    ])('multiplies %i rows of %i as the weight row by row does: %i outputs', (rows, inner, outer) => {
+      const engine = get();
+      const random = new Random(32, `${rows} ${inner} ${outer}`);
+      const [x, weight, bias] = [[rows, inner], [outer, inner], [outer]].map((shape) =>
+        ref.normal(random, shape),
+      ) as [ref.Nd, ref.Nd, ref.Nd];
+      engine.scope(() => {
+        const up = (array: ref.Nd) => upload(engine, array, 'float32');
+        const room = engine.zeros([inner, Math.ceil(outer / 16) * 16]);
+        engine.write(room, 1, 0, engine.permute(up(weight), [1, 0]));
+        const turned = engine.permute(engine.narrow(room, 1, 0, outer), [1, 0]); // [O, I]
+        const tight = engine.permute(
+          engine.reshape(engine.permute(up(weight), [1, 0]), [inner, outer]),
+          [1, 0],
+        );
+        for (const columns of [turned, tight]) {
+          const [plain, shifted] = [engine.linear(up(x), columns), engine.linear(up(x), columns, up(bias))];
+          expect(plain.shape).toEqual([rows, outer]);
+          expect(worst(engine.doubles(plain), ref.linear(x, weight).data)).toBeLessThan(1e-5);
+          expect(worst(engine.doubles(shifted), ref.linear(x, weight, bias).data)).toBeLessThan(1e-5);
+        }
+      });
+    });
+  });
+}
