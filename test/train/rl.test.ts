@@ -208,13 +208,19 @@ function gradientOf(
       responses.forEach((ids, g) => {
         const { logProb, entropy } = fullLogProbs(start, prompt, ids, RL.temperature);
         const ratio = engine.exp(engine.sub(logProb, engine.detach(logProb)));
-        const toReference = engine.sub(fullLogProbs(reference, prompt, ids, RL.temperature).logProb, logProb);
-        const k3 = engine.sub(
-          engine.sub(engine.exp(engine.detach(toReference)), 1),
-          engine.detach(toReference),
-        );
-        // d k3 / d log π = 1 − exp(log π_ref − log π), written out instead of left to autograd.
-        const slope = engine.add(engine.mul(engine.exp(engine.detach(toReference)), -1), 1);
+        const toReference = [
+          ...engine.floats(
+            engine.sub(fullLogProbs(reference, prompt, ids, RL.temperature).logProb, engine.detach(logProb)),
+          ),
+        ];
+        const column = (of: (apart: number, k3: number) => number): Tensor =>
+          engine.tensor(
+            Float32Array.from(toReference, (apart) => of(apart, Math.exp(apart) - 1 - apart)),
+            [toReference.length],
+          ); // [T]
+        // d k3 / d log π = 1 − exp(log π_ref − log π), none where it is held at 10; written out instead of left to autograd.
+        const k3 = column((_, value) => Math.min(10, value));
+        const slope = column((apart, value) => (value > 10 ? 0 : 1 - Math.exp(apart)));
         const divergence = engine.add(k3, engine.mul(slope, engine.sub(logProb, engine.detach(logProb))));
         const loss = engine.sub(
           engine.sub(engine.mul(divergence, options.kl), engine.mul(ratio, advantages[p]![g]!)),
