@@ -117,7 +117,7 @@ const rl = z
     group: count(2).max(4096).default(8),
     /** Divides the logits of rollouts, and of every log-probability of the loss. */
     temperature: positive.max(10).default(1),
-    /** Nucleus of rollouts; 1 keeps all tokens. */
+    /** Nucleus of rollouts; 1 keeps all tokens. Below 1 the gradient is biased: the loss is of the full distribution. */
     topP: positive.max(1).default(1),
     /** Longest response, in tokens. */
     maxTokens: count(1).default(96),
