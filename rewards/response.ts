@@ -15,7 +15,7 @@ export const REWARD_OF: Readonly<Record<Gold['kind'], RewardName>> = {
 /** Names of the parts that scores of each kind may have; one without a named class has no such part. */
 export const PARTS_OF: Readonly<Record<Gold['kind'], readonly string[]>> = {
   anomaly: ['class', 'format', 'localisation'],
-  classification: ['accuracy', 'extension', 'format'],
+  classification: ['accuracy', 'format'],
   variates: ['f1', 'format'],
 };
 
