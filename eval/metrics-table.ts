@@ -116,6 +116,18 @@ export function metricsTable(metrics: Metrics, baselines: Readonly<Record<string
   return `${main}${apart ? `\n${block(classes, CLASS_COLUMNS, width)}` : ''}${NOTE}`;
 }
 
+/** Metrics of one policy on the same series at several temperatures, 0 being greedy. Ends with a line end. */
+export function temperatureTable(
+  sets: readonly (readonly [temperature: number, metrics: Metrics])[],
+): string {
+  const rows = sets.map(([temperature, { overall }]): Row => {
+    const name = temperature === 0 ? 'greedy' : `temperature ${temperature}`;
+    return [name, overall];
+  });
+  const width = Math.max(...rows.map(([name]) => name.length)) + 2;
+  return `${block(rows, COLUMNS[sets[0]![1].kind], width)}${NOTE}`;
+}
+
 const RESULTS = [
   ['format', 'format'],
   ['class', 'class_accuracy'],

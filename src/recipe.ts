@@ -205,6 +205,11 @@ export const recipeSchema = z
      * AnomSeer, classes as TimeMaster, ids of variates by F1.
      */
     reward: z.enum(['auto', 'anomseer', 'timemaster', 'variates']).default('auto'),
+    /**
+     * How answers are read, in training and evaluation. 'lenient': as the papers' releases do (`rewards/answer.ts`); 'strict':
+     * a part that is not exactly as asked for earns nothing. The format reward is strict either way.
+     */
+    answers: z.enum(['lenient', 'strict']).default('lenient'),
   })
   .readonly()
   .superRefine((recipe, context) => {
