@@ -162,5 +162,12 @@ export function summaryTable(summary: Summary): string[] {
     ([name, metrics]) =>
       `${name.padEnd(LABEL)}${shown.map(([, key]) => (metrics[key]?.mean.toFixed(3) ?? '–').padStart(WIDTH)).join('')}`,
   );
-  return [head, ...lines];
+  const { sampled } = summary;
+  const how =
+    sampled === undefined || shown.every(([, key]) => key !== 'reward_sampled')
+      ? []
+      : [
+          `greedy and sampled: mean reward; sampled at temperature ${sampled.temperature}, all others are of greedy answers`,
+        ];
+  return [head, ...lines, ...how];
 }

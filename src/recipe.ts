@@ -168,7 +168,7 @@ const evaluation = z
   .strictObject({
     /** Held-out examples evaluated: of a prepared data set with more, as many are drawn; otherwise at most `data.heldOut`. */
     series: count(1).default(400),
-    /** Temperature of the sampled evaluation, beside the greedy one. */
+    /** Temperature of the sampled evaluation, beside the greedy one; that of `rl.temperature` is what reinforcement raises. */
     temperature: positive.max(10).default(1),
     /** Sampled responses per example. */
     samples: count(1).default(8),

@@ -181,7 +181,7 @@ test('long and hostile completions are read in linear time', () => {
   const began = performance.now();
   for (const text of [
     '<answer>'.repeat(many / 8),
-    '<class>'.repeat(many / 8) + '</class>',
+    `${'<class>'.repeat(many / 8)}</class>`,
     `<answer>[[${'9'.repeat(many - 40)}, 3]]</answer>`,
     `<answer>[[1.${'0'.repeat(many - 40)}x]]</answer>`,
     `<answer>[${'[1.0,2.0],'.repeat(many / 11)}]</answer>`,
