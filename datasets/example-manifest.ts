@@ -39,8 +39,10 @@ const promptFacts = z.strictObject({
   description: z.string(),
   /** What a class looks like, by its name. */
   hints: z.record(z.string(), text),
-  /** What an extension is asked for; null where none is. */
-  advice: text.nullable(),
+  /** What an extension would be asked for; none is, because nothing judges one yet. */
+  advice: text.nullable().refine((advice) => advice === null, {
+    error: 'nothing can judge an extension yet; prepare the data set again without it',
+  }),
 });
 
 const schema = z.strictObject({

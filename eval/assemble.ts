@@ -152,7 +152,7 @@ export async function assembleReport(
   }
   const held = isHeldTo(recipe);
   const stages = stagesOf(answers, baselines, method, bootstrap);
-  const gains = gainsOf(answers, held, bootstrap);
+  const gains = gainsOf(answers, held, recipe.eval.temperature, bootstrap);
   const floors = held && answers.sft !== undefined ? SFT_FLOORS : [];
   const transfer = transferOf(run, baselines, method, bootstrap);
   // A single detector has its column in the main table.

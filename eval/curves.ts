@@ -74,7 +74,7 @@ export function rlPanels(lines: readonly RlLine[], method: string): CurvePanel[]
     {
       title: 'KL to the reference',
       definition:
-        'k3 estimate, nats per token, against the policy that the stage started from; small is close.',
+        'k3 estimate, nats per token, each at most 10, against the policy that the stage started from; small is close.',
       curves: [curve('KL', (line) => line.kl)],
     },
     {

@@ -116,6 +116,18 @@ export function metricsTable(metrics: Metrics, baselines: Readonly<Record<string
   return `${main}${apart ? `\n${block(classes, CLASS_COLUMNS, width)}` : ''}${NOTE}`;
 }
 
+/** Metrics of one policy on the same series at several temperatures, 0 being greedy. Ends with a line end. */
+export function temperatureTable(
+  sets: readonly (readonly [temperature: number, metrics: Metrics])[],
+): string {
+  const rows = sets.map(([temperature, { overall }]): Row => {
+    const name = temperature === 0 ? 'greedy' : `temperature ${temperature}`;
+    return [name, overall];
+  });
+  const width = Math.max(...rows.map(([name]) => name.length)) + 2;
+  return `${block(rows, COLUMNS[sets[0]![1].kind], width)}${NOTE}`;
+}
+
 const RESULTS = [
   ['format', 'format'],
   ['class', 'class_accuracy'],
@@ -150,5 +162,12 @@ export function summaryTable(summary: Summary): string[] {
     ([name, metrics]) =>
       `${name.padEnd(LABEL)}${shown.map(([, key]) => (metrics[key]?.mean.toFixed(3) ?? '–').padStart(WIDTH)).join('')}`,
   );
-  return [head, ...lines];
+  const { sampled } = summary;
+  const how =
+    sampled === undefined || shown.every(([, key]) => key !== 'reward_sampled')
+      ? []
+      : [
+          `greedy and sampled: mean reward; sampled at temperature ${sampled.temperature}, all others are of greedy answers`,
+        ];
+  return [head, ...lines, ...how];
 }

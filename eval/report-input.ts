@@ -30,6 +30,8 @@ export interface ReportRun {
   readonly steps: number;
   readonly trainingData: string;
   readonly heldOutData: string;
+  /** Temperature of the sampled responses; absent of pages that were made before it was told. */
+  readonly temperature?: number;
 }
 
 /** One column of the results: a policy at one point of its training, or a classical detector. */

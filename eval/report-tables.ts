@@ -80,15 +80,15 @@ function rowsOf(kind: Gold['kind']): Row[] {
 
 const UNNAMED_REWARD = 'Where the data do not name the class: (0.7 · mean of six + 0.1 · format) / 0.8.';
 
-function resultRows(kind: Gold['kind'], named: boolean): Row[] {
+function resultRows(kind: Gold['kind'], named: boolean, temperature: number | undefined): Row[] {
   const reward = main(kind, 'reward', 'Reward, greedy');
   return [
     main(kind, 'format'),
     ...rowsOf(kind),
     named ? reward : { ...reward, note: `${reward.note} ${UNNAMED_REWARD}` },
     {
-      label: 'Reward, sampled',
-      note: 'Mean reward of responses sampled at the temperature of the evaluation.',
+      label: `Reward, sampled${temperature === undefined ? '' : ` at temperature ${temperature}`}`,
+      note: 'Mean reward of sampled responses; a lower temperature may suit a policy better: timeseer eval compares several.',
       metric: null,
       value: (stage) => stage.rewardSampled ?? undefined,
     },
@@ -118,12 +118,16 @@ function fewer(row: Row, stages: readonly ReportStage[], all: number): string | 
   return told ? null : ` Over the ${grouped(n)} series whose class the data name.`;
 }
 
-/** Stages as columns, metrics as rows. */
-export function resultsTable(stages: readonly ReportStage[], floors: readonly ReportFloor[]): Html {
+/** Stages as columns, metrics as rows; `temperature`: of the sampled responses, where it is known. */
+export function resultsTable(
+  stages: readonly ReportStage[],
+  floors: readonly ReportFloor[],
+  temperature?: number,
+): Html {
   const { kind, overall } = stages[0]!.metrics;
   const { n } = overall.reward;
   const named = kind !== 'anomaly' || overall.class_accuracy?.n === n;
-  const rows = resultRows(kind, named).filter((row) =>
+  const rows = resultRows(kind, named, temperature).filter((row) =>
     stages.some((stage) => row.value(stage) !== undefined),
   );
   return scrolling(

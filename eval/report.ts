@@ -105,7 +105,7 @@ function sections(input: ReportInput, last: ReportStage): Section[] {
   const { kind } = last.metrics;
   const all: (Section | null)[] = [
     { id: 'run', title: 'What was run', body: runFacts(input) },
-    { id: 'results', title: 'Results', body: resultsTable(stages, input.floors) },
+    { id: 'results', title: 'Results', body: resultsTable(stages, input.floors, input.run.temperature) },
     input.gains.length === 0
       ? null
       : {

@@ -92,6 +92,7 @@ export function describeRun(run: RunDirectory, data: HeldOutFacts, method: strin
     ),
     samples: sft?.samples ?? 0,
     steps: rl?.steps ?? 0,
+    temperature: recipe.eval.temperature,
     ...describeData(recipe, data),
   };
 }

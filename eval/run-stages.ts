@@ -69,9 +69,14 @@ export function stagesOf(
 
 /**
  * Paired changes between the policy that reinforcement started from and the one it made; `held`: they are required to
- * reach something.
+ * reach something; `temperature`: of the sampled answers.
  */
-export function gainsOf(answers: AnswersByPolicy, held: boolean, options: BootstrapOptions): Gain[] {
+export function gainsOf(
+  answers: AnswersByPolicy,
+  held: boolean,
+  temperature: number,
+  options: BootstrapOptions,
+): Gain[] {
   const before = answers.sft ?? answers.initial;
   const after = answers.rl;
   if (before === undefined || after === undefined) return [];
@@ -81,7 +86,7 @@ export function gainsOf(answers: AnswersByPolicy, held: boolean, options: Bootst
       : [
           {
             key: 'reward_sampled',
-            label: 'Sampled reward',
+            label: `Reward sampled at temperature ${temperature}`,
             estimate: pairedGain(before.sampled, after.sampled, 'reward', options),
             lowerAbove: held ? SAMPLED_GAIN_ABOVE : null,
           },

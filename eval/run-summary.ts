@@ -57,6 +57,7 @@ export function summarise(
             metrics: summaryOf(classical.metrics, classical.metrics.overall.reward),
           },
     ...(transfer === null ? {} : { transfer: summaryOf(transfer, null) }),
+    sampled: { temperature: run.recipe.eval.temperature, samples: run.recipe.eval.samples },
     requirements: requirementsOf(stages, floors, gains),
     environment,
   };

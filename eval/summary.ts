@@ -92,6 +92,8 @@ const summary = z.object({
   classical: z.object({ detector: z.string(), metrics }).nullable(),
   /** Greedy responses of the last policy to further tasks, by task in `per_task`. */
   transfer: z.exactOptional(metrics),
+  /** How the responses of every `reward_sampled` were sampled: their temperature, and how many there are of each series. */
+  sampled: z.exactOptional(z.object({ temperature: z.number().positive(), samples: z.int().positive() })),
   /** What the run was required to reach, in the order of the report. */
   requirements: z.exactOptional(
     z.array(

@@ -4,8 +4,8 @@
 export interface ListGrammar<T> {
   /** Sticky; matches one item at its `lastIndex`. */
   readonly item: RegExp;
-  /** The item's value, or why it is refused. */
-  read(match: RegExpExecArray): T | string;
+  /** The item's value; why the list is refused for it; or null: it is left out. */
+  read(match: RegExpExecArray): T | string | null;
   /** Most items that a list may have. */
   readonly most: number;
   /** The list, as in "the answer is not a list of …". */
@@ -18,6 +18,8 @@ export interface ListGrammar<T> {
 
 /** An integer without sign, at most nine digits, no leading zero. */
 export const INTEGER = String.raw`(0|[1-9]\d{0,8})`;
+/** A number of JSON: with a sign, a fraction or an exponent too. */
+export const JSON_NUMBER = String.raw`(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?)`;
 /** White space of JSON. */
 export const GAP = String.raw`[ \t\n\r]*`;
 
@@ -38,6 +40,7 @@ export function readList<T extends object | number>(text: string, grammar: ListG
   if (text[at] !== '[') return `the answer is not a list of ${grammar.list}`;
   at = skip(text, at + 1);
   const items: T[] = [];
+  let count = 0;
   if (text[at] !== ']') {
     for (;;) {
       grammar.item.lastIndex = at;
@@ -46,13 +49,15 @@ export function readList<T extends object | number>(text: string, grammar: ListG
       at = grammar.item.lastIndex;
       const value = grammar.read(match);
       if (typeof value === 'string') return value;
-      if (items.length === grammar.most) return `more than ${grammar.most} ${grammar.many}`;
-      items.push(value);
+      if (count++ === grammar.most) return `more than ${grammar.most} ${grammar.many}`;
+      if (value !== null) items.push(value);
       at = skip(text, at);
       if (text[at] === ']') break;
       if (text[at] !== ',') return `expected "," or "]" at character ${at} of the answer`;
       at = skip(text, at + 1);
     }
   }
-  return skip(text, at + 1) === text.length ? items : 'text after the list of the answer';
+  if (skip(text, at + 1) !== text.length) return 'text after the list of the answer';
+  // A list of nothing but what is left out names nothing, which is another answer than the empty list.
+  return count > 0 && items.length === 0 ? `none of the ${grammar.many} is in the series` : items;
 }

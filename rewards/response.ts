@@ -1,6 +1,6 @@
 /** From a response to its score, for every kind of task: what training and evaluation both go through. */
 import type { Gold, ParsedAnswer, Score } from '../src/types.ts';
-import { parseAnswer, parseClassification, parseVariates } from './answer.ts';
+import { parseAnswer, parseClassification, parseVariates, type Reading } from './answer.ts';
 import { anomalyReward, classificationReward, variatesReward } from './combine.ts';
 
 export type RewardName = 'anomseer' | 'timemaster' | 'variates';
@@ -15,7 +15,7 @@ export const REWARD_OF: Readonly<Record<Gold['kind'], RewardName>> = {
 /** Names of the parts that scores of each kind may have; one without a named class has no such part. */
 export const PARTS_OF: Readonly<Record<Gold['kind'], readonly string[]>> = {
   anomaly: ['class', 'format', 'localisation'],
-  classification: ['accuracy', 'extension', 'format'],
+  classification: ['accuracy', 'format'],
   variates: ['f1', 'format'],
 };
 
@@ -26,9 +26,16 @@ export interface Asked {
   readonly length: number;
   /** Channels of the series, C. */
   readonly channels: number;
+  /** Classes to choose from, which a lenient reading recognises in any case and white space; of classification alone. */
+  readonly classes: readonly string[];
+  /** How much is overlooked; default lenient, as in the papers' releases. */
+  readonly reading?: Reading;
   /** Whether an extension was asked for, which classification alone can be; default false. */
   readonly extension?: boolean;
 }
+
+/** For texts of our own, which nothing has to be overlooked in. */
+export const EXACT_WORDS = { classes: [], reading: 'strict' } as const satisfies Partial<Asked>;
 
 /**
  * What a response says. Any text is read: its faults stand in `problem`.
@@ -36,13 +43,14 @@ export interface Asked {
  * @throws DataError when the length (of an anomaly task) or the number of channels (of variates) is not a positive integer.
  */
 export function parseResponse(response: string, asked: Asked): ParsedAnswer {
-  switch (asked.kind) {
+  const { kind, length, channels, classes, reading = 'lenient', extension = false } = asked;
+  switch (kind) {
     case 'anomaly':
-      return parseAnswer(response, asked.length);
+      return parseAnswer(response, length, reading);
     case 'classification':
-      return parseClassification(response, asked.extension);
+      return parseClassification(response, { extension, classes, reading });
     case 'variates':
-      return parseVariates(response, asked.channels);
+      return parseVariates(response, channels, reading);
   }
 }
 

@@ -1,4 +1,4 @@
-/** Responses made of tagged parts, `<think>…</think><answer>…</answer>…`: read strictly, never evaluated. */
+/** Responses made of tagged parts, `<think>…</think><answer>…</answer>…`: never evaluated. */
 
 /** Longest response that is looked at, in UTF-16 units; real ones have a few thousand. */
 export const MAX_RESPONSE_LENGTH = 200_000;
@@ -70,8 +70,47 @@ export function readTagged(text: string, format: TagFormat): TaggedParts {
   return { parts, problem: layoutProblem(text, tags, format) };
 }
 
+/**
+ * Text between all tags of a name in whatever case, in order: from an opening tag to the next closing one. What a response
+ * that is not well formed offers; which of several counts is the caller's business.
+ */
+export function offered(text: string, name: string): string[] {
+  const found: string[] = [];
+  if (text.length > MAX_RESPONSE_LENGTH) return found;
+  let from: number | null = null;
+  for (const tag of text.matchAll(new RegExp(`<(/?)${name}>`, 'gi'))) {
+    if (tag[1] === '') from ??= tag.index + tag[0].length;
+    else if (from !== null) {
+      found.push(text.slice(from, tag.index));
+      from = null;
+    }
+  }
+  return found;
+}
+
 /** A trimmed, non-empty, one-line label of at most 200 characters (code points); null otherwise. */
 export function readLabel(text: string | null): string | null {
   const label = text?.trim() ?? '';
   return label === '' || [...label].length > 200 || /[\n\r]/.test(label) ? null : label;
+}
+
+const folded = (label: string): string => label.trim().replace(/\s+/g, ' ').toLowerCase();
+
+/**
+ * The class that a label names in whatever case and white space; the label in one line where it names none of them, or
+ * several. `others`: further spellings, folded, with their classes.
+ */
+export function nameClass(
+  text: string | null,
+  classes: readonly string[],
+  others: Readonly<Record<string, string>> = {},
+): string | null {
+  const exact = readLabel(text);
+  if (exact !== null && classes.includes(exact)) return exact;
+  const label = readLabel(text?.replace(/\s+/g, ' ') ?? null);
+  if (label === null) return null;
+  const key = folded(label);
+  const same = classes.filter((name) => folded(name) === key);
+  if (same.length === 1) return same[0]!;
+  return same.length === 0 && Object.hasOwn(others, key) ? others[key]! : label;
 }

@@ -14,7 +14,7 @@ export interface PromptRequest {
   readonly axes?: string;
   /** Whether the series is shown as a picture (default), or as numbers, with at most as many values per channel as points. */
   readonly numbers?: { readonly text: string; readonly points: number };
-  /** Whether an extension is asked for, where the task has one; default false. */
+  /** Whether an extension is asked for, where the task has one; default false, as everywhere until something judges it. */
   readonly extension?: boolean;
 }
 

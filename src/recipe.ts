@@ -117,7 +117,7 @@ const rl = z
     group: count(2).max(4096).default(8),
     /** Divides the logits of rollouts, and of every log-probability of the loss. */
     temperature: positive.max(10).default(1),
-    /** Nucleus of rollouts; 1 keeps all tokens. */
+    /** Nucleus of rollouts; 1 keeps all tokens. Below 1 the gradient is biased: the loss is of the full distribution. */
     topP: positive.max(1).default(1),
     /** Longest response, in tokens. */
     maxTokens: count(1).default(96),
@@ -168,7 +168,7 @@ const evaluation = z
   .strictObject({
     /** Held-out examples evaluated: of a prepared data set with more, as many are drawn; otherwise at most `data.heldOut`. */
     series: count(1).default(400),
-    /** Temperature of the sampled evaluation, beside the greedy one. */
+    /** Temperature of the sampled evaluation, beside the greedy one; that of `rl.temperature` is what reinforcement raises. */
     temperature: positive.max(10).default(1),
     /** Sampled responses per example. */
     samples: count(1).default(8),
@@ -205,6 +205,11 @@ export const recipeSchema = z
      * AnomSeer, classes as TimeMaster, ids of variates by F1.
      */
     reward: z.enum(['auto', 'anomseer', 'timemaster', 'variates']).default('auto'),
+    /**
+     * How answers are read, in training and evaluation. 'lenient': as the papers' releases do (`rewards/answer.ts`); 'strict':
+     * a part that is not exactly as asked for earns nothing. The format reward is strict either way.
+     */
+    answers: z.enum(['lenient', 'strict']).default('lenient'),
   })
   .readonly()
   .superRefine((recipe, context) => {

@@ -19,7 +19,7 @@ export interface TaskPrompt {
   readonly question: string;
   /** What a class looks like, by its name; classes without one are only listed. */
   readonly hints: Readonly<Record<string, string>>;
-  /** What the extension is asked for where one is; null for tasks that have none. */
+  /** What an extension is asked for; null for tasks that have none. No command asks for one until there is a judge of it. */
   readonly advice: string | null;
 }
 

@@ -49,7 +49,7 @@ export interface Example {
   readonly recording: string | null;
 }
 
-/** What a response says, after strict parsing. `null` marks a part that is absent, unparsable, or not asked for. */
+/** What a response says, as `parseResponse` of the rewards reads it. `null` marks a part that is absent, unparsable, or not asked for. */
 export interface ParsedAnswer {
   readonly think: string | null;
   /** Sorted, disjoint, inside the series. */

@@ -96,7 +96,7 @@ describe('prompts of the tasks', () => {
     const text = promptText(taskPrompt('emg'), { ...request(taskPrompt('emg')), extension: true });
     const tags = [...new Set(text.match(/<[a-z]+>/g))];
     const response = tags.map((tag) => `${tag}x${tag.replace('<', '</')}`).join('');
-    expect(parseClassification(response, true).wellFormed).toBe(true);
+    expect(parseClassification(response, { extension: true }).wellFormed).toBe(true);
   });
 });
 

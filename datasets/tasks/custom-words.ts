@@ -1,6 +1,6 @@
 /**
- * `task.yaml` beside a user's own files: what the data are, in the user's words. Prompts contain the description, the hints and the
- * advice; the rest goes into the manifest.
+ * `task.yaml` beside a user's own files: what the data are, in the user's words. Prompts contain the description and the hints; the
+ * rest goes into the manifest.
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -33,8 +33,13 @@ const schema = z.strictObject({
   rate: z.number().positive().optional(),
   /** What a class looks like, by its name. */
   hints: z.record(z.string().min(1), words).optional(),
-  /** What an extension is asked for. */
-  advice: words.optional(),
+  /** What an extension would be asked for: refused, because nothing judges one yet. */
+  advice: z
+    .unknown()
+    .refine(() => false, {
+      error: 'asks for an extension of the answer, which nothing can judge or reward yet; leave it out',
+    })
+    .optional(),
   /** Name of a figure preset. */
   figure: z.string().min(1).optional(),
   licence: z.string().min(1).optional(),
@@ -49,12 +54,13 @@ rate: 100                   # samples per second
 hints:                      # what the classes look like
   worn: a rough hum that grows with every turn
   new: an even, quiet hum
-advice: advise the mechanic what to do next
 figure: line                # a preset, as of --figure
 licence: internal           # citation: where the data were published`;
 
+const FIELDS = Object.keys(schema.shape).filter((name) => name !== 'advice');
+
 /** Words of a user, and where they stand. */
-export interface CustomWords extends z.infer<typeof schema> {
+export interface CustomWords extends Omit<z.infer<typeof schema>, 'advice'> {
   readonly file: string;
   /** Where a field, such as `hints.worn`, stands. */
   readonly place: (...path: readonly string[]) => { readonly file: string; readonly line?: number };
@@ -102,11 +108,8 @@ export function readWords(folder: string): CustomWords | null {
   if (!result.success) {
     const issue = result.error.issues[0]!;
     const unknown = issue.code === 'unrecognized_keys' ? issue.keys[0]! : undefined;
-    const near = unknown === undefined ? '' : `.${suggestion(unknown, Object.keys(schema.shape))}`;
-    const known =
-      unknown === undefined
-        ? ''
-        : `${near === '.' ? '.' : near} Known: ${Object.keys(schema.shape).join(', ')}`;
+    const near = unknown === undefined ? '' : `.${suggestion(unknown, FIELDS)}`;
+    const known = unknown === undefined ? '' : `${near === '.' ? '.' : near} Known: ${FIELDS.join(', ')}`;
     throw new DataError(
       `${issueText(issue, tree, 'task')}${known}`,
       place(...issue.path, ...(unknown === undefined ? [] : [unknown])),

@@ -31,7 +31,7 @@ const FIGURE: TaskFigure = { preset: 'line', missing: 'break' };
 const GRID: TaskFigure = { preset: 'vta-grid', missing: 'break' };
 
 function factsOf(words: CustomWords, kind: Source['kind']): OwnFacts {
-  const { title, description, hints = {}, advice = null, rate, figure, licence, citation } = words;
+  const { title, description, hints = {}, rate, figure, licence, citation } = words;
   if (words.kind !== undefined && words.kind !== kind) {
     throw new DataError(
       `kind: got ${words.kind}, but the labels are those of kind ${kind}: intervals make it anomaly, variates make it variates`,
@@ -41,7 +41,7 @@ function factsOf(words: CustomWords, kind: Source['kind']): OwnFacts {
   return {
     ...{ title, licence, citation, rate },
     figure: figure === undefined ? undefined : { ...FIGURE, preset: figure },
-    prompt: { description: description ?? title ?? '', hints, advice },
+    prompt: { description: description ?? title ?? '', hints, advice: null },
     place: words.place,
   };
 }

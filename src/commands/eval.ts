@@ -57,12 +57,23 @@ export const evaluation: CommandModule<object, EvalRequest> = {
         describe:
           'Most numbers per channel; longer series become means of blocks; default 250, or as the policy was taught',
       })
-      .option('temperature', { type: 'number', default: 0, requiresArg: true, describe: '0 is greedy' })
+      .option('temperature', {
+        type: 'string',
+        default: '0',
+        requiresArg: true,
+        describe: '0 is greedy; several, as 0.5,0.7,1, are compared: the best by mean reward is named',
+      })
       .option('samples', {
         type: 'number',
         default: 1,
         requiresArg: true,
         describe: 'Responses per example when sampling',
+      })
+      .option('answers', {
+        choices: ['lenient', 'strict'] as const,
+        requiresArg: true,
+        describe:
+          'How answers are read: as the releases of the papers do, or strictly; default: that of the run, else lenient',
       })
       .option('maxTokens', {
         type: 'number',
@@ -90,6 +101,10 @@ export const evaluation: CommandModule<object, EvalRequest> = {
       .example(
         '$0 eval --policy models/Qwen2.5-VL-3B-Instruct --data data/ctu --input numbers',
         'The series as text instead of a plot, to compare',
+      )
+      .example(
+        '$0 eval --policy runs/quickstart --split validation --temperature 0.25,0.5,0.7,0.85,1 --samples 8',
+        'Which temperature suits a policy, chosen off the test split',
       )
       .example(
         '$0 eval --policy runs/quickstart --temperature 1 --samples 4 --out eval/sampled',

@@ -81,7 +81,7 @@ export interface LogProbOptions {
 export interface SampleOptions {
   /** 0 is greedy. */
   readonly temperature: number;
-  /** Nucleus: the smallest set of tokens whose probability reaches topP; 1 keeps all. */
+  /** Nucleus: the smallest set of tokens whose probability reaches topP; 1 keeps all. Log-probabilities stay those of all. */
   readonly topP: number;
   /** Only the k most probable tokens; all when absent. Applied before topP. */
   readonly topK?: number;

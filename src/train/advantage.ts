@@ -58,7 +58,7 @@ export function grpo(group: GroupRecord): GroupAdvantage {
   return { main, orthogonal: main.map(() => 0), advantage: main };
 }
 
-/** Dr. GRPO (Liu et al. 2025): r − mean, not divided by the standard deviation. */
+/** Dr. GRPO (Liu et al. 2025): r − mean, not divided by the standard deviation. The loss is a token mean, not divided by their constant (`rl.ts`). */
 export function drGrpo(group: GroupRecord): GroupAdvantage {
   const main = centred(group.rewards);
   return { main, orthogonal: main.map(() => 0), advantage: main };

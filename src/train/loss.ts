@@ -32,9 +32,15 @@ export interface PolicyLoss {
   readonly clipped: number;
 }
 
+/** |log(π_ref/π)| beyond which a token's divergence stays what it is there: its exponential stays finite, as in verl. */
+const LOG_RATIO_LIMIT = 20;
+/** Largest divergence that one token counts with, reached at π_ref/π of 13.6 or 2e-5; as in verl's `low_var_kl`. */
+const K3_LIMIT = 10;
+
 /**
  * Σ_t −min(ρ·A, clip(ρ, 1 ± c)·A) + β·k3 − η·H with ρ = π/π_old and
- * k3 = π_ref/π − 1 − log(π_ref/π) ≥ 0 (Schulman 2020), token level (AnomSeer; mean taken by the caller).
+ * k3 = min(10, x − 1 − log x) ≥ 0, x = π_ref/π (Schulman 2020), token level (AnomSeer; mean taken by the caller).
+ * A token at the limit of k3 has no gradient of it: the reference no longer pulls it back, and cannot drown the rest.
  */
 export function policyLoss(engine: Engine, input: PolicyLossInput, options: PolicyLossOptions): PolicyLoss {
   return engine.scope(() => {
@@ -43,8 +49,10 @@ export function policyLoss(engine: Engine, input: PolicyLossInput, options: Poli
     const held = engine.clamp(ratio, 1 - options.clipRatio, 1 + options.clipRatio);
     const clipped = engine.mul(held, input.advantage); // [N]
     const objective = engine.sum(engine.minimum(plain, clipped)); // []
-    const logRatio = engine.sub(input.referenceLogProb, input.logProb); // [N]
-    const k3 = engine.sum(engine.sub(engine.sub(engine.exp(logRatio), logRatio), 1)); // []
+    const apart = engine.sub(input.referenceLogProb, input.logProb); // [N]
+    const logRatio = engine.clamp(apart, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT); // [N]
+    const each = engine.sub(engine.sub(engine.exp(logRatio), logRatio), 1); // [N], k3 before its limit
+    const k3 = engine.sum(engine.clamp(each, -K3_LIMIT, K3_LIMIT)); // []
     const entropy = engine.sum(input.entropy); // []
     const loss = engine.sub(
       engine.sub(engine.mul(k3, options.kl), objective),

@@ -28,13 +28,16 @@ export interface RlMetrics {
   readonly equalRewards: number;
   /** Share of groups that were skipped: every advantage zero. */
   readonly silent: number;
-  /** Mean loss, k3 KL to the reference and entropy per token. */
+  /**
+   * Mean loss, k3 KL to the reference and entropy per token: of the distribution after temperature and vocabulary mask. With
+   * rl.topP < 1 the tokens are those of its nucleus, and the mean of k3 is no unbiased estimate of the divergence.
+   */
   readonly loss: number;
   readonly kl: number;
   readonly entropy: number;
   /** Share of tokens at which the clipped term was the smaller one. */
   readonly clipped: number;
-  /** Mean |log π of the trainer − log π of the sampler| per token in the first pass: 0 up to rounding. */
+  /** Mean |log π of the trainer − log π of the sampler| per token in the first pass, neither within a nucleus: 0 up to rounding. */
   readonly samplerGap: number;
   /** Mean response length in tokens, and the share that was cut off. */
   readonly tokens: number;

@@ -8,12 +8,24 @@
  *   4. hidden states of the expert traces      9. reduce over ranks, clip, AdamW
  *   5. optimal transport, similarity          10. log, checkpoint
  *
- * Departures from the paper: it trains without a supervised stage, this follows one; prompts are encoded once per
- * group, not once per response (exact); the anchor of the transport is the whole trace with its answer and class,
- * because the short style states them there and not in its reasoning; KL and entropy are of the tempered, masked
- * distribution that is sampled; they, and the tokens that means are taken over, count only in groups that are not
- * skipped; warm-up, cosine and gradient clipping; AdamW's β are (.9, .95); several mini-batches and epochs per step are
- * possible. The quickstart's sizes (16 prompts × 8 responses, learning rate 2e-4) suit a policy of a million parameters.
+ * Departures from the papers and their releases:
+ * - AnomSeer trains without a supervised stage, this follows one.
+ * - Prompts are encoded once per group, not once per response (exact).
+ * - The anchor of the transport is the whole trace with its answer and class, because the short style states them there and
+ *   not in its reasoning.
+ * - Ratio, KL and entropy are of the distribution after temperature and vocabulary mask. With topP < 1 that is more than what is
+ *   sampled: the nucleus is not renormalised into them (nor is it in verl and TRL), as its edge moves with the weights and a token
+ *   that leaves it would have a ratio of 0. What it costs: a token's weight is too high by a factor of up to 1/topP, and the
+ *   mean of k3 is biased. A run says so when it begins.
+ * - KL and entropy, and the tokens that means are taken over, count only in groups that are not skipped.
+ * - Means are over all tokens of an update; the releases average the means of micro-batches, in which short responses weigh more.
+ * - `dr_grpo` takes the same token mean. Liu et al. divide the sum by a constant, responses × longest response: within an update
+ *   tokens weigh alike either way, but the size of a gradient here does not grow with the responses' lengths.
+ * - k3 is held at 10 per token, as in the releases; the log-ratio at 20 before it, as in later versions of verl.
+ * - Warm-up and cosine (the releases: constant); AdamW's β are (.9, .95) and its weight decay 0 (theirs: (.9, .999) and .01);
+ *   several epochs per step are possible.
+ * - Answers are read as the releases read them; the format is judged more strictly (`rewards/answer.ts`).
+ * The quickstart's sizes (16 prompts × 8 responses, learning rate 2e-4) suit a policy of a million parameters.
  */
 import { TimeseerError } from '../errors.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
@@ -79,6 +91,16 @@ export interface RlHooks {
 }
 
 const SKIP_LIMIT = 10;
+
+/** What somebody who starts a stage with these options should know, one sentence each. */
+export function cautions({ topP }: Pick<RlOptions, 'topP'>): string[] {
+  return topP === 1
+    ? []
+    : [
+        `rl.topP is ${topP}: responses are sampled from the nucleus, but ratio, KL and entropy are of the full distribution, ` +
+          'so the gradient is biased; 1 is exact',
+      ];
+}
 
 /** Runs from `start` and returns the number of steps that are done. Collective. */
 export async function rl(

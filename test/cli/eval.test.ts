@@ -1,9 +1,10 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { readRecords } from '../../eval/records.ts';
+import { recipeSchema } from '../../src/recipe.ts';
 import { listing, timeseer, writeTinyPolicy } from '../helpers/tiny-run.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-eval-'));
@@ -59,6 +60,46 @@ describe('timeseer eval', () => {
     expect(JSON.parse(three.out).metrics).toEqual(JSON.parse(one.out).metrics);
   });
 
+  test('compares several temperatures, names the best, and answers at each as it would alone', async () => {
+    const several = ['--count', '5', '--temperature', '0,0.5,1', '--samples', '2', '--out', out];
+    const { code, err, out: text } = await timeseer(...BASE, '--split', 'validation', ...several);
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    expect(text).toMatch(/\ngreedy .*\ntemperature 0\.5 .*\ntemperature 1 .*\n/);
+    const { best, temperatures } = JSON.parse(readFileSync(join(out, 'metrics.json'), 'utf8'));
+    const rewards = temperatures.map((one: { metrics: { overall: { reward: { mean: number } } } }) => {
+      return one.metrics.overall.reward.mean;
+    });
+    expect(best).toBe([0, 0.5, 1][rewards.indexOf(Math.max(...rewards))]);
+    expect(text).toContain(
+      `best mean reward at temperature ${best}, chosen on the validation split; --split test --temperature ${best} evaluates it unseen\n`,
+    );
+    const kept = readFileSync(join(out, 'records.0.5.jsonl'), 'utf8');
+    expect(readRecords(join(out, 'records.0.jsonl'))).toHaveLength(5);
+    const alone = ['--count', '5', '--temperature', '0.5', '--samples', '2', '--out', out];
+    expect((await timeseer(...BASE, '--split', 'validation', ...alone)).code).toBe(0);
+    expect(readFileSync(join(out, 'records.jsonl'), 'utf8')).toBe(kept);
+    const flattering = await timeseer(...BASE, '--count', '2', '--temperature', '0,1');
+    expect(flattering.out).toContain('chosen on the test split, which flatters it');
+  });
+
+  test('reads answers as the run of the policy does, unless told otherwise', async () => {
+    const run = join(out, 'run');
+    mkdirSync(run, { recursive: true });
+    cpSync(policy, join(run, 'initial'), { recursive: true });
+    const recipe = recipeSchema.parse({ answers: 'strict', data: { length: 400 } });
+    const header = { name: 'tiny', recipe, command: 'timeseer sft', version: 1 };
+    writeFileSync(join(run, 'recipe.json'), JSON.stringify(header));
+    const reading = async (from: string, ...args: string[]): Promise<unknown> => {
+      const asked = BASE.map((one) => (one === policy ? from : one));
+      const { code, out: text, err } = await timeseer(...asked, '--count', '1', '--json', ...args);
+      expect(code, err).toBe(0);
+      return JSON.parse(text).answers;
+    };
+    expect(await reading(policy)).toBe('lenient');
+    expect(await reading(join(run, 'initial'))).toBe('strict');
+    expect(await reading(join(run, 'initial'), '--answers', 'lenient')).toBe('lenient');
+  });
+
   test('Ctrl-C ends it soon, in the middle of a batch, with code 130 and nothing written', async () => {
     // One batch of long answers; a policy that knows nothing never ends them.
     const long = ['--count', '64', '--temperature', '1', '--samples', '4', '--maxTokens', '3000'];
@@ -103,7 +144,12 @@ describe('bad input: one clear line', () => {
         /got -?[\d.]+, expected an integer ≥ 1/,
       );
     }
-    expect(await failure(2, '--policy', policy, '--temperature', '-1')).toMatch(/--temperature: got -1/);
+    for (const wrong of ['-1', '11', 'hot', '', '0.5,', '0.5;1', '1,nan']) {
+      expect(await failure(2, '--policy', policy, `--temperature=${wrong}`)).toMatch(
+        /--temperature: .*got|Not enough arguments following: temperature/,
+      );
+    }
+    expect(await failure(2, '--policy', policy, '--temperature', '0.5,1,.5')).toMatch(/one of them twice/);
   });
 
   test('a policy, device or data set that is not there', async () => {

@@ -113,6 +113,7 @@ describe('the table of results', () => {
       'before training',
       'after SFT',
       summary.classical?.detector.slice(0, 16),
+      'greedy and sampl',
       'missed: sft.poin',
     ]);
     expect(lines.at(-1)).toBe('missed: sft.point_f1 0.7312, required 0.75');

@@ -77,6 +77,13 @@ describe('timeseer train', () => {
     });
   });
 
+  test('says when it begins that a nucleus biases the gradient', async () => {
+    const settings = ['--set', 'rl.topP=0.9', '--set', 'rl.steps=1'];
+    const { code, err } = await timeseer('train', '--policy', whole, ...settings, '--out', out);
+    expect(code).toBe(0);
+    expect(err).toContain('warning: rl.topP is 0.9: responses are sampled from the nucleus, but');
+  });
+
   test('makes as many updates as the recipe has mini-batches, however the ranks share the prompts', () => {
     expect(readState(join(whole, 'rl/checkpoint'))).toMatchObject({ stage: 'rl', step: 6, updates: 12 });
   });

@@ -7,6 +7,7 @@ import { openExamples } from '../../datasets/source.ts';
 import { assembleReport, reportFiles, writeRunReport } from '../../eval/assemble.ts';
 import { chooseExamples } from '../../eval/examples.ts';
 import { metricsOf, pairedGain } from '../../eval/metrics.ts';
+import { summaryTable } from '../../eval/metrics-table.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { readReportInput, reportPage } from '../../eval/report.ts';
 import { readSummary } from '../../eval/summary.ts';
@@ -80,6 +81,16 @@ describe('the numbers of a run', () => {
       // Two samples a series are one measurement of it.
       expect(metrics?.reward_sampled?.n).toBe(30);
     }
+  });
+
+  test('say at which temperature answers were sampled, as page and terminal do', () => {
+    const summary = readSummary(join(whole, 'summary.json'));
+    expect(summary.sampled).toEqual({ temperature: 0.7, samples: 2 });
+    expect(summaryTable(summary).at(-1)).toMatch(/sampled at temperature 0\.7, all others .* greedy/);
+    const page = readFileSync(join(whole, 'report.html'), 'utf8');
+    expect(page).toContain('Reward, sampled at temperature 0.7');
+    expect(page).toContain('Change of the reward sampled at temperature 0.7 on the same series');
+    expect(page).not.toMatch(/sampled reward/i);
   });
 
   test('count what the stages cost, and keep the environment', () => {

@@ -80,6 +80,13 @@ describe('explain', () => {
     expect(found.windows).toMatchObject([{ start: 0, end: 100, intervals: [[30, 50]], problem: null }]);
   });
 
+  test('answers are read as evaluation reads them: leniently, with what is wrong kept', async () => {
+    const reader = fake(() => `Well. ${reply('[[30.0, 50.0], [70, 60]]', 'Seasonal')}`);
+    const found = await explain(source(wave(100)), reader);
+    expect(found).toMatchObject({ class: 'seasonal', intervals: [{ start: 30, end: 50 }] });
+    expect(found.windows).toMatchObject([{ intervals: [[30, 50]], problem: 'text before <think>' }]);
+  });
+
   test('a long series is answered in overlapping windows, mapped back and merged', async () => {
     const values = wave(350, [
       [95, 105],

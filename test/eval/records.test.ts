@@ -122,6 +122,7 @@ describe('records of other kinds on disk', () => {
     length: 10,
     channels: 1,
     extension: true,
+    classes: [],
   });
 
   test('come back as they were written', () => {

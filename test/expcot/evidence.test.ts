@@ -4,6 +4,7 @@ import { nano5 } from '../../datasets/anomaly/nano5.ts';
 import { DataError } from '../../src/errors.ts';
 import { cite } from '../../src/expcot/citation.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
+import { profileTest } from '../../src/series/analyses.ts';
 import { pointF1 } from '../../src/series/intervals.ts';
 import type { Interval } from '../../src/types.ts';
 import golden from '../golden/expcot.json' with { type: 'json' };
@@ -39,6 +40,30 @@ describe('evidence', () => {
       expect(profile?.intervals).toEqual(row.matrix_profile.intervals);
     },
   );
+
+  it('keeps the discord of a smoothed series off the ends, which smoothing bends and the release flags', () => {
+    let bent = 0;
+    for (let index = 0; index < 20; index++) {
+      const { values } = anomllm('noisy-point', 42, 'test', index);
+      const { analysed, profile, denoised } = analyse(values);
+      expect(denoised).toBe(true);
+      expect(profile?.discord).toBeGreaterThanOrEqual(15);
+      expect(profile?.discord).toBeLessThanOrEqual(1000 - 50 - 15);
+      const release = profileTest(analysed);
+      expect([release?.mean, release?.std]).toEqual([profile?.mean, profile?.std]);
+      if (release?.discord === profile?.discord) expect(profile?.intervals).toEqual(release?.intervals);
+      else if (release?.intervals.length === 1) bent++;
+    }
+    expect(bent).toBeGreaterThan(4);
+  });
+
+  it('moves a discord just inside the margin by a sample or two, and none of a series that is not smoothed', () => {
+    const { values } = anomllm('noisy-freq', 42, 'train', 19);
+    const { analysed, profile } = analyse(values);
+    expect([profileTest(analysed)?.discord, profile?.discord]).toEqual([13, 15]);
+    const raw = analyse(values, { denoise: false });
+    expect(raw.profile).toEqual(profileTest(values));
+  });
 
   it('smooths, or does not, when told', () => {
     const [clean, noisy] = [golden.cases[1]!, golden.cases[5]!];

@@ -18,7 +18,7 @@ export function variatesResponse(variates: readonly number[], think = 'square wa
 
 /** The record of a response to a question of any kind, about a series of `length` points and 9 channels. */
 export function recordOf(seriesId: string, gold: Gold, response: string, length = 1000): EvalRecord {
-  const answer = parseResponse(response, { kind: gold.kind, length, channels: 9 });
+  const answer = parseResponse(response, { kind: gold.kind, length, channels: 9, classes: [] });
   const task = seriesId.split('/')[0]!;
   return { seriesId, task, length, gold, response, answer, score: scoreAnswer(answer, gold, length) };
 }

@@ -186,6 +186,7 @@ export async function sampleReport(change: Partial<ReportInput> = {}): Promise<R
       steps: 60,
       trainingData: 'nano5, fresh series of 1000 points, each seen once (seed 42, split train)',
       heldOutData: 'nano5, 400 series of another split, never seen in training',
+      temperature: 1,
     },
     stages: [
       {
@@ -224,7 +225,11 @@ export async function sampleReport(change: Partial<ReportInput> = {}): Promise<R
       { stage: 'sft', metric: 'affiliation_f1', atLeast: 0.8 },
     ],
     gains: [
-      { label: 'Sampled reward', estimate: pairedGain(sampledBefore, sampledAfter, 'reward'), lowerAbove: 0 },
+      {
+        label: 'Reward sampled at temperature 1',
+        estimate: pairedGain(sampledBefore, sampledAfter, 'reward'),
+        lowerAbove: 0,
+      },
       { label: 'Greedy reward', estimate: pairedGain(sft, rl, 'reward'), lowerAbove: -0.02 },
     ],
     curves: curvePanels(),

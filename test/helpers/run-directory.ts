@@ -114,7 +114,14 @@ export function writeRun(directory: string, options: PretendedRunOptions): Prete
     data: { heldOut: options.series },
     sft: { samples: 8 * sftSteps },
     rl: { steps: rlSteps },
-    eval: { series: options.series, bootstrap: 200, samples: 2, transfer: 0, validation: 40 },
+    eval: {
+      series: options.series,
+      temperature: 0.7,
+      bootstrap: 200,
+      samples: 2,
+      transfer: 0,
+      validation: 40,
+    },
   });
   const series = heldOutOf(recipe);
   const twice = (skill: number, from: number): EvalRecord[] => {

@@ -59,7 +59,7 @@ describe('a well-formed response', () => {
   });
 });
 
-describe('an interval list is refused', () => {
+describe('read strictly, an interval list is refused', () => {
   test.each([
     ['a leading zero', '[[007, 20]]'],
     ['a fraction', '[[1.5, 20]]'],
@@ -85,7 +85,7 @@ describe('an interval list is refused', () => {
     ['full-width digits', '[[５, 20]]'],
     ['a no-break space', '[[5,\u00a020]]'],
   ])('for %s', (_, list) => {
-    const answer = parseAnswer(respond(list), 100);
+    const answer = parseAnswer(respond(list), 100, 'strict');
     expect(answer.intervals).toBeNull();
     expect(answer.wellFormed).toBe(false);
     expect(answer.problem).toMatch(/\w/);
@@ -155,8 +155,8 @@ describe('a response is not well formed', () => {
     });
   });
 
-  test('and a repeated part counts as neither of its versions', () => {
-    const answer = parseAnswer(`${good}<answer>[]</answer><class>normal</class>`, 100);
+  test('and a repeated part, read strictly, counts as neither of its versions', () => {
+    const answer = parseAnswer(`${good}<answer>[]</answer><class>normal</class>`, 100, 'strict');
     expect(answer).toMatchObject({ think: 'slope 3', intervals: null, class: null });
   });
 });
@@ -181,6 +181,12 @@ test('any text at all is read without an error, into intervals inside the series
   fc.assert(
     fc.property(fc.array(piece, { maxLength: 24 }), fc.integer({ min: 1, max: 50 }), (pieces, length) => {
       const answer = parseAnswer(pieces.join(''), length);
+      const strict = parseAnswer(pieces.join(''), length, 'strict');
+      // What a strict reading takes, a lenient one takes as it is; both judge the format alike.
+      expect(answer.problem).toBe(strict.problem);
+      if (strict.think !== null) expect(answer.think).toBe(strict.think);
+      if (strict.intervals !== null) expect(answer.intervals).toEqual(strict.intervals);
+      if (strict.class !== null) expect(answer.class).not.toBeNull();
       expect(answer.wellFormed).toBe(answer.problem === null);
       if (answer.wellFormed) expect([answer.think, answer.intervals, answer.class]).not.toContain(null);
       let last = -1;
@@ -209,20 +215,22 @@ describe('a classification response', () => {
       ['wellFormed', true],
       ['problem', null],
     ]);
-    expect(parseClassification(`${text}<extension>see a doctor</extension>`, true)).toMatchObject({
+    expect(
+      parseClassification(`${text}<extension>see a doctor</extension>`, { extension: true }),
+    ).toMatchObject({
       extension: 'see a doctor',
       wellFormed: true,
     });
   });
 
   test('must have the extension exactly when the task asks for one', () => {
-    expect(parseClassification(text, true)).toMatchObject({
+    expect(parseClassification(text, { extension: true })).toMatchObject({
       class: 'Myopathy',
       extension: null,
       wellFormed: false,
       problem: '<extension> is missing',
     });
-    expect(parseClassification(`${text}<extension> </extension>`, true).problem).toBe(
+    expect(parseClassification(`${text}<extension> </extension>`, { extension: true }).problem).toBe(
       'the extension is blank',
     );
     expect(parseClassification(`${text}<extension>x</extension>`)).toMatchObject({
@@ -314,8 +322,12 @@ describe('a response about variates', () => {
       '[1,\u00a02]',
       'expected the number of a variate, an integer, at character 3 of the answer',
     ],
-  ])('is refused for %s', (_, list, problem) => {
-    expect(parseVariates(name(list), 9)).toMatchObject({ variates: null, wellFormed: false, problem });
+  ])('is refused, read strictly, for %s', (_, list, problem) => {
+    expect(parseVariates(name(list), 9, 'strict')).toMatchObject({
+      variates: null,
+      wellFormed: false,
+      problem,
+    });
   });
 
   const good = name('[2, 7]');
@@ -327,7 +339,7 @@ describe('a response about variates', () => {
     ['no answer', '<think>t</think>', '<answer> is missing', null],
     ['an answer that is cut off', good.slice(0, -3), '</answer> is missing', null],
   ])('is not well formed with %s', (_, text, problem, variates) => {
-    expect(parseVariates(text, 9)).toMatchObject({ wellFormed: false, problem, variates });
+    expect(parseVariates(text, 9, 'strict')).toMatchObject({ wellFormed: false, problem, variates });
   });
 
   test.each([0, -3, 2.5, Number.NaN])('%s channels are a caller error', (channels) => {

@@ -217,7 +217,9 @@ describe('the combined reward', () => {
   });
 
   test('of a classification adds the judged extension only to a right, well-formed answer', () => {
-    const right = parseClassification('<think>t</think><class>Desktop</class><extension>e</extension>', true);
+    const right = parseClassification('<think>t</think><class>Desktop</class><extension>e</extension>', {
+      extension: true,
+    });
     expect(classificationReward(right, 'Desktop', 0.8).total).toBeCloseTo(1.4, 12);
     expect(classificationReward(right, 'Laptop', 0.8)).toEqual({
       total: 0.1,

@@ -22,7 +22,7 @@ const classification: fc.Arbitrary<Posed> = fc
   .tuple(oneLine, fc.integer({ min: 2, max: 400 }), fc.integer({ min: 1, max: 9 }))
   .map(([label, length, channels]) => ({
     gold: { kind: 'classification', class: label },
-    asked: { kind: 'classification', length, channels },
+    asked: { kind: 'classification', length, channels, classes: [label] },
   }));
 
 const NAMED = ANOMALY_CLASSES.filter((name) => name !== 'normal');
@@ -42,7 +42,7 @@ const anomaly: fc.Arbitrary<Posed> = fc
     );
     return {
       gold: { kind: 'anomaly', class: intervals.length === 0 ? 'normal' : label, intervals },
-      asked: { kind: 'anomaly', length, channels: 1 },
+      asked: { kind: 'anomaly', length, channels: 1, classes: [] },
     };
   });
 
@@ -51,7 +51,7 @@ const variates: fc.Arbitrary<Posed> = fc
   .chain((channels) => fc.tuple(fc.constant(channels), fc.uniqueArray(fc.nat(channels - 1))))
   .map(([channels, list]) => ({
     gold: { kind: 'variates', variates: list.sort((a, b) => a - b) },
-    asked: { kind: 'variates', length: 200, channels },
+    asked: { kind: 'variates', length: 200, channels, classes: [] },
   }));
 
 const posed = fc.oneof(classification, anomaly, variates);
@@ -127,7 +127,7 @@ describe('the reward of every kind of task', () => {
   });
 
   test('reads a response by what was asked, not by what it holds', () => {
-    const asked = { length: 100, channels: 9 };
+    const asked = { length: 100, channels: 9, classes: [] };
     const text = '<think>t</think><answer>[2, 7]</answer><class>trend</class>';
     expect(parseResponse(text, { ...asked, kind: 'variates' })).toMatchObject({
       variates: [2, 7],
@@ -146,7 +146,7 @@ describe('the reward of every kind of task', () => {
   });
 
   test('asks for an extension where the task does', () => {
-    const asked = { kind: 'classification', length: 100, channels: 1, extension: true } as const;
+    const asked = { kind: 'classification', length: 100, channels: 1, classes: [], extension: true } as const;
     const gold = { kind: 'classification', class: 'Laptop' } as const;
     const bare = parseResponse('<think>t</think><class>Laptop</class>', asked);
     expect(scoreAnswer(bare, gold, 100)).toEqual({ total: 0.9, parts: { accuracy: 1, format: 0 } });
@@ -157,7 +157,7 @@ describe('the reward of every kind of task', () => {
 
   test('agrees with numbers worked out by hand', () => {
     const score = (kind: Gold['kind'], text: string, gold: Gold) =>
-      scoreAnswer(parseResponse(text, { kind, length: 1000, channels: 9 }), gold, 1000).total;
+      scoreAnswer(parseResponse(text, { kind, length: 1000, channels: 9, classes: [] }), gold, 1000).total;
     const two = '<think>t</think><answer>[7, 2]</answer>';
     expect(score('variates', two, { kind: 'variates', variates: [7] })).toBeCloseTo(0.7, 12);
     const found = '<think>t</think><answer>[[120, 180]]</answer><class>trend</class>';
@@ -183,9 +183,13 @@ describe('the reward of every kind of task', () => {
   });
 
   test('refuses a series without points or channels, and a gold answer outside of it', () => {
-    expect(() => parseResponse('', { kind: 'anomaly', length: 0, channels: 1 })).toThrow(DataError);
-    expect(() => parseResponse('', { kind: 'variates', length: 9, channels: 0 })).toThrow(DataError);
-    const answer = parseResponse('', { kind: 'anomaly', length: 9, channels: 1 });
+    expect(() => parseResponse('', { kind: 'anomaly', length: 0, channels: 1, classes: [] })).toThrow(
+      DataError,
+    );
+    expect(() => parseResponse('', { kind: 'variates', length: 9, channels: 0, classes: [] })).toThrow(
+      DataError,
+    );
+    const answer = parseResponse('', { kind: 'anomaly', length: 9, channels: 1, classes: [] });
     const beyond: Gold = { kind: 'anomaly', class: null, intervals: [[3, 10]] };
     expect(() => scoreAnswer(answer, beyond, 9)).toThrow(DataError);
   });

@@ -25,7 +25,7 @@ function plain(tokens: Tokens, { clipRatio, kl, entropy }: PolicyLossOptions) {
     const ratio = Math.exp(logProb - tokens.oldLogProb[i]!);
     const held = Math.min(1 + clipRatio, Math.max(1 - clipRatio, ratio));
     const toReference = tokens.referenceLogProb[i]! - logProb;
-    const k3 = Math.exp(toReference) - 1 - toReference;
+    const k3 = Math.min(10, Math.exp(toReference) - 1 - toReference);
     if (held * advantage < ratio * advantage) out.clipped++;
     out.kl += k3;
     out.entropy += tokens.entropy[i]!;
@@ -148,6 +148,30 @@ describe('policy loss', () => {
     expect(run(tokens, OPTIONS).kl).toBeGreaterThan(0);
     const same = run({ ...tokens, referenceLogProb: tokens.logProb }, OPTIONS);
     expect(same.kl).toBe(0);
+  });
+
+  test.each([
+    // log π_ref − log π of a token; what it counts, and the gradient of it: 1 − π_ref/π, or none at the limit.
+    { apart: 2, kl: Math.exp(2) - 3, gradient: 1 - Math.exp(2) },
+    { apart: 2.6, kl: Math.exp(2.6) - 3.6, gradient: 1 - Math.exp(2.6) },
+    { apart: 2.62, kl: 10, gradient: 0 },
+    { apart: 19, kl: 10, gradient: 0 },
+    { apart: 500, kl: 10, gradient: 0 },
+    { apart: -3, kl: Math.exp(-3) + 2, gradient: 1 - Math.exp(-3) },
+    { apart: -10.9, kl: Math.exp(-10.9) + 9.9, gradient: 1 - Math.exp(-10.9) },
+    { apart: -12, kl: 10, gradient: 0 },
+    { apart: -500, kl: 10, gradient: 0 },
+  ])('a token $apart nats from the reference counts $kl, with its gradient', ({ apart, kl, gradient }) => {
+    const tokens = { ...token(1, 0), referenceLogProb: [-1 + apart] };
+    const got = run(tokens, { clipRatio: 0.2, kl: 1, entropy: 0 });
+    expect(got.kl).toBeCloseTo(kl, 4);
+    expect(got.loss).toBeCloseTo(kl, 4);
+    expect(got.forLogProb[0]).toBeCloseTo(gradient, 4);
+  });
+
+  test('a reference that is not finite is not hidden by the limit of the divergence', () => {
+    const tokens = { ...token(1, 1), referenceLogProb: [Number.NaN] };
+    expect(Number.isFinite(run(tokens, OPTIONS).loss)).toBe(false);
   });
 
   test('a token that is not finite makes the loss not finite, so that the step can be skipped', () => {

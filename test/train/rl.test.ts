@@ -14,7 +14,7 @@ import { readState, restoreOptimizer, saveCheckpoint } from '../../src/train/che
 import { Learner } from '../../src/train/learner.ts';
 import { PromptEncoder } from '../../src/train/prompt.ts';
 import { Ranks, requestStop, teamMemory } from '../../src/train/ranks.ts';
-import { type Completion, type RlHooks, type RlOptions, rl } from '../../src/train/rl.ts';
+import { type Completion, cautions, type RlHooks, type RlOptions, rl } from '../../src/train/rl.ts';
 import type { RlMetrics } from '../../src/train/rl-metrics.ts';
 import { rollout } from '../../src/train/rollout.ts';
 import type { Task } from '../../src/train/task.ts';
@@ -208,13 +208,19 @@ function gradientOf(
       responses.forEach((ids, g) => {
         const { logProb, entropy } = fullLogProbs(start, prompt, ids, RL.temperature);
         const ratio = engine.exp(engine.sub(logProb, engine.detach(logProb)));
-        const toReference = engine.sub(fullLogProbs(reference, prompt, ids, RL.temperature).logProb, logProb);
-        const k3 = engine.sub(
-          engine.sub(engine.exp(engine.detach(toReference)), 1),
-          engine.detach(toReference),
-        );
-        // d k3 / d log π = 1 − exp(log π_ref − log π), written out instead of left to autograd.
-        const slope = engine.add(engine.mul(engine.exp(engine.detach(toReference)), -1), 1);
+        const toReference = [
+          ...engine.floats(
+            engine.sub(fullLogProbs(reference, prompt, ids, RL.temperature).logProb, engine.detach(logProb)),
+          ),
+        ];
+        const column = (of: (apart: number, k3: number) => number): Tensor =>
+          engine.tensor(
+            Float32Array.from(toReference, (apart) => of(apart, Math.exp(apart) - 1 - apart)),
+            [toReference.length],
+          ); // [T]
+        // d k3 / d log π = 1 − exp(log π_ref − log π), none where it is held at 10; written out instead of left to autograd.
+        const k3 = column((_, value) => Math.min(10, value));
+        const slope = column((apart, value) => (value > 10 ? 0 : 1 - Math.exp(apart)));
         const divergence = engine.add(k3, engine.mul(slope, engine.sub(logProb, engine.detach(logProb))));
         const loss = engine.sub(
           engine.sub(engine.mul(divergence, options.kl), engine.mul(ratio, advantages[p]![g]!)),
@@ -301,6 +307,31 @@ describe('one step', () => {
     expect(relativeDistance(given(done), want.gradient)).toBeLessThan(1e-3);
     expect(done.lines[0]!.kl).toBe(0);
     expect((await run({}, task)).lines[0]!.kl).toBeGreaterThan(0.001);
+  });
+
+  test('with a nucleus samples from it, and updates along the loss of the full distribution', async () => {
+    const topP = 0.5;
+    const groups = await groupsOf(task, { topP });
+    const whole = await groupsOf(task);
+    expect(groups.map(({ responses }) => responses)).not.toEqual(whole.map(({ responses }) => responses));
+    const want = gradientOf(
+      groups,
+      groups.map((group) => timerpoOf(group, RL.alpha)),
+    );
+    const done = await run({ topP }, task);
+    expect(relativeDistance(given(done), want.gradient)).toBeLessThan(1e-3);
+    const [line] = done.lines;
+    expect(line!.loss).toBeCloseTo(want.loss, 5);
+    // On policy every ratio is 1: the sampler's log-probabilities are not renormalised either.
+    expect(line!.samplerGap).toBeLessThan(1e-5);
+    expect(line!.clipped).toBe(0);
+  });
+
+  test('is said to be biased with a nucleus, and only then', () => {
+    expect(cautions({ topP: 1 })).toEqual([]);
+    expect(cautions({ topP: 0.9 })).toEqual([
+      expect.stringMatching(/^rl\.topP is 0\.9: .*biased; 1 is exact$/),
+    ]);
   });
 
   test('in which every group is silent updates nothing', async () => {

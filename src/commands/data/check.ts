@@ -9,7 +9,7 @@ import { show } from '../../../datasets/json-record.ts';
 import { CLASSES_FILE, figureFile } from '../../../datasets/material-facts.ts';
 import { type CheckedMaterial, type Material, Materials } from '../../../datasets/materials.ts';
 import type { Split } from '../../../datasets/split.ts';
-import { parseResponse, scoreAnswer } from '../../../rewards/response.ts';
+import { EXACT_WORDS, parseResponse, scoreAnswer } from '../../../rewards/response.ts';
 import { DataError, reasonOf } from '../../errors.ts';
 import { readProfile } from '../../expcot/profile-file.ts';
 import { TRACE_VERSION } from '../../expcot/trace-version.ts';
@@ -221,7 +221,7 @@ const because = (problem: string | null): string => (problem === null ? '' : ` (
 function graded(text: string, example: Example): { readonly total: number; readonly problem: string | null } {
   const { gold, channels } = example;
   const length = lengthOf(example);
-  const answer = parseResponse(text, { kind: gold.kind, length, channels: channels.length });
+  const answer = parseResponse(text, { kind: gold.kind, length, channels: channels.length, ...EXACT_WORDS });
   return { total: scoreAnswer(answer, gold, length).total, problem: answer.problem };
 }
 

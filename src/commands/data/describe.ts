@@ -6,7 +6,7 @@ import type { ExampleOrigin, ExampleSet } from '../../../datasets/example-set.ts
 import { type Material, Materials } from '../../../datasets/materials.ts';
 import type { Split } from '../../../datasets/split.ts';
 import { intervalText, variateText } from '../../../eval/report-examples.ts';
-import { parseResponse } from '../../../rewards/response.ts';
+import { EXACT_WORDS, parseResponse } from '../../../rewards/response.ts';
 import { DataError, reasonOf, TimeseerError } from '../../errors.ts';
 import { agreement, expertOn } from '../../expcot/expert.ts';
 import { type ClassProfile, learnClasses } from '../../expcot/profile-of-classes.ts';
@@ -43,7 +43,7 @@ export const wordsVersion = (origin: ExampleOrigin): string => promptVersion(pro
 function blindWords(text: string, example: Example): BlindWords {
   const { gold, channels, names } = example;
   const length = lengthOf(example);
-  const said = parseResponse(text, { kind: gold.kind, length, channels: channels.length });
+  const said = parseResponse(text, { kind: gold.kind, length, channels: channels.length, ...EXACT_WORDS });
   const answers: Readonly<Record<Gold['kind'], Gold>> = {
     classification: { kind: 'classification', class: said.class ?? '' },
     anomaly: { kind: 'anomaly', class: null, intervals: said.intervals ?? [] },

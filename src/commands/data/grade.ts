@@ -2,7 +2,7 @@
 
 import { lengthOf } from '../../../datasets/example.ts';
 import { goldResponse } from '../../../datasets/gold-answer.ts';
-import { parseResponse, scoreAnswer } from '../../../rewards/response.ts';
+import { EXACT_WORDS, parseResponse, scoreAnswer } from '../../../rewards/response.ts';
 import type { Example } from '../../types.ts';
 
 /** Rewards are sums of binary fractions of decimal weights. */
@@ -17,7 +17,7 @@ const EXACT = 1e-12;
 export function gradeProblem(example: Example): string | null {
   const { gold, channels } = example;
   const length = lengthOf(example);
-  const asked = { kind: gold.kind, length, channels: channels.length };
+  const asked = { kind: gold.kind, length, channels: channels.length, ...EXACT_WORDS };
   const answer = parseResponse(goldResponse(gold, 'The right answer.'), asked);
   const { total } = scoreAnswer(answer, gold, length);
   if (Math.abs(total - 1) <= EXACT) return null;

@@ -1,6 +1,7 @@
 /** Answers of a policy to held-out examples, on a team of Workers. */
 
 import { type ExampleAddress, openExamples } from '../../../datasets/source.ts';
+import type { Reading } from '../../../rewards/answer.ts';
 import { Progress } from '../../progress.ts';
 import type { NumbersFormat } from '../../train/card.ts';
 import type { EvalRecord } from '../../types.ts';
@@ -16,6 +17,8 @@ export interface EvalStageOptions {
   readonly modes: readonly EvalMode[];
   readonly maxTokens: number;
   readonly seed: number;
+  /** How answers are read. */
+  readonly answers: Reading;
   readonly device: string;
   readonly workers: number;
   readonly silent: boolean;
@@ -24,14 +27,14 @@ export interface EvalStageOptions {
 
 /** Per mode, the records in the order of the examples, the samples of an example together. */
 export async function runEvalStage(options: EvalStageOptions): Promise<EvalRecord[][]> {
-  const { from, label, examples, modes, numbers, maxTokens, seed, device, silent, signal } = options;
+  const { from, label, examples, modes, numbers, maxTokens, seed, answers, device, silent, signal } = options;
   const count = openExamples(examples).count;
   const workers = Math.max(1, Math.min(options.workers, count));
   const progress = new Progress({ label, total: count * modes.length, unit: 'examples', silent });
   const done = new Array<number>(workers).fill(0);
   const results = await runStage(
     {
-      ...{ stage: 'eval', from, examples, device, modes, maxTokens, seed },
+      ...{ stage: 'eval', from, examples, device, modes, maxTokens, seed, answers },
       ...(numbers === undefined ? {} : { numbers }),
     },
     workers,

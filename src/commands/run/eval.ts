@@ -9,10 +9,11 @@ import {
   openExamples,
 } from '../../../datasets/source.ts';
 import { classicalAnswers } from '../../../eval/baselines.ts';
-import { type MetricSet, metricsOf, overallOf } from '../../../eval/metrics.ts';
-import { metricsTable } from '../../../eval/metrics-table.ts';
+import { type MetricSet, type Metrics, metricsOf, overallOf } from '../../../eval/metrics.ts';
+import { metricsTable, temperatureTable } from '../../../eval/metrics-table.ts';
 import { writeRecords } from '../../../eval/records.ts';
 import { RunDirectory } from '../../../eval/run-directory.ts';
+import type { Reading } from '../../../rewards/answer.ts';
 import { ConfigError, DataError } from '../../errors.ts';
 import { writeFileAtomic } from '../../files.ts';
 import { withInterrupt } from '../../interrupt.ts';
@@ -33,8 +34,10 @@ export interface EvalRequest {
   readonly input: 'picture' | 'numbers' | undefined;
   readonly digits: number | undefined;
   readonly points: number | undefined;
-  readonly temperature: number;
+  /** One temperature, or several between commas. */
+  readonly temperature: string;
   readonly samples: number;
+  readonly answers: Reading | undefined;
   readonly maxTokens: number | undefined;
   readonly workers: number;
   readonly device: string;
@@ -70,9 +73,21 @@ function check(given: EvalRequest): void {
     }
   }
   if ((given.digits ?? 1) > 17) throw new ConfigError(`--digits: got ${given.digits}, expected at most 17`);
-  if (!(given.temperature >= 0 && given.temperature <= 10)) {
-    throw new ConfigError(`--temperature: got ${given.temperature}, expected a number from 0 to 10`);
+}
+
+/** Different temperatures, in the order given. @throws ConfigError */
+function temperaturesOf(text: string): readonly number[] {
+  const found = String(text)
+    .split(',')
+    .map((part) => (part.trim() === '' ? Number.NaN : Number(part)));
+  if (found.some((one) => !(one >= 0 && one <= 10))) {
+    throw new ConfigError(
+      `--temperature: got ${text}, expected a number from 0 to 10, or several between commas`,
+    );
   }
+  if (new Set(found).size < found.length)
+    throw new ConfigError(`--temperature: ${text} has one of them twice`);
+  return found;
 }
 
 /** The directory of the run that a policy lies in. */
@@ -85,6 +100,12 @@ function runOf(policy: string): string | undefined {
 function dataOf(policy: string): string {
   const run = runOf(policy);
   return run === undefined ? USUAL_DATA : new RunDirectory(run).recipe.data.name;
+}
+
+/** How the run that a policy lies in reads answers; leniently where it is in none. */
+function readingOf(policy: string): Reading {
+  const run = runOf(policy);
+  return run === undefined ? 'lenient' : new RunDirectory(run).recipe.answers;
 }
 
 /** Says when a policy's own data are not those that it was trained on: what is held out now may have been trained on. */
@@ -122,8 +143,27 @@ async function classicalMetrics(
   );
 }
 
+/** What evaluations at several temperatures say, for a terminal: all of them, the best, and what to do with it. */
+function comparison(sets: readonly (readonly [temperature: number, set: Metrics])[], split: string): string {
+  const best = bestOf(sets);
+  const note =
+    split === 'test'
+      ? 'chosen on the test split, which flatters it: choose on --split validation, then evaluate that one on test'
+      : `chosen on the ${split} split; --split test --temperature ${best} evaluates it unseen`;
+  return `${temperatureTable(sets)}best mean reward at temperature ${best}, ${note}\n`;
+}
+
+/** The temperature of the highest mean reward, the lower one of equals. */
+function bestOf(sets: readonly (readonly [temperature: number, set: Metrics])[]): number {
+  const ranked = sets.toSorted(
+    ([a, one], [b, other]) => other.overall.reward.mean - one.overall.reward.mean || a - b,
+  );
+  return ranked[0]![0];
+}
+
 export async function runEval(given: EvalRequest): Promise<void> {
   check(given);
+  const temperatures = temperaturesOf(given.temperature);
   if (given.out !== undefined && existsSync(given.out) && !statSync(given.out).isDirectory()) {
     throw new ConfigError(`${given.out}: is a file; give a directory with --out`);
   }
@@ -151,35 +191,47 @@ export async function runEval(given: EvalRequest): Promise<void> {
   const input = read ? 'numbers' : 'picture';
   for (const text of mismatches(from, card, source.facts)) process.stderr.write(`warning: ${text}\n`);
   const tokens = await promptTokens(from, card, source, format);
-  const [records] = await withInterrupt((signal) =>
+  const answers = given.answers ?? readingOf(given.policy);
+  const all = await withInterrupt((signal) =>
     runEvalStage({
       ...given,
       from,
       label: 'eval',
       examples,
       numbers: wanted,
-      modes: [{ temperature: given.temperature, samples: given.samples }],
+      modes: temperatures.map((temperature) => ({ temperature, samples: given.samples })),
       maxTokens: given.maxTokens ?? MOST_TOKENS[card.style],
       seed,
+      answers,
       silent: given.quiet,
       signal,
     }),
   );
-  const { classes } = source.facts;
-  const metrics = metricsOf(records!, { classes });
-  const classical = given.classical ? await classicalMetrics(source, classes, name) : {};
-  const { statement, title } = source.facts;
+  const { classes, statement, title } = source.facts;
+  const sets = temperatures.map((temperature, m) => [temperature, metricsOf(all[m]!, { classes })] as const);
+  const several = sets.length > 1;
+  const [[temperature, metrics]] = sets as [(typeof sets)[number]];
+  const classical = given.classical && !several ? await classicalMetrics(source, classes, name) : {};
   const data = { ...examples, title, ...(statement === null ? {} : { statement }) };
-  const { temperature } = given;
-  const result = { policy: from, data, temperature, input, prompt: tokens, metrics, classical };
+  const asked = { policy: from, data, answers, input, prompt: tokens };
+  const result = several
+    ? {
+        ...asked,
+        best: bestOf(sets),
+        temperatures: sets.map(([at, found]) => ({ temperature: at, metrics: found })),
+      }
+    : { ...asked, temperature, metrics, classical };
   if (given.out !== undefined) {
-    writeRecords(join(given.out, 'records.jsonl'), records!);
+    for (const [m, records] of all.entries()) {
+      const file = several ? `records.${temperatures[m]}.jsonl` : 'records.jsonl';
+      writeRecords(join(given.out, file), records);
+    }
     writeFileAtomic(join(given.out, 'metrics.json'), `${JSON.stringify(result, null, 2)}\n`);
   }
   process.stdout.write(
     given.json
       ? `${JSON.stringify(result)}\n`
-      : metricsTable(metrics, classical) +
+      : (several ? comparison(sets, split) : metricsTable(metrics, classical)) +
           tokensLine(tokens, input) +
           (statement === null ? '' : `data: ${title}. ${statement}\n`),
   );

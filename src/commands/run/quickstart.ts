@@ -104,6 +104,7 @@ async function runStages(
       modes,
       maxTokens: recipe.eval.maxTokens,
       seed: recipe.seed,
+      answers: recipe.answers,
       device: given.device,
       workers,
       silent: given.quiet,

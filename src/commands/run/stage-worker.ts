@@ -117,7 +117,7 @@ async function runRl(own: RlJob): Promise<StageResult> {
       note({ kind: 'completions', completions }),
     save: (at: StageStart) => save(checkpoint, learner, card, 'rl', at),
   };
-  const task = trainingTask(card, own.examples, 'rl');
+  const task = trainingTask(card, own.examples, 'rl', recipe.answers);
   const options = { ...recipe.rl, tokens: recipe.memory.tokens, rows: recipe.memory.rows };
   const steps = await rl(learner, reference, task, options, recipe.seed, hooks, start);
   if (steps === recipe.rl.steps) publish(learner, card, own);
@@ -130,7 +130,7 @@ async function runEval(own: EvalJob): Promise<StageResult> {
   const source = openExamples(own.examples);
   const { facts } = source;
   const card = evaluationCard(own.from, facts, own.numbers);
-  const task = exampleTask(card, { facts });
+  const task = exampleTask(card, { facts, reading: own.answers });
   const numbers = Array.from({ length: source.count }, (_, i) => i).filter((i) => i % size === rank);
   const examples = numbers.map((i) => source.at(i));
   const stopped = new AbortController();

@@ -1,6 +1,7 @@
 /** A stage of a run, on a team of Workers: what it is told, what it reports. */
 
 import type { ExampleAddress } from '../../../datasets/source.ts';
+import type { Reading } from '../../../rewards/answer.ts';
 import { Interrupted } from '../../interrupt.ts';
 import type { Recipe } from '../../recipe.ts';
 import type { NumbersFormat } from '../../train/card.ts';
@@ -51,6 +52,8 @@ export interface EvalJob extends Job {
   readonly modes: readonly EvalMode[];
   readonly maxTokens: number;
   readonly seed: number;
+  /** How answers are read. */
+  readonly answers: Reading;
   /** Numbers instead of pictures, or pictures (null); as the policy was taught where absent. */
   readonly numbers?: NumbersFormat | null;
 }

@@ -3,6 +3,7 @@ import { ConfigError } from '../../errors.ts';
 import { Interrupted } from '../../interrupt.ts';
 import { cores } from '../../machine.ts';
 import { Progress } from '../../progress.ts';
+import { cautions } from '../../train/rl.ts';
 import { RunLog } from '../../train/runlog.ts';
 import { sftSteps } from '../../train/sft.ts';
 import type { RunFiles, TrainingStage } from './files.ts';
@@ -109,6 +110,7 @@ export async function runRlStage(run: RunFiles, options: StageOptions): Promise<
     unit: 'steps',
     silent: options.silent,
   });
+  for (const caution of cautions(rl)) progress.note(`warning: ${caution}`);
   const log = new RunLog(run.file('rl', 'metrics.jsonl'), start);
   const completions = new RunLog(run.file('rl', 'completions.jsonl'), start);
   await train(

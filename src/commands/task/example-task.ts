@@ -4,6 +4,7 @@ import { numericText } from '../../../datasets/numeric-text.ts';
 import { Passes } from '../../../datasets/passes.ts';
 import { type DataFacts, type ExampleAddress, isGenerator, openExamples } from '../../../datasets/source.ts';
 import type { EvalTask } from '../../../eval/run.ts';
+import type { Reading } from '../../../rewards/answer.ts';
 import { PARTS_OF, parseResponse, scoreAnswer } from '../../../rewards/response.ts';
 import { DataError, TimeseerError } from '../../errors.ts';
 import { teacherTrace } from '../../expcot/expert.ts';
@@ -32,6 +33,8 @@ export interface TaskParts {
   readonly facts: DataFacts;
   /** What was learned of the classes from the training split; traces of classifications need it. */
   readonly profile?: () => ClassProfile | null;
+  /** How answers are read; default lenient. */
+  readonly reading?: Reading;
   /** Keeps pictures: worth it where examples come again. */
   readonly cache?: PictureCache;
 }
@@ -68,7 +71,7 @@ function written({ channels, names }: Example, { digits, points }: NumbersFormat
 
 /** The task of a card over examples of a data set. */
 export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
-  const { facts, profile = () => null } = parts;
+  const { facts, profile = () => null, reading = 'lenient' } = parts;
   const { style, numbers } = card;
   const missing = facts.figure?.missing ?? figure(card.figure).missing;
   const cells = Math.max(1, Math.round(figure(card.figure).width / VISUAL_TOKEN)); // one scan symbol per visual token of a row
@@ -82,6 +85,8 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
       kind: example.gold.kind,
       length: lengthOf(example),
       channels: example.channels.length,
+      classes: facts.classes,
+      reading,
     });
   return {
     name: facts.task,
@@ -113,13 +118,18 @@ function failureOf(error: unknown, { id }: Example, file: string): unknown {
  * The task over training examples. Of a generator they are fresh; a data set on disk is gone through again and again, in an order of
  * its own for every pass and stage.
  */
-export function trainingTask(card: PolicyCard, address: ExampleAddress, stage: 'sft' | 'rl' = 'sft'): Task {
+export function trainingTask(
+  card: PolicyCard,
+  address: ExampleAddress,
+  stage: 'sft' | 'rl' = 'sft',
+  reading: Reading = 'lenient',
+): Task {
   const source = openExamples(address);
   const { facts, set } = source;
   if (isGenerator(address.name)) {
-    return { ...exampleTask(card, { facts }), example: (index) => source.at(index) };
+    return { ...exampleTask(card, { facts, reading }), example: (index) => source.at(index) };
   }
-  const task = exampleTask(card, { facts, profile: classesOf(set), cache: new PictureCache() });
+  const task = exampleTask(card, { facts, profile: classesOf(set), reading, cache: new PictureCache() });
   const passes = new Passes(source.count, address.seed, stage);
   const places = new Map<string, number>();
   const traces = new Map<string, string>();

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { openExamples } from '../../../datasets/source.ts';
 import { runBaselines } from '../../../eval/baselines.ts';
-import { exampleTask } from '../../../src/commands/task/example-task.ts';
+import { exampleTask, trainingTask } from '../../../src/commands/task/example-task.ts';
 import { Random } from '../../../src/random.ts';
 import type { PolicyCard } from '../../../src/train/card.ts';
 import type { Example } from '../../../src/types.ts';
@@ -65,4 +65,18 @@ test('the teacher does, and writes one scan symbol per visual token', () => {
   const task = exampleTask(card, { facts });
   expect(examples.map((one) => task.trace(one))).not.toEqual(relabelled.map((one) => task.trace(one)));
   for (const one of examples) expect(/scan ([.()#ox]+)/.exec(task.trace(one))![1]).toHaveLength(20);
+});
+
+test('answers are read as the task is told to: leniently, or strictly', () => {
+  const one = examples.find(({ gold }) => gold.kind === 'anomaly' && gold.class === 'seasonal')!;
+  const { intervals } = one.gold as { readonly intervals: readonly (readonly [number, number])[] };
+  const list = intervals.map(([start, end]) => `[${start}.0, ${end}.0]`).join(', ');
+  const text = `<think>t</think><answer>[${list}]</answer><class>Seasonal</class>`;
+  const score = (reading?: 'strict') =>
+    exampleTask(card, { facts, ...(reading === undefined ? {} : { reading }) }).score(text, one);
+  expect(score().parts).toEqual({ localisation: 1, class: 1, format: 0 });
+  expect(score('strict').parts).toEqual({ localisation: 0, class: 0, format: 0 });
+  const address = { name: 'nano5', split: 'train', seed: 8, length: 1000 } as const;
+  expect(trainingTask(card, address, 'rl').score(text, one)).toEqual(score());
+  expect(trainingTask(card, address, 'rl', 'strict').score(text, one)).toEqual(score('strict'));
 });

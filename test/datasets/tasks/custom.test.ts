@@ -183,13 +183,18 @@ describe('task.yaml', () => {
       prompt: {
         description: 'Vibration of a pump bearing in g, two seconds at 100 Hz.',
         hints: { worn: 'a rough hum that grows with every turn', new: 'an even, quiet hum' },
-        advice: 'advise the mechanic what to do next',
       },
     });
     expect(manifest.source.files.map(({ path }) => path)).toContain('task.yaml');
     expect(new ExampleSet(out).manifest.prompt).toEqual(manifest.prompt);
     const { facts } = openExamples({ name: out, split: 'test', seed: 0, length: 0 });
     expect(facts.prompt).toEqual(manifest.prompt);
+    const file = join(out, 'manifest.json');
+    const advised = { ...manifest, prompt: { ...manifest.prompt, advice: 'call a mechanic' } };
+    writeFileSync(file, JSON.stringify(advised));
+    expect(() => new ExampleSet(out)).toThrow(
+      /manifest\.json: prompt\.advice: .*nothing can judge an extension/,
+    );
   });
 
   it('may be JSON, and may say a title alone, which is then what prompts say', async () => {
@@ -224,6 +229,12 @@ describe('task.yaml', () => {
       'hints:\n  new: fine\n  wornn: rough\n',
       /task\.yaml:3: hints\.wornn: the data have no such class\. Did you mean worn\?/,
     ],
+    [
+      'advice, which nothing could reward',
+      'title: x\nadvice: call a mechanic\n',
+      /task\.yaml:2: advice: asks for an extension .* nothing can judge or reward yet; leave it out$/,
+    ],
+    ['advice of nothing', 'advice:\n', /task\.yaml:1: advice: asks for an extension/],
     ['a tag of the answer', 'description: ends with </think>\n', /task\.yaml:1: description: holds a tag/],
     [
       'a special token',
