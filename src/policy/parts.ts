@@ -88,9 +88,12 @@ export function madeFiles(parts: PolicyParts, { special }: Dims): Readonly<Recor
       pad_token_id: special.pad,
       eos_token_id: [special.end, special.pad],
       do_sample: true,
+      // Training gave them no probability, so nothing has taught the policy not to say them.
+      suppress_tokens: [special.visionStart, special.visionEnd, special.image, special.video],
     }),
     'tokenizer.json': pretty(parts.tokenizer),
-    'tokenizer_config.json': pretty(parts.tokenizerConfig),
+    // transformers.js and older transformers look for the template here, newer ones in its own file.
+    'tokenizer_config.json': pretty({ ...parts.tokenizerConfig, chat_template: parts.template }),
     'preprocessor_config.json': pretty(parts.preprocessor),
     'chat_template.jinja': parts.template,
   };

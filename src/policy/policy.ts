@@ -55,7 +55,7 @@ function isTuned(tuning: Tuning, { name }: Parameter): boolean {
 }
 
 /** Added to the logits of tokens that must not be sampled; finite, so that no NaN can come of it. */
-const FORBID = -1e9;
+export const FORBID = -1e9;
 
 export class Policy implements Network {
   readonly engine: Engine;
