@@ -32,7 +32,7 @@ import {
 export interface PolicyOptions {
   /** What training may change; when absent `all`, or `adapter` where there is one. */
   readonly tuning?: Tuning;
-  /** A low-rank adapter beside the decoder, or what makes it for the policy's sizes. The policy owns it. */
+  /** A low-rank adapter beside decoder or vision tower, or what makes it for the policy's sizes. The policy owns it. */
   readonly adapter?: Adapter | ((dims: Dims) => Adapter);
 }
 
@@ -147,7 +147,7 @@ export class Policy implements Network {
     let tuned: Trainable | undefined;
     if (made !== undefined) {
       const opened = openAdapter(engine, this.dims, made, this.tuning === 'adapter');
-      this.weights = withAdapter(this.weights, opened.layers);
+      this.weights = withAdapter(this.weights, opened);
       this.#adapterViews = opened.tensors;
       if (this.tuning === 'adapter') tuned = opened.trainable;
     }
