@@ -92,8 +92,7 @@ export function madeFiles(parts: PolicyParts, { special }: Dims): Readonly<Recor
       suppress_tokens: [special.visionStart, special.visionEnd, special.image, special.video],
     }),
     'tokenizer.json': pretty(parts.tokenizer),
-    // transformers.js and older transformers look for the template here, newer ones in its own file.
-    'tokenizer_config.json': pretty({ ...parts.tokenizerConfig, chat_template: parts.template }),
+    'tokenizer_config.json': pretty(parts.tokenizerConfig),
     'preprocessor_config.json': pretty(parts.preprocessor),
     'chat_template.jinja': parts.template,
   };

@@ -8,7 +8,7 @@ import type { Picture } from '../types.ts';
 import { type Adapter, openAdapter, withAdapter } from './adapter.ts';
 import type { EncodedPrompt } from './batch.ts';
 import { BPE_CONFIG } from './bpe.ts';
-import { Chat, expandImages, IMAGE_PLACEHOLDER } from './chat.ts';
+import { Chat, DEFAULT_TEMPLATE, expandImages, IMAGE_PLACEHOLDER } from './chat.ts';
 import { configJson, statedDType, usualDType, withDType } from './config-json.ts';
 import { type Dims, nanoDims, parseDims, type SpecialIds } from './dims.ts';
 import type { Network } from './forward.ts';
@@ -220,11 +220,13 @@ export class Policy implements Network {
       end: tokenizer.special('<|im_end|>'),
       pad: tokenizer.special('<|endoftext|>'),
     });
+    const template = options.template ?? DEFAULT_TEMPLATE;
     const parts: PolicyParts = {
       config: configJson(dims, options.dtype),
       tokenizer: tokenizer.json,
-      tokenizerConfig: BPE_CONFIG,
-      template: options.template ?? new Chat().source,
+      // transformers.js and older transformers look for the template here, newer ones in its own file.
+      tokenizerConfig: { ...BPE_CONFIG, chat_template: template },
+      template,
       preprocessor: new ImageProcessor(dims.vision, { min_pixels: 28 * 28 }).json(),
     };
     const weights = (layout: Layout): Tensor => randomWeights(engine, layout, options.seed, options.dtype);
