@@ -155,7 +155,7 @@ export function barePicture(bytes: Buffer, format: ImageFormat): BarePicture {
   const take = { PNG: barePng, JPEG: bareJpeg, WebP: bareWebp }[format];
   const bare = take(bytes, metadata);
   const record = metadata.exif.find((found) => found !== null);
-  const written = metadata.xmp.map((text) => /tiff:Orientation(?:="|>)([0-9])/.exec(text)?.[1])[0];
+  const written = /tiff:Orientation(?:="|>)([0-9])/.exec(metadata.xmp.at(-1) ?? '')?.[1];
   const found = (record && tiffOrientation(record)) ?? Number(written ?? 1);
   return { bytes: bare, orientation: found >= 1 && found <= 8 ? found : 1 };
 }

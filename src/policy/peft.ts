@@ -162,7 +162,7 @@ function parseConfig(file: string): Omit<AdapterOptions, 'targets'> {
   if (typeof rank !== 'number' || !Number.isInteger(rank) || rank < 1) {
     throw new CheckpointError(`${file}: 'r' must be a positive integer, got ${JSON.stringify(rank)}`);
   }
-  if (typeof alpha !== 'number' || !(alpha > 0)) {
+  if (typeof alpha !== 'number' || !(alpha > 0 && Number.isFinite(alpha))) {
     throw new CheckpointError(
       `${file}: 'lora_alpha' must be a positive number, got ${JSON.stringify(alpha)}`,
     );

@@ -166,6 +166,13 @@ describe('an adapter that PEFT wrote', () => {
     expect(engine.live()).toBe(before);
   });
 
+  it('is refused with a scale that no number holds', () => {
+    const load = tampered(() => undefined);
+    const file = join(directory, 'adapter_config.json');
+    writeFileSync(file, readFileSync(file, 'utf8').replace(/"lora_alpha":\s*5/, '"lora_alpha": 1e999'));
+    expect(load).toThrow(/'lora_alpha' must be a positive number/);
+  });
+
   it('is refused when its tensors do not fit, each by its name', () => {
     const before = engine.live();
     const query = 'base_model.model.model.language_model.layers.1.self_attn.q_proj.lora_B.weight';
