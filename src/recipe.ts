@@ -3,7 +3,7 @@
  * refused at every level. `src/config.ts` reads recipes; `src/recipes/quickstart.yaml` lists every key.
  */
 import { z } from 'zod';
-import { ADAPTER_TARGETS } from './adapter-targets.ts';
+import { ADAPTER_TARGETS, DECODER_TARGETS } from './adapter-targets.ts';
 
 const count = (smallest: number) => z.number().int().min(smallest).max(Number.MAX_SAFE_INTEGER);
 const positive = z.number().positive();
@@ -33,13 +33,19 @@ const adapter = z
     rank: count(1).max(1024).default(16),
     /** The side path is scaled by alpha / rank. */
     alpha: positive.default(32),
-    /** Projections that get a pair, in every layer. */
+    /** Scaled by alpha / √rank instead (rsLoRA). */
+    rslora: z.boolean().default(false),
+    /** Projections that get a pair, in every layer: of the decoder, unless some of `visual` are named. All: 'all-linear'. */
     targets: z
-      .array(z.enum(ADAPTER_TARGETS))
-      .min(1)
-      .refine((targets) => new Set(targets).size === targets.length, { error: 'different projections' })
-      .readonly()
-      .default([...ADAPTER_TARGETS]),
+      .preprocess(
+        (value) => (value === 'all-linear' ? [...ADAPTER_TARGETS] : value),
+        z
+          .array(z.enum(ADAPTER_TARGETS))
+          .min(1)
+          .refine((targets) => new Set(targets).size === targets.length, { error: 'different projections' })
+          .readonly(),
+      )
+      .default([...DECODER_TARGETS]),
   })
   .readonly();
 

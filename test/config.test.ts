@@ -2,6 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { ADAPTER_TARGETS, DECODER_TARGETS } from '../src/adapter-targets.ts';
 import { changedKeys, defaultRecipe, loadRecipe, parseRecipe, recipeNames } from '../src/config.ts';
 import { ConfigError } from '../src/errors.ts';
 import { closest } from '../src/suggest.ts';
@@ -150,6 +151,16 @@ describe('overrides', () => {
       [0.5, 0.6],
       0.01,
     ]);
+  });
+
+  test('name the projections of an adapter one by one or all at once', () => {
+    const targets = (value: string): readonly string[] =>
+      recipe('', [`policy.adapter.targets=${value}`]).policy.adapter.targets;
+    expect(targets('[q_proj, visual.qkv]')).toEqual(['q_proj', 'visual.qkv']);
+    expect(targets('all-linear')).toEqual(ADAPTER_TARGETS);
+    expect(recipe('', []).policy.adapter.targets).toEqual(DECODER_TARGETS);
+    expect(complaint('', ['policy.adapter.targets=[lm_head]'])).toContain('policy.adapter.targets');
+    expect(complaint('', ['policy.adapter.targets=everything'])).toContain('got "everything"');
   });
 
   test('faults name the override and not a line of the file', () => {

@@ -55,12 +55,12 @@ export function runMerge(args: MergeArguments): void {
     policy.write(temporary);
     if (card !== undefined) writeCard(temporary, readCard(card));
   });
-  const { rank, alpha, targets } = options;
+  const { rank, alpha, rslora = false, targets } = options;
   const { dtype } = policy;
   policy.dispose();
   const text = args.json
-    ? JSON.stringify({ out: args.out, base, adapter: args.adapter, dtype, rank, alpha, targets })
-    : `${args.out}: ${base} with the adapter ${args.adapter} (rank ${rank}, alpha ${alpha}, on ${targets.join(', ')}), ${dtype}`;
+    ? JSON.stringify({ out: args.out, base, adapter: args.adapter, dtype, rank, alpha, rslora, targets })
+    : `${args.out}: ${base} with the adapter ${args.adapter} (rank ${rank}, alpha ${alpha}${rslora ? ', rsLoRA' : ''}, on ${targets.join(', ')}), ${dtype}`;
   process.stdout.write(`${text}\n`);
 }
 

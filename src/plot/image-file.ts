@@ -4,6 +4,7 @@ import { crc32 } from 'node:zlib';
 import { DataError, reasonOf } from '../errors.ts';
 import type { Picture } from '../types.ts';
 import { canvas } from './canvas.ts';
+import { barePicture, type ImageFormat, upright } from './image-metadata.ts';
 
 /** Most pixels of a file; Pillow refuses more, too, as an attempt to fill the memory. */
 const MOST_PIXELS = 178_956_970;
@@ -13,9 +14,7 @@ const JPEG = Buffer.from('ffd8ff', 'hex');
 const JPEG_SCAN = Buffer.from('ffda', 'hex');
 const JPEG_END = Buffer.from('ffd9', 'hex');
 
-type Format = 'PNG' | 'JPEG' | 'WebP';
-
-function formatOf(bytes: Buffer): Format | null {
+function formatOf(bytes: Buffer): ImageFormat | null {
   if (bytes.subarray(0, 8).equals(PNG)) return 'PNG';
   if (bytes.subarray(0, 3).equals(JPEG)) return 'JPEG';
   return bytes.toString('latin1', 0, 4) === 'RIFF' && bytes.toString('latin1', 8, 12) === 'WEBP'
@@ -38,7 +37,7 @@ function pngFault(bytes: Buffer): string | null {
 }
 
 /** The decoder fills in what is missing; so what the file says of its own end is checked first. */
-function fault(bytes: Buffer, format: Format): string | null {
+function fault(bytes: Buffer, format: ImageFormat): string | null {
   if (format === 'PNG') return pngFault(bytes);
   const whole =
     format === 'JPEG'
@@ -76,14 +75,15 @@ function webpSize(bytes: Buffer): Size | null {
 }
 
 /** Size that the header gives: decoding takes memory for all of it. */
-function sizeOf(bytes: Buffer, format: Format): Size | null {
+function sizeOf(bytes: Buffer, format: ImageFormat): Size | null {
   if (format === 'PNG') return [bytes.readUInt32BE(16), bytes.readUInt32BE(20)];
   return format === 'JPEG' ? jpegSize(bytes) : webpSize(bytes);
 }
 
 /**
  * Reads a picture. What is transparent is laid over white and grey becomes RGB, as transformers' `convert_to_rgb` does;
- * a JPEG that was taken sideways is turned upright; 16 bits per channel become 8.
+ * a picture that was taken sideways is turned upright; colour profiles and gamma are left aside, as Pillow does. Of 16 bits
+ * per channel the upper 8 are taken, of grey too, where Pillow cuts at 255 and leaves a white picture.
  * @throws DataError naming the file when it is missing, of another format, damaged, or larger than MOST_PIXELS
  */
 export async function readImage(file: string): Promise<Picture> {
@@ -107,9 +107,10 @@ export async function readImage(file: string): Promise<Picture> {
   if (size[0] * size[1] > MOST_PIXELS) {
     throw fail(`${size[0]} × ${size[1]} pixels are more than can be read, ${MOST_PIXELS}; make it smaller`);
   }
+  const bare = barePicture(bytes, format);
   let image: Awaited<ReturnType<typeof canvas.loadImage>>;
   try {
-    image = await canvas.loadImage(bytes);
+    image = await canvas.loadImage(bare.bytes);
   } catch (cause) {
     throw fail(`is not a usable ${format} picture (${(cause as Error).message})`, cause);
   }
@@ -126,5 +127,5 @@ export async function readImage(file: string): Promise<Picture> {
     data[to + 1] = rgba[from + 1]!;
     data[to + 2] = rgba[from + 2]!;
   }
-  return { width, height, data };
+  return upright({ width, height, data }, bare.orientation);
 }

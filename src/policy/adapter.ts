@@ -1,12 +1,13 @@
 /**
- * A low-rank adapter (Hu et al. 2021, "LoRA") beside the decoder's projections: y = x·Wᵀ + (alpha / rank)·x·Aᵀ·Bᵀ with
- * A [rank, I] and B [O, rank]. A starts uniform in ±1/√I and B at zero, as PEFT's do. Its weights are float32 in a flat
- * buffer of their own, whatever the base's are, and are cast where they are used. No dropout.
+ * A low-rank adapter (Hu et al. 2021, "LoRA") beside projections of the decoder and of the vision tower:
+ * y = x·Wᵀ + scale·x·Aᵀ·Bᵀ with A [rank, I] and B [O, rank]. A starts uniform in ±1/√I and B at zero, as PEFT's do. Its
+ * weights are float32 in a flat buffer of their own, whatever the base's are, and are cast where they are used. No dropout.
  */
 import { ADAPTER_TARGETS, type AdapterTarget } from '../adapter-targets.ts';
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
 import { Random } from '../random.ts';
+import { type Product, sitesOf } from './adapter-sites.ts';
 import type { Dims } from './dims.ts';
 import type { Layout, Parameter, Part } from './layout.ts';
 import type { Trainable } from './trainable.ts';
@@ -17,6 +18,8 @@ export interface AdapterOptions {
   readonly rank: number;
   /** The side path is scaled by alpha / rank; > 0. */
   readonly alpha: number;
+  /** Scaled by alpha / √rank instead (Kalajdzievski 2023, "rsLoRA"); false when absent. */
+  readonly rslora?: boolean;
   /** At least one, each at most once. */
   readonly targets: readonly AdapterTarget[];
 }
@@ -37,7 +40,7 @@ export interface SidePath {
   readonly scale: number;
 }
 
-/** Side paths of one layer, by the product that they stand beside. */
+/** Side paths of one layer of the decoder or block of the vision tower, by the product that they stand beside. */
 export interface LayerAdapter {
   readonly qkv?: SidePath;
   readonly o?: SidePath;
@@ -45,43 +48,17 @@ export interface LayerAdapter {
   readonly down?: SidePath;
 }
 
-type Product = keyof LayerAdapter;
-
-interface Projection {
-  readonly product: Product;
-  readonly module: 'self_attn' | 'mlp';
-  readonly inputs: number;
-  readonly parts: readonly { readonly target: AdapterTarget; readonly size: number }[];
+/** Side paths of the vision tower's merger. */
+export interface MergerAdapter {
+  readonly first?: SidePath;
+  readonly second?: SidePath;
 }
 
-function projections(dims: Dims): readonly Projection[] {
-  const { width, inner } = dims;
-  const query = dims.heads * dims.headDim;
-  const keyed = dims.kvHeads * dims.headDim;
-  return [
-    {
-      product: 'qkv',
-      module: 'self_attn',
-      inputs: width,
-      parts: [
-        { target: 'q_proj', size: query },
-        { target: 'k_proj', size: keyed },
-        { target: 'v_proj', size: keyed },
-      ],
-    },
-    { product: 'o', module: 'self_attn', inputs: query, parts: [{ target: 'o_proj', size: width }] },
-    {
-      product: 'gateUp',
-      module: 'mlp',
-      inputs: width,
-      parts: [
-        { target: 'gate_proj', size: inner },
-        { target: 'up_proj', size: inner },
-      ],
-    },
-    { product: 'down', module: 'mlp', inputs: inner, parts: [{ target: 'down_proj', size: width }] },
-  ];
-}
+type Paths = { readonly [product in Product]?: SidePath };
+
+/** What the side path is multiplied by. */
+const scaleOf = ({ rank, alpha, rslora }: AdapterOptions): number =>
+  alpha / (rslora === true ? Math.sqrt(rank) : rank);
 
 /** @throws ConfigError naming the option that is wrong. */
 export function checkAdapterOptions({ rank, alpha, targets }: AdapterOptions): void {
@@ -98,10 +75,6 @@ export function checkAdapterOptions({ rank, alpha, targets }: AdapterOptions): v
     );
   }
 }
-
-/** Name of a targeted projection's matrix in published checkpoints, without `.weight`. */
-const projectionName = (layer: number, { module }: Projection, target: AdapterTarget): string =>
-  `model.layers.${layer}.${module}.${target}`;
 
 /**
  * Where each matrix lives in the adapter's flat buffer: per product the A's under each other, then each B. Parts are named
@@ -124,28 +97,17 @@ export function adapterLayout(dims: Dims, options: AdapterOptions): Layout {
     const shape = [(size - offset) / columns, columns];
     parameters.push({ name, offset, shape, size: size - offset, decay: true, start, parts: placed });
   };
-  for (let layer = 0; layer < dims.layers; layer++) {
-    for (const projection of projections(dims)) {
-      const { product, inputs } = projection;
-      const chosen = projection.parts.filter(({ target }) => options.targets.includes(target));
-      if (chosen.length === 0) continue;
-      add(
-        `layers.${layer}.${product}.down`,
-        // Uniform, with the standard deviation that this says.
-        { fanIn: inputs, gain: 1 / Math.sqrt(3) },
-        chosen.map(({ target }) => ({
-          name: `${projectionName(layer, projection, target)}.lora_A.weight`,
-          shape: [rank, inputs],
-        })),
-      );
-      for (const { target, size: outputs } of chosen) {
-        add(`layers.${layer}.${target}.up`, { value: 0 }, [
-          {
-            name: `${projectionName(layer, projection, target)}.lora_B.weight`,
-            shape: [outputs, rank],
-          },
-        ]);
-      }
+  for (const { owner, product, inputs, parts } of sitesOf(dims)) {
+    const chosen = parts.filter(({ target }) => options.targets.includes(target));
+    if (chosen.length === 0) continue;
+    add(
+      `${owner}.${product}.down`,
+      // Uniform, with the standard deviation that this says.
+      { fanIn: inputs, gain: 1 / Math.sqrt(3) },
+      chosen.map(({ name }) => ({ name: `${name}.lora_A.weight`, shape: [rank, inputs] })),
+    );
+    for (const { target, name, size: outputs } of chosen) {
+      add(`${owner}.${target}.up`, { value: 0 }, [{ name: `${name}.lora_B.weight`, shape: [outputs, rank] }]);
     }
   }
   return { parameters, size };
@@ -172,9 +134,9 @@ export function createAdapter(engine: Engine, dims: Dims, options: AdapterOption
   return { options, flat };
 }
 
-/** The adapter's matrices, beside the layers and as an optimiser sees them. */
+/** The adapter's matrices, by what they stand beside (`layers.0`, `vision.0`, `merger`) and as an optimiser sees them. */
 export interface OpenAdapter {
-  readonly layers: readonly LayerAdapter[];
+  readonly paths: ReadonlyMap<string, Paths>;
   /** In the order of the layout: leaves when it is tuned. */
   readonly tensors: readonly Tensor[];
   readonly trainable: Trainable;
@@ -191,38 +153,61 @@ export function openAdapter(engine: Engine, dims: Dims, adapter: Adapter, tuned:
   }
   const tensors = viewsOf(engine, layout, flat, () => tuned);
   const byName = new Map(layout.parameters.map(({ name }, i) => [name, tensors[i]!]));
-  const { rank, alpha } = options;
-  const layers = Array.from({ length: dims.layers }, (_, layer) => {
-    const paths: Partial<Record<Product, SidePath>> = {};
-    for (const { product, parts } of projections(dims)) {
-      const down = byName.get(`layers.${layer}.${product}.down`);
-      if (down === undefined) continue;
-      const up = parts.map(({ target, size }) => ({
-        weight: byName.get(`layers.${layer}.${target}.up`) ?? null,
-        size,
-      }));
-      paths[product] = { down, up, rank, scale: alpha / rank };
-    }
-    return paths;
-  });
-  return { layers, tensors, trainable: { flat, parameters: layout.parameters, leaves: tensors } };
+  const { rank } = options;
+  const paths = new Map<string, Partial<Record<Product, SidePath>>>();
+  for (const { owner, product, parts } of sitesOf(dims)) {
+    const down = byName.get(`${owner}.${product}.down`);
+    if (down === undefined) continue;
+    const up = parts.map(({ target, size }) => ({
+      weight: byName.get(`${owner}.${target}.up`) ?? null,
+      size,
+    }));
+    const beside = paths.get(owner) ?? {};
+    beside[product] = { down, up, rank, scale: scaleOf(options) };
+    paths.set(owner, beside);
+  }
+  return { paths, tensors, trainable: { flat, parameters: layout.parameters, leaves: tensors } };
 }
 
-/** The same weights with side paths beside the decoder's layers. */
-export function withAdapter(weights: Weights, layers: readonly LayerAdapter[]): Weights {
-  return { ...weights, layers: weights.layers.map((layer, i) => ({ ...layer, adapter: layers[i]! })) };
+/** The same weights with side paths beside them. */
+export function withAdapter(weights: Weights, { paths }: OpenAdapter): Weights {
+  const beside = <T extends object>(owner: string, held: T): T => {
+    const adapter = paths.get(owner);
+    return adapter === undefined ? held : { ...held, adapter };
+  };
+  return {
+    ...weights,
+    layers: weights.layers.map((layer, i) => beside(`layers.${i}`, layer)),
+    blocks: weights.blocks.map((block, i) => beside(`vision.${i}`, block)),
+    merger: beside('merger', weights.merger),
+  };
 }
 
-/** All matrices of a layer's adapter. */
-export function adapterTensors(adapter: LayerAdapter): Tensor[] {
-  return Object.values<SidePath>({ ...adapter }).flatMap(({ down, up }) => [
-    down,
-    ...up.flatMap(({ weight }) => (weight === null ? [] : [weight])),
-  ]);
+/** The weights of a layer, a block or the merger, with those of its adapter. */
+export function tensorsOf<T extends { readonly adapter?: Paths }>({ adapter, ...own }: T): Tensor[] {
+  return [
+    ...Object.values<Tensor>(own as Readonly<Record<string, Tensor>>),
+    ...Object.values<SidePath>({ ...adapter }).flatMap(({ down, up }) => [
+      down,
+      ...up.flatMap(({ weight }) => (weight === null ? [] : [weight])),
+    ]),
+  ];
+}
+
+/** x · weightᵀ (+ bias), and what an adapter adds: x [N, I] → [N, O]. */
+export function project(
+  engine: Engine,
+  x: Tensor,
+  weight: Tensor,
+  adapter: SidePath | undefined,
+  bias?: Tensor,
+): Tensor {
+  const plain = engine.linear(x, weight, bias);
+  return adapter === undefined ? plain : engine.add(plain, sidePath(engine, x, adapter));
 }
 
 /** What the adapter adds to a product: x [N, I] → [N, O], zeros where a part of the output is no target. */
-export function sidePath(engine: Engine, x: Tensor, { down, up, rank, scale }: SidePath): Tensor {
+function sidePath(engine: Engine, x: Tensor, { down, up, rank, scale }: SidePath): Tensor {
   const { dtype } = x;
   const cast = (weight: Tensor): Tensor => (weight.dtype === dtype ? weight : engine.cast(weight, dtype));
   const low = engine.mul(engine.linear(x, cast(down)), scale); // [N, n · rank]
@@ -250,13 +235,13 @@ export interface Adapted {
 }
 
 /**
- * Adds the adapter to the base's weights in place, W += (alpha / rank)·B·A in float32, and sets every B to zero: the policy
+ * Adds the adapter to the base's weights in place, W += scale·B·A in float32, and sets every B to zero: the policy
  * computes what it did before, and saves as a plain checkpoint.
  * @throws CheckpointError when the policy has no adapter.
  */
 export function mergeAdapter({ engine, dims, layout, flat, adapter }: Adapted): void {
   if (adapter === null) throw new CheckpointError('this policy has no adapter to merge');
-  const { rank, alpha } = adapter.options;
+  const scale = scaleOf(adapter.options);
   const places = new Map(layout.parameters.flatMap(({ parts }) => parts.map((part) => [part.name, part])));
   const matrices = new Map(
     adapterLayout(dims, adapter.options).parameters.flatMap(({ parts }) =>
@@ -275,7 +260,7 @@ export function mergeAdapter({ engine, dims, layout, flat, adapter }: Adapted): 
         );
         const place = places.get(`${projection}.weight`)!;
         const before = engine.cast(read(flat, place), 'float32'); // [O, I]
-        const after = engine.add(before, engine.mul(engine.matmul(b!, a!), alpha / rank));
+        const after = engine.add(before, engine.mul(engine.matmul(b!, a!), scale));
         engine.write(flat, 0, place.offset, engine.reshape(after, [-1]));
         engine.write(adapter.flat, 0, up.offset, engine.zeros([up.shape[0]! * up.shape[1]!]));
       });

@@ -4,17 +4,10 @@
  * Llama 3's tokenizer has it), so that a phrase of the trace is one token. Merges learned from the same corpus and
  * the 256 bytes cover text that is not one of those pieces. The result is a standard `tokenizer.json`.
  */
-import { SPECIAL_TOKENS } from './tokenizer.ts';
+import { NANO_PIECES, SPECIAL_TOKENS } from './tokenizer.ts';
 
 /** What the chat template writes after `<|im_start|>`. */
 const ROLES = ['system\n', 'user\n', 'assistant\n'];
-
-/**
- * Where the text splits: tags, roles, single digits, symbols of the scan, brackets and commas. `o` and `x` are symbols
- * only inside a scan: after `; scan ` or another symbol, with nothing but symbols up to the scan's end.
- */
-export const PIECE_PATTERN =
-  '(?:system|user|assistant)\\n|</?[a-z]+>|[0-9]|[.()#\\[\\]]|, ?|(?<=; scan |[.()#ox])[ox](?=[.()#ox]*(?:</think>|; ))';
 
 /** GPT-2's printable alphabet: byte → character. */
 function byteAlphabet(): string[] {
@@ -98,7 +91,7 @@ export interface BpeOptions {
  */
 export function trainBpe(corpus: Iterable<string>, options: BpeOptions = {}): Record<string, unknown> {
   const room = (options.vocabulary ?? 400) - 256 - SPECIAL_TOKENS.length;
-  const pattern = new RegExp(PIECE_PATTERN, 'gu');
+  const pattern = new RegExp(NANO_PIECES, 'gu');
   const special = /<\|[a-z_]+\|>/u;
   const alphabet = byteAlphabet();
   const spell = (text: string): string =>
@@ -152,7 +145,7 @@ export function trainBpe(corpus: Iterable<string>, options: BpeOptions = {}): Re
     pre_tokenizer: {
       type: 'Sequence',
       pretokenizers: [
-        { type: 'Split', pattern: { Regex: PIECE_PATTERN }, behavior: 'Isolated', invert: false },
+        { type: 'Split', pattern: { Regex: NANO_PIECES }, behavior: 'Isolated', invert: false },
         { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false },
       ],
     },

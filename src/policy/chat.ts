@@ -1,8 +1,10 @@
 /** Messages to prompt text through the checkpoint's own Jinja chat template. */
+import { createHash } from 'node:crypto';
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { Template } from '@huggingface/jinja';
 import { CheckpointError } from '../errors.ts';
+import { Guarded, type Limits, Stopped } from './guard.ts';
 import { readJson } from './json-file.ts';
 
 export type Content =
@@ -23,18 +25,35 @@ export const DEFAULT_TEMPLATE =
 
 export const IMAGE_PLACEHOLDER = '<|image_pad|>';
 
+/** Characters that a template may add to messages: its system message and more. */
+const MOST_ADDED = 1e6;
+
+/** SHA-256 of templates whose loops end with the messages: the default, and that of the published checkpoints. */
+const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
+const KNOWN: ReadonlySet<string> = new Set([
+  sha256(DEFAULT_TEMPLATE),
+  'a0bc6f6fc7a29a80017a433e8f03a1cc1236e838a944a2d034295a60c4f2fddb',
+]);
+
 export class Chat {
   /** The template's source, as it is saved again. */
   readonly source: string;
-  readonly #template: Template;
+  readonly #render: (messages: readonly Message[], generation: boolean) => string;
   readonly #file: string;
 
-  /** @throws CheckpointError when the template is not valid Jinja. */
-  constructor(source: string = DEFAULT_TEMPLATE, file = 'chat_template.jinja') {
+  /**
+   * A template is a program of the checkpoint's: one that is not known is rendered within `limits`.
+   * @throws CheckpointError when the template is not valid Jinja.
+   */
+  constructor(source: string = DEFAULT_TEMPLATE, file = 'chat_template.jinja', limits?: Limits) {
     this.source = source;
     this.#file = file;
     try {
-      this.#template = new Template(source);
+      const template = new Template(source);
+      const guarded = new Guarded({ kind: 'template', source }, limits);
+      this.#render = KNOWN.has(sha256(source.trimEnd()))
+        ? (messages, generation) => template.render({ messages, add_generation_prompt: generation })
+        : (messages, generation) => guarded.run({ render: messages, generation }) as string;
     } catch (cause) {
       throw new CheckpointError(`${file}: the chat template does not parse (${(cause as Error).message})`, {
         cause,
@@ -58,7 +77,7 @@ export class Chat {
 
   /**
    * Prompt text, one image placeholder per image; ends where the assistant begins unless told otherwise.
-   * @throws CheckpointError when the template refuses the messages, or does not place their images.
+   * @throws CheckpointError when the template refuses the messages, does not come to an end, or does not place their images.
    */
   render(messages: readonly Message[], options: { readonly generation?: boolean } = {}): string {
     const fail = (problem: string, cause?: unknown): CheckpointError =>
@@ -68,9 +87,14 @@ export class Chat {
       );
     let text: string;
     try {
-      text = this.#template.render({ messages, add_generation_prompt: options.generation ?? true });
+      text = this.#render(messages, options.generation ?? true);
     } catch (cause) {
+      if (cause instanceof Stopped) throw fail(`was stopped: ${cause.message}`, cause);
       throw fail(`does not take these messages (${(cause as Error).message})`, cause);
+    }
+    const given = messages.reduce((sum, message) => sum + JSON.stringify(message).length, 0);
+    if (text.length > MOST_ADDED + 4 * given) {
+      throw fail(`makes ${text.length} characters of messages of ${given}`);
     }
     if (text.trim() === '') throw fail('makes an empty prompt of these messages');
     const parts = messages.flatMap(({ content }) => (typeof content === 'string' ? [] : content));

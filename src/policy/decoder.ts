@@ -4,7 +4,7 @@
  */
 import type { DType, Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../errors.ts';
-import { adapterTensors, type SidePath, sidePath } from './adapter.ts';
+import { project, tensorsOf } from './adapter.ts';
 import type { Dims } from './dims.ts';
 import { run, type Tape, taped } from './tape.ts';
 import type { DecoderLayer, Weights } from './weights.ts';
@@ -68,18 +68,6 @@ export interface DecoderOutput {
   readonly hidden: Tensor;
   /** Keys and values of this call's tokens, or the whole own cache so far; none when no cache was wanted. */
   readonly layers: readonly LayerCache[];
-}
-
-/** x · weightᵀ (+ bias), and what an adapter adds. */
-function project(
-  engine: Engine,
-  x: Tensor,
-  weight: Tensor,
-  adapter: SidePath | undefined,
-  bias?: Tensor,
-): Tensor {
-  const plain = engine.linear(x, weight, bias);
-  return adapter === undefined ? plain : engine.add(plain, sidePath(engine, x, adapter));
 }
 
 /** What each token reads from those before it: projections [B·T or N, (Hq + 2·Hkv)·d] → [B·T, Hq·d], and the keys and values. */
@@ -230,18 +218,4 @@ function inType(engine: Engine, input: DecoderInput, dtype: DType): DecoderInput
     ...(mask === undefined ? {} : { mask: cast(mask) }),
     ...(prefix?.mask === undefined ? {} : { prefix: { ...prefix, mask: cast(prefix.mask) } }),
   };
-}
-
-/** The weights of a layer. */
-function tensorsOf(weights: DecoderLayer): Tensor[] {
-  return [
-    weights.norm1,
-    weights.qkv,
-    weights.qkvBias,
-    weights.o,
-    weights.norm2,
-    weights.gateUp,
-    weights.down,
-    ...(weights.adapter === undefined ? [] : adapterTensors(weights.adapter)),
-  ];
 }

@@ -19,6 +19,8 @@ export interface GenerationConfig {
   readonly topK: number | null;
   /** > 0; 1 does nothing. Divides positive logits of tokens that the prompt or response holds, multiplies negative ones. */
   readonly repetitionPenalty: number;
+  /** Tokens that must not be sampled, stop tokens among them or not; empty when the file names none. */
+  readonly suppress: readonly number[];
   /** Longest response in tokens, or null when the file does not say. */
   readonly maxTokens: number | null;
 }
@@ -53,8 +55,8 @@ export function parseGenerationConfig(value: unknown, file = GENERATION_CONFIG_F
       fallback,
     );
   const isId = (found: unknown): found is number => isWhole(found) && found >= 0;
-  const isIds = (found: unknown): found is number | readonly number[] =>
-    isId(found) || (Array.isArray(found) && found.every(isId));
+  const isList = (found: unknown): found is readonly number[] => Array.isArray(found) && found.every(isId);
+  const isIds = (found: unknown): found is number | readonly number[] => isId(found) || isList(found);
   const ends = read<number | readonly number[]>(
     'eos_token_id',
     'a token id or a list of token ids',
@@ -75,6 +77,7 @@ export function parseGenerationConfig(value: unknown, file = GENERATION_CONFIG_F
     temperature: sampled ? temperature : 0,
     topP: number('top_p', 'a number above 0 and at most 1', (x) => x > 0 && x <= 1, 1),
     topK: topK === 0 ? null : topK,
+    suppress: read<readonly number[]>('suppress_tokens', 'a list of token ids', isList, []),
     repetitionPenalty: number('repetition_penalty', 'a number above 0', (x) => x > 0, 1),
     maxTokens: read<number | null>(
       'max_new_tokens',

@@ -88,6 +88,8 @@ export function madeFiles(parts: PolicyParts, { special }: Dims): Readonly<Recor
       pad_token_id: special.pad,
       eos_token_id: [special.end, special.pad],
       do_sample: true,
+      // Training gave them no probability, so nothing has taught the policy not to say them.
+      suppress_tokens: [special.visionStart, special.visionEnd, special.image, special.video],
     }),
     'tokenizer.json': pretty(parts.tokenizer),
     'tokenizer_config.json': pretty(parts.tokenizerConfig),

@@ -4,7 +4,7 @@
  */
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { ADAPTER_TARGETS } from '../adapter-targets.ts';
+import { ADAPTER_TARGETS, type AdapterTarget, DECODER_TARGETS, VISION_TARGETS } from '../adapter-targets.ts';
 import type { Engine } from '../engine/engine.ts';
 import { CheckpointError } from '../errors.ts';
 import { writeDirectoryAtomic, writeFileAtomic } from '../files.ts';
@@ -24,7 +24,8 @@ const WEIGHTS = 'adapter_model.safetensors';
 const PREFIX = 'base_model.model.';
 
 /** `model.layers.0.self_attn.q_proj.lora_A.weight` as PEFT names it, by the modules of transformers. */
-const storedName = (name: string): string => `${PREFIX}${name.replace(/^model\./, 'model.language_model.')}`;
+const storedName = (name: string): string =>
+  `${PREFIX}${name.replace(/^model\./, 'model.language_model.').replace(/^visual\./, 'model.visual.')}`;
 
 /** What is saved of an adapter: a policy that has one. */
 export interface SavedAdapter {
@@ -33,9 +34,25 @@ export interface SavedAdapter {
   readonly adapter: Adapter | null;
 }
 
-/** The vision tower has projections of the same names, which are not adapted: hence a pattern, not a list of names. */
-const targetPattern = (options: AdapterOptions): string =>
-  `(?!.*visual).*\\.(?:${ADAPTER_TARGETS.filter((target) => options.targets.includes(target)).join('|')})`;
+/**
+ * The modules of `targets` by their whole names, as an expression: decoder and vision tower have projections of the same
+ * names, so a list of those would not tell them apart.
+ */
+function targetPattern({ targets }: AdapterOptions): string {
+  const among = (names: readonly AdapterTarget[]): string[] => names.filter((name) => targets.includes(name));
+  const decoder = among(DECODER_TARGETS);
+  const modules = among(VISION_TARGETS).map((name) => name.slice('visual.'.length));
+  const merger = modules.flatMap((name) =>
+    name.startsWith('merger.') ? [name.slice('merger.'.length)] : [],
+  );
+  const blocks = modules.filter((name) => !name.startsWith('merger.'));
+  const patterns = [
+    ...(decoder.length > 0 ? [`(?!.*visual).*\\.(?:${decoder.join('|')})`] : []),
+    ...(blocks.length > 0 ? [`.*visual\\.blocks\\..*\\.(?:${blocks.join('|')})`] : []),
+    ...(merger.length > 0 ? [`.*visual\\.merger\\.mlp\\.(?:${merger.join('|')})`] : []),
+  ];
+  return patterns.join('|');
+}
 
 /**
  * Writes the adapter of a policy into a directory of the caller's. `base`: name or path of the checkpoint it belongs to.
@@ -66,7 +83,7 @@ export function writeAdapter(
     rank_pattern: {},
     alpha_pattern: {},
     use_dora: false,
-    use_rslora: false,
+    use_rslora: options.rslora === true,
   };
   const parts = adapterLayout(dims, options).parameters.flatMap((parameter) => parameter.parts);
   writeSafetensors(
@@ -107,6 +124,7 @@ const IGNORED: ReadonlySet<string> = new Set([
   'runtime_config',
   'target_modules',
   'task_type',
+  'use_rslora',
 ]);
 
 /** Values that leave plain low-rank pairs; those of any other option are null, false or empty. */
@@ -122,8 +140,8 @@ function isPlain(key: string, value: unknown): boolean {
   return typeof value === 'object' && Object.keys(value as object).length === 0;
 }
 
-/** Rank and alpha. @throws CheckpointError naming the option that cannot be honoured. */
-function parseConfig(file: string): { readonly rank: number; readonly alpha: number } {
+/** All but the targets. @throws CheckpointError naming the option that cannot be honoured. */
+function parseConfig(file: string): Omit<AdapterOptions, 'targets'> {
   const value = readJson(file);
   if (!isObject(value)) throw new CheckpointError(`${file}: no object; copy the adapter again`);
   const config: Json = value;
@@ -140,31 +158,35 @@ function parseConfig(file: string): { readonly rank: number; readonly alpha: num
       );
     }
   }
-  const { r: rank, lora_alpha: alpha, target_modules: targets } = config;
+  const { r: rank, lora_alpha: alpha, use_rslora: rslora = false } = config;
   if (typeof rank !== 'number' || !Number.isInteger(rank) || rank < 1) {
     throw new CheckpointError(`${file}: 'r' must be a positive integer, got ${JSON.stringify(rank)}`);
   }
-  if (typeof alpha !== 'number' || !(alpha > 0)) {
+  if (typeof alpha !== 'number' || !(alpha > 0 && Number.isFinite(alpha))) {
     throw new CheckpointError(
       `${file}: 'lora_alpha' must be a positive number, got ${JSON.stringify(alpha)}`,
     );
   }
-  const known: readonly unknown[] = ADAPTER_TARGETS;
-  const unknown = (Array.isArray(targets) ? targets : []).find(
-    (target) => !known.includes(String(target).split('.').at(-1)),
-  );
-  if (unknown !== undefined) {
-    throw new CheckpointError(
-      `${file}: 'target_modules' names ${JSON.stringify(unknown)}; only ${ADAPTER_TARGETS.join(', ')} of the decoder can be adapted`,
-    );
+  if (typeof rslora !== 'boolean') {
+    throw new CheckpointError(`${file}: 'use_rslora' must be true or false, got ${JSON.stringify(rslora)}`);
   }
-  return { rank, alpha };
+  return { rank, alpha, rslora };
+}
+
+/** What a pair stands beside, from the name of one of its matrices; undefined for what cannot have one. */
+function targetOf(name: string): AdapterTarget | undefined {
+  const module = /^(.+)\.lora_[AB]\.weight$/.exec(name)?.[1] ?? '';
+  const decoder = /^model\.layers\.\d+\.(?:self_attn|mlp)\.(\w+)$/.exec(module)?.[1];
+  const block = /^visual\.blocks\.\d+\.(?:attn|mlp)\.(\w+)$/.exec(module)?.[1];
+  const merger = /^visual\.merger\.mlp\.(\d+)$/.exec(module)?.[1];
+  const target = decoder ?? (block === undefined ? `visual.merger.${merger}` : `visual.${block}`);
+  return ADAPTER_TARGETS.find((known) => known === target);
 }
 
 /**
  * Reads an adapter that PEFT or `saveAdapter` wrote. Its targets are those that it has tensors of.
  * @throws CheckpointError for another kind of adapter (its option is named), for tensors that are missing, unknown, of
- * another shape or not finite, and for an adapter of the vision tower.
+ * another shape or not finite.
  */
 export function loadAdapter(engine: Engine, dims: Dims, directory: string): Adapter {
   const file = join(directory, WEIGHTS);
@@ -174,24 +196,22 @@ export function loadAdapter(engine: Engine, dims: Dims, directory: string): Adap
       `${join(directory, absent)}: no such file; an adapter is a directory with ${CONFIG} and ${WEIGHTS}, as PEFT saves it`,
     );
   }
-  const { rank, alpha } = parseConfig(join(directory, CONFIG));
+  const config = parseConfig(join(directory, CONFIG));
   const stored = new Map<string, StoredTensor>();
   const unknown: string[] = [];
   for (const [name, tensor] of openSafetensors(file)) {
     const published = publishedName(name.startsWith(PREFIX) ? name.slice(PREFIX.length) : name);
-    const known = /^model\.layers\.\d+\.\w+\.\w+\.lora_[AB]\.weight$/.test(published);
-    if (known && !stored.has(published)) stored.set(published, tensor);
+    if (targetOf(published) !== undefined && !stored.has(published)) stored.set(published, tensor);
     else unknown.push(name);
   }
-  const targets = ADAPTER_TARGETS.filter((target) =>
-    [...stored.keys()].some((name) => name.includes(`.${target}.lora_`)),
-  );
+  const found = new Set([...stored.keys()].map(targetOf));
+  const targets = ADAPTER_TARGETS.filter((target) => found.has(target));
   if (targets.length === 0) {
     throw new CheckpointError(
-      `${file}: no low-rank pair of the decoder's ${ADAPTER_TARGETS.join(', ')} (${listed(unknown) || 'it is empty'})`,
+      `${file}: no low-rank pair of ${ADAPTER_TARGETS.join(', ')} (${listed(unknown) || 'it is empty'})`,
     );
   }
-  const options: AdapterOptions = { rank, alpha, targets };
+  const options: AdapterOptions = { ...config, targets };
   const layout = adapterLayout(dims, options);
   const parts = layout.parameters.flatMap((parameter) => parameter.parts);
   const wanted = new Map(parts.map((part) => [part.name, part]));
@@ -211,9 +231,9 @@ export function loadAdapter(engine: Engine, dims: Dims, directory: string): Adap
   ];
   if (problems.length > 0) {
     throw new CheckpointError(
-      `${file}: these tensors are no adapter of rank ${rank} for this policy's decoder; ${problems.join('; ')}. ` +
-        (unknown.some((name) => /\bvisual\b/.test(name))
-          ? 'Only the decoder can be adapted: merge an adapter of the vision tower into its base with PEFT and load the result'
+      `${file}: these tensors are no adapter of rank ${config.rank} for this policy; ${problems.join('; ')}. ` +
+        (unknown.some((name) => /\.(lm_head|embed_tokens|patch_embed\.proj)\./.test(name))
+          ? 'Head, embedding and patches cannot be adapted: merge the adapter into its base with PEFT and load the result'
           : 'Take the adapter of this checkpoint'),
     );
   }

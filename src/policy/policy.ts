@@ -8,7 +8,7 @@ import type { Picture } from '../types.ts';
 import { type Adapter, openAdapter, withAdapter } from './adapter.ts';
 import type { EncodedPrompt } from './batch.ts';
 import { BPE_CONFIG } from './bpe.ts';
-import { Chat, expandImages, IMAGE_PLACEHOLDER } from './chat.ts';
+import { Chat, DEFAULT_TEMPLATE, expandImages, IMAGE_PLACEHOLDER } from './chat.ts';
 import { configJson, statedDType, usualDType, withDType } from './config-json.ts';
 import { type Dims, nanoDims, parseDims, type SpecialIds } from './dims.ts';
 import type { Network } from './forward.ts';
@@ -32,7 +32,7 @@ import {
 export interface PolicyOptions {
   /** What training may change; when absent `all`, or `adapter` where there is one. */
   readonly tuning?: Tuning;
-  /** A low-rank adapter beside the decoder, or what makes it for the policy's sizes. The policy owns it. */
+  /** A low-rank adapter beside decoder or vision tower, or what makes it for the policy's sizes. The policy owns it. */
   readonly adapter?: Adapter | ((dims: Dims) => Adapter);
 }
 
@@ -55,7 +55,7 @@ function isTuned(tuning: Tuning, { name }: Parameter): boolean {
 }
 
 /** Added to the logits of tokens that must not be sampled; finite, so that no NaN can come of it. */
-const FORBID = -1e9;
+export const FORBID = -1e9;
 
 export class Policy implements Network {
   readonly engine: Engine;
@@ -147,7 +147,7 @@ export class Policy implements Network {
     let tuned: Trainable | undefined;
     if (made !== undefined) {
       const opened = openAdapter(engine, this.dims, made, this.tuning === 'adapter');
-      this.weights = withAdapter(this.weights, opened.layers);
+      this.weights = withAdapter(this.weights, opened);
       this.#adapterViews = opened.tensors;
       if (this.tuning === 'adapter') tuned = opened.trainable;
     }
@@ -220,11 +220,13 @@ export class Policy implements Network {
       end: tokenizer.special('<|im_end|>'),
       pad: tokenizer.special('<|endoftext|>'),
     });
+    const template = options.template ?? DEFAULT_TEMPLATE;
     const parts: PolicyParts = {
       config: configJson(dims, options.dtype),
       tokenizer: tokenizer.json,
-      tokenizerConfig: BPE_CONFIG,
-      template: options.template ?? new Chat().source,
+      // transformers.js and older transformers look for the template here, newer ones in its own file.
+      tokenizerConfig: { ...BPE_CONFIG, chat_template: template },
+      template,
       preprocessor: new ImageProcessor(dims.vision, { min_pixels: 28 * 28 }).json(),
     };
     const weights = (layout: Layout): Tensor => randomWeights(engine, layout, options.seed, options.dtype);

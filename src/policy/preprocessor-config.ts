@@ -147,6 +147,7 @@ export function parsePreprocessor(json: unknown, vision: VisionDims, file = FILE
 /** The `preprocessor_config.json` of it; `parsePreprocessor` reads it back unchanged. */
 export function preprocessorJson(config: PreprocessorConfig): Json {
   return {
+    processor_class: 'Qwen2_5_VLProcessor',
     image_processor_type: config.type,
     do_convert_rgb: true,
     do_resize: config.resize,

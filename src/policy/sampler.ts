@@ -1,7 +1,7 @@
 /** Logits to tokens: what may be sampled, how it is drawn, and the penalty on repeating. */
 import type { Tensor } from '../engine/engine.ts';
 import { ConfigError } from '../errors.ts';
-import type { Policy } from './policy.ts';
+import { FORBID, type Policy } from './policy.ts';
 import type { Seen } from './seen.ts';
 
 export interface SamplingOptions {
@@ -22,6 +22,8 @@ export interface SamplingOptions {
    * tokens are forbidden too, as they are in training, all but the end token. Stop tokens are allowed either way.
    */
   readonly free?: boolean;
+  /** Further tokens that must not be sampled, stop tokens too, as transformers' `suppress_tokens`. */
+  readonly suppress?: readonly number[];
 }
 
 /** Tokens [B] and their log-probabilities [B], on the device. */
@@ -40,7 +42,7 @@ export class Sampler {
 
   /** @throws ConfigError when an option is out of its range. */
   constructor(policy: Policy, options: SamplingOptions, stops: ReadonlySet<number>) {
-    const { temperature = 1, topP = 1, topK, repetitionPenalty = 1, free = false } = options;
+    const { temperature = 1, topP = 1, topK, repetitionPenalty = 1, free = false, suppress = [] } = options;
     if (!(temperature >= 0 && Number.isFinite(temperature))) {
       throw new ConfigError(`generate: temperature must be a number ≥ 0, got ${temperature}`);
     }
@@ -58,6 +60,15 @@ export class Sampler {
     this.#topK = topK;
     const mask = (free ? policy.unsayable : policy.forbidden).slice(); // [V]
     for (const id of stops) mask[id] = 0;
+    for (const id of suppress) {
+      if (!(Number.isInteger(id) && id >= 0 && id < mask.length)) {
+        throw new ConfigError(
+          `generate: suppressed token ${id} is not one of the ${mask.length} of the vocabulary`,
+        );
+      }
+      mask[id] = FORBID;
+    }
+    if (mask.every((value) => value !== 0)) throw new ConfigError('generate: every token is suppressed');
     this.#mask = policy.engine.tensor(mask, [mask.length]);
   }
 

@@ -24,7 +24,7 @@ interface Added {
 }
 
 /** Where Qwen's tokenizers split text before merging. */
-const PIECES =
+export const PIECES =
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 const isObject = (value: unknown): value is Json =>

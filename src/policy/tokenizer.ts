@@ -1,7 +1,8 @@
 /** Text to token ids and back, with a checkpoint's own tokenizer. */
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import { CheckpointError } from '../errors.ts';
-import { readTokenizer } from './tokenizer-files.ts';
+import { Guarded, type Limits, Stopped } from './guard.ts';
+import { PIECES, readTokenizer } from './tokenizer-files.ts';
 
 /** The tokens of Qwen2.5-VL that structure a prompt. */
 export const SPECIAL_TOKENS = [
@@ -19,6 +20,24 @@ const CACHE_LIMIT = 4096;
 /** Longer texts are not kept: they hardly come again, and thousands of them would fill the memory. */
 const CACHED_LENGTH = 20_000;
 
+/**
+ * Where the nano policy's text splits: tags, roles, single digits, symbols of the scan, brackets and commas. `o` and `x` are
+ * symbols only inside a scan: after `; scan ` or another symbol, with nothing but symbols up to the scan's end.
+ */
+export const NANO_PIECES =
+  '(?:system|user|assistant)\\n|</?[a-z]+>|[0-9]|[.()#\\[\\]]|, ?|(?<=; scan |[.()#ox])[ox](?=[.()#ox]*(?:</think>|; ))';
+
+/** Expressions that come to an end on any text. */
+const KNOWN: readonly unknown[] = [PIECES, NANO_PIECES];
+
+/** Whether a part of a `tokenizer.json` brings an expression that is not known, or replaces text by any other. */
+function isForeign(part: unknown): boolean {
+  if (typeof part !== 'object' || part === null) return false;
+  const { type, Regex: expression } = part as { readonly type?: unknown; readonly Regex?: unknown };
+  if (type === 'Replace' || (expression !== undefined && !KNOWN.includes(expression))) return true;
+  return Object.values(part).some(isForeign);
+}
+
 export class Tokenizer {
   /** The parsed `tokenizer.json` and `tokenizer_config.json`, as they are saved again. */
   readonly json: Readonly<Record<string, unknown>>;
@@ -29,9 +48,13 @@ export class Tokenizer {
   readonly #special: ReadonlySet<number>;
   readonly #added: ReadonlyMap<number, string>;
   readonly #cache = new Map<string, Int32Array>();
+  readonly #file: string;
+  /** Set when the checkpoint brings expressions of its own, which may never come to an end. */
+  readonly #guarded: Guarded | null;
 
   /** @throws CheckpointError when the tokenizer is not usable or lacks a token of Qwen2.5-VL. */
-  constructor(json: unknown, config: unknown = {}, file = 'tokenizer.json') {
+  constructor(json: unknown, config: unknown = {}, file = 'tokenizer.json', limits?: Limits) {
+    this.#file = file;
     this.json = json as Readonly<Record<string, unknown>>;
     this.config = config as Readonly<Record<string, unknown>>;
     try {
@@ -39,6 +62,11 @@ export class Tokenizer {
     } catch (cause) {
       throw new CheckpointError(`${file}: not a usable tokenizer (${(cause as Error).message})`, { cause });
     }
+    const { normalizer, pre_tokenizer, post_processor, decoder } = this.json;
+    const program = { kind: 'tokenizer', json: this.json, config: this.config } as const;
+    this.#guarded = [normalizer, pre_tokenizer, post_processor, decoder].some(isForeign)
+      ? new Guarded(program, limits)
+      : null;
     let size = 0;
     for (const id of this.#inner.get_vocab(true).values()) size = Math.max(size, id + 1);
     this.size = size;
@@ -60,11 +88,32 @@ export class Tokenizer {
     return new Tokenizer(json, config, file);
   }
 
-  /** Ids of a text; special tokens written in it count as such. Nothing is added around it. */
+  /** @throws CheckpointError when the tokenizer's own expressions do not come to an end */
+  #run<T>(guarded: Guarded, task: Parameters<Guarded['run']>[0]): T {
+    try {
+      return guarded.run(task) as T;
+    } catch (cause) {
+      const { message } = cause as Error;
+      throw new CheckpointError(
+        cause instanceof Stopped
+          ? `${this.#file}: the tokenizer was stopped: with this text ${message}; use that of a Qwen2.5-VL checkpoint`
+          : `${this.#file}: not a usable tokenizer (${message})`,
+        { cause },
+      );
+    }
+  }
+
+  /**
+   * Ids of a text; special tokens written in it count as such. Nothing is added around it.
+   * @throws CheckpointError when the tokenizer's own expressions do not come to an end
+   */
   encode(text: string): Int32Array {
     const known = this.#cache.get(text);
     if (known !== undefined) return known.slice();
-    const ids = Int32Array.from(this.#inner.encode(text, { add_special_tokens: false }).ids);
+    const ids =
+      this.#guarded === null
+        ? Int32Array.from(this.#inner.encode(text, { add_special_tokens: false }).ids)
+        : this.#run<Int32Array>(this.#guarded, { encode: text });
     if (text.length > CACHED_LENGTH) return ids;
     if (this.#cache.size >= CACHE_LIMIT) this.#cache.clear();
     this.#cache.set(text, ids);
@@ -75,8 +124,10 @@ export class Tokenizer {
   decode(ids: Iterable<number>, options: { readonly skipSpecial?: boolean } = {}): string {
     const known = Array.from(ids).filter((id) => id >= 0 && this.#inner.id_to_token(id) !== undefined);
     if (known.length === 0) return '';
+    const skipSpecial = options.skipSpecial ?? true;
+    if (this.#guarded !== null) return this.#run<string>(this.#guarded, { decode: known, skipSpecial });
     return this.#inner.decode(known, {
-      skip_special_tokens: options.skipSpecial ?? true,
+      skip_special_tokens: skipSpecial,
       clean_up_tokenization_spaces: false,
     });
   }

@@ -3,6 +3,7 @@
  * Source: `Qwen2_5_VisionTransformerPretrainedModel` of transformers.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
+import { project, tensorsOf } from './adapter.ts';
 import { CHANNELS, VISION_EPSILON, type VisionDims } from './dims.ts';
 import type { ProcessedImage } from './image.ts';
 import { run, type Tape, taped } from './tape.ts';
@@ -65,10 +66,11 @@ interface Context {
 
 function block(context: Context, weights: VisionBlock, x: Tensor, full: boolean): Tensor {
   const { engine, vision, plan, gather, scatter } = context;
+  const { adapter } = weights;
   const { heads } = vision;
   const width = vision.width / heads;
   const normed = engine.rmsNorm(x, weights.norm1, VISION_EPSILON); // [L, W]
-  const qkv = engine.reshape(engine.linear(normed, weights.qkv, weights.qkvBias), [
+  const qkv = engine.reshape(project(engine, normed, weights.qkv, adapter?.qkv, weights.qkvBias), [
     1,
     plan.patches,
     3 * heads,
@@ -90,15 +92,17 @@ function block(context: Context, weights: VisionBlock, x: Tensor, full: boolean)
   }
   let mixed = attend(engine, queryKey, value, full ? plan.images : plan.windows, heads, width); // [L, W]
   if (full && scatter !== null) mixed = engine.rows(mixed, scatter);
-  const attended = engine.add(x, engine.linear(mixed, weights.o, weights.oBias)); // [L, W]
+  const attended = engine.add(x, project(engine, mixed, weights.o, adapter?.o, weights.oBias)); // [L, W]
   const inner = engine.swiglu(
-    engine.linear(
+    project(
+      engine,
       engine.rmsNorm(attended, weights.norm2, VISION_EPSILON),
       weights.gateUp,
+      adapter?.gateUp,
       weights.gateUpBias,
     ),
   ); // [L, F]
-  return engine.add(attended, engine.linear(inner, weights.down, weights.downBias));
+  return engine.add(attended, project(engine, inner, weights.down, adapter?.down, weights.downBias));
 }
 
 /** Patch embedding of still images: patches [L, 3·p²], each frame alike, weight [W, 3, frames, p²] → [L, W] */
@@ -162,7 +166,7 @@ export function encodeImages(
       const before = x!;
       [x] = run(tape, {
         inputs: [before],
-        parameters: Object.values<Tensor>({ ...parameters }),
+        parameters: tensorsOf(parameters),
         constants: [cos, sin, gather, scatter],
         body: ([stream]) => [
           engine.scope(() => block(context, parameters, stream!, vision.fullAttention.includes(i))),
@@ -175,13 +179,15 @@ export function encodeImages(
     const unit = vision.merge * vision.merge;
     const [tokens] = run(tape, {
       inputs: [x!],
-      parameters: Object.values<Tensor>({ ...merger }),
+      parameters: tensorsOf(merger),
       constants: inverse,
       body: ([stream]) => {
         const normed = engine.rmsNorm(stream!, merger.norm, VISION_EPSILON);
         const joined = engine.reshape(normed, [plan.patches / unit, unit * vision.width]); // [L/4, 4·W]
-        const hidden = engine.gelu(engine.linear(joined, merger.first, merger.firstBias));
-        const merged = engine.linear(hidden, merger.second, merger.secondBias); // [L/4, D]
+        const hidden = engine.gelu(
+          project(engine, joined, merger.first, merger.adapter?.first, merger.firstBias),
+        );
+        const merged = project(engine, hidden, merger.second, merger.adapter?.second, merger.secondBias); // [L/4, D]
         return [inverse === null ? merged : engine.rows(merged, inverse)];
       },
     });

@@ -2,7 +2,7 @@
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError } from '../errors.ts';
 import { Random } from '../random.ts';
-import type { LayerAdapter } from './adapter.ts';
+import type { LayerAdapter, MergerAdapter } from './adapter.ts';
 import type { Dims } from './dims.ts';
 import { type Layout, type Parameter, type Part, publishedName } from './layout.ts';
 import { elements, type StoredDType, type StoredTensor } from './safetensors.ts';
@@ -193,6 +193,7 @@ export interface VisionBlock {
   readonly gateUpBias: Tensor;
   readonly down: Tensor; // [W, F]
   readonly downBias: Tensor;
+  readonly adapter?: LayerAdapter;
 }
 
 /** The parameters by their role. */
@@ -209,6 +210,7 @@ export interface Weights {
     readonly firstBias: Tensor;
     readonly second: Tensor; // [D, 4·W]
     readonly secondBias: Tensor;
+    readonly adapter?: MergerAdapter;
   };
 }
 

@@ -2,11 +2,14 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { CheckpointError } from '../errors.ts';
+import { CheckpointError, ConfigError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
 import { ANOMALY_CLASSES } from '../types.ts';
 
 export const CARD_FILE = 'timeseer.json';
+
+/** Bounds of what a card may ask for: a series of so many points is resampled, drawn or written for every window. */
+const MOST = { points: 1_000_000, channels: 10_000, classes: 10_000, name: 10_000 } as const;
 
 const KNOWN: ReadonlySet<string> = new Set(ANOMALY_CLASSES);
 
@@ -15,7 +18,7 @@ const numbersSchema = z.strictObject({
   /** Significant digits. */
   digits: z.number().int().min(1).max(17),
   /** Most values per channel; longer series are reduced to the means of as many blocks. */
-  points: z.number().int().min(2),
+  points: z.number().int().min(2).max(MOST.points),
 });
 export type NumbersFormat = z.infer<typeof numbersSchema>;
 
@@ -25,17 +28,17 @@ const cardSchema = z
     /** `nano`: short traces for small policies; `full`: the three-part expert trace. */
     style: z.enum(['nano', 'full']),
     /** Figure preset. */
-    figure: z.string().min(1),
+    figure: z.string().min(1).max(MOST.name),
     /** Points per series in training; other lengths are resampled to it. Null: any length is drawn as it is. */
-    length: z.number().int().min(2).nullable(),
+    length: z.number().int().min(2).max(MOST.points).nullable(),
     /** What it answers. */
     kind: z.enum(['classification', 'anomaly', 'variates']).default('anomaly'),
     /** Name of the task that it was trained on; null: none in particular. */
-    task: z.string().min(1).nullable().default(null),
+    task: z.string().min(1).max(MOST.name).nullable().default(null),
     /** Classes of its answers in the order of its prompts; none of variates. */
-    classes: z.array(z.string().min(1)),
+    classes: z.array(z.string().min(1).max(MOST.name)).max(MOST.classes),
     /** Channels of the series that it was taught; null: any number. */
-    channels: z.number().int().positive().nullable().default(null),
+    channels: z.number().int().positive().max(MOST.channels).nullable().default(null),
     /** How it reads series as numbers; null: it is shown pictures. */
     numbers: numbersSchema.nullable().default(null),
     /** Last stage that the policy went through. */
@@ -72,6 +75,19 @@ export function writeCard(directory: string, card: PolicyCard): void {
   writeFileAtomic(join(directory, CARD_FILE), `${JSON.stringify(card, null, 2)}\n`);
 }
 
+/** What is wrong with a card, by its key. */
+function faultOf(error: unknown): string {
+  const issue = error instanceof z.ZodError ? error.issues[0] : undefined;
+  return issue === undefined ? 'it is not JSON' : `${issue.path.join('.') || 'all of it'}: ${issue.message}`;
+}
+
+/** The card of a policy that is to be taught. @throws ConfigError when the data ask for more than a card may hold */
+export function checkedCard(card: PolicyCard): PolicyCard {
+  const { error } = cardSchema.safeParse(card);
+  if (error === undefined) return card;
+  throw new ConfigError(`no policy can be taught these data: ${faultOf(error)}; prepare smaller ones`);
+}
+
 /** @throws CheckpointError when the card is there but not readable. */
 export function readCard(directory: string): PolicyCard {
   const file = join(directory, CARD_FILE);
@@ -80,7 +96,7 @@ export function readCard(directory: string): PolicyCard {
     return cardSchema.parse(JSON.parse(readFileSync(file, 'utf8')));
   } catch (cause) {
     throw new CheckpointError(
-      `${file}: not a policy card of this version; remove it to use the policy as a foreign checkpoint, or train again`,
+      `${file}: not a policy card of this version (${faultOf(cause)}); remove it to use the policy as a foreign checkpoint, or train again`,
       { cause },
     );
   }

@@ -13,7 +13,12 @@ import type { Picture } from '../../src/types.ts';
 import { inside } from '../helpers/command-line.ts';
 import { tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
-const OPTIONS: AdapterOptions = { rank: 3, alpha: 5, targets: ['q_proj', 'up_proj', 'down_proj'] };
+const OPTIONS: AdapterOptions = {
+  rank: 3,
+  alpha: 5,
+  rslora: true,
+  targets: ['q_proj', 'up_proj', 'down_proj', 'visual.qkv'],
+};
 const engine = openTorch({ threads: 1 });
 const place = mkdtempSync(join(tmpdir(), 'timeseer-merge-'));
 const base = join(place, 'base');
@@ -56,7 +61,7 @@ describe('merge', () => {
     const out = join(place, 'merged');
     const { code, out: said } = await inside('merge', '--policy', base, '--adapter', adapter, '--out', out);
     expect(code).toBe(0);
-    expect(said).toContain('rank 3, alpha 5, on q_proj, up_proj, down_proj');
+    expect(said).toContain('rank 3, alpha 5, rsLoRA, on q_proj, up_proj, down_proj, visual.qkv');
     const merged = Policy.load(engine, out);
     expect(merged.adapter).toBeNull();
     const got = states(merged);

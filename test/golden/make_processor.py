@@ -9,6 +9,8 @@ pictures in the formats that people have, with the CRC-32 of what `convert_to_rg
 
 import json
 import os
+import struct
+import zlib
 from zlib import crc32
 
 import numpy as np
@@ -16,7 +18,7 @@ import PIL
 import torch
 import torchvision
 import transformers
-from PIL import Image, ImageOps
+from PIL import Image, ImageCms, ImageOps, PngImagePlugin
 from torchvision.transforms.v2 import functional as tvF
 from transformers import AutoImageProcessor, AutoProcessor, Qwen2_5_VLForConditionalGeneration
 from transformers.image_transforms import convert_to_rgb
@@ -116,6 +118,52 @@ rgb.save(f'{out}/turned.jpg', quality=75, exif=turned)
 rgb.convert('L').save(f'{out}/grey.jpg')
 rgb.save(f'{out}/lossy.webp', quality=80)
 rgba.save(f'{out}/alpha.webp', lossless=True, exact=True)
+
+
+def chunk(kind, data):
+    return struct.pack('>I', len(data)) + kind + data + struct.pack('>I', crc32(kind + data))
+
+
+def write_png(name, depth, pixels, *before):
+    """RGB as it is, behind chunks that Pillow does not write."""
+    rows, columns = pixels.shape[:2]
+    head = struct.pack('>IIBBBBB', columns, rows, depth, 2, 0, 0, 0)
+    data = zlib.compress(b''.join(b'\0' + row.tobytes() for row in pixels), 9)
+    with open(f'{out}/{name}', 'wb') as file:
+        file.write(b'\x89PNG\r\n\x1a\n' + b''.join([chunk(b'IHDR', head), *before, chunk(b'IDAT', data), chunk(b'IEND', b'')]))
+
+
+# Colour management, which Pillow leaves aside: gamma 1, primaries of another space, an ICC profile with red and green exchanged.
+small = picture(19, 13)
+write_png('gamma.png', 8, small, chunk(b'gAMA', struct.pack('>I', 100000)))
+primaries = [31270, 32900, 68000, 32000, 26500, 69000, 15000, 6000]
+write_png('primaries.png', 8, small, chunk(b'gAMA', struct.pack('>I', 45455)), chunk(b'cHRM', struct.pack('>8I', *primaries)))
+write_png('deep.png', 16, (small.astype('>u2') * 256 + small[::-1]).astype('>u2'))
+profile = bytearray(ImageCms.ImageCmsProfile(ImageCms.createProfile('sRGB')).tobytes())
+profile[24:36] = bytes(12)  # the hour of its making
+tags = {bytes(profile[at:at + 4]): at + 4 for at in range(132, 132 + 12 * struct.unpack('>I', profile[128:132])[0], 12)}
+red, green = tags[b'rXYZ'], tags[b'gXYZ']
+profile[red:red + 8], profile[green:green + 8] = profile[green:green + 8], profile[red:red + 8]
+small = Image.fromarray(small)
+small.save(f'{out}/profile.png', icc_profile=bytes(profile))
+small.save(f'{out}/profile.jpg', quality=90, icc_profile=bytes(profile))
+small.save(f'{out}/profile.webp', lossless=True, icc_profile=bytes(profile))
+small.convert('CMYK').save(f'{out}/cmyk.jpg', quality=90)
+small.quantize(16).save(f'{out}/palette-alpha.png', transparency=bytes(range(0, 256, 16)))
+# Orientation, in each of the places where Pillow looks for it.
+for orientation in range(2, 9):
+    turned[0x112] = orientation
+    small.save(f'{out}/turned-{orientation}.png', exif=turned)
+small.save(f'{out}/turned.webp', lossless=True, exif=turned)
+xmp = b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:Description xmlns:tiff="http://ns.adobe.com/tiff/1.0/" tiff:Orientation="6"/></x:xmpmeta>'
+small.save(f'{out}/xmp.jpg', quality=90, xmp=xmp)
+small.save(f'{out}/xmp.webp', lossless=True, xmp=xmp)
+text = PngImagePlugin.PngInfo()
+text.add_itxt('XML:com.adobe.xmp', xmp.decode(), zip=True)
+small.save(f'{out}/xmp.png', pnginfo=text)
+text = PngImagePlugin.PngInfo()
+text.add_text('Raw profile type exif', f'\nexif\n{len(turned.tobytes()):8}\n{turned.tobytes().hex()}\n', zip=True)
+small.save(f'{out}/raw-profile.png', pnginfo=text)
 files = []
 for name in sorted(os.listdir(out)):
     if name == 'expected.json':

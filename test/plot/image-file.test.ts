@@ -3,11 +3,12 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { crc32 } from 'node:zlib';
+import { crc32, deflateSync } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
 import { DataError } from '../../src/errors.ts';
 import { readImage } from '../../src/plot/image-file.ts';
 import { encodePng } from '../../src/plot/png.ts';
+import { Random } from '../../src/random.ts';
 
 const GOLDEN = fileURLToPath(new URL('../golden/processor', import.meta.url));
 const { files } = JSON.parse(readFileSync(join(GOLDEN, 'expected.json'), 'utf8')) as {
@@ -30,6 +31,62 @@ describe('reading pictures', () => {
     async (want) => {
       const { width, height, data } = await readImage(join(GOLDEN, want.name));
       expect([width, height, crc32(data)]).toEqual([want.width, want.height, want.crc]);
+    },
+  );
+
+  it('reads the upper 8 of 16 bits of grey', async () => {
+    const levels = [0, 0x00ff, 0x0100, 0x7fff, 0xfffe];
+    const row = Buffer.from([0, ...levels.flatMap((level) => [level >> 8, level & 255])]);
+    const chunk = (type: string, data: Buffer): Buffer => {
+      const out = Buffer.concat([Buffer.alloc(4), Buffer.from(type), data, Buffer.alloc(4)]);
+      out.writeUInt32BE(data.length, 0);
+      out.writeUInt32BE(crc32(out.subarray(4, -4)), out.length - 4);
+      return out;
+    };
+    const header = Buffer.from([0, 0, 0, levels.length, 0, 0, 0, 1, 16, 0, 0, 0, 0]);
+    const signature = golden('rgb.png').subarray(0, 8);
+    const chunks = [chunk('IHDR', header), chunk('IDAT', deflateSync(row)), chunk('IEND', Buffer.alloc(0))];
+    const { data } = await readImage(write('deep-grey.png', Buffer.concat([signature, ...chunks])));
+    expect([...data]).toEqual(levels.flatMap((level) => [level >> 8, level >> 8, level >> 8]));
+  });
+
+  it('takes what is no orientation for upright', async () => {
+    const upright = await readImage(join(GOLDEN, 'full.jpg'));
+    const before = golden('full.jpg');
+    const record = (orientation: number, start = 8): Buffer => {
+      const entry = '0112' + '0003' + '00000001' + '00000000';
+      const tiff = `4d4d002a00000000${'0001'}${entry}00000000`;
+      const out = Buffer.from(`ffe10022${'457869660000'}${tiff}`, 'hex');
+      out.writeUInt32BE(start, 14);
+      out.writeUInt16BE(orientation, 28);
+      return out;
+    };
+    const withRecord = (exif: Buffer): Buffer =>
+      Buffer.concat([before.subarray(0, 2), exif, before.subarray(2)]);
+    const turned = await readImage(write('turned.jpg', withRecord(record(6))));
+    expect([turned.width, turned.height]).toEqual([upright.height, upright.width]);
+    for (const exif of [record(0), record(9), record(6, 2 ** 31), record(6, 30)]) {
+      expect(await readImage(write('upright.jpg', withRecord(exif)))).toEqual(upright);
+    }
+  });
+
+  it.each(['raw-profile.png', 'turned-6.png', 'profile.png', 'profile.jpg', 'xmp.webp', 'xmp.png'])(
+    'reads a %s of changed bytes or says what is wrong with it',
+    async (name) => {
+      const random = new Random(5, name);
+      const whole = golden(name);
+      for (let i = 0; i < 60; i++) {
+        const bytes = Buffer.from(whole);
+        for (let k = 0; k < 3; k++) bytes[random.integer(0, bytes.length - 1)] = random.integer(0, 255);
+        for (let at = 8; name.endsWith('.png') && at + 12 <= bytes.length; ) {
+          const end = at + 12 + bytes.readUInt32BE(at);
+          if (end > bytes.length) break;
+          bytes.writeUInt32BE(crc32(bytes.subarray(at + 4, end - 4)), end - 4); // past the first check
+          at = end;
+        }
+        const error: unknown = await readImage(write(name, bytes)).catch((cause: unknown) => cause);
+        if (error instanceof Error) expect(error).toBeInstanceOf(DataError);
+      }
     },
   );
 

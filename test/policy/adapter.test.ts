@@ -26,7 +26,12 @@ afterAll(() => {
 
 const EVERY: AdapterOptions = { rank: 3, alpha: 5, targets: ADAPTER_TARGETS };
 /** Of each fused product only a part, not always the first. */
-const SOME: AdapterOptions = { rank: 2, alpha: 2, targets: ['v_proj', 'q_proj', 'up_proj'] };
+const SOME: AdapterOptions = {
+  rank: 2,
+  alpha: 2,
+  rslora: true,
+  targets: ['v_proj', 'q_proj', 'up_proj', 'visual.up_proj', 'visual.merger.2'],
+};
 
 /** An adapter whose B is no longer zero. */
 function trained(dims: Dims, options: AdapterOptions): Adapter {
@@ -118,7 +123,8 @@ describe('a new adapter', () => {
       );
     };
     const [all, few, others] = [parts(every), parts(some), parts(other)];
-    expect(all.size).toBe(2 * 7 * base.dims.layers);
+    const { layers, vision } = base.dims;
+    expect(all.size).toBe(2 * (7 * layers + 5 * vision.depth + 2));
     for (const [name, values] of few) expect(values, name).toEqual(all.get(name));
     const bound = 1 / Math.sqrt(base.dims.inner); // 44, of the down projection alone
     for (const [name, values] of all) {
@@ -126,7 +132,7 @@ describe('a new adapter', () => {
       else expect(values).not.toEqual(others.get(name));
     }
     const down = [...all]
-      .filter(([name]) => name.includes('down_proj.lora_A'))
+      .filter(([name]) => /^model.*down_proj\.lora_A/.test(name))
       .flatMap(([, values]) => values);
     expect(Math.max(...down.map(Math.abs))).toBeLessThanOrEqual(bound);
     expect(Math.max(...down)).toBeGreaterThan(0.9 * bound);
@@ -188,7 +194,7 @@ describe.each([
   it('has the gradient of the merged weights, through A and B', () => {
     const policy = adapted(options);
     const found = gradients(policy);
-    const { alpha, rank } = options;
+    const { alpha, rank, rslora } = options;
     const layout = adapterLayout(policy.dims, options);
     const start = engine.floats(policy.adapter!.flat);
     const merged = Policy.load(engine, GOLDEN);
@@ -218,7 +224,7 @@ describe.each([
         const want = new Float64Array(part.shape[0]! * part.shape[1]!);
         for (let o = 0; o < outputs; o++) {
           for (let k = 0; k < inputs; k++) {
-            const slope = (values[from + o * inputs + k]! * alpha) / rank;
+            const slope = (values[from + o * inputs + k]! * alpha) / (rslora ? Math.sqrt(rank) : rank);
             for (let r = 0; r < rank; r++) {
               if (side === 'A') want[r * inputs + k]! += slope * start[twin.offset + o * rank + r]!;
               else want[o * rank + r]! += slope * start[twin.offset + r * inputs + k]!;

@@ -60,6 +60,26 @@ describe('stop tokens', () => {
   });
 });
 
+describe('suppressed tokens', () => {
+  it('are never sampled, be they ordinary, special or a stop', async () => {
+    const [first] = golden.cases[0]!.greedy;
+    const special = policy.tokenizer.special('<|im_start|>');
+    const [without] = await generate(policy, [prompts[0]!], { ...greedy, suppress: [first!, end] });
+    expect([...without!.ids]).not.toContain(first);
+    expect([...without!.ids]).not.toContain(end);
+    await biased(special, 40, async () => {
+      const options: GenerateOptions = { samples: 4, maxTokens: 8, seed: 1, free: true };
+      const all = await generate(policy, prompts, { ...options, suppress: [special] });
+      expect(all.some(({ ids }) => ids.includes(special))).toBe(false);
+    });
+    for (const suppress of [[-1], [1.5], [policy.dims.vocabulary]]) {
+      await expect(generate(policy, prompts, { ...greedy, suppress })).rejects.toThrow(/suppressed token/);
+    }
+    const suppress = Array.from({ length: policy.dims.vocabulary }, (_, id) => id);
+    await expect(generate(policy, prompts, { ...greedy, suppress })).rejects.toThrow(/every token is/);
+  });
+});
+
 describe('top-k', () => {
   it('of one is greedy, and of several samples only the likeliest', async () => {
     const one = await generate(policy, prompts, { temperature: 1, topK: 1, maxTokens: 12, seed: 5 });

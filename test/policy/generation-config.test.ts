@@ -8,6 +8,7 @@ import { parseGenerationConfig, readGenerationConfig } from '../../src/policy/ge
 const NOTHING = {
   stops: [],
   pad: null,
+  suppress: [],
   temperature: 0,
   topP: 1,
   topK: null,
@@ -32,6 +33,7 @@ describe('generation config', () => {
     ).toEqual({
       stops: [151645, 151643],
       pad: 151643,
+      suppress: [],
       temperature: 0.1,
       topP: 0.001,
       topK: 1,
@@ -51,12 +53,15 @@ describe('generation config', () => {
     expect(parseGenerationConfig({ eos_token_id: [7, 9, 7] }).stops).toEqual([7, 9]);
     expect(parseGenerationConfig({ eos_token_id: null, top_k: 0, max_new_tokens: null })).toEqual(NOTHING);
     expect(parseGenerationConfig({ max_new_tokens: 128 }).maxTokens).toBe(128);
+    expect(parseGenerationConfig({ suppress_tokens: [9, 7] }).suppress).toEqual([9, 7]);
   });
 
   it.each([
     ['eos_token_id', '151645'],
     ['eos_token_id', [3, -1]],
     ['pad_token_id', 1.5],
+    ['suppress_tokens', 151655],
+    ['suppress_tokens', [-1]],
     ['temperature', -0.1],
     ['top_p', 0],
     ['top_p', 1.1],

@@ -1,4 +1,12 @@
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
@@ -88,6 +96,16 @@ describe('safetensors', () => {
     ['offsets in reverse', { a: entry(4, 0) }, /tensor a has offsets that do not match/],
     ['offsets beyond all integers', { a: entry(0, 2 ** 60) }, /not counts/],
     ['a shape beyond all integers', { a: entry(0, 4, [2 ** 40, 2 ** 40]) }, /do not match its shape/],
+    [
+      'a shape whose product overflows',
+      { a: entry(0, 4, Array(40).fill(2 ** 30)) },
+      /do not match its shape/,
+    ],
+    ['nothing times too much', { a: entry(0, 4, [...Array(40).fill(2 ** 30), 0]) }, /do not match its shape/],
+    ['a negative side', { a: entry(0, 4, [-1]) }, /not counts/],
+    ['a shape as text', { a: entry(0, 4, ['1']) }, /not counts/],
+    ['a tensor inside another', { a: entry(0, 20, [5]), b: entry(4, 8) }, /tensor b overlaps a;/],
+    ['two tensors in one place', { a: entry(0, 4), b: entry(0, 4) }, /tensor b overlaps a;/],
     ['a broken shape', { a: entry(0, 4, [0.5, 2]) }, /not counts/],
     ['a shape that is no list', { a: entry(0, 4, { length: 1 }) }, /not counts/],
     ['one offset', { a: { dtype: 'F32', shape: [1], data_offsets: [0] } }, /not counts/],
@@ -103,6 +121,46 @@ describe('safetensors', () => {
     craftText(file, JSON.stringify(header), Buffer.alloc(20));
     expect(() => openSafetensors(file)).toThrow(CheckpointError);
     expect(() => openSafetensors(file)).toThrow(message);
+  });
+
+  const prefixed = (length: bigint, rest: string | Buffer): Buffer => {
+    const prefix = Buffer.alloc(8);
+    prefix.writeBigUInt64LE(length);
+    return Buffer.concat([prefix, Buffer.from(rest)]);
+  };
+  const header = '{"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}';
+  const size = BigInt(header.length);
+  it.each([
+    ['nothing', Buffer.alloc(0), /0 bytes is too short/],
+    ['half a length', Buffer.alloc(7), /7 bytes is too short/],
+    ['a length without a header', prefixed(54n, ''), /header of 54 bytes does not fit in 8/],
+    ['a header of no bytes', prefixed(0n, ''), /the header is not JSON/],
+    ['a header longer than the file', prefixed(size + 5n, `${header}data`), /does not fit/],
+    ['a header of 2^63 bytes', prefixed(2n ** 63n, `${header}data`), /does not fit/],
+    ['a header of 2^64 - 1 bytes', prefixed(2n ** 64n - 1n, `${header}data`), /does not fit/],
+    ['a header that ends too early', prefixed(size - 1n, `${header}data`), /the header is not JSON/],
+    ['a header that runs into the data', prefixed(size + 4n, `${header}data`), /the header is not JSON/],
+    ['a header that is no UTF-8', prefixed(3n, Buffer.from([0x22, 0xff, 0x22])), /the header is not JSON/],
+    [
+      'a header behind a byte-order mark',
+      prefixed(size + 3n, `\ufeff${header}data`),
+      /the header is not JSON/,
+    ],
+    ['a header of brackets alone', prefixed(2_000_000n, '['.repeat(2_000_000)), /the header is not JSON/],
+    ['a header of nested lists', prefixed(200_000n, '['.repeat(1e5) + ']'.repeat(1e5)), /header is n/],
+    ['another kind of file', Buffer.from('PK\x03\x04 archive/data.pkl and so on'), /does not fit/],
+  ])('refuses %s', (_, bytes, message) => {
+    const file = join(directory, 'x.safetensors');
+    writeFileSync(file, bytes);
+    expect(() => openSafetensors(file)).toThrow(CheckpointError);
+    expect(() => openSafetensors(file)).toThrow(message);
+  });
+
+  it('takes memory for no more of a header than there can be', () => {
+    const file = join(directory, 'x.safetensors');
+    writeFileSync(file, prefixed(200_000_000n, ''));
+    truncateSync(file, 200_000_008); // a hole, which takes no disk
+    expect(() => openSafetensors(file)).toThrow(/header of 200000000 bytes does not fit/);
   });
 
   it('refuses a key that appears twice, however it is written', () => {

@@ -2,8 +2,15 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { CheckpointError } from '../../src/errors.ts';
-import { CARD_FILE, FOREIGN_CARD, type PolicyCard, readCard, writeCard } from '../../src/train/card.ts';
+import { CheckpointError, ConfigError } from '../../src/errors.ts';
+import {
+  CARD_FILE,
+  checkedCard,
+  FOREIGN_CARD,
+  type PolicyCard,
+  readCard,
+  writeCard,
+} from '../../src/train/card.ts';
 
 const CARD: PolicyCard = {
   version: 1,
@@ -36,12 +43,30 @@ test('a policy without a card is asked as a foreign checkpoint', () => {
   expect(FOREIGN_CARD.style).toBe('full');
 });
 
+test('a policy is not taught what its card could not hold', () => {
+  expect(checkedCard(CARD)).toEqual(CARD);
+  expect(() => checkedCard({ ...CARD, length: 2e6 })).toThrow(ConfigError);
+  expect(() => checkedCard({ ...CARD, length: 2e6 })).toThrow(/be taught these data: length: /);
+});
+
+test('a card that asks for too much is refused by the key', () => {
+  writeFileSync(join(directory, CARD_FILE), JSON.stringify({ ...CARD, length: 1e9 }));
+  expect(() => readCard(directory)).toThrow(/timeseer\.json: .*\(length: .*1000000/);
+});
+
 test.each([
   ['a truncated file', '{"version": 1, "style"'],
   ['a newer version', JSON.stringify({ ...CARD, version: 2 })],
   ['an unknown key', JSON.stringify({ ...CARD, colour: 'blue' })],
   ['an unknown class', JSON.stringify({ ...CARD, classes: ['odd'] })],
   ['no class', JSON.stringify({ ...CARD, classes: [] })],
+  ['a length of a billion points', JSON.stringify({ ...CARD, length: 1e9 })],
+  ['a billion channels', JSON.stringify({ ...CARD, channels: 1e9 })],
+  ['a billion numbers', JSON.stringify({ ...CARD, numbers: { digits: 3, points: 1e9 } })],
+  [
+    'a class of a million letters',
+    JSON.stringify({ ...CARD, kind: 'classification', classes: ['a'.repeat(1e6)] }),
+  ],
   ['a length of one point', JSON.stringify({ ...CARD, length: 1 })],
   ['a missing key', JSON.stringify({ ...CARD, figure: undefined })],
 ])('%s is refused, naming the file and what to do', (_name, text) => {

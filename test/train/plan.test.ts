@@ -86,7 +86,12 @@ function recipeOf({ stage, tune, tokens }: Case): Recipe {
     policy: {
       ...base.policy,
       tune,
-      adapter: { rank: 4, alpha: 8, targets: ['q_proj', 'v_proj', 'down_proj'] },
+      adapter: {
+        rank: 4,
+        alpha: 8,
+        rslora: false,
+        targets: ['q_proj', 'v_proj', 'down_proj', 'visual.qkv', 'visual.merger.0'],
+      },
     },
     memory: { ...base.memory, tokens: tokens ?? 4096 },
     sft: { ...base.sft, samples: stage === 'sft' ? 16 : 0, batch: 8, workers: 1 },

@@ -29,7 +29,7 @@ const directory = mkdtempSync(join(tmpdir(), 'timeseer-tuning-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
 const task = tinyTask();
-const LORA: AdapterOptions = { rank: 4, alpha: 8, targets: ['q_proj', 'v_proj', 'down_proj'] };
+const LORA: AdapterOptions = { rank: 4, alpha: 8, targets: ['q_proj', 'v_proj', 'down_proj', 'visual.qkv'] };
 const RL: RlOptions = {
   steps: 2,
   prompts: 3,

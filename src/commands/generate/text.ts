@@ -87,6 +87,7 @@ function samplingOf(args: TextArguments, config: GenerationConfig): Sampling {
   }
   return {
     stops: config.stops,
+    suppress: config.suppress,
     temperature,
     topP: args.topP ?? config.topP,
     topK: args.topK === undefined ? config.topK : args.topK === 0 ? null : args.topK,
@@ -95,14 +96,19 @@ function samplingOf(args: TextArguments, config: GenerationConfig): Sampling {
   };
 }
 
-/** @throws CheckpointError for an end token that the policy cannot say */
-function checkStops(stops: readonly number[], vocabulary: number, directory: string): void {
-  const beyond = stops.find((id) => id >= vocabulary);
-  if (beyond === undefined) return;
-  throw new CheckpointError(
-    `${join(directory, GENERATION_CONFIG_FILE)}: 'eos_token_id' ${beyond} is beyond config.json's vocab_size, ${vocabulary}; ` +
-      'take both files from one checkpoint',
-  );
+/** @throws CheckpointError for an end token or a suppressed one that the policy cannot say */
+function checkIds({ stops, suppress }: GenerationConfig, vocabulary: number, directory: string): void {
+  for (const [key, ids] of [
+    ['eos_token_id', stops],
+    ['suppress_tokens', suppress],
+  ] as const) {
+    const beyond = ids.find((id) => id >= vocabulary);
+    if (beyond === undefined) continue;
+    throw new CheckpointError(
+      `${join(directory, GENERATION_CONFIG_FILE)}: '${key}' ${beyond} is beyond config.json's vocab_size, ${vocabulary}; ` +
+        'take both files from one checkpoint',
+    );
+  }
 }
 
 interface Measured {
@@ -216,7 +222,7 @@ export async function runText(args: TextArguments): Promise<void> {
     tuning: 'none',
     dtype: args.dtype ?? 'auto',
     beforeWeights: (prompting) => {
-      checkStops(stops, prompting.dims.vocabulary, directory);
+      checkIds(config, prompting.dims.vocabulary, directory);
       encoded = encode(prompting, { prompt, system: args.system, pictures });
       maxTokens = roomFor(prompting, encoded.ids.length, args.maxTokens, config.maxTokens);
     },

@@ -2,7 +2,7 @@
 import type { DataFacts } from '../../../datasets/source.ts';
 import { ConfigError } from '../../errors.ts';
 import type { Recipe } from '../../recipe.ts';
-import { hasCard, type PolicyCard, readCard } from '../../train/card.ts';
+import { checkedCard, hasCard, type PolicyCard, readCard } from '../../train/card.ts';
 import { checkFigureRate } from './figure.ts';
 
 /** Figure of the recipe that means: as the data set says. */
@@ -59,7 +59,7 @@ export function nanoCard({ figure: wanted, input, numbers }: Recipe, facts: Data
   }
   const preset = wanted === OF_TASK ? facts.figure!.preset : wanted === NANO ? smallFigure(facts) : wanted;
   checkFigureRate(preset, facts.rate, facts.task);
-  return {
+  return checkedCard({
     version: 1,
     style: 'nano',
     figure: preset,
@@ -68,7 +68,7 @@ export function nanoCard({ figure: wanted, input, numbers }: Recipe, facts: Data
     channels: channelsOf(facts),
     numbers: input === 'numbers' ? { ...numbers } : null,
     stage: 'initial',
-  };
+  });
 }
 
 /**
@@ -89,16 +89,16 @@ export function trainingCard(directory: string, recipe: Recipe, facts: DataFacts
     if (card.style === 'nano') checkTaught(directory, card, recipe, facts);
     const length = card.length === null ? null : facts.length;
     const channels = card.channels === null ? null : channelsOf(facts);
-    return { ...card, ...taught(facts), length, channels, figure: figureOf(card, facts) };
+    return checkedCard({ ...card, ...taught(facts), length, channels, figure: figureOf(card, facts) });
   }
   const own = recipe.figure === NANO || recipe.figure === OF_TASK ? facts.figure?.preset : recipe.figure;
   checkFigureRate(own ?? USUAL, facts.rate, facts.task);
-  return {
+  return checkedCard({
     ...card,
     figure: own ?? USUAL,
     ...taught(facts),
     numbers: input === 'numbers' ? { ...numbers } : null,
-  };
+  });
 }
 
 /** What a small policy cannot take over from its former training. @throws ConfigError */

@@ -27,7 +27,8 @@ const recipe = join(shared, 'tiny.yaml');
 const LORA = [
   'policy.tune=adapter',
   'policy.adapter.rank=3',
-  'policy.adapter.targets=[q_proj, o_proj, up_proj]',
+  'policy.adapter.rslora=true',
+  'policy.adapter.targets=[q_proj, o_proj, up_proj, visual.qkv, visual.merger.2]',
 ];
 const settings = (...list: string[]): string[] => list.flatMap((one) => ['--set', one]);
 const begin = (out: string, ...list: string[]) =>
@@ -51,7 +52,7 @@ describe('with an adapter', () => {
 
   test('the stage leaves it in PEFT files, and a policy that is the base with it merged', () => {
     const config = JSON.parse(readFileSync(join(adapter, 'adapter_config.json'), 'utf8'));
-    expect(config).toMatchObject({ r: 3, lora_alpha: 32, base_model_name_or_path: policy });
+    expect(config).toMatchObject({ r: 3, lora_alpha: 32, use_rslora: true, base_model_name_or_path: policy });
     const base = Policy.load(engine, join(run, 'initial'));
     const merged = new Policy(engine, base.parts, base.flat, {
       adapter: (dims) => loadAdapter(engine, dims, adapter),
@@ -67,7 +68,10 @@ describe('with an adapter', () => {
     expect(existsSync(join(checkpoint, 'model.safetensors'))).toBe(false);
     const kept = [...openSafetensors(join(checkpoint, 'optimizer.safetensors')).keys()];
     expect(kept).toContain('layers.1.qkv.down.first_moment');
-    expect(kept.every((name) => /^layers\.\d\.\w+\.(up|down)\./.test(name))).toBe(true);
+    expect(kept).toContain('vision.0.visual.qkv.up.first_moment');
+    expect(kept.every((name) => /^(layers\.\d|vision\.\d|merger)\.[\w.]+\.(up|down)\./.test(name))).toBe(
+      true,
+    );
     expect(bits(join(checkpoint, 'adapter_model.safetensors'))).toEqual(
       bits(join(adapter, 'adapter_model.safetensors')),
     );

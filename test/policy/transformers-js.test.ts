@@ -1,0 +1,110 @@
+/** A policy that was made and saved here, as transformers.js reads it. */
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { AutoProcessor, env, RawImage, type Tensor } from '@huggingface/transformers';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { trainBpe } from '../../src/policy/bpe.ts';
+import type { Message } from '../../src/policy/chat.ts';
+import { readGenerationConfig } from '../../src/policy/generation-config.ts';
+import { Policy } from '../../src/policy/policy.ts';
+import type { Picture } from '../../src/types.ts';
+import { corpus } from './corpus.ts';
+import { distance, engine, picture } from './golden.ts';
+
+env.allowRemoteModels = false;
+
+const directory = mkdtempSync(join(tmpdir(), 'transformers-js-'));
+const saved = join(directory, 'policy');
+let policy: Policy;
+let processor: Awaited<ReturnType<typeof AutoProcessor.from_pretrained>>;
+beforeAll(async () => {
+  policy = Policy.create(engine, { tokenizer: trainBpe(corpus(30)), seed: 3 });
+  policy.save(saved);
+  processor = await AutoProcessor.from_pretrained(saved);
+});
+afterAll(() => {
+  policy.dispose();
+  rmSync(directory, { recursive: true, force: true });
+  expect(engine.live()).toBe(0);
+});
+
+const raw = ({ data, width, height }: Picture): RawImage =>
+  new RawImage(Uint8ClampedArray.from(data), width, height, 3);
+
+const words = "it's a series: 0.5, -12 漢字\n\nwhich class?";
+/** At most one picture: of several, transformers.js makes the frames of one. */
+const conversations: { sizes: [number, number][]; messages: Message[] }[] = [
+  { sizes: [], messages: [{ role: 'user', content: words }] },
+  {
+    sizes: [[84, 56]],
+    messages: [{ role: 'user', content: [{ type: 'image' }, { type: 'text', text: words }] }],
+  },
+  {
+    sizes: [[56, 112]],
+    messages: [
+      { role: 'system', content: 'Answer in one word.' },
+      { role: 'user', content: words },
+      { role: 'assistant', content: 'the first' },
+      { role: 'user', content: [{ type: 'text', text: 'and this? ' }, { type: 'image' }] },
+    ],
+  },
+];
+
+/** Patches with each channel's frame twice, as transformers has them: [patches, 3 · 2 · patch²]. */
+function bothFrames(patches: Float32Array, area: number): Float32Array {
+  const frames: number[] = [];
+  for (let at = 0; at < patches.length; at += area) {
+    const frame = patches.subarray(at, at + area);
+    frames.push(...frame, ...frame);
+  }
+  return Float32Array.from(frames);
+}
+
+describe('a saved policy in transformers.js', () => {
+  it.each(conversations)(
+    'has our prompt, ids and pixels: pictures of $sizes',
+    async ({ sizes, messages }) => {
+      const text = processor.apply_chat_template(messages as never, {
+        add_generation_prompt: true,
+        tokenize: false,
+      }) as string;
+      expect(text).toBe(policy.chat.render(messages));
+      const pictures = sizes.map((size) => picture(...size));
+      const images = pictures.map(raw);
+      const theirs = (await processor(text, images.length === 0 ? null : images)) as Record<string, Tensor>;
+      const ours = policy.encodePrompt(text, pictures);
+      expect([...theirs['input_ids']!.data].map(Number)).toEqual([...ours.ids]);
+      if (images.length === 0) return;
+      const grids = ours.images.map(({ rows, columns }) => [1, rows, columns]);
+      expect([...theirs['image_grid_thw']!.data].map(Number)).toEqual(grids.flat());
+      const area = policy.dims.vision.patch ** 2;
+      const pixels = ours.images.flatMap(({ patches }) => [...bothFrames(patches, area)]);
+      expect(distance(theirs['pixel_values']!.data as Float32Array, pixels)).toBeLessThan(1e-5);
+    },
+  );
+
+  it('sees a picture that must be resized on the same grid', async () => {
+    const shown = picture(101, 67);
+    const text = policy.chat.render([{ role: 'user', content: [{ type: 'image' }] }]);
+    const theirs = (await processor(text, [raw(shown)])) as Record<string, Tensor>;
+    expect([...theirs['input_ids']!.data].map(Number)).toEqual([...policy.encodePrompt(text, [shown]).ids]);
+  });
+
+  it('is told not to say what stands for pictures', () => {
+    const config = JSON.parse(readFileSync(join(saved, 'generation_config.json'), 'utf8'));
+    const tokens = ['<|vision_start|>', '<|vision_end|>', '<|image_pad|>', '<|video_pad|>'] as const;
+    expect(config.suppress_tokens).toEqual(tokens.map((token) => policy.tokenizer.special(token)));
+    expect(readGenerationConfig(saved).suppress).toEqual(config.suppress_tokens);
+    for (const id of config.suppress_tokens) expect(policy.forbidden[id]).toBeLessThan(0);
+  });
+
+  it('is saved again with the same files', () => {
+    const again = Policy.load(engine, saved);
+    again.save(join(directory, 'again'));
+    again.dispose();
+    for (const name of ['preprocessor_config.json', 'tokenizer_config.json', 'generation_config.json']) {
+      expect(readFileSync(join(directory, 'again', name))).toEqual(readFileSync(join(saved, name)));
+    }
+  });
+});
