@@ -9,6 +9,7 @@ import { Hub, parseRepo } from '../hub/hub.ts';
 import { type Pulled, type PullProgress, pull } from '../hub/pull.ts';
 import { withInterrupt } from '../interrupt.ts';
 import { Progress } from '../progress.ts';
+import { print, printJson, say } from '../terminal.ts';
 import { claimRun } from './run/lock.ts';
 
 export interface PullArguments {
@@ -54,7 +55,7 @@ class Meter {
   }
 
   note(text: string): void {
-    if (this.#bar === undefined) process.stderr.write(`${text}\n`);
+    if (this.#bar === undefined) say(text);
     else this.#bar.note(text);
   }
 
@@ -149,15 +150,12 @@ export async function runPull(args: PullArguments): Promise<void> {
       });
       meter.stop();
       const seconds = (performance.now() - started) / 1000;
-      process.stdout.write(
-        args.json
-          ? `${JSON.stringify({ ...pulled, seconds: Number(seconds.toFixed(3)) })}\n`
-          : `${summary(pulled, seconds)}\n`,
-      );
+      if (args.json) printJson({ ...pulled, seconds: Number(seconds.toFixed(3)) });
+      else print(summary(pulled, seconds));
     } catch (error) {
       meter.stop();
       if (!signal.aborted) throw error;
-      process.stderr.write(`${out}: ${meter.kept}run the same command again to go on\n`);
+      say(`${out}: ${meter.kept}run the same command again to go on`);
     } finally {
       release();
       tidy();

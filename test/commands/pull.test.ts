@@ -91,6 +91,10 @@ describe('timeseer pull', () => {
   test.each([
     [['not a repo'], /expected OWNER\/NAME/],
     [[REPO, '--endpoint', 'x'], /endpoint x: expected an address/],
+    [
+      [`owner/${'n'.repeat(300)}`],
+      /n\.\.\.: not the name of a model repository; expected OWNER\/NAME, each of at most 96/,
+    ],
     [[REPO, '--revision', ' '], /--revision: expected/],
     [[REPO, '--out', 'file'], /--out file: is a file/],
   ])('%j is wrong usage', async (args, message) => {

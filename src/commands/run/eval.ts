@@ -15,7 +15,7 @@ import { writeRecords } from '../../../eval/records.ts';
 import { RunDirectory } from '../../../eval/run-directory.ts';
 import { ConfigError, DataError } from '../../errors.ts';
 import { writeFileAtomic } from '../../files.ts';
-import { withInterrupt } from '../../interrupt.ts';
+import { print, printJson, say } from '../../terminal.ts';
 import { type NumbersFormat, readCard } from '../../train/card.ts';
 import { evaluationCard, mismatches } from '../task/card.ts';
 import { type PromptTokens, promptTokens } from '../task/prompt-tokens.ts';
@@ -95,7 +95,7 @@ function warnOfChange(policy: string, name: string): void {
     checkSameData(run, name);
   } catch (error) {
     if (!(error instanceof DataError)) throw error;
-    process.stderr.write(`warning: ${error.message}\n`);
+    say(`warning: ${error.message}`);
   }
 }
 
@@ -149,22 +149,19 @@ export async function runEval(given: EvalRequest): Promise<void> {
   const wanted = read ? format : null;
   const card = evaluationCard(from, source.facts, wanted);
   const input = read ? 'numbers' : 'picture';
-  for (const text of mismatches(from, card, source.facts)) process.stderr.write(`warning: ${text}\n`);
+  for (const text of mismatches(from, card, source.facts)) say(`warning: ${text}`);
   const tokens = await promptTokens(from, card, source, format);
-  const [records] = await withInterrupt((signal) =>
-    runEvalStage({
-      ...given,
-      from,
-      label: 'eval',
-      examples,
-      numbers: wanted,
-      modes: [{ temperature: given.temperature, samples: given.samples }],
-      maxTokens: given.maxTokens ?? MOST_TOKENS[card.style],
-      seed,
-      silent: given.quiet,
-      signal,
-    }),
-  );
+  const [records] = await runEvalStage({
+    ...given,
+    from,
+    label: 'eval',
+    examples,
+    numbers: wanted,
+    modes: [{ temperature: given.temperature, samples: given.samples }],
+    maxTokens: given.maxTokens ?? MOST_TOKENS[card.style],
+    seed,
+    silent: given.quiet,
+  });
   const { classes } = source.facts;
   const metrics = metricsOf(records!, { classes });
   const classical = given.classical ? await classicalMetrics(source, classes, name) : {};
@@ -176,11 +173,9 @@ export async function runEval(given: EvalRequest): Promise<void> {
     writeRecords(join(given.out, 'records.jsonl'), records!);
     writeFileAtomic(join(given.out, 'metrics.json'), `${JSON.stringify(result, null, 2)}\n`);
   }
-  process.stdout.write(
-    given.json
-      ? `${JSON.stringify(result)}\n`
-      : metricsTable(metrics, classical) +
-          tokensLine(tokens, input) +
-          (statement === null ? '' : `data: ${title}. ${statement}\n`),
-  );
+  if (given.json) printJson(result);
+  else {
+    print(metricsTable(metrics, classical) + tokensLine(tokens, input), '');
+    if (statement !== null) print(`data: ${title}. ${statement}`);
+  }
 }
