@@ -82,7 +82,7 @@ function temporaryName(path: string): string {
  * Makes a directory and those above it. Node's own recursion does not end where a file system refuses new entries with ENOENT, as
  * /proc does.
  */
-function makeDirectory(path: string): void {
+export function makeDirectory(path: string): void {
   try {
     mkdirSync(path);
   } catch (error) {

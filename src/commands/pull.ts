@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readdirSync, rmdirSync, statSync } from 'node:fs
 import { dirname, join, resolve } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
-import { ConfigError, TimeseerError } from '../errors.ts';
+import { ConfigError } from '../errors.ts';
 import { explain } from '../files.ts';
 import { Hub, parseRepo } from '../hub/hub.ts';
 import { type Pulled, type PullProgress, pull } from '../hub/pull.ts';
@@ -86,15 +86,6 @@ function summary(pulled: Pulled, seconds: number): string {
   ].join('\n');
 }
 
-/** As `claimRun`. @throws WriteError where nothing can be written */
-function claim(out: string): () => void {
-  try {
-    return claimRun(out);
-  } catch (error) {
-    throw error instanceof TimeseerError ? error : explain(out, error);
-  }
-}
-
 /** Makes the directory; returns what removes it, and those made above it, where nothing has come into them. */
 function makeDirectory(out: string): () => void {
   let first: string | undefined;
@@ -132,7 +123,7 @@ export async function runPull(args: PullArguments): Promise<void> {
   });
   await withInterrupt(async (signal) => {
     const tidy = makeDirectory(out);
-    const release = claim(out);
+    const release = claimRun(out);
     try {
       const pulled = await pull({
         hub,
