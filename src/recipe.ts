@@ -19,8 +19,8 @@ const betas = z.tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)]).readon
 
 /** Longest series that is generated: longer ones would fill the memory before anything was learnt. */
 const LONGEST_SERIES = 1_000_000;
-/** Longest response: no published context is longer. */
-const LONGEST_RESPONSE = 1 << 20;
+/** Longest response, in tokens: no context of a Qwen2.5-VL is longer. */
+const LONGEST_RESPONSE = 1 << 17;
 
 const data = z
   .strictObject({

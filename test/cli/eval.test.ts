@@ -103,6 +103,9 @@ describe('bad input: one clear line', () => {
         /got -?[\d.]+, expected an integer ≥ 1/,
       );
     }
+    for (const option of ['--count', '--samples', '--maxTokens', '--workers', '--points', '--length']) {
+      expect(await failure(2, '--policy', policy, option, '9007199254740992')).toMatch(/expected at most \d/);
+    }
     expect(await failure(2, '--policy', policy, '--temperature', '-1')).toMatch(/--temperature: got -1/);
   });
 

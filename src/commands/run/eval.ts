@@ -55,21 +55,22 @@ const GENERATED = 400;
 const MOST_TOKENS = { nano: 96, full: 1024 } as const;
 
 function check(given: EvalRequest): void {
-  for (const [name, value, least] of [
-    ['count', given.count ?? 1, 1],
-    ['samples', given.samples, 1],
-    ['max-tokens', given.maxTokens ?? 1, 1],
-    ['workers', given.workers, 1],
-    ['digits', given.digits ?? 1, 1],
-    ['points', given.points ?? 2, 2],
-    ['seed', given.seed ?? 0, 0],
-    ['length', given.length ?? 2, 2],
+  // The bounds of a recipe.
+  for (const [name, value, least, most] of [
+    ['count', given.count ?? 1, 1, 1e7],
+    ['samples', given.samples, 1, 1024],
+    ['max-tokens', given.maxTokens ?? 1, 1, 1 << 17],
+    ['workers', given.workers, 1, 256],
+    ['digits', given.digits ?? 1, 1, 17],
+    ['points', given.points ?? 2, 2, 1e6],
+    ['seed', given.seed ?? 0, 0, Number.MAX_SAFE_INTEGER],
+    ['length', given.length ?? 2, 2, 1e6],
   ] as const) {
     if (!Number.isInteger(value) || value < least) {
       throw new ConfigError(`--${name}: got ${value}, expected an integer ≥ ${least}`);
     }
+    if (value > most) throw new ConfigError(`--${name}: got ${value}, expected at most ${most}`);
   }
-  if ((given.digits ?? 1) > 17) throw new ConfigError(`--digits: got ${given.digits}, expected at most 17`);
   if (!(given.temperature >= 0 && given.temperature <= 10)) {
     throw new ConfigError(`--temperature: got ${given.temperature}, expected a number from 0 to 10`);
   }
