@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { readRecords } from '../../eval/records.ts';
-import { listing, timeseer, writeTinyPolicy } from '../helpers/tiny-run.ts';
+import { listing, timeseer, until, writeTinyPolicy } from '../helpers/tiny-run.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-eval-'));
 const policy = join(shared, 'policy');
@@ -62,6 +62,7 @@ describe('timeseer eval', () => {
   test('Ctrl-C ends it soon, in the middle of a batch, with code 130 and nothing written', async () => {
     // One batch of long answers; a policy that knows nothing never ends them.
     const long = ['--count', '64', '--temperature', '1', '--samples', '4', '--maxTokens', '3000'];
+    const waiting = process.listenerCount('SIGINT');
     const running = timeseer(
       'eval',
       '--policy',
@@ -74,7 +75,8 @@ describe('timeseer eval', () => {
       '--out',
       out,
     );
-    await sleep(2500); // whatever it is doing by then, the end must be the same
+    await until(() => process.listenerCount('SIGINT') > waiting); // before, Ctrl-C ends the process itself
+    await sleep(1500);
     process.emit('SIGINT');
     const { code, err, out: text } = await running;
     expect(code).toBe(130);
