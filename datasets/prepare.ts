@@ -242,8 +242,15 @@ export async function prepare(
   out: string,
   options: PrepareOptions,
 ): Promise<ExampleManifest> {
-  const selection = await selectExamples(spec, options);
-  const { onProgress, signal, complete } = options;
+  return writeSelection(await selectExamples(spec, options), out, options);
+}
+
+/** Writes examples that were chosen, whole or not at all. @returns the manifest @throws as `writeExamples` */
+export async function writeSelection(
+  selection: Selection,
+  out: string,
+  { onProgress, signal, complete }: Pick<PrepareOptions, 'onProgress' | 'signal' | 'complete'>,
+): Promise<ExampleManifest> {
   const { total } = selection;
   onProgress?.(0, total);
   return writeExamples(out, () => selection.origin, selection.examples(), {

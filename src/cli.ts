@@ -6,11 +6,13 @@
  */
 import { realpathSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import yargs, { type Argv, type CommandModule } from 'yargs';
+import type { Argv, CommandModule } from 'yargs';
 import { ConfigError, TimeseerError } from './errors.ts';
-import { INTERRUPTED_EXIT_CODE, Interrupted } from './interrupt.ts';
+import { systemError } from './files.ts';
+import { endAsFirstProcess, INTERRUPTED_EXIT_CODE, Interrupted } from './interrupt.ts';
 import { packageVersion } from './package.ts';
 import { closest } from './suggest.ts';
+import { outputError, say } from './terminal.ts';
 
 /** The command line itself is wrong. */
 class UsageError extends ConfigError {}
@@ -103,7 +105,21 @@ function helpOf(args: readonly string[]): string {
     : ` ${command}`;
 }
 
+/** yargs takes any other value of a switch for false. @throws UsageError */
+function checkSwitches(args: readonly string[], names: readonly string[]): void {
+  for (const arg of args) {
+    if (arg === '--') return;
+    const [, name, value] = /^--?([^=]+)=(.*)$/s.exec(arg) ?? [];
+    const switches =
+      name !== undefined && names.includes(name.replaceAll(/[A-Z]/g, (c) => `-${c.toLowerCase()}`));
+    if (!switches || value === 'true' || value === 'false') continue;
+    throw new UsageError(`--${name}: got '${value}', expected true or false; --${name} alone means true`);
+  }
+}
+
 async function build(args: readonly string[]): Promise<Argv> {
+  // Loaded here, where its many files failing to open (a low `ulimit -n`) is an error like any other.
+  const { default: yargs } = await import('yargs');
   let cli: Argv = yargs([...args])
     .scriptName('timeseer')
     .usage('$0 <command>\n\nTrain, evaluate and use policies that reason about time series from their plots.')
@@ -126,6 +142,8 @@ async function build(args: readonly string[]): Promise<Argv> {
       const lists = ['_', ...(options as unknown as { readonly array: readonly string[] }).array];
       const twice = Object.keys(given).find((name) => Array.isArray(given[name]) && !lists.includes(name));
       if (twice !== undefined) throw new UsageError(`--${twice}: given twice; give it once`);
+      const { boolean } = options as unknown as { readonly boolean: readonly string[] };
+      checkSwitches(args, boolean);
       const blank = ['out', 'policy', 'from', 'data', 'recipe'].find((name) => given[name] === '');
       if (blank !== undefined) throw new UsageError(`--${blank}: is empty; give a path`);
       return true;
@@ -156,16 +174,16 @@ async function build(args: readonly string[]): Promise<Argv> {
 /** Prints what went wrong; returns the exit code. */
 function report(error: unknown, args: readonly string[]): number {
   const verbose = args.includes('--verbose');
-  const say = (text: string): void => void process.stderr.write(`${text}\n`);
   if (error instanceof Interrupted) {
     say(error.message);
     return INTERRUPTED_EXIT_CODE;
   }
-  if (error instanceof TimeseerError) {
-    say(`error: ${error.message}`);
-    if (error instanceof UsageError) say(`see timeseer${helpOf(args)} --help`);
-    if (verbose) say(error.stack ?? '');
-    return error instanceof ConfigError ? 2 : 1;
+  const known = error instanceof TimeseerError ? error : systemError(error);
+  if (known !== null) {
+    say(`error: ${known.message}`);
+    if (known instanceof UsageError) say(`see timeseer${helpOf(args)} --help`);
+    if (verbose) say((known === error ? known : (error as Error)).stack ?? '');
+    return known instanceof ConfigError ? 2 : 1;
   }
   const stack = error instanceof Error ? (error.stack ?? error.message) : String(error);
   say(
@@ -190,13 +208,14 @@ function isEntryPoint(): boolean {
 }
 
 if (isEntryPoint()) {
+  endAsFirstProcess();
   // A reader that has seen enough (`| head`) is not an error.
-  for (const stream of [process.stdout, process.stderr]) {
-    stream.on('error', (error: NodeJS.ErrnoException) => {
-      if (error.code === 'EPIPE') process.exit(0);
-      throw error;
-    });
-  }
+  process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EPIPE') process.exit();
+    process.exit(report(outputError(error), process.argv.slice(2)));
+  });
+  // Work goes on where nobody reads about its progress any more.
+  process.stderr.on('error', () => {});
   process.on('uncaughtException', (error) => process.exit(report(error, process.argv.slice(2))));
   process.exitCode = await main(process.argv.slice(2));
 }

@@ -5,11 +5,11 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { type Document, isMap, isNode, isScalar, LineCounter, parse, parseDocument, visit } from 'yaml';
 import { ConfigError } from './errors.ts';
-import { expected } from './issue-text.ts';
+import { expected, shown } from './issue-text.ts';
 import { defaultRecipe, type Recipe, recipeSchema } from './recipe.ts';
 import { closest } from './suggest.ts';
+import { readYaml } from './yaml-text.ts';
 
 export type { EvalRecipe, MemoryRecipe, PolicyRecipe, Recipe, RlRecipe, SftRecipe } from './recipe.ts';
 export { defaultRecipe };
@@ -58,23 +58,6 @@ function unknownKey(key: string, parent: Path): string {
   return `unknown key ${full}; known here: ${isTree(siblings) ? Object.keys(siblings).join(', ') : 'none'}`;
 }
 
-/** Where a path stands in a YAML document: `file:line`, of its nearest ancestor if it is not there itself. */
-function locate(document: Document, lines: LineCounter, file: string, path: Path): string {
-  for (let length = path.length; length > 0; length--) {
-    const parent = length === 1 ? document.contents : document.getIn(path.slice(0, length - 1), true);
-    const pair = isMap(parent)
-      ? parent.items.find(({ key }) => isScalar(key) && String(key.value) === String(path[length - 1]))
-      : undefined;
-    const range = pair !== undefined && isNode(pair.key) ? pair.key.range : undefined;
-    if (range) return `${file}:${lines.linePos(range[0]).line}`;
-  }
-  return file;
-}
-
-function show(value: unknown): string {
-  return typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value));
-}
-
 function check(tree: unknown, place: (path: Path) => string): Recipe {
   const result = recipeSchema.safeParse(tree);
   if (result.success) return result.data;
@@ -85,33 +68,32 @@ function check(tree: unknown, place: (path: Path) => string): Recipe {
     }
     const key = path.length === 0 ? 'the recipe' : path.join('.');
     const given = isTree(tree) ? at(tree, path) : tree;
-    const got = given === undefined ? `${show(at(defaultRecipe(), path))} (the default)` : show(given);
+    const got = given === undefined ? `${shown(at(defaultRecipe(), path))} (the default)` : shown(given);
     return [`${place(path)}: ${key}: got ${got}, expected ${expected(issue)}`];
   });
   throw new ConfigError(messages.join('\n'), { cause: result.error });
 }
 
+/** A setting as messages repeat it. */
+const brief = (text: string): string => (text.length > 100 ? `${text.slice(0, 97)}...` : text);
+
 /** Puts one `key.path=value` into the tree; values are YAML ('1e-4', '[0.9, 0.99]', 'grpo'). */
 function override(tree: Tree, text: string): Path {
   const split = text.indexOf('=');
   if (split < 1)
-    throw new ConfigError(`--set ${text}: got no "=", expected key=value, as in sft.samples=1000`);
+    throw new ConfigError(`--set ${brief(text)}: got no "=", expected key=value, as in sft.samples=1000`);
   const path = text.slice(0, split).trim().split('.');
   let known: unknown = defaultRecipe();
   let target = tree;
   for (const [depth, key] of path.entries()) {
     if (!isTree(known) || !Object.hasOwn(known, key)) {
-      throw new ConfigError(`--set ${text}: ${unknownKey(key, path.slice(0, depth))}`);
+      throw new ConfigError(`--set ${brief(text)}: ${unknownKey(key, path.slice(0, depth))}`);
     }
     known = known[key];
     if (depth === path.length - 1) {
-      try {
-        target[key] = parse(text.slice(split + 1));
-      } catch (error) {
-        throw new ConfigError(`--set ${text}: the value is not YAML: ${yamlComplaint(error)}`, {
-          cause: error,
-        });
-      }
+      const fail = (complaint: string): ConfigError =>
+        new ConfigError(`--set ${brief(text)}: the value is not YAML: ${complaint}`);
+      target[key] = readYaml(text.slice(split + 1), fail).content;
     } else {
       const present = Object.hasOwn(target, key) ? target[key] : undefined;
       const child = isTree(present) ? present : {};
@@ -136,49 +118,23 @@ function recipeFile(nameOrPath: string): string {
   );
 }
 
-/** What the YAML parser says, on one line: without the excerpt of the file that it appends. */
-function yamlComplaint(error: unknown): string {
-  const [first = ''] = (error as Error).message.split('\n');
-  return first.replace(/ at line \d+, (column \d+):?$/, ' ($1)');
-}
-
-/** Keys and values of a document. @throws ConfigError with file and line when an alias has no anchor */
-function contentOf(document: Document, lines: LineCounter, file: string): unknown {
-  try {
-    return document.toJS() ?? {};
-  } catch (cause) {
-    let line = '';
-    visit(document, {
-      Alias(_, alias) {
-        if (alias.resolve(document) !== undefined || !alias.range) return undefined;
-        line = `:${lines.linePos(alias.range[0]).line}`;
-        return visit.BREAK;
-      },
-    });
-    throw new ConfigError(`${file}${line}: not YAML: ${yamlComplaint(cause)}`, { cause });
-  }
-}
-
 /**
  * Reads a recipe by name ('quickstart') or path, then applies overrides such as 'sft.samples=1000' in order.
  * Throws ConfigError that names key, file and line (or the override), what was got and what was expected.
  */
 export function loadRecipe(nameOrPath: string, overrides: readonly string[] = []): Recipe {
   const file = recipeFile(nameOrPath);
-  const lines = new LineCounter();
-  const document = parseDocument(readFileSync(file, 'utf8'), { lineCounter: lines });
-  const broken = document.errors[0];
-  if (broken !== undefined) {
-    const line = lines.linePos(broken.pos[0]).line;
-    throw new ConfigError(`${file}:${line}: not YAML: ${yamlComplaint(broken)}`, { cause: broken });
-  }
-  const content = contentOf(document, lines, file);
-  if (!isTree(content))
-    throw new ConfigError(`${file}: got ${JSON.stringify(content)}, expected keys and values`);
-  const place = (path: Path): string => locate(document, lines, file, path);
+  const lineOf = (line: number | undefined): string => (line === undefined ? file : `${file}:${line}`);
+  const yaml = readYaml(
+    readFileSync(file, 'utf8'),
+    (complaint, line) => new ConfigError(`${lineOf(line)}: not YAML: ${complaint}`),
+  );
+  const content = yaml.content ?? {};
+  if (!isTree(content)) throw new ConfigError(`${file}: got ${shown(content)}, expected keys and values`);
+  const place = (path: Path): string => lineOf(yaml.line(path));
   check(content, place);
   const sources = new Map<string, string>();
-  for (const text of overrides) sources.set(override(content, text).join('.'), `--set ${text}`);
+  for (const text of overrides) sources.set(override(content, text).join('.'), `--set ${brief(text)}`);
   return check(content, (path) => {
     for (let length = path.length; length > 0; length--) {
       const source = sources.get(path.slice(0, length).join('.'));

@@ -41,7 +41,21 @@ const REASONS: Readonly<Record<string, string>> = {
   EACCES: 'no permission',
   EPERM: 'no permission',
   ELOOP: 'the links lead in a circle',
+  EEXIST: 'a file of that name is in the way',
+  ENAMETOOLONG: 'the name is longer than the file system allows',
+  EROFS: 'the file system is read-only',
+  ENOSPC: 'the disk is full',
+  EDQUOT: 'the disk quota is used up',
+  EFBIG: 'larger than the file system or `ulimit -f` allows',
+  EIO: 'the disk reports an error',
+  EMFILE: 'this process has too many files open',
+  ENFILE: 'the system has too many files open',
 };
+
+/** Whether a code of the operating system is one of those that users meet, for whose cause there are words. */
+export function isKnown(code: string | undefined): boolean {
+  return code !== undefined && Object.hasOwn(REASONS, code);
+}
 
 /** Why the system refused, in words: without its codes, calls and paths where the cause is a common one. */
 export function reasonOf(cause: unknown): string {

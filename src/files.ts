@@ -12,24 +12,66 @@ import {
   statSync,
   writeSync,
 } from 'node:fs';
-import { basename, dirname, join } from 'node:path';
-import { TimeseerError } from './errors.ts';
+import { basename, dirname, join, resolve } from 'node:path';
+import { cacheRoot } from './cache-root.ts';
+import { isKnown, reasonOf, TimeseerError } from './errors.ts';
 
 /** A file could not be written: full disk, missing permission. The target is unchanged. */
 export class WriteError extends TimeseerError {}
 
+/** The system refuses what the work needs: a file cannot be opened, read or removed. */
+export class SystemError extends TimeseerError {}
+
+function isInCache(path: string): boolean {
+  try {
+    return resolve(path).startsWith(cacheRoot());
+  } catch {
+    return false; // there is no cache where there is no home directory
+  }
+}
+
+/** What helps where a file or directory cannot be used; null where the reason says it all. */
+function remedy(path: string, code: string | undefined): string | null {
+  const elsewhere = isInCache(path) ? 'name another cache in TIMESEER_CACHE' : 'choose another place (--out)';
+  switch (code) {
+    case 'ENOSPC':
+    case 'EDQUOT':
+      return 'free some space and run the same command again';
+    case 'EACCES':
+    case 'EPERM':
+    case 'EROFS':
+    case 'EEXIST':
+    case 'ENOTDIR':
+      return elsewhere;
+    case 'ENAMETOOLONG':
+      return 'choose a shorter one';
+    case 'EMFILE':
+    case 'ENFILE':
+      return 'allow more with `ulimit -n 4096` and run the same command again';
+    default:
+      return null;
+  }
+}
+
 /** What a failed write to `path` is reported as: its cause in words, and what helps. */
 export function explain(path: string, cause: unknown): WriteError {
-  const code = (cause as NodeJS.ErrnoException).code;
-  const hint =
-    code === 'ENOSPC'
-      ? 'the disk is full: free some space and run the same command again'
-      : code === 'EACCES' || code === 'EROFS' || code === 'EPERM'
-        ? 'no permission to write there: choose another directory with --out'
-        : code === 'EEXIST' || code === 'ENOTDIR'
-          ? 'a file stands where a directory is needed: choose another place with --out'
-          : String((cause as Error).message ?? cause);
-  return new WriteError(`${path}: not written (${hint}); what was there before is unchanged`, { cause });
+  const help = remedy(path, (cause as NodeJS.ErrnoException).code);
+  const why = `${reasonOf(cause)}${help === null ? '' : `: ${help}`}`;
+  return new WriteError(`${path}: not written (${why}); what was there before is unchanged`, { cause });
+}
+
+/**
+ * A refusal of the operating system that nobody expected at this place: one line that says where, why and what helps. Null
+ * for anything else, which is a fault of the program.
+ */
+export function systemError(error: unknown): SystemError | null {
+  if (!(error instanceof Error)) return null;
+  const { code, syscall, path } = error as NodeJS.ErrnoException;
+  if (syscall === undefined || !isKnown(code)) return null;
+  const help = remedy(path ?? '', code);
+  return new SystemError(`${path ?? syscall}: ${reasonOf(error)}${help === null ? '' : `; ${help}`}`, {
+    cause: error,
+  });
 }
 
 function temporaryName(path: string): string {
@@ -40,7 +82,7 @@ function temporaryName(path: string): string {
  * Makes a directory and those above it. Node's own recursion does not end where a file system refuses new entries with ENOENT, as
  * /proc does.
  */
-function makeDirectory(path: string): void {
+export function makeDirectory(path: string): void {
   try {
     mkdirSync(path);
   } catch (error) {

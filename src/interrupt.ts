@@ -1,8 +1,15 @@
 /**
- * Ctrl-C that saves. The first SIGINT or SIGTERM asks the work to stop at the next safe place; the second quits at
- * once. Engine calls block the event loop, so work must yield (`setImmediate`) for either to be noticed.
+ * Ctrl-C that saves. The first signal asks the work to stop at the next safe place; the second quits at once.
+ *
+ * Node hands a signal to a listener only between two turns of the event loop: while a listener is there, a thread that is
+ * busy (an endless template of a checkpoint, a long call of the engine) notices nothing, and without one the system ends the
+ * process whatever it does. So listeners are there only around work that has something to save and lets the event loop
+ * turn: a stage, whose Workers compute while the main thread waits; a download; the writing of a data set. They go with the
+ * first signal, so that the second is the system's. Everywhere else the first signal ends the process.
  */
+import { constants } from 'node:os';
 import { TimeseerError } from './errors.ts';
+import { say } from './terminal.ts';
 
 /** Exit code of a command that was asked to stop. */
 export const INTERRUPTED_EXIT_CODE = 130;
@@ -14,11 +21,14 @@ export class Interrupted extends TimeseerError {
   }
 }
 
+/** What asks a process to end. */
+const SIGNALS: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM'];
+
 let active: AbortSignal | undefined;
 
 /**
- * Runs `body` with a signal that the first SIGINT or SIGTERM aborts (its reason is an `Interrupted`). The body saves
- * and returns, or throws `signal.reason`. Once it has settled after an abort, the process's exit code is 130; its
+ * Runs `body` with a signal that the first of `SIGNALS` aborts (its reason is an `Interrupted`). The body lets the event
+ * loop turn (`setImmediate`) every few milliseconds, saves and returns, or throws `signal.reason`. Once it has settled after an abort, the process's exit code is 130; its
  * value or error passes through, an AbortError (timers, streams) as `Interrupted`. Nested calls share the outer
  * signal. Handlers are removed at the end.
  */
@@ -30,13 +40,15 @@ export async function withInterrupt<T>(
   if (active !== undefined) return body(active);
   const controller = new AbortController();
   const onSignal = (): void => {
-    if (controller.signal.aborted) process.exit(INTERRUPTED_EXIT_CODE);
-    process.stderr.write(`\n${note}\n`);
+    leave();
+    say(`\n${note}`);
     controller.abort(new Interrupted());
   };
+  const leave = (): void => {
+    for (const name of SIGNALS) process.off(name, onSignal);
+  };
   active = controller.signal;
-  process.on('SIGINT', onSignal);
-  process.on('SIGTERM', onSignal);
+  for (const name of SIGNALS) process.on(name, onSignal);
   try {
     return await body(controller.signal);
   } catch (error) {
@@ -44,8 +56,19 @@ export async function withInterrupt<T>(
     throw aborted ? controller.signal.reason : error;
   } finally {
     active = undefined;
-    process.off('SIGINT', onSignal);
-    process.off('SIGTERM', onSignal);
+    leave();
     if (controller.signal.aborted) process.exitCode = INTERRUPTED_EXIT_CODE;
+  }
+}
+
+/**
+ * The first process of a container is not ended by signals that nobody listens to: there, and only there, a listener ends it.
+ */
+export function endAsFirstProcess(pid = process.pid): void {
+  if (pid !== 1) return;
+  for (const name of SIGNALS) {
+    process.on(name, () => {
+      if (active === undefined || active.aborted) process.exit(128 + constants.signals[name]);
+    });
   }
 }

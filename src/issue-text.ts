@@ -34,7 +34,8 @@ function valueAt(tree: unknown, path: readonly PropertyKey[]): unknown {
   return value;
 }
 
-function shown(value: unknown): string {
+/** A value as messages repeat it: JSON, cut off where it is long. */
+export function shown(value: unknown): string {
   if (value === undefined) return 'nothing';
   const text = typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value));
   return text.length > 60 ? `${text.slice(0, 57)}...` : text;

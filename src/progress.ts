@@ -3,6 +3,7 @@
  * done of the total, the rate over the last seconds, the time left, and live values such as the loss.
  */
 import { SingleBar } from 'cli-progress';
+import { forPeople, tell } from './terminal.ts';
 
 /** Where progress is written; process.stderr has all of it. */
 export interface ProgressStream extends NodeJS.WritableStream {
@@ -123,7 +124,8 @@ export class Progress {
   /** A line of text that does not disturb the bar. */
   note(text: string): void {
     if (this.#silent) return;
-    this.#stream.write(this.#bar === undefined ? `${text}\n` : `\r\u001b[K${text}\n`);
+    const line = forPeople(text);
+    tell(this.#stream, this.#bar === undefined ? `${line}\n` : `\r\u001b[K${line}\n`);
   }
 
   /** Shows the final state and ends the line; later calls do nothing. */
@@ -135,7 +137,7 @@ export class Progress {
   }
 
   #write(): void {
-    this.#stream.write(`${this.#line()}\n`);
+    tell(this.#stream, `${this.#line()}\n`);
   }
 
   #rate(): number {
@@ -165,7 +167,7 @@ export class Progress {
       ...(this.#stopped || (Number.isFinite(left) && rate > 0) ? [time] : []),
       ...Object.entries(this.#values).map(([name, value]) => `${name} ${formatValue(value)}`),
     ];
-    const line = parts.join('  ');
+    const line = forPeople(parts.join('  '));
     const columns = this.#stream.columns ?? 0;
     return share !== undefined && columns > 1 ? line.slice(0, columns - 1) : line;
   }

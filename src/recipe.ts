@@ -5,9 +5,13 @@
 import { z } from 'zod';
 import { ADAPTER_TARGETS, DECODER_TARGETS } from './adapter-targets.ts';
 
-const count = (smallest: number) => z.number().int().min(smallest).max(Number.MAX_SAFE_INTEGER);
+/** Most samples, steps and the like of a run: more than a year of them. */
+const MOST = 1e9;
+const count = (smallest: number, most = MOST) => z.number().int().min(smallest).max(most);
 const positive = z.number().positive();
 const nonNegative = z.number().min(0);
+/** A factor or divisor whose effect float32 still holds. */
+const scale = z.number().min(1e-6).max(1e6);
 const ratio = z.number().min(0).max(1);
 const word = z.string().min(1);
 /** Decay rates of Adam's moments, each in [0, 1). */
@@ -15,24 +19,26 @@ const betas = z.tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)]).readon
 
 /** Longest series that is generated: longer ones would fill the memory before anything was learnt. */
 const LONGEST_SERIES = 1_000_000;
+/** Longest response, in tokens: no context of a Qwen2.5-VL is longer. */
+const LONGEST_RESPONSE = 1 << 17;
 
 const data = z
   .strictObject({
     /** Data set: a generator preset, or a directory that `data prepare` or `generate` wrote. */
     name: word.default('nano5'),
     /** Points per series of a generator. */
-    length: count(2).max(LONGEST_SERIES).default(1000),
+    length: count(2, LONGEST_SERIES).default(1000),
     /** Series kept for evaluation where the data set has no splits of its own; training never sees them. */
-    heldOut: count(1).default(400),
+    heldOut: count(1, 1e7).default(400),
   })
   .readonly();
 
 const adapter = z
   .strictObject({
     /** Inner width of the low-rank pairs. */
-    rank: count(1).max(1024).default(16),
+    rank: count(1, 1024).default(16),
     /** The side path is scaled by alpha / rank. */
-    alpha: positive.default(32),
+    alpha: scale.default(32),
     /** Scaled by alpha / √rank instead (rsLoRA). */
     rslora: z.boolean().default(false),
     /** Projections that get a pair, in every layer: of the decoder, unless some of `visual` are named. All: 'all-linear'. */
@@ -70,7 +76,7 @@ const memory = z
     /** Tokens that go through the policy at once in training, padding included: more need memory, fewer time. */
     tokens: count(1).default(32_768),
     /** Responses that a rollout samples side by side, whole groups, at least one: more need memory, fewer time. */
-    rows: count(1).max(65_536).default(256),
+    rows: count(1, 65_536).default(256),
     /** Keep only each layer's input and compute the layer again for its gradient. 'auto': where memory asks for it. */
     recompute: z.enum(['auto', 'always', 'never']).default('auto'),
     /** Refuse to start a training stage whose memory plan does not fit the device. */
@@ -83,7 +89,7 @@ const sft = z
     /** Training examples, each seen once; 0 skips the stage. The stage ends after them, not after a time. */
     samples: count(0).default(30_000),
     /** Examples per update, over all workers. */
-    batch: count(1).max(65_536).default(16),
+    batch: count(1, 65_536).default(16),
     /** Peak learning rate of AdamW. */
     learningRate: positive.max(1).default(1.4e-3),
     /** Steps of linear rise to the peak. */
@@ -94,9 +100,9 @@ const sft = z
     /** Decoupled, on matrices only. */
     weightDecay: nonNegative.max(1).default(0.05),
     /** Largest norm of the whole gradient; longer ones are scaled down to it. */
-    clip: positive.default(1),
+    clip: scale.default(1),
     /** Data-parallel threads of this process. */
-    workers: count(1).max(256).default(2),
+    workers: count(1, 256).default(2),
     /** Steps between checkpoints. */
     checkpointEvery: count(1).default(500),
   })
@@ -105,11 +111,11 @@ const sft = z
 const transport = z
   .strictObject({
     /** Entropic regularisation of Sinkhorn; smaller is sharper and converges more slowly. */
-    epsilon: positive.default(0.08),
+    epsilon: scale.default(0.08),
     /** Row and column scalings. */
-    iterations: count(1).max(100_000).default(50),
+    iterations: count(1, 100_000).default(50),
     /** Similarity = exp(−cost / tau). */
-    tau: positive.default(0.5),
+    tau: scale.default(0.5),
   })
   .readonly();
 
@@ -118,19 +124,19 @@ const rl = z
     /** Updates of the rollout distribution; 0 skips the stage. */
     steps: count(0).default(100),
     /** Prompts per step. */
-    prompts: count(1).max(65_536).default(16),
+    prompts: count(1, 65_536).default(16),
     /** Responses per prompt; advantages compare them, so at least two. */
-    group: count(2).max(4096).default(8),
+    group: count(2, 4096).default(8),
     /** Divides the logits of rollouts, and of every log-probability of the loss. */
-    temperature: positive.max(10).default(1),
+    temperature: z.number().min(0.001).max(10).default(1),
     /** Nucleus of rollouts; 1 keeps all tokens. Below 1 the gradient is biased: the loss is of the full distribution. */
     topP: positive.max(1).default(1),
     /** Longest response, in tokens. */
-    maxTokens: count(1).default(96),
+    maxTokens: count(1, LONGEST_RESPONSE).default(96),
     /** How rewards become advantages. */
     advantage: z.enum(['timerpo', 'grpo', 'dr_grpo']).default('timerpo'),
     /** Weight of the orthogonal, transport-grounded part of the TimerPO advantage. */
-    alpha: nonNegative.default(0.3),
+    alpha: nonNegative.max(1e6).default(0.3),
     transport: transport.prefault({}),
     /** Peak learning rate of AdamW. */
     learningRate: positive.max(1).default(2e-4),
@@ -139,24 +145,24 @@ const rl = z
     /** Where the cosine ends, as a share of the peak. */
     minLearningRate: ratio.default(0.1),
     /** Updates that one pass over a step's rollouts is divided into; divides `prompts`. */
-    miniBatches: count(1).default(1),
+    miniBatches: count(1, 65_536).default(1),
     /** Passes over the same rollouts. */
-    epochs: count(1).default(1),
+    epochs: count(1, 1000).default(1),
     /** PPO: the probability ratio is clipped to 1 ± this. */
     clipRatio: positive.lt(1).default(0.2),
     /** Weight of the k3 estimate of the divergence from the reference policy; 0 leaves the reference out. */
-    kl: nonNegative.default(0.001),
+    kl: nonNegative.max(1e6).default(0.001),
     /** Weight of the entropy bonus. */
-    entropy: nonNegative.default(0.001),
+    entropy: nonNegative.max(1e6).default(0.001),
     /** Largest norm of the whole gradient. */
-    clip: positive.default(1),
+    clip: scale.default(1),
     betas: betas.default([0.9, 0.95]),
     /** Decoupled, on matrices only. */
     weightDecay: nonNegative.max(1).default(0),
     /** Steps between checkpoints. */
     checkpointEvery: count(1).default(10),
     /** Data-parallel threads of this process. */
-    workers: count(1).max(256).default(2),
+    workers: count(1, 256).default(2),
   })
   .readonly();
 
@@ -164,35 +170,35 @@ const rl = z
 const numbers = z
   .strictObject({
     /** Significant digits of each value. */
-    digits: count(1).max(17).default(3),
+    digits: count(1, 17).default(3),
     /** Most values per channel; longer series are reduced to the means of as many blocks. */
-    points: count(2).default(250),
+    points: count(2, LONGEST_SERIES).default(250),
   })
   .readonly();
 
 const evaluation = z
   .strictObject({
     /** Held-out examples evaluated: of a prepared data set with more, as many are drawn; otherwise at most `data.heldOut`. */
-    series: count(1).default(400),
+    series: count(1, 1e7).default(400),
     /** Temperature of the sampled evaluation, beside the greedy one; that of `rl.temperature` is what reinforcement raises. */
-    temperature: positive.max(10).default(1),
+    temperature: z.number().min(0.001).max(10).default(1),
     /** Sampled responses per example. */
-    samples: count(1).default(8),
+    samples: count(1, 1024).default(8),
     /** AnomLLM series, evenly of its eight tasks, that the last policy answers too; 0: none. */
-    transfer: count(0).default(160),
+    transfer: count(0, 1e7).default(160),
     /** Examples of the validation split on which the best of the classical detectors is chosen; 0: the blind expert is taken unseen. */
-    validation: count(0).default(400),
+    validation: count(0, 1e7).default(400),
     /** Resamples behind every 95 % interval. */
-    bootstrap: count(100).default(2000),
+    bootstrap: count(100, 1e6).default(2000),
     /** Longest response, in tokens. */
-    maxTokens: count(1).default(96),
+    maxTokens: count(1, LONGEST_RESPONSE).default(96),
   })
   .readonly();
 
 export const recipeSchema = z
   .strictObject({
     /** Of everything random in the run. */
-    seed: count(0).default(42),
+    seed: count(0, Number.MAX_SAFE_INTEGER).default(42),
     data: data.prefault({}),
     /** Figure preset that shows a series to the policy; 'task': the one that the data set names. */
     figure: word.default('nano'),

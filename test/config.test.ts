@@ -52,6 +52,45 @@ describe('recipes that come along', () => {
   });
 });
 
+test('no number of a recipe is taken that nothing could be done with', () => {
+  const numbers = (tree: object, prefix = ''): string[] =>
+    Object.entries(tree).flatMap(([key, value]: [string, unknown]) =>
+      typeof value === 'number'
+        ? [`${prefix}${key}`]
+        : typeof value === 'object' && value !== null && !Array.isArray(value)
+          ? numbers(value, `${prefix}${key}.`)
+          : [],
+    );
+  const keys = numbers(defaultRecipe());
+  expect(keys).toContain('rl.maxTokens');
+  for (const key of keys) {
+    for (const value of ['9007199254740992', '1e300', '.inf', '.nan', '-1']) {
+      expect(complaint('', [`${key}=${value}`])).toMatch(new RegExp(`: ${key}: got .*, expected `));
+    }
+  }
+});
+
+test.each([
+  ['a list', 'rl:\n  betas: &b [*b, 0.9]\n', 2],
+  ['a mapping', 'seed: 1\nsft: &s\n  samples: *s\n', 3],
+  ['everything', '&all\nseed: *all\n', 2],
+])('%s that contains itself is named by its line', (_, text, line) => {
+  const loops = 'not YAML: an alias (*) stands inside of its own anchor (&)';
+  expect(complaint(text)).toBe(`r.yaml:${line}: ${loops}`);
+  expect(complaint('', ['rl.betas=&b [*b, 0.9]'])).toContain(`the value is ${loops}`);
+});
+
+test.each([
+  [
+    'aliases that multiply',
+    `a0: &a0 [x, x]\n${Array.from({ length: 30 }, (_, i) => `a${i + 1}: &a${i + 1} [*a${i}, *a${i}]\n`).join('')}`,
+  ],
+  ['nesting without an end', `seed: ${'['.repeat(100_000)}`],
+])('%s are one short line', (_, text) => {
+  expect(complaint(text)).toMatch(/^r\.yaml(?::\d+)?: not YAML: [^\n]{1,100}$/);
+  expect(complaint('', [`seed=${text}`]).length).toBeLessThan(400);
+});
+
 describe('loadRecipe', () => {
   test('fills in defaults around what a file says', () => {
     const { rl, sft } = recipe('rl:\n  group: 5\n  transport: { epsilon: 0.1 }\n');

@@ -4,12 +4,12 @@
  */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { isMap, isNode, isScalar, LineCounter, parseDocument } from 'yaml';
 import { z } from 'zod';
 import { DataError } from '../../src/errors.ts';
 import { issueText } from '../../src/issue-text.ts';
 import { suggestion } from '../../src/suggest.ts';
 import { RESERVED } from '../../src/task-prompts.ts';
+import { readYaml } from '../../src/yaml-text.ts';
 import { readText } from '../csv.ts';
 
 /** Names of the file, of which a folder may have one. */
@@ -75,35 +75,15 @@ export function readWords(folder: string): CustomWords | null {
   const [file, other] = TASK_FILES.map((name) => join(folder, name)).filter((path) => existsSync(path));
   if (file === undefined) return null;
   if (other !== undefined) throw new DataError(`stands beside ${other}; keep one of them`, { file });
-  const lines = new LineCounter();
-  const document = parseDocument(readText(file), {
-    lineCounter: lines,
-    prettyErrors: false,
-    logLevel: 'error',
+  const yaml = readYaml(readText(file), (complaint, line = 1, column = 1) => {
+    return new DataError(`not YAML: ${complaint}`, { file, line, column });
   });
-  const [problem] = document.errors;
-  if (problem !== undefined) {
-    const { line, col } = lines.linePos(problem.pos[0]);
-    throw new DataError(`not YAML: ${problem.message}`, { file, line, column: col });
-  }
+  const tree = yaml.content;
   /** Of the field itself, or of the nearest above it. */
-  const place = (...path: readonly PropertyKey[]): { file: string; line?: number } => {
-    for (let length = path.length; length > 0; length--) {
-      const parent = length === 1 ? document.contents : document.getIn(path.slice(0, length - 1), true);
-      const pair = isMap(parent)
-        ? parent.items.find(({ key }) => isScalar(key) && String(key.value) === String(path[length - 1]))
-        : undefined;
-      const range = pair !== undefined && isNode(pair.key) ? pair.key.range : undefined;
-      if (range) return { file, line: lines.linePos(range[0]).line };
-    }
-    return { file, line: 1 };
-  };
-  let tree: unknown;
-  try {
-    tree = document.toJS();
-  } catch (cause) {
-    throw new DataError(`not YAML: ${(cause as Error).message}`, { file, cause });
-  }
+  const place = (...path: readonly PropertyKey[]): { file: string; line?: number } => ({
+    file,
+    line: yaml.line(path) ?? 1,
+  });
   const result = schema.safeParse(tree);
   if (!result.success) {
     const issue = result.error.issues[0]!;

@@ -1,4 +1,5 @@
 import type { CommandModule } from 'yargs';
+import { print, printJson } from '../terminal.ts';
 
 interface DoctorArguments {
   readonly json: boolean;
@@ -19,14 +20,14 @@ export const doctor: CommandModule<object, DoctorArguments> = {
     const checks = examine();
     const ok = checks.every(({ status }) => status !== 'missing');
     if (json) {
-      process.stdout.write(`${JSON.stringify({ version: packageVersion(), ok, checks })}\n`);
+      printJson({ version: packageVersion(), ok, checks });
     } else {
       const lines = checks.map(({ name, status, found, fix }) => {
         const mark = status === 'ok' ? 'ok     ' : status;
         return `${mark}  ${name.padEnd(9)} ${found}${fix === undefined ? '' : `\n${' '.repeat(19)}fix: ${fix}`}`;
       });
       const end = ok ? 'everything needed is here' : 'something needed is missing: see the fixes above';
-      process.stdout.write(`timeseer ${packageVersion()}\n${lines.join('\n')}\n${end}\n`);
+      print(`timeseer ${packageVersion()}\n${lines.join('\n')}\n${end}`);
     }
     if (!ok) process.exitCode = 1;
   },

@@ -19,6 +19,7 @@ import type { ClassProfile } from '../expcot/profile-of-classes.ts';
 import { formatNumber } from '../expcot/trace.ts';
 import { analyseVariates } from '../expcot/variates.ts';
 import { writeFileAtomic } from '../files.ts';
+import { print, printJson } from '../terminal.ts';
 import type { Gold } from '../types.ts';
 import { normalAlone } from './data/summary.ts';
 import {
@@ -159,15 +160,11 @@ export function runExpcot(args: ExpcotArguments): void {
     checkReplaced(args.saveClasses);
     writeFileAtomic(args.saveClasses, profileToJson(profile));
   }
-  const print = (text: string): void => void process.stdout.write(`${text}\n`);
   if (args.score && set !== null) {
     const split = splitOf(set, args.split);
     const score = scoreBlind(set.read(split), profile);
-    print(
-      args.json
-        ? JSON.stringify({ file: args.file, split, ...score })
-        : describeScore(score, `${args.file} ${split}`, normalAlone(set.manifest, split, score.chance)),
-    );
+    if (args.json) printJson({ file: args.file, split, ...score });
+    else print(describeScore(score, `${args.file} ${split}`, normalAlone(set.manifest, split, score.chance)));
     return;
   }
   const found =
@@ -180,7 +177,7 @@ export function runExpcot(args: ExpcotArguments): void {
       : teacherTrace({ ...found, gold: statedGold(kind, found, args) }, profile);
   const evidence = evidenceOf(found, kind, profile);
   if (args.json) {
-    print(JSON.stringify({ file: args.file, series: found.id, mode: args.mode, kind, evidence, trace }));
+    printJson({ file: args.file, series: found.id, mode: args.mode, kind, evidence, trace });
     return;
   }
   const points = `${found.channels[0]!.length} points`;

@@ -8,12 +8,12 @@ import { writeExplanation } from '../../eval/explain-page.ts';
 import { policyReader, type Reader } from '../../eval/reader.ts';
 import { openTorch } from '../engine/torch/torch.ts';
 import { ConfigError } from '../errors.ts';
-import { withInterrupt } from '../interrupt.ts';
 import { cores } from '../machine.ts';
 import { packageVersion } from '../package.ts';
 import { figure } from '../plot/figure.ts';
 import { Policy } from '../policy/policy.ts';
 import { Progress } from '../progress.ts';
+import { print, printJson, say } from '../terminal.ts';
 import { readCard } from '../train/card.ts';
 import { count, summary, unanswered } from './explain-summary.ts';
 import { checkTarget, defaultTarget } from './explain-target.ts';
@@ -96,35 +96,31 @@ export async function runExplain(args: ExplainArguments): Promise<void> {
   const opened = args.policy === undefined ? null : openReader(args.policy, args.device ?? 'cpu');
   let progress: Progress | undefined;
   try {
-    const found = await withInterrupt((signal) =>
-      explain(source, opened?.reader ?? null, {
-        ...(args.window === undefined ? {} : { window: args.window }),
-        overlap: args.overlap,
-        signal,
-        onProgress: (done, total) => {
-          progress ??= new Progress({ label: 'explain', total, unit: 'windows' });
-          progress.update(done);
-        },
-        environment: { timeseer: packageVersion(), node: process.version },
-      }),
-    );
+    const found = await explain(source, opened?.reader ?? null, {
+      ...(args.window === undefined ? {} : { window: args.window }),
+      overlap: args.overlap,
+      onProgress: (done, total) => {
+        progress ??= new Progress({ label: 'explain', total, unit: 'windows' });
+        progress.update(done);
+      },
+      environment: { timeseer: packageVersion(), node: process.version },
+    });
     progress?.stop();
     const files = writeExplanation(out, found);
     const seconds = (performance.now() - started) / 1000;
     const { figure: _figure, windows, ...rest } = found;
-    const text = args.json
-      ? JSON.stringify({
-          out: files,
-          seconds: Number(seconds.toFixed(3)),
-          ...rest,
-          windows: windows.length,
-          unreadable: windows.filter((one) => one.intervals === null).length,
-        })
-      : summary(found, files, seconds);
-    process.stdout.write(`${text}\n`);
+    if (args.json) {
+      printJson({
+        out: files,
+        seconds: Number(seconds.toFixed(3)),
+        ...rest,
+        windows: windows.length,
+        unreadable: windows.filter((one) => one.intervals === null).length,
+      });
+    } else print(summary(found, files, seconds));
     if (unanswered(found)) {
-      process.stderr.write(
-        `warning: none of the policy's ${count(found.windows.length, 'answer')} could be read, so it says nothing about this series; they are in ${files.html}\n`,
+      say(
+        `warning: none of the policy's ${count(found.windows.length, 'answer')} could be read, so it says nothing about this series; they are in ${files.html}`,
       );
       process.exitCode = 1;
     }

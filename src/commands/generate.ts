@@ -208,7 +208,7 @@ export const generate: CommandModule<object, GenerateArguments> = {
         'Two pictures, four answers, for programs',
       )
       .epilogue(
-        `Generators:\n${generators()
+        `Characters of an answer that a terminal would obey are shown, as \\x1b; --json has the text as it is.\n\nGenerators:\n${generators()
           .map(({ name, summary: text }) => `  ${name.padEnd(width)}  ${text}`)
           .join('\n')}`,
       ) as Argv as Argv<GenerateArguments>,

@@ -11,6 +11,7 @@ import { readJson } from '../policy/json-file.ts';
 import type { Json } from '../policy/keys.ts';
 import { loadAdapter } from '../policy/peft.ts';
 import { Policy } from '../policy/policy.ts';
+import { print, printJson } from '../terminal.ts';
 import { CARD_FILE, readCard, writeCard } from '../train/card.ts';
 import { findPolicy } from './run/find-policy.ts';
 
@@ -58,10 +59,12 @@ export function runMerge(args: MergeArguments): void {
   const { rank, alpha, rslora = false, targets } = options;
   const { dtype } = policy;
   policy.dispose();
-  const text = args.json
-    ? JSON.stringify({ out: args.out, base, adapter: args.adapter, dtype, rank, alpha, rslora, targets })
-    : `${args.out}: ${base} with the adapter ${args.adapter} (rank ${rank}, alpha ${alpha}${rslora ? ', rsLoRA' : ''}, on ${targets.join(', ')}), ${dtype}`;
-  process.stdout.write(`${text}\n`);
+  if (args.json) {
+    printJson({ out: args.out, base, adapter: args.adapter, dtype, rank, alpha, rslora, targets });
+  } else {
+    const what = `rank ${rank}, alpha ${alpha}${rslora ? ', rsLoRA' : ''}, on ${targets.join(', ')}`;
+    print(`${args.out}: ${base} with the adapter ${args.adapter} (${what}), ${dtype}`);
+  }
 }
 
 export const merge: CommandModule<object, MergeArguments> = {

@@ -1,4 +1,5 @@
 import type { CommandModule } from 'yargs';
+import { print, printJson } from '../terminal.ts';
 
 interface PlanArguments {
   readonly policy: string | undefined;
@@ -75,9 +76,9 @@ export const plan: CommandModule<object, PlanArguments> = {
     for (const stage of stages) {
       const one = await run.planOf(stage, directory, recipe, given.device, memory);
       plans.push(one);
-      if (!given.json) process.stdout.write(`${plans.length > 1 ? '\n' : ''}${planLines(one).join('\n')}\n`);
+      if (!given.json) print(`${plans.length > 1 ? '\n' : ''}${planLines(one).join('\n')}`);
     }
-    if (given.json) process.stdout.write(`${JSON.stringify(plans.map(jsonOf))}\n`);
+    if (given.json) printJson(plans.map(jsonOf));
   },
 };
 

@@ -3,12 +3,13 @@ import { existsSync, mkdirSync, readdirSync, rmdirSync, statSync } from 'node:fs
 import { dirname, join, resolve } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
-import { ConfigError, TimeseerError } from '../errors.ts';
+import { ConfigError } from '../errors.ts';
 import { explain } from '../files.ts';
 import { Hub, parseRepo } from '../hub/hub.ts';
 import { type Pulled, type PullProgress, pull } from '../hub/pull.ts';
 import { withInterrupt } from '../interrupt.ts';
 import { Progress } from '../progress.ts';
+import { print, printJson, say } from '../terminal.ts';
 import { claimRun } from './run/lock.ts';
 
 export interface PullArguments {
@@ -54,7 +55,7 @@ class Meter {
   }
 
   note(text: string): void {
-    if (this.#bar === undefined) process.stderr.write(`${text}\n`);
+    if (this.#bar === undefined) say(text);
     else this.#bar.note(text);
   }
 
@@ -83,15 +84,6 @@ function summary(pulled: Pulled, seconds: number): string {
       ? `next: timeseer generate --policy ${directory} --image X.png --prompt "…"`
       : `not a whole policy yet: ${incomplete}`,
   ].join('\n');
-}
-
-/** As `claimRun`. @throws WriteError where nothing can be written */
-function claim(out: string): () => void {
-  try {
-    return claimRun(out);
-  } catch (error) {
-    throw error instanceof TimeseerError ? error : explain(out, error);
-  }
 }
 
 /** Makes the directory; returns what removes it, and those made above it, where nothing has come into them. */
@@ -131,7 +123,7 @@ export async function runPull(args: PullArguments): Promise<void> {
   });
   await withInterrupt(async (signal) => {
     const tidy = makeDirectory(out);
-    const release = claim(out);
+    const release = claimRun(out);
     try {
       const pulled = await pull({
         hub,
@@ -149,15 +141,12 @@ export async function runPull(args: PullArguments): Promise<void> {
       });
       meter.stop();
       const seconds = (performance.now() - started) / 1000;
-      process.stdout.write(
-        args.json
-          ? `${JSON.stringify({ ...pulled, seconds: Number(seconds.toFixed(3)) })}\n`
-          : `${summary(pulled, seconds)}\n`,
-      );
+      if (args.json) printJson({ ...pulled, seconds: Number(seconds.toFixed(3)) });
+      else print(summary(pulled, seconds));
     } catch (error) {
       meter.stop();
       if (!signal.aborted) throw error;
-      process.stderr.write(`${out}: ${meter.kept}run the same command again to go on\n`);
+      say(`${out}: ${meter.kept}run the same command again to go on`);
     } finally {
       release();
       tidy();

@@ -9,13 +9,13 @@ import { DEFAULT_SEED, SPLITS, type Split } from '../../datasets/split.ts';
 import { TASKS } from '../../datasets/tasks/registry.ts';
 import { ConfigError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
-import { withInterrupt } from '../interrupt.ts';
 import { FIGURE_NAMES, type FigureName, figure, isBare } from '../plot/figure.ts';
 import { encodePng } from '../plot/png.ts';
 import { type RenderJob, RenderPool } from '../plot/pool.ts';
 import { FIGURE_HELP } from '../plot/preset-words.ts';
 import { render as draw } from '../plot/raster.ts';
 import { Progress } from '../progress.ts';
+import { print, printJson } from '../terminal.ts';
 import type { Picture } from '../types.ts';
 import { openRenderSource, type RenderSource } from './render-source.ts';
 import { checkFigureRate, type Drawable, type Drawing, drawingOf, markTruth } from './task/figure.ts';
@@ -143,24 +143,25 @@ interface Drawn {
   readonly sizes: readonly (readonly [width: number, height: number])[];
 }
 
-function summary(
+function printSummary(
   { files, sizes }: Drawn,
   { out, json }: RenderArguments,
   preset: string,
   seconds: number,
-): string {
+): void {
   const [width, height] = sizes.length === 1 ? sizes[0]! : [null, null];
   if (json) {
-    return JSON.stringify({ out, figure: preset, width, height, pictures: files.length, seconds, files });
+    printJson({ out, figure: preset, width, height, pictures: files.length, seconds, files });
+    return;
   }
   const size = width === null ? `${sizes.length} sizes` : `${width} × ${height} px`;
   const count = `${files.length} ${files.length === 1 ? 'picture' : 'pictures'}`;
-  return `${out}: ${count} of ${size} (${preset}) in ${seconds.toFixed(1)} s`;
+  print(`${out}: ${count} of ${size} (${preset}) in ${seconds.toFixed(1)} s`);
 }
 
 /**
- * Runs the command: progress on standard error, a summary on standard output. Each picture appears whole; an
- * interruption keeps those that are there.
+ * Runs the command: progress on standard error, a summary on standard output. Each picture appears whole; Ctrl-C
+ * keeps those that are there.
  *
  * @throws ConfigError for a wrong name or option; DataError for a wrong file or series; WriteError when the disk refuses
  */
@@ -184,23 +185,20 @@ export async function runRender(args: RenderArguments): Promise<void> {
   }
   const progress = new Progress({ label: 'render', total: source.count, unit: 'pictures' });
   try {
-    await withInterrupt(async (signal) => {
-      for await (const { one, drawing, picture } of pictures(jobs(), workers)) {
-        const shown = (truth ? markTruth(drawing, picture, one) : null) ?? picture;
-        const file = isPicture(out) ? out : join(out, nameOf(one.id));
-        writeFileAtomic(file, encodePng(shown));
-        files.push(file);
-        sizes.set(`${shown.width} ${shown.height}`, [shown.width, shown.height]);
-        progress.update(files.length);
-        signal.throwIfAborted();
-      }
-    });
+    for await (const { one, drawing, picture } of pictures(jobs(), workers)) {
+      const shown = (truth ? markTruth(drawing, picture, one) : null) ?? picture;
+      const file = isPicture(out) ? out : join(out, nameOf(one.id));
+      writeFileAtomic(file, encodePng(shown));
+      files.push(file);
+      sizes.set(`${shown.width} ${shown.height}`, [shown.width, shown.height]);
+      progress.update(files.length);
+    }
   } finally {
     progress.stop();
   }
   const seconds = Number(((performance.now() - started) / 1000).toFixed(3));
   const drawn = { files, sizes: [...sizes.values()] };
-  process.stdout.write(`${summary(drawn, args, choice.preset, seconds)}\n`);
+  printSummary(drawn, args, choice.preset, seconds);
 }
 
 export const render: CommandModule<object, RenderArguments> = {

@@ -2,6 +2,7 @@
 import { spawn } from 'node:child_process';
 import { resolve } from 'node:path';
 import type { CommandModule } from 'yargs';
+import { print, printJson, say } from '../terminal.ts';
 import { buildReport, resultLines } from './run/report.ts';
 
 export interface ReportArguments {
@@ -35,17 +36,12 @@ function show(page: string): Promise<string | null> {
 /** @throws DataError, ConfigError, WriteError as `buildReport` */
 export async function runReport({ run, open, json }: ReportArguments): Promise<void> {
   const { summary, files } = await buildReport(run);
-  process.stdout.write(
-    json
-      ? `${JSON.stringify({ files, ...summary })}\n`
-      : `${resultLines(summary).join('\n')}\n${files.report}\n${files.summary}\n`,
-  );
+  if (json) printJson({ files, ...summary });
+  else print([...resultLines(summary), files.report, files.summary].join('\n'));
   if (!open) return;
   const problem = await show(resolve(files.report));
   if (problem !== null) {
-    process.stderr.write(
-      `the report is written but was not opened (${problem}); open ${files.report} yourself\n`,
-    );
+    say(`the report is written but was not opened (${problem}); open ${files.report} yourself`);
   }
 }
 

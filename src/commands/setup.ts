@@ -1,4 +1,5 @@
 import type { CommandModule } from 'yargs';
+import { print, printJson, say } from '../terminal.ts';
 
 interface SetupArguments {
   readonly install: boolean;
@@ -22,13 +23,12 @@ export const setup: CommandModule<object, SetupArguments> = {
       .example('TIMESEER_PYTHON=venv/bin/python $0 setup', 'Build against the PyTorch of this Python'),
   handler: async ({ install, json }) => {
     const { setup } = await import('../engine/torch/setup.ts');
-    const log = (line: string): void => void process.stderr.write(`${line}\n`);
-    const { addon, libtorch, compiler, installed } = await setup({ install, log });
+    const { addon, libtorch, compiler, installed } = await setup({ install, log: say });
     const { version, origin, root, cuda } = libtorch;
-    process.stdout.write(
-      json
-        ? `${JSON.stringify({ addon, libtorch: { version, origin, root, cuda }, compiler, installed })}\n`
-        : `ready: libtorch ${version} (${origin === 'python' ? 'Python' : origin}, ${root})${cuda ? ' with CUDA' : ''}\n`,
-    );
+    if (json) printJson({ addon, libtorch: { version, origin, root, cuda }, compiler, installed });
+    else {
+      const from = origin === 'python' ? 'Python' : origin;
+      print(`ready: libtorch ${version} (${from}, ${root})${cuda ? ' with CUDA' : ''}`);
+    }
   },
 };

@@ -1,4 +1,5 @@
 import type { CommandModule } from 'yargs';
+import { print, printJson } from '../terminal.ts';
 import { type RunArguments, runOptions } from './run/options.ts';
 
 export const sft: CommandModule<object, RunArguments> = {
@@ -30,16 +31,18 @@ export const sft: CommandModule<object, RunArguments> = {
         command: commandLine(),
         resume: given.resume,
       });
-    const run = await runSession('sft', given, open, async (one, signal) => {
+    const run = await runSession('sft', given, open, async (one) => {
       writeEnvironment(one, given.device, { sft_workers: one.recipe.sft.workers });
-      await runSftStage(one, { ...given, silent: given.quiet, signal });
+      await runSftStage(one, { ...given, silent: given.quiet });
     });
     const record = run.stageRecord('sft')!;
-    process.stdout.write(
-      given.json
-        ? `${JSON.stringify({ out: run.path, policy: run.policy('sft'), ...record })}\n`
-        : `${run.policy('sft')}: ${record.samples} ${record.samples === 1 ? 'sample' : 'samples'} in ${record.seconds.toFixed(1)} s ` +
-            `(${(record.samples / record.seconds).toFixed(0)}/s); next: npx timeseer train --out ${shellWord(run.path)}\n`,
-    );
+    const policy = run.policy('sft');
+    if (given.json) printJson({ out: run.path, policy, ...record });
+    else {
+      print(
+        `${policy}: ${record.samples} ${record.samples === 1 ? 'sample' : 'samples'} in ${record.seconds.toFixed(1)} s ` +
+          `(${(record.samples / record.seconds).toFixed(0)}/s); next: npx timeseer train --out ${shellWord(run.path)}`,
+      );
+    }
   },
 };

@@ -1,4 +1,5 @@
 import type { CommandModule } from 'yargs';
+import { print, printJson } from '../terminal.ts';
 import { type RunArguments, runOptions } from './run/options.ts';
 
 interface TrainArguments extends RunArguments {
@@ -63,15 +64,16 @@ export const train: CommandModule<object, TrainArguments> = {
       }
       return opened;
     };
-    const run = await runSession('train', given, open, async (one, signal) => {
+    const run = await runSession('train', given, open, async (one) => {
       writeEnvironment(one, given.device, { rl_workers: one.recipe.rl.workers });
-      await runRlStage(one, { ...given, silent: given.quiet, signal });
+      await runRlStage(one, { ...given, silent: given.quiet });
     });
     const record = run.stageRecord('rl')!;
-    process.stdout.write(
-      given.json
-        ? `${JSON.stringify({ out: run.path, policy: run.policy('rl'), ...record })}\n`
-        : `${run.policy('rl')}: ${record.steps} steps in ${record.seconds.toFixed(1)} s; next: npx timeseer eval --policy ${shellWord(run.path)}\n`,
-    );
+    const policy = run.policy('rl');
+    if (given.json) printJson({ out: run.path, policy, ...record });
+    else {
+      const took = `${record.steps} steps in ${record.seconds.toFixed(1)} s`;
+      print(`${policy}: ${took}; next: npx timeseer eval --policy ${shellWord(run.path)}`);
+    }
   },
 };

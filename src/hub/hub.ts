@@ -56,19 +56,30 @@ export interface Answer {
 /** `owner/name` of a repository, from that or from its address on a hub. @throws ConfigError */
 export function parseRepo(text: string): string {
   const repo = text.replace(/^https?:\/\/[^/]+\//, '').replace(/\/+$/, '');
-  const part = '[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?';
+  const part = '[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?';
   if (!new RegExp(`^${part}/${part}$`).test(repo) || repo.includes('..')) {
     throw new ConfigError(
-      `${text}: not the name of a model repository; expected OWNER/NAME, such as Qwen/Qwen2.5-VL-3B-Instruct`,
+      `${shown(text)}: not the name of a model repository; expected OWNER/NAME, each of at most 96 characters, such as Qwen/Qwen2.5-VL-3B-Instruct`,
     );
   }
   return repo;
 }
 
+/** What was given, cut off where it is long. */
+const shown = (text: string): string => (text.length > 120 ? `${text.slice(0, 117)}...` : text);
+
 function parseEndpoint(text: string): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
-  if (url === undefined || !/^https?:$/.test(url.protocol) || url.username !== '' || url.search !== '') {
-    throw new ConfigError(`endpoint ${text}: expected an address such as ${HUB_URL}`);
+  // Not repeated: it may hold a password.
+  if (text.includes('@')) {
+    throw new ConfigError(
+      `endpoint: holds a user name or password; expected an address such as ${HUB_URL}, and the access token in HF_TOKEN`,
+    );
+  }
+  if (url === undefined || !/^https?:$/.test(url.protocol) || url.search !== '') {
+    throw new ConfigError(
+      `endpoint ${shown(text.replace(/\?.*/s, '?…'))}: expected an address such as ${HUB_URL}`,
+    );
   }
   return url.href.replace(/\/+$/, '');
 }

@@ -36,6 +36,8 @@ const PROCESSOR_FILE = 'processor_config.json';
 const CLIP_MEAN = [0.48145466, 0.4578275, 0.40821073];
 const CLIP_STD = [0.26862954, 0.26130258, 0.27577711];
 const BICUBIC = 3;
+/** Every picture is enlarged to `min_pixels`: beyond this, 65 536 visual tokens, no context has room for one. */
+const MOST_MIN_PIXELS = 65_536 * 28 * 28;
 
 /** Names of Qwen2.5-VL's image processor; the last resizes with Pillow, the others with torchvision. */
 const TYPES = ['Qwen2VLImageProcessor', 'Qwen2VLImageProcessorFast', 'Qwen2VLImageProcessorPil'];
@@ -105,6 +107,8 @@ function bounds(keys: Keys): { minPixels: number; maxPixels: number } {
   }
   const minPixels = keys.number('min_pixels', ...lower, 56 * 56);
   const maxPixels = keys.number('max_pixels', ...upper, 28 * 28 * 1280);
+  if (minPixels > MOST_MIN_PIXELS)
+    keys.fail('min_pixels', `at most ${MOST_MIN_PIXELS}, to which every picture is enlarged`, minPixels);
   if (minPixels > maxPixels) keys.fail('min_pixels', `at most max_pixels, ${maxPixels}`, minPixels);
   return { minPixels, maxPixels };
 }

@@ -1,6 +1,7 @@
 /** The main thread's side of data parallelism: starts the Workers, passes their messages on, ends them together. */
 import { SHARE_ENV, Worker } from 'node:worker_threads';
 import { TimeseerError } from '../errors.ts';
+import { systemError } from '../files.ts';
 import type { WorkerProgram } from '../worker-url.ts';
 import { markFailed, requestStop, teamMemory } from './ranks.ts';
 
@@ -27,8 +28,9 @@ export interface RankFailure {
 }
 
 export function failureOf(error: unknown): RankFailure {
-  const { name, message, stack } = error instanceof Error ? error : new Error(String(error));
-  return { name, message, stack: stack ?? '', expected: error instanceof TimeseerError };
+  const known = systemError(error) ?? error;
+  const { name, message, stack } = known instanceof Error ? known : new Error(String(known));
+  return { name, message, stack: stack ?? '', expected: known instanceof TimeseerError };
 }
 
 /** A rank failed with a typed error; the message is the rank's own. */

@@ -36,8 +36,7 @@ export async function withPolicy<T>(
       set: [`sft.samples=${SAMPLES}`],
       command: 'bench',
     });
-    const never = new AbortController().signal;
-    await runSftStage(run, { device, resume: false, force: false, silent: true, signal: never });
+    await runSftStage(run, { device, resume: false, force: false, silent: true });
     return await work(run.policy('sft'));
   } finally {
     rmSync(path, { recursive: true, force: true });

@@ -72,6 +72,15 @@ describe('wrong usage', () => {
       ['sft', '--out', 'a', '--out', 'b'],
       /^error: --out: given twice; give it once\nsee timeseer sft --help\n$/,
     ],
+    [
+      ['data', 'list', '--json=maybe'],
+      /^error: --json: got 'maybe', expected true or false; --json alone means true\nsee timeseer data list --help\n$/,
+    ],
+    [['data', 'prepare', 'x', '--out', 'y', '--allowSharedRecordings=1'], /got '1', expected true or false/],
+    [
+      ['sft', '--out', 'a', '--resume=no', '--quiet=true'],
+      /^error: --resume: got 'no', expected true or false/,
+    ],
     [['generate', 'nano5'], /^error: --out: the directory of the data set 'nano5' is missing\n$/],
   ])('%j is one clear error and exit code 2', async (args, message) => {
     const { code, out, err } = await inside(...args);

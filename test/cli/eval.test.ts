@@ -5,7 +5,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { readRecords } from '../../eval/records.ts';
 import { recipeSchema } from '../../src/recipe.ts';
-import { listing, timeseer, writeTinyPolicy } from '../helpers/tiny-run.ts';
+import { listing, timeseer, until, writeTinyPolicy } from '../helpers/tiny-run.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-eval-'));
 const policy = join(shared, 'policy');
@@ -103,6 +103,7 @@ describe('timeseer eval', () => {
   test('Ctrl-C ends it soon, in the middle of a batch, with code 130 and nothing written', async () => {
     // One batch of long answers; a policy that knows nothing never ends them.
     const long = ['--count', '64', '--temperature', '1', '--samples', '4', '--maxTokens', '3000'];
+    const waiting = process.listenerCount('SIGINT');
     const running = timeseer(
       'eval',
       '--policy',
@@ -115,7 +116,8 @@ describe('timeseer eval', () => {
       '--out',
       out,
     );
-    await sleep(2500); // whatever it is doing by then, the end must be the same
+    await until(() => process.listenerCount('SIGINT') > waiting); // before, Ctrl-C ends the process itself
+    await sleep(1500);
     process.emit('SIGINT');
     const { code, err, out: text } = await running;
     expect(code).toBe(130);
@@ -143,6 +145,9 @@ describe('bad input: one clear line', () => {
       expect(await failure(2, '--policy', policy, option, value)).toMatch(
         /got -?[\d.]+, expected an integer ≥ 1/,
       );
+    }
+    for (const option of ['--count', '--samples', '--maxTokens', '--workers', '--points', '--length']) {
+      expect(await failure(2, '--policy', policy, option, '9007199254740992')).toMatch(/expected at most \d/);
     }
     for (const wrong of ['-1', '11', 'hot', '', '0.5,', '0.5;1', '1,nan']) {
       expect(await failure(2, '--policy', policy, `--temperature=${wrong}`)).toMatch(

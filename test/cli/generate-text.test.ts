@@ -2,16 +2,18 @@ import { spawnSync } from 'node:child_process';
 import { copyFileSync, cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath } from 'node:url';
-import { afterAll, afterEach, beforeAll, describe, expect, it, vi } from 'vitest';
-import { main } from '../../src/cli.ts';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { encodePng } from '../../src/plot/png.ts';
 import { createAdapter } from '../../src/policy/adapter.ts';
 import { generate } from '../../src/policy/generate.ts';
 import { saveAdapter } from '../../src/policy/peft.ts';
 import { Policy } from '../../src/policy/policy.ts';
+import { visible } from '../../src/terminal.ts';
 import { inside } from '../helpers/command-line.ts';
 import { CLI } from '../helpers/program.ts';
+import { Child } from '../helpers/tiny-run.ts';
 import { engine, GOLDEN, golden, picture } from '../policy/golden.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-generate-text-'));
@@ -209,7 +211,7 @@ describe('timeseer generate --policy', () => {
     expect(answers).toHaveLength(3);
     expect(new Set(answers!.map(({ ids }) => ids.join())).size).toBe(3);
     const { out } = await ask(...args);
-    expect(out).toBe(answers!.map(({ text }, i) => `[${i + 1} of 3]\n${text}\n`).join('\n'));
+    expect(out).toBe(answers!.map(({ text }, i) => `[${i + 1} of 3]\n${visible(text)}\n`).join('\n'));
   });
 
   it('finds the policy of a run directory', async () => {
@@ -256,24 +258,23 @@ describe('timeseer generate --policy', () => {
     expect((JSON.parse(stdout) as Summary).ids).toEqual(reference('text only').greedy);
   });
 
-  it('stops at Ctrl-C with 130, and what was said stays', async () => {
-    const out: string[] = [];
-    const err: string[] = [];
-    vi.spyOn(process.stdout, 'write').mockImplementation((text) => {
-      out.push(String(text));
-      if (out.length === 1) process.emit('SIGINT', 'SIGINT');
-      return true;
-    });
-    vi.spyOn(process.stderr, 'write').mockImplementation((text) => err.push(String(text)) > 0);
-    try {
-      const args = ['--temperature', '1', '--seed', '2', '--max-tokens', '400', '--threads', '1'];
-      expect(await main(['generate', '--policy', GOLDEN, '--prompt', 'trend', ...args])).toBe(130);
-    } finally {
-      vi.restoreAllMocks();
-    }
-    expect(out.join('')).toMatch(/^.+\n$/s);
-    expect(err.join('')).toMatch(/stopping: press Ctrl-C again .*\nstopped on request\n$/s);
-  });
+  it.each(['SIGINT', 'SIGTERM'] as const)(
+    '%s ends it, even where a chat template never does',
+    async (name) => {
+      const endless = join(directory, `endless-${name}`);
+      cpSync(GOLDEN, endless, { recursive: true });
+      const loop = '{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}';
+      const template = join(endless, 'chat_template.jinja');
+      writeFileSync(template, loop + readFileSync(template, 'utf8'));
+      const child = new Child(['generate', '--policy', endless, '--prompt', 'trend', '--threads', '1']);
+      await sleep(2_500); // the template is what keeps it busy by then
+      expect(child.process.exitCode).toBe(null);
+      const began = performance.now();
+      child.process.kill(name);
+      expect(await child.ended).toMatchObject({ code: null, signal: name, out: '' });
+      expect(performance.now() - began).toBeLessThan(2_000);
+    },
+  );
 
   it('has a help with both of its uses', async () => {
     const { code, out } = await inside('generate', '--help');

@@ -14,6 +14,8 @@ afterEach(() => {
 
 interface Ending {
   readonly code: number | null;
+  /** That the system ended the process with; a shell then says 128 and its number. */
+  readonly by: NodeJS.Signals | null;
   readonly out: string;
   readonly err: string;
 }
@@ -40,7 +42,7 @@ function signalled(body: string, signals: readonly NodeJS.Signals[]): Promise<En
   child.stderr.on('data', (chunk: Buffer) => {
     err += chunk.toString();
   });
-  return new Promise((done) => child.on('close', (code) => done({ code, out, err })));
+  return new Promise((done) => child.on('close', (code, by) => done({ code, by, out, err })));
 }
 
 describe('withInterrupt', () => {
@@ -58,10 +60,21 @@ describe('withInterrupt', () => {
   test('the second quits at once', async () => {
     const body =
       "console.log('working'); while (!signal.aborted) await sleep(5); console.log('saving'); await sleep(60_000);";
-    const { code, out } = await signalled(body, ['SIGINT', 'SIGINT']);
-    expect(code).toBe(130);
+    const { by, out } = await signalled(body, ['SIGINT', 'SIGINT']);
+    expect(by).toBe('SIGINT');
     expect(out).toBe('working\nsaving\n');
   });
+
+  test.each(['SIGINT', 'SIGTERM'] as const)(
+    'the second quits at once even where nothing lets the event loop turn, whatever the first was (%s)',
+    async (name) => {
+      const body =
+        "console.log('working'); while (!signal.aborted) await sleep(5); console.log('saving'); for (;;);";
+      const { by, out } = await signalled(body, ['SIGTERM', name]);
+      expect(by).toBe(name);
+      expect(out).toBe('working\nsaving\n');
+    },
+  );
 
   test('throwing the reason ends as Interrupted, as does an aborted timer', async () => {
     vi.spyOn(process.stderr, 'write').mockReturnValue(true);

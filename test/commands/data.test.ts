@@ -336,6 +336,46 @@ describe('data show', () => {
     expect((await examplesPage(origin, shown)).includes('Prompt')).toBe(false);
   });
 
+  it('makes a page on which hostile names, classes and words run nothing', async () => {
+    const classes = [`" onmouseover="alert(1)" x='`, 'javascript:alert(1)', '&lt;script&gt;\u2028alert(1)//'];
+    const words = {
+      title: '</title></script><script>alert(1)</script>',
+      description: '<img src=x onerror=alert(1)>',
+      licence: '<a href="javascript:alert(1)">x</a>',
+    };
+    const folder = freshPath();
+    mkdirSync(folder);
+    const rows = Array.from({ length: 12 }, (_, i) => {
+      const name = `<b onclick=x>${i}.csv`;
+      const values = Array.from({ length: 40 }, (_, t) => Math.sin((t * (1 + (i % 3))) / 3));
+      writeFileSync(join(folder, name), `"<u onload=x>'"\n${values.join('\n')}\n`);
+      return `${name},"${classes[i % 3]!.replaceAll('"', '""')}"`;
+    });
+    writeFileSync(join(folder, 'labels.csv'), `file,class\n${rows.join('\n')}\n`);
+    writeFileSync(join(folder, 'task.json'), JSON.stringify(words));
+    const out = freshPath();
+    const args = ['custom', '--from', folder, '--out', out, '--shares', '2,1,1'];
+    const prepared = await inside('data', 'prepare', ...args);
+    expect(prepared.code, prepared.err).toBe(0);
+    const file = `${out}.html`;
+    expect((await inside('data', 'show', out, '--out', file)).code).toBe(0);
+    const page = readFileSync(file, 'utf8');
+    const escaped = (text: string): string =>
+      [
+        ['&', '&amp;'],
+        ['<', '&lt;'],
+        ['>', '&gt;'],
+        ['"', '&quot;'],
+        ["'", '&#39;'],
+      ].reduce((done, [plain, safe]) => done.replaceAll(plain!, safe!), text);
+    for (const text of [...Object.values(words), classes[0]!]) expect(page).toContain(escaped(text));
+    const tags = page.match(/<[a-z/!][^>]*>/gi)!;
+    expect(tags.length).toBeGreaterThan(50);
+    expect(tags.filter((tag) => /(?:href|src)="?\s*javascript/i.test(tag))).toEqual([]);
+    const bare = tags.map((tag) => tag.replaceAll(/"[^"]*"/g, '""'));
+    expect(bare.filter((tag) => /^<(?:script|svg onload|b |u )|\son\w+=|src=x/i.test(tag))).toEqual([]);
+  });
+
   it('says what a policy is asked and what the expert concludes, from the training split alone', async () => {
     // Two classes that differ in their period; a table with one series a row.
     const folder = freshPath();

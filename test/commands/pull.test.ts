@@ -78,7 +78,14 @@ describe('timeseer pull', () => {
     const { code, out, err } = await inside('pull', REPO, '--token', 'hf_right', '--out', 'mine');
     expect(code, err).toBe(0);
     const written = readFileSync('mine/.timeseer-pull.json', 'utf8');
-    expect(`${refused.err}${out}${err}${written}`).not.toMatch(/hf_/);
+    vi.stubEnv('HF_TOKEN', 'hf_right');
+    const verbose = await inside('pull', 'owner/none', '--verbose');
+    expect(verbose.err).toMatch(/\n +at /); // with the stack
+    await server.stop();
+    const away = await inside('pull', REPO, '--verbose', '--out', 'mine', '--endpoint', server.endpoint);
+    expect(away.err).toMatch(/cannot be reached/);
+    const all = [refused, verbose, away].map((ending) => ending.out + ending.err).join('');
+    expect(`${all}${out}${err}${written}`).not.toMatch(/hf_/);
   });
 
   test('a failure at the start leaves no directory behind', async () => {
@@ -91,6 +98,10 @@ describe('timeseer pull', () => {
   test.each([
     [['not a repo'], /expected OWNER\/NAME/],
     [[REPO, '--endpoint', 'x'], /endpoint x: expected an address/],
+    [
+      [`owner/${'n'.repeat(300)}`],
+      /n\.\.\.: not the name of a model repository; expected OWNER\/NAME, each of at most 96/,
+    ],
     [[REPO, '--revision', ' '], /--revision: expected/],
     [[REPO, '--out', 'file'], /--out file: is a file/],
   ])('%j is wrong usage', async (args, message) => {

@@ -30,7 +30,7 @@ describe('the html template', () => {
 });
 
 test('a JSON block cannot be ended from inside, and reads back the same', () => {
-  const value = { text: '</script><!--<script>', n: [1, null] };
+  const value = { text: '</script><!--<script>\u2028\u2029]]>', n: [1, null] };
   const block = String(jsonBlock('data', value));
   expect(block.match(/<\/?script/g)).toHaveLength(2);
   expect(JSON.parse(block.replace(/^<[^>]*>|<\/script>$/g, ''))).toEqual(value);

@@ -181,6 +181,7 @@ describe('preprocessor_config.json', () => {
     [{ size: { height: 224, width: 224 } }, /'size' must be an object with shortest_edge and longest_edge/],
     [{ size: 224 }, /'size'/],
     [{ min_pixels: 5000, max_pixels: 4000 }, /'min_pixels' must be at most max_pixels, 4000/],
+    [{ min_pixels: 1e12, max_pixels: 1e13 }, /'min_pixels' must be at most 51380224, to which every picture/],
     [{ max_pixels: -1 }, /'max_pixels' must be a positive number, got -1/],
     [[], /must hold a JSON object/],
   ])('refuses %j by name', (json, message) => {

@@ -8,6 +8,7 @@ import { type Downloaded, download } from '../../download.ts';
 import { DataError, EndpointError } from '../../errors.ts';
 import { writeDirectoryAtomicAsync, writeFileAtomic } from '../../files.ts';
 import { formatValue, Progress } from '../../progress.ts';
+import { say } from '../../terminal.ts';
 
 export interface FetchOptions {
   readonly signal: AbortSignal;
@@ -95,7 +96,7 @@ class Fetch {
   }
 
   #say(text: string): void {
-    if (!this.#options.silent) process.stderr.write(`${text}\n`);
+    if (!this.#options.silent) say(text);
   }
 
   async #bring(url: string, target: string, sha256: string | null): Promise<Downloaded> {

@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { TaskSpec } from '../../../datasets/tasks/task.ts';
 import { cacheRoot } from '../../cache-root.ts';
+import { withInterrupt } from '../../interrupt.ts';
 import { fetchTask } from './fetch.ts';
 
 /** The folder of a task's downloads. */
@@ -13,17 +14,19 @@ export function cachedFolder(spec: TaskSpec): string {
 /**
  * The folder to read a task from: `from`, else the cache, which is filled where it is empty; null where no files are needed.
  *
- * @throws as `fetchTask`
+ * @throws as `fetchTask`; Interrupted
  */
 export async function taskFolder(
   spec: TaskSpec,
   from: string | undefined,
-  signal: AbortSignal,
   silent: boolean,
 ): Promise<string | null> {
   if (from !== undefined) return from;
   if (spec.needs !== 'download') return null;
   const folder = cachedFolder(spec);
-  if (!existsSync(folder)) await fetchTask(spec, folder, { signal, silent });
+  if (!existsSync(folder)) {
+    const note = 'stopping: what has come is kept; press Ctrl-C again to quit at once';
+    await withInterrupt((signal) => fetchTask(spec, folder, { signal, silent }), note);
+  }
   return folder;
 }

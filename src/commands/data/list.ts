@@ -3,6 +3,7 @@ import { existsSync } from 'node:fs';
 import type { ExampleOrigin } from '../../../datasets/example-set.ts';
 import { TASKS } from '../../../datasets/tasks/registry.ts';
 import type { TaskSpec } from '../../../datasets/tasks/task.ts';
+import { print, printJson } from '../../terminal.ts';
 import { smallFigure } from '../task/card.ts';
 import { cachedFolder } from './files.ts';
 
@@ -60,7 +61,7 @@ export function runList({ json }: ListArguments): void {
         source: { ...source, addresses: source.addresses.map(({ url }) => url) },
       };
     });
-    process.stdout.write(`${JSON.stringify(tasks)}\n`);
+    printJson(tasks);
     return;
   }
   const rows = TASKS.map((spec) => [
@@ -71,5 +72,5 @@ export function runList({ json }: ListArguments): void {
     spec.source.licence,
   ]);
   const head = ['name', 'what', 'classes', 'download?', 'licence'];
-  process.stdout.write(`${columns([head, ...rows])}\n`);
+  print(columns([head, ...rows]));
 }

@@ -3,8 +3,8 @@ import { existsSync, lstatSync, readdirSync, statSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
 import type { SplitSizes } from '../../../datasets/draw.ts';
-import { isExampleSet } from '../../../datasets/example-manifest.ts';
-import { prepare, type SelectOptions } from '../../../datasets/prepare.ts';
+import { type ExampleManifest, isExampleSet } from '../../../datasets/example-manifest.ts';
+import { type SelectOptions, selectExamples, writeSelection } from '../../../datasets/prepare.ts';
 import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { CUSTOM_LAYOUT } from '../../../datasets/tasks/custom-source.ts';
 import { TASK_FILE_EXAMPLE, TASK_FILES } from '../../../datasets/tasks/custom-words.ts';
@@ -13,6 +13,7 @@ import type { TaskSpec } from '../../../datasets/tasks/task.ts';
 import { ConfigError } from '../../errors.ts';
 import { withInterrupt } from '../../interrupt.ts';
 import { FIGURE_HELP } from '../../plot/preset-words.ts';
+import { print, printJson } from '../../terminal.ts';
 import { ANOMALY_CLASSES } from '../../types.ts';
 import { checkFigureRate } from '../task/figure.ts';
 import { taskFolder } from './files.ts';
@@ -145,13 +146,16 @@ export async function runPrepare(args: PrepareArguments): Promise<void> {
   const { figures, traces } = args;
   const phases = new Phases(args.json);
   try {
-    await withInterrupt(async (signal) => {
-      const directory = await taskFolder(spec, args.from, signal, args.json);
-      const manifest = await prepare(spec, args.out, {
-        ...options,
-        directory,
+    const directory = await taskFolder(spec, args.from, args.json);
+    // Until something is written Ctrl-C simply ends the process, however long a file keeps its reader busy.
+    const selection = await selectExamples(spec, {
+      ...options,
+      directory,
+      onRead: (read) => phases.update('read', read, null),
+    });
+    const write = (signal: AbortSignal): Promise<ExampleManifest> =>
+      writeSelection(selection, args.out, {
         signal,
-        onRead: (read) => phases.update('read', read, null),
         onProgress: (written, total) => phases.update('prepare', written, total),
         async complete(temporary, examples) {
           const added = await addMaterials(temporary, examples, {
@@ -166,13 +170,12 @@ export async function runPrepare(args: PrepareArguments): Promise<void> {
           return added.manifest;
         },
       });
-      phases.stop();
-      const seconds = (performance.now() - started) / 1000;
-      const text = args.json
-        ? JSON.stringify({ out: args.out, seconds: Number(seconds.toFixed(3)), ...manifest })
-        : summary(args.out, manifest, seconds);
-      process.stdout.write(`${text}\n`);
-    }, 'stopping: nothing half-written is left; press Ctrl-C again to quit at once');
+    const note = 'stopping: nothing half-written is left; press Ctrl-C again to quit at once';
+    const manifest = await withInterrupt(write, note);
+    phases.stop();
+    const seconds = (performance.now() - started) / 1000;
+    if (args.json) printJson({ out: args.out, seconds: Number(seconds.toFixed(3)), ...manifest });
+    else print(summary(args.out, manifest, seconds));
   } finally {
     phases.stop();
   }

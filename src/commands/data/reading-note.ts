@@ -2,6 +2,7 @@
 import { performance } from 'node:perf_hooks';
 import type { OpenTask, TaskSpec } from '../../../datasets/tasks/task.ts';
 import { formatDuration, type ProgressStream } from '../../progress.ts';
+import { forPeople, tell } from '../../terminal.ts';
 
 export interface ReadingNoteOptions {
   /** What is read: 'har'. */
@@ -49,7 +50,8 @@ export class ReadingNote {
     if (now < this.#due) return;
     this.#due = now + NEXT;
     if (!this.#silent) {
-      this.#stream.write(`reading ${this.#label}: ${formatDuration((now - this.#start) / 1000)} so far\n`);
+      const took = formatDuration((now - this.#start) / 1000);
+      tell(this.#stream, `${forPeople(`reading ${this.#label}: ${took} so far`)}\n`);
     }
   }
 

@@ -1,7 +1,6 @@
 /** `timeseer data show NAME|DIR`: a few examples with their right answers, as text or as a page. */
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { setImmediate } from 'node:timers/promises';
 import type { CommandModule } from 'yargs';
 import { classOf, lengthOf } from '../../../datasets/example.ts';
 import { EXAMPLES_MANIFEST, isExampleSet, readExampleManifest } from '../../../datasets/example-manifest.ts';
@@ -12,8 +11,8 @@ import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { TASKS, taskNamed } from '../../../datasets/tasks/registry.ts';
 import { ConfigError } from '../../errors.ts';
 import { writeFileAtomic } from '../../files.ts';
-import { withInterrupt } from '../../interrupt.ts';
 import { Random } from '../../random.ts';
+import { print, printJson } from '../../terminal.ts';
 import type { Example } from '../../types.ts';
 import { checkFigureRate, checkSetFigure } from '../task/figure.ts';
 import { describer } from './describe.ts';
@@ -77,19 +76,15 @@ function openDirectory(path: string, args: ShowArguments, note: ReadingNote): Ga
   };
 }
 
-async function openTask(
-  args: ShowArguments,
-  note: ReadingNote,
-  signal: AbortSignal,
-): Promise<Gallery & Selection> {
+async function openTask(args: ShowArguments, note: ReadingNote): Promise<Gallery & Selection> {
   const spec = note.watch(taskNamed(args.source));
   const options = selectOptions(args, spec);
   // A generated task makes no more than it takes to find some of every class.
   const few = Object.fromEntries(SPLITS.map((split) => [split, 10 * args.n]));
   const counts = spec.needs === 'nothing' && options.counts === undefined ? few : options.counts;
-  const directory = await taskFolder(spec, args.from, signal, args.json);
+  const directory = await taskFolder(spec, args.from, args.json);
   note.start();
-  return selectExamples(spec, { ...options, counts, directory, signal });
+  return selectExamples(spec, { ...options, counts, directory });
 }
 
 /** @throws ConfigError for what is neither a task nor a directory, where it looks like the path of one */
@@ -110,31 +105,17 @@ function checkSource(source: string): void {
   throw new ConfigError(`${source}: is no data set that timeseer data prepare wrote; ${own}`);
 }
 
-/** Examples between two chances for signals. */
-const BREATH = 256;
-
 /**
  * `n` examples, of one class after the other, drawn from the split that evaluation takes where there is one: test, else
  * validation, else training.
  *
- * @throws as the gallery; the signal's reason
+ * @throws as the gallery
  */
-export async function chooseShown(
-  gallery: Gallery,
-  n: number,
-  seed: number,
-  signal: AbortSignal,
-): Promise<ShownExample[]> {
+export function chooseShown(gallery: Gallery, n: number, seed: number): ShownExample[] {
   const found: { split: Split; class: string; at: number }[] = [];
-  const breathe = async (count: number): Promise<void> => {
-    if (count % BREATH !== 0) return;
-    await setImmediate();
-    signal.throwIfAborted();
-  };
   let at = 0;
   for (const [split, { gold }] of gallery.examples()) {
     found.push({ split, class: classOf(gold), at: at++ });
-    await breathe(at);
   }
   const split = [...SPLITS].reverse().find((one) => found.some((item) => item.split === one));
   const own = found.filter((item) => item.split === split);
@@ -158,7 +139,6 @@ export async function chooseShown(
     const index = passed.get(own) ?? 0;
     passed.set(own, index + 1);
     if (place !== undefined) shown[place] = { split: own, index, example };
-    await breathe(next);
   }
   return shown;
 }
@@ -196,13 +176,11 @@ export async function runShow(args: ShowArguments): Promise<void> {
   }
   checkSource(source);
   const note = new ReadingNote({ label: source, silent: json });
-  const show = async (signal: AbortSignal): Promise<void> => {
-    const gallery = isExampleSet(source)
-      ? openDirectory(source, args, note)
-      : await openTask(args, note, signal);
+  try {
+    const gallery = isExampleSet(source) ? openDirectory(source, args, note) : await openTask(args, note);
     const { origin } = gallery;
     checkFigureRate(origin.figure.preset, origin.rate, source);
-    const shown = await chooseShown(gallery, n, args.seed ?? 0, signal);
+    const shown = chooseShown(gallery, n, args.seed ?? 0);
     if (out !== undefined) {
       const { set = null, training = gallery.examples } = gallery;
       const redrawn = args.figure !== undefined;
@@ -215,18 +193,15 @@ export async function runShow(args: ShowArguments): Promise<void> {
         ...{ id, split, names, gold, recording },
         points: channels[0]!.length,
       }));
-      process.stdout.write(`${JSON.stringify({ task: origin.task, out: out ?? null, examples })}\n`);
+      printJson({ task: origin.task, out: out ?? null, examples });
     } else if (out !== undefined) {
-      process.stdout.write(`${out}: ${counted(shown.length)} of ${origin.title}\n`);
+      print(`${out}: ${counted(shown.length)} of ${origin.title}`);
     } else {
       const figures = shown.slice(0, 1).map(({ example }) => `${figuresText(origin, example.names)}\n`);
-      process.stdout.write(
-        `${listing(origin, shown)}\n${figures.join('')}plots, prompts and expert traces: add --out page.html\n`,
+      print(
+        `${listing(origin, shown)}\n${figures.join('')}plots, prompts and expert traces: add --out page.html`,
       );
     }
-  };
-  try {
-    await withInterrupt(show, 'stopping');
   } finally {
     note.stop();
   }

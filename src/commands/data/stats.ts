@@ -1,12 +1,11 @@
 /** `timeseer data stats DIR`: what a data set holds, by split and class. */
-import { setImmediate } from 'node:timers/promises';
 import type { CommandModule } from 'yargs';
 import { classOf, lengthOf } from '../../../datasets/example.ts';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import type { Split } from '../../../datasets/split.ts';
-import { withInterrupt } from '../../interrupt.ts';
 import { formatValue } from '../../progress.ts';
 import { Random } from '../../random.ts';
+import { print, printJson } from '../../terminal.ts';
 import type { Example } from '../../types.ts';
 import { columns } from './list.ts';
 import { blindLines, blindScores } from './summary.ts';
@@ -20,8 +19,6 @@ export interface StatsArguments {
 export const QUANTILES = [0, 0.05, 0.5, 0.95, 1] as const;
 /** Values that quantiles are taken of: all, or a random sample of this size; extremes are always exact. */
 const SAMPLE = 200_000;
-/** Examples between two chances for signals. */
-const BREATH = 128;
 
 export interface ClassStats {
   readonly split: Split;
@@ -106,10 +103,9 @@ class Gatherer {
   }
 }
 
-/** Statistics of every split and class, in the order of the manifest. @throws DataError as reading; the signal's reason */
-export async function setStats(set: ExampleSet, signal: AbortSignal): Promise<ClassStats[]> {
+/** Statistics of every split and class, in the order of the manifest. @throws DataError as reading */
+function setStats(set: ExampleSet): ClassStats[] {
   const list: ClassStats[] = [];
-  let seen = 0;
   for (const split of set.splits) {
     const classes = new Map<string, Gatherer>();
     for (const example of set.read(split)) {
@@ -117,9 +113,6 @@ export async function setStats(set: ExampleSet, signal: AbortSignal): Promise<Cl
       const gatherer = classes.get(name) ?? new Gatherer(`${split}/${name}`);
       classes.set(name, gatherer);
       gatherer.add(example);
-      if (++seen % BREATH !== 0) continue;
-      await setImmediate();
-      signal.throwIfAborted();
     }
     const order = Object.keys(set.manifest.splits[split]!.classes);
     const sorted = [...classes].sort(([a], [b]) => order.indexOf(a) - order.indexOf(b));
@@ -158,15 +151,16 @@ function table(list: readonly ClassStats[]): string {
 /** Runs the command. @throws as `setStats` */
 export async function runStats({ directory, json }: StatsArguments): Promise<void> {
   const set = new ExampleSet(directory);
-  const list = await withInterrupt((signal) => setStats(set, signal), 'stopping');
+  const list = setStats(set);
   const { task, split, materials } = set.manifest;
   const blind = blindScores(set.manifest);
   const lines = blindLines(set.manifest);
   const none = `blind expert: not scored; ${materials?.notes[0] ?? 'timeseer data prepare scores it with its traces'}`;
-  const text = json
-    ? JSON.stringify({ directory, task, split: split.statement, quantiles: QUANTILES, stats: list, blind })
-    : [table(list), ...(lines.length === 0 ? [none] : lines), `split: ${split.statement}`].join('\n');
-  process.stdout.write(`${text}\n`);
+  if (json) {
+    printJson({ directory, task, split: split.statement, quantiles: QUANTILES, stats: list, blind });
+  } else {
+    print([table(list), ...(lines.length === 0 ? [none] : lines), `split: ${split.statement}`].join('\n'));
+  }
 }
 
 export const statsCommand: CommandModule<object, StatsArguments> = {

@@ -8,10 +8,10 @@ import { ExampleSet } from '../../../datasets/example-set.ts';
 import { materialFile } from '../../../datasets/material-facts.ts';
 import type { Split } from '../../../datasets/split.ts';
 import { DataError, TimeseerError } from '../../errors.ts';
-import { withInterrupt } from '../../interrupt.ts';
 import { RenderPool } from '../../plot/pool.ts';
 import { render } from '../../plot/raster.ts';
 import { Progress } from '../../progress.ts';
+import { print, printJson } from '../../terminal.ts';
 import type { Example } from '../../types.ts';
 import { checkSetFigure, drawingOf } from '../task/figure.ts';
 import { MaterialCheck } from './check.ts';
@@ -54,7 +54,7 @@ const SHOWN = 50;
 const COMPARED = 50;
 /** A Worker compiles the figure anew: it pays from about this many pictures on. */
 const PICTURES_PER_WORKER = 50;
-/** Rows between two chances for signals where nothing is drawn. */
+/** Rows between two chances for the progress to be shown where nothing is drawn. */
 const BREATH = 64;
 
 export interface ValidateOptions {
@@ -62,7 +62,6 @@ export interface ValidateOptions {
   readonly render: boolean;
   /** Whether every figure is compared pixel by pixel; otherwise about 50 of the data set are, evenly spread. */
   readonly all?: boolean;
-  readonly signal: AbortSignal;
   readonly onProgress?: (rows: number, broken: number) => void;
 }
 
@@ -95,7 +94,7 @@ class Neighbours {
  * reward; ids, classes and recordings are compared. Where figures, prompts and traces stand beside the examples, these are
  * checked as well.
  *
- * @throws DataError when the manifest or a file as a whole is wrong; the signal's reason
+ * @throws DataError when the manifest or a file as a whole is wrong
  */
 export async function validateSet(directory: string, options: ValidateOptions): Promise<Verdict> {
   const set = new ExampleSet(directory);
@@ -157,7 +156,6 @@ export async function validateSet(directory: string, options: ValidateOptions): 
           }
           options.onProgress?.(rows, broken.length);
           if (rows % BREATH === 0) await setImmediate();
-          options.signal.throwIfAborted();
         }
         beside?.close(split);
       } catch (error) {
@@ -206,19 +204,15 @@ export async function runValidate(args: ValidateArguments): Promise<void> {
   const total = set.splits.reduce((sum, split) => sum + set.count(split), 0);
   const bar = new Progress({ label: 'validate', total, unit: 'rows', silent: args.json });
   try {
-    const verdict = await withInterrupt(
-      (signal) =>
-        validateSet(args.directory, {
-          render: args.render,
-          all: args.all,
-          signal,
-          onProgress: (rows, broken) => bar.update(rows, broken === 0 ? {} : { broken }),
-        }),
-      'stopping',
-    );
+    const verdict = await validateSet(args.directory, {
+      render: args.render,
+      all: args.all,
+      onProgress: (rows, broken) => bar.update(rows, broken === 0 ? {} : { broken }),
+    });
     bar.stop();
     const seconds = (performance.now() - started) / 1000;
-    process.stdout.write(`${args.json ? JSON.stringify({ ...verdict, seconds }) : text(verdict, seconds)}\n`);
+    if (args.json) printJson({ ...verdict, seconds });
+    else print(text(verdict, seconds));
     if (verdict.broken.length > 0) process.exitCode = 1;
   } finally {
     bar.stop();

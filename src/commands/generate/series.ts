@@ -8,6 +8,7 @@ import { MANIFEST_FILE, type Manifest } from '../../../datasets/manifest.ts';
 import { generators, open, type SeriesSource } from '../../../datasets/registry.ts';
 import type { Split } from '../../../datasets/split.ts';
 import { ConfigError } from '../../errors.ts';
+import { print, printJson, say } from '../../terminal.ts';
 
 export interface SeriesArguments {
   readonly name: string;
@@ -72,12 +73,17 @@ export async function runSeries(args: SeriesArguments): Promise<void> {
     format: `${args.name} {bar} {value}/{total} series, {eta_formatted} left`,
     stream: process.stderr,
     noTTYOutput: false,
-    hideCursor: true,
+    hideCursor: false,
     clearOnComplete: true,
   });
   const stop = new AbortController();
   let status = 0;
+  const leave = (): void => {
+    process.off('SIGINT', onSignal);
+    process.off('SIGTERM', onSignal);
+  };
   const onSignal = (signal: NodeJS.Signals): void => {
+    leave(); // the second one ends the process
     status = signal === 'SIGINT' ? 130 : 143;
     stop.abort(new Error(`stopped by ${signal}`));
   };
@@ -100,17 +106,14 @@ export async function runSeries(args: SeriesArguments): Promise<void> {
     );
     bar.stop();
     const seconds = (performance.now() - started) / 1000;
-    const text = args.json
-      ? JSON.stringify({ out: args.out, seconds: Number(seconds.toFixed(3)), ...manifest })
-      : summary(args.out, manifest, seconds);
-    process.stdout.write(`${text}\n`);
+    if (args.json) printJson({ out: args.out, seconds: Number(seconds.toFixed(3)), ...manifest });
+    else print(summary(args.out, manifest, seconds));
   } catch (error) {
     bar.stop();
     if (!stop.signal.aborted) throw error;
-    process.stderr.write(`${args.out}: stopped, nothing was written\n`);
+    say(`${args.out}: stopped, nothing was written`);
     process.exitCode = status;
   } finally {
-    process.off('SIGINT', onSignal);
-    process.off('SIGTERM', onSignal);
+    leave();
   }
 }

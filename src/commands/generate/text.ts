@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { openTorch } from '../../engine/torch/torch.ts';
 import { CheckpointError, ConfigError } from '../../errors.ts';
-import { withInterrupt } from '../../interrupt.ts';
 import { cores } from '../../machine.ts';
 import { readImage } from '../../plot/image-file.ts';
 import type { EncodedPrompt } from '../../policy/batch.ts';
@@ -18,6 +17,7 @@ import { loadAdapter } from '../../policy/peft.ts';
 import { Policy } from '../../policy/policy.ts';
 import { TextStream } from '../../policy/text-stream.ts';
 import { Progress } from '../../progress.ts';
+import { print, printJson, say } from '../../terminal.ts';
 import { findPolicy } from '../run/find-policy.ts';
 import { encode, type Question, readPrompt, roomFor } from './prompt.ts';
 
@@ -163,13 +163,13 @@ class Display {
 
   token(id: number): void {
     const piece = this.#stops.includes(id) ? '' : (this.#stream?.push(id) ?? '');
-    if (piece !== '') process.stdout.write(piece);
+    if (piece !== '') print(piece, '');
     this.#progress?.update(++this.#tokens);
   }
 
-  /** Ends the line, after an interruption too: what has been said stays. */
+  /** Ends the line, after an error too: what has been said stays. */
   end(): void {
-    if (this.#stream !== null) process.stdout.write(`${this.#stream.end()}\n`);
+    if (this.#stream !== null) print(this.#stream.end());
     this.#progress?.stop();
   }
 }
@@ -188,7 +188,6 @@ function listed(answers: readonly Sampled[]): string {
 
 /** What is worth a word on standard error: answers that were cut off; on a terminal, how fast it went. */
 function remark(answers: readonly Sampled[], maxTokens: number, measured: Measured): void {
-  const say = (line: string): void => void process.stderr.write(`${line}\n`);
   const cut = answers.filter(({ finished }) => !finished).length;
   const which = answers.length === 1 ? 'the answer was' : `${cut} of ${answers.length} answers were`;
   if (cut > 0) say(`${which} cut off after ${maxTokens} tokens (--max-tokens)`);
@@ -202,7 +201,7 @@ function remark(answers: readonly Sampled[], maxTokens: number, measured: Measur
  * Runs the command: a single answer is written to standard output as it is sampled; several of them, or JSON, at the end.
  *
  * @throws ConfigError for a wrong option; DataError for a wrong picture or a prompt that is too long; CheckpointError for
- * a missing or damaged policy; EngineError without libtorch; Interrupted after Ctrl-C
+ * a missing or damaged policy; EngineError without libtorch
  */
 export async function runText(args: TextArguments): Promise<void> {
   checkOptions(args);
@@ -232,28 +231,21 @@ export async function runText(args: TextArguments): Promise<void> {
     const seed = args.seed ?? 0;
     timings.loaded();
     const display = new Display(policy, samples === 1 && !args.json, stops, samples * maxTokens);
-    const answers = await withInterrupt(async (signal) => {
-      try {
-        return await generate(policy, [encoded], {
-          ...rest,
-          free: true,
-          ...(topK === null ? {} : { topK }),
-          ...(stops.length === 0 ? {} : { stops }),
-          samples,
-          maxTokens,
-          seed,
-          signal,
-          onTokens: (_, ids) => {
-            for (const id of ids) {
-              timings.token();
-              display.token(id);
-            }
-          },
-        });
-      } finally {
-        display.end();
-      }
-    }, 'stopping: press Ctrl-C again to quit at once');
+    const answers = await generate(policy, [encoded], {
+      ...rest,
+      free: true,
+      ...(topK === null ? {} : { topK }),
+      ...(stops.length === 0 ? {} : { stops }),
+      samples,
+      maxTokens,
+      seed,
+      onTokens: (_, ids) => {
+        for (const id of ids) {
+          timings.token();
+          display.token(id);
+        }
+      },
+    }).finally(() => display.end());
     const tokens = answers.reduce((sum, { ids }) => sum + ids.length, 0);
     const measured = timings.summary(tokens, samples);
     if (args.json) {
@@ -268,9 +260,9 @@ export async function runText(args: TextArguments): Promise<void> {
         ...(samples === 1 ? answerOf(answers[0]!) : { answers: answers.map(answerOf) }),
         ...measured,
       };
-      process.stdout.write(`${JSON.stringify(summary)}\n`);
+      printJson(summary);
     } else if (samples > 1) {
-      process.stdout.write(listed(answers));
+      print(listed(answers), '');
     }
     remark(answers, maxTokens, measured);
   } finally {

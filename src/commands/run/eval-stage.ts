@@ -22,12 +22,11 @@ export interface EvalStageOptions {
   readonly device: string;
   readonly workers: number;
   readonly silent: boolean;
-  readonly signal: AbortSignal;
 }
 
 /** Per mode, the records in the order of the examples, the samples of an example together. */
 export async function runEvalStage(options: EvalStageOptions): Promise<EvalRecord[][]> {
-  const { from, label, examples, modes, numbers, maxTokens, seed, answers, device, silent, signal } = options;
+  const { from, label, examples, modes, numbers, maxTokens, seed, answers, device, silent } = options;
   const count = openExamples(examples).count;
   const workers = Math.max(1, Math.min(options.workers, count));
   const progress = new Progress({ label, total: count * modes.length, unit: 'examples', silent });
@@ -43,7 +42,6 @@ export async function runEvalStage(options: EvalStageOptions): Promise<EvalRecor
       done[rank] = note.done;
       progress.update(done.reduce((sum, value) => sum + value, 0));
     },
-    signal,
   ).finally(() => progress.stop());
   return modes.map((mode, m) => {
     const samples = mode.temperature === 0 ? 1 : mode.samples;

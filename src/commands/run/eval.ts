@@ -16,7 +16,7 @@ import { RunDirectory } from '../../../eval/run-directory.ts';
 import type { Reading } from '../../../rewards/answer.ts';
 import { ConfigError, DataError } from '../../errors.ts';
 import { writeFileAtomic } from '../../files.ts';
-import { withInterrupt } from '../../interrupt.ts';
+import { print, printJson, say } from '../../terminal.ts';
 import { type NumbersFormat, readCard } from '../../train/card.ts';
 import { evaluationCard, mismatches } from '../task/card.ts';
 import { type PromptTokens, promptTokens } from '../task/prompt-tokens.ts';
@@ -58,21 +58,22 @@ const GENERATED = 400;
 const MOST_TOKENS = { nano: 96, full: 1024 } as const;
 
 function check(given: EvalRequest): void {
-  for (const [name, value, least] of [
-    ['count', given.count ?? 1, 1],
-    ['samples', given.samples, 1],
-    ['max-tokens', given.maxTokens ?? 1, 1],
-    ['workers', given.workers, 1],
-    ['digits', given.digits ?? 1, 1],
-    ['points', given.points ?? 2, 2],
-    ['seed', given.seed ?? 0, 0],
-    ['length', given.length ?? 2, 2],
+  // The bounds of a recipe.
+  for (const [name, value, least, most] of [
+    ['count', given.count ?? 1, 1, 1e7],
+    ['samples', given.samples, 1, 1024],
+    ['max-tokens', given.maxTokens ?? 1, 1, 1 << 17],
+    ['workers', given.workers, 1, 256],
+    ['digits', given.digits ?? 1, 1, 17],
+    ['points', given.points ?? 2, 2, 1e6],
+    ['seed', given.seed ?? 0, 0, Number.MAX_SAFE_INTEGER],
+    ['length', given.length ?? 2, 2, 1e6],
   ] as const) {
     if (!Number.isInteger(value) || value < least) {
       throw new ConfigError(`--${name}: got ${value}, expected an integer ≥ ${least}`);
     }
+    if (value > most) throw new ConfigError(`--${name}: got ${value}, expected at most ${most}`);
   }
-  if ((given.digits ?? 1) > 17) throw new ConfigError(`--digits: got ${given.digits}, expected at most 17`);
 }
 
 /** Different temperatures, in the order given. @throws ConfigError */
@@ -116,7 +117,7 @@ function warnOfChange(policy: string, name: string): void {
     checkSameData(run, name);
   } catch (error) {
     if (!(error instanceof DataError)) throw error;
-    process.stderr.write(`warning: ${error.message}\n`);
+    say(`warning: ${error.message}`);
   }
 }
 
@@ -189,24 +190,21 @@ export async function runEval(given: EvalRequest): Promise<void> {
   const wanted = read ? format : null;
   const card = evaluationCard(from, source.facts, wanted);
   const input = read ? 'numbers' : 'picture';
-  for (const text of mismatches(from, card, source.facts)) process.stderr.write(`warning: ${text}\n`);
+  for (const text of mismatches(from, card, source.facts)) say(`warning: ${text}`);
   const tokens = await promptTokens(from, card, source, format);
   const answers = given.answers ?? readingOf(given.policy);
-  const all = await withInterrupt((signal) =>
-    runEvalStage({
-      ...given,
-      from,
-      label: 'eval',
-      examples,
-      numbers: wanted,
-      modes: temperatures.map((temperature) => ({ temperature, samples: given.samples })),
-      maxTokens: given.maxTokens ?? MOST_TOKENS[card.style],
-      seed,
-      answers,
-      silent: given.quiet,
-      signal,
-    }),
-  );
+  const all = await runEvalStage({
+    ...given,
+    from,
+    label: 'eval',
+    examples,
+    numbers: wanted,
+    modes: temperatures.map((temperature) => ({ temperature, samples: given.samples })),
+    maxTokens: given.maxTokens ?? MOST_TOKENS[card.style],
+    seed,
+    answers,
+    silent: given.quiet,
+  });
   const { classes, statement, title } = source.facts;
   const sets = temperatures.map((temperature, m) => [temperature, metricsOf(all[m]!, { classes })] as const);
   const several = sets.length > 1;
@@ -228,11 +226,10 @@ export async function runEval(given: EvalRequest): Promise<void> {
     }
     writeFileAtomic(join(given.out, 'metrics.json'), `${JSON.stringify(result, null, 2)}\n`);
   }
-  process.stdout.write(
-    given.json
-      ? `${JSON.stringify(result)}\n`
-      : (several ? comparison(sets, split) : metricsTable(metrics, classical)) +
-          tokensLine(tokens, input) +
-          (statement === null ? '' : `data: ${title}. ${statement}\n`),
-  );
+  if (given.json) printJson(result);
+  else {
+    const table = several ? comparison(sets, split) : metricsTable(metrics, classical);
+    print(table + tokensLine(tokens, input), '');
+    if (statement !== null) print(`data: ${title}. ${statement}`);
+  }
 }

@@ -2,6 +2,7 @@
 import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ConfigError } from '../../errors.ts';
+import { explain } from '../../files.ts';
 
 const LOCK_FILE = '.lock';
 
@@ -16,7 +17,7 @@ function alive(pid: number): boolean {
 
 /**
  * Claims the directory of a run for this process; returns what gives it back. A claim whose process is gone is taken over.
- * @throws ConfigError when another process works on it
+ * @throws ConfigError when another process works on it; WriteError
  */
 export function claimRun(path: string): () => void {
   const file = join(path, LOCK_FILE);
@@ -25,7 +26,7 @@ export function claimRun(path: string): () => void {
       writeFileSync(file, String(process.pid), { flag: 'wx' });
       return () => rmSync(file, { force: true });
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw error;
+      if ((error as NodeJS.ErrnoException).code !== 'EEXIST') throw explain(file, error);
     }
     const holder = Number(readFileSync(file, 'utf8'));
     if (Number.isInteger(holder) && holder > 0 && holder !== process.pid && alive(holder)) {

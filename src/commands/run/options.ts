@@ -1,6 +1,7 @@
 /** Options that the commands of a run share. */
 import type { Argv } from 'yargs';
 import { ConfigError } from '../../errors.ts';
+import { withoutSecrets } from '../../terminal.ts';
 
 export interface RunArguments {
   readonly recipe: string | undefined;
@@ -54,7 +55,7 @@ export function shellWord(word: string): string {
   return /^[\w./:=,@+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-/** The command line, as the user typed it. */
+/** The command line, as the user typed it but for passwords in addresses: a run records it. */
 export function commandLine(): string {
-  return ['timeseer', ...process.argv.slice(2)].map(shellWord).join(' ');
+  return withoutSecrets(['timeseer', ...process.argv.slice(2)].map(shellWord).join(' '));
 }

@@ -12,6 +12,7 @@ import { readSummary } from '../../../eval/summary.ts';
 import { trainingOf } from '../../../eval/training.ts';
 import { setup } from '../../engine/torch/setup.ts';
 import { ConfigError } from '../../errors.ts';
+import { print, printJson, say } from '../../terminal.ts';
 import { writeEnvironment } from './environment.ts';
 import { runEvalStage } from './eval-stage.ts';
 import { RunFiles } from './files.ts';
@@ -20,8 +21,6 @@ import { commandLine, type RunArguments, shellWord } from './options.ts';
 import { buildReport, resultLines } from './report.ts';
 import { runSession } from './session.ts';
 import { runRlStage, runSftStage } from './train-stage.ts';
-
-const say = (line: string): void => void process.stderr.write(`${line}\n`);
 
 export async function runQuickstart(given: RunArguments): Promise<void> {
   const log = given.quiet ? () => {} : say;
@@ -46,21 +45,19 @@ export async function runQuickstart(given: RunArguments): Promise<void> {
     });
   };
   let worked = false;
-  const run = await runSession('quickstart', given, open, async (one, signal) => {
-    worked = await runStages(one, given, installed, signal);
+  const run = await runSession('quickstart', given, open, async (one) => {
+    worked = await runStages(one, given, installed);
   });
   const there = reportFiles(run.path);
   const whole = existsSync(there.report) && existsSync(there.summary);
   const files = worked || !whole ? (await buildReport(run.path)).files : there;
-  if (given.json) process.stdout.write(`${JSON.stringify({ out: run.path, ...files })}\n`);
+  if (given.json) printJson({ out: run.path, ...files });
   else {
-    process.stdout.write(`${resultLines(readSummary(files.summary)).join('\n')}\n\n`);
-    process.stdout.write(`report: ${files.report}\nsummary: ${files.summary}\n`);
-    process.stdout.write(
-      openExamples(run.heldOutExamples).facts.kind === 'anomaly'
-        ? `ask it about a file: npx timeseer explain my.csv --policy ${shellWord(run.path)}\n`
-        : '',
-    );
+    print(`${resultLines(readSummary(files.summary)).join('\n')}\n`);
+    print(`report: ${files.report}\nsummary: ${files.summary}`);
+    if (openExamples(run.heldOutExamples).facts.kind === 'anomaly') {
+      print(`ask it about a file: npx timeseer explain my.csv --policy ${shellWord(run.path)}`);
+    }
   }
 }
 
@@ -80,14 +77,9 @@ function known(run: RunFiles, key: string): number {
 }
 
 /** Does what has not been done yet; returns whether there was anything. */
-async function runStages(
-  run: RunFiles,
-  given: RunArguments,
-  installed: number,
-  signal: AbortSignal,
-): Promise<boolean> {
+async function runStages(run: RunFiles, given: RunArguments, installed: number): Promise<boolean> {
   const { recipe } = run;
-  const stage = { device: given.device, resume: true, force: false, silent: given.quiet, signal };
+  const stage = { device: given.device, resume: true, force: false, silent: given.quiet };
   const workers = Math.max(recipe.sft.workers, recipe.rl.workers);
   const directory = new RunDirectory(run.path);
 
@@ -108,7 +100,6 @@ async function runStages(
       device: given.device,
       workers,
       silent: given.quiet,
-      signal,
     });
 
   /** Greedy and sampled answers to the held-out examples. */
@@ -164,7 +155,6 @@ async function runStages(
         baselineFiles,
         await runBaselines(heldOutOf(recipe), validationOf(recipe), trainingOf(recipe), {
           seed: recipe.seed,
-          signal,
         }),
       );
     },
@@ -190,7 +180,6 @@ async function runStages(
   });
   prepareInitial(run);
   for (const { done, work, trains = false } of parts) {
-    signal.throwIfAborted();
     if (done()) continue;
     const began = performance.now();
     await work();

@@ -10,6 +10,7 @@ import {
 import { summaryTable } from '../../../eval/metrics-table.ts';
 import { POLICIES, RunDirectory } from '../../../eval/run-directory.ts';
 import type { Summary } from '../../../eval/summary.ts';
+import { say } from '../../terminal.ts';
 import { hasCard } from '../../train/card.ts';
 import { evaluationCard } from '../task/card.ts';
 import { exampleTask } from '../task/example-task.ts';
@@ -30,7 +31,7 @@ export function resultLines(summary: Summary): string[] {
 
 /** Says on stderr what a report had to leave out. */
 function tellGaps(run: string, gaps: readonly string[]): void {
-  for (const gap of gaps) process.stderr.write(`${run}: ${gap}\n`);
+  for (const gap of gaps) say(`${run}: ${gap}`);
 }
 
 /** What the run's furthest policy was shown; nothing where no policy is left to tell, and the recipe has to. */

@@ -1,6 +1,7 @@
-/** What the commands of a run do alike: check the device, open the run, work under Ctrl-C, say how to go on. */
+/** What the commands of a run do alike: check the device, open the run, work, say how to go on. */
 import { openTorch } from '../../engine/torch/torch.ts';
-import { Interrupted, withInterrupt } from '../../interrupt.ts';
+import { Interrupted } from '../../interrupt.ts';
+import { say } from '../../terminal.ts';
 import type { RunFiles } from './files.ts';
 import { claimRun, isDirectory } from './lock.ts';
 import { shellWord } from './options.ts';
@@ -14,20 +15,20 @@ export async function runSession(
   command: string,
   given: { readonly out: string; readonly device: string },
   open: () => RunFiles,
-  work: (run: RunFiles, signal: AbortSignal) => Promise<void>,
+  work: (run: RunFiles) => Promise<void>,
 ): Promise<RunFiles> {
   openTorch({ device: given.device, threads: 1 });
   let release = isDirectory(given.out) ? claimRun(given.out) : null;
   try {
     const run = open();
     release ??= claimRun(given.out);
-    await withInterrupt((signal) => work(run, signal));
+    await work(run);
     return run;
   } catch (error) {
     if (error instanceof Interrupted) {
       const device = given.device === 'cpu' ? [] : ['--device', given.device];
       const again = ['timeseer', command, '--out', given.out, ...device, '--resume'];
-      process.stderr.write(`go on with: ${again.map(shellWord).join(' ')}\n`);
+      say(`go on with: ${again.map(shellWord).join(' ')}`);
     }
     throw error;
   } finally {

@@ -5,6 +5,7 @@ import { parseDims } from '../../policy/dims.ts';
 import { readJson } from '../../policy/json-file.ts';
 import { layoutOf } from '../../policy/layout.ts';
 import type { Recipe } from '../../recipe.ts';
+import { say } from '../../terminal.ts';
 import type { TrainingStage } from '../../train/plan-stage.ts';
 import { planLine, remedyLines } from '../../train/plan-text.ts';
 import { deviceMemory, planOf } from './plan.ts';
@@ -38,7 +39,7 @@ export async function stageMemory(
     return recompute === 'always';
   }
   const plan = await planOf(stage, directory, recipe, device, memory);
-  if (!silent && (device !== 'cpu' || parameters > LARGE)) process.stderr.write(`${planLine(plan)}\n`);
+  if (!silent && (device !== 'cpu' || parameters > LARGE)) say(planLine(plan));
   if (check && plan.fits === false) {
     const remedies = remedyLines(plan);
     throw new ConfigError(

@@ -2,7 +2,7 @@
 
 import type { ExampleAddress } from '../../../datasets/source.ts';
 import type { Reading } from '../../../rewards/answer.ts';
-import { Interrupted } from '../../interrupt.ts';
+import { withInterrupt } from '../../interrupt.ts';
 import type { Recipe } from '../../recipe.ts';
 import type { NumbersFormat } from '../../train/card.ts';
 import type { Completion } from '../../train/rl.ts';
@@ -76,25 +76,23 @@ export interface StageResult {
   readonly records: readonly (readonly EvalRecord[])[];
 }
 
-/** Runs a stage on `workers` Workers; results in rank order. @throws the signal's reason when it was aborted before */
-export async function runStage(
+/**
+ * Runs a stage on `workers` Workers; results in rank order. Ctrl-C lets them finish and save their step: it is heeded here
+ * alone, where this thread only waits and so sees every signal. Before and after, Ctrl-C ends the process.
+ * @throws Interrupted
+ */
+export function runStage(
   job: StageJob,
   workers: number,
   onNote: (note: StageNote, rank: number) => void,
-  signal?: AbortSignal,
 ): Promise<StageResult[]> {
-  signal?.throwIfAborted();
-  try {
-    return await runTeam<StageJob, StageNote, StageResult>({
+  return withInterrupt((signal) =>
+    runTeam<StageJob, StageNote, StageResult>({
       size: workers,
       program: workerUrl('./stage-worker', import.meta.url),
       job,
       onNote,
-      ...(signal === undefined ? {} : { signal }),
-    });
-  } catch (error) {
-    if (signal?.aborted === true && error instanceof Error && error.name === 'AbortError')
-      throw new Interrupted();
-    throw error;
-  }
+      signal,
+    }),
+  );
 }

@@ -3,6 +3,7 @@ import { ConfigError } from '../../errors.ts';
 import { Interrupted } from '../../interrupt.ts';
 import { cores } from '../../machine.ts';
 import { Progress } from '../../progress.ts';
+import { say } from '../../terminal.ts';
 import { cautions } from '../../train/rl.ts';
 import { RunLog } from '../../train/runlog.ts';
 import { sftSteps } from '../../train/sft.ts';
@@ -16,7 +17,6 @@ export interface StageOptions {
   readonly resume: boolean;
   readonly force: boolean;
   readonly silent: boolean;
-  readonly signal: AbortSignal;
 }
 
 /** Workers beyond the cores slow each other down; beyond the work they have none. */
@@ -165,11 +165,11 @@ async function train(
     if (note.kind === 'saved') record(note.step, false);
     else onNote(note);
   };
-  const [result] = await runStage(job, workers, listen, options.signal).finally(() => progress.stop());
+  const [result] = await runStage(job, workers, listen).finally(() => progress.stop());
   const steps = result!.steps;
   const complete = steps === total;
   record(steps, complete ? new Date().toISOString() : false);
   if (complete) return;
-  process.stderr.write(`${stage}: stopped after step ${steps} of ${total}\n`);
-  throw options.signal.reason instanceof Error ? options.signal.reason : new Interrupted();
+  say(`${stage}: stopped after step ${steps} of ${total}`);
+  throw new Interrupted();
 }

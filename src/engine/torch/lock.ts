@@ -4,10 +4,10 @@
  * that two waiters take over at once both proceed, so what it guards must be safe to do twice.
  */
 import { readFileSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
-import { mkdir } from 'node:fs/promises';
 import { hostname } from 'node:os';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { explain, makeDirectory } from '../../files.ts';
 
 const TOUCH_MS = 2_000;
 /** Far above TOUCH_MS: a stopped or swapping owner is not a dead one. */
@@ -39,7 +39,7 @@ function acquire(path: string): boolean {
     return true;
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === 'EEXIST') return false;
-    throw error;
+    throw explain(path, error);
   }
 }
 
@@ -49,7 +49,11 @@ export async function withLock<T>(
   log: (line: string) => void,
   body: () => Promise<T>,
 ): Promise<T> {
-  await mkdir(dirname(path), { recursive: true });
+  try {
+    makeDirectory(dirname(path));
+  } catch (error) {
+    throw explain(path, error);
+  }
   for (let told = false; !acquire(path); ) {
     if (isStale(path)) {
       rmSync(path, { force: true });

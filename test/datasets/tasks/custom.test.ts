@@ -243,6 +243,7 @@ describe('task.yaml', () => {
     ],
     ['a list', '- title\n', /task\.yaml:1: task: got \["title"\], expected an object/],
     ['nothing', '', /task\.yaml:1: task: got null, expected an object/],
+    ['a list that contains itself', 'title: x\nhints: &h\n  a: *h\n', /task\.yaml:3:1: not YAML: an alias/],
     ['what is no YAML', 'title: x\nhints: [a\n', /task\.yaml:\d+:\d+: not YAML/],
     ['a field twice', 'title: x\ntitle: y\n', /task\.yaml:2:1: not YAML/],
   ])('is refused with file and line: %s', async (_, text, reason) => {

@@ -1,0 +1,66 @@
+/**
+ * What the commands say: results on standard output, everything else on standard error. Names of files, cells of tables and
+ * answers of models come from others, so that characters which a terminal obeys (escape codes, carriage returns, changes
+ * of the reading direction) are shown instead. Every line of text for people goes through here.
+ */
+import { reasonOf } from './errors.ts';
+import { WriteError } from './files.ts';
+
+/** `\x1b` for the escape character, `\u202e` for an override of the reading direction; newlines and tabs stay. */
+export function visible(text: string): string {
+  return text.replace(/[^\P{Cc}\n\t]|\p{Bidi_Control}|[\u2028\u2029]/gu, (character) => {
+    const hex = character.codePointAt(0)!.toString(16);
+    return hex.length <= 2 ? `\\x${hex.padStart(2, '0')}` : `\\u${hex.padStart(4, '0')}`;
+  });
+}
+
+/** Addresses without user name and password: `https://***@host/path`. */
+export function withoutSecrets(text: string): string {
+  return text.replace(/(:\/\/)[^\s/?#'"]*@(?:[^\s'"]*@)?/g, '$1***@');
+}
+
+/** Standard output takes no more: where it is a full disk, say. */
+export function outputError(cause: unknown): WriteError {
+  return new WriteError(`standard output: not written (${reasonOf(cause)})`, { cause });
+}
+
+function write(text: string): void {
+  try {
+    process.stdout.write(text);
+  } catch (cause) {
+    throw outputError(cause);
+  }
+}
+
+/** A result, for people. */
+export function print(text: string, end = '\n'): void {
+  write(`${visible(text)}${end}`);
+}
+
+/** A result, for programs: one line of JSON, in which what JSON may leave as it is but a terminal obeys is escaped too. */
+export function printJson(value: unknown): void {
+  const line = JSON.stringify(value).replace(
+    /\p{Cc}|\p{Bidi_Control}|[\u2028\u2029]/gu,
+    (character) => `\\u${character.codePointAt(0)!.toString(16).padStart(4, '0')}`,
+  );
+  write(`${line}\n`);
+}
+
+/** What a line of progress, a warning or an error may hold: `visible`, and no secrets. */
+export function forPeople(text: string): string {
+  return visible(withoutSecrets(text));
+}
+
+/** Writes to a stream that people may read while the work goes on, with them or without. */
+export function tell(stream: NodeJS.WritableStream, text: string): void {
+  try {
+    stream.write(text);
+  } catch {
+    // a log on a full disk is no reason to end a training
+  }
+}
+
+/** A line on standard error: a warning, an error, how far the work is. */
+export function say(text: string): void {
+  tell(process.stderr, `${forPeople(text)}\n`);
+}

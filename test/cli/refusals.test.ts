@@ -1,0 +1,183 @@
+/** What the operating system refuses: one line that says what, where and what helps, and exit code 1. */
+import { spawn, spawnSync } from 'node:child_process';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
+import { COMMANDS, main } from '../../src/cli.ts';
+import { TimeseerError } from '../../src/errors.ts';
+import { systemError } from '../../src/files.ts';
+import { failureOf } from '../../src/train/team.ts';
+import { inside } from '../helpers/command-line.ts';
+import { CLI } from '../helpers/program.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'timeseer-refusals-'));
+const series = join(directory, 'series.csv');
+writeFileSync(series, Array.from({ length: 60 }, (_, t) => Math.sin(t / 3)).join('\n'));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+afterEach(() => {
+  vi.restoreAllMocks();
+  process.exitCode = undefined;
+});
+
+/** As the system raises it. */
+function refusal(code: string, path?: string): NodeJS.ErrnoException {
+  return Object.assign(new Error(`${code}: refused, open '${path}'`), {
+    ...{ code, syscall: 'open', errno: -1 },
+    ...(path === undefined ? {} : { path }),
+  });
+}
+
+describe('a refusal that nobody expected where it came', () => {
+  const cases = [
+    'EACCES',
+    'EROFS',
+    'ENOSPC',
+    'EDQUOT',
+    'ENOTDIR',
+    'EISDIR',
+    'ELOOP',
+    'ENAMETOOLONG',
+    'EMFILE',
+    'EIO',
+  ];
+
+  test.each(cases)('%s is one line that names the file, with the stack only on request', async (code) => {
+    for (const verbose of [false, true]) {
+      vi.spyOn(COMMANDS['doctor']!, 'register').mockRejectedValue(refusal(code, '/a/file'));
+      const err: string[] = [];
+      vi.spyOn(process.stderr, 'write').mockImplementation((text) => err.push(String(text)) > 0);
+      expect(await main(verbose ? ['doctor', '--verbose'] : ['doctor'])).toBe(1);
+      vi.restoreAllMocks();
+      const [line, ...more] = err.join('').trimEnd().split('\n');
+      expect(line).toMatch(/^error: \/a\/file: [a-z]/);
+      expect(line).not.toMatch(/E[A-Z]{3,}|fault/);
+      expect(more.length > 0).toBe(verbose);
+    }
+  });
+
+  test('in a Worker is typed too', () => {
+    expect(failureOf(refusal('ENOSPC', '/a/file'))).toMatchObject({
+      expected: true,
+      message: '/a/file: the disk is full; free some space and run the same command again',
+    });
+  });
+
+  test('is told apart from a fault of the program', () => {
+    for (const error of [new TypeError('x'), refusal('EBADF', '/a'), refusal('EINVAL'), 'text', null]) {
+      expect(systemError(error)).toBeNull();
+    }
+    expect(systemError(refusal('EIO'))).toBeInstanceOf(TimeseerError);
+  });
+});
+
+describe('places that cannot be written', () => {
+  const file = join(directory, 'file');
+  writeFileSync(file, '');
+  const commands: readonly (readonly string[])[] = [
+    ['explain', series, '--out'],
+    ['render', series, '--out'],
+    ['generate', 'nano5', '--count', '2', '--out'],
+    ['data', 'prepare', 'nano5', '--count', '2', '--out'],
+    ['pull', 'owner/name', '--out'],
+    ['sft', '--set', 'sft.samples=16', '--out'],
+  ];
+
+  test.each(commands)('%s %s: below a file, or under a name of 300 characters', async (...args) => {
+    for (const name of ['below', 'x'.repeat(300)]) {
+      const { code, out, err } = await inside(...args, join(name === 'below' ? file : directory, name));
+      expect([1, 2]).toContain(code);
+      expect(out).toBe('');
+      expect(err).toMatch(/^(?:(?:render|prepare) .*\n)*error: .*(?:file|longer than).*\n$/);
+    }
+    expect(readFileSync(file, 'utf8')).toBe('');
+  });
+
+  /** How to mount something that only a test sees: as root, or as a user that may call itself root. */
+  const apart = ['-m', '-rm'].find(
+    (how) => spawnSync('unshare', [how, 'mount', '-t', 'tmpfs', 'none', '/mnt']).status === 0,
+  );
+
+  test.skipIf(apart === undefined).each([
+    ['read-only', 'mount -o remount,ro /mnt', /file system is read-only/],
+    ['full', 'head -c 99999 /dev/zero > /mnt/fill', /the disk is full: free some space/],
+  ])('a file system that is %s: of a run, of a pull, of the cache', (_, make, reason) => {
+    const run = (command: string): string => `"$@" ${command} 2>&1; echo "code $?"`;
+    const script = [
+      'mount -t tmpfs -o size=8k none /mnt; mkdir /mnt/run',
+      `${make} 2> /dev/null`,
+      run('sft --out /mnt/run --set sft.samples=16'),
+      run('pull owner/name --out /mnt/run'),
+      run('explain "$SERIES" --out /mnt/run/a'),
+      `TIMESEER_CACHE=/mnt/cache ${run('setup --no-install')}`,
+    ].join('\n');
+    const { stdout } = spawnSync('unshare', [apart!, 'bash', '-c', script, 'bash', process.execPath, CLI], {
+      encoding: 'utf8',
+      env: { ...process.env, SERIES: series },
+    });
+    const lines = stdout.trimEnd().split('\n');
+    expect(lines.filter((_, i) => i % 2 === 1)).toEqual(Array(4).fill('code 1'));
+    const errors = lines.filter((_, i) => i % 2 === 0);
+    for (const line of errors) {
+      expect(line).toMatch(/^error: \/mnt\/(?:run|cache)\S*: not written/);
+      expect(line).toMatch(reason);
+    }
+    expect(errors[0]).toContain('/mnt/run/.lock');
+  });
+
+  const root = process.getuid?.() === 0;
+  const nobody = ['setpriv', '--reuid=65534', '--regid=65534', '--clear-groups'];
+  const other = root ? nobody : [];
+  const can = spawnSync('sh', ['-c', '"$@" --version', 'sh', ...other, process.execPath, CLI]).status === 0;
+
+  test.skipIf(!can)('a directory of someone else', () => {
+    const closed = join(directory, 'closed');
+    mkdirSync(closed);
+    chmodSync(closed, 0o555);
+    chmodSync(directory, 0o755);
+    const [program, ...args] = [
+      ...other,
+      process.execPath,
+      CLI,
+      'explain',
+      series,
+      '--out',
+      join(closed, 'a'),
+    ];
+    const { status, stderr } = spawnSync(program!, args, { encoding: 'utf8' });
+    expect(stderr).toMatch(/^error: .*closed\/a\S*: not written \(no permission: choose another place.*\n$/);
+    expect(status).toBe(1);
+  });
+});
+
+test.each([30, 45])('with room for only %i open files it says so, and how to get more', (limit) => {
+  const { status, stdout, stderr } = spawnSync(
+    'bash',
+    ['-c', `ulimit -n ${limit}; exec "$@"`, 'bash', process.execPath, CLI, 'explain', series],
+    { encoding: 'utf8' },
+  );
+  expect(stderr).toMatch(
+    /^error: \S+: this process has too many files open; allow more with `ulimit -n 4096`.*\n$/,
+  );
+  expect({ status, stdout }).toEqual({ status: 1, stdout: '' });
+});
+
+const first = spawnSync('unshare', ['-pf', '--kill-child', 'true']).status === 0;
+
+test.skipIf(!first)('as the first process of a container a signal ends it too', async () => {
+  const script = `import { endAsFirstProcess } from ${JSON.stringify(resolve('src/interrupt.ts'))};
+    endAsFirstProcess(); setInterval(() => {}, 1000); console.log(process.pid);`;
+  const program = join(directory, 'first.mts');
+  writeFileSync(program, script);
+  const child = spawn('unshare', ['-pf', '--kill-child', process.execPath, '--import', 'tsx', program], {
+    stdio: ['ignore', 'pipe', 'inherit'],
+  });
+  const ended = new Promise((done) => child.on('close', done));
+  const said = await new Promise((done) =>
+    child.stdout.once('data', (data: Buffer) => done(data.toString())),
+  );
+  expect(said).toBe('1\n');
+  const inner = Number(readFileSync(`/proc/${child.pid}/task/${child.pid}/children`, 'utf8'));
+  process.kill(inner, 'SIGTERM');
+  expect(await ended).toBe(143);
+});
