@@ -1,20 +1,19 @@
 /** One series from a CSV file: one numeric column, an optional time column, with a header or without. */
-import { readFileSync, statSync } from 'node:fs';
 import { parse } from 'node:path';
 import { ConfigError, DataError, reasonOf } from '../src/errors.ts';
+import { readBytes } from '../src/input-file.ts';
 import { suggestion } from '../src/suggest.ts';
 import { CsvRecords, detectDelimiter } from './csv-records.ts';
+import { MOST_CHANNELS } from './readers/record.ts';
 
 /** A line needs two points. */
 export const MINIMUM_POINTS = 2;
 
-/** Largest file, in bytes: what a JavaScript string holds. */
-const MAXIMUM_BYTES = 500_000_000;
-
 /** Records after the header by which columns are told apart. */
 const SAMPLE = 100;
 
-const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
+/** A decimal number; each digit can be matched in one way only, so that a long cell takes no longer than its length. */
+export const NUMBER = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/;
 const MISSING = /^(?:[+-]?nan|na|n\/a|null|none|#n\/a|\?)?$/i;
 const SPECIAL = /^[+-]?(?:nan|inf|infinity|na|n\/a|null|none|#n\/a|\?)$/i;
 const DECIMAL_COMMA = /^[+-]?[\d.]*\d,[\d.,]*\d$/;
@@ -60,16 +59,10 @@ interface Column {
 
 const show = (text: string): string => JSON.stringify(text.length > 40 ? `${text.slice(0, 37)}...` : text);
 
-/** The text of a file. @throws DataError for one that is too large, unreadable or not UTF-8 */
-export function readText(path: string): string {
+/** The text of a file. @throws DataError for one of more than `maximum` bytes, unreadable or not UTF-8 */
+export function readText(path: string, maximum?: number): string {
   try {
-    const size = statSync(path).size;
-    if (size > MAXIMUM_BYTES) {
-      throw new DataError(`${size} bytes, more than the ${MAXIMUM_BYTES} that can be read; split the file`, {
-        file: path,
-      });
-    }
-    return new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(path));
+    return new TextDecoder('utf-8', { fatal: true }).decode(readBytes(path, maximum));
   } catch (cause) {
     if (cause instanceof DataError) throw cause;
     const reason =
@@ -185,10 +178,18 @@ function problem(cell: string, column: string): string {
   return `${value} is not a number${hint}`;
 }
 
-function readSample(records: CsvRecords): string[][] {
+/** The first records, by which columns are told apart. @throws DataError for one of more fields than channels are allowed */
+export function readSample(records: CsvRecords): string[][] {
   const sample: string[][] = [];
   while (sample.length <= SAMPLE && records.next()) {
-    if (!records.blank) sample.push(Array.from({ length: records.width }, (_, i) => records.field(i)));
+    if (records.blank) continue;
+    if (records.width > MOST_CHANNELS) {
+      throw new DataError(
+        `${records.width} columns, more than ${MOST_CHANNELS}; a series has a row for each point, so transpose the table`,
+        records.place(0),
+      );
+    }
+    sample.push(Array.from({ length: records.width }, (_, i) => records.field(i)));
   }
   return sample;
 }

@@ -2,11 +2,12 @@
  * Recipes: what an experiment is, in YAML, checked strictly. Every key has a default, so a recipe says only what
  * differs; an unknown key or a wrong value is a ConfigError that names key, file and line, and what was expected.
  */
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { type Document, isMap, isNode, isScalar, LineCounter, parse, parseDocument, visit } from 'yaml';
-import { ConfigError } from './errors.ts';
+import { ConfigError, reasonOf } from './errors.ts';
+import { readUtf8 } from './input-file.ts';
 import { expected } from './issue-text.ts';
 import { defaultRecipe, type Recipe, recipeSchema } from './recipe.ts';
 import { closest } from './suggest.ts';
@@ -136,10 +137,20 @@ function recipeFile(nameOrPath: string): string {
   );
 }
 
-/** What the YAML parser says, on one line: without the excerpt of the file that it appends. */
+/** Most bytes of a recipe: the time of a parser of YAML can grow with the square of its length. */
+const MAXIMUM_BYTES = 64 << 10;
+
+function readRecipe(file: string): string {
+  try {
+    return readUtf8(file, MAXIMUM_BYTES);
+  } catch (cause) {
+    throw new ConfigError(`${file}: cannot be read as a recipe (${reasonOf(cause)})`, { cause });
+  }
+}
+
+/** What the YAML parser says, on one line. */
 function yamlComplaint(error: unknown): string {
-  const [first = ''] = (error as Error).message.split('\n');
-  return first.replace(/ at line \d+, (column \d+):?$/, ' ($1)');
+  return (error as Error).message.split('\n')[0] ?? '';
 }
 
 /** Keys and values of a document. @throws ConfigError with file and line when an alias has no anchor */
@@ -166,11 +177,13 @@ function contentOf(document: Document, lines: LineCounter, file: string): unknow
 export function loadRecipe(nameOrPath: string, overrides: readonly string[] = []): Recipe {
   const file = recipeFile(nameOrPath);
   const lines = new LineCounter();
-  const document = parseDocument(readFileSync(file, 'utf8'), { lineCounter: lines });
+  const document = parseDocument(readRecipe(file), { lineCounter: lines, prettyErrors: false });
   const broken = document.errors[0];
   if (broken !== undefined) {
-    const line = lines.linePos(broken.pos[0]).line;
-    throw new ConfigError(`${file}:${line}: not YAML: ${yamlComplaint(broken)}`, { cause: broken });
+    const { line, col } = lines.linePos(broken.pos[0]);
+    throw new ConfigError(`${file}:${line}: not YAML: ${yamlComplaint(broken)} (column ${col})`, {
+      cause: broken,
+    });
   }
   const content = contentOf(document, lines, file);
   if (!isTree(content))

@@ -3,14 +3,18 @@
  * advice; the rest goes into the manifest.
  */
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { isMap, isNode, isScalar, LineCounter, parseDocument } from 'yaml';
 import { z } from 'zod';
 import { DataError } from '../../src/errors.ts';
+import { fileInside } from '../../src/input-file.ts';
 import { issueText } from '../../src/issue-text.ts';
 import { suggestion } from '../../src/suggest.ts';
 import { RESERVED } from '../../src/task-prompts.ts';
 import { readText } from '../csv.ts';
+
+/** Most bytes of the file: the time of a parser of YAML can grow with the square of its length. */
+const MAXIMUM_BYTES = 64 << 10;
 
 /** Names of the file, of which a folder may have one. */
 export const TASK_FILES = ['task.yaml', 'task.yml', 'task.json'] as const;
@@ -70,7 +74,7 @@ export function readWords(folder: string): CustomWords | null {
   if (file === undefined) return null;
   if (other !== undefined) throw new DataError(`stands beside ${other}; keep one of them`, { file });
   const lines = new LineCounter();
-  const document = parseDocument(readText(file), {
+  const document = parseDocument(readText(fileInside(folder, basename(file)), MAXIMUM_BYTES), {
     lineCounter: lines,
     prettyErrors: false,
     logLevel: 'error',

@@ -1,0 +1,204 @@
+/**
+ * Cells of 200 kB in text files: no reader takes longer than its input is long, whatever the cell is made of. A pattern
+ * that can match one text in several ways takes a minute for one of these.
+ */
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { performance } from 'node:perf_hooks';
+import { afterAll, expect, test } from 'vitest';
+import { readSeriesCsv } from '../../../datasets/csv.ts';
+import { numericColumns } from '../../../datasets/csv-columns.ts';
+import { readEmgdb } from '../../../datasets/readers/emgdb.ts';
+import { formatOf, readRecords } from '../../../datasets/readers/formats.ts';
+import { readNab, readNabWindows } from '../../../datasets/readers/nab.ts';
+import { readUciHar } from '../../../datasets/readers/uci-har.ts';
+import { readWfdbHeader } from '../../../datasets/readers/wfdb-header.ts';
+import { isTable, readLabels, readTable } from '../../../datasets/tasks/custom-table.ts';
+import { readWords, TASK_FILE_EXAMPLE } from '../../../datasets/tasks/custom-words.ts';
+import { ecg } from '../../../datasets/tasks/ecg.ts';
+import { parseResponse } from '../../../rewards/response.ts';
+import { parseSums } from '../../../src/commands/data/fetch.ts';
+import { loadRecipe } from '../../../src/config.ts';
+import { TimeseerError } from '../../../src/errors.ts';
+import { readProfile } from '../../../src/expcot/profile-file.ts';
+
+const GOLDEN = resolve(import.meta.dirname, '../../golden/readers');
+const LENGTH = 200_000;
+/** What follows takes milliseconds; with one pattern whose time grows with the square of the length, a minute. */
+const LONGEST_MS = 5_000;
+/** Places of each text that a long cell comes to. */
+const PLACES = Number(process.env['TIMESEER_FUZZ'] ?? 300) / 50;
+
+const directory = mkdtempSync(join(tmpdir(), 'timeseer-long-'));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const at = (name: string): string => join(directory, name);
+const golden = (name: string): string => readFileSync(join(GOLDEN, name), 'utf8');
+
+/** What cells are made of. */
+const PIECES = [
+  '1',
+  '.1',
+  '1,',
+  '1-',
+  '1:',
+  ' ',
+  '\t',
+  '"',
+  "'",
+  "\\'",
+  '\\"',
+  '\\',
+  '-',
+  '1e',
+  '(',
+  ')',
+  '[',
+];
+const MORE = [
+  '[]',
+  '{',
+  '<|',
+  '<class>',
+  '_id_1',
+  '_',
+  '@',
+  '#',
+  '%',
+  '/',
+  ':',
+  ';',
+  'a ',
+  'é',
+  ' (',
+  '"a":"',
+];
+const CELLS = [...PIECES, ...MORE].flatMap((piece) => {
+  const body = piece.repeat(LENGTH / piece.length);
+  return [`${body}x`, `'${body}`];
+});
+
+interface Case {
+  readonly what: string;
+  /** The file, below the directory. */
+  readonly name: string;
+  readonly text: string;
+  readonly read: (path: string, text: string) => unknown;
+}
+
+const all = (records: Iterable<unknown>): void => {
+  for (const record of records) void record;
+};
+const byFormat = (path: string): void => all(readRecords(path, formatOf(path)));
+const HAR = ['har_x.txt', 'har_y.txt', 'har_subject.txt'] as const;
+const har = (): void =>
+  all(readUciHar({ signals: [['x', at(HAR[0])]], labels: at(HAR[1]), subjects: at(HAR[2]) }));
+
+const CASES: readonly Case[] = [
+  ...['two.ts', 'unequal.ts'].map((name) => ({
+    what: name,
+    name,
+    text: golden(`${name}.txt`),
+    read: byFormat,
+  })),
+  ...['flat.arff', 'relational.arff', 'wide_tsb_ad.csv', 'tab.csv', 'nab_tiny.csv'].map((name) => ({
+    what: name,
+    name,
+    text: golden(name),
+    read: byFormat,
+  })),
+  { what: 'UCR tsv', name: 'ucr.tsv', text: golden('ucr.tsv'), read: byFormat },
+  {
+    what: 'TSB-UAD',
+    name: '001_tiny.out',
+    text: golden('001_UCR_Anomaly_tiny_20_25_25.out'),
+    read: byFormat,
+  },
+  { what: 'csv', name: 'pump.csv', text: golden('pump.csv'), read: (path) => readSeriesCsv(path) },
+  {
+    what: 'csv of channels',
+    name: 'wide.csv',
+    text: 'time,a,b\n1,2,3\n2,3,"4"\n3,4,5\n',
+    read: (path) => numericColumns(path),
+  },
+  {
+    what: 'NAB windows',
+    name: 'windows.json',
+    text: golden('nab_windows.json'),
+    read: (path) => all(readNab(join(GOLDEN, 'nab_tiny.csv'), readNabWindows(path))),
+  },
+  { what: 'emgdb', name: 'emg_tiny.txt', text: golden('emg_tiny.txt'), read: (path) => all(readEmgdb(path)) },
+  { what: 'WFDB header', name: 'rec.hea', text: golden('rec16.hea'), read: (path) => readWfdbHeader(path) },
+  ...HAR.map((name) => ({ what: name, name, text: golden(name), read: har })),
+  {
+    what: 'labels.csv',
+    name: 'own/labels.csv',
+    text: 'file,class,intervals,recording,split\na.csv,spike,1-3 5-9,r,train\na.csv,normal,,r,test\n',
+    read: (path) => readLabels(path, dirname(path)),
+  },
+  {
+    what: 'table',
+    name: 'table.csv',
+    text: 'id,class,t0,t1\na,b,1,2\nc,d,3,4\n',
+    read: (path) => isTable(path) && all(readTable(path)),
+  },
+  {
+    what: 'task.yaml',
+    name: 'words/task.yaml',
+    text: TASK_FILE_EXAMPLE,
+    read: (path) => readWords(dirname(path)),
+  },
+  {
+    what: 'ECG reference',
+    name: 'ecg/REFERENCE-v3.csv',
+    text: 'A00001,N\nA00002,~\n',
+    read: (path) => ecg.open({ directory: dirname(path) }),
+  },
+  {
+    what: 'recipe',
+    name: 'recipe.yaml',
+    text: 'sft:\n  samples: 32\nrl:\n  seed: 1\n',
+    read: (path) => loadRecipe(path),
+  },
+  {
+    what: 'profile of classes',
+    name: 'p.json',
+    text: '{"format":"x","version":1}',
+    read: (path, text) => readProfile(text, path),
+  },
+  { what: 'sums', name: 'sums', text: `${'a'.repeat(64)} *a.txt\n`, read: (_, text) => parseSums(text) },
+  {
+    what: 'response',
+    name: 'response',
+    text: '<think>a</think><answer>[[1, 2], [3, 4]]</answer><class>trend</class>',
+    read: (_, text) => parseResponse(text, { kind: 'anomaly', length: 100 } as never),
+  },
+];
+
+test.each(CASES)(
+  '$what: long cells are read or refused, in time',
+  ({ name, text, read }) => {
+    mkdirSync(dirname(at(name)), { recursive: true });
+    for (const file of HAR) copyFileSync(join(GOLDEN, file), at(file));
+    for (let place = 0; place < PLACES; place++) {
+      const from = Math.floor((text.length * (place + 0.5)) / PLACES);
+      // Between two fields, where a cell stands.
+      const found = /[\s,:;='"(){}[\]]/.exec(text.slice(from));
+      const middle = found === null ? text.length : from + found.index + 1;
+      for (const cell of CELLS) {
+        const content = text.slice(0, middle) + cell + text.slice(middle);
+        writeFileSync(at(name), content);
+        const started = performance.now();
+        try {
+          read(at(name), content);
+        } catch (error) {
+          if (!(error instanceof TimeseerError)) throw error;
+        }
+        const ms = performance.now() - started;
+        if (ms > 300) console.log(name, ms.toFixed(0), JSON.stringify(cell.slice(0, 10)), middle);
+        expect(ms, `${JSON.stringify(cell.slice(0, 12))}… at character ${middle}`).toBeLessThan(LONGEST_MS);
+      }
+    }
+  },
+  600_000,
+);
