@@ -138,7 +138,7 @@ function recipeFile(nameOrPath: string): string {
 }
 
 /** Most bytes of a recipe: the time of a parser of YAML can grow with the square of its length. */
-const MAXIMUM_BYTES = 64 << 10;
+const MAXIMUM_BYTES = 32 << 10;
 
 function readRecipe(file: string): string {
   try {

@@ -14,7 +14,7 @@ import { RESERVED } from '../../src/task-prompts.ts';
 import { readText } from '../csv.ts';
 
 /** Most bytes of the file: the time of a parser of YAML can grow with the square of its length. */
-const MAXIMUM_BYTES = 64 << 10;
+const MAXIMUM_BYTES = 32 << 10;
 
 /** Names of the file, of which a folder may have one. */
 export const TASK_FILES = ['task.yaml', 'task.yml', 'task.json'] as const;
