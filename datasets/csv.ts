@@ -126,7 +126,8 @@ function chosenColumn(columns: readonly Column[], wanted: string | number, path:
   const same = (name: string, fold: boolean): boolean =>
     fold ? name.toLowerCase() === text.toLowerCase() : name === text;
   for (const fold of [false, true]) {
-    const found = columns.flatMap(({ name }, i) => (same(name, fold) ? [i] : []));
+    const found: number[] = [];
+    for (let i = 0; i < columns.length; i++) if (same(columns[i]!.name, fold)) found.push(i);
     if (found.length === 1) return found[0]!;
     if (found.length > 1) {
       throw new ConfigError(
@@ -209,6 +210,18 @@ export function readSample(records: CsvRecords): string[][] {
  * there
  */
 export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries {
+  return readColumnsCsv(path, [options.column], options)[0]!;
+}
+
+/**
+ * As `readSeriesCsv`, for several columns of one file, none of which is the time; undefined: the only one that can hold the values.
+ * The file is gone through once.
+ */
+export function readColumnsCsv(
+  path: string,
+  wanted: readonly CsvOptions['column'][],
+  options: Omit<CsvOptions, 'column'> = {},
+): CsvSeries[] {
   const text = readText(path);
   const delimiter = detectDelimiter(text, path);
   const sample = readSample(new CsvRecords(text, delimiter, path));
@@ -217,7 +230,8 @@ export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries
   const header = isHeader(top);
   const body = header ? sample.slice(1) : sample;
   if (body.length === 0) {
-    throw new DataError(`only a header (${top.map(show).join(', ')}), no data below it`, { file: path });
+    const names = `${top.slice(0, NAMED).map(show).join(', ')}${top.length > NAMED ? ' …' : ''}`;
+    throw new DataError(`only a header (${names}), no data below it`, { file: path });
   }
   const columns = top.map((name, i) =>
     describe(
@@ -226,19 +240,18 @@ export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries
       body.map((record) => record[i] ?? ''),
     ),
   );
-  const value =
-    options.column === undefined
-      ? onlyNumeric(columns, path, options.advice)
-      : chosenColumn(columns, options.column, path);
-  const others = columns.map((column, i) => (i === value ? null : column));
+  const chosen = wanted.map((column) =>
+    column === undefined ? onlyNumeric(columns, path, options.advice) : chosenColumn(columns, column, path),
+  );
+  const others: (Column | null)[] = [...columns];
+  for (const index of chosen) others[index] = null;
   const clock = [
     others.findIndex((column) => column?.time === true && !column.numeric),
     others.findIndex((column) => column?.time),
     others.findIndex((column) => column?.rowNumbers),
   ].find((i) => i >= 0);
-  const { name } = columns[value]!;
   const time: string[] | null = clock === undefined ? null : [];
-  const values: number[] = [];
+  const values = chosen.map((): number[] => []);
 
   const records = new CsvRecords(text, delimiter, path);
   const missing = options.missing ?? false;
@@ -255,7 +268,7 @@ export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries
       // The empty cell of an only column is a blank line.
       if (!missing || columns.length > 1)
         throw new DataError('blank line inside the data; remove or fill it', blank);
-      for (; blanks > 0; blanks--) values.push(Number.NaN);
+      for (; blanks > 0; blanks--) for (const column of values) column.push(Number.NaN);
       blank = undefined;
     }
     if (records.width !== columns.length) {
@@ -265,19 +278,27 @@ export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries
       );
     }
     if (seen++ === 0 && header) continue;
-    const cell = records.field(value);
-    const number = NUMBER.test(cell) ? Number(cell) : Number.NaN;
-    if (!Number.isFinite(number) && !(missing && MISSING.test(cell))) {
-      throw new DataError(problem(cell, name), records.place(value));
+    for (let k = 0; k < chosen.length; k++) {
+      const cell = records.field(chosen[k]!);
+      const number = NUMBER.test(cell) ? Number(cell) : Number.NaN;
+      if (!Number.isFinite(number) && !(missing && MISSING.test(cell))) {
+        throw new DataError(problem(cell, columns[chosen[k]!]!.name), records.place(chosen[k]!));
+      }
+      values[k]!.push(number);
     }
-    values.push(number);
     if (time !== null) time.push(records.field(clock!));
   }
-  if (values.length < MINIMUM_POINTS) {
-    throw new DataError(`${values.length} point; a series needs at least ${MINIMUM_POINTS}`, { file: path });
-  }
-  if (values.every((one) => Number.isNaN(one))) {
-    throw new DataError(`column ${show(name)} holds no number; remove it, or fill it`, { file: path });
-  }
-  return { values: Float64Array.from(values), time, name: parse(path).name, column: name };
+  return chosen.map((index, k) => {
+    const { name } = columns[index]!;
+    const points = Float64Array.from(values[k]!);
+    if (points.length < MINIMUM_POINTS) {
+      throw new DataError(`${points.length} point; a series needs at least ${MINIMUM_POINTS}`, {
+        file: path,
+      });
+    }
+    if (points.every((one) => Number.isNaN(one))) {
+      throw new DataError(`column ${show(name)} holds no number; remove it, or fill it`, { file: path });
+    }
+    return { values: points, time, name: parse(path).name, column: name };
+  });
 }

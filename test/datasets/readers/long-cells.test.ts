@@ -5,9 +5,10 @@
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { readSeriesCsv } from '../../../datasets/csv.ts';
 import { numericColumns } from '../../../datasets/csv-columns.ts';
+import { readCsv } from '../../../datasets/readers/csv.ts';
 import { readEmgdb } from '../../../datasets/readers/emgdb.ts';
 import { formatOf, readRecords } from '../../../datasets/readers/formats.ts';
 import { readNab, readNabWindows } from '../../../datasets/readers/nab.ts';
@@ -21,6 +22,8 @@ import { parseSums } from '../../../src/commands/data/fetch.ts';
 import { loadRecipe } from '../../../src/config.ts';
 import { TimeseerError } from '../../../src/errors.ts';
 import { readProfile } from '../../../src/expcot/profile-file.ts';
+
+import { dict, npy } from '../../helpers/numpy-files.ts';
 
 const GOLDEN = resolve(import.meta.dirname, '../../golden/readers');
 const LENGTH = 60_000;
@@ -241,3 +244,42 @@ test.each(CASES)(
   },
   600_000,
 );
+
+describe('more channels than a series may have', () => {
+  const MANY = 20_000;
+  const repeat = (text: string, between: string): string =>
+    Array.from({ length: MANY }, () => text).join(between);
+  const names = Array.from({ length: MANY }, (_, i) => `c${i}`).join(',');
+  const matlab = Buffer.alloc(20 + 2 + 2 * MANY);
+  [50, MANY, 2, 0, 2].forEach((value, i) => void matlab.writeInt32LE(value, 4 * i));
+  matlab.write('x\0', 20);
+
+  test.each<readonly [string, string | Buffer]>([
+    ['values.ts', `@data\n${repeat('1,2', ':')}:a\n`],
+    ['pairs.ts', `@timeStamps true\n@data\n${repeat('(0,1)', ':')}:a\n`],
+    [
+      'relational.arff',
+      `@attribute m relational\n@attribute a numeric\n@end m\n@attribute c {x}\n@data\n'${repeat('1,2', '\\n')}',x\n`,
+    ],
+    ['tsb.csv', `${names},Label\n${repeat('1', ',')},0\n`],
+    ['tab.csv', `data,cols\n${names.replaceAll(/c(\d+),?/g, '1,c$1\n')}`],
+    ['wide.csv', `${names}\n${repeat('1', ',')}\n`],
+    ['wide.npy', npy(dict("'|i1'", `1, ${MANY}, 2`), Buffer.alloc(2 * MANY))],
+    ['wide.mat', matlab],
+  ])('%s is refused', (name, content) => {
+    writeFileSync(at(name), content);
+    expect(() => byFormat(at(name))).toThrow(/(?:channels|columns), more than (?:the )?10000/);
+  });
+
+  test('up to there a csv file is gone through once for all of them', () => {
+    const width = 5_000;
+    const row = Array.from({ length: width }, (_, i) => i % 7).join(',');
+    const head = Array.from({ length: width }, (_, i) => `c${i}`);
+    writeFileSync(at('fit.csv'), `${head.join(',')}\n${`${row}\n`.repeat(50)}`);
+    const before = process.cpuUsage();
+    const [record] = readCsv(at('fit.csv'), { columns: numericColumns(at('fit.csv')) });
+    const { user, system } = process.cpuUsage(before);
+    expect(record!.channels.map((channel) => channel.length)).toEqual(Array(width).fill(50));
+    expect((user + system) / 1000).toBeLessThan(LONGEST_MS);
+  });
+});
