@@ -177,7 +177,11 @@ function contentOf(document: Document, lines: LineCounter, file: string): unknow
 export function loadRecipe(nameOrPath: string, overrides: readonly string[] = []): Recipe {
   const file = recipeFile(nameOrPath);
   const lines = new LineCounter();
-  const document = parseDocument(readRecipe(file), { lineCounter: lines, prettyErrors: false });
+  const document = parseDocument(readRecipe(file), {
+    lineCounter: lines,
+    prettyErrors: false,
+    logLevel: 'error',
+  });
   const broken = document.errors[0];
   if (broken !== undefined) {
     const { line, col } = lines.linePos(broken.pos[0]);
