@@ -234,6 +234,13 @@ function checkPoints(file: string): string[] {
   const { header, rows } = openSheet(file);
   const names = header.slice(0, NAMED).map((name) => show(name));
   const columns = `${names.join(', ')}${header.length > NAMED ? ` and ${header.length - NAMED} more` : ''}`;
+  const time = header.find((name) => /^(?:time|date)/.test(name));
+  if (format === 'csv' && time !== undefined && header.at(-1) === 'label') {
+    throw new DataError(
+      `a column ${show(time)} beside the column "label", which marks points; points are in the order of the rows, so leave the time out`,
+      { file, line: 1 },
+    );
+  }
   if (format === 'csv') {
     throw new DataError(
       `columns ${columns}: none is called "class" (one series a row) or, at the end, "Label" (a row for each point, 0 or 1); custom needs ${CUSTOM_LAYOUT}`,

@@ -556,6 +556,9 @@ describe('files whose labels are not plain', () => {
       /t\.csv:1: columns "t0", .*"t5": none is called "class" \(one series a row\) or, at the end, "Label"/,
     );
     await expect(failure).rejects.not.toThrow(/--column/);
+    await expect(one('t.csv', 'time,v,label\n1,2,0\n2,3,1\n')).rejects.toThrow(
+      /t\.csv:1: a column "time" beside the column "label", .*leave the time out/,
+    );
     expect(CUSTOM_LAYOUT).toMatch(/one series a row, whose header names a column "class"/);
   });
 
