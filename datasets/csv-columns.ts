@@ -1,12 +1,10 @@
 /** Which columns of a CSV file of points are channels. */
-import { readText, TIME_NAME } from './csv.ts';
+import { readSample, readText, TIME_NAME } from './csv.ts';
 import { CsvRecords, detectDelimiter } from './csv-records.ts';
 
 /** Numbers, also with a decimal comma. */
 const NUMBERS = /^[+-]?[\d.,]+(?:e[+-]?\d+)?$/i;
 const MISSING = /^(?:[+-]?nan|na|n\/a|null|none|#n\/a|\?)?$/i;
-/** Records by which columns are told apart. */
-const SAMPLE = 100;
 
 /**
  * Columns of a csv file of points whose first value that is not missing is a number, and which are no time; undefined without a
@@ -17,11 +15,7 @@ const SAMPLE = 100;
 export function numericColumns(path: string): string[] | undefined {
   const text = readText(path);
   const records = new CsvRecords(text, detectDelimiter(text, path), path);
-  const rows: string[][] = [];
-  while (rows.length <= SAMPLE && records.next()) {
-    if (!records.blank) rows.push(Array.from({ length: records.width }, (_, i) => records.field(i)));
-  }
-  const [names = [], ...body] = rows;
+  const [names = [], ...body] = readSample(records);
   const headed = names.every((name, i) => (name === '' ? i === 0 : !Number.isFinite(Number(name))));
   if (!headed) return undefined;
   const columns = names.filter((name, i) => {

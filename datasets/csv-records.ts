@@ -9,6 +9,9 @@ const QUOTE = 34;
 const LF = 10;
 const CR = 13;
 
+/** Most fields of a record: the points of a long series in one row. */
+const MAXIMUM_FIELDS = 1_000_000;
+
 const isBlank = (code: number): boolean => code === 32 || code === 9;
 
 /** A walk over the records; the fields of the current one are read with `field`. */
@@ -33,7 +36,7 @@ export class CsvRecords {
   /**
    * Moves to the next record; false after the last.
    *
-   * @throws DataError with line and column for a quote that never closes, or text after a closing one
+   * @throws DataError with line and column for a quote that never closes, text after a closing one, or too many fields
    */
   next(): boolean {
     const text = this.#text;
@@ -50,6 +53,9 @@ export class CsvRecords {
         code = text.charCodeAt(++at);
       }
       this.#ends[width++] = at;
+      if (width > MAXIMUM_FIELDS) {
+        throw new DataError(`more than ${MAXIMUM_FIELDS} fields in one line`, this.#place(this.#position));
+      }
       if (at >= length || code !== this.#delimiter) break;
       at++;
     }

@@ -1,20 +1,19 @@
 /** One series from a CSV file: one numeric column, an optional time column, with a header or without. */
-import { readFileSync, statSync } from 'node:fs';
 import { parse } from 'node:path';
 import { ConfigError, DataError, reasonOf } from '../src/errors.ts';
+import { readBytes } from '../src/input-file.ts';
 import { suggestion } from '../src/suggest.ts';
 import { CsvRecords, detectDelimiter } from './csv-records.ts';
+import { MOST_CHANNELS } from './readers/record.ts';
 
 /** A line needs two points. */
 export const MINIMUM_POINTS = 2;
 
-/** Largest file, in bytes: what a JavaScript string holds. */
-const MAXIMUM_BYTES = 500_000_000;
-
 /** Records after the header by which columns are told apart. */
 const SAMPLE = 100;
 
-const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
+/** A decimal number; each digit can be matched in one way only, so that a long cell takes no longer than its length. */
+export const NUMBER = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/;
 const MISSING = /^(?:[+-]?nan|na|n\/a|null|none|#n\/a|\?)?$/i;
 const SPECIAL = /^[+-]?(?:nan|inf|infinity|na|n\/a|null|none|#n\/a|\?)$/i;
 const DECIMAL_COMMA = /^[+-]?[\d.]*\d,[\d.,]*\d$/;
@@ -60,16 +59,10 @@ interface Column {
 
 const show = (text: string): string => JSON.stringify(text.length > 40 ? `${text.slice(0, 37)}...` : text);
 
-/** The text of a file. @throws DataError for one that is too large, unreadable or not UTF-8 */
-export function readText(path: string): string {
+/** The text of a file. @throws DataError for one of more than `maximum` bytes, unreadable or not UTF-8 */
+export function readText(path: string, maximum?: number): string {
   try {
-    const size = statSync(path).size;
-    if (size > MAXIMUM_BYTES) {
-      throw new DataError(`${size} bytes, more than the ${MAXIMUM_BYTES} that can be read; split the file`, {
-        file: path,
-      });
-    }
-    return new TextDecoder('utf-8', { fatal: true }).decode(readFileSync(path));
+    return new TextDecoder('utf-8', { fatal: true }).decode(readBytes(path, maximum));
   } catch (cause) {
     if (cause instanceof DataError) throw cause;
     const reason =
@@ -133,7 +126,8 @@ function chosenColumn(columns: readonly Column[], wanted: string | number, path:
   const same = (name: string, fold: boolean): boolean =>
     fold ? name.toLowerCase() === text.toLowerCase() : name === text;
   for (const fold of [false, true]) {
-    const found = columns.flatMap(({ name }, i) => (same(name, fold) ? [i] : []));
+    const found: number[] = [];
+    for (let i = 0; i < columns.length; i++) if (same(columns[i]!.name, fold)) found.push(i);
     if (found.length === 1) return found[0]!;
     if (found.length > 1) {
       throw new ConfigError(
@@ -185,10 +179,18 @@ function problem(cell: string, column: string): string {
   return `${value} is not a number${hint}`;
 }
 
-function readSample(records: CsvRecords): string[][] {
+/** The first records, by which columns are told apart. @throws DataError for one of more fields than channels are allowed */
+export function readSample(records: CsvRecords): string[][] {
   const sample: string[][] = [];
   while (sample.length <= SAMPLE && records.next()) {
-    if (!records.blank) sample.push(Array.from({ length: records.width }, (_, i) => records.field(i)));
+    if (records.blank) continue;
+    if (records.width > MOST_CHANNELS) {
+      throw new DataError(
+        `${records.width} columns, more than ${MOST_CHANNELS}; a series has a row for each point, so transpose the table`,
+        records.place(0),
+      );
+    }
+    sample.push(Array.from({ length: records.width }, (_, i) => records.field(i)));
   }
   return sample;
 }
@@ -208,6 +210,18 @@ function readSample(records: CsvRecords): string[][] {
  * there
  */
 export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries {
+  return readColumnsCsv(path, [options.column], options)[0]!;
+}
+
+/**
+ * As `readSeriesCsv`, for several columns of one file, none of which is the time; undefined: the only one that can hold the values.
+ * The file is gone through once.
+ */
+export function readColumnsCsv(
+  path: string,
+  wanted: readonly CsvOptions['column'][],
+  options: Omit<CsvOptions, 'column'> = {},
+): CsvSeries[] {
   const text = readText(path);
   const delimiter = detectDelimiter(text, path);
   const sample = readSample(new CsvRecords(text, delimiter, path));
@@ -216,7 +230,8 @@ export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries
   const header = isHeader(top);
   const body = header ? sample.slice(1) : sample;
   if (body.length === 0) {
-    throw new DataError(`only a header (${top.map(show).join(', ')}), no data below it`, { file: path });
+    const names = `${top.slice(0, NAMED).map(show).join(', ')}${top.length > NAMED ? ' …' : ''}`;
+    throw new DataError(`only a header (${names}), no data below it`, { file: path });
   }
   const columns = top.map((name, i) =>
     describe(
@@ -225,19 +240,18 @@ export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries
       body.map((record) => record[i] ?? ''),
     ),
   );
-  const value =
-    options.column === undefined
-      ? onlyNumeric(columns, path, options.advice)
-      : chosenColumn(columns, options.column, path);
-  const others = columns.map((column, i) => (i === value ? null : column));
+  const chosen = wanted.map((column) =>
+    column === undefined ? onlyNumeric(columns, path, options.advice) : chosenColumn(columns, column, path),
+  );
+  const others: (Column | null)[] = [...columns];
+  for (const index of chosen) others[index] = null;
   const clock = [
     others.findIndex((column) => column?.time === true && !column.numeric),
     others.findIndex((column) => column?.time),
     others.findIndex((column) => column?.rowNumbers),
   ].find((i) => i >= 0);
-  const { name } = columns[value]!;
   const time: string[] | null = clock === undefined ? null : [];
-  const values: number[] = [];
+  const values = chosen.map((): number[] => []);
 
   const records = new CsvRecords(text, delimiter, path);
   const missing = options.missing ?? false;
@@ -254,7 +268,7 @@ export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries
       // The empty cell of an only column is a blank line.
       if (!missing || columns.length > 1)
         throw new DataError('blank line inside the data; remove or fill it', blank);
-      for (; blanks > 0; blanks--) values.push(Number.NaN);
+      for (; blanks > 0; blanks--) for (const column of values) column.push(Number.NaN);
       blank = undefined;
     }
     if (records.width !== columns.length) {
@@ -264,19 +278,27 @@ export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries
       );
     }
     if (seen++ === 0 && header) continue;
-    const cell = records.field(value);
-    const number = NUMBER.test(cell) ? Number(cell) : Number.NaN;
-    if (!Number.isFinite(number) && !(missing && MISSING.test(cell))) {
-      throw new DataError(problem(cell, name), records.place(value));
+    for (let k = 0; k < chosen.length; k++) {
+      const cell = records.field(chosen[k]!);
+      const number = NUMBER.test(cell) ? Number(cell) : Number.NaN;
+      if (!Number.isFinite(number) && !(missing && MISSING.test(cell))) {
+        throw new DataError(problem(cell, columns[chosen[k]!]!.name), records.place(chosen[k]!));
+      }
+      values[k]!.push(number);
     }
-    values.push(number);
     if (time !== null) time.push(records.field(clock!));
   }
-  if (values.length < MINIMUM_POINTS) {
-    throw new DataError(`${values.length} point; a series needs at least ${MINIMUM_POINTS}`, { file: path });
-  }
-  if (values.every((one) => Number.isNaN(one))) {
-    throw new DataError(`column ${show(name)} holds no number; remove it, or fill it`, { file: path });
-  }
-  return { values: Float64Array.from(values), time, name: parse(path).name, column: name };
+  return chosen.map((index, k) => {
+    const { name } = columns[index]!;
+    const points = Float64Array.from(values[k]!);
+    if (points.length < MINIMUM_POINTS) {
+      throw new DataError(`${points.length} point; a series needs at least ${MINIMUM_POINTS}`, {
+        file: path,
+      });
+    }
+    if (points.every((one) => Number.isNaN(one))) {
+      throw new DataError(`column ${show(name)} holds no number; remove it, or fill it`, { file: path });
+    }
+    return { values: points, time, name: parse(path).name, column: name };
+  });
 }

@@ -1,8 +1,9 @@
 /** `manifest.json` of a prepared data set: what it holds, where it came from, how it was split, how it is drawn. */
-import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { existsSync } from 'node:fs';
+import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { DataError, reasonOf } from '../src/errors.ts';
+import { fileInside, readUtf8 } from '../src/input-file.ts';
 import { issueText } from '../src/issue-text.ts';
 import { CLASS, CLASS_RULE } from './class-name.ts';
 import { materialFacts, materialFile } from './material-facts.ts';
@@ -108,9 +109,7 @@ export function isExampleSet(directory: string): boolean {
   const file = join(directory, EXAMPLES_MANIFEST);
   if (!existsSync(file)) return false;
   try {
-    return (
-      (JSON.parse(readFileSync(file, 'utf8')) as { format?: unknown } | null)?.format === EXAMPLES_FORMAT
-    );
+    return (JSON.parse(readUtf8(file)) as { format?: unknown } | null)?.format === EXAMPLES_FORMAT;
   } catch {
     return false;
   }
@@ -119,7 +118,7 @@ export function isExampleSet(directory: string): boolean {
 function readJson(file: string): unknown {
   let content: string;
   try {
-    content = readFileSync(file, 'utf8');
+    content = readUtf8(fileInside(dirname(file), basename(file)));
   } catch (cause) {
     const reason = reasonOf(cause);
     throw new DataError(`cannot be read (${reason}); make a data set with timeseer data prepare`, {

@@ -1,7 +1,9 @@
 /** Files of one record a line, written and read in a stream: memory holds one line. */
 import { createHash, type Hash } from 'node:crypto';
-import { closeSync, fstatSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs';
-import { DataError, reasonOf } from '../src/errors.ts';
+import { closeSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs';
+import { basename, dirname } from 'node:path';
+import { DataError } from '../src/errors.ts';
+import { fileInside, openFile } from '../src/input-file.ts';
 
 const CHUNK = 1 << 20;
 const NEWLINE = 10;
@@ -87,6 +89,14 @@ export class LineFile {
     this.facts = facts;
     this.#unit = unit;
     closeSync(this.#open());
+    if (facts.count > facts.bytes) {
+      throw new DataError(
+        `${facts.count} ${unit} in ${facts.bytes} bytes, says the manifest; generate it again`,
+        {
+          file: path,
+        },
+      );
+    }
   }
 
   /**
@@ -199,14 +209,8 @@ export class LineFile {
 
   /** Opens the file and compares its size with the manifest's. */
   #open(): number {
-    let handle: number;
-    try {
-      handle = openSync(this.path, 'r');
-    } catch (cause) {
-      throw new DataError(`cannot be read (${reasonOf(cause)})`, { file: this.path, cause });
-    }
+    const { handle, size } = openFile(fileInside(dirname(this.path), basename(this.path)));
     const { bytes } = this.facts;
-    const { size } = fstatSync(handle);
     if (size === bytes) return handle;
     closeSync(handle);
     throw new DataError(

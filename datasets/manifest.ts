@@ -1,8 +1,8 @@
 /** `manifest.json`: what a data set directory holds, where it came from, and how to tell that it is whole. */
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { DataError, reasonOf } from '../src/errors.ts';
+import { fileInside, readUtf8 } from '../src/input-file.ts';
 import { ANOMALY_CLASSES } from '../src/types.ts';
 import { SPLITS } from './split.ts';
 
@@ -50,7 +50,7 @@ export function readManifest(directory: string): Manifest {
   const file = join(directory, MANIFEST_FILE);
   let content: unknown;
   try {
-    content = JSON.parse(readFileSync(file, 'utf8'));
+    content = JSON.parse(readUtf8(fileInside(directory, MANIFEST_FILE)));
   } catch (cause) {
     const missing = (cause as NodeJS.ErrnoException).code !== undefined;
     throw new DataError(

@@ -123,6 +123,23 @@ function checkOptions({ validation, shares, splits, seed }: SelectOptions): void
   }
 }
 
+/** What to say where training has no validation split beside it, and nobody asked for that. */
+function withoutValidation(
+  plan: OpenTask['plan'],
+  splits: readonly (Split | null)[],
+  { shares, splits: wanted = SPLITS }: SelectOptions,
+): string[] {
+  const asked = shares !== undefined || !wanted.includes('validation');
+  if (asked || !splits.includes('train') || splits.includes('validation')) return [];
+  const advice =
+    plan.by !== 'given'
+      ? '--shares 8,1,1 makes one'
+      : typeof plan.validation === 'object'
+        ? `none can be made, because ${plan.validation.refused}`
+        : '--validation 0.1 takes one from training';
+  return [`there is no validation split to choose settings on: ${advice}`];
+}
+
 /** For generated tasks: the number of examples per split, none of those that are not wanted. */
 function generatedCounts(options: SelectOptions): Partial<Record<Split, number>> {
   const { counts = {}, splits = SPLITS } = options;
@@ -163,6 +180,7 @@ export async function selectExamples(spec: TaskSpec, options: SelectOptions): Pr
   const plain = generated && options.shots === undefined && options.shares === undefined;
   let chosen: (Split | null)[] | null = null;
   let ids: string[] | null = null;
+  const notes: string[] = [];
   let split = { statement: task.plan.statement, recordingsApart: task.plan.recordingsApart };
   if (!plain || options.validation !== undefined) {
     const items = await indexOf(task, options);
@@ -173,6 +191,7 @@ export async function selectExamples(spec: TaskSpec, options: SelectOptions): Pr
     split = { statement: `${statement}${kept}${same === null ? '' : ` ${same}`}`, recordingsApart };
     ids = items.map(({ id }) => id);
     chosen = splits;
+    notes.push(...withoutValidation(task.plan, splits, options));
   }
   const total = chosen === null ? task.total! : chosen.filter((one) => one !== null).length;
   if (total === 0) {
@@ -197,7 +216,7 @@ export async function selectExamples(spec: TaskSpec, options: SelectOptions): Pr
     ...(own?.prompt === undefined ? {} : { prompt: own.prompt }),
     rate: own?.rate ?? spec.rate,
     figure: options.figure ?? own?.figure ?? spec.figure,
-    notes: [...task.notes()],
+    notes: [...task.notes(), ...notes],
   };
   return {
     total,

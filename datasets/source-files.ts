@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { createReadStream, statSync } from 'node:fs';
 import { basename, dirname, relative } from 'node:path';
 import { DataError, reasonOf } from '../src/errors.ts';
+import { openRegular } from '../src/input-file.ts';
 import type { ExampleOrigin } from './example-set.ts';
 
 /** Files that a manifest names one by one; more are summed up. */
@@ -16,7 +17,8 @@ async function digestOf(
   const options = { highWaterMark: 1 << 20, ...(signal === undefined ? {} : { signal }) };
   let bytes = 0;
   try {
-    for await (const chunk of createReadStream(file, options)) {
+    const { handle: fd } = openRegular(file);
+    for await (const chunk of createReadStream(file, { ...options, fd })) {
       hash.update(chunk as Buffer);
       bytes += (chunk as Buffer).length;
     }

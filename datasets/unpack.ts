@@ -105,7 +105,8 @@ export async function unpack(
         continue;
       }
       await write(content, path, signal);
-      onFile?.(++files);
+      files++;
+      onFile?.(files);
     }
   };
   await walk(reading(archive, entriesOf), archive, directory, false);

@@ -1,18 +1,21 @@
 /** Files of one JSON object a line, read strictly: every line is checked against its shape. */
-import { readFileSync } from 'node:fs';
 import type { z } from 'zod';
-import { DataError } from '../src/errors.ts';
+import { DataError, reasonOf } from '../src/errors.ts';
+import { readUtf8 } from '../src/input-file.ts';
 
 /** Text of a file that must be there; `advice` says how to get it. @throws DataError */
 export function readText(file: string, advice: string): string {
   try {
-    return readFileSync(file, 'utf8');
+    return readUtf8(file);
   } catch (cause) {
     const code = (cause as NodeJS.ErrnoException).code;
-    throw new DataError(`${code === 'ENOENT' ? 'no such file' : `not readable (${code})`}; ${advice}`, {
-      file,
-      cause,
-    });
+    throw new DataError(
+      `${code === 'ENOENT' ? 'no such file' : `not readable (${reasonOf(cause)})`}; ${advice}`,
+      {
+        file,
+        cause,
+      },
+    );
   }
 }
 

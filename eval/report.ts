@@ -1,7 +1,7 @@
 /** The report of a run: one self-contained page that needs no network, from plain records. */
-import { readFileSync } from 'node:fs';
 import { DataError, TimeseerError } from '../src/errors.ts';
 import { writeFileAtomic } from '../src/files.ts';
+import { readUtf8 } from '../src/input-file.ts';
 import type { Gold } from '../src/types.ts';
 import { labelled } from './environment.ts';
 import { type Html, html, page } from './html.ts';
@@ -206,7 +206,7 @@ export function writeReportInput(path: string, input: ReportInput): void {
 export function readReportInput(path: string): ReportInput {
   let value: unknown;
   try {
-    value = JSON.parse(readFileSync(path, 'utf8'));
+    value = JSON.parse(readUtf8(path));
   } catch (cause) {
     throw new DataError('no readable report records there; evaluate the run again', { file: path, cause });
   }

@@ -1,8 +1,8 @@
 /** `summary.json` of a run: the numbers of its report, for programs. */
-import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { DataError } from '../src/errors.ts';
 import { writeFileAtomic } from '../src/files.ts';
+import { readUtf8 } from '../src/input-file.ts';
 import type { Estimate, EvalRecord } from '../src/types.ts';
 import { type CommonMetric, GROUP_METRICS, MAIN_METRICS, type MetricName } from './metric-names.ts';
 import { type MetricOptions, type MetricSet, type Metrics, metricOf, metricsOf } from './metrics.ts';
@@ -191,7 +191,7 @@ export function writeSummary(path: string, value: Summary): void {
 export function readSummary(path: string): Summary {
   let text: string;
   try {
-    text = readFileSync(path, 'utf8');
+    text = readUtf8(path);
   } catch (cause) {
     throw new DataError('no run summary there; finish the run or name another directory', {
       file: path,

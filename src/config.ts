@@ -2,14 +2,15 @@
  * Recipes: what an experiment is, in YAML, checked strictly. Every key has a default, so a recipe says only what
  * differs; an unknown key or a wrong value is a ConfigError that names key, file and line, and what was expected.
  */
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { ConfigError } from './errors.ts';
+import { ConfigError, reasonOf } from './errors.ts';
+import { readUtf8 } from './input-file.ts';
 import { expected, shown } from './issue-text.ts';
 import { defaultRecipe, type Recipe, recipeSchema } from './recipe.ts';
 import { closest } from './suggest.ts';
-import { readYaml } from './yaml-text.ts';
+import { MOST_YAML_BYTES, readYaml } from './yaml-text.ts';
 
 export type { EvalRecipe, MemoryRecipe, PolicyRecipe, Recipe, RlRecipe, SftRecipe } from './recipe.ts';
 export { defaultRecipe };
@@ -118,6 +119,14 @@ function recipeFile(nameOrPath: string): string {
   );
 }
 
+function readRecipe(file: string): string {
+  try {
+    return readUtf8(file, MOST_YAML_BYTES);
+  } catch (cause) {
+    throw new ConfigError(`${file}: cannot be read as a recipe (${reasonOf(cause)})`, { cause });
+  }
+}
+
 /**
  * Reads a recipe by name ('quickstart') or path, then applies overrides such as 'sft.samples=1000' in order.
  * Throws ConfigError that names key, file and line (or the override), what was got and what was expected.
@@ -126,7 +135,7 @@ export function loadRecipe(nameOrPath: string, overrides: readonly string[] = []
   const file = recipeFile(nameOrPath);
   const lineOf = (line: number | undefined): string => (line === undefined ? file : `${file}:${line}`);
   const yaml = readYaml(
-    readFileSync(file, 'utf8'),
+    readRecipe(file),
     (complaint, line) => new ConfigError(`${lineOf(line)}: not YAML: ${complaint}`),
   );
   const content = yaml.content ?? {};

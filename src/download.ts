@@ -18,8 +18,10 @@ export interface DownloadOptions {
   readonly onRetry?: (problem: EndpointError, pause: number) => void;
   /** Bytes that are there and, where the server says it, how many there will be. */
   readonly onProgress?: (bytes: number, total: number | null) => void;
-  /** Waits before further attempts in ms, begun anew whenever bytes came. */
+  /** Waits before further attempts in ms, begun anew whenever an attempt got further than all before it. */
   readonly pauses?: readonly number[];
+  /** Most bytes that the content may have; default: any number. */
+  readonly maximum?: number;
   /** Longest silence of the server, in ms. */
   readonly patience?: number;
 }
@@ -109,9 +111,16 @@ function extent(response: Response): { start: number; total: number | null } {
   return { start: 0, total: length === null ? null : Number(length) };
 }
 
-/** One attempt: what is missing, appended to the part. @returns whether bytes came @throws Passing; EndpointError */
-async function attempt(url: string, part: string, options: DownloadOptions, came: () => void): Promise<void> {
-  const { signal, onProgress, patience = PATIENCE } = options;
+/** One attempt: what is missing, appended to the part; `came` is told its size. @throws Passing; EndpointError */
+async function attempt(
+  url: string,
+  part: string,
+  options: DownloadOptions,
+  came: (size: number) => void,
+): Promise<void> {
+  const { signal, onProgress, patience = PATIENCE, maximum = Number.POSITIVE_INFINITY } = options;
+  const tooMuch = (): EndpointError =>
+    new EndpointError(`${url}: sends more than the ${maximum} bytes that such a file may have; ${BY_HAND}`);
   const notePath = `${part}.json`;
   const silence = new AbortController();
   const timer = setTimeout(() => silence.abort(new Error('no answer')), patience);
@@ -143,6 +152,10 @@ async function attempt(url: string, part: string, options: DownloadOptions, came
       if (start !== 0)
         throw new Passing(new EndpointError(`${url}: the server sent other bytes than asked for`));
     }
+    if (total !== null && total > maximum) {
+      await response.body?.cancel();
+      throw tooMuch();
+    }
     const validator = validatorOf(response.headers);
     if (validator === null) rmSync(notePath, { force: true });
     else writeFileSync(notePath, JSON.stringify({ url, validator } satisfies Note));
@@ -150,14 +163,19 @@ async function attempt(url: string, part: string, options: DownloadOptions, came
     try {
       for await (const chunk of response.body ?? []) {
         timer.refresh();
+        if (size + chunk.byteLength > maximum) throw tooMuch();
         for (let done = 0; done < chunk.byteLength; ) {
           done += (await handle.write(chunk, done, chunk.byteLength - done)).bytesWritten;
         }
         size += chunk.byteLength;
-        came();
+        came(size);
         onProgress?.(size, total);
       }
     } catch (cause) {
+      if (cause instanceof EndpointError) {
+        await handle.truncate(0);
+        throw cause;
+      }
       if (['ENOSPC', 'EDQUOT', 'EIO'].includes((cause as NodeJS.ErrnoException).code ?? '')) {
         throw explain(part, cause);
       }
@@ -205,10 +223,13 @@ export async function download(url: string, target: string, options: DownloadOpt
   } catch (error) {
     throw explain(target, error);
   }
+  let furthest = 0;
   for (let failures = 0; fresh; ) {
     try {
-      await attempt(url, part, options, () => {
-        failures = 0;
+      // A server that always breaks at the same byte, and cannot go on from there, is given up.
+      await attempt(url, part, options, (size) => {
+        if (size > furthest) failures = 0;
+        furthest = Math.max(furthest, size);
       });
       break;
     } catch (error) {

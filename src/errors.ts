@@ -59,6 +59,8 @@ export function isKnown(code: string | undefined): boolean {
 
 /** Why the system refused, in words: without its codes, calls and paths where the cause is a common one. */
 export function reasonOf(cause: unknown): string {
+  if (cause instanceof DataError && cause.file !== undefined)
+    return cause.message.slice(cause.file.length + 2);
   const { code, message } = cause as NodeJS.ErrnoException;
   return (typeof code === 'string' ? REASONS[code] : undefined) ?? message ?? String(cause);
 }

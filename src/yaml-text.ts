@@ -1,6 +1,9 @@
 /** YAML that people write, as plain values: where each key stands, and what is wrong in words that fit one line. */
 import { type Document, isMap, isNode, isScalar, LineCounter, parseDocument, visit } from 'yaml';
 
+/** Most bytes of a file: the time of the parser can grow with the square of its length. */
+export const MOST_YAML_BYTES = 32 << 10;
+
 export interface YamlText {
   /** Objects, lists, text, numbers, true, false, null; a finite tree. */
   readonly content: unknown;

@@ -4,6 +4,7 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type DownloadOptions, download } from '../src/download.ts';
 import { EndpointError } from '../src/errors.ts';
@@ -103,6 +104,33 @@ describe('a download', () => {
     answer = (_, request, response) => serve(request, response, '"two"', other);
     await download(url, target, options());
     expect(readFileSync(target).equals(other)).toBe(true);
+  });
+
+  it('a server that always breaks at the same byte, and does not go on from there, is given up', async () => {
+    answer = (_, __, response) => {
+      response.writeHead(200, { 'content-length': CONTENT.length });
+      response.write(CONTENT.subarray(0, 40_000), () => setTimeout(() => response.destroy(), 5));
+    };
+    await expect(download(url, target, options())).rejects.toThrow(/broke/);
+    expect(seen.length).toBe(3);
+  });
+
+  it('more bytes than such a file may have are refused, whether announced, endless or packed', async () => {
+    const bounded = options({ maximum: 100_000 });
+    await expect(download(url, target, bounded)).rejects.toThrow(/more than the 100000 bytes/);
+    answer = (_, __, response) => {
+      response.writeHead(200);
+      const more = (): void => {
+        if (!response.destroyed) response.write(CONTENT, () => setImmediate(more));
+      };
+      more();
+    };
+    await expect(download(url, target, bounded)).rejects.toThrow(/more than the 100000 bytes/);
+    const packed = gzipSync(Buffer.alloc(50_000_000));
+    answer = (_, __, response) => void response.writeHead(200, { 'content-encoding': 'gzip' }).end(packed);
+    await expect(download(url, target, bounded)).rejects.toThrow(/more than the 100000 bytes/);
+    expect(readFileSync(`${target}.part`).length).toBe(0);
+    expect(seen.length).toBe(3);
   });
 
   it('a part that nobody vouches for is fetched again', async () => {

@@ -5,7 +5,7 @@
  */
 import { DataError } from '../../src/errors.ts';
 import { Column } from './column.ts';
-import { type FileFacts, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { checkChannelCount, type FileFacts, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
 import { COMMAS, END, LINE, LINES, type Scanner, scanning, stopsAt } from './scanner.ts';
 
 const COMMA = 44;
@@ -37,12 +37,13 @@ interface Header {
 
 const bare = (name: string): string => name.replace(/^(['"])(.*)\1$/s, '$2').replace(/\\(.)/g, '$1');
 
+/** A value; a quote that never closes ends with the text, so that it is not looked at again. */
+const NOMINAL = /'(?:[^'\\]|\\.?)*(?:'|$)|"(?:[^"\\]|\\.?)*(?:"|$)|[^,'"]+/gs;
+
 /** The labels between braces, quoted or not. */
 function nominalValues(list: string): string[] {
   const inside = list.slice(1, list.lastIndexOf('}') > 0 ? list.lastIndexOf('}') : undefined);
-  return (inside.match(/'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^,'"]+/g) ?? [])
-    .map((value) => bare(value.trim()))
-    .filter((value) => value !== '');
+  return (inside.match(NOMINAL) ?? []).map((value) => bare(value.trim())).filter((value) => value !== '');
 }
 
 function readHeader(scanner: Scanner): Header {
@@ -145,6 +146,7 @@ function readMatrix(scanner: Scanner, values: Column): { channels: Float64Array[
     if (!(closing && scanner.empty && values.length === 0)) values.push(scanner.number());
     if (stop === COMMA) continue;
     if (values.length > 0) channels.push(values.take());
+    checkChannelCount(channels.length, scanner.place);
     if (stop === BACKSLASH) {
       if (scanner.peek(false) !== N) {
         scanner.next(COMMAS);

@@ -1,6 +1,6 @@
 /** CSV files of one series, as people have them: one row per point. */
 import { ConfigError } from '../../src/errors.ts';
-import { readSeriesCsv } from '../csv.ts';
+import { readColumnsCsv, readSeriesCsv } from '../csv.ts';
 import { pointLabels } from './anomaly-label.ts';
 import { seconds } from './clock.ts';
 import { fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
@@ -27,7 +27,7 @@ function instants(time: readonly string[] | null): Float64Array | null {
 
 /**
  * Reads the one series of a CSV file with `readSeriesCsv`, which says what is tolerated; its id is the file's name.
- * The file is parsed once per column. Unlike the other readers it refuses missing values unless they are allowed.
+ * Unlike the other readers it refuses missing values unless they are allowed.
  *
  * @throws DataError as `readSeriesCsv`, and for a label other than 0 and 1; ConfigError for a column that is not
  * there, and for no columns at all
@@ -35,7 +35,7 @@ function instants(time: readonly string[] | null): Float64Array | null {
 export function* readCsv(path: string, options: CsvReadOptions = {}): Generator<RawRecord> {
   const { columns = [undefined], label, missing, advice } = options;
   if (columns.length === 0) throw new ConfigError('columns: at least one is needed');
-  const channels = columns.map((column) => readSeriesCsv(path, { column, missing, advice }));
+  const channels = readColumnsCsv(path, columns, { missing, advice });
   const marks = label === undefined ? null : readSeriesCsv(path, { column: label });
   yield rawRecord(
     fileFacts(path, 'csv'),

@@ -1,6 +1,6 @@
 /** MATLAB version 4 files (`save -v4`), such as the recordings of PhysioNet's 2017 challenge: `val`, one row per signal. */
 import { ConfigError, DataError } from '../../src/errors.ts';
-import { fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { checkChannelCount, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
 import { type ByteSource, reading } from './source.ts';
 
 export interface MatlabReadOptions {
@@ -127,11 +127,12 @@ function channelsOf(source: ByteSource, variable: Variable, by: 'rows' | 'column
   if (variable.sparse) throw fail('is a sparse matrix; save full(...)');
   if (variable.complex) throw fail('is complex; save its real part or magnitude');
   if (rows * columns === 0) throw fail('is empty');
+  const byRows = columns === 1 ? false : rows === 1 || by === 'rows';
+  const count = byRows ? rows : columns;
+  checkChannelCount(count, { file: source.path });
   const [size, element] = TYPES[type]!;
   const bytes = source.read(offset, rows * columns * size);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-  const byRows = columns === 1 ? false : rows === 1 || by === 'rows';
-  const count = byRows ? rows : columns;
   return Array.from({ length: count }, (_, c) => {
     const channel = new Float64Array(byRows ? columns : rows);
     for (let i = 0; i < channel.length; i++) {

@@ -2,11 +2,11 @@
 import { closeSync, readFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { DataError, reasonOf } from '../../src/errors.ts';
+import { openFile } from '../../src/input-file.ts';
 import type { Interval } from '../../src/types.ts';
 import { seconds } from './clock.ts';
 import { Column } from './column.ts';
 import { jsonPlace } from './json-place.ts';
-import { openFile } from './open-file.ts';
 import { fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
 import { COMMAS, type Scanner, scanning } from './scanner.ts';
 import { readHeaderRow } from './tsb-ad.ts';

@@ -2,7 +2,7 @@
 
 import { endianness } from 'node:os';
 import { DataError } from '../../src/errors.ts';
-import { type FileFacts, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { checkChannelCount, type FileFacts, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
 import { type ByteSource, partOf, reading } from './source.ts';
 
 /** An array in a file: what its header says, and where its elements are. */
@@ -163,6 +163,7 @@ export function* casesOf(array: NpyArray, axes: string): Generator<Float64Array[
   const [cases, caseStride] = along('n');
   const [channels, channelStride] = along('c');
   const [points, pointStride] = along('t');
+  checkChannelCount(channels, { file: data.path });
   const together = cases === 1 || caseStride === channels * points;
   const whole = together ? null : data.read(0, data.size);
   for (let n = 0; n < cases; n++) {

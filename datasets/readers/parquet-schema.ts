@@ -59,6 +59,7 @@ function readable(top: SchemaTree): ParquetColumn | null {
     if (node.children.length > 1) return null;
     node = node.children[0]!;
   }
+  if (typeof top.element.name !== 'string') throw new TypeError('a column without a name');
   const stored = storedAs(node.element);
   if (stored === null || repetition > 1 || (repetition === 0 && node !== top)) return null;
   return {

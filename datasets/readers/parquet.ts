@@ -1,5 +1,5 @@
 /** Parquet files: a table of points with one column per channel, or a table of series with list columns. */
-import { type FileMetaData, parquetMetadata } from 'hyparquet';
+import { type ColumnMetaData, type FileMetaData, parquetMetadata } from 'hyparquet';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { pointLabels } from './anomaly-label.ts';
 import { type Chunk, readChunk } from './parquet-column.ts';
@@ -136,9 +136,9 @@ function readGroup(
   const chunks = new Map<ParquetColumn, Chunk>();
   const rowCount = Number(group.num_rows);
   for (const column of columns) {
-    const meta = group.columns.find(
-      (chunk) => chunk.meta_data?.path_in_schema.join('.') === column.path,
-    )?.meta_data;
+    // Of a damaged footer any part may be missing, whatever the type says.
+    const pathOf = (meta: Partial<ColumnMetaData> | undefined) => meta?.path_in_schema?.join('.');
+    const meta = group.columns.find((chunk) => pathOf(chunk.meta_data) === column.path)?.meta_data;
     const fail = (message: string, cause?: unknown): DataError =>
       new DataError(`column "${column.name}": ${message}`, { file: source.path, cause });
     if (meta === undefined) throw fail('missing in a row group');

@@ -1,5 +1,6 @@
 /** What every reader yields: one series as it stands in a file, before any task gives it a meaning. */
 import { parse } from 'node:path';
+import { DataError } from '../../src/errors.ts';
 import type { Interval } from '../../src/types.ts';
 
 export type FormatName =
@@ -96,6 +97,15 @@ export function stem(path: string): string {
   return parse(path).name;
 }
 
+/** Most channels of one series: each takes memory of its own, and a file with more is a table of another kind. */
+export const MOST_CHANNELS = 10_000;
+
+/** @throws DataError for more than MOST_CHANNELS */
+export function checkChannelCount(count: number, at: { file: string; line?: number; column?: number }): void {
+  if (count <= MOST_CHANNELS) return;
+  throw new DataError(`${count} channels, more than the ${MOST_CHANNELS} that a series may have`, at);
+}
+
 /** `channel 1` … `channel count`. */
 export function numberedChannels(count: number): string[] {
   return Array.from({ length: count }, (_, i) => `channel ${i + 1}`);
@@ -106,13 +116,14 @@ export function fileFacts(path: string, format: FormatName, more: Partial<FileFa
   return { path, format, stated: {}, rate: null, classes: null, ...more };
 }
 
-/** A record of `channels`; what is not given is absent from the file. */
+/** A record of `channels`; what is not given is absent from the file. @throws DataError for too many channels */
 export function rawRecord(
   file: FileFacts,
   id: string,
   channels: readonly Float64Array[],
   more: Partial<Omit<RawRecord, 'file' | 'id' | 'channels'>> = {},
 ): RawRecord {
+  checkChannelCount(channels.length, { file: file.path });
   return {
     id,
     channels,

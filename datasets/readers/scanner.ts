@@ -1,9 +1,9 @@
 /** A walk over the fields of a text file, read in chunks: no string is made of what the caller does not ask for. */
 import { closeSync, readSync } from 'node:fs';
 import { DataError, reasonOf } from '../../src/errors.ts';
+import { openFile } from '../../src/input-file.ts';
 import { decimal } from './decimal.ts';
 import { specialNumber } from './number-field.ts';
-import { openFile } from './open-file.ts';
 
 const LF = 10;
 const CR = 13;

@@ -3,7 +3,7 @@ import { DataError } from '../../src/errors.ts';
 import { pointLabels } from './anomaly-label.ts';
 import { seconds } from './clock.ts';
 import { Column } from './column.ts';
-import { fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { checkChannelCount, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
 import { COMMAS, type Scanner, scanning } from './scanner.ts';
 import { readHeaderRow } from './tsb-ad.ts';
 
@@ -69,6 +69,7 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
             times: new Column(),
           };
           stacks.set(name, current);
+          checkChannelCount(stacks.size - 1, scanner.place);
         }
       }
       if ((stop === COMMA) !== field < names.length - 1) {

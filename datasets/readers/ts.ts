@@ -7,7 +7,7 @@ import { DataError } from '../../src/errors.ts';
 import { unionOfTimes } from './align.ts';
 import { seconds } from './clock.ts';
 import { Column } from './column.ts';
-import { type FileFacts, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { checkChannelCount, type FileFacts, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
 import { COMMAS, END, LINE, LINES, type Scanner, scanning, stopsAt } from './scanner.ts';
 
 const VALUES = stopsAt(',:');
@@ -82,6 +82,7 @@ function readValues(scanner: Scanner, values: Column, labelled: boolean | null):
     if (values.length > 0 || stop === COMMA || !scanner.empty) values.push(scanner.number());
     if (stop === COMMA) continue;
     channels.push(values.take());
+    checkChannelCount(channels.length, scanner.place);
     if (last) return { channels, times: null, tail: null };
   }
 }
@@ -99,6 +100,7 @@ function readPairs(scanner: Scanner, values: Column, instants: Column, labelled:
   const channels: Float64Array[] = [];
   const times: Float64Array[] = [];
   for (;;) {
+    checkChannelCount(channels.length, scanner.place);
     if (scanner.peek() === OPEN) {
       scanner.skip();
       if (scanner.next(COMMAS) !== COMMA) throw scanner.fail('expected (time,value)');

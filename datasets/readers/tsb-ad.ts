@@ -5,7 +5,7 @@
 import { DataError } from '../../src/errors.ts';
 import { pointLabel } from './anomaly-label.ts';
 import { Column } from './column.ts';
-import { fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { checkChannelCount, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
 import { COMMAS, END, LINE, type Scanner, scanning } from './scanner.ts';
 
 const COMMA = 44;
@@ -39,13 +39,17 @@ export function parseTsbAdName(path: string): TsbAdName | null {
   };
 }
 
-/** The fields of the first line that is not blank. */
+/** Most columns of a header: the points of a long series in one row. */
+const MOST_COLUMNS = 1_000_000;
+
+/** The fields of the first line that is not blank. @throws DataError for too many */
 export function readHeaderRow(scanner: Scanner): string[] {
   scanner.atLine();
   const names: string[] = [];
   for (let stop = COMMA; stop === COMMA; ) {
     stop = scanner.next(COMMAS);
     names.push(scanner.unquoted());
+    if (names.length > MOST_COLUMNS) throw scanner.fail(`a header of more than ${MOST_COLUMNS} columns`);
   }
   return names;
 }
@@ -71,6 +75,7 @@ function* readSeries(scanner: Scanner): Generator<RawRecord> {
     throw scanner.fail('expected a header whose last column is Label, such as Data,Label');
   }
   const width = names.length - 1;
+  checkChannelCount(width, scanner.place);
   const columns = Array.from({ length: width }, () => new Column());
   const labels = new Column();
   for (;;) {

@@ -1,6 +1,7 @@
 /** WFDB records: a header (`.hea`) and the signal files that it names (`.dat`), in physical units. */
-import { dirname, join } from 'node:path';
+import { dirname } from 'node:path';
 import { DataError } from '../../src/errors.ts';
+import { fileInside } from '../../src/input-file.ts';
 import { fileFacts, type RawRecord, rawRecord } from './record.ts';
 import { type ByteSource, reading } from './source.ts';
 import { readWfdbHeader, type WfdbHeader, type WfdbSignal } from './wfdb-header.ts';
@@ -190,7 +191,7 @@ export function* readWfdb(path: string, options: WfdbReadOptions = {}): Generato
   const verify = options.checksums !== 'ignore';
   const channels: Float64Array[] = [];
   for (const group of groups(header, path)) {
-    const file = join(dirname(path), group.file);
+    const file = fileInside(dirname(path), group.file);
     for (const read of reading(file, (source) => readGroup(source, group, header.frames, verify))) {
       channels.push(...read);
     }

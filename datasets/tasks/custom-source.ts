@@ -3,8 +3,10 @@ import { statSync } from 'node:fs';
 import { basename, dirname, join, parse, relative, resolve } from 'node:path';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import type { AnomalyClass, Example, Gold } from '../../src/types.ts';
+import { show } from '../json-record.ts';
 import { formatOf, isSeriesFile, readRecords } from '../readers/formats.ts';
 import type { RawRecord } from '../readers/record.ts';
+import { parseTsbAdName } from '../readers/tsb-ad.ts';
 import type { Split } from '../split.ts';
 import { ANOMALY_WINDOW, anomalyExamples } from './anomaly-files.ts';
 import { oneRecord, ShortSeries, whole } from './custom-record.ts';
@@ -13,6 +15,7 @@ import {
   isTable,
   LABELS,
   type LabelRow,
+  openSheet,
   readLabels,
   readTable,
   splitNamed,
@@ -23,7 +26,8 @@ import type { Loaded } from './task.ts';
 /** What is read for help and messages. */
 export const CUSTOM_LAYOUT =
   `a folder with one file per series and ${LABELS} (file,class[,intervals][,recording][,split], or file,variates), or files that carry their ` +
-  'labels (.ts, .arff, .tsv, .npz, .parquet, csv with a column Label), or a csv table with a column class and one series a row';
+  'labels (.ts, .arff, .tsv, .npz, .parquet, or csv with a row for each point and a column "Label" of 0 and 1), or a csv table with one ' +
+  'series a row, whose header names a column "class" (perhaps also id, recording and split; all others are the points)';
 
 /** Files of one layout, and the examples that they hold. */
 export interface Source {
@@ -173,10 +177,96 @@ function fromTable(file: string, { window, allowSharedRecordings }: SourceOption
   };
 }
 
-/** A split by the end of a file's name: `X_TRAIN.ts`, `x-test.npz`. */
-function splitByName(file: string): Split | null {
-  const word = /[_-]([a-z]+)$/i.exec(parse(file).name)?.[1];
-  return word === undefined ? null : (splitNamed(word) ?? null);
+/** A split by the end of a file's name, and what stands before it: `X_TRAIN.ts`, `x-test.npz`. */
+function nameParts(file: string): { readonly set: string; readonly split: Split | null } {
+  const { name } = parse(file);
+  const [, set = '', word = ''] = /^(?:(.*)[_-])?([a-z]+)$/i.exec(name) ?? [];
+  const split = splitNamed(word) ?? null;
+  return { set: split === null ? name : set, split };
+}
+
+/**
+ * Files that a name tells apart are not one data set, and one file in two formats is not two.
+ * @returns what to say where several files are read as one
+ * @throws DataError naming the data sets, or the files that hold the same
+ */
+function checkOneSet(files: readonly string[], folder: string): string[] {
+  if (files.length < 2) return [];
+  const parts = files.map((file) => ({
+    file: relative(folder, file).replaceAll('\\', '/'),
+    ...nameParts(file),
+  }));
+  const sets = [...new Set(parts.map(({ set }) => set))];
+  const listed = (names: readonly string[]): string =>
+    names.slice(0, 5).join(', ') + (names.length > 5 ? ` and ${names.length - 5} more` : '');
+  if (parts.every(({ split }) => split === null)) {
+    return [`${files.length} files are read as one data set: ${listed(parts.map(({ file }) => file))}`];
+  }
+  if (sets.length > 1) {
+    throw new DataError(
+      `holds ${sets.length} data sets by the names of their files (${listed(sets)}); give each a folder of its own, and name one with --from`,
+      { file: folder },
+    );
+  }
+  for (const { file, split } of parts) {
+    const same = parts.filter((other) => other.split === split).map((other) => other.file);
+    if (same.length === 1) continue;
+    throw new DataError(
+      `${same.join(' and ')} are the same split in several files; keep one of them, next to ${file}`,
+      {
+        file: folder,
+      },
+    );
+  }
+  return [];
+}
+
+/** Columns that a message names. */
+const NAMED = 8;
+
+/**
+ * A csv file without a column `class`: marks of points, in a column `Label`, or no labels at all.
+ * @returns what to say of it
+ * @throws DataError that says which column is missing, or what a column `label` means
+ */
+function checkPoints(file: string): string[] {
+  const format = formatOf(file);
+  const { header, rows } = openSheet(file);
+  const names = header.slice(0, NAMED).map((name) => show(name));
+  const columns = `${names.join(', ')}${header.length > NAMED ? ` and ${header.length - NAMED} more` : ''}`;
+  const time = header.find((name) => /^(?:time|date)/.test(name));
+  if (format === 'csv' && time !== undefined && header.at(-1) === 'label') {
+    throw new DataError(
+      `a column ${show(time)} beside the column "label", which marks points; points are in the order of the rows, so leave the time out`,
+      { file, line: 1 },
+    );
+  }
+  if (format === 'csv') {
+    throw new DataError(
+      `columns ${columns}: none is called "class" (one series a row) or, at the end, "Label" (a row for each point, 0 or 1); custom needs ${CUSTOM_LAYOUT}`,
+      { file, line: 1 },
+    );
+  }
+  if (format !== 'tsb-ad' || parseTsbAdName(file) !== null) return [];
+  const last = header.length - 1;
+  let points = 0;
+  for (const { cell, place } of rows()) {
+    points++;
+    if (/^[+-]?[01](?:\.0*)?$/.test(cell(last))) continue;
+    throw new DataError(
+      `${show(cell(last))} in the column ${show(header[last])}, which marks every point with 0 or 1 (anomalous); where each row is a series, call that column "class"`,
+      place(last),
+    );
+  }
+  if (last > points) {
+    throw new DataError(
+      `${last} columns of values and ${points} rows: the column ${show(header[last])} marks points, of which each has a row; where each row is a series, call that column "class"`,
+      { file, line: 1 },
+    );
+  }
+  return [
+    `${basename(file)}: each row is a point, and the column ${show(header[last])} says which are anomalous; where each row is a series, call that column "class"`,
+  ];
 }
 
 /** Files that carry their labels: a label per series, or one per point. */
@@ -186,6 +276,8 @@ function fromFiles(
   all: readonly string[],
   { window }: SourceOptions,
 ): Source {
+  const notes = checkOneSet(files, folder);
+  for (const file of files) if (/\.csv$/i.test(file)) notes.push(...checkPoints(file));
   const first = readRecords(files[0]!).next().value as RawRecord | undefined;
   if (first === undefined) throw new DataError('no series', { file: files[0]! });
   if (first.label === null && first.anomalies === null) {
@@ -193,7 +285,7 @@ function fromFiles(
   }
   const anomaly = first.label === null;
   const size = window === undefined ? (anomaly ? ANOMALY_WINDOW : null) : window;
-  const splits = new Map(files.map((file) => [file, splitByName(file)]));
+  const splits = new Map(files.map((file) => [file, nameParts(file).split]));
   const given = files.length > 1 && [...splits.values()].every((split) => split !== null);
   return {
     files,
@@ -201,11 +293,14 @@ function fromFiles(
     split: given,
     recordings: anomaly || size !== null || first.group !== null,
     folder,
-    notes: leftOut(
-      all.filter((path) => !files.includes(path)),
-      folder,
-      'carry no labels',
-    ),
+    notes: [
+      ...notes,
+      ...leftOut(
+        all.filter((path) => !files.includes(path)),
+        folder,
+        'carry no labels',
+      ),
+    ],
     *load(note) {
       const short = new ShortSeries();
       for (const file of files) {

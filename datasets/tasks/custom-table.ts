@@ -1,10 +1,11 @@
 /** The user's tables: `labels.csv` beside files of series, and tables of one series a row. */
-import { existsSync } from 'node:fs';
-import { isAbsolute, relative, resolve } from 'node:path';
-import { DataError } from '../../src/errors.ts';
+import { closeSync, existsSync } from 'node:fs';
+import { isAbsolute, relative, resolve, sep } from 'node:path';
+import { DataError, reasonOf } from '../../src/errors.ts';
+import { fileInside, openFile } from '../../src/input-file.ts';
 import type { AnomalyClass, Interval } from '../../src/types.ts';
 import { ANOMALY_CLASSES } from '../../src/types.ts';
-import { readText } from '../csv.ts';
+import { NUMBER, readText } from '../csv.ts';
 import { CsvRecords, detectDelimiter } from '../csv-records.ts';
 import { checkClass } from '../example.ts';
 import { show } from '../json-record.ts';
@@ -50,7 +51,8 @@ interface Sheet {
   readonly rows: () => Generator<{ cell: (column: number) => string; place: (column: number) => Place }>;
 }
 
-function openSheet(path: string): Sheet {
+/** A table by its header. @throws DataError for one that is empty or cannot be read */
+export function openSheet(path: string): Sheet {
   const text = readText(path);
   const delimiter = detectDelimiter(text, path);
   const top = new CsvRecords(text, delimiter, path);
@@ -155,14 +157,22 @@ function anomalyClass(name: string, intervals: readonly Interval[], place: Place
   );
 }
 
-/** A file below the folder. @throws DataError for a path that leaves it */
+/** A file below the folder, which may not be there. @throws DataError for a path, or a link, that leaves it, and for no regular file */
 function below(folder: string, name: string, place: Place): string {
   const path = resolve(folder, name);
-  const way = relative(folder, path);
-  if (name !== '' && way !== '' && !way.startsWith('..') && !isAbsolute(way)) {
-    return path;
+  const way = relative(resolve(folder), path);
+  const outside = way === '' || way === '..' || way.startsWith(`..${sep}`) || isAbsolute(way);
+  if (name === '' || outside) {
+    throw new DataError(`got ${show(name)}, expected a file of this folder`, place);
   }
-  throw new DataError(`got ${JSON.stringify(name)}, expected a file of this folder`, place);
+  if (!existsSync(path)) return path;
+  try {
+    fileInside(folder, way);
+    closeSync(openFile(path).handle);
+  } catch (cause) {
+    throw new DataError(`names ${show(name)}: ${reasonOf(cause)}`, { ...place, cause });
+  }
+  return path;
 }
 
 /**
@@ -253,7 +263,6 @@ export function checkRecordings(rows: readonly Pick<TableRow, 'recording' | 'spl
   );
 }
 
-const NUMBER = /^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$/;
 const MISSING = /^(?:nan|na|n\/a|null|none|\?)?$/i;
 const NAMED = new Set(['id', 'class', 'recording', 'split']);
 

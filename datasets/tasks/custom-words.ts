@@ -3,13 +3,14 @@
  * rest goes into the manifest.
  */
 import { existsSync } from 'node:fs';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { DataError } from '../../src/errors.ts';
+import { fileInside } from '../../src/input-file.ts';
 import { issueText } from '../../src/issue-text.ts';
 import { suggestion } from '../../src/suggest.ts';
 import { RESERVED } from '../../src/task-prompts.ts';
-import { readYaml } from '../../src/yaml-text.ts';
+import { MOST_YAML_BYTES, readYaml } from '../../src/yaml-text.ts';
 import { readText } from '../csv.ts';
 
 /** Names of the file, of which a folder may have one. */
@@ -75,7 +76,8 @@ export function readWords(folder: string): CustomWords | null {
   const [file, other] = TASK_FILES.map((name) => join(folder, name)).filter((path) => existsSync(path));
   if (file === undefined) return null;
   if (other !== undefined) throw new DataError(`stands beside ${other}; keep one of them`, { file });
-  const yaml = readYaml(readText(file), (complaint, line = 1, column = 1) => {
+  const text = readText(fileInside(folder, basename(file)), MOST_YAML_BYTES);
+  const yaml = readYaml(text, (complaint, line = 1, column = 1) => {
     return new DataError(`not YAML: ${complaint}`, { file, line, column });
   });
   const tree = yaml.content;

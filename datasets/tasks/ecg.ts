@@ -1,7 +1,7 @@
 /** ECG: rhythm of the heart, from five seconds of a single lead. */
-import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { ConfigError, DataError, reasonOf } from '../../src/errors.ts';
+import { readUtf8 } from '../../src/input-file.ts';
 import { readMatlab } from '../readers/matlab.ts';
 import { filesBelow, folderOf, need } from './find-files.ts';
 import { classesOf, labelReader } from './labels.ts';
@@ -27,7 +27,7 @@ const read = labelReader(LABELS);
 function readReference(file: string): { name: string; label: string; line: number }[] {
   let text: string;
   try {
-    text = readFileSync(file, 'utf8');
+    text = readUtf8(file);
   } catch (cause) {
     throw new DataError(`cannot be read (${reasonOf(cause)})`, { file, cause });
   }

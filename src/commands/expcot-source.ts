@@ -1,5 +1,5 @@
 /** Where `expcot` finds series and classes: prepared data sets, files of any format, profiles. */
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { isExampleSet } from '../../datasets/example-manifest.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { LARGEST_VALUE } from '../../datasets/prepare.ts';
@@ -11,6 +11,7 @@ import { parseIntervals } from '../../rewards/answer.ts';
 import { ConfigError, DataError, reasonOf } from '../errors.ts';
 import { readProfile } from '../expcot/profile-file.ts';
 import { type ClassProfile, learnClasses } from '../expcot/profile-of-classes.ts';
+import { readUtf8 } from '../input-file.ts';
 import { mergeIntervals, runs } from '../series/intervals.ts';
 import { ANOMALY_CLASSES, type AnomalyClass, type Example, type Gold, type Interval } from '../types.ts';
 
@@ -137,7 +138,7 @@ function* labelled(path: string): Generator<Example> {
 export function openClasses(path: string): ClassProfile {
   const set = openSet(path);
   if (set !== null) return learnClasses(set.read('train'));
-  return /\.json$/i.test(path) ? readProfile(readFileSync(path, 'utf8'), path) : learnClasses(labelled(path));
+  return /\.json$/i.test(path) ? readProfile(readUtf8(path), path) : learnClasses(labelled(path));
 }
 
 /** Intervals as a user states them: unlike those of a model, nothing is cut or merged. @throws ConfigError */

@@ -1,5 +1,5 @@
 /** `timeseer expcot`: what the classical analyses find in a series, and the expert trace made of it. */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import type { Argv, CommandModule } from 'yargs';
 import { SPLITS, type Split } from '../../datasets/split.ts';
 import { ConfigError } from '../errors.ts';
@@ -19,6 +19,7 @@ import type { ClassProfile } from '../expcot/profile-of-classes.ts';
 import { formatNumber } from '../expcot/trace.ts';
 import { analyseVariates } from '../expcot/variates.ts';
 import { writeFileAtomic } from '../files.ts';
+import { readUtf8 } from '../input-file.ts';
 import { print, printJson } from '../terminal.ts';
 import type { Gold } from '../types.ts';
 import { normalAlone } from './data/summary.ts';
@@ -127,7 +128,7 @@ function check(args: ExpcotArguments): void {
 function checkReplaced(path: string): void {
   if (!existsSync(path)) return;
   try {
-    readProfile(readFileSync(path, 'utf8'), path);
+    readProfile(readUtf8(path), path);
   } catch (cause) {
     throw new ConfigError(
       `--save-classes ${path}: is there and holds no classes, so it is kept; choose another`,

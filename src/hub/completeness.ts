@@ -1,7 +1,8 @@
 /** Whether a directory is a whole policy, judged by its files alone. */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { CheckpointError } from '../errors.ts';
+import { CheckpointError, reasonOf } from '../errors.ts';
+import { readUtf8 } from '../input-file.ts';
 import { parseDims } from '../policy/dims.ts';
 
 export const CONFIG_FILE = 'config.json';
@@ -9,9 +10,10 @@ export const INDEX_FILE = 'model.safetensors.index.json';
 
 function readJson(file: string): unknown {
   try {
-    return JSON.parse(readFileSync(file, 'utf8'));
+    return JSON.parse(readUtf8(file));
   } catch (error) {
-    throw new CheckpointError(`${file}: is not JSON (${(error as Error).message})`, { cause: error });
+    const why = error instanceof SyntaxError ? 'is not JSON' : `cannot be read (${reasonOf(error)})`;
+    throw new CheckpointError(`${file}: ${why}`, { cause: error });
   }
 }
 

@@ -12,6 +12,13 @@ import { broken, Passing, refusal } from './failure.ts';
 /** A server that asks for a longer pause than this is given up, seconds. */
 const LONGEST_PAUSE = 300;
 
+/** Most bytes of one answer about a repository, after it is unpacked; one of a thousand files has some 300 kB. */
+const MOST_BYTES = 32 << 20;
+/** Most answers that a list of files is made of, and most files in it. */
+const MOST_PAGES = 1_000;
+const MOST_FILES = 100_000;
+const LONGEST_PATH = 1_024;
+
 export interface HubOptions {
   /** Address of the hub: http or https, perhaps with a path. */
   readonly endpoint?: string;
@@ -148,13 +155,17 @@ export class Hub {
         if (
           entry.type !== 'file' ||
           typeof entry.path !== 'string' ||
+          entry.path.length > LONGEST_PATH ||
           !Number.isSafeInteger(size) ||
           size < 0 ||
           !known
         ) {
-          throw wrong(`lists a file of ${repo} without path, size or hash: ${JSON.stringify(entry)}`);
+          throw wrong(
+            `lists a file of ${repo} without path, size or hash: ${JSON.stringify(entry).slice(0, 200)}`,
+          );
         }
         files.push({ path: entry.path, size, hash });
+        if (files.length > MOST_FILES) throw wrong(`lists more than ${MOST_FILES} files of ${repo}`);
       }
       return { repo, commit: sha, files };
     } catch (error) {
@@ -199,22 +210,50 @@ export class Hub {
     }
   }
 
-  /** The library's `fetch`: answers are read to their end here, where a broken connection can be tried again. */
+  /**
+   * The library's `fetch`: answers are read to their end here, where a broken connection can be tried again, and no further
+   * than a list of files can be long. A page that names itself as the next one would be asked for without end.
+   */
   #library(what: string, signal: AbortSignal): typeof fetch {
-    return (input, init) =>
-      this.retry(signal, async () => {
-        const url = input instanceof Request ? input.url : String(input);
+    const asked = new Set<string>();
+    return (input, init) => {
+      const url = input instanceof Request ? input.url : String(input);
+      if (asked.has(url) || asked.size > MOST_PAGES) {
+        throw new EndpointError(
+          `${what}: the list of files of ${this.endpoint} has no end; choose another --endpoint`,
+        );
+      }
+      asked.add(url);
+      return this.retry(signal, async () => {
         const headers = Object.fromEntries(new Headers(init?.headers));
         const answer = await this.#ask(url, headers, what, signal);
         try {
-          const text = await answer.response.text();
-          return new Response(text, { headers: answer.response.headers });
-        } catch (error) {
-          throw this.broken(what, error);
+          return new Response(await this.#text(answer, what), { headers: answer.response.headers });
         } finally {
           answer.close();
         }
       });
+    };
+  }
+
+  /** @throws EndpointError for more than MOST_BYTES; as `broken` */
+  async #text({ response, alive }: Answer, what: string): Promise<string> {
+    const chunks: Uint8Array[] = [];
+    let size = 0;
+    try {
+      for await (const chunk of response.body ?? []) {
+        alive();
+        size += chunk.byteLength;
+        if (size > MOST_BYTES) break;
+        chunks.push(chunk);
+      }
+    } catch (error) {
+      throw this.broken(what, error);
+    }
+    if (size <= MOST_BYTES) return Buffer.concat(chunks).toString('utf8');
+    throw new EndpointError(
+      `${what}: ${this.endpoint} answers with more than ${MOST_BYTES} bytes; choose another --endpoint`,
+    );
   }
 
   async #ask(

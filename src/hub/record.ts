@@ -1,6 +1,7 @@
 /** What a pull remembers beside its files: which content has been verified, and what each part is a part of. */
-import { readFileSync, type Stats, statSync } from 'node:fs';
+import { type Stats, statSync } from 'node:fs';
 import { join } from 'node:path';
+import { readUtf8 } from '../input-file.ts';
 
 export const PULL_RECORD = '.timeseer-pull.json';
 
@@ -27,7 +28,7 @@ const isRecord = (value: unknown): value is Record<string, unknown> =>
 /** The record of an earlier pull; whatever of it cannot be read is forgotten, and the files are hashed again. */
 export function readRecord(out: string): PullRecord | undefined {
   try {
-    const raw: unknown = JSON.parse(readFileSync(join(out, PULL_RECORD), 'utf8'));
+    const raw: unknown = JSON.parse(readUtf8(join(out, PULL_RECORD)));
     if (!isRecord(raw) || typeof raw['repo'] !== 'string' || typeof raw['commit'] !== 'string')
       return undefined;
     const files: Record<string, Verified> = {};

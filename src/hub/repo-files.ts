@@ -17,12 +17,29 @@ export function neededByPolicy(path: string): boolean {
   return /^[^.].*\.(json|safetensors|jinja|txt|model)$|^(LICEN[CS]E|NOTICE|README)/i.test(path);
 }
 
-/** Whether `path` fits a pattern in which `*` stands for any text, `?` for one character. */
+/**
+ * Whether `path` fits a pattern in which `*` stands for any text, `?` for one character. A star takes as little as it can,
+ * and only the last one is ever tried again, so that no path takes longer than its length times the pattern's.
+ */
 export function fits(path: string, pattern: string): boolean {
-  const source = [...pattern]
-    .map((c) => (c === '*' ? '.*' : c === '?' ? '.' : c.replace(/[\\^$.|+()[\]{}/]/, '\\$&')))
-    .join('');
-  return new RegExp(`^${source}$`, 's').test(path);
+  const [text, wanted] = [[...path], [...pattern]];
+  let [at, next] = [0, 0];
+  let star = -1; // the last one in the pattern, and where its text ends
+  let end = 0;
+  while (at < text.length) {
+    if (wanted[next] === '*') {
+      star = next++;
+      end = at;
+    } else if (wanted[next] === '?' || wanted[next] === text[at]) {
+      next++;
+      at++;
+    } else if (star >= 0) {
+      next = star + 1;
+      at = ++end;
+    } else return false;
+  }
+  while (wanted[next] === '*') next++;
+  return next === wanted.length;
 }
 
 /**

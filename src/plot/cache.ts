@@ -1,13 +1,13 @@
 /** Pictures by content: the same figure and values are drawn once. */
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { ConfigError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
+import { readBytes } from '../input-file.ts';
 import type { Picture } from '../types.ts';
 import type { FigureValues } from './domain.ts';
 import type { Figure } from './figure.ts';
-import { decodePng, encodePng } from './png.ts';
+import { decodePng, encodePng, MOST_BYTES } from './png.ts';
 import { render } from './raster.ts';
 
 /** Part of every key; raised when the same figure and values give other pixels than before. */
@@ -71,7 +71,7 @@ export class PictureCache {
     if (this.#directory === undefined) return undefined;
     const file = this.#file(this.#directory, key);
     try {
-      const picture = decodePng(readFileSync(file), file);
+      const picture = decodePng(readBytes(file, MOST_BYTES), file);
       this.#keep(key, picture);
       return picture;
     } catch {

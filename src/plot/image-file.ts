@@ -1,13 +1,12 @@
 /** Pictures from files: PNG, JPEG and WebP, as the image processors of transformers take them in. */
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { crc32 } from 'node:zlib';
 import { DataError, reasonOf } from '../errors.ts';
+import { readBytes } from '../input-file.ts';
 import type { Picture } from '../types.ts';
 import { canvas } from './canvas.ts';
 import { barePicture, type ImageFormat, upright } from './image-metadata.ts';
-
-/** Most pixels of a file; Pillow refuses more, too, as an attempt to fill the memory. */
-const MOST_PIXELS = 178_956_970;
+import { MOST_BYTES, MOST_PIXELS } from './png.ts';
 
 const PNG = Buffer.from('89504e470d0a1a0a', 'hex');
 const JPEG = Buffer.from('ffd8ff', 'hex');
@@ -93,7 +92,7 @@ export async function readImage(file: string): Promise<Picture> {
   if (!there.isFile()) throw fail('is not a file; give a PNG, JPEG or WebP picture');
   let bytes: Buffer;
   try {
-    bytes = readFileSync(file);
+    bytes = readBytes(file, MOST_BYTES);
   } catch (cause) {
     throw fail(`cannot be read (${reasonOf(cause)})`, cause);
   }

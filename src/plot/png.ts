@@ -3,6 +3,11 @@ import { crc32, deflateSync, inflateSync } from 'node:zlib';
 import { DataError } from '../errors.ts';
 import type { Picture } from '../types.ts';
 
+/** Most pixels of a picture that is read; Pillow refuses more, too, as an attempt to fill the memory. */
+export const MOST_PIXELS = 178_956_970;
+/** Most bytes of its file. */
+export const MOST_BYTES = 256 << 20;
+
 const SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
 
 function chunk(type: string, data: Uint8Array): Buffer {
@@ -57,9 +62,9 @@ function unfilter(row: Uint8Array, above: Uint8Array, filter: number, channels: 
 
 /**
  * Reads an 8-bit RGB or RGBA PNG without interlacing (alpha is dropped). Throws DataError naming `file` on
- * anything else, and on a truncated or damaged one.
+ * anything else, on a truncated or damaged one, and on one of more than `most` pixels.
  */
-export function decodePng(bytes: Uint8Array, file = 'PNG'): Picture {
+export function decodePng(bytes: Uint8Array, file = 'PNG', most = MOST_PIXELS): Picture {
   const fail = (problem: string, cause?: unknown) =>
     new DataError(`not a usable PNG: ${problem}`, { file, cause });
   const buffer = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -86,6 +91,9 @@ export function decodePng(bytes: Uint8Array, file = 'PNG'): Picture {
   const channels = header[9] === 2 ? 3 : header[9] === 6 ? 4 : 0;
   if (header[8] !== 8 || channels === 0 || header[12] !== 0) {
     throw fail('only 8-bit RGB or RGBA without interlacing is read');
+  }
+  if (width * height > most) {
+    throw fail(`${width} × ${height} pixels are more than can be read, ${most}; make it smaller`);
   }
   const stride = width * channels;
   let rows: Buffer;

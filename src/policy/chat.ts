@@ -1,11 +1,11 @@
 /** Messages to prompt text through the checkpoint's own Jinja chat template. */
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Template } from '@huggingface/jinja';
 import { CheckpointError } from '../errors.ts';
 import { Guarded, type Limits, Stopped } from './guard.ts';
-import { readJson } from './json-file.ts';
+import { readJson, readText } from './json-file.ts';
 
 export type Content =
   | string
@@ -64,7 +64,7 @@ export class Chat {
   /** The template of a checkpoint: its own file, the older json file or key, or else the default. */
   static load(directory: string): Chat {
     const jinja = join(directory, 'chat_template.jinja');
-    if (existsSync(jinja)) return new Chat(readFileSync(jinja, 'utf8'), jinja);
+    if (existsSync(jinja)) return new Chat(readText(jinja), jinja);
     for (const name of ['chat_template.json', 'tokenizer_config.json']) {
       const file = join(directory, name);
       const held = existsSync(file)

@@ -1,10 +1,10 @@
 /** What a checkpoint directory holds beside its weights: read from it, and made for a policy that comes from none. */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError } from '../errors.ts';
 import { Chat } from './chat.ts';
 import { type Dims, parseDims } from './dims.ts';
-import { readJson } from './json-file.ts';
+import { readJson, readText } from './json-file.ts';
 import { parsePreprocessor, readPreprocessor } from './preprocessor-config.ts';
 import { readTokenizer } from './tokenizer-files.ts';
 
@@ -43,15 +43,6 @@ const CARRIED: readonly string[] = [
 
 /** Text of a JSON file. */
 export const pretty = (value: unknown): string => `${JSON.stringify(value, null, 2)}\n`;
-
-/** @throws CheckpointError when the file is no text: it could not be carried over unchanged. */
-function readText(file: string): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true, ignoreBOM: true }).decode(readFileSync(file));
-  } catch (cause) {
-    throw new CheckpointError(`${file}: cannot be read as UTF-8 text; copy it again`, { cause });
-  }
-}
 
 /**
  * Reads all but the weights of a Hugging Face directory.

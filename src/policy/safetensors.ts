@@ -3,9 +3,10 @@
  * then the tensors' bytes. Source: the format description of huggingface/safetensors, whose rules are all checked: the
  * tensors cover the data without gaps or overlaps, and no name appears twice.
  */
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
-import { CheckpointError, reasonOf } from '../errors.ts';
+import { closeSync, fstatSync, readSync } from 'node:fs';
+import { CheckpointError, DataError, reasonOf } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
+import { openRegular } from '../input-file.ts';
 
 const MAX_HEADER = 100_000_000;
 
@@ -72,7 +73,7 @@ function readAt(handle: number, file: string, offset: number, length: number): U
 /** Opens a file for the time of `body`; what the system says against it becomes a CheckpointError. */
 function withFile<T>(file: string, body: (handle: number) => T): T {
   try {
-    const handle = openSync(file, 'r');
+    const { handle } = openRegular(file);
     try {
       return body(handle);
     } finally {
@@ -80,7 +81,7 @@ function withFile<T>(file: string, body: (handle: number) => T): T {
     }
   } catch (cause) {
     const code = (cause as NodeJS.ErrnoException).code;
-    if (code === undefined) throw cause;
+    if (code === undefined && !(cause instanceof DataError)) throw cause;
     const why = code === 'ENOENT' ? 'no such file' : `cannot be read (${reasonOf(cause)})`;
     throw new CheckpointError(`${file}: ${why}; a checkpoint directory holds model.safetensors or shards`, {
       cause,

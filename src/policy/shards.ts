@@ -1,8 +1,9 @@
 /** The tensors of a checkpoint directory: one file, or several with an index that says where each tensor is. */
-import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
+import { readJson } from './json-file.ts';
 import {
   elements,
   openSafetensors,
@@ -26,19 +27,14 @@ export function listed(names: readonly string[]): string {
 }
 
 function readIndex(file: string): Map<string, string> {
-  let json: unknown;
-  try {
-    json = JSON.parse(readFileSync(file, 'utf8'));
-  } catch (cause) {
-    throw new CheckpointError(`${file}: not JSON; the file is damaged, copy it again`, { cause });
-  }
+  const json = readJson(file);
   const map: unknown = Object(json).weight_map;
   if (typeof map !== 'object' || map === null || Array.isArray(map)) {
     throw new CheckpointError(`${file}: 'weight_map' is missing; the file is damaged, copy it again`);
   }
   const entries = new Map<string, string>();
   for (const [name, shard] of Object.entries(map)) {
-    if (typeof shard !== 'string' || shard === '' || /[/\\]/.test(shard)) {
+    if (typeof shard !== 'string' || /^\.{0,2}$|[/\\]/.test(shard)) {
       throw new CheckpointError(`${file}: tensor ${name} must name a file of the same directory`);
     }
     entries.set(name, shard);

@@ -2,10 +2,10 @@
  * A checkpoint's tokenizer from the files it has: `tokenizer.json`, or the `vocab.json` and `merges.txt` of older ones;
  * added tokens also from `tokenizer_config.json` and `added_tokens.json`, where fine-tunes leave theirs.
  */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError } from '../errors.ts';
-import { readJson } from './json-file.ts';
+import { readJson, readText } from './json-file.ts';
 
 type Json = Readonly<Record<string, unknown>>;
 
@@ -41,7 +41,7 @@ const isAdded = (value: unknown): value is Json & Added =>
 
 /** The tokenizer that Qwen's vocabulary and merges stand for. */
 function fromMerges(vocabFile: string, mergesFile: string): Json {
-  const merges = readFileSync(mergesFile, 'utf8')
+  const merges = readText(mergesFile)
     .split('\n')
     .map((line) => line.replace(/\r$/, ''))
     .filter((line) => line !== '' && !line.startsWith('#version'))

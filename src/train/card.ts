@@ -1,9 +1,10 @@
 /** `timeseer.json` beside a policy's weights: how it was taught to look and to answer. */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { CheckpointError, ConfigError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
+import { readUtf8 } from '../input-file.ts';
 import { ANOMALY_CLASSES } from '../types.ts';
 
 export const CARD_FILE = 'timeseer.json';
@@ -93,7 +94,7 @@ export function readCard(directory: string): PolicyCard {
   const file = join(directory, CARD_FILE);
   if (!hasCard(directory)) return FOREIGN_CARD;
   try {
-    return cardSchema.parse(JSON.parse(readFileSync(file, 'utf8')));
+    return cardSchema.parse(JSON.parse(readUtf8(file)));
   } catch (cause) {
     throw new CheckpointError(
       `${file}: not a policy card of this version (${faultOf(cause)}); remove it to use the policy as a foreign checkpoint, or train again`,

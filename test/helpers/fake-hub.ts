@@ -47,6 +47,8 @@ export class FakeHub {
   token: string | undefined;
   /** Replaces what the tree says of a file. */
   relist: (entry: Record<string, unknown>) => unknown = (entry) => entry;
+  /** Answers requests about the repository instead of it. */
+  api: ((url: URL, response: ServerResponse) => void) | undefined;
   /** What each file waits for before it is sent. */
   readonly gates = new Map<string, Promise<void>>();
   #store = '';
@@ -96,7 +98,8 @@ export class FakeHub {
     if (path.startsWith('/api/models/')) {
       this.apiRequests++;
       const fault = this.faults.get('api')?.shift();
-      if (typeof fault === 'object' && 'status' in fault)
+      if (this.api !== undefined) this.api(url, response);
+      else if (typeof fault === 'object' && 'status' in fault)
         this.#json(response, fault.status, {}, fault.headers);
       else if (!path.startsWith(api)) {
         this.#json(response, 404, { error: 'Repository not found' }, { 'x-error-code': 'RepoNotFound' });

@@ -1,5 +1,5 @@
 /** NumPy arrays and zip archives byte by byte, with what is to be wrong about them. */
-import { crc32 } from 'node:zlib';
+import { crc32, deflateRawSync } from 'node:zlib';
 
 /** An `.npy` file of version 1 with this header text and these bytes. */
 export function npy(header: string, data: Uint8Array = Buffer.alloc(0)): Buffer {
@@ -67,14 +67,15 @@ export function zip(name: string, packed: Buffer, content: Buffer, changes: ZipC
   return Buffer.concat([local, Buffer.from(name), packed, central, Buffer.from(name), extra, record, end]);
 }
 
-/** A zip archive of several stored entries. */
+/** A zip archive of several entries, deflated. */
 export function zipOf(entries: readonly (readonly [name: string, content: Buffer])[]): Buffer {
   const parts: Buffer[] = [];
   const directory: Buffer[] = [];
   let offset = 0;
   for (const [name, content] of entries) {
-    const whole = zip(name, content, content);
-    const local = 30 + name.length + content.length;
+    const packed = deflateRawSync(content);
+    const whole = zip(name, packed, content, { method: 8 });
+    const local = 30 + name.length + packed.length;
     parts.push(whole.subarray(0, local));
     const central = Buffer.from(whole.subarray(local, local + 46 + name.length));
     central.writeUInt32LE(offset, 42);

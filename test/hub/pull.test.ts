@@ -10,9 +10,11 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
+import type { ServerResponse } from 'node:http';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { CheckpointError, ConfigError, EndpointError } from '../../src/errors.ts';
@@ -545,6 +547,21 @@ describe('what a policy needs', () => {
     expect(fits('axjson', '*.json')).toBe(false);
     expect(fits('a+(b).json', 'a+(b).jso?')).toBe(true);
     expect(fits('[a]', '[a]')).toBe(true);
+    expect(fits('', '**')).toBe(true);
+    expect(fits('abcabd', 'a*ab?')).toBe(true);
+    expect(fits('abcabd', '*abc')).toBe(false);
+    fc.assert(
+      fc.property(
+        fc.string({ unit: fc.constantFrom('a', 'b', '/'), maxLength: 8 }),
+        fc.string({ unit: fc.constantFrom('a', 'b', '*', '?'), maxLength: 6 }),
+        (path, pattern) => {
+          const source = pattern.replaceAll('*', '.*').replaceAll('?', '.');
+          expect(fits(path, pattern)).toBe(new RegExp(`^${source}$`, 's').test(path));
+        },
+      ),
+    );
+    // With one attempt per way to place six stars, this would not end.
+    expect(fits('a'.repeat(5_000), '*a*a*a*a*a*a*b')).toBe(false);
   });
 });
 
@@ -569,4 +586,48 @@ describe('names on the command line', () => {
       expect(() => new Hub({ endpoint })).toThrow(ConfigError);
     },
   );
+});
+
+describe('answers without end', () => {
+  const json = { 'content-type': 'application/json' };
+  const revision = (response: ServerResponse): void =>
+    void response.writeHead(200, json).end(JSON.stringify({ _id: '1', id: REPO, sha: FIRST }));
+
+  test('a page that names itself as the next one is asked for once', async () => {
+    server.api = (url, response) => {
+      if (url.pathname.includes('/revision/')) return revision(response);
+      response.writeHead(200, {
+        ...json,
+        link: `<${server.endpoint}${url.pathname}${url.search}>; rel="next"`,
+      });
+      response.end('[]');
+    };
+    await expect(fetchAll()).rejects.toThrow(/the list of files of .* has no end/);
+    expect(server.apiRequests).toBe(2);
+  });
+
+  test('JSON that never ends, and JSON that is packed a thousandfold, are cut off', async () => {
+    const blanks = Buffer.alloc(1 << 20, ' ');
+    server.api = (_, response) => {
+      response.writeHead(200, json);
+      const more = (): void => {
+        if (!response.destroyed) response.write(blanks, () => setImmediate(more));
+      };
+      more();
+    };
+    await expect(fetchAll()).rejects.toThrow(/answers with more than 33554432 bytes/);
+    const bomb = gzipSync(Buffer.alloc(200 << 20, ' '));
+    server.api = (_, response) =>
+      void response.writeHead(200, { ...json, 'content-encoding': 'gzip' }).end(bomb);
+    const before = process.memoryUsage().rss;
+    await expect(fetchAll()).rejects.toThrow(/answers with more than 33554432 bytes/);
+    expect(process.memoryUsage().rss - before).toBeLessThan(300e6);
+  });
+
+  test('paths that no file system has are refused, in a line', async () => {
+    server.relist = (entry) => ({ ...entry, path: 'x'.repeat(1e6) });
+    const problem = await fetchAll().catch((error: Error) => error.message);
+    expect(problem).toMatch(/lists a file .* without path/);
+    expect(String(problem).length).toBeLessThan(1000);
+  });
 });

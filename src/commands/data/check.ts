@@ -1,6 +1,5 @@
 /** Checks what stands beside the examples of a data set: prompts, answers, expert traces and figures. */
 import { createHash } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { lengthOf } from '../../../datasets/example.ts';
 import type { ExampleSet } from '../../../datasets/example-set.ts';
@@ -13,7 +12,8 @@ import { EXACT_WORDS, parseResponse, scoreAnswer } from '../../../rewards/respon
 import { DataError, reasonOf } from '../../errors.ts';
 import { readProfile } from '../../expcot/profile-file.ts';
 import { TRACE_VERSION } from '../../expcot/trace-version.ts';
-import { decodePng } from '../../plot/png.ts';
+import { fileInside, readBytes, readUtf8 } from '../../input-file.ts';
+import { decodePng, MOST_BYTES } from '../../plot/png.ts';
 import type { Example, Picture } from '../../types.ts';
 import { wordsFor, wordsVersion } from './describe.ts';
 
@@ -167,11 +167,11 @@ export class MaterialCheck {
   #figure(split: Split, line: number, { id, image }: Material): Buffer | null {
     if (image === null) return null;
     try {
-      const png = readFileSync(join(this.#set.directory, image));
+      const png = readBytes(fileInside(this.#set.directory, image), MOST_BYTES);
       this.#hash.update(png);
       return png;
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === undefined) throw error;
+      if (!isUnreadable(error)) throw error;
       this.#allRead = false;
       this.#report({ split, line, id, problem: `image: cannot be read (${reasonOf(error)})` });
       return null;
@@ -181,9 +181,10 @@ export class MaterialCheck {
   /** The figure of a line that cannot be read is where it would be, if there is one: nothing is known to be wrong with it. */
   #unnamed(split: Split, line: number): void {
     try {
-      this.#hash.update(readFileSync(join(this.#set.directory, figureFile(split, line - 1))));
+      const file = fileInside(this.#set.directory, figureFile(split, line - 1));
+      this.#hash.update(readBytes(file, MOST_BYTES));
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code === undefined) throw error;
+      if (!isUnreadable(error)) throw error;
       this.#allRead = false;
     }
   }
@@ -192,7 +193,8 @@ export class MaterialCheck {
   compare(split: Split, line: number, id: string, png: Buffer, picture: Picture): void {
     const fail = (problem: string): void => this.#report({ split, line, id, problem: `image: ${problem}` });
     try {
-      const { width, height, data } = decodePng(png);
+      // What is larger than the picture is not unpacked.
+      const { width, height, data } = decodePng(png, 'PNG', picture.width * picture.height);
       if (width !== picture.width || height !== picture.height) {
         fail(`${width} × ${height} pixels, it is drawn with ${picture.width} × ${picture.height}`);
       } else if (Buffer.compare(data, picture.data) !== 0)
@@ -216,6 +218,10 @@ export class MaterialCheck {
   }
 }
 
+/** Whether this is what reading a file throws. */
+const isUnreadable = (error: unknown): boolean =>
+  error instanceof DataError || (error as NodeJS.ErrnoException).code !== undefined;
+
 const because = (problem: string | null): string => (problem === null ? '' : ` (${problem})`);
 
 function graded(text: string, example: Example): { readonly total: number; readonly problem: string | null } {
@@ -227,10 +233,10 @@ function graded(text: string, example: Example): { readonly total: number; reado
 
 function readText(file: string): string {
   try {
-    return readFileSync(file, 'utf8');
+    return readUtf8(file);
   } catch (cause) {
     const missing = (cause as NodeJS.ErrnoException).code === 'ENOENT';
-    const problem = missing ? 'is not there, but the manifest names it' : (cause as Error).message;
+    const problem = missing ? 'is not there, but the manifest names it' : reasonOf(cause);
     throw new DataError(`${problem}: prepare the data set again`, { file, cause });
   }
 }

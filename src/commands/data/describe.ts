@@ -1,6 +1,4 @@
 /** What a policy is asked about an example, and what the expert says of it: the words beside the pictures of `data show`. */
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { lengthOf } from '../../../datasets/example.ts';
 import type { ExampleOrigin, ExampleSet } from '../../../datasets/example-set.ts';
 import { type Material, Materials } from '../../../datasets/materials.ts';
@@ -11,8 +9,9 @@ import { DataError, reasonOf, TimeseerError } from '../../errors.ts';
 import { agreement, expertOn } from '../../expcot/expert.ts';
 import { type ClassProfile, learnClasses } from '../../expcot/profile-of-classes.ts';
 import { TRACE_VERSION } from '../../expcot/trace-version.ts';
+import { fileInside, readBytes } from '../../input-file.ts';
 import { axesText } from '../../plot/axes-text.ts';
-import { decodePng } from '../../plot/png.ts';
+import { decodePng, MOST_BYTES } from '../../plot/png.ts';
 import { promptText, promptVersion } from '../../prompt-text.ts';
 import type { TaskPrompt } from '../../task-prompts.ts';
 import { promptFor } from '../../train/instruction.ts';
@@ -144,7 +143,10 @@ export function describer(options: DescribeOptions): Describe {
   const imageOf = (path: string | null): Pick<ExampleDetails, 'image' | 'notes'> => {
     if (set === null || path === null) return { image: null, notes: [] };
     try {
-      return { image: { path, picture: decodePng(readStored(join(set.directory, path)), path) }, notes: [] };
+      return {
+        image: { path, picture: decodePng(readStored(fileInside(set.directory, path)), path) },
+        notes: [],
+      };
     } catch (error) {
       if (!(error instanceof DataError)) throw error;
       return { image: null, notes: [`The stored figure is not shown: ${error.message}.`] };
@@ -169,7 +171,7 @@ export function describer(options: DescribeOptions): Describe {
 
 function readStored(file: string): Buffer {
   try {
-    return readFileSync(file);
+    return readBytes(file, MOST_BYTES);
   } catch (cause) {
     throw new DataError(`cannot be read (${reasonOf(cause)})`, { file, cause });
   }

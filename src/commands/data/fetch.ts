@@ -5,7 +5,7 @@ import { z } from 'zod';
 import type { Address, TaskSpec } from '../../../datasets/tasks/task.ts';
 import { unpack } from '../../../datasets/unpack.ts';
 import { type Downloaded, download } from '../../download.ts';
-import { DataError, EndpointError } from '../../errors.ts';
+import { ConfigError, DataError, EndpointError } from '../../errors.ts';
 import { writeDirectoryAtomicAsync, writeFileAtomic } from '../../files.ts';
 import { formatValue, Progress } from '../../progress.ts';
 import { say } from '../../terminal.ts';
@@ -15,6 +15,30 @@ export interface FetchOptions {
   readonly silent: boolean;
   /** As of `download`. */
   readonly pauses?: readonly number[];
+}
+
+/** Most bytes of one file; the largest published archive has a few gigabytes. */
+const MOST = 50e9;
+/** Most bytes of a list of SHA-256. */
+const MOST_LIST = 16e6;
+
+/**
+ * Where a file is really asked for: at `$TIMESEER_MIRROR/HOST/PATH` where a mirror is named, else at its own address.
+ *
+ * @throws ConfigError for a mirror that is no address
+ */
+function mirrored(url: string): string {
+  const text = process.env['TIMESEER_MIRROR'] ?? '';
+  if (text === '') return url;
+  const mirror = URL.canParse(text) ? new URL(text) : undefined;
+  if (mirror === undefined || !/^https?:$/.test(mirror.protocol) || mirror.search !== '' || mirror.username) {
+    throw new ConfigError(
+      'TIMESEER_MIRROR: expected an address without user and query, such as https://mirror.example/data',
+    );
+  }
+  const { host, pathname } = new URL(url);
+  const base = mirror.href.replace(/\/$/, '');
+  return `${base}/${host}${pathname}`;
 }
 
 /** A file's name from its address. */
@@ -99,13 +123,14 @@ class Fetch {
     if (!this.#options.silent) say(text);
   }
 
-  async #bring(url: string, target: string, sha256: string | null): Promise<Downloaded> {
+  async #bring(url: string, target: string, sha256: string | null, maximum = MOST): Promise<Downloaded> {
     const { signal, silent, pauses } = this.#options;
     const meter = new Meter(basename(target), silent);
     try {
-      return await download(url, target, {
+      return await download(mirrored(url), target, {
         signal,
         sha256,
+        maximum,
         ...(pauses === undefined ? {} : { pauses }),
         onRetry: ({ message }, pause) =>
           this.#say(`${message.split(';')[0]}; trying again in ${formatValue(pause / 1000)} s`),
@@ -124,7 +149,7 @@ class Fetch {
       const file = join(this.#waiting, '.sums');
       try {
         rmSync(file, { force: true });
-        await this.#bring(sums, file, null);
+        await this.#bring(sums, file, null, MOST_LIST);
         list = parseSums(readFileSync(file, 'utf8'));
       } catch (error) {
         if (!(error instanceof EndpointError)) throw error;

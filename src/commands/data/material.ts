@@ -1,5 +1,5 @@
 /** What stands beside each example of a prepared data set: its figure, its prompt and its expert traces. */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import { goldParts } from '../../../datasets/gold-answer.ts';
@@ -10,6 +10,7 @@ import { DataError, TimeseerError } from '../../errors.ts';
 import { type Agreement, agreement, expertOn } from '../../expcot/expert.ts';
 import { profileToJson, readProfile } from '../../expcot/profile-file.ts';
 import { type ClassProfile, learnClasses } from '../../expcot/profile-of-classes.ts';
+import { fileInside, readUtf8 } from '../../input-file.ts';
 import { encodePng } from '../../plot/png.ts';
 import { render } from '../../plot/raster.ts';
 import type { Example, Gold } from '../../types.ts';
@@ -93,7 +94,9 @@ export class MaterialComposer {
     if (this.#profile === undefined) {
       const file = join(this.#set.directory, CLASSES_FILE);
       const there = this.#set.manifest.kind === 'classification' && existsSync(file);
-      this.#profile = there ? readProfile(readFileSync(file, 'utf8'), file) : null;
+      this.#profile = there
+        ? readProfile(readUtf8(fileInside(this.#set.directory, CLASSES_FILE)), file)
+        : null;
     }
     return this.#profile;
   }

@@ -1,6 +1,6 @@
 /** What a prepared data set has ready for training: what its classes look like, and the expert traces with the right answer. */
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { ExampleSet } from '../../../datasets/example-set.ts';
 import { CLASSES_FILE } from '../../../datasets/material-facts.ts';
@@ -9,6 +9,7 @@ import { DataError } from '../../errors.ts';
 import { readProfile } from '../../expcot/profile-file.ts';
 import { type ClassProfile, learnClasses } from '../../expcot/profile-of-classes.ts';
 import { TRACE_VERSION } from '../../expcot/trace-version.ts';
+import { fileInside, readBytes } from '../../input-file.ts';
 
 const ADVICE = 'prepare the data set again, or remove the file to have the classes learned anew';
 
@@ -21,7 +22,7 @@ export function storedClasses(set: ExampleSet): ClassProfile | null {
   const facts = materials?.classes ?? null;
   const file = join(set.directory, CLASSES_FILE);
   if (kind !== 'classification' || facts === null || !existsSync(file)) return null;
-  const bytes = readFileSync(file);
+  const bytes = readBytes(fileInside(set.directory, CLASSES_FILE));
   if (createHash('sha256').update(bytes).digest('hex') !== facts.sha256) {
     throw new DataError(
       `SHA-256 is not the one in the manifest (${bytes.length} bytes, the manifest says ${facts.bytes}): the file was changed or cut ` +

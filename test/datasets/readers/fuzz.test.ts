@@ -3,7 +3,15 @@
  *
  * TIMESEER_FUZZ sets the number of mutants per format (default 300); TIMESEER_FUZZ_SEED another seed.
  */
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -23,8 +31,14 @@ import { readTsbUad } from '../../../datasets/readers/tsb-uad.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';
 import { readUcrTsv } from '../../../datasets/readers/ucr-tsv.ts';
 import { readWfdb } from '../../../datasets/readers/wfdb.ts';
-import { DataError } from '../../../src/errors.ts';
+import { isTable, readLabels, readTable } from '../../../datasets/tasks/custom-table.ts';
+import { readWords, TASK_FILE_EXAMPLE } from '../../../datasets/tasks/custom-words.ts';
+import { unpack } from '../../../datasets/unpack.ts';
+import { loadRecipe } from '../../../src/config.ts';
+import { DataError, TimeseerError } from '../../../src/errors.ts';
+import { decodePng, encodePng } from '../../../src/plot/png.ts';
 import { mutant } from '../../helpers/mutate.ts';
+import { zipOf } from '../../helpers/numpy-files.ts';
 
 const GOLDEN = resolve(import.meta.dirname, '../../golden/readers');
 const COUNT = Number(process.env['TIMESEER_FUZZ'] ?? 300);
@@ -173,4 +187,71 @@ describe(`${COUNT} mutants per format`, () => {
     const different = Array.from({ length: 50 }, (_, i) => mutant(bytes, 1, 'x', i).toString('latin1'));
     expect(new Set(different).size).toBeGreaterThan(40);
   });
+});
+
+const PNG = encodePng({ width: 9, height: 7, data: Uint8Array.from({ length: 189 }, (_, i) => i) });
+const ARCHIVE = zipOf([
+  ['a/b.csv', Buffer.from('1\n2\n')],
+  ['c.zip', zipOf([['d.txt', Buffer.from('x'.repeat(200))]])],
+]);
+const LABELS = 'file,class,intervals,recording,split\na.csv,spike,1-3 5-9,r,train\nb.csv,normal,,s,test\n';
+const TABLE = 'id,class,recording,split,t0,t1,t2\na,up,r,train,1,2,3\nb,down,s,test,4,,\n';
+const RECIPE = 'data:\n  name: nano5\nsft:\n  samples: 64\nrl:\n  advantage: grpo\n  temperature: 0.9\n';
+
+describe('mutants of what stands beside series', () => {
+  interface Beside {
+    readonly what: string;
+    readonly name: string;
+    readonly whole: string | Buffer;
+    readonly read: (path: string) => unknown;
+  }
+  const own = join(directory, 'own');
+  mkdirSync(own);
+  for (const name of ['a.csv', 'b.csv']) writeFileSync(join(own, name), '1\n2\n');
+  test.each<Beside>([
+    { what: 'labels', name: 'own/labels.csv', whole: LABELS, read: (path) => readLabels(path, own) },
+    { what: 'table', name: 'table.csv', whole: TABLE, read: (path) => isTable(path) && [...readTable(path)] },
+    { what: 'words', name: 'own/task.yaml', whole: TASK_FILE_EXAMPLE, read: () => readWords(own) },
+    { what: 'recipe', name: 'recipe.yaml', whole: RECIPE, read: (path) => loadRecipe(path) },
+    { what: 'picture', name: 'a.png', whole: PNG, read: (path) => decodePng(readFileSync(path), path) },
+    {
+      what: 'archive',
+      name: 'a.zip',
+      whole: ARCHIVE,
+      async read(path) {
+        const folder = join(directory, 'unpacked', 'here');
+        rmSync(folder, { recursive: true, force: true });
+        try {
+          await unpack(path, folder);
+        } finally {
+          // Whatever an archive says, nothing comes to lie outside the folder.
+          expect(readdirSync(join(directory, 'unpacked')).filter((entry) => entry !== 'here')).toEqual([]);
+        }
+      },
+    },
+  ])(
+    '$what: values or a typed error',
+    { timeout: 60_000 + COUNT * 60 },
+    async ({ what, name, whole, read }) => {
+      mkdirSync(join(directory, 'unpacked', 'here'), { recursive: true });
+      let [good, refused] = [0, 0];
+      for (let i = 0; i < COUNT; i++) {
+        writeFileSync(at(name), mutant(Buffer.from(whole), SEED, what, i));
+        try {
+          await read(at(name));
+          good++;
+        } catch (error) {
+          if (!(error instanceof TimeseerError)) {
+            throw new Error(`mutant ${i} of ${name} with seed ${SEED}: ${(error as Error).stack}`, {
+              cause: error,
+            });
+          }
+          refused++;
+        }
+      }
+      rmSync(at(name));
+      expect(good + refused).toBe(COUNT);
+      expect(refused).toBeGreaterThan(0);
+    },
+  );
 });

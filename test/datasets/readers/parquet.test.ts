@@ -86,6 +86,38 @@ describe('damaged files', () => {
   });
 });
 
+describe('a footer', () => {
+  const whole = readFileSync(join(GOLDEN, 'points_none_v1.parquet'));
+  const start = whole.length - 8 - whole.readUInt32LE(whole.length - 8);
+  const read = (bytes: Buffer): Error | null => {
+    try {
+      for (const record of readParquet(files.write('footer.parquet', bytes))) void record;
+      return null;
+    } catch (error) {
+      return error as Error;
+    }
+  };
+
+  test('that does not say which column a chunk is of is damaged', () => {
+    // The offset 0 of the chunk (0x26 0x00, field 2), before what is said of it, under the number of that (field 3).
+    const at = whole.indexOf('\x19\x18\x04flow', start, 'latin1') - 10;
+    expect(whole.subarray(at, at + 3).toString('hex')).toBe('26001c');
+    const bytes = Buffer.from(whole);
+    bytes[at] = 0x36;
+    expect(read(bytes)).toBeInstanceOf(DataError);
+    expect(read(bytes)?.message).toMatch(/column "flow": missing in a row group/);
+  });
+
+  test('with any field under another number gives values or a DataError', () => {
+    for (let at = start; at < whole.length - 8; at++) {
+      const bytes = Buffer.from(whole);
+      bytes[at]! ^= 0xe0;
+      const error = read(bytes);
+      if (error !== null) expect(error, `byte ${at}: ${error.stack}`).toBeInstanceOf(DataError);
+    }
+  });
+});
+
 describe('values in pages', () => {
   test('runs and bit-packed groups', () => {
     // run of four 5s, then one group of eight 3-bit numbers 0 … 7 (example of the format's specification)

@@ -1,4 +1,5 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import fc from 'fast-check';
@@ -8,6 +9,7 @@ import { prepare, type Selection, type SelectOptions, selectExamples } from '../
 import { openExamples } from '../../../datasets/source.ts';
 import type { Split } from '../../../datasets/split.ts';
 import { custom } from '../../../datasets/tasks/custom.ts';
+import { CUSTOM_LAYOUT } from '../../../datasets/tasks/custom-source.ts';
 import { checkHints, readWords, TASK_FILE_EXAMPLE } from '../../../datasets/tasks/custom-words.ts';
 import { ConfigError, DataError } from '../../../src/errors.ts';
 import { learnClasses } from '../../../src/expcot/profile-of-classes.ts';
@@ -546,4 +548,159 @@ it('a prepared set of before, without words of its own, stays readable', async (
   await prepare(custom, out, { directory: folder(files), shares: TEST_ONLY });
   expect(readFileSync(join(out, 'manifest.json'), 'utf8')).not.toContain('"prompt"');
   expect(new ExampleSet(out).count('test')).toBe(1);
+});
+
+describe('files whose labels are not plain', () => {
+  const one = (name: string, text: string): Promise<Selection> => {
+    const path = freshPath();
+    mkdirSync(path);
+    writeFileSync(join(path, name), text);
+    return selectExamples(custom, { directory: join(path, name), shares: TEST_ONLY });
+  };
+  const row = (seed: number): string =>
+    Array.from({ length: 6 }, (_, t) => Math.sin(seed + t).toFixed(3)).join(',');
+  const header = 't0,t1,t2,t3,t4,t5';
+
+  it('a csv table without labels: the column "class" is named, and no option that there is not', async () => {
+    const failure = one('t.csv', `${header}\n${row(1)}\n${row(2)}\n`);
+    await expect(failure).rejects.toThrow(DataError);
+    await expect(failure).rejects.toThrow(
+      /t\.csv:1: columns "t0", .*"t5": none is called "class" \(one series a row\) or, at the end, "Label"/,
+    );
+    await expect(failure).rejects.not.toThrow(/--column/);
+    await expect(one('t.csv', 'time,v,label\n1,2,0\n2,3,1\n')).rejects.toThrow(
+      /t\.csv:1: a column "time" beside the column "label", .*leave the time out/,
+    );
+    expect(CUSTOM_LAYOUT).toMatch(/one series a row, whose header names a column "class"/);
+  });
+
+  it('a column "label" of classes is not taken for marks of points', async () => {
+    const rows = ['walk', 'run', 'walk'].map((name, i) => `${row(i)},${name}`);
+    await expect(one('t.csv', `${header},label\n${rows.join('\n')}\n`)).rejects.toThrow(
+      /t\.csv:2:\d+: "walk" in the column "label", which marks every point .*; where each row is a series, call that column "class"/,
+    );
+    const numbered = [0, 1, 1, 0].map((name, i) => `${row(i)},${name}`);
+    await expect(one('t.csv', `${header},label\n${numbered.join('\n')}\n`)).rejects.toThrow(
+      /6 columns of values and 4 rows: .*call that column "class"/,
+    );
+    const classes = await one('t.csv', `${header},class\n${numbered.join('\n')}\n`);
+    expect(classes.origin).toMatchObject({ kind: 'classification', classes: ['0', '1'] });
+  });
+
+  it('marks of points are read as such, which is said', async () => {
+    const rows = Array.from({ length: 30 }, (_, t) => `${Math.sin(t)},${t > 20 ? 1 : 0}`);
+    const { origin } = await one('t.csv', `v,label\n${rows.join('\n')}\n`);
+    expect(origin.kind).toBe('anomaly');
+    expect(origin.notes).toEqual([
+      't.csv: each row is a point, and the column "label" says which are anomalous; where each row is a series, call that column "class"',
+    ]);
+  });
+});
+
+describe('a folder of several files that carry labels', () => {
+  const ts = (labels: readonly string[], seed: number): string =>
+    `@classLabel true ${[...new Set(labels)].join(' ')}\n@data\n${labels
+      .map((label, i) => `${[1, 2, 3, 4].map((t) => Math.sin(seed + i + t)).join(',')}:${label}`)
+      .join('\n')}\n`;
+  const [cars, computers] = [
+    ['1', '-1', '1'],
+    ['1', '2', '2'],
+  ];
+
+  it('two data sets are refused, by their names', async () => {
+    const files = {
+      'FordA_TRAIN.ts': ts(cars!, 0),
+      'FordA_TEST.ts': ts(cars!, 10),
+      'Computers_TRAIN.ts': ts(computers!, 20),
+      'Computers_TEST.ts': ts(computers!, 30),
+    };
+    await expect(select(files)).rejects.toThrow(
+      /holds 2 data sets by the names of their files \(Computers, FordA\); give each a folder of its own/,
+    );
+  });
+
+  it('one data set in two formats is refused', async () => {
+    const tsv = cars!.map((label, i) => `${label}\t${i}\t2\t3\t4`).join('\n');
+    const files = { 'A_TRAIN.ts': ts(cars!, 0), 'A_TEST.ts': ts(cars!, 10), 'A_TEST.tsv': `${tsv}\n` };
+    await expect(select(files)).rejects.toThrow(/A_TEST\.ts and A_TEST\.tsv are the same split/);
+  });
+
+  it('files without a split in their names are one data set, which is said', async () => {
+    const { origin } = await select({ 'a.ts': ts(cars!, 0), 'b.ts': ts(cars!, 10) }, { shares: TEST_ONLY });
+    expect(origin.notes).toEqual(['2 files are read as one data set: a.ts, b.ts']);
+  });
+
+  it('train and test are splits also where nothing stands before them', async () => {
+    const { origin } = await select({ 'train.ts': ts(cars!, 0), 'test.ts': ts(cars!, 10) });
+    expect(origin.split.statement).toContain('Here: train 3, test 3.');
+  });
+});
+
+describe('no validation split', () => {
+  const files = (splits: readonly string[]): Record<string, string> => ({
+    'labels.csv': ['file,class,split', ...splits.map((split, i) => `s${i}.csv,${'ab'[i % 2]},${split}`)].join(
+      '\n',
+    ),
+    ...Object.fromEntries(splits.map((_, i) => [`s${i}.csv`, points(i)])),
+  });
+  const notes = async (splits: readonly string[], options: Partial<SelectOptions> = {}): Promise<string> =>
+    (await select(files(splits), options)).origin.notes.join('\n');
+
+  it('is said, with what makes one', async () => {
+    const given = ['train', 'train', 'train', 'train', 'test', 'test'];
+    expect(await notes(given)).toBe(
+      'there is no validation split to choose settings on: --validation 0.1 takes one from training',
+    );
+    expect(await notes(given, { validation: 0.5 })).toBe('');
+    expect(await notes(given, { splits: ['train', 'test'] })).toBe('');
+    expect(await notes(given, { splits: ['test'] })).toBe('');
+    expect(await notes([...given, 'validation'])).toBe('');
+  });
+});
+
+describe('names in labels.csv that lead elsewhere', () => {
+  const secret = 'root:x:0:0:root\nuser:x:1:1:user\n';
+  const labelled = (name: string): string =>
+    folder({ 'labels.csv': `file,class\na.csv,up\n${name},up\n`, 'a.csv': points(1) });
+
+  it('a link out of the folder is not followed, and nothing behind it is quoted', async () => {
+    const outside = join(folder({ 'passwd.csv': secret }), 'passwd.csv');
+    const path = labelled('b.csv');
+    symlinkSync(outside, join(path, 'b.csv'));
+    const problem = await selectExamples(custom, { directory: path }).catch((error: Error) => error);
+    expect(problem).toBeInstanceOf(DataError);
+    expect((problem as Error).message).toMatch(/labels\.csv:3:1: names "b\.csv": leads out of /);
+    expect((problem as Error).message).not.toContain('root');
+    // Also through a folder that is a link.
+    symlinkSync(dirname(outside), join(path, 'sub'));
+    writeFileSync(join(path, 'labels.csv'), 'file,class\nsub/passwd.csv,up\n');
+    await expect(selectExamples(custom, { directory: path })).rejects.toThrow(/leads out of /);
+  });
+
+  it('a link inside the folder is followed, and so is a folder that is a link', async () => {
+    const path = labelled('b.csv');
+    writeFileSync(join(path, 'real.csv'), points(2));
+    symlinkSync('real.csv', join(path, 'b.csv'));
+    const link = freshPath();
+    symlinkSync(path, link);
+    expect((await selectExamples(custom, { directory: link, shares: TEST_ONLY })).total).toBe(2);
+  });
+
+  it.each(['/dev/zero', 'pipe'])('%s is refused at once', async (kind) => {
+    const path = labelled('b.csv');
+    if (kind === 'pipe') execFileSync('mkfifo', [join(path, 'b.csv')]);
+    else symlinkSync(kind, join(path, 'b.csv'));
+    await expect(selectExamples(custom, { directory: path })).rejects.toThrow(
+      /labels\.csv:3:1: names "b\.csv": (?:leads out of |not a regular file)/,
+    );
+  });
+
+  it('task.yaml as a link out of the folder is refused, and nothing behind it is quoted', () => {
+    const outside = join(folder({ 'x.yaml': secret }), 'x.yaml');
+    const path = folder({});
+    mkdirSync(path);
+    symlinkSync(outside, join(path, 'task.yaml'));
+    expect(() => readWords(path)).toThrow(/task\.yaml: cannot be read|leads out of/);
+    expect(() => readWords(path)).not.toThrow(/root/);
+  });
 });
