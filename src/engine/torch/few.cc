@@ -102,6 +102,9 @@ bool columnMajor(const Tensor& x, const Tensor& weight, const c10::optional<Tens
                     bias->dim() == 1 && bias->size(0) == outer));
 }
 
+// Rows worth a thread in a product of `work` multiplications a row.
+int64_t rowsPerThread(int64_t work) { return std::max<int64_t>(16, (1 << 18) / std::max<int64_t>(work, 1)); }
+
 Tensor byColumns(const Tensor& x, const Tensor& weight, const c10::optional<Tensor>& bias) {
   const int64_t inner = weight.size(1), outer = weight.size(0), wide = padded<float>(outer), rows = x.numel() / inner;
   const Tensor in = x.contiguous();
@@ -111,7 +114,7 @@ Tensor byColumns(const Tensor& x, const Tensor& weight, const c10::optional<Tens
   const float* from = in.data_ptr<float>();
   const float* columns = weight.data_ptr<float>();
   float* into = y.data_ptr<float>();
-  at::parallel_for(0, rows, std::max<int64_t>(16, (1 << 18) / (inner * outer)), [&](int64_t begin, int64_t end) {
+  at::parallel_for(0, rows, rowsPerThread(inner * outer), [&](int64_t begin, int64_t end) {
     if (bias) {
       for (int64_t n = begin; n < end; n++) std::copy_n(bias->data_ptr<float>(), outer, into + n * wide);
     }
@@ -121,9 +124,99 @@ Tensor byColumns(const Tensor& x, const Tensor& weight, const c10::optional<Tens
   return wide == outer ? y : y.narrow(-1, 0, outer);
 }
 
+// ---- products of a small policy with gradients ----------------------------------------------------------------------
+
+// Rows of x whose vectors of one panel stay in a core's second cache.
+constexpr int64_t kSomeRows = 2048;
+
+// into [C, R] = from [R, C] transposed, in squares that stay in the first cache.
+void transpose(const float* from, int64_t rows, int64_t columns, float* into) {
+  constexpr int64_t side = 16;
+  for (int64_t r = 0; r < rows; r += side) {
+    const int64_t height = std::min(side, rows - r);
+    for (int64_t c = 0; c < columns; c += side) {
+      const int64_t width = std::min(side, columns - c);
+      for (int64_t j = 0; j < width; j++) {
+        float* out = into + (c + j) * rows + r;
+        const float* in = from + r * columns + c + j;
+        for (int64_t i = 0; i < height; i++) out[i] = in[i * columns];
+      }
+    }
+  }
+}
+
+// y [N, O] = x [N, I]·weightᵀ [O, I] + bias, dx = dy·weight, dweight = dyᵀ·x: all three read their matrices as they lie, where
+// a library copies them into an order of its own first, which costs a tenth of an update at these sizes.
+struct Linear : public torch::autograd::Function<Linear> {
+  static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& weight,
+                        const c10::optional<Tensor>& bias) {
+    const Tensor in = x.contiguous(), w = weight.contiguous();
+    const int64_t outer = w.size(0), inner = w.size(1), rows = in.numel() / inner;
+    auto shape = x.sizes().vec();
+    shape.back() = outer;
+    Tensor y = at::empty(shape, x.options());
+    Tensor turned = at::empty({inner, outer}, w.options());
+    transpose(w.data_ptr<float>(), outer, inner, turned.data_ptr<float>());
+    float* into = y.data_ptr<float>();
+    at::parallel_for(0, rows, rowsPerThread(inner * outer), [&](int64_t begin, int64_t end) {
+      if (bias) {
+        for (int64_t n = begin; n < end; n++) std::copy_n(bias->data_ptr<float>(), outer, into + n * outer);
+      }
+      multiply<float>(end - begin, outer, inner, in.data_ptr<float>() + begin * inner, inner, 1, turned.data_ptr<float>(),
+                      outer, into + begin * outer, outer, bias.has_value());
+    });
+    context->save_for_backward({in, w});
+    context->saved_data["wanted"] = (x.requires_grad() ? 1 : 0) + (weight.requires_grad() ? 2 : 0) +
+                                    (bias && bias->requires_grad() ? 4 : 0);
+    return y;
+  }
+
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 torch::autograd::variable_list gradients) {
+    const auto saved = context->get_saved_variables();
+    const Tensor &x = saved[0], &weight = saved[1];
+    const int64_t wanted = context->saved_data["wanted"].toInt();
+    const Tensor given = gradients[0].contiguous();
+    const int64_t outer = weight.size(0), inner = weight.size(1), rows = x.numel() / inner;
+    const float* dy = given.data_ptr<float>();
+    Tensor toX, toWeight, toBias;
+    if (wanted & 1) {
+      toX = at::empty_like(x);
+      at::parallel_for(0, rows, rowsPerThread(inner * outer), [&](int64_t begin, int64_t end) {
+        multiply<float>(end - begin, inner, outer, dy + begin * outer, outer, 1, weight.data_ptr<float>(), inner,
+                        toX.data_ptr<float>() + begin * inner, inner, false);
+      });
+    }
+    if (wanted & 2) {
+      toWeight = at::empty_like(weight);
+      at::parallel_for(0, outer, rowsPerThread(inner * rows), [&](int64_t begin, int64_t end) {
+        multiply<float>(end - begin, inner, rows, dy + begin, 1, outer, x.data_ptr<float>(), inner,
+                        toWeight.data_ptr<float>() + begin * inner, inner, false);
+      });
+    }
+    if (wanted & 4) toBias = given.reshape({rows, outer}).sum(0);
+    return {toX, toWeight, toBias};
+  }
+};
+
+bool small(const Tensor& x, const Tensor& weight, const c10::optional<Tensor>& bias) {
+#ifdef __AVX512F__
+  const auto plain = [](const Tensor& tensor) { return tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat; };
+  return plain(x) && plain(weight) && weight.dim() == 2 && x.dim() >= 1 && x.size(-1) == weight.size(1) && x.numel() > 0 &&
+         weight.numel() > 0 && weight.numel() < kLarge && weight.size(0) % Vector<float>::lanes == 0 &&
+         weight.size(1) % Vector<float>::lanes == 0 && x.numel() / weight.size(1) <= kSomeRows &&
+         (!bias || (plain(*bias) && bias->is_contiguous() && bias->dim() == 1 && bias->size(0) == weight.size(0))) &&
+         recorded(x, weight, bias);
+#else
+  (void)x, (void)weight, (void)bias;
+  return false;  // with fewer registers a library's tiles are the better ones
+#endif
+}
+
 // x [..., I], weight [O, I], bias [O] → [..., O]
 Tensor linear(const Tensor& x, const Tensor& weight, const c10::optional<Tensor>& bias) {
   if (columnMajor(x, weight, bias)) return byColumns(x, weight, bias);
+  if (small(x, weight, bias)) return Linear::apply(x, weight, bias);
   if (!applies(x, weight, bias)) return at::linear(x, weight, bias);
   const int64_t inner = weight.size(1), outer = weight.size(0), rows = x.numel() / inner;
   const Tensor wide = x.to(at::kFloat).contiguous();
