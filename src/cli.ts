@@ -8,7 +8,7 @@ import { realpathSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import yargs, { type Argv, type CommandModule } from 'yargs';
 import { ConfigError, TimeseerError } from './errors.ts';
-import { INTERRUPTED_EXIT_CODE, Interrupted } from './interrupt.ts';
+import { Interrupted } from './interrupt.ts';
 import { packageVersion } from './package.ts';
 import { closest } from './suggest.ts';
 
@@ -159,7 +159,7 @@ function report(error: unknown, args: readonly string[]): number {
   const say = (text: string): void => void process.stderr.write(`${text}\n`);
   if (error instanceof Interrupted) {
     say(error.message);
-    return INTERRUPTED_EXIT_CODE;
+    return error.exitCode;
   }
   if (error instanceof TimeseerError) {
     say(`error: ${error.message}`);
@@ -190,9 +190,10 @@ function isEntryPoint(): boolean {
 }
 
 if (isEntryPoint()) {
-  // A reader that has seen enough (`| head`) is not an error.
+  // A reader that has seen enough (`| head`) is not an error, and a terminal that was closed sends SIGHUP, after which work is saved.
   for (const stream of [process.stdout, process.stderr]) {
     stream.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EIO') return;
       if (error.code === 'EPIPE') process.exit(0);
       throw error;
     });

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import { CheckpointError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
+import { checkFiles } from '../manifest.ts';
 import { ANOMALY_CLASSES } from '../types.ts';
 
 export const CARD_FILE = 'timeseer.json';
@@ -72,9 +73,10 @@ export function writeCard(directory: string, card: PolicyCard): void {
   writeFileAtomic(join(directory, CARD_FILE), `${JSON.stringify(card, null, 2)}\n`);
 }
 
-/** @throws CheckpointError when the card is there but not readable. */
+/** @throws CheckpointError when the card is there but not readable, or is not what was saved with the policy. */
 export function readCard(directory: string): PolicyCard {
   const file = join(directory, CARD_FILE);
+  checkFiles(directory, (name) => name === CARD_FILE);
   if (!hasCard(directory)) return FOREIGN_CARD;
   try {
     return cardSchema.parse(JSON.parse(readFileSync(file, 'utf8')));

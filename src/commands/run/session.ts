@@ -1,13 +1,21 @@
 /** What the commands of a run do alike: check the device, open the run, work under Ctrl-C, say how to go on. */
+import { join } from 'node:path';
 import { openTorch } from '../../engine/torch/torch.ts';
+import { gone, neverRemake, tidyUp } from '../../files.ts';
 import { Interrupted, withInterrupt } from '../../interrupt.ts';
+import { claimDirectory } from '../../lock.ts';
 import type { RunFiles } from './files.ts';
-import { claimRun, isDirectory } from './lock.ts';
 import { shellWord } from './options.ts';
 
+/** Directories in which a run is written, checkpoints aside: those are recovered by their stage. */
+function tidyRun(path: string): void {
+  for (const part of ['', 'sft', 'rl', 'eval']) tidyUp(join(path, part), (name) => name !== 'checkpoint');
+}
+
 /**
- * Opens a run and works on it. Nothing is written when the device cannot be used.
- * @throws EngineError for the device; ConfigError when another process works on the run; Interrupted when stopped, after the command that goes on was printed on stderr
+ * Opens a run and works on it, alone from before the first file is written. Nothing is written when the device cannot be used.
+ * @throws EngineError for the device; ConfigError when another process works on the run; WriteError when its directory was removed
+ * meanwhile; Interrupted when stopped, after the command that goes on was printed on stderr
  */
 export async function runSession(
   /** Name of the command. */
@@ -17,13 +25,17 @@ export async function runSession(
   work: (run: RunFiles, signal: AbortSignal) => Promise<void>,
 ): Promise<RunFiles> {
   openTorch({ device: given.device, threads: 1 });
-  let release = isDirectory(given.out) ? claimRun(given.out) : null;
+  const lock = await claimDirectory(given.out);
   try {
+    tidyRun(given.out);
     const run = open();
-    release ??= claimRun(given.out);
+    neverRemake(given.out);
     await withInterrupt((signal) => work(run, signal));
+    if (!lock.held()) throw gone(given.out);
     return run;
   } catch (error) {
+    // Whatever failed first, this is why.
+    if (!lock.held()) throw gone(given.out);
     if (error instanceof Interrupted) {
       const device = given.device === 'cpu' ? [] : ['--device', given.device];
       const again = ['timeseer', command, '--out', given.out, ...device, '--resume'];
@@ -31,6 +43,6 @@ export async function runSession(
     }
     throw error;
   } finally {
-    release?.();
+    lock.release();
   }
 }
