@@ -67,9 +67,11 @@ export function tidyUp(directory: string, concerns: (name: string) => boolean): 
 /** Directories that are never made again: who removed one did not mean to find a part of it there afterwards. */
 const kept = new Set<string>();
 
-/** From now on a write into `directory` fails in this thread when it has been removed. */
-export function neverRemake(directory: string): void {
-  kept.add(resolve(directory));
+/** Until the returned function is called, a write into `directory` fails in this thread when it has been removed. */
+export function neverRemake(directory: string): () => void {
+  const path = resolve(directory);
+  kept.add(path);
+  return () => void kept.delete(path);
 }
 
 /**

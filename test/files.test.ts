@@ -193,7 +193,7 @@ describe('a directory that was removed', () => {
   test('is not made again by what writes into it', () => {
     const run = join(directory, 'run');
     writeFileAtomic(join(run, 'log'), 'one\n');
-    neverRemake(run);
+    const release = neverRemake(run);
     appendText(join(run, 'log'), 'two\n');
     expect(readFileSync(join(run, 'log'), 'utf8')).toBe('one\ntwo\n');
     rmSync(run, { recursive: true });
@@ -202,6 +202,8 @@ describe('a directory that was removed', () => {
     expect(() => writeFileAtomic(join(run, 'a/b'), 'x')).toThrow(removed);
     expect(() => writeDirectoryAtomic(join(run, 'a/b'), () => {})).toThrow(WriteError);
     expect(existsSync(run)).toBe(false);
+    release();
+    writeFileAtomic(join(run, 'a/b'), 'x');
   });
 });
 

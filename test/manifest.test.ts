@@ -11,7 +11,7 @@ import { createAdapter } from '../src/policy/adapter.ts';
 import { loadAdapter, saveAdapter } from '../src/policy/peft.ts';
 import { Policy } from '../src/policy/policy.ts';
 import { readCard } from '../src/train/card.ts';
-import { edit, timeseer, writeTinyPolicy } from './helpers/tiny-run.ts';
+import { Child, edit, writeTinyPolicy } from './helpers/tiny-run.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-manifest-'));
 const saved = join(shared, 'saved');
@@ -122,12 +122,11 @@ describe('a saved policy that is damaged or changed', () => {
   test.each([
     ['explain', () => ['explain', series, '--policy', policy, '--out', join(policy, '../page.html')]],
     ['eval', () => ['eval', '--policy', policy, '--count', '1', '--quiet']],
-    ['generate', () => ['generate', '--policy', policy, '--prompt', 'hello']],
     ['merge', () => ['merge', '--policy', policy, '--adapter', adapter, '--out', join(policy, '../merged')]],
     ['train', () => ['train', '--policy', policy, '--out', join(policy, '../run'), '--quiet']],
   ])('%s says so and ends with an error', async (_name, command) => {
     zero(join(policy, 'model.safetensors'));
-    const { code, err, out } = await timeseer(...command());
+    const { code, err, out } = await new Child(command()).ended;
     expect(err).toContain(`error: ${join(policy, 'model.safetensors')}: is not what was saved there`);
     expect({ code, out }).toEqual({ code: 1, out: '' });
   });

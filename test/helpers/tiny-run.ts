@@ -88,11 +88,14 @@ export class Child {
   #out = '';
 
   /** `limit`: largest file that the process may write, in KiB. */
-  constructor(args: readonly string[], limit?: number) {
+  constructor(args: readonly string[], limit?: number, env: NodeJS.ProcessEnv = {}) {
     const node = [process.execPath, CLI, ...args];
     const [program, ...rest] =
       limit === undefined ? node : ['bash', '-c', `ulimit -f ${limit}; exec "$@"`, 'bash', ...node];
-    this.process = spawn(program!, rest, { stdio: ['ignore', 'pipe', 'pipe'] });
+    this.process = spawn(program!, rest, {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, ...env },
+    });
     this.process.stdout!.on('data', (chunk: Buffer) => {
       this.#out += chunk.toString();
     });

@@ -26,10 +26,11 @@ export async function runSession(
 ): Promise<RunFiles> {
   openTorch({ device: given.device, threads: 1 });
   const lock = await claimDirectory(given.out);
+  let release = (): void => {};
   try {
     tidyRun(given.out);
     const run = open();
-    neverRemake(given.out);
+    release = neverRemake(given.out);
     await withInterrupt((signal) => work(run, signal));
     if (!lock.held()) throw gone(given.out);
     return run;
@@ -43,6 +44,7 @@ export async function runSession(
     }
     throw error;
   } finally {
+    release();
     lock.release();
   }
 }
