@@ -49,7 +49,13 @@ const TEMPORARY = new RegExp(`^\\.(.+)\\.(${OWNER_PATTERN})\\.[0-9a-z]+(\\.old)?
  * a directory that one of them had moved away and not yet replaced is put back.
  */
 export function tidyUp(directory: string, concerns: (name: string) => boolean): void {
-  for (const name of existsSync(directory) ? readdirSync(directory) : []) {
+  let names: string[];
+  try {
+    names = readdirSync(directory);
+  } catch {
+    return; // nothing there, or nothing that can be seen to: whoever writes there will say so
+  }
+  for (const name of names) {
     const [, target, owner, old] = TEMPORARY.exec(name) ?? [];
     if (target === undefined || owner === undefined || !concerns(target)) continue;
     if (stateOf(owner) !== 'gone') continue;

@@ -5,7 +5,16 @@
  * none and is loaded as it is. Hashes are taken while files are written; to check them takes one reading, 1 to 2 GB/s.
  */
 import { createHash } from 'node:crypto';
-import { closeSync, existsSync, openSync, readdirSync, readFileSync, readSync, statSync } from 'node:fs';
+import {
+  closeSync,
+  existsSync,
+  fstatSync,
+  openSync,
+  readdirSync,
+  readFileSync,
+  readSync,
+  statSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError, reasonOf } from './errors.ts';
 import { recordHashes, writeDirectoryAtomic, writeFileAtomic } from './files.ts';
@@ -24,23 +33,30 @@ const PIECE = 2 ** 22;
 /** Kinds of files that loading a policy may read: one that nobody saved there would change what is loaded. */
 const READ = /^[^.].*\.(json|jinja|safetensors)$|^merges\.txt$/;
 
+/** @throws CheckpointError when the file cannot be read */
 function hashOf(file: string): string {
   const hash = createHash('sha256');
-  const handle = openSync(file, 'r');
+  let handle: number | undefined;
   try {
-    const piece = Buffer.allocUnsafe(Math.min(PIECE, Math.max(1, statSync(file).size)));
+    handle = openSync(file, 'r');
+    const piece = Buffer.allocUnsafe(Math.min(PIECE, Math.max(1, fstatSync(handle).size)));
     for (let got = readSync(handle, piece); got > 0; got = readSync(handle, piece)) {
       hash.update(piece.subarray(0, got));
     }
+  } catch (cause) {
+    throw new CheckpointError(`${file}: cannot be read (${reasonOf(cause)})`, { cause });
   } finally {
-    closeSync(handle);
+    if (handle !== undefined) closeSync(handle);
   }
   return hash.digest('hex');
 }
 
 const filesIn = (directory: string): string[] =>
   readdirSync(directory)
-    .filter((name) => name !== MANIFEST_FILE && statSync(join(directory, name)).isFile())
+    .filter(
+      (name) =>
+        name !== MANIFEST_FILE && statSync(join(directory, name), { throwIfNoEntry: false })?.isFile(),
+    )
     .sort();
 
 /** As `writeDirectoryAtomic`, with a manifest of all that `fill` puts there. */

@@ -71,8 +71,8 @@ describe('killed and resumed, a run is the unbroken one, byte for byte', { timeo
     await attempt(sft.begin, 'worker renameSync 1 \\.old\\.tmp$');
     expect((await attempt(sft.begin)).err).toMatch(/holds a checkpoint of step 14: add --resume/); // and puts it back
     const checkpoint = join(out, 'sft/checkpoint');
-    // Streams are keyed by the step: from step 0 on they begin again.
-    editListed(join(checkpoint, 'training.json'), (text) => text.replace(/"step": \d+/, '"step": 0'));
+    // Streams are keyed by the step: from the first on they are drawn again, over weights and moments of step 14.
+    editListed(join(checkpoint, 'training.json'), (text) => text.replace(/"step": \d+/, '"step": 1'));
     expect((await attempt(sft.resume)).code).toBe(0);
     expect(differences(half, out)).toContain('sft/policy/model.safetensors');
   });

@@ -77,7 +77,7 @@ try {
   await attempt(control.begin, 'worker renameSync 1 \\.old\\.tmp$');
   await attempt(control.begin); // puts the checkpoint back, and refuses
   editListed(join(control.out, 'sft/checkpoint/training.json'), (text) =>
-    text.replace(/"step": \d+/, '"step": 0'),
+    text.replace(/"step": \d+/, '"step": 1'),
   );
   await done(control.resume);
   judge('control, random streams not restored', differences(whole.sft, control.out), true);
