@@ -171,7 +171,9 @@ describe('a saved checkpoint', () => {
     for (const name of carried) {
       expect(readFileSync(join(target, name)).equals(readFileSync(join(source, name)))).toBe(true);
     }
-    expect(readdirSync(target).sort()).toEqual([...carried, 'config.json', 'model.safetensors'].sort());
+    expect(readdirSync(target).sort()).toEqual(
+      [...carried, 'config.json', 'model.safetensors', MANIFEST_FILE].sort(),
+    );
     const twin = new Policy(engine, structuredClone(policy.parts), engine.detach(policy.flat));
     expect(twin.parts).toEqual(policy.parts);
     twin.dispose();
