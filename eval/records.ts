@@ -1,5 +1,6 @@
 /** Evaluated responses on disk: one `EvalRecord` a line, written whole or not at all, read strictly. */
 import { z } from 'zod';
+import { scoreAnswer } from '../rewards/response.ts';
 import { readLabel } from '../rewards/tagged.ts';
 import { DataError } from '../src/errors.ts';
 import { writeFileAtomic } from '../src/files.ts';
@@ -53,6 +54,7 @@ function foreignPart(kind: Gold['kind'], one: z.infer<typeof answer>): string | 
   return null;
 }
 
+/** A record as it is stored. Its score is not taken from the file: it follows from the answer, which the metrics are of. */
 export const evalRecordShape = z
   .strictObject({
     seriesId: z.string().min(1),
@@ -81,7 +83,11 @@ export const evalRecordShape = z
     }
     const foreign = foreignPart(record.gold.kind, record.answer);
     if (foreign !== null) complain(['answer', foreign], `must fit an answer of kind ${record.gold.kind}`);
-  });
+  })
+  .transform((record) => ({
+    ...record,
+    score: scoreAnswer(record.answer, record.gold, record.length),
+  }));
 
 /** Writes records, one a line. WriteError when the disk refuses; what was there before is then unchanged. */
 export function writeRecords(file: string, records: readonly EvalRecord[]): void {
@@ -89,7 +95,7 @@ export function writeRecords(file: string, records: readonly EvalRecord[]): void
 }
 
 /**
- * Reads records.
+ * Reads records; their scores are computed again from their answers.
  * @throws DataError naming file, line and key when one is damaged or of another shape; also for no record at all.
  */
 export function readRecords(file: string): EvalRecord[] {

@@ -9,7 +9,7 @@ import { fileURLToPath } from 'node:url';
 import type { Argv, CommandModule } from 'yargs';
 import { ConfigError, TimeseerError } from './errors.ts';
 import { systemError } from './files.ts';
-import { endAsFirstProcess, INTERRUPTED_EXIT_CODE, Interrupted } from './interrupt.ts';
+import { endAsFirstProcess, Interrupted } from './interrupt.ts';
 import { packageVersion } from './package.ts';
 import { closest } from './suggest.ts';
 import { outputError, say } from './terminal.ts';
@@ -176,7 +176,7 @@ function report(error: unknown, args: readonly string[]): number {
   const verbose = args.includes('--verbose');
   if (error instanceof Interrupted) {
     say(error.message);
-    return INTERRUPTED_EXIT_CODE;
+    return error.exitCode;
   }
   const known = error instanceof TimeseerError ? error : systemError(error);
   if (known !== null) {
@@ -209,8 +209,9 @@ function isEntryPoint(): boolean {
 
 if (isEntryPoint()) {
   endAsFirstProcess();
-  // A reader that has seen enough (`| head`) is not an error.
+  // A reader that has seen enough (`| head`) is not an error, and a terminal that was closed sends SIGHUP, after which work is saved.
   process.stdout.on('error', (error: NodeJS.ErrnoException) => {
+    if (error.code === 'EIO') return;
     if (error.code === 'EPIPE') process.exit();
     process.exit(report(outputError(error), process.argv.slice(2)));
   });

@@ -1,20 +1,24 @@
 /** Nothing half-written: every file appears whole under its name, or not at all. */
+import { createHash } from 'node:crypto';
 import {
-  appendFileSync,
   closeSync,
+  constants,
   existsSync,
   fsyncSync,
   mkdirSync,
   openSync,
+  readdirSync,
   realpathSync,
   renameSync,
   rmSync,
   statSync,
+  writeFileSync,
   writeSync,
 } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { cacheRoot } from './cache-root.ts';
 import { isKnown, reasonOf, TimeseerError } from './errors.ts';
+import { OWNER, OWNER_PATTERN, stateOf } from './owner.ts';
 
 /** A file could not be written: full disk, missing permission. The target is unchanged. */
 export class WriteError extends TimeseerError {}
@@ -74,8 +78,48 @@ export function systemError(error: unknown): SystemError | null {
   });
 }
 
-function temporaryName(path: string): string {
-  return join(dirname(path), `.${basename(path)}.${process.pid}.${Math.random().toString(36).slice(2)}.tmp`);
+/** Where something is written before it is renamed to `path`; `old`: where a directory goes that is being replaced. */
+function temporaryName(path: string, old = ''): string {
+  const unique = Math.random().toString(36).slice(2);
+  return join(dirname(path), `.${basename(path)}.${OWNER}.${unique}${old}.tmp`);
+}
+
+const TEMPORARY = new RegExp(`^\\.(.+)\\.(${OWNER_PATTERN})\\.[0-9a-z]+(\\.old)?\\.tmp$`);
+
+/**
+ * Removes what processes that were killed while they wrote have left in a directory, of what was to have a name that `concerns`;
+ * a directory that one of them had moved away and not yet replaced is put back.
+ */
+export function tidyUp(directory: string, concerns: (name: string) => boolean): void {
+  let names: string[];
+  try {
+    names = readdirSync(directory);
+  } catch {
+    return; // nothing there, or nothing that can be seen to: whoever writes there will say so
+  }
+  for (const name of names) {
+    const [, target, owner, old] = TEMPORARY.exec(name) ?? [];
+    if (target === undefined || owner === undefined || !concerns(target)) continue;
+    if (stateOf(owner) !== 'gone') continue;
+    const left = join(directory, name);
+    try {
+      if (old !== undefined && !existsSync(join(directory, target)))
+        renameSync(left, join(directory, target));
+    } catch {
+      // another process puts it back at the same time
+    }
+    discard(left);
+  }
+}
+
+/** Directories that are never made again: who removed one did not mean to find a part of it there afterwards. */
+const kept = new Set<string>();
+
+/** Until the returned function is called, a write into `directory` fails in this thread when it has been removed. */
+export function neverRemake(directory: string): () => void {
+  const path = resolve(directory);
+  kept.add(path);
+  return () => void kept.delete(path);
 }
 
 /**
@@ -83,6 +127,7 @@ function temporaryName(path: string): string {
  * /proc does.
  */
 export function makeDirectory(path: string): void {
+  if (kept.has(resolve(path)) && !existsSync(path)) throw gone(path);
   try {
     mkdirSync(path);
   } catch (error) {
@@ -93,6 +138,14 @@ export function makeDirectory(path: string): void {
     makeDirectory(above);
     mkdirSync(path);
   }
+}
+
+/** The place of a run was removed while it was worked on. */
+export function gone(path: string): WriteError {
+  return new WriteError(
+    `${path}: was removed or replaced while it was worked on; nothing more is written there. Run the command again to begin anew, ` +
+      'or put the directory back and add --resume',
+  );
 }
 
 /** Removes what a failed write left; the failure itself is what is reported, not that this failed too. */
@@ -114,12 +167,28 @@ export function syncDirectory(path: string): void {
   }
 }
 
+/** SHA-256 of what was written into some directories, by name. */
+const recorded = new Map<string, Map<string, string>>();
+
+/** From now on until `stop` the files that are written into a directory are hashed on their way, hexadecimal. */
+export function recordHashes(directory: string): {
+  readonly hashes: ReadonlyMap<string, string>;
+  readonly stop: () => void;
+} {
+  const key = resolve(directory);
+  const hashes = new Map<string, string>();
+  recorded.set(key, hashes);
+  return { hashes, stop: () => void recorded.delete(key) };
+}
+
 /** Writes `chunks` to a temporary file beside `path`, fsyncs it, and renames it into place. */
 export function writeFileAtomic(
   path: string,
   chunks: string | Uint8Array | Iterable<string | Uint8Array>,
 ): void {
   const temporary = temporaryName(path);
+  const hashes = recorded.get(resolve(dirname(path)));
+  const hash = hashes === undefined ? null : createHash('sha256');
   try {
     makeDirectory(dirname(path));
     const handle = openSync(temporary, 'wx');
@@ -127,6 +196,7 @@ export function writeFileAtomic(
       const list = typeof chunks === 'string' || chunks instanceof Uint8Array ? [chunks] : chunks;
       for (const chunk of list) {
         const bytes = typeof chunk === 'string' ? Buffer.from(chunk, 'utf8') : chunk;
+        hash?.update(bytes);
         for (let offset = 0; offset < bytes.byteLength; ) {
           offset += writeSync(handle, bytes, offset, bytes.byteLength - offset);
         }
@@ -137,6 +207,7 @@ export function writeFileAtomic(
     }
     renameSync(temporary, path);
     syncDirectory(dirname(path));
+    if (hash !== null) hashes!.set(basename(path), hash.digest('hex'));
   } catch (error) {
     discard(temporary);
     if (error instanceof TimeseerError || (error as NodeJS.ErrnoException).code === undefined) throw error;
@@ -144,12 +215,20 @@ export function writeFileAtomic(
   }
 }
 
-/** Appends to a file. A process that is killed meanwhile may leave a part of `text` at its end. @throws WriteError */
+/**
+ * Appends to a file that is there. A process that is killed meanwhile may leave a part of `text` at its end.
+ * @throws WriteError, also when the file has been removed: a log that begins in the middle is none
+ */
 export function appendText(path: string, text: string): void {
   try {
-    appendFileSync(path, text);
+    const handle = openSync(path, constants.O_WRONLY | constants.O_APPEND);
+    try {
+      writeFileSync(handle, text);
+    } finally {
+      closeSync(handle);
+    }
   } catch (error) {
-    throw explain(path, error);
+    throw (error as NodeJS.ErrnoException).code === 'ENOENT' ? gone(path) : explain(path, error);
   }
 }
 
@@ -164,7 +243,7 @@ function behindLinks(path: string): string {
 
 /** Renames `temporary` into place; what was there before goes only once the new directory stands. */
 function swapDirectory(temporary: string, path: string): void {
-  const previous = temporaryName(path);
+  const previous = temporaryName(path, '.old');
   syncDirectory(temporary);
   const replaced = existsSync(path);
   if (replaced) renameSync(path, previous);
@@ -186,6 +265,7 @@ export function writeDirectoryAtomic(target: string, fill: (temporary: string) =
   const path = behindLinks(target);
   const temporary = temporaryName(path);
   try {
+    tidyUp(dirname(path), (name) => name === basename(path));
     makeDirectory(temporary);
     fill(temporary);
     swapDirectory(temporary, path);
@@ -204,6 +284,7 @@ export async function writeDirectoryAtomicAsync(
   const path = behindLinks(target);
   const temporary = temporaryName(path);
   try {
+    tidyUp(dirname(path), (name) => name === basename(path));
     makeDirectory(temporary);
     await fill(temporary);
     swapDirectory(temporary, path);

@@ -13,22 +13,28 @@ import { say } from './terminal.ts';
 
 /** Exit code of a command that was asked to stop. */
 export const INTERRUPTED_EXIT_CODE = 130;
+/** … by its terminal being closed. */
+const HANGUP_EXIT_CODE = 129;
 
 /** Work ended early because it was asked to: what was safe to keep has been kept. */
 export class Interrupted extends TimeseerError {
-  constructor() {
+  readonly exitCode: number;
+  constructor(exitCode = INTERRUPTED_EXIT_CODE) {
     super('stopped on request');
+    this.exitCode = exitCode;
   }
 }
 
 /** What asks a process to end. */
-const SIGNALS: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM'];
+const SIGNALS: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
+const ignore = (): void => {};
 
 let active: AbortSignal | undefined;
 
 /**
  * Runs `body` with a signal that the first of `SIGNALS` aborts (its reason is an `Interrupted`). The body lets the event
- * loop turn (`setImmediate`) every few milliseconds, saves and returns, or throws `signal.reason`. Once it has settled after an abort, the process's exit code is 130; its
+ * loop turn (`setImmediate`) every few milliseconds, saves and returns, or throws `signal.reason`. Once it has settled after
+ * an abort, the process's exit code is 130, 129 where its terminal was closed; its
  * value or error passes through, an AbortError (timers, streams) as `Interrupted`. Nested calls share the outer
  * signal. Handlers are removed at the end.
  */
@@ -39,10 +45,15 @@ export async function withInterrupt<T>(
 ): Promise<T> {
   if (active !== undefined) return body(active);
   const controller = new AbortController();
-  const onSignal = (): void => {
+  const onSignal = (name: NodeJS.Signals): void => {
     leave();
-    say(`\n${note}`);
-    controller.abort(new Interrupted());
+    if (name === 'SIGHUP') {
+      // Nobody reads any more, which must not end what is being saved; nor must a second of these, as a shell sends one too.
+      for (const stream of [process.stdout, process.stderr])
+        stream.removeAllListeners('error').on('error', ignore);
+      process.on(name, ignore);
+    } else say(`\n${note}`);
+    controller.abort(new Interrupted(name === 'SIGHUP' ? HANGUP_EXIT_CODE : INTERRUPTED_EXIT_CODE));
   };
   const leave = (): void => {
     for (const name of SIGNALS) process.off(name, onSignal);
@@ -57,7 +68,8 @@ export async function withInterrupt<T>(
   } finally {
     active = undefined;
     leave();
-    if (controller.signal.aborted) process.exitCode = INTERRUPTED_EXIT_CODE;
+    process.off('SIGHUP', ignore);
+    if (controller.signal.aborted) process.exitCode = (controller.signal.reason as Interrupted).exitCode;
   }
 }
 

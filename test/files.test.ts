@@ -15,11 +15,15 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { DataError } from '../src/errors.ts';
 import {
+  appendText,
+  neverRemake,
+  tidyUp,
   WriteError,
   writeDirectoryAtomic,
   writeDirectoryAtomicAsync,
   writeFileAtomic,
 } from '../src/files.ts';
+import { OWNER } from '../src/owner.ts';
 
 const disk = vi.hoisted(() => ({ room: Number.POSITIVE_INFINITY }));
 
@@ -136,6 +140,70 @@ describe.each([
     });
     await expect(failing).rejects.toThrow(WriteError);
     expect(readdirSync(directory)).toEqual([]);
+  });
+});
+
+describe('what killed processes have left', () => {
+  const gone = OWNER.replace(/\d+$/, '1'); // this process id, of a process that started before any
+  const leave = (name: string): string => {
+    const path = join(directory, name);
+    mkdirSync(path);
+    writeFileSync(join(path, 'part'), name);
+    return path;
+  };
+
+  test('goes, but for names that do not concern, processes that live and files of others', () => {
+    for (const owner of [gone, OWNER]) leave(`.d.${owner}.1a.tmp`);
+    writeFileSync(join(directory, `.stage.json.${gone}.2b.tmp`), '{');
+    for (const other of ['.d.tmp', '.d.123.abc.tmp', `d.${gone}.1a.tmp`]) leave(other);
+    tidyUp(directory, (name) => name === 'd');
+    expect(readdirSync(directory).sort()).toEqual(
+      [
+        '.d.tmp',
+        '.d.123.abc.tmp',
+        `d.${gone}.1a.tmp`,
+        `.d.${OWNER}.1a.tmp`,
+        `.stage.json.${gone}.2b.tmp`,
+      ].sort(),
+    );
+    tidyUp(directory, () => true);
+    expect(existsSync(join(directory, `.stage.json.${gone}.2b.tmp`))).toBe(false);
+    tidyUp(join(directory, 'nowhere'), () => true);
+  });
+
+  test('a directory that was moved away and not replaced is put back', () => {
+    leave(`.d.${gone}.1a.tmp`);
+    leave(`.d.${gone}.1b.old.tmp`);
+    tidyUp(directory, (name) => name === 'd');
+    expect(readdirSync(directory)).toEqual(['d']);
+    expect(readFileSync(join(directory, 'd/part'), 'utf8')).toBe(`.d.${gone}.1b.old.tmp`);
+  });
+
+  test('goes when the same directory is written again', async () => {
+    leave(`.d.${gone}.1a.tmp`);
+    writeDirectoryAtomic(join(directory, 'd'), () => {});
+    expect(readdirSync(directory)).toEqual(['d']);
+    leave(`.d.${gone}.1a.tmp`);
+    await writeDirectoryAtomicAsync(join(directory, 'd'), async () => {});
+    expect(readdirSync(directory)).toEqual(['d']);
+  });
+});
+
+describe('a directory that was removed', () => {
+  test('is not made again by what writes into it', () => {
+    const run = join(directory, 'run');
+    writeFileAtomic(join(run, 'log'), 'one\n');
+    const release = neverRemake(run);
+    appendText(join(run, 'log'), 'two\n');
+    expect(readFileSync(join(run, 'log'), 'utf8')).toBe('one\ntwo\n');
+    rmSync(run, { recursive: true });
+    const removed = /run.*: was removed or replaced while it was worked on/;
+    expect(() => appendText(join(run, 'log'), 'three\n')).toThrow(removed);
+    expect(() => writeFileAtomic(join(run, 'a/b'), 'x')).toThrow(removed);
+    expect(() => writeDirectoryAtomic(join(run, 'a/b'), () => {})).toThrow(WriteError);
+    expect(existsSync(run)).toBe(false);
+    release();
+    writeFileAtomic(join(run, 'a/b'), 'x');
   });
 });
 

@@ -4,7 +4,7 @@ import { join, resolve } from 'node:path';
 import type { CommandModule } from 'yargs';
 import { openTorch } from '../engine/torch/torch.ts';
 import { ConfigError } from '../errors.ts';
-import { writeDirectoryAtomic } from '../files.ts';
+import { writeManifestedDirectory } from '../manifest.ts';
 import { mergeAdapter } from '../policy/adapter.ts';
 import { statedDType } from '../policy/config-json.ts';
 import { readJson } from '../policy/json-file.ts';
@@ -52,7 +52,7 @@ export function runMerge(args: MergeArguments): void {
   mergeAdapter(policy);
   // Run directories keep a card beside a policy: the adapter's, which was taught last, before the base's.
   const card = [args.adapter, base].find((directory) => existsSync(join(directory, CARD_FILE)));
-  writeDirectoryAtomic(args.out, (temporary) => {
+  writeManifestedDirectory(args.out, (temporary) => {
     policy.write(temporary);
     if (card !== undefined) writeCard(temporary, readCard(card));
   });

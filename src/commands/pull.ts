@@ -1,16 +1,15 @@
 /** `timeseer pull`: downloads a checkpoint from the Hugging Face hub, or a mirror of it. */
-import { existsSync, mkdirSync, readdirSync, rmdirSync, statSync } from 'node:fs';
-import { dirname, join, resolve } from 'node:path';
+import { existsSync, statSync } from 'node:fs';
+import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
 import { ConfigError } from '../errors.ts';
-import { explain } from '../files.ts';
 import { Hub, parseRepo } from '../hub/hub.ts';
 import { type Pulled, type PullProgress, pull } from '../hub/pull.ts';
 import { withInterrupt } from '../interrupt.ts';
+import { claimDirectory } from '../lock.ts';
 import { Progress } from '../progress.ts';
 import { print, printJson, say } from '../terminal.ts';
-import { claimRun } from './run/lock.ts';
 
 export interface PullArguments {
   repo: string;
@@ -86,22 +85,6 @@ function summary(pulled: Pulled, seconds: number): string {
   ].join('\n');
 }
 
-/** Makes the directory; returns what removes it, and those made above it, where nothing has come into them. */
-function makeDirectory(out: string): () => void {
-  let first: string | undefined;
-  try {
-    first = mkdirSync(resolve(out), { recursive: true });
-  } catch (error) {
-    throw explain(out, error);
-  }
-  return () => {
-    for (let at = resolve(out); first !== undefined && readdirSync(at).length === 0; at = dirname(at)) {
-      rmdirSync(at);
-      if (at === resolve(first)) return;
-    }
-  };
-}
-
 /**
  * Runs the command: progress on standard error, a summary on standard output. Ctrl-C keeps what has come.
  * @throws ConfigError for a wrong name, option or target; the errors of `pull`
@@ -122,8 +105,7 @@ export async function runPull(args: PullArguments): Promise<void> {
     ...(endpoint === undefined ? {} : { endpoint }),
   });
   await withInterrupt(async (signal) => {
-    const tidy = makeDirectory(out);
-    const release = claimRun(out);
+    const lock = await claimDirectory(out);
     try {
       const pulled = await pull({
         hub,
@@ -148,8 +130,7 @@ export async function runPull(args: PullArguments): Promise<void> {
       if (!signal.aborted) throw error;
       say(`${out}: ${meter.kept}run the same command again to go on`);
     } finally {
-      release();
-      tidy();
+      lock.release();
     }
   });
 }

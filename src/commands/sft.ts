@@ -23,14 +23,15 @@ export const sft: CommandModule<object, RunArguments> = {
         import('./run/train-stage.ts'),
         import('./run/options.ts'),
       ]);
-    const own = given.set.length === 0 && (given.resume || RunFiles.begun(given.out));
-    const open = () =>
-      RunFiles.open(given.out, {
+    const open = () => {
+      const own = given.set.length === 0 && (given.resume || RunFiles.begun(given.out));
+      return RunFiles.open(given.out, {
         recipe: given.recipe ?? (own ? null : 'quickstart'),
         set: given.set,
         command: commandLine(),
         resume: given.resume,
       });
+    };
     const run = await runSession('sft', given, open, async (one) => {
       writeEnvironment(one, given.device, { sft_workers: one.recipe.sft.workers });
       await runSftStage(one, { ...given, silent: given.quiet });

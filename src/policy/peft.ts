@@ -7,7 +7,8 @@ import { join } from 'node:path';
 import { ADAPTER_TARGETS, type AdapterTarget, DECODER_TARGETS, VISION_TARGETS } from '../adapter-targets.ts';
 import type { Engine } from '../engine/engine.ts';
 import { CheckpointError } from '../errors.ts';
-import { writeDirectoryAtomic, writeFileAtomic } from '../files.ts';
+import { writeFileAtomic } from '../files.ts';
+import { checkFiles, writeManifestedDirectory } from '../manifest.ts';
 import { type Adapter, type AdapterOptions, adapterLayout } from './adapter.ts';
 import type { Dims } from './dims.ts';
 import { readJson } from './json-file.ts';
@@ -100,7 +101,7 @@ export function writeAdapter(
 
 /** As `writeAdapter`, into a directory that appears whole or not at all; an older one of that name is replaced. */
 export function saveAdapter(policy: SavedAdapter, directory: string, base?: string): void {
-  writeDirectoryAtomic(directory, (temporary) => writeAdapter(policy, temporary, base));
+  writeManifestedDirectory(directory, (temporary) => writeAdapter(policy, temporary, base));
 }
 
 /** Options of PEFT that do not change what an adapter computes, and those that are read. */
@@ -186,7 +187,7 @@ function targetOf(name: string): AdapterTarget | undefined {
 /**
  * Reads an adapter that PEFT or `saveAdapter` wrote. Its targets are those that it has tensors of.
  * @throws CheckpointError for another kind of adapter (its option is named), for tensors that are missing, unknown, of
- * another shape or not finite.
+ * another shape or not finite, and for an adapter that is not what was saved there.
  */
 export function loadAdapter(engine: Engine, dims: Dims, directory: string): Adapter {
   const file = join(directory, WEIGHTS);
@@ -196,6 +197,7 @@ export function loadAdapter(engine: Engine, dims: Dims, directory: string): Adap
       `${join(directory, absent)}: no such file; an adapter is a directory with ${CONFIG} and ${WEIGHTS}, as PEFT saves it`,
     );
   }
+  checkFiles(directory);
   const config = parseConfig(join(directory, CONFIG));
   const stored = new Map<string, StoredTensor>();
   const unknown: string[] = [];

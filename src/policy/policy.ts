@@ -3,7 +3,8 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
-import { writeDirectoryAtomic, writeFileAtomic } from '../files.ts';
+import { writeFileAtomic } from '../files.ts';
+import { checkFiles, writeManifestedDirectory } from '../manifest.ts';
 import type { Picture } from '../types.ts';
 import { type Adapter, openAdapter, withAdapter } from './adapter.ts';
 import type { EncodedPrompt } from './batch.ts';
@@ -42,6 +43,8 @@ export interface LoadOptions extends PolicyOptions {
    * otherwise. Weights of any dtype are converted.
    */
   readonly dtype?: 'auto' | WeightDType;
+  /** The directory has been compared with its manifest already. */
+  readonly checked?: boolean;
   /** Called with all but the weights, which may take minutes, before they are read; what it throws is thrown. */
   readonly beforeWeights?: (prompting: Prompting) => void;
 }
@@ -173,11 +176,13 @@ export class Policy implements Network {
 
   /**
    * Loads a Hugging Face directory.
-   * @throws CheckpointError when a file is missing, truncated, of another architecture, or they do not belong together.
+   * @throws CheckpointError when a file is missing, truncated, of another architecture, or they do not belong together; also when
+   * it is not what was saved there.
    */
   static load(engine: Engine, directory: string, options: LoadOptions = {}): Policy {
+    const { dtype = 'auto', beforeWeights, checked = false, ...rest } = options;
+    if (!checked) checkFiles(directory);
     const parts = readParts(directory);
-    const { dtype = 'auto', beforeWeights, ...rest } = options;
     const weights = (layout: Layout, prompting: Prompting): Tensor => {
       beforeWeights?.(prompting);
       const checkpoint = openCheckpoint(directory);
@@ -273,7 +278,7 @@ export class Policy implements Network {
 
   /** Saves as a directory that appears whole or not at all; an older one of that name is replaced. */
   save(directory: string, options: { readonly shardBytes?: number } = {}): void {
-    writeDirectoryAtomic(directory, (temporary) => this.write(temporary, options));
+    writeManifestedDirectory(directory, (temporary) => this.write(temporary, options));
   }
 
   /** Frees the weights. */

@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { CheckpointError, ConfigError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
 import { readUtf8 } from '../input-file.ts';
+import { checkFiles } from '../manifest.ts';
 import { ANOMALY_CLASSES } from '../types.ts';
 
 export const CARD_FILE = 'timeseer.json';
@@ -89,9 +90,10 @@ export function checkedCard(card: PolicyCard): PolicyCard {
   throw new ConfigError(`no policy can be taught these data: ${faultOf(error)}; prepare smaller ones`);
 }
 
-/** @throws CheckpointError when the card is there but not readable. */
+/** @throws CheckpointError when the card is there but not readable, or is not what was saved with the policy. */
 export function readCard(directory: string): PolicyCard {
   const file = join(directory, CARD_FILE);
+  checkFiles(directory, (name) => name === CARD_FILE);
   if (!hasCard(directory)) return FOREIGN_CARD;
   try {
     return cardSchema.parse(JSON.parse(readUtf8(file)));

@@ -2,13 +2,15 @@
  * A training checkpoint: the policy's Hugging Face directory, or the adapter's PEFT files where that alone is trained;
  * what the optimiser keeps; and where the run stands.
  * Random numbers have no state (they are counted), so step number and weights are all it takes to continue bit for
- * bit. It appears whole or not at all, and one of them survives a process that is killed while it replaces the other.
+ * bit. It appears whole or not at all, and one of them survives a process that is killed while it replaces the other. Its manifest
+ * has the SHA-256 of every file: it is compared before anything goes on from it.
  */
 import { existsSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { CheckpointError } from '../errors.ts';
-import { writeDirectoryAtomic, writeFileAtomic } from '../files.ts';
+import { writeFileAtomic } from '../files.ts';
+import { damageOf, MANIFEST_FILE, writeManifestedDirectory } from '../manifest.ts';
 import { writeAdapter } from '../policy/peft.ts';
 import { openSafetensors, writeSafetensors } from '../policy/safetensors.ts';
 import { loadTensor, tensorBytes } from '../policy/transfer.ts';
@@ -18,10 +20,18 @@ import type { Learner } from './learner.ts';
 const STATE_FILE = 'training.json';
 const OPTIMIZER_FILE = 'optimizer.safetensors';
 
-/** What a checkpoint holds beside the policy. */
-export const TRAINING_FILES: readonly string[] = [STATE_FILE, OPTIMIZER_FILE];
+const VERSION = 3;
 
-const VERSION = 2;
+/** What a stage began with: a checkpoint is good for going on with that alone. */
+const originSchema = z.strictObject({
+  /** Keys of the recipe that the stage depends on. */
+  recipe: z.record(z.string(), z.json()),
+  /** Record of the data set. */
+  data: z.json(),
+  /** Where the stage began, and what the KL term refers to: SHA-256 of the policy's files. */
+  policy: z.record(z.string(), z.string()),
+});
+export type StageOrigin = z.infer<typeof originSchema>;
 
 const stateSchema = z
   .strictObject({
@@ -33,6 +43,7 @@ const stateSchema = z
     updates: z.number().int().min(0),
     /** Updates left out just before, because loss or gradient was not finite. */
     skippedInARow: z.number().int().min(0),
+    origin: originSchema,
   })
   .readonly();
 
@@ -49,7 +60,7 @@ export function saveCheckpoint(
 ): void {
   const { engine, trainable } = learner.policy;
   const { buffers, steps } = learner.optimizer;
-  writeDirectoryAtomic(directory, (temporary) => {
+  writeManifestedDirectory(directory, (temporary) => {
     // What is not trained is where the stage began with it.
     if (learner.policy.adapter === null) learner.policy.write(temporary);
     else writeAdapter(learner.policy, temporary);
@@ -95,10 +106,16 @@ export function readState(directory: string): TrainingState | null {
   }
 }
 
-/** Step of a directory that a killed process left; −1 when it was not complete. The state is written last. */
+/** How the files of a checkpoint differ from those that were saved, by the first one concerned; null when they do not. */
+export function checkpointDamage(directory: string): string | null {
+  const manifest = join(directory, MANIFEST_FILE);
+  return existsSync(manifest) ? damageOf(directory) : `${manifest}: no such file`;
+}
+
+/** Step of a directory that a killed process left; −1 when it is not whole. */
 function stepOf(directory: string): number {
   try {
-    return readState(directory)?.step ?? -1;
+    return checkpointDamage(directory) === null ? (readState(directory)?.step ?? -1) : -1;
   } catch {
     return -1;
   }

@@ -10,6 +10,8 @@ const BARRIER_COUNT = 0;
 const BARRIER_TURN = 1;
 const STOP = 2;
 const FAILED = 3;
+const POSTED = 4;
+const HEARD = 5;
 const HEADER_BYTES = 64;
 
 /** The other ranks are gone: one of them failed, or the team was ended. */
@@ -30,6 +32,13 @@ export function markFailed(memory: SharedArrayBuffer): void {
   const header = new Int32Array(memory, 0, HEADER_BYTES / 4);
   Atomics.store(header, FAILED, 1);
   Atomics.notify(header, BARRIER_TURN);
+}
+
+/** Says that a message of a rank has been dealt with. */
+export function markHeard(memory: SharedArrayBuffer): void {
+  const header = new Int32Array(memory, 0, HEADER_BYTES / 4);
+  Atomics.add(header, HEARD, 1);
+  Atomics.notify(header, HEARD);
 }
 
 export class Ranks {
@@ -92,6 +101,22 @@ export class Ranks {
   /** Rank 0's values, on every rank. */
   broadcast(values: readonly number[]): number[] {
     return [...this.gather(values)[0]!];
+  }
+
+  /** Counts a message that this rank posts and the team's owner will mark as heard. */
+  posting(): void {
+    Atomics.add(this.#header, POSTED, 1);
+  }
+
+  /** Waits until every message that was posted has been dealt with. Throws TeamEnded when a rank failed. */
+  awaitHeard(): void {
+    const header = this.#header;
+    for (;;) {
+      const heard = Atomics.load(header, HEARD);
+      if (heard >= Atomics.load(header, POSTED)) return;
+      if (Atomics.load(header, FAILED) === 1) throw new TeamEnded('another rank failed; this one stops too');
+      Atomics.wait(header, HEARD, heard, 500);
+    }
   }
 
   /** Whether a stop was requested, as this rank sees it now. */

@@ -3,7 +3,7 @@ import { SHARE_ENV, Worker } from 'node:worker_threads';
 import { TimeseerError } from '../errors.ts';
 import { systemError } from '../files.ts';
 import type { WorkerProgram } from '../worker-url.ts';
-import { markFailed, requestStop, teamMemory } from './ranks.ts';
+import { markFailed, markHeard, requestStop, teamMemory } from './ranks.ts';
 
 /** What every Worker of a team finds in its workerData. */
 export interface TeamSeat<Job> {
@@ -87,6 +87,7 @@ export async function runTeam<Job, Note, Result>(options: TeamOptions<Job, Note>
           if (message.kind === 'note') {
             try {
               onNote(message.note, rank);
+              markHeard(memory);
             } catch (error) {
               reject(error); // what the listener cannot keep (a full disk) ends the team
             }

@@ -60,6 +60,7 @@ async function steps(
     {
       stage: 'rl',
       recompute: false,
+      origin: { recipe: {}, data: null, policy: {} },
       recipe,
       device: options.device,
       base: policy,

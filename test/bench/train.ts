@@ -66,6 +66,7 @@ async function stageSpeed(
     {
       stage: 'sft',
       recompute: false,
+      origin: { recipe: {}, data: null, policy: {} },
       recipe,
       device,
       base: policy,

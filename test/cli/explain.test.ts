@@ -21,6 +21,7 @@ import { main } from '../../src/cli.ts';
 import { findPolicy, RUN_POLICIES } from '../../src/commands/run/find-policy.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { CheckpointError } from '../../src/errors.ts';
+import { writeManifestedDirectory } from '../../src/manifest.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { writeCard } from '../../src/train/card.ts';
@@ -49,20 +50,22 @@ let directory: string;
 
 beforeAll(() => {
   const policy = Policy.create(openTorch({ threads: 1 }), { tokenizer: trainBpe(corpus(200)), seed: 5 });
-  policy.save(policyDirectory);
-  policy.dispose();
-  writeCard(policyDirectory, {
-    version: 1,
-    style: 'nano',
-    figure: 'nano',
-    length: 250,
-    kind: 'anomaly',
-    task: 'nano5',
-    channels: 1,
-    numbers: null,
-    classes: [...ANOMALY_CLASSES],
-    stage: 'sft',
+  writeManifestedDirectory(policyDirectory, (temporary) => {
+    policy.write(temporary);
+    writeCard(temporary, {
+      version: 1,
+      style: 'nano',
+      figure: 'nano',
+      length: 250,
+      kind: 'anomaly',
+      task: 'nano5',
+      channels: 1,
+      numbers: null,
+      classes: [...ANOMALY_CLASSES],
+      stage: 'sft',
+    });
   });
+  policy.dispose();
 });
 afterAll(() => rmSync(shared, { recursive: true, force: true }));
 beforeEach(() => {

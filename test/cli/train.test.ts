@@ -6,7 +6,6 @@ import { readCard } from '../../src/train/card.ts';
 import { readState } from '../../src/train/checkpoint.ts';
 import {
   bits,
-  Child,
   lineCount,
   temporaries,
   timeless,
@@ -49,9 +48,8 @@ function expectWhole(): void {
     expect(bits(join(out, file)).equals(bits(join(whole, file)))).toBe(true);
   }
   expect(timeless(join(out, 'rl/metrics.jsonl'))).toEqual(timeless(join(whole, 'rl/metrics.jsonl')));
-  const completions = (run: string) =>
-    readFileSync(join(run, 'rl/completions.jsonl'), 'utf8').split('\n').sort();
-  expect(completions(out)).toEqual(completions(whole)); // two ranks write them, in any order
+  const completions = (run: string) => readFileSync(join(run, 'rl/completions.jsonl'), 'utf8');
+  expect(completions(out)).toEqual(completions(whole));
   expect(temporaries(out)).toEqual([]);
 }
 
@@ -104,16 +102,6 @@ describe('timeseer train', () => {
     expect(existsSync(join(out, 'rl/policy'))).toBe(false);
     const resumed = await timeseer('train', '--out', out, '--resume', '--quiet');
     expect(resumed.code).toBe(0);
-    expectWhole();
-  });
-
-  test('killed outright it resumes to the same run', { timeout: 120_000 }, async () => {
-    supervised();
-    const child = new Child(['train', '--out', out, '--quiet']);
-    await until(() => lineCount(join(out, 'rl/metrics.jsonl')) >= 3);
-    child.process.kill('SIGKILL');
-    await child.ended;
-    expect((await timeseer('train', '--out', out, '--resume', '--quiet')).code).toBe(0);
     expectWhole();
   });
 

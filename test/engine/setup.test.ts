@@ -11,7 +11,7 @@ import {
   utimesSync,
   writeFileSync,
 } from 'node:fs';
-import { hostname, tmpdir } from 'node:os';
+import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
@@ -20,7 +20,6 @@ import { addonPath, targetPath } from '../../src/engine/torch/addon.ts';
 import { buildAddon } from '../../src/engine/torch/build.ts';
 import { findCompiler } from '../../src/engine/torch/compiler.ts';
 import { findExecutable, findLibtorch, type Libtorch } from '../../src/engine/torch/find.ts';
-import { withLock } from '../../src/engine/torch/lock.ts';
 import { type Host, instructions, setup } from '../../src/engine/torch/setup.ts';
 import { EngineError } from '../../src/errors.ts';
 
@@ -393,68 +392,6 @@ describe('buildAddon', () => {
     rmSync(record);
     mkdirSync(join(record, 'taken'), { recursive: true }); // the superuser writes everywhere but over a directory
     expect(addonPath(options())).toBe(addon);
-  });
-});
-
-describe('withLock', () => {
-  test('is held by one at a time and released after a failure', async () => {
-    const lock = join(directory, 'a.lock');
-    const events: string[] = [];
-    const listeners = new Map<string, () => void>();
-    const note = (event: string): void => {
-      events.push(event);
-      listeners.get(event)?.();
-    };
-    const once = (event: string): Promise<void> =>
-      new Promise((done) => {
-        listeners.set(event, done);
-      });
-    const [inside, waits] = [once('a in'), once('b waits')];
-    const first = withLock(
-      lock,
-      () => note('a waits'),
-      async () => {
-        note('a in');
-        await waits;
-        note('a out');
-        throw new Error('failed inside');
-      },
-    );
-    const second = inside.then(() =>
-      withLock(
-        lock,
-        () => note('b waits'),
-        async () => note('b in'),
-      ),
-    );
-    const [a, b] = await Promise.allSettled([first, second]);
-    expect(events).toEqual(['a in', 'b waits', 'a out', 'b in']);
-    expect([a.status, b.status]).toEqual(['rejected', 'fulfilled']);
-    expect(existsSync(lock)).toBe(false);
-  });
-
-  test('takes over from a process that died', async () => {
-    const dead = spawnSync(process.execPath, ['-e', '']).pid;
-    const lock = write('dead.lock', `${hostname()} ${dead} `);
-    expect(
-      await withLock(
-        lock,
-        () => {},
-        async () => 'through',
-      ),
-    ).toBe('through');
-  });
-
-  test('takes over a lock of another machine that nobody has touched for long', async () => {
-    const lock = write('old.lock', 'elsewhere 1 ');
-    utimesSync(lock, new Date(), new Date(Date.now() - 120_000));
-    expect(
-      await withLock(
-        lock,
-        () => {},
-        async () => 'through',
-      ),
-    ).toBe('through');
   });
 });
 

@@ -5,7 +5,7 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { exampleOf } from '../../datasets/example.ts';
 import { checkCoverage, readRecords, writeRecords } from '../../eval/records.ts';
-import { parseResponse } from '../../rewards/response.ts';
+import { parseResponse, scoreAnswer } from '../../rewards/response.ts';
 import { DataError } from '../../src/errors.ts';
 import { WriteError } from '../../src/files.ts';
 import type { EvalRecord, Gold } from '../../src/types.ts';
@@ -39,6 +39,11 @@ describe('records on disk', () => {
     writeRecords(file, [good, broken]);
     expect(readRecords(file)).toEqual([good, broken]);
     expect(readFileSync(file, 'utf8').trimEnd().split('\n')).toHaveLength(2);
+  });
+
+  test('have the score of their answer, whatever the file says', () => {
+    writeRecords(file, [good, { ...broken, score: { total: 5, parts: { format: 1 } } }]);
+    expect(readRecords(file)).toEqual([good, broken]);
   });
 
   test('keep any text that a policy may write', () => {
@@ -127,7 +132,7 @@ describe('records of other kinds on disk', () => {
 
   test('come back as they were written', () => {
     const unreadable = recordOf('vta/test/1', { kind: 'variates', variates: [] }, 'none of them');
-    const extended = { ...classified, answer: advised };
+    const extended = { ...classified, answer: advised, score: scoreAnswer(advised, classified.gold, 10) };
     for (const record of [classified, variates, unnamed, unreadable, extended]) {
       writeRecords(file, [record]);
       expect(readRecords(file)).toEqual([record]);

@@ -1,11 +1,14 @@
 /** Runs of the command line with a tiny policy: the recipe, the commands in this process and in one of their own. */
 import { type ChildProcess, spawn } from 'node:child_process';
+import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { vi } from 'vitest';
 import { main } from '../../src/cli.ts';
 import { trainingTask } from '../../src/commands/task/example-task.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
+import { MANIFEST_FILE, writeManifestedDirectory } from '../../src/manifest.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { openSafetensors } from '../../src/policy/safetensors.ts';
@@ -37,8 +40,10 @@ export function writeTinyPolicy(directory: string): void {
     seed: 11,
     dims: tinyDims,
   });
-  policy.save(directory);
-  writeCard(directory, CARD);
+  writeManifestedDirectory(directory, (temporary) => {
+    policy.write(temporary);
+    writeCard(temporary, CARD);
+  });
   policy.dispose();
 }
 
@@ -83,11 +88,14 @@ export class Child {
   #out = '';
 
   /** `limit`: largest file that the process may write, in KiB. */
-  constructor(args: readonly string[], limit?: number) {
+  constructor(args: readonly string[], limit?: number, env: NodeJS.ProcessEnv = {}) {
     const node = [process.execPath, CLI, ...args];
     const [program, ...rest] =
       limit === undefined ? node : ['bash', '-c', `ulimit -f ${limit}; exec "$@"`, 'bash', ...node];
-    this.process = spawn(program!, rest, { stdio: ['ignore', 'pipe', 'pipe'] });
+    this.process = spawn(program!, rest, {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      env: { ...process.env, ...env },
+    });
     this.process.stdout!.on('data', (chunk: Buffer) => {
       this.#out += chunk.toString();
     });
@@ -138,6 +146,14 @@ export function temporaries(directory: string): string[] {
 /** Changes a file's content. */
 export function edit(file: string, change: (text: string) => string): void {
   writeFileSync(file, change(readFileSync(file, 'utf8')));
+}
+
+/** As `edit`, and the manifest of the directory says so. */
+export function editListed(file: string, change: (text: string) => string): void {
+  const sha256 = (): string => createHash('sha256').update(readFileSync(file)).digest('hex');
+  const before = sha256();
+  edit(file, change);
+  edit(join(dirname(file), MANIFEST_FILE), (text) => text.replace(before, sha256()));
 }
 
 /** Paths inside a directory, for tests that nothing was written. */

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { CheckpointError, EngineError } from '../../src/errors.ts';
+import { MANIFEST_FILE } from '../../src/manifest.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { openSafetensors } from '../../src/policy/safetensors.ts';
@@ -102,6 +103,7 @@ describe('a saved checkpoint', () => {
     const policy = Policy.load(engine, GOLDEN);
     const target = join(directory, 'sharded');
     policy.save(target, { shardBytes: 250_000 });
+    rmSync(join(target, MANIFEST_FILE)); // as one from elsewhere
     policy.dispose();
     const shard = join(target, 'model-00002-of-00002.safetensors');
     truncateSync(shard, readFileSync(shard).length - 100);
@@ -169,7 +171,9 @@ describe('a saved checkpoint', () => {
     for (const name of carried) {
       expect(readFileSync(join(target, name)).equals(readFileSync(join(source, name)))).toBe(true);
     }
-    expect(readdirSync(target).sort()).toEqual([...carried, 'config.json', 'model.safetensors'].sort());
+    expect(readdirSync(target).sort()).toEqual(
+      [...carried, 'config.json', 'model.safetensors', MANIFEST_FILE].sort(),
+    );
     const twin = new Policy(engine, structuredClone(policy.parts), engine.detach(policy.flat));
     expect(twin.parts).toEqual(policy.parts);
     twin.dispose();

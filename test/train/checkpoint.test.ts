@@ -16,17 +16,19 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { CheckpointError } from '../../src/errors.ts';
 import { WriteError } from '../../src/files.ts';
+import { MANIFEST_FILE, TRAINING_FILES } from '../../src/manifest.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { FOREIGN_CARD, readCard } from '../../src/train/card.ts';
 import {
+  checkpointDamage,
   readState,
   recoverCheckpoint,
   restoreOptimizer,
   saveCheckpoint,
-  TRAINING_FILES,
 } from '../../src/train/checkpoint.ts';
 import { identical } from '../helpers/full-sequence.ts';
-import { moments, teach, tinyLearner, tinyPolicy } from '../helpers/tiny-policy.ts';
+import { moments, ORIGIN, teach, tinyLearner, tinyPolicy } from '../helpers/tiny-policy.ts';
+import { editListed } from '../helpers/tiny-run.ts';
 
 const engine = openTorch({ threads: 1 });
 const learner = tinyLearner(tinyPolicy(engine));
@@ -37,7 +39,7 @@ let checkpoint = '';
 
 beforeAll(async () => {
   await teach(learner, { samples: 12 });
-  saveCheckpoint(saved, learner, FOREIGN_CARD, { stage: 'sft', step: 4, skippedInARow: 2 });
+  saveCheckpoint(saved, learner, FOREIGN_CARD, { stage: 'sft', step: 4, skippedInARow: 2, origin: ORIGIN });
 });
 afterAll(() => rmSync(shared, { recursive: true, force: true }));
 beforeEach(() => {
@@ -48,8 +50,7 @@ afterEach(() => rmSync(stage, { recursive: true, force: true }));
 
 const copy = (to: string): void => cpSync(saved, to, { recursive: true });
 const setStep = (directory: string, step: number): void => {
-  const file = join(directory, 'training.json');
-  writeFileSync(file, JSON.stringify({ ...JSON.parse(readFileSync(file, 'utf8')), step }));
+  editListed(join(directory, 'training.json'), (text) => JSON.stringify({ ...JSON.parse(text), step }));
 };
 
 type Moments = ReturnType<typeof moments>;
@@ -62,7 +63,14 @@ function expectSameMoments(a: Moments, b: Moments): void {
 describe('a checkpoint', () => {
   test('holds weights, moments and the count of updates, to the bit', () => {
     const state = readState(saved)!;
-    expect(state).toEqual({ version: 2, stage: 'sft', step: 4, updates: 4, skippedInARow: 2 });
+    expect(state).toEqual({
+      version: 3,
+      stage: 'sft',
+      step: 4,
+      updates: 4,
+      skippedInARow: 2,
+      origin: ORIGIN,
+    });
     expect(readCard(saved)).toEqual(FOREIGN_CARD);
     const policy = Policy.load(engine, saved);
     expect(identical(engine.floats(policy.flat), engine.floats(learner.policy.flat))).toBe(true);
@@ -75,7 +83,12 @@ describe('a checkpoint', () => {
   test('replaces an older one whole and leaves nothing beside it', () => {
     copy(checkpoint);
     writeFileSync(join(checkpoint, 'stray'), '');
-    saveCheckpoint(checkpoint, learner, FOREIGN_CARD, { stage: 'rl', step: 9, skippedInARow: 0 });
+    saveCheckpoint(checkpoint, learner, FOREIGN_CARD, {
+      stage: 'rl',
+      step: 9,
+      skippedInARow: 0,
+      origin: ORIGIN,
+    });
     expect(readState(checkpoint)).toMatchObject({ stage: 'rl', step: 9, skippedInARow: 0 });
     expect(existsSync(join(checkpoint, 'stray'))).toBe(false);
     expect(readdirSync(stage)).toEqual(['checkpoint']);
@@ -88,6 +101,7 @@ describe('a checkpoint', () => {
         stage: 'sft',
         step: 5,
         skippedInARow: 0,
+        origin: ORIGIN,
       }),
     ).toThrow(WriteError);
     expect(readFileSync(join(stage, 'file'), 'utf8')).toBe('');
@@ -104,13 +118,13 @@ describe('a damaged checkpoint', () => {
     ['truncated', (file: string) => truncateSync(file, 9), /training\.json: not a training state; .*--force/],
     [
       'of another version',
-      (file: string) => writeFileSync(file, '{"version":1,"stage":"sft","step":3,"updates":3}'),
-      /training\.json: a checkpoint of version 1, this timeseer goes on from version 2; .*--force/,
+      (file: string) => writeFileSync(file, '{"version":2,"stage":"sft","step":3,"updates":3}'),
+      /training\.json: a checkpoint of version 2, this timeseer goes on from version 3; .*--force/,
     ],
     [
       'of a negative step',
       (file: string) =>
-        writeFileSync(file, '{"version":2,"stage":"sft","step":-1,"updates":0,"skippedInARow":0}'),
+        writeFileSync(file, '{"version":3,"stage":"sft","step":-1,"updates":0,"skippedInARow":0}'),
       /training\.json: not a training state/,
     ],
   ])('state: %s', (_name, damage, message) => {
@@ -147,6 +161,84 @@ describe('a damaged checkpoint', () => {
   });
 });
 
+describe('what a checkpoint holds is compared with what was saved', () => {
+  test('nothing differs', () => {
+    expect(checkpointDamage(saved)).toBeNull();
+  });
+
+  const weights = 'model.safetensors';
+  const optimizer = 'optimizer.safetensors';
+  /** Exchanges two pieces of a file. */
+  const exchange = (bytes: Buffer, a: number, b: number, length: number): void => {
+    const piece = Buffer.from(bytes.subarray(a, a + length));
+    bytes.copy(bytes, a, b, b + length);
+    piece.copy(bytes, b);
+  };
+  test.each<[string, string, (bytes: Buffer) => void]>([
+    [
+      'a flipped bit of the weights',
+      weights,
+      (bytes) => bytes.writeUInt8(bytes.at(-9)! ^ 1, bytes.length - 9),
+    ],
+    ['a zeroed block of the weights', weights, (bytes) => bytes.fill(0, bytes.length - 4096)],
+    [
+      'exchanged rows of the weights',
+      weights,
+      (bytes) => exchange(bytes, bytes.length - 512, bytes.length - 1024, 512),
+    ],
+    [
+      'a flipped bit of the moments',
+      optimizer,
+      (bytes) => bytes.writeUInt8(bytes.at(-9)! ^ 1, bytes.length - 9),
+    ],
+    [
+      'another count of updates',
+      'training.json',
+      (bytes) => bytes.write('9', bytes.indexOf('"updates": ') + 11),
+    ],
+  ])('%s', (_name, file, damage) => {
+    copy(checkpoint);
+    const bytes = readFileSync(join(checkpoint, file));
+    damage(bytes);
+    writeFileSync(join(checkpoint, file), bytes);
+    expect(checkpointDamage(checkpoint)).toMatch(
+      new RegExp(
+        `^${join(checkpoint, file)}: is not what was saved there \\(SHA-256 [0-9a-f]{12}…, in timeseer.sha256 [0-9a-f]{12}…\\)$`,
+      ),
+    );
+  });
+
+  test('the optimiser of another step', async () => {
+    copy(checkpoint);
+    const later = join(stage, 'later');
+    const other = tinyLearner(tinyPolicy(engine));
+    await teach(other, { samples: 6 });
+    saveCheckpoint(later, other, FOREIGN_CARD, { stage: 'sft', step: 2, skippedInARow: 0, origin: ORIGIN });
+    cpSync(join(later, optimizer), join(checkpoint, optimizer));
+    expect(checkpointDamage(checkpoint)).toContain(`${optimizer}: is not what was saved there`);
+  });
+
+  test('a missing card, a missing manifest, one that is cut, and a file that nobody saved', () => {
+    copy(checkpoint);
+    rmSync(join(checkpoint, 'timeseer.json'));
+    expect(checkpointDamage(checkpoint)).toMatch(
+      /timeseer\.json: no such file, but timeseer\.sha256 lists it$/,
+    );
+    copy(checkpoint);
+    writeFileSync(join(checkpoint, 'added_tokens.json'), '{}');
+    expect(checkpointDamage(checkpoint)).toMatch(/added_tokens\.json: was not saved there/);
+    rmSync(join(checkpoint, 'added_tokens.json'));
+    writeFileSync(join(checkpoint, 'notes.md'), 'my own');
+    expect(checkpointDamage(checkpoint)).toBeNull();
+    truncateSync(join(checkpoint, MANIFEST_FILE), 100);
+    expect(checkpointDamage(checkpoint)).toMatch(/timeseer\.sha256:2: no line of sha256sum/);
+    truncateSync(join(checkpoint, MANIFEST_FILE), 0);
+    expect(checkpointDamage(checkpoint)).toMatch(/timeseer\.sha256:1: no line of sha256sum/);
+    rmSync(join(checkpoint, MANIFEST_FILE));
+    expect(checkpointDamage(checkpoint)).toMatch(/timeseer\.sha256: no such file/);
+  });
+});
+
 describe('after a process was killed while it saved', () => {
   const left = (name: string): string => join(stage, `.checkpoint.123.${name}.tmp`);
 
@@ -162,10 +254,20 @@ describe('after a process was killed while it saved', () => {
   test('a half-written one is never taken', () => {
     copy(left('older'));
     copy(left('half'));
-    rmSync(join(left('half'), 'training.json')); // the last file that is written
+    setStep(left('half'), 9);
+    rmSync(join(left('half'), MANIFEST_FILE)); // the last file that is written
     recoverCheckpoint(checkpoint);
     expect(readState(checkpoint)!.step).toBe(4);
     expect(readdirSync(stage)).toEqual(['checkpoint']);
+  });
+
+  test('a damaged one is not taken before an older one that is whole', () => {
+    copy(left('older'));
+    copy(left('newer'));
+    setStep(left('newer'), 8);
+    truncateSync(join(left('newer'), 'model.safetensors'), 5000);
+    recoverCheckpoint(checkpoint);
+    expect(readState(checkpoint)!.step).toBe(4);
   });
 
   test('a checkpoint in its place stays, and the remains of others go', () => {

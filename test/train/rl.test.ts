@@ -31,6 +31,7 @@ import {
   mixedScore,
   moments,
   OPTIMIZER,
+  ORIGIN,
   TRACES,
   teach,
   tinyLearner,
@@ -439,7 +440,7 @@ describe('the reinforcement stage', () => {
         if (line.step === 3) requestStop(memory);
       },
       onCompletions: (list) => void completions.push(...list),
-      save: (at) => saveCheckpoint(checkpoint, learner, FOREIGN_CARD, { stage: 'rl', ...at }),
+      save: (at) => saveCheckpoint(checkpoint, learner, FOREIGN_CARD, { stage: 'rl', ...at, origin: ORIGIN }),
     });
     const first = new Learner(copyOf(start), new Ranks(memory, 0, 1), OPTIMIZER);
     expect(await rl(first, reference, task, options, SEED, hooksOf(first))).toBe(3);

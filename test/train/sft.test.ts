@@ -18,6 +18,7 @@ import { flatGradient, identical, predictingStates, relativeDistance } from '../
 import {
   moments,
   OPTIMIZER,
+  ORIGIN,
   SFT,
   TRACES,
   teach,
@@ -130,7 +131,8 @@ describe('the supervised stage', () => {
         lines.push(line);
         if (line.step === stopAt) requestStop(memory);
       },
-      save: (at: StageStart) => saveCheckpoint(checkpoint, learner, FOREIGN_CARD, { stage: 'sft', ...at }),
+      save: (at: StageStart) =>
+        saveCheckpoint(checkpoint, learner, FOREIGN_CARD, { stage: 'sft', ...at, origin: ORIGIN }),
     });
     const first = new Learner(tinyPolicy(engine), new Ranks(memory, 0, 1), OPTIMIZER);
     expect(await sft(first, task, options, hooksOf(first, 6))).toBe(6);

@@ -17,6 +17,7 @@ import { identical, relativeDistance } from '../helpers/full-sequence.ts';
 import {
   mixedScore,
   moments,
+  ORIGIN,
   SFT,
   teach,
   tinyLearner,
@@ -99,7 +100,8 @@ describe('a policy in bfloat16', () => {
     const hooks = {
       onStep: () => {},
       save: (at: { readonly step: number; readonly skippedInARow: number }) => {
-        if (at.step === 5) saveCheckpoint(checkpoint, first, FOREIGN_CARD, { stage: 'sft', ...at });
+        if (at.step === 5)
+          saveCheckpoint(checkpoint, first, FOREIGN_CARD, { stage: 'sft', ...at, origin: ORIGIN });
       },
     };
     await sft(first, task, { ...SFT, samples: 24, checkpointEvery: 5 }, hooks);
@@ -120,7 +122,12 @@ describe('a policy in bfloat16', () => {
     (dtype) => {
       const checkpoint = join(directory, `with-${dtype}`);
       const learner = tinyLearner(tinyPolicy(engine, 3, { dtype }));
-      saveCheckpoint(checkpoint, learner, FOREIGN_CARD, { stage: 'sft', step: 2, skippedInARow: 0 });
+      saveCheckpoint(checkpoint, learner, FOREIGN_CARD, {
+        stage: 'sft',
+        step: 2,
+        skippedInARow: 0,
+        origin: ORIGIN,
+      });
       const other = dtype === 'float32' ? 'bfloat16' : 'float32';
       const second = tinyLearner(Policy.load(engine, checkpoint, { dtype: other }));
       expect(() => restoreOptimizer(checkpoint, second, readState(checkpoint)!)).toThrow(
@@ -183,7 +190,8 @@ describe('tuning', () => {
     const want = await teach(whole, options);
     const first = tinyLearner(adapted(base));
     const save = (at: { readonly step: number; readonly skippedInARow: number }): void => {
-      if (at.step === 3) saveCheckpoint(checkpoint, first, FOREIGN_CARD, { stage: 'sft', ...at });
+      if (at.step === 3)
+        saveCheckpoint(checkpoint, first, FOREIGN_CARD, { stage: 'sft', ...at, origin: ORIGIN });
     };
     await sft(first, task, { ...SFT, ...options }, { onStep: () => {}, save });
     const flat = engine.cast(engine.tensor(engine.floats(base.flat), [base.layout.size]), 'bfloat16');

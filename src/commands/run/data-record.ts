@@ -15,14 +15,14 @@ import { isGenerator } from '../../../datasets/source.ts';
 import { readJson } from '../../../eval/json-lines.ts';
 import { DataError } from '../../errors.ts';
 
-const schema = z.strictObject({
+export const dataRecordSchema = z.strictObject({
   source: z.enum(['generator', 'prepared', 'series']),
   /** SHA-256 of each file as the manifest of the data set has it; none of a generator. */
   files: z.record(z.string(), z.string()),
   /** What else training depends on: a generator's parameters, or what the manifest says of questions, classes and figure. */
   about: z.record(z.string(), z.json()),
 });
-export type DataRecord = z.infer<typeof schema>;
+export type DataRecord = z.infer<typeof dataRecordSchema>;
 
 /** As it is after a way through a file. */
 const plain = (value: object): DataRecord['about'] =>
@@ -57,7 +57,7 @@ export function dataRecord(name: string): DataRecord {
   return { source: 'series', files: { [data.file]: data.sha256 }, about: plain({ name: task }) };
 }
 
-const headerShape = z.object({ data: schema.optional() });
+const headerShape = z.object({ data: dataRecordSchema.optional() });
 
 const short = (sha256: string | undefined): string =>
   sha256 === undefined ? 'none' : `${sha256.slice(0, 12)}…`;
@@ -65,6 +65,12 @@ const short = (sha256: string | undefined): string =>
 function changedNames(before: Readonly<Record<string, unknown>>, now: Readonly<Record<string, unknown>>) {
   const names = [...new Set([...Object.keys(before), ...Object.keys(now)])];
   return names.filter((name) => JSON.stringify(before[name]) !== JSON.stringify(now[name]));
+}
+
+/** Files and keys in which two records differ. */
+export function changedParts(before: DataRecord, now: DataRecord): string[] {
+  const source = before.source === now.source ? [] : ['source'];
+  return [...source, ...changedNames(before.files, now.files), ...changedNames(before.about, now.about)];
 }
 
 /**

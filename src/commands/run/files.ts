@@ -1,5 +1,5 @@
 /** The files of a run as its stages write them; `eval/run-directory.ts` reads them and lists the layout. */
-import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
+import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { heldOutExamples, reinforcementExamples, trainingExamples } from '../../../datasets/partition.ts';
 import { type DataFacts, type ExampleAddress, hasSplits, openExamples } from '../../../datasets/source.ts';
@@ -9,12 +9,19 @@ import { REWARD_OF } from '../../../rewards/response.ts';
 import { changedKeys, loadRecipe } from '../../config.ts';
 import { CheckpointError, ConfigError } from '../../errors.ts';
 import { writeFileAtomic } from '../../files.ts';
+import { hashesIn } from '../../manifest.ts';
 import type { Recipe } from '../../recipe.ts';
 import type { PolicyCard } from '../../train/card.ts';
-import { readState, recoverCheckpoint } from '../../train/checkpoint.ts';
+import {
+  checkpointDamage,
+  readState,
+  recoverCheckpoint,
+  type StageOrigin,
+  type TrainingState,
+} from '../../train/checkpoint.ts';
 import { nanoCard, trainingCard } from '../task/card.ts';
 import { checkData } from './check-data.ts';
-import { checkSameData, dataRecord } from './data-record.ts';
+import { changedParts, checkSameData, type DataRecord, dataRecord, dataRecordSchema } from './data-record.ts';
 import { findPolicy } from './find-policy.ts';
 import { checkKept, checkPlace } from './policy-copy.ts';
 import { promptReader } from './prompt-room.ts';
@@ -89,9 +96,6 @@ export class RunFiles {
     },
   ): RunFiles {
     const { splits = ['train'], replace = false } = options;
-    if (existsSync(path) && !statSync(path).isDirectory()) {
-      throw new ConfigError(`${path}: is a file; give the directory of a run with --out`);
-    }
     if (replace || !RunFiles.begun(path)) {
       if (options.resume === true) {
         throw new ConfigError(
@@ -199,21 +203,78 @@ export class RunFiles {
   }
 
   /**
-   * Step from which a stage goes on: 0 for a new one. Starting over drops the stage and what was built on it.
-   * @throws CheckpointError when the checkpoint is damaged, or there is one but the user asked neither to resume nor to
-   *   start over.
+   * Where a stage goes on; null for a new one. Starting over drops the stage and what was built on it.
+   * @throws CheckpointError when the checkpoint is damaged or is none of this stage, or there is one but the user asked neither to
+   *   resume nor to start over.
    */
-  startOf(stage: TrainingStage, how: { readonly resume: boolean; readonly force: boolean }): number {
+  stateOf(
+    stage: TrainingStage,
+    total: number,
+    how: { readonly resume: boolean; readonly force: boolean },
+  ): TrainingState | null {
     if (how.force) {
       this.#drop(stage);
-      return 0;
+      return null;
     }
     for (const directory of [this.checkpoint(stage), this.policy(stage)]) recoverCheckpoint(directory);
-    const state = readState(this.checkpoint(stage));
-    if (state === null) return 0;
-    if (how.resume) return state.step;
+    const checkpoint = this.checkpoint(stage);
+    const state = readState(checkpoint);
+    if (state === null) return null;
+    if (!how.resume) {
+      throw new CheckpointError(
+        `${this.file(stage)} holds a checkpoint of step ${state.step}: add --resume to go on from it, or --force to start over`,
+      );
+    }
+    const damage = checkpointDamage(checkpoint);
+    if (damage !== null) {
+      throw new CheckpointError(`${damage}; the checkpoint is damaged: start the stage over with --force`);
+    }
+    const wrong =
+      state.stage !== stage
+        ? `is of the stage ${state.stage}, not ${stage}`
+        : state.step > total
+          ? `is of step ${state.step}, the recipe has ${total}`
+          : null;
+    if (wrong !== null) {
+      throw new CheckpointError(
+        `${checkpoint}: ${wrong}; put the checkpoint of this run back, or start the stage over with --force`,
+      );
+    }
+    return state;
+  }
+
+  /** What a stage of this run begins with; `base` is the policy. Errors as `dataRecord` and `hashesIn`. */
+  originOf(stage: TrainingStage, base: string): StageOrigin {
+    // What the other stage and the evaluation are told does not change this one.
+    const { eval: _, sft, rl, ...shared } = this.recipe;
+    const recipe = { ...shared, ...(stage === 'sft' ? { sft } : { rl }) };
+    const data = dataRecord(this.recipe.data.name);
+    return {
+      ...(JSON.parse(JSON.stringify({ recipe, data })) as Omit<StageOrigin, 'policy'>),
+      policy: hashesIn(base),
+    };
+  }
+
+  /** @throws CheckpointError when a checkpoint began with another recipe, other data or another policy, by name */
+  checkOrigin(stage: TrainingStage, base: string, before: StageOrigin, now: StageOrigin): void {
+    const place = this.checkpoint(stage);
+    const keys = changedKeys(before.recipe as unknown as Recipe, now.recipe as unknown as Recipe);
+    const data = dataRecordSchema.safeParse(before.data);
+    const parts = data.success ? changedParts(data.data, now.data as DataRecord) : ['its record'];
+    const files = [...new Set([...Object.keys(before.policy), ...Object.keys(now.policy)])].filter(
+      (name) => before.policy[name] !== now.policy[name],
+    );
+    const problem =
+      keys.length > 0
+        ? `was trained with other values of ${keys.join(', ')} than ${this.file('recipe.json')} has`
+        : parts.length > 0
+          ? `was trained on other data than ${this.recipe.data.name} is now (${parts.join(', ')})`
+          : files.length > 0
+            ? `began with another policy than ${base} is now (${files.join(', ')})`
+            : null;
+    if (problem === null) return;
     throw new CheckpointError(
-      `${this.file(stage)} holds a checkpoint of step ${state.step}: add --resume to go on from it, or --force to start over`,
+      `${place}: ${problem}; put back what it began with, or start the stage over with --force`,
     );
   }
 

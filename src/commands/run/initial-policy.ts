@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { trainingExamples } from '../../../datasets/partition.ts';
 import { openExamples } from '../../../datasets/source.ts';
 import { openTorch } from '../../engine/torch/torch.ts';
-import { writeDirectoryAtomic } from '../../files.ts';
+import { writeManifestedDirectory } from '../../manifest.ts';
 import { trainBpe } from '../../policy/bpe.ts';
 import { Policy } from '../../policy/policy.ts';
 import type { Recipe } from '../../recipe.ts';
@@ -39,7 +39,7 @@ export function prepareInitial(run: RunFiles): void {
   const card = nanoCard(run.recipe, openExamples(run.trainingExamples).facts);
   const engine = openTorch({ threads: 1 });
   const created = Policy.create(engine, { tokenizer: nanoTokenizer(run.recipe, card), seed });
-  writeDirectoryAtomic(run.initial, (temporary) => {
+  writeManifestedDirectory(run.initial, (temporary) => {
     created.write(temporary);
     writeCard(temporary, card);
   });

@@ -54,7 +54,9 @@ export function trainedPolicy(
   from: string,
 ): Policy {
   const { dtype, tune } = recipe;
-  if (tune !== 'adapter') return loadShared(engine, ranks, from, { dtype, tuning: tune });
+  // A checkpoint has been compared with its manifest before the stage began.
+  const checked = from !== base;
+  if (tune !== 'adapter') return loadShared(engine, ranks, from, { dtype, tuning: tune, checked });
   const dims = dimsOf(base);
   const make = (): Adapter =>
     from === base ? createAdapter(engine, dims, recipe.adapter, seed) : loadAdapter(engine, dims, from);

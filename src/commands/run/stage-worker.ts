@@ -1,9 +1,10 @@
 /** The program of one rank: opens the engine, takes its seat in the team, runs a stage, posts what happens. */
-import { basename, resolve } from 'node:path';
+import { basename, dirname, resolve } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { openExamples } from '../../../datasets/source.ts';
 import { evaluate } from '../../../eval/run.ts';
-import { writeDirectoryAtomic } from '../../files.ts';
+import { neverRemake } from '../../files.ts';
+import { writeManifestedDirectory } from '../../manifest.ts';
 import { mergeAdapter } from '../../policy/adapter.ts';
 import { saveAdapter } from '../../policy/peft.ts';
 import type { Policy } from '../../policy/policy.ts';
@@ -27,7 +28,10 @@ const ranks = new Ranks(memory, rank, size);
 const port = parentPort!;
 const STOP_POLL_MS = 50;
 const post = (message: TeamMessage<StageNote, StageResult>): void => port.postMessage(message);
-const note = (value: StageNote): void => post({ kind: 'note', note: value });
+const note = (value: StageNote): void => {
+  ranks.posting();
+  post({ kind: 'note', note: value });
+};
 
 function optimizerOptions(stage: {
   readonly betas: readonly [number, number];
@@ -69,30 +73,31 @@ function publish(
     saveAdapter(policy, adapter, basename(base) === 'initial' && init !== 'nano' ? init : resolve(base));
     mergeAdapter(policy);
   }
-  writeDirectoryAtomic(output, (temporary) => {
+  writeManifestedDirectory(output, (temporary) => {
     policy.write(temporary);
     writeCard(temporary, card);
   });
 }
 
 function save(
-  directory: string,
+  { stage, checkpoint, origin }: SftJob | RlJob,
   learner: Learner,
   card: PolicyCard,
-  stage: 'sft' | 'rl',
-  at: StageStart,
+  { step, skippedInARow }: StageStart,
 ): void {
-  saveCheckpoint(directory, learner, card, { stage, ...at });
-  note({ kind: 'saved', step: at.step });
+  // What the logs are told of the steps before: they would lack it if the process were killed now.
+  ranks.awaitHeard();
+  saveCheckpoint(checkpoint, learner, card, { stage, step, skippedInARow, origin });
+  note({ kind: 'saved', step });
 }
 
 async function runSft(own: SftJob): Promise<StageResult> {
-  const { recipe, checkpoint } = own;
+  const { recipe } = own;
   const { learner, card, start } = learnerOf(own, 'sft', optimizerOptions(recipe.sft));
   const task = trainingTask(card, own.examples, 'sft');
   const hooks = {
     onStep: (metrics: Parameters<Parameters<typeof sft>[3]['onStep']>[0]) => note({ kind: 'sft', metrics }),
-    save: (at: StageStart) => save(checkpoint, learner, card, 'sft', at),
+    save: (at: StageStart) => save(own, learner, card, at),
   };
   const options = { ...recipe.sft, tokens: recipe.memory.tokens };
   const steps = await sft(learner, task, options, hooks, start);
@@ -108,14 +113,14 @@ function referenceOf({ base }: RlJob, policy: Policy, { kl }: Recipe['rl']): Sco
 }
 
 async function runRl(own: RlJob): Promise<StageResult> {
-  const { recipe, checkpoint } = own;
+  const { recipe } = own;
   const { learner, card, start } = learnerOf(own, 'rl', optimizerOptions(recipe.rl));
   const reference = referenceOf(own, learner.policy, recipe.rl);
   const hooks = {
     onStep: (metrics: Parameters<Parameters<typeof rl>[5]['onStep']>[0]) => note({ kind: 'rl', metrics }),
     onCompletions: (completions: Parameters<Parameters<typeof rl>[5]['onCompletions']>[0]) =>
       note({ kind: 'completions', completions }),
-    save: (at: StageStart) => save(checkpoint, learner, card, 'rl', at),
+    save: (at: StageStart) => save(own, learner, card, at),
   };
   const task = trainingTask(card, own.examples, 'rl', recipe.answers);
   const options = { ...recipe.rl, tokens: recipe.memory.tokens, rows: recipe.memory.rows };
@@ -152,6 +157,8 @@ async function runEval(own: EvalJob): Promise<StageResult> {
 }
 
 try {
+  // The log is there by now: a directory that is not, somebody removed.
+  if (job.stage !== 'eval') neverRemake(dirname(job.checkpoint));
   const result =
     job.stage === 'sft' ? await runSft(job) : job.stage === 'rl' ? await runRl(job) : await runEval(job);
   post({ kind: 'result', result });

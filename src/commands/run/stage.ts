@@ -5,6 +5,7 @@ import type { Reading } from '../../../rewards/answer.ts';
 import { withInterrupt } from '../../interrupt.ts';
 import type { Recipe } from '../../recipe.ts';
 import type { NumbersFormat } from '../../train/card.ts';
+import type { StageOrigin } from '../../train/checkpoint.ts';
 import type { Completion } from '../../train/rl.ts';
 import type { RlMetrics } from '../../train/rl-metrics.ts';
 import type { SftMetrics } from '../../train/sft.ts';
@@ -21,6 +22,8 @@ interface Job {
 
 interface TrainingJob extends Job {
   readonly recipe: Recipe;
+  /** What a checkpoint says that its stage began with. */
+  readonly origin: StageOrigin;
   /** Whether layers are computed again for their gradients. */
   readonly recompute: boolean;
   /** Policy that the stage began with: the start, what an adapter stands beside, and what the KL term refers to. */

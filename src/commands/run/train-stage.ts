@@ -4,7 +4,8 @@ import { Interrupted } from '../../interrupt.ts';
 import { cores } from '../../machine.ts';
 import { Progress } from '../../progress.ts';
 import { say } from '../../terminal.ts';
-import { cautions } from '../../train/rl.ts';
+import type { StageOrigin, TrainingState } from '../../train/checkpoint.ts';
+import { type Completion, cautions } from '../../train/rl.ts';
 import { RunLog } from '../../train/runlog.ts';
 import { sftSteps } from '../../train/sft.ts';
 import type { RunFiles, TrainingStage } from './files.ts';
@@ -17,6 +18,16 @@ export interface StageOptions {
   readonly resume: boolean;
   readonly force: boolean;
   readonly silent: boolean;
+}
+
+/**
+ * What a stage begins with, from now on in a directory of its own. @throws CheckpointError when its checkpoint began with something
+ * else
+ */
+function begun(run: RunFiles, stage: TrainingStage, base: string, state: TrainingState | null): StageOrigin {
+  const origin = run.originOf(stage, base);
+  if (state !== null) run.checkOrigin(stage, base, state.origin, origin);
+  return origin;
 }
 
 /** Workers beyond the cores slow each other down; beyond the work they have none. */
@@ -38,11 +49,13 @@ export async function runSftStage(run: RunFiles, options: StageOptions): Promise
   if (sft.samples === 0) {
     throw new ConfigError(`${run.path}: sft.samples is 0: this run has no supervised stage`);
   }
-  const start = run.startOf('sft', options);
+  const state = run.stateOf('sft', sftSteps(sft), options);
+  const start = state?.step ?? 0;
   if (isOver(run, 'sft', start, sftSteps(sft))) return;
   prepareInitial(run);
   const job: SftJob = {
     stage: 'sft',
+    origin: begun(run, 'sft', run.initial, state),
     recipe: run.recipe,
     recompute: await stageMemory('sft', run.initial, run.recipe, options),
     device: options.device,
@@ -87,12 +100,14 @@ export async function runRlStage(run: RunFiles, options: StageOptions): Promise<
   const { rl, sft } = run.recipe;
   if (rl.steps === 0)
     throw new ConfigError(`${run.path}: rl.steps is 0: this run has no reinforcement stage`);
-  const start = run.startOf('rl', options);
+  const state = run.stateOf('rl', rl.steps, options);
+  const start = state?.step ?? 0;
   if (isOver(run, 'rl', start, rl.steps)) return;
   if (sft.samples === 0) prepareInitial(run);
   const base = sft.samples === 0 ? run.initial : run.policy('sft');
   const job: RlJob = {
     stage: 'rl',
+    origin: begun(run, 'rl', base, state),
     recipe: run.recipe,
     recompute: await stageMemory('rl', base, run.recipe, options),
     device: options.device,
@@ -113,17 +128,25 @@ export async function runRlStage(run: RunFiles, options: StageOptions): Promise<
   for (const caution of cautions(rl)) progress.note(`warning: ${caution}`);
   const log = new RunLog(run.file('rl', 'metrics.jsonl'), start);
   const completions = new RunLog(run.file('rl', 'completions.jsonl'), start);
+  const workers = teamSize(rl.workers, rl.prompts);
+  /** By rank, those of steps that not all ranks have sent yet: the log is in the order of steps, then of ranks. */
+  const pending = Array.from({ length: workers }, (): (readonly Completion[])[] => []);
   await train(
     run,
     'rl',
     job,
-    teamSize(rl.workers, rl.prompts),
+    workers,
     rl.steps,
     { total: rl.steps * rl.prompts, perStep: rl.prompts },
     progress,
     options,
-    (note) => {
-      if (note.kind === 'completions') for (const one of note.completions) completions.append(one);
+    (note, rank) => {
+      if (note.kind === 'completions') {
+        pending[rank]!.push(note.completions);
+        while (pending.every((steps) => steps.length > 0)) {
+          for (const one of pending.flatMap((steps) => steps.shift()!)) completions.append(one);
+        }
+      }
       if (note.kind !== 'rl') return;
       log.append(note.metrics);
       const { step, reward, parts, similarity, kl, silent } = note.metrics;
@@ -147,7 +170,7 @@ async function train(
   samples: { readonly total: number; readonly perStep: number },
   progress: Progress,
   options: StageOptions,
-  onNote: (note: StageNote) => void,
+  onNote: (note: StageNote, rank: number) => void,
 ): Promise<void> {
   if (workers > cores() && !options.silent) {
     progress.note(`${stage}: ${workers} workers on ${cores()} cores slow each other down`);
@@ -161,9 +184,9 @@ async function train(
       steps,
       finished,
     });
-  const listen = (note: StageNote): void => {
+  const listen = (note: StageNote, rank: number): void => {
     if (note.kind === 'saved') record(note.step, false);
-    else onNote(note);
+    else onNote(note, rank);
   };
   const [result] = await runStage(job, workers, listen).finally(() => progress.stop());
   const steps = result!.steps;

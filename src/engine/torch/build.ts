@@ -20,10 +20,10 @@ import { basename, dirname, join } from 'node:path';
 import { cacheRoot } from '../../cache-root.ts';
 import { EngineError } from '../../errors.ts';
 import { writeFileAtomic } from '../../files.ts';
+import { withLock } from '../../lock.ts';
 import { ADDON, type AddonOptions, addonSources, type Found, remember, targetPath } from './addon.ts';
 import { type Compiler, compileFlags, linkFlags } from './compiler.ts';
 import type { Libtorch } from './find.ts';
-import { withLock } from './lock.ts';
 
 /** Builds kept in the cache; the least recently made are removed first. */
 const KEPT_BUILDS = 16;
@@ -117,7 +117,7 @@ function prune(root: string, keep: string): void {
     return made === undefined ? [] : [{ name, path: join(root, name), made }];
   });
   const builds = entries
-    .filter(({ name }) => name.startsWith('torch-') && !/\.(log|lock)$/.test(name))
+    .filter(({ name }) => name.startsWith('torch-') && !/\.(log|lock)\b/.test(name))
     .sort((a, b) => b.made - a.made)
     .slice(KEPT_BUILDS)
     .filter(({ path }) => path !== keep);
@@ -141,7 +141,8 @@ export async function buildAddon(
   const log = options.log ?? (() => {});
   const target = targetPath(libtorch, compiler, options);
   if (!existsSync(target)) {
-    await withLock(`${dirname(target)}.lock`, log, async () => {
+    const waiting = (file: string): void => log(`waiting for another process that builds the same (${file})`);
+    await withLock(`${dirname(target)}.lock`, waiting, async () => {
       if (existsSync(target)) return;
       const start = performance.now();
       log(

@@ -1,0 +1,251 @@
+/**
+ * A lock between processes that survives their deaths.
+ *
+ * Whoever wants it puts down a ticket, a file of its own beside the others', and only then looks for theirs. It holds the lock when
+ * there is no other ticket of a living process; its ticket stays until it lets go. Of two processes the one whose ticket came second
+ * must see the first's, so two never hold it. Nobody touches the ticket of a living process, and the name of a ticket is never used
+ * again, so tickets of dead processes can be removed by anyone at any time: there is no moment at which a stale lock is "taken over".
+ * Of several that look at the same time the first by name goes on looking while the others take their tickets back and try again.
+ *
+ * Whether a process of another machine or container lives cannot be asked: it touches its ticket, and one that is not touched for
+ * STALE_MS, by the clock of the observer, counts as dead.
+ */
+import {
+  closeSync,
+  existsSync,
+  openSync,
+  readdirSync,
+  rmdirSync,
+  rmSync,
+  statSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
+import { basename, dirname, join, resolve } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { ConfigError } from './errors.ts';
+import { explain, makeDirectory } from './files.ts';
+import { OWNER, OWNER_PATTERN, pidOf, stateOf } from './owner.ts';
+import { say } from './terminal.ts';
+
+const TOUCH_MS = 2_000;
+/** Far above TOUCH_MS: an owner that is stopped or swapped out is not a dead one. */
+const STALE_MS = 30_000;
+const POLL_MS = 25;
+/** A ticket that is neither withdrawn nor made a hold for so long belongs to a process that was stopped: it counts as a hold. */
+const UNDECIDED_MS = 5_000;
+/** How often a directory is made again that others remove because they found it empty. */
+const ATTEMPTS = 100;
+
+const TICKET = new RegExp(`^\\.(${OWNER_PATTERN})\\.\\d+$`);
+
+/** Who has the lock. */
+export interface Holder {
+  readonly pid: number;
+  /** Its ticket. */
+  readonly file: string;
+  /** Whether it is a process of another machine, container or boot. */
+  readonly elsewhere: boolean;
+}
+
+export interface Lock {
+  /** Whether the ticket is still there: it is not when somebody removed the directory. */
+  readonly held: () => boolean;
+  readonly release: () => void;
+}
+
+export interface LockOptions {
+  /** What is thrown when a living process has the lock; absent: it is waited for. */
+  readonly refuse?: (holder: Holder) => Error;
+  /** Called once when the lock is waited for. */
+  readonly onWait?: (holder: Holder) => void;
+}
+
+interface Ticket extends Holder {
+  /** Of a process that is known to live: elsewhere it has touched its ticket meanwhile. */
+  readonly lives: boolean;
+  /** An empty ticket is of a process that is still looking. */
+  readonly holds: boolean;
+}
+
+/** Of each ticket: when it was touched, since when that is so, and when it was first seen. */
+type Seen = Map<string, { readonly touched: number; readonly since: number; readonly first: number }>;
+
+let tickets = 0;
+
+/** Tickets of others than `own`; those of dead processes are removed. */
+function others(path: string, own: string | null, seen: Seen): Ticket[] {
+  const directory = dirname(path);
+  const found: Ticket[] = [];
+  for (const name of existsSync(directory) ? readdirSync(directory) : []) {
+    const owner = name.startsWith(basename(path)) && TICKET.exec(name.slice(basename(path).length))?.[1];
+    const file = join(directory, name);
+    if (typeof owner !== 'string' || file === own) continue;
+    const stat = statSync(file, { throwIfNoEntry: false });
+    if (stat === undefined) continue; // withdrawn since
+    const now = performance.now();
+    const before = seen.get(name) ?? { touched: stat.mtimeMs, since: now, first: now };
+    const known = before.touched === stat.mtimeMs ? before : { ...before, touched: stat.mtimeMs, since: now };
+    seen.set(name, known);
+    const state = stateOf(owner);
+    if (state === 'gone' || (state === 'unknown' && now - known.since > STALE_MS)) {
+      rmSync(file, { force: true });
+      continue;
+    }
+    found.push({
+      pid: pidOf(owner),
+      file,
+      elsewhere: state === 'unknown',
+      lives: state === 'alive' || known.since > known.first,
+      holds: stat.size > 0 || now - known.first > UNDECIDED_MS,
+    });
+  }
+  return found;
+}
+
+/** Puts down a ticket in a directory that is made where it is missing; returns its path. */
+function putDown(path: string): string {
+  for (let left = ATTEMPTS; ; left--) {
+    makeDirectory(dirname(path));
+    const own = `${path}.${OWNER}.${tickets++}`;
+    try {
+      closeSync(openSync(own, 'wx'));
+      return own;
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== 'ENOENT' || left === 0) throw error;
+    }
+  }
+}
+
+/** Looks at the others' tickets until this one holds (true) or another one does or comes first (false). */
+async function decided(path: string, own: string, seen: Seen): Promise<boolean> {
+  for (;;) {
+    const rivals = others(path, own, seen);
+    if (rivals.length === 0) return true;
+    if (rivals.some(({ holds, file }) => holds || file < own)) return false;
+    await sleep(POLL_MS);
+  }
+}
+
+/**
+ * Takes the lock `path`, whose tickets are files that begin with that name.
+ * @throws what `refuse` makes; WriteError where no ticket can be put down
+ */
+export async function takeLock(path: string, { refuse, onWait }: LockOptions = {}): Promise<Lock> {
+  const seen: Seen = new Map();
+  let told = false;
+  for (;;) {
+    let own: string | undefined;
+    try {
+      own = putDown(path);
+      if (await decided(path, own, seen)) {
+        // Of an existing file: where somebody removed the directory, what was seen of the others' tickets says nothing.
+        writeFileSync(own, 'held\n', { flag: 'r+' });
+        return lockOf(own);
+      }
+      rmSync(own, { force: true });
+    } catch (error) {
+      if (own !== undefined) rmSync(own, { force: true });
+      if (own !== undefined && (error as NodeJS.ErrnoException).code === 'ENOENT') continue;
+      throw (error as NodeJS.ErrnoException).code === undefined ? error : explain(dirname(path), error);
+    }
+    for (let rivals = others(path, null, seen); rivals.length > 0; rivals = others(path, null, seen)) {
+      const holder = rivals.find(({ holds }) => holds);
+      if (holder !== undefined) {
+        if (refuse !== undefined && holder.lives) throw refuse(holder);
+        if (!told) onWait?.(holder);
+        told = true;
+      }
+      await sleep(POLL_MS);
+    }
+  }
+}
+
+/** The lock of a ticket, which is touched from now on. */
+function lockOf(own: string): Lock {
+  const touch = setInterval(() => {
+    const now = new Date();
+    try {
+      utimesSync(own, now, now);
+    } catch {
+      // whoever works under the lock asks whether it is held
+    }
+  }, TOUCH_MS).unref();
+  return {
+    held: () => existsSync(own),
+    release: () => {
+      clearInterval(touch);
+      rmSync(own, { force: true });
+    },
+  };
+}
+
+/** Runs `body` while holding the lock `path`; `onWait` hears once of the ticket that is waited for. Errors as `takeLock`. */
+export async function withLock<T>(
+  path: string,
+  onWait: (file: string) => void,
+  body: () => Promise<T>,
+): Promise<T> {
+  const lock = await takeLock(path, { onWait: ({ file }) => onWait(file) });
+  try {
+    return await body();
+  } finally {
+    lock.release();
+  }
+}
+
+/** The topmost directory that has to be made for `path`; null when it is there. */
+function firstMissing(path: string): string | null {
+  let missing: string | null = null;
+  for (let at = resolve(path); !existsSync(at); at = dirname(at)) missing = at;
+  return missing;
+}
+
+/** Removes a directory, and those above it down from `first`, where nothing has come into them. */
+function removeEmpty(path: string, first: string): void {
+  try {
+    for (let at = resolve(path); ; at = dirname(at)) {
+      rmdirSync(at);
+      if (at === first) return;
+    }
+  } catch {
+    // it holds something by now
+  }
+}
+
+/**
+ * Claims a directory for this process; one that is not there is made, and removed again when nothing has come into it.
+ * @throws ConfigError when another process works on it; WriteError where nothing can be written
+ */
+export async function claimDirectory(path: string): Promise<Lock> {
+  if (existsSync(path) && !statSync(path).isDirectory()) {
+    throw new ConfigError(`${path}: is a file; give the directory of a run with --out`);
+  }
+  const missing = firstMissing(path);
+  const tidy = (): void => {
+    if (missing !== null) removeEmpty(path, missing);
+  };
+  try {
+    const lock = await takeLock(join(path, '.lock'), {
+      refuse: ({ pid, file, elsewhere }) =>
+        new ConfigError(
+          `${path}: process ${pid}${elsewhere ? ' of another machine or container' : ''} is working on this run; ` +
+            `wait for it, or choose another --out${elsewhere ? ` (if it has ended, remove ${file})` : ''}`,
+        ),
+      onWait: ({ pid }) =>
+        say(
+          `${path}: claimed by process ${pid} of another machine, container or boot; seeing for ${STALE_MS / 1000} s whether it still works`,
+        ),
+    });
+    return {
+      held: lock.held,
+      release: () => {
+        lock.release();
+        tidy();
+      },
+    };
+  } catch (error) {
+    tidy();
+    throw error;
+  }
+}
