@@ -128,7 +128,9 @@ describe('claimDirectory', () => {
     const file = join(directory, 'file');
     writeFileSync(file, 'mine');
     await expect(claimDirectory(file)).rejects.toThrow(/is a file; give the directory of a run/);
-    await expect(claimDirectory(join(file, 'below'))).rejects.toThrow(/not written \(a file stands where/);
+    await expect(claimDirectory(join(file, 'below'))).rejects.toThrow(
+      /not written \(a part of the path is a file/,
+    );
   });
 });
 

@@ -262,7 +262,7 @@ describe('bad input: one clear line', () => {
       /is a file; give the directory of a run/,
     );
     expect(await failure(1, 'sft', '--recipe', recipe, '--out', join(out, 'below'))).toMatch(
-      /below: not written \(a file stands where/,
+      /below: not written \(a part of the path is a file/,
     );
     expect(readFileSync(out, 'utf8')).toBe('mine');
   });

@@ -31,7 +31,7 @@ export async function runEvalStage(options: EvalStageOptions): Promise<EvalRecor
   const workers = Math.max(1, Math.min(options.workers, count));
   const progress = new Progress({ label, total: count * modes.length, unit: 'examples', silent });
   const done = new Array<number>(workers).fill(0);
-  const results = await runStage(
+  const { results } = await runStage(
     {
       ...{ stage: 'eval', from, examples, device, modes, maxTokens, seed, answers },
       ...(numbers === undefined ? {} : { numbers }),

@@ -2,7 +2,7 @@
 
 import type { ExampleAddress } from '../../../datasets/source.ts';
 import type { Reading } from '../../../rewards/answer.ts';
-import { withInterrupt } from '../../interrupt.ts';
+import { type Interrupted, withInterrupt } from '../../interrupt.ts';
 import type { Recipe } from '../../recipe.ts';
 import type { NumbersFormat } from '../../train/card.ts';
 import type { StageOrigin } from '../../train/checkpoint.ts';
@@ -80,22 +80,24 @@ export interface StageResult {
 }
 
 /**
- * Runs a stage on `workers` Workers; results in rank order. Ctrl-C lets them finish and save their step: it is heeded here
- * alone, where this thread only waits and so sees every signal. Before and after, Ctrl-C ends the process.
+ * Runs a stage on `workers` Workers; results in rank order, and why it was stopped, if it was. Ctrl-C lets them finish and save
+ * their step: it is heeded here alone, where this thread only waits and so sees every signal. Before and after, Ctrl-C ends
+ * the process.
  * @throws Interrupted
  */
 export function runStage(
   job: StageJob,
   workers: number,
   onNote: (note: StageNote, rank: number) => void,
-): Promise<StageResult[]> {
-  return withInterrupt((signal) =>
-    runTeam<StageJob, StageNote, StageResult>({
+): Promise<{ readonly results: readonly StageResult[]; readonly stopped: Interrupted | null }> {
+  return withInterrupt(async (signal) => {
+    const results = await runTeam<StageJob, StageNote, StageResult>({
       size: workers,
       program: workerUrl('./stage-worker', import.meta.url),
       job,
       onNote,
       signal,
-    }),
-  );
+    });
+    return { results, stopped: signal.aborted ? (signal.reason as Interrupted) : null };
+  });
 }

@@ -188,11 +188,11 @@ async function train(
     if (note.kind === 'saved') record(note.step, false);
     else onNote(note, rank);
   };
-  const [result] = await runStage(job, workers, listen).finally(() => progress.stop());
-  const steps = result!.steps;
+  const { results, stopped } = await runStage(job, workers, listen).finally(() => progress.stop());
+  const { steps } = results[0]!;
   const complete = steps === total;
   record(steps, complete ? new Date().toISOString() : false);
   if (complete) return;
   say(`${stage}: stopped after step ${steps} of ${total}`);
-  throw new Interrupted();
+  throw stopped ?? new Interrupted();
 }

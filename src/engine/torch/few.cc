@@ -124,10 +124,11 @@ Tensor byColumns(const Tensor& x, const Tensor& weight, const c10::optional<Tens
   return wide == outer ? y : y.narrow(-1, 0, outer);
 }
 
-// ---- products of a small policy with gradients ----------------------------------------------------------------------
+// ---- products of a small policy ----------------------------------------------------------------------
 
-// Rows of x whose vectors of one panel stay in a core's second cache.
-constexpr int64_t kSomeRows = 2048;
+// For fewer rows turning the weight would cost more than the product; of more the vectors of one panel leave a core's second
+// cache.
+constexpr int64_t kSeveralRows = 32, kSomeRows = 2048;
 
 // into [C, R] = from [R, C] transposed, in squares that stay in the first cache.
 void transpose(const float* from, int64_t rows, int64_t columns, float* into) {
@@ -147,24 +148,28 @@ void transpose(const float* from, int64_t rows, int64_t columns, float* into) {
 
 // y [N, O] = x [N, I]·weightᵀ [O, I] + bias, dx = dy·weight, dweight = dyᵀ·x: all three read their matrices as they lie, where
 // a library copies them into an order of its own first, which costs a tenth of an update at these sizes.
+Tensor smallProduct(const Tensor& in, const Tensor& weight, const c10::optional<Tensor>& bias) {
+  const int64_t outer = weight.size(0), inner = weight.size(1), rows = in.numel() / inner;
+  auto shape = in.sizes().vec();
+  shape.back() = outer;
+  Tensor y = at::empty(shape, in.options()), turned = at::empty({inner, outer}, weight.options());
+  transpose(weight.data_ptr<float>(), outer, inner, turned.data_ptr<float>());
+  float* into = y.data_ptr<float>();
+  at::parallel_for(0, rows, rowsPerThread(inner * outer), [&](int64_t begin, int64_t end) {
+    if (bias) {
+      for (int64_t n = begin; n < end; n++) std::copy_n(bias->data_ptr<float>(), outer, into + n * outer);
+    }
+    multiply<float>(end - begin, outer, inner, in.data_ptr<float>() + begin * inner, inner, 1, turned.data_ptr<float>(),
+                    outer, into + begin * outer, outer, bias.has_value());
+  });
+  return y;
+}
+
 struct Linear : public torch::autograd::Function<Linear> {
   static Tensor forward(torch::autograd::AutogradContext* context, const Tensor& x, const Tensor& weight,
                         const c10::optional<Tensor>& bias) {
     const Tensor in = x.contiguous(), w = weight.contiguous();
-    const int64_t outer = w.size(0), inner = w.size(1), rows = in.numel() / inner;
-    auto shape = x.sizes().vec();
-    shape.back() = outer;
-    Tensor y = at::empty(shape, x.options());
-    Tensor turned = at::empty({inner, outer}, w.options());
-    transpose(w.data_ptr<float>(), outer, inner, turned.data_ptr<float>());
-    float* into = y.data_ptr<float>();
-    at::parallel_for(0, rows, rowsPerThread(inner * outer), [&](int64_t begin, int64_t end) {
-      if (bias) {
-        for (int64_t n = begin; n < end; n++) std::copy_n(bias->data_ptr<float>(), outer, into + n * outer);
-      }
-      multiply<float>(end - begin, outer, inner, in.data_ptr<float>() + begin * inner, inner, 1, turned.data_ptr<float>(),
-                      outer, into + begin * outer, outer, bias.has_value());
-    });
+    const Tensor y = smallProduct(in, w, bias);
     context->save_for_backward({in, w});
     context->saved_data["wanted"] = (x.requires_grad() ? 1 : 0) + (weight.requires_grad() ? 2 : 0) +
                                     (bias && bias->requires_grad() ? 4 : 0);
@@ -204,9 +209,9 @@ bool small(const Tensor& x, const Tensor& weight, const c10::optional<Tensor>& b
   const auto plain = [](const Tensor& tensor) { return tensor.device().is_cpu() && tensor.scalar_type() == at::kFloat; };
   return plain(x) && plain(weight) && weight.dim() == 2 && x.dim() >= 1 && x.size(-1) == weight.size(1) && x.numel() > 0 &&
          weight.numel() > 0 && weight.numel() < kLarge && weight.size(0) % Vector<float>::lanes == 0 &&
-         weight.size(1) % Vector<float>::lanes == 0 && x.numel() / weight.size(1) <= kSomeRows &&
-         (!bias || (plain(*bias) && bias->is_contiguous() && bias->dim() == 1 && bias->size(0) == weight.size(0))) &&
-         recorded(x, weight, bias);
+         weight.size(1) % Vector<float>::lanes == 0 && x.numel() / weight.size(1) >= kSeveralRows &&
+         x.numel() / weight.size(1) <= kSomeRows &&
+         (!bias || (plain(*bias) && bias->is_contiguous() && bias->dim() == 1 && bias->size(0) == weight.size(0)));
 #else
   (void)x, (void)weight, (void)bias;
   return false;  // with fewer registers a library's tiles are the better ones
@@ -216,7 +221,10 @@ bool small(const Tensor& x, const Tensor& weight, const c10::optional<Tensor>& b
 // x [..., I], weight [O, I], bias [O] → [..., O]
 Tensor linear(const Tensor& x, const Tensor& weight, const c10::optional<Tensor>& bias) {
   if (columnMajor(x, weight, bias)) return byColumns(x, weight, bias);
-  if (small(x, weight, bias)) return Linear::apply(x, weight, bias);
+  if (small(x, weight, bias)) {  // with a gradient or without: layers that are computed again must come out the same
+    return recorded(x, weight, bias) ? Linear::apply(x, weight, bias)
+                                     : smallProduct(x.contiguous(), weight.contiguous(), bias);
+  }
   if (!applies(x, weight, bias)) return at::linear(x, weight, bias);
   const int64_t inner = weight.size(1), outer = weight.size(0), rows = x.numel() / inner;
   const Tensor wide = x.to(at::kFloat).contiguous();
