@@ -10,7 +10,17 @@ import { run, type Tape, taped } from './tape.ts';
 import type { VisionBlock, Weights } from './weights.ts';
 import { planVision, type Segments, type VisionPlan } from './windows.ts';
 
-/** Patches of all images in the plan's order: [L, 3 · patch²]. */
+/** Floats of patches that are kept between calls: V8 answers megabytes of fresh arrays at every step by marking its whole heap. */
+const KEPT = 1 << 21;
+let kept = new Float32Array(0);
+
+function scratch(size: number): Float32Array {
+  if (size > KEPT) return new Float32Array(size);
+  if (kept.length < size) kept = new Float32Array(size);
+  return kept.subarray(0, size);
+}
+
+/** Patches of all images in the plan's order: [L, 3 · patch²]; overwritten by the next call. */
 function arrangePatches(
   vision: VisionDims,
   images: readonly ProcessedImage[],
@@ -20,7 +30,7 @@ function arrangePatches(
   const block = vision.merge * vision.merge * width; // patches of one merged token stand together
   const only = images.length === 1 ? images[0] : undefined;
   if (only !== undefined && plan.inverse === null) return only.patches;
-  const out = new Float32Array(plan.patches * width);
+  const out = scratch(plan.patches * width);
   const starts: { patches: Float32Array; from: number }[] = [];
   for (const { patches } of images) {
     for (let from = 0; from < patches.length; from += block) starts.push({ patches, from });
