@@ -134,7 +134,7 @@ export async function assembleReport(
     ...{ seed: recipe.seed, resamples: recipe.eval.bootstrap },
     ...(facts.kind === 'classification' ? { classes: facts.classes } : {}),
   };
-  const answers = readAnswers(run, series);
+  const answers = readAnswers(run, series, facts.classes);
   const last = lastAnswers(answers, series);
   if (last === null) {
     throw new DataError(

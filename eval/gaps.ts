@@ -1,5 +1,6 @@
 /** What a run lacks of what it should hold, so that a report says what it leaves out and why. */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
+import { readUtf8 } from '../src/input-file.ts';
 import { hasTransfer } from './requirements.ts';
 import { POLICIES, type PolicyName, type RunDirectory } from './run-directory.ts';
 
@@ -48,7 +49,7 @@ function stageGaps(run: RunDirectory, stage: Stage): string[] {
     gaps.push(
       `${stage}/metrics.jsonl holds ${lines.length} of ${last} steps: the curves of the ${NAMES[stage]} stage have gaps`,
     );
-  } else if (lines.length > 0 && !readFileSync(file, 'utf8').endsWith('\n')) {
+  } else if (lines.length > 0 && !readUtf8(file).endsWith('\n')) {
     gaps.push(`${stage}/metrics.jsonl is cut in its last line: the curves leave that step out`);
   }
   return gaps;

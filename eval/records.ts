@@ -1,6 +1,6 @@
 /** Evaluated responses on disk: one `EvalRecord` a line, written whole or not at all, read strictly. */
 import { z } from 'zod';
-import { scoreAnswer } from '../rewards/response.ts';
+import { type Asked, parseResponse, scoreAnswer } from '../rewards/response.ts';
 import { readLabel } from '../rewards/tagged.ts';
 import { DataError } from '../src/errors.ts';
 import { writeFileAtomic } from '../src/files.ts';
@@ -102,6 +102,14 @@ export function readRecords(file: string): EvalRecord[] {
   const records = readJsonLines(file, evalRecordShape, { advice: ADVICE });
   if (records.length === 0) throw new DataError(`holds no record; ${ADVICE}`, { file });
   return records;
+}
+
+/** Records as their responses are read: what a file says of answers and scores may have been changed. */
+export function reread(records: readonly EvalRecord[], asked: (record: EvalRecord) => Asked): EvalRecord[] {
+  return records.map((record) => {
+    const found = parseResponse(record.response, asked(record));
+    return { ...record, answer: found, score: scoreAnswer(found, record.gold, record.length) };
+  });
 }
 
 /** Whether two gold answers are the same. */

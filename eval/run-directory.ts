@@ -5,10 +5,9 @@
  *   environment.json   versions, machine, calibration                          initial/   policy before training
  *   eval/              {initial,sft,rl}.{greedy,sampled}.jsonl, {sft,rl}.anomllm.greedy.jsonl, classical.{json,jsonl}
  */
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { DataError } from '../src/errors.ts';
 import { type Dims, parseDims } from '../src/policy/dims.ts';
 import { layoutOf } from '../src/policy/layout.ts';
 import { type Recipe, recipeSchema } from '../src/recipe.ts';
@@ -156,16 +155,7 @@ export class RunDirectory {
       .map((policy) => join(this.policyDirectory(policy), 'config.json'))
       .find(existsSync);
     if (file === undefined) return null;
-    let config: unknown;
-    try {
-      config = JSON.parse(readFileSync(file, 'utf8'));
-    } catch (cause) {
-      throw new DataError(`not JSON (${(cause as Error).message}); the checkpoint is damaged`, {
-        file,
-        cause,
-      });
-    }
-    const dims = parseDims(config, file);
+    const dims = parseDims(readJson(file, z.unknown(), 'the checkpoint is damaged'), file);
     return { dims, parameters: layoutOf(dims).size };
   }
 

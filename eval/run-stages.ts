@@ -1,9 +1,9 @@
 /** The stages of a run as columns of its results, and what changed between them. */
-import type { Example } from '../src/types.ts';
+import type { EvalRecord, Example } from '../src/types.ts';
 import type { Baselines } from './baselines.ts';
 import type { BootstrapOptions } from './bootstrap.ts';
 import { type MetricOptions, metricOf, metricsOf, pairedGain } from './metrics.ts';
-import { checkCoverage } from './records.ts';
+import { checkCoverage, reread } from './records.ts';
 import type { ReportGain, ReportStage } from './report-input.ts';
 import { GREEDY_GAIN_ABOVE, SAMPLED_GAIN_ABOVE } from './requirements.ts';
 import { type Answers, POLICIES, type PolicyName, type RunDirectory } from './run-directory.ts';
@@ -17,8 +17,21 @@ export function policyLabel(policy: PolicyName, method: string): string {
   return { initial: 'Before training', sft: 'After SFT', rl: `After ${method}` }[policy];
 }
 
-/** Answers of every policy that was evaluated. @throws DataError when some do not cover the held-out series. */
-export function readAnswers(run: RunDirectory, series: readonly Example[]): AnswersByPolicy {
+/**
+ * Answers of every policy that was evaluated, as the run reads responses; `classes`: of a classification.
+ * @throws DataError when some do not cover the held-out series
+ */
+export function readAnswers(
+  run: RunDirectory,
+  series: readonly Example[],
+  classes: readonly string[],
+): AnswersByPolicy {
+  const channels = new Map(series.map((one) => [one.id, one.channels.length]));
+  const read = (records: readonly EvalRecord[]): EvalRecord[] =>
+    reread(records, ({ seriesId, gold, length }) => ({
+      ...{ kind: gold.kind, length, classes, reading: run.recipe.answers },
+      channels: channels.get(seriesId)!,
+    }));
   const found: Partial<Record<PolicyName, Answers>> = {};
   for (const policy of POLICIES) {
     const answers = run.answers(policy);
@@ -27,7 +40,10 @@ export function readAnswers(run: RunDirectory, series: readonly Example[]): Answ
     if (answers.sampled !== null) {
       checkCoverage(run.answersFile(policy, 'sampled'), answers.sampled, series);
     }
-    found[policy] = answers;
+    found[policy] = {
+      greedy: read(answers.greedy),
+      sampled: answers.sampled === null ? null : read(answers.sampled),
+    };
   }
   return found;
 }

@@ -5,7 +5,7 @@ import type { Baselines } from './baselines.ts';
 import type { BootstrapOptions } from './bootstrap.ts';
 import { baselineRecord, detectorsFor } from './detectors.ts';
 import { type MetricSet, type Metrics, metricsOf } from './metrics.ts';
-import { sameGold } from './records.ts';
+import { reread, sameGold } from './records.ts';
 import type { ReportTransfer } from './report-input.ts';
 import type { RunDirectory } from './run-directory.ts';
 import { policyLabel } from './run-stages.ts';
@@ -52,8 +52,13 @@ export function transferOf(
   method: string,
   options: BootstrapOptions,
 ): { readonly table: ReportTransfer; readonly metrics: Metrics } | null {
-  const found = isGenerator(run.recipe.data.name) ? run.transfer() : null;
-  if (found === null) return null;
+  const stored = isGenerator(run.recipe.data.name) ? run.transfer() : null;
+  if (stored === null) return null;
+  const reading = run.recipe.answers;
+  const records = reread(stored.records, ({ gold, length }) => ({
+    ...{ kind: gold.kind, length, channels: 1, classes: [], reading },
+  }));
+  const found = { by: stored.by, records };
   const metrics = metricsOf(found.records, options);
   const shares = normalShares(found.records);
   const detector = baselines?.best;

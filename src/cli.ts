@@ -2,7 +2,7 @@
 /**
  * The command line: the only place that composes everything. A command's module is loaded when it is named, so
  * that help is quick. Failures become one line on stderr and an exit code: 1 for an error, 2 for wrong usage or
- * configuration, 130 after an interruption.
+ * configuration, 130 after an interruption, 129 after its terminal was closed.
  */
 import { realpathSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';

@@ -86,6 +86,14 @@ function temporaryName(path: string, old = ''): string {
 
 const TEMPORARY = new RegExp(`^\\.(.+)\\.(${OWNER_PATTERN})\\.[0-9a-z]+(\\.old)?\\.tmp$`);
 
+/** Nobody writes a file for so long without a change to it: whose process cannot be asked, of another boot or container, has ended. */
+const ABANDONED_MS = 3_600_000;
+
+function isOld(path: string): boolean {
+  const stat = statSync(path, { throwIfNoEntry: false });
+  return stat !== undefined && Date.now() - stat.mtimeMs > ABANDONED_MS;
+}
+
 /**
  * Removes what processes that were killed while they wrote have left in a directory, of what was to have a name that `concerns`;
  * a directory that one of them had moved away and not yet replaced is put back.
@@ -100,8 +108,9 @@ export function tidyUp(directory: string, concerns: (name: string) => boolean): 
   for (const name of names) {
     const [, target, owner, old] = TEMPORARY.exec(name) ?? [];
     if (target === undefined || owner === undefined || !concerns(target)) continue;
-    if (stateOf(owner) !== 'gone') continue;
     const left = join(directory, name);
+    const state = stateOf(owner);
+    if (state === 'alive' || (state === 'unknown' && !isOld(left))) continue;
     try {
       if (old !== undefined && !existsSync(join(directory, target)))
         renameSync(left, join(directory, target));

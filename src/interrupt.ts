@@ -12,7 +12,7 @@ import { TimeseerError } from './errors.ts';
 import { say } from './terminal.ts';
 
 /** Exit code of a command that was asked to stop. */
-export const INTERRUPTED_EXIT_CODE = 130;
+const INTERRUPTED_EXIT_CODE = 130;
 /** … by its terminal being closed. */
 const HANGUP_EXIT_CODE = 129;
 
@@ -80,7 +80,8 @@ export function endAsFirstProcess(pid = process.pid): void {
   if (pid !== 1) return;
   for (const name of SIGNALS) {
     process.on(name, () => {
-      if (active === undefined || active.aborted) process.exit(128 + constants.signals[name]);
+      const heeded = active !== undefined && !active.aborted;
+      if (!heeded && !process.listeners(name).includes(ignore)) process.exit(128 + constants.signals[name]);
     });
   }
 }

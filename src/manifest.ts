@@ -5,19 +5,11 @@
  * none and is loaded as it is. Hashes are taken while files are written; to check them takes one reading, 1 to 2 GB/s.
  */
 import { createHash } from 'node:crypto';
-import {
-  closeSync,
-  existsSync,
-  fstatSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  readSync,
-  statSync,
-} from 'node:fs';
+import { closeSync, existsSync, fstatSync, openSync, readdirSync, readSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError, reasonOf } from './errors.ts';
 import { recordHashes, writeDirectoryAtomic, writeFileAtomic } from './files.ts';
+import { readUtf8 } from './input-file.ts';
 
 export const MANIFEST_FILE = 'timeseer.sha256';
 
@@ -82,7 +74,7 @@ function readManifest(directory: string): Hashes | null {
   const hashes: Record<string, string> = {};
   let text: string;
   try {
-    text = readFileSync(file, 'utf8');
+    text = readUtf8(file);
   } catch (cause) {
     throw new CheckpointError(`${file}: cannot be read (${reasonOf(cause)})`, { cause });
   }

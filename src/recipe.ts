@@ -219,7 +219,7 @@ export const recipeSchema = z
     reward: z.enum(['auto', 'anomseer', 'timemaster', 'variates']).default('auto'),
     /**
      * How answers are read, in training and evaluation. 'lenient': as the papers' releases do (`rewards/answer.ts`); 'strict':
-     * a part that is not exactly as asked for earns nothing. The format reward is strict either way.
+     * a part that is not exactly as asked for earns nothing. The format reward is strict either way; `explain` reads leniently.
      */
     answers: z.enum(['lenient', 'strict']).default('lenient'),
   })

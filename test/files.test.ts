@@ -171,6 +171,15 @@ describe('what killed processes have left', () => {
     tidyUp(join(directory, 'nowhere'), () => true);
   });
 
+  test('of another boot or container goes once nobody has written to it for an hour', () => {
+    const [fresh, old] = ['.a.json.12345678-77-99.1a.tmp', '.a.json.12345678-77-99.1b.tmp'];
+    for (const name of [fresh, old]) writeFileSync(join(directory, name!), '{');
+    const before = new Date(Date.now() - 2 * 3_600_000);
+    fs.utimesSync(join(directory, old!), before, before);
+    tidyUp(directory, () => true);
+    expect(readdirSync(directory)).toEqual([fresh]);
+  });
+
   test('a directory that was moved away and not replaced is put back', () => {
     leave(`.d.${gone}.1a.tmp`);
     leave(`.d.${gone}.1b.old.tmp`);

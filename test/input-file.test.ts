@@ -10,10 +10,13 @@ import { readWfdb } from '../datasets/readers/wfdb.ts';
 import { loadRecipe } from '../src/config.ts';
 import { CheckpointError, ConfigError, DataError, reasonOf } from '../src/errors.ts';
 import { fileInside, openFile, readBytes, readUtf8 } from '../src/input-file.ts';
+import { checkFiles } from '../src/manifest.ts';
 import { readImage } from '../src/plot/image-file.ts';
 import { decodePng } from '../src/plot/png.ts';
 import { readJson } from '../src/policy/json-file.ts';
 import { openCheckpoint } from '../src/policy/shards.ts';
+import { readState } from '../src/train/checkpoint.ts';
+import { readLog } from '../src/train/runlog.ts';
 import { inside } from './helpers/command-line.ts';
 import { CLI } from './helpers/program.ts';
 
@@ -210,6 +213,22 @@ describe('pictures', () => {
     );
     expect(() => decodePng(png(9, 9), 'a.png', 80)).toThrow(/9 × 9 pixels/);
     expect(decodePng(png(9, 9), 'a.png', 81).width).toBe(9);
+  });
+});
+
+describe('a run', () => {
+  it('whose state, manifest or log is a pipe is refused at once', () => {
+    for (const [name, read] of [
+      ['training.json', readState],
+      ['timeseer.sha256', checkFiles],
+    ] as const) {
+      const path = folder({});
+      pipe(join(path, name));
+      expect(() => read(path), name).toThrow(CheckpointError);
+    }
+    const path = folder({});
+    pipe(join(path, 'metrics.jsonl'));
+    expect(() => readLog(join(path, 'metrics.jsonl'))).toThrow(/not a regular file/);
   });
 });
 

@@ -290,7 +290,7 @@ export class Hub {
     }
   }
 
-  /** As `broken` of hub-failure.ts, for this hub. */
+  /** As `broken` of failure.ts, for this hub. */
   broken(what: string, error: unknown): Passing | EndpointError {
     return broken(this.endpoint, what, error, this.#reached);
   }

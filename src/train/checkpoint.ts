@@ -5,11 +5,12 @@
  * bit. It appears whole or not at all, and one of them survives a process that is killed while it replaces the other. Its manifest
  * has the SHA-256 of every file: it is compared before anything goes on from it.
  */
-import { existsSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { CheckpointError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
+import { readUtf8 } from '../input-file.ts';
 import { damageOf, MANIFEST_FILE, writeManifestedDirectory } from '../manifest.ts';
 import { writeAdapter } from '../policy/peft.ts';
 import { openSafetensors, writeSafetensors } from '../policy/safetensors.ts';
@@ -91,7 +92,7 @@ export function readState(directory: string): TrainingState | null {
     );
   }
   try {
-    const content: unknown = JSON.parse(readFileSync(file, 'utf8'));
+    const content: unknown = JSON.parse(readUtf8(file));
     const written = z.looseObject({ version: z.number() }).safeParse(content).data?.version;
     if (written !== undefined && written !== VERSION) {
       throw new CheckpointError(

@@ -1,7 +1,8 @@
 /** Metrics of a run as JSON lines: one object a line, appended as it happens. */
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { DataError } from '../errors.ts';
 import { appendText, writeFileAtomic } from '../files.ts';
+import { readUtf8 } from '../input-file.ts';
 
 /** Every line has the number of its step, from 1. */
 export interface LogLine {
@@ -20,7 +21,7 @@ function isLogLine(value: unknown): value is LogLine {
  */
 export function readLog(file: string): LogLine[] {
   if (!existsSync(file)) return [];
-  const lines = readFileSync(file, 'utf8').split('\n');
+  const lines = readUtf8(file).split('\n');
   const out: LogLine[] = [];
   lines.forEach((line, i) => {
     if (line.trim() === '') return;

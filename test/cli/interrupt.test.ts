@@ -57,6 +57,15 @@ describe('withInterrupt', () => {
     },
   );
 
+  test('a hangup, and a second one, lets the work save and return, with code 129 and not a word', async () => {
+    const body =
+      "console.log('working'); while (!signal.aborted) await sleep(5); console.log('saving'); await sleep(300); console.log('saved');";
+    const { code, out, err } = await signalled(body, ['SIGHUP', 'SIGHUP']);
+    expect(code).toBe(129);
+    expect(out).toBe('working\nsaving\nsaved\nafter\n');
+    expect(err).toBe('');
+  });
+
   test('the second quits at once', async () => {
     const body =
       "console.log('working'); while (!signal.aborted) await sleep(5); console.log('saving'); await sleep(60_000);";

@@ -36,6 +36,21 @@ describe('timeseer quickstart', () => {
     expect(interrupted.out).toBe('');
   });
 
+  test('stopped in the last step of a stage it does not begin the next', async () => {
+    const other = join(shared, 'last-step');
+    const running = timeseer('quickstart', '--out', other, ...SHORT, '--quiet');
+    const log = join(other, 'sft/metrics.jsonl');
+    await until(() => existsSync(log) && readFileSync(log, 'utf8').split('\n').length > 10);
+    process.emit('SIGINT');
+    const { code, err } = await running;
+    expect([code, existsSync(join(other, 'report.html')), existsSync(join(other, 'rl'))]).toEqual([
+      130,
+      false,
+      false,
+    ]);
+    expect(err).toContain('go on with: ');
+  });
+
   test('resumed it comes to its end, and names what it made', () => {
     expect(finished.code, finished.err).toBe(0);
     expect(finished.out).toContain(

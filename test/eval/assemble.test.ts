@@ -136,6 +136,21 @@ describe('the numbers of a run', () => {
   });
 });
 
+test('answers that were edited count for nothing: the responses are read again', async () => {
+  const copy = copyRun('report.html', 'summary.json');
+  const { summary } = await assembleReport(copy);
+  for (const [name, list] of Object.entries(run.records).filter(([key]) => key.startsWith('rl.'))) {
+    const edited = list.map((record) => {
+      const { gold, answer } = record;
+      if (gold.kind !== 'anomaly') throw new Error('not of this run');
+      const { class: kind, intervals } = gold;
+      return { ...record, answer: { ...answer, class: kind, intervals, wellFormed: true, problem: null } };
+    });
+    writeRecords(join(copy, `eval/${name}.jsonl`), edited as EvalRecord[]);
+  }
+  expect((await assembleReport(copy)).summary).toEqual(summary);
+});
+
 describe('requirements', () => {
   test('are not set for a handful of series', () => {
     expect(readSummary(join(whole, 'summary.json')).requirements).toEqual([]);

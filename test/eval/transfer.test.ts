@@ -23,9 +23,10 @@ function lazyRun(name: string, seed: number) {
   const path = join(root, name);
   writeRun(path, { series: 4 });
   const series = [...openExamples({ name: 'anomllm', split: 'test', seed, length: 1000, count: 24 })];
-  const records = series.map((one) =>
-    baselineRecord(one, { kind: 'anomaly', intervals: [], class: 'normal' }),
-  );
+  const records = series.map((one) => ({
+    ...baselineRecord(one, { kind: 'anomaly', intervals: [], class: 'normal' }),
+    response: '<think>sine wave</think><answer>[]</answer><class>normal</class>',
+  }));
   writeRecords(join(path, 'eval/rl.anomllm.greedy.jsonl'), records);
   return { run: new RunDirectory(path), series };
 }

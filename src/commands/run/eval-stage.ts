@@ -31,7 +31,7 @@ export async function runEvalStage(options: EvalStageOptions): Promise<EvalRecor
   const workers = Math.max(1, Math.min(options.workers, count));
   const progress = new Progress({ label, total: count * modes.length, unit: 'examples', silent });
   const done = new Array<number>(workers).fill(0);
-  const { results } = await runStage(
+  const { results, stopped } = await runStage(
     {
       ...{ stage: 'eval', from, examples, device, modes, maxTokens, seed, answers },
       ...(numbers === undefined ? {} : { numbers }),
@@ -43,6 +43,8 @@ export async function runEvalStage(options: EvalStageOptions): Promise<EvalRecor
       progress.update(done.reduce((sum, value) => sum + value, 0));
     },
   ).finally(() => progress.stop());
+  // Asked for after the last token, it holds for what would come after the answers.
+  if (stopped !== null) throw stopped;
   return modes.map((mode, m) => {
     const samples = mode.temperature === 0 ? 1 : mode.samples;
     return Array.from({ length: count }, (_, i) => {

@@ -192,7 +192,8 @@ async function train(
   const { steps } = results[0]!;
   const complete = steps === total;
   record(steps, complete ? new Date().toISOString() : false);
-  if (complete) return;
-  say(`${stage}: stopped after step ${steps} of ${total}`);
+  if (complete && stopped === null) return;
+  if (!complete) say(`${stage}: stopped after step ${steps} of ${total}`);
+  // Asked for in the last step, it holds for what would come after the stage.
   throw stopped ?? new Interrupted();
 }
