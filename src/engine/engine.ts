@@ -48,7 +48,7 @@ export interface AttentionInput {
   readonly query: Tensor; // [B, Hq, T, D], Hq a multiple of Hkv (grouped queries)
   readonly key: Tensor; // [B, Hkv, S, D]
   readonly value: Tensor; // [B, Hkv, S, D]
-  /** Additive, −Infinity hides: broadcast to [B, 1, T, S]. A causal mask is passed like any other. */
+  /** Additive, −Infinity hides: broadcast to [B, 1, T, S]; a constant. A causal mask is passed like any other. */
   readonly mask?: Tensor;
   /** Attended to by every query position, before the own keys. */
   readonly prefix?: AttentionPrefix;

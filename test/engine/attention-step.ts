@@ -1,6 +1,6 @@
 /** Steps of decoding against the loops of the reference, and products with weights that lie column by column. */
 import { describe, expect, it } from 'vitest';
-import type { Engine } from '../../src/engine/engine.ts';
+import type { Engine, Tensor } from '../../src/engine/engine.ts';
 import { Random } from '../../src/random.ts';
 import * as ref from '../helpers/reference.ts';
 import { upload, worst } from './contract.ts';
@@ -124,6 +124,69 @@ export function attentionStepContract(get: () => Engine): void {
         expect(() => engine.attentionStep({ ...input, qkv: zeros(2, 16) })).toThrow(message);
         expect(() => engine.attentionStep({ ...input, qkv: zeros(2, 30) })).toThrow(message);
       });
+    });
+  });
+
+  describe('passes with and without a gradient agree to the bit', () => {
+    const random = new Random(33, 'both');
+    const x = (...sizes: number[]): ref.Nd => ref.normal(random, sizes);
+
+    it('of one query a row', () => {
+      const engine = get();
+      engine.scope(() => {
+        const [query, key, value] = [x(3, 4, 1, 16), x(3, 2, 33, 16), x(3, 2, 33, 16)].map((array) =>
+          upload(engine, array, 'float32'),
+        ) as [Tensor, Tensor, Tensor];
+        const plain = engine.noGrad(() => engine.attention({ query, key, value }));
+        const recorded = engine.attention({ query: engine.parameter(query), key, value });
+        expect(engine.floats(recorded)).toEqual(engine.floats(plain));
+      });
+    });
+
+    it.each([40, 2048, 2100])('of %i rows of a small layer, which do not depend on each other', (rows) => {
+      const engine = get();
+      engine.scope(() => {
+        const [input, weight, bias] = [x(rows, 64), x(192, 64), x(192)].map((array) =>
+          upload(engine, array, 'float32'),
+        ) as [Tensor, Tensor, Tensor];
+        const plain = engine.noGrad(() => engine.linear(input, weight, bias));
+        const recorded = engine.linear(input, engine.parameter(weight), bias);
+        expect(engine.floats(recorded)).toEqual(engine.floats(plain));
+        const some = engine.noGrad(() => engine.linear(engine.narrow(input, 0, 0, 36), weight, bias));
+        expect(engine.floats(engine.narrow(plain, 0, 0, 36))).toEqual(engine.floats(some));
+      });
+    });
+  });
+
+  it('attention that sees nothing is not a number, whatever its neighbours see', () => {
+    const engine = get();
+    engine.scope(() => {
+      const [query, key] = [engine.zeros([1, 1, 2, 4]), engine.zeros([1, 1, 3, 4])];
+      for (const seen of [0, 1]) {
+        const mask = Float32Array.from({ length: 6 }, (_, i) => (i >= 3 && seen === 1 ? 0 : -Infinity));
+        const out = engine.attention({ query, key, value: key, mask: engine.tensor(mask, [1, 1, 2, 3]) });
+        expect([...engine.floats(out)].slice(0, 4)).toEqual([Number.NaN, Number.NaN, Number.NaN, Number.NaN]);
+      }
+    });
+  });
+
+  it('AdamW of float32 takes 1 − β in double', () => {
+    const engine = get();
+    engine.scope(() => {
+      const state = {
+        parameters: engine.tensor(Float32Array.of(1, 1), [2]),
+        gradients: engine.tensor(Float32Array.of(2, 4e19), [2]),
+        firstMoment: engine.zeros([2]),
+        secondMoment: engine.zeros([2]),
+        decay: 0,
+      };
+      const options = { learningRate: 0.1, beta1: 0.9, beta2: 0.9999, epsilon: 1e-8, step: 1 };
+      engine.adamW(state, { ...options, scale: 0.5 });
+      const [second, large] = engine.floats(state.secondMoment);
+      expect(second! / 1e-4).toBeCloseTo(1, 6);
+      expect(large).toBeGreaterThan(0);
+      expect(large).toBeLessThan(Infinity);
+      for (const value of engine.floats(state.parameters)) expect(value).toBeCloseTo(0.9, 6);
     });
   });
 

@@ -139,7 +139,8 @@ class Masks {
   int64_t visible(int64_t from, int64_t to) const {
     int64_t most = 0;
     for (int64_t t = from; t < to; t++) most = std::max(most, last_[t]);
-    return sizes_.before + most;
+    // Where all is hidden all is computed: NaN, as a softmax over nothing but −∞ is.
+    return sizes_.before + most == 0 ? sizes_.own : sizes_.before + most;
   }
 
   // scores [columns] = scores·scale + mask of query t
@@ -453,13 +454,14 @@ Tensor positionMajor(const Tensor& like, at::IntArrayRef sizes) {
 
 #define TIMESEER_FLOATS(type, name, ...) AT_DISPATCH_FLOATING_TYPES(type, name, __VA_ARGS__)
 
-Tensor forward(const Inputs& in, const Tensor& logSums) {
+Tensor forward(const Inputs& in, const Tensor& logSums, bool step) {
   const Sizes s = sizesOf(in);
   Tensor out = positionMajor(in.query, in.query.sizes());
   if (out.numel() == 0) return out;
   TIMESEER_FLOATS(in.query.scalar_type(), "attention", [&] {
     const bool readable = in.key.stride(3) == 1 && in.value.stride(3) == 1 && s.width % Vector<scalar_t>::lanes == 0;
-    if (s.queries == 1 && !logSums.defined() && readable) forwardOne<scalar_t>(in, s, out);
+    // Only where nothing is ever recorded: a pass with a gradient and one without must agree to the bit.
+    if (step && s.queries == 1 && readable) forwardOne<scalar_t>(in, s, out);
     else forwardMany<scalar_t>(in, s, out, logSums.defined() ? logSums.data_ptr<scalar_t>() : nullptr);
   });
   return out;
@@ -473,7 +475,7 @@ struct Attention : public torch::autograd::Function<Attention> {
                         const OptionalTensor& prefixMask) {
     const Inputs in{query, key, value, orNone(mask), orNone(prefixKey), orNone(prefixValue), orNone(prefixMask)};
     const Tensor logSums = at::empty({query.size(0), query.size(1), query.size(2)}, query.options());
-    const Tensor out = timeseer::forward(in, logSums);
+    const Tensor out = timeseer::forward(in, logSums, false);
     context->save_for_backward({query, key, value, in.mask, in.prefixKey, in.prefixValue, in.prefixMask, out, logSums});
     return out;
   }
@@ -502,8 +504,9 @@ struct Attention : public torch::autograd::Function<Attention> {
 
 // query [B, Hq, T, D], key and value [B, Hkv, S, D], mask broadcast to [B, 1, T, S]; prefixes [P, Hkv, S₀, D], their mask
 // broadcast to [P, 1, 1, S₀] → [B, Hq, T, D]. The caller has checked the shapes.
-Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask,
-                 const OptionalTensor& prefixKey, const OptionalTensor& prefixValue, const OptionalTensor& prefixMask) {
+Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask,
+              const OptionalTensor& prefixKey, const OptionalTensor& prefixValue, const OptionalTensor& prefixMask,
+              bool step) {
   const auto type = query.scalar_type();
   const auto fits = [&](const Tensor& tensor) {
     return tensor.device().is_cpu() && tensor.scalar_type() == type && tensor.dim() == 4;
@@ -538,7 +541,13 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, co
                         (grows(query) || grows(key) || grows(value) ||
                          (prefixKey.has_value() && (grows(*prefixKey) || grows(*prefixValue))));
   if (recorded) return Attention::apply(query, key, value, mask, prefixKey, prefixValue, prefixMask);
-  return forward({query, key, value, orNone(mask), orNone(prefixKey), orNone(prefixValue), orNone(prefixMask)}, Tensor());
+  return forward({query, key, value, orNone(mask), orNone(prefixKey), orNone(prefixValue), orNone(prefixMask)}, Tensor(),
+                 step);
+}
+
+Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value, const OptionalTensor& mask,
+                 const OptionalTensor& prefixKey, const OptionalTensor& prefixValue, const OptionalTensor& prefixMask) {
+  return attend(query, key, value, mask, prefixKey, prefixValue, prefixMask, false);
 }
 
 // ---- a decoding step -----------------------------------------------------------------------------------------------
@@ -597,8 +606,8 @@ Tensor attentionStep(const Tensor& qkv, const Tensor& cos, const Tensor& sin, co
   at::NoGradGuard guard;
   Tensor query;
   TIMESEER_FLOATS(type, "attention_step", [&] { query = extendCaches<scalar_t>(qkv, cos, sin, keys, values, used); });
-  const Tensor mixed = attention(query, keys.narrow(2, 0, used + 1), values.narrow(2, 0, used + 1), mask, prefixKey,
-                                 prefixValue, prefixMask);
+  const Tensor mixed = attend(query, keys.narrow(2, 0, used + 1), values.narrow(2, 0, used + 1), mask, prefixKey,
+                              prefixValue, prefixMask, true);
   return mixed.reshape({query.size(0), -1});
 }
 

@@ -81,7 +81,11 @@ export function attention(ops: Operators, input: AttentionInput): Tensor {
 /** The contract's `attentionStep`: in one operator where it applies, of rotation, writes and attention elsewhere. */
 export function attentionStep(ops: Operators, input: AttentionStepInput): Tensor {
   const { qkv, cos, sin, cache, used, mask, prefix } = input;
-  ops.check('attentionStep', [qkv, cos, sin, cache.key, cache.value], [mask, prefix?.key, prefix?.value]);
+  ops.check(
+    'attentionStep',
+    [qkv, cos, sin, cache.key, cache.value],
+    [mask, prefix?.key, prefix?.value, prefix?.mask],
+  );
   const [batch, heads, columns, width] = cache.key.shape as [number, number, number, number]; // [B, Hkv, C, D]
   const queryHeads = (qkv.shape[1] ?? 0) / width - 2 * heads;
   if (

@@ -126,8 +126,8 @@ Tensor byColumns(const Tensor& x, const Tensor& weight, const c10::optional<Tens
 
 // ---- products of a small policy ----------------------------------------------------------------------
 
-// For fewer rows turning the weight would cost more than the product; of more the vectors of one panel leave a core's second
-// cache.
+// For fewer rows turning the weight would cost more than the product; of so many the vectors of one panel still stay in a
+// core's second cache, and more are taken in turns, with the same sums.
 constexpr int64_t kSeveralRows = 32, kSomeRows = 2048;
 
 // into [C, R] = from [R, C] transposed, in squares that stay in the first cache.
@@ -159,8 +159,10 @@ Tensor smallProduct(const Tensor& in, const Tensor& weight, const c10::optional<
     if (bias) {
       for (int64_t n = begin; n < end; n++) std::copy_n(bias->data_ptr<float>(), outer, into + n * outer);
     }
-    multiply<float>(end - begin, outer, inner, in.data_ptr<float>() + begin * inner, inner, 1, turned.data_ptr<float>(),
-                    outer, into + begin * outer, outer, bias.has_value());
+    for (int64_t n = begin; n < end; n += kSomeRows) {
+      multiply<float>(std::min(kSomeRows, end - n), outer, inner, in.data_ptr<float>() + n * inner, inner, 1,
+                      turned.data_ptr<float>(), outer, into + n * outer, outer, bias.has_value());
+    }
   });
   return y;
 }
@@ -170,9 +172,11 @@ struct Linear : public torch::autograd::Function<Linear> {
                         const c10::optional<Tensor>& bias) {
     const Tensor in = x.contiguous(), w = weight.contiguous();
     const Tensor y = smallProduct(in, w, bias);
-    context->save_for_backward({in, w});
-    context->saved_data["wanted"] = (x.requires_grad() ? 1 : 0) + (weight.requires_grad() ? 2 : 0) +
-                                    (bias && bias->requires_grad() ? 4 : 0);
+    const int64_t wanted = (x.requires_grad() ? 1 : 0) + (weight.requires_grad() ? 2 : 0) +
+                           (bias && bias->requires_grad() ? 4 : 0);
+    context->save_for_backward({wanted & 2 ? in : Tensor(), wanted & 1 ? w : Tensor()});
+    context->saved_data["wanted"] = wanted;
+    context->saved_data["sizes"] = in.sizes().vec();
     return y;
   }
 
@@ -182,21 +186,26 @@ struct Linear : public torch::autograd::Function<Linear> {
     const Tensor &x = saved[0], &weight = saved[1];
     const int64_t wanted = context->saved_data["wanted"].toInt();
     const Tensor given = gradients[0].contiguous();
-    const int64_t outer = weight.size(0), inner = weight.size(1), rows = x.numel() / inner;
+    const std::vector<int64_t> sizes = context->saved_data["sizes"].toIntVector();
+    const int64_t outer = given.size(-1), inner = sizes.back(), rows = given.numel() / outer;
     const float* dy = given.data_ptr<float>();
     Tensor toX, toWeight, toBias;
     if (wanted & 1) {
-      toX = at::empty_like(x);
+      toX = at::empty(sizes, given.options());
       at::parallel_for(0, rows, rowsPerThread(inner * outer), [&](int64_t begin, int64_t end) {
-        multiply<float>(end - begin, inner, outer, dy + begin * outer, outer, 1, weight.data_ptr<float>(), inner,
-                        toX.data_ptr<float>() + begin * inner, inner, false);
+        for (int64_t n = begin; n < end; n += kSomeRows) {
+          multiply<float>(std::min(kSomeRows, end - n), inner, outer, dy + n * outer, outer, 1, weight.data_ptr<float>(),
+                          inner, toX.data_ptr<float>() + n * inner, inner, false);
+        }
       });
     }
     if (wanted & 2) {
-      toWeight = at::empty_like(weight);
+      toWeight = at::empty({outer, inner}, given.options());
       at::parallel_for(0, outer, rowsPerThread(inner * rows), [&](int64_t begin, int64_t end) {
-        multiply<float>(end - begin, inner, rows, dy + begin, 1, outer, x.data_ptr<float>(), inner,
-                        toWeight.data_ptr<float>() + begin * inner, inner, false);
+        for (int64_t n = 0; n < rows; n += kSomeRows) {
+          multiply<float>(end - begin, inner, std::min(kSomeRows, rows - n), dy + begin + n * outer, 1, outer,
+                          x.data_ptr<float>() + n * inner, inner, toWeight.data_ptr<float>() + begin * inner, inner, n > 0);
+        }
       });
     }
     if (wanted & 4) toBias = given.reshape({rows, outer}).sum(0);
@@ -210,7 +219,6 @@ bool small(const Tensor& x, const Tensor& weight, const c10::optional<Tensor>& b
   return plain(x) && plain(weight) && weight.dim() == 2 && x.dim() >= 1 && x.size(-1) == weight.size(1) && x.numel() > 0 &&
          weight.numel() > 0 && weight.numel() < kLarge && weight.size(0) % Vector<float>::lanes == 0 &&
          weight.size(1) % Vector<float>::lanes == 0 && x.numel() / weight.size(1) >= kSeveralRows &&
-         x.numel() / weight.size(1) <= kSomeRows &&
          (!bias || (plain(*bias) && bias->is_contiguous() && bias->dim() == 1 && bias->size(0) == weight.size(0)));
 #else
   (void)x, (void)weight, (void)bias;

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 namespace timeseer {
@@ -126,7 +127,7 @@ void multiply(int64_t rows, int64_t columns, int64_t inner, const T* a, int64_t 
   for (; n < columns; n += lanes) tileRows<T, 1>(rows, inner, a, row, step, b + n, ldb, c + n, ldc, add);
 }
 
-// e^x for x ≤ 88, below 2 units in the last place of float32 from the exact value, NaN for NaN; it has no branch, so that loops
+// e^x, for |x| ≤ 87 within a unit in the last place of float32, 0 below and ∞ above 88, NaN for NaN; it has no branch, so that loops
 // over it become vectors. Cody and Waite's reduction to |r| ≤ ln 2 / 2 and a Taylor polynomial of degree 7.
 inline float expOf(float x) {
   const float bounded = x < -87.0f ? -87.0f : x;
@@ -146,7 +147,8 @@ inline float expOf(float x) {
   const uint32_t power = (static_cast<uint32_t>(bits) + 127u) << 23;
   float scale;
   std::memcpy(&scale, &power, sizeof scale);
-  return x < -87.0f ? 0.0f : p * scale;
+  const float value = x < -87.0f ? 0.0f : p * scale;
+  return x > 88.0f ? std::numeric_limits<float>::infinity() : value;
 }
 
 inline double expOf(double x) { return std::exp(x); }
