@@ -1,9 +1,9 @@
 /** Which split each example of a task goes to, which examples are kept, and what is to be said of it. */
 import { ConfigError, DataError } from '../src/errors.ts';
+import type { SplitPlan } from './benchmarks/benchmark.ts';
 import { fewShots, type SplitSizes, splitByExample, splitByRecording, stratifiedSubset } from './draw.ts';
 import { sharedRecordings, type Traceable } from './leaks.ts';
 import { SPLITS, type Split } from './split.ts';
-import type { SplitPlan } from './tasks/task.ts';
 
 export interface DrawOptions {
   /** Most examples of a split; of generated ones, how many. */

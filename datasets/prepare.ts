@@ -3,6 +3,7 @@ import { setImmediate } from 'node:timers/promises';
 import { ConfigError, DataError } from '../src/errors.ts';
 import type { Example } from '../src/types.ts';
 import { type DrawOptions, drawSplits, type Item, subset } from './assign.ts';
+import type { OpenTask, TaskFigure, TaskSpec } from './benchmarks/benchmark.ts';
 import { checkExample, classOf } from './example.ts';
 import type { ExampleManifest } from './example-manifest.ts';
 import { type ExampleOrigin, type WriteExamplesOptions, writeExamples } from './example-set.ts';
@@ -10,7 +11,6 @@ import { type Place, show } from './json-record.ts';
 import { digestOf, duplicatesText } from './leaks.ts';
 import { sourceFiles } from './source-files.ts';
 import { SPLITS, type Split } from './split.ts';
-import type { OpenTask, TaskFigure, TaskSpec } from './tasks/task.ts';
 
 export interface SelectOptions extends DrawOptions {
   /** Folder, or file, of the data; null for generated tasks. */

@@ -5,6 +5,10 @@ import { ConfigError } from '../src/errors.ts';
 import { suggestion } from '../src/suggest.ts';
 import { PROMPT_NAMES } from '../src/task-prompts.ts';
 import { ANOMALY_CLASSES, type AnomalyClass, type LabeledSeries } from '../src/types.ts';
+import { Dataset } from './dataset.ts';
+import { seriesOf } from './example.ts';
+import { isExampleSet } from './example-manifest.ts';
+import { ExampleSet } from './example-set.ts';
 import {
   ANOMLLM_LENGTH,
   ANOMLLM_TASKS,
@@ -12,19 +16,15 @@ import {
   anomllmClass,
   anomllmMixed,
   anomllmParameters,
-} from './anomaly/anomllm.ts';
+} from './generators/anomllm.ts';
 import {
   NANO5_CLASSES,
   NANO5_LENGTH,
   NANO5_MINIMUM_LENGTH,
   NANO5_PARAMETERS,
   nano5,
-} from './anomaly/nano5.ts';
-import { VTA_LENGTH, VTA_MINIMUM_LENGTH, VTA_TYPES, vta, vtaClass, vtaParameters } from './anomaly/vta.ts';
-import { Dataset } from './dataset.ts';
-import { seriesOf } from './example.ts';
-import { isExampleSet } from './example-manifest.ts';
-import { ExampleSet } from './example-set.ts';
+} from './generators/nano5.ts';
+import { VTA_LENGTH, VTA_MINIMUM_LENGTH, VTA_TYPES, vta, vtaClass, vtaParameters } from './generators/vta.ts';
 import { checkAddress, DEFAULT_SEED, MAXIMUM_INDEX, type Split } from './split.ts';
 
 interface Generator {

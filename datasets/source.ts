@@ -2,12 +2,12 @@
 import { ConfigError } from '../src/errors.ts';
 import { Random } from '../src/random.ts';
 import type { Example, Gold } from '../src/types.ts';
+import type { TaskFigure } from './benchmarks/benchmark.ts';
 import { exampleOf, VALUE_CHANNEL } from './example.ts';
 import { isExampleSet, type PromptFacts } from './example-manifest.ts';
 import { ExampleSet } from './example-set.ts';
 import { generators, open } from './registry.ts';
 import type { Split } from './split.ts';
-import type { TaskFigure } from './tasks/task.ts';
 
 /** A range of examples, as plain data: what a Worker needs to open them itself. */
 export interface ExampleAddress {

@@ -1,6 +1,7 @@
 /** The environment record of a run with words and units for people; programs read the record itself. */
+
+import { duration } from '../src/html/numbers.ts';
 import type { Json } from './report-input.ts';
-import { duration } from './report-numbers.ts';
 
 interface Label {
   readonly text: string;

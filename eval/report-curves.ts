@@ -1,7 +1,7 @@
 /** Interactive training curves: data prepared here, drawn in the browser by an inlined plotly.js. */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { type Html, html, jsonBlock } from './html.ts';
+import { type Html, html, jsonBlock } from '../src/html/html.ts';
 import type { Curve, CurvePanel } from './report-input.ts';
 
 /** Points per curve that a page carries; longer ones are averaged in buckets. */

@@ -1,8 +1,9 @@
 /** Held-out examples: plot, true and predicted answer, the policy's words beside the expert trace. */
+
+import { type Html, html, inlineSvg, pngSource } from '../src/html/html.ts';
+import { fixed } from '../src/html/numbers.ts';
 import type { Interval } from '../src/types.ts';
-import { type Html, html, inlineSvg, pngSource } from './html.ts';
 import type { ReportExample } from './report-input.ts';
-import { fixed } from './report-numbers.ts';
 
 /** Characters of a response that a page shows. */
 const MAX_SHOWN = 20_000;

@@ -1,10 +1,11 @@
 /** The result of a report in words and in four numbers, from the numbers alone. */
+
+import { type Html, html } from '../src/html/html.ts';
+import { change, compact, fixed, grouped, interval, signed } from '../src/html/numbers.ts';
 import type { Estimate, Gold } from '../src/types.ts';
-import { type Html, html } from './html.ts';
 import { MAIN_METRICS } from './metric-names.ts';
 import type { MetricName, MetricSet, Metrics } from './metrics.ts';
 import type { ReportInput, ReportStage } from './report-input.ts';
-import { change, compact, fixed, grouped, interval, signed } from './report-numbers.ts';
 import { METRIC_LABELS } from './report-tables.ts';
 
 export function lowerFirst(text: string): string {

@@ -1,16 +1,16 @@
 /** The report of a run: one self-contained page that needs no network, from plain records. */
 import { DataError, TimeseerError } from '../src/errors.ts';
 import { writeFileAtomic } from '../src/files.ts';
+import { type Html, html, page } from '../src/html/html.ts';
+import { duration, fixed, grouped, signed } from '../src/html/numbers.ts';
+import { STYLE } from '../src/html/style.ts';
 import { readUtf8 } from '../src/input-file.ts';
 import type { Gold } from '../src/types.ts';
 import { labelled } from './environment.ts';
-import { type Html, html, page } from './html.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';
 import { examplesBlock } from './report-examples.ts';
 import { headline, lowerFirst, methodOf, sizeOf, tiles } from './report-headline.ts';
 import type { ReportFloor, ReportInput, ReportStage } from './report-input.ts';
-import { duration, fixed, grouped, signed } from './report-numbers.ts';
-import { STYLE } from './report-style.ts';
 import {
   confusionTable,
   gainsTable,

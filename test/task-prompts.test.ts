@@ -1,14 +1,14 @@
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
+import { taskNamed } from '../datasets/benchmarks/registry.ts';
 import { numericText } from '../datasets/numeric-text.ts';
-import { taskNamed } from '../datasets/tasks/registry.ts';
 import { parseAnswer, parseClassification } from '../rewards/answer.ts';
 import { ConfigError } from '../src/errors.ts';
 import { axesText } from '../src/plot/axes-text.ts';
 import { figure } from '../src/plot/figure.ts';
-import { type PromptRequest, promptText, promptVersion } from '../src/prompt-text.ts';
 import { customPrompt, PROMPT_NAMES, type TaskPrompt, taskPrompt } from '../src/task-prompts.ts';
+import { type PromptRequest, promptText, promptVersion } from '../src/tasks/prompt.ts';
 import { ANOMALY_CLASSES } from '../src/types.ts';
 
 /** Points and channels of each task as its benchmark has them. */

@@ -1,5 +1,5 @@
 import type { CommandModule } from 'yargs';
-import type { EvalRequest } from './run/eval.ts';
+import type { EvalRequest } from '../run/eval.ts';
 
 export const evaluation: CommandModule<object, EvalRequest> = {
   command: 'eval',
@@ -111,7 +111,7 @@ export const evaluation: CommandModule<object, EvalRequest> = {
         'Sampled, with the records kept',
       ),
   handler: async (given) => {
-    const { runEval } = await import('./run/eval.ts');
+    const { runEval } = await import('../run/eval.ts');
     await runEval(given);
   },
 };

@@ -1,5 +1,5 @@
 /** What `timeseer explain` found, in a few lines of text. */
-import { disagrees, type Explanation } from '../../eval/explain-page.ts';
+import { disagrees, type Explanation } from '../explain/page.ts';
 
 const SHOWN = 10;
 

@@ -3,22 +3,22 @@ import { basename } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
 import { readSeriesCsv } from '../../datasets/csv.ts';
-import { type ExplainSource, explain, MOST_WINDOWS } from '../../eval/explain.ts';
-import { writeExplanation } from '../../eval/explain-page.ts';
-import { policyReader, type Reader } from '../../eval/reader.ts';
 import { openTorch } from '../engine/torch/torch.ts';
 import { ConfigError } from '../errors.ts';
+import { type ExplainSource, explain, MOST_WINDOWS } from '../explain/explain.ts';
+import { writeExplanation } from '../explain/page.ts';
+import { policyReader, type Reader } from '../explain/reader.ts';
 import { cores } from '../machine.ts';
 import { packageVersion } from '../package.ts';
 import { figure } from '../plot/figure.ts';
 import { Policy } from '../policy/policy.ts';
 import { Progress } from '../progress.ts';
+import { findPolicy } from '../run/find-policy.ts';
+import { pictureOf } from '../run/task.ts';
 import { print, printJson, say } from '../terminal.ts';
 import { readCard } from '../train/card.ts';
 import { count, summary, unanswered } from './explain-summary.ts';
 import { checkTarget, defaultTarget } from './explain-target.ts';
-import { findPolicy } from './run/find-policy.ts';
-import { pictureOf } from './task/example-task.ts';
 
 export interface ExplainArguments {
   file: string;

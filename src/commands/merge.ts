@@ -11,9 +11,9 @@ import { readJson } from '../policy/json-file.ts';
 import type { Json } from '../policy/keys.ts';
 import { loadAdapter } from '../policy/peft.ts';
 import { Policy } from '../policy/policy.ts';
+import { findPolicy } from '../run/find-policy.ts';
 import { print, printJson } from '../terminal.ts';
 import { CARD_FILE, readCard, writeCard } from '../train/card.ts';
-import { findPolicy } from './run/find-policy.ts';
 
 export interface MergeArguments {
   readonly policy: string;

@@ -1,5 +1,5 @@
 import type { CommandModule } from 'yargs';
-import { type RunArguments, runOptions } from './run/options.ts';
+import { type RunArguments, runOptions } from '../run/options.ts';
 
 export const quickstart: CommandModule<object, RunArguments> = {
   command: 'quickstart',
@@ -15,7 +15,7 @@ export const quickstart: CommandModule<object, RunArguments> = {
       .example('$0 quickstart --recipe quickstart-short --out runs/short', 'The path alone, with tiny counts')
       .example('$0 quickstart --set rl.advantage=grpo --out runs/grpo', 'Another advantage'),
   handler: async (given) => {
-    const { runQuickstart } = await import('./run/quickstart.ts');
+    const { runQuickstart } = await import('../run/quickstart.ts');
     await runQuickstart(given);
   },
 };

@@ -1,6 +1,9 @@
 /** Where `render` finds series: generators, generated tasks, data set directories, and files of any format. */
 import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
+import type { TaskSpec } from '../../datasets/benchmarks/benchmark.ts';
+import { TASKS } from '../../datasets/benchmarks/registry.ts';
+import { runsOf } from '../../datasets/benchmarks/window.ts';
 import { numericColumns } from '../../datasets/csv-columns.ts';
 import { exampleOf, VALUE_CHANNEL } from '../../datasets/example.ts';
 import { isExampleSet } from '../../datasets/example-manifest.ts';
@@ -10,12 +13,9 @@ import { formatOf, readRecords } from '../../datasets/readers/formats.ts';
 import type { RawRecord } from '../../datasets/readers/record.ts';
 import { generators, open } from '../../datasets/registry.ts';
 import { SPLITS, type Split } from '../../datasets/split.ts';
-import { TASKS } from '../../datasets/tasks/registry.ts';
-import type { TaskSpec } from '../../datasets/tasks/task.ts';
-import { runsOf } from '../../datasets/tasks/window.ts';
 import { ConfigError, DataError } from '../errors.ts';
+import type { Drawable, FigureChoice } from '../tasks/drawing.ts';
 import type { Example, Gold } from '../types.ts';
-import type { Drawable, FigureChoice } from './task/figure.ts';
 
 /** What is to be drawn, as the command line says it. */
 export interface SourceOptions {

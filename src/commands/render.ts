@@ -4,9 +4,9 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
+import { TASKS } from '../../datasets/benchmarks/registry.ts';
 import { generators } from '../../datasets/registry.ts';
 import { DEFAULT_SEED, SPLITS, type Split } from '../../datasets/split.ts';
-import { TASKS } from '../../datasets/tasks/registry.ts';
 import { ConfigError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
 import { FIGURE_NAMES, type FigureName, figure, isBare } from '../plot/figure.ts';
@@ -15,10 +15,10 @@ import { type RenderJob, RenderPool } from '../plot/pool.ts';
 import { FIGURE_HELP } from '../plot/preset-words.ts';
 import { render as draw } from '../plot/raster.ts';
 import { Progress } from '../progress.ts';
+import { checkFigureRate, type Drawable, type Drawing, drawingOf, markTruth } from '../tasks/drawing.ts';
 import { print, printJson } from '../terminal.ts';
 import type { Picture } from '../types.ts';
 import { openRenderSource, type RenderSource } from './render-source.ts';
-import { checkFigureRate, type Drawable, type Drawing, drawingOf, markTruth } from './task/figure.ts';
 
 /** Most pictures unless asked otherwise. */
 const DEFAULT_LIMIT = 100;

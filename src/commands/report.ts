@@ -2,8 +2,8 @@
 import { spawn } from 'node:child_process';
 import { resolve } from 'node:path';
 import type { CommandModule } from 'yargs';
+import { buildReport, resultLines } from '../run/report.ts';
 import { print, printJson, say } from '../terminal.ts';
-import { buildReport, resultLines } from './run/report.ts';
 
 export interface ReportArguments {
   run: string;

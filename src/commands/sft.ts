@@ -1,6 +1,6 @@
 import type { CommandModule } from 'yargs';
+import { type RunArguments, runOptions } from '../run/options.ts';
 import { print, printJson } from '../terminal.ts';
-import { type RunArguments, runOptions } from './run/options.ts';
 
 export const sft: CommandModule<object, RunArguments> = {
   command: 'sft',
@@ -17,11 +17,11 @@ export const sft: CommandModule<object, RunArguments> = {
   handler: async (given) => {
     const [{ runSession }, { RunFiles }, { writeEnvironment }, { runSftStage }, { commandLine, shellWord }] =
       await Promise.all([
-        import('./run/session.ts'),
-        import('./run/files.ts'),
-        import('./run/environment.ts'),
-        import('./run/train-stage.ts'),
-        import('./run/options.ts'),
+        import('../run/session.ts'),
+        import('../run/files.ts'),
+        import('../run/environment.ts'),
+        import('../run/train-stage.ts'),
+        import('../run/options.ts'),
       ]);
     const open = () => {
       const own = given.set.length === 0 && (given.resume || RunFiles.begun(given.out));

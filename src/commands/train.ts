@@ -1,6 +1,6 @@
 import type { CommandModule } from 'yargs';
+import { type RunArguments, runOptions } from '../run/options.ts';
 import { print, printJson } from '../terminal.ts';
-import { type RunArguments, runOptions } from './run/options.ts';
 
 interface TrainArguments extends RunArguments {
   readonly policy: string | undefined;
@@ -33,11 +33,11 @@ export const train: CommandModule<object, TrainArguments> = {
       { commandLine, shellWord },
       errors,
     ] = await Promise.all([
-      import('./run/session.ts'),
-      import('./run/files.ts'),
-      import('./run/environment.ts'),
-      import('./run/train-stage.ts'),
-      import('./run/options.ts'),
+      import('../run/session.ts'),
+      import('../run/files.ts'),
+      import('../run/environment.ts'),
+      import('../run/train-stage.ts'),
+      import('../run/options.ts'),
       import('../errors.ts'),
     ]);
     const begins = given.policy !== undefined;

@@ -7,15 +7,15 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
+import { taskNamed } from '../../datasets/benchmarks/registry.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { prepare } from '../../datasets/prepare.ts';
-import { taskNamed } from '../../datasets/tasks/registry.ts';
 import type { Spent } from '../../src/commands/data/material.ts';
 import { addMaterials } from '../../src/commands/data/materials.ts';
-import { drawingOf } from '../../src/commands/task/figure.ts';
 import { expertOn } from '../../src/expcot/expert.ts';
 import { encodePng } from '../../src/plot/png.ts';
 import { render } from '../../src/plot/raster.ts';
+import { drawingOf } from '../../src/tasks/drawing.ts';
 import type { Picture } from '../../src/types.ts';
 import { benchOptions, median, table } from './measure.ts';
 

@@ -5,8 +5,8 @@
  */
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { runStage } from '../../src/commands/run/stage.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
+import { runStage } from '../../src/run/stage.ts';
 import type { RlMetrics } from '../../src/train/rl-metrics.ts';
 import {
   type BenchOptions,

@@ -3,15 +3,15 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { openExamples } from '../../datasets/source.ts';
-import { RunFiles } from '../../src/commands/run/files.ts';
-import { runSftStage } from '../../src/commands/run/train-stage.ts';
-import { exampleTask } from '../../src/commands/task/example-task.ts';
 import { loadRecipe } from '../../src/config.ts';
 import type { EncodedPrompt } from '../../src/policy/batch.ts';
 import type { Policy } from '../../src/policy/policy.ts';
 import { writeSafetensors } from '../../src/policy/safetensors.ts';
 import { Random } from '../../src/random.ts';
 import type { Recipe } from '../../src/recipe.ts';
+import { RunFiles } from '../../src/run/files.ts';
+import { exampleTask } from '../../src/run/task.ts';
+import { runSftStage } from '../../src/run/train-stage.ts';
 import { readCard } from '../../src/train/card.ts';
 import { PromptEncoder } from '../../src/train/prompt.ts';
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { readSummary } from '../../eval/summary.ts';
-import { resultLines } from '../../src/commands/run/report.ts';
+import { resultLines } from '../../src/run/report.ts';
 import { temporaries, timeseer, until, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-quickstart-'));

@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { vtaMultivariate } from '../../datasets/anomaly/vta-variates.ts';
+import { vtaMultivariate } from '../../datasets/generators/vta-variates.ts';
 import { parseAnswer, parseClassification } from '../../rewards/answer.ts';
 import { readProfile } from '../../src/expcot/profile-file.ts';
 import { machines } from '../helpers/classes.ts';

@@ -2,10 +2,10 @@ import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { parseBytes } from '../../src/commands/run/plan.ts';
-import { stageMemory } from '../../src/commands/run/stage-memory.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { defaultRecipe, type Recipe } from '../../src/recipe.ts';
+import { parseBytes } from '../../src/run/plan.ts';
+import { stageMemory } from '../../src/run/stage-memory.ts';
 import { FOREIGN_CARD, writeCard } from '../../src/train/card.ts';
 import { inside } from '../helpers/command-line.ts';
 import { QWEN_3B } from '../policy/published.ts';

@@ -7,7 +7,7 @@ import {
   anomllm,
   anomllmClass,
   anomllmMixed,
-} from '../../datasets/anomaly/anomllm.ts';
+} from '../../datasets/generators/anomllm.ts';
 import { SPLITS } from '../../datasets/split.ts';
 import { checkSeries } from '../../datasets/validate.ts';
 import { ConfigError } from '../../src/errors.ts';

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { NANO5_CLASSES, nano5, nano5Class } from '../../datasets/anomaly/nano5.ts';
+import { NANO5_CLASSES, nano5, nano5Class } from '../../datasets/generators/nano5.ts';
 import { SPLITS } from '../../datasets/split.ts';
 import { checkSeries } from '../../datasets/validate.ts';
 import { ConfigError } from '../../src/errors.ts';

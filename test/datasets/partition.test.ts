@@ -2,6 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { taskNamed } from '../../datasets/benchmarks/registry.ts';
 import {
   heldOutExamples,
   reinforcementExamples,
@@ -11,7 +12,6 @@ import {
 import { prepare } from '../../datasets/prepare.ts';
 import { open } from '../../datasets/registry.ts';
 import { openExamples } from '../../datasets/source.ts';
-import { taskNamed } from '../../datasets/tasks/registry.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-partition-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));

@@ -2,10 +2,10 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
+import { TASKS, taskNamed } from '../../datasets/benchmarks/registry.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { prepare, type SelectOptions, selectExamples } from '../../datasets/prepare.ts';
 import type { Split } from '../../datasets/split.ts';
-import { TASKS, taskNamed } from '../../datasets/tasks/registry.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { ANOMALY_CLASSES, type Example } from '../../src/types.ts';
 import { dict, npy, zipOf } from '../helpers/numpy-files.ts';

@@ -1,8 +1,8 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { VTA_WAVES, type VtaWave } from '../../datasets/anomaly/vta.ts';
-import { VTA_VARIATE_LENGTH, VTA_VARIATES, vtaMultivariate } from '../../datasets/anomaly/vta-variates.ts';
+import { VTA_WAVES, type VtaWave } from '../../datasets/generators/vta.ts';
+import { VTA_VARIATE_LENGTH, VTA_VARIATES, vtaMultivariate } from '../../datasets/generators/vta-variates.ts';
 import { SPLITS } from '../../datasets/split.ts';
 import { ConfigError } from '../../src/errors.ts';
 

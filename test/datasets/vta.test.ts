@@ -8,8 +8,8 @@ import {
   vta,
   vtaClass,
   vtaIrregular,
-} from '../../datasets/anomaly/vta.ts';
-import { VTA_MISSING } from '../../datasets/anomaly/vta-missing.ts';
+} from '../../datasets/generators/vta.ts';
+import { VTA_MISSING } from '../../datasets/generators/vta-missing.ts';
 import { open } from '../../datasets/registry.ts';
 import { SPLITS } from '../../datasets/split.ts';
 import { checkIntervals, checkSeries } from '../../datasets/validate.ts';

@@ -2,7 +2,6 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { explainPage, writeExplanation } from '../../eval/explain-page.ts';
 import {
   type ReportInput,
   readReportInput,
@@ -11,9 +10,10 @@ import {
   writeReportInput,
 } from '../../eval/report.ts';
 import { movingMean } from '../../eval/report-curves.ts';
-import { change, compact, duration, fixed, grouped, signed } from '../../eval/report-numbers.ts';
 import { confusionTable } from '../../eval/report-tables.ts';
 import { DataError } from '../../src/errors.ts';
+import { explainPage, writeExplanation } from '../../src/explain/page.ts';
+import { change, compact, duration, fixed, grouped, signed } from '../../src/html/numbers.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
 import { sampleExplanation } from '../helpers/explanation.ts';
 import { sampleReport } from '../helpers/report.ts';

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { taskNamed } from '../../datasets/tasks/registry.ts';
+import { taskNamed } from '../../datasets/benchmarks/registry.ts';
 import { classicalAnswers } from '../../eval/baselines.ts';
 import { overallOf } from '../../eval/metrics.ts';
 

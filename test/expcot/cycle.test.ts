@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { VTA_TYPES, vta, vtaClass } from '../../datasets/anomaly/vta.ts';
+import { VTA_TYPES, vta, vtaClass } from '../../datasets/generators/vta.ts';
 import { parseAnswer } from '../../rewards/answer.ts';
 import { analyseWithGaps, blindAnomaly, teacherAnomaly } from '../../src/expcot/anomaly.ts';
 import { cite } from '../../src/expcot/citation.ts';

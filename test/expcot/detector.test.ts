@@ -1,9 +1,9 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { nano5 } from '../../datasets/anomaly/nano5.ts';
-import { VTA_TYPES, vta } from '../../datasets/anomaly/vta.ts';
-import { nab } from '../../datasets/tasks/nab.ts';
+import { nab } from '../../datasets/benchmarks/nab.ts';
+import { nano5 } from '../../datasets/generators/nano5.ts';
+import { VTA_TYPES, vta } from '../../datasets/generators/vta.ts';
 import { EXPCOT_BLIND, expcotBlind } from '../../src/expcot/detector.ts';
 import { blindTrace } from '../../src/expcot/expert.ts';
 

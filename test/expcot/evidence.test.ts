@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { anomllm } from '../../datasets/anomaly/anomllm.ts';
-import { nano5 } from '../../datasets/anomaly/nano5.ts';
+import { anomllm } from '../../datasets/generators/anomllm.ts';
+import { nano5 } from '../../datasets/generators/nano5.ts';
 import { DataError } from '../../src/errors.ts';
 import { cite } from '../../src/expcot/citation.ts';
 import { analyse } from '../../src/expcot/evidence.ts';

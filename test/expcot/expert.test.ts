@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { anomllm } from '../../datasets/anomaly/anomllm.ts';
-import { vtaIrregular } from '../../datasets/anomaly/vta.ts';
-import { vtaMultivariate } from '../../datasets/anomaly/vta-variates.ts';
+import { anomllm } from '../../datasets/generators/anomllm.ts';
+import { vtaIrregular } from '../../datasets/generators/vta.ts';
+import { vtaMultivariate } from '../../datasets/generators/vta-variates.ts';
 import { parseAnswer, parseClassification } from '../../rewards/answer.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { analyseWithGaps, blindAnomaly, teacherAnomaly } from '../../src/expcot/anomaly.ts';

@@ -1,8 +1,8 @@
 import { Tokenizer } from '@huggingface/tokenizers';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { VTA_WAVES } from '../../datasets/anomaly/vta.ts';
-import { VTA_VARIATES, vtaMultivariate } from '../../datasets/anomaly/vta-variates.ts';
+import { VTA_WAVES } from '../../datasets/generators/vta.ts';
+import { VTA_VARIATES, vtaMultivariate } from '../../datasets/generators/vta-variates.ts';
 import { parseVariates } from '../../rewards/answer.ts';
 import { DataError } from '../../src/errors.ts';
 import {

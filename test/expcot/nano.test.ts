@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { nano5 } from '../../datasets/anomaly/nano5.ts';
+import { nano5 } from '../../datasets/generators/nano5.ts';
 import { parseAnswer } from '../../rewards/answer.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { NANO_PHRASES, nanoTeacher, roundIntervals, SCAN_SYMBOLS, scan } from '../../src/expcot/nano.ts';

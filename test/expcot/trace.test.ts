@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { ANOMLLM_TASKS, anomllm } from '../../datasets/anomaly/anomllm.ts';
-import { nano5 } from '../../datasets/anomaly/nano5.ts';
+import { ANOMLLM_TASKS, anomllm } from '../../datasets/generators/anomllm.ts';
+import { nano5 } from '../../datasets/generators/nano5.ts';
 import { parseAnswer } from '../../rewards/answer.ts';
 import { cite } from '../../src/expcot/citation.ts';
 import { analyse, type Evidence } from '../../src/expcot/evidence.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { VTA_WAVES } from '../../datasets/anomaly/vta.ts';
-import { vtaMultivariate } from '../../datasets/anomaly/vta-variates.ts';
+import { VTA_WAVES } from '../../datasets/generators/vta.ts';
+import { vtaMultivariate } from '../../datasets/generators/vta-variates.ts';
 import { DataError } from '../../src/errors.ts';
 import { analyseVariates, FAR, LEAST_STEP, type VariatesEvidence } from '../../src/expcot/variates.ts';
 import { blindVariates, teacherVariates, type VariatesTrace } from '../../src/expcot/variates-trace.ts';

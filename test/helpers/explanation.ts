@@ -1,5 +1,5 @@
 /** What an explanation of a made-up file looks like. */
-import type { Explanation } from '../../eval/explain-page.ts';
+import type { Explanation } from '../../src/explain/page.ts';
 import { figureSvg } from '../../src/plot/svg.ts';
 
 /** `change` may replace parts, for example by hostile text. */

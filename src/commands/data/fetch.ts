@@ -2,7 +2,7 @@
 import { copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
-import type { Address, TaskSpec } from '../../../datasets/tasks/task.ts';
+import type { Address, TaskSpec } from '../../../datasets/benchmarks/benchmark.ts';
 import { unpack } from '../../../datasets/unpack.ts';
 import { type Downloaded, download } from '../../download.ts';
 import { ConfigError, DataError, EndpointError } from '../../errors.ts';

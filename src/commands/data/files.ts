@@ -1,7 +1,7 @@
 /** Where the files of a task come from: a folder that the user names, or the cache that downloads fill. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import type { TaskSpec } from '../../../datasets/tasks/task.ts';
+import type { TaskSpec } from '../../../datasets/benchmarks/benchmark.ts';
 import { cacheRoot } from '../../cache-root.ts';
 import { withInterrupt } from '../../interrupt.ts';
 import { fetchTask } from './fetch.ts';

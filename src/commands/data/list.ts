@@ -1,10 +1,10 @@
 /** `timeseer data list`: every task that can be prepared. */
 import { existsSync } from 'node:fs';
+import type { TaskSpec } from '../../../datasets/benchmarks/benchmark.ts';
+import { TASKS } from '../../../datasets/benchmarks/registry.ts';
 import type { ExampleOrigin } from '../../../datasets/example-set.ts';
-import { TASKS } from '../../../datasets/tasks/registry.ts';
-import type { TaskSpec } from '../../../datasets/tasks/task.ts';
+import { smallFigure } from '../../run/card.ts';
 import { print, printJson } from '../../terminal.ts';
-import { smallFigure } from '../task/card.ts';
 import { cachedFolder } from './files.ts';
 
 export interface ListArguments {

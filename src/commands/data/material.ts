@@ -13,8 +13,8 @@ import { type ClassProfile, learnClasses } from '../../expcot/profile-of-classes
 import { fileInside, readUtf8 } from '../../input-file.ts';
 import { encodePng } from '../../plot/png.ts';
 import { render } from '../../plot/raster.ts';
+import { drawingOf } from '../../tasks/drawing.ts';
 import type { Example, Gold } from '../../types.ts';
-import { drawingOf } from '../task/figure.ts';
 import { wordsFor } from './describe.ts';
 
 /** Which parts are wanted; prompts always are. */

@@ -3,17 +3,17 @@ import { classOf, lengthOf } from '../../../datasets/example.ts';
 import type { ExampleOrigin } from '../../../datasets/example-set.ts';
 import { goldParts } from '../../../datasets/gold-answer.ts';
 import type { Split } from '../../../datasets/split.ts';
-import { Html, html, page, pngSource } from '../../../eval/html.ts';
 import { verbatim } from '../../../eval/report-examples.ts';
-import { fixed } from '../../../eval/report-numbers.ts';
-import { STYLE } from '../../../eval/report-style.ts';
+import { Html, html, page, pngSource } from '../../html/html.ts';
+import { fixed } from '../../html/numbers.ts';
+import { STYLE } from '../../html/style.ts';
 import { encodePng } from '../../plot/png.ts';
 import { render } from '../../plot/raster.ts';
 import { LEAST_STRIP } from '../../plot/shade.ts';
 import { formatValue } from '../../progress.ts';
+import { smallFigure } from '../../run/card.ts';
+import { drawingOf, markTruth } from '../../tasks/drawing.ts';
 import type { Example, Gold, Picture } from '../../types.ts';
-import { smallFigure } from '../task/card.ts';
-import { drawingOf, markTruth } from '../task/figure.ts';
 
 /** What the expert says from values alone. */
 export interface BlindWords {

@@ -1,6 +1,6 @@
 /** Says on standard error that files are being read, once that takes longer than a second. */
 import { performance } from 'node:perf_hooks';
-import type { OpenTask, TaskSpec } from '../../../datasets/tasks/task.ts';
+import type { OpenTask, TaskSpec } from '../../../datasets/benchmarks/benchmark.ts';
 import { formatDuration, type ProgressStream } from '../../progress.ts';
 import { forPeople, tell } from '../../terminal.ts';
 

@@ -11,10 +11,11 @@ import { DataError, TimeseerError } from '../../errors.ts';
 import { RenderPool } from '../../plot/pool.ts';
 import { render } from '../../plot/raster.ts';
 import { Progress } from '../../progress.ts';
+import { drawingOf } from '../../tasks/drawing.ts';
 import { print, printJson } from '../../terminal.ts';
 import type { Example } from '../../types.ts';
-import { checkSetFigure, drawingOf } from '../task/figure.ts';
 import { MaterialCheck } from './check.ts';
+import { checkSetFigure } from './describe.ts';
 import { gradeProblem } from './grade.ts';
 
 export interface ValidateArguments {

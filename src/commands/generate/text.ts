@@ -17,8 +17,8 @@ import { loadAdapter } from '../../policy/peft.ts';
 import { Policy } from '../../policy/policy.ts';
 import { TextStream } from '../../policy/text-stream.ts';
 import { Progress } from '../../progress.ts';
+import { findPolicy } from '../../run/find-policy.ts';
 import { print, printJson, say } from '../../terminal.ts';
-import { findPolicy } from '../run/find-policy.ts';
 import { encode, type Question, readPrompt, roomFor } from './prompt.ts';
 
 export interface TextArguments {

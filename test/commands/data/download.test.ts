@@ -6,8 +6,8 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from 'vitest';
-import { TASKS } from '../../../datasets/tasks/registry.ts';
-import type { Address } from '../../../datasets/tasks/task.ts';
+import type { Address } from '../../../datasets/benchmarks/benchmark.ts';
+import { TASKS } from '../../../datasets/benchmarks/registry.ts';
 import { inside } from '../../helpers/command-line.ts';
 import { zipOf } from '../../helpers/numpy-files.ts';
 

@@ -5,8 +5,8 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { emg } from '../../../datasets/tasks/emg.ts';
-import type { Address, TaskSpec } from '../../../datasets/tasks/task.ts';
+import type { Address, TaskSpec } from '../../../datasets/benchmarks/benchmark.ts';
+import { emg } from '../../../datasets/benchmarks/emg.ts';
 import { fetchTask, parseSums } from '../../../src/commands/data/fetch.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-fetch-'));

@@ -15,6 +15,8 @@ import {
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { isTable, readLabels, readTable } from '../../../datasets/benchmarks/custom-table.ts';
+import { readWords, TASK_FILE_EXAMPLE } from '../../../datasets/benchmarks/custom-words.ts';
 import { readArff } from '../../../datasets/readers/arff.ts';
 import { readCsv } from '../../../datasets/readers/csv.ts';
 import { readEmgdb } from '../../../datasets/readers/emgdb.ts';
@@ -31,8 +33,6 @@ import { readTsbUad } from '../../../datasets/readers/tsb-uad.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';
 import { readUcrTsv } from '../../../datasets/readers/ucr-tsv.ts';
 import { readWfdb } from '../../../datasets/readers/wfdb.ts';
-import { isTable, readLabels, readTable } from '../../../datasets/tasks/custom-table.ts';
-import { readWords, TASK_FILE_EXAMPLE } from '../../../datasets/tasks/custom-words.ts';
 import { unpack } from '../../../datasets/unpack.ts';
 import { loadRecipe } from '../../../src/config.ts';
 import { DataError, TimeseerError } from '../../../src/errors.ts';

@@ -1,0 +1,49 @@
+/** AnomLLM: the series that AnomSeer is trained on. */
+
+import { exampleOf } from '../example.ts';
+import {
+  ANOMLLM_LENGTH,
+  ANOMLLM_TASKS,
+  anomllm,
+  anomllmClass,
+  anomllmMixed,
+  anomllmParameters,
+} from '../generators/anomllm.ts';
+import { type GeneratedTask, generatedTask } from './generated.ts';
+
+const SHARED = {
+  kind: 'anomaly',
+  shape: `${ANOMLLM_LENGTH} points, 1 channel`,
+  figure: { preset: 'anomllm', missing: 'break' },
+  length: ANOMLLM_LENGTH,
+  minimumLength: 2,
+  citation:
+    'Zhou, Yu: Can LLMs understand time series anomalies?, ICLR 2025; parameters of the training data of AnomSeer',
+} as const satisfies Partial<GeneratedTask>;
+
+/** All eight kinds, evenly mixed: 400 of each per split, as published. */
+export const anomllmAll = generatedTask({
+  ...SHARED,
+  name: 'anomllm',
+  title: 'AnomLLM: eight kinds of synthetic anomalies, evenly mixed',
+  description:
+    'Sines, noise and trends with points, ranges, frequencies or slopes changed; three kinds also with noise.',
+  counts: { train: 3200, validation: 320, test: 3200 },
+  classes: ['contextual point', 'global point', 'seasonal', 'trend', 'normal'],
+  parameters: Object.fromEntries(ANOMLLM_TASKS.map((task) => [task, anomllmParameters(task)])),
+  at: (...address) => exampleOf(anomllmMixed(...address)),
+});
+
+/** One task for each kind. */
+export const anomllmKinds = ANOMLLM_TASKS.map((kind) =>
+  generatedTask({
+    ...SHARED,
+    name: `anomllm/${kind}`,
+    title: `AnomLLM, ${kind} only: anomalies of class '${anomllmClass(kind)}'`,
+    description: `Series of the kind ${kind}, with anomalies of class '${anomllmClass(kind)}' or without.`,
+    counts: { train: 400, validation: 40, test: 400 },
+    classes: [anomllmClass(kind), 'normal'],
+    parameters: anomllmParameters(kind),
+    at: (...address) => exampleOf(anomllm(kind, ...address)),
+  }),
+);

@@ -1,0 +1,361 @@
+/** The user's own files, in the layouts that are understood: what they hold, and their examples. */
+import { statSync } from 'node:fs';
+import { basename, dirname, join, parse, relative, resolve } from 'node:path';
+import { ConfigError, DataError } from '../../src/errors.ts';
+import type { AnomalyClass, Example, Gold } from '../../src/types.ts';
+import { show } from '../json-record.ts';
+import { formatOf, isSeriesFile, readRecords } from '../readers/formats.ts';
+import type { RawRecord } from '../readers/record.ts';
+import { parseTsbAdName } from '../readers/tsb-ad.ts';
+import type { Split } from '../split.ts';
+import { ANOMALY_WINDOW, anomalyExamples } from './anomaly-files.ts';
+import type { Loaded } from './benchmark.ts';
+import { oneRecord, ShortSeries, whole } from './custom-record.ts';
+import {
+  checkRecordings,
+  isTable,
+  LABELS,
+  type LabelRow,
+  openSheet,
+  readLabels,
+  readTable,
+  splitNamed,
+} from './custom-table.ts';
+import { filesBelow, pick } from './find-files.ts';
+
+/** What is read for help and messages. */
+export const CUSTOM_LAYOUT =
+  `a folder with one file per series and ${LABELS} (file,class[,intervals][,recording][,split], or file,variates), or files that carry their ` +
+  'labels (.ts, .arff, .tsv, .npz, .parquet, or csv with a row for each point and a column "Label" of 0 and 1), or a csv table with one ' +
+  'series a row, whose header names a column "class" (perhaps also id, recording and split; all others are the points)';
+
+/** Files of one layout, and the examples that they hold. */
+export interface Source {
+  readonly files: readonly string[];
+  readonly kind: Gold['kind'];
+  /** Whether every example comes with a split. */
+  readonly split: boolean;
+  /** Whether examples name recordings, of which several examples are cut. */
+  readonly recordings: boolean;
+  /** Folder that may hold words of the user. */
+  readonly folder: string;
+  /** What was left out. */
+  readonly notes: readonly string[];
+  readonly load: (note: (text: string) => void) => Generator<Loaded>;
+}
+
+/** Options that say how files are read. */
+export interface SourceOptions {
+  readonly window?: number | null | undefined;
+  readonly allowSharedRecordings?: boolean | undefined;
+}
+
+/** Files of series that are not read, as a note. */
+function leftOut(files: readonly string[], folder: string, why: string): string[] {
+  const data = files.filter((file) => isSeriesFile(file));
+  if (data.length === 0) return [];
+  const names = data.slice(0, 5).map((file) => relative(folder, file).replaceAll('\\', '/'));
+  const more = data.length > names.length ? ` and ${data.length - names.length} more` : '';
+  return [
+    `${data.length === 1 ? '1 file that' : `${data.length} files that`} ${why} ${data.length === 1 ? 'is' : 'are'} left out: ${names.join(', ')}${more}`,
+  ];
+}
+
+/** Of two channels that differ, neither is the odd one. */
+const FEWEST_CHANNELS = 3;
+
+function fromLabels(folder: string, file: string, all: readonly string[], options: SourceOptions): Source {
+  const rows = readLabels(file, folder);
+  if (options.allowSharedRecordings !== true) checkRecordings(rows);
+  const { intervals, variates } = rows[0]!;
+  const kind = variates !== null ? 'variates' : intervals !== null ? 'anomaly' : 'classification';
+  const size = options.window === undefined ? (kind === 'anomaly' ? ANOMALY_WINDOW : null) : options.window;
+  const examples = (row: LabelRow, note: (text: string) => void, short: ShortSeries): Iterable<Example> => {
+    const record = oneRecord(row.path);
+    const id = `custom/${relative(folder, row.path).replaceAll('\\', '/')}`;
+    const { recording } = row;
+    if (row.variates !== null) {
+      const gold = { kind: 'variates', variates: row.variates } as const;
+      if (record.channels.length < FEWEST_CHANNELS) {
+        const channels = record.channels.length === 1 ? 'a single channel' : '2 channels';
+        throw new DataError(
+          `${basename(row.path)} has ${channels}; which of them are unlike the others shows from ${FEWEST_CHANNELS} on`,
+          row.answer,
+        );
+      }
+      return whole(record, { id, gold, recording, window: size, short });
+    }
+    if (row.intervals === null) {
+      const gold = { kind: 'classification', class: row.class! } as const;
+      return whole(record, { id, gold, recording, window: size, short });
+    }
+    const length = record.channels[0]!.length;
+    const outside = row.intervals.find(([, end]) => end > length);
+    if (outside !== undefined) {
+      throw new DataError(
+        `${basename(row.path)} has ${length} points, its interval ends at ${outside[1]}; indices count from 0, and the end is not in the interval`,
+        row.answer,
+      );
+    }
+    const named = row.class as AnomalyClass | null;
+    const own = { ...record, anomalies: row.intervals };
+    return anomalyExamples(own, {
+      ...{ task: 'custom', id, window: size, class: named, note },
+      recording: recording ?? undefined,
+    });
+  };
+  const named = new Set([file, ...rows.map(({ path }) => path)].map((path) => resolve(path)));
+  return {
+    files: [file, ...rows.map(({ path }) => path)],
+    kind,
+    split: checkSplits(
+      rows.map(({ split }) => split),
+      file,
+    ),
+    recordings: kind === 'anomaly' || size !== null || rows.some(({ recording }) => recording !== null),
+    folder,
+    notes: leftOut(
+      all.filter((path) => !named.has(resolve(path))),
+      folder,
+      `${LABELS} does not name`,
+    ),
+    *load(note) {
+      const short = new ShortSeries();
+      for (const row of rows) {
+        for (const example of examples(row, note, short))
+          yield { split: row.split, example, place: row.answer };
+      }
+      for (const text of short.note(size)) note(text);
+    },
+  };
+}
+
+/** Whether all have a split. @throws DataError where only some have */
+function checkSplits(splits: readonly (Split | null)[], file: string): boolean {
+  const without = splits.filter((split) => split === null).length;
+  if (without === 0 || without === splits.length) return without === 0;
+  throw new DataError(`${without} of ${splits.length} rows have no split; give all of them one, or none`, {
+    file,
+  });
+}
+
+function fromTable(file: string, { window, allowSharedRecordings }: SourceOptions): Source {
+  const size = window ?? null;
+  const rows = [...readTable(file)].map(({ split, recording, place }) => ({ split, recording, place }));
+  if (allowSharedRecordings !== true) checkRecordings(rows);
+  return {
+    files: [file],
+    kind: 'classification',
+    split: checkSplits(
+      rows.map(({ split }) => split),
+      file,
+    ),
+    recordings: size !== null || rows.some(({ recording }) => recording !== null),
+    folder: dirname(file),
+    notes: [],
+    *load(note) {
+      const short = new ShortSeries();
+      let [index, cut, longest] = [0, 0, 0];
+      for (const { id, class: label, values, empty, recording, split, place } of readTable(file)) {
+        const name = `custom/${id ?? `${parse(file).name}/${index}`}`;
+        const record = { channels: [values], channelNames: ['value'], times: null };
+        const gold = { kind: 'classification', class: label } as const;
+        for (const example of whole(record, { id: name, gold, recording, window: size, short })) {
+          yield { split, example, place };
+        }
+        index++;
+        if (empty > 0) cut++;
+        longest = Math.max(longest, values.length);
+      }
+      if (cut > 0) {
+        note(
+          `${cut} of ${index} rows end in empty cells: their series are taken to be shorter (write NaN where values are missing); the longest has ${longest} points`,
+        );
+      }
+      for (const text of short.note(size)) note(text);
+    },
+  };
+}
+
+/** A split by the end of a file's name, and what stands before it: `X_TRAIN.ts`, `x-test.npz`. */
+function nameParts(file: string): { readonly set: string; readonly split: Split | null } {
+  const { name } = parse(file);
+  const [, set = '', word = ''] = /^(?:(.*)[_-])?([a-z]+)$/i.exec(name) ?? [];
+  const split = splitNamed(word) ?? null;
+  return { set: split === null ? name : set, split };
+}
+
+/**
+ * Files that a name tells apart are not one data set, and one file in two formats is not two.
+ * @returns what to say where several files are read as one
+ * @throws DataError naming the data sets, or the files that hold the same
+ */
+function checkOneSet(files: readonly string[], folder: string): string[] {
+  if (files.length < 2) return [];
+  const parts = files.map((file) => ({
+    file: relative(folder, file).replaceAll('\\', '/'),
+    ...nameParts(file),
+  }));
+  const sets = [...new Set(parts.map(({ set }) => set))];
+  const listed = (names: readonly string[]): string =>
+    names.slice(0, 5).join(', ') + (names.length > 5 ? ` and ${names.length - 5} more` : '');
+  if (parts.every(({ split }) => split === null)) {
+    return [`${files.length} files are read as one data set: ${listed(parts.map(({ file }) => file))}`];
+  }
+  if (sets.length > 1) {
+    throw new DataError(
+      `holds ${sets.length} data sets by the names of their files (${listed(sets)}); give each a folder of its own, and name one with --from`,
+      { file: folder },
+    );
+  }
+  for (const { file, split } of parts) {
+    const same = parts.filter((other) => other.split === split).map((other) => other.file);
+    if (same.length === 1) continue;
+    throw new DataError(
+      `${same.join(' and ')} are the same split in several files; keep one of them, next to ${file}`,
+      {
+        file: folder,
+      },
+    );
+  }
+  return [];
+}
+
+/** Columns that a message names. */
+const NAMED = 8;
+
+/**
+ * A csv file without a column `class`: marks of points, in a column `Label`, or no labels at all.
+ * @returns what to say of it
+ * @throws DataError that says which column is missing, or what a column `label` means
+ */
+function checkPoints(file: string): string[] {
+  const format = formatOf(file);
+  const { header, rows } = openSheet(file);
+  const names = header.slice(0, NAMED).map((name) => show(name));
+  const columns = `${names.join(', ')}${header.length > NAMED ? ` and ${header.length - NAMED} more` : ''}`;
+  const time = header.find((name) => /^(?:time|date)/.test(name));
+  if (format === 'csv' && time !== undefined && header.at(-1) === 'label') {
+    throw new DataError(
+      `a column ${show(time)} beside the column "label", which marks points; points are in the order of the rows, so leave the time out`,
+      { file, line: 1 },
+    );
+  }
+  if (format === 'csv') {
+    throw new DataError(
+      `columns ${columns}: none is called "class" (one series a row) or, at the end, "Label" (a row for each point, 0 or 1); custom needs ${CUSTOM_LAYOUT}`,
+      { file, line: 1 },
+    );
+  }
+  if (format !== 'tsb-ad' || parseTsbAdName(file) !== null) return [];
+  const last = header.length - 1;
+  let points = 0;
+  for (const { cell, place } of rows()) {
+    points++;
+    if (/^[+-]?[01](?:\.0*)?$/.test(cell(last))) continue;
+    throw new DataError(
+      `${show(cell(last))} in the column ${show(header[last])}, which marks every point with 0 or 1 (anomalous); where each row is a series, call that column "class"`,
+      place(last),
+    );
+  }
+  if (last > points) {
+    throw new DataError(
+      `${last} columns of values and ${points} rows: the column ${show(header[last])} marks points, of which each has a row; where each row is a series, call that column "class"`,
+      { file, line: 1 },
+    );
+  }
+  return [
+    `${basename(file)}: each row is a point, and the column ${show(header[last])} says which are anomalous; where each row is a series, call that column "class"`,
+  ];
+}
+
+/** Files that carry their labels: a label per series, or one per point. */
+function fromFiles(
+  files: readonly string[],
+  folder: string,
+  all: readonly string[],
+  { window }: SourceOptions,
+): Source {
+  const notes = checkOneSet(files, folder);
+  for (const file of files) if (/\.csv$/i.test(file)) notes.push(...checkPoints(file));
+  const first = readRecords(files[0]!).next().value as RawRecord | undefined;
+  if (first === undefined) throw new DataError('no series', { file: files[0]! });
+  if (first.label === null && first.anomalies === null) {
+    throw new DataError(`carries no labels; custom needs ${CUSTOM_LAYOUT}`, { file: files[0]! });
+  }
+  const anomaly = first.label === null;
+  const size = window === undefined ? (anomaly ? ANOMALY_WINDOW : null) : window;
+  const splits = new Map(files.map((file) => [file, nameParts(file).split]));
+  const given = files.length > 1 && [...splits.values()].every((split) => split !== null);
+  return {
+    files,
+    kind: anomaly ? 'anomaly' : 'classification',
+    split: given,
+    recordings: anomaly || size !== null || first.group !== null,
+    folder,
+    notes: [
+      ...notes,
+      ...leftOut(
+        all.filter((path) => !files.includes(path)),
+        folder,
+        'carry no labels',
+      ),
+    ],
+    *load(note) {
+      const short = new ShortSeries();
+      for (const file of files) {
+        const stem = relative(folder, file).replaceAll('\\', '/');
+        let index = 0;
+        for (const record of readRecords(file)) {
+          const id = `custom/${stem}/${index++}`;
+          const split = given ? splits.get(file)! : null;
+          if (!anomaly && record.label === null) throw new DataError(`${record.id}: no label`, { file });
+          const examples = anomaly
+            ? anomalyExamples(record, { task: 'custom', id, window: size, note })
+            : whole(record, {
+                ...{ id, recording: record.group, window: size, short },
+                gold: { kind: 'classification', class: record.label! },
+              });
+          for (const example of examples) yield { split, example, place: { file } };
+        }
+      }
+      for (const text of short.note(size)) note(text);
+    },
+  };
+}
+
+/**
+ * The files of a folder, or one file.
+ * @throws DataError for files that are missing, or carry no labels
+ */
+export function openSource(path: string, options: SourceOptions): Source {
+  let isFile: boolean;
+  try {
+    isFile = statSync(path).isFile();
+  } catch (cause) {
+    throw new DataError(`cannot be read; custom needs ${CUSTOM_LAYOUT}`, { file: path, cause });
+  }
+  if (isFile) return isTable(path) ? fromTable(path, options) : fromFiles([path], dirname(path), [], options);
+  const all = filesBelow(path);
+  const labels = pick(all, [LABELS]);
+  if (labels !== undefined) {
+    if (labels !== join(path, basename(labels))) {
+      throw new DataError(`lies below ${path}; name the folder that holds it with --from`, { file: labels });
+    }
+    return fromLabels(path, labels, all, options);
+  }
+  const known = all.filter((file) => {
+    try {
+      return formatOf(file) !== 'csv';
+    } catch (error) {
+      if (error instanceof ConfigError) return false; // a file of another kind, such as a README
+      throw error;
+    }
+  });
+  if (known.length === 0) {
+    throw new DataError(`holds no ${LABELS}, and no files that carry labels; custom needs ${CUSTOM_LAYOUT}`, {
+      file: path,
+    });
+  }
+  return fromFiles(known, path, all, options);
+}

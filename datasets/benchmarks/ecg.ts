@@ -1,0 +1,129 @@
+/** ECG: rhythm of the heart, from five seconds of a single lead. */
+import { basename } from 'node:path';
+import { ConfigError, DataError, reasonOf } from '../../src/errors.ts';
+import { readUtf8 } from '../../src/input-file.ts';
+import { readMatlab } from '../readers/matlab.ts';
+import type { TaskSpec } from './benchmark.ts';
+import { filesBelow, folderOf, need } from './find-files.ts';
+import { classesOf, labelReader } from './labels.ts';
+import { wholeWindows } from './window.ts';
+
+const LABELS = {
+  N: 'normal sinus rhythm',
+  A: 'atrial fibrillation',
+  O: 'other cardiac rhythms',
+  '~': 'noise',
+} as const;
+const CLASSES = classesOf(LABELS);
+const WINDOW = 1500;
+/** Units of the files per mV. */
+const GAIN = 1000;
+const ADDRESS = 'https://physionet.org/files/challenge-2017/1.0.0';
+const SUMS = `${ADDRESS}/SHA256SUMS.txt`;
+
+const read = labelReader(LABELS);
+
+/** Recordings and their labels, in the order of the file. @throws DataError with file and line */
+function readReference(file: string): { name: string; label: string; line: number }[] {
+  let text: string;
+  try {
+    text = readUtf8(file);
+  } catch (cause) {
+    throw new DataError(`cannot be read (${reasonOf(cause)})`, { file, cause });
+  }
+  const rows = text.replace(/^\ufeff/, '').split(/\r\n|\n|\r/);
+  const seen = new Set<string>();
+  return rows.flatMap((row, i) => {
+    if (row.trim() === '') return [];
+    const [name = '', label = '', ...rest] = row.split(',').map((cell) => cell.trim());
+    const at = { file, line: i + 1 };
+    if (!/^\w+$/.test(name) || label === '' || rest.length > 0) {
+      throw new DataError(`got ${JSON.stringify(row.slice(0, 60))}, expected a recording and its label`, at);
+    }
+    if (seen.has(name)) throw new DataError(`recording ${name} is listed twice`, at);
+    seen.add(name);
+    return [{ name, label, line: i + 1 }];
+  });
+}
+
+export const ecg: TaskSpec = {
+  name: 'ecg',
+  title: 'Electrocardiogram: normal rhythm, atrial fibrillation, another rhythm or noise',
+  kind: 'classification',
+  source: {
+    description:
+      'PhysioNet/CinC challenge 2017: 8528 recordings of a hand-held single-lead device, 9 to 61 s at 300 Hz; windows of 5 s.',
+    licence: 'Open Data Commons Attribution 1.0 (PhysioNet)',
+    citation:
+      'Clifford et al.: AF classification from a short single lead ECG recording, Computing in Cardiology 2017',
+    addresses: [
+      { url: `${ADDRESS}/training2017.zip`, sha256: null, sums: SUMS, unpack: true },
+      { url: `${ADDRESS}/REFERENCE-v3.csv`, sha256: null, sums: SUMS, unpack: false },
+    ],
+  },
+  classes: CLASSES,
+  rate: 300,
+  shape: '1500 points, 1 channel',
+  figure: { preset: 'ecg', missing: 'break' },
+  needs: 'download',
+  layout: 'A00001.mat … and REFERENCE-v3.csv',
+  open({ directory, window }) {
+    const size = window === undefined ? WINDOW : window;
+    if (size === null || !Number.isInteger(size) || size < 100) {
+      throw new ConfigError(`--window: got ${size}, expected at least 100 points; the task has ${WINDOW}`);
+    }
+    const folder = folderOf(ecg, directory);
+    const all = filesBelow(folder);
+    const reference = need(all, ['REFERENCE-v3.csv', 'REFERENCE.csv'], folder, ecg);
+    const old = basename(reference).toLowerCase() === 'reference.csv';
+    const byName = new Map(all.map((file) => [basename(file), file]));
+    const found = readReference(reference).map(({ name, label, line }) => {
+      const file = byName.get(`${name}.mat`);
+      if (file !== undefined) return { name, label, file };
+      throw new DataError(`${name}.mat is not there`, { file: reference, line });
+    });
+    let short = 0;
+    return {
+      files: [reference, ...found.map(({ file }) => file)],
+      classes: () => CLASSES,
+      parameters: { window: size },
+      total: null,
+      notes: () => [
+        ...(old ? ['labels of the first version (REFERENCE.csv): version 3 corrects many'] : []),
+        ...(short > 0 ? [`${short} recordings are shorter than a window`] : []),
+      ],
+      plan: {
+        by: 'recording',
+        sizes: { train: 8, validation: 1, test: 1 },
+        statement:
+          'The benchmark publishes 43673 windows but no membership. All windows of a recording are in one split; stratified by the ' +
+          'class of the recording.',
+        recordingsApart: true,
+      },
+      *load() {
+        short = 0;
+        for (const { name, label, file } of found) {
+          for (const record of readMatlab(file, { variable: 'val' })) {
+            const values = record.channels[0]!;
+            const windows = wholeWindows(values.length, size);
+            if (windows.length === 0) short++;
+            for (const [index, [start, end]] of windows.entries()) {
+              yield {
+                split: null,
+                example: {
+                  id: `ecg/${name}/${index}`,
+                  task: 'ecg',
+                  channels: [values.slice(start, end).map((value) => value / GAIN)],
+                  names: ['ECG'],
+                  times: null,
+                  gold: { kind: 'classification', class: read(label, record) },
+                  recording: name,
+                },
+              };
+            }
+          }
+        }
+      },
+    };
+  },
+};

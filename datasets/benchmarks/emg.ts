@@ -1,0 +1,115 @@
+/** EMG: healthy, myopathy or neuropathy, from a needle in a muscle of the shin. */
+import { basename } from 'node:path';
+import { ConfigError, DataError } from '../../src/errors.ts';
+import { readEmgdb } from '../readers/emgdb.ts';
+import { readWfdb } from '../readers/wfdb.ts';
+import type { TaskSpec } from './benchmark.ts';
+import { filesBelow, folderOf, need } from './find-files.ts';
+import { wholeWindows } from './window.ts';
+
+/** Class by recording. */
+const RECORDINGS = {
+  emg_healthy: 'Healthy',
+  emg_myopathy: 'Myopathy',
+  emg_neuropathy: 'Neuropathy',
+} as const;
+const CLASSES = Object.values(RECORDINGS);
+const WINDOW = 1500;
+const ADDRESS = 'https://physionet.org/files/emgdb/1.0.0';
+/** SHA-256 of the recordings as their SHA256SUMS.txt lists them. The text form of the same signals has corrupt lines. */
+const FILES = {
+  'emg_healthy.hea': '61221ce33e167d246ec2ea8984ce2f25882b32b4d90bd7ef785c7b56ef95bac5',
+  'emg_healthy.dat': '4990f34f0ffb314f6ce70c1d2089b7ce41fa96d19fcd9fb334815ca5033966fd',
+  'emg_myopathy.hea': '752093a1e3af87cd87e39f553b8725133f57a75413661208e5d93c8d2c60e73b',
+  'emg_myopathy.dat': '2c310a0f61843a5a5e906d413b6ff7f51370a91e516344af511c7fe6da9eaf7f',
+  'emg_neuropathy.hea': 'a424c80b6a5cc5733456f0848c2650321cac3658d9b02b845e08b619b2807ce0',
+  'emg_neuropathy.dat': '108c6c71d3792f3dba645539bd9241119fb4c6a3a0f3e515399694b072375dd5',
+} as const;
+
+const STATEMENT =
+  'The published membership (122 and 41 of 204 windows) is not known. There are three recordings, one of each class, so windows ' +
+  'of one recording are in all splits: results tell how well a recording is recognised, not a patient who was never seen.';
+
+export const emg: TaskSpec = {
+  name: 'emg',
+  title: 'Electromyogram: healthy, myopathy or neuropathy',
+  kind: 'classification',
+  source: {
+    description:
+      'PhysioNet emgdb: three recordings with a 25 mm concentric needle in the tibialis anterior, 4 kHz, in mV, while the foot is gently dorsiflexed.',
+    licence: 'Open Data Commons Attribution 1.0 (PhysioNet)',
+    citation: 'Goldberger et al.: PhysioBank, PhysioToolkit, and PhysioNet, Circulation 2000',
+    addresses: Object.entries(FILES).map(([name, sha256]) => ({
+      url: `${ADDRESS}/${name}`,
+      sha256,
+      unpack: false,
+    })),
+  },
+  classes: CLASSES,
+  rate: 4000,
+  shape: '1500 points, 1 channel',
+  figure: { preset: 'emg', missing: 'break' },
+  needs: 'download',
+  layout: 'emg_healthy, emg_myopathy and emg_neuropathy as .txt, or as .hea with .dat',
+  open({ directory, window }) {
+    const size = window === undefined ? WINDOW : window;
+    if (size === null || !Number.isInteger(size) || size < 100) {
+      throw new ConfigError(`--window: got ${size}, expected at least 100 points; the task has ${WINDOW}`);
+    }
+    const folder = folderOf(emg, directory);
+    const all = filesBelow(folder);
+    const found = Object.entries(RECORDINGS).map(([name, label]) => {
+      const file = need(all, [`${name}.txt`, `${name}.dat`], folder, emg);
+      const header = file.replace(/\.dat$/i, '.hea');
+      return { name, label, file: header, parts: header === file ? [file] : [header, file] };
+    });
+    let notes: string[] = [];
+    return {
+      files: found.flatMap(({ parts }) => parts),
+      classes: () => CLASSES,
+      parameters: { window: size },
+      total: null,
+      notes: () => notes,
+      plan: {
+        by: 'example',
+        sizes: { train: 122, validation: 41, test: 41 },
+        statement: STATEMENT,
+        recordingsApart: false,
+      },
+      *load() {
+        notes = [];
+        for (const { name, label, file } of found) {
+          const text = file.toLowerCase().endsWith('.txt');
+          for (const record of text ? readEmgdb(file) : readWfdb(file)) {
+            const values = record.channels[0]!;
+            const { count } = record.faults;
+            if (count > 0) notes.push(`${basename(file)}: ${count} corrupt lines`);
+            const windows = wholeWindows(values.length, size);
+            if (windows.length === 0) {
+              throw new DataError(
+                `${values.length} points, and a window has ${size}; choose a smaller --window`,
+                {
+                  file,
+                },
+              );
+            }
+            for (const [index, [start, end]] of windows.entries()) {
+              yield {
+                split: null,
+                example: {
+                  id: `emg/${name}/${index}`,
+                  task: 'emg',
+                  channels: [values.slice(start, end)],
+                  names: ['EMG'],
+                  times: null,
+                  gold: { kind: 'classification', class: label },
+                  recording: name,
+                },
+              };
+            }
+          }
+        }
+      },
+    };
+  },
+};

@@ -1,0 +1,116 @@
+/** HAR: six activities, from three axes of acceleration at the waist. */
+import type { RawRecord } from '../readers/record.ts';
+import { readUciHar } from '../readers/uci-har.ts';
+import type { Split } from '../split.ts';
+import type { Loaded, TaskSpec } from './benchmark.ts';
+import { filesBelow, folderOf, need, pick } from './find-files.ts';
+import { classesOf, labelReader } from './labels.ts';
+import { refuseWindow } from './window.ts';
+
+const LABELS = {
+  1: 'walking',
+  2: 'walking_upstairs',
+  3: 'walking_downstairs',
+  4: 'sitting',
+  5: 'standing',
+  6: 'laying',
+} as const;
+const AXES = ['x', 'y', 'z'] as const;
+const CLASSES = classesOf(LABELS);
+
+const read = labelReader(LABELS);
+
+/** Files of one split. */
+interface Part {
+  readonly split: Split;
+  readonly signals: readonly (readonly [name: string, path: string])[];
+  readonly labels: string;
+  readonly subjects: string | undefined;
+}
+
+const SPLIT =
+  'Published as 7352 / 2947 windows of 2.56 s which overlap by half, made by volunteer (21 / 9), so no volunteer is in both.';
+
+export const har: TaskSpec = {
+  name: 'har',
+  title: 'Human activity: six kinds, from a phone at the waist',
+  kind: 'classification',
+  source: {
+    description:
+      '30 volunteers aged 19 to 48 with a phone at the waist: total acceleration along three axes at 50 Hz, in g.',
+    licence: 'CC BY 4.0 (UCI machine learning repository)',
+    citation:
+      'Anguita, Ghio, Oneto, Parra, Reyes-Ortiz: A public domain dataset for human activity recognition using smartphones, ESANN 2013',
+    addresses: [
+      {
+        url: 'https://archive.ics.uci.edu/static/public/240/human+activity+recognition+using+smartphones.zip',
+        sha256: 'c00b803081a5c797cd5e4b83700a9810b38d53d9d84e01917e090e1fdbc81031',
+        unpack: true,
+      },
+    ],
+  },
+  classes: CLASSES,
+  rate: 50,
+  shape: '128 points, 3 channels',
+  figure: { preset: 'har', missing: 'break' },
+  needs: 'download',
+  layout:
+    'total_acc_{x,y,z}_{train,test}.txt and y_{train,test}.txt; subject_{train,test}.txt names the volunteers',
+  open({ directory, window }) {
+    refuseWindow('har', window);
+    const folder = folderOf(har, directory);
+    const all = filesBelow(folder);
+    const parts = (['train', 'test'] as const).map((split): Part => {
+      const file = (name: string): string => need(all, [`${name}_${split}.txt`], folder, har);
+      return {
+        split,
+        signals: AXES.map((axis) => [axis, file(`total_acc_${axis}`)]),
+        labels: file('y'),
+        subjects: pick(all, [`subject_${split}.txt`]),
+      };
+    });
+    const named = parts.every(({ subjects }) => subjects !== undefined);
+    const loadedOf = ({ split }: Part, record: RawRecord, index: number): Loaded => ({
+      split,
+      example: {
+        id: `har/${split}/${index}`,
+        task: 'har',
+        channels: record.channels,
+        names: AXES,
+        times: null,
+        gold: { kind: 'classification', class: read(record.label, record) },
+        recording: named ? `volunteer ${record.group}` : null,
+      },
+    });
+    return {
+      files: parts.flatMap(({ signals, labels, subjects }) => [
+        ...signals.map(([, path]) => path),
+        labels,
+        ...(subjects === undefined ? [] : [subjects]),
+      ]),
+      classes: () => CLASSES,
+      parameters: {},
+      total: null,
+      notes: () => [],
+      plan: {
+        by: 'given',
+        statement: `Split of the benchmark. ${SPLIT}${named ? '' : ' The files that name the volunteers are not here, so this was not checked.'}`,
+        recordingsApart: named ? true : null,
+        validation: named
+          ? 'recording'
+          : {
+              refused:
+                'neighbouring windows overlap by half, and without subject_train.txt it is not known which belong together',
+            },
+      },
+      *load() {
+        for (const part of parts) {
+          const { signals, labels } = part;
+          let index = 0;
+          const files = { signals, labels, ...(named ? { subjects: part.subjects } : {}) };
+          for (const record of readUciHar(files)) yield loadedOf(part, record, index++);
+        }
+      },
+    };
+  },
+};

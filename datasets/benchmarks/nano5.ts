@@ -1,0 +1,27 @@
+/** nano5: five equally frequent classes, made for small pictures. */
+
+import { exampleOf } from '../example.ts';
+import {
+  NANO5_CLASSES,
+  NANO5_LENGTH,
+  NANO5_MINIMUM_LENGTH,
+  NANO5_PARAMETERS,
+  nano5,
+} from '../generators/nano5.ts';
+import { generatedTask } from './generated.ts';
+
+export const nano5Task = generatedTask({
+  name: 'nano5',
+  title: 'nano5: five equally frequent classes of anomalies, made for small pictures',
+  kind: 'anomaly',
+  description: 'The series of the quickstart.',
+  citation: null,
+  shape: `${NANO5_LENGTH} points, 1 channel`,
+  figure: { preset: 'nano', missing: 'break' },
+  classes: NANO5_CLASSES,
+  counts: { train: 2000, validation: 200, test: 400 },
+  length: NANO5_LENGTH,
+  minimumLength: NANO5_MINIMUM_LENGTH,
+  parameters: NANO5_PARAMETERS,
+  at: (...address) => exampleOf(nano5(...address)),
+});

@@ -1,0 +1,116 @@
+/** VisualTimeAnomaly: univariate, with missing points, and grids of variates. */
+
+import type { AnomalyClass } from '../../src/types.ts';
+import { exampleOf, VALUE_CHANNEL } from '../example.ts';
+import {
+  VTA_LENGTH,
+  VTA_MINIMUM_LENGTH,
+  VTA_TYPES,
+  VTA_WAVES,
+  vta,
+  vtaClass,
+  vtaIrregular,
+  vtaParameters,
+} from '../generators/vta.ts';
+import { VTA_MISSING } from '../generators/vta-missing.ts';
+import {
+  VTA_VARIATE_LENGTH,
+  VTA_VARIATES,
+  VTA_WAVE_PARAMETERS,
+  vtaMultivariate,
+} from '../generators/vta-variates.ts';
+import { generatedTask } from './generated.ts';
+
+const CITATION = 'Xu et al.: Can multimodal LLMs perform time series anomaly detection?, 2025';
+const CLASSES = VTA_TYPES.map(vtaClass);
+const UNIVARIATE = Object.fromEntries(VTA_TYPES.map((type) => [type, vtaParameters(type)]));
+
+/** Place of an index in a grid of choices that turn one after the other, and how often it was there before. */
+function turn(index: number, ...sizes: readonly number[]): number[] {
+  let rest = index;
+  const places = sizes.map((size) => {
+    const place = rest % size;
+    rest = Math.floor(rest / size);
+    return place;
+  });
+  return [...places, rest];
+}
+
+export const vtaUnivariate = generatedTask({
+  name: 'vta',
+  title: 'VisualTimeAnomaly, univariate: five kinds, evenly mixed',
+  kind: 'anomaly',
+  description: 'A sine with anomalous points or segments; every series has some.',
+  citation: CITATION,
+  shape: `${VTA_LENGTH} points, 1 channel`,
+  figure: { preset: 'vta', missing: 'break' },
+  classes: CLASSES,
+  counts: { train: 2000, validation: 200, test: 500 },
+  length: VTA_LENGTH,
+  minimumLength: VTA_MINIMUM_LENGTH,
+  parameters: UNIVARIATE,
+  at(seed, split, index, length) {
+    const [type, own] = turn(index, VTA_TYPES.length) as [number, number];
+    return exampleOf(vta(VTA_TYPES[type]!, seed, split, own, length));
+  },
+});
+
+export const vtaMissing = generatedTask({
+  name: 'vta/irregular',
+  title: 'VisualTimeAnomaly, irregular: 5 to 25 % of the points missing',
+  kind: 'anomaly',
+  description: 'The univariate series with points left out; shares and kinds evenly mixed.',
+  citation: CITATION,
+  pairing: `Within a split every series comes ${VTA_MISSING.length} times, each time with another share of its points missing.`,
+  shape: `${VTA_LENGTH} points, 1 channel`,
+  figure: { preset: 'vta', missing: 'join' },
+  // Where no point of an anomaly is left, the answer is that there is none.
+  classes: [...CLASSES, 'normal'],
+  counts: { train: 2000, validation: 200, test: 500 },
+  length: VTA_LENGTH,
+  minimumLength: VTA_MINIMUM_LENGTH,
+  parameters: { ...UNIVARIATE, missing: VTA_MISSING },
+  at(seed, split, index, length) {
+    const [type, share, own] = turn(index, VTA_TYPES.length, VTA_MISSING.length) as [number, number, number];
+    const series = vtaIrregular(VTA_TYPES[type]!, VTA_MISSING[share]!, seed, split, own, length);
+    return {
+      id: series.id,
+      task: series.task,
+      channels: series.channels,
+      names: [VALUE_CHANNEL],
+      times: null, // the points that are there stand at whole indices
+      gold: { kind: 'anomaly', class: series.class as AnomalyClass, intervals: series.intervals },
+      recording: null,
+    };
+  },
+});
+
+export const vtaVariates = generatedTask({
+  name: 'vta/multivariate',
+  title: 'VisualTimeAnomaly, multivariate: which of 4 to 36 variates are anomalous',
+  kind: 'variates',
+  description:
+    'Sines and cosines, some of them replaced by a triangle, a square, a sawtooth or a random walk.',
+  citation: CITATION,
+  shape: `${VTA_VARIATE_LENGTH} points, ${VTA_VARIATES.join(', ')} channels`,
+  figure: { preset: 'vta-grid', missing: 'break' },
+  classes: [],
+  counts: { train: 2000, validation: 200, test: 500 },
+  length: VTA_VARIATE_LENGTH,
+  minimumLength: VTA_MINIMUM_LENGTH,
+  parameters: { ...VTA_WAVE_PARAMETERS, waves: VTA_WAVES, variates: VTA_VARIATES },
+  at(seed, split, index, length) {
+    const [wave, size, own] = turn(index, VTA_WAVES.length, VTA_VARIATES.length) as [number, number, number];
+    const variates = VTA_VARIATES[size]!;
+    const series = vtaMultivariate(VTA_WAVES[wave]!, seed, split, own, { variates, length });
+    return {
+      id: series.id,
+      task: series.task,
+      channels: series.channels,
+      names: series.channels.map((_, id) => String(id)),
+      times: null,
+      gold: { kind: 'variates', variates: series.variates },
+      recording: null,
+    };
+  },
+});

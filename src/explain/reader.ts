@@ -1,0 +1,96 @@
+/** Who answers about a window of a series: a policy, in the way its card says it was taught. */
+import { VALUE_CHANNEL } from '../../datasets/example.ts';
+import { numericText } from '../../datasets/numeric-text.ts';
+import { generate } from '../policy/generate.ts';
+import type { Policy } from '../policy/policy.ts';
+import { type Asked, instruction } from '../tasks/instruction.ts';
+import type { PolicyCard } from '../train/card.ts';
+import { PromptEncoder } from '../train/prompt.ts';
+import type { Picture } from '../types.ts';
+
+/** Longest window that a policy without a trained length is shown: two samples per pixel of its figure. */
+export const UNTAUGHT_LENGTH = 2000;
+
+/** Windows answered together and longest response, by style: a big policy has long prompts and long traces. */
+const EFFORT = {
+  nano: { batch: 64, maxTokens: 128 },
+  full: { batch: 4, maxTokens: 1024 },
+} as const;
+
+export interface Reader {
+  /** Where it is from, as the page shows it. */
+  readonly name: string;
+  /** Points of every series that it was taught on, and is to be asked about; null: any, up to UNTAUGHT_LENGTH. */
+  readonly length: number | null;
+  /** Windows worth handing over at a time. */
+  readonly batch: number;
+  /** What it is and runs on, for the record. */
+  readonly record: Readonly<Record<string, string | number>>;
+  /** How far its answers can be trusted, one sentence each. */
+  readonly caveats: readonly string[];
+  /** What it is shown of a window [W]. */
+  picture(window: Float64Array): Picture | Promise<Picture>;
+  /** One response to each window [W]. Rejects with the reason of an aborted signal. */
+  answer(windows: readonly Float64Array[], signal?: AbortSignal): Promise<readonly string[]>;
+}
+
+export interface PolicyReaderOptions {
+  readonly name: string;
+  /** Draws a series as the policy's figure has it. */
+  readonly picture: (values: Float64Array) => Picture | Promise<Picture>;
+}
+
+/** What is asked about a window: it has no task, whatever the policy was taught on. */
+function asked({ numbers }: PolicyCard, values: Float64Array): Asked {
+  const { length } = values;
+  const channels = [VALUE_CHANNEL];
+  return numbers === null
+    ? { length, channels }
+    : {
+        length,
+        channels,
+        numbers: numericText([values], { digits: numbers.digits, points: numbers.points }),
+      };
+}
+
+/** Reads windows with a policy, greedily. */
+export function policyReader(policy: Policy, card: PolicyCard, options: PolicyReaderOptions): Reader {
+  const encoder = new PromptEncoder(policy);
+  const { batch, maxTokens } = EFFORT[card.style];
+  const { info } = policy.engine;
+  return {
+    name: options.name,
+    length: card.length,
+    batch,
+    record: {
+      parameters: policy.layout.size,
+      stage: card.stage,
+      figure: card.figure,
+      engine: `${info.name} ${info.version}`,
+      device: info.device,
+      threads: info.threads,
+    },
+    caveats:
+      card.style === 'nano'
+        ? [
+            `The policy is small (${(policy.layout.size / 1e6).toPrecision(2)} million parameters) and learned to look and to describe from synthetic series alone: on other data its answer is a hint, to be held against the classical evidence.`,
+            `It was taught anomalies of about 20 to 150 samples of 1000: shorter ones, a single spike above all, hardly show in its picture and are easily missed.`,
+          ]
+        : [],
+    picture: options.picture,
+    async answer(windows, signal) {
+      const prompts = [];
+      for (const values of windows) {
+        const picture = card.numbers === null ? await options.picture(values) : null;
+        prompts.push(encoder.encode(picture, instruction({ ...card, task: null }, asked(card, values))));
+      }
+      const responses = await generate(policy, prompts, {
+        temperature: 0,
+        maxTokens,
+        seed: 0,
+        ...(signal === undefined ? {} : { signal }),
+      });
+      return responses.map(({ text }) => text);
+    },
+  };
+}

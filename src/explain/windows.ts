@@ -1,0 +1,159 @@
+/**
+ * A series of any length, seen by a policy that was taught one length: overlapping windows, each resampled to that
+ * length, and their answers mapped back and merged.
+ */
+
+import { ConfigError } from '../errors.ts';
+import { mergeIntervals, runs } from '../series/intervals.ts';
+import type { Interval } from '../types.ts';
+
+export interface WindowOptions {
+  /** Samples per window, ≥ 2. */
+  readonly size: number;
+  /** Least share of a window that it has in common with the next, in [0, 0.9]. */
+  readonly overlap: number;
+  /** Most windows; with more, all of them grow. */
+  readonly limit: number;
+}
+
+/**
+ * Equally long windows over [0, length), evenly spaced, the first at 0 and the last ending at `length`; a single one
+ * when the series is not longer than `size`. Where `limit` windows of `size` samples do not reach, they are as long
+ * as it takes, so that a series of any length is answered by at most `limit` windows.
+ * @throws ConfigError for an option out of range
+ */
+export function cutWindows(length: number, options: WindowOptions): Interval[] {
+  const { overlap, limit } = options;
+  if (!(Number.isInteger(options.size) && options.size >= 2)) {
+    throw new ConfigError(`window: expected a whole number of at least 2 samples, got ${options.size}`);
+  }
+  if (!(overlap >= 0 && overlap <= 0.9)) {
+    throw new ConfigError(`overlap: expected a share from 0 to 0.9, got ${overlap}`);
+  }
+  if (!(Number.isInteger(limit) && limit >= 2)) {
+    throw new ConfigError(`limit: expected a whole number of at least 2 windows, got ${limit}`);
+  }
+  if (length <= options.size) return [[0, length]];
+  // `limit` windows that overlap by the given share reach over 1 + (limit − 1)(1 − overlap) of their length.
+  const size = Math.max(options.size, Math.ceil(length / (1 + (limit - 1) * (1 - overlap))));
+  if (size >= length) return [[0, length]];
+  const count = Math.min(limit, 1 + Math.ceil((length - size) / Math.max(1, size * (1 - overlap)) - 1e-9));
+  return Array.from({ length: count }, (_, i): Interval => {
+    const start = Math.round((i * (length - size)) / (count - 1));
+    return [start, start + size];
+  });
+}
+
+/** Periods of the base, as shares of the taught length, that a policy knows from its training; see `windowSize`. */
+const KNOWN_PERIODS = [1 / 36, 1 / 13] as const;
+/** Periods per window otherwise. */
+const PERIODS = 22;
+/** A window of fewer samples shows too little. */
+const SMALLEST = 100;
+
+/**
+ * Samples per window for a policy taught on series of `taught` points: that many, unless the series repeats with a period
+ * (in samples; null: it does not) that such windows would show as nothing the policy knows. Then 22 periods, at least 100
+ * samples, so that a series sampled ten times finer is seen as the same series.
+ *
+ * The synthetic presets have 14 to 33 periods in a series. Measured with a nano policy (point F1 .635 at its own scale): nano5 stretched
+ * to 2000 points .389 → .666, 4000 .239 → .649, 8000 .200 → .617, squeezed to 400 .572 → .597; at its own scale unchanged.
+ * 16 or 30 periods, or a wider known range, were no better. A coarse view of the whole series beside
+ * windows was worse in every case (at the taught scale .632 → .395; anomalies eight times longer .513 → .501), so there is none.
+ */
+export function windowSize(taught: number, period: number | null): number {
+  if (period === null || (period >= taught * KNOWN_PERIODS[0] && period <= taught * KNOWN_PERIODS[1]))
+    return taught;
+  return Math.max(SMALLEST, Math.round(PERIODS * period));
+}
+
+/**
+ * `values` [W] at `length` points: sample i owns the cell [i, i + 1) of W, point k the cell [k, k + 1)·W/length. A longer
+ * series is interpolated linearly between the middles of samples; of a shorter one, each point is the mean over its cell, so that
+ * no sample is passed over (measured on stretched nano5, point F1 .657 against .649 for interpolation and .578 for a
+ * picture of all samples).
+ */
+export function resample(values: Float64Array, length: number): Float64Array {
+  const width = values.length;
+  if (width === length) return values;
+  const out = new Float64Array(length); // [length]
+  for (let k = 0; k < length; k++) {
+    out[k] =
+      width < length
+        ? valueAt(values, ((k + 0.5) * width) / length - 0.5)
+        : meanOver(values, (k * width) / length, ((k + 1) * width) / length);
+  }
+  return out;
+}
+
+/** Linear interpolation, held at both ends. */
+function valueAt(values: Float64Array, at: number): number {
+  const position = Math.min(values.length - 1, Math.max(0, at));
+  const below = Math.floor(position);
+  const share = position - below;
+  return share === 0 ? values[below]! : values[below]! * (1 - share) + values[below + 1]! * share;
+}
+
+/** Mean of the step function of the samples over [from, to). */
+function meanOver(values: Float64Array, from: number, to: number): number {
+  let sum = 0;
+  for (let i = Math.floor(from); i < to && i < values.length; i++) {
+    sum += values[i]! * (Math.min(to, i + 1) - Math.max(from, i));
+  }
+  return sum / (to - from);
+}
+
+/**
+ * Intervals in the coordinates of an answer over `length` points, in samples of the series: start and end to the nearest
+ * sample of the window, at least one sample each; sorted, disjoint, inside the window.
+ */
+export function mapBack(intervals: readonly Interval[], length: number, window: Interval): Interval[] {
+  const [first, last] = window;
+  const scale = (last - first) / length;
+  return mergeIntervals(
+    intervals.map(([start, end]): Interval => {
+      const from = Math.min(last - 1, first + Math.round(start * scale));
+      return [from, Math.min(last, Math.max(from + 1, first + Math.round(end * scale)))];
+    }),
+  );
+}
+
+/** What one window said, in samples of the series: sorted, disjoint, inside it; null when it could not be read. */
+export interface WindowAnswer {
+  readonly window: Interval;
+  readonly intervals: readonly Interval[] | null;
+}
+
+/** Share of the votes from which a sample is anomalous. */
+const MAJORITY = 0.5;
+
+/**
+ * The anomalies of the whole series [0, length): the samples that at least half of the readable windows over them flag;
+ * windows that could not be read have no vote. With neighbours that overlap by half, one of two is enough.
+ *
+ * Measured with a nano policy on series of 5000 points (60 of nano5's kind, 80 of AnomLLM), mean point / affiliation F1: no overlap
+ * .297 / .577, a quarter .311 / .624, half .323 / .654, three quarters .335 / .594 at twice the cost. Asking for
+ * more than half of the votes: .262 / .437. Not letting windows vote near their edges: .319 / .622 for a quarter
+ * of the overlap, .310 / .558 for all of it (each sample answered by the window in whose middle it lies).
+ */
+export function mergeWindows(length: number, answers: readonly WindowAnswer[]): Interval[] {
+  // Votes and windows, as differences along the series.
+  const votes = new Int32Array(length + 1);
+  const windows = new Int32Array(length + 1);
+  const add = (into: Int32Array, [start, end]: Interval): void => {
+    into[start]! += 1;
+    into[end]! -= 1;
+  };
+  for (const { window, intervals } of answers) {
+    if (intervals === null) continue;
+    add(windows, window);
+    for (const one of intervals) add(votes, one);
+  }
+  let flagged = 0;
+  let readable = 0;
+  return runs(length, (t) => {
+    flagged += votes[t]!;
+    readable += windows[t]!;
+    return flagged > 0 && flagged >= MAJORITY * readable;
+  });
+}

@@ -1,0 +1,151 @@
+/**
+ * HTML that is safe by construction: the `html` template escapes every value that is not itself `Html`. Model
+ * output, file names and recipes are data and only ever enter as strings.
+ */
+import { createHash } from 'node:crypto';
+import { DataError } from '../errors.ts';
+
+/** Markup that may be inserted as it is. */
+export class Html {
+  readonly markup: string;
+  constructor(markup: string) {
+    this.markup = markup;
+  }
+  toString(): string {
+    return this.markup;
+  }
+}
+
+export type HtmlValue = Html | string | number | null | readonly HtmlValue[];
+
+const ESCAPES: Readonly<Record<string, string>> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+};
+
+/**
+ * Text for an element or a quoted attribute. Control characters other than tab and line feed, and halves of
+ * surrogate pairs, which HTML cannot hold, are shown as U+FFFD.
+ */
+export function escapeText(text: string): string {
+  return text
+    .replace(/\r\n?/g, '\n')
+    .replace(/[^\t\n\u0020-\u007e\u00a0-\ud7ff\ue000-\u{10ffff}]/gu, '\ufffd')
+    .replace(/[&<>"']/g, (character) => ESCAPES[character]!);
+}
+
+function render(value: HtmlValue): string {
+  if (value === null) return '';
+  if (value instanceof Html) return value.markup;
+  if (typeof value === 'string') return escapeText(value);
+  if (typeof value === 'number') return String(value);
+  return value.map(render).join('');
+}
+
+/** Template tag: html\`<td>${value}</td>\`. Strings are escaped, lists joined, null is nothing. */
+export function html(strings: TemplateStringsArray, ...values: readonly HtmlValue[]): Html {
+  let markup = strings[0]!;
+  for (let i = 0; i < values.length; i++) markup += render(values[i]!) + strings[i + 1]!;
+  return new Html(markup);
+}
+
+/** JSON for a `<script type="application/json">` block: no `<` can end the block or open a comment in it. */
+export function jsonBlock(id: string, value: unknown): Html {
+  const json = JSON.stringify(value).replaceAll('<', '\\u003c');
+  return new Html(`<script type="application/json" id="${escapeText(id)}">${json}</script>`);
+}
+
+const SVG_ELEMENTS = new Set(
+  'svg g path line polyline polygon rect circle ellipse text tspan title desc defs clippath lineargradient stop'.split(
+    ' ',
+  ),
+);
+
+/**
+ * Checks that an SVG string only draws (no script, style sheet, link, event handler or reference outside itself)
+ * and makes its ids unique by `prefix`, so that several can stand in one page. `description` is for screen readers.
+ * @throws DataError naming the first element or attribute that may not be there.
+ */
+export function inlineSvg(svg: string, prefix: string, description: string): Html {
+  const refuse = (what: string) => new DataError(`figure ${prefix}: ${what} is not allowed in an inline SVG`);
+  const text = svg.replace(/^\s*(?:<\?xml[^>]*\?>\s*)?(?:<!DOCTYPE[^>[]*>\s*)?/, '').trim();
+  if (!/^<svg[\s>]/.test(text) || !text.endsWith('</svg>')) throw refuse('anything but one <svg> element');
+  // Everything between tags is text; a tag ends at the first ">" outside quotes.
+  const tag = /<(?:\/([A-Za-z]+)\s*|([A-Za-z]+)((?:\s+[\w:-]+\s*=\s*(?:"[^"<]*"|'[^'<]*'))*)\s*\/?)>/y;
+  for (let at = text.indexOf('<'); at !== -1; at = text.indexOf('<', tag.lastIndex)) {
+    tag.lastIndex = at;
+    const found = tag.exec(text);
+    if (found === null) throw refuse(`"${text.slice(at, at + 20)}"`);
+    const name = (found[1] ?? found[2]!).toLowerCase();
+    if (!SVG_ELEMENTS.has(name)) throw refuse(`<${name}>`);
+    for (const [, attribute, quoted] of (found[3] ?? '').matchAll(/([\w:-]+)\s*=\s*("[^"]*"|'[^']*')/g)) {
+      if (/^on|href$|^src$/i.test(attribute!)) throw refuse(`the attribute ${attribute}`);
+      if (/url\(\s*['"]?[^#'"\s]|&|\\|@import|expression/i.test(attribute === 'style' ? quoted! : '')) {
+        throw refuse('a style that loads something');
+      }
+      if (/url\(\s*(?!#)/i.test(quoted!)) throw refuse('a reference outside the figure');
+    }
+  }
+  return new Html(
+    text
+      .replace(/(\sid\s*=\s*["'])/g, `$1${prefix}-`)
+      .replace(/url\(#/g, `url(#${prefix}-`)
+      .replace(/^<svg\b/, () => `<svg role="img" aria-label="${escapeText(description)}" focusable="false"`),
+  );
+}
+
+/** A PNG data URI for `<img src>`. @throws DataError for anything else, above all an address. */
+export function pngSource(uri: string): string {
+  if (!/^data:image\/png;base64,[A-Za-z0-9+/]+={0,2}$/.test(uri)) {
+    throw new DataError('a picture must be a data:image/png;base64 URI: pages are self-contained');
+  }
+  return uri;
+}
+
+export interface PageParts {
+  readonly title: string;
+  readonly style: string;
+  readonly body: Html;
+  /** Program texts of our own, in order. Only these run: the policy of the page names their digests. */
+  readonly scripts?: readonly string[];
+}
+
+/**
+ * A whole page. Its content-security policy forbids every network access and every script but the given ones, so
+ * that even markup that slipped through would be inert.
+ */
+export function page(parts: PageParts): string {
+  const scripts = parts.scripts ?? [];
+  for (const script of scripts) {
+    if (/<\/script|<!--/i.test(script)) throw new DataError('page: a script text would end its own element');
+  }
+  const digests = scripts.map((text) => `'sha256-${createHash('sha256').update(text).digest('base64')}'`);
+  const policy = [
+    "default-src 'none'",
+    "style-src 'unsafe-inline'",
+    'img-src data: blob:',
+    `script-src ${digests.length === 0 ? "'none'" : digests.join(' ')}`,
+    "base-uri 'none'",
+    "form-action 'none'",
+  ].join('; ');
+  return `${html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="${new Html(policy)}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<meta name="referrer" content="no-referrer">
+<link rel="icon" href="data:,">
+<title>${parts.title}</title>
+<style>${new Html(parts.style)}</style>
+</head>
+<body>
+${parts.body}
+${scripts.map((text) => new Html(`<script>${text}</script>\n`))}</body>
+</html>
+`}`;
+}

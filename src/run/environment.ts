@@ -1,0 +1,48 @@
+/** What is recorded of the machine and the versions that a run was made with. */
+import type { Engine } from '../engine/engine.ts';
+import { openTorch } from '../engine/torch/torch.ts';
+import { writeFileAtomic } from '../files.ts';
+import { cores, cpuModel, memory } from '../machine.ts';
+import { packageVersion } from '../package.ts';
+import type { RunFiles } from './files.ts';
+
+/** Records machine and versions beside the run, with what was known before kept. @throws DataError as `RunFiles.environment` */
+export function writeEnvironment(
+  run: RunFiles,
+  device: string,
+  more: Readonly<Record<string, number | string | null>> = {},
+): void {
+  const file = run.file('environment.json');
+  const engine = openTorch({ device, threads: 1 });
+  const { version, blas, deviceName } = engine.info;
+  const environment = {
+    ...run.environment,
+    timeseer: packageVersion(),
+    node: process.version,
+    platform: `${process.platform} ${process.arch}`,
+    libtorch: version,
+    blas: blas.replace(/\S*\//g, ''),
+    device,
+    device_name: deviceName,
+    cpu: cpuModel(),
+    cores: cores(),
+    memory_gib: Math.round(memory().total / 2 ** 30),
+    matmul_gflops_one_thread: Math.round(calibrate(engine)),
+    ...more,
+  };
+  writeFileAtomic(file, `${JSON.stringify(environment, null, 2)}\n`);
+}
+
+/** GFLOP/s of a 512³ product on one thread: what seconds on this machine are worth, in the same run. */
+function calibrate(engine: Engine): number {
+  const size = 512;
+  const rounds = 10;
+  return engine.scope(() => {
+    const a = engine.tensor(new Float32Array(size * size).fill(0.5), [size, size]);
+    engine.matmul(a, a);
+    const began = performance.now();
+    for (let i = 0; i < rounds; i++)
+      engine.item(engine.narrow(engine.reshape(engine.matmul(a, a), [-1]), 0, 0, 1));
+    return (rounds * 2 * size ** 3) / 1e6 / (performance.now() - began);
+  });
+}

@@ -1,0 +1,230 @@
+/** `timeseer eval`: records, metrics and a table for one policy and one data set. */
+import { existsSync, statSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { trainingSplit } from '../../datasets/partition.ts';
+import { type ExampleAddress, type ExampleSource, isGenerator, openExamples } from '../../datasets/source.ts';
+import { classicalAnswers } from '../../eval/baselines.ts';
+import { type MetricSet, type Metrics, metricsOf, overallOf } from '../../eval/metrics.ts';
+import { metricsTable, temperatureTable } from '../../eval/metrics-table.ts';
+import { writeRecords } from '../../eval/records.ts';
+import { RunDirectory } from '../../eval/run-directory.ts';
+import type { Reading } from '../../rewards/answer.ts';
+import { ConfigError, DataError } from '../errors.ts';
+import { writeFileAtomic } from '../files.ts';
+import { print, printJson, say } from '../terminal.ts';
+import { type NumbersFormat, readCard } from '../train/card.ts';
+import { evaluationCard, mismatches } from './card.ts';
+import { checkSameData } from './data-record.ts';
+import { runEvalStage } from './eval-stage.ts';
+import { findPolicy } from './find-policy.ts';
+import { type PromptTokens, promptTokens } from './prompt-tokens.ts';
+
+export interface EvalRequest {
+  readonly policy: string;
+  readonly data: string | undefined;
+  readonly split: 'train' | 'validation' | 'test';
+  readonly seed: number | undefined;
+  readonly count: number | undefined;
+  readonly length: number | undefined;
+  readonly input: 'picture' | 'numbers' | undefined;
+  readonly digits: number | undefined;
+  readonly points: number | undefined;
+  /** One temperature, or several between commas. */
+  readonly temperature: string;
+  readonly samples: number;
+  readonly answers: Reading | undefined;
+  readonly maxTokens: number | undefined;
+  readonly workers: number;
+  readonly device: string;
+  readonly out: string | undefined;
+  readonly classical: boolean;
+  readonly quiet: boolean;
+  readonly json: boolean;
+}
+
+/** Points of a generator's series, and how numbers are written, unless asked otherwise. */
+const USUAL_LENGTH = 1000;
+const USUAL_NUMBERS: NumbersFormat = { digits: 3, points: 250 };
+/** What a policy that is in no run is asked about. */
+const USUAL_DATA = 'nano5';
+/** Examples of a generator unless asked otherwise; of a data set, all. */
+const GENERATED = 400;
+/** Longest response unless asked otherwise, by the style that the policy answers in. */
+const MOST_TOKENS = { nano: 96, full: 1024 } as const;
+
+function check(given: EvalRequest): void {
+  // The bounds of a recipe.
+  for (const [name, value, least, most] of [
+    ['count', given.count ?? 1, 1, 1e7],
+    ['samples', given.samples, 1, 1024],
+    ['max-tokens', given.maxTokens ?? 1, 1, 1 << 17],
+    ['workers', given.workers, 1, 256],
+    ['digits', given.digits ?? 1, 1, 17],
+    ['points', given.points ?? 2, 2, 1e6],
+    ['seed', given.seed ?? 0, 0, Number.MAX_SAFE_INTEGER],
+    ['length', given.length ?? 2, 2, 1e6],
+  ] as const) {
+    if (!Number.isInteger(value) || value < least) {
+      throw new ConfigError(`--${name}: got ${value}, expected an integer ≥ ${least}`);
+    }
+    if (value > most) throw new ConfigError(`--${name}: got ${value}, expected at most ${most}`);
+  }
+}
+
+/** Different temperatures, in the order given. @throws ConfigError */
+function temperaturesOf(text: string): readonly number[] {
+  const found = String(text)
+    .split(',')
+    .map((part) => (part.trim() === '' ? Number.NaN : Number(part)));
+  if (found.some((one) => !(one >= 0 && one <= 10))) {
+    throw new ConfigError(
+      `--temperature: got ${text}, expected a number from 0 to 10, or several between commas`,
+    );
+  }
+  if (new Set(found).size < found.length)
+    throw new ConfigError(`--temperature: ${text} has one of them twice`);
+  return found;
+}
+
+/** The directory of the run that a policy lies in. */
+function runOf(policy: string): string | undefined {
+  const above = dirname(resolve(policy));
+  return [policy, above, dirname(above)].find((path) => existsSync(join(path, 'recipe.json')));
+}
+
+/** The data of the run that a policy lies in; those of the quickstart where it is in none. */
+function dataOf(policy: string): string {
+  const run = runOf(policy);
+  return run === undefined ? USUAL_DATA : new RunDirectory(run).recipe.data.name;
+}
+
+/** How the run that a policy lies in reads answers; leniently where it is in none. */
+function readingOf(policy: string): Reading {
+  const run = runOf(policy);
+  return run === undefined ? 'lenient' : new RunDirectory(run).recipe.answers;
+}
+
+/** Says when a policy's own data are not those that it was trained on: what is held out now may have been trained on. */
+function warnOfChange(policy: string, name: string): void {
+  const run = runOf(policy);
+  if (run === undefined) return;
+  try {
+    checkSameData(run, name);
+  } catch (error) {
+    if (!(error instanceof DataError)) throw error;
+    say(`warning: ${error.message}`);
+  }
+}
+
+/** What a prompt takes, and would take in the other mode. */
+function tokensLine(
+  { picture, numbers, format, context }: PromptTokens,
+  input: 'picture' | 'numbers',
+): string {
+  const shown = `${picture.tokens} tokens with a picture, ${picture.visual} of them visual`;
+  const over = numbers.tokens > context ? `, more than the context of ${context}` : '';
+  const read = `${numbers.tokens} with numbers (${format.digits} digits, at most ${format.points} values a channel)${over}`;
+  return `prompts: ${shown}; ${read}; asked with ${input === 'picture' ? 'pictures' : 'numbers'}\n`;
+}
+
+/** Every detector on the same examples. None is chosen here: a choice needs a validation split. */
+async function classicalMetrics(
+  source: ExampleSource,
+  classes: readonly string[],
+  name: string,
+): Promise<Record<string, MetricSet>> {
+  const answers = await classicalAnswers([...source], trainingSplit(name));
+  return Object.fromEntries(
+    Object.entries(answers).map(([detector, list]) => [detector, overallOf(list, { classes })]),
+  );
+}
+
+/** What evaluations at several temperatures say, for a terminal: all of them, the best, and what to do with it. */
+function comparison(sets: readonly (readonly [temperature: number, set: Metrics])[], split: string): string {
+  const best = bestOf(sets);
+  const note =
+    split === 'test'
+      ? 'chosen on the test split, which flatters it: choose on --split validation, then evaluate that one on test'
+      : `chosen on the ${split} split; --split test --temperature ${best} evaluates it unseen`;
+  return `${temperatureTable(sets)}best mean reward at temperature ${best}, ${note}\n`;
+}
+
+/** The temperature of the highest mean reward, the lower one of equals. */
+function bestOf(sets: readonly (readonly [temperature: number, set: Metrics])[]): number {
+  const ranked = sets.toSorted(
+    ([a, one], [b, other]) => other.overall.reward.mean - one.overall.reward.mean || a - b,
+  );
+  return ranked[0]![0];
+}
+
+export async function runEval(given: EvalRequest): Promise<void> {
+  check(given);
+  const temperatures = temperaturesOf(given.temperature);
+  if (given.out !== undefined && existsSync(given.out) && !statSync(given.out).isDirectory()) {
+    throw new ConfigError(`${given.out}: is a file; give a directory with --out`);
+  }
+  const from = findPolicy(given.policy);
+  const seed = given.seed ?? 42;
+  const { split } = given;
+  const name = given.data ?? dataOf(given.policy);
+  const generated = isGenerator(name);
+  if (given.data === undefined) warnOfChange(given.policy, name);
+  if (given.length !== undefined && !generated) {
+    throw new ConfigError(`--length: ${name} has its own lengths; only a generator's can be chosen`);
+  }
+  const { length = USUAL_LENGTH } = given;
+  const count = given.count ?? (generated ? GENERATED : undefined);
+  const examples: ExampleAddress = { name, split, seed, length, ...(count === undefined ? {} : { count }) };
+  const source = openExamples(examples);
+  const known = readCard(from).numbers ?? USUAL_NUMBERS;
+  const format: NumbersFormat = {
+    digits: given.digits ?? known.digits,
+    points: given.points ?? known.points,
+  };
+  const read = given.input === undefined ? readCard(from).numbers !== null : given.input === 'numbers';
+  const wanted = read ? format : null;
+  const card = evaluationCard(from, source.facts, wanted);
+  const input = read ? 'numbers' : 'picture';
+  for (const text of mismatches(from, card, source.facts)) say(`warning: ${text}`);
+  const tokens = await promptTokens(from, card, source, format);
+  const answers = given.answers ?? readingOf(given.policy);
+  const all = await runEvalStage({
+    ...given,
+    from,
+    label: 'eval',
+    examples,
+    numbers: wanted,
+    modes: temperatures.map((temperature) => ({ temperature, samples: given.samples })),
+    maxTokens: given.maxTokens ?? MOST_TOKENS[card.style],
+    seed,
+    answers,
+    silent: given.quiet,
+  });
+  const { classes, statement, title } = source.facts;
+  const sets = temperatures.map((temperature, m) => [temperature, metricsOf(all[m]!, { classes })] as const);
+  const several = sets.length > 1;
+  const [[temperature, metrics]] = sets as [(typeof sets)[number]];
+  const classical = given.classical && !several ? await classicalMetrics(source, classes, name) : {};
+  const data = { ...examples, title, ...(statement === null ? {} : { statement }) };
+  const asked = { policy: from, data, answers, input, prompt: tokens };
+  const result = several
+    ? {
+        ...asked,
+        best: bestOf(sets),
+        temperatures: sets.map(([at, found]) => ({ temperature: at, metrics: found })),
+      }
+    : { ...asked, temperature, metrics, classical };
+  if (given.out !== undefined) {
+    for (const [m, records] of all.entries()) {
+      const file = several ? `records.${temperatures[m]}.jsonl` : 'records.jsonl';
+      writeRecords(join(given.out, file), records);
+    }
+    writeFileAtomic(join(given.out, 'metrics.json'), `${JSON.stringify(result, null, 2)}\n`);
+  }
+  if (given.json) printJson(result);
+  else {
+    const table = several ? comparison(sets, split) : metricsTable(metrics, classical);
+    print(table + tokensLine(tokens, input), '');
+    if (statement !== null) print(`data: ${title}. ${statement}`);
+  }
+}

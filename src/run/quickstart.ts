@@ -1,0 +1,200 @@
+/** The main job, stage after stage; what is finished is skipped when it is resumed. */
+import { existsSync } from 'node:fs';
+import { type ExampleAddress, openExamples } from '../../datasets/source.ts';
+import { SPLITS } from '../../datasets/split.ts';
+import { reportFiles } from '../../eval/assemble.ts';
+import { runBaselines, writeBaselines } from '../../eval/baselines.ts';
+import { heldOutOf, validationOf } from '../../eval/held-out.ts';
+import { writeRecords } from '../../eval/records.ts';
+import { hasTransfer } from '../../eval/requirements.ts';
+import { type PolicyName, RunDirectory } from '../../eval/run-directory.ts';
+import { readSummary } from '../../eval/summary.ts';
+import { trainingOf } from '../../eval/training.ts';
+import { setup } from '../engine/torch/setup.ts';
+import { ConfigError } from '../errors.ts';
+import { print, printJson, say } from '../terminal.ts';
+import { writeEnvironment } from './environment.ts';
+import { runEvalStage } from './eval-stage.ts';
+import { RunFiles } from './files.ts';
+import { prepareInitial } from './initial-policy.ts';
+import { commandLine, type RunArguments, shellWord } from './options.ts';
+import { buildReport, resultLines } from './report.ts';
+import { runSession } from './session.ts';
+import { runRlStage, runSftStage } from './train-stage.ts';
+
+export async function runQuickstart(given: RunArguments): Promise<void> {
+  const log = given.quiet ? () => {} : say;
+  const began = performance.now();
+  await setup({ install: true, log });
+  const installed = (performance.now() - began) / 1000;
+
+  const open = (): RunFiles => {
+    const begun = RunFiles.begun(given.out);
+    if (begun && !given.resume && !given.force) {
+      throw new ConfigError(
+        `${given.out} holds a run: add --resume to go on with it, --force to start over, or choose another --out`,
+      );
+    }
+    return RunFiles.open(given.out, {
+      recipe: given.recipe ?? (given.resume && given.set.length === 0 ? null : 'quickstart'),
+      set: given.set,
+      command: commandLine(),
+      resume: given.resume,
+      replace: begun && given.force,
+      splits: SPLITS,
+    });
+  };
+  let worked = false;
+  const run = await runSession('quickstart', given, open, async (one) => {
+    worked = await runStages(one, given, installed);
+  });
+  const there = reportFiles(run.path);
+  const whole = existsSync(there.report) && existsSync(there.summary);
+  const files = worked || !whole ? (await buildReport(run.path)).files : there;
+  if (given.json) printJson({ out: run.path, ...files });
+  else {
+    print(`${resultLines(readSummary(files.summary)).join('\n')}\n`);
+    print(`report: ${files.report}\nsummary: ${files.summary}`);
+    if (openExamples(run.heldOutExamples).facts.kind === 'anomaly') {
+      print(`ask it about a file: npx timeseer explain my.csv --policy ${shellWord(run.path)}`);
+    }
+  }
+}
+
+/** A part of the main job. */
+interface Part {
+  /** Whether it has left what it makes. */
+  readonly done: () => boolean;
+  readonly work: () => Promise<void>;
+  /** It trains, and records its own time. */
+  readonly trains?: boolean;
+}
+
+/** A number of the environment record; 0 when it is not there. */
+function known(run: RunFiles, key: string): number {
+  const value = run.environment[key];
+  return typeof value === 'number' ? value : 0;
+}
+
+/** Does what has not been done yet; returns whether there was anything. */
+async function runStages(run: RunFiles, given: RunArguments, installed: number): Promise<boolean> {
+  const { recipe } = run;
+  const stage = { device: given.device, resume: true, force: false, silent: given.quiet };
+  const workers = Math.max(recipe.sft.workers, recipe.rl.workers);
+  const directory = new RunDirectory(run.path);
+
+  const evaluate = (
+    label: string,
+    from: string,
+    examples: ExampleAddress,
+    modes: Parameters<typeof runEvalStage>[0]['modes'],
+  ) =>
+    runEvalStage({
+      from,
+      label: `eval ${label}`,
+      examples,
+      modes,
+      maxTokens: recipe.eval.maxTokens,
+      seed: recipe.seed,
+      answers: recipe.answers,
+      device: given.device,
+      workers,
+      silent: given.quiet,
+    });
+
+  /** Greedy and sampled answers to the held-out examples. */
+  const answers = (policy: PolicyName, from: string): Part => {
+    const [greedyFile, sampledFile] = [
+      directory.answersFile(policy, 'greedy'),
+      directory.answersFile(policy, 'sampled'),
+    ];
+    return {
+      done: () => existsSync(greedyFile) && existsSync(sampledFile),
+      work: async () => {
+        const [greedy, sampled] = await evaluate(policy, from, run.heldOutExamples, [
+          { temperature: 0, samples: 1 },
+          { temperature: recipe.eval.temperature, samples: policy === 'initial' ? 1 : recipe.eval.samples },
+        ]);
+        writeRecords(sampledFile, sampled!);
+        writeRecords(greedyFile, greedy!);
+      },
+    };
+  };
+
+  const transfer = (policy: PolicyName): Part => {
+    const file = run.file('eval', `${policy}.anomllm.greedy.jsonl`);
+    const { seed, eval: evaluation } = recipe;
+    const examples = {
+      name: 'anomllm',
+      split: 'test' as const,
+      seed,
+      length: 1000,
+      count: evaluation.transfer,
+    };
+    return {
+      done: () => existsSync(file),
+      work: async () => {
+        const modes = [{ temperature: 0, samples: 1 }];
+        const [greedy] = await evaluate(
+          'anomllm',
+          run.policy(policy === 'rl' ? 'rl' : 'sft'),
+          examples,
+          modes,
+        );
+        writeRecords(file, greedy!);
+      },
+    };
+  };
+
+  const { baselineFiles } = directory;
+  const classical: Part = {
+    done: () => existsSync(baselineFiles.choice),
+    work: async () => {
+      if (!given.quiet) say('classical detectors');
+      writeBaselines(
+        baselineFiles,
+        await runBaselines(heldOutOf(recipe), validationOf(recipe), trainingOf(recipe), {
+          seed: recipe.seed,
+        }),
+      );
+    },
+  };
+
+  const parts: Part[] = [answers('initial', run.initial)];
+  if (recipe.sft.samples > 0) {
+    parts.push({ done: () => run.finished('sft'), work: () => runSftStage(run, stage), trains: true });
+    parts.push(answers('sft', run.policy('sft')));
+  }
+  if (recipe.rl.steps > 0) {
+    parts.push({ done: () => run.finished('rl'), work: () => runRlStage(run, stage), trains: true });
+    parts.push(answers('rl', run.policy('rl')));
+  }
+  const last = recipe.rl.steps > 0 ? 'rl' : recipe.sft.samples > 0 ? 'sft' : null;
+  if (last !== null && hasTransfer(recipe)) parts.push(transfer(last));
+  parts.push(classical);
+
+  if (parts.every(({ done }) => done())) return false;
+  writeEnvironment(run, given.device, {
+    workers,
+    ...(given.resume ? {} : { install_s: Number(installed.toFixed(2)) }),
+  });
+  prepareInitial(run);
+  for (const { done, work, trains = false } of parts) {
+    if (done()) continue;
+    const began = performance.now();
+    await work();
+    if (trains) continue;
+    // After each part, so that what was evaluated before an interruption counts when the run is resumed.
+    const seconds = known(run, 'evaluation_s') + (performance.now() - began) / 1000;
+    writeEnvironment(run, given.device, {
+      evaluation_s: Number(seconds.toFixed(2)),
+      evaluation_finished: new Date().toISOString(),
+    });
+  }
+  const peak = Math.round(process.resourceUsage().maxRSS / 1024);
+  // A run in several parts needed as much as the part that needed most.
+  writeEnvironment(run, given.device, {
+    peak_memory_mib: Math.max(peak, known(run, 'peak_memory_mib')),
+  });
+  return true;
+}

@@ -1,0 +1,54 @@
+/** The report of a run from its files: written, and what of it is said in a terminal. */
+import { heldOutExamples } from '../../datasets/partition.ts';
+import { openExamples } from '../../datasets/source.ts';
+import { type AssembleOptions, type ReportFiles, reportFiles, writeRunReport } from '../../eval/assemble.ts';
+import { summaryTable } from '../../eval/metrics-table.ts';
+import { POLICIES, RunDirectory } from '../../eval/run-directory.ts';
+import type { Summary } from '../../eval/summary.ts';
+import { say } from '../terminal.ts';
+import { hasCard } from '../train/card.ts';
+import { evaluationCard } from './card.ts';
+import { exampleTask } from './task.ts';
+
+/** The results of a run as a table for a terminal, and what of its requirements is missed. */
+export function resultLines(summary: Summary): string[] {
+  const missed = (summary.requirements ?? []).filter((one) => !one.met);
+  const verdict =
+    (summary.requirements ?? []).length === 0
+      ? []
+      : missed.length === 0
+        ? ['all requirements are met']
+        : missed.map(
+            ({ name, at_least, measured }) => `missed: ${name} ${measured.toFixed(4)}, required ${at_least}`,
+          );
+  return [...summaryTable(summary), ...verdict];
+}
+
+/** Says on stderr what a report had to leave out. */
+function tellGaps(run: string, gaps: readonly string[]): void {
+  for (const gap of gaps) say(`${run}: ${gap}`);
+}
+
+/** What the run's furthest policy was shown; nothing where no policy is left to tell, and the recipe has to. */
+function drawing(path: string): AssembleOptions {
+  const run = new RunDirectory(path);
+  const { data, seed, eval: evaluation } = run.recipe;
+  const directory = POLICIES.toReversed()
+    .map((policy) => run.policyDirectory(policy))
+    .find(hasCard);
+  if (directory === undefined) return {};
+  const { facts } = openExamples(heldOutExamples(data, seed, evaluation.series));
+  return { draw: exampleTask(evaluationCard(directory, facts), { facts }).picture };
+}
+
+/**
+ * Writes report and summary of a run, and says what they had to leave out; resolves to the summary and the paths
+ * of both.
+ *
+ * @throws DataError, ConfigError, WriteError as `writeRunReport`
+ */
+export async function buildReport(run: string): Promise<{ summary: Summary; files: ReportFiles }> {
+  const { summary, gaps } = await writeRunReport(run, drawing(run));
+  tellGaps(run, gaps);
+  return { summary, files: reportFiles(run) };
+}

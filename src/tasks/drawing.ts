@@ -1,0 +1,126 @@
+/** What an example is drawn as: the figure of its task, with the example's own channels and x axis. */
+import { ConfigError } from '../errors.ts';
+import type { FigureValues } from '../plot/domain.ts';
+import type { Figure } from '../plot/figure.ts';
+import { figure } from '../plot/figure.ts';
+import type { MelScale } from '../plot/mel.ts';
+import { shade } from '../plot/shade.ts';
+import { spectrogram } from '../series/power.ts';
+import type { Example, Gold, Picture } from '../types.ts';
+
+/** What a manifest says of figures. */
+export interface FigureChoice {
+  readonly preset: string;
+  readonly missing: 'break' | 'join';
+}
+
+/** What of an example is drawn; the answer may be unknown. */
+export interface Drawable extends Pick<Example, 'id' | 'channels' | 'names' | 'times'> {
+  readonly gold: Gold | null;
+}
+
+export interface Drawing {
+  readonly figure: Figure;
+  readonly values: FigureValues;
+  readonly times?: Float64Array;
+}
+
+/** More channels than these on one pair of axes cannot be told apart; they get a panel each. */
+const MOST_LINES = 6;
+/** Seconds since 1970 that a plain count of seconds hardly reaches: March 1973. */
+const DATES_FROM = 1e8;
+
+/** The series with its mean at missing points: they add nothing to the power of their frames. */
+function filled(values: Float64Array): Float64Array {
+  const seen = values.filter((value) => Number.isFinite(value));
+  if (seen.length === values.length) return values;
+  const mean = seen.reduce((sum, value) => sum + value / seen.length, 0);
+  return values.map((value) => (Number.isFinite(value) ? value : mean));
+}
+
+/** Powers of a short-time Fourier transform by frequency, then time: [F][T]. @throws ConfigError as `drawingOf` */
+function powers({ id, channels, names }: Drawable, { name }: Figure, scale: MelScale): Float64Array[] {
+  const { rate, window, hop } = scale;
+  const [values] = channels;
+  const instead = 'draw it with --figure line';
+  if (values === undefined || channels.length > 1) {
+    throw new ConfigError(
+      `${id}: figure ${name} shows one channel, and there are ${channels.length} (${names.join(', ')}); ${instead}`,
+    );
+  }
+  if (values.length < window) {
+    throw new ConfigError(
+      `${id}: ${values.length} points are too few for figure ${name}, whose frames have ${window}; ${instead}`,
+    );
+  }
+  const { power } = spectrogram(filled(values), {
+    rate,
+    segment: window,
+    overlap: window - hop,
+    window: 'hann',
+  });
+  return Array.from({ length: window / 2 + 1 }, (_, f) => Float64Array.from(power, (frame) => frame[f]!));
+}
+
+/**
+ * A spectrogram's frequencies are those of its sampling rate: series of another one would get a wrong axis.
+ *
+ * @param rate samples per second of the series; null where it is not known
+ * @throws ConfigError naming both rates, or for an unknown preset
+ */
+export function checkFigureRate(preset: string, rate: number | null, source: string): void {
+  const { spectrogram: scale } = figure(preset);
+  if (scale === null || rate === null || rate === scale.rate) return;
+  throw new ConfigError(
+    `--figure ${preset}: is made for ${scale.rate} samples per second, ${source} has ${rate}; its frequencies would be wrong`,
+  );
+}
+
+/**
+ * The drawing of an example. A classified series with x values of its own, or one without an answer, stands over them; where
+ * intervals are asked for, x counts samples, because answers do.
+ *
+ * @throws ConfigError for an unknown preset, more channels than a picture can show, and a spectrogram of several channels or
+ * of a series shorter than a frame
+ */
+export function drawingOf(example: Drawable, choice: FigureChoice): Drawing {
+  const { channels, names, times, gold } = example;
+  const { missing } = choice;
+  const plain = figure(choice.preset);
+  if (plain.spectrogram !== null) {
+    return { figure: plain, values: powers(example, plain, plain.spectrogram) };
+  }
+  if (plain.grid || plain.rows !== null) {
+    return { figure: figure(choice.preset, { channels: names, missing }), values: channels };
+  }
+  const several = channels.length > 1;
+  if (channels.length > MOST_LINES) {
+    return { figure: figure('vta-grid', { channels: names, missing }), values: channels };
+  }
+  const named = several || plain.channels.length > 1 ? { channels: names } : {};
+  const legend = several ? ({ legend: 'above' } as const) : {};
+  const over = gold === null || gold.kind === 'classification';
+  if (times !== null && over && plain.name === 'line') {
+    const dates = times[0]! >= DATES_FROM;
+    const x = dates ? { time: true, xLabel: '' } : { step: null, xLabel: 'Time' };
+    return {
+      figure: figure(choice.preset, { ...named, ...legend, ...x, missing }),
+      values: channels,
+      times: dates ? times.map((second) => second * 1000) : times,
+    };
+  }
+  return { figure: figure(choice.preset, { ...named, ...legend, missing }), values: channels };
+}
+
+/** The picture with the truth in green; null where there is nothing to mark, or no place to mark it. */
+export function markTruth({ figure, times }: Drawing, picture: Picture, example: Drawable): Picture | null {
+  const { gold, channels } = example;
+  if (figure.spectrogram !== null || gold === null || gold.kind === 'classification') return null;
+  const length = channels[0]!.length;
+  const options = times === undefined ? {} : { times };
+  if (gold.kind === 'variates') {
+    if (gold.variates.length === 0 || !figure.grid) return null;
+    return shade(figure, picture, [[0, length]], length, { ...options, channels: gold.variates });
+  }
+  return gold.intervals.length === 0 ? null : shade(figure, picture, gold.intervals, length, options);
+}

@@ -1,0 +1,199 @@
+import { cpSync, mkdtempSync, rmSync, truncateSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { writeDataset } from '../../datasets/dataset.ts';
+import { open } from '../../datasets/registry.ts';
+import { openExamples } from '../../datasets/source.ts';
+import type { Split } from '../../datasets/split.ts';
+import { DataError } from '../../src/errors.ts';
+import { Chat } from '../../src/policy/chat.ts';
+import { recipeSchema } from '../../src/recipe.ts';
+import { nanoCard } from '../../src/run/card.ts';
+import { checkData } from '../../src/run/check-data.ts';
+import type { PromptReader } from '../../src/run/prompt-room.ts';
+import { editLine, editManifest } from '../helpers/edit-set.ts';
+import { writeMadeSet } from '../helpers/example-run.ts';
+import { edit } from '../helpers/tiny-run.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'timeseer-check-'));
+const good = join(root, 'good');
+const set = join(root, 'set');
+beforeAll(() => writeMadeSet(good, 'classification'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+beforeEach(() => cpSync(good, set, { recursive: true }));
+afterEach(() => rmSync(set, { recursive: true, force: true }));
+
+/** A reader whose tokens are characters. */
+const readerOf = (context: number): PromptReader => ({
+  context,
+  chat: new Chat(),
+  tokens: (text) => text.length,
+});
+
+function check(
+  name: string,
+  {
+    splits = ['train'],
+    set = {},
+    reader = readerOf(1e6),
+  }: {
+    splits?: readonly Split[];
+    set?: object;
+    reader?: PromptReader;
+  } = {},
+): void {
+  const recipe = recipeSchema.parse({ data: { name, heldOut: 1 }, ...set });
+  const { facts } = openExamples({ name, split: 'train', seed: 1, length: 400 });
+  checkData({ name, facts, splits, card: nanoCard(recipe, facts), reader: () => reader });
+}
+
+function failure(...given: Parameters<typeof check>): DataError {
+  try {
+    check(...given);
+  } catch (error) {
+    expect(error).toBeInstanceOf(DataError);
+    return error as DataError;
+  }
+  throw new Error('nothing was found');
+}
+
+describe('the check of a prepared data set', () => {
+  test('finds nothing wrong in a whole one, of any kind', async () => {
+    check(set, { splits: ['train', 'validation', 'test'] });
+    for (const kind of ['variates', 'anomaly'] as const) {
+      const other = join(root, kind);
+      await writeMadeSet(other, kind);
+      check(other, { splits: ['train', 'validation', 'test'] });
+    }
+  });
+
+  test.each<[string, (record: Record<string, unknown>) => void, RegExp]>([
+    [
+      'a class that the manifest does not list',
+      (row) => Object.assign(row, { gold: { kind: 'classification', class: 'triangle' } }),
+      /made\/train\/6: class "triangle" is none of the manifest's: slow, quick, very quick/,
+    ],
+    [
+      'an id that was there before',
+      (row) => Object.assign(row, { id: 'made/train/2' }),
+      /made\/train\/2: this id occurs twice/,
+    ],
+    [
+      'a value that cannot be drawn',
+      (row) => ((row['channels'] as number[][])[0]![3] = 1e308),
+      /made\/train\/6: channels\[0\]\[3\]: 1e\+308 is beyond/,
+    ],
+    [
+      'another number of channels',
+      (row) => {
+        row['names'] = ['a', 'b'];
+        row['channels'] = [0, 1].map(() => (row['channels'] as number[][])[0]);
+      },
+      /made\/train\/6: channels a, b, but the first example has value/,
+    ],
+    [
+      'text for a value',
+      (row) => ((row['channels'] as unknown[][])[0]![3] = 'x'),
+      /channels\[0\]\[3\]: got "x"/,
+    ],
+  ])('names file, line and example of %s', (_, change, expected) => {
+    editLine(set, 'train', 7, change);
+    const error = failure(set);
+    expect(error).toMatchObject({ file: join(set, 'train.jsonl'), line: 7 });
+    expect(error.message).toMatch(expected);
+  });
+
+  test('takes anomalies of unnamed kind, and none of a kind that the manifest does not list', async () => {
+    const anomalies = join(root, 'anomalies');
+    await writeMadeSet(anomalies, 'anomaly');
+    check(anomalies);
+    const gold = { kind: 'anomaly', class: 'seasonal', intervals: [[3, 9]] };
+    editLine(anomalies, 'train', 5, (row) => Object.assign(row, { gold }));
+    expect(failure(anomalies).message).toMatch(
+      /train\.jsonl:5: .*class "seasonal" is none of .* trend, normal/,
+    );
+  });
+
+  test('looks at the splits that it is told of', () => {
+    editLine(set, 'test', 2, (row) => ((row['channels'] as number[][])[0]![0] = -1e305));
+    check(set);
+    expect(failure(set, { splits: ['train', 'test'] }).message).toMatch(
+      /test\.jsonl:2: made\/test\/1: channels/,
+    );
+  });
+
+  test('finds a file that was changed behind the manifest, and one that was cut', () => {
+    edit(join(set, 'train.jsonl'), (text) => text.replace(/\d\]\]\}/, (end) => `${9 - Number(end[0])}]]}`));
+    expect(failure(set).message).toMatch(/train\.jsonl: SHA-256 is not the one in the manifest/);
+    truncateSync(join(set, 'train.jsonl'), 1000);
+    expect(() => check(set)).toThrow(/train\.jsonl: truncated: 1000 bytes/);
+  });
+
+  test('refuses a training split of one class', () => {
+    for (let line = 1; line <= 45; line++) {
+      editLine(set, 'train', line, (row) =>
+        Object.assign(row, { gold: { kind: 'classification', class: 'quick' } }),
+      );
+    }
+    editManifest(set, ({ splits }) => Object.assign(splits['train']!, { classes: { quick: 45 } }));
+    expect(failure(set).message).toMatch(/train\.jsonl: the training split has one class only \(quick\)/);
+  });
+
+  test('takes any number of channels where it is variates that are asked for', async () => {
+    const variates = join(root, 'any');
+    await writeMadeSet(variates, 'variates');
+    editLine(variates, 'train', 3, (row) => {
+      row['channels'] = (row['channels'] as number[][]).slice(0, 3);
+      row['names'] = ['0', '1', '2'];
+      row['gold'] = { kind: 'variates', variates: [2] };
+    });
+    check(variates);
+  });
+
+  test('draws a figure of each shape: a spectrogram of too short a series is refused', () => {
+    editManifest(set, (manifest) => Object.assign(manifest, { rate: 2000 }));
+    const error = failure(set, { set: { figure: 'rcw-spectrogram' } });
+    expect(error.message).toMatch(/train\.jsonl:1: made\/train\/0: .*120 points are too few/);
+  });
+});
+
+describe('prompts with numbers', () => {
+  const numbers = { input: 'numbers', numbers: { digits: 3, points: 120 } };
+
+  test('longer than the context are refused, naming the longest and what to lower', () => {
+    editLine(set, 'train', 9, (row) => {
+      row['channels'] = [(row['channels'] as number[][])[0]!.map((_, t) => -1.23e-150 - t * 1e-153)];
+    });
+    const reader = readerOf(1000);
+    const { message } = failure(set, { set: numbers, reader });
+    expect(message).toMatch(
+      /train\.jsonl:9: made\/train\/8: its prompt with numbers has \d+ tokens, and the policy's context ends at 1000; lower numbers\.points \(now 120\)/,
+    );
+  });
+
+  test('are counted only where their bytes are more than the context has tokens', () => {
+    let counted = 0;
+    const tokens = (): number => 500 - (counted++ % 2);
+    check(set, { set: numbers, reader: { ...readerOf(2000), tokens } });
+    expect(counted).toBe(0);
+    check(set, { set: numbers, reader: { ...readerOf(500), tokens } });
+    expect(counted).toBe(45);
+  });
+});
+
+describe('a directory of series', () => {
+  test('is gone through whole; a generator is not', async () => {
+    const directory = join(root, 'series');
+    const source = open('nano5', { split: 'train', seed: 4, length: 400, count: 6 });
+    const { name, parameters, split, seed, offset } = source;
+    await writeDataset(directory, { name, generator: name, parameters, split, seed, offset }, source);
+    check(directory);
+    edit(join(directory, 'series.jsonl'), (text) =>
+      text.replace(/\d\]\}/, (end) => `${9 - Number(end[0])}]}`),
+    );
+    const changed = failure(directory).message;
+    expect(changed).toMatch(/series\.jsonl: SHA-256 is not the one in the manifest/);
+    check('nano5');
+  });
+});
