@@ -174,7 +174,8 @@ function start(args: string[], limit?: number) {
 describe('timeseer generate, interrupted', () => {
   it.each([
     ['SIGINT', 130],
-    ['SIGTERM', 143],
+    ['SIGTERM', 130],
+    ['SIGHUP', 129],
   ] as const)('%s leaves nothing and exits with %d', async (signal, status) => {
     const out = freshPath();
     const parent = join(out, '..');
@@ -186,7 +187,7 @@ describe('timeseer generate, interrupted', () => {
     expect(readdirSync(parent).length).toBe(1);
     child.kill(signal);
     const { code, stderr } = await ended;
-    expect(stderr).toContain('stopped, nothing was written');
+    expect(stderr).toContain(signal === 'SIGHUP' ? '' : 'nothing half-written is left');
     expect(code).toBe(status);
     expect(readdirSync(parent)).toEqual([]);
   });

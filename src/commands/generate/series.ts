@@ -2,13 +2,14 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import { SingleBar } from 'cli-progress';
 import { writeDataset } from '../../../datasets/dataset.ts';
 import { MANIFEST_FILE, type Manifest } from '../../../datasets/manifest.ts';
 import { generators, open, type SeriesSource } from '../../../datasets/registry.ts';
 import type { Split } from '../../../datasets/split.ts';
 import { ConfigError } from '../../errors.ts';
-import { print, printJson, say } from '../../terminal.ts';
+import { withInterrupt } from '../../interrupt.ts';
+import { Progress } from '../../progress.ts';
+import { print, printJson } from '../../terminal.ts';
 
 export interface SeriesArguments {
   readonly name: string;
@@ -60,60 +61,31 @@ function summary(out: string, manifest: Manifest, seconds: number): string {
 }
 
 /**
- * Runs the command: a progress bar on standard error when that is a terminal, a summary on standard output.
- * Ctrl-C and SIGTERM stop it with exit status 130 and 143 and leave nothing behind.
+ * Runs the command: progress on standard error, a summary on standard output. Ctrl-C leaves nothing behind.
  *
- * @throws ConfigError for a wrong name, option or target; WriteError when the disk refuses
+ * @throws ConfigError for a wrong name, option or target; WriteError when the disk refuses; Interrupted
  */
 export async function runSeries(args: SeriesArguments): Promise<void> {
   checkTarget(args.out, args.force);
   const source = openSource(args);
+  const { name, split, seed, offset, parameters } = source;
   const started = performance.now();
-  const bar = new SingleBar({
-    format: `${args.name} {bar} {value}/{total} series, {eta_formatted} left`,
-    stream: process.stderr,
-    noTTYOutput: false,
-    hideCursor: false,
-    clearOnComplete: true,
-  });
-  const stop = new AbortController();
-  let status = 0;
-  const leave = (): void => {
-    process.off('SIGINT', onSignal);
-    process.off('SIGTERM', onSignal);
-  };
-  const onSignal = (signal: NodeJS.Signals): void => {
-    leave(); // the second one ends the process
-    status = signal === 'SIGINT' ? 130 : 143;
-    stop.abort(new Error(`stopped by ${signal}`));
-  };
-  process.on('SIGINT', onSignal);
-  process.on('SIGTERM', onSignal);
-  bar.start(source.count, 0);
+  const progress = new Progress({ label: name, total: source.count, unit: 'series', silent: args.json });
   try {
-    const manifest = await writeDataset(
-      args.out,
-      {
-        name: source.name,
-        generator: source.name,
-        parameters: { ...source.parameters },
-        split: source.split,
-        seed: source.seed,
-        offset: source.offset,
-      },
-      source,
-      { onProgress: (written) => bar.update(written), signal: stop.signal },
+    const origin = { name, generator: name, parameters: { ...parameters }, split, seed, offset };
+    const manifest = await withInterrupt(
+      (signal) =>
+        writeDataset(args.out, origin, source, {
+          onProgress: (written) => progress.update(written),
+          signal,
+        }),
+      'stopping: nothing half-written is left; press Ctrl-C again to quit at once',
     );
-    bar.stop();
+    progress.stop();
     const seconds = (performance.now() - started) / 1000;
     if (args.json) printJson({ out: args.out, seconds: Number(seconds.toFixed(3)), ...manifest });
     else print(summary(args.out, manifest, seconds));
-  } catch (error) {
-    bar.stop();
-    if (!stop.signal.aborted) throw error;
-    say(`${args.out}: stopped, nothing was written`);
-    process.exitCode = status;
   } finally {
-    leave();
+    progress.stop();
   }
 }
