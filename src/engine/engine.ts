@@ -207,13 +207,13 @@ export interface Engine {
   /** Consecutive views along `axis`; one backward pass for all of them, where `narrow` pays one each. */
   split(tensor: Tensor, sizes: readonly number[], axis: number): Tensor[];
   /** Rows of [R, …] by int64 index [K] → [K, …]; differentiable (embedding look-up, gathers, group repeat). */
-  rows(tensor: Tensor, index: Tensor): Tensor;
+  indexSelect(tensor: Tensor, index: Tensor): Tensor;
   /** Copy of `tensor` [R, …] with rows `index` [K] replaced by `source` [K, …]; differentiable in both. */
-  placeRows(tensor: Tensor, index: Tensor, source: Tensor): Tensor;
+  indexCopy(tensor: Tensor, index: Tensor, source: Tensor): Tensor;
   /** In place, no autograd: writes `source` into `tensor` at `start` along `axis` (key/value cache, flat buffers). */
   write(tensor: Tensor, axis: number, start: number, source: Tensor): void;
   /** As `write`, at the places `index` [K] along `axis`, which the host need not know. */
-  writeAt(tensor: Tensor, axis: number, index: Tensor, source: Tensor): void;
+  indexCopyInto(tensor: Tensor, axis: number, index: Tensor, source: Tensor): void;
   /** In place, no autograd: adds `source`, of any float dtype, to `tensor` at `start` along `axis`. */
   addInto(tensor: Tensor, axis: number, start: number, source: Tensor): void;
 

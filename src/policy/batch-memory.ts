@@ -67,7 +67,7 @@ export function* leaving(policy: Policy, memory: BatchMemory, kept: Kept): Gener
   const pick =
     (wanted: readonly number[]) =>
     (tensor: Tensor): Tensor =>
-      engine.rows(tensor, engine.tensor(Int32Array.from(wanted), [wanted.length]));
+      engine.indexSelect(tensor, engine.tensor(Int32Array.from(wanted), [wanted.length]));
   const [slots, prompts] = [pick(kept.slots), pick(kept.prompts)];
   for (const i of memory.own.keys()) yield ({ own }) => ({ own: changed(own, i, slots) });
   for (const i of memory.prefix?.layers.keys() ?? []) {

@@ -92,12 +92,10 @@ function mix(
     const step = { qkv: projected, cos, sin, cache, used: own.used, ...optional };
     return { mixed: engine.attentionStep(step), cache };
   }
-  const qkv = engine.reshape(packing === undefined ? projected : engine.rows(projected, packing.spread), [
-    batch,
-    length,
-    heads + 2 * kvHeads,
-    headDim,
-  ]); // [B, T, Hq + 2·Hkv, d]
+  const qkv = engine.reshape(
+    packing === undefined ? projected : engine.indexSelect(projected, packing.spread),
+    [batch, length, heads + 2 * kvHeads, headDim],
+  ); // [B, T, Hq + 2·Hkv, d]
   const [queryKey, values] = engine.split(qkv, [heads + kvHeads, kvHeads], 2) as [Tensor, Tensor];
   const [queries, keys] = engine.split(engine.rotary(queryKey, cos, sin), [heads, kvHeads], 2) as [
     Tensor,
@@ -109,7 +107,7 @@ function mix(
     const held = own.layers[index]!; // [B, Hkv, S, d]
     const extended = (cache: Tensor, entries: Tensor): Tensor => {
       if (own.at !== undefined) {
-        engine.writeAt(cache, 2, own.at, entries);
+        engine.indexCopyInto(cache, 2, own.at, entries);
         return cache;
       }
       engine.write(cache, 2, own.used, entries);
@@ -145,11 +143,11 @@ function layer(
   let stream = x;
   if (input.rows !== undefined && index === dims.layers - 1) {
     // Nothing reads the other positions after the last attention.
-    flat = engine.rows(flat, input.rows); // [K, Hq·d]
-    const held = packing === undefined ? input.rows : engine.rows(packing.spread, input.rows);
-    stream = engine.rows(x, held); // [K, D]
+    flat = engine.indexSelect(flat, input.rows); // [K, Hq·d]
+    const held = packing === undefined ? input.rows : engine.indexSelect(packing.spread, input.rows);
+    stream = engine.indexSelect(x, held); // [K, D]
   } else if (packing !== undefined) {
-    flat = engine.rows(flat, packing.take); // [N, Hq·d]
+    flat = engine.indexSelect(flat, packing.take); // [N, Hq·d]
   }
   const { adapter } = weights;
   const attended = engine.add(stream, project(engine, flat, weights.o, adapter?.o));

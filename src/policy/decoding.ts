@@ -137,9 +137,9 @@ export class Decoding {
       const each = engine.tensor(repeat, [slots.length]);
       const seen = this.#memory.seen === null ? null : seenInPrompts(this.#policy, prompts, each);
       const uniforms = engine.reshape(this.#uniforms(rows, 1), [slots.length]);
-      const drawn = this.#options.sampler.draw(engine.rows(logits, each), uniforms, seen);
+      const drawn = this.#options.sampler.draw(engine.indexSelect(logits, each), uniforms, seen);
       const index = engine.tensor(Int32Array.from(slots), [slots.length]);
-      engine.writeAt(this.#memory.tokens, 0, index, drawn.ids);
+      engine.indexCopyInto(this.#memory.tokens, 0, index, drawn.ids);
       if (seen !== null) writeSeen(this.#policy, this.#memory.seen!, index, seen);
       return { steps: 1, ids: engine.ints(drawn.ids), logProbs: engine.floats(drawn.logProbs), hidden: null };
     });

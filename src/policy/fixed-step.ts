@@ -98,11 +98,11 @@ export class FixedStep {
     const { visible, shown, uniforms, ids, logProbs, hidden } = this.#buffers;
     const batch = tokens.shape[0]!;
     engine.scope(() => {
-      engine.writeAt(visible, 3, column, shown);
+      engine.indexCopyInto(visible, 3, column, shown);
       const turn = (table: Tensor): Tensor =>
-        engine.reshape(engine.rows(table, places), [batch, 1, dims.headDim]);
+        engine.reshape(engine.indexSelect(table, places), [batch, 1, dims.headDim]);
       const state = decode(engine, weights, dims, {
-        x: engine.rows(weights.embed, tokens), // [B, D]
+        x: engine.indexSelect(weights.embed, tokens), // [B, D]
         batch,
         length: 1,
         cos: turn(angles.cos),
@@ -111,11 +111,12 @@ export class FixedStep {
         mask: visible,
         ...(prefix === null ? {} : { prefix }),
       }).hidden; // [B, D]
-      const now = engine.reshape(engine.rows(uniforms, step), [batch]);
+      const now = engine.reshape(engine.indexSelect(uniforms, step), [batch]);
       const drawn = sampler.draw(this.#policy.logits(state), now, seen);
-      engine.writeAt(ids, 0, step, engine.reshape(drawn.ids, [1, batch]));
-      engine.writeAt(logProbs, 0, step, engine.reshape(drawn.logProbs, [1, batch]));
-      if (hidden !== null) engine.writeAt(hidden, 0, step, engine.reshape(state, [1, batch, dims.width]));
+      engine.indexCopyInto(ids, 0, step, engine.reshape(drawn.ids, [1, batch]));
+      engine.indexCopyInto(logProbs, 0, step, engine.reshape(drawn.logProbs, [1, batch]));
+      if (hidden !== null)
+        engine.indexCopyInto(hidden, 0, step, engine.reshape(state, [1, batch, dims.width]));
       engine.write(tokens, 0, 0, drawn.ids);
       engine.addInto(column, 0, 0, one);
       engine.addInto(places, 0, 0, ones);

@@ -126,7 +126,7 @@ function embed(network: Network, tokens: Int32Array, { images, tape }: ForwardIn
   const { engine, dims, weights } = network;
   const ids = engine.tensor(tokens, [tokens.length]);
   if (images === undefined || images.length === 0) {
-    const body = (): Tensor[] => [engine.rows(weights.embed, ids)]; // [N, D]
+    const body = (): Tensor[] => [engine.indexSelect(weights.embed, ids)]; // [N, D]
     return run(tape, { inputs: [], parameters: [weights.embed], constants: ids, body })[0]!;
   }
   const places: number[] = [];
@@ -143,7 +143,7 @@ function embed(network: Network, tokens: Int32Array, { images, tape }: ForwardIn
     inputs: [features],
     parameters: [weights.embed],
     constants: [ids, index],
-    body: ([visual]) => [engine.placeRows(engine.rows(weights.embed, ids), index, visual!)], // [N, D]
+    body: ([visual]) => [engine.indexCopy(engine.indexSelect(weights.embed, ids), index, visual!)], // [N, D]
   })[0]!;
 }
 
@@ -188,7 +188,7 @@ export function forward(network: Network, input: ForwardInput): ForwardOutput {
     const [spread] = run(tape, {
       inputs: [done.hidden],
       constants: packing,
-      body: ([states]) => [engine.rows(states!, packing.spread)],
+      body: ([states]) => [engine.indexSelect(states!, packing.spread)],
     });
     return { hidden: spread!, cache };
   });

@@ -58,6 +58,6 @@ export function hideColumns(
   }
   engine.scope(() => {
     const rows = engine.cast(engine.tensor(values, [places.length, 1, 1, columns]), dtype);
-    engine.writeAt(mask, 0, engine.tensor(Int32Array.from(places), [places.length]), rows);
+    engine.indexCopyInto(mask, 0, engine.tensor(Int32Array.from(places), [places.length]), rows);
   });
 }

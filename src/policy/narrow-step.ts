@@ -102,7 +102,7 @@ function feed(policy: Policy, input: NarrowInput, tokens: Tensor, used: number):
   const { weights } = input;
   const { prefix, own, mask } = input.memory;
   const done = decode(engine, weights, dims, {
-    x: engine.rows(weights.embed, tokens), // [B, D]
+    x: engine.indexSelect(weights.embed, tokens), // [B, D]
     batch: input.shift.length,
     length: 1,
     ...turn(policy, input, used),
@@ -123,7 +123,7 @@ function turn(
   const places = placesAt(angles, shift, column);
   const index = places.every((place) => place === places[0]) ? null : engine.tensor(places, [places.length]);
   const at = (table: Tensor): Tensor => {
-    const rows = index === null ? engine.narrow(table, 0, places[0]!, 1) : engine.rows(table, index);
+    const rows = index === null ? engine.narrow(table, 0, places[0]!, 1) : engine.indexSelect(table, index);
     return engine.reshape(rows, [-1, 1, dims.headDim]);
   };
   return { cos: at(angles.cos), sin: at(angles.sin) };

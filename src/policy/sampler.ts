@@ -91,7 +91,7 @@ export class Sampler {
 
   #mark(ids: Tensor, { flags, offsets, ones }: Seen): void {
     const { engine } = this.#policy;
-    engine.writeAt(flags, 0, engine.add(ids, offsets), ones);
+    engine.indexCopyInto(flags, 0, engine.add(ids, offsets), ones);
   }
 
   #penalised(logits: Tensor, { flags }: Seen): Tensor {

@@ -28,19 +28,19 @@ export function seenInPrompts(policy: Policy, prompts: readonly EncodedPrompt[],
   const { engine, dims } = policy;
   const flags = new Float32Array(prompts.length * dims.vocabulary);
   for (const [i, { ids }] of prompts.entries()) for (const id of ids) flags[i * dims.vocabulary + id] = 1;
-  const rows = engine.rows(engine.tensor(flags, [prompts.length, dims.vocabulary]), each); // [m, V]
+  const rows = engine.indexSelect(engine.tensor(flags, [prompts.length, dims.vocabulary]), each); // [m, V]
   return seenOf(policy, each.shape[0]!, engine.reshape(rows, [-1]));
 }
 
 /** What the rows `slots` [m] have seen. */
 export function seenBy(policy: Policy, { flags }: Seen, slots: Tensor): Seen {
   const { engine, dims } = policy;
-  const rows = engine.rows(engine.reshape(flags, [-1, dims.vocabulary]), slots); // [m, V]
+  const rows = engine.indexSelect(engine.reshape(flags, [-1, dims.vocabulary]), slots); // [m, V]
   return seenOf(policy, slots.shape[0]!, engine.reshape(rows, [-1]));
 }
 
 /** In place: the rows `slots` [m] of `all` have seen what the rows of `part` have. */
 export function writeSeen({ engine, dims }: Policy, all: Seen, slots: Tensor, part: Seen): void {
   const shape = [-1, dims.vocabulary];
-  engine.writeAt(engine.reshape(all.flags, shape), 0, slots, engine.reshape(part.flags, shape));
+  engine.indexCopyInto(engine.reshape(all.flags, shape), 0, slots, engine.reshape(part.flags, shape));
 }

@@ -91,7 +91,7 @@ function block(context: Context, weights: VisionBlock, x: Tensor, full: boolean)
   let value = values; // [1, L, H, D]
   if (full && gather !== null) {
     const place = (t: Tensor, h: number): Tensor =>
-      engine.reshape(engine.rows(engine.reshape(t, [plan.patches, h * width]), gather), [
+      engine.reshape(engine.indexSelect(engine.reshape(t, [plan.patches, h * width]), gather), [
         1,
         plan.patches,
         h,
@@ -101,7 +101,7 @@ function block(context: Context, weights: VisionBlock, x: Tensor, full: boolean)
     value = place(value, heads);
   }
   let mixed = attend(engine, queryKey, value, full ? plan.images : plan.windows, heads, width); // [L, W]
-  if (full && scatter !== null) mixed = engine.rows(mixed, scatter);
+  if (full && scatter !== null) mixed = engine.indexSelect(mixed, scatter);
   const attended = engine.add(x, project(engine, mixed, weights.o, adapter?.o, weights.oBias)); // [L, W]
   const inner = engine.swiglu(
     project(
@@ -198,7 +198,7 @@ export function encodeImages(
           project(engine, joined, merger.first, merger.adapter?.first, merger.firstBias),
         );
         const merged = project(engine, hidden, merger.second, merger.adapter?.second, merger.secondBias); // [L/4, D]
-        return [inverse === null ? merged : engine.rows(merged, inverse)];
+        return [inverse === null ? merged : engine.indexSelect(merged, inverse)];
       },
     });
     return tokens!;

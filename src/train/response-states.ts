@@ -47,7 +47,7 @@ export function responseStates(
     const [states] = run(tape, {
       inputs: [before.hidden, ...after],
       constants: index,
-      body: (parts) => [engine.rows(parts.length === 1 ? parts[0]! : engine.concat(parts, 0), index)],
+      body: (parts) => [engine.indexSelect(parts.length === 1 ? parts[0]! : engine.concat(parts, 0), index)],
     });
     return { states: states!, targets, owner }; // [K, D]
   });

@@ -72,14 +72,14 @@ const shapes: Case[] = [
   {
     name: 'rows with repeated and unused indices',
     inputs: [x(5, 2, 3)],
-    run: (e, [a]) => e.rows(a!, indices(e, [4, 1, 1, 0, 4, 1, 4])),
-    reference: ([a]) => ref.rows(a!, [4, 1, 1, 0, 4, 1, 4]),
+    run: (e, [a]) => e.indexSelect(a!, indices(e, [4, 1, 1, 0, 4, 1, 4])),
+    reference: ([a]) => ref.indexSelect(a!, [4, 1, 1, 0, 4, 1, 4]),
   },
   {
-    name: 'placeRows in both inputs',
+    name: 'indexCopy in both inputs',
     inputs: [x(6, 3), x(2, 3)],
-    run: (e, [a, b]) => e.placeRows(a!, indices(e, [5, 2]), b!),
-    reference: ([a, b]) => ref.placeRows(a!, [5, 2], b!),
+    run: (e, [a, b]) => e.indexCopy(a!, indices(e, [5, 2]), b!),
+    reference: ([a, b]) => ref.indexCopy(a!, [5, 2], b!),
   },
 ];
 

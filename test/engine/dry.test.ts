@@ -62,7 +62,7 @@ const scenes: Readonly<Record<string, Scene>> = {
     16,
   ),
   'rows of a table': unary(
-    (engine, x) => engine.rows(x, engine.tensor(Int32Array.of(3, 3, 5), [3])),
+    (engine, x) => engine.indexSelect(x, engine.tensor(Int32Array.of(3, 3, 5), [3])),
     300,
     40,
   ),

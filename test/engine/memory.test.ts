@@ -23,7 +23,7 @@ function train(state: AdamWState, table: Tensor, weight: Tensor, step: number): 
     const length = LENGTH + (step % 7);
     const tokens = Int32Array.from({ length: ROWS * length }, (_, i) => (i * 7 + step) % VOCABULARY);
     const index = engine.tensor(tokens, [ROWS * length]);
-    const x = engine.rows(table, index); // [B·T, W]
+    const x = engine.indexSelect(table, index); // [B·T, W]
     const heads = engine.permute(
       engine.reshape(engine.linear(x, weight), [ROWS, length, 4, 8]),
       [0, 2, 1, 3],

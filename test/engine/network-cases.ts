@@ -183,7 +183,7 @@ const chained: Case = {
   inputs: [x(7, 6), x(6), x(12, 6), x(6, 6), x(8, 6), x(6, 4)],
   constants: [causal(3, 3), ref.normal(random, [1, 3, 2]), ref.normal(random, [1, 3, 2])],
   run: (e, [table, weight, qkv, out, gateUp, down], [mask, cos, sin]) => {
-    const tokens = e.rows(table!, indices(e, [1, 4, 4, 0, 6, 1])); // [B·T, 6], B = 2, T = 3
+    const tokens = e.indexSelect(table!, indices(e, [1, 4, 4, 0, 6, 1])); // [B·T, 6], B = 2, T = 3
     const projected = e.linear(e.rmsNorm(tokens, weight!, 1e-6), qkv!); // [6, 12]
     const heads = (start: number, count: number, turn: boolean): Tensor => {
       const part = e.reshape(e.narrow(projected, 1, start, 2 * count), [2, 3, count, 2]);
@@ -206,7 +206,7 @@ const chained: Case = {
   },
   reference: ([table, weight, qkv, out, gateUp, down], [mask, cos, sin]) => {
     const plus = (a: Nd, b: Nd): Nd => ref.binary(a, b, (p, q) => p + q);
-    const tokens = ref.rows(table!, [1, 4, 4, 0, 6, 1]);
+    const tokens = ref.indexSelect(table!, [1, 4, 4, 0, 6, 1]);
     const projected = ref.linear(ref.rmsNorm(tokens, weight!, 1e-6), qkv!);
     const heads = (start: number, count: number, turn: boolean): Nd => {
       const part = ref.reshape(ref.narrow(projected, 1, start, 2 * count), [2, 3, count, 2]);

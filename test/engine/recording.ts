@@ -22,7 +22,7 @@ export function recordingContract(get: () => Engine): void {
         const recording = engine.record(() => {
           const next = engine.mul(state, weight); // [2]
           engine.write(state, 0, 0, next);
-          engine.writeAt(log, 0, place, engine.reshape(next, [1, 2]));
+          engine.indexCopyInto(log, 0, place, engine.reshape(next, [1, 2]));
           engine.addInto(weight, 0, 1, engine.narrow(next, 0, 0, 1));
         }) as Recording;
         expect([...engine.floats(state)]).toEqual([3, 8]);

@@ -25,7 +25,7 @@ interface Drawn {
 function draw(engine: Engine, { temperature, topP, topK, masked }: Draw, uniforms: Float32Array): Drawn {
   return engine.scope(() => {
     const row = engine.tensor(Float32Array.from(logits.data), [1, 7]);
-    const many = engine.rows(row, engine.tensor(new Int32Array(uniforms.length), [uniforms.length])); // [B, 7]
+    const many = engine.indexSelect(row, engine.tensor(new Int32Array(uniforms.length), [uniforms.length])); // [B, 7]
     const { ids, logProbs } = engine.sample(many, {
       temperature,
       topP,

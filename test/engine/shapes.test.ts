@@ -47,19 +47,19 @@ describe('wrong shapes and dtypes', () => {
     ['narrow along a missing axis', () => engine.narrow(floats([2, 3]), 2, 0, 1), /^narrow/],
     [
       'rows beyond the end',
-      () => engine.rows(floats([2, 3]), whole(0, 2)),
+      () => engine.indexSelect(floats([2, 3]), whole(0, 2)),
       /^index_select\(float32\[2,3\], 0, int64\[2\]\) on cpu: /,
     ],
-    ['rows before the start', () => engine.rows(floats([2, 3]), whole(-1)), /^index_select/],
-    ['rows by floats', () => engine.rows(floats([2, 3]), floats([2])), /^index_select/],
+    ['rows before the start', () => engine.indexSelect(floats([2, 3]), whole(-1)), /^index_select/],
+    ['rows by floats', () => engine.indexSelect(floats([2, 3]), floats([2])), /^index_select/],
     [
-      'placeRows beyond the end',
-      () => engine.placeRows(floats([2, 3]), whole(5), floats([1, 3])),
+      'indexCopy beyond the end',
+      () => engine.indexCopy(floats([2, 3]), whole(5), floats([1, 3])),
       /^index_copy/,
     ],
     [
-      'placeRows of another shape',
-      () => engine.placeRows(floats([2, 3]), whole(1), floats([2, 3])),
+      'indexCopy of another shape',
+      () => engine.indexCopy(floats([2, 3]), whole(1), floats([2, 3])),
       /^index_copy/,
     ],
     [

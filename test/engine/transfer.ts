@@ -48,7 +48,7 @@ export function transferContract(get: () => Engine): void {
         const x = engine.tensor(new Int32Array([1, 2, 3, 4, 5, 6]), [3, 2]);
         const moved = engine.add(engine.mul(x, 3), -1);
         expect(moved.dtype).toBe('int64');
-        const joined = engine.concat([moved, engine.rows(x, indices(engine, [2, 0]))], 0);
+        const joined = engine.concat([moved, engine.indexSelect(x, indices(engine, [2, 0]))], 0);
         expect([...engine.ints(joined)]).toEqual([2, 5, 8, 11, 14, 17, 5, 6, 1, 2]);
         expect([...engine.ints(engine.sum(joined, 0))]).toEqual([30, 41]);
         expect(engine.mul(x, 0.5).dtype).toBe('float32');
@@ -99,21 +99,21 @@ export function transferContract(get: () => Engine): void {
         expect([...engine.doubles(wide)]).toEqual([...engine.doubles(weights)]);
       });
     });
-    it('writeAt replaces places along any axis, given on the device', () => {
+    it('indexCopyInto replaces places along any axis, given on the device', () => {
       const engine = get();
       engine.scope(() => {
         const cache = engine.tensor(
           Float32Array.from({ length: 12 }, (_, i) => i),
           [2, 3, 2],
         );
-        engine.writeAt(
+        engine.indexCopyInto(
           cache,
           1,
           indices(engine, [2, 0]),
           engine.tensor(new Float32Array([-1, -2, -3, -4, -5, -6, -7, -8]), [2, 2, 2]),
         );
         expect([...engine.floats(cache)]).toEqual([-3, -4, 2, 3, -1, -2, -7, -8, 8, 9, -5, -6]);
-        engine.writeAt(cache, -1, indices(engine, [1]), engine.zeros([2, 3, 1], 'float64'));
+        engine.indexCopyInto(cache, -1, indices(engine, [1]), engine.zeros([2, 3, 1], 'float64'));
         expect([...engine.floats(cache)]).toEqual([-3, 0, 2, 0, -1, 0, -7, 0, 8, 0, -5, 0]);
       });
     });
@@ -132,13 +132,13 @@ export function transferContract(get: () => Engine): void {
         });
       },
     );
-    it('addInto and writeAt leave no history', () => {
+    it('addInto and indexCopyInto leave no history', () => {
       const engine = get();
       engine.scope(() => {
         const leaf = engine.parameter(engine.tensor(new Float32Array([3]), [1]));
         const sum = engine.zeros([2]);
         engine.addInto(sum, 0, 1, engine.mul(leaf, 2));
-        engine.writeAt(sum, 0, indices(engine, [0]), engine.mul(leaf, 5));
+        engine.indexCopyInto(sum, 0, indices(engine, [0]), engine.mul(leaf, 5));
         expect([...engine.floats(sum)]).toEqual([15, 6]);
         expect([...engine.floats(engine.grad(engine.sum(sum), [leaf])[0]!)]).toEqual([0]);
       });

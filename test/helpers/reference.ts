@@ -95,10 +95,10 @@ export function narrow(a: Nd, axis_: number, start: number, length: number): Nd 
   );
 }
 
-export const rows = (a: Nd, index: readonly number[]): Nd =>
+export const indexSelect = (a: Nd, index: readonly number[]): Nd =>
   nd([index.length, ...a.shape.slice(1)], (_, at_) => at(a, replaced(at_, 0, index[at_[0]!]!)));
 
-export const placeRows = (a: Nd, index: readonly number[], source: Nd): Nd =>
+export const indexCopy = (a: Nd, index: readonly number[], source: Nd): Nd =>
   nd(a.shape, (_, at_) => {
     const from = index.indexOf(at_[0]!);
     return from < 0 ? at(a, at_) : at(source, replaced(at_, 0, from));

@@ -60,7 +60,7 @@ export function layerStates(policy: Policy, prompts: readonly EncodedPrompt[], c
   const batch = collate(prompts, policy.dims.special.pad);
   const { hidden } = forward(truncated(policy, count), batch);
   const rows = places(batch.lengths, batch.length);
-  return engine.floats(engine.rows(hidden, engine.tensor(rows, [rows.length]))); // [N · D]
+  return engine.floats(engine.indexSelect(hidden, engine.tensor(rows, [rows.length]))); // [N · D]
 }
 
 /** Visual tokens when only the first `count` blocks are there. */

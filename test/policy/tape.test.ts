@@ -133,7 +133,7 @@ const grouped: Pass = (policy, tape) =>
     const [states] = run(tape, {
       inputs: [before.hidden, after.hidden],
       constants: select,
-      body: ([a, b]) => [engine.rows(engine.concat([a!, b!], 0), select)],
+      body: ([a, b]) => [engine.indexSelect(engine.concat([a!, b!], 0), select)],
     });
     return scored(policy, tape, states!);
   });

@@ -31,9 +31,15 @@ export function write(ops: Operators, tensor: Tensor, axis: number, start: numbe
   onRange(ops, 'write', 'copy_', tensor, axis, start, source);
 }
 
-/** As `Engine.writeAt`. */
-export function writeAt(ops: Operators, tensor: Tensor, axis: number, index: Tensor, source: Tensor): void {
-  ops.check('writeAt', [tensor, index, source]);
+/** As `Engine.indexCopyInto`. */
+export function indexCopyInto(
+  ops: Operators,
+  tensor: Tensor,
+  axis: number,
+  index: Tensor,
+  source: Tensor,
+): void {
+  ops.check('indexCopyInto', [tensor, index, source]);
   noGrad(ops, () =>
     ops.arena.scope(() => {
       const same = source.dtype === tensor.dtype ? source : ops.one('to.dtype', source, tensor.dtype);

@@ -178,11 +178,11 @@ export class TorchEngine implements Engine {
     return this.#ops.many('split_with_sizes', tensor, sizes, axis);
   }
 
-  rows(tensor: Tensor, index: Tensor): Tensor {
+  indexSelect(tensor: Tensor, index: Tensor): Tensor {
     return this.#ops.one('index_select', tensor, 0, index);
   }
 
-  placeRows(tensor: Tensor, index: Tensor, source: Tensor): Tensor {
+  indexCopy(tensor: Tensor, index: Tensor, source: Tensor): Tensor {
     return this.#ops.one('index_copy', tensor, 0, index, source);
   }
 
@@ -190,8 +190,8 @@ export class TorchEngine implements Engine {
     inPlace.write(this.#ops, tensor, axis, start, source);
   }
 
-  writeAt(tensor: Tensor, axis: number, index: Tensor, source: Tensor): void {
-    inPlace.writeAt(this.#ops, tensor, axis, index, source);
+  indexCopyInto(tensor: Tensor, axis: number, index: Tensor, source: Tensor): void {
+    inPlace.indexCopyInto(this.#ops, tensor, axis, index, source);
   }
 
   addInto(tensor: Tensor, axis: number, start: number, source: Tensor): void {
