@@ -3,7 +3,7 @@ import { setImmediate } from 'node:timers/promises';
 import { ConfigError, DataError } from '../src/errors.ts';
 import type { Example } from '../src/types.ts';
 import { type DrawOptions, drawSplits, type Item, subset } from './assign.ts';
-import type { OpenTask, TaskFigure, TaskSpec } from './benchmarks/benchmark.ts';
+import type { Benchmark, BenchmarkFigure, OpenBenchmark } from './benchmarks/benchmark.ts';
 import { checkExample, classOf } from './example.ts';
 import type { ExampleManifest } from './example-manifest.ts';
 import { type ExampleOrigin, type WriteExamplesOptions, writeExamples } from './example-set.ts';
@@ -21,7 +21,7 @@ export interface SelectOptions extends DrawOptions {
   readonly seed?: number | undefined;
   readonly window?: number | null | undefined;
   readonly length?: number | undefined;
-  readonly figure?: TaskFigure | undefined;
+  readonly figure?: BenchmarkFigure | undefined;
   /** Refuses a figure that the user's files name, with a ConfigError: one that is unknown or not for this rate. */
   readonly checkFigure?: ((preset: string, rate: number | null) => void) | undefined;
   readonly signal?: AbortSignal | undefined;
@@ -67,7 +67,7 @@ function checkEntering(example: Example, place: Place): void {
   }
 }
 
-async function indexOf(task: OpenTask, { signal, onRead }: SelectOptions): Promise<Item[]> {
+async function indexOf(task: OpenBenchmark, { signal, onRead }: SelectOptions): Promise<Item[]> {
   const items: Item[] = [];
   const ids = new Set<string>();
   for (const { split, example, place = {} } of task.load()) {
@@ -88,8 +88,8 @@ async function indexOf(task: OpenTask, { signal, onRead }: SelectOptions): Promi
 
 /** @throws DataError for a figure that the user's files name; ConfigError for one of the options */
 function checkFigure(
-  { own }: OpenTask,
-  spec: TaskSpec,
+  { own }: OpenBenchmark,
+  spec: Benchmark,
   { figure: wanted, checkFigure: check }: SelectOptions,
 ) {
   const preset = (wanted ?? own?.figure)?.preset;
@@ -125,7 +125,7 @@ function checkOptions({ validation, shares, splits, seed }: SelectOptions): void
 
 /** What to say where training has no validation split beside it, and nobody asked for that. */
 function withoutValidation(
-  plan: OpenTask['plan'],
+  plan: OpenBenchmark['plan'],
   splits: readonly (Split | null)[],
   { shares, splits: wanted = SPLITS }: SelectOptions,
 ): string[] {
@@ -157,7 +157,7 @@ function generatedCounts(options: SelectOptions): Partial<Record<Split, number>>
  * @throws ConfigError for options out of range, or that the task does not have; DataError for files that are missing or
  * wrong, and where nothing is left; the signal's reason
  */
-export async function selectExamples(spec: TaskSpec, options: SelectOptions): Promise<Selection> {
+export async function selectExamples(spec: Benchmark, options: SelectOptions): Promise<Selection> {
   checkOptions(options);
   const { splits: wanted = SPLITS, signal, seed = 0 } = options;
   const { directory, window, length, allowSharedRecordings } = options;
@@ -257,7 +257,7 @@ export interface PrepareOptions extends SelectOptions, Pick<WriteExamplesOptions
  * @throws as `selectExamples` and `writeExamples`
  */
 export async function prepare(
-  spec: TaskSpec,
+  spec: Benchmark,
   out: string,
   options: PrepareOptions,
 ): Promise<ExampleManifest> {

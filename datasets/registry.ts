@@ -3,8 +3,9 @@ import { existsSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { ConfigError } from '../src/errors.ts';
 import { suggestion } from '../src/suggest.ts';
-import { PROMPT_NAMES } from '../src/task-prompts.ts';
+
 import { ANOMALY_CLASSES, type AnomalyClass, type LabeledSeries } from '../src/types.ts';
+import { BENCHMARK_PROMPTS } from './benchmarks/registry.ts';
 import { Dataset } from './dataset.ts';
 import { seriesOf } from './example.ts';
 import { isExampleSet } from './example-manifest.ts';
@@ -249,7 +250,9 @@ export function open(name: string, options: OpenOptions = {}): SeriesSource {
     );
   }
   const known = [...GENERATORS.keys()];
-  const task = PROMPT_NAMES.find((one) => one === name || one === basename(name));
+  const task = BENCHMARK_PROMPTS.map((prompt) => prompt.name).find(
+    (one) => one === name || one === basename(name),
+  );
   if (task !== undefined) {
     throw new ConfigError(
       `no data set in '${name}': timeseer data prepare ${task} --out ${task === name ? join('data', ...task.split('/')) : name} makes it`,

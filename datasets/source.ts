@@ -2,7 +2,7 @@
 import { ConfigError } from '../src/errors.ts';
 import { Random } from '../src/random.ts';
 import type { Example, Gold } from '../src/types.ts';
-import type { TaskFigure } from './benchmarks/benchmark.ts';
+import type { BenchmarkFigure } from './benchmarks/benchmark.ts';
 import { exampleOf, VALUE_CHANNEL } from './example.ts';
 import { isExampleSet, type PromptFacts } from './example-manifest.ts';
 import { ExampleSet } from './example-set.ts';
@@ -40,7 +40,7 @@ export interface DataFacts {
   /** Samples per second; null where that is not known, or differs. */
   readonly rate: number | null;
   /** What its examples are drawn as; null where the data set does not say. */
-  readonly figure: TaskFigure | null;
+  readonly figure: BenchmarkFigure | null;
   /** What is to be said of its split beside every result; null where splits are a generator's own. */
   readonly statement: string | null;
   /** What the user says of the data, for prompts; absent where nothing was said. */

@@ -31,11 +31,12 @@ const classify = (
   advice: string | null,
 ): TaskPrompt => ({ name, version: 1, kind: 'classification', context, question, hints, advice });
 
-const FIND =
+/** What is asked of an anomaly task. */
+export const ANOMALY_QUESTION =
   'Find the intervals in which it behaves anomalously, if there are any, and name the kind of anomaly.';
 
 /** What the kinds of anomaly mean. */
-const KINDS = {
+export const ANOMALY_HINTS = {
   'contextual point':
     'single values or short stretches that do not fit their place in the pattern, though the level is usual',
   'global point': 'values far outside of the range of all others',
@@ -50,8 +51,8 @@ const detect = (name: string, context: string): TaskPrompt => ({
   version: 1,
   kind: 'anomaly',
   context,
-  question: FIND,
-  hints: KINDS,
+  question: ANOMALY_QUESTION,
+  hints: ANOMALY_HINTS,
   advice: null,
 });
 
@@ -210,7 +211,7 @@ export interface CustomPrompt {
 
 const QUESTIONS: Readonly<Record<Gold['kind'], string>> = {
   classification: 'Decide which class it belongs to.',
-  anomaly: FIND,
+  anomaly: ANOMALY_QUESTION,
   variates: 'Find the variates that behave unlike the others.',
 };
 
@@ -229,7 +230,7 @@ export function customPrompt({ kind, description = '', hints = {}, advice }: Cus
     kind,
     context: description.trim(),
     question: QUESTIONS[kind],
-    hints: kind === 'anomaly' ? { ...KINDS, ...hints } : hints,
+    hints: kind === 'anomaly' ? { ...ANOMALY_HINTS, ...hints } : hints,
     advice: advice?.trim() ?? null,
   };
 }

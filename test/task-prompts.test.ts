@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { taskNamed } from '../datasets/benchmarks/registry.ts';
+import { BENCHMARK_PROMPTS, benchmarkNamed, benchmarkPrompt } from '../datasets/benchmarks/registry.ts';
 import { numericText } from '../datasets/numeric-text.ts';
 import { parseAnswer, parseClassification } from '../rewards/answer.ts';
 import { ConfigError } from '../src/errors.ts';
@@ -33,7 +33,7 @@ const SHAPES: Readonly<Record<string, readonly [length: number, channels: readon
 function request(prompt: TaskPrompt): PromptRequest {
   const [length, channels] = SHAPES[prompt.name]!;
   const classes = prompt.kind === 'anomaly' ? ANOMALY_CLASSES : Object.keys(prompt.hints);
-  const { figure: choice } = taskNamed(prompt.name);
+  const { figure: choice } = benchmarkNamed(prompt.name);
   const named = channels.length > 1 ? { channels } : {};
   const axes = axesText(figure(choice.preset, named), length);
   return { length, channels, classes, ...(prompt.kind === 'variates' ? {} : { axes }) };
@@ -97,6 +97,19 @@ describe('prompts of the tasks', () => {
     const tags = [...new Set(text.match(/<[a-z]+>/g))];
     const response = tags.map((tag) => `${tag}x${tag.replace('<', '</')}`).join('');
     expect(parseClassification(response, { extension: true }).wellFormed).toBe(true);
+  });
+});
+
+describe('benchmarkPrompt', () => {
+  it('finds the words of every benchmark and of its presets, and none for other data', () => {
+    expect(BENCHMARK_PROMPTS.map(({ name }) => name).sort()).toEqual([...PROMPT_NAMES].sort());
+    for (const name of [...PROMPT_NAMES, 'anomllm/point', 'vta/shapelet'])
+      expect(benchmarkPrompt(name)).toEqual(taskPrompt(name));
+    expect(benchmarkPrompt('anomllm/point')).toBe(benchmarkPrompt('anomllm'));
+    expect(benchmarkPrompt('vta/shapelet', 'anomaly')).toBe(benchmarkPrompt('vta'));
+    expect(benchmarkPrompt('vta/square/9', 'variates')).toBe(benchmarkPrompt('vta/multivariate'));
+    expect(benchmarkPrompt('custom')).toBeNull();
+    expect(benchmarkPrompt('ctuu')).toBeNull();
   });
 });
 

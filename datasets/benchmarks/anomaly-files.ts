@@ -4,7 +4,7 @@ import { DataError } from '../../src/errors.ts';
 import { ANOMALY_CLASSES, type AnomalyClass, type Example, type Interval } from '../../src/types.ts';
 import { VALUE_CHANNEL } from '../example.ts';
 import type { RawRecord } from '../readers/record.ts';
-import type { Loaded, OpenTask, TaskOptions, TaskSpec } from './benchmark.ts';
+import type { Benchmark, BenchmarkOptions, Loaded, OpenBenchmark } from './benchmark.ts';
 import { filesBelow, folderOf } from './find-files.ts';
 import { checkWindow, evenWindows, inside, runsOf } from './window.ts';
 
@@ -21,8 +21,8 @@ export interface SeriesFiles {
   readonly read: (file: string) => Iterable<RawRecord>;
 }
 
-export interface AnomalyFilesTask
-  extends Pick<TaskSpec, 'name' | 'title' | 'source' | 'shape' | 'layout' | 'needs'> {
+export interface AnomalyFilesBenchmark
+  extends Pick<Benchmark, 'name' | 'title' | 'source' | 'shape' | 'prompt' | 'layout' | 'needs'> {
   /** Finds its series among the files of a folder. @throws DataError where something else is missing */
   readonly find: (files: readonly string[], folder: string) => SeriesFiles;
   /** What is to be said of its splits. */
@@ -101,7 +101,7 @@ export function* anomalyExamples(record: RawRecord, options: AnomalyExampleOptio
 }
 
 /** The plan of data sets that are made for evaluation: everything is test, unless a split by series is asked for. */
-export function evaluationPlan(statement: string): OpenTask['plan'] {
+export function evaluationPlan(statement: string): OpenBenchmark['plan'] {
   return {
     by: 'recording',
     sizes: { train: 0, validation: 0, test: 1 },
@@ -111,16 +111,16 @@ export function evaluationPlan(statement: string): OpenTask['plan'] {
 }
 
 /** A task of labelled series, from its facts. */
-export function anomalyFilesTask(facts: AnomalyFilesTask): TaskSpec {
+export function anomalyFilesBenchmark(facts: AnomalyFilesBenchmark): Benchmark {
   const { find, statement, ...rest } = facts;
-  const spec: TaskSpec = {
+  const spec: Benchmark = {
     ...rest,
     kind: 'anomaly',
     // Kinds are not named: an answer may be any of them, and only 'normal' can be graded.
     classes: ANOMALY_CLASSES,
     rate: null,
     figure: { preset: 'line', missing: 'break' },
-    open({ directory, window = ANOMALY_WINDOW }: TaskOptions): OpenTask {
+    open({ directory, window = ANOMALY_WINDOW }: BenchmarkOptions): OpenBenchmark {
       checkWindow(window);
       const folder = folderOf(spec, directory);
       const { series, others = [], notes: left = [], read } = find(filesBelow(folder), folder);

@@ -3,13 +3,14 @@
 import { readRecords } from '../readers/formats.ts';
 import type { RawRecord } from '../readers/record.ts';
 import type { Split } from '../split.ts';
-import type { Loaded, TaskSpec } from './benchmark.ts';
+import type { Benchmark, Loaded } from './benchmark.ts';
 import { filesBelow, folderOf, need } from './find-files.ts';
 import { classesOf, labelReader } from './labels.ts';
 import { refuseWindow } from './window.ts';
 
 /** What is different from one data set of the archive to the next. */
-export interface ArchiveTask extends Pick<TaskSpec, 'name' | 'title' | 'rate' | 'shape' | 'figure'> {
+export interface ArchiveBenchmark
+  extends Pick<Benchmark, 'name' | 'title' | 'rate' | 'shape' | 'figure' | 'prompt'> {
   /** Its name in the archive. */
   readonly archive: string;
   readonly description: string;
@@ -42,13 +43,13 @@ const channelNames = (count: number, names: readonly string[]): readonly string[
   count === 1 ? ['value'] : names;
 
 /** A task of the archive, from its facts. */
-export function archiveTask(facts: ArchiveTask): TaskSpec {
-  const { archive, name, title, rate, shape, figure, labels } = facts;
+export function archiveBenchmark(facts: ArchiveBenchmark): Benchmark {
+  const { archive, name, title, rate, shape, figure, prompt, labels } = facts;
   const classes = classesOf(labels);
   const read = labelReader(labels);
   const layout = `${archive}_TRAIN and ${archive}_TEST as .ts, .tsv, .arff or .txt`;
-  const spec: TaskSpec = {
-    ...{ name, title, kind: 'classification', classes, rate, shape, figure, layout },
+  const spec: Benchmark = {
+    ...{ name, title, kind: 'classification', classes, rate, shape, figure, prompt, layout },
     needs: 'download',
     source: {
       description: facts.description,

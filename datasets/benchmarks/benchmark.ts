@@ -1,4 +1,5 @@
 /** What a task of the registry is: where its data come from, what they mean, how they are split and drawn. */
+import { ANOMALY_HINTS, ANOMALY_QUESTION, type TaskPrompt } from '../../src/task-prompts.ts';
 import type { Example, Gold } from '../../src/types.ts';
 import type { SplitSizes } from '../draw.ts';
 import type { PromptFacts } from '../example-manifest.ts';
@@ -15,7 +16,7 @@ export interface Address {
   readonly unpack: boolean;
 }
 
-export interface TaskSource {
+export interface BenchmarkSource {
   /** What was recorded, or how it is made. */
   readonly description: string;
   /** Terms of use as their owners state them. */
@@ -26,7 +27,7 @@ export interface TaskSource {
 }
 
 /** What a task is opened with. */
-export interface TaskOptions {
+export interface BenchmarkOptions {
   /** Folder (or, for `custom`, file) that holds the data; null for generated ones. */
   readonly directory: string | null;
   /** Most points of an example: longer series are cut. Null: never cut. Undefined: as the task has it. */
@@ -69,19 +70,19 @@ export interface Loaded {
 }
 
 /** What a user says of the data; absent where nothing was said. */
-export interface OwnFacts {
+export interface UserFacts {
   readonly title?: string | undefined;
   readonly licence?: string | undefined;
   readonly citation?: string | undefined;
   readonly rate?: number | undefined;
-  readonly figure?: TaskFigure | undefined;
+  readonly figure?: BenchmarkFigure | undefined;
   readonly prompt?: PromptFacts | undefined;
   /** Where a field stands, for messages. */
   readonly place: (field: string) => { readonly file: string; readonly line?: number };
 }
 
 /** A task whose files were found. */
-export interface OpenTask {
+export interface OpenBenchmark {
   /** Files that `load` reads, in order. */
   readonly files: readonly string[];
   /** Where the files decide it: another kind of answer than the task's. */
@@ -92,7 +93,7 @@ export interface OpenTask {
   /** What it was opened with, for the record. */
   readonly parameters: Readonly<Record<string, unknown>>;
   /** What the user says of the data, instead of what the task says. */
-  readonly own?: OwnFacts;
+  readonly own?: UserFacts;
   /** Examples that `load` yields, where that is known before; then counts per split are kept already. */
   readonly total: number | null;
   /** What was tolerated or left out; complete once `load` has been walked through. */
@@ -104,27 +105,41 @@ export interface OpenTask {
   readonly load: () => Iterable<Loaded>;
 }
 
-export interface TaskFigure {
+export interface BenchmarkFigure {
   /** Name of a figure preset. */
   readonly preset: string;
   /** Whether the line breaks at missing points or joins those beside them. */
   readonly missing: 'break' | 'join';
 }
 
-export interface TaskSpec {
+/** What a policy is told and asked about the examples; a change of a word needs a new version. */
+export type BenchmarkPrompt = Omit<TaskPrompt, 'name' | 'kind'>;
+
+/** The prompt of a benchmark of anomalies: they all ask the same. */
+export const anomalyPrompt = (context: string): BenchmarkPrompt => ({
+  version: 1,
+  context,
+  question: ANOMALY_QUESTION,
+  hints: ANOMALY_HINTS,
+  advice: null,
+});
+
+export interface Benchmark {
   /** Name on the command line. */
   readonly name: string;
   /** What a person calls it. */
   readonly title: string;
   readonly kind: Gold['kind'];
-  readonly source: TaskSource;
+  readonly source: BenchmarkSource;
   /** Classes in the order of prompts; null where the data decide. Empty for variates. */
   readonly classes: readonly string[] | null;
   /** Samples per second; null where there is no one rate. */
   readonly rate: number | null;
   /** Points per example and channels as the benchmark has them, in words. */
   readonly shape: string;
-  readonly figure: TaskFigure;
+  readonly figure: BenchmarkFigure;
+  /** Words of the prompt; null where those of the family (the name before '/') or of the user hold. */
+  readonly prompt: BenchmarkPrompt | null;
   /** What is needed to prepare it: nothing, a download that this program can do, or files that the user has. */
   readonly needs: 'nothing' | 'download' | 'files';
   /** Files that are read, in words, for messages and help. */
@@ -133,5 +148,5 @@ export interface TaskSpec {
    * Finds the files and looks at what is needed to say what will come.
    * @throws DataError for files that are missing; ConfigError for an option out of range or that it does not have
    */
-  open(options: TaskOptions): OpenTask;
+  open(options: BenchmarkOptions): OpenBenchmark;
 }

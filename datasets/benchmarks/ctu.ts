@@ -1,7 +1,7 @@
 /** CTU: desktop or laptop, from a day of electricity readings. */
-import { archiveTask } from './archive.ts';
+import { archiveBenchmark } from './archive.ts';
 
-export const ctu = archiveTask({
+export const ctu = archiveBenchmark({
   name: 'ctu',
   title: 'Computers: desktop or laptop, from a day of electricity use',
   archive: 'Computers',
@@ -14,6 +14,17 @@ export const ctu = archiveTask({
   rate: 1 / 120,
   shape: '720 points, 1 channel',
   figure: { preset: 'ctu', missing: 'break' },
+  prompt: {
+    version: 1,
+    context:
+      'It is the electricity use of one computer in a household of the United Kingdom over 24 hours, one reading every two minutes, scaled to mean 0 and standard deviation 1.',
+    question: 'Decide what kind of computer it is.',
+    hints: {
+      Desktop: 'stays on for long at a high and restless level, and switches between clear levels',
+      Laptop: 'lower and shorter use, with stretches in which a battery is charged and long rests',
+    },
+    advice: 'advise the household how to use less electricity with this computer',
+  },
   split:
     'Published as 250 / 250. Households are not named, so it cannot be told whether days of one are in both.',
 });

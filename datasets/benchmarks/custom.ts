@@ -2,7 +2,14 @@
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { ANOMALY_CLASSES, type Example } from '../../src/types.ts';
 import { lengthOf } from '../example.ts';
-import type { OpenTask, OwnFacts, SplitPlan, TaskFigure, TaskOptions, TaskSpec } from './benchmark.ts';
+import type {
+  Benchmark,
+  BenchmarkFigure,
+  BenchmarkOptions,
+  OpenBenchmark,
+  SplitPlan,
+  UserFacts,
+} from './benchmark.ts';
 import { CUSTOM_LAYOUT, openSource, type Source } from './custom-source.ts';
 import { type CustomWords, checkHints, readWords } from './custom-words.ts';
 import { checkWindow } from './window.ts';
@@ -26,11 +33,11 @@ function planOf({ split, recordings }: Source): SplitPlan {
   };
 }
 
-const FIGURE: TaskFigure = { preset: 'line', missing: 'break' };
+const FIGURE: BenchmarkFigure = { preset: 'line', missing: 'break' };
 /** Prompts number variates by their places in a grid. */
-const GRID: TaskFigure = { preset: 'vta-grid', missing: 'break' };
+const GRID: BenchmarkFigure = { preset: 'vta-grid', missing: 'break' };
 
-function factsOf(words: CustomWords, kind: Source['kind']): OwnFacts {
+function factsOf(words: CustomWords, kind: Source['kind']): UserFacts {
   const { title, description, hints = {}, rate, figure, licence, citation } = words;
   if (words.kind !== undefined && words.kind !== kind) {
     throw new DataError(
@@ -72,7 +79,7 @@ class Gaps {
   }
 }
 
-export const custom: TaskSpec = {
+export const custom: Benchmark = {
   name: 'custom',
   title: 'Your own files',
   kind: 'classification',
@@ -86,9 +93,10 @@ export const custom: TaskSpec = {
   rate: null,
   shape: 'any',
   figure: { preset: 'line', missing: 'break' },
+  prompt: null,
   needs: 'files',
   layout: CUSTOM_LAYOUT,
-  open({ directory, window, allowSharedRecordings }: TaskOptions): OpenTask {
+  open({ directory, window, allowSharedRecordings }: BenchmarkOptions): OpenBenchmark {
     if (directory === null)
       throw new ConfigError(`custom: name the files with --from; it needs ${CUSTOM_LAYOUT}`);
     if (window !== undefined) checkWindow(window);

@@ -3,7 +3,7 @@ import { basename } from 'node:path';
 import { ConfigError, DataError, reasonOf } from '../../src/errors.ts';
 import { readUtf8 } from '../../src/input-file.ts';
 import { readMatlab } from '../readers/matlab.ts';
-import type { TaskSpec } from './benchmark.ts';
+import type { Benchmark } from './benchmark.ts';
 import { filesBelow, folderOf, need } from './find-files.ts';
 import { classesOf, labelReader } from './labels.ts';
 import { wholeWindows } from './window.ts';
@@ -46,7 +46,7 @@ function readReference(file: string): { name: string; label: string; line: numbe
   });
 }
 
-export const ecg: TaskSpec = {
+export const ecg: Benchmark = {
   name: 'ecg',
   title: 'Electrocardiogram: normal rhythm, atrial fibrillation, another rhythm or noise',
   kind: 'classification',
@@ -65,6 +65,19 @@ export const ecg: TaskSpec = {
   rate: 300,
   shape: '1500 points, 1 channel',
   figure: { preset: 'ecg', missing: 'break' },
+  prompt: {
+    version: 1,
+    context:
+      'It is five seconds of an electrocardiogram of one lead from a handheld recorder, 300 samples per second, in millivolts.',
+    question: 'Decide which rhythm it shows.',
+    hints: {
+      'normal sinus rhythm': 'evenly spaced QRS complexes, each after a P wave',
+      'atrial fibrillation': 'irregularly spaced QRS complexes, no P waves, an unsteady baseline',
+      'other cardiac rhythms': 'an abnormal rhythm that is not atrial fibrillation',
+      noise: 'too disturbed to be read',
+    },
+    advice: 'advise which examination or care should follow, and how urgent it is',
+  },
   needs: 'download',
   layout: 'A00001.mat … and REFERENCE-v3.csv',
   open({ directory, window }) {

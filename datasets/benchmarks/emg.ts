@@ -3,7 +3,7 @@ import { basename } from 'node:path';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { readEmgdb } from '../readers/emgdb.ts';
 import { readWfdb } from '../readers/wfdb.ts';
-import type { TaskSpec } from './benchmark.ts';
+import type { Benchmark } from './benchmark.ts';
 import { filesBelow, folderOf, need } from './find-files.ts';
 import { wholeWindows } from './window.ts';
 
@@ -30,7 +30,7 @@ const STATEMENT =
   'The published membership (122 and 41 of 204 windows) is not known. There are three recordings, one of each class, so windows ' +
   'of one recording are in all splits: results tell how well a recording is recognised, not a patient who was never seen.';
 
-export const emg: TaskSpec = {
+export const emg: Benchmark = {
   name: 'emg',
   title: 'Electromyogram: healthy, myopathy or neuropathy',
   kind: 'classification',
@@ -49,6 +49,18 @@ export const emg: TaskSpec = {
   rate: 4000,
   shape: '1500 points, 1 channel',
   figure: { preset: 'emg', missing: 'break' },
+  prompt: {
+    version: 1,
+    context:
+      'It is an electromyogram of the front shin muscle (tibialis anterior), taken with a concentric needle of 25 mm while the foot was gently lifted against resistance: 0.375 seconds at 4000 samples per second, in millivolts.',
+    question: 'Decide what the muscle suffers from, if anything.',
+    hints: {
+      Healthy: 'separate motor unit potentials of moderate size and duration, mostly alike',
+      Myopathy: 'many small, short and jagged potentials that come early and overlap',
+      Neuropathy: 'few, large and long potentials with many phases, firing fast',
+    },
+    advice: 'advise which examination or treatment should follow',
+  },
   needs: 'download',
   layout: 'emg_healthy, emg_myopathy and emg_neuropathy as .txt, or as .hea with .dat',
   open({ directory, window }) {

@@ -2,7 +2,7 @@
 import { readdirSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { ConfigError, DataError, reasonOf } from '../../src/errors.ts';
-import type { TaskSpec } from './benchmark.ts';
+import type { Benchmark } from './benchmark.ts';
 
 /** Folders below the given one that are looked into. */
 const DEPTH = 5;
@@ -40,7 +40,7 @@ const list = (folder: string) =>
   readdirSync(folder, { withFileTypes: true }).sort((a, b) => (a.name < b.name ? -1 : 1));
 
 /** The folder of a task that reads files. @throws ConfigError when none is named; DataError when it is not there */
-export function folderOf(spec: Pick<TaskSpec, 'name' | 'layout'>, directory: string | null): string {
+export function folderOf(spec: Pick<Benchmark, 'name' | 'layout'>, directory: string | null): string {
   if (directory === null) {
     throw new ConfigError(`${spec.name}: needs files (${spec.layout}); name their folder with --from DIR`);
   }
@@ -69,7 +69,7 @@ export function need(
   files: readonly string[],
   names: readonly string[],
   directory: string,
-  spec: Pick<TaskSpec, 'name' | 'layout'>,
+  spec: Pick<Benchmark, 'name' | 'layout'>,
 ): string {
   const found = pick(files, names);
   if (found !== undefined) return found;

@@ -2,10 +2,10 @@
 import { ConfigError } from '../../src/errors.ts';
 import type { Example } from '../../src/types.ts';
 import { checkAddress, DEFAULT_SEED, SPLITS, type Split } from '../split.ts';
-import type { Loaded, TaskSpec } from './benchmark.ts';
+import type { Benchmark, Loaded } from './benchmark.ts';
 
-export interface GeneratedTask
-  extends Pick<TaskSpec, 'name' | 'title' | 'kind' | 'shape' | 'figure' | 'classes'> {
+export interface GeneratedBenchmark
+  extends Pick<Benchmark, 'name' | 'title' | 'kind' | 'shape' | 'figure' | 'prompt' | 'classes'> {
   readonly description: string;
   readonly citation: string | null;
   /** What a reader must know of examples of one split beside each other. */
@@ -24,10 +24,10 @@ const STATEMENT =
   'Generated: splits draw from random streams of their own, so no example is in two of them, whatever the seeds.';
 
 /** A generated task, from its facts. */
-export function generatedTask(facts: GeneratedTask): TaskSpec {
-  const { name, title, kind, shape, figure, classes, description, citation } = facts;
+export function generatedBenchmark(facts: GeneratedBenchmark): Benchmark {
+  const { name, title, kind, shape, figure, prompt, classes, description, citation } = facts;
   return {
-    ...{ name, title, kind, shape, figure, classes },
+    ...{ name, title, kind, shape, figure, prompt, classes },
     rate: null,
     needs: 'nothing',
     layout: 'no files',

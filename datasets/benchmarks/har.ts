@@ -2,7 +2,7 @@
 import type { RawRecord } from '../readers/record.ts';
 import { readUciHar } from '../readers/uci-har.ts';
 import type { Split } from '../split.ts';
-import type { Loaded, TaskSpec } from './benchmark.ts';
+import type { Benchmark, Loaded } from './benchmark.ts';
 import { filesBelow, folderOf, need, pick } from './find-files.ts';
 import { classesOf, labelReader } from './labels.ts';
 import { refuseWindow } from './window.ts';
@@ -31,7 +31,7 @@ interface Part {
 const SPLIT =
   'Published as 7352 / 2947 windows of 2.56 s which overlap by half, made by volunteer (21 / 9), so no volunteer is in both.';
 
-export const har: TaskSpec = {
+export const har: Benchmark = {
   name: 'har',
   title: 'Human activity: six kinds, from a phone at the waist',
   kind: 'classification',
@@ -53,6 +53,21 @@ export const har: TaskSpec = {
   rate: 50,
   shape: '128 points, 3 channels',
   figure: { preset: 'har', missing: 'break' },
+  prompt: {
+    version: 1,
+    context:
+      'It is 2.56 seconds of the acceleration of a phone at the waist of a volunteer aged 19 to 48, 50 samples per second, along three axes, gravity included, in units of g.',
+    question: 'Decide what the volunteer is doing.',
+    hints: {
+      walking: 'regular steps of moderate size on the level',
+      walking_upstairs: 'steps that are slower and less even, the body leaning forward',
+      walking_downstairs: 'steps with hard, sharp impacts',
+      sitting: 'hardly any movement, gravity spread over several axes',
+      standing: 'hardly any movement, gravity almost wholly along the upright axis',
+      laying: 'hardly any movement, gravity along another axis than the upright one',
+    },
+    advice: 'advise the person about health and safety in this activity',
+  },
   needs: 'download',
   layout:
     'total_acc_{x,y,z}_{train,test}.txt and y_{train,test}.txt; subject_{train,test}.txt names the volunteers',

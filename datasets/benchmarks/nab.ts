@@ -2,12 +2,13 @@
 import { basename } from 'node:path';
 import { DataError } from '../../src/errors.ts';
 import { readNab, readNabWindows } from '../readers/nab.ts';
-import { anomalyFilesTask } from './anomaly-files.ts';
+import { anomalyFilesBenchmark } from './anomaly-files.ts';
+import { anomalyPrompt } from './benchmark.ts';
 import { pick } from './find-files.ts';
 
 const WINDOWS = 'combined_windows.json';
 
-export const nab = anomalyFilesTask({
+export const nab = anomalyFilesBenchmark({
   name: 'nab',
   title: 'Numenta anomaly benchmark: windows around anomalies of streams',
   source: {
@@ -20,6 +21,9 @@ export const nab = anomalyFilesTask({
     ],
   },
   shape: 'series of 1127 to 22695 points, 1 channel',
+  prompt: anomalyPrompt(
+    'It is a metric of a running system, such as the load of a server, traffic, or mentions of a company, one value every five minutes in most cases; most of it is usual behaviour. Daily and weekly patterns are normal.',
+  ),
   needs: 'download',
   layout: `${WINDOWS} and the csv files that it names`,
   find: (files, folder) => {

@@ -8,9 +8,10 @@ import {
   NANO5_PARAMETERS,
   nano5,
 } from '../generators/nano5.ts';
-import { generatedTask } from './generated.ts';
+import { anomalyPrompt } from './benchmark.ts';
+import { generatedBenchmark } from './generated.ts';
 
-export const nano5Task = generatedTask({
+export const nano5Benchmark = generatedBenchmark({
   name: 'nano5',
   title: 'nano5: five equally frequent classes of anomalies, made for small pictures',
   kind: 'anomaly',
@@ -18,6 +19,9 @@ export const nano5Task = generatedTask({
   citation: null,
   shape: `${NANO5_LENGTH} points, 1 channel`,
   figure: { preset: 'nano', missing: 'break' },
+  prompt: anomalyPrompt(
+    'It is a synthetic series: a regular pattern, such as a wave, noise or a trend, which may change in places.',
+  ),
   classes: NANO5_CLASSES,
   counts: { train: 2000, validation: 200, test: 400 },
   length: NANO5_LENGTH,

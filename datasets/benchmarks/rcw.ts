@@ -1,7 +1,7 @@
 /** RCW: whether a right whale calls in two seconds of a hydrophone's signal. */
-import { archiveTask } from './archive.ts';
+import { archiveBenchmark } from './archive.ts';
 
-export const rcw = archiveTask({
+export const rcw = archiveBenchmark({
   name: 'rcw',
   title: 'Right whale calls in two seconds of a hydrophone signal',
   archive: 'RightWhaleCalls',
@@ -13,6 +13,18 @@ export const rcw = archiveTask({
   rate: 2000,
   shape: '4000 points, 1 channel',
   figure: { preset: 'rcw', missing: 'break' },
+  prompt: {
+    version: 1,
+    context:
+      'It is two seconds of underwater sound from a recording buoy (Cornell, Marinexplore), 2000 samples per second. An up-call of the North Atlantic right whale is a tone that rises smoothly from about 60 to 250 Hz within about one second; other whales, ships, ice and rain are heard as well.',
+    question: 'Decide whether the recording holds a right whale call.',
+    hints: {
+      RightWhale: 'a rising tone stands out of the background for about a second',
+      NoWhale: 'background noise, or sounds that do not rise in this way',
+    },
+    advice:
+      'advise operators of ships and of the listening network what to do next, given how clear the call is and how safe the decision',
+  },
   split:
     'The split behind published results is not known (7027 calls and 22973 others are counts of classes), so numbers are not comparable digit by digit.',
 });

@@ -1,15 +1,17 @@
 /** All tasks by name, in the order of lists. */
 import { ConfigError } from '../../src/errors.ts';
 import { suggestion } from '../../src/suggest.ts';
+import type { TaskPrompt } from '../../src/task-prompts.ts';
+import type { Gold } from '../../src/types.ts';
 import { anomllmAll, anomllmKinds } from './anomllm.ts';
-import type { TaskSpec } from './benchmark.ts';
+import type { Benchmark } from './benchmark.ts';
 import { ctu } from './ctu.ts';
 import { custom } from './custom.ts';
 import { ecg } from './ecg.ts';
 import { emg } from './emg.ts';
 import { har } from './har.ts';
 import { nab } from './nab.ts';
-import { nano5Task } from './nano5.ts';
+import { nano5Benchmark } from './nano5.ts';
 import { rcw } from './rcw.ts';
 import { tab } from './tab.ts';
 import { tee } from './tee.ts';
@@ -17,21 +19,43 @@ import { tsbAd } from './tsb-ad.ts';
 import { tsbUad } from './tsb-uad.ts';
 import { vtaMissing, vtaUnivariate, vtaVariates } from './vta.ts';
 
-export const TASKS: readonly TaskSpec[] = [
+export const BENCHMARKS: readonly Benchmark[] = [
   ...[rcw, tee, ecg, emg, ctu, har],
-  ...[nano5Task, anomllmAll, ...anomllmKinds],
+  ...[nano5Benchmark, anomllmAll, ...anomllmKinds],
   ...[vtaUnivariate, vtaMissing, vtaVariates],
   ...[tsbUad, tsbAd, tab, nab],
   custom,
 ];
 
 /** A task by its name, in any case. @throws ConfigError with the known names and the closest */
-export function taskNamed(name: string): TaskSpec {
+export function benchmarkNamed(name: string): Benchmark {
   const wanted = name.toLowerCase();
-  const task = TASKS.find((one) => one.name === wanted);
+  const task = BENCHMARKS.find((one) => one.name === wanted);
   if (task !== undefined) return task;
-  const names = TASKS.map((one) => one.name);
+  const names = BENCHMARKS.map((one) => one.name);
   throw new ConfigError(
     `no task named '${name}'.${suggestion(name, names)} Known: ${names.join(', ')}; your own files: custom`,
+  );
+}
+
+/** Prompts of the benchmarks that have words of their own, in the order of lists. */
+export const BENCHMARK_PROMPTS: readonly TaskPrompt[] = BENCHMARKS.flatMap(({ name, kind, prompt }) =>
+  prompt === null ? [] : [{ name, kind, ...prompt }],
+);
+
+/**
+ * The prompt of a benchmark, or that of the family to which a preset belongs: `anomllm/point` has that of `anomllm`, `vta/square/9`
+ * with the kind `variates` that of `vta/multivariate`. The rest of a preset's name, which tells the label, has no effect. Null for
+ * data of another name.
+ * @param kind of the answer; needed for presets of families with several kinds
+ */
+export function benchmarkPrompt(task: string, kind?: Gold['kind']): TaskPrompt | null {
+  const family = task.split('/')[0]!;
+  return (
+    BENCHMARK_PROMPTS.find(({ name }) => name === task) ??
+    BENCHMARK_PROMPTS.find(
+      (prompt) => prompt.name.split('/')[0] === family && (kind ?? prompt.kind) === prompt.kind,
+    ) ??
+    null
   );
 }

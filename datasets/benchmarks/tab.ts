@@ -2,9 +2,10 @@
 
 import { formatOf } from '../readers/formats.ts';
 import { readTab } from '../readers/tab.ts';
-import { anomalyFilesTask } from './anomaly-files.ts';
+import { anomalyFilesBenchmark } from './anomaly-files.ts';
+import { anomalyPrompt } from './benchmark.ts';
 
-export const tab = anomalyFilesTask({
+export const tab = anomalyFilesBenchmark({
   name: 'tab',
   title: 'TAB: series of the unified anomaly detection benchmark',
   source: {
@@ -15,6 +16,9 @@ export const tab = anomalyFilesTask({
     addresses: [],
   },
   shape: 'series of any length, 1 or more channels',
+  prompt: anomalyPrompt(
+    'It was recorded in a real system; most of it is usual behaviour. With several channels, an anomaly may show in some of them only.',
+  ),
   needs: 'files',
   layout: 'csv files with the columns data and cols, a stack named label among them',
   find: (files) => ({

@@ -1,7 +1,7 @@
 /** TEE: kinds of lightning, from power density seen by a satellite. */
-import { archiveTask } from './archive.ts';
+import { archiveBenchmark } from './archive.ts';
 
-export const tee = archiveTask({
+export const tee = archiveBenchmark({
   name: 'tee',
   title: 'Transient electromagnetic events: seven kinds of lightning',
   archive: 'Lightning7',
@@ -21,5 +21,25 @@ export const tee = archiveTask({
   rate: 319 / 800e-6,
   shape: '319 points, 1 channel',
   figure: { preset: 'tee', missing: 'break' },
+  prompt: {
+    version: 1,
+    context:
+      'It is the radio power density of a lightning event as the satellite FORTE received it, 800 microseconds around the trigger.',
+    question: 'Decide which kind of lightning event it is.',
+    hints: {
+      'CG Positive':
+        'positive cloud-to-ground stroke: a sudden onset, then hundreds of microseconds of noisy radiation',
+      'IR Negative':
+        'initial negative return stroke: power climbs slowly to the attachment, peaks sharply and falls quickly',
+      'Subsequent Return Stroke':
+        'later negative stroke: a sudden onset without a slow climb, then a quick fall with little noise after',
+      Impulsive: 'one isolated spike of a few microseconds',
+      'Impulsive Pair': 'two isolated spikes close to each other',
+      'Gradual Intra-Cloud':
+        'discharge inside the cloud: power rises and falls gradually, without a sharp edge',
+      'Off-record': 'only part of an event, cut off by an end of the record',
+    },
+    advice: 'advise storm monitoring and aviation what this event means for the risk in the area',
+  },
   split: 'Published as 70 / 73.',
 });

@@ -1,8 +1,9 @@
 /** TSB-AD: cleaned univariate and multivariate series, a label for every point. */
 import { parseTsbAdName, readTsbAd } from '../readers/tsb-ad.ts';
-import { anomalyFilesTask } from './anomaly-files.ts';
+import { anomalyFilesBenchmark } from './anomaly-files.ts';
+import { anomalyPrompt } from './benchmark.ts';
 
-export const tsbAd = anomalyFilesTask({
+export const tsbAd = anomalyFilesBenchmark({
   name: 'tsb-ad',
   title: 'TSB-AD: curated series with labelled points, univariate and multivariate',
   source: {
@@ -16,6 +17,9 @@ export const tsbAd = anomalyFilesTask({
     ],
   },
   shape: 'series of any length, 1 or more channels',
+  prompt: anomalyPrompt(
+    'It was recorded by sensors, machines, bodies or computer systems; most of it is usual behaviour. With several channels, an anomaly may show in some of them only.',
+  ),
   needs: 'download',
   layout: 'csv files named ID_DATASET_id_N_DOMAIN_tr_TRAIN_1st_FIRST.csv',
   find: (files) => ({

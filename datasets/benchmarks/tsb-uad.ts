@@ -1,8 +1,9 @@
 /** TSB-UAD: univariate series of many collections, a label for every point. */
 import { readTsbUad } from '../readers/tsb-uad.ts';
-import { anomalyFilesTask } from './anomaly-files.ts';
+import { anomalyFilesBenchmark } from './anomaly-files.ts';
+import { anomalyPrompt } from './benchmark.ts';
 
-export const tsbUad = anomalyFilesTask({
+export const tsbUad = anomalyFilesBenchmark({
   name: 'tsb-uad',
   title: 'TSB-UAD: univariate series with labelled points',
   source: {
@@ -20,6 +21,9 @@ export const tsbUad = anomalyFilesTask({
     ],
   },
   shape: 'series of any length, 1 channel',
+  prompt: anomalyPrompt(
+    'It was recorded by a sensor, a machine, a body or a computer system; most of it is usual behaviour.',
+  ),
   needs: 'download',
   layout: '.out files of value,label',
   find: (files) => ({ series: files.filter((file) => /\.out$/i.test(file)), read: readTsbUad }),

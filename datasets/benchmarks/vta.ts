@@ -19,7 +19,8 @@ import {
   VTA_WAVE_PARAMETERS,
   vtaMultivariate,
 } from '../generators/vta-variates.ts';
-import { generatedTask } from './generated.ts';
+import { anomalyPrompt } from './benchmark.ts';
+import { generatedBenchmark } from './generated.ts';
 
 const CITATION = 'Xu et al.: Can multimodal LLMs perform time series anomaly detection?, 2025';
 const CLASSES = VTA_TYPES.map(vtaClass);
@@ -36,7 +37,7 @@ function turn(index: number, ...sizes: readonly number[]): number[] {
   return [...places, rest];
 }
 
-export const vtaUnivariate = generatedTask({
+export const vtaUnivariate = generatedBenchmark({
   name: 'vta',
   title: 'VisualTimeAnomaly, univariate: five kinds, evenly mixed',
   kind: 'anomaly',
@@ -44,6 +45,9 @@ export const vtaUnivariate = generatedTask({
   citation: CITATION,
   shape: `${VTA_LENGTH} points, 1 channel`,
   figure: { preset: 'vta', missing: 'break' },
+  prompt: anomalyPrompt(
+    'It is a synthetic series: a sine wave with a little noise, which may change in places.',
+  ),
   classes: CLASSES,
   counts: { train: 2000, validation: 200, test: 500 },
   length: VTA_LENGTH,
@@ -55,7 +59,7 @@ export const vtaUnivariate = generatedTask({
   },
 });
 
-export const vtaMissing = generatedTask({
+export const vtaMissing = generatedBenchmark({
   name: 'vta/irregular',
   title: 'VisualTimeAnomaly, irregular: 5 to 25 % of the points missing',
   kind: 'anomaly',
@@ -64,6 +68,9 @@ export const vtaMissing = generatedTask({
   pairing: `Within a split every series comes ${VTA_MISSING.length} times, each time with another share of its points missing.`,
   shape: `${VTA_LENGTH} points, 1 channel`,
   figure: { preset: 'vta', missing: 'join' },
+  prompt: anomalyPrompt(
+    'It is a synthetic series: a sine wave with a little noise, which may change in places. Some of its points are missing; what is missing is no anomaly.',
+  ),
   // Where no point of an anomaly is left, the answer is that there is none.
   classes: [...CLASSES, 'normal'],
   counts: { train: 2000, validation: 200, test: 500 },
@@ -85,7 +92,7 @@ export const vtaMissing = generatedTask({
   },
 });
 
-export const vtaVariates = generatedTask({
+export const vtaVariates = generatedBenchmark({
   name: 'vta/multivariate',
   title: 'VisualTimeAnomaly, multivariate: which of 4 to 36 variates are anomalous',
   kind: 'variates',
@@ -94,6 +101,15 @@ export const vtaVariates = generatedTask({
   citation: CITATION,
   shape: `${VTA_VARIATE_LENGTH} points, ${VTA_VARIATES.join(', ')} channels`,
   figure: { preset: 'vta-grid', missing: 'break' },
+  prompt: {
+    version: 1,
+    context:
+      'They are synthetic: most variates are smooth waves of similar speed that differ in size, level and phase, with a little noise.',
+    question:
+      'Find the variates whose wave has another shape than that of the others, such as corners, jumps or a wandering level. There are fewer of them than of the others.',
+    hints: {},
+    advice: null,
+  },
   classes: [],
   counts: { train: 2000, validation: 200, test: 500 },
   length: VTA_VARIATE_LENGTH,

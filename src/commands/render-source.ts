@@ -1,8 +1,8 @@
 /** Where `render` finds series: generators, generated tasks, data set directories, and files of any format. */
 import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
-import type { TaskSpec } from '../../datasets/benchmarks/benchmark.ts';
-import { TASKS } from '../../datasets/benchmarks/registry.ts';
+import type { Benchmark } from '../../datasets/benchmarks/benchmark.ts';
+import { BENCHMARKS } from '../../datasets/benchmarks/registry.ts';
 import { runsOf } from '../../datasets/benchmarks/window.ts';
 import { numericColumns } from '../../datasets/csv-columns.ts';
 import { exampleOf, VALUE_CHANNEL } from '../../datasets/example.ts';
@@ -154,7 +154,7 @@ function openSet(options: SourceOptions): RenderSource {
   return { count, series: series(), figure, rate, kind };
 }
 
-function* ofSplit(spec: TaskSpec, options: SourceOptions, split: Split): Generator<Example> {
+function* ofSplit(spec: Benchmark, options: SourceOptions, split: Split): Generator<Example> {
   const { offset, limit, seed, length } = options;
   const counts = Object.fromEntries(SPLITS.map((one) => [one, one === split ? offset + limit : 0]));
   for (const { example } of spec.open({ directory: null, counts, seed, length }).load()) yield example;
@@ -162,7 +162,7 @@ function* ofSplit(spec: TaskSpec, options: SourceOptions, split: Split): Generat
 
 /** The figure of the task that a generator makes series for: its own, or the one that it is a part of. */
 function generatedFigure(name: string): FigureChoice {
-  const task = (own: string | undefined) => TASKS.find((one) => one.name === own);
+  const task = (own: string | undefined) => BENCHMARKS.find((one) => one.name === own);
   return (task(name) ?? task(name.split('/')[0]))?.figure ?? PLAIN;
 }
 
@@ -172,7 +172,7 @@ function openNamed(options: SourceOptions): RenderSource {
   refuse(options, ['column'], 'files and prepared data sets');
   const name = source.toLowerCase();
   const generated = generators().some((one) => one.name === name);
-  const task = generated ? undefined : TASKS.find((one) => one.name === name);
+  const task = generated ? undefined : BENCHMARKS.find((one) => one.name === name);
   if (task?.needs === 'nothing') {
     const series = range(ofSplit(task, options, split), offset, limit);
     return { count: limit, series, figure: task.figure, rate: task.rate, kind: task.kind };

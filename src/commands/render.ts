@@ -4,7 +4,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
-import { TASKS } from '../../datasets/benchmarks/registry.ts';
+import { BENCHMARKS } from '../../datasets/benchmarks/registry.ts';
 import { generators } from '../../datasets/registry.ts';
 import { DEFAULT_SEED, SPLITS, type Split } from '../../datasets/split.ts';
 import { ConfigError } from '../errors.ts';
@@ -274,7 +274,7 @@ export const render: CommandModule<object, RenderArguments> = {
       .epilogue(
         `Generators: ${[
           ...generators().map(({ name }) => name),
-          ...TASKS.filter(({ needs }) => needs === 'nothing').map(({ name }) => name),
+          ...BENCHMARKS.filter(({ needs }) => needs === 'nothing').map(({ name }) => name),
         ]
           .filter((name, i, all) => all.indexOf(name) === i)
           .join(', ')}`,

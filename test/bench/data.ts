@@ -7,7 +7,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { taskNamed } from '../../datasets/benchmarks/registry.ts';
+import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { prepare } from '../../datasets/prepare.ts';
 import type { Spent } from '../../src/commands/data/material.ts';
@@ -46,7 +46,7 @@ async function run(path: string): Promise<PrepareRound> {
   let spent: Readonly<Spent> | undefined;
   let workers = 0;
   const { signal } = new AbortController();
-  await prepare(taskNamed('anomllm'), path, {
+  await prepare(benchmarkNamed('anomllm'), path, {
     directory: null,
     splits: ['train'],
     counts: { train: SERIES },

@@ -16,7 +16,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { emg } from '../../datasets/benchmarks/emg.ts';
-import { TASKS } from '../../datasets/benchmarks/registry.ts';
+import { BENCHMARKS } from '../../datasets/benchmarks/registry.ts';
 import { goldParts } from '../../datasets/gold-answer.ts';
 import { fetchTask } from '../../src/commands/data/fetch.ts';
 import { gradeProblem } from '../../src/commands/data/grade.ts';
@@ -73,7 +73,7 @@ describe('data list', () => {
   it('names every task with its classes, whether it needs a download, and its licence', async () => {
     const { code, out } = await inside('data', 'list');
     expect(code).toBe(0);
-    for (const { name, source } of TASKS) {
+    for (const { name, source } of BENCHMARKS) {
       const line = out.split('\n').find((one) => one.startsWith(`${name} `))!;
       expect(line).toContain(source.licence);
     }
@@ -83,7 +83,7 @@ describe('data list', () => {
       figure: string;
       smallFigures: string[];
     }[];
-    expect(tasks.map(({ name }) => name)).toEqual(TASKS.map(({ name }) => name));
+    expect(tasks.map(({ name }) => name)).toEqual(BENCHMARKS.map(({ name }) => name));
     for (const { figure } of tasks) expect(isFigureName(figure)).toBe(true);
     const small = Object.fromEntries(tasks.map(({ name, smallFigures }) => [name, smallFigures]));
     expect(small).toMatchObject({

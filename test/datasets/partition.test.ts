@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { taskNamed } from '../../datasets/benchmarks/registry.ts';
+import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import {
   heldOutExamples,
   reinforcementExamples,
@@ -20,7 +20,7 @@ const bare = join(root, 'bare');
 const data = { name, length: 400, heldOut: 6 };
 
 beforeAll(async () => {
-  const task = taskNamed('vta');
+  const task = benchmarkNamed('vta');
   await prepare(task, name, { directory: null, counts: { train: 12, validation: 4, test: 9 }, length: 60 });
   await prepare(task, bare, { directory: null, counts: { train: 5 }, splits: ['train'], length: 60 });
 });
@@ -63,14 +63,14 @@ describe('stages read a prepared data set', () => {
 
   it('only where its examples are univariate series with named anomalies', async () => {
     const many = join(root, 'many');
-    await prepare(taskNamed('vta/multivariate'), many, {
+    await prepare(benchmarkNamed('vta/multivariate'), many, {
       directory: null,
       counts: { train: 2, validation: 2, test: 2 },
     });
     expect(() => open(many)).toThrow(/answers are of kind 'variates'/);
     writeFileSync(join(root, 'x.out'), '1,0\n2,1\n3,0\n');
     const unnamed = join(root, 'unnamed');
-    await prepare(taskNamed('custom'), unnamed, {
+    await prepare(benchmarkNamed('custom'), unnamed, {
       directory: join(root, 'x.out'),
       shares: { train: 1, validation: 0, test: 0 },
     });

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
-import { TASKS, taskNamed } from '../../datasets/benchmarks/registry.ts';
+import { BENCHMARKS, benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { prepare, type SelectOptions, selectExamples } from '../../datasets/prepare.ts';
 import type { Split } from '../../datasets/split.ts';
@@ -26,10 +26,10 @@ function folder(files: Readonly<Record<string, string>>): string {
 }
 
 async function chosen(task: string, options: SelectOptions): Promise<(readonly [Split, Example])[]> {
-  return [...(await selectExamples(taskNamed(task), options)).examples()];
+  return [...(await selectExamples(benchmarkNamed(task), options)).examples()];
 }
 const statementOf = async (task: string, options: SelectOptions): Promise<string> =>
-  (await selectExamples(taskNamed(task), options)).origin.split.statement;
+  (await selectExamples(benchmarkNamed(task), options)).origin.split.statement;
 const classes = (list: readonly (readonly [Split, Example])[], split: Split): string[] =>
   list.flatMap(([own, { gold }]) =>
     own === split && gold.kind !== 'variates' ? [gold.class ?? 'unnamed'] : [],
@@ -47,7 +47,7 @@ describe('an archive with a split of its own', () => {
   it('is written as published, with its classes spelled as the reward compares them', async () => {
     const directory = lightning();
     const out = freshPath();
-    const manifest = await prepare(taskNamed('TEE'), out, { directory });
+    const manifest = await prepare(benchmarkNamed('TEE'), out, { directory });
     expect(manifest.splits.train).toMatchObject({ count: 21, length: 6 });
     expect(manifest.splits.validation).toBeUndefined();
     expect(manifest.classes[2]).toBe('Subsequent Return Stroke');
@@ -117,7 +117,7 @@ describe('recordings cut into windows', () => {
   it('EMG: windows start at multiples of their length, and the statement says that recordings are shared', async () => {
     const directory = muscles();
     const out = freshPath();
-    const manifest = await prepare(taskNamed('emg'), out, { directory, window: 100, seed: 2 });
+    const manifest = await prepare(benchmarkNamed('emg'), out, { directory, window: 100, seed: 2 });
     expect(manifest.split.recordingsApart).toBe(false);
     expect(manifest.split.statement).toMatch(
       /Our own split, seed 2, by single examples.*train 12, validation 4, test 4/,
@@ -188,7 +188,7 @@ describe('recordings cut into windows', () => {
     expect(new Set(home.values())).toEqual(new Set(['train', 'validation', 'test']));
     expect(list[0]![1].names).toEqual(['x', 'y', 'z']);
     const leak = { ...named, 'subject_test.txt': subjects(4, 6) };
-    await expect(prepare(taskNamed('har'), freshPath(), { directory: folder(leak) })).rejects.toThrow(
+    await expect(prepare(benchmarkNamed('har'), freshPath(), { directory: folder(leak) })).rejects.toThrow(
       /'volunteer 4' is in train and test/,
     );
   });
@@ -239,7 +239,7 @@ describe('labelled series for evaluation', () => {
         'timestamp,value\n2014-04-01 00:00:00,1\n2014-04-01 00:05:00,2\n2014-04-01 00:10:00,3\n',
       'results/thing.csv': 'a,b\n1,2\n',
     });
-    const { origin, examples } = await selectExamples(taskNamed('nab'), { directory: nab });
+    const { origin, examples } = await selectExamples(benchmarkNamed('nab'), { directory: nab });
     expect([...examples()]).toMatchObject([['test', { gold: { class: null, intervals: [[1, 2]] } }]]);
     expect(origin.classes).toEqual(ANOMALY_CLASSES); // the kind is not named, so any may be answered
     expect(origin.notes).toEqual(['1 csv files that combined_windows.json does not name are left out']);
@@ -262,14 +262,14 @@ describe('labelled series for evaluation', () => {
 });
 
 describe('generated tasks', () => {
-  const generated = TASKS.filter(({ needs }) => needs === 'nothing').map(({ name }) => name);
+  const generated = BENCHMARKS.filter(({ needs }) => needs === 'nothing').map(({ name }) => name);
 
   it.each(generated)(
     '%s: as many as asked for, the same again, no id twice, classes as announced',
     async (name) => {
       const options = { directory: null, counts: { train: 24, validation: 3, test: 9 } };
       const out = freshPath();
-      const manifest = await prepare(taskNamed(name), out, options);
+      const manifest = await prepare(benchmarkNamed(name), out, options);
       expect(Object.values(manifest.splits).map(({ count }) => count)).toEqual([24, 3, 9]);
       const known = new Set(manifest.classes);
       const set = new ExampleSet(out);
@@ -280,7 +280,7 @@ describe('generated tasks', () => {
           if (example.gold.kind === 'anomaly') expect(known).toContain(example.gold.class);
         }
       expect(ids.size).toBe(36);
-      expect(await prepare(taskNamed(name), freshPath(), options)).toEqual(manifest);
+      expect(await prepare(benchmarkNamed(name), freshPath(), options)).toEqual(manifest);
     },
   );
 
@@ -427,7 +427,7 @@ describe.each(published)('%s from published files', (task, path, sizes) => {
   const directory = join(SHARED, path);
   it.skipIf(!existsSync(directory))(`is prepared whole (skipped where ${path} is absent)`, async () => {
     const out = freshPath();
-    const manifest = await prepare(taskNamed(task), out, { directory });
+    const manifest = await prepare(benchmarkNamed(task), out, { directory });
     expect(Object.values(manifest.splits).map(({ count }) => count)).toEqual(sizes);
     const set = new ExampleSet(out);
     for (const split of set.splits) expect([...set.read(split)].length).toBe(set.count(split));
@@ -437,10 +437,10 @@ describe.each(published)('%s from published files', (task, path, sizes) => {
 
 describe('the registry', () => {
   it('knows every task by its name, and guesses misspelt ones', () => {
-    const names = TASKS.map(({ name }) => name);
+    const names = BENCHMARKS.map(({ name }) => name);
     expect(new Set(names).size).toBe(names.length);
     for (const name of 'rcw tee ecg emg ctu har anomllm vta tsb-uad tsb-ad tab nab custom'.split(' '))
-      expect(taskNamed(name.toUpperCase()).name).toBe(name);
-    expect(() => taskNamed('anomlm')).toThrow(/Did you mean anomllm\?/);
+      expect(benchmarkNamed(name.toUpperCase()).name).toBe(name);
+    expect(() => benchmarkNamed('anomlm')).toThrow(/Did you mean anomllm\?/);
   });
 });

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { taskNamed } from '../../datasets/benchmarks/registry.ts';
+import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { classicalAnswers } from '../../eval/baselines.ts';
 import { overallOf } from '../../eval/metrics.ts';
 
@@ -14,7 +14,7 @@ describe.skipIf(!existsSync(DATA))('1nn-euclid (skipped where the files are abse
     ['tee', 'Lightning7', 0.4247],
   ])('errs on %s as the archive lists it for %s: %d', async (name, _, error) => {
     const loaded = [
-      ...taskNamed(name)
+      ...benchmarkNamed(name)
         .open({ directory: join(DATA, name) })
         .load(),
     ];

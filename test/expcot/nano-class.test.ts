@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { Tokenizer } from '@huggingface/tokenizers';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { taskNamed } from '../../datasets/benchmarks/registry.ts';
+import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { classOf } from '../../datasets/example.ts';
 import { parseClassification } from '../../rewards/answer.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
@@ -328,7 +328,7 @@ describe.each([
     'short traces are short, well formed, and tell most classes apart',
     () => {
       const examples: Example[] = [];
-      for (const { example, split } of taskNamed(name).open({ directory }).load()) {
+      for (const { example, split } of benchmarkNamed(name).open({ directory }).load()) {
         if (split === 'test') continue;
         examples.push(example);
         if (examples.length === count) break;

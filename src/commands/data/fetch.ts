@@ -2,7 +2,7 @@
 import { copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
-import type { Address, TaskSpec } from '../../../datasets/benchmarks/benchmark.ts';
+import type { Address, Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { unpack } from '../../../datasets/unpack.ts';
 import { type Downloaded, download } from '../../download.ts';
 import { ConfigError, DataError, EndpointError } from '../../errors.ts';
@@ -210,7 +210,7 @@ class Fetch {
  *
  * @throws as `download` and `unpack`; EndpointError naming both where a SHA-256 differs
  */
-export async function fetchTask(spec: TaskSpec, folder: string, options: FetchOptions): Promise<void> {
+export async function fetchTask(spec: Benchmark, folder: string, options: FetchOptions): Promise<void> {
   const waiting = `${folder}.downloads`;
   const fetching = new Fetch(folder, options);
   const came: (Downloaded & { url: string; comparedWith: Witness })[] = [];

@@ -1,13 +1,13 @@
 /** Where the files of a task come from: a folder that the user names, or the cache that downloads fill. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import type { TaskSpec } from '../../../datasets/benchmarks/benchmark.ts';
+import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { cacheRoot } from '../../cache-root.ts';
 import { withInterrupt } from '../../interrupt.ts';
 import { fetchTask } from './fetch.ts';
 
 /** The folder of a task's downloads. */
-export function cachedFolder(spec: TaskSpec): string {
+export function cachedFolder(spec: Benchmark): string {
   return join(cacheRoot(), 'datasets', spec.name);
 }
 
@@ -17,7 +17,7 @@ export function cachedFolder(spec: TaskSpec): string {
  * @throws as `fetchTask`; Interrupted
  */
 export async function taskFolder(
-  spec: TaskSpec,
+  spec: Benchmark,
   from: string | undefined,
   silent: boolean,
 ): Promise<string | null> {

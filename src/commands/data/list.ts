@@ -1,7 +1,7 @@
 /** `timeseer data list`: every task that can be prepared. */
 import { existsSync } from 'node:fs';
-import type { TaskSpec } from '../../../datasets/benchmarks/benchmark.ts';
-import { TASKS } from '../../../datasets/benchmarks/registry.ts';
+import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
+import { BENCHMARKS } from '../../../datasets/benchmarks/registry.ts';
 import type { ExampleOrigin } from '../../../datasets/example-set.ts';
 import { smallFigure } from '../../run/card.ts';
 import { print, printJson } from '../../terminal.ts';
@@ -11,13 +11,13 @@ export interface ListArguments {
   readonly json: boolean;
 }
 
-function needs(spec: TaskSpec): string {
+function needs(spec: Benchmark): string {
   if (spec.needs === 'nothing') return 'no';
   if (spec.needs === 'files') return 'your files (--from)';
   return existsSync(cachedFolder(spec)) ? 'is there' : 'yes';
 }
 
-function classesText({ kind, classes, needs: files }: TaskSpec): string {
+function classesText({ kind, classes, needs: files }: Benchmark): string {
   if (kind === 'variates') return 'which variates';
   if (classes === null) return 'yours';
   // Files of labelled points say where anomalies are, not of which kind.
@@ -28,7 +28,7 @@ function classesText({ kind, classes, needs: files }: TaskSpec): string {
  * The figures that small policies are shown of a task: of one whose series may have one channel or several that of one, then that
  * of several.
  */
-function smallFigures({ name: task, kind, shape }: TaskSpec): string[] {
+function smallFigures({ name: task, kind, shape }: Benchmark): string[] {
   const stated = /(\d+) channels?$/.exec(shape)?.[1];
   const counts = stated === undefined ? [1, 2] : [Number(stated)];
   return counts.map((count) => smallFigure({ task, kind, channels: Array.from({ length: count }, String) }));
@@ -53,7 +53,7 @@ export function columns(rows: readonly (readonly string[])[]): string {
 
 export function runList({ json }: ListArguments): void {
   if (json) {
-    const tasks = TASKS.map((spec) => {
+    const tasks = BENCHMARKS.map((spec) => {
       const { name, title, kind, classes, shape, rate, figure, layout, source, needs: what } = spec;
       return {
         ...{ name, title, kind, classes, shape, rate, figure: figure.preset },
@@ -64,7 +64,7 @@ export function runList({ json }: ListArguments): void {
     printJson(tasks);
     return;
   }
-  const rows = TASKS.map((spec) => [
+  const rows = BENCHMARKS.map((spec) => [
     spec.name,
     spec.title,
     classesText(spec),

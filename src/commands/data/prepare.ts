@@ -2,10 +2,10 @@
 import { existsSync, lstatSync, readdirSync, statSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
-import type { TaskSpec } from '../../../datasets/benchmarks/benchmark.ts';
+import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { CUSTOM_LAYOUT } from '../../../datasets/benchmarks/custom-source.ts';
 import { TASK_FILE_EXAMPLE, TASK_FILES } from '../../../datasets/benchmarks/custom-words.ts';
-import { taskNamed } from '../../../datasets/benchmarks/registry.ts';
+import { benchmarkNamed } from '../../../datasets/benchmarks/registry.ts';
 import type { SplitSizes } from '../../../datasets/draw.ts';
 import { type ExampleManifest, isExampleSet } from '../../../datasets/example-manifest.ts';
 import { type SelectOptions, selectExamples, writeSelection } from '../../../datasets/prepare.ts';
@@ -91,7 +91,7 @@ function readShares(text: string | undefined): SplitSizes | undefined {
 const NUMBERS = { shots: 8, seed: 0, window: 1000, length: 1000, validation: 0.1 } as const;
 
 /** Options as the command line has them. @throws ConfigError */
-export function selectOptions(args: ChoiceArguments, spec: TaskSpec): Omit<SelectOptions, 'directory'> {
+export function selectOptions(args: ChoiceArguments, spec: Benchmark): Omit<SelectOptions, 'directory'> {
   const { window, figure } = args;
   for (const [name, such] of Object.entries(NUMBERS)) {
     if (Number.isNaN(args[name as keyof typeof NUMBERS])) {
@@ -139,7 +139,7 @@ function checkTarget(out: string, force: boolean): void {
  * @throws ConfigError for a wrong name, option or target; DataError for wrong files; EndpointError; WriteError
  */
 export async function runPrepare(args: PrepareArguments): Promise<void> {
-  const spec = taskNamed(args.name);
+  const spec = benchmarkNamed(args.name);
   checkTarget(args.out, args.force);
   const options = selectOptions(args, spec);
   const started = performance.now();

@@ -1,6 +1,6 @@
 /** Says on standard error that files are being read, once that takes longer than a second. */
 import { performance } from 'node:perf_hooks';
-import type { OpenTask, TaskSpec } from '../../../datasets/benchmarks/benchmark.ts';
+import type { Benchmark, OpenBenchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { formatDuration, type ProgressStream } from '../../progress.ts';
 import { forPeople, tell } from '../../terminal.ts';
 
@@ -70,10 +70,10 @@ export class ReadingNote {
   }
 
   /** The same task, whose examples tick while they are loaded. */
-  watch(spec: TaskSpec): TaskSpec {
+  watch(spec: Benchmark): Benchmark {
     return {
       ...spec,
-      open: (options): OpenTask => {
+      open: (options): OpenBenchmark => {
         const task = spec.open(options);
         return { ...task, load: () => this.over(task.load()) };
       },

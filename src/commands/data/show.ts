@@ -2,7 +2,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
-import { TASKS, taskNamed } from '../../../datasets/benchmarks/registry.ts';
+import { BENCHMARKS, benchmarkNamed } from '../../../datasets/benchmarks/registry.ts';
 import { classOf, lengthOf } from '../../../datasets/example.ts';
 import { EXAMPLES_MANIFEST, isExampleSet, readExampleManifest } from '../../../datasets/example-manifest.ts';
 import { type ExampleOrigin, ExampleSet } from '../../../datasets/example-set.ts';
@@ -52,7 +52,7 @@ function openDirectory(path: string, args: ShowArguments, note: ReadingNote): Ga
   note.start();
   const set = new ExampleSet(path);
   if (args.figure === undefined) checkSetFigure(path, set.manifest);
-  const { figure } = selectOptions(args, TASKS[0]!);
+  const { figure } = selectOptions(args, BENCHMARKS[0]!);
   const chosen = args.split?.split(',');
   const unknown = chosen?.find((name) => !(set.splits as string[]).includes(name));
   if (unknown !== undefined)
@@ -77,7 +77,7 @@ function openDirectory(path: string, args: ShowArguments, note: ReadingNote): Ga
 }
 
 async function openTask(args: ShowArguments, note: ReadingNote): Promise<Gallery & Selection> {
-  const spec = note.watch(taskNamed(args.source));
+  const spec = note.watch(benchmarkNamed(args.source));
   const options = selectOptions(args, spec);
   // A generated task makes no more than it takes to find some of every class.
   const few = Object.fromEntries(SPLITS.map((split) => [split, 10 * args.n]));
@@ -90,7 +90,7 @@ async function openTask(args: ShowArguments, note: ReadingNote): Promise<Gallery
 /** @throws ConfigError for what is neither a task nor a directory, where it looks like the path of one */
 function checkSource(source: string): void {
   const name = source.toLowerCase();
-  if (isExampleSet(source) || TASKS.some((task) => task.name === name)) return;
+  if (isExampleSet(source) || BENCHMARKS.some((task) => task.name === name)) return;
   const own = 'your own files: timeseer data show custom --from FILE';
   if (!existsSync(source)) {
     if (!/[\\/]|\.\w+$/.test(source) || name.startsWith('anomllm/') || name.startsWith('vta/')) return;

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from 'vitest';
 import type { Address } from '../../../datasets/benchmarks/benchmark.ts';
-import { TASKS } from '../../../datasets/benchmarks/registry.ts';
+import { BENCHMARKS } from '../../../datasets/benchmarks/registry.ts';
 import { inside } from '../../helpers/command-line.ts';
 import { zipOf } from '../../helpers/numpy-files.ts';
 
@@ -200,7 +200,7 @@ const PUBLISHED: readonly Published[] = [
 
 const hashOf = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('hex');
 const addressesOf = (task: string): readonly Address[] =>
-  TASKS.find(({ name }) => name === task)!.source.addresses;
+  BENCHMARKS.find(({ name }) => name === task)!.source.addresses;
 const pathOf = ({ url }: Address): string =>
   `/mirror/${new URL(url).host}${decodeURIComponent(new URL(url).pathname)}`;
 
@@ -210,7 +210,7 @@ function publish({ task, files }: Published): void {
 }
 
 it('there is an archive below for each task that is downloaded', () => {
-  const downloaded = TASKS.filter(({ needs }) => needs === 'download').map(({ name }) => name);
+  const downloaded = BENCHMARKS.filter(({ needs }) => needs === 'download').map(({ name }) => name);
   expect(PUBLISHED.map(({ task }) => task).sort()).toEqual(downloaded.sort());
 });
 

@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Address, TaskSpec } from '../../../datasets/benchmarks/benchmark.ts';
+import type { Address, Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { emg } from '../../../datasets/benchmarks/emg.ts';
 import { fetchTask, parseSums } from '../../../src/commands/data/fetch.ts';
 
@@ -49,7 +49,7 @@ afterEach(async () => {
   await new Promise((done) => server.close(done));
 });
 
-const specOf = (more: Partial<Address> = {}): TaskSpec => ({
+const specOf = (more: Partial<Address> = {}): Benchmark => ({
   ...emg,
   source: {
     ...emg.source,
@@ -62,7 +62,7 @@ const specOf = (more: Partial<Address> = {}): TaskSpec => ({
   },
 });
 
-const bring = (spec: TaskSpec, silent = false): Promise<void> =>
+const bring = (spec: Benchmark, silent = false): Promise<void> =>
   fetchTask(spec, folder, { signal: new AbortController().signal, silent, pauses: [1] });
 
 const witnesses = (): string[] =>

@@ -14,7 +14,7 @@ import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
-import { taskNamed } from '../../../datasets/benchmarks/registry.ts';
+import { benchmarkNamed } from '../../../datasets/benchmarks/registry.ts';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import { goldParts } from '../../../datasets/gold-answer.ts';
 import { Materials } from '../../../datasets/materials.ts';
@@ -230,7 +230,7 @@ describe('prepare leaves figures, prompts and traces beside the examples', () =>
 describe('what is written does not depend on', () => {
   const made = async (workers: number): Promise<string> => {
     const out = freshPath();
-    await prepare(taskNamed('custom'), out, {
+    await prepare(benchmarkNamed('custom'), out, {
       directory: source,
       shares: { train: 4, validation: 1, test: 1 },
       complete: async (temporary, manifest) => {
@@ -270,7 +270,7 @@ describe('an interruption', () => {
     const controller = new AbortController();
     const reason = new Error('enough');
     let done = 0;
-    const work = prepare(taskNamed('anomllm'), join(folder, 'set'), {
+    const work = prepare(benchmarkNamed('anomllm'), join(folder, 'set'), {
       directory: null,
       counts: { train: 40, validation: 2, test: 2 },
       complete: async (temporary, manifest) => {
