@@ -1,44 +1,19 @@
-/** What a policy is asked about an example, and what the expert says of it: the words beside the pictures of `data show`. */
-import { join } from 'node:path';
 import { lengthOf } from '../../../datasets/example.ts';
-import { EXAMPLES_MANIFEST, type ExampleManifest } from '../../../datasets/example-manifest.ts';
-import type { ExampleOrigin, ExampleSet } from '../../../datasets/example-set.ts';
+import type { ExampleSet } from '../../../datasets/example-set.ts';
+import { wordsFor, wordsVersion } from '../../../datasets/material-composer.ts';
 import { type Material, Materials } from '../../../datasets/materials.ts';
 import type { Split } from '../../../datasets/split.ts';
 import { classesOf } from '../../../datasets/traces.ts';
 import { intervalText, variateText } from '../../../eval/report-examples.ts';
 import { EXACT_WORDS, parseResponse } from '../../../rewards/response.ts';
-import { ConfigError, DataError, reasonOf, TimeseerError } from '../../errors.ts';
+import { DataError, reasonOf, TimeseerError } from '../../errors.ts';
 import { agreement, expertOn } from '../../expcot/expert.ts';
 import { type ClassProfile, learnClasses } from '../../expcot/profile-of-classes.ts';
 import { TRACE_VERSION } from '../../expcot/trace-version.ts';
 import { fileInside, readBytes } from '../../input-file.ts';
-import { axesText } from '../../plot/axes-text.ts';
 import { decodePng, MOST_BYTES } from '../../plot/png.ts';
-import type { TaskPrompt } from '../../task-prompts.ts';
-import { checkFigureRate, drawingOf } from '../../tasks/drawing.ts';
-import { promptFor } from '../../tasks/instruction.ts';
-import { promptText, promptVersion } from '../../tasks/prompt.ts';
-import { ANOMALY_CLASSES, type Example, type Gold } from '../../types.ts';
+import type { Example, Gold } from '../../types.ts';
 import type { BlindWords, Describe, ExampleDetails } from './page.ts';
-
-const promptOf = ({ task, title, kind, prompt }: ExampleOrigin): TaskPrompt =>
-  promptFor(task, kind, title, prompt);
-
-/** What a policy that is not nano is asked about an example. @throws ConfigError as `promptText` */
-export function wordsFor(example: Example, origin: ExampleOrigin): string {
-  const length = lengthOf(example);
-  const { figure, times } = drawingOf(example, origin.figure);
-  return promptText(promptOf(origin), {
-    length,
-    axes: axesText(figure, length, times),
-    channels: example.names,
-    classes: origin.classes.length > 0 ? origin.classes : ANOMALY_CLASSES,
-  });
-}
-
-/** Version of these words for all examples of a data set. */
-export const wordsVersion = (origin: ExampleOrigin): string => promptVersion(promptOf(origin));
 
 /** The blind trace with its own answer, compared with the right one. */
 function blindWords(text: string, example: Example): BlindWords {
@@ -176,19 +151,5 @@ function readStored(file: string): Buffer {
     return readBytes(file, MOST_BYTES);
   } catch (cause) {
     throw new DataError(`cannot be read (${reasonOf(cause)})`, { file, cause });
-  }
-}
-
-/** As `checkFigureRate`, of the figure that a prepared data set names. @throws DataError with the manifest */
-export function checkSetFigure(
-  directory: string,
-  { figure: { preset }, rate }: Pick<ExampleManifest, 'figure' | 'rate'>,
-): void {
-  try {
-    checkFigureRate(preset, rate, 'the data set');
-  } catch (cause) {
-    if (!(cause instanceof ConfigError)) throw cause;
-    const reason = cause.message.replace(/^(?:--figure|figure:) /, '');
-    throw new DataError(`figure.preset: ${reason}`, { file: join(directory, EXAMPLES_MANIFEST), cause });
   }
 }

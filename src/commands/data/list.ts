@@ -3,9 +3,9 @@ import { existsSync } from 'node:fs';
 import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { BENCHMARKS } from '../../../datasets/benchmarks/registry.ts';
 import type { ExampleOrigin } from '../../../datasets/example-set.ts';
+import { cachedFolder } from '../../../datasets/fetch.ts';
 import { smallFigure } from '../../run/card.ts';
 import { print, printJson } from '../../terminal.ts';
-import { cachedFolder } from './files.ts';
 
 export interface ListArguments {
   readonly json: boolean;

@@ -2,12 +2,14 @@
 import { existsSync, lstatSync, readdirSync, statSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
+import { addMaterials } from '../../../datasets/add-materials.ts';
 import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { CUSTOM_LAYOUT } from '../../../datasets/benchmarks/custom-source.ts';
 import { TASK_FILE_EXAMPLE, TASK_FILES } from '../../../datasets/benchmarks/custom-words.ts';
 import { benchmarkNamed } from '../../../datasets/benchmarks/registry.ts';
 import type { SplitSizes } from '../../../datasets/draw.ts';
 import { type ExampleManifest, isExampleSet } from '../../../datasets/example-manifest.ts';
+import { taskFolder } from '../../../datasets/fetch.ts';
 import { type SelectOptions, selectExamples, writeSelection } from '../../../datasets/prepare.ts';
 import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { ConfigError } from '../../errors.ts';
@@ -16,8 +18,6 @@ import { FIGURE_HELP } from '../../plot/preset-words.ts';
 import { checkFigureRate } from '../../tasks/drawing.ts';
 import { print, printJson } from '../../terminal.ts';
 import { ANOMALY_CLASSES } from '../../types.ts';
-import { taskFolder } from './files.ts';
-import { addMaterials } from './materials.ts';
 import { materialLabel, Phases, summary } from './summary.ts';
 
 /** How examples are chosen; `show` takes the same. */

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { gradeProblem } from '../../../src/commands/data/grade.ts';
+import { gradeProblem } from '../../../datasets/validate-set.ts';
 import type { Example, Gold } from '../../../src/types.ts';
 
 const LENGTH = 60;

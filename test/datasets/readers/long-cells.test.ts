@@ -11,6 +11,7 @@ import { readWords, TASK_FILE_EXAMPLE } from '../../../datasets/benchmarks/custo
 import { ecg } from '../../../datasets/benchmarks/ecg.ts';
 import { readSeriesCsv } from '../../../datasets/csv.ts';
 import { numericColumns } from '../../../datasets/csv-columns.ts';
+import { parseSums } from '../../../datasets/fetch.ts';
 import { readCsv } from '../../../datasets/readers/csv.ts';
 import { readEmgdb } from '../../../datasets/readers/emgdb.ts';
 import { formatOf, readRecords } from '../../../datasets/readers/formats.ts';
@@ -18,7 +19,6 @@ import { readNab, readNabWindows } from '../../../datasets/readers/nab.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';
 import { readWfdbHeader } from '../../../datasets/readers/wfdb-header.ts';
 import { parseResponse } from '../../../rewards/response.ts';
-import { parseSums } from '../../../src/commands/data/fetch.ts';
 import { loadRecipe } from '../../../src/config.ts';
 import { TimeseerError } from '../../../src/errors.ts';
 import { readProfile } from '../../../src/expcot/profile-file.ts';

@@ -2,13 +2,15 @@
 import { copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
-import type { Address, Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
-import { unpack } from '../../../datasets/unpack.ts';
-import { type Downloaded, download } from '../../download.ts';
-import { ConfigError, DataError, EndpointError } from '../../errors.ts';
-import { writeDirectoryAtomicAsync, writeFileAtomic } from '../../files.ts';
-import { formatValue, Progress } from '../../progress.ts';
-import { say } from '../../terminal.ts';
+import { cacheRoot } from '../src/cache-root.ts';
+import { type Downloaded, download } from '../src/download.ts';
+import { ConfigError, DataError, EndpointError } from '../src/errors.ts';
+import { writeDirectoryAtomicAsync, writeFileAtomic } from '../src/files.ts';
+import { withInterrupt } from '../src/interrupt.ts';
+import { formatValue, Progress } from '../src/progress.ts';
+import { say } from '../src/terminal.ts';
+import type { Address, Benchmark } from './benchmarks/benchmark.ts';
+import { unpack } from './unpack.ts';
 
 export interface FetchOptions {
   readonly signal: AbortSignal;
@@ -227,4 +229,29 @@ export async function fetchTask(spec: Benchmark, folder: string, options: FetchO
   });
   fetching.remember(came);
   rmSync(waiting, { recursive: true, force: true });
+}
+
+/** The folder of a task's downloads. */
+export function cachedFolder(spec: Benchmark): string {
+  return join(cacheRoot(), 'datasets', spec.name);
+}
+
+/**
+ * The folder to read a task from: `from`, else the cache, which is filled where it is empty; null where no files are needed.
+ *
+ * @throws as `fetchTask`; Interrupted
+ */
+export async function taskFolder(
+  spec: Benchmark,
+  from: string | undefined,
+  silent: boolean,
+): Promise<string | null> {
+  if (from !== undefined) return from;
+  if (spec.needs !== 'download') return null;
+  const folder = cachedFolder(spec);
+  if (!existsSync(folder)) {
+    const note = 'stopping: what has come is kept; press Ctrl-C again to quit at once';
+    await withInterrupt((signal) => fetchTask(spec, folder, { signal, silent }), note);
+  }
+  return folder;
 }

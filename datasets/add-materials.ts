@@ -2,17 +2,16 @@
 import { createHash } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import type { ExampleManifest } from '../../../datasets/example-manifest.ts';
-import { splitsOf } from '../../../datasets/example-manifest.ts';
-import { CLASSES_FILE, type MaterialFacts, type SplitMaterials } from '../../../datasets/material-facts.ts';
-import { MaterialWriter } from '../../../datasets/materials.ts';
-import type { Split } from '../../../datasets/split.ts';
-import { BlindTally } from '../../expcot/expert.ts';
-import { TRACE_VERSION } from '../../expcot/trace-version.ts';
-import { syncDirectory, writeFileAtomic } from '../../files.ts';
-import { wordsVersion } from './describe.ts';
-import type { Lack, MaterialParts, Spent } from './material.ts';
-import { type MaterialJob, MaterialTeam } from './materials-team.ts';
+import { BlindTally } from '../src/expcot/expert.ts';
+import { TRACE_VERSION } from '../src/expcot/trace-version.ts';
+import { syncDirectory, writeFileAtomic } from '../src/files.ts';
+import type { ExampleManifest } from './example-manifest.ts';
+import { splitsOf } from './example-manifest.ts';
+import { type Lack, type MaterialParts, type Spent, wordsVersion } from './material-composer.ts';
+import { CLASSES_FILE, type MaterialFacts, type SplitMaterials } from './material-facts.ts';
+import { type MaterialJob, MaterialTeam } from './material-pool.ts';
+import { MaterialWriter } from './materials.ts';
+import type { Split } from './split.ts';
 
 export interface MaterialOptions extends MaterialParts {
   readonly signal: AbortSignal;

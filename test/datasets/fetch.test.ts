@@ -5,9 +5,9 @@ import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import type { Address, Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
-import { emg } from '../../../datasets/benchmarks/emg.ts';
-import { fetchTask, parseSums } from '../../../src/commands/data/fetch.ts';
+import type { Address, Benchmark } from '../../datasets/benchmarks/benchmark.ts';
+import { emg } from '../../datasets/benchmarks/emg.ts';
+import { fetchTask, parseSums } from '../../datasets/fetch.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-fetch-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));

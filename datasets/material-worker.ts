@@ -1,8 +1,8 @@
 /** A Worker that composes materials: answers each request with what was asked for, or with the error in words. */
 import { parentPort, workerData } from 'node:worker_threads';
-import type { Split } from '../../../datasets/split.ts';
-import { ConfigError, DataError, TimeseerError } from '../../errors.ts';
-import { type Composed, type Learned, MaterialComposer, type MaterialParts } from './material.ts';
+import { ConfigError, DataError, TimeseerError } from '../src/errors.ts';
+import { type Composed, type Learned, MaterialComposer, type MaterialParts } from './material-composer.ts';
+import type { Split } from './split.ts';
 
 export interface MaterialWork {
   readonly directory: string;

@@ -1,21 +1,43 @@
 /** What stands beside each example of a prepared data set: its figure, its prompt and its expert traces. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { ExampleSet } from '../../../datasets/example-set.ts';
-import { goldParts } from '../../../datasets/gold-answer.ts';
-import { CLASSES_FILE } from '../../../datasets/material-facts.ts';
-import type { Material } from '../../../datasets/materials.ts';
-import type { Split } from '../../../datasets/split.ts';
-import { DataError, TimeseerError } from '../../errors.ts';
-import { type Agreement, agreement, expertOn } from '../../expcot/expert.ts';
-import { profileToJson, readProfile } from '../../expcot/profile-file.ts';
-import { type ClassProfile, learnClasses } from '../../expcot/profile-of-classes.ts';
-import { fileInside, readUtf8 } from '../../input-file.ts';
-import { encodePng } from '../../plot/png.ts';
-import { render } from '../../plot/raster.ts';
-import { drawingOf } from '../../tasks/drawing.ts';
-import type { Example, Gold } from '../../types.ts';
-import { wordsFor } from './describe.ts';
+import { DataError, TimeseerError } from '../src/errors.ts';
+import { type Agreement, agreement, expertOn } from '../src/expcot/expert.ts';
+import { profileToJson, readProfile } from '../src/expcot/profile-file.ts';
+import { type ClassProfile, learnClasses } from '../src/expcot/profile-of-classes.ts';
+import { fileInside, readUtf8 } from '../src/input-file.ts';
+import { axesText } from '../src/plot/axes-text.ts';
+import { encodePng } from '../src/plot/png.ts';
+import { render } from '../src/plot/raster.ts';
+import type { TaskPrompt } from '../src/task-prompts.ts';
+import { drawingOf } from '../src/tasks/drawing.ts';
+import { promptFor } from '../src/tasks/instruction.ts';
+import { promptText, promptVersion } from '../src/tasks/prompt.ts';
+import { ANOMALY_CLASSES, type Example, type Gold } from '../src/types.ts';
+import { lengthOf } from './example.ts';
+import { type ExampleOrigin, ExampleSet } from './example-set.ts';
+import { goldParts } from './gold-answer.ts';
+import { CLASSES_FILE } from './material-facts.ts';
+import type { Material } from './materials.ts';
+import type { Split } from './split.ts';
+
+const promptOf = ({ task, title, kind, prompt }: ExampleOrigin): TaskPrompt =>
+  promptFor(task, kind, title, prompt);
+
+/** What a policy that is not nano is asked about an example. @throws ConfigError as `promptText` */
+export function wordsFor(example: Example, origin: ExampleOrigin): string {
+  const length = lengthOf(example);
+  const { figure, times } = drawingOf(example, origin.figure);
+  return promptText(promptOf(origin), {
+    length,
+    axes: axesText(figure, length, times),
+    channels: example.names,
+    classes: origin.classes.length > 0 ? origin.classes : ANOMALY_CLASSES,
+  });
+}
+
+/** Version of these words for all examples of a data set. */
+export const wordsVersion = (origin: ExampleOrigin): string => promptVersion(promptOf(origin));
 
 /** Which parts are wanted; prompts always are. */
 export interface MaterialParts {

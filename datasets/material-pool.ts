@@ -1,11 +1,11 @@
 /** Materials on several cores: each Worker reads its examples itself, so that only their numbers and the results travel. */
 import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
-import type { Split } from '../../../datasets/split.ts';
-import { ConfigError, DataError, TimeseerError } from '../../errors.ts';
-import { workerUrl } from '../../worker-url.ts';
-import { type Composed, type Learned, MaterialComposer } from './material.ts';
-import type { MaterialReply, MaterialRequest, MaterialWork } from './materials-worker.ts';
+import { ConfigError, DataError, TimeseerError } from '../src/errors.ts';
+import { workerUrl } from '../src/worker-url.ts';
+import { type Composed, type Learned, MaterialComposer } from './material-composer.ts';
+import type { MaterialReply, MaterialRequest, MaterialWork } from './material-worker.ts';
+import type { Split } from './split.ts';
 
 export interface MaterialJob {
   readonly split: Split;
@@ -121,7 +121,7 @@ export class MaterialTeam {
   }
 
   #start(): Member {
-    const { url, execArgv } = workerUrl('./materials-worker.ts', import.meta.url);
+    const { url, execArgv } = workerUrl('./material-worker.ts', import.meta.url);
     const member: Member = {
       worker: new Worker(url, { execArgv, workerData: this.#work }),
       pending: new Map(),
