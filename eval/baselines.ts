@@ -8,16 +8,16 @@
  */
 import { setImmediate as breathe } from 'node:timers/promises';
 import { z } from 'zod';
+import { scoreAnswer } from '../rewards/response.ts';
 import { DataError } from '../src/errors.ts';
-import { EXPCOT_BLIND } from '../src/expcot/detector.ts';
+import { EXPCOT_BLIND, expcotBlind } from '../src/expcot/detector.ts';
+import { blindTrace, type Unlabelled } from '../src/expcot/expert.ts';
+import { type ClassProfile, learnClasses } from '../src/expcot/profile-of-classes.ts';
 import { writeFileAtomic } from '../src/files.ts';
-import type { EvalRecord, Example, Gold } from '../src/types.ts';
-import { type Answerer, baselineRecord, classifiers, detectorsFor } from './detectors.ts';
-import { jsonLines, readJson, readJsonLines } from './json-lines.ts';
-import { sampleTraining } from './nearest.ts';
-import { evalRecordShape } from './records.ts';
-
-export { type Answerer, BASELINES, baselineRecord } from './detectors.ts';
+import { Random } from '../src/random.ts';
+import { DETECTORS } from '../src/series/detectors.ts';
+import type { AnomalyClass, EvalRecord, Example, Gold, Interval, ParsedAnswer } from '../src/types.ts';
+import { evalRecordShape, jsonLines, readJson, readJsonLines } from './records.ts';
 
 /** What classifiers learned from. */
 export interface Learned {
@@ -197,4 +197,236 @@ export function readBaselines(files: BaselineFiles): Baselines {
     }
   }
   return { ...choice, records };
+}
+
+/**
+ * What answers without learning a language, by the kind of answer; all of it from values alone.
+ *
+ * Intervals of anomalies. `expcot-blind`, the blind expert reading, reads its class off the evidence. The other detectors
+ * find but do not name, so each says the class of what it is made to find (AnomSeer's assignment of analyses to
+ * classes), whatever the series is, and `normal` where it finds nothing. They need one channel without missing points;
+ * where any series is otherwise, `expcot-blind` answers alone:
+ *
+ *  zscore, clipped-zscore, iqr   extreme values              global point
+ *  gradient                      a steep stretch             trend
+ *  sliding-period                another dominant period     seasonal
+ *  discord, discords             a shape unlike any other    contextual point
+ *
+ * Classes, learned from the training split: `expcot-blind` (statistics of features by class), `1nn-euclid` (the nearest
+ * training series) where all series have one length, `majority` (the most frequent class). Variates: `expcot-blind`.
+ 
+
+/** Answers a series from its values; a text says why it cannot. */
+export type Answerer = (series: Unlabelled) => Gold | string;
+
+/** What a detector calls whatever it finds. */
+const FINDS: Readonly<Record<string, AnomalyClass>> = {
+  zscore: 'global point',
+  'clipped-zscore': 'global point',
+  iqr: 'global point',
+  gradient: 'trend',
+  'sliding-period': 'seasonal',
+  discord: 'contextual point',
+  discords: 'contextual point',
+};
+
+interface Reading {
+  readonly intervals: readonly Interval[];
+  readonly class: AnomalyClass;
+}
+
+/** Every classical detector of one whole channel with its class, from values alone. */
+export const BASELINES: ReadonlyMap<string, (values: Float64Array) => Reading> = new Map([
+  ...Object.entries(DETECTORS).map(([name, detector]): [string, (values: Float64Array) => Reading] => {
+    const found = FINDS[name];
+    if (found === undefined) throw new DataError(`detector ${name}: no class is assigned to what it finds`);
+    return [
+      name,
+      (values) => {
+        const { intervals } = detector(values);
+        return { intervals, class: intervals.length === 0 ? 'normal' : found };
+      },
+    ];
+  }),
+  [EXPCOT_BLIND, expcotBlind],
+]);
+
+/** Whether a series is one channel without missing points. */
+export function isPlain({ channels }: Unlabelled): boolean {
+  return channels.length === 1 && !channels[0]!.some(Number.isNaN);
+}
+
+/** The blind expert as an answerer: a series that it cannot analyse (a channel without any point) goes unanswered. */
+function blindExpert(kind: Gold['kind'], profile: ClassProfile | null): Answerer {
+  return (series) => {
+    try {
+      return blindTrace(series, kind, profile).answer;
+    } catch (error) {
+      if (error instanceof DataError) return error.message;
+      throw error;
+    }
+  };
+}
+
+/** Detectors of a kind that needs no learning, for examples like these. */
+export function detectorsFor(
+  kind: Exclude<Gold['kind'], 'classification'>,
+  examples: readonly Unlabelled[],
+): ReadonlyMap<string, Answerer> {
+  if (kind === 'variates' || !examples.every(isPlain))
+    return new Map([[EXPCOT_BLIND, blindExpert(kind, null)]]);
+  return new Map(
+    [...BASELINES].map(([name, read]): [string, Answerer] => [
+      name,
+      ({ channels }) => {
+        const { intervals, class: named } = read(channels[0]!);
+        return { kind, intervals, class: named };
+      },
+    ]),
+  );
+}
+
+/** The most frequent class; of equally frequent ones the first by name. */
+function majorityOf(classes: ReadonlyMap<string, number>): string {
+  const sorted = [...classes].sort(([a, m], [b, n]) => n - m || (a < b ? -1 : 1));
+  return sorted[0]![0];
+}
+
+/** Classifiers that learned from training examples, at least one. @throws DataError as `learnClasses` */
+export function classifiers(sample: TrainingSample): ReadonlyMap<string, Answerer> {
+  const kind = 'classification';
+  const profile = learnClasses(sample.examples);
+  const nearest = nearestNeighbour(sample.examples);
+  const majority = majorityOf(sample.classes);
+  const all: [string, Answerer][] = [[EXPCOT_BLIND, blindExpert(kind, profile)]];
+  if (nearest !== null) {
+    all.push([
+      '1nn-euclid',
+      ({ channels }) => {
+        const found = nearest(channels);
+        return found === null ? 'of another length than the training examples' : { kind, class: found };
+      },
+    ]);
+  }
+  all.push(['majority', () => ({ kind, class: majority })]);
+  return new Map(all);
+}
+
+/** The parts of an answer without text. */
+function answerOf(own: Gold | string, kind: Gold['kind']): ParsedAnswer {
+  const failed = typeof own === 'string';
+  const state = { think: null, wellFormed: !failed, problem: failed ? own : null };
+  if (failed)
+    return { ...state, intervals: null, class: null, ...(kind === 'variates' ? { variates: null } : {}) };
+  if (own.kind === 'variates') return { ...state, intervals: null, class: null, variates: own.variates };
+  return { ...state, intervals: own.kind === 'anomaly' ? own.intervals : null, class: own.class };
+}
+
+/** The record of a detector's answer: no text, well formed unless there is none, the reward of a policy. */
+export function baselineRecord(example: Example, own: Gold | string): EvalRecord {
+  const { id, task, gold } = example;
+  const length = example.channels[0]!.length;
+  const answer = answerOf(own, gold.kind);
+  return { seriesId: id, task, length, gold, response: '', answer, score: scoreAnswer(answer, gold, length) };
+}
+
+// ==== The nearest training series as a classifier: what a learned policy must beat on classification.
+
+/** Values that training examples of the first one's size may hold in all; of more examples, as many are drawn at random as fit. */
+export const MOST_VALUES = 1.6e7;
+
+/** Training examples that a baseline learns from, and how many there were. */
+export interface TrainingSample {
+  /** In the order of the data. */
+  readonly examples: readonly Example[];
+  /** All training examples, those left out included. */
+  readonly count: number;
+  /** Examples by class, over all of them. */
+  readonly classes: ReadonlyMap<string, number>;
+}
+
+/**
+ * Goes through the training examples once and keeps as many as `mostValues` allow, at least one, every one with the same
+ * chance (reservoir sampling, Vitter's algorithm R), the same ones for the same seed. Lets other work through now and then.
+ */
+export async function sampleTraining(
+  training: Iterable<Example>,
+  seed: number,
+  breathe: () => Promise<unknown>,
+  mostValues = MOST_VALUES,
+): Promise<TrainingSample> {
+  const random = new Random(seed, 'training sample');
+  const classes = new Map<string, number>();
+  const kept: { readonly place: number; readonly example: Example }[] = [];
+  let [count, most] = [0, 1];
+  for (const example of training) {
+    const { gold, channels } = example;
+    if (gold.kind === 'classification') classes.set(gold.class, (classes.get(gold.class) ?? 0) + 1);
+    if (count === 0) most = Math.max(1, Math.floor(mostValues / (channels.length * channels[0]!.length)));
+    if (count < most) kept.push({ place: count, example });
+    else {
+      const slot = random.integer(0, count);
+      if (slot < most) kept[slot] = { place: count, example };
+    }
+    count++;
+    if (count % 256 === 0) await breathe();
+  }
+  kept.sort((a, b) => a.place - b.place);
+  return { examples: kept.map(({ example }) => example), count, classes };
+}
+
+/** [C·N]: each channel with mean 0 and standard deviation 1 over its known points; missing ones and flat channels are 0. */
+export function standardised(channels: readonly Float64Array[]): Float64Array {
+  const out = new Float64Array(channels.reduce((sum, channel) => sum + channel.length, 0));
+  let offset = 0;
+  for (const channel of channels) {
+    let [known, sum, squares] = [0, 0, 0];
+    for (const value of channel) {
+      if (Number.isNaN(value)) continue;
+      known++;
+      sum += value;
+    }
+    const mean = sum / known;
+    for (const value of channel) if (!Number.isNaN(value)) squares += (value - mean) ** 2;
+    const std = Math.sqrt(squares / known);
+    // A constant keeps rounding errors of its own size alone.
+    const flat = !(std > 1e-12 * Math.abs(mean));
+    for (let i = 0; i < channel.length; i++) {
+      out[offset + i] = flat || Number.isNaN(channel[i]!) ? 0 : (channel[i]! - mean) / std;
+    }
+    offset += channel.length;
+  }
+  return out;
+}
+
+/**
+ * Class of the training example at the least Euclidean distance over all channels, each standardised (1NN-ED of the UCR archive);
+ * of equals the first. Null where there is nothing to compare with: the examples are not all of one length.
+ */
+export function nearestNeighbour(
+  sample: readonly Example[],
+): ((channels: readonly Float64Array[]) => string | null) | null {
+  const rows = sample.map(({ channels }) => standardised(channels));
+  const size = rows[0]?.length ?? 0;
+  if (size === 0 || rows.some((row) => row.length !== size)) return null;
+  return (channels) => {
+    const own = standardised(channels);
+    if (own.length !== size) return null;
+    let [best, least] = [-1, Number.POSITIVE_INFINITY];
+    for (let r = 0; r < rows.length; r++) {
+      const row = rows[r]!;
+      let sum = 0;
+      // In blocks: most rows are too far after a few, and a test at every value costs more than it saves.
+      for (let from = 0; from < size && sum < least; from += 64) {
+        const to = Math.min(size, from + 64);
+        for (let i = from; i < to; i++) sum += (own[i]! - row[i]!) ** 2;
+      }
+      if (sum < least) {
+        least = sum;
+        best = r;
+      }
+    }
+    const { gold } = sample[best]!;
+    return gold.kind === 'classification' ? gold.class : null;
+  };
 }

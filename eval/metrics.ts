@@ -3,22 +3,20 @@
  * there are depends on the kind of answer (metric-names.ts).
  */
 import { classOf } from '../datasets/example.ts';
+import { localisation } from '../rewards/localisation.ts';
+import { variateMetrics } from '../rewards/variates.ts';
 import { DataError } from '../src/errors.ts';
 import { ANOMALY_CLASSES, type Estimate, type EvalRecord, type Gold } from '../src/types.ts';
-import { type BootstrapOptions, estimate, estimates, pairedDifference, setEstimates } from './bootstrap.ts';
 import {
-  CLASS_METRICS,
-  type ClassStatistics,
-  type Confusion,
-  classKey,
-  classStatistics,
-  confusionOf,
-  goldClasses,
-} from './class-statistics.ts';
+  type BootstrapOptions,
+  estimate,
+  estimates,
+  pairedDifference,
+  type SetMeasure,
+  setEstimates,
+} from './bootstrap.ts';
 import { type CommonMetric, METRICS_OF, type MetricName } from './metric-names.ts';
-import { type Answered, bySeries, kindOf } from './metric-values.ts';
 
-export type { Confusion } from './class-statistics.ts';
 export { METRIC_DEFINITIONS, METRICS_OF, type MetricName } from './metric-names.ts';
 
 /** Format, readability and reward always; of the others those that the kind of answer has. */
@@ -222,4 +220,242 @@ export function pairedGain(
     pairs.map(([, b]) => b),
     options,
   );
+}
+
+// ==== Metric values of single responses, and of series that were answered several times.
+
+/** Values of the metrics that a single response has; of the others, nothing. */
+export type MetricValues = Readonly<
+  Record<CommonMetric, number> & Partial<Record<Exclude<MetricName, CommonMetric>, number>>
+>;
+
+const share = (holds: boolean): 0 | 1 => (holds ? 1 : 0);
+
+/** Metric values of one response, each in [0, 1]; of an anomaly whose kind the data do not name, no class accuracy. */
+export function metricValues({ answer, gold, length, score }: EvalRecord): MetricValues {
+  const format = share(answer.wellFormed);
+  const reward = score.total;
+  if (gold.kind === 'classification') {
+    const unparsable = share(answer.class === null);
+    return { format, unparsable, class_accuracy: share(answer.class === gold.class), reward };
+  }
+  if (gold.kind === 'variates') {
+    const named = answer.variates ?? null;
+    const found = variateMetrics(named, gold.variates);
+    return {
+      format,
+      unparsable: share(named === null),
+      variate_precision: found.precision,
+      variate_recall: found.recall,
+      variate_f1: found.f1,
+      variate_exact: found.exact,
+      reward,
+    };
+  }
+  const found = localisation(answer.intervals, gold.intervals, length);
+  return {
+    format,
+    unparsable: share(answer.intervals === null || answer.class === null),
+    ...(gold.class === null ? {} : { class_accuracy: share(answer.class === gold.class) }),
+    point_precision: found.precision,
+    point_recall: found.recall,
+    point_f1: found.f1,
+    affiliation_precision: found.affiliationPrecision,
+    affiliation_recall: found.affiliationRecall,
+    affiliation_f1: found.affiliationF1,
+    reward,
+  };
+}
+
+/** One series with all responses to it. */
+export interface Answered {
+  /** At least one. */
+  readonly records: readonly EvalRecord[];
+  readonly id: string;
+  readonly task: string;
+  readonly gold: Gold;
+  /** Means over the responses. */
+  readonly values: MetricValues;
+}
+
+function meanValues(all: readonly MetricValues[]): MetricValues {
+  const names = Object.keys(all[0]!) as MetricName[];
+  const means = names.map((name) => [name, all.reduce((sum, v) => sum + v[name]!, 0) / all.length]);
+  return Object.fromEntries(means) as MetricValues;
+}
+
+/** The series that records answer, in order of first appearance. */
+export function bySeries(records: readonly EvalRecord[]): Answered[] {
+  const groups = new Map<string, EvalRecord[]>();
+  for (const record of records) {
+    const group = groups.get(record.seriesId);
+    if (group === undefined) groups.set(record.seriesId, [record]);
+    else group.push(record);
+  }
+  return [...groups].map(([id, group]) => {
+    const { task, gold } = group[0]!;
+    return { records: group, id, task, gold, values: meanValues(group.map(metricValues)) };
+  });
+}
+
+/** The one kind of answer of a list. @throws DataError for no record, or for several kinds */
+export function kindOf(records: readonly EvalRecord[]): Gold['kind'] {
+  const [first] = records;
+  if (first === undefined) {
+    throw new DataError('metrics: no evaluated response; evaluate at least one series');
+  }
+  const other = records.find(({ gold }) => gold.kind !== first.gold.kind);
+  if (other === undefined) return first.gold.kind;
+  throw new DataError(
+    `metrics: ${first.seriesId} asks for an answer of kind ${first.gold.kind}, ${other.seriesId} for one of kind ` +
+      `${other.gold.kind}; evaluate one data set at a time`,
+  );
+}
+
+/**
+ * Metrics of classification that no single response has: recall, precision and F1 by class, their means, and the
+ * confusion of classes. A series that was answered several times counts once, shared evenly among its answers.
+ 
+
+/** Counts of responses by gold class (rows) and predicted class (columns). */
+export interface Confusion {
+  readonly rows: readonly string[];
+  /** The known classes, then `other label` and `unreadable`, those that occur. */
+  readonly columns: readonly string[];
+  readonly counts: readonly (readonly number[])[]; // [rows][columns]
+}
+
+const OTHER = 'other label';
+/** Column of answers without a class that can be read. */
+export const UNREADABLE = 'unreadable';
+
+/** What one series adds to the counts of a set. */
+interface Vote {
+  /** Index of its gold class. */
+  readonly gold: number;
+  /** Share of its answers that are right. */
+  readonly right: number;
+  /** Indices of the classes that it was answered with, those of the set alone, and the share of answers of each. */
+  readonly said: readonly (readonly [index: number, share: number])[];
+}
+
+interface Counts {
+  /** Series by gold class. */
+  readonly gold: Float64Array; // [K]
+  /** Of these, those answered with it. */
+  readonly right: Float64Array; // [K]
+  /** Answers by class. */
+  readonly said: Float64Array; // [K]
+}
+
+/** Classes in their order, those that are gold for some series. */
+export function goldClasses(golds: Iterable<string>, order: readonly string[]): string[] {
+  const occurring = new Set(golds);
+  const known = order.filter((name) => occurring.has(name));
+  return [...known, ...[...occurring].filter((name) => !known.includes(name)).sort()];
+}
+
+function voteOf({ records, values }: Answered, gold: string, classes: readonly string[]): Vote {
+  const said = new Map<number, number>();
+  for (const { answer } of records) {
+    const index = answer.class === null ? -1 : classes.indexOf(answer.class);
+    if (index >= 0) said.set(index, (said.get(index) ?? 0) + 1);
+  }
+  return {
+    gold: classes.indexOf(gold),
+    right: values.class_accuracy ?? 0,
+    said: [...said].map(([index, count]) => [index, count / records.length]),
+  };
+}
+
+/** Numbers of classified series. */
+export interface ClassStatistics {
+  readonly means: SetMeasure<'balanced_accuracy' | 'macro_f1'>;
+  /** Recall, precision and F1 of each class: [K · 3], under `classKey(metric, k)`. */
+  readonly byClass: SetMeasure<string>;
+}
+
+export const CLASS_METRICS = ['class_recall', 'class_precision', 'class_f1'] as const;
+
+/** Name of a number of class k. */
+export const classKey = (metric: (typeof CLASS_METRICS)[number], k: number): string => `${metric} ${k}`;
+
+/**
+ * Formulas, over the K classes that are gold for some series of the set, in the order of `classes`: balanced accuracy =
+ * mean of recall_k; macro F1 = mean of 2·right_k / (gold_k + said_k). Precision of a class that is never answered is 0.
+ * Classes that are gold for none of the series (which a resample may lack) have no part in a mean; their own recall and F1
+ * are not defined (NaN). An answer with a class that is gold for no series counts against recall, and for no class's
+ * precision.
+ * As in scikit-learn: `balanced_accuracy_score`, and `f1_score(labels=gold classes, average='macro', zero_division=0)`.
+ */
+export function classStatistics(series: readonly Answered[], classes: readonly string[]): ClassStatistics {
+  const votes = series.map((one) => {
+    const gold = one.gold.kind === 'classification' ? one.gold.class : '';
+    return voteOf(one, gold, classes);
+  });
+  const counts = (indices: ArrayLike<number>): Counts => {
+    const empty = (): Float64Array => new Float64Array(classes.length);
+    const { gold, right, said } = { gold: empty(), right: empty(), said: empty() };
+    for (let i = 0; i < indices.length; i++) {
+      const vote = votes[indices[i]!]!;
+      gold[vote.gold]!++;
+      right[vote.gold]! += vote.right;
+      for (const [index, part] of vote.said) said[index]! += part;
+    }
+    return { gold, right, said };
+  };
+  const recall = ({ gold, right }: Counts, k: number): number => right[k]! / gold[k]!;
+  const f1 = ({ gold, right, said }: Counts, k: number): number =>
+    gold[k] === 0 ? Number.NaN : (2 * right[k]!) / (gold[k]! + said[k]!);
+  const precision = ({ right, said }: Counts, k: number): number =>
+    said[k] === 0 ? 0 : right[k]! / said[k]!;
+  const mean = (counted: Counts, of: (counted: Counts, k: number) => number): number => {
+    const present = [...classes.keys()].filter((k) => counted.gold[k]! > 0);
+    return present.reduce((sum, k) => sum + of(counted, k), 0) / present.length;
+  };
+  return {
+    means: (indices) => {
+      const counted = counts(indices);
+      return { balanced_accuracy: mean(counted, recall), macro_f1: mean(counted, f1) };
+    },
+    byClass: (indices) => {
+      const counted = counts(indices);
+      const values: Record<string, number> = {};
+      for (let k = 0; k < classes.length; k++) {
+        values[classKey('class_recall', k)] = recall(counted, k);
+        values[classKey('class_precision', k)] = precision(counted, k);
+        values[classKey('class_f1', k)] = f1(counted, k);
+      }
+      return values;
+    },
+  };
+}
+
+/**
+ * Counts of responses. `classes`: those that answers may name, in order; `goldOf`: the row of a response, which is one of
+ * them or a further one.
+ */
+export function confusionOf(
+  records: readonly EvalRecord[],
+  classes: readonly string[],
+  goldOf: (record: EvalRecord) => string,
+): Confusion {
+  const rows = goldClasses(records.map(goldOf), classes);
+  // By place, since a class of the data may be called as the last two columns are.
+  const [other, unreadable] = [classes.length, classes.length + 1];
+  const place = ({ answer }: EvalRecord): number => {
+    if (answer.class === null) return unreadable;
+    const index = classes.indexOf(answer.class);
+    return index < 0 ? other : index;
+  };
+  const places = records.map(place);
+  const said = new Set(places);
+  const shown = [...classes.keys(), other, unreadable].filter(
+    (column) => said.has(column) || (column < other && rows.includes(classes[column]!)),
+  );
+  const counts = rows.map(() => shown.map(() => 0));
+  records.forEach((record, i) => {
+    counts[rows.indexOf(goldOf(record))]![shown.indexOf(places[i]!)]!++;
+  });
+  return { rows, columns: shown.map((column) => [...classes, OTHER, UNREADABLE][column]!), counts };
 }

@@ -3,10 +3,9 @@
 import { type Html, html } from '../src/html/html.ts';
 import { estimateCell, fixed, grouped, interval, signed, whisker } from '../src/html/numbers.ts';
 import type { Estimate, Gold } from '../src/types.ts';
-import { UNREADABLE } from './class-statistics.ts';
 import { definitionOf, GROUP_METRICS, MAIN_METRICS } from './metric-names.ts';
-import { type Confusion, METRICS_OF, type MetricName, type MetricSet } from './metrics.ts';
-import type { Json, ReportFloor, ReportGain, ReportStage, ReportTransfer } from './report-input.ts';
+import { type Confusion, METRICS_OF, type MetricName, type MetricSet, UNREADABLE } from './metrics.ts';
+import type { Json, ReportFloor, ReportGain, ReportStage, ReportTransfer } from './report.ts';
 
 export const METRIC_LABELS: Readonly<Record<MetricName, string>> = {
   format: 'Format',

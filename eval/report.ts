@@ -1,244 +1,386 @@
-/** The report of a run: one self-contained page that needs no network, from plain records. */
-import { DataError, TimeseerError } from '../src/errors.ts';
-import { writeFileAtomic } from '../src/files.ts';
-import { type Html, html, page } from '../src/html/html.ts';
-import { duration, fixed, grouped, signed } from '../src/html/numbers.ts';
-import { STYLE } from '../src/html/style.ts';
-import { readUtf8 } from '../src/input-file.ts';
-import type { Gold } from '../src/types.ts';
-import { labelled } from './environment.ts';
-import { curveScripts, curvesBlock } from './report-curves.ts';
-import { examplesBlock } from './report-examples.ts';
-import { headline, lowerFirst, methodOf, sizeOf, tiles } from './report-headline.ts';
-import type { ReportFloor, ReportInput, ReportStage } from './report-input.ts';
+/**
+ * From the files of a run to its report and summary: everything that they say is read from the run directory, so that
+ * both can be rebuilt at any time. What the run has not reached or has lost is left out and said to be; what is damaged
+ * is an error.
+ */
+import { join } from 'node:path';
+import { setImmediate as breathe } from 'node:timers/promises';
+import { isExampleSet } from '../datasets/example-manifest.ts';
+import { heldOutExamples } from '../datasets/partition.ts';
+import { type DataFacts, openExamples } from '../datasets/source.ts';
+import { DataError } from '../src/errors.ts';
+import { type ClassProfile, learnClasses } from '../src/expcot/profile-of-classes.ts';
+import type { Recipe } from '../src/recipe.ts';
+import type { Estimate, EvalRecord, Example, Gold, ParsedAnswer, Score } from '../src/types.ts';
+import { type Baselines, runBaselines, sampleTraining, writeBaselines } from './baselines.ts';
+import { heldOutOf, trainingOf, validationOf } from './harness.ts';
+import { MAIN_METRICS } from './metric-names.ts';
+import { type MetricName, type MetricOptions, type Metrics, overallOf } from './metrics.ts';
+import { checkCoverage } from './records.ts';
+import { rlPanels, sftPanels } from './report-curves.ts';
+import { buildExamples, type DrawExample, exampleRule, plainDrawing } from './report-examples.ts';
+import { writeReport, writeReportInput } from './report-page.ts';
 import {
-  confusionTable,
-  gainsTable,
-  METRIC_LABELS,
-  perTypeTables,
-  recordTable,
-  resultsTable,
-  transferTable,
-} from './report-tables.ts';
+  type AnswersByPolicy,
+  gainsOf,
+  isHeldTo,
+  policyLabel,
+  readAnswers,
+  SFT_FLOORS,
+  stagesOf,
+  transferOf,
+} from './results.ts';
+import { POLICIES, type PolicyName, RunDirectory } from './run-directory.ts';
+import { caveatsOf, describeRun, gapsOf } from './run-facts.ts';
+import { type Summary, summarise, writeSummary } from './summary.ts';
 
-export type * from './report-input.ts';
-
-interface Requirement {
-  readonly text: string;
-  readonly met: boolean;
+export interface AssembleOptions {
+  /** Figure preset that the policy saw; the recipe's when absent. Only whole univariate series are drawn by it. */
+  readonly figure?: string;
+  /** Draws what the policy saw of an example, or null where it read numbers; replaces `figure`. */
+  readonly draw?: DrawExample;
 }
 
-function requirementOf(floor: ReportFloor, stages: readonly ReportStage[]): Requirement {
-  const stage = stages.find((one) => one.key === floor.stage);
-  if (stage === undefined) {
-    throw new DataError(`report: a floor names the stage "${floor.stage}", which is not in the report`);
-  }
-  const estimate = stage.metrics.overall[floor.metric];
-  if (estimate === undefined) {
-    throw new DataError(
-      `report: a floor is set for ${floor.metric}, which stage "${floor.stage}" does not have`,
-    );
-  }
+export interface AssembledReport {
+  readonly input: ReportInput;
+  readonly summary: Summary;
+  /** What the run lacks and the report leaves out for it, one line each. */
+  readonly gaps: readonly string[];
+}
+
+const METHODS = { timerpo: 'TimerPO', grpo: 'GRPO', dr_grpo: 'Dr. GRPO' } as const;
+
+const TITLES = {
+  anomaly: 'Reasoning about anomalies from',
+  classification: 'Reasoning about classes from',
+  variates: 'Reasoning about anomalous variates from',
+} as const satisfies Readonly<Record<DataFacts['kind'], string>>;
+
+function titleOf({ input, data }: Recipe, facts: DataFacts): string {
+  const title = `${TITLES[facts.kind]} ${input === 'numbers' ? 'numbers' : 'a plot'}`;
+  return isExampleSet(data.name) ? `${title}: ${facts.title}` : title;
+}
+
+/** All detectors side by side; the metrics of the best are known already. */
+function detectorsTable(baselines: Baselines, best: Metrics, options: MetricOptions): ReportTransfer {
+  const names = Object.keys(baselines.records).sort(
+    (a, b) => (baselines.validationReward[b] ?? 0) - (baselines.validationReward[a] ?? 0),
+  );
+  const byTask = Object.fromEntries(
+    names.map((name) => [
+      name,
+      name === baselines.best ? best.overall : overallOf(baselines.records[name]!, options),
+    ]),
+  );
+  const chosen =
+    baselines.validationSeries === 0
+      ? `${baselines.best} stands in the main table.`
+      : `${baselines.best} stands in the main table: it has the highest mean reward on ${baselines.validationSeries} series of the validation split (${names
+          .map((name) => `${name} ${baselines.validationReward[name]!.toFixed(3)}`)
+          .join(', ')}), which also orders the rows.`;
+  const [title, head] =
+    best.kind === 'classification'
+      ? ['Classical classifiers', 'Classifier']
+      : ['Classical detectors', 'Detector'];
+  const columns: readonly MetricName[] = [...MAIN_METRICS[best.kind], 'reward'];
   return {
-    text: `${METRIC_LABELS[floor.metric]} ${lowerFirst(stage.label)} \u2265 ${fixed(floor.atLeast, 2)} (measured ${fixed(estimate.mean)})`,
-    met: estimate.mean >= floor.atLeast,
+    title,
+    note: `Every ${head.toLowerCase()} on the same held-out series. ${chosen}`,
+    head,
+    columns: columns.filter((name) => best.overall[name] !== undefined),
+    metrics: { kind: best.kind, byTask },
   };
 }
 
-function requirements(input: ReportInput): Html | null {
-  const all = [
-    ...input.floors.map((floor) => requirementOf(floor, input.stages)),
-    ...input.gains.flatMap(({ label, estimate, lowerAbove }) =>
-      lowerAbove === null
-        ? []
-        : [
-            {
-              text: `${label}: lower end above ${fixed(lowerAbove, lowerAbove === 0 ? 0 : 2)} (measured ${signed(estimate.ci95[0], 4)})`,
-              met: estimate.ci95[0] > lowerAbove,
-            },
-          ],
-    ),
-  ];
-  if (all.length === 0) return null;
-  const missed = all.filter((one) => !one.met);
-  if (missed.length === 0) {
-    return html`<p><span class="met">All ${all.length} requirements are met.</span> They stand beside the numbers below.</p>`;
-  }
-  return html`<p><span class="missed">${missed.length} of ${all.length} requirements missed:</span> ${missed.map((one) => one.text).join('; ')}.</p>`;
+/** Greedy answers of the last policy, in the order of the held-out series. */
+function lastAnswers(
+  answers: AnswersByPolicy,
+  series: readonly Example[],
+): { readonly policy: PolicyName; readonly records: readonly EvalRecord[] } | null {
+  const policy = POLICIES.toReversed().find((name) => answers[name] !== undefined);
+  if (policy === undefined) return null;
+  const byId = new Map(answers[policy]!.greedy.map((record) => [record.seriesId, record]));
+  return { policy, records: series.map(({ id }) => byId.get(id)!) };
 }
 
-function runFacts(input: ReportInput): Html {
-  const { run } = input;
-  const total = Object.values(run.seconds).reduce((sum, seconds) => sum + seconds, 0);
-  const stages = Object.entries(run.seconds).map(([name, seconds]) => `${name} ${duration(seconds)}`);
-  const seeds = Object.entries(run.seeds).map(([name, seed]) => `${name} ${seed}`);
-  return html`<dl class="facts">
-<dt>Command</dt><dd><code>${run.command}</code></dd>
-<dt>Recipe</dt><dd>${run.recipe}</dd>
-<dt>Policy</dt><dd>${run.policy.name}${sizeOf(input)}. ${run.policy.description}</dd>
-<dt>Training data</dt><dd>${run.trainingData}</dd>
-<dt>Held-out data</dt><dd>${run.heldOutData}</dd>
-<dt>Training</dt><dd>${grouped(run.samples)} supervised samples, ${grouped(run.steps)} ${methodOf(input)} steps</dd>
-<dt>Seeds</dt><dd>${seeds.join(', ')}</dd>
-<dt>Time</dt><dd>${duration(total)} = ${stages.join(' + ')}${run.seconds['evaluation'] === undefined ? '; how long the evaluation took is not recorded' : ''}; without writing this report</dd>
-</dl>`;
+/** What the classical classifiers know of the classes; null for other kinds. */
+async function profileOf(recipe: Recipe): Promise<ClassProfile | null> {
+  const training = trainingOf(recipe);
+  if (training === null) return null;
+  return learnClasses((await sampleTraining(training, recipe.seed, breathe)).examples);
 }
 
-/** Title of the results by group. */
-const TYPES: Readonly<Record<Gold['kind'], string>> = {
-  anomaly: 'By anomaly type',
-  classification: 'By class',
-  variates: 'By number of anomalous variates',
-};
-
-const BANDS =
-  'Shaded bands: true intervals with a strip along the top edge, predicted ones with a strip along the bottom edge and dashed sides; a strip is at least 4 px wide. ';
-
-interface Section {
-  readonly id: string;
-  readonly title: string;
-  readonly body: Html;
-}
-
-function sections(input: ReportInput, last: ReportStage): Section[] {
-  const { stages, run } = input;
-  const { kind } = last.metrics;
-  const all: (Section | null)[] = [
-    { id: 'run', title: 'What was run', body: runFacts(input) },
-    { id: 'results', title: 'Results', body: resultsTable(stages, input.floors, input.run.temperature) },
-    input.gains.length === 0
-      ? null
-      : {
-          id: 'gains',
-          title: `What ${methodOf(input)} changed`,
-          body: html`<p>The same held-out series are answered before and after; the difference is taken series by series, so that easy and hard series do not blur it.</p>${gainsTable(input.gains)}`,
-        },
-    { id: 'types', title: TYPES[kind], body: perTypeTables(stages) },
-    last.metrics.confusion === null
-      ? null
-      : {
-          id: 'confusion',
-          title: 'Confusion of classes',
-          body: html`${confusionTable(`${last.label}, greedy`, last.metrics.confusion)}<details><summary>Other stages</summary>${stages
-            .filter((stage) => stage !== last)
-            .map(({ label, metrics }) =>
-              metrics.confusion === null ? null : confusionTable(label, metrics.confusion),
-            )}</details>`,
-        },
-    (input.transfer ?? []).length === 0
-      ? null
-      : {
-          id: 'transfer',
-          title: 'Further results',
-          body: html`${(input.transfer ?? []).map(transferTable)}`,
-        },
-    input.curves.length === 0
-      ? null
-      : { id: 'curves', title: 'Training curves', body: curvesBlock(input.curves) },
-    input.examples.length === 0
-      ? null
-      : {
-          id: 'examples',
-          title: 'Held-out examples',
-          body: html`<p>${kind === 'anomaly' ? BANDS : ''}The ExpCoT is the expert chain of thought written from classical analyses.</p>${input.exampleRule === undefined ? null : html`<p>${input.exampleRule}</p>`}${examplesBlock(input.examples)}`,
-        },
-    input.caveats.length === 0
-      ? null
-      : {
-          id: 'caveats',
-          title: 'How to read these numbers',
-          body: html`<ul class="list">${input.caveats.map((text) => html`<li>${text}</li>`)}</ul>`,
-        },
-    {
-      id: 'environment',
-      title: 'Environment',
-      body: recordTable('Environment', labelled(input.environment)),
-    },
-    {
-      id: 'reproduce',
-      title: 'Reproduce',
-      body: html`<pre tabindex="0">${input.reproduce.join('\n')}</pre><details><summary>Resolved recipe</summary><pre tabindex="0">${run.recipeText}</pre></details>`,
-    },
-  ];
-  return all.filter((section) => section !== null);
+/** Draws what the policy saw where the caller does not say how. */
+function usualDrawing({ figure, input }: Recipe, facts: DataFacts, wanted: string | undefined): DrawExample {
+  if (wanted === undefined && input === 'numbers') return () => null;
+  // A recipe's figure 'task' is the one that the data set names.
+  return plainDrawing(wanted ?? (figure === 'task' ? (facts.figure?.preset ?? 'line') : figure));
 }
 
 /**
- * The page as text: HTML with everything inlined, readable in light and dark, on paper and on a telephone.
- * @throws DataError when there is no policy stage, a floor names an unknown stage, or a figure is not a passive SVG.
+ * Reads a run directory and makes its report and summary; writes nothing.
+ * @throws DataError naming the file that is missing or damaged, or when no policy was evaluated; ConfigError for an
+ * unknown figure or data set.
  */
-export function reportPage(input: ReportInput): string {
-  const last = input.stages.filter((stage) => stage.kind === 'policy').at(-1);
-  if (last === undefined) {
-    throw new DataError('report: no stage of a policy; evaluate the policy before reporting');
-  }
-  const parts = sections(input, last);
-  const body = html`<header class="top">
-<h1>${input.title}</h1>
-<p class="byline">${input.run.name}, finished <time datetime="${input.run.finished}">${input.run.finished.replace('T', ' ').replace(/\.\d+/, '')}</time></p>
-<nav aria-label="Sections"><ul>${parts.map(({ id, title }) => html`<li><a href="#${id}">${title}</a></li>`)}</ul></nav>
-${headline(input, last)}
-${tiles(input, last)}
-${requirements(input)}
-</header>
-<main>
-${parts.map(({ id, title, body: content }) => html`<section id="${id}" aria-labelledby="${id}-title"><h2 id="${id}-title">${title}</h2>${content}</section>\n`)}</main>
-<footer>Written by timeseer. This file is complete in itself: it loads nothing from any network.</footer>`;
-  return page({
-    title: input.title,
-    style: STYLE,
-    body,
-    scripts: input.curves.length === 0 ? [] : curveScripts(),
-  });
-}
-
-/** Writes the page, whole or not at all. Errors as `reportPage`; WriteError when the disk refuses. */
-export function writeReport(path: string, input: ReportInput): void {
-  writeFileAtomic(path, reportPage(input));
-}
-
-/** Keeps the records of a report, so that the page can be rebuilt. */
-export function writeReportInput(path: string, input: ReportInput): void {
-  writeFileAtomic(path, `${JSON.stringify(input)}\n`);
-}
-
-/** Reads the records of a report. @throws DataError when they are missing, not JSON, or lack a part. */
-export function readReportInput(path: string): ReportInput {
-  let value: unknown;
-  try {
-    value = JSON.parse(readUtf8(path));
-  } catch (cause) {
-    throw new DataError('no readable report records there; evaluate the run again', { file: path, cause });
-  }
-  const parts = [
-    'title',
-    'run',
-    'stages',
-    'floors',
-    'gains',
-    'curves',
-    'examples',
-    'environment',
-    'reproduce',
-    'caveats',
-  ];
-  const missing = parts.find((part) => value === null || typeof value !== 'object' || !(part in value));
-  if (missing !== undefined) {
-    throw new DataError(`report records without "${missing}"; evaluate the run again`, { file: path });
-  }
-  const input = value as ReportInput;
-  try {
-    // The page looks at every record, so writing it once is the complete check of their shape.
-    reportPage(input);
-  } catch (cause) {
-    if (cause instanceof TimeseerError) throw cause;
+export async function assembleReport(
+  runDirectory: string,
+  options: AssembleOptions = {},
+): Promise<AssembledReport> {
+  const run = new RunDirectory(runDirectory);
+  const { recipe } = run;
+  const method = METHODS[recipe.rl.advantage];
+  const series = heldOutOf(recipe);
+  const { facts, set } = openExamples(heldOutExamples(recipe.data, recipe.seed, recipe.eval.series));
+  const bootstrap: MetricOptions = {
+    ...{ seed: recipe.seed, resamples: recipe.eval.bootstrap },
+    ...(facts.kind === 'classification' ? { classes: facts.classes } : {}),
+  };
+  const answers = readAnswers(run, series, facts.classes);
+  const last = lastAnswers(answers, series);
+  if (last === null) {
     throw new DataError(
-      `report records of another shape (${(cause as Error).message}); evaluate the run again`,
+      `no policy was evaluated in this run; \`npx timeseer quickstart --resume --out ${runDirectory}\` does what is left of it`,
       {
-        file: path,
-        cause,
+        file: run.file('eval'),
       },
     );
   }
-  return input;
+  const baselines = run.baselines();
+  if (baselines !== null) {
+    for (const records of Object.values(baselines.records)) {
+      checkCoverage(run.baselineFiles.answers, records, series, 1);
+    }
+  }
+  const held = isHeldTo(recipe);
+  const stages = stagesOf(answers, baselines, method, bootstrap);
+  const gains = gainsOf(answers, held, recipe.eval.temperature, bootstrap);
+  const floors = held && answers.sft !== undefined ? SFT_FLOORS : [];
+  const transfer = transferOf(run, baselines, method, bootstrap);
+  // A single detector has its column in the main table.
+  const several = baselines !== null && Object.keys(baselines.records).length > 1;
+  const detectors = several ? detectorsTable(baselines, stages.at(-1)!.metrics, bootstrap) : null;
+  const environment = run.environment;
+  const gaps = gapsOf(run);
+  const described = describeRun(
+    run,
+    { facts, count: series.length, available: set === null ? null : set.count('test') },
+    method,
+  );
+  const classes = Object.keys(stages[0]!.metrics.byClass);
+  const unnamed = series.filter(({ gold }) => gold.kind === 'anomaly' && gold.class === null).length;
+  const caveatData = { facts, count: series.length, unnamed };
+  const input: ReportInput = {
+    title: titleOf(recipe, facts),
+    run: described,
+    stages,
+    floors,
+    gains,
+    curves: [...sftPanels(run.sftLines()), ...rlPanels(run.rlLines(), method)],
+    examples: await buildExamples(last.records, series, {
+      by: `${policyLabel(last.policy, method)}, greedy`,
+      draw: options.draw ?? usualDrawing(recipe, facts, options.figure),
+      classes,
+      profile: await profileOf(recipe),
+    }),
+    exampleRule: exampleRule(facts.kind, classes.length),
+    transfer: [transfer?.table ?? null, detectors].filter((table) => table !== null),
+    environment: Object.keys(environment).length === 0 ? { recorded: 'nothing' } : environment,
+    reproduce: ['npm ci', described.command],
+    caveats: [...gaps.map((gap) => `Not whole: ${gap}.`), ...caveatsOf(run, baselines, caveatData)],
+  };
+  const summary = summarise(run, stages, gains, floors, transfer?.metrics ?? null, baselines);
+  return { input, summary, gaps };
+}
+
+/**
+ * Runs the classical detectors over the run's examples, unless their answers are there already; classifiers only where there is a
+ * training split. Errors as `openExamples`.
+ */
+export async function ensureBaselines(runDirectory: string): Promise<void> {
+  const run = new RunDirectory(runDirectory);
+  if (run.baselines() !== null) return;
+  const { recipe } = run;
+  const [heldOut, training] = [heldOutOf(recipe), trainingOf(recipe)];
+  if (training === null && heldOut[0]?.gold.kind === 'classification') return;
+  const baselines = await runBaselines(heldOut, validationOf(recipe), training, { seed: recipe.seed });
+  writeBaselines(run.baselineFiles, baselines);
+}
+
+export interface ReportFiles {
+  /** The page. */
+  readonly report: string;
+  /** What the page is made of, to rebuild it without the run. */
+  readonly records: string;
+  readonly summary: string;
+}
+
+/** Paths of what `writeRunReport` writes. */
+export function reportFiles(runDirectory: string): ReportFiles {
+  return {
+    report: join(runDirectory, 'report.html'),
+    records: join(runDirectory, 'report.json'),
+    summary: join(runDirectory, 'summary.json'),
+  };
+}
+
+/**
+ * Writes report.html, report.json and summary.json of a run, each whole or not at all, after running the classical
+ * detectors where that has not been done. Errors as `assembleReport`; WriteError when the disk refuses.
+ */
+export async function writeRunReport(
+  runDirectory: string,
+  options: AssembleOptions = {},
+): Promise<AssembledReport> {
+  await ensureBaselines(runDirectory);
+  const report = await assembleReport(runDirectory, options);
+  const files = reportFiles(runDirectory);
+  writeReportInput(files.records, report.input);
+  writeSummary(files.summary, report.summary);
+  writeReport(files.report, report.input);
+  return report;
+}
+
+// ==== What a report is made of: plain JSON-able records, so that it can be rebuilt from the files of a run.
+
+export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
+
+/** What was run. */
+export interface ReportRun {
+  readonly name: string;
+  /** The command line, as the user typed it. */
+  readonly command: string;
+  readonly recipe: string;
+  /** The resolved recipe, YAML or JSON text. */
+  readonly recipeText: string;
+  /** When the run ended, ISO 8601. */
+  readonly finished: string;
+  readonly policy: {
+    readonly name: string;
+    /** Null when no checkpoint of the run is left to count. */
+    readonly parameters: number | null;
+    readonly description: string;
+  };
+  /** Name of the reinforcement method; TimerPO when absent. */
+  readonly method?: string;
+  readonly seeds: Readonly<Record<string, number>>;
+  /** Wall-clock seconds of each stage, in order. */
+  readonly seconds: Readonly<Record<string, number>>;
+  /** Supervised samples and TimerPO steps; 0 where a stage was skipped. */
+  readonly samples: number;
+  readonly steps: number;
+  readonly trainingData: string;
+  readonly heldOutData: string;
+  /** Temperature of the sampled responses; absent of pages that were made before it was told. */
+  readonly temperature?: number;
+}
+
+/** One column of the results: a policy at one point of its training, or a classical detector. */
+export interface ReportStage {
+  /** Short and unique: `before`, `sft`, `rl`, `classical`. */
+  readonly key: string;
+  /** Head of the column: `After SFT`. */
+  readonly label: string;
+  readonly kind: 'policy' | 'detector';
+  /** Of greedy responses. */
+  readonly metrics: Metrics;
+  /** Mean reward of sampled responses; null where nothing is sampled. */
+  readonly rewardSampled: Estimate | null;
+}
+
+/** A mean that a stage is required to reach. */
+export interface ReportFloor {
+  readonly stage: string;
+  readonly metric: MetricName;
+  readonly atLeast: number;
+}
+
+/** A paired change between two stages over the same series. */
+export interface ReportGain {
+  readonly label: string;
+  readonly estimate: Estimate;
+  /** The lower end of the interval is required to lie above this; null: nothing is required. */
+  readonly lowerAbove: number | null;
+}
+
+/** One line of a training curve; `null` marks a step without a value. */
+export interface Curve {
+  readonly name: string;
+  readonly x: readonly number[];
+  readonly y: readonly (number | null)[];
+}
+
+export interface CurvePanel {
+  readonly title: string;
+  /** One line: what is drawn, and in which direction it should go. */
+  readonly definition: string;
+  readonly xLabel: string;
+  readonly curves: readonly Curve[];
+  /** Width in steps of a centred moving mean, drawn over the faint raw curve; absent or 1: none. */
+  readonly smooth?: number;
+  /** Logarithmic vertical axis. */
+  readonly log?: boolean;
+}
+
+/** A held-out series with what was said about it. */
+export interface ReportExample {
+  readonly seriesId: string;
+  readonly length: number;
+  readonly gold: Gold;
+  /** Names of the channels; absent where there is one. */
+  readonly channels?: readonly string[];
+  /**
+   * SVG of the series with its true and predicted intervals, one for each channel (of many the first); checked to be passive
+   * before it is inlined. None where what the policy saw says it all.
+   */
+  readonly figure: string | readonly string[];
+  /** data:image/png;base64 of exactly what the policy saw; optional. */
+  readonly seen?: string;
+  /** Whether that is a whole figure, with axes or panels, to be shown in its own size; absent: a bare strip. */
+  readonly seenWhole?: boolean;
+  /** Who answered: `After TimerPO, greedy`. */
+  readonly by: string;
+  /** Why this series is shown: `first of its class`. */
+  readonly chosen?: string;
+  /** Verbatim. */
+  readonly response: string;
+  readonly answer: ParsedAnswer;
+  readonly score: Score;
+  /** The expert trace of the same series. */
+  readonly expcot: string;
+  /** Head of the trace; `ExpCoT of the same series` when absent. */
+  readonly expcotLabel?: string;
+}
+
+/** Results on further tasks, or of further answerers, without requirements. */
+export interface ReportTransfer {
+  readonly title: string;
+  readonly note: string;
+  /** Head of the first column; `Task` when absent. */
+  readonly head?: string;
+  /** Columns after the number of series; format, what the kind of answer is summed up by, and reward when absent. */
+  readonly columns?: readonly MetricName[];
+  /** One row each, in this order. */
+  readonly metrics: Pick<Metrics, 'kind' | 'byTask'>;
+  /** Share of series without an anomaly by row, shown beside it: what always answering "normal" scores. */
+  readonly normalShare?: Readonly<Record<string, number>>;
+  /** Rows of detectors, which write no text: nothing stands in their columns about it. */
+  readonly detectors?: readonly string[];
+}
+
+export interface ReportInput {
+  readonly title: string;
+  readonly run: ReportRun;
+  readonly stages: readonly ReportStage[];
+  readonly floors: readonly ReportFloor[];
+  readonly gains: readonly ReportGain[];
+  readonly curves: readonly CurvePanel[];
+  readonly examples: readonly ReportExample[];
+  /** How the examples were chosen. */
+  readonly exampleRule?: string;
+  readonly transfer?: readonly ReportTransfer[];
+  readonly environment: Readonly<Record<string, Json>>;
+  /** Shell commands that repeat the run. */
+  readonly reproduce: readonly string[];
+  /** What a reader must know before believing the numbers. */
+  readonly caveats: readonly string[];
 }

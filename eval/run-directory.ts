@@ -13,9 +13,7 @@ import { layoutOf } from '../src/policy/layout.ts';
 import { type Recipe, recipeSchema } from '../src/recipe.ts';
 import type { EvalRecord } from '../src/types.ts';
 import { type BaselineFiles, type Baselines, readBaselines } from './baselines.ts';
-import { readJson } from './json-lines.ts';
-import { type RlLine, readRlLines, readSftLines, type SftLine } from './metric-lines.ts';
-import { readRecords } from './records.ts';
+import { readJson, readJsonLines, readRecords } from './records.ts';
 
 /** Policies of a run, in the order in which they come about. */
 export const POLICIES = ['initial', 'sft', 'rl'] as const;
@@ -183,4 +181,56 @@ export class RunDirectory {
     ].filter(existsSync);
     return new Date(Math.max(...files.map((file) => statSync(file).mtimeMs))).toISOString();
   }
+}
+
+// ==== The metrics that training stages append to their `metrics.jsonl`, as far as a report draws them.
+
+const finite = z.number();
+/** A loss that was not finite stands in JSON as null. */
+const measured = finite.nullable();
+
+const sftShape = z.object({
+  step: z.int().positive(),
+  /** Examples seen so far. */
+  samples: z.int().positive(),
+  /** Mean −log π per response token. */
+  loss: measured,
+  /** Milliseconds of the step by phase. */
+  ms: z.record(z.string(), finite),
+});
+
+const rlShape = z.object({
+  step: z.int().positive(),
+  reward: measured,
+  parts: z.record(z.string(), measured),
+  similarity: measured,
+  kl: measured,
+  entropy: measured,
+  clipped: measured,
+  equalRewards: measured,
+  silent: measured,
+  samplerGap: measured,
+  /** Milliseconds of the step by phase. */
+  ms: z.record(z.string(), finite),
+});
+
+/** A supervised step. */
+export type SftLine = z.infer<typeof sftShape>;
+/** A reinforcement step. */
+export type RlLine = z.infer<typeof rlShape>;
+
+/** Absent: the stage was not run. The line that a killed process left half-written is dropped. */
+function readLines<Shape extends z.ZodType>(file: string, shape: Shape): z.infer<Shape>[] {
+  if (!existsSync(file)) return [];
+  return readJsonLines(file, shape, { advice: 'remove it to report without curves', tornEnd: true });
+}
+
+/** @throws DataError naming file and line when a line is damaged. */
+export function readSftLines(file: string): SftLine[] {
+  return readLines(file, sftShape);
+}
+
+/** @throws DataError naming file and line when a line is damaged. */
+export function readRlLines(file: string): RlLine[] {
+  return readLines(file, rlShape);
 }

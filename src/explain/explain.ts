@@ -8,7 +8,7 @@
  * bounded whatever the length: at most MOST_WINDOWS windows are answered, and the analyses bound themselves.
  */
 import { setImmediate } from 'node:timers/promises';
-import type { Json } from '../../eval/report-input.ts';
+import type { Json } from '../../eval/report.ts';
 import { parseAnswer } from '../../rewards/answer.ts';
 import { ConfigError, DataError } from '../errors.ts';
 import type { Gaps } from '../expcot/evidence.ts';

@@ -1,7 +1,7 @@
 /** What `timeseer explain` found in one series: a page for a person, and the same as JSON for programs. */
 import { renameSync, rmSync } from 'node:fs';
+import type { Json } from '../../eval/report.ts';
 import { intervalText, plotFigure, verbatim } from '../../eval/report-examples.ts';
-import type { Json } from '../../eval/report-input.ts';
 import { recordTable } from '../../eval/report-tables.ts';
 import { WriteError, writeFileAtomic } from '../files.ts';
 import { type Html, html, page, pngSource } from '../html/html.ts';

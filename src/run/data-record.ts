@@ -12,7 +12,7 @@ import {
 import { SERIES_FILE } from '../../datasets/manifest.ts';
 import { open } from '../../datasets/registry.ts';
 import { isGenerator } from '../../datasets/source.ts';
-import { readJson } from '../../eval/json-lines.ts';
+import { readJson } from '../../eval/records.ts';
 import { DataError } from '../errors.ts';
 
 export const dataRecordSchema = z.strictObject({

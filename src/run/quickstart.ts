@@ -2,14 +2,13 @@
 import { existsSync } from 'node:fs';
 import { type ExampleAddress, openExamples } from '../../datasets/source.ts';
 import { SPLITS } from '../../datasets/split.ts';
-import { reportFiles } from '../../eval/assemble.ts';
 import { runBaselines, writeBaselines } from '../../eval/baselines.ts';
-import { heldOutOf, validationOf } from '../../eval/held-out.ts';
+import { heldOutOf, trainingOf, validationOf } from '../../eval/harness.ts';
 import { writeRecords } from '../../eval/records.ts';
-import { hasTransfer } from '../../eval/requirements.ts';
+import { reportFiles } from '../../eval/report.ts';
+import { hasTransfer } from '../../eval/results.ts';
 import { type PolicyName, RunDirectory } from '../../eval/run-directory.ts';
 import { readSummary } from '../../eval/summary.ts';
-import { trainingOf } from '../../eval/training.ts';
 import { setup } from '../engine/torch/setup.ts';
 import { ConfigError } from '../errors.ts';
 import { print, printJson, say } from '../terminal.ts';

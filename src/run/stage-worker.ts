@@ -2,7 +2,7 @@
 import { basename, dirname, resolve } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { openExamples } from '../../datasets/source.ts';
-import { evaluate } from '../../eval/run.ts';
+import { evaluate } from '../../eval/harness.ts';
 import { neverRemake } from '../files.ts';
 import { writeManifestedDirectory } from '../manifest.ts';
 import { mergeAdapter } from '../policy/adapter.ts';

@@ -4,7 +4,7 @@ import { numericText } from '../../datasets/numeric-text.ts';
 import { Passes } from '../../datasets/passes.ts';
 import { type DataFacts, type ExampleAddress, isGenerator, openExamples } from '../../datasets/source.ts';
 import { classesOf, storedTraces } from '../../datasets/traces.ts';
-import type { EvalTask } from '../../eval/run.ts';
+import type { EvalTask } from '../../eval/harness.ts';
 import type { Reading } from '../../rewards/answer.ts';
 import { PARTS_OF, parseResponse, scoreAnswer } from '../../rewards/response.ts';
 import { DataError, TimeseerError } from '../errors.ts';

@@ -7,12 +7,12 @@ import { open } from '../../datasets/registry.ts';
 import {
   BASELINES,
   baselineRecord,
+  detectorsFor,
   readBaselines,
   runBaselines,
   writeBaselines,
 } from '../../eval/baselines.ts';
-import { detectorsFor } from '../../eval/detectors.ts';
-import { heldOutOf, validationOf } from '../../eval/held-out.ts';
+import { heldOutOf, validationOf } from '../../eval/harness.ts';
 import { metricsOf } from '../../eval/metrics.ts';
 import { anomalyReward } from '../../rewards/combine.ts';
 import { DataError } from '../../src/errors.ts';

@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { nearestNeighbour } from '../../eval/baselines.ts';
 import { metricsOf, overallOf, pairedGain } from '../../eval/metrics.ts';
 import { metricsTable } from '../../eval/metrics-table.ts';
-import { nearestNeighbour } from '../../eval/nearest.ts';
 import { DataError } from '../../src/errors.ts';
 import type { EvalRecord, Example } from '../../src/types.ts';
 import { classResponse, recordOf, variatesResponse, writeResponse } from '../helpers/eval-records.ts';

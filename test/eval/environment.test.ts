@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { labelled } from '../../eval/environment.ts';
+import { labelled } from '../../eval/report-page.ts';
 
 describe('the environment of a run', () => {
   test('stands with words and units, the device once', () => {

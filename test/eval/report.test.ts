@@ -2,14 +2,14 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { movingMean } from '../../eval/report-curves.ts';
 import {
   type ReportInput,
   readReportInput,
   reportPage,
   writeReport,
   writeReportInput,
-} from '../../eval/report.ts';
-import { movingMean } from '../../eval/report-curves.ts';
+} from '../../eval/report-page.ts';
 import { confusionTable } from '../../eval/report-tables.ts';
 import { DataError } from '../../src/errors.ts';
 import { explainPage, writeExplanation } from '../../src/explain/page.ts';

@@ -3,13 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { openExamples } from '../../datasets/source.ts';
-import { type Baselines, baselineRecord } from '../../eval/baselines.ts';
-import { detectorsFor } from '../../eval/detectors.ts';
+import { type Baselines, baselineRecord, detectorsFor } from '../../eval/baselines.ts';
 import { metricsOf } from '../../eval/metrics.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { transferTable } from '../../eval/report-tables.ts';
+import { transferOf } from '../../eval/results.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
-import { transferOf } from '../../eval/transfer.ts';
 import { writeRun } from '../helpers/run-directory.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'transfer-'));

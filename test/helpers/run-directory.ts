@@ -1,7 +1,7 @@
 /** A made-up run on disk: series of the real generator, answers of a pretended policy, metrics drawn at random. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { heldOutOf } from '../../eval/held-out.ts';
+import { heldOutOf } from '../../eval/harness.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { Random } from '../../src/random.ts';
 import { type Recipe, recipeSchema } from '../../src/recipe.ts';

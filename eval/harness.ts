@@ -1,7 +1,13 @@
 /** Evaluation: a policy answers held-out examples, and each answer is parsed and scored. */
+
+import { isExampleSet } from '../datasets/example-manifest.ts';
+import { ExampleSet } from '../datasets/example-set.ts';
+import { heldOutExamples, trainingExamples, validationExamples } from '../datasets/partition.ts';
+import { openExamples } from '../datasets/source.ts';
 import type { EncodedPrompt } from '../src/policy/batch.ts';
 import { generate } from '../src/policy/generate.ts';
 import type { Policy } from '../src/policy/policy.ts';
+import type { Recipe } from '../src/recipe.ts';
 import { PromptEncoder } from '../src/train/prompt.ts';
 import type { EvalRecord, Example, ParsedAnswer, Picture, Score } from '../src/types.ts';
 
@@ -70,4 +76,35 @@ export async function evaluate(
     onDone(first + chunk.length);
   }
   return records;
+}
+
+// ==== The examples that a run is judged on, and those on which choices may be made, as its recipe names them.
+
+/**
+ * The held-out examples, in the order in which they are evaluated.
+ * @throws ConfigError, DataError as `openExamples`
+ */
+export function heldOutOf({ data, eval: evaluation, seed }: Recipe): Example[] {
+  return [...openExamples(heldOutExamples(data, seed, evaluation.series))];
+}
+
+/** Examples of the validation split, which shares none with test or training; none for a directory without splits. */
+export function validationOf({ data, eval: { validation }, seed }: Recipe): Example[] {
+  const address = validation === 0 ? null : validationExamples(data, seed, validation);
+  return address === null ? [] : [...openExamples(address)];
+}
+
+// ==== The training examples that classical classifiers learn from, as a recipe names them.
+
+/**
+ * Examples of the training split of a classification; null for a data set without one, and for other kinds, where nothing
+ * classical learns from them.
+ * @throws DataError for a prepared data set that is not whole
+ */
+export function trainingOf({ data, seed }: Pick<Recipe, 'data' | 'seed'>): Iterable<Example> | null {
+  // Only prepared data sets hold classes.
+  if (!isExampleSet(data.name)) return null;
+  const set = new ExampleSet(data.name);
+  if (set.manifest.kind !== 'classification' || set.count('train') === 0) return null;
+  return openExamples(trainingExamples(data, seed));
 }

@@ -1,0 +1,411 @@
+/** The report of a run: one self-contained page that needs no network, from plain records. */
+import { DataError, TimeseerError } from '../src/errors.ts';
+import { writeFileAtomic } from '../src/files.ts';
+import { type Html, html, page } from '../src/html/html.ts';
+import { change, compact, duration, fixed, grouped, interval, signed } from '../src/html/numbers.ts';
+import { STYLE } from '../src/html/style.ts';
+import { readUtf8 } from '../src/input-file.ts';
+import type { Estimate, Gold } from '../src/types.ts';
+import { MAIN_METRICS } from './metric-names.ts';
+import type { MetricName, MetricSet, Metrics } from './metrics.ts';
+import type { Json, ReportFloor, ReportInput, ReportStage } from './report.ts';
+import { curveScripts, curvesBlock } from './report-curves.ts';
+import { examplesBlock } from './report-examples.ts';
+import {
+  confusionTable,
+  gainsTable,
+  METRIC_LABELS,
+  perTypeTables,
+  recordTable,
+  resultsTable,
+  transferTable,
+} from './report-tables.ts';
+
+export type * from './report.ts';
+
+interface Requirement {
+  readonly text: string;
+  readonly met: boolean;
+}
+
+function requirementOf(floor: ReportFloor, stages: readonly ReportStage[]): Requirement {
+  const stage = stages.find((one) => one.key === floor.stage);
+  if (stage === undefined) {
+    throw new DataError(`report: a floor names the stage "${floor.stage}", which is not in the report`);
+  }
+  const estimate = stage.metrics.overall[floor.metric];
+  if (estimate === undefined) {
+    throw new DataError(
+      `report: a floor is set for ${floor.metric}, which stage "${floor.stage}" does not have`,
+    );
+  }
+  return {
+    text: `${METRIC_LABELS[floor.metric]} ${lowerFirst(stage.label)} \u2265 ${fixed(floor.atLeast, 2)} (measured ${fixed(estimate.mean)})`,
+    met: estimate.mean >= floor.atLeast,
+  };
+}
+
+function requirements(input: ReportInput): Html | null {
+  const all = [
+    ...input.floors.map((floor) => requirementOf(floor, input.stages)),
+    ...input.gains.flatMap(({ label, estimate, lowerAbove }) =>
+      lowerAbove === null
+        ? []
+        : [
+            {
+              text: `${label}: lower end above ${fixed(lowerAbove, lowerAbove === 0 ? 0 : 2)} (measured ${signed(estimate.ci95[0], 4)})`,
+              met: estimate.ci95[0] > lowerAbove,
+            },
+          ],
+    ),
+  ];
+  if (all.length === 0) return null;
+  const missed = all.filter((one) => !one.met);
+  if (missed.length === 0) {
+    return html`<p><span class="met">All ${all.length} requirements are met.</span> They stand beside the numbers below.</p>`;
+  }
+  return html`<p><span class="missed">${missed.length} of ${all.length} requirements missed:</span> ${missed.map((one) => one.text).join('; ')}.</p>`;
+}
+
+function runFacts(input: ReportInput): Html {
+  const { run } = input;
+  const total = Object.values(run.seconds).reduce((sum, seconds) => sum + seconds, 0);
+  const stages = Object.entries(run.seconds).map(([name, seconds]) => `${name} ${duration(seconds)}`);
+  const seeds = Object.entries(run.seeds).map(([name, seed]) => `${name} ${seed}`);
+  return html`<dl class="facts">
+<dt>Command</dt><dd><code>${run.command}</code></dd>
+<dt>Recipe</dt><dd>${run.recipe}</dd>
+<dt>Policy</dt><dd>${run.policy.name}${sizeOf(input)}. ${run.policy.description}</dd>
+<dt>Training data</dt><dd>${run.trainingData}</dd>
+<dt>Held-out data</dt><dd>${run.heldOutData}</dd>
+<dt>Training</dt><dd>${grouped(run.samples)} supervised samples, ${grouped(run.steps)} ${methodOf(input)} steps</dd>
+<dt>Seeds</dt><dd>${seeds.join(', ')}</dd>
+<dt>Time</dt><dd>${duration(total)} = ${stages.join(' + ')}${run.seconds['evaluation'] === undefined ? '; how long the evaluation took is not recorded' : ''}; without writing this report</dd>
+</dl>`;
+}
+
+/** Title of the results by group. */
+const TYPES: Readonly<Record<Gold['kind'], string>> = {
+  anomaly: 'By anomaly type',
+  classification: 'By class',
+  variates: 'By number of anomalous variates',
+};
+
+const BANDS =
+  'Shaded bands: true intervals with a strip along the top edge, predicted ones with a strip along the bottom edge and dashed sides; a strip is at least 4 px wide. ';
+
+interface Section {
+  readonly id: string;
+  readonly title: string;
+  readonly body: Html;
+}
+
+function sections(input: ReportInput, last: ReportStage): Section[] {
+  const { stages, run } = input;
+  const { kind } = last.metrics;
+  const all: (Section | null)[] = [
+    { id: 'run', title: 'What was run', body: runFacts(input) },
+    { id: 'results', title: 'Results', body: resultsTable(stages, input.floors, input.run.temperature) },
+    input.gains.length === 0
+      ? null
+      : {
+          id: 'gains',
+          title: `What ${methodOf(input)} changed`,
+          body: html`<p>The same held-out series are answered before and after; the difference is taken series by series, so that easy and hard series do not blur it.</p>${gainsTable(input.gains)}`,
+        },
+    { id: 'types', title: TYPES[kind], body: perTypeTables(stages) },
+    last.metrics.confusion === null
+      ? null
+      : {
+          id: 'confusion',
+          title: 'Confusion of classes',
+          body: html`${confusionTable(`${last.label}, greedy`, last.metrics.confusion)}<details><summary>Other stages</summary>${stages
+            .filter((stage) => stage !== last)
+            .map(({ label, metrics }) =>
+              metrics.confusion === null ? null : confusionTable(label, metrics.confusion),
+            )}</details>`,
+        },
+    (input.transfer ?? []).length === 0
+      ? null
+      : {
+          id: 'transfer',
+          title: 'Further results',
+          body: html`${(input.transfer ?? []).map(transferTable)}`,
+        },
+    input.curves.length === 0
+      ? null
+      : { id: 'curves', title: 'Training curves', body: curvesBlock(input.curves) },
+    input.examples.length === 0
+      ? null
+      : {
+          id: 'examples',
+          title: 'Held-out examples',
+          body: html`<p>${kind === 'anomaly' ? BANDS : ''}The ExpCoT is the expert chain of thought written from classical analyses.</p>${input.exampleRule === undefined ? null : html`<p>${input.exampleRule}</p>`}${examplesBlock(input.examples)}`,
+        },
+    input.caveats.length === 0
+      ? null
+      : {
+          id: 'caveats',
+          title: 'How to read these numbers',
+          body: html`<ul class="list">${input.caveats.map((text) => html`<li>${text}</li>`)}</ul>`,
+        },
+    {
+      id: 'environment',
+      title: 'Environment',
+      body: recordTable('Environment', labelled(input.environment)),
+    },
+    {
+      id: 'reproduce',
+      title: 'Reproduce',
+      body: html`<pre tabindex="0">${input.reproduce.join('\n')}</pre><details><summary>Resolved recipe</summary><pre tabindex="0">${run.recipeText}</pre></details>`,
+    },
+  ];
+  return all.filter((section) => section !== null);
+}
+
+/**
+ * The page as text: HTML with everything inlined, readable in light and dark, on paper and on a telephone.
+ * @throws DataError when there is no policy stage, a floor names an unknown stage, or a figure is not a passive SVG.
+ */
+export function reportPage(input: ReportInput): string {
+  const last = input.stages.filter((stage) => stage.kind === 'policy').at(-1);
+  if (last === undefined) {
+    throw new DataError('report: no stage of a policy; evaluate the policy before reporting');
+  }
+  const parts = sections(input, last);
+  const body = html`<header class="top">
+<h1>${input.title}</h1>
+<p class="byline">${input.run.name}, finished <time datetime="${input.run.finished}">${input.run.finished.replace('T', ' ').replace(/\.\d+/, '')}</time></p>
+<nav aria-label="Sections"><ul>${parts.map(({ id, title }) => html`<li><a href="#${id}">${title}</a></li>`)}</ul></nav>
+${headline(input, last)}
+${tiles(input, last)}
+${requirements(input)}
+</header>
+<main>
+${parts.map(({ id, title, body: content }) => html`<section id="${id}" aria-labelledby="${id}-title"><h2 id="${id}-title">${title}</h2>${content}</section>\n`)}</main>
+<footer>Written by timeseer. This file is complete in itself: it loads nothing from any network.</footer>`;
+  return page({
+    title: input.title,
+    style: STYLE,
+    body,
+    scripts: input.curves.length === 0 ? [] : curveScripts(),
+  });
+}
+
+/** Writes the page, whole or not at all. Errors as `reportPage`; WriteError when the disk refuses. */
+export function writeReport(path: string, input: ReportInput): void {
+  writeFileAtomic(path, reportPage(input));
+}
+
+/** Keeps the records of a report, so that the page can be rebuilt. */
+export function writeReportInput(path: string, input: ReportInput): void {
+  writeFileAtomic(path, `${JSON.stringify(input)}\n`);
+}
+
+/** Reads the records of a report. @throws DataError when they are missing, not JSON, or lack a part. */
+export function readReportInput(path: string): ReportInput {
+  let value: unknown;
+  try {
+    value = JSON.parse(readUtf8(path));
+  } catch (cause) {
+    throw new DataError('no readable report records there; evaluate the run again', { file: path, cause });
+  }
+  const parts = [
+    'title',
+    'run',
+    'stages',
+    'floors',
+    'gains',
+    'curves',
+    'examples',
+    'environment',
+    'reproduce',
+    'caveats',
+  ];
+  const missing = parts.find((part) => value === null || typeof value !== 'object' || !(part in value));
+  if (missing !== undefined) {
+    throw new DataError(`report records without "${missing}"; evaluate the run again`, { file: path });
+  }
+  const input = value as ReportInput;
+  try {
+    // The page looks at every record, so writing it once is the complete check of their shape.
+    reportPage(input);
+  } catch (cause) {
+    if (cause instanceof TimeseerError) throw cause;
+    throw new DataError(
+      `report records of another shape (${(cause as Error).message}); evaluate the run again`,
+      {
+        file: path,
+        cause,
+      },
+    );
+  }
+  return input;
+}
+
+// ==== The result of a report in words and in four numbers, from the numbers alone.
+
+export function lowerFirst(text: string): string {
+  return text.charAt(0).toLowerCase() + text.slice(1);
+}
+
+export function methodOf({ run }: ReportInput): string {
+  return run.method ?? 'TimerPO';
+}
+
+/** The size of the policy in brackets; nothing when it is not known. */
+export function sizeOf({ run }: ReportInput): string {
+  return run.policy.parameters === null ? '' : ` (${compact(run.policy.parameters)} parameters)`;
+}
+
+function withInterval(estimate: Estimate): string {
+  return `${fixed(estimate.mean)} ${interval(estimate)}`;
+}
+
+function percent(estimate: Estimate): string {
+  return `${(100 * estimate.mean).toFixed(1)}\u202f%`;
+}
+
+function trainedBy(input: ReportInput): string {
+  const { run } = input;
+  const sft = run.samples > 0 ? `${grouped(run.samples)} expert traces` : '';
+  const rl = run.steps > 0 ? `${grouped(run.steps)} steps of ${methodOf(input)}` : '';
+  if (sft === '' && rl === '') return 'Without training';
+  return `After ${sft}${sft !== '' && rl !== '' ? ' and ' : ''}${rl}`;
+}
+
+/** What a policy reaches, after "the policy". */
+function reached({ kind, overall, anomalous }: Metrics): string {
+  const n = `${grouped(overall.reward.n)} held-out series`;
+  const { class_accuracy, point_f1, affiliation_f1, balanced_accuracy, macro_f1, variate_f1, variate_exact } =
+    overall;
+  const parts: string[] = [];
+  if (kind === 'variates') {
+    if (variate_exact !== undefined)
+      parts.push(`names exactly the anomalous variates of ${percent(variate_exact)} of ${n}`);
+    if (variate_f1 !== undefined) parts.push(`the F1 of the variates named is ${withInterval(variate_f1)}`);
+    return parts.join('; ');
+  }
+  const whole = class_accuracy !== undefined && class_accuracy.n === overall.reward.n;
+  if (kind === 'classification') {
+    if (class_accuracy !== undefined) {
+      parts.push(
+        `names the class of ${percent(class_accuracy)} ${interval(class_accuracy, (value) => (100 * value).toFixed(1))} of ${n} correctly`,
+      );
+    }
+    if (balanced_accuracy !== undefined && macro_f1 !== undefined) {
+      parts.push(
+        `balanced accuracy is ${withInterval(balanced_accuracy)}, macro F1 ${withInterval(macro_f1)}`,
+      );
+    }
+    return parts.join('; ');
+  }
+  const alone =
+    anomalous?.point_f1 === undefined
+      ? ''
+      : `, ${fixed(anomalous.point_f1.mean)} on the anomalous ones alone`;
+  if (point_f1 !== undefined) {
+    parts.push(
+      whole
+        ? `names the class of ${percent(class_accuracy)} of ${n} correctly and marks their anomalous points with F1 ${withInterval(point_f1)}${alone}`
+        : `marks the anomalous points of ${n} with F1 ${withInterval(point_f1)}${alone}`,
+    );
+  }
+  if (affiliation_f1 !== undefined) parts.push(`affiliation F1 is ${withInterval(affiliation_f1)}`);
+  return parts.join('; ');
+}
+
+const FORMAT: Readonly<Partial<Record<MetricName, (estimate: Estimate) => string>>> = {
+  class_accuracy: percent,
+  variate_exact: percent,
+};
+
+/** The metrics that a kind is summed up by, those over all series: some of the data may not name their classes. */
+function summedUp(kind: Gold['kind'], set: MetricSet): (readonly [name: MetricName, estimate: Estimate])[] {
+  const names: readonly MetricName[] = MAIN_METRICS[kind];
+  return names.flatMap((name) => {
+    const estimate = set[name];
+    return estimate === undefined || estimate.n !== set.reward.n ? [] : [[name, estimate] as const];
+  });
+}
+
+function detectorReaches(kind: Gold['kind'], set: MetricSet): string {
+  const numbers = summedUp(kind, set).map(([name, estimate]) => {
+    const text = (FORMAT[name] ?? ((one: Estimate) => fixed(one.mean)))(estimate);
+    return kind === 'anomaly' ? text : `${lowerFirst(METRIC_LABELS[name])} ${text}`;
+  });
+  const last = numbers.pop() ?? 'nothing';
+  return numbers.length === 0 ? last : `${numbers.join(', ')} and ${last}`;
+}
+
+/** The result in words. */
+export function headline(input: ReportInput, last: ReportStage): Html {
+  const { kind } = last.metrics;
+  const detector = input.stages.find((stage) => stage.kind === 'detector');
+  const called = kind === 'classification' ? 'classifier' : 'detector';
+  const compared =
+    detector === undefined
+      ? null
+      : html` The best classical ${called} reaches ${detectorReaches(kind, detector.metrics.overall)} on the same series.`;
+  return html`<p class="lead">${trainedBy(input)}, ${input.run.policy.name}${sizeOf(input)} ${reached(last.metrics)}.${compared}${input.gains.map(
+    (gain) => html` Change of the ${lowerFirst(gain.label)} on the same series: ${change(gain.estimate)}.`,
+  )}</p>`;
+}
+
+function tile(label: string, estimate: Estimate, format: (value: number) => string = fixed): Html {
+  return html`<div><dt>${label}</dt><dd><span class="big">${format(estimate.mean)}</span><span class="small">${`95\u202f% interval ${interval(estimate, format)}`}</span></dd></div>`;
+}
+
+/** The most telling numbers. */
+export function tiles(input: ReportInput, last: ReportStage): Html {
+  const { kind, overall } = last.metrics;
+  const gain = input.gains[0];
+  return html`<dl class="tiles">${summedUp(kind, overall).map(([name, estimate]) => tile(METRIC_LABELS[name], estimate))}${
+    gain === undefined
+      ? tile('Reward', overall.reward)
+      : tile(`${gain.label}, change`, gain.estimate, (value) => signed(value))
+  }</dl>`;
+}
+
+// ==== The environment record of a run with words and units for people; programs read the record itself.
+
+interface Label {
+  readonly text: string;
+  readonly value?: (number: number) => string;
+}
+
+const thin = (unit: string) => (value: number) => `${value}\u202f${unit}`;
+
+const LABELS: Readonly<Record<string, Label>> = {
+  timeseer: { text: 'timeseer' },
+  node: { text: 'Node.js' },
+  platform: { text: 'Platform' },
+  libtorch: { text: 'libtorch' },
+  blas: { text: 'BLAS' },
+  device: { text: 'Device' },
+  device_name: { text: 'Device model' },
+  cpu: { text: 'Processor' },
+  cores: { text: 'Cores' },
+  memory_gib: { text: 'Memory', value: thin('GiB') },
+  matmul_gflops_one_thread: { text: '512\u00b3 matrix product, one thread', value: thin('GFLOP/s') },
+  workers: { text: 'Workers' },
+  rl_workers: { text: 'Workers of reinforcement' },
+  install_s: { text: 'Set-up', value: duration },
+  evaluation_s: { text: 'Evaluation', value: duration },
+  evaluation_finished: { text: 'Evaluation finished' },
+  peak_memory_mib: { text: 'Peak memory', value: thin('MiB') },
+};
+
+/** The record as it is shown: known keys labelled, the device not named twice; unknown keys stay as they are. */
+export function labelled(environment: Readonly<Record<string, Json>>): Record<string, Json> {
+  const shown = Object.entries(environment).filter(
+    ([key, value]) => key !== 'device_name' || value !== environment['cpu'],
+  );
+  return Object.fromEntries(
+    shown.map(([key, value]) => {
+      const label = Object.hasOwn(LABELS, key) ? LABELS[key] : undefined;
+      const text = typeof value === 'number' ? label?.value?.(value) : undefined;
+      return [label?.text ?? key, text ?? value];
+    }),
+  );
+}
