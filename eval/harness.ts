@@ -8,7 +8,7 @@ import type { EncodedPrompt } from '../src/policy/batch.ts';
 import { generate } from '../src/policy/generate.ts';
 import type { Policy } from '../src/policy/policy.ts';
 import type { Recipe } from '../src/recipe.ts';
-import { PromptEncoder } from '../src/train/prompt.ts';
+import { PromptEncoder } from '../src/train/task.ts';
 import type { EvalRecord, Example, ParsedAnswer, Picture, Score } from '../src/types.ts';
 
 /** What evaluation needs to know of a task. */

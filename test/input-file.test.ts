@@ -16,7 +16,7 @@ import { decodePng } from '../src/plot/png.ts';
 import { readJson } from '../src/policy/json-file.ts';
 import { openCheckpoint } from '../src/policy/shards.ts';
 import { readState } from '../src/train/checkpoint.ts';
-import { readLog } from '../src/train/runlog.ts';
+import { readLog } from '../src/train/metrics.ts';
 import { inside } from './helpers/command-line.ts';
 import { CLI } from './helpers/program.ts';
 

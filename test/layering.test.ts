@@ -36,7 +36,7 @@ const WINDOWS: readonly { from: string; to: string; files: readonly string[] }[]
   {
     from: 'eval',
     to: 'src/train',
-    files: ['src/train/card.ts', 'src/train/prompt.ts', 'src/train/rollout.ts'],
+    files: ['src/train/card.ts', 'src/train/task.ts', 'src/train/rollout.ts'],
   },
 ];
 

@@ -5,7 +5,7 @@ import { generate } from '../policy/generate.ts';
 import type { Policy } from '../policy/policy.ts';
 import { type Asked, instruction } from '../tasks/instruction.ts';
 import type { PolicyCard } from '../train/card.ts';
-import { PromptEncoder } from '../train/prompt.ts';
+import { PromptEncoder } from '../train/task.ts';
 import type { Picture } from '../types.ts';
 
 /** Longest window that a policy without a trained length is shown: two samples per pixel of its figure. */

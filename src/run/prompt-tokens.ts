@@ -7,7 +7,7 @@ import { readJson } from '../policy/json-file.ts';
 import { layoutOf } from '../policy/layout.ts';
 import { Policy } from '../policy/policy.ts';
 import type { NumbersFormat, PolicyCard } from '../train/card.ts';
-import { PromptEncoder } from '../train/prompt.ts';
+import { PromptEncoder } from '../train/task.ts';
 import { exampleTask } from './task.ts';
 
 /** Means over some examples. */

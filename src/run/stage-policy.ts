@@ -10,8 +10,8 @@ import { layoutOf } from '../policy/layout.ts';
 import { loadAdapter } from '../policy/peft.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
-import type { Ranks } from '../train/ranks.ts';
-import { loadShared } from '../train/shared-policy.ts';
+import type { Ranks } from '../train/worker-group.ts';
+import { loadShared } from '../train/worker-group.ts';
 
 /** Parameters from which on one operation is enough work for several cores. */
 const LARGE = 20e6;

@@ -6,10 +6,10 @@ import { type Interrupted, withInterrupt } from '../interrupt.ts';
 import type { Recipe } from '../recipe.ts';
 import type { NumbersFormat } from '../train/card.ts';
 import type { StageOrigin } from '../train/checkpoint.ts';
+import type { RlMetrics } from '../train/metrics.ts';
 import type { Completion } from '../train/rl.ts';
-import type { RlMetrics } from '../train/rl-metrics.ts';
 import type { SftMetrics } from '../train/sft.ts';
-import { runTeam } from '../train/team.ts';
+import { runTeam } from '../train/worker-group.ts';
 import type { EvalRecord } from '../types.ts';
 import { workerUrl } from '../worker-url.ts';
 

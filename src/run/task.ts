@@ -1,7 +1,8 @@
 /** A task of a data set, composed: figure, prompt, expert traces and reward. */
+
+import { EpochOrder } from '../../datasets/epochs.ts';
 import { lengthOf } from '../../datasets/example.ts';
 import { numericText } from '../../datasets/numeric-text.ts';
-import { Passes } from '../../datasets/passes.ts';
 import { type DataFacts, type ExampleAddress, isGenerator, openExamples } from '../../datasets/source.ts';
 import { classesOf, storedTraces } from '../../datasets/traces.ts';
 import type { EvalTask } from '../../eval/harness.ts';
@@ -116,7 +117,7 @@ function failureOf(error: unknown, { id }: Example, file: string): unknown {
 
 /**
  * The task over training examples. Of a generator they are fresh; a data set on disk is gone through again and again, in an order of
- * its own for every pass and stage.
+ * its own for every epoch and stage.
  */
 export function trainingTask(
   card: PolicyCard,
@@ -130,7 +131,7 @@ export function trainingTask(
     return { ...exampleTask(card, { facts, reading }), example: (index) => source.at(index) };
   }
   const task = exampleTask(card, { facts, profile: classesOf(set), reading, cache: new PictureCache() });
-  const passes = new Passes(source.count, address.seed, stage);
+  const order = new EpochOrder(source.count, address.seed, stage);
   const places = new Map<string, number>();
   const traces = new Map<string, string>();
   const stored = card.style === 'full' ? storedTraces(set) : () => null;
@@ -144,7 +145,7 @@ export function trainingTask(
       }
     },
     example: (index) => {
-      const place = passes.place(index);
+      const place = order.place(index);
       const example = source.at(place);
       places.set(example.id, place);
       return example;

@@ -2,9 +2,9 @@
 import type { LogProbOptions, Tensor } from '../engine/engine.ts';
 import type { Policy } from '../policy/policy.ts';
 import { Tape } from '../policy/tape.ts';
-import { headGradients, type TokenLoss } from './head.ts';
+import { headGradients, type TokenLoss } from './loss.ts';
 import { type OptimizerOptions, ShardedAdamW, type StepReport } from './optimizer.ts';
-import type { Ranks } from './ranks.ts';
+import type { Ranks } from './worker-group.ts';
 
 export class Learner {
   readonly policy: Policy;

@@ -7,13 +7,11 @@ import { DryEngine } from '../engine/dry/dry.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Recipe } from '../recipe.ts';
 import type { Example, Picture } from '../types.ts';
-import { COST_ENTRIES, TRACE_TOKENS } from './grounding.ts';
-import { divided } from './lessons.ts';
-import { piecesOf } from './pieces.ts';
+import { divided, pieces, piecesOf } from './micro-batch.ts';
 import { EmptyPolicy, Encodings, type Subject } from './plan-policy.ts';
-import { PromptEncoder } from './prompt.ts';
-import { pieces } from './response-states.ts';
 import type { Task } from './task.ts';
+import { PromptEncoder } from './task.ts';
+import { COST_ENTRIES, TRACE_TOKENS } from './transport.ts';
 
 /** Examples of the data that a plan looks at, unless its rows, pieces or transport take more together. */
 export const EXAMPLES = 64;

@@ -2,6 +2,7 @@
 import type { Ledger } from '../engine/dry/ledger.ts';
 import type { Recipe } from '../recipe.ts';
 import type { Learner } from './learner.ts';
+import type { Scorer } from './micro-batch.ts';
 import {
   EXAMPLES,
   type LessonReader,
@@ -10,7 +11,6 @@ import {
   supervisedPieces,
 } from './plan-lessons.ts';
 import type { Phase } from './plan-watch.ts';
-import type { Scorer } from './response-states.ts';
 import { rl } from './rl.ts';
 import { sft } from './sft.ts';
 import type { Task } from './task.ts';

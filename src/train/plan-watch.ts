@@ -3,11 +3,11 @@ import type { Ledger } from '../engine/dry/ledger.ts';
 import type { LogProbOptions, Tensor } from '../engine/engine.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { Tape } from '../policy/tape.ts';
-import type { TokenLoss } from './head.ts';
 import { Learner } from './learner.ts';
+import type { TokenLoss } from './loss.ts';
+import type { Scorer } from './micro-batch.ts';
 import type { OptimizerOptions, StepReport } from './optimizer.ts';
-import { Ranks, teamMemory } from './ranks.ts';
-import type { Scorer } from './response-states.ts';
+import { Ranks, teamMemory } from './worker-group.ts';
 
 /** Parts of a step, in their order. */
 export type Phase =

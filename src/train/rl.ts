@@ -31,19 +31,26 @@ import { TimeseerError } from '../errors.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
 import { type AdvantageName, advantageOf, type GroupAdvantage, isSilent } from './advantage.ts';
-import { ground } from './grounding.ts';
-import type { TokenLoss } from './head.ts';
 import type { Learner } from './learner.ts';
-import { concatenated, divided, type Lesson, logProbsOf } from './lessons.ts';
+import type { TokenLoss } from './loss.ts';
 import { policyLoss } from './loss.ts';
+import { type RlMetrics, StepMeter } from './metrics.ts';
+import {
+  concatenated,
+  divided,
+  type Lesson,
+  logProbsOf,
+  pieces,
+  responseStates,
+  type Scorer,
+} from './micro-batch.ts';
 import { cosineSchedule } from './optimizer.ts';
-import { PromptEncoder } from './prompt.ts';
-import { pieces, responseStates, type Scorer } from './response-states.ts';
-import { type RlMetrics, StepMeter } from './rl-metrics.ts';
 import { type RolloutGroup, type RolloutOptions, rollout } from './rollout.ts';
 import { BEGINNING, type StageStart } from './sft.ts';
 import type { Task } from './task.ts';
+import { PromptEncoder } from './task.ts';
 import type { TransportOptions } from './transport.ts';
+import { ground } from './transport.ts';
 
 export interface RlOptions extends Pick<RolloutOptions, 'schedule'> {
   readonly steps: number;

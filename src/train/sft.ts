@@ -13,13 +13,12 @@ import type { Tensor } from '../engine/engine.ts';
 import { TimeseerError } from '../errors.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { forward } from '../policy/forward.ts';
-import { sequenceBatch } from './batch.ts';
 import type { Learner } from './learner.ts';
 import { supervisedLoss } from './loss.ts';
+import { PaddingMeter, piecesOf, sequenceBatch } from './micro-batch.ts';
 import { cosineSchedule } from './optimizer.ts';
-import { PaddingMeter, piecesOf } from './pieces.ts';
-import { PromptEncoder } from './prompt.ts';
 import type { Task } from './task.ts';
+import { PromptEncoder } from './task.ts';
 
 export interface SftOptions {
   readonly samples: number;

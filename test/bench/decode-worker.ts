@@ -3,8 +3,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { type GenerateOptions, generate } from '../../src/policy/generate.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { Ranks } from '../../src/train/ranks.ts';
-import { failureOf, type TeamSeat } from '../../src/train/team.ts';
+import { failureOf, Ranks, type TeamSeat } from '../../src/train/worker-group.ts';
 import type { BenchAnswer } from './team.ts';
 import { type Example, examples } from './workload.ts';
 

@@ -2,12 +2,10 @@
 import { parentPort, workerData } from 'node:worker_threads';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { forward } from '../../src/policy/forward.ts';
-import { sequenceBatch } from '../../src/train/batch.ts';
 import { Learner } from '../../src/train/learner.ts';
 import { supervisedLoss } from '../../src/train/loss.ts';
-import { Ranks } from '../../src/train/ranks.ts';
-import { loadShared } from '../../src/train/shared-policy.ts';
-import { failureOf, type TeamSeat } from '../../src/train/team.ts';
+import { sequenceBatch } from '../../src/train/micro-batch.ts';
+import { failureOf, loadShared, Ranks, type TeamSeat } from '../../src/train/worker-group.ts';
 import type { BenchAnswer } from './team.ts';
 import { examples, quickstart } from './workload.ts';
 

@@ -5,11 +5,10 @@ import { forward } from '../../src/policy/forward.ts';
 import { generate } from '../../src/policy/generate.ts';
 import { publishedName } from '../../src/policy/layout.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { headGradients } from '../../src/train/head.ts';
 import { Learner } from '../../src/train/learner.ts';
-import { policyLoss, supervisedLoss } from '../../src/train/loss.ts';
-import { Ranks } from '../../src/train/ranks.ts';
-import { pieces, responseStates } from '../../src/train/response-states.ts';
+import { headGradients, policyLoss, supervisedLoss } from '../../src/train/loss.ts';
+import { pieces, responseStates } from '../../src/train/micro-batch.ts';
+import { Ranks } from '../../src/train/worker-group.ts';
 import type { LargeWork } from './large-policy.ts';
 import type { Contender } from './team.ts';
 

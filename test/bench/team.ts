@@ -1,7 +1,7 @@
 /** Workers that stay open between rounds, so that ours and a peer's rounds can take turns. */
 import { SHARE_ENV, Worker } from 'node:worker_threads';
-import { teamMemory } from '../../src/train/ranks.ts';
-import type { RankFailure, TeamSeat } from '../../src/train/team.ts';
+import type { RankFailure, TeamSeat } from '../../src/train/worker-group.ts';
+import { teamMemory } from '../../src/train/worker-group.ts';
 import { workerUrl } from '../../src/worker-url.ts';
 
 /** What a Worker of a bench team posts: an answer to each message it gets. */

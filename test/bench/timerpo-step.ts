@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { runStage } from '../../src/run/stage.ts';
-import type { RlMetrics } from '../../src/train/rl-metrics.ts';
+import type { RlMetrics } from '../../src/train/metrics.ts';
 import {
   type BenchOptions,
   benchOptions,

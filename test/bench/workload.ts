@@ -13,7 +13,7 @@ import { RunFiles } from '../../src/run/files.ts';
 import { exampleTask } from '../../src/run/task.ts';
 import { runSftStage } from '../../src/run/train-stage.ts';
 import { readCard } from '../../src/train/card.ts';
-import { PromptEncoder } from '../../src/train/prompt.ts';
+import { PromptEncoder } from '../../src/train/task.ts';
 
 /** Enough that most responses are well formed and end by themselves. */
 const SAMPLES = 2400;

@@ -7,7 +7,7 @@ import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import { COMMANDS, main } from '../../src/cli.ts';
 import { TimeseerError } from '../../src/errors.ts';
 import { systemError } from '../../src/files.ts';
-import { failureOf } from '../../src/train/team.ts';
+import { failureOf } from '../../src/train/worker-group.ts';
 import { inside } from '../helpers/command-line.ts';
 import { CLI } from '../helpers/program.ts';
 

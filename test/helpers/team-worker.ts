@@ -4,8 +4,7 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { DataError } from '../../src/errors.ts';
 import { Random } from '../../src/random.ts';
 import { ShardedAdamW } from '../../src/train/optimizer.ts';
-import { Ranks } from '../../src/train/ranks.ts';
-import { failureOf, type TeamMessage, type TeamSeat } from '../../src/train/team.ts';
+import { failureOf, Ranks, type TeamMessage, type TeamSeat } from '../../src/train/worker-group.ts';
 
 export interface TeamJob {
   readonly kind: 'sums' | 'fail' | 'refuse' | 'train' | 'poison';

@@ -6,9 +6,9 @@ import { Policy } from '../../src/policy/policy.ts';
 import { hash32 } from '../../src/random.ts';
 import type { StageOrigin } from '../../src/train/checkpoint.ts';
 import { Learner } from '../../src/train/learner.ts';
-import { Ranks } from '../../src/train/ranks.ts';
 import { type SftMetrics, type SftOptions, sft } from '../../src/train/sft.ts';
 import type { Task } from '../../src/train/task.ts';
+import { Ranks } from '../../src/train/worker-group.ts';
 import type { Example, Picture, Score } from '../../src/types.ts';
 
 /** What a checkpoint of no run says of where it began. */

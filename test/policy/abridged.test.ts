@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { DryEngine } from '../../src/engine/dry/dry.ts';
 import { type GenerateSchedule, generate, type Sampled } from '../../src/policy/generate.ts';
-import { PromptEncoder } from '../../src/train/prompt.ts';
+import { PromptEncoder } from '../../src/train/task.ts';
 import { tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
 interface Case {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { generate } from '../../src/policy/generate.ts';
-import { responseLogProbs } from '../../src/train/response-states.ts';
+import { responseLogProbs } from '../../src/train/micro-batch.ts';
 import { engine } from './golden.ts';
 import { gradientsOf, parity, parityPolicy, relative, weighted } from './parity.ts';
 import { allLogits, encode, layerStates, logProbs, note, visualTokens } from './parity-run.ts';

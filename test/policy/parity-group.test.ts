@@ -3,8 +3,8 @@ import type { LogProbOptions, Tensor } from '../../src/engine/engine.ts';
 import { collate, type EncodedPrompt, joined } from '../../src/policy/batch.ts';
 import { forward } from '../../src/policy/forward.ts';
 import { Tape } from '../../src/policy/tape.ts';
-import { headGradients } from '../../src/train/head.ts';
-import { responseLogProbs, responseStates } from '../../src/train/response-states.ts';
+import { headGradients } from '../../src/train/loss.ts';
+import { responseLogProbs, responseStates } from '../../src/train/micro-batch.ts';
 import { engine } from './golden.ts';
 import {
   type Gradients,

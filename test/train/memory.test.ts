@@ -4,13 +4,12 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { forward } from '../../src/policy/forward.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { sequenceBatch } from '../../src/train/batch.ts';
-import { CHUNK, type Range } from '../../src/train/chunks.ts';
 import type { Learner } from '../../src/train/learner.ts';
 import { supervisedLoss } from '../../src/train/loss.ts';
-import { ShardedAdamW } from '../../src/train/optimizer.ts';
-import { PromptEncoder } from '../../src/train/prompt.ts';
-import { Ranks } from '../../src/train/ranks.ts';
+import { sequenceBatch } from '../../src/train/micro-batch.ts';
+import { CHUNK, type Range, ShardedAdamW } from '../../src/train/optimizer.ts';
+import { PromptEncoder } from '../../src/train/task.ts';
+import { Ranks } from '../../src/train/worker-group.ts';
 import { OPTIMIZER, TRACES, tinyDims, tinyLearner, tinyTask } from '../helpers/tiny-policy.ts';
 
 const engine = openTorch({ threads: 1 });

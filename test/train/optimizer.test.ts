@@ -4,9 +4,8 @@ import type { Engine, Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { EngineError } from '../../src/errors.ts';
 import { Random } from '../../src/random.ts';
-import { CHUNK, chunksOf, type Range } from '../../src/train/chunks.ts';
-import { ShardedAdamW } from '../../src/train/optimizer.ts';
-import { Ranks } from '../../src/train/ranks.ts';
+import { CHUNK, chunksOf, type Range, ShardedAdamW } from '../../src/train/optimizer.ts';
+import { Ranks } from '../../src/train/worker-group.ts';
 
 const engine = openTorch({ threads: 1 });
 const born = engine.live();

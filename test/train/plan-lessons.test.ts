@@ -9,10 +9,10 @@ import { LessonReader, lengthsOf, plannedGroups, unexceeded } from '../../src/tr
 import { EmptyPolicy, type Subject } from '../../src/train/plan-policy.ts';
 import { measureStage } from '../../src/train/plan-stage.ts';
 import { WatchedLearner } from '../../src/train/plan-watch.ts';
-import { Ranks } from '../../src/train/ranks.ts';
 import { rl } from '../../src/train/rl.ts';
 import { sft } from '../../src/train/sft.ts';
 import type { Task } from '../../src/train/task.ts';
+import { Ranks } from '../../src/train/worker-group.ts';
 import { TRACES, tinyDims, tinyTask } from '../helpers/tiny-policy.ts';
 
 const scratch = new DryEngine({ device: 'cpu', version: '2.6.0' });

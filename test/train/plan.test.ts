@@ -12,10 +12,10 @@ import { planStage, stagesOf } from '../../src/train/plan.ts';
 import type { Subject } from '../../src/train/plan-policy.ts';
 import { measureStage, type TrainingStage } from '../../src/train/plan-stage.ts';
 import { bytesText, planLine, planLines, remedyLines } from '../../src/train/plan-text.ts';
-import { Ranks } from '../../src/train/ranks.ts';
 import { rl } from '../../src/train/rl.ts';
 import { sft } from '../../src/train/sft.ts';
 import type { Task } from '../../src/train/task.ts';
+import { Ranks } from '../../src/train/worker-group.ts';
 import { TRACES, tinyDims, tinyTask } from '../helpers/tiny-policy.ts';
 
 const engine = openTorch({ threads: 1 });

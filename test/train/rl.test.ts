@@ -12,13 +12,13 @@ import { Random } from '../../src/random.ts';
 import { FOREIGN_CARD } from '../../src/train/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../../src/train/checkpoint.ts';
 import { Learner } from '../../src/train/learner.ts';
-import { PromptEncoder } from '../../src/train/prompt.ts';
-import { Ranks, requestStop, teamMemory } from '../../src/train/ranks.ts';
+import type { RlMetrics } from '../../src/train/metrics.ts';
 import { type Completion, cautions, type RlHooks, type RlOptions, rl } from '../../src/train/rl.ts';
-import type { RlMetrics } from '../../src/train/rl-metrics.ts';
 import { rollout } from '../../src/train/rollout.ts';
 import type { Task } from '../../src/train/task.ts';
+import { PromptEncoder } from '../../src/train/task.ts';
 import { TIMERPO_TRANSPORT } from '../../src/train/transport.ts';
+import { Ranks, requestStop, teamMemory } from '../../src/train/worker-group.ts';
 import {
   flatGradient,
   fullLogProbs,

@@ -1,9 +1,9 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import type { EncodedPrompt } from '../../src/policy/batch.ts';
-import { PromptEncoder } from '../../src/train/prompt.ts';
-import { responseLogProbs } from '../../src/train/response-states.ts';
+import { responseLogProbs } from '../../src/train/micro-batch.ts';
 import { type RolloutGroup, rollout } from '../../src/train/rollout.ts';
+import { PromptEncoder } from '../../src/train/task.ts';
 import { fullStates, relativeDistance } from '../helpers/full-sequence.ts';
 import { chance, mixedScore, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 

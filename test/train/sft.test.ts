@@ -11,9 +11,9 @@ import { FOREIGN_CARD } from '../../src/train/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../../src/train/checkpoint.ts';
 import { Learner } from '../../src/train/learner.ts';
 import { cosineSchedule } from '../../src/train/optimizer.ts';
-import { PromptEncoder } from '../../src/train/prompt.ts';
-import { Ranks, requestStop, teamMemory } from '../../src/train/ranks.ts';
 import { type SftMetrics, type StageStart, sft, sftSteps } from '../../src/train/sft.ts';
+import { PromptEncoder } from '../../src/train/task.ts';
+import { Ranks, requestStop, teamMemory } from '../../src/train/worker-group.ts';
 import { flatGradient, identical, predictingStates, relativeDistance } from '../helpers/full-sequence.ts';
 import {
   moments,

@@ -1,13 +1,15 @@
-/** What is logged of a reinforcement step, gathered on every rank and reduced once. */
-import { TimeseerError } from '../errors.ts';
-import type { GroupAdvantage } from './advantage.ts';
-import { isSilent } from './advantage.ts';
+/** What is logged of a step: gathered on every rank, reduced once, and appended to a log of JSON lines. */
+import { existsSync } from 'node:fs';
+import { DataError, TimeseerError } from '../errors.ts';
+import { appendText, writeFileAtomic } from '../files.ts';
+import { readUtf8 } from '../input-file.ts';
+import { type GroupAdvantage, isSilent } from './advantage.ts';
 import type { PolicyLoss } from './loss.ts';
+import { PaddingMeter } from './micro-batch.ts';
 import type { StepReport } from './optimizer.ts';
-import { PaddingMeter } from './pieces.ts';
-import type { Ranks } from './ranks.ts';
 import type { RolloutGroup } from './rollout.ts';
 import type { TransportResult } from './transport.ts';
+import type { Ranks } from './worker-group.ts';
 
 /** One line of the stage's metrics, over all ranks. Every key has its definition here. */
 export interface RlMetrics {
@@ -213,5 +215,55 @@ export class StepMeter {
         number
       >,
     };
+  }
+}
+
+/** Every line has the number of its step, from 1. */
+export interface LogLine {
+  readonly step: number;
+}
+
+const ADVICE = 'the log is damaged: start the stage over with --force';
+
+function isLogLine(value: unknown): value is LogLine {
+  return typeof value === 'object' && value !== null && 'step' in value && Number.isInteger(value.step);
+}
+
+/**
+ * Reads whole lines; a line that a killed process left half-written at the end is dropped.
+ * @throws DataError naming file and line when another line is not JSON or has no step.
+ */
+export function readLog(file: string): LogLine[] {
+  if (!existsSync(file)) return [];
+  const lines = readUtf8(file).split('\n');
+  const out: LogLine[] = [];
+  lines.forEach((line, i) => {
+    if (line.trim() === '') return;
+    let value: unknown;
+    try {
+      value = JSON.parse(line);
+    } catch (cause) {
+      if (i === lines.length - 1) return;
+      throw new DataError(`not a JSON line; ${ADVICE}`, { file, line: i + 1, cause });
+    }
+    if (!isLogLine(value)) throw new DataError(`a line without a step; ${ADVICE}`, { file, line: i + 1 });
+    out.push(value);
+  });
+  return out;
+}
+
+export class RunLog {
+  readonly file: string;
+
+  /** Opens a log that keeps lines up to step `keep` (those of a checkpoint that a run resumes from). */
+  constructor(file: string, keep = 0) {
+    this.file = file;
+    const kept = keep > 0 ? readLog(file).filter((line) => line.step <= keep) : [];
+    writeFileAtomic(file, kept.map((line) => `${JSON.stringify(line)}\n`).join(''));
+  }
+
+  /** @throws WriteError when the disk is full. */
+  append(line: LogLine): void {
+    appendText(this.file, `${JSON.stringify(line)}\n`);
   }
 }

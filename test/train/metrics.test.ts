@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { DataError } from '../../src/errors.ts';
 import { WriteError } from '../../src/files.ts';
-import { RunLog, readLog } from '../../src/train/runlog.ts';
+import { RunLog, readLog } from '../../src/train/metrics.ts';
 
 let directory = '';
 let file = '';

@@ -1,7 +1,14 @@
 import { expect, test } from 'vitest';
 import { cosineSchedule } from '../../src/train/optimizer.ts';
-import { markFailed, Ranks, requestStop, TeamEnded, teamMemory } from '../../src/train/ranks.ts';
-import { RankError, runTeam } from '../../src/train/team.ts';
+import {
+  markFailed,
+  RankError,
+  Ranks,
+  requestStop,
+  runTeam,
+  TeamEnded,
+  teamMemory,
+} from '../../src/train/worker-group.ts';
 import { workerUrl } from '../../src/worker-url.ts';
 import type { TeamJob, TeamReport } from '../helpers/team-worker.ts';
 

@@ -1,0 +1,336 @@
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Tensor } from '../../src/engine/engine.ts';
+import { openTorch } from '../../src/engine/torch/torch.ts';
+import { type EncodedPrompt, joined } from '../../src/policy/batch.ts';
+import { Policy } from '../../src/policy/policy.ts';
+import { Random } from '../../src/random.ts';
+import type { RlMetrics } from '../../src/train/metrics.ts';
+import {
+  PaddingMeter,
+  pieces,
+  piecesOf,
+  promptBatch,
+  responseBatch,
+  responseLogProbs,
+  responseStates,
+  sequenceBatch,
+} from '../../src/train/micro-batch.ts';
+import { type RlOptions, rl } from '../../src/train/rl.ts';
+import { PromptEncoder } from '../../src/train/task.ts';
+import { TIMERPO_TRANSPORT } from '../../src/train/transport.ts';
+import { flatGradient, fullLogProbs, predictingStates, relativeDistance } from '../helpers/full-sequence.ts';
+import { mixedScore, moments, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
+
+const engine = openTorch({ threads: 1 });
+const policy = tinyPolicy(engine, 5, { tied: false });
+const { pad, end } = policy.dims.special;
+const task = tinyTask();
+const encoder = new PromptEncoder(policy);
+const encoded = await Promise.all(
+  [0, 1, 2].map(async (i): Promise<EncodedPrompt> => {
+    const series = task.example(i);
+    return encoder.encode(await task.picture(series), task.instruction(series));
+  }),
+);
+const prompts = encoded.slice(1);
+const ids = (...tokens: number[]): Int32Array => Int32Array.from([...tokens, end]);
+const random = new Random(2, 'responses');
+const response = (length: number): Int32Array => Int32Array.from({ length }, () => random.integer(1, 250));
+
+describe('pieces', () => {
+  const items = fc.array(fc.tuple(fc.integer({ min: 1, max: 60 }), fc.integer({ min: 1, max: 200 })), {
+    maxLength: 25,
+  });
+  const cost = (piece: readonly (readonly number[])[]): number =>
+    piece.length *
+    (Math.max(...piece.map(([prompt]) => prompt!)) + Math.max(...piece.map(([, response]) => response!)));
+
+  test('hold every item once, within the budget where one item is', () => {
+    fc.assert(
+      fc.property(items, fc.integer({ min: 1, max: 3000 }), (list, budget) => {
+        const got = piecesOf(list, (item) => item, budget);
+        expect(new Set(got.flat())).toEqual(new Set(list));
+        expect(got.flat()).toHaveLength(list.length);
+        for (const piece of got) if (piece.length > 1) expect(cost(piece)).toBeLessThanOrEqual(budget);
+      }),
+    );
+  });
+
+  test('keep their order when one is enough, and begin with the longest when it is not', () => {
+    const list = [3, 9, 4, 8].map((length) => [length]);
+    expect(piecesOf(list, (item) => item, 36)).toEqual([list]);
+    expect(piecesOf(list, (item) => item, 35)).toEqual([[[9], [8], [4]], [[3]]]);
+    expect(piecesOf(list, (item) => item, 1)).toEqual([[[9]], [[8]], [[4]], [[3]]]);
+    expect(piecesOf([], (item: number[]) => item, 10)).toEqual([]);
+  });
+
+  test('of unlike lengths pad less than pieces in the order of arrival', () => {
+    const list = Array.from({ length: 40 }, (_, i) => [10 + ((i * 37) % 90)]);
+    const padded = (pieces: readonly (readonly (readonly number[])[])[]): number =>
+      pieces.reduce((sum, piece) => sum + piece.length * Math.max(...piece.map(([n]) => n!)), 0);
+    const arrival = Array.from({ length: 8 }, (_, i) => list.slice(5 * i, 5 * i + 5));
+    const used = list.reduce((sum, [n]) => sum + n!, 0);
+    expect(padded(piecesOf(list, (item) => item, 500)) - used).toBeLessThan(0.3 * (padded(arrival) - used));
+  });
+});
+
+test('padding is what no token fills', () => {
+  const meter = new PaddingMeter();
+  meter.add({ batch: 3, length: 5, lengths: Int32Array.of(5, 2, 1) });
+  meter.add({ batch: 1, length: 4 });
+  expect([meter.tokens, meter.places]).toEqual([12, 19]);
+});
+
+describe('pieces of a step', () => {
+  const groups = [5, 30, 2, 2, 9, 1].map((length, i) => ({
+    prompt: encoded[i % 3]!,
+    responses: [{ ids: response(length) }, { ids: response(1) }],
+  }));
+  const size = (piece: typeof groups): number => {
+    const prompt = Math.max(...piece.map((group) => group.prompt.ids.length));
+    const longest = Math.max(...piece.flatMap(({ responses }) => responses.map(({ ids }) => ids.length)));
+    return piece.length * (prompt + 2 * longest);
+  };
+
+  test.each([1, 60, 150, 300, 1e6])(
+    'hold every group once, the longest first, within %i tokens where they can',
+    (budget) => {
+      const got = pieces(groups, budget);
+      expect(new Set(got.flat())).toEqual(new Set(groups));
+      expect(got.flat()).toHaveLength(groups.length);
+      for (const piece of got) if (piece.length > 1) expect(size(piece)).toBeLessThanOrEqual(budget);
+      // No piece could have taken the first group of the next, and none of its groups is longer.
+      got.slice(1).forEach((piece, i) => {
+        expect(size([...got[i]!, piece[0]!])).toBeGreaterThan(budget);
+        expect(Math.min(...got[i]!.map((one) => size([one])))).toBeGreaterThanOrEqual(
+          Math.max(...piece.map((one) => size([one]))),
+        );
+      });
+    },
+  );
+
+  test('in one keep their order', () => {
+    expect(pieces(groups, 1e6)).toEqual([groups]);
+  });
+
+  test('never mix groups of unlike size', () => {
+    const [first, ...rest] = groups;
+    const smaller = { ...first!, responses: first!.responses.slice(0, 1) };
+    expect(pieces([smaller, ...rest], 1e6)).toEqual([rest, [smaller]]);
+  });
+
+  test('range from one group each to all together', () => {
+    expect(pieces(groups, 1)).toHaveLength(groups.length);
+    expect(pieces(groups)).toHaveLength(1);
+    expect(pieces([])).toEqual([]);
+  });
+});
+
+test('the prompts of these tests have unequal lengths', () => {
+  expect(prompts[0]!.ids.length).not.toBe(prompts[1]!.ids.length);
+});
+
+test('the state before each response token predicts it, in rows of unequal length', () => {
+  const responses = [ids(40, 41, 42, 43), ids()];
+  const { input, targets } = sequenceBatch(prompts, responses, pad);
+  expect([...targets]).toEqual([40, 41, 42, 43, end, end]);
+  expect([...input.rows!]).toHaveLength(targets.length);
+  input.rows!.forEach((row, k) => {
+    const b = Math.floor(row / input.length);
+    const t = row % input.length;
+    expect(b).toBe(k < 5 ? 0 : 1);
+    expect(joined(prompts[b]!, responses[b]!).ids[t + 1]).toBe(targets[k]);
+  });
+});
+
+test('the last response token, which predicts nothing, is not fed', () => {
+  const { input } = sequenceBatch([prompts[0]!], [ids(40, 41)], pad);
+  expect(input.length).toBe(prompts[0]!.ids.length + 2);
+  expect([...input.tokens.slice(-2)]).toEqual([40, 41]);
+});
+
+test('of a prompt batch the state after each last token is wanted', () => {
+  const input = promptBatch(prompts, pad);
+  expect([...input.rows!].map((row) => input.tokens[row])).toEqual(prompts.map((one) => one.ids.at(-1)));
+  expect([...input.rows!].map((row) => Math.floor(row / input.length))).toEqual([0, 1]);
+});
+
+test('every token of grouped responses is predicted by the prompt or by the token before it', () => {
+  const responses = [ids(40), ids(50, 51, 52), ids(), ids(60), ids(70, 71), ids(80)];
+  const { input, select, targets, owner } = responseBatch(prompts, responses, pad);
+  expect([...targets]).toEqual(responses.flatMap((one) => [...one]));
+  expect([...owner]).toEqual([0, 0, 1, 1, 1, 1, 2, 3, 3, 4, 4, 4, 5, 5]);
+  expect(input!.batch).toBe(6);
+  expect(input!.length).toBe(3);
+  let t = 0;
+  select.forEach((place, k) => {
+    const b = owner[k]!;
+    t = k > 0 && owner[k - 1] === b ? t + 1 : 0;
+    if (t === 0) expect(place).toBe(b < 3 ? 0 : 1);
+    else {
+      const row = place - prompts.length;
+      expect(Math.floor(row / input!.length)).toBe(b);
+      expect(input!.tokens[row]).toBe(responses[b]![t - 1]);
+    }
+  });
+});
+
+test('response positions go on from the prompt of their own group', () => {
+  const { input } = responseBatch(prompts, [ids(40), ids(41, 42), ids(50), ids(51)], pad);
+  const { length, positions } = input!;
+  [0, 0, 1, 1].forEach((p, b) => {
+    expect(positions[b * length]).toBe(prompts[p]!.next);
+    expect(positions[b * length + 1]).toBe(prompts[p]!.next + 1);
+  });
+});
+
+test('responses of the end token alone need no forward pass of their own', () => {
+  const { input, select, targets, owner } = responseBatch(prompts, [ids(), ids(), ids(), ids()], pad);
+  expect(input).toBeNull();
+  expect([...select]).toEqual([0, 0, 1, 1]);
+  expect([...targets]).toEqual([end, end, end, end]);
+  expect([...owner]).toEqual([0, 1, 2, 3]);
+});
+
+const CASES = [
+  {
+    name: 'two groups of three, lengths 1 to 6',
+    prompts: [encoded[0]!, encoded[1]!],
+    lengths: [1, 5, 3, 2, 6, 1],
+  },
+  { name: 'one response per prompt', prompts: [encoded[2]!, encoded[1]!, encoded[0]!], lengths: [4, 1, 2] },
+  { name: 'one token each', prompts: [encoded[0]!, encoded[1]!], lengths: [1, 1, 1, 1] },
+  { name: 'one group', prompts: [encoded[1]!], lengths: [3, 7] },
+].map((one) => ({ ...one, responses: one.lengths.map(response) }));
+
+/** Σ wₖ · log πₖ with unlike weights, so that an exchanged token changes value and gradient. */
+function weighted(logProb: Tensor, first: number): Tensor {
+  const count = logProb.shape[0]!;
+  const weights = Float32Array.from({ length: count }, (_, k) => Math.sin(1 + 0.9 * (first + k)));
+  return engine.sum(engine.mul(logProb, engine.tensor(weights, [count])));
+}
+
+describe('with shared prompts', () => {
+  let born = 0;
+  beforeAll(() => {
+    born = engine.live();
+  });
+  afterAll(() => expect(engine.live()).toBe(born));
+
+  describe.each(CASES)('$name', ({ prompts, responses }) => {
+    const group = responses.length / prompts.length;
+    const promptOf = (b: number): EncodedPrompt => prompts[Math.floor(b / group)]!;
+
+    test('shared prompts give the states of full sequences', () => {
+      engine.scope(() => {
+        const { states, targets, owner } = responseStates(policy, prompts, responses);
+        const want = responses.map((ids, b) => predictingStates(policy, promptOf(b), ids));
+        expect(relativeDistance(engine.floats(states), engine.floats(engine.concat(want, 0)))).toBeLessThan(
+          1e-5,
+        );
+        expect([...targets]).toEqual(responses.flatMap((ids) => [...ids]));
+        expect([...owner]).toEqual(responses.flatMap((ids, b) => [...ids].map(() => b)));
+      });
+    });
+
+    test('the gradient through shared prompts is that of full sequences', () => {
+      engine.scope(() => {
+        const { states, targets } = responseStates(policy, prompts, responses);
+        const { logProb } = engine.logProbs(
+          states,
+          policy.weights.head,
+          engine.tensor(targets, [targets.length]),
+          {
+            temperature: 0.7,
+            mask: engine.tensor(policy.forbidden, [policy.dims.vocabulary]),
+          },
+        );
+        let first = 0;
+        let total: Tensor | undefined;
+        responses.forEach((ids, b) => {
+          const part = weighted(fullLogProbs(policy, promptOf(b), ids, 0.7).logProb, first);
+          total = total === undefined ? part : engine.add(total, part);
+          first += ids.length;
+        });
+        const got = weighted(logProb, 0);
+        expect(engine.item(got)).toBeCloseTo(engine.item(total!), 3);
+        expect(relativeDistance(flatGradient(policy, got), flatGradient(policy, total!))).toBeLessThan(1e-5);
+      });
+    });
+
+    test('log-probabilities without gradient are those of full sequences, tempered and masked', () => {
+      for (const temperature of [1, 0.6]) {
+        const got = responseLogProbs(policy, prompts, responses, temperature);
+        engine.scope(() => {
+          const want = responses.map((ids, b) => fullLogProbs(policy, promptOf(b), ids, temperature).logProb);
+          expect(relativeDistance(got, engine.floats(engine.concat(want, 0)))).toBeLessThan(1e-5);
+        });
+      }
+    });
+  });
+});
+
+describe('a step in pieces', () => {
+  test.each([
+    { name: 'two and one', tokens: 100 },
+    { name: 'one example each', tokens: 1 },
+  ])('has the supervised gradient of the whole: $name', async ({ tokens }) => {
+    const [whole, parts] = [tinyLearner(tinyPolicy(engine), 1e9), tinyLearner(tinyPolicy(engine), 1e9)];
+    const options = { samples: 3 };
+    const [want] = await teach(whole, options);
+    const [got] = await teach(parts, { ...options, tokens });
+    expect(got!.loss).toBeCloseTo(want!.loss, 6);
+    expect(got!.tokens).toBe(want!.tokens);
+    expect(got!.padding).toBeLessThan(want!.padding);
+    expect(relativeDistance(moments(parts).first, moments(whole).first)).toBeLessThan(2e-6);
+  });
+
+  const RL: RlOptions = {
+    steps: 1,
+    prompts: 4,
+    group: 5,
+    temperature: 0.8,
+    topP: 1,
+    maxTokens: 20,
+    advantage: 'timerpo',
+    alpha: 0.3,
+    transport: TIMERPO_TRANSPORT,
+    learningRate: 1e-3,
+    warmup: 0,
+    minLearningRate: 1,
+    miniBatches: 1,
+    epochs: 1,
+    clipRatio: 0.2,
+    kl: 0.05,
+    entropy: 0.02,
+    checkpointEvery: 1000,
+  };
+
+  test.each([
+    { name: 'some prompts each', tokens: 300 },
+    { name: 'groups divided unevenly, 2, 2 and 1', tokens: 75 },
+    { name: 'one response each', tokens: 1 },
+  ])('has the reinforcement gradient of the whole: $name', async ({ tokens }) => {
+    const start = tinyPolicy(engine, 6);
+    await teach(tinyLearner(start), { samples: 45, learningRate: 5e-3 });
+    const run = async (more: Partial<RlOptions>) => {
+      const flat = engine.tensor(engine.floats(start.flat), [start.layout.size]);
+      const learner = tinyLearner(new Policy(engine, start.parts, flat), 1e9);
+      const lines: RlMetrics[] = [];
+      const hooks = {
+        onStep: (line: RlMetrics) => void lines.push(line),
+        onCompletions: () => {},
+        save: () => {},
+      };
+      const scored = tinyTask({ score: mixedScore([]) });
+      await rl(learner, tinyPolicy(engine, 6), scored, { ...RL, ...more }, 4, hooks);
+      return { gradient: moments(learner).first, line: lines[0]! };
+    };
+    const [whole, parts] = [await run({}), await run({ tokens })];
+    expect(relativeDistance(parts.gradient, whole.gradient)).toBeLessThan(1e-5);
+    for (const key of ['loss', 'kl', 'entropy', 'samplerGap', 'gradNorm'] as const) {
+      expect(parts.line[key]).toBeCloseTo(whole.line[key]!, 5);
+    }
+  });
+});
