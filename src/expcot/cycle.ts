@@ -3,7 +3,7 @@
  * other tests: single points out of place, and stretches of less than a cycle. Computed from values and a period alone.
  */
 import { coverage, mergeIntervals, overlap, runs } from '../series/intervals.ts';
-import { runningMedians } from '../series/running-median.ts';
+import { runningMedians } from '../series/robust.ts';
 import { GAUSSIAN_MAD, median, quantileInPlace } from '../series/stats.ts';
 import type { AnomalyClass, Interval } from '../types.ts';
 import { localEvidence } from './local.ts';

@@ -16,6 +16,8 @@ import { DataError } from '../errors.ts';
 import {
   type FrequencyTest,
   frequencyTest,
+  type OutlierTest,
+  outlierTest,
   type ProfileTest,
   profileTest,
   type RangeTest,
@@ -24,7 +26,6 @@ import {
   type TrendTest,
   trendTest,
 } from '../series/analyses.ts';
-import { type OutlierTest, outlierTest } from '../series/outliers.ts';
 import { savgol } from '../series/savgol.ts';
 import { dominantPeriod } from '../series/spectrum.ts';
 import { type Summary, summarise } from '../series/stats.ts';

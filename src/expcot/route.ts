@@ -22,9 +22,8 @@
  *  - all regions that are unlike the rest are reported, those close to each other as one, not the strongest window alone, unless
  *    the anomaly is a trend.
  */
-import { DISCORD_Z, PROFILE_WINDOW, TREND_WINDOW } from '../series/analyses.ts';
+import { DISCORD_Z, EXTREME_Z, PROFILE_WINDOW, TREND_WINDOW } from '../series/analyses.ts';
 import { coverage, mergeIntervals } from '../series/intervals.ts';
-import { EXTREME_Z } from '../series/outliers.ts';
 import type { AnomalyClass, Interval } from '../types.ts';
 import type { Evidence, Family } from './evidence.ts';
 import { type LocalEvidence, WHITE_FROM } from './local.ts';

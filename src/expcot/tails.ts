@@ -4,8 +4,9 @@
  * detection in streams with extreme value theory", with shape 0); fitted to the body of the tail, so that the outliers do not raise
  * their own limit.
  */
+
+import { OUTLIER_GAP } from '../series/analyses.ts';
 import { runs } from '../series/intervals.ts';
-import { OUTLIER_GAP } from '../series/outliers.ts';
 import { quantileInPlace } from '../series/stats.ts';
 import type { Interval } from '../types.ts';
 

@@ -5,27 +5,25 @@
  *
  * Memory: about 100 bytes per window and 24 more per thread. Time: 1.1·10⁹ pairs (50 000 samples) take about 3 s of processor time.
  */
+
 import { availableParallelism } from 'node:os';
 import { setImmediate } from 'node:timers/promises';
-import { ConfigError } from '../errors.ts';
+import { Worker } from 'node:worker_threads';
 import { Random } from '../random.ts';
-import { compareConstants } from './constant-windows.ts';
-import { prepare, Workspace, withoutOffset } from './diagonals.ts';
+import { workerUrl } from '../worker-url.ts';
+import { requireOption, requireWhole } from './checks.ts';
 import {
   checkedOptions,
+  compareConstants,
+  fourDiagonals,
   type MatrixProfile,
   type MatrixProfileOptions,
+  oneDiagonal,
   pairsOfFour,
+  prepare,
+  Workspace,
+  withoutOffset,
 } from './matrix-profile.ts';
-import {
-  merge,
-  NOTHING,
-  ProfileThread,
-  type SharedProfile,
-  sharedFloats,
-  sharedInts,
-} from './profile-chunks.ts';
-import { lendHelper } from './profile-team.ts';
 import { largestMagnitude } from './stats.ts';
 
 /** How far a computation has come. The numbers fall (distances) or rise (shares) towards those of the exact profile. */
@@ -76,11 +74,8 @@ export async function anytimeMatrixProfile(
 ): Promise<MatrixProfile> {
   const { window: m, exclusion, budget } = checkedOptions(given, options, Number.POSITIVE_INFINITY);
   const { signal, every = 0.05, seed = 0, threads: wanted = availableParallelism() } = options;
-  if (!Number.isInteger(wanted) || wanted < 1) {
-    throw new ConfigError(`matrix profile threads: got ${wanted}, expected a whole number ≥ 1`);
-  }
-  if (!(every > 0 && every <= 1))
-    throw new ConfigError(`matrix profile every: got ${every}, expected (0, 1]`);
+  requireWhole('matrix profile threads', wanted, 1);
+  requireOption(every > 0 && every <= 1, 'matrix profile every', every, '(0, 1]');
   const count = Math.max(0, given.length - m + 1);
   const first = exclusion + 1;
   const diagonals = count - first;
@@ -292,4 +287,176 @@ function distancesOf(shared: SharedProfile, best: Float64Array, neighbours: Int3
     distances[i] = Math.sqrt(m * squares);
   }
   return distances;
+}
+
+// What the threads share lies in shared memory; a thread writes only its own part of `best` and `neighbours`, so the memory
+// is O(threads · N) and no lock is needed.
+
+/** Buffers and sizes of one computation; can be posted to a Worker. */
+export interface SharedProfile {
+  readonly window: number;
+  /** Number of windows K = N − m + 1. */
+  readonly count: number;
+  /** Smallest lag that is compared. */
+  readonly first: number;
+  readonly threads: number;
+  /** Groups of four diagonals per chunk. */
+  readonly groups: number;
+  readonly values: Float64Array; // [N]
+  readonly mean: Float64Array; // [K]
+  readonly inverse: Float64Array; // [K]
+  readonly incoming: Float64Array; // [K]
+  readonly outgoing: Float64Array; // [K]
+  readonly restarts: Int32Array;
+  /** First lags of the groups, in the order in which they are taken. */
+  readonly lags: Int32Array;
+  /** Per chunk: 1 + the thread that has completed it, 0 before. */
+  readonly owner: Int32Array;
+  /** [next chunk, end of the chunks to take]. */
+  readonly cursor: Int32Array;
+  /** Per thread: 1 once its program runs. */
+  readonly started: Int32Array; // [threads]
+  readonly best: Float64Array; // [threads, K]
+  readonly neighbours: Int32Array; // [threads, K]
+}
+
+export const sharedFloats = (length: number): Float64Array =>
+  new Float64Array(new SharedArrayBuffer(8 * length));
+export const sharedInts = (length: number): Int32Array => new Int32Array(new SharedArrayBuffer(4 * length));
+
+/** Correlation below any that occurs. */
+export const NOTHING = -2;
+
+/** More than the distance of two neighbouring numbers within [−1, 1]. */
+const TIE = Number.EPSILON;
+
+/** One thread's view: its results, and a scratch copy for the chunk in work. */
+export class ProfileThread {
+  readonly best: Float64Array; // [K]
+  readonly neighbours: Int32Array; // [K]
+  readonly #shared: SharedProfile;
+  readonly #rank: number;
+  readonly #work = new Workspace();
+  readonly #found: Int32Array; // [K]
+
+  constructor(shared: SharedProfile, rank: number) {
+    const { count } = shared;
+    this.#shared = shared;
+    this.#rank = rank;
+    this.best = shared.best.subarray(rank * count, (rank + 1) * count);
+    this.neighbours = shared.neighbours.subarray(rank * count, (rank + 1) * count);
+    this.#found = new Int32Array(count);
+    const { mean, inverse, incoming, outgoing, restarts } = shared;
+    Object.assign(this.#work, { mean, inverse, incoming, outgoing, restarts, best: new Float64Array(count) });
+  }
+
+  /** Takes the next chunk and completes it; false when there is none. */
+  step(): boolean {
+    const { cursor } = this.#shared;
+    const chunk = Atomics.add(cursor, 0, 1);
+    if (chunk >= Atomics.load(cursor, 1)) return false;
+    this.complete(chunk);
+    return true;
+  }
+
+  /**
+   * Compares along the diagonals of one chunk. Within a chunk lags ascend, so that the lower index wins a tie as it is
+   * met; chunks come in any order, so their results are merged by that rule afterwards. The outcome does not depend on order
+   * or number of threads.
+   */
+  complete(chunk: number): void {
+    const { values, window, count, lags, groups, owner } = this.#shared;
+    const taken = lags.slice(chunk * groups, (chunk + 1) * groups).sort();
+    const work = this.#work;
+    const found = this.#found;
+    // From just below what is known: a chunk meets few improvements then, which the processor predicts, and every tie.
+    for (let i = 0; i < count; i++) work.best[i] = this.best[i]! - TIE;
+    for (const lag of taken) {
+      if (lag + 3 < count) fourDiagonals(values, window, lag, work, found);
+      else for (let one = lag; one < count; one++) oneDiagonal(values, window, one, work, found);
+    }
+    merge(work.best, found, this.best, this.neighbours);
+    Atomics.store(owner, chunk, this.#rank + 1);
+  }
+}
+
+/** Takes over what is more like, or as like and of lower index. */
+export function merge(
+  best: Float64Array,
+  neighbours: Int32Array,
+  intoBest: Float64Array,
+  intoNeighbours: Int32Array,
+): void {
+  for (let i = 0; i < best.length; i++) {
+    const correlation = best[i]!;
+    const known = intoBest[i]!;
+    if (correlation > known || (correlation === known && neighbours[i]! < intoNeighbours[i]!)) {
+      intoBest[i] = correlation;
+      intoNeighbours[i] = neighbours[i]!;
+    }
+  }
+}
+
+// Workers are started when first needed, lent from call to call, and ended when nobody has asked for a while.
+
+/** Milliseconds after which an idle Worker ends. Idle ones do not keep the process alive. */
+const PATIENCE = 20_000;
+
+interface Idle {
+  readonly worker: Worker;
+  readonly expiry: NodeJS.Timeout;
+}
+
+const idle: Idle[] = [];
+
+export interface Helper {
+  /** Resolves when the Worker has no more chunks, or is gone: true if it did what it took. */
+  readonly ended: Promise<boolean>;
+  /** It is not waited for any more: the process may end without it. */
+  release(): void;
+}
+
+/** Lets a Worker take chunks of `shared` as thread `rank`. */
+export function lendHelper(shared: SharedProfile, rank: number): Helper {
+  const worker = takeIdle(() => true) ?? startWorker();
+  worker.ref();
+  const ended = new Promise<boolean>((resolve) => {
+    const settle = (done: boolean): void => {
+      worker.off('message', finished);
+      worker.off('exit', gone);
+      if (done) keep(worker);
+      resolve(done);
+    };
+    const finished = (): void => settle(true);
+    const gone = (): void => settle(false);
+    worker.once('message', finished);
+    worker.once('exit', gone);
+  });
+  worker.postMessage({ shared, rank });
+  return { ended, release: () => worker.unref() };
+}
+
+function startWorker(): Worker {
+  const { url, execArgv } = workerUrl('./profile-worker.ts', import.meta.url);
+  const worker = new Worker(url, { execArgv });
+  // Its exit follows and is what counts; without a listener the error would end the process.
+  worker.on('error', () => {});
+  worker.once('exit', () => takeIdle((entry) => entry.worker === worker));
+  return worker;
+}
+
+/** Takes an idle Worker off the list; undefined where there is none. */
+function takeIdle(is: (entry: Idle) => boolean): Worker | undefined {
+  const at = idle.findIndex(is);
+  if (at < 0) return undefined;
+  const [{ worker, expiry }] = idle.splice(at, 1) as [Idle];
+  clearTimeout(expiry);
+  return worker;
+}
+
+function keep(worker: Worker): void {
+  worker.unref();
+  const expiry = setTimeout(() => void worker.terminate(), PATIENCE);
+  expiry.unref();
+  idle.push({ worker, expiry });
 }

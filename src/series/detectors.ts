@@ -6,6 +6,7 @@
 import type { Interval } from '../types.ts';
 import {
   FREQUENCY_WINDOW,
+  outlierTest,
   PROFILE_WINDOW,
   rangeTest,
   readProfile,
@@ -17,7 +18,6 @@ import {
   trendTest,
 } from './analyses.ts';
 import { runs } from './intervals.ts';
-import { outlierTest } from './outliers.ts';
 import { moments, summarise } from './stats.ts';
 
 export interface Detection {

@@ -2,8 +2,11 @@
  * Isolation forest (Liu, Ting & Zhou 2008): random trees cut the points of a sample apart, and what needs few cuts is unlike the
  * rest. Seeded: the same rows and seed give the same scores everywhere.
  */
-import { ConfigError, DataError } from '../errors.ts';
+
+import { DataError } from '../errors.ts';
 import { Random } from '../random.ts';
+import { requireOption, requireWhole } from './checks.ts';
+import { spreadOverWindows } from './detectors.ts';
 
 export interface ForestOptions {
   /** Number of trees, ≥ 1; default 100. */
@@ -47,19 +50,17 @@ export function isolationScores(
   options: ForestOptions = {},
 ): Float64Array {
   const { trees = 100, seed = 0 } = options;
-  if (!Number.isInteger(width) || width < 1 || rows.length % width !== 0) {
-    throw new ConfigError(
-      `isolation forest width: got ${width} for ${rows.length} values, expected a divisor`,
-    );
-  }
+  const divides = Number.isInteger(width) && width >= 1 && rows.length % width === 0;
+  requireOption(
+    divides,
+    'isolation forest width',
+    width,
+    `a divisor of ${rows.length}, the number of values`,
+  );
   const n = rows.length / width;
   const sample = Math.min(n, options.sample ?? 256);
-  if (!Number.isInteger(trees) || trees < 1) {
-    throw new ConfigError(`isolation forest trees: got ${trees}, expected a whole number ≥ 1`);
-  }
-  if (n > 1 && (!Number.isInteger(sample) || sample < 2)) {
-    throw new ConfigError(`isolation forest sample: got ${options.sample}, expected a whole number ≥ 2`);
-  }
+  requireWhole('isolation forest trees', trees, 1);
+  if (n > 1) requireWhole('isolation forest sample', sample, 2);
   const bad = rows.findIndex((value) => !Number.isFinite(value));
   if (bad >= 0) {
     throw new DataError(
@@ -91,11 +92,7 @@ export function isolationOfWindows(
   const rows = new Float64Array(count * width);
   for (let i = 0; i < count; i++) rows.set(values.subarray(i, i + width), i * width);
   const scores = isolationScores(rows, width, options);
-  const out = new Float64Array(values.length);
-  for (let i = 0; i < count; i++) {
-    for (let k = i; k < i + width; k++) out[k] = Math.max(out[k]!, scores[i]!);
-  }
-  return out;
+  return spreadOverWindows(scores, width, values.length);
 }
 
 function emptyTree(sample: number): Tree {

@@ -12,11 +12,8 @@
  * profile, `exact` is false and `share` says which part of the pairs was compared. A discord that survives is unlike
  * its neighbourhood and unlike a uniform sample of the rest.
  */
-import { ConfigError } from '../errors.ts';
-import { compareConstants } from './constant-windows.ts';
-import { fourDiagonals, oneDiagonal, prepare, Workspace, withoutOffset } from './diagonals.ts';
-import { requireFinite } from './finite.ts';
-import { largestMagnitude } from './stats.ts';
+import { requireFinite, requireOption, requireWhole } from './checks.ts';
+import { largestMagnitude, ROUNDING } from './stats.ts';
 
 export interface MatrixProfileOptions {
   /** Window length m in samples, ≥ 2. */
@@ -41,9 +38,6 @@ export interface MatrixProfile {
 }
 
 const DEFAULT_BUDGET = 2e8;
-const shared = new Workspace();
-/** Buffers above this size are not kept between calls. */
-const LARGEST_KEPT = 65_536;
 
 /**
  * Matrix profile of a series [N]. A series too short for any pair (N < m, or N − m ≤ exclusion) has a profile of
@@ -67,12 +61,12 @@ export function matrixProfile(given: Float64Array, options: MatrixProfileOptions
   let compared = pairs;
   if (pairs <= budget || diagonals < 4) {
     let lag = first;
-    for (; lag + 3 < count; lag += 4) fourDiagonals(values, m, lag, count, work, neighbours);
-    for (; lag < count; lag++) oneDiagonal(values, m, lag, count, work, neighbours);
+    for (; lag + 3 < count; lag += 4) fourDiagonals(values, m, lag, work, neighbours);
+    for (; lag < count; lag++) oneDiagonal(values, m, lag, work, neighbours);
   } else {
     compared = 0;
     for (const lag of sampledLags(first, count, budget)) {
-      fourDiagonals(values, m, lag, count, work, neighbours);
+      fourDiagonals(values, m, lag, work, neighbours);
       compared += pairsOfFour(lag, count);
     }
   }
@@ -90,13 +84,9 @@ export function checkedOptions(
   defaultBudget: number,
 ): Required<MatrixProfileOptions> {
   const { window, exclusion = Math.ceil(window / 4), budget = defaultBudget } = options;
-  if (!Number.isInteger(window) || window < 2) {
-    throw new ConfigError(`matrix profile window: got ${window}, expected a whole number ≥ 2`);
-  }
-  if (!Number.isInteger(exclusion) || exclusion < 0) {
-    throw new ConfigError(`matrix profile exclusion: got ${exclusion}, expected a whole number ≥ 0`);
-  }
-  if (!(budget >= 1)) throw new ConfigError(`matrix profile budget: got ${budget}, expected a number ≥ 1`);
+  requireWhole('matrix profile window', window, 2);
+  requireWhole('matrix profile exclusion', exclusion, 0);
+  requireOption(budget >= 1, 'matrix profile budget', budget, 'a number ≥ 1');
   requireFinite(values, 'matrix profile');
   return { window, exclusion, budget };
 }
@@ -133,4 +123,316 @@ function sampledLags(first: number, count: number, budget: number): number[] {
     spent += pairsOfFour(lag, count);
   }
   return lags;
+}
+
+// Inner loops: correlations of windows along diagonals of the distance matrix. Window i has mean μ and norm ‖x − μ‖; the covariance
+// of a pair follows from the pair before it on the same diagonal as cov + a[i]·b[j] + a[j]·b[i], a = half the difference of the
+// entering and the leaving sample, b = the sum of their deviations from the means of their windows.
+
+/** Updates of one covariance between two exact recomputations, a power of two. */
+const REFRESH = 4096;
+/**
+ * A norm this many times smaller than the largest since the last exact covariance asks for another one: the rounding errors
+ * that large windows leave in a running covariance would outweigh small ones.
+ */
+const DROP = 256;
+
+/** Per window: its mean, inverse norm, update terms, and the best correlation so far. Reused between calls. */
+export class Workspace {
+  mean = new Float64Array(0);
+  inverse = new Float64Array(0);
+  incoming = new Float64Array(0);
+  outgoing = new Float64Array(0);
+  best = new Float64Array(0);
+  /** Windows, ascending, from which covariances are computed afresh. */
+  restarts: Int32Array = new Int32Array(0);
+
+  reserve(count: number): void {
+    if (this.mean.length >= count) return;
+    this.mean = new Float64Array(count);
+    this.inverse = new Float64Array(count);
+    this.incoming = new Float64Array(count);
+    this.outgoing = new Float64Array(count);
+    this.best = new Float64Array(count);
+  }
+}
+
+const shared = new Workspace();
+/** Windows up to which the workspace is kept between calls. */
+const LARGEST_KEPT = 65_536;
+
+/**
+ * The series for the updates, less a constant that correlations do not see: a large offset would take the digits of the
+ * products. Where all values have one sign and the largest is at most twice the smallest, the difference of any
+ * two is exact (Sterbenz 1974), so subtracting costs nothing; elsewhere the offset is small and the series stays.
+ */
+export function withoutOffset(values: Float64Array): Float64Array {
+  let min = Number.POSITIVE_INFINITY;
+  let max = Number.NEGATIVE_INFINITY;
+  for (let i = 0; i < values.length; i++) {
+    min = Math.min(min, values[i]!);
+    max = Math.max(max, values[i]!);
+  }
+  const exact = (min > 0 && max <= 2 * min) || (max < 0 && min >= 2 * max);
+  const centre = values[values.length >> 1]!;
+  return exact ? values.map((value) => value - centre) : values;
+}
+
+/**
+ * Fills means, inverse norms (0 marks a constant window), update terms and restarts; returns the number of constant windows.
+ * `magnitude` is the largest |value| of the series as it was given: variation far below it is rounding.
+ */
+export function prepare(
+  values: Float64Array,
+  m: number,
+  count: number,
+  work: Workspace,
+  magnitude: number,
+): number {
+  const { mean, inverse, incoming, outgoing } = work;
+  const flat = ROUNDING * magnitude * Math.sqrt(m);
+  const restarts: number[] = [];
+  let peak = 0;
+  let constants = 0;
+  for (let i = 0; i < count; i++) {
+    let sum = 0;
+    for (let k = i; k < i + m; k++) sum += values[k]!;
+    const centre = sum / m;
+    let squares = 0;
+    for (let k = i; k < i + m; k++) {
+      const centred = values[k]! - centre;
+      squares += centred * centred;
+    }
+    const norm = Math.sqrt(squares);
+    mean[i] = centre;
+    if (norm <= flat) {
+      inverse[i] = 0;
+      constants++;
+    } else {
+      inverse[i] = 1 / norm;
+      if (norm * DROP < peak) {
+        restarts.push(i);
+        peak = norm;
+      } else peak = Math.max(peak, norm);
+    }
+  }
+  work.restarts = Int32Array.from(restarts);
+  incoming[0] = 0;
+  outgoing[0] = 0;
+  for (let i = 1; i < count; i++) {
+    incoming[i] = (values[i + m - 1]! - values[i - 1]!) / 2;
+    outgoing[i] = values[i + m - 1]! - mean[i]! + (values[i - 1]! - mean[i - 1]!);
+  }
+  return constants;
+}
+
+/** Σ (x[i+k] − mean[i])·(x[j+k] − mean[j]) over a window. */
+function covariance(values: Float64Array, m: number, i: number, j: number, mean: Float64Array): number {
+  const a = mean[i]!;
+  const b = mean[j]!;
+  let sum = 0;
+  for (let k = 0; k < m; k++) sum += (values[i + k]! - a) * (values[j + k]! - b);
+  return sum;
+}
+
+/**
+ * One diagonal from row `row` on: the whole of it, or what groups of four leave. `before` is the covariance of the row before; without
+ * one the first is computed afresh, as every `REFRESH`-th.
+ */
+export function oneDiagonal(
+  values: Float64Array,
+  m: number,
+  lag: number,
+  { mean, inverse, incoming, outgoing, best, restarts }: Workspace,
+  neighbours: Int32Array,
+  row = 0,
+  before?: number,
+): void {
+  let cov = before ?? 0;
+  for (let i = row, j = row + lag; j < neighbours.length; i++, j++) {
+    const afresh = restarts.length > 0 || (before === undefined && (i & (REFRESH - 1)) === 0);
+    if (afresh) cov = covariance(values, m, i, j, mean);
+    else cov += incoming[i]! * outgoing[j]! + incoming[j]! * outgoing[i]!;
+    const correlation = cov * inverse[i]! * inverse[j]!;
+    if (correlation > best[i]!) {
+      best[i] = correlation;
+      neighbours[i] = j;
+    }
+    // The left neighbour has the lower index, so it also wins a tie.
+    if (correlation >= best[j]!) {
+      best[j] = correlation;
+      neighbours[j] = i;
+    }
+  }
+}
+
+/**
+ * Diagonals lag … lag + 3 together: four independent update chains keep the processor busy where one waits. A column is
+ * read when the widest diagonal reaches it, stays in local variables while the other three pass, and is then
+ * written: a quarter of the memory traffic of one diagonal at a time. The last rows, which only some of the
+ * four have, are completed one diagonal at a time.
+ */
+export function fourDiagonals(
+  values: Float64Array,
+  m: number,
+  lag: number,
+  work: Workspace,
+  neighbours: Int32Array,
+): void {
+  const { mean, inverse, incoming, outgoing, best } = work;
+  const rows = neighbours.length - lag - 3; // rows of the shortest of the four
+  let cov0 = 0;
+  let cov1 = 0;
+  let cov2 = 0;
+  let cov3 = 0;
+  let end = 0;
+  for (let block = 0; block < rows; block = end) {
+    // The compiler keeps the loop's counters whole numbers only where it can see that the bounds are.
+    end = Math.min(rows, nextRestart(work.restarts, block, lag)) | 0;
+    let j = block + lag;
+    cov0 = covariance(values, m, block, j, mean);
+    cov1 = covariance(values, m, block, j + 1, mean);
+    cov2 = covariance(values, m, block, j + 2, mean);
+    cov3 = covariance(values, m, block, j + 3, mean);
+    // Columns j, j + 1, j + 2: update terms, inverse norm, best correlation so far.
+    let in0 = incoming[j]!;
+    let in1 = incoming[j + 1]!;
+    let in2 = incoming[j + 2]!;
+    let out0 = outgoing[j]!;
+    let out1 = outgoing[j + 1]!;
+    let out2 = outgoing[j + 2]!;
+    let inverse0 = inverse[j]!;
+    let inverse1 = inverse[j + 1]!;
+    let inverse2 = inverse[j + 2]!;
+    let best0 = best[j]!;
+    let best1 = best[j + 1]!;
+    let best2 = best[j + 2]!;
+    for (let i = block; i < end; i++, j++) {
+      const in3 = incoming[j + 3]!;
+      const out3 = outgoing[j + 3]!;
+      const inverse3 = inverse[j + 3]!;
+      let best3 = best[j + 3]!;
+      if (i !== block) {
+        const entering = incoming[i]!;
+        const leaving = outgoing[i]!;
+        cov0 += entering * out0 + in0 * leaving;
+        cov1 += entering * out1 + in1 * leaving;
+        cov2 += entering * out2 + in2 * leaving;
+        cov3 += entering * out3 + in3 * leaving;
+      }
+      const scale = inverse[i]!;
+      const c0 = cov0 * scale * inverse0;
+      const c1 = cov1 * scale * inverse1;
+      const c2 = cov2 * scale * inverse2;
+      const c3 = cov3 * scale * inverse3;
+      let top = best[i]!;
+      if (c0 > top) {
+        top = c0;
+        neighbours[i] = j;
+      }
+      if (c1 > top) {
+        top = c1;
+        neighbours[i] = j + 1;
+      }
+      if (c2 > top) {
+        top = c2;
+        neighbours[i] = j + 2;
+      }
+      if (c3 > top) {
+        top = c3;
+        neighbours[i] = j + 3;
+      }
+      best[i] = top;
+      if (c0 >= best0) {
+        best0 = c0;
+        neighbours[j] = i;
+      }
+      if (c1 >= best1) {
+        best1 = c1;
+        neighbours[j + 1] = i;
+      }
+      if (c2 >= best2) {
+        best2 = c2;
+        neighbours[j + 2] = i;
+      }
+      if (c3 >= best3) {
+        best3 = c3;
+        neighbours[j + 3] = i;
+      }
+      best[j] = best0;
+      in0 = in1;
+      in1 = in2;
+      in2 = in3;
+      out0 = out1;
+      out1 = out2;
+      out2 = out3;
+      inverse0 = inverse1;
+      inverse1 = inverse2;
+      inverse2 = inverse3;
+      best0 = best1;
+      best1 = best2;
+      best2 = best3;
+    }
+    best[j] = best0;
+    best[j + 1] = best1;
+    best[j + 2] = best2;
+  }
+  oneDiagonal(values, m, lag, work, neighbours, rows, cov0);
+  oneDiagonal(values, m, lag + 1, work, neighbours, rows, cov1);
+  oneDiagonal(values, m, lag + 2, work, neighbours, rows, cov2);
+}
+
+/** First row after `row` at which the diagonals lag … lag + 3 start afresh, for one of their windows or by count. */
+function nextRestart(restarts: Int32Array, row: number, lag: number): number {
+  const next = (row | (REFRESH - 1)) + 1;
+  if (restarts.length === 0) return next;
+  const asRow = restarts[firstAbove(restarts, row)] ?? next;
+  const asColumn = restarts[firstAbove(restarts, row + lag)] ?? next + lag + 3;
+  // A column comes to the widest diagonal three rows before it comes to the narrowest.
+  return Math.min(next, asRow, Math.max(row + 1, asColumn - lag - 3));
+}
+
+/** Index of the first element of an ascending list that exceeds `limit`. */
+export function firstAbove(sorted: Int32Array, limit: number): number {
+  let low = 0;
+  let high = sorted.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (sorted[middle]! > limit) high = middle;
+    else low = middle + 1;
+  }
+  return low;
+}
+
+/**
+ * Applies the rules for constant windows, which the correlation cannot express: correlation 1 (distance 0) between two
+ * of them, ½ (distance √m) between one and a varying window; for each the lowest index out of the exclusion zone.
+ */
+export function compareConstants(
+  count: number,
+  exclusion: number,
+  inverse: Float64Array,
+  best: Float64Array,
+  neighbours: Int32Array,
+): void {
+  const windows = Int32Array.from({ length: count }, (_, i) => i);
+  const constant = windows.filter((i) => inverse[i] === 0);
+  const varying = windows.filter((i) => inverse[i] !== 0);
+  const partner = (list: Int32Array, i: number): number => {
+    const lowest = list[0];
+    if (lowest === undefined) return -1;
+    return lowest < i - exclusion ? lowest : (list[firstAbove(list, i + exclusion)] ?? -1);
+  };
+  for (const i of constant) {
+    const twin = partner(constant, i);
+    const other = twin >= 0 ? twin : partner(varying, i);
+    best[i] = twin >= 0 ? 1 : 0.5;
+    neighbours[i] = other;
+  }
+  for (const i of varying) {
+    const other = partner(constant, i);
+    if (other < 0 || best[i]! > 0.5 || (best[i] === 0.5 && neighbours[i]! <= other)) continue;
+    best[i] = 0.5;
+    neighbours[i] = other;
+  }
 }

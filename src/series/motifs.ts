@@ -1,5 +1,7 @@
 /** What a matrix profile tells: motifs, the shapes that come again, and discords, those that do not. */
+
 import { ConfigError } from '../errors.ts';
+import { requireOption, requireWhole } from './checks.ts';
 import type { MatrixProfile } from './matrix-profile.ts';
 import { largestMagnitude, moments, ROUNDING } from './stats.ts';
 
@@ -15,7 +17,7 @@ export interface Discord {
  * where no window is left. Windows that were compared with nothing are none. (Keogh, Lin & Fu 2005; Yeh et al. 2016.)
  */
 export function topDiscords({ distances, window }: MatrixProfile, count: number): Discord[] {
-  requireCount('discords', count);
+  requireWhole('discords count', count, 1);
   const free = new Uint8Array(distances.length).fill(1);
   const found: Discord[] = [];
   while (found.length < count) {
@@ -56,9 +58,9 @@ export function topMotifs(
   count: number,
   options: MotifOptions = {},
 ): Motif[] {
-  requireCount('motifs', count);
+  requireWhole('motifs count', count, 1);
   const { radius = 2 } = options;
-  if (!(radius >= 1)) throw new ConfigError(`motifs radius: got ${radius}, expected a number ≥ 1`);
+  requireOption(radius >= 1, 'motifs radius', radius, 'a number ≥ 1');
   const { distances, neighbours, window, exclusion } = profile;
   if (values.length - window + 1 !== distances.length) {
     throw new ConfigError(
@@ -143,12 +145,6 @@ function windowDistances(
     }
     return Math.sqrt(squares);
   });
-}
-
-function requireCount(what: string, count: number): void {
-  if (!Number.isInteger(count) || count < 1) {
-    throw new ConfigError(`${what} count: got ${count}, expected a whole number ≥ 1`);
-  }
 }
 
 /** Marks the starts of all windows that overlap the one at `start`. */

@@ -1,6 +1,6 @@
 /** Worker of matrix profiles: for each message it takes chunks of diagonals until there are none, then answers. */
 import { parentPort } from 'node:worker_threads';
-import { ProfileThread, type SharedProfile } from './profile-chunks.ts';
+import { ProfileThread, type SharedProfile } from './anytime-profile.ts';
 
 interface Job {
   readonly shared: SharedProfile;

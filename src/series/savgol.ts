@@ -3,7 +3,9 @@
  * sample (Savitzky & Golay 1964). Coefficients come from Gram polynomials (Gorry 1990), which stay well
  * conditioned at any odd window; the output equals scipy.signal.savgol_filter.
  */
+
 import { ConfigError } from '../errors.ts';
+import { requireOdd, requireWhole, requireWithin } from './checks.ts';
 
 export interface SavgolOptions {
   /** Odd number of samples, greater than `order`. */
@@ -69,17 +71,9 @@ export function savgolWeights(window: number, order: number, derivative: number)
  */
 export function savgol(values: Float64Array, options: SavgolOptions): Float64Array {
   const { window, order, derivative = 0, edges = 'interp' } = options;
-  if (!Number.isInteger(window) || window < 1 || window % 2 === 0) {
-    throw new ConfigError(`Savitzky–Golay window: got ${window}, expected an odd whole number`);
-  }
-  if (!Number.isInteger(order) || order < 0 || order >= window) {
-    throw new ConfigError(
-      `Savitzky–Golay order: got ${order}, expected 0 … ${window - 1} for window ${window}`,
-    );
-  }
-  if (!Number.isInteger(derivative) || derivative < 0) {
-    throw new ConfigError(`Savitzky–Golay derivative: got ${derivative}, expected a whole number ≥ 0`);
-  }
+  requireOdd('Savitzky–Golay window', window, 1);
+  requireWithin('Savitzky–Golay order', order, 0, window - 1, ` for window ${window}`);
+  requireWhole('Savitzky–Golay derivative', derivative, 0);
   const n = values.length;
   if (edges === 'interp' && n < window) {
     throw new ConfigError(

@@ -1,6 +1,5 @@
 /** Saliency of a series by its spectral residual (Ren et al. 2019, "Time-series anomaly detection service at Microsoft"). */
-import { ConfigError } from '../errors.ts';
-import { requireFinite } from './finite.ts';
+import { requireFinite, requireOdd, requireWhole } from './checks.ts';
 import { seriesOfSpectrum, spectrum } from './spectrum.ts';
 
 export interface SpectralResidualOptions {
@@ -36,17 +35,9 @@ export function spectralResidual(
 ): SpectralResidual {
   requireFinite(values, 'spectral residual');
   const { average = 3, before = 21, extend = 5 } = options;
-  if (!Number.isInteger(average) || average < 3 || average % 2 === 0) {
-    throw new ConfigError(`spectral residual average: got ${average}, expected an odd whole number ≥ 3`);
-  }
-  for (const [name, value, least] of [
-    ['before', before, 1],
-    ['extend', extend, 0],
-  ] as const) {
-    if (!Number.isInteger(value) || value < least) {
-      throw new ConfigError(`spectral residual ${name}: got ${value}, expected a whole number ≥ ${least}`);
-    }
-  }
+  requireOdd('spectral residual average', average, 3);
+  requireWhole('spectral residual before', before, 1);
+  requireWhole('spectral residual extend', extend, 0);
   const n = values.length;
   const score = new Float64Array(n);
   if (n === 0) return { saliency: new Float64Array(0), score };

@@ -1,10 +1,13 @@
 /**
- * Discrete Fourier spectra of real series of any length. `fft.js` transforms powers of two; other lengths go
+ * Spectra of real series of any length: Fourier coefficients, dominant periods, power spectra, autocorrelation. `fft.js` transforms powers of two; other lengths go
  * through Bluestein's chirp convolution (Bluestein 1970), which is exact for every length and costs two transforms of
  * the next power of two above 2N (above N for even N, where two real samples share one complex one).
  */
+
 import FFT from 'fft.js';
-import { largestMagnitude, ROUNDING } from './stats.ts';
+import { requireFinite, requireOption, requireWithin } from './checks.ts';
+import { normalQuantile } from './distributions.ts';
+import { fitLine, largestMagnitude, moments, ROUNDING, spread } from './stats.ts';
 
 export interface Spectrum {
   /** Length of the series. */
@@ -263,4 +266,184 @@ function accumulate(state: Float64Array, phase: Float64Array, change: number): n
     }
   }
   return best >> 1;
+}
+
+// Power spectra, one-sided, in the conventions of scipy.signal (`periodogram`, `welch`, `spectrogram`), whose numbers they give.
+
+/** Periodic windows; `tukey` tapers an eighth of the segment at each end. */
+export type WindowName = 'boxcar' | 'hann' | 'hamming' | 'tukey';
+
+export interface PowerOptions {
+  /** Samples per unit of time, > 0; default 1. */
+  readonly rate?: number;
+  readonly window?: WindowName;
+  /** What is taken off each segment first: nothing, its mean, or its least-squares line. */
+  readonly detrend?: 'none' | 'constant' | 'linear';
+  /** Power per unit of frequency (`density`, default) or of a sine in its bin (`spectrum`). */
+  readonly scaling?: 'density' | 'spectrum';
+}
+
+export interface SegmentOptions extends PowerOptions {
+  /** Samples per segment, 1 … N. */
+  readonly segment: number;
+  /** Samples that two neighbours share, 0 … segment − 1. */
+  readonly overlap: number;
+}
+
+export interface Spectrogram {
+  readonly frequencies: Float64Array; // [F], F = ⌊segment/2⌋ + 1
+  /** Centres of the segments, in units of time. */
+  readonly times: Float64Array; // [T]
+  /** Power by segment, then frequency. */
+  readonly power: readonly Float64Array[]; // T × [F]
+}
+
+/** Periodic window [N]. */
+export function windowOf(name: WindowName, n: number): Float64Array {
+  const cosine = (a: number): Float64Array =>
+    Float64Array.from({ length: n }, (_, i) => a - (1 - a) * Math.cos((2 * Math.PI * i) / n));
+  if (n === 1 || name === 'boxcar') return new Float64Array(n).fill(1);
+  if (name === 'hann') return cosine(0.5);
+  if (name === 'hamming') return cosine(0.54);
+  // A symmetric window of n + 1 without its last sample; each taper covers an eighth of its length n.
+  const taper = n / 8;
+  return Float64Array.from({ length: n }, (_, i) => {
+    const inside = Math.min(i, n - i);
+    return inside < taper ? (1 - Math.cos((Math.PI * inside) / taper)) / 2 : 1;
+  });
+}
+
+/** Power of every segment of [N]. Throws a ConfigError for options out of range and a DataError for values that are not finite. O(N log N). */
+export function spectrogram(values: Float64Array, options: SegmentOptions): Spectrogram {
+  requireFinite(values, 'spectrogram');
+  const { segment, overlap, rate = 1, window = 'tukey', detrend = 'constant', scaling = 'density' } = options;
+  const n = values.length;
+  requireWithin('spectrogram segment', segment, 1, n, ` for ${n} samples`);
+  requireWithin('spectrogram overlap', overlap, 0, segment - 1);
+  requireOption(rate > 0 && rate < Number.POSITIVE_INFINITY, 'spectrogram rate', rate, 'a number > 0');
+  const step = segment - overlap;
+  const count = Math.floor((n - overlap) / step);
+  const taper = windowOf(window, segment);
+  let sum = 0;
+  let squares = 0;
+  for (const weight of taper) {
+    sum += weight;
+    squares += weight * weight;
+  }
+  const scale = scaling === 'density' ? 1 / (rate * squares) : 1 / (sum * sum);
+  const bins = (segment >> 1) + 1;
+  const power = Array.from({ length: count }, (_, k) => {
+    const part = values.slice(k * step, k * step + segment);
+    removeTrend(part, detrend);
+    for (let i = 0; i < segment; i++) part[i]! *= taper[i]!;
+    const { re, im } = spectrum(part);
+    const own = new Float64Array(bins);
+    for (let f = 0; f < bins; f++) {
+      // All but the constant and the highest frequency of an even length stand for two bins of the full spectrum.
+      const twice = f > 0 && 2 * f < segment ? 2 : 1;
+      own[f] = twice * scale * (re[f]! * re[f]! + im[f]! * im[f]!);
+    }
+    return own;
+  });
+  return {
+    frequencies: Float64Array.from({ length: bins }, (_, f) => (f * rate) / segment),
+    times: Float64Array.from({ length: count }, (_, k) => (k * step + segment / 2) / rate),
+    power,
+  };
+}
+
+export interface PowerSpectrum {
+  readonly frequencies: Float64Array; // [F]
+  readonly power: Float64Array; // [F]
+}
+
+/** Power of the whole series [N], N ≥ 1: window `boxcar`, detrend `constant` unless given. */
+export function periodogram(values: Float64Array, options: PowerOptions = {}): PowerSpectrum {
+  const whole = { window: 'boxcar', ...options, segment: values.length, overlap: 0 } as const;
+  const { frequencies, power } = spectrogram(values, whole);
+  return { frequencies, power: power[0]! };
+}
+
+/** Mean power of the segments (Welch 1967): window `hann`, detrend `constant`, half overlapping 256 samples unless given. */
+export function welch(values: Float64Array, options: Partial<SegmentOptions> = {}): PowerSpectrum {
+  const segment = options.segment ?? Math.min(256, values.length);
+  const { frequencies, power } = spectrogram(values, {
+    window: 'hann',
+    overlap: segment >> 1,
+    ...options,
+    segment,
+  });
+  const mean = frequencies.map((_, f) => power.reduce((sum, own) => sum + own[f]!, 0) / power.length);
+  return { frequencies, power: mean };
+}
+
+function removeTrend(part: Float64Array, detrend: 'none' | 'constant' | 'linear'): void {
+  if (detrend === 'none') return;
+  const { mean } = moments(part);
+  const slope = detrend === 'linear' ? fitLine(part).slope : 0;
+  const centre = (part.length - 1) / 2;
+  for (let i = 0; i < part.length; i++) part[i]! -= mean + slope * (i - centre);
+}
+
+export interface AutocorrelationOptions {
+  /** Largest lag, 0 … N − 1; default ⌊10·log₁₀N⌋. */
+  readonly lags?: number;
+  /** Divide the covariance at lag k by N − k instead of N; default false. */
+  readonly adjusted?: boolean;
+}
+
+/**
+ * Autocorrelation r[k] = Σ (x[t] − μ)(x[t+k] − μ) / Σ (x[t] − μ)², k = 0 … lags: [N] → [lags + 1]. NaN throughout for a
+ * constant series, where it is undefined. Equals statsmodels' `acf`. Throws a DataError for values that are not
+ * finite, a ConfigError for lags out of range. Cost O(N·lags).
+ */
+export function autocorrelation(values: Float64Array, options: AutocorrelationOptions = {}): Float64Array {
+  requireFinite(values, 'autocorrelation');
+  const n = values.length;
+  const lags = options.lags ?? Math.max(0, Math.min(n - 1, Math.floor(10 * Math.log10(n))));
+  requireWithin('autocorrelation lags', lags, 0, n - 1, ` for ${n} samples`);
+  const { mean, std } = spread(values);
+  const out = new Float64Array(lags + 1); // [lags + 1]
+  if (std === 0) return out.fill(Number.NaN);
+  const centred = values.map((value) => value - mean);
+  for (let k = 0; k <= lags; k += 4) fourProducts(centred, k, out);
+  for (let k = 0; k <= lags; k++) out[k]! /= options.adjusted === true ? n - k : n;
+  const own = out[0]!;
+  for (let k = 0; k <= lags; k++) out[k]! /= own;
+  return out;
+}
+
+/** Σ x[i]·x[i − lag] at the lags k … k + 3, as far as `out` reaches: together, so that none waits for its own additions. */
+function fourProducts(x: Float64Array, k: number, out: Float64Array): void {
+  const n = x.length;
+  const all = Math.min(n, k + 3);
+  const sums = [0, 0, 0, 0];
+  for (let i = k; i < all; i++) for (let d = 0; d <= i - k; d++) sums[d]! += x[i]! * x[i - k - d]!;
+  let [sum0, sum1, sum2, sum3] = sums as [number, number, number, number];
+  for (let i = all; i < n; i++) {
+    const value = x[i]!;
+    sum0 += value * x[i - k]!;
+    sum1 += value * x[i - k - 1]!;
+    sum2 += value * x[i - k - 2]!;
+    sum3 += value * x[i - k - 3]!;
+  }
+  const last = Math.min(4, out.length - k);
+  const done = [sum0, sum1, sum2, sum3];
+  for (let d = 0; d < last; d++) out[k + d] = done[d]!;
+}
+
+/**
+ * Half-widths of the confidence bands around an autocorrelation [lags + 1] of N samples, by Bartlett's formula:
+ * z·√((1 + 2·Σ_{0<i<k} r[i]²) / N) at lag k, 0 at lag 0 (Brockwell & Davis 1991, §7.2). `alpha` in (0, 1).
+ */
+export function bartlettBands(correlations: Float64Array, n: number, alpha = 0.05): Float64Array {
+  requireOption(alpha > 0 && alpha < 1, 'Bartlett bands alpha', alpha, '(0, 1)');
+  const z = normalQuantile(1 - alpha / 2);
+  const bands = new Float64Array(correlations.length);
+  let sum = 0;
+  for (let k = 1; k < correlations.length; k++) {
+    if (k > 1) sum += correlations[k - 1]! ** 2;
+    bands[k] = z * Math.sqrt((1 + 2 * sum) / n);
+  }
+  return bands;
 }

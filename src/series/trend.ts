@@ -1,10 +1,7 @@
 /** Trend without a distribution: the Mann–Kendall test, and the Theil–Sen line. */
-import { ConfigError } from '../errors.ts';
+import { requireFinite, requireOption } from './checks.ts';
 import { normalQuantile, twoSided } from './distributions.ts';
-import { requireFinite } from './finite.ts';
-import { sortCountingInversions } from './inversions.ts';
-import { slopesOfRank } from './slopes.ts';
-import { median } from './stats.ts';
+import { largestMagnitude, median, select } from './stats.ts';
 
 export interface MannKendall {
   /** Rising minus falling pairs. */
@@ -72,9 +69,7 @@ export interface TheilSen {
  */
 export function theilSen(values: Float64Array, confidence = 0.95): TheilSen | null {
   requireFinite(values, 'Theil–Sen line');
-  if (!(confidence > 0 && confidence < 1)) {
-    throw new ConfigError(`Theil–Sen confidence: got ${confidence}, expected (0, 1)`);
-  }
+  requireOption(confidence > 0 && confidence < 1, 'Theil–Sen confidence', confidence, '(0, 1)');
   const n = values.length;
   if (n < 2) return null;
   const pairs = (n * (n - 1)) / 2;
@@ -94,4 +89,308 @@ function roundHalfEven(x: number): number {
   const rest = x - floor;
   if (rest !== 0.5) return Math.round(x);
   return floor % 2 === 0 ? floor : floor + 1;
+}
+
+// Order statistics of the slopes of all pairs of points, exact. A pair is flatter than c exactly where the keys x[i] − c·i of its
+// points are in falling order. A merge sort of the keys therefore counts the pairs flatter than c, and from the order at c to that
+// at a larger c′ exactly the pairs of a slope in between change places: an insertion sort meets each of them once (Cole, Salowe,
+// Steiger & Szemerédi 1989; a sample says where to look, as in Matoušek 1991). Where slopes repeat, as those of rounded values do,
+// passes over all pairs count them instead.
+
+/** Up to this many pairs, all slopes are kept. */
+const FEW_PAIRS = 20_000;
+
+/** The slopes of the given ranks (ascending, 0 is the smallest) among those of all pairs of [N]. O(N^1.5) where slopes differ, else O(N²). */
+export function slopesOfRank(values: Float64Array, ranks: readonly number[]): number[] {
+  const n = values.length;
+  const pairs = (n * (n - 1)) / 2;
+  if (pairs <= FEW_PAIRS) {
+    const all = allSlopes(values);
+    let before = 0;
+    return ranks.map((rank) => {
+      // What stands before the last rank is smaller than what is looked for.
+      const slope = select(all.subarray(before), pairs - before, rank - before);
+      before = rank;
+      return slope;
+    });
+  }
+  const sample = sampledSlopes(values);
+  const found: number[] = [];
+  while (found.length < ranks.length) {
+    const first = ranks[found.length]!;
+    // Neighbouring ranks, such as the middle ones of an even number of pairs, share the work.
+    const group = ranks.slice(found.length).filter((rank) => rank - first <= GROUP * Math.min(pairs, 2e6));
+    found.push(...(byInversions(values, sample, group) ?? byPasses(values, sample, group)));
+  }
+  return found;
+}
+
+/** Ranks no further apart than this part of the pairs are looked for together. */
+const GROUP = 0.002;
+
+function allSlopes(values: Float64Array): Float64Array {
+  const n = values.length;
+  const slopes = new Float64Array((n * (n - 1)) / 2);
+  let count = 0;
+  for (let d = 1; d < n; d++) {
+    for (let i = 0, j = d; j < n; i++, j++) slopes[count++] = (values[j]! - values[i]!) / d;
+  }
+  return slopes;
+}
+
+/** Standard deviations of a sample's rank by which the first slope stays below the wanted one. */
+const BACK = 1.5;
+
+/** Slopes that are kept at once, at most. */
+const MOST_KEPT = 1 << 24;
+
+/** The slopes of neighbouring ranks; null where slopes repeat or are too many to keep, or the sample does not show the way. */
+function byInversions(values: Float64Array, sample: Float64Array, ranks: readonly number[]): number[] | null {
+  const n = values.length;
+  const pairs = (n * (n - 1)) / 2;
+  const size = sample.length;
+  const first = ranks[0]!;
+  const last = ranks.at(-1)!;
+  for (let back = BACK; ; back *= 2) {
+    let place = Math.floor((first / (pairs - 1)) * size - (back * Math.sqrt(size)) / 2 - 1);
+    if (place < 0) return null;
+    const line = new Line(values, slopeAt(sample, place));
+    if (line.tied) return null;
+    if (line.flatter > first) continue;
+    for (;;) {
+      const before = line.flatter;
+      const expected = ((last + 1 - before) / pairs) * size;
+      place = Math.ceil(place + expected + 2 * Math.sqrt(expected) + 1);
+      if (place >= size - 1) return null;
+      const most = Math.ceil((3 * (expected + 8) * pairs) / size);
+      if (most > MOST_KEPT) return null;
+      const crossed = line.turn(slopeAt(sample, place), most);
+      if (crossed === null || line.tied) return null;
+      if (first < before + crossed.length && last >= before + crossed.length) return null;
+      if (last < before + crossed.length) {
+        return ranks.map((rank) => select(crossed, crossed.length, rank - before));
+      }
+    }
+  }
+}
+
+/** Between two slopes of the sample, where few pairs have theirs. */
+const slopeAt = (sample: Float64Array, place: number): number => (sample[place]! + sample[place + 1]!) / 2;
+
+/** The points in the order in which a line of some slope, coming from below, meets them. */
+class Line {
+  readonly #values: Float64Array;
+  readonly #magnitude: number;
+  readonly #order: Int32Array; // [N]
+  readonly #keys: Float64Array; // [N], ascending
+  #slope: number;
+  /** Pairs whose slope is less than the line's. */
+  flatter: number;
+
+  constructor(values: Float64Array, slope: number) {
+    const n = values.length;
+    this.#values = values;
+    this.#magnitude = largestMagnitude(values);
+    this.#slope = slope;
+    this.#keys = new Float64Array(n);
+    this.#order = new Int32Array(n);
+    for (let i = 0; i < n; i++) {
+      this.#keys[i] = values[i]! - slope * i;
+      this.#order[i] = i;
+    }
+    this.flatter = sortCountingInversions(this.#keys, this.#order);
+  }
+
+  /** Whether two keys are so close that rounding may have exchanged them: keys err by 2ε(|x| + |slope|·N) at most, quotients by less. */
+  get tied(): boolean {
+    const keys = this.#keys;
+    const rounding = 4 * Number.EPSILON * (this.#magnitude + Math.abs(this.#slope) * keys.length);
+    for (let k = 1; k < keys.length; k++) if (!(keys[k]! - keys[k - 1]! > rounding)) return true;
+    return false;
+  }
+
+  /** Turns the line to a larger slope; returns the slopes of the pairs in between, null where they are more than `most`. */
+  turn(slope: number, most: number): Float64Array | null {
+    const [values, order, keys] = [this.#values, this.#order, this.#keys];
+    const n = keys.length;
+    const slopes = new Float64Array(most);
+    let count = 0;
+    this.#slope = slope;
+    for (let k = 0; k < n; k++) keys[k] = values[order[k]!]! - slope * order[k]!;
+    for (let k = 1; k < n; k++) {
+      const key = keys[k]!;
+      const own = order[k]!;
+      const value = values[own]!;
+      let place = k;
+      for (; place > 0 && keys[place - 1]! > key; place--) {
+        const other = order[place - 1]!;
+        if (count === most) return null;
+        slopes[count++] = (value - values[other]!) / (own - other);
+        keys[place] = keys[place - 1]!;
+        order[place] = other;
+      }
+      keys[place] = key;
+      order[place] = own;
+    }
+    this.flatter += count;
+    return slopes.subarray(0, count);
+  }
+}
+
+/** Slopes of all pairs against a bracket [low, high]. */
+interface Bracketed {
+  readonly below: number;
+  readonly atLow: number;
+  /** Strictly inside; the first `kept` are filled. */
+  readonly inside: Float64Array;
+  readonly kept: number;
+  readonly atHigh: number;
+}
+
+/** Relative error that a product may have beside the quotient that it stands for. */
+const SLACK = 4 * Number.EPSILON;
+
+/**
+ * One pass over all pairs, by distance d: a rise is compared with low·d and high·d, and divided only near or inside the
+ * bracket, so that equal slopes compare as equal. On which side the others fall no processor foresees: those below are
+ * counted without a jump. Slopes equal to an end are only counted: rounded data repeat the same slope without end.
+ */
+function bracket(values: Float64Array, low: number, high: number): Bracketed {
+  const n = values.length;
+  const open = low === Number.NEGATIVE_INFINITY || high === Number.POSITIVE_INFINITY;
+  let inside = new Float64Array(4096);
+  let kept = 0;
+  let below = 0;
+  let atLow = 0;
+  let atHigh = 0;
+  for (let d = 1; d < n; d++) {
+    const slack = SLACK * (Math.abs(low * d) + Math.abs(high * d));
+    const surelyBelow = low * d - slack;
+    const middle = open ? 0 : ((low + high) * d) / 2;
+    const reach = open ? Number.POSITIVE_INFINITY : ((high - low) * d) / 2 + 2 * slack;
+    let under = 0;
+    for (let i = 0, j = d; j < n; i++, j++) {
+      const rise = values[j]! - values[i]!;
+      under += Number(rise < surelyBelow);
+      if (Math.abs(rise - middle) > reach || rise < surelyBelow) continue;
+      const slope = rise / d;
+      if (slope < low) under++;
+      else if (slope === low) atLow++;
+      else if (slope === high) atHigh++;
+      else if (slope < high) {
+        if (kept === inside.length) {
+          const wider = new Float64Array(2 * kept);
+          wider.set(inside);
+          inside = wider;
+        }
+        inside[kept++] = slope;
+      }
+    }
+    below += under;
+  }
+  return { below, atLow, inside, kept, atHigh };
+}
+
+/** The slope of this rank (0 is the smallest), or undefined where it lies outside the bracket. */
+function rankInside(
+  { below, atLow, inside, kept, atHigh }: Bracketed,
+  rank: number,
+): number | 'low' | 'high' | undefined {
+  const place = rank - below;
+  if (place < 0) return undefined;
+  if (place < atLow) return 'low';
+  if (place < atLow + kept) return select(inside, kept, place - atLow);
+  return place < atLow + kept + atHigh ? 'high' : undefined;
+}
+
+/** The slopes of neighbouring ranks, by counting all pairs against a bracket. */
+function byPasses(values: Float64Array, sample: Float64Array, ranks: readonly number[]): number[] {
+  const n = values.length;
+  const pairs = (n * (n - 1)) / 2;
+  const size = sample.length;
+  const place = (rank: number): number => (rank / (pairs - 1)) * size;
+  for (let sigmas = 4; ; sigmas *= 2) {
+    const margin = sigmas * Math.sqrt(size) * 0.5 + 1;
+    const low = sample[Math.floor(place(ranks[0]!) - margin)] ?? Number.NEGATIVE_INFINITY;
+    const high = sample[Math.ceil(place(ranks.at(-1)!) + margin)] ?? Number.POSITIVE_INFINITY;
+    const counted = bracket(values, low, high);
+    const slopes = ranks.map((rank) => rankInside(counted, rank));
+    if (slopes.includes(undefined)) continue;
+    return slopes.map((slope) => (slope === 'low' ? low : slope === 'high' ? high : slope!));
+  }
+}
+
+/**
+ * Slopes of some pairs, ascending: a fixed sample, spread evenly over all pairs by Roberts' additive sequence (steps 1/p and 1/p², p³ = p
+ * + 1). It only says where to look; a bracket that misses its rank is widened.
+ */
+function sampledSlopes(values: Float64Array): Float64Array {
+  const n = values.length;
+  const sample = new Float64Array(Math.min(1 << 21, Math.max(2048, 2 * n)));
+  let a = 0.5;
+  let b = 0.5;
+  for (let k = 0; k < sample.length; k++) {
+    a = (a + 0.7548776662466927) % 1;
+    b = (b + 0.5698402909980532) % 1;
+    const i = Math.floor(a * n);
+    const j = (i + 1 + Math.floor(b * (n - 1))) % n;
+    sample[k] = (values[j]! - values[i]!) / (j - i);
+  }
+  return sample.sort();
+}
+
+/** Length of the runs that insertion sorts before they are merged. */
+const RUN = 8;
+
+/**
+ * Sorts keys [N] in place and `order` [N] along with them; equal keys keep their order. Returns the number of pairs i < j with keys[i] >
+ * keys[j]. O(N log N).
+ */
+export function sortCountingInversions(keys: Float64Array, order: Int32Array): number {
+  const n = keys.length;
+  let inversions = 0;
+  for (let start = 0; start < n; start += RUN) {
+    const end = Math.min(n, start + RUN);
+    for (let i = start + 1; i < end; i++) {
+      const key = keys[i]!;
+      const own = order[i]!;
+      let place = i;
+      for (; place > start && keys[place - 1]! > key; place--) {
+        keys[place] = keys[place - 1]!;
+        order[place] = order[place - 1]!;
+      }
+      keys[place] = key;
+      order[place] = own;
+      inversions += i - place;
+    }
+  }
+  let from = keys;
+  let to = new Float64Array(n) as typeof keys;
+  let orderFrom = order;
+  let orderTo = new Int32Array(n) as typeof order;
+  for (let width = RUN; width < n; width *= 2) {
+    for (let left = 0; left < n; left += 2 * width) {
+      const middle = Math.min(n, left + width);
+      const end = Math.min(n, left + 2 * width);
+      let a = left;
+      let b = middle;
+      for (let k = left; k < end; k++) {
+        if (a < middle && (b >= end || from[a]! <= from[b]!)) {
+          orderTo[k] = orderFrom[a]!;
+          to[k] = from[a++]!;
+        } else {
+          inversions += middle - a;
+          orderTo[k] = orderFrom[b]!;
+          to[k] = from[b++]!;
+        }
+      }
+    }
+    [from, to] = [to, from];
+    [orderFrom, orderTo] = [orderTo, orderFrom];
+  }
+  if (from !== keys) {
+    keys.set(from);
+    order.set(orderFrom);
+  }
+  return inversions;
 }

@@ -1,11 +1,10 @@
 /** What an example is drawn as: the figure of its task, with the example's own channels and x axis. */
 import { ConfigError } from '../errors.ts';
 import type { FigureValues } from '../plot/domain.ts';
-import type { Figure } from '../plot/figure.ts';
-import { figure } from '../plot/figure.ts';
+import { type Figure, figure } from '../plot/figure.ts';
 import type { MelScale } from '../plot/mel.ts';
 import { shade } from '../plot/shade.ts';
-import { spectrogram } from '../series/power.ts';
+import { spectrogram } from '../series/spectrum.ts';
 import type { Example, Gold, Picture } from '../types.ts';
 
 /** What a manifest says of figures. */

@@ -18,22 +18,24 @@ import { nanoTeacher } from '../../src/expcot/nano.ts';
 import { learnClasses } from '../../src/expcot/profile-of-classes.ts';
 import { Random } from '../../src/random.ts';
 import { frequencyTest, profileTest, rangeTest, trendTest } from '../../src/series/analyses.ts';
-import { autocorrelation, bartlettBands } from '../../src/series/autocorrelation.ts';
-import { cusumShifts, cusumTest } from '../../src/series/cusum.ts';
-import { decompose } from '../../src/series/decompose.ts';
-import { hampel } from '../../src/series/hampel.ts';
+import { cusumShifts, cusumTest, pelt } from '../../src/series/change-points.ts';
+import { decompose, stl } from '../../src/series/decompose.ts';
 import { isolationOfWindows } from '../../src/series/isolation-forest.ts';
 import { matrixProfile } from '../../src/series/matrix-profile.ts';
 import { topDiscords, topMotifs } from '../../src/series/motifs.ts';
-import { pelt } from '../../src/series/pelt.ts';
-import { periodogram, spectrogram, welch } from '../../src/series/power.ts';
-import { outlierIndices, summariseRobustly } from '../../src/series/robust.ts';
+import { hampel, outlierIndices, summariseRobustly } from '../../src/series/robust.ts';
 import { savgol } from '../../src/series/savgol.ts';
 import { spectralResidual } from '../../src/series/spectral-residual.ts';
-import { slidingPeriods } from '../../src/series/spectrum.ts';
+import {
+  autocorrelation,
+  bartlettBands,
+  periodogram,
+  slidingPeriods,
+  spectrogram,
+  welch,
+} from '../../src/series/spectrum.ts';
 import { stationarityTest, unitRootTest } from '../../src/series/stationarity.ts';
 import { summarise } from '../../src/series/stats.ts';
-import { stl } from '../../src/series/stl.ts';
 import { mannKendall, theilSen } from '../../src/series/trend.ts';
 import type { Example } from '../../src/types.ts';
 import { median, table } from './measure.ts';

@@ -4,7 +4,7 @@ import { analyse } from '../../src/expcot/evidence.ts';
 import { route } from '../../src/expcot/route.ts';
 import { tailTest } from '../../src/expcot/tails.ts';
 import { Random } from '../../src/random.ts';
-import { outlierTest } from '../../src/series/outliers.ts';
+import { outlierTest } from '../../src/series/analyses.ts';
 
 const SERIES = 60;
 /** Noise by its quantile function or its draw: [1000] a seed. */

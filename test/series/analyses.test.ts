@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { Random } from '../../src/random.ts';
-import { frequencyTest, profileTest, rangeTest, trendTest } from '../../src/series/analyses.ts';
-import { outlierTest } from '../../src/series/outliers.ts';
+import { frequencyTest, outlierTest, profileTest, rangeTest, trendTest } from '../../src/series/analyses.ts';
 import type { Interval } from '../../src/types.ts';
 
 const random = new Random(11, 'analyses');

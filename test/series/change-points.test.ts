@@ -2,8 +2,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { Random } from '../../src/random.ts';
-import { cusumShifts, cusumTest } from '../../src/series/cusum.ts';
-import { changePenalty, pelt } from '../../src/series/pelt.ts';
+import { changePenalty, cusumShifts, cusumTest, pelt } from '../../src/series/change-points.ts';
 import { series, seriesOf, worst } from './golden.ts';
 
 const random = new Random(4, 'changes');

@@ -1,9 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ConfigError, DataError } from '../../src/errors.ts';
-import { autocorrelation, bartlettBands } from '../../src/series/autocorrelation.ts';
-import { decompose } from '../../src/series/decompose.ts';
-import { type StlOptions, stl, strengths } from '../../src/series/stl.ts';
+import { decompose, type StlOptions, stl, strengths } from '../../src/series/decompose.ts';
+import { autocorrelation, bartlettBands } from '../../src/series/spectrum.ts';
 import { analysis, series, seriesOf, worst } from './golden.ts';
 
 const wave = Float64Array.from(

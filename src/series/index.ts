@@ -1,0 +1,119 @@
+/**
+ * `timeseer/series`: classical analysis of univariate time series. Series are `Float64Array`s of finite values; an analysis that
+ * needs more than it is given throws a `ConfigError` (options) or a `DataError` (values), or returns null where its result is
+ * undefined. Results equal those of NumPy, SciPy and statsmodels where a function says so.
+ *
+ * - Statistics: `summarise`, `moments`, `median`, `fitLine`, `noiseSigma`; robust: `summariseRobustly`, `trimmedMean`,
+ *   `winsorizedMean`, `outlierIndices`, `hampel`, `runningMedians`
+ * - Frequencies: `spectrum`, `dominantPeriod`, `slidingPeriods`, `periodogram`, `welch`, `spectrogram`, `autocorrelation`
+ * - Season and trend: `decompose`, `stl`, `strengths`, `savgol`, `mannKendall`, `theilSen`
+ * - Stationarity: `unitRootTest` (augmented Dickey–Fuller), `stationarityTest` (KPSS)
+ * - Change points: `pelt`, `cusumTest`, `cusumShifts`
+ * - Matrix profile: `matrixProfile` (exact), `anytimeMatrixProfile` (all cores, any time), `topMotifs`, `topDiscords`, `distanceProfile`
+ * - Anomalies: `DETECTORS`, `rangeTest`, `outlierTest`, `trendTest`, `frequencyTest`, `profileTest`, `isolationScores`,
+ *   `isolationOfWindows`, `spectralResidual`
+ * - Intervals `[start, end)` of samples: `runs`, `mergeIntervals`, `coverage`, `overlap`, `pointF1`
+ */
+export { ConfigError, DataError } from '../errors.ts';
+export type { Interval } from '../types.ts';
+export {
+  type FrequencyTest,
+  frequencyTest,
+  type OutlierTest,
+  outlierTest,
+  type ProfileTest,
+  profileTest,
+  type RangeTest,
+  rangeTest,
+  smoothedSlope,
+  type TrendTest,
+  trendTest,
+} from './analyses.ts';
+export { type AnytimeOptions, anytimeMatrixProfile, type ProfileReport } from './anytime-profile.ts';
+export {
+  type CusumOptions,
+  type CusumTest,
+  changePenalty,
+  cusumShifts,
+  cusumTest,
+  type PeltOptions,
+  pelt,
+  type Segmentation,
+  type Shift,
+} from './change-points.ts';
+export {
+  type Decomposition,
+  decompose,
+  type SeasonalTrend,
+  type StlOptions,
+  stl,
+  strengths,
+} from './decompose.ts';
+export { DETECTORS, type Detection, type Detector } from './detectors.ts';
+export { coverage, mergeIntervals, overlap, pointF1, runs } from './intervals.ts';
+export { type ForestOptions, isolationOfWindows, isolationScores } from './isolation-forest.ts';
+export { type MatrixProfile, type MatrixProfileOptions, matrixProfile } from './matrix-profile.ts';
+export {
+  type Discord,
+  distanceProfile,
+  type Motif,
+  type MotifOptions,
+  topDiscords,
+  topMotifs,
+} from './motifs.ts';
+export {
+  type HampelFilter,
+  type HampelOptions,
+  hampel,
+  type Outliers,
+  outlierIndices,
+  type RobustSummary,
+  runningMedians,
+  summariseRobustly,
+  trimmedMean,
+  winsorizedMean,
+} from './robust.ts';
+export { type SavgolOptions, savgol } from './savgol.ts';
+export {
+  type SpectralResidual,
+  type SpectralResidualOptions,
+  spectralResidual,
+} from './spectral-residual.ts';
+export {
+  type AutocorrelationOptions,
+  autocorrelation,
+  bartlettBands,
+  dominantPeriod,
+  type PowerOptions,
+  type PowerSpectrum,
+  periodogram,
+  type SegmentOptions,
+  type Spectrogram,
+  type Spectrum,
+  seriesOfSpectrum,
+  slidingPeriods,
+  spectrogram,
+  spectrum,
+  type WindowName,
+  welch,
+} from './spectrum.ts';
+export {
+  type Regression,
+  type StationarityOptions,
+  type StationarityTest,
+  stationarityTest,
+  type UnitRootOptions,
+  type UnitRootTest,
+  unitRootTest,
+} from './stationarity.ts';
+export {
+  fitLine,
+  type Line,
+  type Moments,
+  median,
+  moments,
+  noiseSigma,
+  type Summary,
+  summarise,
+} from './stats.ts';
+export { type MannKendall, mannKendall, type TheilSen, theilSen } from './trend.ts';
