@@ -8,8 +8,8 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { type Dims, parseDims } from '../src/policy/dims.ts';
 import { layoutOf } from '../src/policy/layout.ts';
+import { type Dims, parseDims } from '../src/policy/model-config.ts';
 import { type Recipe, recipeSchema } from '../src/recipe.ts';
 import type { EvalRecord } from '../src/types.ts';
 import { type BaselineFiles, type Baselines, readBaselines } from './baselines.ts';

@@ -14,7 +14,7 @@ import { checkFiles } from '../src/manifest.ts';
 import { readImage } from '../src/plot/image-file.ts';
 import { decodePng } from '../src/plot/png.ts';
 import { readJson } from '../src/policy/json-file.ts';
-import { openCheckpoint } from '../src/policy/shards.ts';
+import { openCheckpoint } from '../src/policy/safetensors.ts';
 import { readState } from '../src/train/checkpoint.ts';
 import { readLog } from '../src/train/metrics.ts';
 import { inside } from './helpers/command-line.ts';

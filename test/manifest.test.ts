@@ -7,7 +7,7 @@ import { openTorch } from '../src/engine/torch/torch.ts';
 import { CheckpointError } from '../src/errors.ts';
 import { writeFileAtomic } from '../src/files.ts';
 import { checkFiles, damageOf, hashesIn, MANIFEST_FILE, writeManifestedDirectory } from '../src/manifest.ts';
-import { createAdapter } from '../src/policy/adapter.ts';
+import { createAdapter } from '../src/policy/lora.ts';
 import { loadAdapter, saveAdapter } from '../src/policy/peft.ts';
 import { Policy } from '../src/policy/policy.ts';
 import { readCard } from '../src/train/card.ts';

@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError, reasonOf } from '../errors.ts';
 import { readUtf8 } from '../input-file.ts';
-import { parseDims } from '../policy/dims.ts';
+import { parseDims } from '../policy/model-config.ts';
 
 export const CONFIG_FILE = 'config.json';
 export const INDEX_FILE = 'model.safetensors.index.json';

@@ -1,6 +1,6 @@
 /** Encoded prompts and responses, and their right-padded batches. */
 import { CheckpointError } from '../errors.ts';
-import type { ProcessedImage } from './image.ts';
+import type { ProcessedImage } from './image-processor.ts';
 
 /** Tokens with their M-RoPE positions and the images among them. */
 export interface Sequence {

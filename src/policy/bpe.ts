@@ -4,26 +4,10 @@
  * Llama 3's tokenizer has it), so that a phrase of the trace is one token. Merges learned from the same corpus and
  * the 256 bytes cover text that is not one of those pieces. The result is a standard `tokenizer.json`.
  */
-import { NANO_PIECES, SPECIAL_TOKENS } from './tokenizer.ts';
+import { byteAlphabet, NANO_PIECES, SPECIAL_TOKENS } from './tokenizer.ts';
 
 /** What the chat template writes after `<|im_start|>`. */
 const ROLES = ['system\n', 'user\n', 'assistant\n'];
-
-/** GPT-2's printable alphabet: byte → character. */
-function byteAlphabet(): string[] {
-  const printable = (b: number): boolean => (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-  let next = 256;
-  return Array.from({ length: 256 }, (_, b) => String.fromCharCode(printable(b) ? b : next++));
-}
-
-const BYTES: ReadonlyMap<string, number> = new Map(
-  byteAlphabet().map((character, byte) => [character, byte]),
-);
-
-/** The byte that a character of a byte-level vocabulary stands for; 0 for any other. */
-export function byteOf(character: string): number {
-  return BYTES.get(character) ?? 0;
-}
 
 /** Splits as the `Split` pre-tokenizer with behaviour `isolated`: matches and what lies between them. */
 function pieces(text: string, pattern: RegExp): string[] {

@@ -4,35 +4,11 @@
  */
 import type { DType, Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../errors.ts';
-import { project, tensorsOf } from './adapter.ts';
-import type { Dims } from './dims.ts';
-import { run, type Tape, taped } from './tape.ts';
-import type { DecoderLayer, Weights } from './weights.ts';
-
-/** Rotated keys and values of one layer. */
-export interface LayerCache {
-  readonly key: Tensor; // [B, Hkv, S, d]
-  readonly value: Tensor; // [B, Hkv, S, d]
-}
-
-/** A prompt that groups of rows share: P prompts, B = P · G rows, G consecutive rows to each. */
-export interface Prefix {
-  readonly layers: readonly LayerCache[]; // [P, Hkv, S₀, d]
-  /** Additive, hides the padding of shorter prompts: [P, 1, 1, S₀]. */
-  readonly mask?: Tensor;
-}
-
-/** Preallocated keys and values that a decoding step extends in place. */
-export interface OwnCache {
-  readonly layers: readonly LayerCache[]; // [B, Hkv, S, d], S the capacity
-  /** Entries filled so far; this call's are written behind them. */
-  readonly used: number;
-  /**
-   * Where this call's entries go instead, known to the device alone: [T]. All S entries are then attended to, and the mask
-   * must hide those that are not filled.
-   */
-  readonly at?: Tensor;
-}
+import { run, type Tape, taped } from './gradient-checkpointing.ts';
+import type { LayerCache, OwnCache, Prefix } from './kv-cache.ts';
+import type { DecoderLayer, Weights } from './layout.ts';
+import { project, tensorsOf } from './lora.ts';
+import type { Dims } from './model-config.ts';
 
 /** Where the tokens of a padded batch stand when padding is left out: N of B · T places. */
 export interface Packing {

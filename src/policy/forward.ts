@@ -5,13 +5,14 @@
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../errors.ts';
-import { decode, type OwnCache, type Packing, type Prefix } from './decoder.ts';
-import type { Dims } from './dims.ts';
-import type { ProcessedImage } from './image.ts';
-import { rotaryTables } from './positions.ts';
-import { run, type Tape, taped } from './tape.ts';
+import { decode, type Packing } from './decoder.ts';
+import { run, type Tape, taped } from './gradient-checkpointing.ts';
+import type { ProcessedImage } from './image-processor.ts';
+import type { OwnCache, Prefix } from './kv-cache.ts';
+import type { Weights } from './layout.ts';
+import type { Dims } from './model-config.ts';
+import { rotaryTables } from './rope.ts';
 import { encodeImages } from './vision.ts';
-import type { Weights } from './weights.ts';
 
 /** What a forward pass needs of a policy. */
 export interface Network {

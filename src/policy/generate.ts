@@ -7,14 +7,12 @@
 import { setImmediate } from 'node:timers/promises';
 import { ConfigError, EngineError } from '../errors.ts';
 import { Random } from '../random.ts';
-import { anglesOf } from './angles.ts';
 import type { EncodedPrompt } from './batch.ts';
-import type { Block } from './block.ts';
-import { Decoding, GROWTH, type Group, type Stepping } from './decoding.ts';
-import { arrangeForSteps } from './narrow-step.ts';
+import { Decoding, freePrompts, GROWTH, type Group, type Stepping } from './decoding-batch.ts';
 import type { Policy } from './policy.ts';
-import { freePrompts, type Limits, Row } from './row.ts';
+import { ropeTablesFor } from './rope.ts';
 import { Sampler, type SamplingOptions } from './sampler.ts';
+import { arrangeForSteps, type Block } from './step.ts';
 
 export interface GenerateOptions extends SamplingOptions {
   /** Responses per prompt, G; 1 when absent. */
@@ -63,6 +61,82 @@ export interface GenerateSchedule extends Stepping {
    * computes nothing. False when absent.
    */
   readonly abridged?: boolean;
+}
+
+/** What ends a response. */
+export interface Limits {
+  readonly stops: ReadonlySet<number>;
+  readonly maxTokens: number;
+  /** Whether a row needs the state of its last token to be complete. */
+  readonly hidden: boolean;
+}
+
+/** One response: its tokens so far and the random stream that they are drawn from. */
+export class Row {
+  readonly prompt: number;
+  readonly sample: number;
+  readonly random: Random;
+  readonly limits: Limits;
+  readonly ids: number[] = [];
+  readonly logProbs: number[] = [];
+  /** Its last token is sampled. */
+  ended = false;
+  /** Tokens whose states are kept. */
+  #states = 0;
+  #hidden = new Float32Array(0);
+
+  constructor(prompt: number, sample: number, random: Random, limits: Limits) {
+    this.prompt = prompt;
+    this.sample = sample;
+    this.random = random;
+    this.limits = limits;
+  }
+
+  get complete(): boolean {
+    return this.ended && (!this.limits.hidden || this.#states === this.ids.length);
+  }
+
+  /** The next draw in [0, 1). A float32 just below 1 may round up to 1, which is no draw. */
+  draw(): number {
+    return Math.min(this.random.uniform(), 1 - 2 ** -24);
+  }
+
+  /** Appends a token. */
+  take(id: number, logProb: number): void {
+    const { stops, maxTokens } = this.limits;
+    this.ids.push(id);
+    this.logProbs.push(logProb);
+    this.ended = stops.has(id) || this.ids.length === maxTokens;
+  }
+
+  /** Steps until its last token is sampled, if no stop token comes before. */
+  get left(): number {
+    return this.ended ? 0 : this.limits.maxTokens - this.ids.length;
+  }
+
+  /** As if `steps` steps had sampled the last token again; fewer than are left. Of these no states are there. */
+  pass(steps: number): void {
+    const last = this.ids.at(-1)!;
+    for (let step = 0; step < steps; step++) this.take(last, 0);
+    if (this.limits.hidden) this.#states += steps;
+  }
+
+  /** Appends the hidden state [D] of the last token. */
+  addHidden(state: Float32Array): void {
+    const width = state.length;
+    const at = this.#states++ * width;
+    if (at + width > this.#hidden.length) {
+      const larger = new Float32Array(Math.max(32 * width, 2 * this.#hidden.length));
+      larger.set(this.#hidden);
+      this.#hidden = larger;
+    }
+    this.#hidden.set(state, at);
+  }
+
+  /** The states appended so far: [T · D]. */
+  hidden(width: number): Float32Array {
+    return this.#hidden.slice(0, this.#states * width);
+  }
 }
 
 const YIELD_EVERY = 4;
@@ -159,7 +233,7 @@ export async function generate(
   }));
   const waiting = [...groups];
   const sampler = new Sampler(policy, options, limits.stops);
-  const angles = anglesOf(policy, prompts, limits.maxTokens, 2 * GROWTH);
+  const rope = ropeTablesFor(policy, prompts, limits.maxTokens, 2 * GROWTH);
   const small = engine.info.device === 'cpu' && policy.layout.size < LARGE && policy.dtype === 'float32';
   const { weights, tensors } = small ? arrangeForSteps(policy) : { weights: policy.weights, tensors: [] };
   /** Takes what a block gave, tells about it, and frees the slots of complete rows. */
@@ -188,7 +262,7 @@ export async function generate(
       sampler,
       limits,
       longest,
-      angles,
+      rope,
       stepping: schedule,
       weights,
     });
@@ -230,7 +304,7 @@ export async function generate(
     }
   } finally {
     decoding?.dispose();
-    engine.dispose(angles.cos, angles.sin, ...tensors);
+    engine.dispose(rope.cos, rope.sin, ...tensors);
     sampler.dispose();
   }
   return groups.flatMap(({ rows }) => rows.map((row) => sampled(policy, row)));

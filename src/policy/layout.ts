@@ -2,7 +2,13 @@
  * Where every parameter lives in the one flat buffer [P], and what Hugging Face calls it. Query, key and value
  * projections are adjacent rows of one `qkv`, gate and up of one `gateUp`, so that each is a single product.
  */
-import { CHANNELS, type Dims } from './dims.ts';
+import type { Engine, Tensor } from '../engine/engine.ts';
+import { CheckpointError } from '../errors.ts';
+import type { LayerAdapter, MergerAdapter } from './lora.ts';
+import { CHANNELS, type Dims } from './model-config.ts';
+
+/** What a policy's weights are held in. */
+export type WeightDType = 'float32' | 'bfloat16';
 
 /** A tensor of the checkpoint: a contiguous range of the flat buffer. */
 export interface Part {
@@ -186,6 +192,122 @@ export function layoutOf(dims: Dims): Layout {
   out.add('merger.second.weight', [['visual.merger.mlp.2.weight', [width, merged]]], matrix(merged));
   out.add('merger.second.bias', [['visual.merger.mlp.2.bias', [width]]], zero);
   return { parameters: out.parameters, size: out.size };
+}
+
+/** What an optimiser needs of a policy. */
+export interface Trainable {
+  /** The numbers that are updated: [T]. Of the policy's dtype, or float32 for an adapter. */
+  readonly flat: Tensor;
+  /** In the order of `flat`, without gaps; offsets count from its start. */
+  readonly parameters: readonly Parameter[];
+  /** One leaf per parameter over the storage of `flat`. */
+  readonly leaves: readonly Tensor[];
+}
+
+/**
+ * One view per parameter of `flat` [P], in table order. Those that `tuned` chooses are leaves: their gradients,
+ * flattened and concatenated, are the gradient of their part of `flat`.
+ */
+export function viewsOf(
+  engine: Engine,
+  layout: Layout,
+  flat: Tensor,
+  tuned: (parameter: Parameter) => boolean = () => true,
+): Tensor[] {
+  return engine.scope(() =>
+    layout.parameters.map((parameter) => {
+      const { offset, size, shape } = parameter;
+      const view = engine.reshape(engine.narrow(flat, 0, offset, size), shape);
+      return tuned(parameter) ? engine.parameter(view) : view;
+    }),
+  );
+}
+
+export interface DecoderLayer {
+  readonly norm1: Tensor; // [D]
+  readonly qkv: Tensor; // [(Hq + 2·Hkv)·d, D]
+  readonly qkvBias: Tensor;
+  readonly o: Tensor; // [D, Hq·d]
+  readonly norm2: Tensor;
+  readonly gateUp: Tensor; // [2·F, D]
+  readonly down: Tensor; // [D, F]
+  readonly adapter?: LayerAdapter;
+}
+
+export interface VisionBlock {
+  readonly norm1: Tensor; // [W]
+  readonly qkv: Tensor; // [3·W, W]
+  readonly qkvBias: Tensor;
+  readonly o: Tensor; // [W, W]
+  readonly oBias: Tensor;
+  readonly norm2: Tensor;
+  readonly gateUp: Tensor; // [2·F, W]
+  readonly gateUpBias: Tensor;
+  readonly down: Tensor; // [W, F]
+  readonly downBias: Tensor;
+  readonly adapter?: LayerAdapter;
+}
+
+/** The parameters by their role. */
+export interface Weights {
+  readonly embed: Tensor; // [V, D]
+  readonly layers: readonly DecoderLayer[];
+  readonly norm: Tensor; // [D]
+  readonly head: Tensor; // [V, D], the embedding when tied
+  readonly patch: Tensor; // [W, 3, frames, patch²]
+  readonly blocks: readonly VisionBlock[];
+  readonly merger: {
+    readonly norm: Tensor; // [W]
+    readonly first: Tensor; // [4·W, 4·W]
+    readonly firstBias: Tensor;
+    readonly second: Tensor; // [D, 4·W]
+    readonly secondBias: Tensor;
+    readonly adapter?: MergerAdapter;
+  };
+}
+
+/** Arranges tensors given in table order by their role. */
+export function arrange(layout: Layout, dims: Dims, tensors: readonly Tensor[]): Weights {
+  const byName = new Map(layout.parameters.map(({ name }, i) => [name, tensors[i]!]));
+  const get = (name: string): Tensor => {
+    const tensor = byName.get(name);
+    if (tensor === undefined) throw new CheckpointError(`parameter ${name} is not in the layout`);
+    return tensor;
+  };
+  return {
+    embed: get('embed'),
+    layers: Array.from({ length: dims.layers }, (_, i) => ({
+      norm1: get(`layers.${i}.norm1`),
+      qkv: get(`layers.${i}.qkv.weight`),
+      qkvBias: get(`layers.${i}.qkv.bias`),
+      o: get(`layers.${i}.o`),
+      norm2: get(`layers.${i}.norm2`),
+      gateUp: get(`layers.${i}.gateUp`),
+      down: get(`layers.${i}.down`),
+    })),
+    norm: get('norm'),
+    head: get(dims.tied ? 'embed' : 'head'),
+    patch: get('vision.patch'),
+    blocks: Array.from({ length: dims.vision.depth }, (_, i) => ({
+      norm1: get(`vision.${i}.norm1`),
+      qkv: get(`vision.${i}.qkv.weight`),
+      qkvBias: get(`vision.${i}.qkv.bias`),
+      o: get(`vision.${i}.o.weight`),
+      oBias: get(`vision.${i}.o.bias`),
+      norm2: get(`vision.${i}.norm2`),
+      gateUp: get(`vision.${i}.gateUp.weight`),
+      gateUpBias: get(`vision.${i}.gateUp.bias`),
+      down: get(`vision.${i}.down.weight`),
+      downBias: get(`vision.${i}.down.bias`),
+    })),
+    merger: {
+      norm: get('merger.norm'),
+      first: get('merger.first.weight'),
+      firstBias: get('merger.first.bias'),
+      second: get('merger.second.weight'),
+      secondBias: get('merger.second.bias'),
+    },
+  };
 }
 
 /** The published name of a tensor that may carry transformers' module names (`model.language_model.…`, `model.visual.…`). */

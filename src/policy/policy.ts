@@ -1,34 +1,48 @@
 /** A policy: sizes, weights on an engine, tokenizer, chat template and image processor of one checkpoint. */
-import { mkdirSync } from 'node:fs';
+import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
 import { checkFiles, writeManifestedDirectory } from '../manifest.ts';
 import type { Picture } from '../types.ts';
-import { type Adapter, openAdapter, withAdapter } from './adapter.ts';
 import type { EncodedPrompt } from './batch.ts';
 import { BPE_CONFIG } from './bpe.ts';
 import { Chat, DEFAULT_TEMPLATE, expandImages, IMAGE_PLACEHOLDER } from './chat.ts';
-import { configJson, statedDType, usualDType, withDType } from './config-json.ts';
-import { type Dims, nanoDims, parseDims, type SpecialIds } from './dims.ts';
 import type { Network } from './forward.ts';
-import { ImageProcessor } from './image.ts';
-import { type Layout, layoutOf, type Parameter } from './layout.ts';
-import { madeFiles, type PolicyParts, pretty, readParts } from './parts.ts';
-import { ropeIndex } from './positions.ts';
-import { openCheckpoint } from './shards.ts';
-import { Tokenizer } from './tokenizer.ts';
-import type { Trainable, Tuning } from './trainable.ts';
+import { ImageProcessor, parsePreprocessor, readPreprocessor } from './image-processor.ts';
+import { readJson, readText } from './json-file.ts';
 import {
   arrange,
-  loadWeights,
-  randomWeights,
-  saveWeights,
+  type Layout,
+  layoutOf,
+  type Parameter,
+  type Trainable,
   viewsOf,
   type WeightDType,
   type Weights,
-} from './weights.ts';
+} from './layout.ts';
+import { type Adapter, openAdapter, withAdapter } from './lora.ts';
+import {
+  configJson,
+  type Dims,
+  nanoDims,
+  parseDims,
+  type SpecialIds,
+  statedDType,
+  usualDType,
+  withDType,
+} from './model-config.ts';
+import { ropeIndex } from './rope.ts';
+import { openCheckpoint } from './safetensors.ts';
+import { readTokenizer, Tokenizer } from './tokenizer.ts';
+import { loadWeights, randomWeights, saveWeights } from './weights.ts';
+
+/**
+ * What training may change. `all`; `decoder`: embedding, decoder and head, while the vision tower stays as it is;
+ * `adapter`: the low-rank adapter alone; `none`: nothing, for answering and for reference policies.
+ */
+export type Tuning = 'all' | 'decoder' | 'adapter' | 'none';
 
 export interface PolicyOptions {
   /** What training may change; when absent `all`, or `adapter` where there is one. */
@@ -51,6 +65,87 @@ export interface LoadOptions extends PolicyOptions {
 
 /** What it takes to encode a prompt: everything but the weights. */
 export type Prompting = Pick<Policy, 'dims' | 'tokenizer' | 'chat' | 'processor' | 'encodePrompt'>;
+
+/** Everything but the weights, as plain data: survives `structuredClone`, so that Workers can rebuild the policy. */
+export interface PolicyParts {
+  /** The parsed config.json; keys that are not used here are kept. */
+  readonly config: Readonly<Record<string, unknown>>;
+  readonly tokenizer: Readonly<Record<string, unknown>>;
+  readonly tokenizerConfig: Readonly<Record<string, unknown>>;
+  readonly template: string;
+  readonly preprocessor: Readonly<Record<string, unknown>>;
+  /**
+   * Text of the checkpoint's files beside config.json and the weights, by name, as they are saved again. When absent they
+   * are made from the parts above.
+   */
+  readonly files?: Readonly<Record<string, string>>;
+}
+
+/** What of a checkpoint directory is carried over to where the policy is saved, beside config.json and the weights. */
+const CARRIED: readonly string[] = [
+  'generation_config.json',
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'vocab.json',
+  'merges.txt',
+  'special_tokens_map.json',
+  'added_tokens.json',
+  'chat_template.jinja',
+  'chat_template.json',
+  'preprocessor_config.json',
+  'video_preprocessor_config.json',
+  'processor_config.json',
+  'LICENSE',
+  'NOTICE',
+];
+
+/** Text of a JSON file. */
+export const pretty = (value: unknown): string => `${JSON.stringify(value, null, 2)}\n`;
+
+/**
+ * Reads all but the weights of a Hugging Face directory.
+ * @throws CheckpointError when a file is missing, damaged, or of another architecture.
+ */
+export function readParts(directory: string): PolicyParts {
+  const file = join(directory, 'config.json');
+  if (!existsSync(file)) {
+    throw new CheckpointError(
+      `${directory}: no config.json there; give the directory of a saved policy or a Qwen2.5-VL checkpoint`,
+    );
+  }
+  const config = readJson(file);
+  const dims = parseDims(config, file); // another architecture is named before its other files are missed
+  const tokenizer = readTokenizer(directory);
+  const preprocessor = readPreprocessor(directory);
+  parsePreprocessor(preprocessor.json, dims.vision, preprocessor.file); // its faults named by its file
+  const present = CARRIED.filter((name) => existsSync(join(directory, name)));
+  return {
+    config: config as PolicyParts['config'],
+    tokenizer: tokenizer.json,
+    tokenizerConfig: tokenizer.config,
+    template: Chat.load(directory).source,
+    preprocessor: preprocessor.json as PolicyParts['preprocessor'],
+    files: Object.fromEntries(present.map((name) => [name, readText(join(directory, name))])),
+  };
+}
+
+/** The files of a policy that came without any. */
+export function madeFiles(parts: PolicyParts, { special }: Dims): Readonly<Record<string, string>> {
+  return {
+    'generation_config.json': pretty({
+      bos_token_id: special.pad,
+      pad_token_id: special.pad,
+      eos_token_id: [special.end, special.pad],
+      do_sample: true,
+      // Training gave them no probability, so nothing has taught the policy not to say them.
+      suppress_tokens: [special.visionStart, special.visionEnd, special.image, special.video],
+    }),
+    'tokenizer.json': pretty(parts.tokenizer),
+    'tokenizer_config.json': pretty(parts.tokenizerConfig),
+    'preprocessor_config.json': pretty(parts.preprocessor),
+    'chat_template.jinja': parts.template,
+  };
+}
 
 /** The vision tower stands behind the decoder in the flat buffer, so what is tuned starts at its beginning. */
 function isTuned(tuning: Tuning, { name }: Parameter): boolean {

@@ -1,16 +1,16 @@
 /** Weights in and out of one flat tensor: random start, Hugging Face checkpoints, saving. */
-import type { Engine, Tensor } from '../engine/engine.ts';
+import type { DType, Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError } from '../errors.ts';
 import { Random } from '../random.ts';
-import type { LayerAdapter, MergerAdapter } from './adapter.ts';
-import type { Dims } from './dims.ts';
-import { type Layout, type Parameter, type Part, publishedName } from './layout.ts';
-import { elements, type StoredDType, type StoredTensor } from './safetensors.ts';
-import { listed, writeCheckpoint } from './shards.ts';
-import { loadTensor, sameTensor, slices, tensorBytes } from './transfer.ts';
-
-/** What a policy's weights are held in. */
-export type WeightDType = 'float32' | 'bfloat16';
+import { type Layout, type Part, publishedName, type WeightDType } from './layout.ts';
+import {
+  elements,
+  listed,
+  STORED_BYTES,
+  type StoredDType,
+  type StoredTensor,
+  writeCheckpoint,
+} from './safetensors.ts';
 
 const HEAD = 'lm_head.weight';
 const EMBEDDING = 'model.embed_tokens.weight';
@@ -152,108 +152,64 @@ export function saveWeights(
   writeCheckpoint(directory, tensors, shardBytes);
 }
 
+/** Elements that move between file, host and device at once: 32 MiB of float32. */
+const SLICE = 2 ** 23;
+
+const ENGINE_DTYPES: Readonly<Record<StoredDType, DType>> = {
+  F64: 'float64',
+  F32: 'float32',
+  F16: 'float16',
+  BF16: 'bfloat16',
+};
+
+/** Ranges of at most SLICE elements that cover `size`. */
+export function* slices(size: number): Generator<{ readonly start: number; readonly length: number }> {
+  for (let start = 0; start < size; start += SLICE) yield { start, length: Math.min(SLICE, size - start) };
+}
+
+/** Part of a stored tensor as a vector. */
+function part(engine: Engine, { file, offset, dtype }: StoredTensor, start: number, length: number): Tensor {
+  return engine.fromFile(file, offset + start * STORED_BYTES[dtype], [length], ENGINE_DTYPES[dtype]);
+}
+
 /**
- * One view per parameter of `flat` [P], in table order. Those that `tuned` chooses are leaves: their gradients,
- * flattened and concatenated, are the gradient of their part of `flat`.
+ * Copies a stored tensor into `flat`, from its element `at` on, whatever the dtypes; no more than a slice of it is held
+ * beside `flat`.
+ * @throws CheckpointError when it holds NaN or Infinity, or something that `flat`'s dtype cannot hold.
  */
-export function viewsOf(
+export function loadTensor(engine: Engine, stored: StoredTensor, flat: Tensor, at: number): void {
+  for (const { start, length } of slices(elements(stored.shape))) {
+    engine.scope(() => {
+      engine.write(flat, 0, at + start, part(engine, stored, start, length));
+      if (!engine.allFinite(engine.narrow(flat, 0, at + start, length))) {
+        throw new CheckpointError(
+          `${stored.file}: tensor ${stored.name} holds NaN or Infinity (as ${flat.dtype}); use an earlier checkpoint`,
+        );
+      }
+    });
+  }
+}
+
+/** The bytes of `size` elements of `flat` from `offset` on, a slice at a time. */
+export function* tensorBytes(
   engine: Engine,
-  layout: Layout,
   flat: Tensor,
-  tuned: (parameter: Parameter) => boolean = () => true,
-): Tensor[] {
-  return engine.scope(() =>
-    layout.parameters.map((parameter) => {
-      const { offset, size, shape } = parameter;
-      const view = engine.reshape(engine.narrow(flat, 0, offset, size), shape);
-      return tuned(parameter) ? engine.parameter(view) : view;
-    }),
-  );
+  offset: number,
+  size: number,
+): Generator<Uint8Array> {
+  for (const { start, length } of slices(size)) {
+    yield engine.scope(() => engine.bytes(engine.narrow(flat, 0, offset + start, length)));
+  }
 }
 
-export interface DecoderLayer {
-  readonly norm1: Tensor; // [D]
-  readonly qkv: Tensor; // [(Hq + 2·Hkv)·d, D]
-  readonly qkvBias: Tensor;
-  readonly o: Tensor; // [D, Hq·d]
-  readonly norm2: Tensor;
-  readonly gateUp: Tensor; // [2·F, D]
-  readonly down: Tensor; // [D, F]
-  readonly adapter?: LayerAdapter;
-}
-
-export interface VisionBlock {
-  readonly norm1: Tensor; // [W]
-  readonly qkv: Tensor; // [3·W, W]
-  readonly qkvBias: Tensor;
-  readonly o: Tensor; // [W, W]
-  readonly oBias: Tensor;
-  readonly norm2: Tensor;
-  readonly gateUp: Tensor; // [2·F, W]
-  readonly gateUpBias: Tensor;
-  readonly down: Tensor; // [W, F]
-  readonly downBias: Tensor;
-  readonly adapter?: LayerAdapter;
-}
-
-/** The parameters by their role. */
-export interface Weights {
-  readonly embed: Tensor; // [V, D]
-  readonly layers: readonly DecoderLayer[];
-  readonly norm: Tensor; // [D]
-  readonly head: Tensor; // [V, D], the embedding when tied
-  readonly patch: Tensor; // [W, 3, frames, patch²]
-  readonly blocks: readonly VisionBlock[];
-  readonly merger: {
-    readonly norm: Tensor; // [W]
-    readonly first: Tensor; // [4·W, 4·W]
-    readonly firstBias: Tensor;
-    readonly second: Tensor; // [D, 4·W]
-    readonly secondBias: Tensor;
-    readonly adapter?: MergerAdapter;
-  };
-}
-
-/** Arranges tensors given in table order by their role. */
-export function arrange(layout: Layout, dims: Dims, tensors: readonly Tensor[]): Weights {
-  const byName = new Map(layout.parameters.map(({ name }, i) => [name, tensors[i]!]));
-  const get = (name: string): Tensor => {
-    const tensor = byName.get(name);
-    if (tensor === undefined) throw new CheckpointError(`parameter ${name} is not in the layout`);
-    return tensor;
-  };
-  return {
-    embed: get('embed'),
-    layers: Array.from({ length: dims.layers }, (_, i) => ({
-      norm1: get(`layers.${i}.norm1`),
-      qkv: get(`layers.${i}.qkv.weight`),
-      qkvBias: get(`layers.${i}.qkv.bias`),
-      o: get(`layers.${i}.o`),
-      norm2: get(`layers.${i}.norm2`),
-      gateUp: get(`layers.${i}.gateUp`),
-      down: get(`layers.${i}.down`),
-    })),
-    norm: get('norm'),
-    head: get(dims.tied ? 'embed' : 'head'),
-    patch: get('vision.patch'),
-    blocks: Array.from({ length: dims.vision.depth }, (_, i) => ({
-      norm1: get(`vision.${i}.norm1`),
-      qkv: get(`vision.${i}.qkv.weight`),
-      qkvBias: get(`vision.${i}.qkv.bias`),
-      o: get(`vision.${i}.o.weight`),
-      oBias: get(`vision.${i}.o.bias`),
-      norm2: get(`vision.${i}.norm2`),
-      gateUp: get(`vision.${i}.gateUp.weight`),
-      gateUpBias: get(`vision.${i}.gateUp.bias`),
-      down: get(`vision.${i}.down.weight`),
-      downBias: get(`vision.${i}.down.bias`),
-    })),
-    merger: {
-      norm: get('merger.norm'),
-      first: get('merger.first.weight'),
-      firstBias: get('merger.first.bias'),
-      second: get('merger.second.weight'),
-      secondBias: get('merger.second.bias'),
-    },
-  };
+/** Whether two stored tensors hold the same bytes. */
+export function sameTensor(engine: Engine, a: StoredTensor, b: StoredTensor): boolean {
+  if (a.dtype !== b.dtype || a.shape.join() !== b.shape.join()) return false;
+  for (const { start, length } of slices(elements(a.shape))) {
+    const [x, y] = engine.scope(() =>
+      [a, b].map((stored) => engine.bytes(part(engine, stored, start, length))),
+    );
+    if (Buffer.compare(x!, y!) !== 0) return false;
+  }
+  return true;
 }

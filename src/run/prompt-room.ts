@@ -4,7 +4,7 @@ import type { Place } from '../../datasets/json-record.ts';
 import { DryEngine } from '../engine/dry/dry.ts';
 import { DataError } from '../errors.ts';
 import { Chat } from '../policy/chat.ts';
-import { nanoDims } from '../policy/dims.ts';
+import { nanoDims } from '../policy/model-config.ts';
 import { Policy, type Prompting } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
 import type { PolicyCard } from '../train/card.ts';

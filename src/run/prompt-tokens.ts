@@ -2,9 +2,9 @@
 import { join } from 'node:path';
 import type { ExampleSource } from '../../datasets/source.ts';
 import { DryEngine } from '../engine/dry/dry.ts';
-import { parseDims } from '../policy/dims.ts';
 import { readJson } from '../policy/json-file.ts';
 import { layoutOf } from '../policy/layout.ts';
+import { parseDims } from '../policy/model-config.ts';
 import { Policy } from '../policy/policy.ts';
 import type { NumbersFormat, PolicyCard } from '../train/card.ts';
 import { PromptEncoder } from '../train/task.ts';

@@ -1,9 +1,9 @@
 /** What a training stage does about memory before it starts: whether to compute layers again, and whether to start at all. */
 import { join } from 'node:path';
 import { ConfigError } from '../errors.ts';
-import { parseDims } from '../policy/dims.ts';
 import { readJson } from '../policy/json-file.ts';
 import { layoutOf } from '../policy/layout.ts';
+import { parseDims } from '../policy/model-config.ts';
 import type { Recipe } from '../recipe.ts';
 import { say } from '../terminal.ts';
 import type { TrainingStage } from '../train/plan-stage.ts';

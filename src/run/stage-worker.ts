@@ -5,7 +5,7 @@ import { openExamples } from '../../datasets/source.ts';
 import { evaluate } from '../../eval/harness.ts';
 import { neverRemake } from '../files.ts';
 import { writeManifestedDirectory } from '../manifest.ts';
-import { mergeAdapter } from '../policy/adapter.ts';
+import { mergeAdapter } from '../policy/lora.ts';
 import { saveAdapter } from '../policy/peft.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';

@@ -14,7 +14,7 @@ import { readUtf8 } from '../input-file.ts';
 import { damageOf, MANIFEST_FILE, writeManifestedDirectory } from '../manifest.ts';
 import { writeAdapter } from '../policy/peft.ts';
 import { openSafetensors, writeSafetensors } from '../policy/safetensors.ts';
-import { loadTensor, tensorBytes } from '../policy/transfer.ts';
+import { loadTensor, tensorBytes } from '../policy/weights.ts';
 import { type PolicyCard, writeCard } from './card.ts';
 import type { Learner } from './learner.ts';
 

@@ -1,7 +1,7 @@
 /** A policy in training: what of it is trained, in one flat buffer that all ranks share, and the optimiser over it. */
 import type { LogProbOptions, Tensor } from '../engine/engine.ts';
+import { Tape } from '../policy/gradient-checkpointing.ts';
 import type { Policy } from '../policy/policy.ts';
-import { Tape } from '../policy/tape.ts';
 import { headGradients, type TokenLoss } from './loss.ts';
 import { type OptimizerOptions, ShardedAdamW, type StepReport } from './optimizer.ts';
 import type { Ranks } from './worker-group.ts';

@@ -7,7 +7,7 @@ import type { Tensor } from '../engine/engine.ts';
 import { collate, type EncodedPrompt, joined, responseSequence, type Sequence } from '../policy/batch.ts';
 import { type ForwardInput, forward, type Network } from '../policy/forward.ts';
 import type { Sampled } from '../policy/generate.ts';
-import { run, type Tape, taped } from '../policy/tape.ts';
+import { run, type Tape, taped } from '../policy/gradient-checkpointing.ts';
 import { chunkTokens } from './loss.ts';
 
 /** Tokens of one piece, padding included, where a recipe does not say. */

@@ -1,11 +1,10 @@
 /** A policy of a checkpoint's sizes without its weights: it prompts as the checkpoint does, and computes nothing. */
 import type { DryEngine } from '../engine/dry/dry.ts';
-import { type Adapter, type AdapterOptions, adapterLayout } from '../policy/adapter.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
-import type { Dims } from '../policy/dims.ts';
-import type { PolicyParts } from '../policy/parts.ts';
-import { Policy, type PolicyOptions } from '../policy/policy.ts';
-import type { WeightDType } from '../policy/weights.ts';
+import type { WeightDType } from '../policy/layout.ts';
+import { type Adapter, type AdapterOptions, adapterLayout } from '../policy/lora.ts';
+import type { Dims } from '../policy/model-config.ts';
+import { Policy, type PolicyOptions, type PolicyParts } from '../policy/policy.ts';
 import type { Picture } from '../types.ts';
 
 /** What is trained, and where. */

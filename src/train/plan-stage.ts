@@ -5,7 +5,7 @@
  */
 import { DryEngine } from '../engine/dry/dry.ts';
 import type { Tensor } from '../engine/engine.ts';
-import type { Dims } from '../policy/dims.ts';
+import type { Dims } from '../policy/model-config.ts';
 import type { Recipe } from '../recipe.ts';
 import { LessonReader } from './plan-lessons.ts';
 import { EmptyPolicy, emptyAdapter, type Subject } from './plan-policy.ts';

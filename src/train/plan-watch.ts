@@ -1,8 +1,8 @@
 /** Who a plan looks on at: a learner and a reference that say which part of a step begins, on a team that is not there. */
 import type { Ledger } from '../engine/dry/ledger.ts';
 import type { LogProbOptions, Tensor } from '../engine/engine.ts';
+import type { Tape } from '../policy/gradient-checkpointing.ts';
 import type { Policy } from '../policy/policy.ts';
-import type { Tape } from '../policy/tape.ts';
 import { Learner } from './learner.ts';
 import type { TokenLoss } from './loss.ts';
 import type { Scorer } from './micro-batch.ts';

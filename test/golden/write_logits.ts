@@ -13,7 +13,7 @@ import { parseArgs } from 'node:util';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { writeFileAtomic } from '../../src/files.ts';
 import { collate } from '../../src/policy/batch.ts';
-import { nanoDims } from '../../src/policy/dims.ts';
+import { nanoDims } from '../../src/policy/model-config.ts';
 import { forward } from '../../src/policy/forward.ts';
 import { generate } from '../../src/policy/generate.ts';
 import { Policy } from '../../src/policy/policy.ts';

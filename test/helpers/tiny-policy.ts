@@ -1,7 +1,7 @@
 /** A policy of about twenty thousand parameters and a task of three pictures, so that a training step takes milliseconds. */
 import type { Engine } from '../../src/engine/engine.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
-import type { Dims, SpecialIds } from '../../src/policy/dims.ts';
+import type { Dims, SpecialIds } from '../../src/policy/model-config.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { hash32 } from '../../src/random.ts';
 import type { StageOrigin } from '../../src/train/checkpoint.ts';

@@ -2,8 +2,8 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { collate, type EncodedPrompt, responseSequence } from '../../src/policy/batch.ts';
 import { forward } from '../../src/policy/forward.ts';
+import { Tape, taped } from '../../src/policy/gradient-checkpointing.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { Tape, taped } from '../../src/policy/tape.ts';
 import { encodeImages } from '../../src/policy/vision.ts';
 import { engine, GOLDEN, golden, picture } from './golden.ts';
 

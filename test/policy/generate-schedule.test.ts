@@ -1,16 +1,17 @@
 /** However the work is cut up, a row says the same. */
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Engine } from '../../src/engine/engine.ts';
+import { freePrompts, keptSlots } from '../../src/policy/decoding-batch.ts';
 import {
   type GenerateOptions,
   type GenerateSchedule,
   generate,
+  Row,
   type Sampled,
   usualSchedule,
 } from '../../src/policy/generate.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { pieces, prefill } from '../../src/policy/prefill.ts';
-import { freePrompts, keptSlots, Row } from '../../src/policy/row.ts';
+import { pieces, prefill } from '../../src/policy/step.ts';
 import { Random } from '../../src/random.ts';
 import { biased, logProbsOf, policy, prompts, scored } from './generate-policy.ts';
 import { distance, engine } from './golden.ts';

@@ -1,11 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { CheckpointError, DataError } from '../../src/errors.ts';
-import { nanoDims } from '../../src/policy/dims.ts';
-import { ImageProcessor } from '../../src/policy/image.ts';
-import { ropeIndex, rotaryTables } from '../../src/policy/positions.ts';
-import { resizeBicubic, smartResize } from '../../src/policy/resize.ts';
-import { planVision, type Segments } from '../../src/policy/windows.ts';
+import { ImageProcessor, resizeBicubic, smartResize } from '../../src/policy/image-processor.ts';
+import { nanoDims } from '../../src/policy/model-config.ts';
+import { ropeIndex, rotaryTables } from '../../src/policy/rope.ts';
+import { planVision, type Segments } from '../../src/policy/vision.ts';
 import { distance, golden, picture } from './golden.ts';
 
 const dims = nanoDims(400, { image: 1, video: 2, visionStart: 3, visionEnd: 4, end: 5, pad: 6 });

@@ -2,7 +2,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { LogProbOptions, Tensor } from '../../src/engine/engine.ts';
 import { collate, type EncodedPrompt, joined } from '../../src/policy/batch.ts';
 import { forward } from '../../src/policy/forward.ts';
-import { Tape } from '../../src/policy/tape.ts';
+import { Tape } from '../../src/policy/gradient-checkpointing.ts';
 import { headGradients } from '../../src/train/loss.ts';
 import { responseLogProbs, responseStates } from '../../src/train/micro-batch.ts';
 import { engine } from './golden.ts';

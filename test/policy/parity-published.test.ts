@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { parseDims, VISION_EPSILON } from '../../src/policy/dims.ts';
 import { layoutOf } from '../../src/policy/layout.ts';
+import { parseDims, VISION_EPSILON } from '../../src/policy/model-config.ts';
 import * as published from './published.ts';
 
 /** What test/golden/make_published.py stores. */

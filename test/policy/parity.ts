@@ -6,8 +6,8 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { DType, Engine, Tensor } from '../../src/engine/engine.ts';
 import type { Message } from '../../src/policy/chat.ts';
-import { parseDims } from '../../src/policy/dims.ts';
 import { layoutOf } from '../../src/policy/layout.ts';
+import { parseDims } from '../../src/policy/model-config.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { hash32 } from '../../src/random.ts';
 

@@ -7,10 +7,14 @@ import { crc32 } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
 import { CheckpointError, DataError } from '../../src/errors.ts';
 import { Chat, expandImages, type Message } from '../../src/policy/chat.ts';
-import { parseDims } from '../../src/policy/dims.ts';
-import { ImageProcessor } from '../../src/policy/image.ts';
-import { parsePreprocessor, readPreprocessor } from '../../src/policy/preprocessor-config.ts';
-import { type Resampler, resizeBicubic } from '../../src/policy/resize.ts';
+import {
+  ImageProcessor,
+  parsePreprocessor,
+  type Resampler,
+  readPreprocessor,
+  resizeBicubic,
+} from '../../src/policy/image-processor.ts';
+import { parseDims } from '../../src/policy/model-config.ts';
 import { Tokenizer } from '../../src/policy/tokenizer.ts';
 import type { Picture } from '../../src/types.ts';
 import { distance, GOLDEN, picture } from './golden.ts';

@@ -14,11 +14,12 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { CheckpointError } from '../../src/errors.ts';
 import {
   describedTensors,
+  openCheckpoint,
   openSafetensors,
   type StoredTensor,
+  writeCheckpoint,
   writeSafetensors,
 } from '../../src/policy/safetensors.ts';
-import { openCheckpoint, writeCheckpoint } from '../../src/policy/shards.ts';
 import { brains, craft, craftText, floats } from './craft.ts';
 
 let directory: string;

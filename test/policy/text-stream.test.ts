@@ -2,8 +2,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { TextStream } from '../../src/policy/text-stream.ts';
-import { Tokenizer } from '../../src/policy/tokenizer.ts';
+import { TextStream, Tokenizer } from '../../src/policy/tokenizer.ts';
 import { GOLDEN } from './golden.ts';
 
 const TEXT = fileURLToPath(new URL('../golden/text', import.meta.url));

@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { CheckpointError } from '../../src/errors.ts';
-import { Tokenizer } from '../../src/policy/tokenizer.ts';
-import { readTokenizer } from '../../src/policy/tokenizer-files.ts';
+import { readTokenizer, Tokenizer } from '../../src/policy/tokenizer.ts';
 import { GOLDEN } from './golden.ts';
 
 const TEXT = fileURLToPath(new URL('../golden/text', import.meta.url));

@@ -17,7 +17,7 @@ import { CheckpointError, EngineError } from '../../src/errors.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { elements, openSafetensors } from '../../src/policy/safetensors.ts';
-import { loadTensor, tensorBytes } from '../../src/policy/transfer.ts';
+import { loadTensor, tensorBytes } from '../../src/policy/weights.ts';
 import { corpus } from './corpus.ts';
 import { brains, craft, craftText, type Entry, floats } from './craft.ts';
 import { engine, GOLDEN } from './golden.ts';

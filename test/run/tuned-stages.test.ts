@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { mergeAdapter } from '../../src/policy/adapter.ts';
+import { mergeAdapter } from '../../src/policy/lora.ts';
 import { loadAdapter } from '../../src/policy/peft.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { openSafetensors } from '../../src/policy/safetensors.ts';

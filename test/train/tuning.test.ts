@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { type AdapterOptions, createAdapter } from '../../src/policy/adapter.ts';
+import { type AdapterOptions, createAdapter } from '../../src/policy/lora.ts';
 import { loadAdapter } from '../../src/policy/peft.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { FOREIGN_CARD } from '../../src/train/card.ts';

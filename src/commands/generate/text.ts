@@ -15,7 +15,7 @@ import {
 } from '../../policy/generation-config.ts';
 import { loadAdapter } from '../../policy/peft.ts';
 import { Policy } from '../../policy/policy.ts';
-import { TextStream } from '../../policy/text-stream.ts';
+import { TextStream } from '../../policy/tokenizer.ts';
 import { Progress } from '../../progress.ts';
 import { findPolicy } from '../../run/find-policy.ts';
 import { print, printJson, say } from '../../terminal.ts';

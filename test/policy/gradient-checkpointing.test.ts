@@ -2,12 +2,12 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { EngineError } from '../../src/errors.ts';
 import { collate, type EncodedPrompt, responseSequence } from '../../src/policy/batch.ts';
-import { parseDims } from '../../src/policy/dims.ts';
 import { forward } from '../../src/policy/forward.ts';
+import { run, Tape, taped } from '../../src/policy/gradient-checkpointing.ts';
 import { layoutOf } from '../../src/policy/layout.ts';
+import { parseDims } from '../../src/policy/model-config.ts';
+import type { Tuning } from '../../src/policy/policy.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { run, Tape, taped } from '../../src/policy/tape.ts';
-import type { Tuning } from '../../src/policy/trainable.ts';
 import { randomWeights } from '../../src/policy/weights.ts';
 import { engine, GOLDEN, golden, picture } from './golden.ts';
 

@@ -1,9 +1,15 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { CheckpointError } from '../../src/errors.ts';
-import { configJson, statedDType, usualDType, withDType } from '../../src/policy/config-json.ts';
-import { nanoDims, parseDims } from '../../src/policy/dims.ts';
 import { layoutOf, publishedName } from '../../src/policy/layout.ts';
+import {
+  configJson,
+  nanoDims,
+  parseDims,
+  statedDType,
+  usualDType,
+  withDType,
+} from '../../src/policy/model-config.ts';
 import { GOLDEN, golden } from './golden.ts';
 import { QWEN_3B, QWEN_7B, QWEN_72B } from './published.ts';
 

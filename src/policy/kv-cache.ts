@@ -3,10 +3,34 @@
  * layer's caches are held twice.
  */
 import type { Tensor } from '../engine/engine.ts';
-import type { LayerCache, Prefix } from './decoder.ts';
 import type { Policy } from './policy.ts';
-import type { Kept } from './row.ts';
-import { type Seen, seenBy, seenOf, tensorsOfSeen } from './seen.ts';
+import { type Seen, seenBy, seenOf, tensorsOfSeen } from './sampler.ts';
+import type { Piece } from './step.ts';
+
+/** Rotated keys and values of one layer. */
+export interface LayerCache {
+  readonly key: Tensor; // [B, Hkv, S, d]
+  readonly value: Tensor; // [B, Hkv, S, d]
+}
+
+/** A prompt that groups of rows share: P prompts, B = P · G rows, G consecutive rows to each. */
+export interface Prefix {
+  readonly layers: readonly LayerCache[]; // [P, Hkv, S₀, d]
+  /** Additive, hides the padding of shorter prompts: [P, 1, 1, S₀]. */
+  readonly mask?: Tensor;
+}
+
+/** Preallocated keys and values that a decoding step extends in place. */
+export interface OwnCache {
+  readonly layers: readonly LayerCache[]; // [B, Hkv, S, d], S the capacity
+  /** Entries filled so far; this call's are written behind them. */
+  readonly used: number;
+  /**
+   * Where this call's entries go instead, known to the device alone: [T]. All S entries are then attended to, and the mask
+   * must hide those that are not filled.
+   */
+  readonly at?: Tensor;
+}
 
 export interface BatchMemory {
   readonly prefix: Prefix | null; // P prompts, when groups share them
@@ -61,6 +85,15 @@ function changed(layers: readonly LayerCache[], index: number, by: (cache: Tenso
   return layers.map((held, i) => (i === index ? { key: by(held.key), value: by(held.value) } : held));
 }
 
+export interface Kept {
+  /** Old slot of each new one. */
+  readonly slots: readonly number[];
+  /** Old index of each prompt that stays. */
+  readonly prompts: readonly number[];
+  /** New slots that are fillers, which nobody reads. */
+  readonly fillers: ReadonlySet<number>;
+}
+
 /** Keeps some slots and prompts. */
 export function* leaving(policy: Policy, memory: BatchMemory, kept: Kept): Generator<Change> {
   const { engine } = policy;
@@ -97,4 +130,62 @@ export function* moving(
     yield ({ own }) => ({ own: changed(own, i, (cache) => move(cache, 2)) });
   }
   yield ({ mask }) => ({ mask: mask && move(mask, 3) });
+}
+
+const HIDE = Number.NEGATIVE_INFINITY;
+
+/** Where joining prompts stand. */
+export interface Places {
+  /** The prompts' places in the batch: [n]. */
+  readonly into: readonly number[];
+  /** Whether the batch begins with them: they are then written side by side and padded behind. */
+  readonly fresh: boolean;
+  /** Columns of the cache that are filled. */
+  readonly used: number;
+}
+
+/** Writes the keys and values of a piece of the joining prompts. */
+export function writePiece(
+  { engine }: Policy,
+  { prefix, own }: BatchMemory,
+  { first, lengths, layers }: Piece,
+  { into, fresh, used }: Places,
+): void {
+  const put = (target: Tensor, source: Tensor): void => {
+    if (fresh) {
+      engine.write(engine.narrow(target, 0, first, lengths.length), 2, 0, source);
+      return;
+    }
+    for (const [i, n] of lengths.entries()) {
+      const row = engine.narrow(target, 0, into[first + i]!, 1); // [1, Hkv, S, d]
+      const column = prefix === null ? used - n : 0;
+      engine.write(row, 2, column, engine.narrow(engine.narrow(source, 0, i, 1), 2, 0, n));
+    }
+  };
+  for (const [i, { key, value }] of layers.entries()) {
+    engine.scope(() => {
+      const target = (prefix?.layers ?? own)[i]!;
+      put(target.key, key);
+      put(target.value, value);
+    });
+  }
+}
+
+/** Sets the rows `places` [n] of an additive mask [B, 1, 1, S]: row i does not see the columns from … to of `hidden(i)`. */
+export function hideColumns(
+  { engine, dtype }: Policy,
+  mask: Tensor,
+  places: readonly number[],
+  hidden: (i: number) => readonly [from: number, to: number],
+): void {
+  const columns = mask.shape[3]!;
+  const values = new Float32Array(places.length * columns);
+  for (let i = 0; i < places.length; i++) {
+    const [from, to] = hidden(i);
+    values.fill(HIDE, i * columns + from, i * columns + to);
+  }
+  engine.scope(() => {
+    const rows = engine.cast(engine.tensor(values, [places.length, 1, 1, columns]), dtype);
+    engine.indexCopyInto(mask, 0, engine.tensor(Int32Array.from(places), [places.length]), rows);
+  });
 }

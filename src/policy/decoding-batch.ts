@@ -4,19 +4,23 @@
  * a shift of the row's own. Columns that no row reads any longer are dropped when the cache grows.
  */
 import type { Tensor } from '../engine/engine.ts';
-import { type Angles, placesAt } from './angles.ts';
 import type { EncodedPrompt } from './batch.ts';
-import { allocate, type BatchMemory, leaving, moving, tensorsOf } from './batch-memory.ts';
-import type { Block } from './block.ts';
-import { FixedStep } from './fixed-step.ts';
-import { hideColumns, writePiece } from './joining.ts';
-import { runNarrow } from './narrow-step.ts';
+import type { Limits, Row } from './generate.ts';
+import {
+  allocate,
+  type BatchMemory,
+  hideColumns,
+  type Kept,
+  leaving,
+  moving,
+  tensorsOf,
+  writePiece,
+} from './kv-cache.ts';
+import type { Weights } from './layout.ts';
 import type { Policy } from './policy.ts';
-import { prefill } from './prefill.ts';
-import { keptSlots, type Limits, type Row } from './row.ts';
-import type { Sampler } from './sampler.ts';
-import { seenInPrompts, writeSeen } from './seen.ts';
-import type { Weights } from './weights.ts';
+import { type RopeTables, ropeRowsAt } from './rope.ts';
+import { type Sampler, seenInPrompts, writeSeen } from './sampler.ts';
+import { type Block, FixedStep, prefill, runNarrow } from './step.ts';
 
 /** Columns by which the cache of the rows grows. */
 export const GROWTH = 256;
@@ -43,7 +47,7 @@ export interface DecodingOptions {
   readonly limits: Limits;
   /** Tokens of the longest prompt that may join. */
   readonly longest: number;
-  readonly angles: Angles;
+  readonly rope: RopeTables;
   readonly stepping: Stepping;
   /** The policy's weights, arranged for steps. */
   readonly weights: Weights;
@@ -123,7 +127,7 @@ export class Decoding {
       const before = fresh ? this.#used : prompt.ids.length;
       this.slots[slot] = rows[i]!;
       this.#start[slot] = this.#used - (this.#memory.prefix === null ? before : 0);
-      this.#shift[slot] = prompt.next - this.#options.angles.base - this.#used;
+      this.#shift[slot] = prompt.next - this.#options.rope.base - this.#used;
     }
     this.#hide(into, slots, groups, fresh);
     this.#forgetSteps();
@@ -233,7 +237,7 @@ export class Decoding {
 
   #runNarrow(steps: number): Block {
     const { engine } = this.#policy;
-    const { sampler, limits, angles, weights } = this.#options;
+    const { sampler, limits, rope, weights } = this.#options;
     const { tokens, block } = engine.scope(() => {
       const uniforms = this.#uniforms(this.slots, steps);
       // Rows that have ended are fed once more when their states are wanted; nothing is drawn for those alone.
@@ -244,7 +248,7 @@ export class Decoding {
         sampler,
         hidden: limits.hidden,
         drawing,
-        angles,
+        rope,
         used: this.#used,
         shift: this.#shift,
       };
@@ -278,9 +282,9 @@ export class Decoding {
       ...this.#memory,
       sampler: this.#options.sampler,
       hidden: this.#options.limits.hidden,
-      angles: this.#options.angles,
+      rope: this.#options.rope,
       used: this.#used,
-      places: placesAt(this.#options.angles, this.#shift, this.#used),
+      places: ropeRowsAt(this.#options.rope, this.#shift, this.#used),
       block,
     });
     if (fixed === 'recorded' && !this.#fixed.record()) {
@@ -298,4 +302,44 @@ export class Decoding {
     this.#forgetSteps();
     this.#policy.engine.dispose(...tensorsOf(this.#memory));
   }
+}
+
+/** The rows of a batch: slot b of prompt ⌊b / G⌋ holds a row, or null once that row is complete. */
+export type Slots = readonly (Row | null)[];
+
+/** Copies leave a batch only when at least this share of its rows goes. */
+const WORTH_LEAVING = 0.2;
+
+/** Slots to keep so that complete rows go and groups stay of equal size; null when too little would be won. */
+export function keptSlots(slots: Slots, prompts: number): Kept | null {
+  const group = slots.length / prompts;
+  const alive: number[][] = [];
+  for (let p = 0; p < prompts; p++) {
+    const own: number[] = [];
+    for (let g = 0; g < group; g++) if (slots[p * group + g] !== null) own.push(p * group + g);
+    alive.push(own);
+  }
+  const width = alive.reduce((most, own) => Math.max(most, own.length), 0);
+  const staying = alive.flatMap((own, p) => (own.length > 0 ? [p] : []));
+  if (width * staying.length > slots.length * (1 - WORTH_LEAVING)) return null;
+  const kept: number[] = [];
+  const fillers = new Set<number>();
+  for (const p of staying) {
+    const own = alive[p]!;
+    for (let g = 0; g < width; g++) {
+      if (g >= own.length) fillers.add(kept.length);
+      kept.push(own[Math.min(g, own.length - 1)]!);
+    }
+  }
+  return { slots: kept, prompts: staying, fillers };
+}
+
+/** Prompts all of whose rows are complete, when they are enough of the batch to be worth refilling. */
+export function freePrompts(slots: Slots, prompts: number): number[] {
+  const group = slots.length / prompts;
+  const free: number[] = [];
+  for (let p = 0; p < prompts; p++) {
+    if (slots.slice(p * group, (p + 1) * group).every((row) => row === null)) free.push(p);
+  }
+  return free.length >= WORTH_LEAVING * prompts ? free : [];
 }

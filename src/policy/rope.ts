@@ -3,9 +3,12 @@
  * of an image share one temporal position and spread over its grid; what follows continues from the largest id
  * plus one. Source: `get_rope_index` of transformers, still images.
  */
+import type { Tensor } from '../engine/engine.ts';
 import { CheckpointError, DataError } from '../errors.ts';
-import type { Dims } from './dims.ts';
-import type { Grid } from './windows.ts';
+import type { EncodedPrompt } from './batch.ts';
+import type { Grid } from './image-processor.ts';
+import type { Dims } from './model-config.ts';
+import type { Policy } from './policy.ts';
 
 export interface RopeIndex {
   /** [3 · T], row after row. */
@@ -66,21 +69,21 @@ export function ropeIndex(ids: Int32Array, grids: readonly Grid[], dims: Dims): 
   return { positions, next };
 }
 
-interface Angles {
+interface FrequencyTable {
   limit: number;
   cos: Float32Array; // [limit, headDim / 2]
   sin: Float32Array;
 }
 
-const tables = new WeakMap<Dims, Angles>();
+const tables = new WeakMap<Dims, FrequencyTable>();
 
 /** cos and sin of position · frequency, for all positions below `limit` (or more). */
-function angles(dims: Dims, limit: number): Angles {
+function frequencyTable(dims: Dims, limit: number): FrequencyTable {
   const known = tables.get(dims);
   if (known !== undefined && known.limit >= limit) return known;
   const half = dims.headDim / 2;
   const size = Math.max(256, 2 ** Math.ceil(Math.log2(limit)));
-  const made: Angles = {
+  const made: FrequencyTable = {
     limit: size,
     cos: new Float32Array(size * half),
     sin: new Float32Array(size * half),
@@ -105,7 +108,7 @@ export function rotaryTables(dims: Dims, positions: Int32Array): { cos: Float32A
   const count = positions.length / 3;
   let largest = 0;
   for (let i = 0; i < positions.length; i++) if (positions[i]! > largest) largest = positions[i]!;
-  const table = angles(dims, largest + 1);
+  const table = frequencyTable(dims, largest + 1);
   const half = dims.headDim / 2;
   const cos = new Float32Array(count * dims.headDim);
   const sin = new Float32Array(count * dims.headDim);
@@ -120,4 +123,41 @@ export function rotaryTables(dims: Dims, positions: Int32Array): { cos: Float32A
     }
   }
   return { cos, sin };
+}
+
+/** Rotary tables of all positions that responses can stand at, by position minus `base`. */
+export interface RopeTables {
+  readonly base: number;
+  /** Positions of responses; the tables are longer. */
+  readonly count: number;
+  readonly cos: Tensor; // [N, d]
+  readonly sin: Tensor;
+}
+
+/**
+ * Tables for responses of `maxTokens` tokens to these prompts. Behind them stand `beyond` more, for complete rows that
+ * run on until the batch changes.
+ */
+export function ropeTablesFor(
+  policy: Policy,
+  prompts: readonly EncodedPrompt[],
+  maxTokens: number,
+  beyond: number,
+): RopeTables {
+  const nexts = prompts.map(({ next }) => next);
+  const base = nexts.reduce((a, b) => Math.min(a, b));
+  const count = nexts.reduce((a, b) => Math.max(a, b)) - base + maxTokens;
+  const rows = count + beyond;
+  const positions = Int32Array.from({ length: 3 * rows }, (_, i) => base + (i % rows));
+  const { cos, sin } = rotaryTables(policy.dims, positions);
+  const shape = [rows, policy.dims.headDim];
+  return { base, count, cos: policy.engine.tensor(cos, shape), sin: policy.engine.tensor(sin, shape) };
+}
+
+/**
+ * Rows of the tables for the tokens of slots that stand at a column, each shifted by its own: [B]. Slots without a row may
+ * be past all responses.
+ */
+export function ropeRowsAt({ count }: RopeTables, shift: Int32Array, column: number): Int32Array {
+  return shift.map((own) => Math.min(own + column, count));
 }

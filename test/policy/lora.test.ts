@@ -2,19 +2,19 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { ADAPTER_TARGETS } from '../../src/adapter-targets.ts';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { CheckpointError, ConfigError } from '../../src/errors.ts';
+import { collate, type EncodedPrompt, responseSequence } from '../../src/policy/batch.ts';
+import { forward, type Network } from '../../src/policy/forward.ts';
+import { generate } from '../../src/policy/generate.ts';
+import { run, Tape, taped } from '../../src/policy/gradient-checkpointing.ts';
 import {
   type Adapter,
   type AdapterOptions,
   adapterLayout,
   createAdapter,
   mergeAdapter,
-} from '../../src/policy/adapter.ts';
-import { collate, type EncodedPrompt, responseSequence } from '../../src/policy/batch.ts';
-import type { Dims } from '../../src/policy/dims.ts';
-import { forward, type Network } from '../../src/policy/forward.ts';
-import { generate } from '../../src/policy/generate.ts';
+} from '../../src/policy/lora.ts';
+import type { Dims } from '../../src/policy/model-config.ts';
 import { type LoadOptions, Policy } from '../../src/policy/policy.ts';
-import { run, Tape, taped } from '../../src/policy/tape.ts';
 import { distance, engine, GOLDEN, golden, picture } from './golden.ts';
 
 const base = Policy.load(engine, GOLDEN);

@@ -1,0 +1,477 @@
+/** Pictures to patches: the image processor of Qwen2.5-VL, as `preprocessor_config.json` sets it. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { CheckpointError, DataError } from '../errors.ts';
+import type { Picture } from '../types.ts';
+import { readJson } from './json-file.ts';
+import { CHANNELS, type VisionDims } from './model-config.ts';
+
+export interface Grid {
+  /** Patches per column and per row, multiples of the merge size. */
+  readonly rows: number;
+  readonly columns: number;
+}
+
+/** Patches of one picture, as the vision tower takes them. */
+export interface ProcessedImage extends Grid {
+  /**
+   * [rows · columns, 3 · patch²] in Hugging Face order: 2 × 2 blocks in reading order, four patches each, a
+   * patch as channel, row, column. The temporal axis is left out: both frames of a still image are equal.
+   */
+  readonly patches: Float32Array;
+}
+
+export class ImageProcessor {
+  readonly config: PreprocessorConfig;
+  /** Edge of a visual token in pixels. */
+  readonly #unit: number;
+  readonly #values: readonly Float32Array[]; // per channel: byte → value that the tower sees
+
+  /**
+   * @param json parsed `preprocessor_config.json`; an absent key takes Qwen2.5-VL's value.
+   * @throws CheckpointError naming the key that is wrong or contradicts the checkpoint's vision tower.
+   */
+  constructor(vision: VisionDims, json: unknown = {}, file?: string) {
+    this.config = parsePreprocessor(json, vision, file);
+    const { rescale, normalize, factor, mean, std, patch, merge } = this.config;
+    this.#unit = patch * merge;
+    this.#values = Array.from({ length: CHANNELS }, (_, c) =>
+      Float32Array.from({ length: 256 }, (__, byte) => {
+        const value = rescale ? byte * factor : byte;
+        return normalize ? (value - mean[c]!) / std[c]! : value;
+      }),
+    );
+  }
+
+  /** The processor of a checkpoint directory. @throws CheckpointError as the constructor does */
+  static load(vision: VisionDims, directory: string): ImageProcessor {
+    const { json, file } = readPreprocessor(directory);
+    return new ImageProcessor(vision, json, file);
+  }
+
+  /** The `preprocessor_config.json` of this processor. */
+  json(): Readonly<Record<string, unknown>> {
+    return preprocessorJson(this.config);
+  }
+
+  /**
+   * Size at which a picture is seen.
+   * @throws DataError when its aspect ratio is above 200, or when it does not fit and must not be resized.
+   */
+  size(width: number, height: number): { width: number; height: number } {
+    const { resize, minPixels, maxPixels } = this.config;
+    if (resize) return smartResize(width, height, this.#unit, minPixels, maxPixels);
+    if (width % this.#unit === 0 && height % this.#unit === 0 && width > 0 && height > 0)
+      return { width, height };
+    throw new DataError(
+      `a picture of ${width} × ${height} pixels cannot be used: this checkpoint does not resize (do_resize is false), ` +
+        `so both sides must be multiples of ${this.#unit}`,
+    );
+  }
+
+  /** Number of visual tokens of a picture of this size. @throws DataError as `size` does */
+  tokens(width: number, height: number): number {
+    const to = this.size(width, height);
+    return (to.width / this.#unit) * (to.height / this.#unit);
+  }
+
+  /**
+   * Resizes if the size asks for it, normalises and cuts into patches.
+   * @throws DataError when the picture's data do not fit its size, or as `size` does.
+   */
+  process(picture: Picture): ProcessedImage {
+    if (picture.data.length !== picture.width * picture.height * CHANNELS) {
+      throw new DataError(
+        `a picture of ${picture.width} × ${picture.height} needs ${picture.width * picture.height * CHANNELS} bytes of RGB, got ${picture.data.length}`,
+      );
+    }
+    const { width, height } = this.size(picture.width, picture.height);
+    const same = width === picture.width && height === picture.height;
+    return this.#patchify(same ? picture : resizeBicubic(picture, width, height, this.config.resampler));
+  }
+
+  #patchify({ width, height, data }: Picture): ProcessedImage {
+    const { patch, merge } = this.config;
+    const rows = height / patch;
+    const columns = width / patch;
+    const patches = new Float32Array(rows * columns * CHANNELS * patch * patch);
+    let out = 0;
+    for (let blockRow = 0; blockRow < rows; blockRow += merge) {
+      for (let blockColumn = 0; blockColumn < columns; blockColumn += merge) {
+        for (let row = blockRow; row < blockRow + merge; row++) {
+          for (let column = blockColumn; column < blockColumn + merge; column++) {
+            for (let channel = 0; channel < CHANNELS; channel++) {
+              const table = this.#values[channel]!;
+              for (let y = row * patch; y < (row + 1) * patch; y++) {
+                let at = (y * width + column * patch) * CHANNELS + channel;
+                for (let x = 0; x < patch; x++) {
+                  patches[out++] = table[data[at]!]!;
+                  at += CHANNELS;
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+    return { rows, columns, patches };
+  }
+}
+
+/**
+ * What is done to a picture before the vision tower sees it: a checkpoint's `preprocessor_config.json`, or the
+ * `image_processor` of the `processor_config.json` that transformers 5 writes instead.
+ */
+export interface PreprocessorConfig {
+  /** Name of the processor in transformers. */
+  readonly type: string;
+  readonly resampler: Resampler;
+  readonly resize: boolean;
+  readonly rescale: boolean;
+  readonly normalize: boolean;
+  /** Edge of a patch in pixels, patches per side of a visual token, frames of a patch. */
+  readonly patch: number;
+  readonly merge: number;
+  readonly temporal: number;
+  /** Bounds of width · height after the resize. */
+  readonly minPixels: number;
+  readonly maxPixels: number;
+  /** Factor from bytes to [0, 1]. */
+  readonly factor: number;
+  readonly mean: readonly number[]; // per channel
+  readonly std: readonly number[];
+}
+
+type Json = Readonly<Record<string, unknown>>;
+
+const FILE = 'preprocessor_config.json';
+const PROCESSOR_FILE = 'processor_config.json';
+const CLIP_MEAN = [0.48145466, 0.4578275, 0.40821073];
+const CLIP_STD = [0.26862954, 0.26130258, 0.27577711];
+const BICUBIC = 3;
+/** Every picture is enlarged to `min_pixels`: beyond this, 65 536 visual tokens, no context has room for one. */
+const MOST_MIN_PIXELS = 65_536 * 28 * 28;
+
+/** Names of Qwen2.5-VL's image processor; the last resizes with Pillow, the others with torchvision. */
+const TYPES = ['Qwen2VLImageProcessor', 'Qwen2VLImageProcessorFast', 'Qwen2VLImageProcessorPil'];
+/** Of its first release. */
+const OLD_TYPE = 'Qwen2_5_VLImageProcessor';
+
+const isObject = (value: unknown): value is Json =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** Reads keys of a file; null counts as absent, and every complaint names the file and the key. */
+class Keys {
+  readonly #json: Json;
+  readonly #file: string;
+
+  constructor(json: unknown, file: string) {
+    if (!isObject(json)) throw new CheckpointError(`${file}: must hold a JSON object`);
+    this.#json = json;
+    this.#file = file;
+  }
+
+  get(key: string): unknown {
+    return this.#json[key] ?? undefined;
+  }
+
+  fail(key: string, expected: string, got: unknown): never {
+    throw new CheckpointError(
+      `${this.#file}: '${key}' must be ${expected}, got ${JSON.stringify(got)}; use the file of a Qwen2.5-VL checkpoint`,
+    );
+  }
+
+  /** The first of several values that is given: a positive number. */
+  number(key: string, ...values: readonly unknown[]): number {
+    const value = values.find((v) => v !== undefined && v !== null);
+    if (typeof value === 'number' && value > 0 && Number.isFinite(value)) return value;
+    return this.fail(key, 'a positive number', value);
+  }
+
+  flag(key: string): boolean {
+    const value = this.get(key) ?? true;
+    return typeof value === 'boolean' ? value : this.fail(key, 'true or false', value);
+  }
+
+  triple(key: string, fallback: readonly number[], ok: (v: number) => boolean, expected: string): number[] {
+    const value = this.get(key) ?? fallback;
+    const is = (v: unknown): v is number => typeof v === 'number' && Number.isFinite(v) && ok(v);
+    if (Array.isArray(value) && value.length === 3 && value.every(is)) return value.slice();
+    return this.fail(key, expected, value);
+  }
+}
+
+function resamplerOf(keys: Keys, type: string): Resampler {
+  if (!TYPES.includes(type) && type !== OLD_TYPE) {
+    keys.fail('image_processor_type', `one of ${TYPES.join(', ')}`, type);
+  }
+  return type.endsWith('Pil') ? 'pillow' : 'torchvision';
+}
+
+/** Bounds of the number of pixels, under each of the names they have had. */
+function bounds(keys: Keys): { minPixels: number; maxPixels: number } {
+  const size = keys.get('size');
+  const held: Json = isObject(size) ? size : {};
+  const lower = [keys.get('min_pixels'), held['shortest_edge'], held['min_pixels']];
+  const upper = [keys.get('max_pixels'), held['longest_edge'], held['max_pixels']];
+  const given = (values: readonly unknown[]): boolean => values.some((v) => v !== undefined && v !== null);
+  if (size !== undefined && !(given(lower) && given(upper))) {
+    keys.fail('size', 'an object with shortest_edge and longest_edge, in pixels of the whole picture', size);
+  }
+  const minPixels = keys.number('min_pixels', ...lower, 56 * 56);
+  const maxPixels = keys.number('max_pixels', ...upper, 28 * 28 * 1280);
+  if (minPixels > MOST_MIN_PIXELS)
+    keys.fail('min_pixels', `at most ${MOST_MIN_PIXELS}, to which every picture is enlarged`, minPixels);
+  if (minPixels > maxPixels) keys.fail('min_pixels', `at most max_pixels, ${maxPixels}`, minPixels);
+  return { minPixels, maxPixels };
+}
+
+/**
+ * Reads a parsed `preprocessor_config.json`; an absent key takes Qwen2.5-VL's value.
+ * @throws CheckpointError naming the key that is wrong or contradicts the checkpoint's vision tower
+ */
+export function parsePreprocessor(json: unknown, vision: VisionDims, file = FILE): PreprocessorConfig {
+  const keys = new Keys(json, file);
+  const type = keys.get('image_processor_type') ?? TYPES[0];
+  if (typeof type !== 'string') return keys.fail('image_processor_type', 'a name', type);
+  const patch = keys.number('patch_size', keys.get('patch_size'), vision.patch);
+  const merge = keys.number('merge_size', keys.get('merge_size'), vision.merge);
+  const temporal = keys.number('temporal_patch_size', keys.get('temporal_patch_size'), vision.temporal);
+  if (patch !== vision.patch || merge !== vision.merge || temporal !== vision.temporal) {
+    throw new CheckpointError(
+      `${file}: patch_size, merge_size, temporal_patch_size ${patch}, ${merge}, ${temporal} differ from ` +
+        `config.json's ${vision.patch}, ${vision.merge}, ${vision.temporal}; take both files from one checkpoint`,
+    );
+  }
+  const resample = keys.get('resample') ?? BICUBIC;
+  if (resample !== BICUBIC) keys.fail('resample', `${BICUBIC} (bicubic)`, resample);
+  return {
+    type,
+    resampler: resamplerOf(keys, type),
+    resize: keys.flag('do_resize'),
+    rescale: keys.flag('do_rescale'),
+    normalize: keys.flag('do_normalize'),
+    patch,
+    merge,
+    temporal,
+    ...bounds(keys),
+    factor: keys.number('rescale_factor', keys.get('rescale_factor'), 1 / 255),
+    mean: keys.triple('image_mean', CLIP_MEAN, () => true, 'three numbers'),
+    std: keys.triple('image_std', CLIP_STD, (v) => v > 0, 'three positive numbers'),
+  };
+}
+
+/** The `preprocessor_config.json` of it; `parsePreprocessor` reads it back unchanged. */
+export function preprocessorJson(config: PreprocessorConfig): Json {
+  return {
+    processor_class: 'Qwen2_5_VLProcessor',
+    image_processor_type: config.type,
+    do_convert_rgb: true,
+    do_resize: config.resize,
+    do_rescale: config.rescale,
+    do_normalize: config.normalize,
+    resample: BICUBIC,
+    rescale_factor: config.factor,
+    image_mean: config.mean,
+    image_std: config.std,
+    patch_size: config.patch,
+    merge_size: config.merge,
+    temporal_patch_size: config.temporal,
+    min_pixels: config.minPixels,
+    max_pixels: config.maxPixels,
+    size: { shortest_edge: config.minPixels, longest_edge: config.maxPixels },
+  };
+}
+
+/**
+ * The parsed settings of a checkpoint directory and the file they are from: the `image_processor` of
+ * `processor_config.json` where it has one, as transformers does, else `preprocessor_config.json`, else none.
+ */
+export function readPreprocessor(directory: string): { json: unknown; file: string } {
+  const nested = join(directory, PROCESSOR_FILE);
+  if (existsSync(nested)) {
+    const json = readJson(nested);
+    if (isObject(json) && isObject(json['image_processor'])) {
+      return { json: json['image_processor'], file: `${nested}: image_processor` };
+    }
+  }
+  const file = join(directory, FILE);
+  return { json: existsSync(file) ? readJson(file) : {}, file };
+}
+
+/** Resizing of RGB rasters as the image processor of Qwen2.5-VL does it. */
+/** Rounds halves to even, as Python's `round`. */
+function roundEven(x: number): number {
+  const floor = Math.floor(x);
+  const rest = x - floor;
+  if (rest !== 0.5) return Math.round(x);
+  return floor % 2 === 0 ? floor : floor + 1;
+}
+
+/**
+ * Size that a picture is resized to: both sides multiples of `factor`, at least `minPixels` and at most
+ * `maxPixels` in all, the aspect ratio kept as nearly as possible. Source: `smart_resize` of transformers.
+ * @throws DataError when the picture is empty or more than 200 times as long as it is wide.
+ */
+export function smartResize(
+  width: number,
+  height: number,
+  factor: number,
+  minPixels: number,
+  maxPixels: number,
+): { width: number; height: number } {
+  if (!(width > 0 && height > 0) || Math.max(width, height) / Math.min(width, height) > 200) {
+    throw new DataError(
+      `a picture of ${width} × ${height} pixels cannot be used: the aspect ratio must be at most 200`,
+    );
+  }
+  let toWidth = roundEven(width / factor) * factor;
+  let toHeight = roundEven(height / factor) * factor;
+  if (toWidth * toHeight > maxPixels) {
+    const shrink = Math.sqrt((width * height) / maxPixels);
+    toWidth = Math.max(factor, Math.floor(width / shrink / factor) * factor);
+    toHeight = Math.max(factor, Math.floor(height / shrink / factor) * factor);
+  } else if (toWidth * toHeight < minPixels) {
+    const grow = Math.sqrt(minPixels / (width * height));
+    toWidth = Math.ceil((width * grow) / factor) * factor;
+    toHeight = Math.ceil((height * grow) / factor) * factor;
+  }
+  return { width: toWidth, height: toHeight };
+}
+
+/**
+ * Whose rounding of the bicubic resize is followed. Both weigh with the same kernel and keep 8 bits between the passes.
+ * `torchvision`: what transformers' image processor does by default with 8-bit pictures on an x86 processor: rows
+ * first, weights of 16 bits. `pillow`: its `Pil` processor, Pillow 13: columns first where the height shrinks by more
+ * than twice as many pixels as the width does, weights of 22 bits. With the same order of passes they differ by at
+ * most two grey levels; with another, by what the clamping between the passes cuts off at sharp edges, some twenty.
+ */
+export type Resampler = 'torchvision' | 'pillow';
+
+/** Keys' cubic kernel with a = −0.5. */
+function cubic(x: number): number {
+  const t = Math.abs(x);
+  if (t < 1) return (1.5 * t - 2.5) * t * t + 1;
+  if (t < 2) return (((t - 5) * t + 8) * t - 4) * -0.5;
+  return 0;
+}
+
+/** For each target position along one axis: the source positions it reads, and their integer weights. */
+interface Taps {
+  /** First source position: [to]. */
+  readonly starts: Int32Array;
+  /** Number of source positions: [to]. */
+  readonly counts: Int32Array;
+  /** Weights times 2^bits: [to, stride]. */
+  readonly weights: Int32Array;
+  readonly stride: number;
+  readonly bits: number;
+}
+
+/** Bits of the weights' fraction. */
+function fraction(largest: number, resampler: Resampler): number {
+  if (resampler === 'pillow') return 22;
+  let bits = 0;
+  while (bits < 22 && Math.floor(0.5 + largest * 2 ** (bits + 1)) < 2 ** 15) bits++;
+  return bits;
+}
+
+/** Taps of one axis; the kernel is widened when shrinking (antialiasing). */
+function tapsOf(from: number, to: number, resampler: Resampler): Taps {
+  const scale = from / to;
+  const widening = Math.max(scale, 1);
+  const support = 2 * widening;
+  const stride = Math.ceil(support) * 2 + 1;
+  const starts = new Int32Array(to);
+  const counts = new Int32Array(to);
+  const exact = new Float64Array(to * stride);
+  let largest = 0;
+  for (let i = 0; i < to; i++) {
+    const centre = (i + 0.5) * scale;
+    const start = Math.max(0, Math.trunc(centre - support + 0.5));
+    const count = Math.min(from, Math.trunc(centre + support + 0.5)) - start;
+    let total = 0;
+    for (let j = 0; j < count; j++) {
+      const weight = cubic((start + j - centre + 0.5) * (1 / widening));
+      exact[i * stride + j] = weight;
+      total += weight;
+    }
+    for (let j = 0; j < count; j++) {
+      exact[i * stride + j]! /= total;
+      largest = Math.max(largest, exact[i * stride + j]!);
+    }
+    starts[i] = start;
+    counts[i] = count;
+  }
+  const bits = fraction(largest, resampler);
+  const weights = Int32Array.from(exact, (w) => Math.trunc(w * 2 ** bits + (w < 0 ? -0.5 : 0.5)));
+  return { starts, counts, weights, stride, bits };
+}
+
+/** [height, from, 3] → [height, to, 3] */
+function resampleRows(data: Uint8Array, height: number, from: number, to: number, taps: Taps): Uint8Array {
+  const out = new Uint8ClampedArray(height * to * 3);
+  const { starts, counts, weights, stride, bits } = taps;
+  const half = 1 << (bits - 1);
+  let at = 0;
+  for (let y = 0; y < height; y++) {
+    for (let x = 0; x < to; x++) {
+      let source = (y * from + starts[x]!) * 3;
+      const first = x * stride;
+      const last = first + counts[x]!;
+      let [red, green, blue] = [half, half, half];
+      for (let k = first; k < last; k++) {
+        const weight = weights[k]!;
+        red = (red + Math.imul(weight, data[source]!)) | 0;
+        green = (green + Math.imul(weight, data[source + 1]!)) | 0;
+        blue = (blue + Math.imul(weight, data[source + 2]!)) | 0;
+        source += 3;
+      }
+      out[at++] = red >> bits;
+      out[at++] = green >> bits;
+      out[at++] = blue >> bits;
+    }
+  }
+  return new Uint8Array(out.buffer);
+}
+
+/** [from, inner] → [to, inner] */
+function resampleColumns(data: Uint8Array, inner: number, to: number, taps: Taps): Uint8Array {
+  const out = new Uint8ClampedArray(to * inner);
+  const { starts, counts, weights, stride, bits } = taps;
+  const sums = new Int32Array(inner);
+  for (let y = 0; y < to; y++) {
+    sums.fill(1 << (bits - 1));
+    for (let k = 0; k < counts[y]!; k++) {
+      const weight = weights[y * stride + k]!;
+      const source = (starts[y]! + k) * inner;
+      for (let i = 0; i < inner; i++) sums[i] = sums[i]! + Math.imul(weight, data[source + i]!);
+    }
+    for (let i = 0; i < inner; i++) out[y * inner + i] = sums[i]! >> bits;
+  }
+  return new Uint8Array(out.buffer);
+}
+
+/** Antialiased bicubic resize in 8 bits, to the last bit of the library that `resampler` names. */
+export function resizeBicubic(
+  picture: Picture,
+  width: number,
+  height: number,
+  resampler: Resampler = 'torchvision',
+): Picture {
+  const { width: fromWidth, height: fromHeight } = picture;
+  const rows = (data: Uint8Array, count: number): Uint8Array =>
+    fromWidth === width
+      ? data
+      : resampleRows(data, count, fromWidth, width, tapsOf(fromWidth, width, resampler));
+  const columns = (data: Uint8Array, across: number): Uint8Array =>
+    fromHeight === height
+      ? data
+      : resampleColumns(data, across * 3, height, tapsOf(fromHeight, height, resampler));
+  const shrinks = fromHeight - height;
+  const columnsFirst = resampler === 'pillow' && shrinks > 0 && shrinks > (fromWidth - width) * 2;
+  const data = columnsFirst
+    ? rows(columns(picture.data, fromWidth), height)
+    : columns(rows(picture.data, fromHeight), width);
+  return { width, height, data };
+}
