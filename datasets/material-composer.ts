@@ -6,7 +6,7 @@ import { type Agreement, agreement, expertOn } from '../src/expcot/expert.ts';
 import { profileToJson, readProfile } from '../src/expcot/profile-file.ts';
 import { type ClassProfile, learnClasses } from '../src/expcot/profile-of-classes.ts';
 import { fileInside, readUtf8 } from '../src/input-file.ts';
-import { axesText } from '../src/plot/axes-text.ts';
+import { axesText } from '../src/plot/figure.ts';
 import { encodePng } from '../src/plot/png.ts';
 import { render } from '../src/plot/raster.ts';
 import type { TaskPrompt } from '../src/task-prompts.ts';

@@ -5,8 +5,7 @@ import { BENCHMARK_PROMPTS, benchmarkNamed, benchmarkPrompt } from '../datasets/
 import { numericText } from '../datasets/numeric-text.ts';
 import { parseAnswer, parseClassification } from '../rewards/answer.ts';
 import { ConfigError } from '../src/errors.ts';
-import { axesText } from '../src/plot/axes-text.ts';
-import { figure } from '../src/plot/figure.ts';
+import { axesText, figure } from '../src/plot/figure.ts';
 import { customPrompt, PROMPT_NAMES, type TaskPrompt, taskPrompt } from '../src/task-prompts.ts';
 import { type PromptRequest, promptText, promptVersion } from '../src/tasks/prompt.ts';
 import { ANOMALY_CLASSES } from '../src/types.ts';

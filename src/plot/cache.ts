@@ -5,7 +5,7 @@ import { ConfigError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
 import { readBytes } from '../input-file.ts';
 import type { Picture } from '../types.ts';
-import type { FigureValues } from './domain.ts';
+import type { FigureValues } from './data.ts';
 import type { Figure } from './figure.ts';
 import { decodePng, encodePng, MOST_BYTES } from './png.ts';
 import { render } from './raster.ts';

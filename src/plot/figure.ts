@@ -4,8 +4,7 @@
  */
 import { ConfigError } from '../errors.ts';
 import { checkMelScale, type MelScale } from './mel.ts';
-import { checkPanels } from './panels.ts';
-import { PRESETS } from './presets.ts';
+import { FIGURE_NAMES, isFigureName, PRESETS } from './presets.ts';
 
 /** The bundled font, under a name that no system font has; see canvas.ts. */
 export const FONT_FAMILY = 'Timeseer Sans';
@@ -68,15 +67,6 @@ export interface Figure {
    * than a tenth of the axis: a series on quite another scale must not become a flat line.
    */
   readonly yInclude: readonly [lo: number, hi: number] | null;
-}
-
-export type FigureName = keyof typeof PRESETS;
-/** Presets; presets.ts says what each looks like. */
-export const FIGURE_NAMES = Object.keys(PRESETS) as FigureName[];
-
-/** Whether `name` is a preset; use it to narrow a flag or a recipe's string. */
-export function isFigureName(name: string): name is FigureName {
-  return Object.hasOwn(PRESETS, name);
 }
 
 /** The height of a preset of rows for the channels of `changes`. */
@@ -156,4 +146,99 @@ export function needsTimes(figure: Figure): boolean {
 export function plotSize(figure: Figure): { readonly width: number; readonly height: number } {
   const { left, right, top, bottom } = figure.padding;
   return { width: figure.width - left - right, height: figure.height - top - bottom };
+}
+
+/** Space between the panels of a grid, px; the names stand in it. */
+const GAP = 20;
+const SMALLEST = 24; // px of a panel's side, just enough to see a shape
+const LOWEST = 8; // px of a row
+
+/** A panel, px from the upper left corner of the plot area. */
+export interface Panel {
+  readonly x: number;
+  readonly y: number;
+  readonly width: number;
+  readonly height: number;
+}
+
+/** Panels of the channels, row by row: ⌈√C⌉ columns and as many rows as that takes; in a figure of rows one below the other. */
+export function panels({ width, height, padding, channels, rows: stacked }: Figure): readonly Panel[] {
+  if (stacked !== null) {
+    const row = (height - padding.top - padding.bottom) / channels.length;
+    return channels.map((_, i) => ({
+      x: 0,
+      y: i * row,
+      width: width - padding.left - padding.right,
+      height: row,
+    }));
+  }
+  const columns = Math.ceil(Math.sqrt(channels.length));
+  const rows = Math.ceil(channels.length / columns);
+  const across = (width - padding.left - padding.right - (columns - 1) * GAP) / columns;
+  const down = (height - padding.top - padding.bottom - (rows - 1) * GAP) / rows;
+  return channels.map((_, i) => ({
+    x: (i % columns) * (across + GAP),
+    y: Math.floor(i / columns) * (down + GAP),
+    width: across,
+    height: down,
+  }));
+}
+
+/** Throws ConfigError when the panels get too small to show anything, or rows are not of whole px. */
+export function checkPanels(figure: Figure): void {
+  const first = panels(figure)[0];
+  if (figure.rows !== null) {
+    const row = first?.height ?? 0;
+    if (first !== undefined && !(Number.isInteger(row) && row >= LOWEST)) {
+      throw new ConfigError(
+        `figure.rows: ${figure.channels.length} rows of ${Number(row.toFixed(2))} px; give a height that makes rows of whole px, at least ${LOWEST}`,
+      );
+    }
+    return;
+  }
+  if (first !== undefined && !(Math.min(first.width, first.height) >= SMALLEST)) {
+    throw new ConfigError(
+      `figure.grid: ${figure.channels.length} panels of ${Math.floor(first.width)} × ${Math.floor(first.height)} px in ${figure.width} × ${figure.height} px show nothing; make the figure larger`,
+    );
+  }
+}
+
+/** `Time (s)` → `time in s`. */
+function quantity(label: string): string {
+  const [, name = label, unit] = /^(.*?)(?: \((.*)\))?$/.exec(label) ?? [];
+  const lower = name === '' ? 'x value' : `${name[0]!.toLowerCase()}${name.slice(1)}`;
+  return unit === undefined ? lower : `${lower} in ${unit}`;
+}
+
+const short = (value: number): string => String(Number(value.toPrecision(3)));
+
+function xAxis(figure: Figure, length: number, times: Float64Array | undefined): string {
+  const { step, time, xLabel } = figure;
+  if (time) return 'the x axis is the date';
+  if (step === 1) return `the x axis is the index, 0 to ${length - 1}`;
+  const name = quantity(xLabel);
+  if (step !== null) return `the x axis is the ${name}, 0 to ${short((length - 1) * step)}`;
+  return times === undefined
+    ? `the x axis is the ${name}`
+    : `the x axis is the ${name}, ${short(times[0]!)} to ${short(times[times.length - 1]!)}`;
+}
+
+/**
+ * What goes into a prompt, whose text must not contradict the picture beside it: a clause about the x axis of a figure of
+ * `length` points, and about what else is not to be expected of a plot: rows, panels, a spectrogram.
+ * `times` are the x values where the series brings its own.
+ */
+export function axesText(figure: Figure, length: number, times?: Float64Array): string {
+  const { spectrogram, grid, rows, channels } = figure;
+  if (spectrogram !== null) {
+    const { rate, low, high } = spectrogram;
+    return (
+      `it is shown as a spectrogram: the x axis is the time in s, 0 to ${short(length / rate)}, the y axis the frequency, ` +
+      `${low} to ${high} Hz on the mel scale, and the brighter the stronger`
+    );
+  }
+  const x = xAxis(figure, length, times);
+  if (grid) return `each channel has a small plot of its own, row by row from the upper left; ${x}`;
+  if (rows !== null && channels.length > 1) return `each channel has a row of its own, from the top; ${x}`;
+  return x;
 }

@@ -1,20 +1,18 @@
 /** Pictures from files: PNG, JPEG and WebP, as the image processors of transformers take them in. */
 import { statSync } from 'node:fs';
-import { crc32 } from 'node:zlib';
+import { crc32, inflateSync } from 'node:zlib';
 import { DataError, reasonOf } from '../errors.ts';
 import { readBytes } from '../input-file.ts';
 import type { Picture } from '../types.ts';
 import { canvas } from './canvas.ts';
-import { barePicture, type ImageFormat, upright } from './image-metadata.ts';
-import { MOST_BYTES, MOST_PIXELS } from './png.ts';
+import { MOST_BYTES, MOST_PIXELS, SIGNATURE } from './png.ts';
 
-const PNG = Buffer.from('89504e470d0a1a0a', 'hex');
 const JPEG = Buffer.from('ffd8ff', 'hex');
 const JPEG_SCAN = Buffer.from('ffda', 'hex');
 const JPEG_END = Buffer.from('ffd9', 'hex');
 
 function formatOf(bytes: Buffer): ImageFormat | null {
-  if (bytes.subarray(0, 8).equals(PNG)) return 'PNG';
+  if (bytes.subarray(0, 8).equals(SIGNATURE)) return 'PNG';
   if (bytes.subarray(0, 3).equals(JPEG)) return 'JPEG';
   return bytes.toString('latin1', 0, 4) === 'RIFF' && bytes.toString('latin1', 8, 12) === 'WEBP'
     ? 'WebP'
@@ -127,4 +125,182 @@ export async function readImage(file: string): Promise<Picture> {
     data[to + 2] = rgba[from + 2]!;
   }
   return upright({ width, height, data }, bare.orientation);
+}
+
+// What a file says beside its pixels. transformers (that is, Pillow) takes the numbers of the pixels as they are, whatever
+// gamma, colour space or ICC profile the file names, and turns the picture as its EXIF orientation, or else its XMP, says. A
+// browser's kind of decoder converts colours and turns some formats only, so it gets the pixels alone, without the orientation.
+
+type ImageFormat = 'PNG' | 'JPEG' | 'WebP';
+
+/** The same picture without anything but its pixels, and how EXIF says it is to be turned: 1 to 8, 1 is upright. */
+interface BarePicture {
+  readonly bytes: Buffer;
+  readonly orientation: number;
+}
+
+/** Texts and records of a file that may hold an orientation. */
+interface Metadata {
+  /** TIFF structures, in the order in which Pillow would prefer them. */
+  readonly exif: (Buffer | null)[];
+  readonly xmp: string[];
+}
+
+const ORIENTATION = 0x0112;
+const EXIF_MARK = Buffer.from('Exif\0\0', 'latin1');
+const XMP_MARK = Buffer.from('http://ns.adobe.com/xap/1.0/\0', 'latin1');
+/** Most bytes of an EXIF record that is stored compressed; a JPEG's segment holds 65 533. */
+const MOST_EXIF = 2 ** 20;
+
+/** Value of the orientation in a TIFF structure's first directory; null when there is none. */
+function tiffOrientation(bytes: Buffer): number | null {
+  const tiff = bytes.subarray(0, 6).equals(EXIF_MARK) ? bytes.subarray(6) : bytes;
+  const order = tiff.toString('latin1', 0, 2);
+  if (tiff.length < 8 || (order !== 'II' && order !== 'MM')) return null;
+  const little = order === 'II';
+  const short = (at: number): number => (little ? tiff.readUInt16LE(at) : tiff.readUInt16BE(at));
+  const long = (at: number): number => (little ? tiff.readUInt32LE(at) : tiff.readUInt32BE(at));
+  const start = long(4);
+  if (start + 2 > tiff.length) return null;
+  const count = short(start);
+  for (let i = 0, at = start + 2; i < count && at + 12 <= tiff.length; i++, at += 12) {
+    if (short(at) !== ORIENTATION || long(at + 4) !== 1) continue;
+    const type = short(at + 2);
+    if (type === 3) return short(at + 8);
+    if (type === 4) return long(at + 8);
+  }
+  return null;
+}
+
+/** ImageMagick's older way: hexadecimal text under a name and a length. */
+function rawProfile(text: string): Buffer {
+  return Buffer.from(text.split('\n').slice(3).join(''), 'hex');
+}
+
+/** Compressed text of a PNG; empty when it is damaged or too long. */
+function inflated(bytes: Buffer): string {
+  try {
+    return inflateSync(bytes, { maxOutputLength: MOST_EXIF }).toString('latin1');
+  } catch {
+    return '';
+  }
+}
+
+/** Key and text of a PNG's tEXt, zTXt or iTXt chunk. */
+function pngText(type: string, data: Buffer): readonly [key: string, text: string] {
+  const end = data.indexOf(0);
+  if (end < 0) return ['', ''];
+  const key = data.toString('latin1', 0, end);
+  if (type === 'tEXt') return [key, data.toString('latin1', end + 1)];
+  if (type === 'zTXt') return [key, inflated(data.subarray(end + 2))];
+  const compressed = data[end + 1] === 1;
+  const language = data.indexOf(0, end + 3);
+  const translated = language < 0 ? -1 : data.indexOf(0, language + 1);
+  if (translated < 0) return ['', ''];
+  const text = data.subarray(translated + 1);
+  return [key, compressed ? inflated(text) : text.toString('latin1')];
+}
+
+function barePng(bytes: Buffer, { exif, xmp }: Metadata): Buffer {
+  const kept = [bytes.subarray(0, 8)];
+  let raw: Buffer | null = null;
+  for (let at = 8; at + 12 <= bytes.length; ) {
+    const end = at + 12 + bytes.readUInt32BE(at);
+    const type = bytes.toString('latin1', at + 4, at + 8);
+    const data = bytes.subarray(at + 8, end - 4);
+    if (['IHDR', 'PLTE', 'tRNS', 'IDAT', 'IEND'].includes(type)) kept.push(bytes.subarray(at, end));
+    else if (type === 'eXIf') exif.unshift(data);
+    else if (['tEXt', 'zTXt', 'iTXt'].includes(type)) {
+      const [key, text] = pngText(type, data);
+      if (key === 'Raw profile type exif') raw = rawProfile(text);
+      if (key === 'XML:com.adobe.xmp') xmp.push(text);
+    }
+    if (type === 'IEND') break;
+    at = end;
+  }
+  exif.push(raw);
+  return Buffer.concat(kept);
+}
+
+function bareJpeg(bytes: Buffer, { exif, xmp }: Metadata): Buffer {
+  const kept = [bytes.subarray(0, 2)];
+  const records: Buffer[] = [];
+  let at = 2;
+  while (at + 4 <= bytes.length && bytes[at] === 0xff) {
+    const marker = bytes[at + 1]!;
+    if (marker === 0xff) {
+      at++; // a marker may be padded
+      continue;
+    }
+    if (marker === 0xda) break;
+    const end = at + 2 + bytes.readUInt16BE(at + 2);
+    const data = bytes.subarray(at + 4, end);
+    const application = marker >= 0xe0 && marker <= 0xef;
+    // Adobe's own segment says how the colours are stored.
+    if (!application || marker === 0xe0 || marker === 0xee) kept.push(bytes.subarray(at, end));
+    else if (marker === 0xe1 && data.subarray(0, 6).equals(EXIF_MARK)) records.push(data.subarray(6));
+    else if (marker === 0xe1 && data.subarray(0, XMP_MARK.length).equals(XMP_MARK)) {
+      xmp.push(data.toString('latin1', XMP_MARK.length));
+    }
+    at = end;
+  }
+  if (records.length > 0) exif.push(Buffer.concat(records)); // one that was too long for a segment
+  return Buffer.concat([...kept, bytes.subarray(at)]);
+}
+
+/** Bits of a WebP's VP8X chunk that announce an ICC profile, EXIF and XMP. */
+const WEBP_FLAGS = 0x20 | 0x08 | 0x04;
+
+function bareWebp(bytes: Buffer, { exif, xmp }: Metadata): Buffer {
+  const kept: Buffer[] = [];
+  for (let at = 12; at + 8 <= bytes.length; ) {
+    const size = bytes.readUInt32LE(at + 4);
+    const end = at + 8 + size + (size % 2);
+    const type = bytes.toString('latin1', at, at + 4);
+    const data = bytes.subarray(at + 8, at + 8 + size);
+    if (type === 'EXIF') exif.push(data);
+    else if (type === 'XMP ') xmp.push(data.toString('latin1'));
+    else if (type === 'VP8X') {
+      const chunk = Buffer.from(bytes.subarray(at, end));
+      chunk[8]! &= ~WEBP_FLAGS;
+      kept.push(chunk);
+    } else if (type !== 'ICCP') kept.push(bytes.subarray(at, end));
+    at = end;
+  }
+  const body = Buffer.concat(kept);
+  const head = Buffer.from(bytes.subarray(0, 12));
+  head.writeUInt32LE(4 + body.length, 4);
+  return Buffer.concat([head, body]);
+}
+
+/** Takes everything but the pixels out of a whole file of this format. What is damaged stays for the decoder to refuse. */
+function barePicture(bytes: Buffer, format: ImageFormat): BarePicture {
+  const metadata: Metadata = { exif: [], xmp: [] };
+  const take = { PNG: barePng, JPEG: bareJpeg, WebP: bareWebp }[format];
+  const bare = take(bytes, metadata);
+  const record = metadata.exif.find((found) => found !== null);
+  const written = /tiff:Orientation(?:="|>)([0-9])/.exec(metadata.xmp.at(-1) ?? '')?.[1];
+  const found = (record && tiffOrientation(record)) ?? Number(written ?? 1);
+  return { bytes: bare, orientation: found >= 1 && found <= 8 ? found : 1 };
+}
+
+/** Turns a picture upright that is stored with this EXIF orientation. */
+function upright(picture: Picture, orientation: number): Picture {
+  if (orientation === 1) return picture;
+  const { width, height, data } = picture;
+  const sideways = orientation >= 5;
+  const [columns, rows] = sideways ? [height, width] : [width, height];
+  const mirrored = [2, 3, 7, 8].includes(orientation); // along the stored rows
+  const flipped = [3, 4, 6, 7].includes(orientation); // along the stored columns
+  const out = new Uint8Array(data.length);
+  for (let row = 0, to = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++, to += 3) {
+      const [x, y] = sideways ? [row, column] : [column, row];
+      const from = ((flipped ? height - 1 - y : y) * width + (mirrored ? width - 1 - x : x)) * 3;
+      out[to] = data[from]!;
+      out[to + 1] = data[from + 1]!;
+      out[to + 2] = data[from + 2]!;
+    }
+  }
+  return { width: columns, height: rows, data: out };
 }

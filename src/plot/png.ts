@@ -8,7 +8,7 @@ export const MOST_PIXELS = 178_956_970;
 /** Most bytes of its file. */
 export const MOST_BYTES = 256 << 20;
 
-const SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
+export const SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
 
 function chunk(type: string, data: Uint8Array): Buffer {
   const result = Buffer.alloc(12 + data.length);

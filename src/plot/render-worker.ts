@@ -2,7 +2,7 @@
 import { parentPort } from 'node:worker_threads';
 import { ConfigError, DataError } from '../errors.ts';
 import type { Picture } from '../types.ts';
-import type { FigureValues } from './domain.ts';
+import type { FigureValues } from './data.ts';
 import type { Figure } from './figure.ts';
 import { render } from './raster.ts';
 

@@ -1,9 +1,8 @@
 /** True intervals over a finished picture, for people: a light band and a strip along the top of the plot area. */
 import { ConfigError } from '../errors.ts';
 import type { Interval, Picture } from '../types.ts';
-import { xDomain } from './domain.ts';
-import { type Figure, plotSize } from './figure.ts';
-import { type Panel, panels } from './panels.ts';
+import { xDomain } from './data.ts';
+import { type Figure, type Panel, panels, plotSize } from './figure.ts';
 
 const GREEN = [0x2c, 0xa0, 0x2c] as const;
 const BAND = 0.18;

@@ -1,9 +1,8 @@
 /** The vega-lite specification that a figure stands for: compiled once, with everything that data change as a parameter. */
 import type { TopLevelSpec } from 'vega-lite';
-import { type Figure, FONT_FAMILY, plotSize } from './figure.ts';
-import { BAR_GAP, BAR_WIDTH } from './heat.ts';
+import { textWidth } from './canvas.ts';
+import { type Figure, FONT_FAMILY, panels, plotSize } from './figure.ts';
 import { type MelScale, melOf } from './mel.ts';
-import { panels } from './panels.ts';
 
 /**
  * Names by which the compiled figure takes its data: a table of {x, y, channel}, the two axis domains, and number
@@ -19,6 +18,10 @@ export const DATA = {
 
 const TICK_SIZE = 4.5; // px
 const LABEL_PADDING = 2;
+
+/** Px from the plot area of a spectrogram to the bar that tells its decibels, and the bar's width. */
+export const BAR_GAP = 12;
+export const BAR_WIDTH = 12;
 
 /** Where the y axis' title ends, px left of the plot area: at the edge of the picture, so that nothing cuts it. */
 function yTitleEdge(figure: Figure): number {
@@ -234,7 +237,7 @@ function frequencies({ low, high }: MelScale): number[] {
   return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, i) => (first + i) * step);
 }
 
-/** Axes and the labels of the colour bar; heat.ts paints the cells. */
+/** Axes and the labels of the colour bar; `paintCells` paints the cells. */
 function spectrogramSpec(figure: Figure, mel: MelScale): TopLevelSpec {
   const { width, height } = plotSize(figure);
   const ticks = frequencies(mel);
@@ -292,5 +295,53 @@ function spectrogramSpec(figure: Figure, mel: MelScale): TopLevelSpec {
     ],
     resolve: { scale: { y: 'independent' } },
     config: config(figure),
+  };
+}
+
+export interface TickLabels {
+  /** d3-format specifier. */
+  readonly format: string;
+  /** Font size in px, at most the one wished for. */
+  readonly size: number;
+}
+
+const SMALLEST_LABEL = 6; // px, just readable
+
+/**
+ * Labels of the y axis that fit beside the plot, whatever the values: for ticks on [lo, hi]: plain decimals with as many digits as the tick step needs; SI prefixes (60k, 2.5M,
+ * 300n) or exponents where the numbers are large or small and the step is not minute beside them.
+ *
+ * @param ticks about how many ticks there are
+ * @param size wished font size, px
+ * @param room px that a label may take; wider ones are set smaller, down to 6 px
+ */
+export function tickLabels(
+  [lo, hi]: readonly [number, number],
+  ticks: number,
+  size: number,
+  room: number,
+): TickLabels {
+  const magnitude = Math.max(Math.abs(lo), Math.abs(hi));
+  const span = hi - lo;
+  const step = 10 ** Math.floor(Math.log10(span / ticks));
+  const decimals = Math.min(100, Math.max(0, -Math.floor(Math.log10(step))));
+  const plain = magnitude < 1e4 && magnitude >= 1e-3;
+  // Three digits tell the ticks apart unless they all begin with the same ones.
+  const short = span * 100 > magnitude;
+  const [format, longest] =
+    !plain && short
+      ? magnitude >= 1e18 || magnitude < 1e-18
+        ? ['.2~e', '−1.25e+300']
+        : ['.3~s', '−125k']
+      : magnitude < 1e15
+        ? [
+            `.${decimals}f`,
+            [lo, hi].map((value) => value.toFixed(decimals)).sort((a, b) => a.length - b.length)[1]!,
+          ]
+        : ['.8~e', '−1.23456789e+300'];
+  const width = textWidth(`${size}px "${FONT_FAMILY}"`, longest.replace('-', '−'));
+  return {
+    format,
+    size: Math.max(SMALLEST_LABEL, Math.min(size, Math.floor((size * room) / width / 0.1) * 0.1)),
   };
 }

@@ -2,11 +2,10 @@
 import type { TopLevelSpec } from 'vega-lite';
 import { ConfigError, DataError } from '../errors.ts';
 import type { Interval } from '../types.ts';
-import { yDomain } from './domain.ts';
-import { m4 } from './downsample.ts';
+import { m4, yDomain } from './data.ts';
 import { figure as preset } from './figure.ts';
 import { LEAST_STRIP } from './shade.ts';
-import { tickLabels } from './ticks.ts';
+import { tickLabels } from './spec.ts';
 
 export interface SvgOptions {
   /** True intervals: a strip along the top edge and a light band. */
@@ -216,7 +215,7 @@ export async function figureSvg(values: Float64Array, options: SvgOptions = {}):
       },
     },
   };
-  const { viewOf } = await import('./vega.ts');
+  const { viewOf } = await import('./vega-raster.ts');
   const view = viewOf(spec);
   try {
     return shorten(await view.toSVG());

@@ -4,17 +4,25 @@
  */
 import { endianness } from 'node:os';
 import { setImmediate } from 'node:timers/promises';
-import { type Changeset, changeset, type View } from 'vega';
+import * as vega from 'vega';
+import { type Changeset, changeset, scheme, type View } from 'vega';
+import { compile, type TopLevelSpec } from 'vega-lite';
+import { TimeseerError } from '../errors.ts';
 import type { Picture } from '../types.ts';
-import { canvas } from './canvas.ts';
-import { channelsOf, type FigureValues, xDomain, yDomain } from './domain.ts';
-import type { Figure } from './figure.ts';
-import { paintCells } from './heat.ts';
+import { canvas, textWidth } from './canvas.ts';
+import {
+  channelsOf,
+  checkTimes,
+  type FigureValues,
+  gridRows,
+  lineRows,
+  type Row,
+  xDomain,
+  yDomain,
+} from './data.ts';
+import { type Figure, FONT_FAMILY, plotSize } from './figure.ts';
 import { frameSpan, melDecibels } from './mel.ts';
-import { checkTimes, gridRows, lineRows, type Row } from './rows.ts';
-import { DATA, vegaLite, yTickSpace } from './spec.ts';
-import { tickLabels } from './ticks.ts';
-import { viewOf } from './vega.ts';
+import { BAR_GAP, BAR_WIDTH, DATA, tickLabels, vegaLite, yTickSpace } from './spec.ts';
 
 /** One compiled figure: its view, and the canvas that it draws on. */
 class Raster {
@@ -153,4 +161,68 @@ export async function renderVega(
   });
   turn = drawn.catch(() => undefined);
   return drawn;
+}
+
+/** Exports of vega that its types leave out: the hook for text widths, and the CSS font of a text item. */
+interface TextMeasures {
+  readonly textMetrics: { width: (item: object, text: unknown) => number };
+  readonly font: (item: object) => string;
+}
+const { textMetrics, font } = vega as unknown as TextMeasures;
+
+// Without a canvas package that it knows, vega guesses widths; measured ones place titles and legends right.
+// Whatever family an SVG names for the browser, the bundled font is the one to measure with.
+textMetrics.width = (item, text) =>
+  textWidth(font(item).replace(/px .*$/, `px "${FONT_FAMILY}"`), String(text ?? ''));
+
+/**
+ * vega-lite specification → headless view, with text measured in the bundled font. It draws nothing by itself; call `finalize`
+ * when it is no longer needed.
+ */
+export function viewOf(spec: TopLevelSpec): vega.View {
+  const logger = vega.logger(vega.Error);
+  return new vega.View(vega.parse(compile(spec, { logger }).spec), { renderer: 'none', logger });
+}
+
+const SHADES = 256;
+/** Missing frames: no colour of the scale. */
+const NO_DATA = [0xdd, 0xdd, 0xdd] as const;
+
+/** Viridis (van der Walt and Smith 2015), whose lightness grows evenly: RGB of 256 shades, the weakest first. */
+const VIRIDIS: Uint8Array = (() => {
+  const colors = scheme('viridis') as unknown;
+  if (typeof colors !== 'function') throw new TimeseerError('vega has no colours named viridis');
+  const rgb = new Uint8Array(SHADES * 3);
+  for (let i = 0; i < SHADES; i++) {
+    const text = String((colors as (t: number) => string)(i / (SHADES - 1)));
+    const hex = /^#([0-9a-f]{6})$/.exec(text)?.[1];
+    const parts =
+      hex === undefined ? text.match(/\d+/g) : hex.match(/../g)!.map((h) => Number.parseInt(h, 16));
+    for (let c = 0; c < 3; c++) rgb[i * 3 + c] = Number(parts?.[c]);
+  }
+  return rgb;
+})();
+
+/**
+ * Paints the cells [M][T] in [−range, 0] dB over the plot area inside its frame, the lowest band at the bottom, and the
+ * bar beside it. Each pixel shows the cell that its middle lies in.
+ */
+function paintCells(figure: Figure, picture: Picture, cells: readonly Float64Array[], range: number): void {
+  const { width, height } = plotSize(figure);
+  const { left, top } = figure.padding;
+  const frames = cells[0]!.length;
+  const put = (x: number, y: number, level: number): void => {
+    const shade = Math.round(Math.min(1, Math.max(0, level)) * (SHADES - 1)) * 3;
+    const at = (y * picture.width + x) * 3;
+    for (let c = 0; c < 3; c++)
+      picture.data[at + c] = Number.isNaN(level) ? NO_DATA[c]! : VIRIDIS[shade + c]!;
+  };
+  // The frame takes the first pixel row and column.
+  for (let y = 1; y < height; y++) {
+    const band = cells[Math.floor(((height - y - 0.5) / height) * cells.length)]!;
+    for (let x = 1; x < width; x++) {
+      put(left + x, top + y, 1 + band[Math.floor(((x + 0.5) / width) * frames)]! / range);
+    }
+    for (let x = 0; x < BAR_WIDTH; x++) put(left + width + BAR_GAP + x, top + y, 1 - (y + 0.5) / height);
+  }
 }

@@ -1,6 +1,6 @@
 /** What an example is drawn as: the figure of its task, with the example's own channels and x axis. */
 import { ConfigError } from '../errors.ts';
-import type { FigureValues } from '../plot/domain.ts';
+import type { FigureValues } from '../plot/data.ts';
 import { type Figure, figure } from '../plot/figure.ts';
 import type { MelScale } from '../plot/mel.ts';
 import { shade } from '../plot/shade.ts';

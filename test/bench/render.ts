@@ -7,8 +7,8 @@ import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import { pathToFileURL } from 'node:url';
-import { renderColumns } from '../../src/plot/column.ts';
 import { type Figure, figure } from '../../src/plot/figure.ts';
+import { renderColumns } from '../../src/plot/raster.ts';
 import { renderVega } from '../../src/plot/vega-raster.ts';
 
 /** The peer: draws `count` pictures of `n` samples to RGB and answers with seconds of processor time per picture. */

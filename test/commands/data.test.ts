@@ -21,7 +21,7 @@ import { fetchTask } from '../../datasets/fetch.ts';
 import { goldParts } from '../../datasets/gold-answer.ts';
 import { gradeProblem } from '../../datasets/validate-set.ts';
 import { examplesPage } from '../../src/commands/data/page.ts';
-import { isFigureName } from '../../src/plot/figure.ts';
+import { isFigureName } from '../../src/plot/presets.ts';
 import { render } from '../../src/plot/raster.ts';
 import { drawingOf } from '../../src/tasks/drawing.ts';
 import type { Example } from '../../src/types.ts';

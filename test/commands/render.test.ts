@@ -5,9 +5,9 @@ import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { open } from '../../datasets/registry.ts';
 import { type RenderArguments, runRender } from '../../src/commands/render.ts';
 import { ConfigError } from '../../src/errors.ts';
-import { renderColumns } from '../../src/plot/column.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { decodePng } from '../../src/plot/png.ts';
+import { renderColumns } from '../../src/plot/raster.ts';
 
 let directory: string;
 let out: string;

@@ -16,8 +16,8 @@ import {
 } from '../../src/explain/page.ts';
 import { policyReader, type Reader } from '../../src/explain/reader.ts';
 import { WriteError } from '../../src/files.ts';
-import { renderColumns } from '../../src/plot/column.ts';
 import { figure } from '../../src/plot/figure.ts';
+import { renderColumns } from '../../src/plot/raster.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import type { PolicyCard } from '../../src/train/card.ts';

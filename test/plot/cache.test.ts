@@ -4,8 +4,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { DataError } from '../../src/errors.ts';
 import { PictureCache, pictureKey } from '../../src/plot/cache.ts';
-import { renderColumns } from '../../src/plot/column.ts';
 import { figure } from '../../src/plot/figure.ts';
+import { renderColumns } from '../../src/plot/raster.ts';
 
 const nano = figure('nano');
 const BYTES = 560 * 28 * 3;

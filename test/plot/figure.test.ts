@@ -1,9 +1,11 @@
 import { readFileSync } from 'node:fs';
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, test } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
-import { channelsOf, xDomain, yDomain } from '../../src/plot/domain.ts';
-import { FIGURE_NAMES, figure, isBare, plotSize } from '../../src/plot/figure.ts';
+import { channelsOf, xDomain, yDomain } from '../../src/plot/data.ts';
+import { axesText, figure, isBare, plotSize } from '../../src/plot/figure.ts';
+import { FIGURE_HELP, FIGURE_NAMES } from '../../src/plot/presets.ts';
 import { vegaLite } from '../../src/plot/spec.ts';
+import { inside } from '../helpers/command-line.ts';
 
 interface Geometry {
   readonly size: readonly [number, number];
@@ -160,4 +162,43 @@ describe('axis domains', () => {
     const uneven = [Float64Array.of(1, 2), Float64Array.of(1), Float64Array.of(1, 2)];
     expect(() => channelsOf(xyz, uneven)).toThrow(/equally long.*2 and 1/);
   });
+});
+
+test.each([
+  ['anomllm', {}, 1000, 'the x axis is the index, 0 to 999'],
+  ['tee', {}, 319, 'the x axis is the time in µs, 0 to 797'],
+  ['emg', {}, 1500, 'the x axis is the time in s, 0 to 0.375'],
+  ['nano-har', {}, 128, 'each channel has a row of its own, from the top; the x axis is the index, 0 to 127'],
+  [
+    'vta-grid',
+    { channels: ['a', 'b'] },
+    200,
+    'each channel has a small plot of its own, row by row from the upper left; the x axis is the index, 0 to 199',
+  ],
+  ['line', { time: true, xLabel: '' }, 50, 'the x axis is the date'],
+] as const)('%s with %j tells its axes', (preset, more, length, text) => {
+  expect(axesText(figure(preset, more), length)).toBe(text);
+});
+
+test('a spectrogram is called one, with its time and frequencies', () => {
+  expect(axesText(figure('rcw-spectrogram'), 4000)).toBe(
+    'it is shown as a spectrogram: the x axis is the time in s, 0 to 2, the y axis the frequency, 0 to 505 Hz on the mel ' +
+      'scale, and the brighter the stronger',
+  );
+});
+
+test('x values of the series itself give the range', () => {
+  const shape = figure('line', { step: null, xLabel: 'Time' });
+  expect(axesText(shape, 3, Float64Array.of(2.5, 4, 17.25))).toBe('the x axis is the time, 2.5 to 17.3');
+});
+
+describe('the presets in help', () => {
+  it.each([['data', 'prepare'], ['data', 'show'], ['render']])(
+    'of %s %s stand each with a few words',
+    async (...command) => {
+      const { out } = await inside(...command, '--help');
+      expect(out.replace(/\s+/g, ' ')).toContain(FIGURE_HELP);
+      for (const name of FIGURE_NAMES) expect(FIGURE_HELP).toMatch(new RegExp(`(^|, )${name} \\([^()]+\\)`));
+    },
+  );
 });

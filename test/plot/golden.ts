@@ -1,5 +1,5 @@
 /** The golden pictures: what is drawn in each. */
-import type { FigureValues } from '../../src/plot/domain.ts';
+import type { FigureValues } from '../../src/plot/data.ts';
 import { type Figure, figure } from '../../src/plot/figure.ts';
 import { CHANNELS, SHAPES } from './shapes.ts';
 

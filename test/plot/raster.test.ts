@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
+import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { DataError } from '../../src/errors.ts';
+import { ConfigError, DataError } from '../../src/errors.ts';
 import { canvas } from '../../src/plot/canvas.ts';
-import { renderColumns } from '../../src/plot/column.ts';
-import { figure } from '../../src/plot/figure.ts';
+import { type Figure, figure } from '../../src/plot/figure.ts';
 import { decodePng, encodePng } from '../../src/plot/png.ts';
-import { render } from '../../src/plot/raster.ts';
+import { render, renderColumns } from '../../src/plot/raster.ts';
 import { renderVega } from '../../src/plot/vega-raster.ts';
 import type { Picture } from '../../src/types.ts';
 import { GOLDEN } from './golden.ts';
@@ -191,5 +191,322 @@ describe('PNG', () => {
     flipped[45]! ^= 0xff;
     expect(() => decodePng(flipped)).toThrow(/checksum/);
     expect(() => decodePng(bytes.subarray(0, 8))).toThrow(DataError);
+  });
+});
+
+const nano = figure('nano');
+const small = figure('nano', { width: 40, height: 24 });
+
+function meanDifference(a: Picture, b: Picture): number {
+  return a.data.reduce((sum, value, i) => sum + Math.abs(value - b.data[i]!), 0) / a.data.length;
+}
+
+/** Darkness of a pixel, 0–1. */
+function ink(picture: Picture, x: number, y: number): number {
+  return 1 - picture.data[(y * picture.width + x) * 3]! / 255;
+}
+
+/** First and last row of column x that the line covers by half or more. */
+function extent(picture: Picture, x: number): readonly [number, number] {
+  const rows = Array.from({ length: picture.height }, (_, y) => y).filter((y) => ink(picture, x, y) >= 0.5);
+  return [rows[0] ?? -1, rows.at(-1) ?? -1];
+}
+
+/** Share of columns whose line lies in the rows of the other's, up to one px, within [top, bottom). */
+function agreement(a: Picture, b: Picture, top: number, bottom: number): number {
+  const within = (picture: Picture, x: number) => {
+    const ys = Array.from({ length: bottom - top }, (_, y) => y + top).filter(
+      (y) => ink(picture, x, y) >= 0.5,
+    );
+    return [ys[0] ?? -1, ys.at(-1) ?? -1] as const;
+  };
+  let agree = 0;
+  for (let x = 0; x < a.width; x++) {
+    const [p, q] = [within(a, x), within(b, x)];
+    if (Math.abs(p[0] - q[0]) <= 1 && Math.abs(p[1] - q[1]) <= 1) agree++;
+  }
+  return agree / a.width;
+}
+
+/** The definition, by brute force: 12 × 12 points a pixel, inked within half a line width of the polyline. */
+function reference(fig: Figure, values: readonly number[]): number[] {
+  const [lo, hi] = [Math.min(...values), Math.max(...values)];
+  const margin = lo === hi ? 1 : (hi - lo) * fig.yMargin;
+  const at = values.map((v, i) => [
+    ((i + 0.5) * fig.width) / values.length,
+    (fig.height * (hi + margin - v)) / (hi - lo + 2 * margin),
+  ]);
+  const distance = (x: number, y: number) => {
+    let least = Infinity;
+    for (let i = 0; i < at.length; i++) {
+      const [x0, y0] = at[i]! as [number, number];
+      const [x1, y1] = (at[i + 1] ?? at[i]!) as [number, number];
+      const length = (x1 - x0) ** 2 + (y1 - y0) ** 2;
+      const t =
+        length === 0 ? 0 : Math.min(1, Math.max(0, ((x - x0) * (x1 - x0) + (y - y0) * (y1 - y0)) / length));
+      least = Math.min(least, Math.hypot(x - x0 - t * (x1 - x0), y - y0 - t * (y1 - y0)));
+    }
+    return least;
+  };
+  const grid = Array.from({ length: 12 }, (_, k) => (k + 0.5) / 12);
+  return Array.from({ length: fig.width * fig.height }, (_, pixel) => {
+    const [px, py] = [pixel % fig.width, Math.floor(pixel / fig.width)];
+    const inside = grid.flatMap((dy) => grid.filter((dx) => distance(px + dx, py + dy) <= fig.lineWidth / 2));
+    return inside.length / 144;
+  });
+}
+
+describe('the column rasteriser', () => {
+  it.each(Object.entries(SHAPES))('draws what vega draws: %s', async (_, values) => {
+    const ours = renderColumns(nano, values);
+    const vega = await renderVega(nano, values);
+    expect(meanDifference(ours, vega)).toBeLessThan(2);
+    let agree = 0;
+    for (let x = 0; x < nano.width; x++) {
+      const [top, bottom] = extent(ours, x);
+      const [vegaTop, vegaBottom] = extent(vega, x);
+      if (Math.abs(top - vegaTop) <= 1 && Math.abs(bottom - vegaBottom) <= 1) agree++;
+    }
+    expect(agree / nano.width).toBeGreaterThan(0.97);
+  });
+
+  it('covers exactly what lies within half a line width of the polyline', () => {
+    for (const values of [
+      [1, 5, 2],
+      [0, 3, -4, 4, 4, -1, 2, 0, 1],
+      [7, 7, 7, 8],
+      [2, 1],
+    ]) {
+      const picture = renderColumns(small, Float64Array.from(values));
+      const expected = reference(small, values);
+      const errors = expected.map((share, i) => Math.abs(share - (1 - picture.data[i * 3]! / 255)));
+      expect(Math.max(...errors)).toBeLessThan(0.09);
+      expect(errors.reduce((sum, error) => sum + error, 0) / errors.length).toBeLessThan(0.006);
+    }
+  });
+
+  it('inks the pixel of every sample and never touches the rows of the margin', () => {
+    const values = fc.array(fc.double({ min: -1e6, max: 1e6, noNaN: true }), { minLength: 1, maxLength: 90 });
+    fc.assert(
+      fc.property(values, (samples) => {
+        const [lo, hi] = [Math.min(...samples), Math.max(...samples)];
+        fc.pre(lo === hi || hi - lo > 1e-6);
+        const picture = renderColumns(nano, Float64Array.from(samples));
+        samples.forEach((value, i) => {
+          const share = lo === hi ? 0.5 : (hi + 0.05 * (hi - lo) - value) / (1.1 * (hi - lo));
+          const x = Math.floor(((i + 0.5) * nano.width) / samples.length);
+          expect(ink(picture, x, Math.min(27, Math.floor(share * 28)))).toBeGreaterThan(0.1);
+        });
+        const marginInk = Array.from(
+          { length: nano.width },
+          (_, x) => ink(picture, x, 0) + ink(picture, x, 27),
+        );
+        expect(Math.max(...marginInk)).toBeLessThan(0.75);
+      }),
+      { numRuns: 60 },
+    );
+  });
+
+  it('shows sample block k in pixel block k: changing 50 of 1000 samples changes their 28 px', () => {
+    const before = SHAPES['sine replaced by noise']!;
+    const after = before.map((value, i) => (i >= 400 && i < 450 ? -0.5 * value : value));
+    const [a, b] = [renderColumns(nano, before), renderColumns(nano, after)];
+    const changed = new Set<number>();
+    for (let i = 0; i < a.data.length; i++) if (a.data[i] !== b.data[i]) changed.add(Math.floor(i / 3) % 560);
+    const columns = [...changed].sort((x, y) => x - y);
+    // 8 · 28 = 224 … 252; the segments to the neighbouring samples and half a line width reach over the edge.
+    expect(columns[0]!).toBeGreaterThanOrEqual(224 - 2);
+    expect(columns.at(-1)!).toBeLessThan(252 + 2);
+    expect(columns.length).toBeGreaterThan(24);
+  });
+
+  it('depends on the shape alone, not on offset and scale', () => {
+    const values = SHAPES['trend with a rise']!.map((value) => Math.round(value * 1024) / 1024);
+    const picture = renderColumns(nano, values);
+    expect(
+      renderColumns(
+        nano,
+        values.map((value) => value * 2 ** 40),
+      ).data,
+    ).toEqual(picture.data);
+    expect(
+      meanDifference(
+        picture,
+        renderColumns(
+          nano,
+          values.map((value) => value * 2 ** -900),
+        ),
+      ),
+    ).toBeLessThan(0.01);
+    expect(
+      meanDifference(
+        picture,
+        renderColumns(
+          nano,
+          values.map((value) => value + 4096),
+        ),
+      ),
+    ).toBeLessThan(0.01);
+  });
+
+  it('keeps apart values that differ in their last digits', () => {
+    const picture = renderColumns(small, Float64Array.of(1e16, 1e16 + 200, 1e16));
+    expect(extent(picture, 20)[0]).toBeLessThan(5);
+    expect(extent(picture, 7)[0]).toBeGreaterThan(15);
+  });
+
+  it('draws a constant series, up to rounding, as a line in the middle', () => {
+    for (const value of [0, 3, -1e300, 1e-310]) {
+      const picture = renderColumns(nano, new Float64Array(50).fill(value));
+      expect(extent(picture, 300)).toEqual([13, 14]);
+    }
+    const rounded = Float64Array.from({ length: 50 }, (_, i) => 0.3 + (i % 2) * 5e-17);
+    expect(extent(renderColumns(nano, rounded), 300)).toEqual([13, 14]);
+  });
+
+  it('breaks the line at missing samples and leaves no trace of them', () => {
+    for (const missing of [Number.NaN, Infinity, -Infinity]) {
+      const values = Float64Array.from({ length: 20 }, (_, i) => (i >= 8 && i < 12 ? missing : i % 3));
+      const picture = renderColumns(nano, values);
+      for (let x = 8 * 28; x < 12 * 28; x++) expect(extent(picture, x)).toEqual([-1, -1]);
+      expect(extent(picture, 7 * 28)[0]).toBeGreaterThanOrEqual(0);
+      expect(extent(picture, 13 * 28)[0]).toBeGreaterThanOrEqual(0);
+    }
+  });
+
+  it('forgets the previous picture', () => {
+    const first = renderColumns(nano, SHAPES['noisy sine']!).data;
+    renderColumns(nano, SHAPES['spikes']!);
+    renderColumns(small, SHAPES['gaps']!);
+    expect(renderColumns(nano, SHAPES['noisy sine']!).data).toEqual(first);
+  });
+
+  it('blends any two colours and writes into a given buffer', () => {
+    const blue = figure('nano', { colors: ['#0000ff'], background: '#ffff00' });
+    const into = new Uint8Array(560 * 28 * 3).fill(9);
+    const picture = renderColumns(blue, SHAPES['constant']!, into);
+    expect(picture.data).toBe(into);
+    expect([...into.subarray(0, 3)]).toEqual([255, 255, 0]);
+    const row = (y: number) => [...into.subarray((y * 560 + 280) * 3, (y * 560 + 280) * 3 + 3)];
+    expect(row(13)).toEqual([64, 64, 191]);
+  });
+
+  it('refuses figures with axes, buffers of another size and colours that it does not know', () => {
+    const values = Float64Array.of(1, 2);
+    expect(() => renderColumns(figure('anomllm'), values)).toThrow(/anomllm.*render\(\)/);
+    expect(() => renderColumns(nano, values, new Uint8Array(5))).toThrow(ConfigError);
+    expect(() => renderColumns(figure('nano', { colors: ['black'] }), values)).toThrow(/#rrggbb/);
+  });
+
+  it('refuses series with nothing to draw or beyond ±1e300', () => {
+    expect(() => renderColumns(nano, new Float64Array(0))).toThrow(DataError);
+    expect(() => renderColumns(nano, Float64Array.of(Number.NaN, Infinity))).toThrow(/missing/);
+    expect(() => renderColumns(nano, Float64Array.of(0, -1.5e308))).toThrow(/-1.5e\+308.*1e\+300/);
+    expect(() => renderColumns(nano, [Float64Array.of(1), Float64Array.of(2)])).toThrow(/1 channel.*has 2/);
+    const rows = figure('nano-channels', { channels: ['a', 'b'], rows: 'own' });
+    const gone = Float64Array.of(Number.NaN, Number.NaN);
+    expect(() => renderColumns(rows, [gone, gone])).toThrow(/missing/);
+    expect(() => renderColumns(rows, Float64Array.of(1, 2))).toThrow(/2 channel.*has 1/);
+  });
+});
+
+describe('a bare figure of rows', () => {
+  const names = Object.keys(SHAPES).filter((name) => SHAPES[name]!.length === 1000 && name !== 'huge');
+  const twelve = Array.from({ length: 12 }, (_, c) => SHAPES[names[c % names.length]!]!.subarray(0, 700));
+  const gaps = CHANNELS.map((channel, c) =>
+    channel.map((value, i) => (i % 11 === 2 * c || (i > 60 && i < 70 + 9 * c) ? Number.NaN : value)),
+  );
+  const cases: Readonly<Record<string, [fig: Figure, channels: readonly Float64Array[]]>> = {
+    'three channels on one axis': [figure('nano-channels'), CHANNELS],
+    'three narrow channels with gaps': [figure('nano-channels', { width: 280 }), gaps],
+    'acceleration on an axis that is wider than it': [figure('nano-har'), CHANNELS],
+    'twelve channels on one axis': [
+      figure('nano-channels', { channels: twelve.map((_, c) => `${c}`) }),
+      twelve,
+    ],
+    'twelve channels, each with its own axis': [
+      figure('nano-variates', { channels: twelve.map((_, c) => `${c}`), width: 560 }),
+      twelve,
+    ],
+    'a channel without a sample, a constant and a ramp, each with its own axis': [
+      figure('nano-variates', {
+        channels: ['a', 'b', 'c'],
+        padding: { left: 5, top: 3, right: 9, bottom: 4 },
+      }),
+      [
+        new Float64Array(90).fill(Number.NaN),
+        new Float64Array(90).fill(7),
+        Float64Array.from({ length: 90 }, (_, i) => i),
+      ],
+    ],
+    'one tall line': [figure('nano-tall'), [SHAPES['trend with a rise']!]],
+  };
+
+  it.each(Object.entries(cases))('is what vega draws: %s', async (_, [fig, channels]) => {
+    const ours = renderColumns(fig, channels);
+    const vega = await renderVega(fig, channels);
+    expect([ours.width, ours.height]).toEqual([fig.width, fig.height]);
+    expect(meanDifference(ours, vega)).toBeLessThan(2);
+    const { top, bottom } = fig.padding;
+    const row = (fig.height - top - bottom) / channels.length;
+    for (let c = 0; c < channels.length; c++) {
+      expect(agreement(ours, vega, top + c * row, top + (c + 1) * row)).toBeGreaterThan(0.95);
+    }
+  });
+
+  it('of one row is the nano figure, bit by bit', () => {
+    for (const name of ['nano-channels', 'nano-variates']) {
+      const one = figure(name, { channels: ['value'], width: 560 });
+      for (const values of Object.values(SHAPES)) {
+        expect(renderColumns(one, [values]).data).toEqual(renderColumns(nano, values).data);
+      }
+    }
+  });
+
+  it('with own axes stacks the nano pictures of its channels', () => {
+    const picture = renderColumns(figure('nano-variates', { channels: ['x', 'y', 'z'], width: 560 }), gaps);
+    const single = gaps.map((values) => renderColumns(nano, values).data);
+    const size = 560 * 28 * 3;
+    single.forEach((data, c) => {
+      const part = picture.data.subarray(c * size, (c + 1) * size);
+      const errors = part.map((value, i) => Math.abs(value - data[i]!));
+      expect(Math.max(...errors)).toBeLessThanOrEqual(1); // sums of other roundings
+    });
+  });
+
+  it('with one axis shows levels: a constant lies where its value does', () => {
+    const flat = [-1, 0, 3].map((value) => new Float64Array(128).fill(value));
+    const picture = renderColumns(figure('nano-channels', { yMargin: 0.125 }), flat);
+    // Row by row, share of the axis from −1.5 to 3.5 below the top.
+    const expected = [0.9, 0.7, 0.1].map((share, c) => 28 * (c + share));
+    for (const [c, y] of expected.entries()) {
+      const rows = Array.from({ length: 28 }, (_, k) => 28 * c + k);
+      const weight = rows.reduce((sum, k) => sum + ink(picture, 100, k), 0);
+      const centre = rows.reduce((sum, k) => sum + (k + 0.5) * ink(picture, 100, k), 0) / weight;
+      expect(Math.abs(centre - y)).toBeLessThan(0.1);
+    }
+  });
+
+  it('keeps each channel in its row, and leaves a gap where samples are missing', () => {
+    const values = fc.array(fc.double({ min: -1e6, max: 1e6, noNaN: true }), { minLength: 4, maxLength: 60 });
+    fc.assert(
+      fc.property(values, fc.integer({ min: 0, max: 2 }), (samples, gone) => {
+        const spread = Float64Array.from(samples);
+        const none = new Float64Array(samples.length).fill(Number.NaN);
+        const channels = [0, 1, 2].map((c) => (c === gone ? none : spread));
+        for (const rows of ['shared', 'own'] as const) {
+          const picture = renderColumns(figure('nano-channels', { rows }), channels);
+          for (let c = 0; c < 3; c++) {
+            let most = 0;
+            // A line at the edge of its axis reaches less than a px beyond the margin of 5 %.
+            for (let y = 28 * c + 1; y < 28 * c + 27; y++)
+              for (let x = 0; x < 560; x++) most = Math.max(most, ink(picture, x, y));
+            if (c === gone) expect(most).toBe(0);
+            else expect(most).toBeGreaterThan(0.3);
+          }
+        }
+      }),
+      { numRuns: 30 },
+    );
   });
 });

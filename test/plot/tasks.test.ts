@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
 import { DataError } from '../../src/errors.ts';
-import type { FigureValues } from '../../src/plot/domain.ts';
-import { FIGURE_NAMES, type Figure, figure, isBare } from '../../src/plot/figure.ts';
-import { panels } from '../../src/plot/panels.ts';
+import type { FigureValues } from '../../src/plot/data.ts';
+import { type Figure, figure, isBare, panels } from '../../src/plot/figure.ts';
 import { RenderPool } from '../../src/plot/pool.ts';
+import { FIGURE_NAMES } from '../../src/plot/presets.ts';
 import { render } from '../../src/plot/raster.ts';
 import { shade } from '../../src/plot/shade.ts';
 import { renderVega } from '../../src/plot/vega-raster.ts';

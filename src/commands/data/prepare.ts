@@ -14,7 +14,7 @@ import { type SelectOptions, selectExamples, writeSelection } from '../../../dat
 import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { ConfigError } from '../../errors.ts';
 import { withInterrupt } from '../../interrupt.ts';
-import { FIGURE_HELP } from '../../plot/preset-words.ts';
+import { FIGURE_HELP } from '../../plot/presets.ts';
 import { checkFigureRate } from '../../tasks/drawing.ts';
 import { print, printJson } from '../../terminal.ts';
 import { ANOMALY_CLASSES } from '../../types.ts';

@@ -1,6 +1,6 @@
 import * as fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { m4 } from '../../src/plot/downsample.ts';
+import { m4 } from '../../src/plot/data.ts';
 
 const BIN = 10;
 const column = (i: number) => Math.floor(i / BIN);
