@@ -1,4 +1,4 @@
-/** Answers of a policy to held-out examples, on a team of Workers. */
+/** Answers of a policy to held-out examples, on a group of Workers. */
 
 import { type ExampleAddress, openExamples } from '../../datasets/source.ts';
 import type { Reading } from '../../rewards/answer.ts';

@@ -10,7 +10,7 @@ import { type Dims, parseDims } from '../policy/model-config.ts';
 import { loadAdapter } from '../policy/peft.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
-import type { Ranks } from '../train/worker-group.ts';
+import type { WorkerGroup } from '../train/worker-group.ts';
 import { loadShared } from '../train/worker-group.ts';
 
 /** Parameters from which on one operation is enough work for several cores. */
@@ -27,28 +27,13 @@ export function stageEngine(device: string, directory: string, workers: number):
   return openTorch({ device, threads: large ? Math.max(1, Math.floor(cores() / workers)) : 1 });
 }
 
-/** One adapter for all ranks. Collective. */
-function sharedAdapter(
-  engine: Engine,
-  ranks: Ranks,
-  make: () => Adapter,
-  options: Adapter['options'],
-): Adapter {
-  const own = ranks.rank === 0 ? make() : null;
-  const [ticket] = ranks.broadcast([own === null ? 0 : engine.share(own.flat)]) as [number];
-  const adapter = own ?? { options, flat: engine.attach(ticket) };
-  ranks.barrier(); // every rank holds the storage
-  if (own !== null) engine.unshare(ticket);
-  return adapter;
-}
-
 /**
  * The policy of a training stage. `base` is the policy that the stage began with, `from` the same or a checkpoint of the
  * stage, which holds an adapter alone where that is what is trained. Collective.
  */
 export function trainedPolicy(
   engine: Engine,
-  ranks: Ranks,
+  workers: WorkerGroup,
   { policy: recipe, seed }: Recipe,
   base: string,
   from: string,
@@ -56,10 +41,13 @@ export function trainedPolicy(
   const { dtype, tune } = recipe;
   // A checkpoint has been compared with its manifest before the stage began.
   const checked = from !== base;
-  if (tune !== 'adapter') return loadShared(engine, ranks, from, { dtype, tuning: tune, checked });
+  if (tune !== 'adapter') return loadShared(engine, workers, from, { dtype, tuning: tune, checked });
   const dims = dimsOf(base);
   const make = (): Adapter =>
     from === base ? createAdapter(engine, dims, recipe.adapter, seed) : loadAdapter(engine, dims, from);
-  const adapter = sharedAdapter(engine, ranks, make, recipe.adapter);
-  return loadShared(engine, ranks, base, { dtype, tuning: tune, adapter });
+  const adapter = workers.share(engine, make, (ticket) => ({
+    options: recipe.adapter,
+    flat: engine.attach(ticket),
+  }));
+  return loadShared(engine, workers, base, { dtype, tuning: tune, adapter });
 }

@@ -1,4 +1,4 @@
-/** The program of one rank: opens the engine, takes its seat in the team, runs a stage, posts what happens. */
+/** The program of one rank: opens the engine, joins the worker group, runs a stage, posts what happens. */
 import { basename, dirname, resolve } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { openExamples } from '../../datasets/source.ts';
@@ -15,19 +15,25 @@ import { Learner } from '../train/learner.ts';
 import type { Scorer } from '../train/micro-batch.ts';
 import { rl } from '../train/rl.ts';
 import { BEGINNING, type StageStart, sft, sftSteps } from '../train/sft.ts';
-import { failureOf, loadShared, Ranks, type TeamMessage, type TeamSeat } from '../train/worker-group.ts';
+import {
+  failureOf,
+  loadShared,
+  type WorkerContext,
+  WorkerGroup,
+  type WorkerMessage,
+} from '../train/worker-group.ts';
 import { evaluationCard, trainingCard } from './card.ts';
 import type { EvalJob, RlJob, SftJob, StageJob, StageNote, StageResult } from './stage.ts';
 import { stageEngine, trainedPolicy } from './stage-policy.ts';
 import { exampleTask, trainingTask } from './task.ts';
 
-const { memory, rank, size, job } = workerData as TeamSeat<StageJob>;
-const ranks = new Ranks(memory, rank, size);
+const { memory, rank, size, job } = workerData as WorkerContext<StageJob>;
+const workers = new WorkerGroup(memory, rank, size);
 const port = parentPort!;
 const STOP_POLL_MS = 50;
-const post = (message: TeamMessage<StageNote, StageResult>): void => port.postMessage(message);
+const post = (message: WorkerMessage<StageNote, StageResult>): void => port.postMessage(message);
 const note = (value: StageNote): void => {
-  ranks.posting();
+  workers.countPosted();
   post({ kind: 'note', note: value });
 };
 
@@ -45,8 +51,8 @@ function learnerOf(
   stage: 'sft' | 'rl',
   options: ReturnType<typeof optimizerOptions>,
 ): { learner: Learner; card: PolicyCard; start: StageStart } {
-  const policy = trainedPolicy(stageEngine(device, base, size), ranks, recipe, base, from);
-  const learner = new Learner(policy, ranks, options, recompute);
+  const policy = trainedPolicy(stageEngine(device, base, size), workers, recipe, base, from);
+  const learner = new Learner(policy, workers, options, recompute);
   const state = from === checkpoint ? readState(from) : null;
   const card = { ...trainingCard(from, recipe, openExamples(examples).facts), stage };
   if (state === null) return { learner, card, start: BEGINNING };
@@ -84,7 +90,7 @@ function save(
   { step, skippedInARow }: StageStart,
 ): void {
   // What the logs are told of the steps before: they would lack it if the process were killed now.
-  ranks.awaitHeard();
+  workers.awaitDelivered();
   saveCheckpoint(checkpoint, learner, card, { stage, step, skippedInARow, origin });
   note({ kind: 'saved', step });
 }
@@ -107,7 +113,7 @@ async function runSft(own: SftJob): Promise<StageResult> {
 function referenceOf({ base }: RlJob, policy: Policy, { kl }: Recipe['rl']): Scorer | null {
   if (kl === 0) return null;
   if (policy.adapter !== null) return { ...policy.withoutAdapter, forbidden: policy.forbidden };
-  return loadShared(policy.engine, ranks, base, { dtype: policy.dtype, tuning: 'none' });
+  return loadShared(policy.engine, workers, base, { dtype: policy.dtype, tuning: 'none' });
 }
 
 async function runRl(own: RlJob): Promise<StageResult> {
@@ -129,7 +135,7 @@ async function runRl(own: RlJob): Promise<StageResult> {
 
 async function runEval(own: EvalJob): Promise<StageResult> {
   const engine = stageEngine(own.device, own.from, size);
-  const policy = loadShared(engine, ranks, own.from, { tuning: 'none' });
+  const policy = loadShared(engine, workers, own.from, { tuning: 'none' });
   const source = openExamples(own.examples);
   const { facts } = source;
   const card = evaluationCard(own.from, facts, own.numbers);
@@ -138,7 +144,7 @@ async function runEval(own: EvalJob): Promise<StageResult> {
   const examples = numbers.map((i) => source.at(i));
   const stopped = new AbortController();
   // Looked at between decoding steps, whenever they let timers through.
-  const poll = setInterval(() => ranks.stopFlag() && stopped.abort(), STOP_POLL_MS).unref();
+  const poll = setInterval(() => workers.stopFlag() && stopped.abort(), STOP_POLL_MS).unref();
   const records = [];
   let before = 0;
   for (const mode of own.modes) {

@@ -1,4 +1,4 @@
-/** A stage of a run, on a team of Workers: what it is told, what it reports. */
+/** A stage of a run, on a group of Workers: what it is told, what it reports. */
 
 import type { ExampleAddress } from '../../datasets/source.ts';
 import type { Reading } from '../../rewards/answer.ts';
@@ -9,7 +9,7 @@ import type { StageOrigin } from '../train/checkpoint.ts';
 import type { RlMetrics } from '../train/metrics.ts';
 import type { Completion } from '../train/rl.ts';
 import type { SftMetrics } from '../train/sft.ts';
-import { runTeam } from '../train/worker-group.ts';
+import { runWorkers } from '../train/worker-group.ts';
 import type { EvalRecord } from '../types.ts';
 import { workerUrl } from '../worker-url.ts';
 
@@ -91,7 +91,7 @@ export function runStage(
   onNote: (note: StageNote, rank: number) => void,
 ): Promise<{ readonly results: readonly StageResult[]; readonly stopped: Interrupted | null }> {
   return withInterrupt(async (signal) => {
-    const results = await runTeam<StageJob, StageNote, StageResult>({
+    const results = await runWorkers<StageJob, StageNote, StageResult>({
       size: workers,
       program: workerUrl('./stage-worker', import.meta.url),
       job,

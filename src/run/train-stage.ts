@@ -1,4 +1,4 @@
-/** One training stage of a run: starts its team, shows progress, writes metrics, and leaves a record. */
+/** One training stage of a run: starts its workers, shows progress, writes metrics, and leaves a record. */
 import { ConfigError } from '../errors.ts';
 import { Interrupted } from '../interrupt.ts';
 import { cores } from '../machine.ts';
@@ -31,7 +31,7 @@ function begun(run: RunFiles, stage: TrainingStage, base: string, state: Trainin
 }
 
 /** Workers beyond the cores slow each other down; beyond the work they have none. */
-function teamSize(wanted: number, work: number): number {
+function workerCount(wanted: number, work: number): number {
   return Math.max(1, Math.min(wanted, work));
 }
 
@@ -78,7 +78,7 @@ export async function runSftStage(run: RunFiles, options: StageOptions): Promise
     run,
     'sft',
     job,
-    teamSize(sft.workers, sft.batch),
+    workerCount(sft.workers, sft.batch),
     sftSteps(sft),
     { total: sft.samples, perStep: sft.batch },
     progress,
@@ -128,7 +128,7 @@ export async function runRlStage(run: RunFiles, options: StageOptions): Promise<
   for (const caution of cautions(rl)) progress.note(`warning: ${caution}`);
   const log = new RunLog(run.file('rl', 'metrics.jsonl'), start);
   const completions = new RunLog(run.file('rl', 'completions.jsonl'), start);
-  const workers = teamSize(rl.workers, rl.prompts);
+  const workers = workerCount(rl.workers, rl.prompts);
   /** By rank, those of steps that not all ranks have sent yet: the log is in the order of steps, then of ranks. */
   const pending = Array.from({ length: workers }, (): (readonly Completion[])[] => []);
   await train(

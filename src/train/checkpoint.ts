@@ -153,9 +153,9 @@ function otherDType(file: string, then: string, now: string): string {
 
 /** Gives the optimiser what a checkpoint kept of it. Collective: every rank calls it. */
 export function restoreOptimizer(directory: string, learner: Learner, state: TrainingState): void {
-  const { policy, optimizer, ranks } = learner;
+  const { policy, optimizer, workers } = learner;
   const { engine, trainable } = policy;
-  if (ranks.rank === 0) {
+  if (workers.rank === 0) {
     const file = join(directory, OPTIMIZER_FILE);
     const tensors = openSafetensors(file);
     const entries = Object.entries(optimizer.buffers).flatMap(([buffer, values]) =>

@@ -4,12 +4,12 @@ import { Tape } from '../policy/gradient-checkpointing.ts';
 import type { Policy } from '../policy/policy.ts';
 import { headGradients, type TokenLoss } from './loss.ts';
 import { type OptimizerOptions, ShardedAdamW, type StepReport } from './optimizer.ts';
-import type { Ranks } from './worker-group.ts';
+import type { WorkerGroup } from './worker-group.ts';
 
 export class Learner {
   readonly policy: Policy;
   readonly optimizer: ShardedAdamW;
-  readonly #ranks: Ranks;
+  readonly #workers: WorkerGroup;
   /** Number of the head among the trained parameters; −1 where it is not trained. */
   readonly #headIndex: number;
   readonly #indices: ReadonlyMap<Tensor, number>;
@@ -19,11 +19,11 @@ export class Learner {
    * `policy` must be over storage that all ranks share. With `recompute` the forward pass keeps the input of each layer
    * alone, and the backward pass runs the layers again. Collective: all ranks construct it together.
    */
-  constructor(policy: Policy, ranks: Ranks, options: OptimizerOptions, recompute = false) {
+  constructor(policy: Policy, workers: WorkerGroup, options: OptimizerOptions, recompute = false) {
     this.policy = policy;
-    this.#ranks = ranks;
+    this.#workers = workers;
     const { flat, parameters } = policy.trainable;
-    this.optimizer = new ShardedAdamW(policy.engine, ranks, flat, parameters, options);
+    this.optimizer = new ShardedAdamW(policy.engine, workers, flat, parameters, options);
     const head = policy.dims.tied ? 'embed' : 'head';
     this.#indices = new Map(policy.trainable.leaves.map((leaf, index) => [leaf, index]));
     this.#recompute = recompute;
@@ -68,7 +68,7 @@ export class Learner {
     return this.optimizer.step(tokens, learningRate);
   }
 
-  get ranks(): Ranks {
-    return this.#ranks;
+  get workers(): WorkerGroup {
+    return this.#workers;
   }
 }

@@ -9,7 +9,7 @@ import { PaddingMeter } from './micro-batch.ts';
 import type { StepReport } from './optimizer.ts';
 import type { RolloutGroup } from './rollout.ts';
 import type { TransportResult } from './transport.ts';
-import type { Ranks } from './worker-group.ts';
+import type { WorkerGroup } from './worker-group.ts';
 
 /** One line of the stage's metrics, over all ranks. Every key has its definition here. */
 export interface RlMetrics {
@@ -170,18 +170,18 @@ export class StepMeter {
   }
 
   /** Sums over ranks; a part is a mean over the responses that have it. Collective. */
-  reduce(ranks: Ranks): RlMetrics {
+  reduce(workers: WorkerGroup): RlMetrics {
     const names = [...this.#parts.keys()];
     this.#sums.filled = this.padding.tokens;
     this.#sums.places = this.padding.places;
     const sent = [
       ...SUMS.map((key) => this.#sums[key]),
-      ...PHASES.map((phase) => this.#ms[phase] / ranks.size),
+      ...PHASES.map((phase) => this.#ms[phase] / workers.size),
       ...names.flatMap((name) => this.#parts.get(name)!),
     ];
-    const all = ranks.sum(sent);
+    const all = workers.allReduce(sent);
     const sum = Object.fromEntries(SUMS.map((key, i) => [key, all[i]!])) as Sums;
-    const errors = ranks.gather([this.#transportError ?? -1]).map(([value]) => value!);
+    const errors = workers.allGather([this.#transportError ?? -1]).map(([value]) => value!);
     const error = Math.max(...errors);
     const perToken = (value: number): number => value / Math.max(1, sum.lossTokens);
     return {

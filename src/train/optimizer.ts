@@ -8,7 +8,7 @@
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../errors.ts';
-import type { Ranks } from './worker-group.ts';
+import type { WorkerGroup } from './worker-group.ts';
 
 export interface OptimizerOptions {
   readonly betas: readonly [number, number];
@@ -38,7 +38,7 @@ interface Chunk {
 
 export class ShardedAdamW {
   readonly #engine: Engine;
-  readonly #ranks: Ranks;
+  readonly #workers: WorkerGroup;
   readonly #options: OptimizerOptions;
   readonly #ranges: readonly Range[];
   readonly #chunk: number;
@@ -60,7 +60,7 @@ export class ShardedAdamW {
    */
   constructor(
     engine: Engine,
-    ranks: Ranks,
+    workers: WorkerGroup,
     parameters: Tensor,
     ranges: readonly Range[],
     options: OptimizerOptions,
@@ -73,7 +73,7 @@ export class ShardedAdamW {
       throw new EngineError(`optimizer: the ranges do not cover ${size} parameters in order, without gaps`);
     }
     this.#engine = engine;
-    this.#ranks = ranks;
+    this.#workers = workers;
     this.#options = options;
     this.#parameters = parameters;
     this.#ranges = ranges;
@@ -81,27 +81,27 @@ export class ShardedAdamW {
     this.#filled = new Uint8Array(ranges.length);
     this.#own = engine.zeros([size]);
     const mine = this.#publish(this.#own);
-    this.#gradients = ranks.gather([mine]).map(([ticket]) => engine.attach(ticket!));
+    this.#gradients = workers.allGather([mine]).map(([ticket]) => engine.attach(ticket!));
     const rounded = parameters.dtype === 'bfloat16';
     const leads =
-      ranks.rank === 0
+      workers.rank === 0
         ? [
             this.#publish(engine.zeros([size])),
             this.#publish(engine.zeros([size])),
             rounded ? this.#publish(engine.cast(parameters, 'float32')) : 0,
           ]
         : [0, 0, 0];
-    const [first, second, master] = ranks.broadcast(leads);
+    const [first, second, master] = workers.broadcast(leads);
     this.#first = engine.attach(first!);
     this.#second = engine.attach(second!);
     this.#master = rounded ? engine.attach(master!) : null;
-    const [start, end] = ranks.share(size);
+    const [start, end] = workers.shard(size);
     this.#chunks = chunksOf(ranges, start, end, chunk).map((span) => ({
       start: span.start,
       length: span.end - span.start,
       decay: this.#decayOf(span),
     }));
-    ranks.barrier();
+    workers.barrier();
     for (const ticket of this.#tickets) engine.unshare(ticket);
   }
 
@@ -162,8 +162,8 @@ export class ShardedAdamW {
   step(count: number, learningRate: number): StepReport {
     const { clip } = this.#options;
     this.#clearUnfilled();
-    this.#ranks.barrier(); // every rank's gradient is complete
-    const [sum] = this.#ranks.sum([this.#reduce()]);
+    this.#workers.barrier(); // every rank's gradient is complete
+    const [sum] = this.#workers.allReduce([this.#reduce()]);
     const gradNorm = Math.sqrt(sum!) / count;
     const skipped = !Number.isFinite(gradNorm);
     if (!skipped) {
@@ -171,7 +171,7 @@ export class ShardedAdamW {
       this.#step++;
       for (const chunk of this.#chunks) this.#update(chunk, scale, learningRate);
     }
-    this.#ranks.barrier(); // all shards are updated, all gradients read
+    this.#workers.barrier(); // all shards are updated, all gradients read
     this.forget();
     return { gradNorm, skipped };
   }
@@ -248,7 +248,7 @@ export class ShardedAdamW {
   /** Continues after `steps` updates, the buffers filled by rank 0. Collective. */
   restore(steps: number): void {
     this.#step = steps;
-    this.#ranks.barrier();
+    this.#workers.barrier();
   }
 
   /** Frees the buffers. */

@@ -1,4 +1,4 @@
-/** Who a plan looks on at: a learner and a reference that say which part of a step begins, on a team that is not there. */
+/** Who a plan looks on at: a learner and a reference that say which part of a step begins, in a group of workers that are not there. */
 import type { Ledger } from '../engine/dry/ledger.ts';
 import type { LogProbOptions, Tensor } from '../engine/engine.ts';
 import type { Tape } from '../policy/gradient-checkpointing.ts';
@@ -7,7 +7,7 @@ import { Learner } from './learner.ts';
 import type { TokenLoss } from './loss.ts';
 import type { Scorer } from './micro-batch.ts';
 import type { OptimizerOptions, StepReport } from './optimizer.ts';
-import { Ranks, teamMemory } from './worker-group.ts';
+import { WorkerGroup, workerGroupMemory } from './worker-group.ts';
 
 /** Parts of a step, in their order. */
 export type Phase =
@@ -20,19 +20,19 @@ export type Phase =
   | 'backward'
   | 'optimizer step';
 
-/** The rank with the largest share of a team that is not there. */
-export class OneOfMany extends Ranks {
+/** The rank with the largest share of a group that is not there. */
+export class OneOfMany extends WorkerGroup {
   constructor(size: number) {
-    super(teamMemory(size), 0, size);
+    super(workerGroupMemory(size), 0, size);
   }
 
   override barrier(): void {}
 
-  override gather(values: readonly number[]): Float64Array[] {
+  override allGather(values: readonly number[]): Float64Array[] {
     return Array.from({ length: this.size }, () => Float64Array.from(values));
   }
 
-  override share(n: number): readonly [start: number, end: number] {
+  override shard(n: number): readonly [start: number, end: number] {
     return [0, Math.ceil(n / this.size)];
   }
 }
@@ -45,8 +45,14 @@ export class WatchedLearner extends Learner {
   /** Largest that was kept for a backward pass, bytes. */
   activations = 0;
 
-  constructor(policy: Policy, ranks: Ranks, options: OptimizerOptions, recompute: boolean, ledger: Ledger) {
-    super(policy, ranks, options, recompute);
+  constructor(
+    policy: Policy,
+    workers: WorkerGroup,
+    options: OptimizerOptions,
+    recompute: boolean,
+    ledger: Ledger,
+  ) {
+    super(policy, workers, options, recompute);
     this.#ledger = ledger;
     this.held = ledger.now;
   }

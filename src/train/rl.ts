@@ -119,7 +119,7 @@ export async function rl(
   hooks: RlHooks,
   start: StageStart = BEGINNING,
 ): Promise<number> {
-  const { policy, ranks } = learner;
+  const { policy, workers } = learner;
   const { engine } = policy;
   const encoder = new PromptEncoder(policy);
   const grounded = options.advantage === 'timerpo' && options.alpha > 0;
@@ -130,7 +130,7 @@ export async function rl(
   let { skippedInARow } = start;
 
   for (let step = start.step; step < options.steps; step++) {
-    if (ranks.stopRequested()) {
+    if (workers.stopRequested()) {
       save(step);
       return step;
     }
@@ -142,7 +142,7 @@ export async function rl(
     });
     const meter = new StepMeter(step + 1, learningRate, task.parts);
     // 1. prompts
-    const [from, to] = ranks.share(options.prompts);
+    const [from, to] = workers.shard(options.prompts);
     const numbers = Array.from({ length: to - from }, (_, i) => step * options.prompts + from + i);
     const examples = numbers.map((index) => task.example(index));
     const prompts = [];
@@ -199,7 +199,7 @@ export async function rl(
         const chosen = lessons.filter(({ index }) => index % options.miniBatches === mini);
         let tokens = 0;
         for (const piece of pieces(chosen, options.tokens)) tokens += accumulate(piece, meter);
-        const [total] = ranks.sum([tokens]) as [number];
+        const [total] = workers.allReduce([tokens]) as [number];
         if (total === 0) continue; // every group of every rank is silent
         const report = learner.update(total, learningRate);
         meter.update(report);
@@ -208,8 +208,8 @@ export async function rl(
     }
     meter.lap('update');
     // 10. log and checkpoint
-    const metrics = meter.reduce(ranks);
-    if (ranks.rank === 0) hooks.onStep(metrics);
+    const metrics = meter.reduce(workers);
+    if (workers.rank === 0) hooks.onStep(metrics);
     hooks.onCompletions(completions(step + 1, groups[0], advantages[0], transported?.similarity));
     if (skippedInARow >= SKIP_LIMIT) {
       throw new TimeseerError(
@@ -298,9 +298,9 @@ export async function rl(
   }
 
   function save(step: number): void {
-    ranks.barrier();
-    if (ranks.rank === 0) hooks.save({ step, skippedInARow });
-    ranks.barrier();
+    workers.barrier();
+    if (workers.rank === 0) hooks.save({ step, skippedInARow });
+    workers.barrier();
   }
 }
 

@@ -83,20 +83,20 @@ export async function sft(
   hooks: SftHooks,
   start: StageStart = BEGINNING,
 ): Promise<number> {
-  const { policy, ranks } = learner;
+  const { policy, workers } = learner;
   const { engine } = policy;
   const encoder = new PromptEncoder(policy);
   const total = sftSteps(options);
   let { skippedInARow } = start;
 
   for (let step = start.step; step < total; step++) {
-    if (ranks.stopRequested()) {
+    if (workers.stopRequested()) {
       save(step);
       return step;
     }
     const began = performance.now();
     const first = step * options.batch;
-    const [from, to] = ranks.share(Math.min(options.batch, options.samples - first));
+    const [from, to] = workers.shard(Math.min(options.batch, options.samples - first));
     // 1. and 2. examples, pictures, traces
     const lessons: Imitation[] = [];
     for (let i = first + from; i < first + to; i++) {
@@ -117,7 +117,7 @@ export async function sft(
     }
     const differentiated = performance.now();
     // 6. reduce, clip, update
-    const sums = ranks.sum([loss, tokens, padding.tokens, padding.places]);
+    const sums = workers.allReduce([loss, tokens, padding.tokens, padding.places]);
     const [lossSum, tokenSum, filled, places] = sums as [number, number, number, number];
     const learningRate = cosineSchedule(step, {
       peak: options.learningRate,
@@ -127,7 +127,7 @@ export async function sft(
     });
     const report = learner.update(tokenSum, learningRate);
     skippedInARow = report.skipped ? skippedInARow + 1 : 0;
-    if (ranks.rank === 0) {
+    if (workers.rank === 0) {
       hooks.onStep({
         step: step + 1,
         samples: Math.min(options.samples, first + options.batch),
@@ -188,9 +188,9 @@ export async function sft(
   }
 
   function save(step: number): void {
-    ranks.barrier();
-    if (ranks.rank === 0) hooks.save({ step, skippedInARow });
-    ranks.barrier();
+    workers.barrier();
+    if (workers.rank === 0) hooks.save({ step, skippedInARow });
+    workers.barrier();
   }
 }
 

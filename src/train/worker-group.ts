@@ -3,7 +3,7 @@
  * meet at barriers. Sums are taken in rank order, so a run repeats bit for bit with the same number of ranks.
  */
 import { SHARE_ENV, Worker } from 'node:worker_threads';
-import type { Engine } from '../engine/engine.ts';
+import type { Engine, Tensor } from '../engine/engine.ts';
 import { TimeseerError } from '../errors.ts';
 import { systemError } from '../files.ts';
 import { type LoadOptions, Policy } from '../policy/policy.ts';
@@ -16,37 +16,35 @@ const BARRIER_TURN = 1;
 const STOP = 2;
 const FAILED = 3;
 const POSTED = 4;
-const HEARD = 5;
+const DELIVERED = 5;
 const HEADER_BYTES = 64;
+/** A rank that waits looks this often whether another one failed. */
+const WAIT_MS = 500;
 
-/** The other ranks are gone: one of them failed, or the team was ended. */
-export class TeamEnded extends TimeseerError {}
+/** The other ranks are gone: one of them failed, or the group was ended. */
+export class WorkerGroupEnded extends TimeseerError {}
 
-/** Memory that a team shares: a barrier, two flags, and two banks of exchange slots. */
-export function teamMemory(size: number): SharedArrayBuffer {
+/** Memory that a group shares: a barrier, flags and counters, and two banks of exchange slots. */
+export function workerGroupMemory(size: number): SharedArrayBuffer {
   return new SharedArrayBuffer(HEADER_BYTES + 2 * size * SLOT * 8);
 }
 
+const headerOf = (memory: SharedArrayBuffer): Int32Array => new Int32Array(memory, 0, HEADER_BYTES / 4);
+
 /** Asks every rank to stop after the step in flight. */
 export function requestStop(memory: SharedArrayBuffer): void {
-  Atomics.store(new Int32Array(memory, 0, HEADER_BYTES / 4), STOP, 1);
+  Atomics.store(headerOf(memory), STOP, 1);
 }
 
 /** Releases ranks that wait for one that will never come. */
 export function markFailed(memory: SharedArrayBuffer): void {
-  const header = new Int32Array(memory, 0, HEADER_BYTES / 4);
+  const header = headerOf(memory);
   Atomics.store(header, FAILED, 1);
   Atomics.notify(header, BARRIER_TURN);
 }
 
-/** Says that a message of a rank has been dealt with. */
-export function markHeard(memory: SharedArrayBuffer): void {
-  const header = new Int32Array(memory, 0, HEADER_BYTES / 4);
-  Atomics.add(header, HEARD, 1);
-  Atomics.notify(header, HEARD);
-}
-
-export class Ranks {
+/** One rank's side: collective operations, which all ranks call in the same order. */
+export class WorkerGroup {
   readonly rank: number;
   readonly size: number;
   readonly #header: Int32Array;
@@ -56,16 +54,16 @@ export class Ranks {
   constructor(memory: SharedArrayBuffer, rank: number, size: number) {
     this.rank = rank;
     this.size = size;
-    this.#header = new Int32Array(memory, 0, HEADER_BYTES / 4);
+    this.#header = headerOf(memory);
     this.#slots = new Float64Array(memory, HEADER_BYTES, 2 * size * SLOT);
   }
 
-  /** A team of one, for work that is not shared. */
-  static alone(): Ranks {
-    return new Ranks(teamMemory(1), 0, 1);
+  /** A group of one, for work that is not shared. */
+  static single(): WorkerGroup {
+    return new WorkerGroup(workerGroupMemory(1), 0, 1);
   }
 
-  /** Waits until every rank is here. Throws TeamEnded when one of them failed. */
+  /** Waits until every rank is here. @throws WorkerGroupEnded when one of them failed */
   barrier(): void {
     if (this.size === 1) return;
     const header = this.#header;
@@ -76,18 +74,23 @@ export class Ranks {
       Atomics.notify(header, BARRIER_TURN);
       return;
     }
-    while (Atomics.load(header, BARRIER_TURN) === turn) {
-      if (Atomics.load(header, FAILED) === 1) throw new TeamEnded('another rank failed; this one stops too');
-      Atomics.wait(header, BARRIER_TURN, turn, 500);
+    while (Atomics.load(header, BARRIER_TURN) === turn) this.#wait(BARRIER_TURN, turn);
+  }
+
+  /** Waits for a word of the header to change, for a while. @throws WorkerGroupEnded */
+  #wait(word: number, value: number): void {
+    if (Atomics.load(this.#header, FAILED) === 1) {
+      throw new WorkerGroupEnded('another rank failed; this one stops too');
     }
+    Atomics.wait(this.#header, word, value, WAIT_MS);
   }
 
   /**
    * Every rank's values, in rank order: K values each → [R, K]. Two banks take turns, so one barrier is enough: a
    * rank that writes bank b again has passed a barrier that the others reached after reading it.
    */
-  gather(values: readonly number[]): Float64Array[] {
-    if (values.length > SLOT) throw new RangeError(`gather: at most ${SLOT} values, got ${values.length}`);
+  allGather(values: readonly number[]): Float64Array[] {
+    if (values.length > SLOT) throw new RangeError(`allGather: at most ${SLOT} values, got ${values.length}`);
     const base = this.#bank * this.size * SLOT;
     this.#bank = 1 - this.#bank;
     this.#slots.set(values, base + this.rank * SLOT);
@@ -98,29 +101,43 @@ export class Ranks {
   }
 
   /** Element-wise sum over ranks, in rank order. */
-  sum(values: readonly number[]): number[] {
-    const all = this.gather(values);
+  allReduce(values: readonly number[]): number[] {
+    const all = this.allGather(values);
     return values.map((_, i) => all.reduce((total, of) => total + of[i]!, 0));
   }
 
   /** Rank 0's values, on every rank. */
   broadcast(values: readonly number[]): number[] {
-    return [...this.gather(values)[0]!];
+    return [...this.allGather(values)[0]!];
   }
 
-  /** Counts a message that this rank posts and the team's owner will mark as heard. */
-  posting(): void {
+  /**
+   * What rank 0 makes, on every rank: the others attach to the storage of its `flat` by a ticket of the engine. Collective.
+   */
+  share<T extends { readonly flat: Tensor }>(
+    engine: Engine,
+    make: () => T,
+    attach: (ticket: number) => T,
+  ): T {
+    const own = this.rank === 0 ? make() : null;
+    const [ticket] = this.broadcast([own === null ? 0 : engine.share(own.flat)]) as [number];
+    const shared = own ?? attach(ticket);
+    this.barrier(); // every rank holds the storage
+    if (own !== null) engine.unshare(ticket);
+    return shared;
+  }
+
+  /** Counts a message that this rank posts and `runWorkers` delivers. */
+  countPosted(): void {
     Atomics.add(this.#header, POSTED, 1);
   }
 
-  /** Waits until every message that was posted has been dealt with. Throws TeamEnded when a rank failed. */
-  awaitHeard(): void {
-    const header = this.#header;
+  /** Waits until every message that was posted has been dealt with. @throws WorkerGroupEnded when a rank failed */
+  awaitDelivered(): void {
     for (;;) {
-      const heard = Atomics.load(header, HEARD);
-      if (heard >= Atomics.load(header, POSTED)) return;
-      if (Atomics.load(header, FAILED) === 1) throw new TeamEnded('another rank failed; this one stops too');
-      Atomics.wait(header, HEARD, heard, 500);
+      const delivered = Atomics.load(this.#header, DELIVERED);
+      if (delivered >= Atomics.load(this.#header, POSTED)) return;
+      this.#wait(DELIVERED, delivered);
     }
   }
 
@@ -135,13 +152,27 @@ export class Ranks {
   }
 
   /** The half-open part of 0 … n that belongs to this rank; parts differ by at most one. */
-  share(n: number): readonly [start: number, end: number] {
+  shard(n: number): readonly [start: number, end: number] {
     return [Math.floor((this.rank * n) / this.size), Math.floor(((this.rank + 1) * n) / this.size)];
   }
 }
 
-/** What every Worker of a team finds in its workerData. */
-export interface TeamSeat<Job> {
+/** One policy's weights, loaded once and used by all ranks. Collective. */
+export function loadShared(
+  engine: Engine,
+  workers: WorkerGroup,
+  directory: string,
+  options: LoadOptions = {},
+): Policy {
+  return workers.share(
+    engine,
+    () => Policy.load(engine, directory, options),
+    (ticket) => Policy.attach(engine, directory, ticket, options),
+  );
+}
+
+/** What every Worker of a group finds in its workerData. */
+export interface WorkerContext<Job> {
   readonly memory: SharedArrayBuffer;
   readonly rank: number;
   readonly size: number;
@@ -149,45 +180,43 @@ export interface TeamSeat<Job> {
 }
 
 /** What a rank posts: progress for whoever listens, and at the end its result. */
-export type TeamMessage<Note, Result> =
+export type WorkerMessage<Note, Result> =
   | { readonly kind: 'note'; readonly note: Note }
   | { readonly kind: 'result'; readonly result: Result }
-  | { readonly kind: 'error'; readonly error: RankFailure };
+  | { readonly kind: 'error'; readonly error: WorkerFailure };
 
 /** An error on its way between threads; `expected` tells a typed error of ours from a fault. */
-export interface RankFailure {
+export interface WorkerFailure {
   readonly name: string;
   readonly message: string;
   readonly stack: string;
   readonly expected: boolean;
 }
 
-export function failureOf(error: unknown): RankFailure {
+export function failureOf(error: unknown): WorkerFailure {
   const known = systemError(error) ?? error;
   const { name, message, stack } = known instanceof Error ? known : new Error(String(known));
   return { name, message, stack: stack ?? '', expected: known instanceof TimeseerError };
 }
 
 /** A rank failed with a typed error; the message is the rank's own. */
-export class RankError extends TimeseerError {
+export class WorkerError extends TimeseerError {
   /** Name of the error type that the rank threw. */
   readonly kind: string;
-  constructor({ name, message, stack }: RankFailure) {
+  constructor({ name, message, stack }: WorkerFailure) {
     super(message);
     this.kind = name;
     this.stack = stack;
   }
 }
 
-function rebuilt(failure: RankFailure): Error {
-  if (failure.expected) return new RankError(failure);
-  const error = new Error(failure.message);
-  error.name = failure.name;
-  error.stack = failure.stack;
-  return error;
+function rebuilt(failure: WorkerFailure): Error {
+  if (failure.expected) return new WorkerError(failure);
+  const { name, message, stack } = failure;
+  return Object.assign(new Error(message), { name, stack });
 }
 
-export interface TeamOptions<Job, Note> {
+export interface WorkerGroupOptions<Job, Note> {
   readonly size: number;
   readonly program: WorkerProgram;
   readonly job: Job;
@@ -200,31 +229,35 @@ export interface TeamOptions<Job, Note> {
  * Runs a job on `size` Workers and returns their results in rank order. When one fails the others are ended and
  * its error is thrown; so is an error of `onNote`.
  */
-export async function runTeam<Job, Note, Result>(options: TeamOptions<Job, Note>): Promise<Result[]> {
+export async function runWorkers<Job, Note, Result>(
+  options: WorkerGroupOptions<Job, Note>,
+): Promise<Result[]> {
   const { size, program, job, onNote, signal } = options;
-  const memory = teamMemory(size);
+  const memory = workerGroupMemory(size);
+  const header = headerOf(memory);
   const workers: Worker[] = [];
   const stop = (): void => requestStop(memory);
   if (signal?.aborted === true) stop();
   signal?.addEventListener('abort', stop);
   try {
     const runs = Array.from({ length: size }, (_, rank) => {
-      const seat: TeamSeat<Job> = { memory, rank, size, job };
+      const context: WorkerContext<Job> = { memory, rank, size, job };
       const worker = new Worker(program.url, {
-        workerData: seat,
+        workerData: context,
         execArgv: program.execArgv,
         env: SHARE_ENV,
       });
       workers.push(worker);
       return new Promise<Result>((resolve, reject) => {
         let result: { readonly value: Result } | undefined;
-        worker.on('message', (message: TeamMessage<Note, Result>) => {
+        worker.on('message', (message: WorkerMessage<Note, Result>) => {
           if (message.kind === 'note') {
             try {
               onNote(message.note, rank);
-              markHeard(memory);
+              Atomics.add(header, DELIVERED, 1);
+              Atomics.notify(header, DELIVERED);
             } catch (error) {
-              reject(error); // what the listener cannot keep (a full disk) ends the team
+              reject(error); // what the listener cannot keep (a full disk) ends the group
             }
           } else if (message.kind === 'result') result = { value: message.result };
           else reject(rebuilt(message.error));
@@ -244,20 +277,4 @@ export async function runTeam<Job, Note, Result>(options: TeamOptions<Job, Note>
     signal?.removeEventListener('abort', stop);
     await Promise.all(workers.map((worker) => worker.terminate()));
   }
-}
-
-/** Rank 0 loads the directory, the others attach to its weights. Collective. */
-export function loadShared(
-  engine: Engine,
-  ranks: Ranks,
-  directory: string,
-  options: LoadOptions = {},
-): Policy {
-  const own = ranks.rank === 0 ? Policy.load(engine, directory, options) : null;
-  const published = own === null ? 0 : engine.share(own.flat);
-  const [ticket] = ranks.broadcast([published]) as [number];
-  const policy = own ?? Policy.attach(engine, directory, ticket, options);
-  ranks.barrier(); // every rank holds the storage
-  if (own !== null) engine.unshare(ticket);
-  return policy;
 }

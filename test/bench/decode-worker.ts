@@ -3,7 +3,7 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { type GenerateOptions, generate } from '../../src/policy/generate.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { failureOf, Ranks, type TeamSeat } from '../../src/train/worker-group.ts';
+import { failureOf, type WorkerContext, WorkerGroup } from '../../src/train/worker-group.ts';
 import type { BenchAnswer } from './team.ts';
 import { type Example, examples } from './workload.ts';
 
@@ -19,15 +19,15 @@ export interface DecodeJob {
 /** Sampled ids of this rank's responses, in the order of prompts and samples. */
 export type DecodeAnswer = readonly (readonly number[])[];
 
-const { memory, rank, size, job } = workerData as TeamSeat<DecodeJob>;
-const ranks = new Ranks(memory, rank, size);
+const { memory, rank, size, job } = workerData as WorkerContext<DecodeJob>;
+const workers = new WorkerGroup(memory, rank, size);
 const port = parentPort!;
 const post = (message: BenchAnswer<DecodeAnswer>): void => port.postMessage(message);
 
 let opened: { readonly policy: Policy; readonly own: readonly Example[] } | undefined;
 
 async function answer(question: string): Promise<DecodeAnswer> {
-  const [from, to] = ranks.share(job.prompts);
+  const [from, to] = workers.shard(job.prompts);
   if (opened === undefined) {
     const policy = Policy.load(openTorch({ device: job.device, threads: 1 }), job.policy);
     opened = { policy, own: await examples(policy, job.policy, job.first + from, to - from) };

@@ -5,7 +5,7 @@ import { forward } from '../../src/policy/forward.ts';
 import { Learner } from '../../src/train/learner.ts';
 import { supervisedLoss } from '../../src/train/loss.ts';
 import { sequenceBatch } from '../../src/train/micro-batch.ts';
-import { failureOf, loadShared, Ranks, type TeamSeat } from '../../src/train/worker-group.ts';
+import { failureOf, loadShared, type WorkerContext, WorkerGroup } from '../../src/train/worker-group.ts';
 import type { BenchAnswer } from './team.ts';
 import { examples, quickstart } from './workload.ts';
 
@@ -21,17 +21,17 @@ export interface GradientJob {
 /** Loss per token of every batch of a round. */
 export type GradientAnswer = readonly number[];
 
-const { memory, rank, size, job } = workerData as TeamSeat<GradientJob>;
-const ranks = new Ranks(memory, rank, size);
+const { memory, rank, size, job } = workerData as WorkerContext<GradientJob>;
+const workers = new WorkerGroup(memory, rank, size);
 const port = parentPort!;
 const post = (message: BenchAnswer<GradientAnswer>): void => port.postMessage(message);
 
 async function start(): Promise<() => number[]> {
   const { betas, weightDecay, clip } = quickstart().sft;
-  const policy = loadShared(openTorch({ device: job.device, threads: 1 }), ranks, job.policy);
-  const learner = new Learner(policy, ranks, { betas, weightDecay, clip, epsilon: 1e-8 });
+  const policy = loadShared(openTorch({ device: job.device, threads: 1 }), workers, job.policy);
+  const learner = new Learner(policy, workers, { betas, weightDecay, clip, epsilon: 1e-8 });
   const all = await examples(policy, job.policy, job.first, job.batches * job.batch);
-  const [from, to] = ranks.share(job.batch);
+  const [from, to] = workers.shard(job.batch);
   const { engine, dims } = policy;
   return () =>
     Array.from({ length: job.batches }, (_, b) => {
@@ -50,7 +50,7 @@ async function start(): Promise<() => number[]> {
           return sum;
         });
       });
-      const [lossSum, tokens] = ranks.sum([loss, targets.length]) as [number, number];
+      const [lossSum, tokens] = workers.allReduce([loss, targets.length]) as [number, number];
       learner.update(tokens, job.learningRate);
       return lossSum / tokens;
     });

@@ -8,7 +8,7 @@ import { Policy } from '../../src/policy/policy.ts';
 import { Learner } from '../../src/train/learner.ts';
 import { headGradients, policyLoss, supervisedLoss } from '../../src/train/loss.ts';
 import { pieces, responseStates } from '../../src/train/micro-batch.ts';
-import { Ranks } from '../../src/train/worker-group.ts';
+import { WorkerGroup } from '../../src/train/worker-group.ts';
 import type { LargeWork } from './large-policy.ts';
 import type { Contender } from './team.ts';
 
@@ -150,7 +150,7 @@ export class LargeContender implements Contender<LargeAnswer> {
     const policy = this.#policy;
     this.#learner ??= new Learner(
       policy,
-      Ranks.alone(),
+      WorkerGroup.single(),
       {
         betas: [0.9, 0.999],
         epsilon: 1e-8,

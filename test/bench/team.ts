@@ -1,13 +1,13 @@
 /** Workers that stay open between rounds, so that ours and a peer's rounds can take turns. */
 import { SHARE_ENV, Worker } from 'node:worker_threads';
-import type { RankFailure, TeamSeat } from '../../src/train/worker-group.ts';
-import { teamMemory } from '../../src/train/worker-group.ts';
+import type { WorkerContext, WorkerFailure } from '../../src/train/worker-group.ts';
+import { workerGroupMemory } from '../../src/train/worker-group.ts';
 import { workerUrl } from '../../src/worker-url.ts';
 
 /** What a Worker of a bench team posts: an answer to each message it gets. */
 export type BenchAnswer<Answer> =
   | { readonly kind: 'answer'; readonly answer: Answer }
-  | { readonly kind: 'error'; readonly error: RankFailure };
+  | { readonly kind: 'error'; readonly error: WorkerFailure };
 
 /** Contender of a comparison: answers once per rank to each question. */
 export interface Contender<Answer> {
@@ -24,11 +24,11 @@ export async function openTeam<Job, Answer>(
   size: number,
   job: Job,
 ): Promise<Contender<Answer>> {
-  const memory = teamMemory(size);
+  const memory = workerGroupMemory(size);
   const { url, execArgv } = workerUrl(program, import.meta.url);
   const workers = Array.from({ length: size }, (_, rank) => {
-    const seat: TeamSeat<Job> = { memory, rank, size, job };
-    return new Worker(url, { workerData: seat, execArgv, env: SHARE_ENV });
+    const context: WorkerContext<Job> = { memory, rank, size, job };
+    return new Worker(url, { workerData: context, execArgv, env: SHARE_ENV });
   });
   const ask = (question: string): Promise<Answer[]> =>
     Promise.all(

@@ -8,7 +8,7 @@ import type { StageOrigin } from '../../src/train/checkpoint.ts';
 import { Learner } from '../../src/train/learner.ts';
 import { type SftMetrics, type SftOptions, sft } from '../../src/train/sft.ts';
 import type { Task } from '../../src/train/task.ts';
-import { Ranks } from '../../src/train/worker-group.ts';
+import { WorkerGroup } from '../../src/train/worker-group.ts';
 import type { Example, Picture, Score } from '../../src/types.ts';
 
 /** What a checkpoint of no run says of where it began. */
@@ -134,7 +134,7 @@ export const SFT: SftOptions = {
 export const OPTIMIZER = { betas: [0.9, 0.95], epsilon: 1e-8, weightDecay: 0, clip: 1 } as const;
 
 export function tinyLearner(policy: Policy, clip: number = OPTIMIZER.clip, recompute = false): Learner {
-  return new Learner(policy, Ranks.alone(), { ...OPTIMIZER, clip }, recompute);
+  return new Learner(policy, WorkerGroup.single(), { ...OPTIMIZER, clip }, recompute);
 }
 
 /** What the optimiser keeps, on the host: [T] each. */

@@ -7,7 +7,7 @@ import { MANIFEST_FILE } from '../../src/manifest.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { openCheckpoint, openSafetensors } from '../../src/policy/safetensors.ts';
-import { loadShared, Ranks } from '../../src/train/worker-group.ts';
+import { loadShared, WorkerGroup } from '../../src/train/worker-group.ts';
 import { corpus } from './corpus.ts';
 import { brains } from './craft.ts';
 import { engine, GOLDEN } from './golden.ts';
@@ -230,7 +230,7 @@ describe('files that do not belong together', () => {
 describe('weights that ranks share', () => {
   it('are loaded with the options of all', () => {
     const options = { dtype: 'bfloat16', tuning: 'decoder' } as const;
-    const policy = loadShared(engine, Ranks.alone(), GOLDEN, options);
+    const policy = loadShared(engine, WorkerGroup.single(), GOLDEN, options);
     expect([policy.dtype, policy.tuning]).toEqual(['bfloat16', 'decoder']);
     const ticket = engine.share(policy.flat);
     const other = Policy.attach(engine, GOLDEN, ticket, { tuning: 'decoder' });

@@ -9,7 +9,7 @@ import { supervisedLoss } from '../../src/train/loss.ts';
 import { sequenceBatch } from '../../src/train/micro-batch.ts';
 import { CHUNK, type Range, ShardedAdamW } from '../../src/train/optimizer.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
-import { Ranks } from '../../src/train/worker-group.ts';
+import { WorkerGroup } from '../../src/train/worker-group.ts';
 import { OPTIMIZER, TRACES, tinyDims, tinyLearner, tinyTask } from '../helpers/tiny-policy.ts';
 
 const engine = openTorch({ threads: 1 });
@@ -33,7 +33,7 @@ test('an update takes a few chunks, however many parameters there are', () => {
         (_, i): Range => ({ offset: i * size, size, decay: true }),
       );
       const flat = engine.zeros([count * size], dtype);
-      const optimizer = new ShardedAdamW(engine, Ranks.alone(), flat, ranges, OPTIMIZER, chunk);
+      const optimizer = new ShardedAdamW(engine, WorkerGroup.single(), flat, ranges, OPTIMIZER, chunk);
       const gradient = engine.zeros([size]);
       return above(() => {
         for (let i = 0; i < count - 1; i++) optimizer.accumulate(i, gradient);

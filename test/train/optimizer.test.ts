@@ -5,7 +5,7 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { EngineError } from '../../src/errors.ts';
 import { Random } from '../../src/random.ts';
 import { CHUNK, chunksOf, type Range, ShardedAdamW } from '../../src/train/optimizer.ts';
-import { Ranks } from '../../src/train/worker-group.ts';
+import { WorkerGroup } from '../../src/train/worker-group.ts';
 
 const engine = openTorch({ threads: 1 });
 const born = engine.live();
@@ -60,7 +60,7 @@ function run(
 ): { readonly weights: Float32Array; readonly master: Float32Array | null } {
   return engine.scope(() => {
     const flat = engine.cast(engine.tensor(Float32Array.from(start), [start.length]), dtype);
-    const optimizer = new ShardedAdamW(engine, Ranks.alone(), flat, ranges, OPTIONS);
+    const optimizer = new ShardedAdamW(engine, WorkerGroup.single(), flat, ranges, OPTIONS);
     for (const gradient of gradients) {
       ranges.forEach(({ offset, size }, i) => {
         optimizer.accumulate(
@@ -91,7 +91,10 @@ describe('AdamW over a flat buffer', () => {
   test('sums what arrives for a parameter within a step, of any float dtype, and takes the rest for zero', () => {
     engine.scope(() => {
       const flat = engine.zeros([9]);
-      const optimizer = new ShardedAdamW(engine, Ranks.alone(), flat, ranges, { ...OPTIONS, weightDecay: 0 });
+      const optimizer = new ShardedAdamW(engine, WorkerGroup.single(), flat, ranges, {
+        ...OPTIONS,
+        weightDecay: 0,
+      });
       const step = (): number => optimizer.step(1, 1e-9).gradNorm;
       const add = (index: number, values: number[], dtype: 'float32' | 'bfloat16' = 'float32'): void =>
         optimizer.accumulate(
@@ -114,7 +117,7 @@ describe('AdamW over a flat buffer', () => {
     engine.scope(() => {
       const flat = engine.zeros([9]);
       const make = (list: readonly Range[]) => () =>
-        new ShardedAdamW(engine, Ranks.alone(), flat, list, OPTIONS);
+        new ShardedAdamW(engine, WorkerGroup.single(), flat, list, OPTIONS);
       expect(make(ranges.slice(1))).toThrow(EngineError);
       expect(make(ranges.slice(0, 2))).toThrow(/do not cover 9 parameters/);
     });
@@ -192,7 +195,7 @@ describe('in chunks', () => {
           const { seen, largest } = watched();
           const flat = engine.cast(engine.tensor(Float32Array.from(start), [size]), dtype);
           const options = { ...OPTIONS, weightDecay: 0 };
-          const optimizer = new ShardedAdamW(seen, Ranks.alone(), flat, ranges, options, chunk);
+          const optimizer = new ShardedAdamW(seen, WorkerGroup.single(), flat, ranges, options, chunk);
           expect(largest()).toBe(size); // the buffers themselves
           for (const turn of [0, 1]) {
             ranges.slice(turn).forEach(({ size: n }, i) => {
@@ -248,7 +251,7 @@ describe('chunks', () => {
       const size = ranges.at(-1)!.offset + large;
       expect(chunksOf(ranges, 0, size)).toHaveLength(4);
       const flat = engine.zeros([size]);
-      const optimizer = new ShardedAdamW(engine, Ranks.alone(), flat, ranges, { ...OPTIONS, clip: 1 });
+      const optimizer = new ShardedAdamW(engine, WorkerGroup.single(), flat, ranges, { ...OPTIONS, clip: 1 });
       const one = (n: number, value: number): Tensor => engine.tensor(new Float32Array(n).fill(value), [n]);
       optimizer.accumulate(0, one(2, 30));
       optimizer.accumulate(2, one(4, 40));

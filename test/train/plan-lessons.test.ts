@@ -12,7 +12,7 @@ import { WatchedLearner } from '../../src/train/plan-watch.ts';
 import { rl } from '../../src/train/rl.ts';
 import { sft } from '../../src/train/sft.ts';
 import type { Task } from '../../src/train/task.ts';
-import { Ranks } from '../../src/train/worker-group.ts';
+import { WorkerGroup } from '../../src/train/worker-group.ts';
 import { TRACES, tinyDims, tinyTask } from '../helpers/tiny-policy.ts';
 
 const scratch = new DryEngine({ device: 'cpu', version: '2.6.0' });
@@ -70,7 +70,7 @@ async function whole(stage: 'sft' | 'rl', recipe: Recipe, recompute: boolean): P
   engine.onBackward = () => ledger.phase('backward');
   const own = recipe[stage];
   const options = { betas: own.betas, epsilon: 1e-8, weightDecay: own.weightDecay, clip: own.clip };
-  const learner = new WatchedLearner(policy, Ranks.alone(), options, recompute, ledger);
+  const learner = new WatchedLearner(policy, WorkerGroup.single(), options, recompute, ledger);
   const silent = { onStep: () => {}, onCompletions: () => {}, save: () => {} };
   ledger.phase(stage === 'sft' ? 'forward' : 'rollout');
   const task = variedTask();

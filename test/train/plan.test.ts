@@ -15,7 +15,7 @@ import { bytesText, planLine, planLines, remedyLines } from '../../src/train/pla
 import { rl } from '../../src/train/rl.ts';
 import { sft } from '../../src/train/sft.ts';
 import type { Task } from '../../src/train/task.ts';
-import { Ranks } from '../../src/train/worker-group.ts';
+import { WorkerGroup } from '../../src/train/worker-group.ts';
 import { TRACES, tinyDims, tinyTask } from '../helpers/tiny-policy.ts';
 
 const engine = openTorch({ threads: 1 });
@@ -137,7 +137,7 @@ async function measured(one: Case): Promise<number> {
   const policy = create(one, one.tune === 'adapter' ? { adapter } : { tuning: one.tune });
   const own = recipe[one.stage];
   const options = { betas: own.betas, epsilon: 1e-8, weightDecay: own.weightDecay, clip: own.clip };
-  const learner = new Learner(policy, Ranks.alone(), options, one.recompute);
+  const learner = new Learner(policy, WorkerGroup.single(), options, one.recompute);
   const { tokens } = recipe.memory;
   const silent = { onStep: () => {}, onCompletions: () => {}, save: () => {} };
   let reference: Policy | null = null;

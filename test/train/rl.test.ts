@@ -18,7 +18,7 @@ import { rollout } from '../../src/train/rollout.ts';
 import type { Task } from '../../src/train/task.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
 import { TIMERPO_TRANSPORT } from '../../src/train/transport.ts';
-import { Ranks, requestStop, teamMemory } from '../../src/train/worker-group.ts';
+import { requestStop, WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
 import {
   flatGradient,
   fullLogProbs,
@@ -430,7 +430,7 @@ describe('the reinforcement stage', () => {
     const whole = await run(options, task, { clip: OPTIMIZER.clip });
     expect(whole.saved).toEqual([2, 4, 5]);
 
-    const memory = teamMemory(1);
+    const memory = workerGroupMemory(1);
     const checkpoint = join(directory, 'checkpoint');
     const lines: RlMetrics[] = [];
     const completions: Completion[] = [];
@@ -442,7 +442,7 @@ describe('the reinforcement stage', () => {
       onCompletions: (list) => void completions.push(...list),
       save: (at) => saveCheckpoint(checkpoint, learner, FOREIGN_CARD, { stage: 'rl', ...at, origin: ORIGIN }),
     });
-    const first = new Learner(copyOf(start), new Ranks(memory, 0, 1), OPTIMIZER);
+    const first = new Learner(copyOf(start), new WorkerGroup(memory, 0, 1), OPTIMIZER);
     expect(await rl(first, reference, task, options, SEED, hooksOf(first))).toBe(3);
     const state = readState(checkpoint)!;
     expect(state).toMatchObject({ stage: 'rl', step: 3, updates: 6 });

@@ -13,7 +13,7 @@ import { Learner } from '../../src/train/learner.ts';
 import { cosineSchedule } from '../../src/train/optimizer.ts';
 import { type SftMetrics, type StageStart, sft, sftSteps } from '../../src/train/sft.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
-import { Ranks, requestStop, teamMemory } from '../../src/train/worker-group.ts';
+import { requestStop, WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
 import { flatGradient, identical, predictingStates, relativeDistance } from '../helpers/full-sequence.ts';
 import {
   moments,
@@ -123,7 +123,7 @@ describe('the supervised stage', () => {
     const want: SftMetrics[] = [];
     await sft(whole, task, options, { onStep: (line) => void want.push(line), save: () => {} });
 
-    const memory = teamMemory(1);
+    const memory = workerGroupMemory(1);
     const lines: SftMetrics[] = [];
     const checkpoint = join(directory, 'checkpoint');
     const hooksOf = (learner: Learner, stopAt: number) => ({
@@ -134,7 +134,7 @@ describe('the supervised stage', () => {
       save: (at: StageStart) =>
         saveCheckpoint(checkpoint, learner, FOREIGN_CARD, { stage: 'sft', ...at, origin: ORIGIN }),
     });
-    const first = new Learner(tinyPolicy(engine), new Ranks(memory, 0, 1), OPTIMIZER);
+    const first = new Learner(tinyPolicy(engine), new WorkerGroup(memory, 0, 1), OPTIMIZER);
     expect(await sft(first, task, options, hooksOf(first, 6))).toBe(6);
     const state = readState(checkpoint)!;
     expect(state).toMatchObject({ step: 6, updates: 6 });

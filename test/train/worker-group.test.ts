@@ -2,43 +2,43 @@ import { expect, test } from 'vitest';
 import { cosineSchedule } from '../../src/train/optimizer.ts';
 import {
   markFailed,
-  RankError,
-  Ranks,
   requestStop,
-  runTeam,
-  TeamEnded,
-  teamMemory,
+  runWorkers,
+  WorkerError,
+  WorkerGroup,
+  WorkerGroupEnded,
+  workerGroupMemory,
 } from '../../src/train/worker-group.ts';
 import { workerUrl } from '../../src/worker-url.ts';
-import type { TeamJob, TeamReport } from '../helpers/team-worker.ts';
+import type { GroupJob, GroupReport } from '../helpers/worker-group-program.ts';
 
-const program = workerUrl('../helpers/team-worker', import.meta.url);
+const program = workerUrl('../helpers/worker-group-program', import.meta.url);
 
-async function team(size: number, job: TeamJob): Promise<TeamReport[]> {
-  return runTeam<TeamJob, number, TeamReport>({ size, program, job, onNote: () => {} });
+async function group(size: number, job: GroupJob): Promise<GroupReport[]> {
+  return runWorkers<GroupJob, number, GroupReport>({ size, program, job, onNote: () => {} });
 }
 
 test('barriers and sums hold over thousands of turns on three ranks', async () => {
-  const reports = await team(3, { kind: 'sums', turns: 3000 });
+  const reports = await group(3, { kind: 'sums', turns: 3000 });
   // Turn k contributes (rank + 1)·k from each rank: 6k in all.
   const expected = 6 * ((2999 * 3000) / 2);
   expect(reports.map((report) => report.total)).toEqual([expected, expected, expected]);
 });
 
-test('a rank that throws ends the team with its own error, though others wait for it', async () => {
-  const failed = team(2, { kind: 'fail', turns: 1 });
+test('a rank that throws ends the group with its own error, though others wait for it', async () => {
+  const failed = group(2, { kind: 'fail', turns: 1 });
   await expect(failed).rejects.toThrow('rank 1 broke');
-  await expect(failed).rejects.not.toBeInstanceOf(RankError);
+  await expect(failed).rejects.not.toBeInstanceOf(WorkerError);
 });
 
 test('a typed error of a rank arrives typed', async () => {
-  await expect(team(2, { kind: 'refuse', turns: 1 })).rejects.toBeInstanceOf(RankError);
+  await expect(group(2, { kind: 'refuse', turns: 1 })).rejects.toBeInstanceOf(WorkerError);
 });
 
 test('two ranks training one flat parameter buffer agree with one rank, and repeat bit for bit', async () => {
-  const [alone] = await team(1, { kind: 'train', turns: 60 });
-  const first = await team(2, { kind: 'train', turns: 60 });
-  const second = await team(2, { kind: 'train', turns: 60 });
+  const [alone] = await group(1, { kind: 'train', turns: 60 });
+  const first = await group(2, { kind: 'train', turns: 60 });
+  const second = await group(2, { kind: 'train', turns: 60 });
   expect(first[0]!.parameters).toEqual(first[1]!.parameters);
   expect(first[0]!.parameters).toEqual(second[0]!.parameters);
   alone!.parameters!.forEach((value, i) => {
@@ -48,7 +48,7 @@ test('two ranks training one flat parameter buffer agree with one rank, and repe
 });
 
 test('a gradient that is not finite skips the update on every rank and leaves the parameters alone', async () => {
-  const reports = await team(2, { kind: 'poison', turns: 3 });
+  const reports = await group(2, { kind: 'poison', turns: 3 });
   for (const report of reports) {
     expect(report.skipped).toBe(3);
     expect(report.parameters!.every((value) => value === 0)).toBe(true);
@@ -56,21 +56,21 @@ test('a gradient that is not finite skips the update on every rank and leaves th
 });
 
 test('a requested stop is seen', () => {
-  const memory = teamMemory(1);
-  const ranks = new Ranks(memory, 0, 1);
-  expect(ranks.stopRequested()).toBe(false);
+  const memory = workerGroupMemory(1);
+  const workers = new WorkerGroup(memory, 0, 1);
+  expect(workers.stopRequested()).toBe(false);
   requestStop(memory);
-  expect(ranks.stopRequested()).toBe(true);
+  expect(workers.stopRequested()).toBe(true);
 });
 
-test('the shares of all ranks cover a range once', () => {
+test('the shards of all ranks cover a range once', () => {
   for (const [n, size] of [
     [7, 3],
     [2, 4],
     [12, 1],
   ] as const) {
-    const memory = teamMemory(size);
-    const shares = Array.from({ length: size }, (_, rank) => new Ranks(memory, rank, size).share(n));
+    const memory = workerGroupMemory(size);
+    const shares = Array.from({ length: size }, (_, rank) => new WorkerGroup(memory, rank, size).shard(n));
     expect(shares[0]![0]).toBe(0);
     expect(shares.at(-1)![1]).toBe(n);
     shares.slice(1).forEach(([start], i) => {
@@ -80,10 +80,10 @@ test('the shares of all ranks cover a range once', () => {
 });
 
 test('a rank that waits is released when another one failed', () => {
-  const memory = teamMemory(2);
-  const ranks = new Ranks(memory, 0, 2);
+  const memory = workerGroupMemory(2);
+  const workers = new WorkerGroup(memory, 0, 2);
   markFailed(memory);
-  expect(() => ranks.barrier()).toThrow(TeamEnded);
+  expect(() => workers.barrier()).toThrow(WorkerGroupEnded);
 });
 
 test('the schedule warms up, peaks, and ends at its floor', () => {
