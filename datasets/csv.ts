@@ -1,8 +1,7 @@
 /** One series from a CSV file: one numeric column, an optional time column, with a header or without. */
 import { parse } from 'node:path';
-import { ConfigError, DataError, reasonOf } from '../src/errors.ts';
-import { readBytes } from '../src/input-file.ts';
-import { suggestion } from '../src/suggest.ts';
+import { ConfigError, DataError, reasonOf, suggestion } from '../src/errors.ts';
+import { readBytes } from '../src/files.ts';
 import { CsvRecords, detectDelimiter } from './csv-records.ts';
 import { MOST_CHANNELS } from './readers/record.ts';
 

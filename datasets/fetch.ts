@@ -2,11 +2,11 @@
 import { copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
-import { cacheRoot } from '../src/cache-root.ts';
 import { type Downloaded, download } from '../src/download.ts';
 import { ConfigError, DataError, EndpointError } from '../src/errors.ts';
 import { writeDirectoryAtomicAsync, writeFileAtomic } from '../src/files.ts';
 import { withInterrupt } from '../src/interrupt.ts';
+import { cacheRoot } from '../src/paths.ts';
 import { formatValue, Progress } from '../src/progress.ts';
 import { say } from '../src/terminal.ts';
 import type { Address, Benchmark } from './benchmarks/benchmark.ts';

@@ -3,7 +3,7 @@ import { createHash, type Hash } from 'node:crypto';
 import { closeSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { DataError } from '../src/errors.ts';
-import { fileInside, openFile } from '../src/input-file.ts';
+import { fileInside, openFile } from '../src/files.ts';
 
 const CHUNK = 1 << 20;
 const NEWLINE = 10;

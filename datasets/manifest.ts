@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import { z } from 'zod';
 import { DataError, reasonOf } from '../src/errors.ts';
-import { fileInside, readUtf8 } from '../src/input-file.ts';
+import { fileInside, readUtf8 } from '../src/files.ts';
 import { ANOMALY_CLASSES } from '../src/types.ts';
 import { SPLITS } from './split.ts';
 

@@ -5,7 +5,7 @@ import { DataError, TimeseerError } from '../src/errors.ts';
 import { type Agreement, agreement, expertOn } from '../src/expcot/expert.ts';
 import { profileToJson, readProfile } from '../src/expcot/profile-file.ts';
 import { type ClassProfile, learnClasses } from '../src/expcot/profile-of-classes.ts';
-import { fileInside, readUtf8 } from '../src/input-file.ts';
+import { fileInside, readUtf8 } from '../src/files.ts';
 import { axesText } from '../src/plot/figure.ts';
 import { encodePng } from '../src/plot/png.ts';
 import { render } from '../src/plot/raster.ts';

@@ -2,7 +2,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
 import { ConfigError, DataError, TimeseerError } from '../src/errors.ts';
-import { workerUrl } from '../src/worker-url.ts';
+import { workerUrl } from '../src/paths.ts';
 import { type Composed, type Learned, MaterialComposer } from './material-composer.ts';
 import type { MaterialReply, MaterialRequest, MaterialWork } from './material-worker.ts';
 import type { Split } from './split.ts';

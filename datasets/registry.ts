@@ -1,8 +1,7 @@
 /** Series by name: a generator, or a data set directory by its path. */
 import { existsSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { ConfigError } from '../src/errors.ts';
-import { suggestion } from '../src/suggest.ts';
+import { ConfigError, suggestion } from '../src/errors.ts';
 
 import { ANOMALY_CLASSES, type AnomalyClass, type LabeledSeries } from '../src/types.ts';
 import { BENCHMARK_PROMPTS } from './benchmarks/registry.ts';

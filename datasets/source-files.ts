@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { createReadStream, statSync } from 'node:fs';
 import { basename, dirname, relative } from 'node:path';
 import { DataError, reasonOf } from '../src/errors.ts';
-import { openRegular } from '../src/input-file.ts';
+import { openRegular } from '../src/files.ts';
 import type { ExampleOrigin } from './example-set.ts';
 
 /** Files that a manifest names one by one; more are summed up. */

@@ -6,7 +6,7 @@ import { DataError } from '../src/errors.ts';
 import { readProfile } from '../src/expcot/profile-file.ts';
 import { type ClassProfile, learnClasses } from '../src/expcot/profile-of-classes.ts';
 import { TRACE_VERSION } from '../src/expcot/trace-version.ts';
-import { fileInside, readBytes } from '../src/input-file.ts';
+import { fileInside, readBytes } from '../src/files.ts';
 import type { ExampleSet } from './example-set.ts';
 import { CLASSES_FILE } from './material-facts.ts';
 import { Materials } from './materials.ts';

@@ -7,7 +7,7 @@ import { EXACT_WORDS, parseResponse, scoreAnswer } from '../rewards/response.ts'
 import { ConfigError, DataError, reasonOf, TimeseerError } from '../src/errors.ts';
 import { readProfile } from '../src/expcot/profile-file.ts';
 import { TRACE_VERSION } from '../src/expcot/trace-version.ts';
-import { fileInside, readBytes, readUtf8 } from '../src/input-file.ts';
+import { fileInside, readBytes, readUtf8 } from '../src/files.ts';
 import { decodePng, MOST_BYTES } from '../src/plot/png.ts';
 import { RenderPool } from '../src/plot/pool.ts';
 import { render } from '../src/plot/raster.ts';

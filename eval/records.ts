@@ -4,8 +4,7 @@ import { z } from 'zod';
 import { type Asked, parseResponse, scoreAnswer } from '../rewards/response.ts';
 import { readLabel } from '../rewards/tagged.ts';
 import { DataError, reasonOf } from '../src/errors.ts';
-import { writeFileAtomic } from '../src/files.ts';
-import { readUtf8 } from '../src/input-file.ts';
+import { readUtf8, writeFileAtomic } from '../src/files.ts';
 import { ANOMALY_CLASSES, type EvalRecord, type Example, type Gold, type Interval } from '../src/types.ts';
 
 const ADVICE = 'evaluate the policy again';

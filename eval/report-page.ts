@@ -1,10 +1,9 @@
 /** The report of a run: one self-contained page that needs no network, from plain records. */
 import { DataError, TimeseerError } from '../src/errors.ts';
-import { writeFileAtomic } from '../src/files.ts';
+import { readUtf8, writeFileAtomic } from '../src/files.ts';
 import { type Html, html, page } from '../src/html/html.ts';
 import { change, compact, duration, fixed, grouped, interval, signed } from '../src/html/numbers.ts';
 import { STYLE } from '../src/html/style.ts';
-import { readUtf8 } from '../src/input-file.ts';
 import type { Estimate, Gold } from '../src/types.ts';
 import { MAIN_METRICS } from './metric-names.ts';
 import type { MetricName, MetricSet, Metrics } from './metrics.ts';

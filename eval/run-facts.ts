@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import { stringify } from 'yaml';
 import { type DataFacts, isGenerator } from '../datasets/source.ts';
-import { readUtf8 } from '../src/input-file.ts';
+import { readUtf8 } from '../src/files.ts';
 import type { Recipe } from '../src/recipe.ts';
 import type { Gold } from '../src/types.ts';
 import type { Baselines } from './baselines.ts';

@@ -1,8 +1,7 @@
 /** `summary.json` of a run: the numbers of its report, for programs. */
 import { z } from 'zod';
 import { DataError } from '../src/errors.ts';
-import { writeFileAtomic } from '../src/files.ts';
-import { readUtf8 } from '../src/input-file.ts';
+import { readUtf8, writeFileAtomic } from '../src/files.ts';
 import type { Estimate, EvalRecord } from '../src/types.ts';
 import type { Baselines } from './baselines.ts';
 import { type CommonMetric, GROUP_METRICS, MAIN_METRICS, type MetricName } from './metric-names.ts';

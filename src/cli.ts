@@ -7,11 +7,10 @@
 import { realpathSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Argv, CommandModule } from 'yargs';
-import { ConfigError, TimeseerError } from './errors.ts';
+import { ConfigError, closest, TimeseerError } from './errors.ts';
 import { systemError } from './files.ts';
 import { endAsFirstProcess, Interrupted } from './interrupt.ts';
-import { packageVersion } from './package.ts';
-import { closest } from './suggest.ts';
+import { packageVersion } from './paths.ts';
 import { outputError, say } from './terminal.ts';
 
 /** The command line itself is wrong. */

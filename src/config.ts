@@ -5,12 +5,10 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { ConfigError, reasonOf } from './errors.ts';
-import { readUtf8 } from './input-file.ts';
-import { expected, shown } from './issue-text.ts';
+import { ConfigError, closest, reasonOf } from './errors.ts';
+import { readUtf8 } from './files.ts';
 import { defaultRecipe, type Recipe, recipeSchema } from './recipe.ts';
-import { closest } from './suggest.ts';
-import { MOST_YAML_BYTES, readYaml } from './yaml-text.ts';
+import { expected, MOST_YAML_BYTES, readYaml, shown } from './yaml.ts';
 
 export type { EvalRecipe, MemoryRecipe, PolicyRecipe, Recipe, RlRecipe, SftRecipe } from './recipe.ts';
 export { defaultRecipe };

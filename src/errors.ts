@@ -8,6 +8,8 @@
  *  EndpointError      a server cannot be reached, refuses, or answers wrongly (address, status)
  *  PolicyOutputError  a response cannot be used; recorded in the rollout, never thrown through a stage
  */
+import leven from 'leven';
+
 export class TimeseerError extends Error {
   constructor(message: string, options?: ErrorOptions) {
     super(message, options);
@@ -63,4 +65,28 @@ export function reasonOf(cause: unknown): string {
     return cause.message.slice(cause.file.length + 2);
   const { code, message } = cause as NodeJS.ErrnoException;
   return (typeof code === 'string' ? REASONS[code] : undefined) ?? message ?? String(cause);
+}
+
+/**
+ * The candidate that a misspelt `word` most likely means, or undefined when none is near. What follows the last slash counts as a name
+ * of its own, so that `trend` finds `anomllm/trend`.
+ */
+export function closest(word: string, candidates: readonly string[]): string | undefined {
+  const plain = (text: string): string => text.toLowerCase().replaceAll(/[^a-z0-9]/g, '');
+  const ranked = candidates
+    .flatMap((candidate) =>
+      [candidate, candidate.slice(candidate.lastIndexOf('/') + 1)].map((form) => ({
+        candidate,
+        distance: leven(plain(word), plain(form)),
+      })),
+    )
+    .sort((a, b) => a.distance - b.distance);
+  const best = ranked[0];
+  return best !== undefined && best.distance <= Math.max(1, word.length * 0.4) ? best.candidate : undefined;
+}
+
+/** ` Did you mean …?`, or nothing. */
+export function suggestion(word: string, candidates: readonly string[]): string {
+  const name = closest(word, candidates);
+  return name === undefined ? '' : ` Did you mean ${name}?`;
 }

@@ -1,13 +1,19 @@
-/** Nothing half-written: every file appears whole under its name, or not at all. */
+/**
+ * Files: written whole under their name or not at all, and read only where they are regular files of a bounded size.
+ */
 import { createHash } from 'node:crypto';
 import {
   closeSync,
   constants,
   existsSync,
+  fstatSync,
   fsyncSync,
   mkdirSync,
   openSync,
   readdirSync,
+  readFileSync,
+  readlinkSync,
+  readSync,
   realpathSync,
   renameSync,
   rmSync,
@@ -15,10 +21,10 @@ import {
   writeFileSync,
   writeSync,
 } from 'node:fs';
-import { basename, dirname, join, resolve } from 'node:path';
-import { cacheRoot } from './cache-root.ts';
-import { isKnown, reasonOf, TimeseerError } from './errors.ts';
-import { OWNER, OWNER_PATTERN, stateOf } from './owner.ts';
+import { hostname } from 'node:os';
+import { basename, dirname, isAbsolute, join, relative, resolve, sep } from 'node:path';
+import { DataError, isKnown, reasonOf, TimeseerError } from './errors.ts';
+import { cacheRoot } from './paths.ts';
 
 /** A file could not be written: full disk, missing permission. The target is unchanged. */
 export class WriteError extends TimeseerError {}
@@ -77,6 +83,58 @@ export function systemError(error: unknown): SystemError | null {
     cause: error,
   });
 }
+
+// Which process made a file is written into the file's name: what locks and temporary files of killed processes are told by. A
+// process is known by its machine, its boot, its process namespace (containers number their own processes), its id and its start
+// time, so that an id which is given out again is not mistaken for it.
+
+/** What a file of the system says, and an empty text where there is no such file. */
+function told(read: () => string): string {
+  try {
+    return read();
+  } catch {
+    return '';
+  }
+}
+
+/** Where process ids mean the same as here: 8 hexadecimal digits. */
+const place = createHash('sha256')
+  .update(hostname())
+  .update(told(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8')))
+  .update(told(() => readlinkSync('/proc/self/ns/pid')))
+  .digest('hex')
+  .slice(0, 8);
+
+/** Clock ticks from the boot to the start of a process; 0 where the system does not say, null when the process has ended. */
+function startOf(pid: number): number | null {
+  try {
+    process.kill(pid, 0);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'EPERM') return null;
+  }
+  const stat = told(() => readFileSync(`/proc/${pid}/stat`, 'utf8'));
+  // The second field is the name in parentheses, which may hold anything.
+  const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
+  if (fields[0] === 'Z' || fields[0] === 'X') return null; // killed, and not yet waited for by its parent
+  return Number(fields[19] ?? 0);
+}
+
+/** This process in the names of its files: `1f0c77aa-4711-2284571`. */
+export const OWNER = `${place}-${process.pid}-${startOf(process.pid) ?? 0}`;
+
+/** An owner within a pattern over file names. */
+export const OWNER_PATTERN = '[0-9a-f]{8}-\\d+-\\d+';
+
+/** Whether a process lives; `unknown` of another machine, container or boot. */
+export function stateOf(owner: string): 'alive' | 'gone' | 'unknown' {
+  const [where, pid, start] = owner.split('-');
+  if (where !== place) return 'unknown';
+  const found = startOf(Number(pid));
+  return found !== null && (found === Number(start) || found === 0) ? 'alive' : 'gone';
+}
+
+/** The process id of an owner. */
+export const pidOf = (owner: string): number => Number(owner.split('-')[1]);
 
 /** Where something is written before it is renamed to `path`; `old`: where a directory goes that is being replaced. */
 function temporaryName(path: string, old = ''): string {
@@ -303,4 +361,85 @@ export async function writeDirectoryAtomicAsync(
       throw error;
     throw explain(path, error);
   }
+}
+
+// Files are opened for reading as regular files only, and not without end: a pipe or a device, which a name inside of somebody's
+// data may lead to, would block for ever or fill the memory.
+
+/** Largest file that is read as a whole, in bytes: what a JavaScript string holds. */
+export const MAXIMUM_BYTES = 500_000_000;
+
+const NOT_REGULAR =
+  'not a regular file, but a pipe, a device or a folder; save what it gives to a file, and name that';
+
+/** Opens a regular file for reading, without waiting for a pipe. @throws what `fs` throws; DataError */
+export function openRegular(path: string): { handle: number; size: number } {
+  // Looked at before it is opened, which alone may block or mean something to a device; and after, when it cannot change.
+  if (!statSync(path).isFile()) throw new DataError(NOT_REGULAR, { file: path });
+  const handle = openSync(path, constants.O_RDONLY | (constants.O_NONBLOCK ?? 0));
+  const stat = fstatSync(handle);
+  if (stat.isFile()) return { handle, size: stat.size };
+  closeSync(handle);
+  throw new DataError(NOT_REGULAR, { file: path });
+}
+
+/** As `openRegular`. @throws DataError */
+export function openFile(path: string): { handle: number; size: number } {
+  try {
+    return openRegular(path);
+  } catch (cause) {
+    if (cause instanceof DataError) throw cause;
+    throw new DataError(`cannot be read (${reasonOf(cause)})`, { file: path, cause });
+  }
+}
+
+/** What a shell passes on to a command: its standard input, and `<(…)`. Such a pipe has a writer, which ends. */
+const PASSED_ON = /^\/dev\/(?:stdin|fd\/\d+)$/;
+
+/**
+ * The whole content of a regular file, or of a pipe that the shell passes on.
+ * @throws what `fs` throws; DataError, also for more than `maximum` bytes
+ */
+export function readBytes(path: string, maximum = MAXIMUM_BYTES): Buffer {
+  const tooMuch = (size: string): DataError =>
+    new DataError(`${size} bytes, more than the ${maximum} that can be read`, { file: path });
+  const piped = PASSED_ON.test(path) && statSync(path).isFIFO();
+  const { handle, size } = piped ? { handle: openSync(path, 'r'), size: 0 } : openRegular(path);
+  try {
+    if (size > maximum) throw tooMuch(String(size));
+    if (!piped) return readFileSync(handle);
+    const chunks: Buffer[] = [];
+    for (let held = 0; ; ) {
+      const chunk = Buffer.allocUnsafe(1 << 16);
+      const got = readSync(handle, chunk);
+      if (got === 0) return Buffer.concat(chunks);
+      held += got;
+      if (held > maximum) throw tooMuch(String(held));
+      chunks.push(chunk.subarray(0, got));
+    }
+  } finally {
+    closeSync(handle);
+  }
+}
+
+/** As `readBytes`, as text in UTF-8. */
+export function readUtf8(path: string, maximum = MAXIMUM_BYTES): string {
+  return readBytes(path, maximum).toString('utf8');
+}
+
+/**
+ * The path of a file that is named by what lies in `folder`, or expected there: one that is reached without leaving it.
+ *
+ * @throws DataError where a name or a link leads out, so that nothing outside is read, copied or quoted
+ */
+export function fileInside(folder: string, name: string): string {
+  const path = join(folder, name);
+  let way: string;
+  try {
+    way = relative(realpathSync(folder), realpathSync(path));
+  } catch {
+    return path; // whoever opens it is told why it cannot be
+  }
+  if (way !== '' && way !== '..' && !way.startsWith(`..${sep}`) && !isAbsolute(way)) return path;
+  throw new DataError(`leads out of ${folder}; put the file itself there, not a link to it`, { file: path });
 }

@@ -24,8 +24,7 @@ import {
 import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConfigError } from './errors.ts';
-import { explain, makeDirectory } from './files.ts';
-import { OWNER, OWNER_PATTERN, pidOf, stateOf } from './owner.ts';
+import { explain, makeDirectory, OWNER, OWNER_PATTERN, pidOf, stateOf } from './files.ts';
 import { say } from './terminal.ts';
 
 const TOUCH_MS = 2_000;

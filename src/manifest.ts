@@ -8,8 +8,7 @@ import { createHash } from 'node:crypto';
 import { closeSync, existsSync, fstatSync, openSync, readdirSync, readSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError, reasonOf } from './errors.ts';
-import { recordHashes, writeDirectoryAtomic, writeFileAtomic } from './files.ts';
-import { readUtf8 } from './input-file.ts';
+import { readUtf8, recordHashes, writeDirectoryAtomic, writeFileAtomic } from './files.ts';
 
 export const MANIFEST_FILE = 'timeseer.sha256';
 

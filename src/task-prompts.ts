@@ -3,8 +3,7 @@
  * knowledge without a layer of its own, because data sets (which keep the version), training, evaluation and the commands all ask it.
  * Nothing here depends on an example or its label; `promptText` puts a request together.
  */
-import { ConfigError } from './errors.ts';
-import { suggestion } from './suggest.ts';
+import { ConfigError, suggestion } from './errors.ts';
 import type { Gold } from './types.ts';
 
 export interface TaskPrompt {

@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { ADAPTER_TARGETS, DECODER_TARGETS } from '../src/adapter-targets.ts';
 import { changedKeys, defaultRecipe, loadRecipe, parseRecipe, recipeNames } from '../src/config.ts';
-import { ConfigError } from '../src/errors.ts';
-import { closest } from '../src/suggest.ts';
+import { ConfigError, closest } from '../src/errors.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-config-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));

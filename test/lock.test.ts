@@ -6,8 +6,8 @@ import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { ConfigError } from '../src/errors.ts';
+import { OWNER, stateOf } from '../src/files.ts';
 import { claimDirectory, takeLock, withLock } from '../src/lock.ts';
-import { OWNER, stateOf } from '../src/owner.ts';
 
 const PROCESSES = Number(process.env['LOCK_PROCESSES'] ?? 4);
 const ROUNDS = Number(process.env['LOCK_ROUNDS'] ?? 40);

@@ -2,9 +2,8 @@
 import { closeSync, existsSync } from 'node:fs';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
 import { DataError, reasonOf } from '../../src/errors.ts';
-import { fileInside, openFile } from '../../src/input-file.ts';
-import type { AnomalyClass, Interval } from '../../src/types.ts';
-import { ANOMALY_CLASSES } from '../../src/types.ts';
+import { fileInside, openFile } from '../../src/files.ts';
+import { ANOMALY_CLASSES, type AnomalyClass, type Interval } from '../../src/types.ts';
 import { NUMBER, readText } from '../csv.ts';
 import { CsvRecords, detectDelimiter } from '../csv-records.ts';
 import { checkClass } from '../example.ts';

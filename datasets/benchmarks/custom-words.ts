@@ -5,12 +5,10 @@
 import { existsSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
-import { DataError } from '../../src/errors.ts';
-import { fileInside } from '../../src/input-file.ts';
-import { issueText } from '../../src/issue-text.ts';
-import { suggestion } from '../../src/suggest.ts';
+import { DataError, suggestion } from '../../src/errors.ts';
+import { fileInside } from '../../src/files.ts';
 import { RESERVED } from '../../src/task-prompts.ts';
-import { MOST_YAML_BYTES, readYaml } from '../../src/yaml-text.ts';
+import { issueText, MOST_YAML_BYTES, readYaml } from '../../src/yaml.ts';
 import { readText } from '../csv.ts';
 
 /** Names of the file, of which a folder may have one. */

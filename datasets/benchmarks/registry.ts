@@ -1,6 +1,5 @@
 /** All tasks by name, in the order of lists. */
-import { ConfigError } from '../../src/errors.ts';
-import { suggestion } from '../../src/suggest.ts';
+import { ConfigError, suggestion } from '../../src/errors.ts';
 import type { TaskPrompt } from '../../src/task-prompts.ts';
 import type { Gold } from '../../src/types.ts';
 import { anomllmAll, anomllmKinds } from './anomllm.ts';

@@ -2,7 +2,7 @@
 import { closeSync, readFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { DataError, reasonOf } from '../../src/errors.ts';
-import { openFile } from '../../src/input-file.ts';
+import { openFile } from '../../src/files.ts';
 import type { Interval } from '../../src/types.ts';
 import { seconds } from './clock.ts';
 import { Column } from './column.ts';

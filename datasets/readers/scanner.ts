@@ -1,7 +1,7 @@
 /** A walk over the fields of a text file, read in chunks: no string is made of what the caller does not ask for. */
 import { closeSync, readSync } from 'node:fs';
 import { DataError, reasonOf } from '../../src/errors.ts';
-import { openFile } from '../../src/input-file.ts';
+import { openFile } from '../../src/files.ts';
 import { decimal } from './decimal.ts';
 import { specialNumber } from './number-field.ts';
 

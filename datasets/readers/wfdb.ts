@@ -1,7 +1,7 @@
 /** WFDB records: a header (`.hea`) and the signal files that it names (`.dat`), in physical units. */
 import { dirname } from 'node:path';
 import { DataError } from '../../src/errors.ts';
-import { fileInside } from '../../src/input-file.ts';
+import { fileInside } from '../../src/files.ts';
 import { fileFacts, type RawRecord, rawRecord } from './record.ts';
 import { type ByteSource, reading } from './source.ts';
 import { readWfdbHeader, type WfdbHeader, type WfdbSignal } from './wfdb-header.ts';

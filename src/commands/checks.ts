@@ -2,7 +2,6 @@
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, mkdirSync, statfsSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { cacheRoot } from '../cache-root.ts';
 import { addonPath } from '../engine/torch/addon.ts';
 import { type Compiler, findCompiler } from '../engine/torch/compiler.ts';
 import { findExecutable, findLibtorch, type Libtorch } from '../engine/torch/find.ts';
@@ -10,6 +9,7 @@ import { CORE_TYPE, chosenKernel, probe } from '../engine/torch/kernel.ts';
 import { processor } from '../engine/torch/processor.ts';
 import { instructions, thisHost } from '../engine/torch/setup.ts';
 import { cores, cpuModel, memory } from '../machine.ts';
+import { cacheRoot } from '../paths.ts';
 import { blasCheck } from './blas-check.ts';
 
 /** One thing that was looked at. `missing` fails the command; `warning` works, but less well. */

@@ -16,7 +16,7 @@ export const doctor: CommandModule<object, DoctorArguments> = {
       .epilogue('Exit code 1 when something that is needed is missing.'),
   handler: async ({ json }) => {
     const { examine } = await import('./checks.ts');
-    const { packageVersion } = await import('../package.ts');
+    const { packageVersion } = await import('../paths.ts');
     const checks = examine();
     const ok = checks.every(({ status }) => status !== 'missing');
     if (json) {

@@ -11,7 +11,7 @@ import { parseIntervals } from '../../rewards/answer.ts';
 import { ConfigError, DataError, reasonOf } from '../errors.ts';
 import { readProfile } from '../expcot/profile-file.ts';
 import { type ClassProfile, learnClasses } from '../expcot/profile-of-classes.ts';
-import { readUtf8 } from '../input-file.ts';
+import { readUtf8 } from '../files.ts';
 import { mergeIntervals, runs } from '../series/intervals.ts';
 import { ANOMALY_CLASSES, type AnomalyClass, type Example, type Gold, type Interval } from '../types.ts';
 

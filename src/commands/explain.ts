@@ -9,7 +9,7 @@ import { type ExplainSource, explain, MOST_WINDOWS } from '../explain/explain.ts
 import { writeExplanation } from '../explain/page.ts';
 import { policyReader, type Reader } from '../explain/reader.ts';
 import { cores } from '../machine.ts';
-import { packageVersion } from '../package.ts';
+import { packageVersion } from '../paths.ts';
 import { figure } from '../plot/figure.ts';
 import { Policy } from '../policy/policy.ts';
 import { Progress } from '../progress.ts';

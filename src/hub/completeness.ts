@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError, reasonOf } from '../errors.ts';
-import { readUtf8 } from '../input-file.ts';
+import { readUtf8 } from '../files.ts';
 import { parseDims } from '../policy/model-config.ts';
 
 export const CONFIG_FILE = 'config.json';

@@ -6,7 +6,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { HUB_URL, listFiles, modelInfo } from '@huggingface/hub';
 import { ConfigError, EndpointError } from '../errors.ts';
-import { packageVersion } from '../package.ts';
+import { packageVersion } from '../paths.ts';
 import { broken, Passing, refusal } from './failure.ts';
 
 /** A server that asks for a longer pause than this is given up, seconds. */

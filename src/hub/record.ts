@@ -1,7 +1,7 @@
 /** What a pull remembers beside its files: which content has been verified, and what each part is a part of. */
 import { type Stats, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { readUtf8 } from '../input-file.ts';
+import { readUtf8 } from '../files.ts';
 
 export const PULL_RECORD = '.timeseer-pull.json';
 

@@ -2,8 +2,7 @@
 import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { ConfigError } from '../errors.ts';
-import { writeFileAtomic } from '../files.ts';
-import { readBytes } from '../input-file.ts';
+import { readBytes, writeFileAtomic } from '../files.ts';
 import type { Picture } from '../types.ts';
 import type { FigureValues } from './data.ts';
 import type { Figure } from './figure.ts';

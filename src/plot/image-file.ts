@@ -2,7 +2,7 @@
 import { statSync } from 'node:fs';
 import { crc32, inflateSync } from 'node:zlib';
 import { DataError, reasonOf } from '../errors.ts';
-import { readBytes } from '../input-file.ts';
+import { readBytes } from '../files.ts';
 import type { Picture } from '../types.ts';
 import { canvas } from './canvas.ts';
 import { MOST_BYTES, MOST_PIXELS, SIGNATURE } from './png.ts';

@@ -2,8 +2,8 @@
 import { availableParallelism } from 'node:os';
 import { Worker } from 'node:worker_threads';
 import { ConfigError, DataError, TimeseerError } from '../errors.ts';
+import { type WorkerProgram, workerUrl } from '../paths.ts';
 import type { Picture } from '../types.ts';
-import { type WorkerProgram, workerUrl } from '../worker-url.ts';
 import type { FigureValues } from './data.ts';
 import type { Figure } from './figure.ts';
 import type { RenderReply, RenderRequest } from './render-worker.ts';

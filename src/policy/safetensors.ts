@@ -6,8 +6,7 @@
 import { closeSync, existsSync, fstatSync, readdirSync, readSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError, DataError, reasonOf } from '../errors.ts';
-import { writeFileAtomic } from '../files.ts';
-import { openRegular } from '../input-file.ts';
+import { openRegular, writeFileAtomic } from '../files.ts';
 import { readJson } from './json-file.ts';
 
 const MAX_HEADER = 100_000_000;

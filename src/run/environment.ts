@@ -3,7 +3,7 @@ import type { Engine } from '../engine/engine.ts';
 import { openTorch } from '../engine/torch/torch.ts';
 import { writeFileAtomic } from '../files.ts';
 import { cores, cpuModel, memory } from '../machine.ts';
-import { packageVersion } from '../package.ts';
+import { packageVersion } from '../paths.ts';
 import type { RunFiles } from './files.ts';
 
 /** Records machine and versions beside the run, with what was known before kept. @throws DataError as `RunFiles.environment` */

@@ -3,6 +3,7 @@
 import type { ExampleAddress } from '../../datasets/source.ts';
 import type { Reading } from '../../rewards/answer.ts';
 import { type Interrupted, withInterrupt } from '../interrupt.ts';
+import { workerUrl } from '../paths.ts';
 import type { Recipe } from '../recipe.ts';
 import type { NumbersFormat } from '../train/card.ts';
 import type { StageOrigin } from '../train/checkpoint.ts';
@@ -11,7 +12,6 @@ import type { Completion } from '../train/rl.ts';
 import type { SftMetrics } from '../train/sft.ts';
 import { runWorkers } from '../train/worker-group.ts';
 import type { EvalRecord } from '../types.ts';
-import { workerUrl } from '../worker-url.ts';
 
 interface Job {
   readonly device: string;

@@ -3,8 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { CheckpointError, ConfigError } from '../errors.ts';
-import { writeFileAtomic } from '../files.ts';
-import { readUtf8 } from '../input-file.ts';
+import { readUtf8, writeFileAtomic } from '../files.ts';
 import { checkFiles } from '../manifest.ts';
 import { ANOMALY_CLASSES } from '../types.ts';
 

@@ -1,8 +1,7 @@
 /** What is logged of a step: gathered on every rank, reduced once, and appended to a log of JSON lines. */
 import { existsSync } from 'node:fs';
 import { DataError, TimeseerError } from '../errors.ts';
-import { appendText, writeFileAtomic } from '../files.ts';
-import { readUtf8 } from '../input-file.ts';
+import { appendText, readUtf8, writeFileAtomic } from '../files.ts';
 import { type GroupAdvantage, isSilent } from './advantage.ts';
 import type { PolicyLoss } from './loss.ts';
 import { PaddingMeter } from './micro-batch.ts';

@@ -6,8 +6,8 @@ import { SHARE_ENV, Worker } from 'node:worker_threads';
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { TimeseerError } from '../errors.ts';
 import { systemError } from '../files.ts';
+import type { WorkerProgram } from '../paths.ts';
 import { type LoadOptions, Policy } from '../policy/policy.ts';
-import type { WorkerProgram } from '../worker-url.ts';
 
 /** Number of float64 values that one rank contributes to one exchange. */
 const SLOT = 64;

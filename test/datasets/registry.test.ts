@@ -7,8 +7,7 @@ import { writeDataset } from '../../datasets/dataset.ts';
 import { anomllm, anomllmMixed } from '../../datasets/generators/anomllm.ts';
 import { nano5 } from '../../datasets/generators/nano5.ts';
 import { generators, open } from '../../datasets/registry.ts';
-import { ConfigError } from '../../src/errors.ts';
-import { closest } from '../../src/suggest.ts';
+import { ConfigError, closest } from '../../src/errors.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-registry-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));

@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { cacheRoot } from '../../src/cache-root.ts';
 import { blasCheck } from '../../src/commands/blas-check.ts';
 import { addonPath } from '../../src/engine/torch/addon.ts';
 import { betterKernel, candidates, chosenKernel, type Probe, probe } from '../../src/engine/torch/kernel.ts';
@@ -15,6 +14,7 @@ import {
   parseProcessor,
   processor,
 } from '../../src/engine/torch/processor.ts';
+import { cacheRoot } from '../../src/paths.ts';
 
 const x64 = (vendor: string, family: number, model: number, flags: string): Processor =>
   parseProcessor(

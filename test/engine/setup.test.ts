@@ -15,13 +15,13 @@ import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { cacheRoot } from '../../src/cache-root.ts';
 import { addonPath, targetPath } from '../../src/engine/torch/addon.ts';
 import { buildAddon } from '../../src/engine/torch/build.ts';
 import { findCompiler } from '../../src/engine/torch/compiler.ts';
 import { findExecutable, findLibtorch, type Libtorch } from '../../src/engine/torch/find.ts';
 import { type Host, instructions, setup } from '../../src/engine/torch/setup.ts';
 import { EngineError } from '../../src/errors.ts';
+import { cacheRoot } from '../../src/paths.ts';
 
 let directory: string;
 beforeEach(() => {

@@ -1,4 +1,5 @@
 import { expect, test } from 'vitest';
+import { workerUrl } from '../../src/paths.ts';
 import { cosineSchedule } from '../../src/train/optimizer.ts';
 import {
   markFailed,
@@ -9,7 +10,6 @@ import {
   WorkerGroupEnded,
   workerGroupMemory,
 } from '../../src/train/worker-group.ts';
-import { workerUrl } from '../../src/worker-url.ts';
 import type { GroupJob, GroupReport } from '../helpers/worker-group-program.ts';
 
 const program = workerUrl('../helpers/worker-group-program', import.meta.url);

@@ -10,7 +10,7 @@ import { DataError, reasonOf, TimeseerError } from '../../errors.ts';
 import { agreement, expertOn } from '../../expcot/expert.ts';
 import { type ClassProfile, learnClasses } from '../../expcot/profile-of-classes.ts';
 import { TRACE_VERSION } from '../../expcot/trace-version.ts';
-import { fileInside, readBytes } from '../../input-file.ts';
+import { fileInside, readBytes } from '../../files.ts';
 import { decodePng, MOST_BYTES } from '../../plot/png.ts';
 import type { Example, Gold } from '../../types.ts';
 import type { BlindWords, Describe, ExampleDetails } from './page.ts';

@@ -8,10 +8,9 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
-import { cacheRoot } from '../../cache-root.ts';
 import { EngineError } from '../../errors.ts';
 import { WriteError, writeFileAtomic } from '../../files.ts';
-import { packageRoot } from '../../package.ts';
+import { cacheRoot, packageRoot } from '../../paths.ts';
 import { type Compiler, findCompiler, headerVersions, linkFlags, NATIVE, ownFlags } from './compiler.ts';
 import { type FindOptions, findLibtorch, findPython, type Libtorch, unchanged } from './find.ts';
 import { processor, processorIdentity } from './processor.ts';

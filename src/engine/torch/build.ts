@@ -17,10 +17,10 @@ import {
 import { rename } from 'node:fs/promises';
 import { availableParallelism } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { cacheRoot } from '../../cache-root.ts';
 import { EngineError } from '../../errors.ts';
 import { writeFileAtomic } from '../../files.ts';
 import { withLock } from '../../lock.ts';
+import { cacheRoot } from '../../paths.ts';
 import { ADDON, type AddonOptions, addonSources, type Found, remember, targetPath } from './addon.ts';
 import { type Compiler, compileFlags, linkFlags } from './compiler.ts';
 import type { Libtorch } from './find.ts';

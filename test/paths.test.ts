@@ -1,6 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { expect, it } from 'vitest';
-import { workerUrl } from '../src/worker-url.ts';
+import { workerUrl } from '../src/paths.ts';
 
 it('starts a TypeScript Worker from a TypeScript caller', async () => {
   const { url, execArgv } = workerUrl('./helpers/echo-worker.ts', import.meta.url);

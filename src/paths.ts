@@ -1,0 +1,72 @@
+/** Where things lie: the package, whether it runs from its sources or from dist; its Workers' programs; the cache. */
+import { existsSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { homedir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import { ConfigError } from './errors.ts';
+
+/** Directory of timeseer's package.json. */
+export function packageRoot(): string {
+  let directory = dirname(fileURLToPath(import.meta.url));
+  while (!existsSync(join(directory, 'package.json')) && dirname(directory) !== directory) {
+    directory = dirname(directory);
+  }
+  return directory;
+}
+
+/** Version in package.json. */
+export function packageVersion(): string {
+  const content: unknown = JSON.parse(readFileSync(join(packageRoot(), 'package.json'), 'utf8'));
+  const version =
+    typeof content === 'object' && content !== null && 'version' in content ? content.version : null;
+  return typeof version === 'string' ? version : 'unknown';
+}
+
+function home(): string {
+  try {
+    return homedir();
+  } catch (cause) {
+    throw new ConfigError(
+      'this user has no home directory; name a directory for the cache in TIMESEER_CACHE',
+      {
+        cause,
+      },
+    );
+  }
+}
+
+/**
+ * Where what can be made or fetched again is kept between runs, outside the project and node_modules: `$TIMESEER_CACHE`, else `$XDG_CACHE_HOME/timeseer`, else `~/.cache/timeseer`.
+ * @throws ConfigError for a user without a home directory
+ */
+export function cacheRoot(env: NodeJS.ProcessEnv = process.env): string {
+  const own = env['TIMESEER_CACHE'];
+  if (own !== undefined && own !== '') return resolve(own);
+  const shared = env['XDG_CACHE_HOME'];
+  return join(shared !== undefined && shared !== '' ? resolve(shared) : join(home(), '.cache'), 'timeseer');
+}
+
+/** What `new Worker(url, { execArgv })` needs. */
+export interface WorkerProgram {
+  readonly url: URL;
+  readonly execArgv: string[];
+}
+
+/**
+ * The program `name` (relative to `base`, with or without its ending) in the same form as its caller.
+ * `base` is the caller's `import.meta.url`: from built code the Worker runs the `.js` file; from a `.ts` file
+ * (tsx, Vitest) it runs the `.ts` source through tsx.
+ */
+export function workerUrl(name: string, base: string | URL): WorkerProgram {
+  const stem = name.replace(/\.[cm]?[tj]s$/, '');
+  if (!new URL(base).pathname.endsWith('.ts')) return { url: new URL(`${stem}.js`, base), execArgv: [] };
+  // Node 20 does not apply `--import` loaders to a Worker's own entry, so a data: module registers tsx first.
+  // tsx is resolved from here, not from the working directory, where it may not be installed; `require` names
+  // the CommonJS twin, whose registration looks for its hooks in the wrong directory.
+  const twin = createRequire(import.meta.url).resolve('tsx/esm/api');
+  const loader = pathToFileURL(twin.replace(/\.cjs$/, '.mjs')).href;
+  const program = new URL(`${stem}.ts`, base).href;
+  const source = `import { register } from ${JSON.stringify(loader)}; register(); await import(${JSON.stringify(program)});`;
+  return { url: new URL(`data:text/javascript,${encodeURIComponent(source)}`), execArgv: [] };
+}
