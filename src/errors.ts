@@ -6,7 +6,6 @@
  *  CheckpointError    weights, tokenizer or run state on disk are missing, truncated or of another shape
  *  EngineError        an operator failed or was misused (operator, shapes, device), or no engine was found
  *  EndpointError      a server cannot be reached, refuses, or answers wrongly (address, status)
- *  PolicyOutputError  a response cannot be used; recorded in the rollout, never thrown through a stage
  */
 import leven from 'leven';
 
@@ -34,7 +33,6 @@ export class ConfigError extends TimeseerError {}
 export class CheckpointError extends TimeseerError {}
 export class EngineError extends TimeseerError {}
 export class EndpointError extends TimeseerError {}
-export class PolicyOutputError extends TimeseerError {}
 
 const REASONS: Readonly<Record<string, string>> = {
   ENOENT: 'no such file or directory',

@@ -367,7 +367,7 @@ export async function writeDirectoryAtomicAsync(
 // data may lead to, would block for ever or fill the memory.
 
 /** Largest file that is read as a whole, in bytes: what a JavaScript string holds. */
-export const MAXIMUM_BYTES = 500_000_000;
+const MAXIMUM_BYTES = 500_000_000;
 
 const NOT_REGULAR =
   'not a regular file, but a pipe, a device or a folder; save what it gives to a file, and name that';

@@ -1,6 +1,12 @@
 /** The matrix library: which it is, the kernels it chose, and its speed beside what the processor promises. */
-import { CORE_TYPE, instructionsOf, type Probe } from '../engine/torch/kernel.ts';
-import { flopsPerCycle, narrower, type Processor } from '../engine/torch/processor.ts';
+import {
+  CORE_TYPE,
+  flopsPerCycle,
+  instructionsOf,
+  narrower,
+  type Probe,
+  type Processor,
+} from '../engine/torch/kernel.ts';
 import type { Check } from './checks.ts';
 
 /** Below this share of what the processor promises, something is wrong. */

@@ -2,11 +2,9 @@
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, mkdirSync, statfsSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { addonPath } from '../engine/torch/addon.ts';
-import { type Compiler, findCompiler } from '../engine/torch/compiler.ts';
+import { addonPath, type Compiler, findCompiler } from '../engine/torch/build.ts';
 import { findExecutable, findLibtorch, type Libtorch } from '../engine/torch/find.ts';
-import { CORE_TYPE, chosenKernel, probe } from '../engine/torch/kernel.ts';
-import { processor } from '../engine/torch/processor.ts';
+import { CORE_TYPE, chosenKernel, probe, processor } from '../engine/torch/kernel.ts';
 import { instructions, thisHost } from '../engine/torch/setup.ts';
 import { cores, cpuModel, memory } from '../machine.ts';
 import { cacheRoot } from '../paths.ts';

@@ -185,7 +185,7 @@ export function panels({ width, height, padding, channels, rows: stacked }: Figu
 }
 
 /** Throws ConfigError when the panels get too small to show anything, or rows are not of whole px. */
-export function checkPanels(figure: Figure): void {
+function checkPanels(figure: Figure): void {
   const first = panels(figure)[0];
   if (figure.rows !== null) {
     const row = first?.height ?? 0;

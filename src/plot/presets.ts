@@ -2,7 +2,7 @@
 import type { Figure } from './figure.ts';
 
 /** matplotlib's default cycle, which the figures of the papers were drawn with. */
-export const CHANNEL_COLORS = [
+const CHANNEL_COLORS = [
   '#1f77b4',
   '#ff7f0e',
   '#2ca02c',

@@ -13,7 +13,7 @@ import { NETWORK_CASES } from './network-cases.ts';
 import { ownershipContract } from './ownership.ts';
 import { recordingContract } from './recording.ts';
 import { samplingContract } from './sampling.ts';
-import { transferContract } from './transfer.ts';
+import { transferContract } from './tensor-data.ts';
 import { updateContract } from './update.ts';
 
 /** Largest |actual − expected| over 1 + |expected|; infinities of one sign count as equal. */

@@ -6,14 +6,18 @@ import { basename, dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { blasCheck } from '../../src/commands/blas-check.ts';
-import { addonPath } from '../../src/engine/torch/addon.ts';
-import { betterKernel, candidates, chosenKernel, type Probe, probe } from '../../src/engine/torch/kernel.ts';
+import { addonPath } from '../../src/engine/torch/build.ts';
 import {
+  betterKernel,
+  candidates,
+  chosenKernel,
   flopsPerCycle,
+  type Probe,
   type Processor,
   parseProcessor,
+  probe,
   processor,
-} from '../../src/engine/torch/processor.ts';
+} from '../../src/engine/torch/kernel.ts';
 import { cacheRoot } from '../../src/paths.ts';
 
 const x64 = (vendor: string, family: number, model: number, flags: string): Processor =>

@@ -1,8 +1,8 @@
-/** Automatic differentiation, as the contract's methods of these names. */
+/** Automatic differentiation, writing in place behind its back, and CUDA graphs, as the contract's methods of these names. */
 import { EngineError } from '../../errors.ts';
-import type { Tensor } from '../engine.ts';
+import type { Recording, Tensor } from '../engine.ts';
 import { isThenable } from './arena.ts';
-import type { Operators } from './operators.ts';
+import { type Operators, sameShape, shapeText } from './operators.ts';
 
 export function parameter(ops: Operators, tensor: Tensor): Tensor {
   const handle = ops.handle(tensor, 'parameter');
@@ -41,4 +41,89 @@ export function grad(
   } catch (cause) {
     throw ops.error('grad', [output, outputGrad], cause);
   }
+}
+
+/** Calls an operator in place on the range of `tensor` that `source` covers. */
+function onRange(
+  ops: Operators,
+  where: string,
+  operator: string,
+  tensor: Tensor,
+  axis: number,
+  start: number,
+  source: Tensor,
+): void {
+  ops.check(where, [tensor, source]);
+  noGrad(ops, () =>
+    ops.arena.scope(() => {
+      const target = ops.one('narrow', tensor, axis, start, source.shape.at(axis) ?? 1);
+      if (!sameShape(target, source)) {
+        throw new EngineError(`${where}: target ${shapeText(target)} and source ${shapeText(source)} differ`);
+      }
+      ops.inPlace(operator, target, source);
+    }),
+  );
+}
+
+/** As `Engine.write`. */
+export function write(ops: Operators, tensor: Tensor, axis: number, start: number, source: Tensor): void {
+  onRange(ops, 'write', 'copy_', tensor, axis, start, source);
+}
+
+/** As `Engine.indexCopyInto`. */
+export function indexCopyInto(
+  ops: Operators,
+  tensor: Tensor,
+  axis: number,
+  index: Tensor,
+  source: Tensor,
+): void {
+  ops.check('indexCopyInto', [tensor, index, source]);
+  noGrad(ops, () =>
+    ops.arena.scope(() => {
+      const same = source.dtype === tensor.dtype ? source : ops.one('to.dtype', source, tensor.dtype);
+      ops.inPlace('index_copy_', tensor, axis, index, same);
+    }),
+  );
+}
+
+/** As `Engine.addInto`. */
+export function addInto(ops: Operators, tensor: Tensor, axis: number, start: number, source: Tensor): void {
+  onRange(ops, 'addInto', 'add_.Tensor', tensor, axis, start, source);
+}
+
+/** As `Engine.record`: work of the device that is recorded once and repeated. `body` is called as it is. */
+export function record(ops: Operators, body: () => void): Recording | null {
+  const { native, device } = ops;
+  if (!native.canRecord(device)) return null;
+  const thrown: unknown[] = [];
+  const run = (): void => {
+    try {
+      body();
+    } catch (error) {
+      thrown.push(error);
+      throw error;
+    }
+  };
+  let id: number;
+  try {
+    id = native.record(device, run);
+  } catch (cause) {
+    throw thrown.length > 0 ? thrown[0] : ops.error('record', [], cause);
+  }
+  let disposed = false;
+  return {
+    replay() {
+      if (disposed) throw new EngineError('replay: the recording was already disposed of');
+      try {
+        native.replay(id);
+      } catch (cause) {
+        throw ops.error('replay', [], cause);
+      }
+    },
+    dispose() {
+      if (!disposed) native.freeRecording(id);
+      disposed = true;
+    },
+  };
 }

@@ -1,9 +1,14 @@
 /**
- * Compiles the native addon against a libtorch that was found. A directory of the cache appears whole or not at all, so a
- * process that is killed, or two that build at once, do no harm.
+ * The native addon: compiled against a libtorch that was found, and kept in a cache outside node_modules, one directory per
+ * combination of sources, libtorch, compiler and Node:
+ *
+ *     <cache>/torch-<version>-<key>/timeseer_torch.node     the addon, beside the log of its build
+ *     <cache>/found-<key>.json                              libtorch and compiler as they were found last
+ *
+ * A directory of the cache appears whole or not at all, so a process that is killed, or two that build at once, do no harm.
  */
-import { spawn } from 'node:child_process';
-import { randomBytes } from 'node:crypto';
+import { spawn, spawnSync } from 'node:child_process';
+import { createHash, randomBytes } from 'node:crypto';
 import {
   closeSync,
   existsSync,
@@ -15,15 +20,227 @@ import {
   statSync,
 } from 'node:fs';
 import { rename } from 'node:fs/promises';
+import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { EngineError } from '../../errors.ts';
-import { writeFileAtomic } from '../../files.ts';
+import { WriteError, writeFileAtomic } from '../../files.ts';
 import { withLock } from '../../lock.ts';
-import { cacheRoot } from '../../paths.ts';
-import { ADDON, type AddonOptions, addonSources, type Found, remember, targetPath } from './addon.ts';
-import { type Compiler, compileFlags, linkFlags } from './compiler.ts';
-import type { Libtorch } from './find.ts';
+import { cacheRoot, packageRoot } from '../../paths.ts';
+import {
+  type FindOptions,
+  findExecutable,
+  findLibtorch,
+  findPython,
+  type Libtorch,
+  type Stamp,
+  stamp,
+  unchanged,
+} from './find.ts';
+import { processor, processorIdentity } from './kernel.ts';
+
+const ADDON = 'timeseer_torch.node';
+const RECORD_FORMAT = 2;
+
+export interface AddonOptions extends FindOptions {
+  /** The .cc files; the default are those of the package. */
+  readonly sources?: readonly string[];
+}
+
+/** The package's .cc files: in src/engine/torch, whether this module runs from src or from dist. */
+function addonSources(): string[] {
+  const directory = join(packageRoot(), 'src/engine/torch');
+  const names = existsSync(directory) ? readdirSync(directory).filter((name) => name.endsWith('.cc')) : [];
+  if (names.length === 0) {
+    throw new EngineError(`${directory}: the engine's sources (*.cc) are missing; reinstall timeseer`);
+  }
+  return names.sort().map((name) => join(directory, name));
+}
+
+function digest(parts: readonly (string | Uint8Array)[]): string {
+  const hash = createHash('sha256');
+  for (const part of parts) hash.update(part).update('\0');
+  return hash.digest('hex').slice(0, 16);
+}
+
+/** Where the addon of this combination lives in the cache, built or not: the same for every copy of the package. */
+export function targetPath(libtorch: Libtorch, compiler: Compiler, options: AddonOptions): string {
+  const node = `${process.platform}-${process.arch}-${process.versions.modules}`;
+  const sources = options.sources ?? addonSources();
+  const own = [...new Set(sources.map((file) => dirname(file)))].flatMap((directory) =>
+    readdirSync(directory)
+      .filter((name) => name.endsWith('.h'))
+      .sort()
+      .map((name) => join(directory, name)),
+  );
+  const key = digest([
+    ...[...sources, ...own].flatMap((file) => [basename(file), readFileSync(file)]),
+    JSON.stringify([libtorch, ownFlags(libtorch, compiler), headerVersions(), linkFlags(libtorch)]),
+    JSON.stringify([compiler.command, compiler.version, node, NATIVE ? processorIdentity(processor()) : '']),
+  ]);
+  return join(cacheRoot(options.env), `torch-${libtorch.version}-${key}`, ADDON);
+}
+
+/** What an addon is built from. */
+export interface Found {
+  readonly libtorch: Libtorch;
+  readonly compiler: Compiler;
+}
+
+function recordPath(env: NodeJS.ProcessEnv): string {
+  const key = digest([
+    env['LIBTORCH'] ?? '',
+    env['CXX'] ?? '',
+    env['CUDA_HOME'] ?? '',
+    findPython(env) ?? '',
+  ]);
+  return join(cacheRoot(env), `found-${key}.json`);
+}
+
+/** What was found last time under the same environment, if its files are still the same. */
+function recall(env: NodeJS.ProcessEnv): Found | null {
+  try {
+    const record = JSON.parse(readFileSync(recordPath(env), 'utf8')) as Found & { format: number };
+    if (record.format !== RECORD_FORMAT || !unchanged(record.libtorch.stamps)) return null;
+    // A machine may run what it cannot compile: a compiler that is gone does not matter, a new one does.
+    const gone = !existsSync(record.compiler.command[0]);
+    return gone || unchanged(record.compiler.stamps) ? record : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Saves a second next time. A cache that another user filled may be read-only, and serves all the same. */
+export function remember(found: Found, env: NodeJS.ProcessEnv): void {
+  try {
+    writeFileAtomic(recordPath(env), `${JSON.stringify({ format: RECORD_FORMAT, ...found }, null, 2)}\n`);
+  } catch (error) {
+    if (!(error instanceof WriteError)) throw error;
+  }
+}
+
+/**
+ * Path of the built addon for the libtorch of this machine. Fast: no compiler and no Python is started when
+ * the environment is the one of the last setup. Throws EngineError when it has not been built.
+ */
+export function addonPath(options: AddonOptions = {}): string {
+  const env = options.env ?? process.env;
+  const recalled = recall(env);
+  const libtorch = recalled?.libtorch ?? findLibtorch(options);
+  const compiler = recalled?.compiler ?? findCompiler(env);
+  if (libtorch === null) {
+    throw new EngineError('no libtorch on this machine; run `npm run setup` (or `npx timeseer setup`)');
+  }
+  const path = compiler === null ? null : targetPath(libtorch, compiler, options);
+  if (path === null || !existsSync(path)) {
+    throw new EngineError(
+      `the engine is not built for libtorch ${libtorch.version} (${libtorch.root}); ` +
+        'run `npm run setup` (or `npx timeseer setup`)',
+    );
+  }
+  if (recalled === null && compiler !== null) remember({ libtorch, compiler }, env);
+  return path;
+}
+
+/** A C++ compiler and what identifies it. */
+export interface Compiler {
+  /** Command and its leading arguments, as CXX may give them: ['ccache', 'g++']. */
+  readonly command: readonly [string, ...string[]];
+  /** First line of `--version`. */
+  readonly version: string;
+  readonly stamps: readonly Stamp[];
+}
+
+/**
+ * The C++ compiler: CXX, else c++, g++ or clang++ from PATH; null when there is none.
+ * Throws EngineError if CXX names a program that does not exist.
+ */
+export function findCompiler(env: NodeJS.ProcessEnv = process.env): Compiler | null {
+  const wished = (env['CXX'] ?? '').split(/\s+/).filter((word) => word !== '');
+  const candidates = wished.length > 0 ? [wished] : [['c++'], ['g++'], ['clang++']];
+  for (const [name, ...rest] of candidates) {
+    const program = findExecutable(name!, env);
+    if (program === null) continue;
+    const run = spawnSync(program, [...rest, '--version'], { encoding: 'utf8', env, timeout: 10_000 });
+    if (run.status !== 0) continue;
+    return {
+      command: [program, ...rest],
+      version: run.stdout.split('\n')[0]!.trim(),
+      stamps: [program, ...rest.flatMap((word) => findExecutable(word, env) ?? [])].map(stamp),
+    };
+  }
+  if (wished.length > 0) {
+    throw new EngineError(
+      `CXX=${env['CXX']}: this compiler does not run; correct it, or unset it to use c++`,
+    );
+  }
+  return null;
+}
+
+/** The packages whose headers the addon is compiled with, and where in them they lie. */
+const HEADER_PACKAGES = [
+  ['node-addon-api', ''],
+  ['node-api-headers', 'include'],
+] as const;
+
+const resolved = (name: string): string => createRequire(import.meta.url).resolve(`${name}/package.json`);
+
+function headers(): string[] {
+  return HEADER_PACKAGES.map(([name, directory]) => join(dirname(resolved(name)), directory));
+}
+
+/** What identifies the headers of packages, wherever they are installed: their names and versions. */
+function headerVersions(): string[] {
+  return HEADER_PACKAGES.map(([name]) => {
+    const { version } = JSON.parse(readFileSync(resolved(name), 'utf8')) as { version: string };
+    return `${name}@${version}`;
+  });
+}
+
+/** Built on the machine that runs it, so all its instructions are used, and the processor is part of the cache key. */
+const NATIVE = process.platform === 'linux' && process.arch === 'x64';
+
+/**
+ * GCC's loops in parallel call the OpenMP runtime by symbols that the one libtorch brings along provides: it is not linked,
+ * so that no second one is loaded beside it. Other compilers call other symbols, and only vectorise.
+ */
+function openMp(compiler: Compiler): string {
+  const gnu = process.platform === 'linux' && /\b(g\+\+|gcc|c\+\+|Free Software)/i.test(compiler.version);
+  return gnu && !/clang/i.test(compiler.version) ? '-fopenmp' : '-fopenmp-simd';
+}
+
+/** The flags that are the same in every copy of the package. */
+function ownFlags(libtorch: Libtorch, compiler: Compiler): string[] {
+  return [
+    `-std=c++${libtorch.standard}`,
+    '-O3',
+    '-fno-math-errno', // a square root that may set errno is no vector operation
+    '-fno-trapping-math',
+    openMp(compiler),
+    ...(NATIVE ? ['-march=native'] : []),
+    '-fPIC',
+    '-fvisibility=hidden',
+    `-D_GLIBCXX_USE_CXX11_ABI=${libtorch.cxx11Abi ? 1 : 0}`,
+    '-DNAPI_VERSION=8',
+    '-DNODE_ADDON_API_CPP_EXCEPTIONS',
+    ...(libtorch.cudaIncludes.length > 0 ? ['-DTIMESEER_CUDA=1'] : []),
+    ...[...libtorch.includeDirs, ...libtorch.cudaIncludes].flatMap((dir) => ['-isystem', dir]),
+  ];
+}
+
+function compileFlags(libtorch: Libtorch, compiler: Compiler): string[] {
+  return [...ownFlags(libtorch, compiler), ...headers().map((dir) => `-I${dir}`)];
+}
+
+function linkFlags(libtorch: Libtorch): string[] {
+  return [
+    ...(process.platform === 'darwin' ? ['-bundle', '-undefined', 'dynamic_lookup'] : ['-shared']),
+    ...libtorch.libDirs.flatMap((dir) => [`-L${dir}`, `-Wl,-rpath,${dir}`]),
+    // CUDA registers itself when its library loads: nothing of it is referenced, yet it must be kept.
+    ...(process.platform === 'darwin' ? [] : ['-Wl,--no-as-needed']),
+    ...libtorch.libs.map((name) => `-l${name}`),
+  ];
+}
 
 /** Builds kept in the cache; the least recently made are removed first. */
 const KEPT_BUILDS = 16;

@@ -1,11 +1,12 @@
-/** The addon as JavaScript sees it, and the environment that libtorch must find before it is loaded. */
+/** The addon as JavaScript sees it, the environment that libtorch must find before it is loaded, and its devices. */
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
-import { availableParallelism } from 'node:os';
+import { availableParallelism, cpus, totalmem } from 'node:os';
 import { EngineError } from '../../errors.ts';
-import type { DType, HostArray } from '../engine.ts';
-import { addonPath } from './addon.ts';
+import type { DType, EngineInfo, HostArray } from '../engine.ts';
+import { addonPath } from './build.ts';
 import { CORE_TYPE, chosenKernel, confirmKernel } from './kernel.ts';
+import type { Operators } from './operators.ts';
 
 /** Argument of an operator call: a tensor handle or a plain value, read by the operator's schema. */
 export type NativeValue =
@@ -86,7 +87,7 @@ export function loadNative(): Native {
  * Files of the matrix library mapped into this process that `device` uses, with the kernels it chose; where it is linked into
  * libtorch, its name from libtorch's own configuration, and 'unknown' where the system does not tell.
  */
-export function loadedBlas(native: Native, device: string): string {
+function loadedBlas(native: Native, device: string): string {
   const wanted = device === 'cpu' ? /lib(?:openblas|mkl_rt|mkl_core|blas)[^/]*$/ : /libcublas[^/]*$/;
   try {
     const files = readFileSync('/proc/self/maps', 'utf8').match(/\/\S*$/gm) ?? [];
@@ -100,4 +101,49 @@ export function loadedBlas(native: Native, device: string): string {
   const name = /\bBLAS_INFO=(\w+)/.exec(config)?.[1];
   const version = name === 'mkl' ? /Math Kernel Library Version (\d[\d.]*)/.exec(config)?.[1] : undefined;
   return name === undefined ? 'unknown' : `${[name, version].filter(Boolean).join(' ')} inside libtorch`;
+}
+
+/** Throws EngineError unless `device` is 'cpu', 'cuda' or 'cuda:N'. */
+export function checkDeviceName(device: string): void {
+  if (!/^(cpu|cuda(:\d+)?)$/.test(device)) {
+    throw new EngineError(`unknown device '${device}': use 'cpu', 'cuda' or 'cuda:N'`);
+  }
+}
+
+/** Throws EngineError when this libtorch does not see the device. */
+export function checkDevice(native: Native, device: string): void {
+  if (device === 'cpu') return;
+  const { cudaDevices, version } = native.describe();
+  if (Number(device.split(':')[1] ?? 0) >= cudaDevices) {
+    throw new EngineError(
+      `device '${device}' asked for, but this libtorch (${version}) sees ${cudaDevices || 'no'} CUDA devices; ` +
+        'use --device cpu, or set LIBTORCH to a CUDA build and run `npm run setup`',
+    );
+  }
+}
+
+/** What an engine of `threads` intra-op threads on this device says of itself. */
+export function describeEngine(native: Native, device: string, threads: number): EngineInfo {
+  const { name, memoryTotal } =
+    device === 'cpu'
+      ? { name: cpus()[0]?.model.trim() ?? '', memoryTotal: totalmem() }
+      : native.describeDevice(device);
+  return {
+    name: 'torch',
+    version: native.describe().version,
+    device,
+    threads,
+    blas: loadedBlas(native, device),
+    deviceName: name === '' ? device : name,
+    memoryTotal,
+  };
+}
+
+/** As `Engine.synchronize`. */
+export function synchronize(ops: Operators): void {
+  try {
+    ops.native.synchronize(ops.device);
+  } catch (cause) {
+    throw ops.error('synchronize', [], cause);
+  }
 }

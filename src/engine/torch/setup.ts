@@ -5,8 +5,7 @@
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { EngineError } from '../../errors.ts';
-import { buildAddon } from './build.ts';
-import { findCompiler } from './compiler.ts';
+import { buildAddon, findCompiler } from './build.ts';
 import { type FindOptions, findExecutable, findLibtorch, type Libtorch } from './find.ts';
 import { chosenKernel } from './kernel.ts';
 

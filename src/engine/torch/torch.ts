@@ -17,15 +17,17 @@ import type {
 import { Arena, type TorchTensor } from './arena.ts';
 import { attention, attentionStep } from './attention.ts';
 import * as autograd from './autograd.ts';
-import { checkDevice, checkDeviceName, describeEngine, synchronize } from './device.ts';
-import { fromFile } from './from-file.ts';
-import * as inPlace from './in-place.ts';
-import { loadNative, type Native } from './native.ts';
+import {
+  checkDevice,
+  checkDeviceName,
+  describeEngine,
+  loadNative,
+  type Native,
+  synchronize,
+} from './native.ts';
 import * as network from './network.ts';
 import { Operators } from './operators.ts';
-import { record } from './recording.ts';
-import * as sharing from './sharing.ts';
-import * as transfer from './transfer.ts';
+import * as data from './tensor-data.ts';
 
 export interface TorchOptions {
   /** 'cpu' (default), 'cuda' or 'cuda:N'. */
@@ -56,8 +58,8 @@ export class TorchEngine implements Engine {
 
   // ---- ownership and transfer ------------------------------------------------------------------------
 
-  tensor(data: HostArray, shape: readonly number[]): Tensor {
-    return transfer.fromHost(this.#ops, data, shape);
+  tensor(values: HostArray, shape: readonly number[]): Tensor {
+    return data.fromHost(this.#ops, values, shape);
   }
 
   zeros(shape: readonly number[], dtype: DType = 'float32'): Tensor {
@@ -65,27 +67,27 @@ export class TorchEngine implements Engine {
   }
 
   fromFile(file: string, offset: number, shape: readonly number[], dtype: DType): Tensor {
-    return this.#arena.scope(() => fromFile(this.#ops, file, offset, shape, dtype));
+    return this.#arena.scope(() => data.fromFile(this.#ops, file, offset, shape, dtype));
   }
 
   bytes(tensor: Tensor): Uint8Array {
-    return this.#arena.scope(() => transfer.bytes(this.#ops, tensor));
+    return this.#arena.scope(() => data.bytes(this.#ops, tensor));
   }
 
   floats(tensor: Tensor): Float32Array {
-    return transfer.read(this.#ops, tensor, (length) => new Float32Array(length));
+    return data.read(this.#ops, tensor, (length) => new Float32Array(length));
   }
 
   doubles(tensor: Tensor): Float64Array {
-    return transfer.read(this.#ops, tensor, (length) => new Float64Array(length));
+    return data.read(this.#ops, tensor, (length) => new Float64Array(length));
   }
 
   ints(tensor: Tensor): Int32Array {
-    return transfer.ints(this.#ops, tensor);
+    return data.ints(this.#ops, tensor);
   }
 
   item(tensor: Tensor): number {
-    return transfer.item(this.#ops, tensor);
+    return data.item(this.#ops, tensor);
   }
 
   scope<T>(body: () => T): T {
@@ -106,7 +108,7 @@ export class TorchEngine implements Engine {
   }
 
   allFinite(tensor: Tensor): boolean {
-    return this.#arena.scope(() => transfer.allFinite(this.#ops, tensor));
+    return this.#arena.scope(() => data.allFinite(this.#ops, tensor));
   }
 
   trackMemory(): void {
@@ -123,15 +125,15 @@ export class TorchEngine implements Engine {
   }
 
   share(tensor: Tensor): number {
-    return sharing.share(this.#ops, tensor);
+    return data.share(this.#ops, tensor);
   }
 
   attach(ticket: number): Tensor {
-    return sharing.attach(this.#ops, ticket);
+    return data.attach(this.#ops, ticket);
   }
 
   unshare(ticket: number): void {
-    sharing.unshare(this.#ops, ticket);
+    data.unshare(this.#ops, ticket);
   }
 
   // ---- autograd --------------------------------------------------------------------------------------
@@ -187,15 +189,15 @@ export class TorchEngine implements Engine {
   }
 
   write(tensor: Tensor, axis: number, start: number, source: Tensor): void {
-    inPlace.write(this.#ops, tensor, axis, start, source);
+    autograd.write(this.#ops, tensor, axis, start, source);
   }
 
   indexCopyInto(tensor: Tensor, axis: number, index: Tensor, source: Tensor): void {
-    inPlace.indexCopyInto(this.#ops, tensor, axis, index, source);
+    autograd.indexCopyInto(this.#ops, tensor, axis, index, source);
   }
 
   addInto(tensor: Tensor, axis: number, start: number, source: Tensor): void {
-    inPlace.addInto(this.#ops, tensor, axis, start, source);
+    autograd.addInto(this.#ops, tensor, axis, start, source);
   }
 
   // ---- arithmetic ------------------------------------------------------------------------------------
@@ -296,7 +298,7 @@ export class TorchEngine implements Engine {
   }
 
   record(body: () => void): Recording | null {
-    return record(this.#ops, () => this.noGrad(() => this.#arena.scope(body)));
+    return autograd.record(this.#ops, () => this.noGrad(() => this.#arena.scope(body)));
   }
 
   adamW(state: AdamWState, options: AdamWOptions): void {

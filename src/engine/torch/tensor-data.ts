@@ -1,6 +1,6 @@
-/** Values between the host and the device, as the contract's methods of these names give them. */
+/** Contents of tensors: from and to the host, from files, and shared between threads, as the contract's methods of these names. */
 import { EngineError } from '../../errors.ts';
-import type { DType, HostArray, Tensor } from '../engine.ts';
+import { type DType, ELEMENT_BYTES, type HostArray, type Tensor } from '../engine.ts';
 import type { Operators } from './operators.ts';
 
 /** As `Engine.tensor`. */
@@ -65,4 +65,55 @@ export function allFinite(ops: Operators, tensor: Tensor): boolean {
   if (Number.isFinite(item(ops, ops.one('sum', values)))) return true;
   const ends = ops.one('stack', ops.many('aminmax', values), 0); // [2], NaN if there is one
   return item(ops, ops.one('all', ops.one('isfinite', ends))) === 1;
+}
+
+/** As `Engine.fromFile`; what it makes on the way is left to the caller's scope. */
+export function fromFile(
+  ops: Operators,
+  file: string,
+  offset: number,
+  shape: readonly number[],
+  dtype: DType,
+): Tensor {
+  const failed = (problem: string, cause?: unknown): EngineError => {
+    const what = `${dtype} [${shape.join(',')}] from byte ${offset}`;
+    return new EngineError(`${file}: cannot be read as ${what}: ${problem}`, { cause });
+  };
+  const width = ELEMENT_BYTES[dtype] ?? Number.NaN;
+  const bytes = shape.reduce((product, size) => product * size, width);
+  if (!(Number.isSafeInteger(bytes) && shape.every((size) => size >= 0) && offset >= 0)) {
+    throw failed('no such shape, dtype or place');
+  }
+  let part: Tensor;
+  try {
+    part = ops.arena.adopt(ops.native.readFile(file, offset, bytes)); // uint8 [bytes]
+  } catch (cause) {
+    throw failed((cause as Error).message.trim(), cause);
+  }
+  return ops.one('reshape', ops.one('view.dtype', part, dtype), shape);
+}
+
+export function share(ops: Operators, tensor: Tensor): number {
+  const handle = ops.handle(tensor, 'share');
+  try {
+    return ops.native.share(handle);
+  } catch (cause) {
+    throw ops.error('share', [tensor], cause);
+  }
+}
+
+export function attach(ops: Operators, ticket: number): Tensor {
+  try {
+    return ops.arena.adopt(ops.native.attach(ticket));
+  } catch (cause) {
+    throw ops.error('attach', [ticket], cause);
+  }
+}
+
+export function unshare(ops: Operators, ticket: number): void {
+  try {
+    ops.native.unshare(ticket);
+  } catch (cause) {
+    throw ops.error('unshare', [ticket], cause);
+  }
 }
