@@ -2,9 +2,8 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { DataError, TimeseerError } from '../src/errors.ts';
+import { type ClassProfile, learnClasses, profileToJson, readProfile } from '../src/expcot/class-profile.ts';
 import { type Agreement, agreement, expertOn } from '../src/expcot/expert.ts';
-import { profileToJson, readProfile } from '../src/expcot/profile-file.ts';
-import { type ClassProfile, learnClasses } from '../src/expcot/profile-of-classes.ts';
 import { fileInside, readUtf8 } from '../src/files.ts';
 import { axesText } from '../src/plot/figure.ts';
 import { encodePng } from '../src/plot/png.ts';

@@ -2,8 +2,8 @@
 
 import { classOf } from '../datasets/example.ts';
 import { DataError } from '../src/errors.ts';
+import type { ClassProfile } from '../src/expcot/class-profile.ts';
 import { blindTrace } from '../src/expcot/expert.ts';
-import type { ClassProfile } from '../src/expcot/profile-of-classes.ts';
 import { formatIntervals } from '../src/expcot/trace.ts';
 import { type Html, html, inlineSvg, pngSource } from '../src/html/html.ts';
 import { fixed } from '../src/html/numbers.ts';

@@ -9,7 +9,7 @@ import { isExampleSet } from '../datasets/example-manifest.ts';
 import { heldOutExamples } from '../datasets/partition.ts';
 import { type DataFacts, openExamples } from '../datasets/source.ts';
 import { DataError } from '../src/errors.ts';
-import { type ClassProfile, learnClasses } from '../src/expcot/profile-of-classes.ts';
+import { type ClassProfile, learnClasses } from '../src/expcot/class-profile.ts';
 import type { Recipe } from '../src/recipe.ts';
 import type { Estimate, EvalRecord, Example, Gold, ParsedAnswer, Score } from '../src/types.ts';
 import { type Baselines, runBaselines, sampleTraining, writeBaselines } from './baselines.ts';

@@ -4,7 +4,8 @@ import type { Argv, CommandModule } from 'yargs';
 import { SPLITS, type Split } from '../../datasets/split.ts';
 import { ConfigError } from '../errors.ts';
 import { analyseWithGaps } from '../expcot/anomaly.ts';
-import { ClassEvidence } from '../expcot/class-evidence.ts';
+import { type ClassProfile, profileToJson, readProfile } from '../expcot/class-profile.ts';
+import { ClassEvidence } from '../expcot/class-trace.ts';
 import {
   type BlindScore,
   blindTrace,
@@ -14,8 +15,6 @@ import {
   type TraceMode,
   teacherTrace,
 } from '../expcot/expert.ts';
-import { profileToJson, readProfile } from '../expcot/profile-file.ts';
-import type { ClassProfile } from '../expcot/profile-of-classes.ts';
 import { formatNumber } from '../expcot/trace.ts';
 import { analyseVariates } from '../expcot/variates.ts';
 import { readUtf8, writeFileAtomic } from '../files.ts';

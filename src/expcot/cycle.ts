@@ -4,10 +4,10 @@
  */
 import { coverage, mergeIntervals, overlap, runs } from '../series/intervals.ts';
 import { runningMedians } from '../series/robust.ts';
-import { GAUSSIAN_MAD, median, quantileInPlace } from '../series/stats.ts';
+import { GAUSSIAN_MAD, largestMagnitude, median, quantileInPlace } from '../series/stats.ts';
 import type { AnomalyClass, Interval } from '../types.ts';
-import { localEvidence } from './local.ts';
-import { recurrence } from './recurrence.ts';
+import { recurrence } from './false-alarms.ts';
+import { localEvidence } from './shape.ts';
 
 /** Cycles that must fit into the series: fewer give no typical cycle. */
 export const FEWEST_WHOLE_CYCLES = 6;
@@ -155,12 +155,6 @@ function usualAtPhase(departure: Float64Array, period: number): Float64Array {
   });
 }
 
-function largest(values: ArrayLike<number>): number {
-  let most = 0;
-  for (let i = 0; i < values.length; i++) most = Math.max(most, Math.abs(values[i]!));
-  return most;
-}
-
 /**
  * Stretches over which the level changes for good: the median of one period after a point and that of one period before it differ by
  * more than `least`. Each is the way between the two levels around the point where they differ most.
@@ -217,14 +211,14 @@ export function cycleTest(values: Float64Array, period: number, byPhase = false)
   const n = values.length;
   if (period < SHORTEST_PERIOD || n < FEWEST_WHOLE_CYCLES * period) return null;
   const cycle = typicalCycle(values, period);
-  const half = largest(cycle);
+  const half = largestMagnitude(cycle);
   const rest = values.map((value, i) => value - cycle[i]!); // [N]
   const level = movingMedian(rest, Math.round(period));
   const departure = rest.map((value, i) => value - level[i]!);
   const sigma = GAUSSIAN_MAD * median(departure.map(Math.abs));
-  if (!(half > 1e-9 * largest(values))) return null;
+  if (!(half > 1e-9 * largestMagnitude(values))) return null;
   const threshold = Math.max(FLAG_FROM * sigma, LEAST_PART * half);
-  const peak = largest(departure);
+  const peak = largestMagnitude(departure);
   const usual = byPhase ? usualAtPhase(departure, period) : null;
   const limit = (i: number): number =>
     usual === null ? threshold : Math.max(threshold, FLAG_FROM * usual[i]!);
@@ -252,7 +246,7 @@ export function cycleTest(values: Float64Array, period: number, byPhase = false)
   } as const;
   const changes = levelChanges(rest, period, LEVEL_PART * half);
   if (changes.length > 0) {
-    const levelChange = largest(changes.map(({ change }) => change));
+    const levelChange = Math.max(...changes.map(({ change }) => Math.abs(change)));
     return {
       ...none,
       intervals: mergeIntervals(changes.map(({ interval }) => interval)),

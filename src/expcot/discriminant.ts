@@ -3,6 +3,8 @@
  * covariance, part of which is replaced by equal variance in every direction (Friedman 1989, regularised discriminant
  * analysis), so that it can be inverted however few the examples.
  */
+import { ROUNDING } from '../series/stats.ts';
+
 export const SHRINKAGES = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9] as const;
 const FOLDS = 5;
 
@@ -118,9 +120,6 @@ export function classMeans(
   return meansOf({ counts, totals });
 }
 
-/** Variance below this part of the mean square is rounding. */
-const ROUNDING = 1e-12;
-
 /** Means by class, K × [F] (0 for a class without a row), and the covariance around them, [F·F], lower triangle. */
 function momentsOf(sums: Sums): { means: Float64Array[]; covariance: Float64Array } {
   const { counts, totals, products } = sums;
@@ -143,10 +142,18 @@ function momentsOf(sums: Sums): { means: Float64Array[]; covariance: Float64Arra
   return { means, covariance };
 }
 
+/** Models of the rows of these sums, one for each shrinkage. */
+function rulesOf(sums: Sums, shrinkages: readonly number[]): Discriminant[] {
+  const { means, covariance } = momentsOf(sums);
+  const count = sums.counts.reduce((a, b) => a + b);
+  const shares = sums.counts.map((own) => own / count);
+  return shrinkages.map((shrinkage) => rule(covariance, means, shares, shrinkage));
+}
+
 function rule(
   covariance: Float64Array,
   means: readonly Float64Array[],
-  shares: readonly number[],
+  shares: Float64Array,
   shrinkage: number,
 ): Discriminant {
   const size = means[0]!.length;
@@ -243,11 +250,8 @@ export function fitDiscriminant(
       classes,
       size,
     );
-    const count = kept.counts.reduce((a, b) => a + b);
-    if (count === 0) return null;
-    const { means, covariance } = momentsOf(kept);
-    const shares = [...kept.counts].map((own) => own / count);
-    const models = SHRINKAGES.map((shrinkage) => rule(covariance, means, shares, shrinkage));
+    if (kept.counts.every((count) => count === 0)) return null;
+    const models = rulesOf(kept, SHRINKAGES);
     return left.map((f) => {
       const [losses, credits] = [new Float64Array(models.length), new Float64Array(models.length)];
       for (const r of folds[f]!) {
@@ -278,16 +282,8 @@ export function fitDiscriminant(
   });
   const held = rows.length - always.length;
   const right = credits.reduce((sum, own, f) => sum + own[bestOf(others[f]!)]!, 0);
-  const { means, covariance } = momentsOf(union(sums, classes, size));
-  const fitted = rule(covariance, means, shareOf(labels, classes), SHRINKAGES[bestOf(losses)]!);
-  return { ...fitted, heldOutAccuracy: held === 0 ? null : right / held };
-}
-
-function shareOf(labels: readonly number[], classes: number): number[] {
-  return Array.from(
-    { length: classes },
-    (_, c) => labels.filter((label) => label === c).length / labels.length,
-  );
+  const [fitted] = rulesOf(union(sums, classes, size), [SHRINKAGES[bestOf(losses)]!]);
+  return { ...fitted!, heldOutAccuracy: held === 0 ? null : right / held };
 }
 
 /** Probability of each class [K] of a row [F]. */

@@ -26,16 +26,21 @@ import {
   type TrendTest,
   trendTest,
 } from '../series/analyses.ts';
+import type { Bridged } from '../series/missing.ts';
 import { savgol } from '../series/savgol.ts';
 import { dominantPeriod } from '../series/spectrum.ts';
 import { type Summary, summarise } from '../series/stats.ts';
 import type { Interval } from '../types.ts';
-import { type Base, describeBase, type Noise } from './base.ts';
-import { type Chance, chanceOf, holdLess } from './chance.ts';
-import type { Bridged } from './gaps.ts';
-import { type LocalEvidence, localEvidence } from './local.ts';
-import { type Recurrence, recurrence } from './recurrence.ts';
-import { type TailTest, tailTest } from './tails.ts';
+import {
+  type Chance,
+  chanceOf,
+  holdLess,
+  type Recurrence,
+  recurrence,
+  type TailTest,
+  tailTest,
+} from './false-alarms.ts';
+import { type Base, describeBase, type LocalEvidence, localEvidence, type Noise } from './shape.ts';
 
 /** The analysis families, in the order in which a tie between them is decided. */
 export const FAMILIES = ['range', 'trend', 'frequency', 'profile'] as const;
@@ -43,6 +48,7 @@ export type Family = (typeof FAMILIES)[number];
 
 export const DENOISE_WINDOW = 31;
 export const DENOISE_ORDER = 2;
+const DENOISE = { window: DENOISE_WINDOW, order: DENOISE_ORDER } as const;
 /** Samples at each end that smoothing bends. */
 const BENT = (DENOISE_WINDOW - 1) / 2;
 
@@ -126,9 +132,7 @@ export class Evidence {
 
   /** The values that the tests saw: as given, or smoothed. Not to be written to. */
   get analysed(): Float64Array {
-    return this.#once('analysed', () =>
-      this.denoised ? savgol(this.#values, { window: DENOISE_WINDOW, order: DENOISE_ORDER }) : this.#values,
-    );
+    return this.#once('analysed', () => (this.denoised ? savgol(this.#values, DENOISE) : this.#values));
   }
 
   /** Period of the strongest spectral line of the whole analysed series, trend included; NaN for one value. */
@@ -217,8 +221,7 @@ export class Evidence {
       const { profile, denoised } = this;
       if (profile === null || profile.intervals.length === 0) return null;
       const local = this.local([profile.discord, profile.discord + profile.window]);
-      const smoothing = denoised ? { window: DENOISE_WINDOW, order: DENOISE_ORDER } : null;
-      return chanceOf(this.analysed, profile, this.#shape, local, smoothing);
+      return chanceOf(this.analysed, profile, this.#shape, local, denoised ? DENOISE : null);
     });
   }
 
@@ -237,14 +240,13 @@ export class Evidence {
     const { length, summary, noise, base, denoised, fullPeriod, range, outliers, trend, frequency, profile } =
       this;
     const { chance, tails, recurrence } = this;
-    const smoothing = denoised ? { window: DENOISE_WINDOW, order: DENOISE_ORDER } : null;
     return {
       length,
       ...(this.gaps === null ? {} : { gaps: this.gaps }),
       summary,
       noise,
       base,
-      smoothing,
+      smoothing: denoised ? DENOISE : null,
       fullPeriod,
       range,
       outliers,

@@ -3,11 +3,9 @@ import { ConfigError } from '../errors.ts';
 import { pointF1 } from '../series/intervals.ts';
 import type { Example, Gold } from '../types.ts';
 import { analyseChannels, blindOf, teacherOf } from './anomaly.ts';
-import { ClassEvidence } from './class-evidence.ts';
-import { blindClass, teacherClass } from './class-trace.ts';
-import type { ClassProfile } from './profile-of-classes.ts';
-import { analyseVariates } from './variates.ts';
-import { blindVariates, teacherVariates } from './variates-trace.ts';
+import type { ClassProfile } from './class-profile.ts';
+import { blindClass, ClassEvidence, teacherClass } from './class-trace.ts';
+import { analyseVariates, blindVariates, teacherVariates } from './variates.ts';
 
 export const TRACE_MODES = ['teacher', 'blind'] as const;
 /** `teacher` concludes the gold answer, for training; `blind` its own, from values alone. */

@@ -3,19 +3,19 @@
  * from values alone, the same list for every series with as many channels.
  */
 import { DataError } from '../errors.ts';
+import { bridge } from '../series/missing.ts';
 import { moments } from '../series/stats.ts';
-import { channelFeatures } from './channel-features.ts';
 import {
   AXIS_KINDS,
   areAxes,
   CHANNEL_KINDS,
+  channelFeatures,
   type FeatureKind,
   MAGNITUDE,
   MAGNITUDE_OF_ANY,
   PAIR_KIND,
   SHARE_KINDS,
-} from './feature-kinds.ts';
-import { bridge } from './gaps.ts';
+} from './channel-features.ts';
 
 /** One feature of the list: a kind, and the channels it is taken of. */
 export interface FeatureName {
@@ -105,7 +105,8 @@ export function features(channels: readonly Float64Array[]): Float64Array {
 
 const hasMagnitude = (channels: number): boolean => channels >= 2 && channels <= 4;
 
-function pairsOf(count: number): [number, number][] {
+/** All pairs a < b of 0 … count − 1. */
+export function pairsOf(count: number): [number, number][] {
   const pairs: [number, number][] = [];
   for (let a = 0; a < count; a++) for (let b = a + 1; b < count; b++) pairs.push([a, b]);
   return pairs;

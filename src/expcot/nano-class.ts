@@ -10,36 +10,32 @@
  *   .  less than a sixteenth      o  more      #  three eighths and more
  *
  * Everything but the class is computed from values and profile, so that a policy can learn to read it off the picture. Which
- * features are told is fixed for a task (`fixed`): the names are the same for every class, the grades differ. `cited` tells those
- * that speak most for the class instead; then the choice of names gives the class away (on CTU's test split naive Bayes over the
- * phrases of traces that conclude the gold class finds it in 100 % for `cited`, 77 % for `fixed`, the rule over all features in
- * 75 %): a policy has to know the class before its first phrase.
+ * features are told is fixed for a task: the names are the same for every class, the grades differ. To tell those that speak most
+ * for the class instead would give it away by their names (on CTU's test split naive Bayes over the phrases of traces that conclude
+ * the gold class then finds it in 100 %, with fixed names in 77 %, the rule over all features in 75 %): a policy would have to know
+ * the class before its first phrase.
  *
  * Phrases are parted by '; ' and ', ' such that the small tokenizer makes one token of each phrase and of each symbol.
  */
 import { DataError } from '../errors.ts';
-import { CITABLE_RATIO, type ClassEvidence, strongest } from './class-evidence.ts';
-import { MAGNITUDE } from './feature-kinds.ts';
-import { type ClassProfile, classIndex, toScale } from './profile-of-classes.ts';
-import { CHANNEL_NAMES, shortName } from './short-names.ts';
+import { CHANNEL_KINDS, MAGNITUDE, ORDINALS, PAIR_KIND, SHARE_KINDS } from './channel-features.ts';
+import { type ClassProfile, classIndex, toScale } from './class-profile.ts';
+import { CITABLE_RATIO, type ClassEvidence } from './class-trace.ts';
+import { pairsOf } from './features.ts';
 
 export interface NanoClassOptions {
-  /** Whether the scan precedes the features; default: for up to three channels. */
-  readonly scan?: boolean;
   /** Cells of a channel's scan, visual tokens of a row; default 20 for one channel, 10 for several. */
   readonly cells?: number;
   /** Features told; default 3. */
   readonly features?: number;
-  /** Whether the features are the same for every example of the task, or those that speak most for its class; default `fixed`. */
-  readonly choose?: 'fixed' | 'cited';
 }
 
-/** Channels that are scanned unless an option says otherwise. */
+/** Series of more channels are not scanned. */
 const MOST_SCANNED = 3;
 /** Symbols by the share of the whole range that a cell covers, from the upper bound on. */
 const QUIET_BELOW = 1 / 16;
 const RESTLESS_FROM = 3 / 8;
-export const ACTIVITY_SYMBOLS = ['.', 'o', '#'] as const;
+const ACTIVITY_SYMBOLS = ['.', 'o', '#'] as const;
 
 /** Words of 1 … 5 grades, from the lowest. */
 const GRADES: readonly (readonly string[])[] = [
@@ -54,22 +50,54 @@ const MOST_BOUNDS = GRADES.length - 1;
 const LEAST_GAP = 0.25;
 /** Grade of a feature that the series does not have, such as the rhythm of a single pulse. */
 const UNDEFINED = 'none';
-/** All grades. */
-export const NANO_GRADES: readonly string[] = [...GRADES.at(-1)!, UNDEFINED];
 
-const NOTHING = 'nothing telling';
-const ACTIVITY = 'activity';
-const SCAN = '; scan ';
+/** Frequency bands, from the longest periods to the shortest. */
+const BANDS = ['drift', 'slowest', 'slow', 'middle', 'quick', 'fast', 'fastest'];
 
-/** Every fixed phrase of the style's think part for series of one channel; `nanoClassPhrases` has those that a task can hold. */
-export const NANO_CLASS_PHRASES: readonly string[] = [
-  `${ACTIVITY}${SCAN}`,
-  ...ACTIVITY_SYMBOLS,
-  '; ',
-  ', ',
-  NOTHING,
-  ...CHANNEL_NAMES.flatMap((name) => NANO_GRADES.map((grade) => `${name} ${grade}`)),
-];
+const WORDS: Readonly<Record<string, string>> = {
+  tau: 'trend',
+  bottom: 'depth',
+  floor: 'time at floor',
+  ceiling: 'time at ceiling',
+  duty: 'time up',
+  quiet: 'stillness',
+  line: 'tone',
+  repeat: 'rhythm',
+  neighbours: 'smoothness',
+  centroid: 'frequency',
+  flatness: 'noisiness',
+  pulseHeight: 'pulse height',
+  pulseWidth: 'pulse width',
+  pulseRhythm: 'pulse unevenness',
+  peakAt: 'peak place',
+};
+
+function wordOf(key: string): string {
+  const [, stem, digit] = /^(level|spread|band)(\d)$/.exec(key) ?? [];
+  if (stem === 'band') return `${BANDS[Number(digit)]} power`;
+  if (stem !== undefined) return `${ORDINALS[Number(digit)]} ${stem}`;
+  return WORDS[key] ?? key;
+}
+
+/** Short names by the key of a kind; lower case, letters and spaces alone. */
+const SHORT: ReadonlyMap<string, string> = new Map(
+  [...CHANNEL_KINDS, ...SHARE_KINDS, PAIR_KIND].map(({ key }) => [key, wordOf(key)]),
+);
+
+/**
+ * Short name of a feature by its key as `featureNames` makes it: `roughness`; `x tilt`, `magnitude level`, `x y correlation`
+ * among several channels; `all roughness`, `unlike roughness` for mean and spread over many. Throws a RangeError for another key.
+ */
+export function shortName(key: string): string {
+  const dot = key.lastIndexOf('.');
+  const word = SHORT.get(key.slice(dot + 1));
+  if (word === undefined) throw new RangeError(`no feature ${key}`);
+  if (dot < 0) return word;
+  const of = key.slice(0, dot);
+  if (of === `the ${MAGNITUDE}`) return `${MAGNITUDE} ${word}`;
+  if (of === 'spread') return `unlike ${word}`;
+  return `${of.replace('~', ' ')} ${word}`;
+}
 
 /**
  * Activity of values [N], finite: one symbol per cell by the range of its samples, and of the one before, relative to `range`.
@@ -96,13 +124,6 @@ export function activity(values: Float64Array, range: number, cells: number): st
 /** Whether a picture whose y axis fits itself to the series, without ticks, shows a feature: nothing in units, no length of vectors. */
 function isVisible(key: string): boolean {
   return !/(?:^|\.)(?:level|spread|range)$/.test(key) && !key.startsWith(`the ${MAGNITUDE}.`);
-}
-
-/** Indices of classes, pair by pair. */
-function pairsOf(count: number): [number, number][] {
-  return Array.from({ length: count }, (_, a) => a).flatMap((a) =>
-    Array.from({ length: count - a - 1 }, (_, b): [number, number] => [a, a + 1 + b]),
-  );
 }
 
 /**
@@ -184,32 +205,10 @@ function scanOf({ channels }: ClassEvidence, cells: number): string {
     high = Math.max(high, summary.max);
   }
   const rows = channels.map(({ name, bridged }) => {
-    const what = channels.length === 1 ? ACTIVITY : name;
-    return `${what}${SCAN}${activity(bridged.values, high - low, cells)}`;
+    const what = channels.length === 1 ? 'activity' : name;
+    return `${what}; scan ${activity(bridged.values, high - low, cells)}`;
   });
   return rows.join('; ');
-}
-
-const scans = (channels: number, options: NanoClassOptions): boolean =>
-  options.scan ?? channels <= MOST_SCANNED;
-
-function compose(evidence: ClassEvidence, name: string, rival: string, options: NanoClassOptions): string {
-  const { profile, channels } = evidence;
-  const { cells = channels.length === 1 ? 20 : 10, features = 3, choose = 'fixed' } = options;
-  const list =
-    choose === 'fixed'
-      ? tellingFeatures(profile, features)
-      : strongest(evidence.compare(name, rival), 1, features).map(({ key }) =>
-          profile.features.findIndex((feature) => feature.key === key),
-        );
-  const told = list.length === 0 ? NOTHING : gradesOf(evidence, list).join(', ');
-  const think = scans(channels.length, options) ? `${scanOf(evidence, cells)}; ${told}` : told;
-  if (/[<>\n\r]/.test(think)) {
-    throw new DataError(
-      'a channel name holds <, > or a line end, which would break the tags of a trace; rename it',
-    );
-  }
-  return `<think>${think}</think><class>${name}</class>`;
 }
 
 /**
@@ -221,36 +220,16 @@ export function nanoClassTeacher(
   gold: string,
   options: NanoClassOptions = {},
 ): string {
-  classIndex(evidence.profile, gold);
-  const rival = evidence.candidates.find((candidate) => candidate.class !== gold)!.class;
-  return compose(evidence, gold, rival, options);
-}
-
-/** The blind reading in the short style: the class that the rule finds most probable. @throws DataError as `nanoClassTeacher` */
-export function nanoClassBlind(evidence: ClassEvidence, options: NanoClassOptions = {}): string {
-  return compose(evidence, evidence.candidates[0]!.class, evidence.candidates[1]!.class, options);
-}
-
-/** The phrases that the think parts of a task's examples can hold, each once; with `cited` features, those that may be cited. */
-export function nanoClassPhrases(profile: ClassProfile, options: NanoClassOptions = {}): string[] {
-  const { features = 3, choose = 'fixed' } = options;
-  const { channels } = profile;
-  const fixed = tellingFeatures(profile, features);
-  const list =
-    choose === 'fixed'
-      ? fixed
-      : profile.features.flatMap(({ ratio }, f) => (ratio < CITABLE_RATIO ? [] : [f]));
-  const names = channels.length === 1 ? [ACTIVITY] : channels;
-  return [
-    ...(scans(channels.length, options)
-      ? [...names.map((name) => `${name}${SCAN}`), ...ACTIVITY_SYMBOLS]
-      : []),
-    '; ',
-    ', ',
-    NOTHING,
-    ...list.flatMap((f) => {
-      const name = shortName(profile.features[f]!.key);
-      return NANO_GRADES.map((grade) => `${name} ${grade}`);
-    }),
-  ];
+  const { profile, channels } = evidence;
+  classIndex(profile, gold);
+  const { cells = channels.length === 1 ? 20 : 10, features = 3 } = options;
+  const grades = gradesOf(evidence, tellingFeatures(profile, features));
+  const told = grades.length === 0 ? 'nothing telling' : grades.join(', ');
+  const think = channels.length <= MOST_SCANNED ? `${scanOf(evidence, cells)}; ${told}` : told;
+  if (/[<>\n\r]/.test(think)) {
+    throw new DataError(
+      'a channel name holds <, > or a line end, which would break the tags of a trace; rename it',
+    );
+  }
+  return `<think>${think}</think><class>${gold}</class>`;
 }

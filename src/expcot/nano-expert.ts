@@ -1,13 +1,12 @@
 /** The short trace of an example of any kind of answer. */
 import type { Example } from '../types.ts';
 import { analyseWithGaps, teacherAnomaly } from './anomaly.ts';
-import { ClassEvidence } from './class-evidence.ts';
+import type { ClassProfile } from './class-profile.ts';
+import { ClassEvidence } from './class-trace.ts';
 import { analyse } from './evidence.ts';
 import { needProfile } from './expert.ts';
-import { type NanoOptions, nanoTeacher } from './nano.ts';
+import { type NanoOptions, nanoTeacher, nanoVariatesTeacher } from './nano.ts';
 import { nanoClassTeacher } from './nano-class.ts';
-import { nanoVariatesTeacher } from './nano-variates.ts';
-import type { ClassProfile } from './profile-of-classes.ts';
 import { analyseVariates } from './variates.ts';
 
 /** More classes than these are told apart by more features. */

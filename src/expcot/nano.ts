@@ -1,5 +1,5 @@
 /**
- * The short style, for policies of a million parameters: what the picture shows, in a few fixed phrases.
+ * The short style of anomalies and of variates, for policies of a million parameters: what the picture shows, in a few fixed phrases.
  *
  *   <think>sine wave; period 62; scan ..(#)...()...; discord</think><answer>[[140, 220]]</answer><class>seasonal</class>
  *
@@ -13,13 +13,18 @@
  *
  * A start on the boundary of two cells belongs to the right one, an end to the left one: brackets always pair up. Scan
  * and answer use the same coordinates, rounded to steps of N/100 (tens, for N = 1000), so the scan entails the
- * answer up to the step within a cell.
+ * answer up to the step within a cell. Of variates the scan walks through the ids, with the same symbols for nothing and something:
+ *
+ *   <think>9 variates; scan ..x....x.</think><answer>[2, 7]</answer>
  */
+
+import { DataError } from '../errors.ts';
 import { mergeIntervals } from '../series/intervals.ts';
 import type { AnomalyClass, Interval } from '../types.ts';
-import { citedFamily } from './citation.ts';
 import type { Evidence, Family } from './evidence.ts';
+import { citedFamily } from './route.ts';
 import { formatResponse } from './trace.ts';
+import type { VariatesEvidence } from './variates.ts';
 
 /** Gold annotation of a training series. */
 export interface Gold {
@@ -34,8 +39,6 @@ export interface NanoOptions {
   readonly cite?: boolean;
 }
 
-const PERIOD = '; period ';
-const SCAN = '; scan ';
 const BASES = {
   flat: ['flat line', 'straight line'],
   sine: ['sine wave', 'sine with trend'],
@@ -51,18 +54,6 @@ const CITED: Readonly<Record<Family | 'none', string>> = {
   profile: '; discord',
   none: '; no test',
 };
-
-/** Symbols of the scan, in the order of their description above. */
-export const SCAN_SYMBOLS = ['.', '#', '(', ')', 'o', 'x'] as const;
-
-/** Every fixed phrase of the style's think part, for a tokenizer that keeps each as one token. */
-export const NANO_PHRASES: readonly string[] = [
-  ...Object.values(BASES).flat(),
-  PERIOD,
-  SCAN,
-  ...SCAN_SYMBOLS,
-  ...Object.values(CITED),
-];
 
 /** Number of coordinate steps along a series: 100, or one per sample of a shorter one. */
 const stepsOf = (length: number): number => Math.min(100, length);
@@ -103,22 +94,6 @@ export function scan(intervals: readonly Interval[], length: number, cells: numb
   return symbols;
 }
 
-function tell(
-  evidence: Evidence,
-  intervals: readonly Interval[],
-  label: AnomalyClass,
-  cited: Family | 'none' | null,
-  cells: number,
-): string {
-  const { length, base } = evidence;
-  const rounded = roundIntervals(intervals, length);
-  const phrase = BASES[base.kind][base.trending ? 1 : 0];
-  const period = base.period === null ? '' : `${PERIOD}${Math.max(2, 2 * Math.round(base.period / 2))}`;
-  const citation = cited === null ? '' : CITED[cited];
-  const think = `${phrase}${period}${SCAN}${scan(rounded, length, cells)}${citation}`;
-  return formatResponse(think, rounded, label);
-}
-
 /**
  * The short target of a training series: base and period from the evidence, scan and answer from the gold annotation, and the
  * family whose evidence covers it best (`no test` when none does; nothing for a normal series). At most 60 tokens
@@ -126,7 +101,30 @@ function tell(
  */
 export function nanoTeacher(evidence: Evidence, gold: Gold, options: NanoOptions = {}): string {
   const { cells = 20, cite: citing = true } = options;
-  const cited =
-    !citing || gold.intervals.length === 0 ? null : (citedFamily(evidence, gold.intervals) ?? 'none');
-  return tell(evidence, gold.intervals, gold.class, cited, cells);
+  const { length, base } = evidence;
+  const rounded = roundIntervals(gold.intervals, length);
+  const phrase = BASES[base.kind][base.trending ? 1 : 0];
+  const period = base.period === null ? '' : `; period ${Math.max(2, 2 * Math.round(base.period / 2))}`;
+  const citation =
+    !citing || gold.intervals.length === 0 ? '' : CITED[citedFamily(evidence, gold.intervals) ?? 'none'];
+  const think = `${phrase}${period}; scan ${scan(rounded, length, cells)}${citation}`;
+  return formatResponse(think, rounded, gold.class);
+}
+
+/**
+ * The short target of a training series about variates: scan and answer from the annotation (`gold`, ids from 0), in ascending order.
+ * C + 10 tokens and two or three for each id, when every tag, phrase, symbol, digit and separator is one token.
+ * @throws DataError for an id that is not there, or comes twice
+ */
+export function nanoVariatesTeacher({ variates }: VariatesEvidence, gold: readonly number[]): string {
+  const count = variates.length;
+  const ids = [...gold].sort((a, b) => a - b);
+  ids.forEach((id, i) => {
+    if (variates[id] === undefined) {
+      throw new DataError(`variate ${id}: the series has ${count}, counted from 0`);
+    }
+    if (id === ids[i + 1]) throw new DataError(`variate ${id} is named twice`);
+  });
+  const symbols = variates.map(({ id }) => (ids.includes(id) ? 'x' : '.')).join('');
+  return `<think>${count} variates; scan ${symbols}</think><answer>[${ids.join(', ')}]</answer>`;
 }

@@ -4,11 +4,20 @@
  * threshold is said to be passed only where the evidence passes it. Traces hold no '<' or '>' that could break the tags.
  */
 import type { AnomalyClass, Interval } from '../types.ts';
-import type { Chance } from './chance.ts';
-import { type Citation, cite } from './citation.ts';
-import { DENOISE_ORDER, DENOISE_WINDOW, type Evidence, FAMILIES, type Family } from './evidence.ts';
-import { FEWEST_CYCLES } from './line.ts';
-import { type Aside, isInside, LEAST_DISTANCE, type Reading, route } from './route.ts';
+import {
+  DENOISE_ORDER,
+  DENOISE_WINDOW,
+  type Evidence,
+  FAMILIES,
+  type Family,
+  type Gaps,
+} from './evidence.ts';
+import type { Chance } from './false-alarms.ts';
+import { type Aside, type Citation, cite, isInside, LEAST_DISTANCE, type Reading, route } from './route.ts';
+import { FEWEST_CYCLES } from './shape.ts';
+
+/** Raised with every change of what a trace says of the same example: its words, its numbers, what it cites. */
+export const TRACE_VERSION = 4;
 
 /** A trace and what it concludes. */
 export interface Trace {
@@ -78,20 +87,18 @@ function describeBase({ base, noise, denoised }: Evidence): string {
   return sentences.join(' ');
 }
 
-/** `1 sample is`, `12 samples are`. */
-export const counted = (samples: number): string =>
-  samples === 1 ? '1 sample is' : `${samples} samples are`;
-
-/** What was done about missing points, said aloud; nothing where none are. */
-function describeGaps({ gaps }: Evidence): string {
-  if (gaps === null) return '';
-  const runs = gaps.gaps === 1 ? '1 gap' : `${gaps.gaps} gaps, the longest of ${gaps.longest}`;
-  return `${counted(gaps.missing)} missing (${runs}); for the analyses alone straight lines bridge them. `;
+/** `1 sample is missing (1 gap)`, `12 samples are missing (3 gaps, the longest of 9)`; `of` follows `missing`. */
+export function tellGaps({ missing, gaps, longest }: Gaps, of = ''): string {
+  const samples = missing === 1 ? '1 sample is' : `${missing} samples are`;
+  const runs = gaps === 1 ? '1 gap' : `${gaps} gaps, the longest of ${longest}`;
+  return `${samples} missing${of} (${runs})`;
 }
 
 function observe(evidence: Evidence): string {
-  const { length, summary } = evidence;
-  return `${describeGaps(evidence)}The series has ${length} samples between ${say(summary.min)} and ${say(summary.max)}, mean ${say(summary.mean)}, standard deviation ${say(summary.std)}. ${describeBase(evidence)}`;
+  const { length, summary, gaps } = evidence;
+  const bridged =
+    gaps === null ? '' : `${tellGaps(gaps)}; for the analyses alone straight lines bridge them. `;
+  return `${bridged}The series has ${length} samples between ${say(summary.min)} and ${say(summary.max)}, mean ${say(summary.mean)}, standard deviation ${say(summary.std)}. ${describeBase(evidence)}`;
 }
 
 /** One sentence about a test: its numbers against its threshold, and what it flags. */
@@ -127,28 +134,16 @@ function report(evidence: Evidence, family: Family): string {
   return `Matrix profile: the window of ${test.window} least like any other${part} starts at ${test.discord}, distance ${say(test.distance)} against ${say(test.mean)} on average, z-score ${say(test.z)}, ${outcome}.`;
 }
 
-function compose(evidence: Evidence, found: string, validation: string, conclusion: string): string {
-  const tests = FAMILIES.map((family) => report(evidence, family)).join(' ');
-  return `Observation: ${observe(evidence)} ${found}\nReasoning & Validation: ${tests} ${validation}\nConclusion: ${conclusion}`;
-}
-
 /** The response of three parts: an observation that ends with `found`, all tests and `validation`, `conclusion`. */
 export function composeTrace(
   evidence: Evidence,
   told: { readonly found: string; readonly validation: string; readonly conclusion: string },
   intervals: readonly Interval[],
   label: AnomalyClass,
+  cited: Family | null = null,
 ): Trace {
-  const think = compose(evidence, told.found, told.validation, told.conclusion);
-  return finish(think, intervals, label, null);
-}
-
-function finish(
-  think: string,
-  intervals: readonly Interval[],
-  label: AnomalyClass,
-  cited: Family | null,
-): Trace {
+  const tests = FAMILIES.map((family) => report(evidence, family)).join(' ');
+  const think = `Observation: ${observe(evidence)} ${told.found}\nReasoning & Validation: ${tests} ${told.validation}\nConclusion: ${told.conclusion}`;
   return { text: formatResponse(think, intervals, label), think, intervals, class: label, cited };
 }
 
@@ -199,8 +194,8 @@ export function teacher(evidence: Evidence, intervals: readonly Interval[], labe
     intervals.length === 0
       ? 'no anomaly; the class is normal.'
       : `anomalies of class ${label} at ${listIntervals(intervals)}.`;
-  const think = compose(evidence, found, validate(evidence, citation, intervals, label), conclusion);
-  return finish(think, intervals, label, citation.family);
+  const validation = validate(evidence, citation, intervals, label);
+  return composeTrace(evidence, { found, validation, conclusion }, intervals, label, citation.family);
 }
 
 /** Why some of what the tests flag does not count. */
@@ -229,11 +224,6 @@ function setAside(evidence: Evidence, aside: readonly Aside[]): string {
     .join('');
 }
 
-/** Why the blind reading takes the class it takes. */
-function justify(evidence: Evidence, reading: Reading): string {
-  return `${setAside(evidence, reading.aside)}${decide(evidence, reading)}`;
-}
-
 /** Why the discord of a curve whose windows hold no wave is none. */
 function unremarkable({ profile, base }: Evidence, { noise, sampling, explains }: Chance): string {
   const holds =
@@ -247,6 +237,7 @@ function unremarkable({ profile, base }: Evidence, { noise, sampling, explains }
   return 'So slow a curve hardly repeats, and each smooth arc is unlike the others.';
 }
 
+/** Why the blind reading takes the class it takes. */
 function decide(evidence: Evidence, { family, intervals, class: label, local }: Reading): string {
   if (family === null) {
     const { base } = evidence;
@@ -293,5 +284,6 @@ export function blind(evidence: Evidence): Trace {
     family === null
       ? 'no anomaly; the class is normal.'
       : `anomalies of class ${label} at ${listIntervals(intervals)}.`;
-  return finish(compose(evidence, found, justify(evidence, reading), conclusion), intervals, label, family);
+  const validation = `${setAside(evidence, reading.aside)}${decide(evidence, reading)}`;
+  return composeTrace(evidence, { found, validation, conclusion }, intervals, label, family);
 }

@@ -1,11 +1,11 @@
 /** The classical side of an explanation: what each analysis found, and what the blind expert chain of thought says. */
 import { setImmediate } from 'node:timers/promises';
 import { analyseChannels, blindOf } from '../expcot/anomaly.ts';
-import type { Chance } from '../expcot/chance.ts';
 import { type CycleTest, FEWEST_WHOLE_CYCLES, FLAG_FROM, SHORTEST_PERIOD } from '../expcot/cycle.ts';
 import type { Evidence } from '../expcot/evidence.ts';
-import { FEWEST_CYCLES } from '../expcot/line.ts';
+import type { Chance } from '../expcot/false-alarms.ts';
 import { discordRatio, leastRatioOfWave, route } from '../expcot/route.ts';
+import { FEWEST_CYCLES } from '../expcot/shape.ts';
 import type { ExplainedEvidence, Explanation } from './page.ts';
 
 const TOO_SHORT = 'the series is too short for it';

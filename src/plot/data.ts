@@ -29,7 +29,7 @@ export function channelsOf(figure: Figure, values: FigureValues): readonly Float
 }
 
 /** Largest magnitude that a plot accepts: margins and spans of larger values would overflow. */
-export const LARGEST_VALUE = 1e300;
+export const LARGEST_DRAWABLE = 1e300;
 
 /**
  * Domain of the y axis: extent of the finite values and `yInclude` (see Figure), widened by `yMargin` of itself on each side.
@@ -48,8 +48,8 @@ export function yDomain(figure: Figure, channels: readonly Float64Array[]): [lo:
     }
   }
   if (lo > hi) throw new DataError('every sample is missing (NaN or infinite): there is nothing to draw');
-  if (hi > LARGEST_VALUE || lo < -LARGEST_VALUE) {
-    const [value, limit] = [hi > LARGEST_VALUE ? hi : lo, LARGEST_VALUE];
+  if (hi > LARGEST_DRAWABLE || lo < -LARGEST_DRAWABLE) {
+    const [value, limit] = [hi > LARGEST_DRAWABLE ? hi : lo, LARGEST_DRAWABLE];
     throw new DataError(`value ${value} is beyond ±${limit} and cannot be drawn; rescale the series`);
   }
   if (figure.yInclude !== null) {

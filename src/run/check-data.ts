@@ -13,7 +13,7 @@ import { type DataFacts, isGenerator } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
 import { checkTraces, storedClasses } from '../../datasets/traces.ts';
 import { DataError, TimeseerError } from '../errors.ts';
-import { LARGEST_VALUE } from '../plot/data.ts';
+import { LARGEST_DRAWABLE } from '../plot/data.ts';
 import { figure } from '../plot/figure.ts';
 import { drawingOf } from '../tasks/drawing.ts';
 import type { PolicyCard } from '../train/card.ts';
@@ -58,8 +58,10 @@ class ExampleCheck {
     this.#ids.add(id);
     for (const [c, channel] of channels.entries()) {
       for (let t = 0; t < channel.length; t++) {
-        if (Math.abs(channel[t]!) > LARGEST_VALUE) {
-          throw fail(`channels[${c}][${t}]: ${channel[t]} is beyond ±${LARGEST_VALUE}; rescale the series`);
+        if (Math.abs(channel[t]!) > LARGEST_DRAWABLE) {
+          throw fail(
+            `channels[${c}][${t}]: ${channel[t]} is beyond ±${LARGEST_DRAWABLE}; rescale the series`,
+          );
         }
       }
     }

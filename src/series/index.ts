@@ -12,6 +12,7 @@
  * - Matrix profile: `matrixProfile` (exact), `anytimeMatrixProfile` (all cores, any time), `topMotifs`, `topDiscords`, `distanceProfile`
  * - Anomalies: `DETECTORS`, `rangeTest`, `outlierTest`, `trendTest`, `frequencyTest`, `profileTest`, `isolationScores`,
  *   `isolationOfWindows`, `spectralResidual`
+ * - Missing points (NaN): `bridge`
  * - Intervals `[start, end)` of samples: `runs`, `mergeIntervals`, `coverage`, `overlap`, `pointF1`
  */
 export { ConfigError, DataError } from '../errors.ts';
@@ -30,55 +31,17 @@ export {
   trendTest,
 } from './analyses.ts';
 export { type AnytimeOptions, anytimeMatrixProfile, type ProfileReport } from './anytime-profile.ts';
-export {
-  type CusumOptions,
-  type CusumTest,
-  changePenalty,
-  cusumShifts,
-  cusumTest,
-  type PeltOptions,
-  pelt,
-  type Segmentation,
-  type Shift,
-} from './change-points.ts';
-export {
-  type Decomposition,
-  decompose,
-  type SeasonalTrend,
-  type StlOptions,
-  stl,
-  strengths,
-} from './decompose.ts';
+export * from './change-points.ts';
+export * from './decompose.ts';
 export { DETECTORS, type Detection, type Detector } from './detectors.ts';
-export { coverage, mergeIntervals, overlap, pointF1, runs } from './intervals.ts';
+export * from './intervals.ts';
 export { type ForestOptions, isolationOfWindows, isolationScores } from './isolation-forest.ts';
 export { type MatrixProfile, type MatrixProfileOptions, matrixProfile } from './matrix-profile.ts';
-export {
-  type Discord,
-  distanceProfile,
-  type Motif,
-  type MotifOptions,
-  topDiscords,
-  topMotifs,
-} from './motifs.ts';
-export {
-  type HampelFilter,
-  type HampelOptions,
-  hampel,
-  type Outliers,
-  outlierIndices,
-  type RobustSummary,
-  runningMedians,
-  summariseRobustly,
-  trimmedMean,
-  winsorizedMean,
-} from './robust.ts';
+export { type Bridged, bridge } from './missing.ts';
+export * from './motifs.ts';
+export * from './robust.ts';
 export { type SavgolOptions, savgol } from './savgol.ts';
-export {
-  type SpectralResidual,
-  type SpectralResidualOptions,
-  spectralResidual,
-} from './spectral-residual.ts';
+export * from './spectral-residual.ts';
 export {
   type AutocorrelationOptions,
   autocorrelation,

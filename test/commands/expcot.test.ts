@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { vtaMultivariate } from '../../datasets/generators/vta-variates.ts';
 import { parseAnswer, parseClassification } from '../../rewards/answer.ts';
-import { readProfile } from '../../src/expcot/profile-file.ts';
+import { readProfile } from '../../src/expcot/class-profile.ts';
 import { machines } from '../helpers/classes.ts';
 import { inside } from '../helpers/command-line.ts';
 

@@ -16,7 +16,7 @@ import { heldOutOf, validationOf } from '../../eval/harness.ts';
 import { metricsOf } from '../../eval/metrics.ts';
 import { anomalyReward } from '../../rewards/combine.ts';
 import { DataError } from '../../src/errors.ts';
-import { EXPCOT_BLIND, expcotBlind } from '../../src/expcot/detector.ts';
+import { EXPCOT_BLIND, expcotBlind } from '../../src/expcot/anomaly.ts';
 import { recipeSchema } from '../../src/recipe.ts';
 import { DETECTORS } from '../../src/series/detectors.ts';
 import type { AnomalyClass, Example } from '../../src/types.ts';

@@ -2,15 +2,15 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { parseClassification } from '../../rewards/answer.ts';
 import { DataError } from '../../src/errors.ts';
-import { ClassEvidence } from '../../src/expcot/class-evidence.ts';
+import { learnClasses } from '../../src/expcot/class-profile.ts';
 import {
   blindClass,
+  ClassEvidence,
   type ClassTrace,
   MOST_CITED,
   MOST_DISSENT,
   teacherClass,
 } from '../../src/expcot/class-trace.ts';
-import { learnClasses } from '../../src/expcot/profile-of-classes.ts';
 import type { Example } from '../../src/types.ts';
 import { MACHINES, machines } from '../helpers/classes.ts';
 

@@ -2,11 +2,15 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { VTA_TYPES, vta, vtaClass } from '../../datasets/generators/vta.ts';
 import { parseAnswer } from '../../rewards/answer.ts';
-import { analyseWithGaps, blindAnomaly, teacherAnomaly } from '../../src/expcot/anomaly.ts';
-import { cite } from '../../src/expcot/citation.ts';
+import {
+  analyseWithGaps,
+  blindAnomaly,
+  blindWithCycle,
+  teacherAnomaly,
+  teacherWithCycle,
+} from '../../src/expcot/anomaly.ts';
 import { cycleTest } from '../../src/expcot/cycle.ts';
-import { blindWithCycle, teacherWithCycle } from '../../src/expcot/cycle-trace.ts';
-import { route } from '../../src/expcot/route.ts';
+import { cite, route } from '../../src/expcot/route.ts';
 import { blind, teacher } from '../../src/expcot/trace.ts';
 import { Random } from '../../src/random.ts';
 import { pointF1 } from '../../src/series/intervals.ts';

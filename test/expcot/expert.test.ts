@@ -5,6 +5,7 @@ import { vtaMultivariate } from '../../datasets/generators/vta-variates.ts';
 import { parseAnswer, parseClassification } from '../../rewards/answer.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { analyseWithGaps, blindAnomaly, teacherAnomaly } from '../../src/expcot/anomaly.ts';
+import { learnClasses } from '../../src/expcot/class-profile.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import {
   agreement,
@@ -15,7 +16,6 @@ import {
   scoreBlind,
   teacherTrace,
 } from '../../src/expcot/expert.ts';
-import { learnClasses } from '../../src/expcot/profile-of-classes.ts';
 import { blind, teacher } from '../../src/expcot/trace.ts';
 import type { AnomalyClass, Example } from '../../src/types.ts';
 import { machines } from '../helpers/classes.ts';

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { DataError } from '../../src/errors.ts';
-import { areAxes, CHANNEL_KINDS } from '../../src/expcot/feature-kinds.ts';
+import { areAxes, CHANNEL_KINDS } from '../../src/expcot/channel-features.ts';
 import { featureNames, features, MOST_CHANNELS } from '../../src/expcot/features.ts';
 import { Random } from '../../src/random.ts';
 

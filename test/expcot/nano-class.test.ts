@@ -6,21 +6,16 @@ import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { classOf } from '../../datasets/example.ts';
 import { parseClassification } from '../../rewards/answer.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
-import { ClassEvidence } from '../../src/expcot/class-evidence.ts';
-import { CHANNEL_KINDS } from '../../src/expcot/feature-kinds.ts';
+import { type ClassProfile, learnClasses } from '../../src/expcot/class-profile.ts';
+import { ClassEvidence } from '../../src/expcot/class-trace.ts';
 import { featureNames } from '../../src/expcot/features.ts';
 import {
-  ACTIVITY_SYMBOLS,
   activity,
-  NANO_CLASS_PHRASES,
   type NanoClassOptions,
-  nanoClassBlind,
-  nanoClassPhrases,
   nanoClassTeacher,
+  shortName,
   tellingFeatures,
 } from '../../src/expcot/nano-class.ts';
-import { type ClassProfile, learnClasses } from '../../src/expcot/profile-of-classes.ts';
-import { CHANNEL_NAMES, shortName } from '../../src/expcot/short-names.ts';
 import { BPE_CONFIG, trainBpe } from '../../src/policy/bpe.ts';
 import type { Example } from '../../src/types.ts';
 import { MACHINES, machines } from '../helpers/classes.ts';
@@ -30,6 +25,10 @@ const test = machines('test', 18);
 const profile = learnClasses(train);
 const evidenceOf = (example: Example, own: ClassProfile = profile) =>
   new ClassEvidence(own, example.channels);
+
+/** The trace of the class that the rule finds most probable. */
+const nanoOf = (evidence: ClassEvidence, options?: NanoClassOptions): string =>
+  nanoClassTeacher(evidence, evidence.candidates[0]!.class, options);
 
 const thinkOf = (text: string): string => /^<think>(.*)<\/think>/.exec(text)![1]!;
 /** Names of the features told, without their grades. */
@@ -64,7 +63,6 @@ describe('short names', () => {
       expect(new Set(names).size).toBe(names.length);
       for (const name of names) expect(name).toMatch(/^[a-z]+(?: [a-z]+)*$/i);
     }
-    expect(CHANNEL_NAMES.length).toBe(CHANNEL_KINDS.length);
   });
 
   it('name the channels that a feature is taken of', () => {
@@ -104,7 +102,7 @@ describe('activity', () => {
       fc.property(values, fc.constantFrom(20, 10, 3), (list, cells) => {
         const range = Math.max(...list) - Math.min(...list);
         const drawn = activity(Float64Array.from(list), range, cells);
-        expect([...drawn].every((symbol) => ACTIVITY_SYMBOLS.includes(symbol as '.'))).toBe(true);
+        expect(drawn).toMatch(/^[.o#]+$/);
         expect(
           activity(
             Float64Array.from(list, (v) => 4 * v + 4096),
@@ -161,9 +159,6 @@ describe('nano class style', () => {
     expect(nanoClassTeacher(evidenceOf(test[1]!), 'pump')).toMatchInlineSnapshot(
       `"<think>activity; scan oo#o.#o.##o.#o.#oo##; memory high, skew high, tails high</think><class>pump</class>"`,
     );
-    expect(
-      nanoClassTeacher(evidenceOf(test[1]!), 'pump', { choose: 'cited', scan: false }),
-    ).toMatchInlineSnapshot(`"<think>memory high, skew high, tails high</think><class>pump</class>"`);
   });
 
   it('gives well-formed responses with the class spelled as it is, whatever the evidence', () => {
@@ -180,28 +175,19 @@ describe('nano class style', () => {
     const own = learnClasses(renamed(train));
     for (const example of renamed(test)) {
       for (const gold of spelled.values()) {
-        for (const choose of ['fixed', 'cited'] as const) {
-          const text = nanoClassTeacher(evidenceOf(example, own), gold, { choose });
-          expect(parseClassification(text)).toMatchObject({ wellFormed: true, class: gold });
-          expect(thinkOf(text)).not.toMatch(/[<>\n\d]/);
-        }
+        const text = nanoClassTeacher(evidenceOf(example, own), gold);
+        expect(parseClassification(text)).toMatchObject({ wellFormed: true, class: gold });
+        expect(thinkOf(text)).not.toMatch(/[<>\n\d]/);
       }
-      const evidence = evidenceOf(example, own);
-      const answer = parseClassification(nanoClassBlind(evidence));
-      expect(answer).toMatchObject({ wellFormed: true, class: evidence.candidates[0]!.class });
     }
   });
 
-  it('says the same whatever the class, unless it cites', () => {
+  it('says the same whatever the class', () => {
     for (const example of test) {
       const evidence = evidenceOf(example);
       const thinks = MACHINES.map((name) => thinkOf(nanoClassTeacher(evidence, name)));
-      expect(new Set([...thinks, thinkOf(nanoClassBlind(evidence))]).size).toBe(1);
+      expect(new Set(thinks).size).toBe(1);
     }
-    const cited = MACHINES.map((name) =>
-      namesOf(nanoClassTeacher(evidenceOf(test[0]!), name, { choose: 'cited' })),
-    );
-    expect(new Set(cited.map(String)).size).toBe(3);
   });
 
   it('tells the same features of every example, in grades that differ between classes', () => {
@@ -230,7 +216,7 @@ describe('nano class style', () => {
         profile: narrow,
         values: Float64Array.of(value),
       } as unknown as ClassEvidence;
-      return nanoClassBlind(one, { scan: false }).replace(/<\/?[a-z]+>|turns |fan|pump|idle/g, '');
+      return /turns (.*)<\/think>/.exec(nanoOf(one))![1]!;
     });
     const order = ['very low', 'low', 'typical', 'high', 'very high'];
     const places = grades.map((grade) => order.indexOf(grade));
@@ -251,14 +237,12 @@ describe('nano class style', () => {
     expect(parseClassification(text)).toMatchObject({ wellFormed: true, class: 'pump' });
   });
 
-  it('leaves the scan out on request and for more than three channels, and says so when nothing tells', () => {
-    expect(thinkOf(nanoClassTeacher(evidenceOf(test[0]!), 'fan', { scan: false }))).not.toContain('scan');
+  it('leaves the scan out for more than three channels, and says so when nothing tells', () => {
     const four = (list: readonly Example[]) =>
       list.map((e) => ({ ...e, names: [...e.names, 'w'], channels: [...e.channels, e.channels[0]!] }));
     const own = learnClasses(four(several('train', 12)));
     const evidence = evidenceOf(four(several('test', 1))[0]!, own);
-    expect(nanoClassBlind(evidence)).not.toContain('scan');
-    expect(nanoClassBlind(evidence, { scan: true, cells: 3 })).toMatch(/; w; scan [.o#]{3}; /);
+    expect(nanoOf(evidence)).not.toContain('scan');
     expect(thinkOf(nanoClassTeacher(evidenceOf(test[0]!), 'fan', { features: 0 }))).toMatch(
       /^activity; scan [.o#]{20}; nothing telling$/,
     );
@@ -273,9 +257,9 @@ describe('nano class style', () => {
       features: profile.features.map((f) => ({ ...f, ratio: f.key === 'pulseHeight' ? 9 : 0, within: 1 })),
     };
     const evidence = new ClassEvidence(own, [new Float64Array(60).fill(2)]);
-    expect(nanoClassBlind(evidence)).toContain('; pulse height none</think>');
+    expect(nanoOf(evidence)).toContain('; pulse height none</think>');
     const holed = test[0]!.channels[0]!.slice().fill(Number.NaN, 24, 48);
-    const scan = /scan ([.o#]+)/.exec(nanoClassBlind(new ClassEvidence(profile, [holed])))![1]!;
+    const scan = /scan ([.o#]+)/.exec(nanoOf(new ClassEvidence(profile, [holed])))![1]!;
     expect(scan).toHaveLength(20);
   });
 
@@ -283,7 +267,7 @@ describe('nano class style', () => {
     expect(() => nanoClassTeacher(evidenceOf(test[0]!), 'turbine')).toThrow(ConfigError);
     const odd = several('train', 12).map((e) => ({ ...e, names: ['x', '</think>', 'z'] }));
     const evidence = evidenceOf(several('test', 1)[0]!, learnClasses(odd));
-    expect(() => nanoClassBlind(evidence)).toThrow(DataError);
+    expect(() => nanoOf(evidence)).toThrow(DataError);
   });
 });
 
@@ -298,7 +282,12 @@ describe('the small tokenizer', () => {
   it('makes one token of each phrase and symbol', () => {
     const texts = train.map((e) => nanoClassTeacher(evidenceOf(e), classOf(e.gold)!));
     const encode = tokenizerOf(texts);
-    const phrases = nanoClassPhrases(profile);
+    const names = tellingFeatures(profile, 3).map((f) => shortName(profile.features[f]!.key));
+    const grades = ['very low', 'low', 'typical', 'high', 'very high', 'none'];
+    const phrases = [
+      ...['activity; scan ', '.', 'o', '#', '; ', ', '],
+      ...names.flatMap((name) => grades.map((grade) => `${name} ${grade}`)),
+    ];
     for (const text of texts) {
       const tokens = encode(text);
       expect(tokens.join('')).toBe(text);
@@ -306,14 +295,6 @@ describe('the small tokenizer', () => {
       expect(tokens).toHaveLength(2 + 1 + 20 + 3 + 2 + 3);
       for (const token of tokens.slice(1, -4)) expect(phrases).toContain(token.replace(/^; /, ''));
     }
-  });
-
-  it('has all phrases of one channel to choose from', () => {
-    for (const phrase of nanoClassPhrases(profile, { choose: 'cited' })) {
-      expect(NANO_CLASS_PHRASES).toContain(phrase);
-    }
-    expect(new Set(NANO_CLASS_PHRASES).size).toBe(NANO_CLASS_PHRASES.length);
-    expect(NANO_CLASS_PHRASES.every((phrase) => !/[<>\n]/.test(phrase))).toBe(true);
   });
 });
 
@@ -334,8 +315,7 @@ describe.each([
         if (examples.length === count) break;
       }
       const own = learnClasses(examples);
-      const options: NanoClassOptions = {};
-      const texts = examples.map((e) => nanoClassTeacher(evidenceOf(e, own), classOf(e.gold)!, options));
+      const texts = examples.map((e) => nanoClassTeacher(evidenceOf(e, own), classOf(e.gold)!));
       const encode = tokenizerOf(texts);
       const votes = new Map<string, Map<string, number>>();
       texts.forEach((text, i) => {

@@ -3,8 +3,15 @@ import { describe, expect, it } from 'vitest';
 import { VTA_WAVES } from '../../datasets/generators/vta.ts';
 import { vtaMultivariate } from '../../datasets/generators/vta-variates.ts';
 import { DataError } from '../../src/errors.ts';
-import { analyseVariates, FAR, LEAST_STEP, type VariatesEvidence } from '../../src/expcot/variates.ts';
-import { blindVariates, teacherVariates, type VariatesTrace } from '../../src/expcot/variates-trace.ts';
+import {
+  analyseVariates,
+  blindVariates,
+  FAR,
+  LEAST_STEP,
+  teacherVariates,
+  type VariatesEvidence,
+  type VariatesTrace,
+} from '../../src/expcot/variates.ts';
 
 /** Waves of unequal speeds, sizes, levels and phases; those of `odd` are sawtooths. */
 function group(count: number, odd: readonly number[], length = 240): Float64Array[] {

@@ -12,7 +12,7 @@ import { prepare, type Selection, type SelectOptions, selectExamples } from '../
 import { openExamples } from '../../../datasets/source.ts';
 import type { Split } from '../../../datasets/split.ts';
 import { ConfigError, DataError } from '../../../src/errors.ts';
-import { learnClasses } from '../../../src/expcot/profile-of-classes.ts';
+import { learnClasses } from '../../../src/expcot/class-profile.ts';
 import type { Example } from '../../../src/types.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-custom-'));

@@ -21,7 +21,7 @@ import { readWfdbHeader } from '../../../datasets/readers/wfdb-header.ts';
 import { parseResponse } from '../../../rewards/response.ts';
 import { loadRecipe } from '../../../src/config.ts';
 import { TimeseerError } from '../../../src/errors.ts';
-import { readProfile } from '../../../src/expcot/profile-file.ts';
+import { readProfile } from '../../../src/expcot/class-profile.ts';
 
 import { dict, npy } from '../../helpers/numpy-files.ts';
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import { open } from '../../datasets/registry.ts';
-import { cite, citedFamily } from '../../src/expcot/citation.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
+import { cite, citedFamily } from '../../src/expcot/route.ts';
 
 test.each(['nano5', 'anomllm'])(
   'on %s the family found without needless analyses is the one that all four analyses give',

@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { analyseChannels, blindOf } from '../../src/expcot/anomaly.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
-import { repetition } from '../../src/expcot/repetition.ts';
+import { repetition } from '../../src/expcot/shape.ts';
 import { Random } from '../../src/random.ts';
 
 type Shape = (i: number, period: number) => number;

@@ -1,9 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { ConfigError, DataError } from '../../src/errors.ts';
-import { ClassEvidence, strongest } from '../../src/expcot/class-evidence.ts';
+import { classIndex, learnClasses, profileToJson, readProfile } from '../../src/expcot/class-profile.ts';
+import { ClassEvidence, strongest } from '../../src/expcot/class-trace.ts';
 import { classProbabilities, fitDiscriminant, SHRINKAGES } from '../../src/expcot/discriminant.ts';
-import { profileToJson, readProfile } from '../../src/expcot/profile-file.ts';
-import { classIndex, learnClasses } from '../../src/expcot/profile-of-classes.ts';
 import { Random } from '../../src/random.ts';
 import type { Example } from '../../src/types.ts';
 import { machines } from '../helpers/classes.ts';

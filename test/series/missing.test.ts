@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { DataError } from '../../src/errors.ts';
-import { bridge } from '../../src/expcot/gaps.ts';
+import { bridge } from '../../src/series/missing.ts';
 
 const N = Number.NaN;
 
