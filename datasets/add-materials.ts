@@ -1,10 +1,11 @@
 /** Puts figures, prompts and expert traces beside the examples of a data set while it is prepared. */
+
 import { createHash } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
-import { BlindTally } from '../src/expcot/expert.ts';
 import { TRACE_VERSION } from '../src/expcot/trace.ts';
 import { syncDirectory, writeFileAtomic } from '../src/files.ts';
+import { BlindTally, taskKind } from '../src/tasks/kinds.ts';
 import { type ExampleManifest, splitsOf } from './example-manifest.ts';
 import { type Lack, type MaterialParts, type Spent, wordsVersion } from './material-composer.ts';
 import { CLASSES_FILE, type MaterialFacts, type SplitMaterials } from './material-facts.ts';
@@ -83,7 +84,7 @@ async function learn(
   team: MaterialTeam,
   options: MaterialOptions,
 ): Promise<{ classes: Classes; note: string | null }> {
-  if (!options.traces || manifest.kind !== 'classification') return { classes: null, note: null };
+  if (!options.traces || !taskKind(manifest.kind).learnsClasses) return { classes: null, note: null };
   const total = manifest.splits.train?.count ?? 1;
   options.onProgress?.('classes', 0, total);
   const learned = await team.learn((read) => options.onProgress?.('classes', read, total));
@@ -144,7 +145,7 @@ export async function addMaterials(
         onProgress?.('materials', ++done, total);
       }
       // The rule has seen the training examples of its classes: how it does on them says nothing.
-      const learnedFrom = manifest.kind === 'classification' && split === 'train';
+      const learnedFrom = taskKind(manifest.kind).learnsClasses && split === 'train';
       parts.push([
         split,
         { ...(await writer.finish()), score: traced && !learnedFrom ? tally.score() : null },

@@ -1,11 +1,12 @@
 /** `manifest.json` of a prepared data set: what it holds, where it came from, how it was split, how it is drawn. */
+
 import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { DataError, reasonOf } from '../src/errors.ts';
 import { fileInside, readUtf8 } from '../src/files.ts';
+import { CLASS, CLASS_RULE } from '../src/tasks/classification.ts';
 import { issueText } from '../src/yaml.ts';
-import { CLASS, CLASS_RULE } from './class-name.ts';
 import { materialFacts, materialFile } from './material-facts.ts';
 import { SPLITS, type Split } from './split.ts';
 

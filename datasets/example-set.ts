@@ -1,10 +1,12 @@
 /** A prepared data set on disk: a manifest, and one file of examples per split. Both directions stream. */
+
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { DataError } from '../src/errors.ts';
 import { writeDirectoryAtomicAsync, writeFileAtomic } from '../src/files.ts';
+import { labelOf, taskKind } from '../src/tasks/kinds.ts';
 import type { Example } from '../src/types.ts';
-import { checkExample, classOf, exampleLine, lengthOf, parseExample } from './example.ts';
+import { checkExample, exampleLine, lengthOf, parseExample } from './example.ts';
 import {
   EXAMPLES_FORMAT,
   EXAMPLES_MANIFEST,
@@ -53,7 +55,7 @@ class Part {
   add(example: Example): boolean {
     const length = lengthOf(example);
     this.#length = this.count === 0 || this.#length === length ? length : null;
-    const name = classOf(example.gold);
+    const name = labelOf(example.gold);
     this.#classes.set(name, (this.#classes.get(name) ?? 0) + 1);
     if (example.recording !== null) this.recordings.add(example.recording);
     return this.#writer.add(exampleLine(example));
@@ -144,7 +146,7 @@ export async function writeExamples(
       });
       for (const [, { classes }] of finished) {
         const strange = Object.keys(classes).find((name) => !head.classes.includes(name));
-        if (head.kind === 'classification' && strange !== undefined) {
+        if (taskKind(head.kind).classes === 'data' && strange !== undefined) {
           throw new DataError(`class '${strange}' is none of ${head.classes.join(', ')}`, {
             file: directory,
           });

@@ -7,18 +7,13 @@
  * Numbers have the fewest digits that give the same float64 back; a missing point (NaN) is null.
  */
 import { DataError } from '../src/errors.ts';
-import { RESERVED } from '../src/task-prompts.ts';
-import { ANOMALY_CLASSES, type Example, type Gold, type LabeledSeries } from '../src/types.ts';
-import { CLASS, CLASS_RULE } from './class-name.ts';
-import { checkFields, listField, type Place, parseRecord, show, stringField } from './json-record.ts';
-import { checkIntervals, checkSeries, isAnomalyClass, parseIntervals } from './validate.ts';
+import { listField, type Place, parseRecord, show, stringField } from '../src/json-record.ts';
+import { readGold, taskKind } from '../src/tasks/kinds.ts';
+import { RESERVED } from '../src/tasks/prompt.ts';
+import type { Example, LabeledSeries } from '../src/types.ts';
+import { checkSeries } from './validate.ts';
 
 const FIELDS = ['id', 'task', 'recording', 'gold', 'names', 'times', 'channels'] as const;
-const GOLD_FIELDS: Readonly<Record<Gold['kind'], readonly string[]>> = {
-  classification: ['kind', 'class'],
-  anomaly: ['kind', 'class', 'intervals'],
-  variates: ['kind', 'variates'],
-};
 
 /** Name of the only channel of a univariate series. */
 export const VALUE_CHANNEL = 'value';
@@ -26,12 +21,6 @@ export const VALUE_CHANNEL = 'value';
 /** Number of points N of an example. */
 export function lengthOf(example: Example): number {
   return example.channels[0]?.length ?? 0;
-}
-
-/** The class that an example is counted under: of variates, how many are anomalous. */
-export function classOf(gold: Gold): string {
-  if (gold.kind === 'variates') return `${gold.variates.length} anomalous`;
-  return gold.kind === 'anomaly' ? (gold.class ?? 'unnamed anomaly') : gold.class;
 }
 
 /** The anomaly record of training as an example; `seriesOf` gives the same record back. */
@@ -77,42 +66,6 @@ export function checkChannelNames(names: readonly string[], at: Place = {}): voi
     `names: the channel ${show(wrong)} holds a tag of the answer, a special token or a line end, and prompts list all names; rename it`,
     at,
   );
-}
-
-/** @throws DataError unless a response can carry this class between tags */
-export function checkClass(name: string, at: Place = {}): void {
-  if (CLASS.test(name)) return;
-  throw new DataError(`class: got ${show(name)}, expected ${CLASS_RULE}`, at);
-}
-
-function checkGold(gold: Gold, channels: number, length: number, at: Place): void {
-  if (gold.kind === 'classification') {
-    checkClass(gold.class, at);
-    return;
-  }
-  if (gold.kind === 'variates') {
-    let last = -1;
-    for (const [k, id] of gold.variates.entries()) {
-      if (!Number.isInteger(id) || id <= last || id >= channels) {
-        throw new DataError(
-          `variates[${k}]: got ${show(id)}, expected ascending integers below the ${channels} channels`,
-          at,
-        );
-      }
-      last = id;
-    }
-    return;
-  }
-  checkIntervals(gold.intervals, length, at);
-  if (gold.class !== null && !isAnomalyClass(gold.class)) {
-    throw new DataError(`class: unknown ${show(gold.class)}; known: ${ANOMALY_CLASSES.join(', ')}`, at);
-  }
-  if ((gold.class === 'normal') !== (gold.intervals.length === 0)) {
-    throw new DataError(
-      `class: ${show(gold.class)} with ${gold.intervals.length} intervals; "normal" goes with none, every other with some`,
-      at,
-    );
-  }
 }
 
 /**
@@ -163,7 +116,7 @@ export function checkExample(example: Example, at: Place = {}): void {
       throw new DataError(`times[${t}]: ${times[t]}; expected finite numbers that do not fall`, at);
     }
   }
-  checkGold(example.gold, channels.length, length, at);
+  taskKind(example.gold.kind).check(example.gold, { length, channels: channels.length }, at);
 }
 
 /** Numbers between brackets; `join` alone would write NaN, and −0 as 0. */
@@ -197,22 +150,6 @@ function readNumbers(list: readonly unknown[], name: string, at: Place): Float64
     values[t] = value ?? Number.NaN;
   }
   return values;
-}
-
-function readGold(value: unknown, at: Place): Gold {
-  const kind = (value as { kind?: unknown } | null)?.kind;
-  if (kind !== 'classification' && kind !== 'anomaly' && kind !== 'variates') {
-    const kinds = Object.keys(GOLD_FIELDS).join(', ');
-    throw new DataError(`gold: got ${show(value)}, expected an object whose kind is one of ${kinds}`, at);
-  }
-  const gold = checkFields(value, GOLD_FIELDS[kind], at, 'gold');
-  if (kind === 'variates') return { kind, variates: listField(gold, 'variates', at) as number[] };
-  if (kind === 'classification') return { kind, class: stringField(gold, 'class', at) };
-  const name = gold['class'] === null ? null : stringField(gold, 'class', at);
-  if (name !== null && !isAnomalyClass(name)) {
-    throw new DataError(`class: unknown ${show(name)}; known: ${ANOMALY_CLASSES.join(', ')}`, at);
-  }
-  return { kind, class: name, intervals: parseIntervals(listField(gold, 'intervals', at), at) };
 }
 
 /**

@@ -1,21 +1,21 @@
 /** What stands beside each example of a prepared data set: its figure, its prompt and its expert traces. */
+
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { DataError, TimeseerError } from '../src/errors.ts';
 import { type ClassProfile, learnClasses, profileToJson, readProfile } from '../src/expcot/class-profile.ts';
-import { type Agreement, agreement, expertOn } from '../src/expcot/expert.ts';
 import { fileInside, readUtf8 } from '../src/files.ts';
 import { axesText } from '../src/plot/figure.ts';
 import { encodePng } from '../src/plot/png.ts';
 import { render } from '../src/plot/raster.ts';
-import type { TaskPrompt } from '../src/task-prompts.ts';
 import { drawingOf } from '../src/tasks/drawing.ts';
-import { promptFor } from '../src/tasks/instruction.ts';
+import type { Agreement, TaskPrompt } from '../src/tasks/kind.ts';
+import { agreement, expertOn, goldParts, taskKind } from '../src/tasks/kinds.ts';
 import { promptText, promptVersion } from '../src/tasks/prompt.ts';
 import { ANOMALY_CLASSES, type Example, type Gold } from '../src/types.ts';
+import { promptFor } from './benchmarks/registry.ts';
 import { lengthOf } from './example.ts';
 import { type ExampleOrigin, ExampleSet } from './example-set.ts';
-import { goldParts } from './gold-answer.ts';
 import { CLASSES_FILE } from './material-facts.ts';
 import type { Material } from './materials.ts';
 import type { Split } from './split.ts';
@@ -114,7 +114,7 @@ export class MaterialComposer {
   #classes(): ClassProfile | null {
     if (this.#profile === undefined) {
       const file = join(this.#set.directory, CLASSES_FILE);
-      const there = this.#set.manifest.kind === 'classification' && existsSync(file);
+      const there = taskKind(this.#set.manifest.kind).learnsClasses && existsSync(file);
       this.#profile = there
         ? readProfile(readUtf8(fileInside(this.#set.directory, CLASSES_FILE)), file)
         : null;
@@ -178,14 +178,14 @@ export class MaterialComposer {
     if (!this.#parts.traces) return none;
     const profile = this.#classes();
     // Without a profile no classification has traces: said once for all of them, not as a lack of each.
-    if (gold.kind === 'classification' && profile === null) return none;
+    if (taskKind(gold.kind).learnsClasses && profile === null) return none;
     try {
-      const expert = expertOn(example, gold, profile);
+      const expert = expertOn(example, gold.kind, profile);
       const { text, answer } = expert.blind();
       let teacher: string | null = null;
       try {
         // Traces with the right answers of a test split must not exist anywhere.
-        if (split !== 'test') teacher = expert.teacher().text;
+        if (split !== 'test') teacher = expert.teacher(gold).text;
       } catch (error) {
         lack('teacher', error);
       }

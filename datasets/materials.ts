@@ -12,8 +12,8 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
 import { DataError } from '../src/errors.ts';
+import { type Place, parseRecord, show, stringField } from '../src/json-record.ts';
 import type { ExampleSet } from './example-set.ts';
-import { type Place, parseRecord, show, stringField } from './json-record.ts';
 import { type Line, LineFile, LineWriter } from './line-file.ts';
 import {
   figureFile,

@@ -1,13 +1,15 @@
 /** From a task to a prepared data set: which examples it has, in which splits, and what is said of them. */
+
 import { setImmediate } from 'node:timers/promises';
 import { ConfigError, DataError } from '../src/errors.ts';
+import { type Place, show } from '../src/json-record.ts';
+import { labelOf } from '../src/tasks/kinds.ts';
 import type { Example } from '../src/types.ts';
 import { type DrawOptions, drawSplits, type Item, subset } from './assign.ts';
 import type { Benchmark, BenchmarkFigure, OpenBenchmark } from './benchmarks/benchmark.ts';
-import { checkExample, classOf } from './example.ts';
+import { checkExample } from './example.ts';
 import type { ExampleManifest } from './example-manifest.ts';
 import { type ExampleOrigin, type WriteExamplesOptions, writeExamples } from './example-set.ts';
-import { type Place, show } from './json-record.ts';
 import { digestOf, duplicatesText } from './leaks.ts';
 import { sourceFiles } from './source-files.ts';
 import { SPLITS, type Split } from './split.ts';
@@ -75,7 +77,7 @@ async function indexOf(task: OpenBenchmark, { signal, onRead }: SelectOptions): 
     checkEntering(example, place);
     if (ids.has(id)) throw new DataError(`id '${id}' occurs twice`, place);
     ids.add(id);
-    items.push({ split, id, class: classOf(gold), recording, digest: digestOf(example) });
+    items.push({ split, id, class: labelOf(gold), recording, digest: digestOf(example) });
     if (items.length % BREATH !== 0) continue;
     onRead?.(items.length);
     await setImmediate();

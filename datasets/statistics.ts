@@ -1,7 +1,9 @@
 /** Statistics of a prepared data set by split and class: counts, lengths, missing points, value quantiles. */
+
 import { Random } from '../src/random.ts';
+import { labelOf } from '../src/tasks/kinds.ts';
 import type { Example } from '../src/types.ts';
-import { classOf, lengthOf } from './example.ts';
+import { lengthOf } from './example.ts';
 import type { ExampleSet } from './example-set.ts';
 import type { Split } from './split.ts';
 
@@ -99,7 +101,7 @@ export function setStats(set: ExampleSet): ClassStats[] {
   for (const split of set.splits) {
     const classes = new Map<string, Gatherer>();
     for (const example of set.read(split)) {
-      const name = classOf(example.gold);
+      const name = labelOf(example.gold);
       const gatherer = classes.get(name) ?? new Gatherer(`${split}/${name}`);
       classes.set(name, gatherer);
       gatherer.add(example);

@@ -1,4 +1,5 @@
 /** What a prepared data set has ready for training: what its classes look like, and the expert traces with the right answer. */
+
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
@@ -6,6 +7,7 @@ import { DataError } from '../src/errors.ts';
 import { type ClassProfile, learnClasses, readProfile } from '../src/expcot/class-profile.ts';
 import { TRACE_VERSION } from '../src/expcot/trace.ts';
 import { fileInside, readBytes } from '../src/files.ts';
+import { taskKind } from '../src/tasks/kinds.ts';
 import type { ExampleSet } from './example-set.ts';
 import { CLASSES_FILE } from './material-facts.ts';
 import { Materials } from './materials.ts';
@@ -20,7 +22,7 @@ export function storedClasses(set: ExampleSet): ClassProfile | null {
   const { kind, materials, splits } = set.manifest;
   const facts = materials?.classes ?? null;
   const file = join(set.directory, CLASSES_FILE);
-  if (kind !== 'classification' || facts === null || !existsSync(file)) return null;
+  if (!taskKind(kind).learnsClasses || facts === null || !existsSync(file)) return null;
   const bytes = readBytes(fileInside(set.directory, CLASSES_FILE));
   if (createHash('sha256').update(bytes).digest('hex') !== facts.sha256) {
     throw new DataError(
@@ -49,7 +51,7 @@ export function storedClasses(set: ExampleSet): ClassProfile | null {
 }
 
 function load(set: ExampleSet): ClassProfile | null {
-  if (set.manifest.kind !== 'classification') return null;
+  if (!taskKind(set.manifest.kind).learnsClasses) return null;
   return storedClasses(set) ?? (set.count('train') === 0 ? null : learnClasses(set.read('train')));
 }
 

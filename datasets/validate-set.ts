@@ -1,23 +1,23 @@
 /** Checks what stands beside the examples of a data set: prompts, answers, expert traces and figures. */
+
 import { createHash } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { EXACT_WORDS, parseResponse, scoreAnswer } from '../rewards/response.ts';
 import { ConfigError, DataError, reasonOf, TimeseerError } from '../src/errors.ts';
 import { readProfile } from '../src/expcot/class-profile.ts';
 import { TRACE_VERSION } from '../src/expcot/trace.ts';
 import { fileInside, readBytes, readUtf8 } from '../src/files.ts';
+import { show } from '../src/json-record.ts';
 import { decodePng, MOST_BYTES } from '../src/plot/png.ts';
 import { RenderPool } from '../src/plot/pool.ts';
 import { render } from '../src/plot/raster.ts';
 import { checkFigureRate, drawingOf } from '../src/tasks/drawing.ts';
+import { EXACT_WORDS, goldParts, goldResponse, parseResponse, scoreAnswer } from '../src/tasks/kinds.ts';
 import type { Example, Picture } from '../src/types.ts';
 import { lengthOf } from './example.ts';
 import { EXAMPLES_MANIFEST, type ExampleManifest, splitFile } from './example-manifest.ts';
 import { ExampleSet } from './example-set.ts';
-import { goldParts, goldResponse } from './gold-answer.ts';
-import { show } from './json-record.ts';
 import { wordsFor, wordsVersion } from './material-composer.ts';
 import { CLASSES_FILE, figureFile, materialFile } from './material-facts.ts';
 import { type CheckedMaterial, type Material, Materials } from './materials.ts';

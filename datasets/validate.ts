@@ -1,52 +1,12 @@
 /** What a labelled series must be, checked where it enters (a line of a file) and where it leaves (the writer). */
 import { DataError } from '../src/errors.ts';
-import { ANOMALY_CLASSES, type AnomalyClass, type Interval, type LabeledSeries } from '../src/types.ts';
-import { listField, type Place, parseRecord, show, stringField } from './json-record.ts';
+import { listField, type Place, parseRecord, show, stringField } from '../src/json-record.ts';
+import { checkIntervals, intervalsOf, isAnomalyClass } from '../src/tasks/anomaly.ts';
+import { ANOMALY_CLASSES, type AnomalyClass, type LabeledSeries } from '../src/types.ts';
 
-export type { Place } from './json-record.ts';
+export type { Place } from '../src/json-record.ts';
 
 const FIELDS = ['id', 'task', 'class', 'intervals', 'values'] as const;
-
-/** Whether a value is one of the classes of AnomSeer. */
-export const isAnomalyClass = (value: unknown): value is AnomalyClass =>
-  (ANOMALY_CLASSES as readonly unknown[]).includes(value);
-
-/**
- * Checks that intervals are half-open pairs of integers, inside [0, length), sorted and disjoint (they may touch).
- *
- * @throws DataError naming the interval
- */
-export function checkIntervals(intervals: readonly Interval[], length: number, at: Place = {}): void {
-  let previous = 0;
-  for (const [k, interval] of intervals.entries()) {
-    const field = `intervals[${k}]`;
-    const [start, end] = interval;
-    if (interval.length !== 2 || !Number.isInteger(start) || !Number.isInteger(end)) {
-      throw new DataError(`${field}: got ${show(interval)}, expected [start, end], two integers`, at);
-    }
-    if (start >= end) {
-      throw new DataError(`${field}: ${show(interval)} is empty; start must be before end (half-open)`, at);
-    }
-    if (start < 0 || end > length) {
-      throw new DataError(`${field}: ${show(interval)} leaves the series, which covers [0, ${length})`, at);
-    }
-    if (start < previous) {
-      throw new DataError(
-        `${field}: ${show(interval)} overlaps or precedes ${show(intervals[k - 1])}; sort and merge the intervals`,
-        at,
-      );
-    }
-    previous = end;
-  }
-}
-
-/** A JSON list as intervals, each a pair; what the pairs hold is left to `checkIntervals`. @throws DataError */
-export function parseIntervals(list: readonly unknown[], at: Place = {}): Interval[] {
-  return list.map((pair, k): Interval => {
-    if (Array.isArray(pair) && pair.length === 2) return [pair[0], pair[1]];
-    throw new DataError(`intervals[${k}]: got ${show(pair)}, expected [start, end], two integers`, at);
-  });
-}
 
 /**
  * Checks a whole record: id and task not empty, at least two finite values, intervals as in `checkIntervals`, a known
@@ -94,7 +54,7 @@ export function parseSeries(text: string, at: Place = {}): LabeledSeries {
     }
     values[t] = value;
   }
-  const intervals = parseIntervals(listField(fields, 'intervals', at), at);
+  const intervals = intervalsOf(listField(fields, 'intervals', at), at);
   const series: LabeledSeries = {
     id: stringField(fields, 'id', at),
     task: stringField(fields, 'task', at),

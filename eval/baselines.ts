@@ -6,16 +6,17 @@
  * split: the same data set, other examples. Held-out examples have no part in the choice. A data set without a
  * validation split leaves nothing to choose on: `expcot-blind`, the blind expert reading, is taken unseen.
  */
+
 import { setImmediate as breathe } from 'node:timers/promises';
 import { z } from 'zod';
-import { scoreAnswer } from '../rewards/response.ts';
 import { DataError } from '../src/errors.ts';
 import { EXPCOT_BLIND, expcotBlind } from '../src/expcot/anomaly.ts';
 import { type ClassProfile, learnClasses } from '../src/expcot/class-profile.ts';
-import { blindTrace, type Unlabelled } from '../src/expcot/expert.ts';
 import { writeFileAtomic } from '../src/files.ts';
 import { Random } from '../src/random.ts';
 import { DETECTORS } from '../src/series/detectors.ts';
+import type { Unlabelled } from '../src/tasks/kind.ts';
+import { blindTrace, scoreAnswer } from '../src/tasks/kinds.ts';
 import type { AnomalyClass, EvalRecord, Example, Gold, Interval, ParsedAnswer } from '../src/types.ts';
 import { evalRecordShape, jsonLines, readJson, readJsonLines } from './records.ts';
 

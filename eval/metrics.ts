@@ -2,10 +2,11 @@
  * From evaluated responses to metrics: means over series with bootstrap intervals, overall and by group. Which metrics
  * there are depends on the kind of answer (metric-names.ts).
  */
-import { classOf } from '../datasets/example.ts';
+
 import { localisation } from '../rewards/localisation.ts';
 import { variateMetrics } from '../rewards/variates.ts';
 import { DataError } from '../src/errors.ts';
+import { labelOf } from '../src/tasks/kinds.ts';
 import { ANOMALY_CLASSES, type Estimate, type EvalRecord, type Gold } from '../src/types.ts';
 import {
   type BootstrapOptions,
@@ -48,7 +49,7 @@ function wholeStatistics(series: readonly Answered[], options: MetricOptions): C
   return classStatistics(
     series,
     goldClasses(
-      series.map(({ gold }) => classOf(gold)),
+      series.map(({ gold }) => labelOf(gold)),
       options.classes ?? [],
     ),
   );
@@ -99,7 +100,7 @@ function classSets(
   options: MetricOptions,
 ): Record<string, MetricSet> {
   const own = setEstimates(series.length, classStatistics(series, classes).byClass, options);
-  const groups = grouped(series, ({ gold }) => classOf(gold), classes);
+  const groups = grouped(series, ({ gold }) => labelOf(gold), classes);
   const sets = groups.map(([name, group], k): [string, MetricSet] => {
     const column = (metric: CommonMetric): number[] => group.map(({ values }) => values[metric]);
     const common = { format: column('format'), unparsable: column('unparsable'), reward: column('reward') };
@@ -123,7 +124,7 @@ function classOrder(
   options: MetricOptions,
 ): readonly string[] {
   if (kind === 'anomaly') return ANOMALY_CLASSES;
-  const keys = series.map(({ gold }) => classOf(gold));
+  const keys = series.map(({ gold }) => labelOf(gold));
   if (kind === 'classification') return goldClasses(keys, options.classes ?? []);
   return [...new Set(keys)].sort((a, b) => Number.parseInt(a, 10) - Number.parseInt(b, 10));
 }
@@ -158,7 +159,7 @@ export function metricsOf(records: readonly EvalRecord[], options: MetricOptions
     byClass:
       kind === 'classification'
         ? classSets(series, order, options)
-        : sets(grouped(series, ({ gold }) => classOf(gold), order)),
+        : sets(grouped(series, ({ gold }) => labelOf(gold), order)),
     byTask: sets(grouped(series, ({ task }) => task, taskOrder(series))),
     confusion:
       kind === 'variates'
@@ -166,7 +167,7 @@ export function metricsOf(records: readonly EvalRecord[], options: MetricOptions
         : confusionOf(
             records,
             kind === 'anomaly' ? ANOMALY_CLASSES : [...new Set([...(options.classes ?? []), ...order])],
-            ({ gold }) => classOf(gold),
+            ({ gold }) => labelOf(gold),
           ),
   };
 }

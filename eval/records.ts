@@ -1,10 +1,11 @@
 /** Evaluated responses on disk: one `EvalRecord` a line, written whole or not at all, read strictly. */
 
 import { z } from 'zod';
-import { type Asked, parseResponse, scoreAnswer } from '../rewards/response.ts';
-import { readLabel } from '../rewards/tagged.ts';
 import { DataError, reasonOf } from '../src/errors.ts';
 import { readUtf8, writeFileAtomic } from '../src/files.ts';
+import type { Asked } from '../src/tasks/kind.ts';
+import { parseResponse, scoreAnswer } from '../src/tasks/kinds.ts';
+import { readLabel } from '../src/tasks/response.ts';
 import { ANOMALY_CLASSES, type EvalRecord, type Example, type Gold, type Interval } from '../src/types.ts';
 
 const ADVICE = 'evaluate the policy again';

@@ -1,9 +1,10 @@
+import { intervalText } from '../src/tasks/anomaly.ts';
+import { blindTrace, labelOf } from '../src/tasks/kinds.ts';
+import { variateText } from '../src/tasks/variates.ts';
 /** Held-out examples: plot, true and predicted answer, the policy's words beside the expert trace. */
 
-import { classOf } from '../datasets/example.ts';
 import { DataError } from '../src/errors.ts';
 import type { ClassProfile } from '../src/expcot/class-profile.ts';
-import { blindTrace } from '../src/expcot/expert.ts';
 import { formatIntervals } from '../src/expcot/trace.ts';
 import { type Html, html, inlineSvg, pngSource } from '../src/html/html.ts';
 import { fixed } from '../src/html/numbers.ts';
@@ -11,7 +12,7 @@ import { figure, isBare } from '../src/plot/figure.ts';
 import { encodePng } from '../src/plot/png.ts';
 import { render, renderColumns } from '../src/plot/raster.ts';
 import { figureSvg } from '../src/plot/svg.ts';
-import type { EvalRecord, Example, Gold, Interval, ParsedAnswer, Picture } from '../src/types.ts';
+import type { EvalRecord, Example, Gold, ParsedAnswer, Picture } from '../src/types.ts';
 import { isPlain } from './baselines.ts';
 import type { ReportExample } from './report.ts';
 
@@ -25,13 +26,6 @@ export function verbatim(text: string, look: 'code' | 'prose' = 'code'): Html {
   return html`<pre class="${look}" tabindex="0">${shown}${rest > 0 ? `\n\u2026 and ${rest} more characters` : null}</pre>`;
 }
 
-export function intervalText(intervals: readonly Interval[] | null): string {
-  if (intervals === null) return 'unreadable';
-  if (intervals.length === 0) return 'none';
-  const shown = intervals.slice(0, 20).map(([start, end]) => `[${start},\u00a0${end})`);
-  return shown.join(' ') + (intervals.length > 20 ? ` and ${intervals.length - 20} more` : '');
-}
-
 /** A framed figure with its description for screen readers. */
 export function plotFigure(svg: string, prefix: string, description: string): Html {
   return html`<div class="plot" role="group" aria-label="Plot" tabindex="0">${inlineSvg(svg, prefix, description)}</div>`;
@@ -43,15 +37,6 @@ function verdictOf({ gold, answer }: ReportExample): 'right' | 'wrong' | 'unread
   if (said === null) return 'unreadable';
   const right = gold.kind === 'variates' ? String(said) === String(gold.variates) : said === gold.class;
   return right ? 'right' : 'wrong';
-}
-
-/** Numbers of variates with their names, where they have any of their own. */
-export function variateText(ids: readonly number[] | null, names: readonly string[] = []): string {
-  if (ids === null) return 'unreadable';
-  if (ids.length === 0) return 'none';
-  return ids
-    .map((id) => (names[id] === undefined || names[id] === String(id) ? id : `${id} (${names[id]})`))
-    .join(', ');
 }
 
 const mark = (verdict: ReturnType<typeof verdictOf>): Html =>
@@ -153,13 +138,13 @@ export interface Chosen {
 
 /**
  * Applies `exampleRule` to one answer per series, in the order of the held-out set. `classes`: the gold classes that occur, in
- * the order of the report (of variates, how many are anomalous: `classOf`).
+ * the order of the report (of variates, how many are anomalous: `labelOf`).
  */
 export function chooseExamples(records: readonly EvalRecord[], classes: readonly string[]): Chosen[] {
   const ordinals = ['first', 'second'];
   const chosen = classes.slice(0, MOST_CLASSES).flatMap((label) =>
     records
-      .filter((record) => classOf(record.gold) === label)
+      .filter((record) => labelOf(record.gold) === label)
       .slice(0, perClass(classes.length))
       .map((record, i): Chosen => {
         const of = record.gold.kind === 'variates' ? `with ${label}` : 'of its class';

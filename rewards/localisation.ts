@@ -1,9 +1,8 @@
 /** Localisation reward: the six metrics of AnomSeer on the anomaly intervals of one series. */
 import { DataError } from '../src/errors.ts';
-import { coverage, overlap } from '../src/series/intervals.ts';
+import { clipAndMerge, coverage, overlap } from '../src/series/intervals.ts';
 import type { Interval } from '../src/types.ts';
 import { affiliationOf } from './affiliation.ts';
-import { clipAndMerge } from './intervals.ts';
 
 /** Point-wise and affiliation metrics of one series, each in [0, 1]. */
 export interface Localisation {

@@ -1,5 +1,7 @@
-/** How the variates that an answer names agree with those that are anomalous. */
+/** The reward on anomalous variates: how the set that an answer names agrees with the right one, and the form of the response. */
 import { DataError } from '../src/errors.ts';
+import type { ParsedAnswer, Score, VariatesGold } from '../src/types.ts';
+import { formatReward, type Reward } from './reward.ts';
 
 /** Metrics over sets of variates of one series, each in [0, 1]. */
 export interface VariateMetrics {
@@ -43,3 +45,27 @@ export function variateMetrics(predicted: readonly number[] | null, gold: readon
     exact: shared === named.size && shared === truth.size ? 1 : 0,
   };
 }
+
+/** Weights of the reward on variates; they sum to 1. */
+export const VARIATES_WEIGHTS = { f1: 0.9, format: 0.1 } as const;
+
+/**
+ * Formula: 0.9 · F1 + 0.1 · format, F1 over the sets of variates as in `variateMetrics`.
+ * Range: [0, 1]; parts `f1`, `format`, each in [0, 1].
+ * Edge cases: none named where none is anomalous earns the full F1; an unreadable list, or none named where some are
+ * anomalous, earns 0 for it.
+ * Example: named {1, 2, 7}, anomalous {2, 7, 8, 11}, well formed → .9 · .5714 + .1 = .61429.
+ * Source: VisualTimeAnomaly asks for the ids; the reward is ours, its weights in line with TimeMaster's 0.9 and 0.1.
+ * @throws DataError when a gold id is not an integer ≥ 0.
+ */
+export function variatesReward(answer: ParsedAnswer, gold: readonly number[]): Score {
+  const { f1 } = variateMetrics(answer.variates ?? null, gold);
+  const format = formatReward(answer);
+  return { total: VARIATES_WEIGHTS.f1 * f1 + VARIATES_WEIGHTS.format * format, parts: { f1, format } };
+}
+
+export const variates: Reward<VariatesGold> = {
+  name: 'variates',
+  parts: ['f1', 'format'],
+  score: (answer, gold) => variatesReward(answer, gold.variates),
+};

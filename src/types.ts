@@ -25,13 +25,23 @@ export interface LabeledSeries {
   readonly class: AnomalyClass;
 }
 
-/** What the right answer to an example is, by the kind of task. */
-export type Gold =
-  | { readonly kind: 'classification'; readonly class: string }
-  /** Class null: the data set says where its anomalies are, not of which kind; then the class is not graded. */
-  | { readonly kind: 'anomaly'; readonly class: AnomalyClass | null; readonly intervals: readonly Interval[] }
+/** What the right answer to an example is, by the kind of answer; `src/tasks` has a file for each kind. */
+export interface ClassificationGold {
+  readonly kind: 'classification';
+  readonly class: string;
+}
+export interface AnomalyGold {
+  readonly kind: 'anomaly';
+  /** Null: the data set says where its anomalies are, not of which kind; then the class is not graded. */
+  readonly class: AnomalyClass | null;
+  readonly intervals: readonly Interval[]; // sorted, disjoint, inside [0, N)
+}
+export interface VariatesGold {
+  readonly kind: 'variates';
   /** Channels that are anomalous, 0-based, ascending. */
-  | { readonly kind: 'variates'; readonly variates: readonly number[] };
+  readonly variates: readonly number[];
+}
+export type Gold = ClassificationGold | AnomalyGold | VariatesGold;
 
 /** One example of any task: what is shown, and its gold answer. */
 export interface Example {
@@ -49,7 +59,7 @@ export interface Example {
   readonly recording: string | null;
 }
 
-/** What a response says, as `parseResponse` of the rewards reads it. `null` marks a part that is absent, unparsable, or not asked for. */
+/** What a response says, as its kind's `parse` reads it. `null` marks a part that is absent, unparsable, or not asked for. */
 export interface ParsedAnswer {
   readonly think: string | null;
   /** Sorted, disjoint, inside the series. */

@@ -10,7 +10,7 @@ import { checkFiles, damageOf, hashesIn, MANIFEST_FILE, writeManifestedDirectory
 import { createAdapter } from '../src/policy/lora.ts';
 import { loadAdapter, saveAdapter } from '../src/policy/peft.ts';
 import { Policy } from '../src/policy/policy.ts';
-import { readCard } from '../src/train/card.ts';
+import { readCard } from '../src/tasks/card.ts';
 import { Child, edit, writeTinyPolicy } from './helpers/tiny-run.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-manifest-'));

@@ -1,5 +1,6 @@
 /** What a task of the registry is: where its data come from, what they mean, how they are split and drawn. */
-import { ANOMALY_HINTS, ANOMALY_QUESTION, type TaskPrompt } from '../../src/task-prompts.ts';
+import { anomaly } from '../../src/tasks/anomaly.ts';
+import type { TaskPrompt } from '../../src/tasks/kind.ts';
 import type { Example, Gold } from '../../src/types.ts';
 import type { SplitSizes } from '../draw.ts';
 import type { PromptFacts } from '../example-manifest.ts';
@@ -119,8 +120,8 @@ export type BenchmarkPrompt = Omit<TaskPrompt, 'name' | 'kind'>;
 export const anomalyPrompt = (context: string): BenchmarkPrompt => ({
   version: 1,
   context,
-  question: ANOMALY_QUESTION,
-  hints: ANOMALY_HINTS,
+  question: anomaly.question,
+  hints: anomaly.hints,
   advice: null,
 });
 

@@ -1,9 +1,9 @@
 /** One series of the user's files, and what is cut of it. */
 import { DataError } from '../../src/errors.ts';
+import { show } from '../../src/json-record.ts';
 import type { Example, Gold } from '../../src/types.ts';
 import { numericColumns } from '../csv-columns.ts';
 import { checkChannelNames } from '../example.ts';
-import { show } from '../json-record.ts';
 import { readCsv } from '../readers/csv.ts';
 import { formatOf, readRecords } from '../readers/formats.ts';
 import { readParquet } from '../readers/parquet.ts';

@@ -1,9 +1,11 @@
 /** The user's own files, in the layouts that are understood: what they hold, and their examples. */
+
 import { statSync } from 'node:fs';
 import { basename, dirname, join, parse, relative, resolve } from 'node:path';
 import { ConfigError, DataError } from '../../src/errors.ts';
+import { show } from '../../src/json-record.ts';
+import { taskKind } from '../../src/tasks/kinds.ts';
 import type { AnomalyClass, Example, Gold } from '../../src/types.ts';
-import { show } from '../json-record.ts';
 import { formatOf, isSeriesFile, readRecords } from '../readers/formats.ts';
 import type { RawRecord } from '../readers/record.ts';
 import { parseTsbAdName } from '../readers/tsb-ad.ts';
@@ -69,7 +71,8 @@ function fromLabels(folder: string, file: string, all: readonly string[], option
   if (options.allowSharedRecordings !== true) checkRecordings(rows);
   const { intervals, variates } = rows[0]!;
   const kind = variates !== null ? 'variates' : intervals !== null ? 'anomaly' : 'classification';
-  const size = options.window === undefined ? (kind === 'anomaly' ? ANOMALY_WINDOW : null) : options.window;
+  const size =
+    options.window === undefined ? (taskKind(kind).localises ? ANOMALY_WINDOW : null) : options.window;
   const examples = (row: LabelRow, note: (text: string) => void, short: ShortSeries): Iterable<Example> => {
     const record = oneRecord(row.path);
     const id = `custom/${relative(folder, row.path).replaceAll('\\', '/')}`;
@@ -112,7 +115,7 @@ function fromLabels(folder: string, file: string, all: readonly string[], option
       rows.map(({ split }) => split),
       file,
     ),
-    recordings: kind === 'anomaly' || size !== null || rows.some(({ recording }) => recording !== null),
+    recordings: taskKind(kind).localises || size !== null || rows.some(({ recording }) => recording !== null),
     folder,
     notes: leftOut(
       all.filter((path) => !named.has(resolve(path))),

@@ -1,15 +1,16 @@
 /** The user's tables: `labels.csv` beside files of series, and tables of one series a row. */
+
 import { closeSync, existsSync } from 'node:fs';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
 import { DataError, reasonOf } from '../../src/errors.ts';
 import { fileInside, openFile } from '../../src/files.ts';
+import { show } from '../../src/json-record.ts';
+import { isAnomalyClass } from '../../src/tasks/anomaly.ts';
+import { checkClass } from '../../src/tasks/classification.ts';
 import { ANOMALY_CLASSES, type AnomalyClass, type Interval } from '../../src/types.ts';
 import { NUMBER, readText } from '../csv.ts';
 import { CsvRecords, detectDelimiter } from '../csv-records.ts';
-import { checkClass } from '../example.ts';
-import { show } from '../json-record.ts';
 import { SPLITS, type Split } from '../split.ts';
-import { isAnomalyClass } from '../validate.ts';
 
 /** Name of the file that says what the files beside it are. */
 export const LABELS = 'labels.csv';

@@ -2,12 +2,13 @@
  * `task.yaml` beside a user's own files: what the data are, in the user's words. Prompts contain the description and the hints; the
  * rest goes into the manifest.
  */
+
 import { existsSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
 import { DataError, suggestion } from '../../src/errors.ts';
 import { fileInside } from '../../src/files.ts';
-import { RESERVED } from '../../src/task-prompts.ts';
+import { RESERVED } from '../../src/tasks/prompt.ts';
 import { issueText, MOST_YAML_BYTES, readYaml } from '../../src/yaml.ts';
 import { readText } from '../csv.ts';
 

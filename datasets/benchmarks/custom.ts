@@ -1,6 +1,8 @@
 /** custom: the user's own files. */
+
 import { ConfigError, DataError } from '../../src/errors.ts';
-import { ANOMALY_CLASSES, type Example } from '../../src/types.ts';
+import { taskKind } from '../../src/tasks/kinds.ts';
+import type { Example } from '../../src/types.ts';
 import { lengthOf } from '../example.ts';
 import type {
   Benchmark,
@@ -104,11 +106,12 @@ export const custom: Benchmark = {
     const { kind } = source;
     const words = readWords(source.folder);
     const own = words === null ? undefined : factsOf(words, kind);
-    const figure = own?.figure ?? (kind === 'variates' ? GRID : undefined);
+    const figure = own?.figure ?? (taskKind(kind).countsChannels ? GRID : undefined);
     const seen = new Set<string>();
     let notes: string[] = [];
+    const known = taskKind(kind).classes;
     const classes = (): string[] =>
-      kind === 'anomaly' ? ANOMALY_CLASSES.filter((name) => seen.has(name)) : [...seen].sort();
+      known === 'data' ? [...seen].sort() : known.filter((name) => seen.has(name));
     return {
       files: words === null ? source.files : [...source.files, words.file],
       kind,
@@ -123,15 +126,14 @@ export const custom: Benchmark = {
         const gaps = new Gaps();
         for (const loaded of source.load((text) => void notes.push(text))) {
           const { gold } = loaded.example;
-          if (gold.kind !== 'variates') {
-            // An anomaly of unnamed kind may be any of them.
-            for (const name of gold.class === null ? ANOMALY_CLASSES : [gold.class]) seen.add(name);
-          }
+          const named = taskKind(gold.kind).className(gold);
+          // An anomaly of unnamed kind may be any of them.
+          for (const name of named !== null ? [named] : known === 'data' ? [] : known) seen.add(name);
           gaps.add(loaded.example);
           yield loaded;
         }
         notes.push(...gaps.notes);
-        if (words !== null) checkHints(words, kind === 'anomaly' ? ANOMALY_CLASSES : classes());
+        if (words !== null) checkHints(words, known === 'data' ? classes() : known);
       },
     };
   },

@@ -1,6 +1,8 @@
 /** All tasks by name, in the order of lists. */
+
 import { ConfigError, suggestion } from '../../src/errors.ts';
-import type { TaskPrompt } from '../../src/task-prompts.ts';
+import type { TaskPrompt } from '../../src/tasks/kind.ts';
+import { customPrompt, type OwnWords } from '../../src/tasks/prompt.ts';
 import type { Gold } from '../../src/types.ts';
 import { anomllmAll, anomllmKinds } from './anomllm.ts';
 import type { Benchmark } from './benchmark.ts';
@@ -57,4 +59,13 @@ export function benchmarkPrompt(task: string, kind?: Gold['kind']): TaskPrompt |
     ) ??
     null
   );
+}
+
+/**
+ * What a policy is asked about data: the words of their benchmark; without one (null, or an unknown name) the user's own words, or else
+ * the title, around the question of the kind of answer. Data of the user's own (`custom`) have a title that says nothing.
+ */
+export function promptFor(task: string | null, kind: Gold['kind'], title = '', own?: OwnWords): TaskPrompt {
+  const known = task === null ? null : benchmarkPrompt(task, kind);
+  return known ?? customPrompt(kind, own ?? { description: task === 'custom' ? '' : title });
 }

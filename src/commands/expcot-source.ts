@@ -1,4 +1,5 @@
 /** Where `expcot` finds series and classes: prepared data sets, files of any format, profiles. */
+
 import { statSync } from 'node:fs';
 import { isExampleSet } from '../../datasets/example-manifest.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
@@ -7,12 +8,13 @@ import { readCsv } from '../../datasets/readers/csv.ts';
 import { formatOf, readRecords } from '../../datasets/readers/formats.ts';
 import { type RawRecord, stem } from '../../datasets/readers/record.ts';
 import { SPLITS, type Split } from '../../datasets/split.ts';
-import { parseIntervals } from '../../rewards/answer.ts';
 import { ConfigError, DataError, reasonOf } from '../errors.ts';
 import { type ClassProfile, learnClasses, readProfile } from '../expcot/class-profile.ts';
 import { readUtf8 } from '../files.ts';
 import { mergeIntervals, runs } from '../series/intervals.ts';
-import { ANOMALY_CLASSES, type AnomalyClass, type Example, type Gold, type Interval } from '../types.ts';
+import type { Statement } from '../tasks/kind.ts';
+import { taskKind } from '../tasks/kinds.ts';
+import type { Example, Gold, Interval } from '../types.ts';
 
 /** A series to explain, and what is known of its right answer. */
 export interface Explained {
@@ -121,7 +123,7 @@ function* labelled(path: string): Generator<Example> {
   let index = 0;
   for (const record of readRecords(path)) {
     const { id, channels, names, gold } = explained(record);
-    if (gold?.kind !== 'classification') {
+    if (gold === null || !taskKind(gold.kind).learnsClasses) {
       throw new DataError(`series ${id} has no class; classes are learned from labelled series`, {
         file: path,
       });
@@ -140,57 +142,13 @@ export function openClasses(path: string): ClassProfile {
   return /\.json$/i.test(path) ? readProfile(readUtf8(path), path) : learnClasses(labelled(path));
 }
 
-/** Intervals as a user states them: unlike those of a model, nothing is cut or merged. @throws ConfigError */
-function statedIntervals(text: string, length: number): readonly Interval[] {
-  const read = parseIntervals(text, length);
-  if (typeof read === 'string') throw new ConfigError(`--intervals: ${read}`);
-  const given = (JSON.parse(text) as Interval[]).toSorted(([a], [b]) => a - b);
-  const beyond = given.find(([, end]) => end > length);
-  if (beyond !== undefined) {
-    throw new ConfigError(
-      `--intervals: [${beyond.join(', ')}] ends beyond the series of ${length} points; indices count from 0, and the end is not in the interval`,
-    );
-  }
-  const second = given.findIndex(([start], i) => i > 0 && start < given[i - 1]![1]);
-  if (second > 0) {
-    throw new ConfigError(
-      `--intervals: [${given[second - 1]!.join(', ')}] and [${given[second]!.join(', ')}] overlap; give one for both`,
-    );
-  }
-  return read;
-}
-
 /** What the user states as the right answer, over what the file says. @throws ConfigError for a wrong statement */
-export function statedGold(
-  kind: Gold['kind'],
-  found: Explained,
-  stated: { readonly class: string | undefined; readonly intervals: string | undefined },
-): Gold {
-  const missing = (how: string): never => {
+export function statedGold(kind: Gold['kind'], { id, channels, gold }: Explained, stated: Statement): Gold {
+  const missing = (option: string): never => {
     throw new ConfigError(
-      `--mode teacher: ${found.id} does not say what is right; say it with ${how}, or ask for --mode blind`,
+      `--mode teacher: ${id} does not say what is right; say it with ${option}, or ask for --mode blind`,
     );
   };
-  const { gold } = found;
-  if (kind === 'classification') {
-    const name = stated.class ?? (gold?.kind === kind ? gold.class : missing('--class'));
-    return { kind, class: name };
-  }
-  if (kind === 'variates') return gold?.kind === kind ? gold : missing('a prepared data set');
-  const length = found.channels[0]!.length;
-  const given = stated.intervals === undefined ? null : statedIntervals(stated.intervals, length);
-  const intervals = given ?? (gold?.kind === kind ? gold.intervals : missing('--intervals "[[120, 180]]"'));
-  const own = stated.class ?? (gold?.kind === kind ? gold.class : null);
-  const label = own ?? (intervals.length === 0 ? 'normal' : null);
-  if (label !== null && !ANOMALY_CLASSES.includes(label as AnomalyClass)) {
-    throw new ConfigError(`--class ${label}: expected one of ${ANOMALY_CLASSES.join(', ')}`);
-  }
-  if (label !== null && (label === 'normal') !== (intervals.length === 0)) {
-    throw new ConfigError(
-      label === 'normal'
-        ? `--class normal: there are anomalies at ${JSON.stringify(intervals)}; leave one of the two out`
-        : `--class ${label}: a series without intervals is normal; say where with --intervals "[[120, 180]]"`,
-    );
-  }
-  return { kind, class: label as AnomalyClass | null, intervals };
+  const found = gold?.kind === kind ? gold : null;
+  return taskKind(kind).state(stated, found, channels[0]!.length, missing);
 }

@@ -1,35 +1,18 @@
 /** `timeseer expcot`: what the classical analyses find in a series, and the expert trace made of it. */
+
 import { existsSync } from 'node:fs';
 import type { Argv, CommandModule } from 'yargs';
 import { SPLITS, type Split } from '../../datasets/split.ts';
 import { ConfigError } from '../errors.ts';
-import { analyseWithGaps } from '../expcot/anomaly.ts';
-import { type ClassProfile, profileToJson, readProfile } from '../expcot/class-profile.ts';
+import { profileToJson, readProfile } from '../expcot/class-profile.ts';
 import { ClassEvidence } from '../expcot/class-trace.ts';
-import {
-  type BlindScore,
-  blindTrace,
-  type ExpertTrace,
-  scoreBlind,
-  TRACE_MODES,
-  type TraceMode,
-  teacherTrace,
-} from '../expcot/expert.ts';
 import { formatNumber } from '../expcot/trace.ts';
-import { analyseVariates } from '../expcot/variates.ts';
 import { readUtf8, writeFileAtomic } from '../files.ts';
+import { TRACE_MODES, type TraceMode } from '../tasks/kind.ts';
+import { type BlindScore, expertOn, scoreBlind, taskKind } from '../tasks/kinds.ts';
 import { print, printJson } from '../terminal.ts';
-import type { Gold } from '../types.ts';
 import { normalAlone } from './data/summary.ts';
-import {
-  type Explained,
-  openClasses,
-  openSet,
-  readFromFile,
-  readFromSet,
-  splitOf,
-  statedGold,
-} from './expcot-source.ts';
+import { openClasses, openSet, readFromFile, readFromSet, splitOf, statedGold } from './expcot-source.ts';
 
 export interface ExpcotArguments {
   file: string;
@@ -44,20 +27,6 @@ export interface ExpcotArguments {
   intervals: string | undefined;
   score: boolean;
   json: boolean;
-}
-
-/** Evidence as a record, for JSON. */
-function evidenceOf(
-  { channels, names }: Explained,
-  kind: Gold['kind'],
-  profile: ClassProfile | null,
-): unknown {
-  if (kind === 'classification') return new ClassEvidence(profile!, channels);
-  if (kind === 'variates') return analyseVariates(channels);
-  return channels.map((values, c) => {
-    const { evidence, cycle } = analyseWithGaps(values);
-    return { channel: names[c], ...evidence.toJSON(), cycle };
-  });
 }
 
 /** Values as `path value` lines; lists of numbers on one line, longer lists counted. */
@@ -153,7 +122,7 @@ export function runExpcot(args: ExpcotArguments): void {
     throw new ConfigError(`--kind: the data set is of kind ${set.manifest.kind}; leave it out`);
   const kind =
     set?.manifest.kind ?? (args.classes === undefined ? (args.kind ?? 'anomaly') : 'classification');
-  const profile = kind === 'classification' ? openClasses(args.classes ?? args.file) : null;
+  const profile = taskKind(kind).learnsClasses ? openClasses(args.classes ?? args.file) : null;
   if (args.saveClasses !== undefined) {
     if (profile === null) throw new ConfigError('--save-classes: there are no classes; give --classes');
     checkReplaced(args.saveClasses);
@@ -170,11 +139,10 @@ export function runExpcot(args: ExpcotArguments): void {
     set === null
       ? readFromFile(args.file, args.record, args.column)
       : readFromSet(set, splitOf(set, args.split), args.record);
-  const trace: ExpertTrace =
-    args.mode === 'blind'
-      ? blindTrace(found, kind, profile)
-      : teacherTrace({ ...found, gold: statedGold(kind, found, args) }, profile);
-  const evidence = evidenceOf(found, kind, profile);
+  const gold = args.mode === 'blind' ? null : statedGold(kind, found, args);
+  const expert = expertOn(found, kind, profile);
+  const trace = gold === null ? expert.blind() : expert.teacher(gold);
+  const evidence = expert.evidence();
   if (args.json) {
     printJson({ file: args.file, series: found.id, mode: args.mode, kind, evidence, trace });
     return;

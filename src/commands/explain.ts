@@ -1,4 +1,5 @@
 /** `timeseer explain`: what a policy and the classical analyses see in one CSV file. */
+
 import { basename } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
@@ -15,8 +16,9 @@ import { Policy } from '../policy/policy.ts';
 import { Progress } from '../progress.ts';
 import { findPolicy } from '../run/find-policy.ts';
 import { pictureOf } from '../run/task.ts';
+import { readCard } from '../tasks/card.ts';
+import { taskKind } from '../tasks/kinds.ts';
 import { print, printJson, say } from '../terminal.ts';
-import { readCard } from '../train/card.ts';
 import { count, summary, unanswered } from './explain-summary.ts';
 import { checkTarget, defaultTarget } from './explain-target.ts';
 
@@ -66,9 +68,9 @@ function readSource(args: ExplainArguments): ExplainSource {
 function openReader(path: string, device: string): { reader: Reader; policy: Policy } {
   const directory = findPolicy(path);
   const card = readCard(directory);
-  if (card.kind !== 'anomaly') {
+  if (!taskKind(card.kind).localises) {
     throw new ConfigError(
-      `${path}: was taught to answer with ${card.kind === 'classification' ? 'classes' : 'numbers of variates'}, not with intervals; explain needs a policy that finds anomalies`,
+      `${path}: was taught to answer with ${taskKind(card.kind).answers}, not with intervals; explain needs a policy that finds anomalies`,
     );
   }
   const shape = figure(card.figure);

@@ -11,8 +11,8 @@ import { statedDType } from '../policy/model-config.ts';
 import { loadAdapter } from '../policy/peft.ts';
 import { Policy } from '../policy/policy.ts';
 import { findPolicy } from '../run/find-policy.ts';
+import { CARD_FILE, readCard, writeCard } from '../tasks/card.ts';
 import { print, printJson } from '../terminal.ts';
-import { CARD_FILE, readCard, writeCard } from '../train/card.ts';
 
 export interface MergeArguments {
   readonly policy: string;

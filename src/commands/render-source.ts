@@ -1,4 +1,5 @@
 /** Where `render` finds series: generators, generated tasks, data set directories, and files of any format. */
+
 import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import type { Benchmark } from '../../datasets/benchmarks/benchmark.ts';
@@ -15,6 +16,7 @@ import { generators, open } from '../../datasets/registry.ts';
 import { SPLITS, type Split } from '../../datasets/split.ts';
 import { ConfigError, DataError } from '../errors.ts';
 import type { Drawable, FigureChoice } from '../tasks/drawing.ts';
+import { taskKind } from '../tasks/kinds.ts';
 import type { Example, Gold } from '../types.ts';
 
 /** What is to be drawn, as the command line says it. */
@@ -74,7 +76,7 @@ function choose(one: Drawable, column: readonly string[] | undefined): Drawable 
     channels: places.map((place) => one.channels[place]!),
     names: places.map((place) => one.names[place]!),
     // Variates are told by their number among all.
-    gold: gold?.kind === 'variates' ? null : gold,
+    gold: gold !== null && taskKind(gold.kind).countsChannels ? null : gold,
   };
 }
 

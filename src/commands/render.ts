@@ -1,4 +1,5 @@
 /** `timeseer render`: PNG pictures of the series of a generator, a data set or a file, as a policy sees them. */
+
 import { existsSync, statSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
@@ -16,6 +17,7 @@ import { FIGURE_HELP, FIGURE_NAMES, type FigureName } from '../plot/presets.ts';
 import { render as draw } from '../plot/raster.ts';
 import { Progress } from '../progress.ts';
 import { checkFigureRate, type Drawable, type Drawing, drawingOf, markTruth } from '../tasks/drawing.ts';
+import { taskKind } from '../tasks/kinds.ts';
 import { print, printJson } from '../terminal.ts';
 import type { Picture } from '../types.ts';
 import { openRenderSource, type RenderSource } from './render-source.ts';
@@ -80,7 +82,8 @@ function rangeOf({ index, limit, offset, out }: RenderArguments): { offset: numb
 
 /** @throws ConfigError where the source has no intervals to shade, or the figure no place for them */
 function checkTruth({ kind }: RenderSource, preset: string, source: string): void {
-  const what = kind === 'classification' ? `examples of ${source} have classes, not intervals` : null;
+  const what =
+    kind === null || taskKind(kind).countsPoints ? null : `examples of ${source} have classes, not intervals`;
   const why = figure(preset).spectrogram === null ? what : `figure ${preset} has no axis that counts samples`;
   if (why !== null) throw new ConfigError(`--truth: ${why}; leave it out`);
 }

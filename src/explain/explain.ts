@@ -7,15 +7,16 @@
  * magnitudes whose squares leave float64 are rescaled by a power of ten first, and the page says so. Work and memory are
  * bounded whatever the length: at most MOST_WINDOWS windows are answered, and the analyses bound themselves.
  */
+
 import { setImmediate } from 'node:timers/promises';
 import type { Json } from '../../eval/report.ts';
-import { parseAnswer } from '../../rewards/answer.ts';
 import { ConfigError, DataError } from '../errors.ts';
 import type { Gaps } from '../expcot/evidence.ts';
 import { encodePng } from '../plot/png.ts';
 import { figureSvg } from '../plot/svg.ts';
 import { coverage, mergeIntervals, overlap } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
+import { parseAnswer } from '../tasks/anomaly.ts';
 import type { Interval } from '../types.ts';
 import { classicalEvidence } from './classical.ts';
 import { type ExplainedInterval, type ExplainedWindow, type Explanation, shownWindows } from './page.ts';

@@ -1,12 +1,14 @@
 /** What `timeseer explain` found in one series: a page for a person, and the same as JSON for programs. */
+
 import { renameSync, rmSync } from 'node:fs';
 import type { Json } from '../../eval/report.ts';
-import { intervalText, plotFigure, verbatim } from '../../eval/report-examples.ts';
+import { plotFigure, verbatim } from '../../eval/report-examples.ts';
 import { recordTable } from '../../eval/report-tables.ts';
 import { WriteError, writeFileAtomic } from '../files.ts';
 import { type Html, html, page, pngSource } from '../html/html.ts';
 import { fixed, grouped } from '../html/numbers.ts';
 import { STYLE } from '../html/style.ts';
+import { intervalText } from '../tasks/anomaly.ts';
 
 /** One anomaly, half-open in indices. */
 export interface ExplainedInterval {

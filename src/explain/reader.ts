@@ -1,10 +1,12 @@
 /** Who answers about a window of a series: a policy, in the way its card says it was taught. */
+
 import { VALUE_CHANNEL } from '../../datasets/example.ts';
 import { numericText } from '../../datasets/numeric-text.ts';
 import { generate } from '../policy/generate.ts';
 import type { Policy } from '../policy/policy.ts';
-import { type Asked, instruction } from '../tasks/instruction.ts';
-import type { PolicyCard } from '../train/card.ts';
+import type { PolicyCard } from '../tasks/card.ts';
+import type { PromptRequest } from '../tasks/kind.ts';
+import { customPrompt, instruction } from '../tasks/prompt.ts';
 import { PromptEncoder } from '../train/task.ts';
 import type { Picture } from '../types.ts';
 
@@ -41,14 +43,15 @@ export interface PolicyReaderOptions {
 }
 
 /** What is asked about a window: it has no task, whatever the policy was taught on. */
-function asked({ numbers }: PolicyCard, values: Float64Array): Asked {
+function asked({ numbers, classes }: PolicyCard, values: Float64Array): PromptRequest {
   const { length } = values;
   const channels = [VALUE_CHANNEL];
   return numbers === null
-    ? { length, channels }
+    ? { length, channels, classes }
     : {
         length,
         channels,
+        classes,
         numbers: numericText([values], { digits: numbers.digits, points: numbers.points }),
       };
 }
@@ -56,6 +59,7 @@ function asked({ numbers }: PolicyCard, values: Float64Array): Asked {
 /** Reads windows with a policy, greedily. */
 export function policyReader(policy: Policy, card: PolicyCard, options: PolicyReaderOptions): Reader {
   const encoder = new PromptEncoder(policy);
+  const words = customPrompt(card.kind);
   const { batch, maxTokens } = EFFORT[card.style];
   const { info } = policy.engine;
   return {
@@ -82,7 +86,7 @@ export function policyReader(policy: Policy, card: PolicyCard, options: PolicyRe
       const prompts = [];
       for (const values of windows) {
         const picture = card.numbers === null ? await options.picture(values) : null;
-        prompts.push(encoder.encode(picture, instruction({ ...card, task: null }, asked(card, values))));
+        prompts.push(encoder.encode(picture, instruction(card.style, words, asked(card, values))));
       }
       const responses = await generate(policy, prompts, {
         temperature: 0,

@@ -1,9 +1,11 @@
 /** How a policy is asked about a data set: what its card says, and where it has none, what the recipe and the data say. */
+
 import type { DataFacts } from '../../datasets/source.ts';
 import { ConfigError } from '../errors.ts';
 import type { Recipe } from '../recipe.ts';
+import { checkedCard, hasCard, type PolicyCard, readCard } from '../tasks/card.ts';
 import { checkFigureRate } from '../tasks/drawing.ts';
-import { checkedCard, hasCard, type PolicyCard, readCard } from '../train/card.ts';
+import { taskKind } from '../tasks/kinds.ts';
 
 /** Figure of the recipe that means: as the data set says. */
 const OF_TASK = 'task';
@@ -22,27 +24,21 @@ const taught = ({ kind, task, classes }: DataFacts): Pick<PolicyCard, 'kind' | '
 
 /** How many channels a small policy knows; of variates there may be any number. */
 const channelsOf = ({ kind, channels }: DataFacts): number | null =>
-  kind === 'variates' ? null : channels.length;
+  taskKind(kind).countsChannels ? null : channels.length;
 
 /** What a small policy is shown unless its recipe says otherwise: `nano` is one line; several channels get a row each. */
 export function smallFigure({ kind, task, channels }: Pick<DataFacts, 'kind' | 'task' | 'channels'>): string {
   if (channels.length === 1) return NANO;
-  return SMALL[task] ?? (kind === 'variates' ? 'nano-variates' : 'nano-channels');
+  return SMALL[task] ?? taskKind(kind).nanoFigure;
 }
 
 const counted = (channels: number): string => (channels === 1 ? '1 channel' : `${channels} channels`);
-
-const ANSWERS: Readonly<Record<PolicyCard['kind'], string>> = {
-  classification: 'classes',
-  anomaly: 'intervals of anomalies',
-  variates: 'numbers of variates',
-};
 
 /** @throws ConfigError where a small policy was taught another kind of answer */
 function checkKind(directory: string, { style, kind }: PolicyCard, facts: DataFacts): void {
   if (style !== 'nano' || kind === facts.kind) return;
   throw new ConfigError(
-    `${directory}: was taught to answer with ${ANSWERS[kind]}, but ${facts.task} asks for ${ANSWERS[facts.kind]}; ` +
+    `${directory}: was taught to answer with ${taskKind(kind).answers}, but ${facts.task} asks for ${taskKind(facts.kind).answers}; ` +
       'take a data set of its kind, or train another policy on this one',
   );
 }
@@ -154,7 +150,7 @@ export function mismatches(directory: string, asked: PolicyCard, facts: DataFact
   const channels = channelsOf(facts);
   const [was, is] = [card, asked].map(({ numbers }) => (numbers === null ? 'pictures' : 'numbers'));
   return [
-    ...(strange.length === 0 || facts.kind === 'anomaly'
+    ...(strange.length === 0 || taskKind(facts.kind).classes !== 'data'
       ? []
       : [
           `the policy was never taught ${strange.length === facts.classes.length ? 'any of the classes' : `the classes ${strange.join(', ')}`}`,

@@ -2,21 +2,23 @@
  * Goes through the examples of a data set on disk once, before a stage begins: what would stop it on its way is found before
  * anything is written. A generator's examples need no check.
  */
+
 import { join } from 'node:path';
 import { Dataset } from '../../datasets/dataset.ts';
 import { exampleOf, lengthOf } from '../../datasets/example.ts';
 import { isExampleSet, splitFile } from '../../datasets/example-manifest.ts';
 import { type CheckedLine, ExampleSet } from '../../datasets/example-set.ts';
-import type { Place } from '../../datasets/json-record.ts';
 import { SERIES_FILE } from '../../datasets/manifest.ts';
 import { type DataFacts, isGenerator } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
 import { checkTraces, storedClasses } from '../../datasets/traces.ts';
 import { DataError, TimeseerError } from '../errors.ts';
+import type { Place } from '../json-record.ts';
 import { LARGEST_DRAWABLE } from '../plot/data.ts';
 import { figure } from '../plot/figure.ts';
+import type { PolicyCard } from '../tasks/card.ts';
 import { drawingOf } from '../tasks/drawing.ts';
-import type { PolicyCard } from '../train/card.ts';
+import { taskKind } from '../tasks/kinds.ts';
 import type { Example } from '../types.ts';
 import { type PromptReader, PromptRoom } from './prompt-room.ts';
 import { exampleTask } from './task.ts';
@@ -67,11 +69,12 @@ class ExampleCheck {
     }
     // Prompts list the manifest's classes; an anomaly of unnamed kind is not graded by its class.
     const { classes } = this.#facts;
-    const name = gold.kind === 'variates' ? null : gold.class;
+    const kind = taskKind(gold.kind);
+    const name = kind.className(gold);
     if (name !== null && !classes.includes(name)) {
       throw fail(`class ${JSON.stringify(name)} is none of the manifest's: ${classes.join(', ')}`);
     }
-    if (gold.kind === 'classification') {
+    if (kind.learnsClasses) {
       // Features of classes are compared channel by channel; other tasks may have as many as they like.
       this.#names ??= names.join(', ');
       if (names.join(', ') !== this.#names) {
@@ -115,7 +118,7 @@ function checkBeside(set: ExampleSet, { style }: PolicyCard): void {
   const { kind, splits } = set.manifest;
   if (splits.train === undefined) return;
   const classes = Object.keys(splits.train.classes);
-  if (kind === 'classification' && classes.length < 2) {
+  if (taskKind(kind).learnsClasses && classes.length < 2) {
     throw new DataError(
       `the training split has one class only (${classes.join('')}), and there is nothing to tell apart; prepare the data set again`,
       { file: join(set.directory, splits.train.file) },

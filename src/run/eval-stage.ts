@@ -1,9 +1,9 @@
 /** Answers of a policy to held-out examples, on a group of Workers. */
 
 import { type ExampleAddress, openExamples } from '../../datasets/source.ts';
-import type { Reading } from '../../rewards/answer.ts';
 import { Progress } from '../progress.ts';
-import type { NumbersFormat } from '../train/card.ts';
+import type { NumbersFormat } from '../tasks/card.ts';
+import type { Reading } from '../tasks/response.ts';
 import type { EvalRecord } from '../types.ts';
 import { type EvalMode, runStage } from './stage.ts';
 

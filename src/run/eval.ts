@@ -1,4 +1,5 @@
 /** `timeseer eval`: records, metrics and a table for one policy and one data set. */
+
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { trainingSplit } from '../../datasets/partition.ts';
@@ -8,11 +9,11 @@ import { type MetricSet, type Metrics, metricsOf, overallOf } from '../../eval/m
 import { metricsTable, temperatureTable } from '../../eval/metrics-table.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
-import type { Reading } from '../../rewards/answer.ts';
 import { ConfigError, DataError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
+import { type NumbersFormat, readCard } from '../tasks/card.ts';
+import type { Reading } from '../tasks/response.ts';
 import { print, printJson, say } from '../terminal.ts';
-import { type NumbersFormat, readCard } from '../train/card.ts';
 import { evaluationCard, mismatches } from './card.ts';
 import { checkSameData } from './data-record.ts';
 import { runEvalStage } from './eval-stage.ts';

@@ -1,17 +1,18 @@
 /** The files of a run as its stages write them; `eval/run-directory.ts` reads them and lists the layout. */
+
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { heldOutExamples, reinforcementExamples, trainingExamples } from '../../datasets/partition.ts';
 import { type DataFacts, type ExampleAddress, hasSplits, openExamples } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
-import { REWARD_OF } from '../../rewards/response.ts';
 import { changedKeys, loadRecipe } from '../config.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
 import { hashesIn } from '../manifest.ts';
 import type { Recipe } from '../recipe.ts';
-import type { PolicyCard } from '../train/card.ts';
+import type { PolicyCard } from '../tasks/card.ts';
+import { taskKind } from '../tasks/kinds.ts';
 import {
   checkpointDamage,
   readState,
@@ -322,7 +323,7 @@ function checkParts(recipe: Recipe, from: string | null): void {
       `eval.series: got ${evaluation.series}, but ${data.name} has no splits and data.heldOut keeps ${data.heldOut} of its series`,
     );
   }
-  const fitting = REWARD_OF[facts.kind];
+  const fitting = taskKind(facts.kind).reward.name;
   if (reward !== 'auto' && reward !== fitting) {
     throw new ConfigError(
       `reward: ${reward}, but ${data.name} asks for answers of kind '${facts.kind}', which ${fitting} scores; set reward=auto`,

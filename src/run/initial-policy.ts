@@ -7,7 +7,7 @@ import { writeManifestedDirectory } from '../manifest.ts';
 import { trainBpe } from '../policy/bpe.ts';
 import { Policy } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
-import { type PolicyCard, writeCard } from '../train/card.ts';
+import { type PolicyCard, writeCard } from '../tasks/card.ts';
 import { nanoCard } from './card.ts';
 import type { RunFiles } from './files.ts';
 import { findPolicy } from './find-policy.ts';

@@ -15,7 +15,7 @@ import { parseDims, statedDType, usualDType } from '../policy/model-config.ts';
 import { Policy } from '../policy/policy.ts';
 import { openCheckpoint } from '../policy/safetensors.ts';
 import type { Recipe } from '../recipe.ts';
-import type { PolicyCard } from '../train/card.ts';
+import type { PolicyCard } from '../tasks/card.ts';
 import { planStage, type StagePlan } from '../train/plan.ts';
 import type { Subject } from '../train/plan-policy.ts';
 import type { TrainingStage } from '../train/plan-stage.ts';

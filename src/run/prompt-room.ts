@@ -1,13 +1,13 @@
 /** Whether prompts with numbers fit the context of the policy that a run begins with. */
 
-import type { Place } from '../../datasets/json-record.ts';
 import { DryEngine } from '../engine/dry/dry.ts';
 import { DataError } from '../errors.ts';
+import type { Place } from '../json-record.ts';
 import { Chat } from '../policy/chat.ts';
 import { nanoDims } from '../policy/model-config.ts';
 import { Policy, type Prompting } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
-import type { PolicyCard } from '../train/card.ts';
+import type { PolicyCard } from '../tasks/card.ts';
 import { nanoTokenizer } from './initial-policy.ts';
 import { withoutWeights } from './prompt-tokens.ts';
 

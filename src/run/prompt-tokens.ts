@@ -6,7 +6,7 @@ import { readJson } from '../policy/json-file.ts';
 import { layoutOf } from '../policy/layout.ts';
 import { parseDims } from '../policy/model-config.ts';
 import { Policy } from '../policy/policy.ts';
-import type { NumbersFormat, PolicyCard } from '../train/card.ts';
+import type { NumbersFormat, PolicyCard } from '../tasks/card.ts';
 import { PromptEncoder } from '../train/task.ts';
 import { exampleTask } from './task.ts';
 

@@ -1,4 +1,5 @@
 /** The main job, stage after stage; what is finished is skipped when it is resumed. */
+
 import { existsSync } from 'node:fs';
 import { type ExampleAddress, openExamples } from '../../datasets/source.ts';
 import { SPLITS } from '../../datasets/split.ts';
@@ -11,6 +12,7 @@ import { type PolicyName, RunDirectory } from '../../eval/run-directory.ts';
 import { readSummary } from '../../eval/summary.ts';
 import { setup } from '../engine/torch/setup.ts';
 import { ConfigError } from '../errors.ts';
+import { taskKind } from '../tasks/kinds.ts';
 import { print, printJson, say } from '../terminal.ts';
 import { writeEnvironment } from './environment.ts';
 import { runEvalStage } from './eval-stage.ts';
@@ -54,7 +56,7 @@ export async function runQuickstart(given: RunArguments): Promise<void> {
   else {
     print(`${resultLines(readSummary(files.summary)).join('\n')}\n`);
     print(`report: ${files.report}\nsummary: ${files.summary}`);
-    if (openExamples(run.heldOutExamples).facts.kind === 'anomaly') {
+    if (taskKind(openExamples(run.heldOutExamples).facts.kind).localises) {
       print(`ask it about a file: npx timeseer explain my.csv --policy ${shellWord(run.path)}`);
     }
   }

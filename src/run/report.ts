@@ -5,8 +5,8 @@ import { summaryTable } from '../../eval/metrics-table.ts';
 import { type AssembleOptions, type ReportFiles, reportFiles, writeRunReport } from '../../eval/report.ts';
 import { POLICIES, RunDirectory } from '../../eval/run-directory.ts';
 import type { Summary } from '../../eval/summary.ts';
+import { hasCard } from '../tasks/card.ts';
 import { say } from '../terminal.ts';
-import { hasCard } from '../train/card.ts';
 import { evaluationCard } from './card.ts';
 import { exampleTask } from './task.ts';
 

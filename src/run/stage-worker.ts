@@ -9,7 +9,7 @@ import { mergeAdapter } from '../policy/lora.ts';
 import { saveAdapter } from '../policy/peft.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
-import { type PolicyCard, writeCard } from '../train/card.ts';
+import { type PolicyCard, writeCard } from '../tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint.ts';
 import { Learner } from '../train/learner.ts';
 import type { Scorer } from '../train/micro-batch.ts';

@@ -1,11 +1,11 @@
 /** A stage of a run, on a group of Workers: what it is told, what it reports. */
 
 import type { ExampleAddress } from '../../datasets/source.ts';
-import type { Reading } from '../../rewards/answer.ts';
 import { type Interrupted, withInterrupt } from '../interrupt.ts';
 import { workerUrl } from '../paths.ts';
 import type { Recipe } from '../recipe.ts';
-import type { NumbersFormat } from '../train/card.ts';
+import type { NumbersFormat } from '../tasks/card.ts';
+import type { Reading } from '../tasks/response.ts';
 import type { StageOrigin } from '../train/checkpoint.ts';
 import type { RlMetrics } from '../train/metrics.ts';
 import type { Completion } from '../train/rl.ts';

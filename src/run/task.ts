@@ -1,23 +1,22 @@
 /** A task of a data set, composed: figure, prompt, expert traces and reward. */
 
+import { promptFor } from '../../datasets/benchmarks/registry.ts';
 import { EpochOrder } from '../../datasets/epochs.ts';
 import { lengthOf } from '../../datasets/example.ts';
 import { numericText } from '../../datasets/numeric-text.ts';
 import { type DataFacts, type ExampleAddress, isGenerator, openExamples } from '../../datasets/source.ts';
 import { classesOf, storedTraces } from '../../datasets/traces.ts';
 import type { EvalTask } from '../../eval/harness.ts';
-import type { Reading } from '../../rewards/answer.ts';
-import { PARTS_OF, parseResponse, scoreAnswer } from '../../rewards/response.ts';
 import { DataError, TimeseerError } from '../errors.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
-import { teacherTrace } from '../expcot/expert.ts';
-import { nanoTrace } from '../expcot/nano-expert.ts';
 import { PictureCache } from '../plot/cache.ts';
 import { axesText, type Figure, figure, isBare } from '../plot/figure.ts';
 import { render, renderColumns } from '../plot/raster.ts';
+import type { NumbersFormat, PolicyCard } from '../tasks/card.ts';
 import { drawingOf } from '../tasks/drawing.ts';
-import { instruction } from '../tasks/instruction.ts';
-import type { NumbersFormat, PolicyCard } from '../train/card.ts';
+import { nanoTrace, parseResponse, scoreAnswer, taskKind, teacherTrace } from '../tasks/kinds.ts';
+import { instruction } from '../tasks/prompt.ts';
+import type { Reading } from '../tasks/response.ts';
 import type { Task } from '../train/task.ts';
 import type { Example, Picture } from '../types.ts';
 
@@ -73,6 +72,7 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
   const { facts, profile = () => null, reading = 'lenient' } = parts;
   const { style, numbers } = card;
   const missing = facts.figure?.missing ?? figure(card.figure).missing;
+  const prompt = promptFor(card.task, card.kind, facts.title, facts.prompt);
   const cells = Math.max(1, Math.round(figure(card.figure).width / VISUAL_TOKEN)); // one scan symbol per visual token of a row
   const axesOf = (example: Example): { readonly axes?: string } => {
     if (style === 'nano') return {};
@@ -89,14 +89,13 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
     });
   return {
     name: facts.task,
-    parts: PARTS_OF[facts.kind],
+    parts: taskKind(facts.kind).reward.parts,
     picture: numbers === null ? painter(card.figure, parts) : () => null,
     instruction: (example) =>
-      instruction(card, {
+      instruction(style, prompt, {
         length: lengthOf(example),
         channels: example.names,
-        title: facts.title,
-        ...(facts.prompt === undefined ? {} : { own: facts.prompt }),
+        classes: card.classes,
         ...(numbers === null ? axesOf(example) : { numbers: written(example, numbers) }),
       }),
     trace: (example) =>

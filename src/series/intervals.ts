@@ -55,3 +55,17 @@ export function pointF1(predicted: readonly Interval[], gold: readonly Interval[
   const total = coverage(predicted) + coverage(gold);
   return total === 0 ? 1 : (2 * overlap(predicted, gold)) / total;
 }
+
+/**
+ * The union of the intervals inside [0, length): clipped, empty ones dropped, sorted, overlapping and touching
+ * ones merged. Order and duplicates in the input do not matter.
+ */
+export function clipAndMerge(intervals: readonly Interval[], length: number): Interval[] {
+  const inside: Interval[] = [];
+  for (const [start, end] of intervals) {
+    const lo = Math.max(0, start);
+    const hi = Math.min(length, end);
+    if (lo < hi) inside.push([lo, hi]);
+  }
+  return mergeIntervals(inside);
+}

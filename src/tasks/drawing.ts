@@ -1,4 +1,5 @@
 /** What an example is drawn as: the figure of its task, with the example's own channels and x axis. */
+
 import { ConfigError } from '../errors.ts';
 import type { FigureValues } from '../plot/data.ts';
 import { type Figure, figure } from '../plot/figure.ts';
@@ -6,6 +7,7 @@ import type { MelScale } from '../plot/mel.ts';
 import { shade } from '../plot/shade.ts';
 import { spectrogram } from '../series/spectrum.ts';
 import type { Example, Gold, Picture } from '../types.ts';
+import { taskKind } from './kinds.ts';
 
 /** What a manifest says of figures. */
 export interface FigureChoice {
@@ -98,7 +100,7 @@ export function drawingOf(example: Drawable, choice: FigureChoice): Drawing {
   }
   const named = several || plain.channels.length > 1 ? { channels: names } : {};
   const legend = several ? ({ legend: 'above' } as const) : {};
-  const over = gold === null || gold.kind === 'classification';
+  const over = gold === null || !taskKind(gold.kind).countsPoints;
   if (times !== null && over && plain.name === 'line') {
     const dates = times[0]! >= DATES_FROM;
     const x = dates ? { time: true, xLabel: '' } : { step: null, xLabel: 'Time' };
@@ -114,12 +116,13 @@ export function drawingOf(example: Drawable, choice: FigureChoice): Drawing {
 /** The picture with the truth in green; null where there is nothing to mark, or no place to mark it. */
 export function markTruth({ figure, times }: Drawing, picture: Picture, example: Drawable): Picture | null {
   const { gold, channels } = example;
-  if (figure.spectrogram !== null || gold === null || gold.kind === 'classification') return null;
+  if (figure.spectrogram !== null || gold === null) return null;
   const length = channels[0]!.length;
-  const options = times === undefined ? {} : { times };
-  if (gold.kind === 'variates') {
-    if (gold.variates.length === 0 || !figure.grid) return null;
-    return shade(figure, picture, [[0, length]], length, { ...options, channels: gold.variates });
-  }
-  return gold.intervals.length === 0 ? null : shade(figure, picture, gold.intervals, length, options);
+  const marks = taskKind(gold.kind).marks(gold, length);
+  if (marks === null || (marks.channels !== undefined && !figure.grid)) return null;
+  const { intervals, channels: marked } = marks;
+  return shade(figure, picture, intervals, length, {
+    ...(times === undefined ? {} : { times }),
+    ...(marked === undefined ? {} : { channels: marked }),
+  });
 }

@@ -14,7 +14,7 @@ import { damageOf, MANIFEST_FILE, writeManifestedDirectory } from '../manifest.t
 import { writeAdapter } from '../policy/peft.ts';
 import { openSafetensors, writeSafetensors } from '../policy/safetensors.ts';
 import { loadTensor, tensorBytes } from '../policy/weights.ts';
-import { type PolicyCard, writeCard } from './card.ts';
+import { type PolicyCard, writeCard } from '../tasks/card.ts';
 import type { Learner } from './learner.ts';
 
 const STATE_FILE = 'training.json';

@@ -6,6 +6,7 @@
  * Every figure is the median of rounds over 20 series, after warm-up. Processor time beside the wall clock tells how much of it was waiting
  * for a busy machine, and a fixed kernel between the rounds how fast the machine was at the time.
  */
+
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -14,7 +15,6 @@ import { ANOMLLM_TASKS, anomllm } from '../../datasets/generators/anomllm.ts';
 import { nano5 } from '../../datasets/generators/nano5.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
-import { blindTrace, teacherTrace } from '../../src/expcot/expert.ts';
 import { nanoTeacher } from '../../src/expcot/nano.ts';
 import { Random } from '../../src/random.ts';
 import { frequencyTest, profileTest, rangeTest, trendTest } from '../../src/series/analyses.ts';
@@ -37,6 +37,7 @@ import {
 import { stationarityTest, unitRootTest } from '../../src/series/stationarity.ts';
 import { summarise } from '../../src/series/stats.ts';
 import { mannKendall, theilSen } from '../../src/series/trend.ts';
+import { blindTrace, teacherTrace } from '../../src/tasks/kinds.ts';
 import type { Example } from '../../src/types.ts';
 import { median, table } from './measure.ts';
 import { openPeer, type Peer } from './peer.ts';

@@ -3,6 +3,7 @@
  * npx tsx test/bench/data.ts [--json] [--rounds N]. Beside it the least that its parts take: processor time of each for a sample of the
  * series in one thread, spread over all cores.
  */
+
 import { mkdtempSync, rmSync } from 'node:fs';
 import { availableParallelism, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -12,10 +13,10 @@ import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import type { Spent } from '../../datasets/material-composer.ts';
 import { prepare } from '../../datasets/prepare.ts';
-import { expertOn } from '../../src/expcot/expert.ts';
 import { encodePng } from '../../src/plot/png.ts';
 import { render } from '../../src/plot/raster.ts';
 import { drawingOf } from '../../src/tasks/drawing.ts';
+import { expertOn } from '../../src/tasks/kinds.ts';
 import type { Picture } from '../../src/types.ts';
 import { benchOptions, median, table } from './measure.ts';
 
@@ -97,8 +98,8 @@ async function alone(path: string): Promise<Record<keyof Spent, number>> {
     encoding: await measured((index) => encodePng(pictures[index]!)),
     tracing: await measured((index) => {
       const example = examples[index]!;
-      const expert = expertOn(example, example.gold, null);
-      return [expert.blind(), expert.teacher()];
+      const expert = expertOn(example, example.gold.kind, null);
+      return [expert.blind(), expert.teacher(example.gold)];
     }),
   };
 }

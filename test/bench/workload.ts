@@ -12,7 +12,7 @@ import type { Recipe } from '../../src/recipe.ts';
 import { RunFiles } from '../../src/run/files.ts';
 import { exampleTask } from '../../src/run/task.ts';
 import { runSftStage } from '../../src/run/train-stage.ts';
-import { readCard } from '../../src/train/card.ts';
+import { readCard } from '../../src/tasks/card.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
 
 /** Enough that most responses are well formed and end by themselves. */

@@ -24,7 +24,7 @@ import { writeManifestedDirectory } from '../../src/manifest.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { findPolicy, RUN_POLICIES } from '../../src/run/find-policy.ts';
-import { writeCard } from '../../src/train/card.ts';
+import { writeCard } from '../../src/tasks/card.ts';
 import { ANOMALY_CLASSES } from '../../src/types.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
 import { CLI } from '../helpers/program.ts';

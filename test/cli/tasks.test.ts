@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { checkTraces } from '../../datasets/traces.ts';
 import { Random } from '../../src/random.ts';
-import { readCard } from '../../src/train/card.ts';
+import { readCard } from '../../src/tasks/card.ts';
 import { editLine, editManifest } from '../helpers/edit-set.ts';
 import { bits, edit, listing, timeseer } from '../helpers/tiny-run.ts';
 

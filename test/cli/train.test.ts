@@ -2,7 +2,7 @@ import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { readCard } from '../../src/train/card.ts';
+import { readCard } from '../../src/tasks/card.ts';
 import { readState } from '../../src/train/checkpoint.ts';
 import {
   bits,

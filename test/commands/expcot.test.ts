@@ -3,8 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { vtaMultivariate } from '../../datasets/generators/vta-variates.ts';
-import { parseAnswer, parseClassification } from '../../rewards/answer.ts';
 import { readProfile } from '../../src/expcot/class-profile.ts';
+import { parseAnswer } from '../../src/tasks/anomaly.ts';
+import { parseClassification } from '../../src/tasks/classification.ts';
 import { machines } from '../helpers/classes.ts';
 import { inside } from '../helpers/command-line.ts';
 

@@ -6,7 +6,7 @@ import { ConfigError } from '../../src/errors.ts';
 import { defaultRecipe, type Recipe } from '../../src/recipe.ts';
 import { parseBytes } from '../../src/run/plan.ts';
 import { stageMemory } from '../../src/run/stage-memory.ts';
-import { FOREIGN_CARD, writeCard } from '../../src/train/card.ts';
+import { FOREIGN_CARD, writeCard } from '../../src/tasks/card.ts';
 import { inside } from '../helpers/command-line.ts';
 import { QWEN_3B } from '../policy/published.ts';
 

@@ -7,9 +7,10 @@ import { afterAll, describe, expect, it } from 'vitest';
 import { Dataset, type Origin, seriesLine, writeDataset } from '../../datasets/dataset.ts';
 import { anomllm } from '../../datasets/generators/anomllm.ts';
 import { nano5 } from '../../datasets/generators/nano5.ts';
-import { checkIntervals, parseSeries } from '../../datasets/validate.ts';
+import { parseSeries } from '../../datasets/validate.ts';
 import { DataError } from '../../src/errors.ts';
 import { WriteError } from '../../src/files.ts';
+import { checkIntervals } from '../../src/tasks/anomaly.ts';
 import { ANOMALY_CLASSES, type Interval, type LabeledSeries } from '../../src/types.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-dataset-'));

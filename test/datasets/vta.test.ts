@@ -12,8 +12,9 @@ import {
 import { VTA_MISSING } from '../../datasets/generators/vta-missing.ts';
 import { open } from '../../datasets/registry.ts';
 import { SPLITS } from '../../datasets/split.ts';
-import { checkIntervals, checkSeries } from '../../datasets/validate.ts';
+import { checkSeries } from '../../datasets/validate.ts';
 import { ConfigError } from '../../src/errors.ts';
+import { checkIntervals } from '../../src/tasks/anomaly.ts';
 import type { Interval, LabeledSeries } from '../../src/types.ts';
 
 const N = VTA_LENGTH;

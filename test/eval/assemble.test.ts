@@ -2,7 +2,6 @@ import { copyFileSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, wr
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { classOf } from '../../datasets/example.ts';
 import { openExamples } from '../../datasets/source.ts';
 import { metricsOf, pairedGain } from '../../eval/metrics.ts';
 import { summaryTable } from '../../eval/metrics-table.ts';
@@ -17,6 +16,7 @@ import { blind } from '../../src/expcot/trace.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { decodePng } from '../../src/plot/png.ts';
 import { renderColumns } from '../../src/plot/raster.ts';
+import { labelOf } from '../../src/tasks/kinds.ts';
 import type { EvalRecord } from '../../src/types.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
 import { type PretendedRun, pretend, writeRun } from '../helpers/run-directory.ts';
@@ -62,7 +62,7 @@ describe('the numbers of a run', () => {
     expect(summary.sft?.metrics.point_f1).toEqual(greedy.overall.point_f1);
     expect(summary.sft?.metrics.point_f1_anomalous).toEqual(greedy.anomalous?.point_f1);
     expect(summary.sft?.metrics.class_accuracy?.mean).toBeCloseTo(
-      mean(records('sft.greedy').map(({ answer, gold }) => (answer.class === classOf(gold) ? 1 : 0))),
+      mean(records('sft.greedy').map(({ answer, gold }) => (answer.class === labelOf(gold) ? 1 : 0))),
       12,
     );
     expect(summary.sft?.metrics.format.mean).toBeCloseTo(
@@ -252,7 +252,7 @@ describe('what the report shows', () => {
     const input = readReportInput(join(whole, 'report.json'));
     const greedy = records('rl.greedy');
     const firsts = ['contextual point', 'global point', 'seasonal', 'trend', 'normal'].flatMap((label) =>
-      greedy.filter(({ gold }) => classOf(gold) === label).slice(0, 2),
+      greedy.filter(({ gold }) => labelOf(gold) === label).slice(0, 2),
     );
     expect(input.examples.slice(0, 10).map(({ seriesId }) => seriesId)).toEqual(
       firsts.map(({ seriesId }) => seriesId),

@@ -14,7 +14,7 @@ import {
 } from '../../eval/baselines.ts';
 import { heldOutOf, validationOf } from '../../eval/harness.ts';
 import { metricsOf } from '../../eval/metrics.ts';
-import { anomalyReward } from '../../rewards/combine.ts';
+import { anomalyReward } from '../../rewards/anomseer.ts';
 import { DataError } from '../../src/errors.ts';
 import { EXPCOT_BLIND, expcotBlind } from '../../src/expcot/anomaly.ts';
 import { recipeSchema } from '../../src/recipe.ts';

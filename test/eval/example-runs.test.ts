@@ -1,9 +1,9 @@
 /** Reports and baselines of runs on prepared data sets: classes, variates, and anomalies as recordings have them. */
+
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { classOf } from '../../datasets/example.ts';
 import { ExampleSet, writeExamples } from '../../datasets/example-set.ts';
 import { classicalAnswers, readBaselines, runBaselines, sampleTraining } from '../../eval/baselines.ts';
 import { trainingOf } from '../../eval/harness.ts';
@@ -16,8 +16,8 @@ import { RunDirectory } from '../../eval/run-directory.ts';
 import { readSummary } from '../../eval/summary.ts';
 import { DataError } from '../../src/errors.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
-import { blindTrace } from '../../src/expcot/expert.ts';
 import { decodePng } from '../../src/plot/png.ts';
+import { blindTrace, labelOf } from '../../src/tasks/kinds.ts';
 import type { Example, Gold, Picture } from '../../src/types.ts';
 import { recordOf } from '../helpers/eval-records.ts';
 import { type MadeRun, STATEMENT, writeMadeRun, writeMadeSet } from '../helpers/example-run.ts';
@@ -138,7 +138,7 @@ describe('a report', () => {
 
   test('of anomalies without named kinds keeps class accuracy out of the lead and says what it covers', () => {
     const { input } = reports.get('anomaly')!;
-    const named = runs.get('anomaly')!.examples.filter(({ gold }) => classOf(gold) === 'normal').length;
+    const named = runs.get('anomaly')!.examples.filter(({ gold }) => labelOf(gold) === 'normal').length;
     const page = reportPage(input);
     expect(page).toMatch(/<p class="lead">[^<]*marks the anomalous points of 24 held-out series/);
     expect(page).toContain(`Over the ${named} series whose class the data name.`);

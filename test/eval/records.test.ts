@@ -5,9 +5,9 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { exampleOf } from '../../datasets/example.ts';
 import { checkCoverage, readRecords, writeRecords } from '../../eval/records.ts';
-import { parseResponse, scoreAnswer } from '../../rewards/response.ts';
 import { DataError } from '../../src/errors.ts';
 import { WriteError } from '../../src/files.ts';
+import { parseResponse, scoreAnswer } from '../../src/tasks/kinds.ts';
 import type { EvalRecord, Gold } from '../../src/types.ts';
 import {
   classResponse,

@@ -6,7 +6,7 @@ import { nano5 } from '../../datasets/generators/nano5.ts';
 import { VTA_TYPES, vta } from '../../datasets/generators/vta.ts';
 import { analyseChannels, blindOf, cycleOf, EXPCOT_BLIND, expcotBlind } from '../../src/expcot/anomaly.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
-import { blindTrace } from '../../src/expcot/expert.ts';
+import { blindTrace } from '../../src/tasks/kinds.ts';
 import { load, NORMAL, series, type Value, weekday } from '../helpers/everyday.ts';
 
 describe(`detector ${EXPCOT_BLIND}`, () => {

@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { parseClassification } from '../../rewards/answer.ts';
 import { DataError } from '../../src/errors.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
 import {
@@ -11,6 +10,7 @@ import {
   MOST_DISSENT,
   teacherClass,
 } from '../../src/expcot/class-trace.ts';
+import { parseClassification } from '../../src/tasks/classification.ts';
 import type { Example } from '../../src/types.ts';
 import { MACHINES, machines } from '../helpers/classes.ts';
 

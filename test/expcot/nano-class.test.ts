@@ -3,8 +3,6 @@ import { Tokenizer } from '@huggingface/tokenizers';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
-import { classOf } from '../../datasets/example.ts';
-import { parseClassification } from '../../rewards/answer.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { type ClassProfile, learnClasses } from '../../src/expcot/class-profile.ts';
 import { ClassEvidence } from '../../src/expcot/class-trace.ts';
@@ -17,6 +15,8 @@ import {
   tellingFeatures,
 } from '../../src/expcot/nano-class.ts';
 import { BPE_CONFIG, trainBpe } from '../../src/policy/bpe.ts';
+import { parseClassification } from '../../src/tasks/classification.ts';
+import { labelOf } from '../../src/tasks/kinds.ts';
 import type { Example } from '../../src/types.ts';
 import { MACHINES, machines } from '../helpers/classes.ts';
 
@@ -43,7 +43,7 @@ const namesOf = (text: string): string[] =>
 function several(split: 'train' | 'test', count: number): Example[] {
   return machines(split, count).map((example) => {
     const wave = example.channels[0]!;
-    const lying = classOf(example.gold) === 'pump';
+    const lying = labelOf(example.gold) === 'pump';
     return {
       ...example,
       names: ['x', 'y', 'z'],
@@ -170,7 +170,7 @@ describe('nano class style', () => {
     const renamed = (list: readonly Example[]): Example[] =>
       list.map((example) => ({
         ...example,
-        gold: { kind: 'classification', class: spelled.get(classOf(example.gold)!)! },
+        gold: { kind: 'classification', class: spelled.get(labelOf(example.gold)!)! },
       }));
     const own = learnClasses(renamed(train));
     for (const example of renamed(test)) {
@@ -191,13 +191,13 @@ describe('nano class style', () => {
   });
 
   it('tells the same features of every example, in grades that differ between classes', () => {
-    const texts = test.map((example) => nanoClassTeacher(evidenceOf(example), classOf(example.gold)!));
+    const texts = test.map((example) => nanoClassTeacher(evidenceOf(example), labelOf(example.gold)!));
     const names = tellingFeatures(profile, 3).map((f) => shortName(profile.features[f]!.key));
     const told = new Map<string, Set<string>>();
     test.forEach((example, i) => {
       expect(namesOf(texts[i]!)).toEqual(names);
       const phrases = thinkOf(texts[i]!).split('; ').at(-1)!;
-      told.set(phrases, (told.get(phrases) ?? new Set()).add(classOf(example.gold)!));
+      told.set(phrases, (told.get(phrases) ?? new Set()).add(labelOf(example.gold)!));
     });
     for (const classes of told.values()) expect(classes.size).toBe(1);
   });
@@ -280,7 +280,7 @@ function tokenizerOf(corpus: readonly string[]) {
 
 describe('the small tokenizer', () => {
   it('makes one token of each phrase and symbol', () => {
-    const texts = train.map((e) => nanoClassTeacher(evidenceOf(e), classOf(e.gold)!));
+    const texts = train.map((e) => nanoClassTeacher(evidenceOf(e), labelOf(e.gold)!));
     const encode = tokenizerOf(texts);
     const names = tellingFeatures(profile, 3).map((f) => shortName(profile.features[f]!.key));
     const grades = ['very low', 'low', 'typical', 'high', 'very high', 'none'];
@@ -315,11 +315,11 @@ describe.each([
         if (examples.length === count) break;
       }
       const own = learnClasses(examples);
-      const texts = examples.map((e) => nanoClassTeacher(evidenceOf(e, own), classOf(e.gold)!));
+      const texts = examples.map((e) => nanoClassTeacher(evidenceOf(e, own), labelOf(e.gold)!));
       const encode = tokenizerOf(texts);
       const votes = new Map<string, Map<string, number>>();
       texts.forEach((text, i) => {
-        const gold = classOf(examples[i]!.gold)!;
+        const gold = labelOf(examples[i]!.gold)!;
         expect(parseClassification(text)).toMatchObject({ wellFormed: true, class: gold });
         expect(encode(text).length + 1).toBeLessThanOrEqual(most); // with the end token
         const phrases = thinkOf(text).split('; ').at(-1)!;

@@ -4,13 +4,14 @@ import { describe, expect, it } from 'vitest';
 import { nano5 } from '../../datasets/generators/nano5.ts';
 import { VTA_WAVES } from '../../datasets/generators/vta.ts';
 import { VTA_VARIATES, vtaMultivariate } from '../../datasets/generators/vta-variates.ts';
-import { parseAnswer, parseVariates } from '../../rewards/answer.ts';
 import { DataError } from '../../src/errors.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { nanoTeacher, nanoVariatesTeacher, roundIntervals, scan } from '../../src/expcot/nano.ts';
 import { analyseVariates } from '../../src/expcot/variates.ts';
 import { BPE_CONFIG, trainBpe } from '../../src/policy/bpe.ts';
 import { mergeIntervals } from '../../src/series/intervals.ts';
+import { parseAnswer } from '../../src/tasks/anomaly.ts';
+import { parseVariates } from '../../src/tasks/variates.ts';
 import { ANOMALY_CLASSES, type Interval } from '../../src/types.ts';
 
 const PHRASES = [

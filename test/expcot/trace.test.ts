@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
 import { ANOMLLM_TASKS, anomllm } from '../../datasets/generators/anomllm.ts';
 import { nano5 } from '../../datasets/generators/nano5.ts';
-import { parseAnswer } from '../../rewards/answer.ts';
 import { analyse, type Evidence } from '../../src/expcot/evidence.ts';
 import { cite, LEAST_DISTANCE, route } from '../../src/expcot/route.ts';
 import { FEWEST_CYCLES } from '../../src/expcot/shape.ts';
 import { blind, formatNumber, LONGEST_LIST, type Trace, teacher } from '../../src/expcot/trace.ts';
 import { Random } from '../../src/random.ts';
+import { parseAnswer } from '../../src/tasks/anomaly.ts';
 import type { LabeledSeries } from '../../src/types.ts';
 
 const SERIES: LabeledSeries[] = [

@@ -5,7 +5,6 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { VTA_TYPES, vta } from '../../datasets/generators/vta.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
-import { blindTrace } from '../../src/expcot/expert.ts';
 import { agreement, classOf, explain, MOST_WINDOWS, tame } from '../../src/explain/explain.ts';
 import {
   disagrees,
@@ -20,7 +19,8 @@ import { figure } from '../../src/plot/figure.ts';
 import { renderColumns } from '../../src/plot/raster.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import type { PolicyCard } from '../../src/train/card.ts';
+import type { PolicyCard } from '../../src/tasks/card.ts';
+import { blindTrace } from '../../src/tasks/kinds.ts';
 import { ANOMALY_CLASSES } from '../../src/types.ts';
 import { corpus } from '../policy/corpus.ts';
 

@@ -1,5 +1,5 @@
 /** Evaluated responses made by the real parser and reward, for tests of metrics and reports. */
-import { parseResponse, scoreAnswer } from '../../rewards/response.ts';
+import { parseResponse, scoreAnswer } from '../../src/tasks/kinds.ts';
 import type { AnomalyClass, EvalRecord, Gold, Interval } from '../../src/types.ts';
 
 export function writeResponse(intervals: readonly Interval[], label: string, think = 'sine wave'): string {

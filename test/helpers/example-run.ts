@@ -1,13 +1,13 @@
 /** A made-up run on a made-up prepared data set of any kind: examples drawn at random, answers right with some probability. */
+
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { classOf } from '../../datasets/example.ts';
 import { type ExampleOrigin, ExampleSet, writeExamples } from '../../datasets/example-set.ts';
-import { goldResponse } from '../../datasets/gold-answer.ts';
 import { SPLITS, type Split } from '../../datasets/split.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { Random } from '../../src/random.ts';
 import { type Recipe, recipeSchema } from '../../src/recipe.ts';
+import { goldResponse, labelOf } from '../../src/tasks/kinds.ts';
 import type { EvalRecord, Example, Gold } from '../../src/types.ts';
 import { recordOf } from './eval-records.ts';
 
@@ -96,7 +96,7 @@ function pretendAnswers(examples: readonly Example[], skill: number, seed: numbe
     const random = new Random(seed, 'pretended answers', i);
     const gold = random.uniform() < skill ? one.gold : random.pick(examples).gold;
     const response =
-      random.uniform() < 0.06 ? '<think>a wave' : goldResponse(gold, `It looks ${classOf(gold)}.`);
+      random.uniform() < 0.06 ? '<think>a wave' : goldResponse(gold, `It looks ${labelOf(gold)}.`);
     return { ...recordOf(one.id, one.gold, response, LENGTH), task: one.task };
   });
 }

@@ -12,7 +12,7 @@ import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { openSafetensors } from '../../src/policy/safetensors.ts';
 import { trainingTask } from '../../src/run/task.ts';
-import { type PolicyCard, writeCard } from '../../src/train/card.ts';
+import { type PolicyCard, writeCard } from '../../src/tasks/card.ts';
 import { CLI } from './program.ts';
 import { tinyDims } from './tiny-policy.ts';
 

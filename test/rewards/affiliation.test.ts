@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { affiliation } from '../../rewards/affiliation.ts';
-import { clipAndMerge } from '../../rewards/intervals.ts';
 import { DataError } from '../../src/errors.ts';
+import { clipAndMerge } from '../../src/series/intervals.ts';
 import type { Interval } from '../../src/types.ts';
 
 type Encoded = number | 'NaN' | 'Infinity';

@@ -1,12 +1,13 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { parseAnswer, parseClassification } from '../../rewards/answer.ts';
-import { anomalyReward, classificationReward } from '../../rewards/combine.ts';
-import { clipAndMerge } from '../../rewards/intervals.ts';
+import { anomalyReward } from '../../rewards/anomseer.ts';
 import { localisation, localisationReward } from '../../rewards/localisation.ts';
+import { classificationReward } from '../../rewards/timemaster.ts';
 import { DataError } from '../../src/errors.ts';
-import { runs } from '../../src/series/intervals.ts';
+import { clipAndMerge, runs } from '../../src/series/intervals.ts';
+import { parseAnswer } from '../../src/tasks/anomaly.ts';
+import { parseClassification } from '../../src/tasks/classification.ts';
 import type { Interval } from '../../src/types.ts';
 
 interface Golden {

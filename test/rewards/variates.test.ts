@@ -1,9 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { parseVariates } from '../../rewards/answer.ts';
-import { variatesReward } from '../../rewards/combine.ts';
-import { variateMetrics } from '../../rewards/variates.ts';
+import { variateMetrics, variatesReward } from '../../rewards/variates.ts';
 import { DataError } from '../../src/errors.ts';
+import { parseVariates } from '../../src/tasks/variates.ts';
 
 const CHANNELS = 36;
 const ids = fc.uniqueArray(fc.nat(CHANNELS - 1), { maxLength: 8 });

@@ -5,7 +5,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import type { DataFacts } from '../../datasets/source.ts';
 import { recipeSchema } from '../../src/recipe.ts';
 import { evaluationCard, mismatches, nanoCard, trainingCard } from '../../src/run/card.ts';
-import { FOREIGN_CARD, type PolicyCard, writeCard } from '../../src/train/card.ts';
+import { FOREIGN_CARD, type PolicyCard, writeCard } from '../../src/tasks/card.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-card-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));

@@ -3,7 +3,7 @@ import { openExamples } from '../../datasets/source.ts';
 import { runBaselines } from '../../eval/baselines.ts';
 import { Random } from '../../src/random.ts';
 import { exampleTask, trainingTask } from '../../src/run/task.ts';
-import type { PolicyCard } from '../../src/train/card.ts';
+import type { PolicyCard } from '../../src/tasks/card.ts';
 import type { Example } from '../../src/types.ts';
 
 const card: PolicyCard = {

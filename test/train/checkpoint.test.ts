@@ -18,7 +18,7 @@ import { CheckpointError } from '../../src/errors.ts';
 import { WriteError } from '../../src/files.ts';
 import { MANIFEST_FILE, TRAINING_FILES } from '../../src/manifest.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { FOREIGN_CARD, readCard } from '../../src/train/card.ts';
+import { FOREIGN_CARD, readCard } from '../../src/tasks/card.ts';
 import {
   checkpointDamage,
   readState,

@@ -9,7 +9,7 @@ import { collate, type EncodedPrompt, responseSequence } from '../../src/policy/
 import { forward } from '../../src/policy/forward.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { Random } from '../../src/random.ts';
-import { FOREIGN_CARD } from '../../src/train/card.ts';
+import { FOREIGN_CARD } from '../../src/tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../../src/train/checkpoint.ts';
 import { Learner } from '../../src/train/learner.ts';
 import type { RlMetrics } from '../../src/train/metrics.ts';

@@ -7,7 +7,7 @@ import { TimeseerError } from '../../src/errors.ts';
 import type { EncodedPrompt } from '../../src/policy/batch.ts';
 import { generate } from '../../src/policy/generate.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { FOREIGN_CARD } from '../../src/train/card.ts';
+import { FOREIGN_CARD } from '../../src/tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../../src/train/checkpoint.ts';
 import { Learner } from '../../src/train/learner.ts';
 import { cosineSchedule } from '../../src/train/optimizer.ts';

@@ -4,37 +4,24 @@ import { wordsFor, wordsVersion } from '../../../datasets/material-composer.ts';
 import { type Material, Materials } from '../../../datasets/materials.ts';
 import type { Split } from '../../../datasets/split.ts';
 import { classesOf } from '../../../datasets/traces.ts';
-import { intervalText, variateText } from '../../../eval/report-examples.ts';
-import { EXACT_WORDS, parseResponse } from '../../../rewards/response.ts';
 import { DataError, reasonOf, TimeseerError } from '../../errors.ts';
 import { type ClassProfile, learnClasses } from '../../expcot/class-profile.ts';
-import { agreement, expertOn } from '../../expcot/expert.ts';
 import { TRACE_VERSION } from '../../expcot/trace.ts';
 import { fileInside, readBytes } from '../../files.ts';
 import { decodePng, MOST_BYTES } from '../../plot/png.ts';
-import type { Example, Gold } from '../../types.ts';
+import { choosesClass, EXACT_WORDS, expertOn, taskKind } from '../../tasks/kinds.ts';
+import type { Example } from '../../types.ts';
 import type { BlindWords, Describe, ExampleDetails } from './page.ts';
 
 /** The blind trace with its own answer, compared with the right one. */
 function blindWords(text: string, example: Example): BlindWords {
   const { gold, channels, names } = example;
   const length = lengthOf(example);
-  const said = parseResponse(text, { kind: gold.kind, length, channels: channels.length, ...EXACT_WORDS });
-  const answers: Readonly<Record<Gold['kind'], Gold>> = {
-    classification: { kind: 'classification', class: said.class ?? '' },
-    anomaly: { kind: 'anomaly', class: null, intervals: said.intervals ?? [] },
-    variates: { kind: 'variates', variates: said.variates ?? [] },
-  };
-  const { f1 } = agreement(answers[gold.kind], gold);
-  if (gold.kind === 'variates') {
-    const ids = said.variates ?? null;
-    const noun = ids?.length === 1 ? 'variate' : 'variates';
-    return { text, says: `${noun} ${variateText(ids, names)}`, right: f1 === 1, f1 };
-  }
-  const own = said.class ?? 'unreadable';
-  const right = gold.class === null ? null : said.class === gold.class;
-  const says = gold.kind === 'anomaly' ? `${own}, ${intervalText(said.intervals)}` : own;
-  return { text, says, right, f1 };
+  const kind = taskKind(gold.kind);
+  const said = kind.parse(text, { kind: gold.kind, length, channels: channels.length, ...EXACT_WORDS });
+  const { class: named, f1 } = kind.agreement(kind.answerOf(said), gold);
+  const right = choosesClass(gold.kind) ? named : f1 === 1;
+  return { text, says: kind.says(said, names), right, f1 };
 }
 
 type Traces = Pick<ExampleDetails, 'teacher' | 'notes'> & { readonly blind: string | null };
@@ -46,10 +33,10 @@ function toldNow(example: Example, profile: ClassProfile | null): Traces {
     return error.message;
   };
   try {
-    const expert = expertOn(example, example.gold, profile);
+    const expert = expertOn(example, example.gold.kind, profile);
     const blind = expert.blind().text;
     try {
-      return { teacher: expert.teacher().text, blind, notes: [] };
+      return { teacher: expert.teacher(example.gold).text, blind, notes: [] };
     } catch (error) {
       return { teacher: null, blind, notes: [`No expert trace for the right answer: ${because(error)}.`] };
     }
@@ -103,7 +90,7 @@ export function describer(options: DescribeOptions): Describe {
   const facts = materials?.facts;
   let learned: Learned | undefined;
   const now = (example: Example): Traces => {
-    if (example.gold.kind !== 'classification') return toldNow(example, null);
+    if (!taskKind(example.gold.kind).learnsClasses) return toldNow(example, null);
     learned ??= learn(options, (facts?.classes ?? null) !== null);
     if (learned.profile === null) {
       return { teacher: null, blind: null, notes: [`No expert traces: ${learned.reason}.`] };

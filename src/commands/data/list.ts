@@ -1,10 +1,12 @@
 /** `timeseer data list`: every task that can be prepared. */
+
 import { existsSync } from 'node:fs';
 import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { BENCHMARKS } from '../../../datasets/benchmarks/registry.ts';
 import type { ExampleOrigin } from '../../../datasets/example-set.ts';
 import { cachedFolder } from '../../../datasets/fetch.ts';
 import { smallFigure } from '../../run/card.ts';
+import { taskKind } from '../../tasks/kinds.ts';
 import { print, printJson } from '../../terminal.ts';
 
 export interface ListArguments {
@@ -20,8 +22,10 @@ function needs(spec: Benchmark): string {
 function classesText({ kind, classes, needs: files }: Benchmark): string {
   if (kind === 'variates') return 'which variates';
   if (classes === null) return 'yours';
+  const { classes: known, column } = taskKind(kind);
   // Files of labelled points say where anomalies are, not of which kind.
-  return kind === 'anomaly' && files !== 'nothing' ? 'intervals' : String(classes.length);
+  const named = known === 'data' || (files === 'nothing' && known.length > 0);
+  return named ? String(classes.length) : column;
 }
 
 /**

@@ -1,7 +1,7 @@
 /** A page of rendered examples with their right answers, for a person. */
-import { classOf, lengthOf } from '../../../datasets/example.ts';
+
+import { lengthOf } from '../../../datasets/example.ts';
 import type { ExampleOrigin } from '../../../datasets/example-set.ts';
-import { goldParts } from '../../../datasets/gold-answer.ts';
 import type { Split } from '../../../datasets/split.ts';
 import { verbatim } from '../../../eval/report-examples.ts';
 import { Html, html, page, pngSource } from '../../html/html.ts';
@@ -13,6 +13,7 @@ import { LEAST_STRIP } from '../../plot/shade.ts';
 import { formatValue } from '../../progress.ts';
 import { smallFigure } from '../../run/card.ts';
 import { drawingOf, markTruth } from '../../tasks/drawing.ts';
+import { choosesClass, goldParts, labelOf, taskKind } from '../../tasks/kinds.ts';
 import type { Example, Gold, Picture } from '../../types.ts';
 
 /** What the expert says from values alone. */
@@ -57,7 +58,8 @@ export interface PageOptions {
 
 const uriOf = (picture: Picture): string => `data:image/png;base64,${encodePng(picture).toString('base64')}`;
 
-const unnamed = ({ gold }: Example): boolean => gold.kind === 'anomaly' && gold.class === null;
+const unnamed = ({ gold }: Example): boolean =>
+  choosesClass(gold.kind) && taskKind(gold.kind).className(gold) === null;
 
 function missingText({ channels }: Example): string {
   const missing = channels.reduce((sum, one) => sum + one.filter((value) => Number.isNaN(value)).length, 0);
@@ -73,7 +75,7 @@ const TALL = 400;
 
 /** Intervals of few points are marked wider than they are. */
 const truthCaption = ({ kind }: Gold): string =>
-  kind === 'anomaly'
+  taskKind(kind).localises
     ? `The right answer, in green; the strip along the top is at least ${LEAST_STRIP} px wide.`
     : 'The right answer, in green.';
 
@@ -94,7 +96,8 @@ function pictureBlock(picture: Picture, alt: string, caption: string): Html {
 
 /** The blind trace, folded, with its own answer marked; open where it is the only one. */
 function blindBlock({ text, says, right, f1 }: BlindWords, kind: Gold['kind'], open: boolean): Html {
-  const [good, bad] = kind === 'anomaly' ? ['class right', 'class wrong'] : ['right', 'wrong'];
+  const both = choosesClass(kind) && taskKind(kind).measuresF1;
+  const [good, bad] = both ? ['class right', 'class wrong'] : ['right', 'wrong'];
   const mark =
     right === null ? null : html`: <span class="${right ? 'met' : 'missed'}">${right ? good : bad}</span>`;
   const share = f1 === null ? null : html`${right === null ? ': ' : ', '}F1 ${fixed(f1, 2)}`;
@@ -141,7 +144,7 @@ async function card(
   const caption = figureCaption(figure.preset, picture, image?.path ?? null, look.redrawn);
   return html`<article class="example">
 <h2><bdi>${id}</bdi></h2>
-<p class="verdict"><strong><bdi>${classOf(gold)}</bdi></strong> \u00b7 ${facts}</p>
+<p class="verdict"><strong><bdi>${labelOf(gold)}</bdi></strong> \u00b7 ${facts}</p>
 <div class="${picture.height > TALL ? 'pictures beside' : 'pictures'}">
 ${pictureBlock(picture, `Plot of ${id}`, caption)}
 ${truth === null ? null : pictureBlock(truth, `Plot of ${id} with the right answer marked`, truthCaption(gold))}

@@ -1,13 +1,13 @@
 /** `timeseer data show NAME|DIR`: a few examples with their right answers, as text or as a page. */
+
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
 import { BENCHMARKS, benchmarkNamed } from '../../../datasets/benchmarks/registry.ts';
-import { classOf, lengthOf } from '../../../datasets/example.ts';
+import { lengthOf } from '../../../datasets/example.ts';
 import { EXAMPLES_MANIFEST, isExampleSet, readExampleManifest } from '../../../datasets/example-manifest.ts';
 import { type ExampleOrigin, ExampleSet } from '../../../datasets/example-set.ts';
 import { taskFolder } from '../../../datasets/fetch.ts';
-import { goldParts } from '../../../datasets/gold-answer.ts';
 import { type Selection, selectExamples } from '../../../datasets/prepare.ts';
 import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { checkSetFigure } from '../../../datasets/validate-set.ts';
@@ -15,6 +15,7 @@ import { ConfigError } from '../../errors.ts';
 import { writeFileAtomic } from '../../files.ts';
 import { Random } from '../../random.ts';
 import { checkFigureRate } from '../../tasks/drawing.ts';
+import { goldParts, labelOf } from '../../tasks/kinds.ts';
 import { print, printJson } from '../../terminal.ts';
 import type { Example } from '../../types.ts';
 import { describer } from './describe.ts';
@@ -116,7 +117,7 @@ export function chooseShown(gallery: Gallery, n: number, seed: number): ShownExa
   const found: { split: Split; class: string; at: number }[] = [];
   let at = 0;
   for (const [split, { gold }] of gallery.examples()) {
-    found.push({ split, class: classOf(gold), at: at++ });
+    found.push({ split, class: labelOf(gold), at: at++ });
   }
   const split = [...SPLITS].reverse().find((one) => found.some((item) => item.split === one));
   const own = found.filter((item) => item.split === split);

@@ -1,4 +1,5 @@
 /** `timeseer data stats DIR`: what a data set holds, by split and class. */
+
 import type { CommandModule } from 'yargs';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import { type ClassStats, QUANTILES, setStats } from '../../../datasets/statistics.ts';

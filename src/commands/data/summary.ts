@@ -1,8 +1,10 @@
 /** What `data prepare` says: while it works, and of what it has written. */
+
 import type { ExampleManifest } from '../../../datasets/example-manifest.ts';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { Progress } from '../../progress.ts';
+import { taskKind } from '../../tasks/kinds.ts';
 import { columns, figuresText } from './list.ts';
 
 /** Counts of the classes by split. */
@@ -82,7 +84,7 @@ export function normalAlone(
   split: Split,
   chance: number | null,
 ): number | undefined {
-  return kind === 'anomaly' && chance === 1 ? splits[split]?.classes['normal'] : undefined;
+  return taskKind(kind).localises && chance === 1 ? splits[split]?.classes['normal'] : undefined;
 }
 
 /** One line on how often the blind expert is right; none where there are no traces. */

@@ -17,15 +17,14 @@ import { afterAll, afterEach, describe, expect, it } from 'vitest';
 import { addMaterials } from '../../../datasets/add-materials.ts';
 import { benchmarkNamed } from '../../../datasets/benchmarks/registry.ts';
 import { ExampleSet } from '../../../datasets/example-set.ts';
-import { goldParts } from '../../../datasets/gold-answer.ts';
 import { MaterialTeam } from '../../../datasets/material-pool.ts';
 import { Materials } from '../../../datasets/materials.ts';
 import { prepare } from '../../../datasets/prepare.ts';
 import { learnClasses, readProfile } from '../../../src/expcot/class-profile.ts';
-import { scoreBlind, teacherTrace } from '../../../src/expcot/expert.ts';
 import { decodePng } from '../../../src/plot/png.ts';
 import { render } from '../../../src/plot/raster.ts';
 import { drawingOf } from '../../../src/tasks/drawing.ts';
+import { goldParts, scoreBlind, teacherTrace } from '../../../src/tasks/kinds.ts';
 import { inside } from '../../helpers/command-line.ts';
 import { CLI } from '../../helpers/program.ts';
 

@@ -16,7 +16,7 @@ import { Materials } from '../../../datasets/materials.ts';
 import { openExamples } from '../../../datasets/source.ts';
 import { blindLines } from '../../../src/commands/data/summary.ts';
 import { exampleTask } from '../../../src/run/task.ts';
-import { FOREIGN_CARD } from '../../../src/train/card.ts';
+import { FOREIGN_CARD } from '../../../src/tasks/card.ts';
 import { inside } from '../../helpers/command-line.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-prepare-command-'));

@@ -2,6 +2,7 @@
  * Cells of 60 kB in text files: no reader takes longer than its input is long, whatever the cell is made of. A pattern
  * that can match one text in several ways takes half a minute for one of these. TIMESEER_FUZZ=3000 tries ten places of each.
  */
+
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
@@ -18,10 +19,10 @@ import { formatOf, readRecords } from '../../../datasets/readers/formats.ts';
 import { readNab, readNabWindows } from '../../../datasets/readers/nab.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';
 import { readWfdbHeader } from '../../../datasets/readers/wfdb-header.ts';
-import { parseResponse } from '../../../rewards/response.ts';
 import { loadRecipe } from '../../../src/config.ts';
 import { TimeseerError } from '../../../src/errors.ts';
 import { readProfile } from '../../../src/expcot/class-profile.ts';
+import { parseResponse } from '../../../src/tasks/kinds.ts';
 
 import { dict, npy } from '../../helpers/numpy-files.ts';
 

@@ -1,5 +1,5 @@
 /** One JSON object from one line of text, read strictly: exactly the known fields, messages that name the field. */
-import { DataError } from '../src/errors.ts';
+import { DataError } from './errors.ts';
 
 /** Where a record stands; it leads every message about it. */
 export interface Place {

@@ -10,7 +10,7 @@ import {
   type PolicyCard,
   readCard,
   writeCard,
-} from '../../src/train/card.ts';
+} from '../../src/tasks/card.ts';
 
 const CARD: PolicyCard = {
   version: 1,

@@ -6,13 +6,12 @@ import { CheckpointError, ConfigError } from '../errors.ts';
 import { readUtf8, writeFileAtomic } from '../files.ts';
 import { checkFiles } from '../manifest.ts';
 import { ANOMALY_CLASSES } from '../types.ts';
+import { choosesClass, KIND_NAMES, mayChoose } from './kinds.ts';
 
 export const CARD_FILE = 'timeseer.json';
 
 /** Bounds of what a card may ask for: a series of so many points is resampled, drawn or written for every window. */
 const MOST = { points: 1_000_000, channels: 10_000, classes: 10_000, name: 10_000 } as const;
-
-const KNOWN: ReadonlySet<string> = new Set(ANOMALY_CLASSES);
 
 /** How a series is written as numbers. */
 const numbersSchema = z.strictObject({
@@ -33,7 +32,7 @@ const cardSchema = z
     /** Points per series in training; other lengths are resampled to it. Null: any length is drawn as it is. */
     length: z.number().int().min(2).max(MOST.points).nullable(),
     /** What it answers. */
-    kind: z.enum(['classification', 'anomaly', 'variates']).default('anomaly'),
+    kind: z.enum(KIND_NAMES).default('anomaly'),
     /** Name of the task that it was trained on; null: none in particular. */
     task: z.string().min(1).max(MOST.name).nullable().default(null),
     /** Classes of its answers in the order of its prompts; none of variates. */
@@ -46,10 +45,8 @@ const cardSchema = z
     stage: z.enum(['initial', 'sft', 'rl']),
   })
   .readonly()
-  .refine(({ kind, classes }) => kind === 'variates' || classes.length > 0, { path: ['classes'] })
-  .refine(({ kind, classes }) => kind !== 'anomaly' || classes.every((name) => KNOWN.has(name)), {
-    path: ['classes'],
-  });
+  .refine(({ kind, classes }) => !choosesClass(kind) || classes.length > 0, { path: ['classes'] })
+  .refine(({ kind, classes }) => classes.every((name) => mayChoose(kind, name)), { path: ['classes'] });
 
 export type PolicyCard = z.infer<typeof cardSchema>;
 

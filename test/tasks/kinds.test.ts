@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { goldResponse } from '../../datasets/gold-answer.ts';
-import { clipAndMerge } from '../../rewards/intervals.ts';
-import { type Asked, parseResponse, REWARD_OF, scoreAnswer } from '../../rewards/response.ts';
 import { DataError } from '../../src/errors.ts';
+import { clipAndMerge } from '../../src/series/intervals.ts';
+import type { Asked } from '../../src/tasks/kind.ts';
+import { goldResponse, KIND_NAMES, parseResponse, scoreAnswer, taskKind } from '../../src/tasks/kinds.ts';
 import { ANOMALY_CLASSES, type Gold, type Interval } from '../../src/types.ts';
 
 interface Posed {
@@ -78,7 +78,11 @@ const damaged = fc.tuple(posed, fc.nat(300), fc.nat(12), anyText).map(([{ gold, 
 
 describe('the reward of every kind of task', () => {
   test('has a name', () => {
-    expect(REWARD_OF).toEqual({ anomaly: 'anomseer', classification: 'timemaster', variates: 'variates' });
+    expect(KIND_NAMES.map((name) => [name, taskKind(name).reward.name])).toEqual([
+      ['anomaly', 'anomseer'],
+      ['classification', 'timemaster'],
+      ['variates', 'variates'],
+    ]);
   });
 
   test('pays exactly 1 for the right answer', () => {

@@ -1,8 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MAX_INTERVALS, parseAnswer, parseClassification, parseVariates } from '../../rewards/answer.ts';
-import { MAX_RESPONSE_LENGTH } from '../../rewards/tagged.ts';
 import { DataError } from '../../src/errors.ts';
+import { MAX_INTERVALS, parseAnswer } from '../../src/tasks/anomaly.ts';
+import { parseClassification } from '../../src/tasks/classification.ts';
+import { MAX_RESPONSE_LENGTH } from '../../src/tasks/response.ts';
+import { parseVariates } from '../../src/tasks/variates.ts';
 
 const respond = (list: string, label = 'seasonal', think = 'sine wave; period 62') =>
   `<think>${think}</think><answer>${list}</answer><class>${label}</class>`;

@@ -1,0 +1,215 @@
+/**
+ * What a kind of answer is: everything that data sets, training, evaluation and reports need to know of it. Each kind has a file in
+ * this folder; `kinds.ts` lists them. To add one: its gold answer in `types.ts`, its file, and a line in the list.
+ */
+import type { Reward } from '../../rewards/reward.ts';
+import type { ClassProfile } from '../expcot/class-profile.ts';
+import type { NanoOptions } from '../expcot/nano.ts';
+import type { Place } from '../json-record.ts';
+import type { Example, Gold, Interval, ParsedAnswer } from '../types.ts';
+import type { Reading } from './response.ts';
+
+/** What a task says of its data and asks for; the words that every task shares are the kind's. */
+export interface TaskPrompt {
+  /** Name of the task. */
+  readonly name: string;
+  /** Raised with every change of a word that a policy can see: kept in manifests, since answers depend on it. */
+  readonly version: number;
+  readonly kind: Gold['kind'];
+  /** Where the series come from and what a point is: one or more sentences. */
+  readonly context: string;
+  /** What there is to find, as a request. */
+  readonly question: string;
+  /** What a class looks like, by its name; classes without one are only listed. */
+  readonly hints: Readonly<Record<string, string>>;
+  /** What an extension is asked for; null for tasks that have none. No command asks for one until there is a judge of it. */
+  readonly advice: string | null;
+}
+
+/** What is known of a series before it is looked at: nothing that depends on its label. */
+export interface PromptRequest {
+  /** Points of the series, N. */
+  readonly length: number;
+  /** Names of the channels, in the order of the picture: [C]. */
+  readonly channels: readonly string[];
+  /** Classes to choose from, in order; ignored where the answer has none. */
+  readonly classes: readonly string[];
+  /** What the picture's axes count, as a clause; default: the x axis is the index. Not of variates, whose grid the prompt tells. */
+  readonly axes?: string;
+  /** Whether the series is shown as a picture (default), or as numbers, with at most as many values per channel as points. */
+  readonly numbers?: { readonly text: string; readonly points: number };
+  /** Whether an extension is asked for, where the task has one; default false, as everywhere until something judges it. */
+  readonly extension?: boolean;
+}
+
+/** What a response was asked for; nothing here depends on the right answer. */
+export interface Asked {
+  readonly kind: Gold['kind'];
+  /** Points of the series, N. */
+  readonly length: number;
+  /** Channels of the series, C. */
+  readonly channels: number;
+  /** Classes to choose from, which a lenient reading recognises in any case and white space; of classification alone. */
+  readonly classes: readonly string[];
+  /** How much is overlooked; default lenient, as in the papers' releases. */
+  readonly reading?: Reading;
+  /** Whether an extension was asked for, which classification alone can be; default false. */
+  readonly extension?: boolean;
+}
+
+export const TRACE_MODES = ['teacher', 'blind'] as const;
+/** `teacher` concludes the gold answer, for training; `blind` its own, from values alone. */
+export type TraceMode = (typeof TRACE_MODES)[number];
+
+/** What an expert looks at: an example without its answer. */
+export type Unlabelled = Pick<Example, 'channels' | 'names'>;
+
+/** The same with its answer. */
+export type Labelled = Unlabelled & Pick<Example, 'gold'>;
+
+export interface ExpertTrace<G extends Gold = Gold> {
+  /** The whole response with its tags. */
+  readonly text: string;
+  /** What stands inside the think tags; without '<' and '>'. */
+  readonly think: string;
+  /** What the trace concludes. */
+  readonly answer: G;
+}
+
+/** Both traces of one series, on evidence that is computed once. */
+export interface Expert<G extends Gold = Gold> {
+  /** What the analyses found, as a record for JSON. */
+  evidence(): unknown;
+  /** The trace of the evidence alone. */
+  blind(): ExpertTrace<G>;
+  /** The trace that concludes the gold answer. @throws ConfigError for a class that the profile does not know */
+  teacher(gold: G): ExpertTrace<G>;
+}
+
+/** How an answer agrees with the gold one. */
+export interface Agreement {
+  /** Whether the class is right; null where there is none, or the data do not name it. */
+  readonly class: boolean | null;
+  /** Point F1 of the intervals, or F1 of the variates, in [0, 1]; two empty lists agree. Null where there is none. */
+  readonly f1: number | null;
+}
+
+/** What of a picture shows the gold answer. */
+export interface Marks {
+  readonly intervals: readonly Interval[];
+  /** Ids of the channels that are marked; absent: all. */
+  readonly channels?: readonly number[];
+}
+
+/** What a user states as the right answer on the command line. */
+export interface Statement {
+  readonly class: string | undefined;
+  readonly intervals: string | undefined;
+}
+
+export interface TaskKind<G extends Gold = Gold> {
+  readonly name: G['kind'];
+  /** What it answers with, as a plural: `intervals of anomalies`. */
+  readonly answers: string;
+  /** The same in a word or two, for tables. */
+  readonly column: string;
+  /** Classes to choose from: those of the kind, those of the data set (`data`), or none. */
+  readonly classes: readonly string[] | 'data';
+  /** Whether traces need what was learned of the classes from a training split. */
+  readonly learnsClasses: boolean;
+  /** Whether answers count the points of a series, so that pictures must. */
+  readonly countsPoints: boolean;
+  /** Whether answers count channels, of which there may be any number. */
+  readonly countsChannels: boolean;
+  /** Figure in which a small policy is shown several channels. */
+  readonly nanoFigure: string;
+  /** Whether it finds intervals of a series: what `explain` needs. */
+  readonly localises: boolean;
+  /** Whether answers agree by F1 with gold ones. */
+  readonly measuresF1: boolean;
+
+  // The gold answer.
+  /** Fields of the gold answer in a file, `kind` first. */
+  readonly fields: readonly string[];
+  /** The gold answer of a file, field by field. @throws DataError naming the field */
+  read(record: Record<string, unknown>, at: Place): G;
+  /** @throws DataError naming the field, unless it is an answer to a series of this shape */
+  check(gold: G, shape: { readonly length: number; readonly channels: number }, at: Place): void;
+  /** The class that is graded; null where there is none, or the data do not name it. */
+  className(gold: G): string | null;
+  /** What an example is counted under. */
+  label(gold: G): string;
+  /**
+   * The gold answer as the parts of a response after the reasoning. `whole`: with every part that the form demands, even one that the
+   * data do not say and no reward counts.
+   */
+  parts(gold: G, whole: boolean): string;
+  /** What of a picture is marked; null where nothing is. */
+  marks(gold: G, length: number): Marks | null;
+  /**
+   * What a user states as the right answer, over what the file says (`found`).
+   * @param missing throws that nothing says it, naming the option
+   * @throws ConfigError for a wrong statement
+   */
+  state(stated: Statement, found: G | null, length: number, missing: (option: string) => never): G;
+
+  // What is asked.
+  /** One phrase: a small policy is always asked the same. */
+  readonly phrase: string;
+  /** The question of a task that has none of its own. */
+  readonly question: string;
+  /** What the classes of the kind mean. */
+  readonly hints: Readonly<Record<string, string>>;
+  /** What is shown, as a sentence. */
+  shown(request: PromptRequest): string;
+  /** The form of the answer after the reasoning, in sentences. */
+  form(prompt: TaskPrompt, request: PromptRequest): string;
+
+  // The response.
+  /** Reads a response; its faults stand in `problem`. @throws DataError for a shape that is none */
+  parse(response: string, asked: Asked): ParsedAnswer;
+  readonly reward: Reward<G>;
+
+  // The expert.
+  /**
+   * Analyses a series without looking at its answer.
+   * @param profile what was learned from the training split; needed where `learnsClasses`
+   * @throws ConfigError without a profile that is needed; DataError for values that cannot be analysed (none, infinite, all missing) or
+   * do not fit the profile
+   */
+  expert(series: Unlabelled, profile: ClassProfile | null): Expert<G>;
+  /** The short target of a training example. @throws as `expert` and `Expert.teacher` */
+  nanoTrace(series: Unlabelled, gold: G, profile: ClassProfile | null, options: NanoOptions): string;
+  /** What a response says as an answer; what cannot be read says nothing. */
+  answerOf(said: ParsedAnswer): G;
+  /** The same for a reader. @param names of the channels */
+  says(said: ParsedAnswer, names: readonly string[]): string;
+  agreement(answer: G, gold: G): Agreement;
+}
+
+const listed = (names: readonly string[]): string =>
+  names.length < 2 ? names.join() : `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`;
+
+/** What is shown of a series whose channels are told by name. `countsPoints`: whether the answer counts points, as the x axis may not. */
+export function shownSeries(
+  { length, channels, axes, numbers }: PromptRequest,
+  countsPoints: boolean,
+): string {
+  const count = channels.length;
+  const index = `the x axis is the index, 0 to ${length - 1}`;
+  const several = count > 1 ? ` with ${count} channels, ${listed(channels)}` : '';
+  if (numbers === undefined) {
+    const told = countsPoints && axes?.endsWith(index) === false;
+    const points = told ? `; the index of a point runs from 0 to ${length - 1}` : '';
+    return `The plot shows one time series of ${length} points${several}; ${axes ?? index}${points}.`;
+  }
+  const blocks =
+    numbers.points < length
+      ? ` Each of the ${numbers.points} values${count > 1 ? ' of a channel' : ''} is the mean of about ${Math.round(length / numbers.points)} neighbouring points; indices are those of the points.`
+      : '';
+  return `The numbers below are one time series of ${length} points${several}, in order; their index runs from 0 to ${length - 1}.${blocks}`;
+}
+
+/** Asks for one class. */
+export const chooseOne = (classes: readonly string[]): string =>
+  `Then give one class, spelled as in the list, between <class> and </class>: ${classes.join(', ')}.`;

@@ -1,0 +1,159 @@
+/** The kinds of answers, and what is done with an answer of any kind. */
+import { ConfigError, DataError } from '../errors.ts';
+import type { ClassProfile } from '../expcot/class-profile.ts';
+import type { NanoOptions } from '../expcot/nano.ts';
+import { checkFields, type Place, show } from '../json-record.ts';
+import type { Example, Gold, ParsedAnswer, Score } from '../types.ts';
+import { anomaly } from './anomaly.ts';
+import { classification } from './classification.ts';
+import type { Agreement, Asked, Expert, ExpertTrace, Labelled, TaskKind, Unlabelled } from './kind.ts';
+import { variates } from './variates.ts';
+
+const KINDS: { readonly [K in Gold['kind']]: TaskKind<Extract<Gold, { kind: K }>> } = {
+  anomaly,
+  classification,
+  variates,
+};
+
+/** Names of the kinds. */
+export const KIND_NAMES = Object.keys(KINDS) as [Gold['kind'], ...Gold['kind'][]];
+
+/** A kind by its name. What it is handed must be of this kind. */
+export const taskKind = (name: Gold['kind']): TaskKind => KINDS[name];
+
+/** Whether responses choose a class. */
+export const choosesClass = (kind: Gold['kind']): boolean => taskKind(kind).classes.length > 0;
+
+/** Whether a response of this kind may choose a class. */
+export function mayChoose(kind: Gold['kind'], name: string): boolean {
+  const { classes } = taskKind(kind);
+  return classes === 'data' || classes.length === 0 || classes.includes(name);
+}
+
+/** The gold answer of a file. @throws DataError naming the field */
+export function readGold(value: unknown, at: Place): Gold {
+  const kind = (value as { kind?: unknown } | null)?.kind as Gold['kind'];
+  if (!Object.hasOwn(KINDS, kind)) {
+    const kinds = KIND_NAMES.join(', ');
+    throw new DataError(`gold: got ${show(value)}, expected an object whose kind is one of ${kinds}`, at);
+  }
+  const { fields, read } = KINDS[kind];
+  return read(checkFields(value, fields, at, 'gold'), at);
+}
+
+/** The gold answer as a whole response. */
+export function goldResponse(gold: Gold, think: string): string {
+  return `<think>${think}</think>${taskKind(gold.kind).parts(gold, true)}`;
+}
+
+/** The class that an example is counted under: of variates, how many are anomalous. */
+export const labelOf = (gold: Gold): string => taskKind(gold.kind).label(gold);
+
+/** The gold answer as the parts of a response after the reasoning; a part that the data do not say is left out. */
+export const goldParts = (gold: Gold): string => taskKind(gold.kind).parts(gold, false);
+
+/** For texts of our own, which nothing has to be overlooked in. */
+export const EXACT_WORDS = { classes: [], reading: 'strict' } as const satisfies Partial<Asked>;
+
+/** What a response says; any text is read. @throws DataError for a shape that is none */
+export function parseResponse(response: string, asked: Asked): ParsedAnswer {
+  return taskKind(asked.kind).parse(response, asked);
+}
+
+/** The reward of the kind of the gold answer. @param answer of `parseResponse` for the same kind @param length points of the series */
+export function scoreAnswer(answer: ParsedAnswer, gold: Gold, length: number): Score {
+  return taskKind(gold.kind).reward.score(answer, gold, length);
+}
+
+/** The expert on a series, for answers of this kind; it never looks at an answer. @throws as `TaskKind.expert` */
+export function expertOn(series: Unlabelled, kind: Gold['kind'], profile: ClassProfile | null): Expert {
+  return taskKind(kind).expert(series, profile);
+}
+
+/** The blind trace: of an answer of this kind, from values alone. @throws as `TaskKind.expert` */
+export function blindTrace(
+  series: Unlabelled,
+  kind: Gold['kind'],
+  profile: ClassProfile | null,
+): ExpertTrace {
+  return expertOn(series, kind, profile).blind();
+}
+
+/** The trace that concludes the gold answer. @throws as `TaskKind.expert` and `Expert.teacher` */
+export function teacherTrace(example: Labelled, profile: ClassProfile | null): ExpertTrace {
+  return expertOn(example, example.gold.kind, profile).teacher(example.gold);
+}
+
+/** The short target of a training example. @throws as `TaskKind.nanoTrace` */
+export function nanoTrace(
+  example: Labelled,
+  profile: ClassProfile | null,
+  options: NanoOptions = {},
+): string {
+  return taskKind(example.gold.kind).nanoTrace(example, example.gold, profile, options);
+}
+
+/** Compares answers of one kind. @throws ConfigError for answers of different kinds */
+export function agreement(answer: Gold, gold: Gold): Agreement {
+  if (answer.kind === gold.kind) return taskKind(gold.kind).agreement(answer, gold);
+  throw new ConfigError(`an answer of kind ${answer.kind} beside one of kind ${gold.kind}`);
+}
+
+/** How often the blind expert is right on a split. */
+export interface BlindScore {
+  readonly count: number;
+  /** Share of right classes; null where there is no class. */
+  readonly accuracy: number | null;
+  /** Accuracy of always naming the most frequent class of these examples. */
+  readonly chance: number | null;
+  /** Mean F1 of intervals or variates; null where there are none. */
+  readonly f1: number | null;
+}
+
+/** Counts answers beside the gold ones, one by one, up to their score. */
+export class BlindTally {
+  #count = 0;
+  #graded = 0;
+  #right = 0;
+  #localised = 0;
+  #f1 = 0;
+  readonly #classes = new Map<string, number>();
+
+  /** One more answer by its agreement; null where the expert had none, which is wrong throughout. */
+  add(own: Agreement | null, gold: Gold): void {
+    this.#count++;
+    const kind = taskKind(gold.kind);
+    const name = kind.className(gold);
+    if (name !== null) {
+      this.#graded++;
+      if (own?.class === true) this.#right++;
+      this.#classes.set(name, (this.#classes.get(name) ?? 0) + 1);
+    }
+    if (kind.measuresF1) {
+      this.#localised++;
+      this.#f1 += own?.f1 ?? 0;
+    }
+  }
+
+  /** @throws ConfigError for no answers */
+  score(): BlindScore {
+    if (this.#count === 0) throw new ConfigError('no examples to score');
+    const graded = this.#graded;
+    return {
+      count: this.#count,
+      accuracy: graded === 0 ? null : this.#right / graded,
+      chance: graded === 0 ? null : Math.max(...this.#classes.values()) / graded,
+      f1: this.#localised === 0 ? null : this.#f1 / this.#localised,
+    };
+  }
+}
+
+/** Scores blind traces. @throws ConfigError for no examples, and as `blindTrace` */
+export function scoreBlind(examples: Iterable<Example>, profile: ClassProfile | null): BlindScore {
+  const tally = new BlindTally();
+  for (const example of examples) {
+    const { gold } = example;
+    tally.add(agreement(blindTrace(example, gold.kind, profile).answer, gold), gold);
+  }
+  return tally.score();
+}

@@ -1,0 +1,179 @@
+/** Anomalous variates (VisualTimeAnomaly): `<think>…</think><answer>[id, …]</answer>`. */
+import { variates as variatesReward } from '../../rewards/variates.ts';
+import { DataError } from '../errors.ts';
+import { nanoVariatesTeacher } from '../expcot/nano.ts';
+import { analyseVariates, blindVariates, teacherVariates } from '../expcot/variates.ts';
+import { listField, show } from '../json-record.ts';
+import type { ParsedAnswer, VariatesGold } from '../types.ts';
+import type { TaskKind } from './kind.ts';
+import {
+  checkCount,
+  INTEGER,
+  JSON_NUMBER,
+  MISSING,
+  partOf,
+  type Reading,
+  readList,
+  readTagged,
+  tagFormat,
+  thinkProblem,
+} from './response.ts';
+
+const FORMAT = tagFormat('think', 'answer');
+const NUMBER = new RegExp(`${INTEGER}(?!\\d)`, 'y');
+const LOOSE_NUMBER = new RegExp(JSON_NUMBER, 'y');
+
+const IDS = {
+  list: 'numbers of variates',
+  one: 'the number of a variate, an integer,',
+  many: 'variates',
+} as const;
+
+/**
+ * Parses a JSON list of ids of variates, 0 to `channels` − 1. The result is ascending, each id once: order does not
+ * matter, and an id given twice counts once, as an interval given twice does, because the answer is a set. Refused, with
+ * the reason: anything but such a list, an id that no channel has, more than `channels` entries (repeated ones included,
+ * so that a loop of one number is no answer).
+ */
+export function parseIds(text: string, channels: number): number[] | string {
+  const ids = readList<number>(text, {
+    item: NUMBER,
+    read: ([written]) => {
+      const id = Number(written);
+      return id < channels ? id : `variate ${id} is none of the ${channels}, numbered from 0`;
+    },
+    most: channels,
+    ...IDS,
+  });
+  return typeof ids === 'string' ? ids : asSet(ids);
+}
+
+const asSet = (ids: readonly number[]): number[] => [...new Set(ids)].sort((a, b) => a - b);
+
+/** The same list read leniently: ids that no channel has are left out; null where nothing can be read. */
+function looseIds(text: string, channels: number): number[] | null {
+  const ids = readList<number>(text.trim(), {
+    item: LOOSE_NUMBER,
+    read: ([written]) => {
+      const id = Number(written);
+      return Number.isInteger(id) && id >= 0 && id < channels ? id : null;
+    },
+    most: channels,
+    ...IDS,
+  });
+  return typeof ids === 'string' ? null : asSet(ids);
+}
+
+/**
+ * Reads a response that names the anomalous ones of `channels` variates; its list as in `parseIds`, or leniently.
+ *
+ * Example: `parseVariates('<think>two are square waves</think><answer>[7, 2]</answer>', 9)` → variates [2, 7].
+ * @throws DataError when `channels` is not a positive integer.
+ */
+export function parseVariates(
+  response: string,
+  channels: number,
+  reading: Reading = 'lenient',
+): ParsedAnswer {
+  checkCount('parseVariates', 'number of channels', channels);
+  const tagged = readTagged(response, FORMAT);
+  const { answer = null, think = null } = tagged.parts;
+  const variates = answer === null ? MISSING : parseIds(answer, channels);
+  const problem = tagged.problem ?? (typeof variates === 'string' ? variates : null) ?? thinkProblem(think);
+  const part = (name: string, which: 0 | -1 = 0) => partOf(tagged, name, response, reading, which);
+  const list = typeof variates === 'string' && reading === 'lenient' ? part('answer', -1) : null;
+  return {
+    think: part('think'),
+    intervals: null,
+    variates: typeof variates !== 'string' ? variates : list === null ? null : looseIds(list, channels),
+    class: null,
+    wellFormed: problem === null,
+    problem,
+  };
+}
+
+/** Numbers of variates with their names, where they have any of their own. */
+export function variateText(ids: readonly number[] | null, names: readonly string[] = []): string {
+  if (ids === null) return 'unreadable';
+  if (ids.length === 0) return 'none';
+  return ids
+    .map((id) => (names[id] === undefined || names[id] === String(id) ? id : `${id} (${names[id]})`))
+    .join(', ');
+}
+
+export const variates: TaskKind<VariatesGold> = {
+  name: 'variates',
+  answers: 'numbers of variates',
+  column: 'which variates',
+  classes: [],
+  learnsClasses: false,
+  countsPoints: true,
+  countsChannels: true,
+  nanoFigure: 'nano-variates',
+  localises: false,
+  measuresF1: true,
+
+  fields: ['kind', 'variates'],
+  read: (record, at) => ({ kind: 'variates', variates: listField(record, 'variates', at) as number[] }),
+  check(gold, { channels }, at) {
+    let last = -1;
+    for (const [k, id] of gold.variates.entries()) {
+      if (!Number.isInteger(id) || id <= last || id >= channels) {
+        throw new DataError(
+          `variates[${k}]: got ${show(id)}, expected ascending integers below the ${channels} channels`,
+          at,
+        );
+      }
+      last = id;
+    }
+  },
+  className: () => null,
+  label: (gold) => `${gold.variates.length} anomalous`,
+  parts: (gold) => `<answer>[${gold.variates.join(', ')}]</answer>`,
+  marks: (gold, length) =>
+    gold.variates.length === 0 ? null : { intervals: [[0, length]], channels: gold.variates },
+  state: (_, found, __, missing) => found ?? missing('a prepared data set'),
+
+  phrase: 'Find the odd variates.',
+  question: 'Find the variates that behave unlike the others.',
+  hints: {},
+  /** Variates are told by number in a grid; channels by name. */
+  shown({ length, channels, numbers }) {
+    const count = channels.length;
+    const ids = `numbered 0 to ${count - 1}`;
+    return numbers === undefined
+      ? `The picture shows ${count} variates of one time series of ${length} points in a grid of small plots, ${ids} row by row from the upper left.`
+      : `The numbers below are ${count} variates of one time series of ${length} points, one line each, ${ids}.`;
+  },
+  form: () =>
+    'Then give the numbers of the variates as a list between <answer> and </answer>, for example <answer>[2, 7]</answer>.',
+
+  parse: (response, { channels, reading }) => parseVariates(response, channels, reading),
+  reward: variatesReward,
+
+  expert({ channels }) {
+    const evidence = analyseVariates(channels);
+    return {
+      evidence: () => evidence,
+      blind() {
+        const { text, think, variates: own } = blindVariates(evidence);
+        return { text, think, answer: { kind: 'variates', variates: own } };
+      },
+      teacher(gold) {
+        const { text, think } = teacherVariates(evidence, gold.variates);
+        return { text, think, answer: gold };
+      },
+    };
+  },
+  nanoTrace: ({ channels }, gold) => nanoVariatesTeacher(analyseVariates(channels), gold.variates),
+  answerOf: (said) => ({ kind: 'variates', variates: said.variates ?? [] }),
+  says(said, names) {
+    const ids = said.variates ?? null;
+    return `${ids?.length === 1 ? 'variate' : 'variates'} ${variateText(ids, names)}`;
+  },
+  agreement(answer, gold) {
+    const shared = answer.variates.filter((id) => gold.variates.includes(id)).length;
+    const total = answer.variates.length + gold.variates.length;
+    return { class: null, f1: total === 0 ? 1 : (2 * shared) / total };
+  },
+};
