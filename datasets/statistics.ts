@@ -1,7 +1,8 @@
 /** Statistics of a prepared data set by split and class: counts, lengths, missing points, value quantiles. */
 
 import { Random } from '../src/random.ts';
-import { labelOf } from '../src/tasks/kinds.ts';
+import { coverage } from '../src/series/intervals.ts';
+import { labelOf, taskKind } from '../src/tasks/kinds.ts';
 import type { Example } from '../src/types.ts';
 import { lengthOf } from './example.ts';
 import type { ExampleSet } from './example-set.ts';
@@ -52,9 +53,10 @@ class Gatherer {
     this.#shortest = Math.min(this.#shortest, length);
     this.#longest = Math.max(this.#longest, length);
     for (const channel of example.channels) for (const value of channel) this.#value(value);
-    if (example.gold.kind !== 'anomaly') return;
+    const kind = taskKind(example.gold.kind);
+    if (!kind.localises) return;
     this.#anomaly = true;
-    for (const [start, end] of example.gold.intervals) this.#inside += end - start;
+    this.#inside += coverage(kind.marks(example.gold, length)?.intervals ?? []);
   }
 
   #value(value: number): void {

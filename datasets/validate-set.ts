@@ -13,7 +13,15 @@ import { decodePng, MOST_BYTES } from '../src/plot/png.ts';
 import { RenderPool } from '../src/plot/pool.ts';
 import { render } from '../src/plot/raster.ts';
 import { checkFigureRate, drawingOf } from '../src/tasks/drawing.ts';
-import { EXACT_WORDS, goldParts, goldResponse, parseResponse, scoreAnswer } from '../src/tasks/kinds.ts';
+import {
+  EXACT_WORDS,
+  goldParts,
+  goldResponse,
+  labelOf,
+  parseResponse,
+  scoreAnswer,
+  taskKind,
+} from '../src/tasks/kinds.ts';
 import type { Example, Picture } from '../src/types.ts';
 import { lengthOf } from './example.ts';
 import { EXAMPLES_MANIFEST, type ExampleManifest, splitFile } from './example-manifest.ts';
@@ -330,8 +338,8 @@ class Neighbours {
     const { classes, split: promise } = this.#set.manifest;
     if (this.#ids.has(id)) return `id '${id}' occurs twice`;
     this.#ids.add(id);
-    if (gold.kind === 'classification' && !classes.includes(gold.class)) {
-      return `class '${gold.class}' is none of ${classes.join(', ')}`;
+    if (taskKind(gold.kind).classes === 'data' && !classes.includes(labelOf(gold))) {
+      return `class '${labelOf(gold)}' is none of ${classes.join(', ')}`;
     }
     if (recording === null || promise.recordingsApart !== true) return null;
     const home = this.#homes.get(recording) ?? split;

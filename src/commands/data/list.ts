@@ -20,7 +20,6 @@ function needs(spec: Benchmark): string {
 }
 
 function classesText({ kind, classes, needs: files }: Benchmark): string {
-  if (kind === 'variates') return 'which variates';
   if (classes === null) return 'yours';
   const { classes: known, column } = taskKind(kind);
   // Files of labelled points say where anomalies are, not of which kind.
