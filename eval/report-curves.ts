@@ -236,10 +236,13 @@ export function rlPanels(lines: readonly RlLine[], method: string): CurvePanel[]
       curves: [curve('clipped', (line) => line.clipped)],
     },
     {
-      title: 'Groups that teach less',
+      title: 'Zero-variance groups',
       definition:
         'Share of prompt groups whose rewards are all equal, and of those skipped because every advantage is 0.',
-      curves: [curve('equal rewards', (line) => line.equalRewards), curve('skipped', (line) => line.silent)],
+      curves: [
+        curve('equal rewards', (line) => line.equalRewards),
+        curve('skipped', (line) => line.zeroVariance),
+      ],
     },
     {
       title: 'Gap between sampler and trainer',

@@ -1,13 +1,14 @@
 /**
  * The directory of a run, read strictly. What a run has not reached is absent (null); what is there must be whole.
  *
- *   recipe.json        name, resolved recipe, command, data it began with      sft/ rl/   metrics.jsonl, stage.json, policy/
+ *   recipe.json        version, name, resolved recipe, command, data it began with      sft/ rl/   metrics.jsonl, stage.json, policy/
  *   environment.json   versions, machine, calibration                          initial/   policy before training
  *   eval/              {initial,sft,rl}.{greedy,sampled}.jsonl, {sft,rl}.anomllm.greedy.jsonl, classical.{json,jsonl}
  */
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
+import { DataError } from '../src/errors.ts';
 import { layoutOf } from '../src/policy/layout.ts';
 import { type Dims, parseDims } from '../src/policy/model-config.ts';
 import { type Recipe, recipeSchema } from '../src/recipe.ts';
@@ -19,7 +20,15 @@ import { readJson, readJsonLines, readRecords } from './records.ts';
 export const POLICIES = ['initial', 'sft', 'rl'] as const;
 export type PolicyName = (typeof POLICIES)[number];
 
-const headerShape = z.object({ name: z.string().min(1), recipe: recipeSchema, command: z.string() });
+/** Version of the files that a run writes; a checkpoint has its own beside it. */
+export const RUN_VERSION = 2;
+
+const headerShape = z.object({
+  version: z.literal(RUN_VERSION),
+  name: z.string().min(1),
+  recipe: recipeSchema,
+  command: z.string(),
+});
 
 const stageShape = z.object({
   seconds: z.number().nonnegative(),
@@ -62,10 +71,18 @@ export class RunDirectory {
   readonly recipe: Recipe;
   readonly command: string;
 
-  /** @throws DataError when recipe.json is missing, not JSON, or no recipe of this version. */
+  /** @throws DataError when recipe.json is missing, not JSON, no recipe, or of another version of timeseer. */
   constructor(path: string) {
     this.path = path;
-    const { name, recipe, command } = readJson(join(path, 'recipe.json'), headerShape, RUN_ADVICE);
+    const file = join(path, 'recipe.json');
+    const { version = 1 } = readJson(file, z.looseObject({ version: z.int().optional() }), RUN_ADVICE);
+    if (version !== RUN_VERSION) {
+      throw new DataError(
+        `a run of version ${version}, this timeseer reads version ${RUN_VERSION}; use the timeseer that wrote it, or begin a new run`,
+        { file },
+      );
+    }
+    const { name, recipe, command } = readJson(file, headerShape, RUN_ADVICE);
     this.name = name;
     this.recipe = recipe;
     this.command = command;
@@ -208,7 +225,7 @@ const rlShape = z.object({
   entropy: measured,
   clipped: measured,
   equalRewards: measured,
-  silent: measured,
+  zeroVariance: measured,
   samplerGap: measured,
   /** Milliseconds of the step by phase. */
   ms: z.record(z.string(), finite),

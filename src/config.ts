@@ -46,12 +46,19 @@ function at(tree: Tree, path: Path): unknown {
   return value;
 }
 
+/** Why keys of earlier versions are gone. */
+const REMOVED: Readonly<Record<string, string>> = {
+  reward:
+    'the reward follows from the data: intervals as AnomSeer, classes as TimeMaster, ids of variates by F1',
+};
+
 function unknownKey(key: string, parent: Path): string {
+  const full = [...parent, key].join('.');
+  if (Object.hasOwn(REMOVED, full)) return `unknown key ${full}; ${REMOVED[full]}`;
   const defaults = defaultRecipe();
   const siblings = at(defaults, parent);
   const near = closest(key, isTree(siblings) ? Object.keys(siblings) : []);
   const elsewhere = leaves(defaults).find(([name]) => name.split('.').at(-1) === key)?.[0];
-  const full = [...parent, key].join('.');
   const meant = near === undefined ? elsewhere : [...parent, near].join('.');
   if (meant !== undefined) return `unknown key ${full}; did you mean ${meant}?`;
   return `unknown key ${full}; known here: ${isTree(siblings) ? Object.keys(siblings).join(', ') : 'none'}`;
@@ -149,17 +156,6 @@ export function loadRecipe(nameOrPath: string, overrides: readonly string[] = []
     }
     return place(path);
   });
-}
-
-/** Strictly reads a recipe that a run wrote as JSON; `file` is for messages. */
-export function parseRecipe(json: string, file: string): Recipe {
-  let content: unknown;
-  try {
-    content = JSON.parse(json);
-  } catch (error) {
-    throw new ConfigError(`${file}: not JSON: ${(error as Error).message}`, { cause: error });
-  }
-  return check(content, () => file);
 }
 
 /** Dotted keys in which two recipes differ: what a resumed run must refuse. */

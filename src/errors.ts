@@ -1,5 +1,6 @@
 /**
- * All failures of timeseer, one type per boundary. The message says what, where, and how to fix.
+ * All failures of timeseer, one type per boundary. The message says what, where, and how to fix. A response that cannot be used
+ * is none of them: it is scored, and what is wrong with it stands in `ParsedAnswer.problem`.
  *
  *  DataError          a file or record that enters is wrong (file, line, column)
  *  ConfigError        a recipe, flag or run configuration is wrong (key, got, expected)

@@ -213,11 +213,6 @@ export const recipeSchema = z
     rl: rl.prefault({}),
     eval: evaluation.prefault({}),
     /**
-     * How responses are scored. 'auto': by the kind of answer that the data ask for, which the others name: intervals as
-     * AnomSeer, classes as TimeMaster, ids of variates by F1.
-     */
-    reward: z.enum(['auto', 'anomseer', 'timemaster', 'variates']).default('auto'),
-    /**
      * How answers are read, in training and evaluation. 'lenient': as the papers' releases do (`rewards/answer.ts`); 'strict':
      * a part that is not exactly as asked for earns nothing. The format reward is strict either way; `explain` reads leniently.
      */

@@ -3,8 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { ADAPTER_TARGETS, DECODER_TARGETS } from '../src/adapter-targets.ts';
-import { changedKeys, defaultRecipe, loadRecipe, parseRecipe, recipeNames } from '../src/config.ts';
+import { changedKeys, defaultRecipe, loadRecipe, recipeNames } from '../src/config.ts';
 import { ConfigError, closest } from '../src/errors.ts';
+import { recipeSchema } from '../src/recipe.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-config-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
@@ -113,6 +114,9 @@ describe('loadRecipe', () => {
   });
 
   test('a key at the wrong level names where it belongs', () => {
+    expect(complaint('reward: auto\n')).toMatch(
+      /^r\.yaml:1: unknown key reward; the reward follows from the data/,
+    );
     expect(complaint('group: 5\n')).toBe('r.yaml:1: unknown key group; did you mean rl.group?');
   });
 
@@ -228,14 +232,7 @@ describe('overrides', () => {
 describe('recipes of runs', () => {
   test('survive being written as JSON', () => {
     const original = recipe('seed: 7\n', ['rl.steps=3']);
-    expect(parseRecipe(JSON.stringify(original), 'recipe.json')).toEqual(original);
-  });
-
-  test('are read as strictly as others', () => {
-    expect(() => parseRecipe('{"seed": "x"}', 'recipe.json')).toThrow(
-      'recipe.json: seed: got "x", expected a number',
-    );
-    expect(() => parseRecipe('{', 'recipe.json')).toThrow(/recipe\.json: not JSON/);
+    expect(recipeSchema.parse(JSON.parse(JSON.stringify(original)))).toEqual(original);
   });
 
   test('changedKeys names what differs, deep and in lists', () => {

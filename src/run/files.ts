@@ -5,14 +5,13 @@ import { join } from 'node:path';
 import { heldOutExamples, reinforcementExamples, trainingExamples } from '../../datasets/partition.ts';
 import { type DataFacts, type ExampleAddress, hasSplits, openExamples } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
-import { RunDirectory } from '../../eval/run-directory.ts';
+import { RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
 import { changedKeys, loadRecipe } from '../config.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
 import { hashesIn } from '../manifest.ts';
 import type { Recipe } from '../recipe.ts';
 import type { PolicyCard } from '../tasks/card.ts';
-import { taskKind } from '../tasks/kinds.ts';
 import {
   checkpointDamage,
   readState,
@@ -123,7 +122,10 @@ export class RunFiles {
       if (from !== null && replace) checkKept(path, from);
       checkExamples(recipe, from, splits);
       if (replace) RunFiles.remove(path);
-      const header = { name, recipe, command: options.command, data: dataRecord(recipe.data.name) };
+      const header = {
+        version: RUN_VERSION,
+        ...{ name, recipe, command: options.command, data: dataRecord(recipe.data.name) },
+      };
       writeFileAtomic(join(path, 'recipe.json'), `${JSON.stringify(header, null, 2)}\n`);
       return new RunFiles(path);
     }
@@ -316,17 +318,11 @@ function checkExamples(recipe: Recipe, from: string | null, splits: readonly Spl
 
 /** Fails before anything is written when a recipe names a policy, data set or figure that is not there. */
 function checkParts(recipe: Recipe, from: string | null): void {
-  const { data, eval: evaluation, reward } = recipe;
-  const { facts } = asked(recipe, from);
+  const { data, eval: evaluation } = recipe;
+  asked(recipe, from);
   if (!hasSplits(data.name) && evaluation.series > data.heldOut) {
     throw new ConfigError(
       `eval.series: got ${evaluation.series}, but ${data.name} has no splits and data.heldOut keeps ${data.heldOut} of its series`,
-    );
-  }
-  const fitting = taskKind(facts.kind).reward.name;
-  if (reward !== 'auto' && reward !== fitting) {
-    throw new ConfigError(
-      `reward: ${reward}, but ${data.name} asks for answers of kind '${facts.kind}', which ${fitting} scores; set reward=auto`,
     );
   }
 }

@@ -11,10 +11,10 @@ import type { Policy } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
 import { type PolicyCard, writeCard } from '../tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint.ts';
-import { Learner } from '../train/learner.ts';
+import { BEGINNING, Learner, type StageStart } from '../train/learner.ts';
 import type { Scorer } from '../train/micro-batch.ts';
 import { rl } from '../train/rl.ts';
-import { BEGINNING, type StageStart, sft, sftSteps } from '../train/sft.ts';
+import { sft, sftSteps } from '../train/sft.ts';
 import {
   failureOf,
   loadShared,

@@ -7,9 +7,7 @@ import type { Recipe } from '../recipe.ts';
 import type { NumbersFormat } from '../tasks/card.ts';
 import type { Reading } from '../tasks/response.ts';
 import type { StageOrigin } from '../train/checkpoint.ts';
-import type { RlMetrics } from '../train/metrics.ts';
-import type { Completion } from '../train/rl.ts';
-import type { SftMetrics } from '../train/sft.ts';
+import type { Completion, RlMetrics, SftMetrics } from '../train/metrics.ts';
 import { runWorkers } from '../train/worker-group.ts';
 import type { EvalRecord } from '../types.ts';
 

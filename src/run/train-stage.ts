@@ -5,8 +5,8 @@ import { cores } from '../machine.ts';
 import { Progress } from '../progress.ts';
 import { say } from '../terminal.ts';
 import type { StageOrigin, TrainingState } from '../train/checkpoint.ts';
-import { RunLog } from '../train/metrics.ts';
-import { type Completion, cautions } from '../train/rl.ts';
+import { type Completion, RunLog } from '../train/metrics.ts';
+import { cautions } from '../train/rl.ts';
 import { sftSteps } from '../train/sft.ts';
 import type { RunFiles, TrainingStage } from './files.ts';
 import { prepareInitial } from './initial-policy.ts';
@@ -149,13 +149,13 @@ export async function runRlStage(run: RunFiles, options: StageOptions): Promise<
       }
       if (note.kind !== 'rl') return;
       log.append(note.metrics);
-      const { step, reward, parts, similarity, kl, silent } = note.metrics;
+      const { step, reward, parts, similarity, kl, zeroVariance } = note.metrics;
       progress.update(step, {
         reward,
         ...parts,
         ...(similarity === null ? {} : { similarity }),
         kl,
-        ...(silent > 0 ? { silent } : {}),
+        ...(zeroVariance > 0 ? { zeroVariance } : {}),
       });
     },
   );

@@ -69,7 +69,7 @@ export function advantageOf(name: AdvantageName, group: GroupRecord, alpha: numb
   return name === 'grpo' ? grpo(group) : drGrpo(group);
 }
 
-/** Whether a group teaches nothing: every advantage is exactly zero. */
-export function isSilent(group: GroupAdvantage): boolean {
+/** A group without an advantage over another: advantages are centred, so each is exactly zero and nothing is learnt from it. */
+export function isZeroVariance(group: GroupAdvantage): boolean {
   return group.advantage.every((value) => value === 0);
 }

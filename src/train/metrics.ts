@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { DataError, TimeseerError } from '../errors.ts';
 import { appendText, readUtf8, writeFileAtomic } from '../files.ts';
-import { type GroupAdvantage, isSilent } from './advantage.ts';
+import { type GroupAdvantage, isZeroVariance } from './advantage.ts';
 import type { PolicyLoss } from './loss.ts';
 import { PaddingMeter } from './micro-batch.ts';
 import type { StepReport } from './optimizer.ts';
@@ -10,7 +10,27 @@ import type { RolloutGroup } from './rollout.ts';
 import type { TransportResult } from './transport.ts';
 import type { WorkerGroup } from './worker-group.ts';
 
-/** One line of the stage's metrics, over all ranks. Every key has its definition here. */
+/** One line of the supervised stage's metrics, over all ranks. Every key has its definition here. */
+export interface SftMetrics {
+  readonly step: number;
+  /** Examples seen so far. */
+  readonly samples: number;
+  /** Mean −log π per response token. */
+  readonly loss: number;
+  readonly learningRate: number;
+  /** Global gradient norm before clipping. */
+  readonly gradNorm: number;
+  /** Response tokens of this batch. */
+  readonly tokens: number;
+  /** Share of the places in this step's forward passes that no token fills. */
+  readonly padding: number;
+  /** Updates left out because loss or gradient was not finite, so far. */
+  readonly skipped: number;
+  /** Milliseconds of this step on rank 0: data and pictures, forward and backward, reduction and update. */
+  readonly ms: { readonly data: number; readonly gradient: number; readonly update: number };
+}
+
+/** One line of the reinforcement stage's metrics, over all ranks. Every key has its definition here. */
 export interface RlMetrics {
   readonly step: number;
   /** Mean task reward of the sampled responses. */
@@ -27,8 +47,8 @@ export interface RlMetrics {
   readonly orthogonal: number;
   /** Share of groups whose rewards are all equal. */
   readonly equalRewards: number;
-  /** Share of groups that were skipped: every advantage zero. */
-  readonly silent: number;
+  /** Share of zero-variance groups, which are skipped: every advantage is zero. */
+  readonly zeroVariance: number;
   /**
    * Mean loss, k3 KL to the reference and entropy per token: of the distribution after temperature and vocabulary mask. With
    * rl.topP < 1 the tokens are those of its nucleus, and the mean of k3 is no unbiased estimate of the divergence.
@@ -54,6 +74,35 @@ export interface RlMetrics {
   readonly ms: Readonly<Record<Phase, number>>;
 }
 
+/** A sampled response with its judgement, for the run's table of completions. */
+export interface Completion {
+  readonly step: number;
+  readonly seriesId: string;
+  readonly response: string;
+  readonly reward: number;
+  readonly parts: Readonly<Record<string, number>>;
+  readonly similarity: number | null;
+  readonly advantage: number;
+}
+
+/** The responses of a group, with the transport similarity of each where there is one. */
+export function completionsOf(
+  step: number,
+  { example, responses, scores }: RolloutGroup,
+  { advantage }: GroupAdvantage,
+  similarity: Float64Array | undefined,
+): Completion[] {
+  return responses.map(({ text }, g) => ({
+    step,
+    seriesId: example.id,
+    response: text,
+    reward: scores[g]!.total,
+    parts: scores[g]!.parts,
+    similarity: similarity?.[g] ?? null,
+    advantage: advantage[g]!,
+  }));
+}
+
 const PHASES = ['data', 'rollout', 'transport', 'reference', 'update'] as const;
 type Phase = (typeof PHASES)[number];
 
@@ -65,7 +114,7 @@ const SUMS = [
   'orthogonalSquared',
   'groups',
   'equal',
-  'silent',
+  'zeroVariance',
   'loss',
   'kl',
   'entropy',
@@ -140,7 +189,7 @@ export class StepMeter {
 
   advantages(groups: readonly GroupAdvantage[]): void {
     for (const group of groups) {
-      if (isSilent(group)) this.#sums.silent++;
+      if (isZeroVariance(group)) this.#sums.zeroVariance++;
       for (const value of group.advantage) this.#sums.advantageSquared += value * value;
       for (const value of group.orthogonal) this.#sums.orthogonalSquared += value * value;
     }
@@ -197,7 +246,7 @@ export class StepMeter {
       advantage: Math.sqrt(sum.advantageSquared / sum.responses),
       orthogonal: Math.sqrt(sum.orthogonalSquared / sum.responses),
       equalRewards: sum.equal / sum.groups,
-      silent: sum.silent / sum.groups,
+      zeroVariance: sum.zeroVariance / sum.groups,
       loss: perToken(sum.loss),
       kl: perToken(sum.kl),
       entropy: perToken(sum.entropy),

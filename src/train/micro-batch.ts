@@ -10,19 +10,24 @@ import type { Sampled } from '../policy/generate.ts';
 import { run, type Tape, taped } from '../policy/gradient-checkpointing.ts';
 import { chunkTokens } from './loss.ts';
 
-/** Tokens of one piece, padding included, where a recipe does not say. */
-export const TOKENS_AT_ONCE = 1 << 15;
+/** Tokens of one micro-batch, padding included, where a recipe does not say. */
+export const MICRO_BATCH_TOKENS = 1 << 15;
+
+const total = (parts: readonly number[]): number => parts.reduce((sum, length) => sum + length, 0);
+
+const longest = (a: readonly number[], b: readonly number[]): readonly number[] =>
+  b.map((length, i) => Math.max(length, a[i] ?? 0));
 
 /**
- * Divides items into pieces of at most `budget` tokens, or of one item. `extents` gives the lengths of an item's parts;
- * within a piece each part is padded to its longest, so a piece of n items takes n · Σ longest. All in one piece stay in
+ * Divides items into micro-batches of at most `budget` tokens, or of one item. `extents` gives the lengths of an item's parts;
+ * within a micro-batch each part is padded to its longest, so n items take n · Σ longest. All in one micro-batch stay in
  * their order; else items of like length come together, the longest first, so that memory that does not suffice shows at
  * once and little is padded.
  */
-export function piecesOf<T>(
+export function microBatches<T>(
   items: readonly T[],
   extents: (item: T) => readonly number[],
-  budget: number = TOKENS_AT_ONCE,
+  budget: number = MICRO_BATCH_TOKENS,
 ): T[][] {
   const sized = items.map((item) => ({ item, parts: extents(item) }));
   const whole = sized.reduce<readonly number[]>((most, { parts }) => longest(most, parts), []);
@@ -43,25 +48,62 @@ export function piecesOf<T>(
   return out;
 }
 
-const total = (parts: readonly number[]): number => parts.reduce((sum, length) => sum + length, 0);
+/** A prompt and its responses. */
+interface Group {
+  readonly prompt: EncodedPrompt;
+  readonly responses: readonly { readonly ids: Int32Array }[];
+}
 
-const longest = (a: readonly number[], b: readonly number[]): readonly number[] =>
-  b.map((length, i) => Math.max(length, a[i] ?? 0));
+const longestOf = ({ responses }: Group): number =>
+  responses.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+
+/** Micro-batches of groups: those of one micro-batch have equally many responses. */
+export function groupMicroBatches<T extends Group>(groups: readonly T[], budget?: number): T[][] {
+  const counts = [...new Set(groups.map(({ responses }) => responses.length))].sort((a, b) => b - a);
+  return counts.flatMap((count) =>
+    microBatches(
+      groups.filter(({ responses }) => responses.length === count),
+      (group) => [group.prompt.ids.length, longestOf(group) * count],
+      budget,
+    ),
+  );
+}
+
+/** Responses to one prompt, with what the loss needs of them. */
+export interface TrainingGroup {
+  /** Number of its prompt in the step, over all ranks. */
+  readonly index: number;
+  readonly prompt: EncodedPrompt;
+  readonly responses: readonly Sampled[]; // [G], or fewer of a group too long for one forward pass
+  readonly advantage: readonly number[]; // [G]
+  /** Log-probabilities of the reference, and of the policy before the step's updates; null where they are not needed. */
+  readonly referenceLogProbs: Float32Array | null;
+  readonly oldLogProbs: Float32Array | null;
+}
+
+/** A group whose responses exceed the token budget, as several of the same prompt; losses are sums over responses. */
+export function splitGroup<T extends Pick<TrainingGroup, 'prompt' | 'responses' | 'advantage'>>(
+  group: T,
+  budget: number = MICRO_BATCH_TOKENS,
+): T[] {
+  const { prompt, responses, advantage } = group;
+  const fit = Math.max(1, Math.floor((budget - prompt.ids.length) / Math.max(1, longestOf(group))));
+  const parts = Math.ceil(responses.length / fit);
+  if (parts === 1) return [group];
+  const size = Math.ceil(responses.length / parts);
+  return Array.from({ length: Math.ceil(responses.length / size) }, (_, part) => ({
+    ...group,
+    responses: responses.slice(part * size, (part + 1) * size),
+    advantage: advantage.slice(part * size, (part + 1) * size),
+  }));
+}
 
 /** Places of a batch and the tokens that stand in them: what is left is padding. */
 export class PaddingMeter {
   places = 0;
   tokens = 0;
 
-  add({
-    batch,
-    length,
-    lengths,
-  }: {
-    readonly batch: number;
-    readonly length: number;
-    readonly lengths?: Int32Array;
-  }): void {
+  add({ batch, length, lengths }: Pick<ForwardInput, 'batch' | 'length' | 'lengths'>): void {
     this.places += batch * length;
     this.tokens += lengths === undefined ? batch * length : lengths.reduce((sum, n) => sum + n, 0);
   }
@@ -73,6 +115,9 @@ export interface PredictionBatch {
   /** Token predicted by hidden state k: [K]. */
   readonly targets: Int32Array;
 }
+
+const flat = (responses: readonly Int32Array[]): Int32Array =>
+  Int32Array.from(responses.flatMap((ids) => [...ids]));
 
 /** The last response token predicts nothing, so it is not fed. */
 const withoutLast = (ids: Int32Array): Int32Array => ids.subarray(0, ids.length - 1);
@@ -87,15 +132,10 @@ export function sequenceBatch(
     prompts.map((prompt, b) => joined(prompt, withoutLast(responses[b]!))),
     pad,
   );
-  const rows: number[] = [];
-  const targets: number[] = [];
-  prompts.forEach((prompt, b) => {
-    responses[b]!.forEach((id, t) => {
-      rows.push(b * batch.length + prompt.ids.length - 1 + t);
-      targets.push(id);
-    });
-  });
-  return { input: { ...batch, rows: Int32Array.from(rows) }, targets: Int32Array.from(targets) };
+  const rows = prompts.flatMap((prompt, b) =>
+    Array.from(responses[b]!, (_, t) => b * batch.length + prompt.ids.length - 1 + t),
+  );
+  return { input: { ...batch, rows: Int32Array.from(rows) }, targets: flat(responses) };
 }
 
 /** Prompts alone [P, T]: only the hidden state after the last token of each is wanted. */
@@ -124,24 +164,22 @@ export function responseBatch(
   pad: number,
 ): ResponseBatch {
   const group = responses.length / prompts.length;
-  const longest = responses.reduce((most, response) => Math.max(most, response.length), 0) - 1;
+  const length = responses.reduce((most, response) => Math.max(most, response.length), 0) - 1;
   const select: number[] = [];
-  const targets: number[] = [];
   const owner: number[] = [];
   const sequences: Sequence[] = responses.map((response, b) => {
     const p = Math.floor(b / group);
-    response.forEach((id, t) => {
-      select.push(t === 0 ? p : prompts.length + b * longest + t - 1);
-      targets.push(id);
+    for (let t = 0; t < response.length; t++) {
+      select.push(t === 0 ? p : prompts.length + b * length + t - 1);
       owner.push(b);
-    });
+    }
     // A response of the end token alone still fills its row, so that rows and groups stay in step.
     return responseSequence(prompts[p]!, response.length > 1 ? withoutLast(response) : response);
   });
   return {
-    input: longest < 1 ? null : collate(sequences, pad),
+    input: length < 1 ? null : collate(sequences, pad),
     select: Int32Array.from(select),
-    targets: Int32Array.from(targets),
+    targets: flat(responses),
     owner: Int32Array.from(owner),
   };
 }
@@ -152,12 +190,6 @@ export interface ResponseStates {
   readonly targets: Int32Array; // [K]
   /** Response that target k belongs to: [K]. */
   readonly owner: Int32Array;
-}
-
-/** What log-probabilities need of a policy. */
-export interface Scorer extends Network {
-  /** Additive vocabulary mask [V]. */
-  readonly forbidden: Float32Array;
 }
 
 /**
@@ -192,26 +224,10 @@ export function responseStates(
   });
 }
 
-/** A prompt and its responses. */
-interface Group {
-  readonly prompt: EncodedPrompt;
-  readonly responses: readonly { readonly ids: Int32Array }[];
-}
-
-/** Groups in pieces that go through one forward pass together: those of a piece have equally many responses. */
-export function pieces<T extends Group>(groups: readonly T[], budget?: number): T[][] {
-  const extents = ({ prompt, responses }: T): number[] => {
-    const longest = responses.reduce((most, { ids }) => Math.max(most, ids.length), 0);
-    return [prompt.ids.length, longest * responses.length];
-  };
-  const counts = [...new Set(groups.map(({ responses }) => responses.length))].sort((a, b) => b - a);
-  return counts.flatMap((count) =>
-    piecesOf(
-      groups.filter(({ responses }) => responses.length === count),
-      extents,
-      budget,
-    ),
-  );
+/** What log-probabilities need of a policy. */
+export interface Scorer extends Network {
+  /** Additive vocabulary mask [V]. */
+  readonly forbidden: Float32Array;
 }
 
 /** Log-probability of every response token, without gradient: [K]. */
@@ -233,11 +249,8 @@ export function responseLogProbs(
         const ids = targets.subarray(start, start + chunk);
         engine.scope(() => {
           const part = engine.narrow(states, 0, start, ids.length); // [k, D]
-          const { logProb } = engine.logProbs(part, head, engine.tensor(ids, [ids.length]), {
-            temperature,
-            mask,
-          });
-          out.set(engine.floats(logProb), start);
+          const target = engine.tensor(ids, [ids.length]);
+          out.set(engine.floats(engine.logProbs(part, head, target, { temperature, mask }).logProb), start);
         });
       }
       return out;
@@ -245,61 +258,29 @@ export function responseLogProbs(
   );
 }
 
-/** Responses to one prompt that teach, with what the loss needs of them. */
-export interface Lesson {
-  /** Number of its prompt in the step, over all ranks. */
-  readonly index: number;
-  readonly prompt: EncodedPrompt;
-  readonly responses: readonly Sampled[]; // [G], or fewer of a group too long for one forward pass
-  readonly advantage: readonly number[]; // [G]
-  /** Log-probabilities of the reference, and of the policy before the step's updates; null where they are not needed. */
-  readonly reference: Float32Array | null;
-  readonly before: Float32Array | null;
-}
-
-/** A lesson whose responses exceed the token budget, as several of the same prompt; losses are sums over responses. */
-export function divided<T extends Pick<Lesson, 'prompt' | 'responses' | 'advantage'>>(
-  lesson: T,
-  budget: number = TOKENS_AT_ONCE,
-): T[] {
-  const longest = lesson.responses.reduce((most, { ids }) => Math.max(most, ids.length), 1);
-  const fit = Math.max(1, Math.floor((budget - lesson.prompt.ids.length) / longest));
-  const parts = Math.ceil(lesson.responses.length / fit);
-  if (parts === 1) return [lesson];
-  const size = Math.ceil(lesson.responses.length / parts);
-  return Array.from({ length: Math.ceil(lesson.responses.length / size) }, (_, part) => ({
-    ...lesson,
-    responses: lesson.responses.slice(part * size, (part + 1) * size),
-    advantage: lesson.advantage.slice(part * size, (part + 1) * size),
-  }));
-}
-
-/** Log-probabilities of each lesson's tokens under a policy, without gradient. */
-export function logProbsOf(
+/** Log-probabilities of each group's tokens under a policy, without gradient. */
+export function groupLogProbs(
   policy: Scorer,
-  lessons: readonly Pick<Lesson, 'prompt' | 'responses'>[],
+  groups: readonly Group[],
   options: { readonly temperature: number; readonly tokens?: number },
 ): Float32Array[] {
-  const found = new Map<Pick<Lesson, 'prompt' | 'responses'>, Float32Array>();
-  for (const piece of pieces(lessons, options.tokens)) {
-    const all = responseLogProbs(
-      policy,
-      piece.map(({ prompt }) => prompt),
-      piece.flatMap(({ responses }) => responses.map(({ ids }) => ids)),
-      options.temperature,
-    );
+  const found = new Map<Group, Float32Array>();
+  for (const microBatch of groupMicroBatches(groups, options.tokens)) {
+    const prompts = microBatch.map(({ prompt }) => prompt);
+    const responses = microBatch.flatMap((group) => group.responses.map(({ ids }) => ids));
+    const all = responseLogProbs(policy, prompts, responses, options.temperature);
     let at = 0;
-    for (const lesson of piece) {
-      const count = lesson.responses.reduce((sum, { ids }) => sum + ids.length, 0);
-      found.set(lesson, all.slice(at, at + count));
+    for (const group of microBatch) {
+      const count = total(group.responses.map(({ ids }) => ids.length));
+      found.set(group, all.slice(at, at + count));
       at += count;
     }
   }
-  return lessons.map((lesson) => found.get(lesson)!);
+  return groups.map((group) => found.get(group)!);
 }
 
-export function concatenated(parts: readonly Float32Array[]): Float32Array {
-  const out = new Float32Array(parts.reduce((sum, part) => sum + part.length, 0));
+export function concatenate(parts: readonly Float32Array[]): Float32Array {
+  const out = new Float32Array(total(parts.map(({ length }) => length)));
   let at = 0;
   for (const part of parts) {
     out.set(part, at);

@@ -30,6 +30,51 @@ export type Buffers = Readonly<Record<string, Tensor>>;
 /** Elements whose squares are summed at once in such a chunk. */
 const ROW = 1 << 12;
 
+/** A range of the flat buffer that is one parameter. */
+export interface Range {
+  readonly offset: number;
+  readonly size: number;
+  /** Whether weight decay applies. */
+  readonly decay: boolean;
+}
+
+/** Elements that one update handles at once: 128 MiB in float32. */
+export const CHUNK = 1 << 25;
+/** Parameters from this size on have chunks of their own, in which one number is the decay. */
+export const LARGE = 1 << 20;
+/** Elements start … end of the buffer, which belong to `ranges`. */
+export interface Span {
+  readonly start: number;
+  readonly end: number;
+  readonly ranges: readonly Range[];
+}
+
+/** The part of `ranges` inside [start, end), cut into chunks: runs of small ranges together, large ones alone. */
+export function chunksOf(
+  ranges: readonly Range[],
+  start: number,
+  end: number,
+  largest: number = CHUNK,
+  large: number = LARGE,
+): Span[] {
+  const out: { start: number; end: number; ranges: Range[]; alone: boolean }[] = [];
+  for (const range of ranges) {
+    const alone = range.size >= Math.min(large, largest);
+    const last = Math.min(end, range.offset + range.size);
+    for (let at = Math.max(start, range.offset); at < last; at += largest) {
+      const stop = Math.min(last, at + largest);
+      const before = out.at(-1);
+      if (before !== undefined && !alone && !before.alone && stop - before.start <= largest) {
+        before.end = stop;
+        before.ranges.push(range);
+      } else {
+        out.push({ start: at, end: stop, ranges: [range], alone });
+      }
+    }
+  }
+  return out;
+}
+
 interface Chunk {
   readonly start: number;
   readonly length: number;
@@ -151,7 +196,7 @@ export class ShardedAdamW {
   }
 
   /** Drops what was accumulated since the last update. */
-  forget(): void {
+  zeroGrad(): void {
     this.#filled.fill(0);
   }
 
@@ -172,7 +217,7 @@ export class ShardedAdamW {
       for (const chunk of this.#chunks) this.#update(chunk, scale, learningRate);
     }
     this.#workers.barrier(); // all shards are updated, all gradients read
-    this.forget();
+    this.zeroGrad();
     return { gradNorm, skipped };
   }
 
@@ -258,58 +303,19 @@ export class ShardedAdamW {
   }
 }
 
-/** Learning rate at update `step` (from 0) of `total`: linear warm-up, then cosine from 1 to `floor` times the peak. */
-export function cosineSchedule(
-  step: number,
-  options: { readonly peak: number; readonly warmup: number; readonly total: number; readonly floor: number },
-): number {
-  const { peak, warmup, total, floor } = options;
+export interface LearningRateOptions {
+  /** The peak. */
+  readonly learningRate: number;
+  /** Steps of linear rise to it. */
+  readonly warmup: number;
+  /** Where the cosine ends, as a share of the peak. */
+  readonly minLearningRate: number;
+}
+
+/** Learning rate at update `step` (from 0) of `total`: linear warm-up, then cosine from the peak to its floor. */
+export function cosineSchedule(step: number, total: number, options: LearningRateOptions): number {
+  const { learningRate: peak, warmup, minLearningRate: floor } = options;
   if (step < warmup) return (peak * (step + 1)) / warmup;
   const progress = Math.min(1, (step - warmup) / Math.max(1, total - warmup));
   return peak * (floor + (1 - floor) * 0.5 * (1 + Math.cos(Math.PI * progress)));
-}
-
-/** A range of the flat buffer that is one parameter. */
-export interface Range {
-  readonly offset: number;
-  readonly size: number;
-  /** Whether weight decay applies. */
-  readonly decay: boolean;
-}
-
-/** Elements that one update handles at once: 128 MiB in float32. */
-export const CHUNK = 1 << 25;
-/** Parameters from this size on have chunks of their own, in which one number is the decay. */
-export const LARGE = 1 << 20;
-/** Elements start … end of the buffer, which belong to `ranges`. */
-export interface Span {
-  readonly start: number;
-  readonly end: number;
-  readonly ranges: readonly Range[];
-}
-
-/** The part of `ranges` inside [start, end), cut into chunks: runs of small ranges together, large ones alone. */
-export function chunksOf(
-  ranges: readonly Range[],
-  start: number,
-  end: number,
-  largest: number = CHUNK,
-  large: number = LARGE,
-): Span[] {
-  const out: { start: number; end: number; ranges: Range[]; alone: boolean }[] = [];
-  for (const range of ranges) {
-    const alone = range.size >= Math.min(large, largest);
-    const last = Math.min(end, range.offset + range.size);
-    for (let at = Math.max(start, range.offset); at < last; at += largest) {
-      const stop = Math.min(last, at + largest);
-      const before = out.at(-1);
-      if (before !== undefined && !alone && !before.alone && stop - before.start <= largest) {
-        before.end = stop;
-        before.ranges.push(range);
-      } else {
-        out.push({ start: at, end: stop, ranges: [range], alone });
-      }
-    }
-  }
-  return out;
 }

@@ -7,7 +7,7 @@ import { DryEngine } from '../engine/dry/dry.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Recipe } from '../recipe.ts';
 import type { Example, Picture } from '../types.ts';
-import { divided, pieces, piecesOf } from './micro-batch.ts';
+import { groupMicroBatches, microBatches, splitGroup } from './micro-batch.ts';
 import { EmptyPolicy, Encodings, type Subject } from './plan-policy.ts';
 import type { Task } from './task.ts';
 import { PromptEncoder } from './task.ts';
@@ -118,7 +118,7 @@ export function supervisedPieces(
   for (let first = 0; first < end; first += batch) {
     const share = Math.ceil(Math.min(batch, samples - first) / workers);
     const own = lessons.slice(first, first + share);
-    found.push(...piecesOf(own, (lesson) => [length(lesson)], tokens));
+    found.push(...microBatches(own, (lesson) => [length(lesson)], tokens));
   }
   return unexceeded(found, (piece) => [
     piece.length,
@@ -168,9 +168,9 @@ export function plannedGroups(lessons: readonly PlannedLesson[], sizes: GroupSiz
   }));
   const advantage = responses.map(() => 0);
   const parts = sorted.flatMap(({ prompt }, place) =>
-    divided({ prompt, responses, advantage, place }, tokens),
+    splitGroup({ prompt, responses, advantage, place }, tokens),
   );
-  const telling = unexceeded(pieces(parts, tokens), (piece) => [
+  const telling = unexceeded(groupMicroBatches(parts, tokens), (piece) => [
     piece.length,
     total(piece.map((part) => part.responses.length)),
     largest(piece.map(({ prompt }) => prompt.ids.length)),

@@ -74,8 +74,8 @@ export class WatchedLearner extends Learner {
     super.backward(states, targets, options, loss, tape);
   }
 
-  override forget(): void {
-    super.forget();
+  override zeroGrad(): void {
+    super.zeroGrad();
     this.#ledger.phase('rollout' satisfies Phase);
   }
 

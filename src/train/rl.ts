@@ -27,65 +27,40 @@
  * - Answers are read as the releases read them; the format is judged more strictly (`rewards/answer.ts`).
  * The quickstart's sizes (16 prompts × 8 responses, learning rate 2e-4) suit a policy of a million parameters.
  */
-import { TimeseerError } from '../errors.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
-import { type AdvantageName, advantageOf, type GroupAdvantage, isSilent } from './advantage.ts';
-import type { Learner } from './learner.ts';
-import type { TokenLoss } from './loss.ts';
-import { policyLoss } from './loss.ts';
-import { type RlMetrics, StepMeter } from './metrics.ts';
+import { type AdvantageName, advantageOf, isZeroVariance } from './advantage.ts';
+import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
+import { policyLoss, type TokenLoss } from './loss.ts';
+import { type Completion, completionsOf, type RlMetrics, StepMeter } from './metrics.ts';
 import {
-  concatenated,
-  divided,
-  type Lesson,
-  logProbsOf,
-  pieces,
+  concatenate,
+  groupLogProbs,
+  groupMicroBatches,
   responseStates,
   type Scorer,
+  splitGroup,
+  type TrainingGroup,
 } from './micro-batch.ts';
-import { cosineSchedule } from './optimizer.ts';
-import { type RolloutGroup, type RolloutOptions, rollout } from './rollout.ts';
-import { BEGINNING, type StageStart } from './sft.ts';
-import type { Task } from './task.ts';
-import { PromptEncoder } from './task.ts';
-import type { TransportOptions } from './transport.ts';
-import { ground } from './transport.ts';
+import { cosineSchedule, type LearningRateOptions } from './optimizer.ts';
+import { type RolloutOptions, rollout } from './rollout.ts';
+import { PromptEncoder, type Task } from './task.ts';
+import { type TransportOptions, transportToTraces } from './transport.ts';
 
-export interface RlOptions extends Pick<RolloutOptions, 'schedule'> {
+export interface RlOptions extends LearningRateOptions, Omit<RolloutOptions, 'seed' | 'hidden'> {
   readonly steps: number;
   readonly prompts: number;
-  readonly group: number;
-  readonly temperature: number;
-  readonly topP: number;
-  readonly maxTokens: number;
   readonly advantage: AdvantageName;
   readonly alpha: number;
   readonly transport: TransportOptions;
-  readonly learningRate: number;
-  readonly warmup: number;
-  readonly minLearningRate: number;
   readonly miniBatches: number;
   readonly epochs: number;
   readonly clipRatio: number;
   readonly kl: number;
   readonly entropy: number;
   readonly checkpointEvery: number;
-  /** Tokens that go through the policy at once in an update, padding included; `TOKENS_AT_ONCE` when absent. */
+  /** Tokens that go through the policy at once in an update, padding included; `MICRO_BATCH_TOKENS` when absent. */
   readonly tokens?: number;
-  /** Responses sampled side by side; 256 when absent. */
-  readonly rows?: number;
-}
-
-/** A sampled response with its judgement, for the run's table of completions. */
-export interface Completion {
-  readonly step: number;
-  readonly seriesId: string;
-  readonly response: string;
-  readonly reward: number;
-  readonly parts: Readonly<Record<string, number>>;
-  readonly similarity: number | null;
-  readonly advantage: number;
 }
 
 export interface RlHooks {
@@ -97,6 +72,7 @@ export interface RlHooks {
   readonly save: (at: StageStart) => void;
 }
 
+/** Updates in a row without a finite gradient after which the run stops. */
 const SKIP_LIMIT = 10;
 
 /** What somebody who starts a stage with these options should know, one sentence each. */
@@ -134,12 +110,7 @@ export async function rl(
       save(step);
       return step;
     }
-    const learningRate = cosineSchedule(step, {
-      peak: options.learningRate,
-      warmup: options.warmup,
-      total: options.steps,
-      floor: options.minLearningRate,
-    });
+    const learningRate = cosineSchedule(step, options.steps, options);
     const meter = new StepMeter(step + 1, learningRate, task.parts);
     // 1. prompts
     const [from, to] = workers.shard(options.prompts);
@@ -150,11 +121,8 @@ export async function rl(
     meter.lap('data');
     if (step === start.step && engine.info.device !== 'cpu') rehearse(prompts);
     // 2. and 3. responses and their scores
-    const groups = await rollout(policy, examples, prompts, numbers, task.score, {
-      ...options,
-      seed,
-      hidden: grounded,
-    });
+    const asked = { ...options, seed, hidden: grounded };
+    const groups = await rollout(policy, examples, prompts, numbers, task.score, asked);
     meter.lap('rollout');
     meter.responses(groups);
     // 4. and 5. transport to the expert traces
@@ -162,45 +130,43 @@ export async function rl(
     if (grounded && groups.length > 0) {
       const traces = examples.map((one) => policy.tokenizer.encode(task.trace(one)));
       meter.lap('data');
-      transported = ground(policy, groups, traces, options.transport);
+      transported = transportToTraces(policy, groups, traces, options.transport);
+      meter.transport(transported);
     }
-    if (transported !== null) meter.transport(transported);
     meter.lap('transport');
     // 6. advantages
-    const advantages = groups.map((group, p): GroupAdvantage => {
-      const rewards = group.scores.map((score) => score.total);
+    const advantages = groups.map(({ scores }, p) => {
+      const rewards = scores.map(({ total }) => total);
       const similarity = rewards.map((_, g) => transported?.similarity[p * options.group + g] ?? 0);
       return advantageOf(options.advantage, { rewards, similarity }, options.alpha);
     });
     meter.advantages(advantages);
-    const teaching = groups
-      .map(({ prompt, responses }, p) => ({
-        index: from + p,
-        prompt,
-        responses,
-        advantage: advantages[p]!.advantage,
-      }))
-      .filter((_, p) => !isSilent(advantages[p]!))
-      .flatMap((lesson) => divided(lesson, options.tokens));
-    // 7. reference
-    const references = reference === null ? null : logProbsOf(reference, teaching, options);
-    const before = rounded && updates > 1 ? logProbsOf(policy, teaching, options) : null;
-    const lessons = teaching.map(
-      (lesson, i): Lesson => ({
-        ...lesson,
-        reference: references?.[i] ?? null,
-        before: before?.[i] ?? null,
+    const kept = groups.flatMap(({ prompt, responses }, p) => {
+      if (isZeroVariance(advantages[p]!)) return [];
+      const { advantage } = advantages[p]!;
+      return splitGroup({ index: from + p, prompt, responses, advantage }, options.tokens);
+    });
+    // 7. log-probabilities of the reference, and old ones
+    const referenceLogProbs = reference === null ? null : groupLogProbs(reference, kept, options);
+    const oldLogProbs = rounded && updates > 1 ? groupLogProbs(policy, kept, options) : null;
+    const training = kept.map(
+      (group, i): TrainingGroup => ({
+        ...group,
+        referenceLogProbs: referenceLogProbs?.[i] ?? null,
+        oldLogProbs: oldLogProbs?.[i] ?? null,
       }),
     );
     meter.lap('reference');
-    // 8. and 9. updates
+    // 8. and 9. loss and updates
     for (let epoch = 0; epoch < options.epochs; epoch++) {
       for (let mini = 0; mini < options.miniBatches; mini++) {
-        const chosen = lessons.filter(({ index }) => index % options.miniBatches === mini);
+        const chosen = training.filter(({ index }) => index % options.miniBatches === mini);
         let tokens = 0;
-        for (const piece of pieces(chosen, options.tokens)) tokens += accumulate(piece, meter);
+        for (const microBatch of groupMicroBatches(chosen, options.tokens)) {
+          tokens += accumulate(microBatch, meter);
+        }
         const [total] = workers.allReduce([tokens]) as [number];
-        if (total === 0) continue; // every group of every rank is silent
+        if (total === 0) continue; // every group of every rank has zero variance
         const report = learner.update(total, learningRate);
         meter.update(report);
         skippedInARow = report.skipped ? skippedInARow + 1 : 0;
@@ -210,30 +176,30 @@ export async function rl(
     // 10. log and checkpoint
     const metrics = meter.reduce(workers);
     if (workers.rank === 0) hooks.onStep(metrics);
-    hooks.onCompletions(completions(step + 1, groups[0], advantages[0], transported?.similarity));
-    if (skippedInARow >= SKIP_LIMIT) {
-      throw new TimeseerError(
-        `rl: ${SKIP_LIMIT} updates in a row without a finite gradient, up to step ${step + 1}; nothing was learnt from them and ` +
-          'checkpoints before them are good: begin a new run with a lower rl.learningRate',
-      );
-    }
+    const [shown] = groups;
+    hooks.onCompletions(
+      shown === undefined ? [] : completionsOf(step + 1, shown, advantages[0]!, transported?.similarity),
+    );
+    checkSkipped('rl', skippedInARow, SKIP_LIMIT, step + 1);
     if ((step + 1) % options.checkpointEvery === 0 && step + 1 < options.steps) save(step + 1);
   }
   save(options.steps);
   return options.steps;
 
-  /** Adds the gradient of the loss over some lessons; returns their number of tokens. */
-  function accumulate(chosen: readonly Lesson[], meter: StepMeter): number {
-    const responses = chosen.flatMap((lesson) => lesson.responses);
-    const sampled = concatenated(responses.map(({ logProbs }) => logProbs)); // [K]
-    const old = !rounded ? sampled : updates > 1 ? concatenated(chosen.map((one) => one.before!)) : null; // [K]
-    const base = reference === null ? null : concatenated(chosen.map((one) => one.reference!)); // [K]
-    const perResponse = chosen.flatMap(({ advantage }) => advantage); // [B]
+  /** Adds the gradient of the loss over a micro-batch; returns its number of tokens. */
+  function accumulate(microBatch: readonly TrainingGroup[], meter: StepMeter): number {
+    const responses = microBatch.flatMap((group) => group.responses);
+    const sampled = concatenate(responses.map(({ logProbs }) => logProbs)); // [K]
+    // Null: the log-probabilities of this very forward pass.
+    const own = rounded && updates > 1 ? concatenate(microBatch.map((one) => one.oldLogProbs!)) : null; // [K]
+    const old = rounded ? own : sampled; // [K]
+    const base = reference === null ? null : concatenate(microBatch.map((one) => one.referenceLogProbs!)); // [K]
+    const perResponse = microBatch.flatMap(({ advantage }) => advantage); // [B]
     engine.scope(() => {
       const tape = learner.tape();
       const { states, targets, owner } = responseStates(
         policy,
-        chosen.map(({ prompt }) => prompt),
+        microBatch.map(({ prompt }) => prompt),
         responses.map(({ ids }) => ids),
         tape,
         meter.padding,
@@ -266,58 +232,31 @@ export async function rl(
     return sampled.length;
   }
 
-  /** The most that a piece of an update can need, before anything is learnt: memory that is too small shows here. */
+  /** The most that a micro-batch can need, before anything is learnt: memory that is too small shows here. */
   function rehearse(prompts: readonly EncodedPrompt[]): void {
     const ids = new Int32Array(options.maxTokens).fill(policy.dims.special.end);
     const longest: Sampled = {
-      prompt: 0,
-      sample: 0,
-      ids,
-      text: '',
-      finished: true,
-      logProbs: new Float32Array(ids.length),
-      hidden: new Float32Array(0),
+      ...{ prompt: 0, sample: 0, ids, text: '', finished: true },
+      ...{ logProbs: new Float32Array(ids.length), hidden: new Float32Array(0) },
     };
-    const lessons = prompts.flatMap((prompt, index) =>
-      divided(
+    const zeros = new Float32Array(options.group * ids.length);
+    const groups = prompts.flatMap((prompt, index) =>
+      splitGroup(
         {
-          index,
-          prompt,
+          ...{ index, prompt, referenceLogProbs: zeros, oldLogProbs: zeros },
           responses: Array.from({ length: options.group }, () => longest),
           advantage: new Array<number>(options.group).fill(1),
-          reference: reference === null ? null : new Float32Array(options.group * ids.length),
-          before: new Float32Array(options.group * ids.length),
         },
         options.tokens,
       ),
     );
-    const [most] = pieces(lessons, options.tokens);
-    if (most === undefined) return;
-    accumulate(most, new StepMeter(0, 0));
-    learner.forget();
+    const [largest] = groupMicroBatches(groups, options.tokens);
+    if (largest === undefined) return;
+    accumulate(largest, new StepMeter(0, 0));
+    learner.zeroGrad();
   }
 
   function save(step: number): void {
-    workers.barrier();
-    if (workers.rank === 0) hooks.save({ step, skippedInARow });
-    workers.barrier();
+    workers.onRankZero(() => hooks.save({ step, skippedInARow }));
   }
-}
-
-function completions(
-  step: number,
-  group: RolloutGroup | undefined,
-  advantage: GroupAdvantage | undefined,
-  similarity: Float64Array | undefined,
-): Completion[] {
-  if (group === undefined || advantage === undefined) return [];
-  return group.responses.map((response, g) => ({
-    step,
-    seriesId: group.example.id,
-    response: response.text,
-    reward: group.scores[g]!.total,
-    parts: group.scores[g]!.parts,
-    similarity: similarity?.[g] ?? null,
-    advantage: advantage.advantage[g]!,
-  }));
 }

@@ -6,59 +6,25 @@
  *   2. draw their pictures, write their traces   5. backward
  *   3. collate prompt and response               6. reduce over ranks, clip, AdamW
  *
- * Generated examples are made fresh and seen once; a data set is gone through in passes. The stage ends after a number of
+ * Generated examples are made fresh and seen once; a data set is gone through in epochs. The stage ends after a number of
  * samples.
  */
 import type { Tensor } from '../engine/engine.ts';
-import { TimeseerError } from '../errors.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { forward } from '../policy/forward.ts';
-import type { Learner } from './learner.ts';
+import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
 import { supervisedLoss } from './loss.ts';
-import { PaddingMeter, piecesOf, sequenceBatch } from './micro-batch.ts';
-import { cosineSchedule } from './optimizer.ts';
-import type { Task } from './task.ts';
-import { PromptEncoder } from './task.ts';
+import type { SftMetrics } from './metrics.ts';
+import { microBatches, PaddingMeter, sequenceBatch } from './micro-batch.ts';
+import { cosineSchedule, type LearningRateOptions } from './optimizer.ts';
+import { PromptEncoder, type Task } from './task.ts';
 
-export interface SftOptions {
+export interface SftOptions extends LearningRateOptions {
   readonly samples: number;
   readonly batch: number;
-  readonly learningRate: number;
-  readonly warmup: number;
-  readonly minLearningRate: number;
   readonly checkpointEvery: number;
-  /** Tokens that go through the policy at once, padding included; `TOKENS_AT_ONCE` when absent. */
+  /** Tokens that go through the policy at once, padding included; `MICRO_BATCH_TOKENS` when absent. */
   readonly tokens?: number;
-}
-
-/** Where a stage begins or goes on. */
-export interface StageStart {
-  /** Steps done. */
-  readonly step: number;
-  /** Updates left out just before, because loss or gradient was not finite. */
-  readonly skippedInARow: number;
-}
-
-export const BEGINNING: StageStart = { step: 0, skippedInARow: 0 };
-
-/** One line of the stage's metrics, over all ranks. */
-export interface SftMetrics {
-  readonly step: number;
-  /** Examples seen so far. */
-  readonly samples: number;
-  /** Mean −log π per response token. */
-  readonly loss: number;
-  readonly learningRate: number;
-  /** Global gradient norm before clipping. */
-  readonly gradNorm: number;
-  /** Response tokens of this batch. */
-  readonly tokens: number;
-  /** Share of the places in this step's forward passes that no token fills. */
-  readonly padding: number;
-  /** Updates left out because loss or gradient was not finite, so far. */
-  readonly skipped: number;
-  /** Milliseconds of this step on rank 0: data and pictures, forward and backward, reduction and update. */
-  readonly ms: { readonly data: number; readonly gradient: number; readonly update: number };
 }
 
 export interface SftHooks {
@@ -68,7 +34,7 @@ export interface SftHooks {
   readonly save: (at: StageStart) => void;
 }
 
-/** Consecutive steps without a finite gradient after which the run stops. */
+/** Updates in a row without a finite gradient after which the run stops. */
 const SKIP_LIMIT = 20;
 
 export function sftSteps(options: SftOptions): number {
@@ -98,20 +64,20 @@ export async function sft(
     const first = step * options.batch;
     const [from, to] = workers.shard(Math.min(options.batch, options.samples - first));
     // 1. and 2. examples, pictures, traces
-    const lessons: Imitation[] = [];
+    const batch: Demonstration[] = [];
     for (let i = first + from; i < first + to; i++) {
       const example = task.example(i);
       const prompt = encoder.encode(await task.picture(example), task.instruction(example));
-      lessons.push({ prompt, response: policy.encodeResponse(task.trace(example)) });
+      batch.push({ prompt, response: policy.encodeResponse(task.trace(example)) });
     }
     const drawn = performance.now();
     // 3. to 5. collate, forward, backward
-    if (step === start.step && engine.info.device !== 'cpu') rehearse(lessons);
+    if (step === start.step && engine.info.device !== 'cpu') rehearse(batch);
     const padding = new PaddingMeter();
     let loss = 0;
     let tokens = 0;
-    for (const piece of piecesOf(lessons, (lesson) => [lengthOf(lesson)], options.tokens)) {
-      const done = accumulate(piece, padding);
+    for (const microBatch of microBatches(batch, (one) => [lengthOf(one)], options.tokens)) {
+      const done = accumulate(microBatch, padding);
       loss += done.loss;
       tokens += done.tokens;
     }
@@ -119,12 +85,7 @@ export async function sft(
     // 6. reduce, clip, update
     const sums = workers.allReduce([loss, tokens, padding.tokens, padding.places]);
     const [lossSum, tokenSum, filled, places] = sums as [number, number, number, number];
-    const learningRate = cosineSchedule(step, {
-      peak: options.learningRate,
-      warmup: options.warmup,
-      total,
-      floor: options.minLearningRate,
-    });
+    const learningRate = cosineSchedule(step, total, options);
     const report = learner.update(tokenSum, learningRate);
     skippedInARow = report.skipped ? skippedInARow + 1 : 0;
     if (workers.rank === 0) {
@@ -144,12 +105,7 @@ export async function sft(
         },
       });
     }
-    if (skippedInARow >= SKIP_LIMIT) {
-      throw new TimeseerError(
-        `sft: ${SKIP_LIMIT} steps in a row without a finite gradient, up to step ${step + 1}; nothing was learnt from them and ` +
-          'checkpoints before them are good: begin a new run with a lower sft.learningRate',
-      );
-    }
+    checkSkipped('sft', skippedInARow, SKIP_LIMIT, step + 1);
     if ((step + 1) % options.checkpointEvery === 0 && step + 1 < total) save(step + 1);
   }
   save(total);
@@ -157,11 +113,11 @@ export async function sft(
 
   /** Adds the gradient of the loss over some examples. */
   function accumulate(
-    piece: readonly Imitation[],
+    microBatch: readonly Demonstration[],
     padding?: PaddingMeter,
   ): { readonly loss: number; readonly tokens: number } {
-    const prompts = piece.map(({ prompt }) => prompt);
-    const responses = piece.map(({ response }) => response);
+    const prompts = microBatch.map(({ prompt }) => prompt);
+    const responses = microBatch.map(({ response }) => response);
     const { input, targets } = sequenceBatch(prompts, responses, policy.dims.special.pad);
     padding?.add(input);
     let loss = 0;
@@ -178,25 +134,24 @@ export async function sft(
     return { loss, tokens: targets.length };
   }
 
-  /** The most that a piece of such examples can need, before anything is learnt: memory that is too small shows here. */
-  function rehearse(lessons: readonly Imitation[]): void {
-    const [longest] = [...lessons].sort((a, b) => lengthOf(b) - lengthOf(a));
+  /** The most that a micro-batch of such examples can need, before anything is learnt: memory that is too small shows here. */
+  function rehearse(batch: readonly Demonstration[]): void {
+    const [longest] = [...batch].sort((a, b) => lengthOf(b) - lengthOf(a));
     if (longest === undefined) return;
-    const copies = Array.from(lessons, () => longest);
-    accumulate(piecesOf(copies, (lesson) => [lengthOf(lesson)], options.tokens)[0]!);
-    learner.forget();
+    const copies = Array.from(batch, () => longest);
+    accumulate(microBatches(copies, (one) => [lengthOf(one)], options.tokens)[0]!);
+    learner.zeroGrad();
   }
 
   function save(step: number): void {
-    workers.barrier();
-    if (workers.rank === 0) hooks.save({ step, skippedInARow });
-    workers.barrier();
+    workers.onRankZero(() => hooks.save({ step, skippedInARow }));
   }
 }
 
-interface Imitation {
+/** A prompt with the expert trace that answers it. */
+interface Demonstration {
   readonly prompt: EncodedPrompt;
   readonly response: Int32Array;
 }
 
-const lengthOf = ({ prompt, response }: Imitation): number => prompt.ids.length + response.length - 1;
+const lengthOf = ({ prompt, response }: Demonstration): number => prompt.ids.length + response.length - 1;

@@ -247,7 +247,7 @@ function spans(groups: readonly RolloutGroup[], traces: readonly Int32Array[]): 
 }
 
 /** Transport of all responses of a step; `traces` are the token ids of each group's expert trace. */
-export function ground(
+export function transportToTraces(
   policy: Policy,
   groups: readonly RolloutGroup[],
   traces: readonly Int32Array[],

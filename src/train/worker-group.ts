@@ -127,6 +127,13 @@ export class WorkerGroup {
     return shared;
   }
 
+  /** Rank 0 works while the others wait. Collective. */
+  onRankZero(work: () => void): void {
+    this.barrier();
+    if (this.rank === 0) work();
+    this.barrier();
+  }
+
   /** Counts a message that this rank posts and `runWorkers` delivers. */
   countPosted(): void {
     Atomics.add(this.#header, POSTED, 1);

@@ -7,7 +7,7 @@ import { publishedName } from '../../src/policy/layout.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { Learner } from '../../src/train/learner.ts';
 import { headGradients, policyLoss, supervisedLoss } from '../../src/train/loss.ts';
-import { pieces, responseStates } from '../../src/train/micro-batch.ts';
+import { groupMicroBatches, responseStates } from '../../src/train/micro-batch.ts';
 import { WorkerGroup } from '../../src/train/worker-group.ts';
 import type { LargeWork } from './large-policy.ts';
 import type { Contender } from './team.ts';
@@ -168,7 +168,7 @@ export class LargeContender implements Contender<LargeAnswer> {
     }));
     let total = 0;
     let logProbs = 0;
-    for (const piece of pieces(groups, this.#tokens)) {
+    for (const piece of groupMicroBatches(groups, this.#tokens)) {
       engine.scope(() => {
         const tape = learner.tape();
         const { states, targets, owner } = responseStates(

@@ -29,7 +29,7 @@ export interface StepRow {
   /** Sum of the parts: median over steps. */
   readonly total: number;
   /** Share of groups that did not take part in the update; median. */
-  readonly silent: number;
+  readonly zeroVariance: number;
   /** Mean tokens of a response; median. */
   readonly tokens: number;
   readonly tokensPerSecond: number;
@@ -88,7 +88,7 @@ async function steps(
     workers,
     ms: Object.fromEntries(PARTS.map((part) => [part, middle(({ ms }) => ms[part])])) as RlMetrics['ms'],
     total: middle(({ ms }) => PARTS.reduce((sum, part) => sum + ms[part], 0)),
-    silent: middle(({ silent }) => silent),
+    zeroVariance: middle(({ zeroVariance }) => zeroVariance),
     tokens: middle(({ tokens }) => tokens),
     tokensPerSecond: middle(({ tokens, ms }) => (1000 * tokens * prompts * group) / ms.rollout),
     reward: middle(({ reward }) => reward),
@@ -113,7 +113,16 @@ function text({ machine, prompts, group, steps: count, rows }: StepReport): stri
   return [
     `TimerPO step, ${prompts} prompts × ${group} responses, ms, median of ${count} steps; libtorch ${machine.libtorch}, ${machine.blas}, ${machine.device}`,
     table(
-      ['', ...PARTS, 'step', 'tokens/response', 'rollout tokens/s', 'reward', 'silent groups', 'GFLOP/s'],
+      [
+        '',
+        ...PARTS,
+        'step',
+        'tokens/response',
+        'rollout tokens/s',
+        'reward',
+        'zero-variance groups',
+        'GFLOP/s',
+      ],
       rows.map((row) => [
         `${row.workers} worker${row.workers === 1 ? '' : 's'}`,
         ...PARTS.map((part) => cell(row.ms[part])),
@@ -121,7 +130,7 @@ function text({ machine, prompts, group, steps: count, rows }: StepReport): stri
         row.tokens.toFixed(1),
         row.tokensPerSecond.toFixed(0),
         row.reward.toFixed(3),
-        row.silent.toFixed(2),
+        row.zeroVariance.toFixed(2),
         row.gflops.toFixed(0),
       ]),
     ),

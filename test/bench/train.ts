@@ -8,7 +8,7 @@ import { pathToFileURL } from 'node:url';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { runStage } from '../../src/run/stage.ts';
-import type { SftMetrics } from '../../src/train/sft.ts';
+import type { SftMetrics } from '../../src/train/metrics.ts';
 import { type Comparison, comparisonTable, OURS, takeTurns } from './compare.ts';
 import type { GradientAnswer, GradientJob } from './gradient-worker.ts';
 import {

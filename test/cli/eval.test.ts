@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { readRecords } from '../../eval/records.ts';
+import { RUN_VERSION } from '../../eval/run-directory.ts';
 import { recipeSchema } from '../../src/recipe.ts';
 import { listing, timeseer, until, writeTinyPolicy } from '../helpers/tiny-run.ts';
 
@@ -87,7 +88,7 @@ describe('timeseer eval', () => {
     mkdirSync(run, { recursive: true });
     cpSync(policy, join(run, 'initial'), { recursive: true });
     const recipe = recipeSchema.parse({ answers: 'strict', data: { length: 400 } });
-    const header = { name: 'tiny', recipe, command: 'timeseer sft', version: 1 };
+    const header = { name: 'tiny', recipe, command: 'timeseer sft', version: RUN_VERSION };
     writeFileSync(join(run, 'recipe.json'), JSON.stringify(header));
     const reading = async (from: string, ...args: string[]): Promise<unknown> => {
       const asked = BASE.map((one) => (one === policy ? from : one));

@@ -240,12 +240,14 @@ describe('what the report shows', () => {
       ['KL to the reference', 'kl'],
       ['Entropy', 'entropy'],
       ['Clipped tokens', 'clipped'],
-      ['Groups that teach less', 'equalRewards'],
+      ['Zero-variance groups', 'equalRewards'],
       ['Gap between sampler and trainer', 'samplerGap'],
     ] as const) {
       expect(panels.get(title)?.curves[0]?.y).toEqual(rl.map((line) => line[key]));
     }
-    expect(panels.get('Groups that teach less')?.curves[1]?.y).toEqual(rl.map(({ silent }) => silent));
+    expect(panels.get('Zero-variance groups')?.curves[1]?.y).toEqual(
+      rl.map(({ zeroVariance }) => zeroVariance),
+    );
   });
 
   test('examples follow the rule: two of each class, then the two lowest rewards', () => {
@@ -431,6 +433,7 @@ describe('a damaged run', () => {
   test.each([
     ['recipe.json', (text: string) => text.slice(0, 40), 'not JSON'],
     ['recipe.json', (text: string) => text.replace('"seed"', '"sead"'), 'sead'],
+    ['recipe.json', (text: string) => text.replace(/"version": ?2/, '"version": 1'), 'a run of version 1'],
     ['environment.json', () => '[1, 2', 'not JSON'],
     ['sft/stage.json', () => '{"seconds": -1}', '"seconds"'],
     ['sft/metrics.jsonl', (text: string) => text.replace('"loss"', '"lost"'), '"loss"'],

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { type ExampleOrigin, ExampleSet, writeExamples } from '../../datasets/example-set.ts';
 import { SPLITS, type Split } from '../../datasets/split.ts';
 import { writeRecords } from '../../eval/records.ts';
+import { RUN_VERSION } from '../../eval/run-directory.ts';
 import { Random } from '../../src/random.ts';
 import { type Recipe, recipeSchema } from '../../src/recipe.ts';
 import { goldResponse, labelOf } from '../../src/tasks/kinds.ts';
@@ -133,7 +134,12 @@ export function writeMadeRun(directory: string, data: string): MadeRun {
   };
   mkdirSync(join(directory, 'eval'), { recursive: true });
   mkdirSync(join(directory, 'sft'), { recursive: true });
-  const header = { name: 'made', recipe, command: 'timeseer quickstart --recipe made.yaml' };
+  const header = {
+    version: RUN_VERSION,
+    name: 'made',
+    recipe,
+    command: 'timeseer quickstart --recipe made.yaml',
+  };
   writeFileSync(join(directory, 'recipe.json'), JSON.stringify(header));
   const stage = { seconds: 12, samples: 320, steps: 20, finished: true };
   writeFileSync(join(directory, 'sft/stage.json'), JSON.stringify(stage));

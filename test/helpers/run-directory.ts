@@ -3,6 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { heldOutOf } from '../../eval/harness.ts';
 import { writeRecords } from '../../eval/records.ts';
+import { RUN_VERSION } from '../../eval/run-directory.ts';
 import { Random } from '../../src/random.ts';
 import { type Recipe, recipeSchema } from '../../src/recipe.ts';
 import type { EvalRecord, Example, Interval } from '../../src/types.ts';
@@ -68,7 +69,7 @@ function rlLines(steps: number): object[] {
     advantage: 0.11,
     orthogonal: 0.02,
     equalRewards: Math.max(0, toward(0.1, 0.14, i, 0.04)),
-    silent: 0,
+    zeroVariance: 0,
     loss: -0.001,
     kl: Math.max(0, toward(0, 0.004, i, 0.0003)),
     entropy: toward(0.31, 0.27, i, 0.006),
@@ -143,7 +144,7 @@ export function writeRun(directory: string, options: PretendedRunOptions): Prete
   for (const folder of ['sft/policy', 'rl/policy', 'initial', 'eval']) {
     mkdirSync(join(directory, folder), { recursive: true });
   }
-  write('recipe.json', { name: 'quickstart', recipe, command: 'npm run quickstart' });
+  write('recipe.json', { version: RUN_VERSION, name: 'quickstart', recipe, command: 'npm run quickstart' });
   write('environment.json', {
     timeseer: '0.1.0',
     node: 'v20.19.0',

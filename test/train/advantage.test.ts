@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { advantageOf, drGrpo, grpo, isSilent, timerpo } from '../../src/train/advantage.ts';
+import { advantageOf, drGrpo, grpo, isZeroVariance, timerpo } from '../../src/train/advantage.ts';
 
 const dot = (a: readonly number[], b: readonly number[]): number =>
   a.reduce((sum, v, i) => sum + v * b[i]!, 0);
@@ -34,19 +34,19 @@ test('every estimator sums to zero over a group', () => {
   );
 });
 
-test('a group of equal rewards still teaches through its traces under TimerPO, and is silent under GRPO', () => {
+test('a group of equal rewards still teaches through its traces under TimerPO, and has zero variance under GRPO', () => {
   const record = { rewards: [0.1, 0.1, 0.1], similarity: [0.2, 0.5, 0.8] };
   const { main, advantage } = timerpo(record, 0.3);
   expect(main).toEqual([0, 0, 0]);
   expect(advantage[0]).toBeCloseTo(-0.09, 12);
   expect(advantage[2]).toBeCloseTo(0.09, 12);
-  expect(isSilent(timerpo(record, 0.3))).toBe(false);
-  expect(isSilent(grpo(record))).toBe(true);
-  expect(isSilent(drGrpo(record))).toBe(true);
+  expect(isZeroVariance(timerpo(record, 0.3))).toBe(false);
+  expect(isZeroVariance(grpo(record))).toBe(true);
+  expect(isZeroVariance(drGrpo(record))).toBe(true);
 });
 
-test('equal rewards and equal similarities are silent, whatever their binary rounding', () => {
-  expect(isSilent(timerpo({ rewards: [0.1, 0.1, 0.1], similarity: [0.7, 0.7, 0.7] }, 0.3))).toBe(true);
+test('equal rewards and equal similarities have zero variance, whatever their binary rounding', () => {
+  expect(isZeroVariance(timerpo({ rewards: [0.1, 0.1, 0.1], similarity: [0.7, 0.7, 0.7] }, 0.3))).toBe(true);
 });
 
 test('GRPO divides by the sample standard deviation, Dr. GRPO does not', () => {

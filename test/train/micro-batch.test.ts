@@ -7,9 +7,9 @@ import { Policy } from '../../src/policy/policy.ts';
 import { Random } from '../../src/random.ts';
 import type { RlMetrics } from '../../src/train/metrics.ts';
 import {
+  groupMicroBatches,
+  microBatches,
   PaddingMeter,
-  pieces,
-  piecesOf,
   promptBatch,
   responseBatch,
   responseLogProbs,
@@ -38,7 +38,7 @@ const ids = (...tokens: number[]): Int32Array => Int32Array.from([...tokens, end
 const random = new Random(2, 'responses');
 const response = (length: number): Int32Array => Int32Array.from({ length }, () => random.integer(1, 250));
 
-describe('pieces', () => {
+describe('micro-batches', () => {
   const items = fc.array(fc.tuple(fc.integer({ min: 1, max: 60 }), fc.integer({ min: 1, max: 200 })), {
     maxLength: 25,
   });
@@ -49,29 +49,31 @@ describe('pieces', () => {
   test('hold every item once, within the budget where one item is', () => {
     fc.assert(
       fc.property(items, fc.integer({ min: 1, max: 3000 }), (list, budget) => {
-        const got = piecesOf(list, (item) => item, budget);
+        const got = microBatches(list, (item) => item, budget);
         expect(new Set(got.flat())).toEqual(new Set(list));
         expect(got.flat()).toHaveLength(list.length);
-        for (const piece of got) if (piece.length > 1) expect(cost(piece)).toBeLessThanOrEqual(budget);
+        for (const one of got) if (one.length > 1) expect(cost(one)).toBeLessThanOrEqual(budget);
       }),
     );
   });
 
   test('keep their order when one is enough, and begin with the longest when it is not', () => {
     const list = [3, 9, 4, 8].map((length) => [length]);
-    expect(piecesOf(list, (item) => item, 36)).toEqual([list]);
-    expect(piecesOf(list, (item) => item, 35)).toEqual([[[9], [8], [4]], [[3]]]);
-    expect(piecesOf(list, (item) => item, 1)).toEqual([[[9]], [[8]], [[4]], [[3]]]);
-    expect(piecesOf([], (item: number[]) => item, 10)).toEqual([]);
+    expect(microBatches(list, (item) => item, 36)).toEqual([list]);
+    expect(microBatches(list, (item) => item, 35)).toEqual([[[9], [8], [4]], [[3]]]);
+    expect(microBatches(list, (item) => item, 1)).toEqual([[[9]], [[8]], [[4]], [[3]]]);
+    expect(microBatches([], (item: number[]) => item, 10)).toEqual([]);
   });
 
-  test('of unlike lengths pad less than pieces in the order of arrival', () => {
+  test('of unlike lengths pad less than micro-batches in the order of arrival', () => {
     const list = Array.from({ length: 40 }, (_, i) => [10 + ((i * 37) % 90)]);
     const padded = (pieces: readonly (readonly (readonly number[])[])[]): number =>
       pieces.reduce((sum, piece) => sum + piece.length * Math.max(...piece.map(([n]) => n!)), 0);
     const arrival = Array.from({ length: 8 }, (_, i) => list.slice(5 * i, 5 * i + 5));
     const used = list.reduce((sum, [n]) => sum + n!, 0);
-    expect(padded(piecesOf(list, (item) => item, 500)) - used).toBeLessThan(0.3 * (padded(arrival) - used));
+    expect(padded(microBatches(list, (item) => item, 500)) - used).toBeLessThan(
+      0.3 * (padded(arrival) - used),
+    );
   });
 });
 
@@ -82,7 +84,7 @@ test('padding is what no token fills', () => {
   expect([meter.tokens, meter.places]).toEqual([12, 19]);
 });
 
-describe('pieces of a step', () => {
+describe('micro-batches of groups', () => {
   const groups = [5, 30, 2, 2, 9, 1].map((length, i) => ({
     prompt: encoded[i % 3]!,
     responses: [{ ids: response(length) }, { ids: response(1) }],
@@ -96,10 +98,10 @@ describe('pieces of a step', () => {
   test.each([1, 60, 150, 300, 1e6])(
     'hold every group once, the longest first, within %i tokens where they can',
     (budget) => {
-      const got = pieces(groups, budget);
+      const got = groupMicroBatches(groups, budget);
       expect(new Set(got.flat())).toEqual(new Set(groups));
       expect(got.flat()).toHaveLength(groups.length);
-      for (const piece of got) if (piece.length > 1) expect(size(piece)).toBeLessThanOrEqual(budget);
+      for (const one of got) if (one.length > 1) expect(size(one)).toBeLessThanOrEqual(budget);
       // No piece could have taken the first group of the next, and none of its groups is longer.
       got.slice(1).forEach((piece, i) => {
         expect(size([...got[i]!, piece[0]!])).toBeGreaterThan(budget);
@@ -111,19 +113,19 @@ describe('pieces of a step', () => {
   );
 
   test('in one keep their order', () => {
-    expect(pieces(groups, 1e6)).toEqual([groups]);
+    expect(groupMicroBatches(groups, 1e6)).toEqual([groups]);
   });
 
   test('never mix groups of unlike size', () => {
     const [first, ...rest] = groups;
     const smaller = { ...first!, responses: first!.responses.slice(0, 1) };
-    expect(pieces([smaller, ...rest], 1e6)).toEqual([rest, [smaller]]);
+    expect(groupMicroBatches([smaller, ...rest], 1e6)).toEqual([rest, [smaller]]);
   });
 
   test('range from one group each to all together', () => {
-    expect(pieces(groups, 1)).toHaveLength(groups.length);
-    expect(pieces(groups)).toHaveLength(1);
-    expect(pieces([])).toEqual([]);
+    expect(groupMicroBatches(groups, 1)).toHaveLength(groups.length);
+    expect(groupMicroBatches(groups)).toHaveLength(1);
+    expect(groupMicroBatches([])).toEqual([]);
   });
 });
 
@@ -271,7 +273,7 @@ describe('with shared prompts', () => {
   });
 });
 
-describe('a step in pieces', () => {
+describe('a step in micro-batches', () => {
   test.each([
     { name: 'two and one', tokens: 100 },
     { name: 'one example each', tokens: 1 },

@@ -108,7 +108,7 @@ describe('AdamW over a flat buffer', () => {
       expect(step()).toBeCloseTo(7, 6);
       expect(step()).toBe(0);
       add(1, [1, 1, 1, 1]);
-      optimizer.forget();
+      optimizer.zeroGrad();
       expect(step()).toBe(0);
     });
   });

@@ -63,7 +63,7 @@ const cases: readonly Case[] = [
   { stage: 'rl', dims: 'medium', dtype: 'bfloat16', tune: 'decoder', recompute: false, tokens: 300 },
 ];
 
-/** Every response is scored otherwise than the one before: no group is silent. */
+/** Every response is scored otherwise than the one before: no group has zero variance. */
 function variedScore(): Task['score'] {
   let turn = 0;
   return () => {

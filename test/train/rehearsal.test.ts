@@ -2,9 +2,8 @@
 import { describe, expect, test } from 'vitest';
 import type { Engine } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import type { RlMetrics } from '../../src/train/metrics.ts';
+import type { RlMetrics, SftMetrics } from '../../src/train/metrics.ts';
 import { type RlOptions, rl } from '../../src/train/rl.ts';
-import type { SftMetrics } from '../../src/train/sft.ts';
 import { TIMERPO_TRANSPORT } from '../../src/train/transport.ts';
 import { identical } from '../helpers/full-sequence.ts';
 import { mixedScore, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';

@@ -12,8 +12,8 @@ import { Random } from '../../src/random.ts';
 import { FOREIGN_CARD } from '../../src/tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../../src/train/checkpoint.ts';
 import { Learner } from '../../src/train/learner.ts';
-import type { RlMetrics } from '../../src/train/metrics.ts';
-import { type Completion, cautions, type RlHooks, type RlOptions, rl } from '../../src/train/rl.ts';
+import type { Completion, RlMetrics } from '../../src/train/metrics.ts';
+import { cautions, type RlHooks, type RlOptions, rl } from '../../src/train/rl.ts';
 import { rollout } from '../../src/train/rollout.ts';
 import type { Task } from '../../src/train/task.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
@@ -251,7 +251,7 @@ describe('one step', () => {
     const [line] = done.lines;
     expect(line!.loss).toBeCloseTo(want.loss, 5);
     expect(line!.gradNorm! / Math.hypot(...want.gradient)).toBeCloseTo(1, 3);
-    expect(line).toMatchObject({ equalRewards: 0.5, silent: 0, clipped: 0, skipped: 0 });
+    expect(line).toMatchObject({ equalRewards: 0.5, zeroVariance: 0, clipped: 0, skipped: 0 });
     expect(line!.reward).toBeCloseTo(mean(groups.flatMap(({ rewards }) => rewards)), 6);
     expect(line!.parts['whim']).toBeCloseTo(line!.reward, 10);
     expect(line!.similarity).toBeCloseTo(mean(groups.flatMap(({ similarity }) => similarity)), 5);
@@ -276,7 +276,7 @@ describe('one step', () => {
       },
     },
   ])(
-    'of $advantage updates along its definition, and a silent group takes no part',
+    'of $advantage updates along its definition, and a zero-variance group takes no part',
     async ({ advantage, of }) => {
       const groups = (await groupsOf(task)).slice(1);
       const want = gradientOf(
@@ -287,7 +287,7 @@ describe('one step', () => {
       expect(relativeDistance(given(done), want.gradient)).toBeLessThan(1e-3);
       expect(done.lines[0]).toMatchObject({
         equalRewards: 0.5,
-        silent: 0.5,
+        zeroVariance: 0.5,
         similarity: null,
         transportError: null,
       });
@@ -335,11 +335,17 @@ describe('one step', () => {
     ]);
   });
 
-  test('in which every group is silent updates nothing', async () => {
+  test('in which every group has zero variance updates nothing', async () => {
     const equal = tinyTask({ score: mixedScore([0, 1, 2]) });
     const policy = copyOf(start);
     const done = await run({ advantage: 'grpo' }, equal, { policy });
-    expect(done.lines[0]).toMatchObject({ silent: 1, equalRewards: 1, gradNorm: null, loss: 0, skipped: 0 });
+    expect(done.lines[0]).toMatchObject({
+      zeroVariance: 1,
+      equalRewards: 1,
+      gradNorm: null,
+      loss: 0,
+      skipped: 0,
+    });
     expect(done.learner.optimizer.steps).toBe(0);
     expect(identical(engine.floats(policy.flat), engine.floats(start.flat))).toBe(true);
   });

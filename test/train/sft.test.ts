@@ -9,9 +9,11 @@ import { generate } from '../../src/policy/generate.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { FOREIGN_CARD } from '../../src/tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../../src/train/checkpoint.ts';
+import type { StageStart } from '../../src/train/learner.ts';
 import { Learner } from '../../src/train/learner.ts';
+import type { SftMetrics } from '../../src/train/metrics.ts';
 import { cosineSchedule } from '../../src/train/optimizer.ts';
-import { type SftMetrics, type StageStart, sft, sftSteps } from '../../src/train/sft.ts';
+import { sft, sftSteps } from '../../src/train/sft.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
 import { requestStop, WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
 import { flatGradient, identical, predictingStates, relativeDistance } from '../helpers/full-sequence.ts';
@@ -102,8 +104,7 @@ describe('the supervised stage', () => {
     expect(lines[0]!.tokens).toBe(full[0]! + full[1]! + full[2]!);
     expect(lines[2]!.tokens).toBe(full[0]);
     lines.forEach(({ learningRate, skipped }, step) => {
-      const schedule = { peak: SFT.learningRate, warmup: 2, total: 3, floor: SFT.minLearningRate };
-      expect(learningRate).toBeCloseTo(cosineSchedule(step, schedule), 12);
+      expect(learningRate).toBeCloseTo(cosineSchedule(step, 3, { ...SFT, warmup: 2 }), 12);
       expect(skipped).toBe(0);
     });
     expect(sftSteps({ ...SFT, samples: 7 })).toBe(3);
@@ -190,7 +191,7 @@ describe('a gradient that is not finite', () => {
     };
     const run = sft(tinyLearner(policy), task, { ...SFT, samples: 90, checkpointEvery: 50 }, hooks);
     await expect(run).rejects.toThrow(TimeseerError);
-    await expect(run).rejects.toThrow(/20 steps in a row.*step 20.*lower sft\.learningRate/);
+    await expect(run).rejects.toThrow(/20 updates in a row.*step 20.*lower sft\.learningRate/);
     expect(lines).toHaveLength(20);
     expect(saved).toEqual([]);
   });
@@ -203,7 +204,7 @@ test('updates left out before a checkpoint count towards the limit after it', as
   const hooks = { onStep: (line: SftMetrics) => void lines.push(line), save: () => {} };
   const start = { step: 4, skippedInARow: 18 };
   await expect(sft(tinyLearner(policy), task, { ...SFT, samples: 90 }, hooks, start)).rejects.toThrow(
-    /20 steps/,
+    /20 updates/,
   );
   expect(lines.map(({ step }) => step)).toEqual([5, 6]);
 });

@@ -9,9 +9,9 @@ import { Policy } from '../../src/policy/policy.ts';
 import { FOREIGN_CARD } from '../../src/tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../../src/train/checkpoint.ts';
 import type { Learner } from '../../src/train/learner.ts';
-import type { RlMetrics } from '../../src/train/metrics.ts';
+import type { RlMetrics, SftMetrics } from '../../src/train/metrics.ts';
 import { type RlOptions, rl } from '../../src/train/rl.ts';
-import { type SftMetrics, sft } from '../../src/train/sft.ts';
+import { sft } from '../../src/train/sft.ts';
 import { TIMERPO_TRANSPORT } from '../../src/train/transport.ts';
 import { identical, relativeDistance } from '../helpers/full-sequence.ts';
 import {

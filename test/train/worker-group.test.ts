@@ -87,10 +87,10 @@ test('a rank that waits is released when another one failed', () => {
 });
 
 test('the schedule warms up, peaks, and ends at its floor', () => {
-  const options = { peak: 2, warmup: 4, total: 24, floor: 0.1 };
-  expect(cosineSchedule(0, options)).toBeCloseTo(0.5);
-  expect(cosineSchedule(3, options)).toBeCloseTo(2);
-  expect(cosineSchedule(14, options)).toBeCloseTo(2 * 0.55);
-  expect(cosineSchedule(24, options)).toBeCloseTo(0.2);
-  expect(cosineSchedule(99, options)).toBeCloseTo(0.2);
+  const options = { learningRate: 2, warmup: 4, minLearningRate: 0.1 };
+  expect(cosineSchedule(0, 24, options)).toBeCloseTo(0.5);
+  expect(cosineSchedule(3, 24, options)).toBeCloseTo(2);
+  expect(cosineSchedule(14, 24, options)).toBeCloseTo(2 * 0.55);
+  expect(cosineSchedule(24, 24, options)).toBeCloseTo(0.2);
+  expect(cosineSchedule(99, 24, options)).toBeCloseTo(0.2);
 });
