@@ -12,6 +12,8 @@ import { SPLITS, type Split } from './split.ts';
 
 export const EXAMPLES_FORMAT = 'timeseer-examples';
 export const EXAMPLES_VERSION = 1;
+/** Of the directories that `timeseer generate` wrote before it wrote this format. */
+const FORMER_FORMAT = 'timeseer-series';
 export const EXAMPLES_MANIFEST = 'manifest.json';
 
 /** The file of a split. */
@@ -143,6 +145,16 @@ export function readExampleManifest(directory: string): ExampleManifest {
   const file = join(directory, EXAMPLES_MANIFEST);
   const content = readJson(file);
   const header = z.looseObject({ format: z.unknown(), version: z.unknown() }).safeParse(content);
+  if (header.success && header.data.format === FORMER_FORMAT) {
+    const { generator, split, seed, count: series, length } = header.data;
+    const options = Object.entries({ split, seed, count: series, length }).filter(
+      ([, value]) => typeof value === 'string' || typeof value === 'number',
+    );
+    throw new DataError(
+      `format: ${FORMER_FORMAT} is not read any more; make the data set anew: timeseer generate ${generator ?? 'NAME'} ${options.map(([key, value]) => `--${key} ${value} `).join('')}--out DIR`,
+      { file },
+    );
+  }
   if (!header.success || header.data.format !== EXAMPLES_FORMAT) {
     throw new DataError(`format: not a ${EXAMPLES_FORMAT} manifest; timeseer data prepare writes one`, {
       file,

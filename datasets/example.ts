@@ -10,8 +10,7 @@ import { DataError } from '../src/errors.ts';
 import { listField, type Place, parseRecord, show, stringField } from '../src/json-record.ts';
 import { readGold, taskKind } from '../src/tasks/kinds.ts';
 import { RESERVED } from '../src/tasks/prompt.ts';
-import type { Example, LabeledSeries } from '../src/types.ts';
-import { checkSeries } from './validate.ts';
+import type { AnomalyClass, Example, Interval } from '../src/types.ts';
 
 const FIELDS = ['id', 'task', 'recording', 'gold', 'names', 'times', 'channels'] as const;
 
@@ -23,39 +22,19 @@ export function lengthOf(example: Example): number {
   return example.channels[0]?.length ?? 0;
 }
 
-/** The anomaly record of training as an example; `seriesOf` gives the same record back. */
-export function exampleOf(series: LabeledSeries): Example {
-  const { id, task, values, intervals } = series;
+/** An example of one channel with its anomalies. */
+export function anomalyExample(
+  id: string,
+  task: string,
+  values: Float64Array,
+  label: AnomalyClass,
+  intervals: readonly Interval[],
+): Example {
   return {
-    id,
-    task,
-    channels: [values],
-    names: [VALUE_CHANNEL],
-    times: null,
-    gold: { kind: 'anomaly', class: series.class, intervals },
+    ...{ id, task, channels: [values], names: [VALUE_CHANNEL], times: null },
+    gold: { kind: 'anomaly', class: label, intervals },
     recording: null,
   };
-}
-
-/**
- * The example as the univariate anomaly record of training. Nothing is lost: an example that says more is refused.
- *
- * @throws DataError for another kind of answer, an anomaly of unnamed class, several channels, a channel that is not
- * called `value`, missing points, times, or a recording
- */
-export function seriesOf(example: Example): LabeledSeries {
-  const { id, task, channels, names, times, gold, recording } = example;
-  const fail = (why: string): DataError =>
-    new DataError(`${id}: ${why}; a univariate anomaly series has no place for it`);
-  if (gold.kind !== 'anomaly') throw fail(`the answer is of kind '${gold.kind}'`);
-  if (gold.class === null) throw fail('the class of the anomaly is not named');
-  if (channels.length !== 1) throw fail(`${channels.length} channels`);
-  if (names[0] !== VALUE_CHANNEL) throw fail(`a channel called ${show(names[0])}`);
-  if (times !== null) throw fail('x values of its own');
-  if (recording !== null) throw fail(`the recording ${show(recording)}`);
-  const series = { id, task, values: channels[0]!, intervals: gold.intervals, class: gold.class };
-  checkSeries(series);
-  return series;
 }
 
 /** @throws DataError for a name that a prompt must not contain: one with `RESERVED` text or a line end */

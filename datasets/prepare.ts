@@ -23,6 +23,8 @@ export interface SelectOptions extends DrawOptions {
   readonly seed?: number | undefined;
   readonly window?: number | null | undefined;
   readonly length?: number | undefined;
+  /** Of generated series: index of the first. */
+  readonly offset?: number | undefined;
   readonly figure?: BenchmarkFigure | undefined;
   /** Refuses a figure that the user's files name, with a ConfigError: one that is unknown or not for this rate. */
   readonly checkFigure?: ((preset: string, rate: number | null) => void) | undefined;
@@ -162,7 +164,7 @@ function generatedCounts(options: SelectOptions): Partial<Record<Split, number>>
 export async function selectExamples(spec: Benchmark, options: SelectOptions): Promise<Selection> {
   checkOptions(options);
   const { splits: wanted = SPLITS, signal, seed = 0 } = options;
-  const { directory, window, length, allowSharedRecordings } = options;
+  const { directory, window, length, offset, allowSharedRecordings } = options;
   if (spec.needs !== 'nothing' && length !== undefined) {
     throw new ConfigError(`--length: ${spec.name} is not generated; --window cuts longer series`);
   }
@@ -175,7 +177,9 @@ export async function selectExamples(spec: Benchmark, options: SelectOptions): P
   }
   const generated = spec.needs === 'nothing';
   const counts = generated ? generatedCounts(options) : undefined;
-  const task = spec.open({ directory, window, length, counts, seed: options.seed, allowSharedRecordings });
+  const task = spec.open({
+    ...{ directory, window, length, offset, counts, seed: options.seed, allowSharedRecordings },
+  });
   const { own } = task;
   checkFigure(task, spec, options);
   const files = directory === null ? [] : await sourceFiles(task.files, directory, signal);

@@ -1,13 +1,15 @@
-/** Examples by name: of a generator, of a prepared data set, or of a directory of series; what is known of them as a whole. */
-import { ConfigError } from '../src/errors.ts';
+/** Examples by name, of a generator or of a prepared data set: what is known of them, and which a run trains and is judged on. */
+import { existsSync, statSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { ConfigError, DataError, suggestion } from '../src/errors.ts';
 import { Random } from '../src/random.ts';
 import type { Example, Gold } from '../src/types.ts';
 import type { BenchmarkFigure } from './benchmarks/benchmark.ts';
-import { exampleOf, VALUE_CHANNEL } from './example.ts';
-import { isExampleSet, type PromptFacts } from './example-manifest.ts';
+import { BENCHMARKS, generatorOf } from './benchmarks/registry.ts';
+import { VALUE_CHANNEL } from './example.ts';
+import { isExampleSet, type PromptFacts, readExampleManifest, splitsOf } from './example-manifest.ts';
 import { ExampleSet } from './example-set.ts';
-import { generators, open } from './registry.ts';
-import type { Split } from './split.ts';
+import { checkAddress, MAXIMUM_INDEX, type Split } from './split.ts';
 
 /** A range of examples, as plain data: what a Worker needs to open them itself. */
 export interface ExampleAddress {
@@ -18,7 +20,7 @@ export interface ExampleAddress {
   readonly seed: number;
   /** Points of a generator's series. */
   readonly length: number;
-  /** Index of the first series; not of a prepared data set. */
+  /** Index of the first example; then `count` follow it in order. */
   readonly offset?: number;
   /** Most examples. Of a prepared data set with more, as many are drawn at random. */
   readonly count?: number;
@@ -26,7 +28,7 @@ export interface ExampleAddress {
 
 /** What is known of a data set before any of its examples is looked at. */
 export interface DataFacts {
-  /** Name of the task, which has its prompt; a directory of series has the name in its manifest. */
+  /** Name of the task, which has its prompt. */
   readonly task: string;
   /** What a person calls it. */
   readonly title: string;
@@ -61,12 +63,18 @@ export interface ExampleSource extends Iterable<Example> {
 }
 
 /** Whether a data set is made on the fly, with splits that share no series; otherwise it is a directory. */
-export function isGenerator(name: string): boolean {
-  return generators().some((generator) => generator.name === name);
+export const isGenerator = (name: string): boolean => generatorOf(name) !== null;
+
+/** The only split of a data set of generated series, which `timeseer generate` writes; null for all other data. */
+function onlySplit(name: string): Split | null {
+  if (!isExampleSet(name)) return null;
+  const manifest = readExampleManifest(name);
+  const [split, ...others] = splitsOf(manifest);
+  return others.length === 0 && manifest.source.files.length === 0 ? split! : null;
 }
 
-/** Whether a data set says itself which examples are for what. */
-export const hasSplits = (name: string): boolean => isGenerator(name) || isExampleSet(name);
+/** Whether a data set says itself which examples are for what; of one split of generated series, the last ones are held out. */
+export const hasSplits = (name: string): boolean => onlySplit(name) === null;
 
 function source(
   facts: DataFacts,
@@ -87,7 +95,17 @@ function source(
   };
 }
 
-function openSet({ name, split, seed, count: most }: ExampleAddress): ExampleSource {
+/** @throws ConfigError unless [offset, offset + count) lies in [0, available) */
+function checkRange(offset: number, count: number, available: number): void {
+  if (!Number.isInteger(offset) || offset < 0 || offset >= available) {
+    throw new ConfigError(`offset: got ${offset}, expected an integer from 0 to ${available - 1}`);
+  }
+  if (!Number.isInteger(count) || count < 1 || count > available - offset) {
+    throw new ConfigError(`count: got ${count}, expected an integer from 1 to ${available - offset}`);
+  }
+}
+
+function openSet({ name, split, seed, offset, count: most }: ExampleAddress): ExampleSource {
   const set = new ExampleSet(name);
   const { manifest } = set;
   const part = manifest.splits[split];
@@ -101,9 +119,14 @@ function openSet({ name, split, seed, count: most }: ExampleAddress): ExampleSou
     ...{ task, title, kind, classes, rate, figure },
     channels: set.at(split, 0).names,
     length: part.length,
-    statement: manifest.split.statement,
+    statement: hasSplits(name) ? manifest.split.statement : null,
     ...(prompt === undefined ? {} : { prompt }),
   };
+  if (offset !== undefined) {
+    const count = Math.min(most ?? part.count, part.count - offset);
+    checkRange(offset, count, part.count);
+    return source(facts, count, set, (index) => set.at(split, offset + index));
+  }
   if (most === undefined || most >= part.count) {
     return source(facts, part.count, set, (index) => set.at(split, index));
   }
@@ -112,29 +135,118 @@ function openSet({ name, split, seed, count: most }: ExampleAddress): ExampleSou
   return source(facts, most, set, (index) => set.at(split, drawn[index]!));
 }
 
-/**
- * Opens an address. A directory of series has its own split, seed and length, and gives as many series as it has; of a
- * prepared data set with more examples than `count`, as many are drawn with `seed`.
- *
- * @throws ConfigError for an unknown name or a split that is not there; DataError for a directory that is not whole
- */
-export function openExamples(address: ExampleAddress): ExampleSource {
-  const { name, split, seed, length, offset = 0, count } = address;
-  if (isExampleSet(name)) return openSet(address);
-  const generated = isGenerator(name);
-  const options = generated ? { split, seed, length, offset } : { offset };
-  const all = open(name, options);
-  const series = count === undefined ? all : open(name, { ...options, count: Math.min(count, all.count) });
+function openGenerator(
+  { name, classes, generator }: NonNullable<ReturnType<typeof generatorOf>>,
+  { split, seed, length, offset = 0, count = MAXIMUM_INDEX + 1 - offset }: ExampleAddress,
+): ExampleSource {
+  checkRange(offset, count, MAXIMUM_INDEX + 1);
+  checkAddress(seed, offset, length, generator.minimumLength);
   const facts: DataFacts = {
-    task: series.name,
-    title: generated ? `series of the generator ${series.name}` : `series of ${series.name}`,
+    task: name,
+    title: `series of the generator ${name}`,
     kind: 'anomaly',
-    classes: series.classes,
+    classes: classes ?? [],
     channels: [VALUE_CHANNEL],
-    length: series.length,
+    length,
     rate: null,
     figure: null,
     statement: null,
   };
-  return source(facts, series.count, null, (index) => exampleOf(series.at(index)));
+  return source(facts, count, null, (index) => generator.at(seed, split, offset + index, length));
+}
+
+/**
+ * Opens an address. Of a prepared data set with more examples than `count`, as many are drawn with `seed`, unless an `offset` says
+ * which.
+ *
+ * @throws ConfigError for an unknown name, a split that is not there or a number out of range; DataError for a directory that is not whole
+ */
+export function openExamples(address: ExampleAddress): ExampleSource {
+  const { name } = address;
+  const found = generatorOf(name);
+  if (found !== null) return openGenerator(found, address);
+  if (existsSync(name) && statSync(name).isDirectory()) return openSet(address);
+  if (existsSync(name)) {
+    throw new ConfigError(
+      `${name}: is a file, not a data set; timeseer data prepare custom --from ${name} --out DIR makes one of it`,
+    );
+  }
+  const task = BENCHMARKS.map((one) => one.name).find((one) => one === name || one === basename(name));
+  if (task !== undefined && task !== 'custom') {
+    throw new ConfigError(
+      `no data set in '${name}': timeseer data prepare ${task} --out ${task === name ? join('data', ...task.split('/')) : name} makes it`,
+    );
+  }
+  const known = BENCHMARKS.map((one) => one.name).filter(isGenerator);
+  throw new ConfigError(
+    `no data set named '${name}'.${suggestion(name, known)} Known: ${known.join(', ')}, or the path of a data set directory (timeseer data prepare writes one of any task: timeseer data list)`,
+  );
+}
+
+/** What a recipe says of its data. */
+export interface DataRecipe {
+  /** Generator preset or data set directory. */
+  readonly name: string;
+  /** Points of a generator's series. */
+  readonly length: number;
+  /** Series kept for evaluation where the data set has no splits. */
+  readonly heldOut: number;
+}
+
+/** Reinforcement starts this far into a generator's training split: no supervised stage gets there. */
+const REINFORCEMENT_OFFSET = 2 ** 31;
+
+/** Examples of the supervised stage. @throws DataError when a data set of one split has none left beside the held-out ones */
+export function trainingExamples({ name, length, heldOut }: DataRecipe, seed: number): ExampleAddress {
+  const split = onlySplit(name);
+  if (split === null) return { name, split: 'train', seed, length };
+  return { name, split, seed, length, offset: 0, count: trainingCount(name, split, heldOut) };
+}
+
+/** Examples of the reinforcement stage: of a generator, others than those of the supervised stage. */
+export function reinforcementExamples(data: DataRecipe, seed: number): ExampleAddress {
+  const address = trainingExamples(data, seed);
+  return isGenerator(data.name) ? { ...address, offset: REINFORCEMENT_OFFSET } : address;
+}
+
+/** `count` held-out examples: a generator's first ones; of a prepared data set a draw from its test split, or its last ones. */
+export function heldOutExamples(
+  { name, length, heldOut }: DataRecipe,
+  seed: number,
+  count: number,
+): ExampleAddress {
+  const split = onlySplit(name);
+  if (split === null) return { name, split: 'test', seed, length, count };
+  const offset = trainingCount(name, split, heldOut);
+  return { name, split, seed, length, offset, count: Math.min(count, heldOut) };
+}
+
+/** Examples on which choices may be made, or null: a data set without a validation split has none to spare. */
+export function validationExamples(
+  { name, length }: DataRecipe,
+  seed: number,
+  count: number,
+): ExampleAddress | null {
+  const spare =
+    isGenerator(name) ||
+    (isExampleSet(name) && hasSplits(name) && new ExampleSet(name).count('validation') > 0);
+  return spare ? { name, split: 'validation', seed, length, count } : null;
+}
+
+/** The training split of a prepared data set, from front to back; null where there is none to learn classes from. */
+export function trainingSplit(name: string): Iterable<Example> | null {
+  if (!isExampleSet(name) || !hasSplits(name)) return null;
+  const set = new ExampleSet(name);
+  return set.count('train') === 0 ? null : { [Symbol.iterator]: () => set.read('train') };
+}
+
+function trainingCount(name: string, split: Split, heldOut: number): number {
+  const { count } = readExampleManifest(name).splits[split]!;
+  if (count <= heldOut) {
+    throw new DataError(
+      `${name} has ${count} series and data.heldOut keeps ${heldOut} of them for evaluation, which leaves none to train on; ` +
+        'lower data.heldOut, or give a larger data set',
+    );
+  }
+  return count - heldOut;
 }

@@ -2,8 +2,7 @@
 
 import { isExampleSet } from '../datasets/example-manifest.ts';
 import { ExampleSet } from '../datasets/example-set.ts';
-import { heldOutExamples, trainingExamples, validationExamples } from '../datasets/partition.ts';
-import { openExamples } from '../datasets/source.ts';
+import { heldOutExamples, openExamples, trainingExamples, validationExamples } from '../datasets/source.ts';
 import type { EncodedPrompt } from '../src/policy/batch.ts';
 import { generate } from '../src/policy/generate.ts';
 import type { Policy } from '../src/policy/policy.ts';

@@ -6,8 +6,7 @@
 import { join } from 'node:path';
 import { setImmediate as breathe } from 'node:timers/promises';
 import { isExampleSet } from '../datasets/example-manifest.ts';
-import { heldOutExamples } from '../datasets/partition.ts';
-import { type DataFacts, openExamples } from '../datasets/source.ts';
+import { type DataFacts, heldOutExamples, openExamples } from '../datasets/source.ts';
 import { DataError } from '../src/errors.ts';
 import { type ClassProfile, learnClasses } from '../src/expcot/class-profile.ts';
 import type { Recipe } from '../src/recipe.ts';
@@ -163,7 +162,7 @@ export async function assembleReport(
   const gaps = gapsOf(run);
   const described = describeRun(
     run,
-    { facts, count: series.length, available: set === null ? null : set.count('test') },
+    { facts, count: series.length, available: facts.statement === null ? null : set!.count('test') },
     method,
   );
   const classes = Object.keys(stages[0]!.metrics.byClass);

@@ -14,17 +14,6 @@ export const ANOMALY_CLASSES = [
 ] as const;
 export type AnomalyClass = (typeof ANOMALY_CLASSES)[number];
 
-/** A univariate series with its gold annotation. */
-export interface LabeledSeries {
-  /** Unique in its data set, stable over runs: `<task>/<split>/<index>`. */
-  readonly id: string;
-  /** Name of the task (generator preset or data set) that it comes from. Never shown to a blind analysis. */
-  readonly task: string;
-  readonly values: Float64Array; // [N]
-  readonly intervals: readonly Interval[]; // sorted, disjoint, inside [0, N)
-  readonly class: AnomalyClass;
-}
-
 /** What the right answer to an example is, by the kind of answer; `src/tasks` has a file for each kind. */
 export interface ClassificationGold {
   readonly kind: 'classification';

@@ -116,6 +116,7 @@ export function anomalyFilesBenchmark(facts: AnomalyFilesBenchmark): Benchmark {
   const spec: Benchmark = {
     ...rest,
     kind: 'anomaly',
+    generator: null,
     // Kinds are not named: an answer may be any of them, and only 'normal' can be graded.
     classes: ANOMALY_CLASSES,
     rate: null,

@@ -1,6 +1,4 @@
 /** AnomLLM: the series that AnomSeer is trained on. */
-
-import { exampleOf } from '../example.ts';
 import {
   ANOMLLM_LENGTH,
   ANOMLLM_TASKS,
@@ -35,7 +33,7 @@ export const anomllmAll = generatedBenchmark({
   counts: { train: 3200, validation: 320, test: 3200 },
   classes: ['contextual point', 'global point', 'seasonal', 'trend', 'normal'],
   parameters: Object.fromEntries(ANOMLLM_TASKS.map((task) => [task, anomllmParameters(task)])),
-  at: (...address) => exampleOf(anomllmMixed(...address)),
+  at: anomllmMixed,
 });
 
 /** One task for each kind. */
@@ -49,6 +47,6 @@ export const anomllmKinds = ANOMLLM_TASKS.map((kind) =>
     counts: { train: 400, validation: 40, test: 400 },
     classes: [anomllmClass(kind), 'normal'],
     parameters: anomllmParameters(kind),
-    at: (...address) => exampleOf(anomllm(kind, ...address)),
+    at: (...address) => anomllm(kind, ...address),
   }),
 );

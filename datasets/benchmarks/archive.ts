@@ -50,6 +50,7 @@ export function archiveBenchmark(facts: ArchiveBenchmark): Benchmark {
   const layout = `${archive}_TRAIN and ${archive}_TEST as .ts, .tsv, .arff or .txt`;
   const spec: Benchmark = {
     ...{ name, title, kind: 'classification', classes, rate, shape, figure, prompt, layout },
+    generator: null,
     needs: 'download',
     source: {
       description: facts.description,

@@ -38,6 +38,8 @@ export interface BenchmarkOptions {
   readonly seed?: number | undefined;
   /** Points of generated series. */
   readonly length?: number | undefined;
+  /** Index of the first generated series of each split; default 0. */
+  readonly offset?: number | undefined;
   /** Whether a split that the user gives may have examples of one recording on several sides; default: no. */
   readonly allowSharedRecordings?: boolean | undefined;
 }
@@ -125,6 +127,16 @@ export const anomalyPrompt = (context: string): BenchmarkPrompt => ({
   advice: null,
 });
 
+/** What makes any series of a generated benchmark by its address. */
+export interface Generator {
+  /** Points of an example unless asked otherwise, and the least that make one. */
+  readonly length: number;
+  readonly minimumLength: number;
+  /** Numbers of the generator, for the record. */
+  readonly parameters: Readonly<Record<string, unknown>>;
+  readonly at: (seed: number, split: Split, index: number, length: number) => Example;
+}
+
 export interface Benchmark {
   /** Name on the command line. */
   readonly name: string;
@@ -141,6 +153,8 @@ export interface Benchmark {
   readonly figure: BenchmarkFigure;
   /** Words of the prompt; null where those of the family (the name before '/') or of the user hold. */
   readonly prompt: BenchmarkPrompt | null;
+  /** Null where examples are read from files. */
+  readonly generator: Generator | null;
   /** What is needed to prepare it: nothing, a download that this program can do, or files that the user has. */
   readonly needs: 'nothing' | 'download' | 'files';
   /** Files that are read, in words, for messages and help. */

@@ -96,6 +96,7 @@ export const custom: Benchmark = {
   shape: 'any',
   figure: { preset: 'line', missing: 'break' },
   prompt: null,
+  generator: null,
   needs: 'files',
   layout: CUSTOM_LAYOUT,
   open({ directory, window, allowSharedRecordings }: BenchmarkOptions): OpenBenchmark {

@@ -78,6 +78,7 @@ export const ecg: Benchmark = {
     },
     advice: 'advise which examination or care should follow, and how urgent it is',
   },
+  generator: null,
   needs: 'download',
   layout: 'A00001.mat … and REFERENCE-v3.csv',
   open({ directory, window }) {

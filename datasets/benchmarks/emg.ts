@@ -61,6 +61,7 @@ export const emg: Benchmark = {
     },
     advice: 'advise which examination or treatment should follow',
   },
+  generator: null,
   needs: 'download',
   layout: 'emg_healthy, emg_myopathy and emg_neuropathy as .txt, or as .hea with .dat',
   open({ directory, window }) {

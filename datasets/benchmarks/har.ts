@@ -68,6 +68,7 @@ export const har: Benchmark = {
     },
     advice: 'advise the person about health and safety in this activity',
   },
+  generator: null,
   needs: 'download',
   layout:
     'total_acc_{x,y,z}_{train,test}.txt and y_{train,test}.txt; subject_{train,test}.txt names the volunteers',

@@ -1,6 +1,4 @@
 /** nano5: five equally frequent classes, made for small pictures. */
-
-import { exampleOf } from '../example.ts';
 import {
   NANO5_CLASSES,
   NANO5_LENGTH,
@@ -27,5 +25,5 @@ export const nano5Benchmark = generatedBenchmark({
   length: NANO5_LENGTH,
   minimumLength: NANO5_MINIMUM_LENGTH,
   parameters: NANO5_PARAMETERS,
-  at: (...address) => exampleOf(nano5(...address)),
+  at: nano5,
 });

@@ -5,7 +5,7 @@ import type { TaskPrompt } from '../../src/tasks/kind.ts';
 import { customPrompt, type OwnWords } from '../../src/tasks/prompt.ts';
 import type { Gold } from '../../src/types.ts';
 import { anomllmAll, anomllmKinds } from './anomllm.ts';
-import type { Benchmark } from './benchmark.ts';
+import type { Benchmark, Generator } from './benchmark.ts';
 import { ctu } from './ctu.ts';
 import { custom } from './custom.ts';
 import { ecg } from './ecg.ts';
@@ -18,17 +18,27 @@ import { tab } from './tab.ts';
 import { tee } from './tee.ts';
 import { tsbAd } from './tsb-ad.ts';
 import { tsbUad } from './tsb-uad.ts';
-import { vtaMissing, vtaUnivariate, vtaVariates } from './vta.ts';
+import { vtaKinds, vtaMissing, vtaUnivariate, vtaVariates } from './vta.ts';
 
 export const BENCHMARKS: readonly Benchmark[] = [
   ...[rcw, tee, ecg, emg, ctu, har],
   ...[nano5Benchmark, anomllmAll, ...anomllmKinds],
-  ...[vtaUnivariate, vtaMissing, vtaVariates],
+  ...[vtaUnivariate, vtaMissing, vtaVariates, ...vtaKinds],
   ...[tsbUad, tsbAd, tab, nab],
   custom,
 ];
 
-/** A task by its name, in any case. @throws ConfigError with the known names and the closest */
+/** The generator of a benchmark of anomalies, which training may draw from without a data set on disk; null for other names. */
+export function generatorOf(name: string): (Benchmark & { readonly generator: Generator }) | null {
+  const found = GENERATORS.find((one) => one.name === name);
+  return found === undefined ? null : { ...found, generator: found.generator! };
+}
+
+/** Generated benchmarks. */
+export const GENERATED: readonly Benchmark[] = BENCHMARKS.filter(({ generator }) => generator !== null);
+const GENERATORS = GENERATED.filter(({ kind }) => kind === 'anomaly');
+
+/** A benchmark by its name, in any case. @throws ConfigError with the known names and the closest */
 export function benchmarkNamed(name: string): Benchmark {
   const wanted = name.toLowerCase();
   const task = BENCHMARKS.find((one) => one.name === wanted);

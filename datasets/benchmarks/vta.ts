@@ -1,10 +1,8 @@
 /** VisualTimeAnomaly: univariate, with missing points, and grids of variates. */
-
-import type { AnomalyClass } from '../../src/types.ts';
-import { exampleOf, VALUE_CHANNEL } from '../example.ts';
 import {
   VTA_LENGTH,
   VTA_MINIMUM_LENGTH,
+  VTA_MISSING,
   VTA_TYPES,
   VTA_WAVES,
   vta,
@@ -12,7 +10,6 @@ import {
   vtaIrregular,
   vtaParameters,
 } from '../generators/vta.ts';
-import { VTA_MISSING } from '../generators/vta-missing.ts';
 import {
   VTA_VARIATE_LENGTH,
   VTA_VARIATES,
@@ -55,9 +52,29 @@ export const vtaUnivariate = generatedBenchmark({
   parameters: UNIVARIATE,
   at(seed, split, index, length) {
     const [type, own] = turn(index, VTA_TYPES.length) as [number, number];
-    return exampleOf(vta(VTA_TYPES[type]!, seed, split, own, length));
+    return vta(VTA_TYPES[type]!, seed, split, own, length);
   },
 });
+
+/** One benchmark for each kind. */
+export const vtaKinds = VTA_TYPES.map((type) =>
+  generatedBenchmark({
+    name: `vta/${type}`,
+    title: `VisualTimeAnomaly, ${type} only: every series has anomalies of class '${vtaClass(type)}'`,
+    kind: 'anomaly',
+    description: `A sine with anomalies of the kind ${type}; every series has some.`,
+    citation: CITATION,
+    shape: `${VTA_LENGTH} points, 1 channel`,
+    figure: { preset: 'vta', missing: 'break' },
+    prompt: null,
+    classes: [vtaClass(type)],
+    counts: { train: 400, validation: 40, test: 100 },
+    length: VTA_LENGTH,
+    minimumLength: VTA_MINIMUM_LENGTH,
+    parameters: vtaParameters(type),
+    at: (...address) => vta(type, ...address),
+  }),
+);
 
 export const vtaMissing = generatedBenchmark({
   name: 'vta/irregular',
@@ -79,16 +96,7 @@ export const vtaMissing = generatedBenchmark({
   parameters: { ...UNIVARIATE, missing: VTA_MISSING },
   at(seed, split, index, length) {
     const [type, share, own] = turn(index, VTA_TYPES.length, VTA_MISSING.length) as [number, number, number];
-    const series = vtaIrregular(VTA_TYPES[type]!, VTA_MISSING[share]!, seed, split, own, length);
-    return {
-      id: series.id,
-      task: series.task,
-      channels: series.channels,
-      names: [VALUE_CHANNEL],
-      times: null, // the points that are there stand at whole indices
-      gold: { kind: 'anomaly', class: series.class as AnomalyClass, intervals: series.intervals },
-      recording: null,
-    };
+    return vtaIrregular(VTA_TYPES[type]!, VTA_MISSING[share]!, seed, split, own, length);
   },
 });
 
@@ -118,15 +126,6 @@ export const vtaVariates = generatedBenchmark({
   at(seed, split, index, length) {
     const [wave, size, own] = turn(index, VTA_WAVES.length, VTA_VARIATES.length) as [number, number, number];
     const variates = VTA_VARIATES[size]!;
-    const series = vtaMultivariate(VTA_WAVES[wave]!, seed, split, own, { variates, length });
-    return {
-      id: series.id,
-      task: series.task,
-      channels: series.channels,
-      names: series.channels.map((_, id) => String(id)),
-      times: null,
-      gold: { kind: 'variates', variates: series.variates },
-      recording: null,
-    };
+    return vtaMultivariate(VTA_WAVES[wave]!, seed, split, own, { variates, length });
   },
 });

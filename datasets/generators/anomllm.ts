@@ -10,7 +10,8 @@
  * each is a pure function of (seed, task, split, index).
  */
 import { Random } from '../../src/random.ts';
-import type { AnomalyClass, Interval, LabeledSeries } from '../../src/types.ts';
+import type { AnomalyClass, Example, Interval } from '../../src/types.ts';
+import { anomalyExample } from '../example.ts';
 import { addNoise, standardNormal } from '../gaussian.ts';
 import { checkAddress, type Split } from '../split.ts';
 
@@ -194,7 +195,7 @@ function drawIntervals(random: Random, recipe: Recipe, length: number): Interval
  * @param seed 42 in the published evaluation split, 3407 in the training split
  * @param index integer in [0, 2³²)
  * @param length number of points, N ≥ 2
- * @returns values [N]; intervals half-open, sorted, disjoint, inside [0, N); class 'normal' when there is none
+ * @returns one channel [N]; intervals half-open, sorted, disjoint, inside [0, N); class 'normal' when there is none
  * @throws ConfigError for a seed, index or length out of range
  */
 export function anomllm(
@@ -203,7 +204,7 @@ export function anomllm(
   split: Split,
   index: number,
   length: number = ANOMLLM_LENGTH,
-): LabeledSeries {
+): Example {
   checkAddress(seed, index, length, 2);
   const recipe = RECIPES[task];
   const name = `anomllm/${task}`;
@@ -212,13 +213,8 @@ export function anomllm(
   const values = new Float64Array(length); // [N]
   recipe.fill(random, values, intervals);
   if (recipe.noise > 0) addNoise(random, values, recipe.noise, 0, length);
-  return {
-    id: `${name}/${split}/${index}`,
-    task: name,
-    values,
-    intervals,
-    class: intervals.length === 0 ? 'normal' : recipe.class,
-  };
+  const label = intervals.length === 0 ? 'normal' : recipe.class;
+  return anomalyExample(`${name}/${split}/${index}`, name, values, label, intervals);
 }
 
 /**
@@ -233,7 +229,7 @@ export function anomllmMixed(
   split: Split,
   index: number,
   length: number = ANOMLLM_LENGTH,
-): LabeledSeries {
+): Example {
   checkAddress(seed, index, length, 2);
   const size = ANOMLLM_TASKS.length;
   const block = Math.floor(index / size);

@@ -19,7 +19,8 @@
  * no stride over the indices meets one class only.
  */
 import { Random } from '../../src/random.ts';
-import type { AnomalyClass, Interval, LabeledSeries } from '../../src/types.ts';
+import type { AnomalyClass, Example, Interval } from '../../src/types.ts';
+import { anomalyExample } from '../example.ts';
 import { addNoise, standardNormal } from '../gaussian.ts';
 import { checkAddress, type Split } from '../split.ts';
 
@@ -145,15 +146,10 @@ export function nano5Class(seed: number, split: Split, index: number): (typeof N
  *
  * @param index integer in [0, 2³²)
  * @param length number of points, N ≥ 200
- * @returns values [N]; intervals half-open, sorted, disjoint, inside [0, N), none for class 'normal'
+ * @returns one channel [N]; intervals half-open, sorted, disjoint, inside [0, N), none for class 'normal'
  * @throws ConfigError for a seed, index or length out of range
  */
-export function nano5(
-  seed: number,
-  split: Split,
-  index: number,
-  length: number = NANO5_LENGTH,
-): LabeledSeries {
+export function nano5(seed: number, split: Split, index: number, length: number = NANO5_LENGTH): Example {
   checkAddress(seed, index, length, NANO5_MINIMUM_LENGTH);
   const label = nano5Class(seed, split, index);
   const random = new Random(seed, `nano5/${split}`, index);
@@ -162,5 +158,5 @@ export function nano5(
   const values = new Float64Array(length); // [N]
   if (base === 'global point') fillGlobalPoint(random, values, intervals);
   else fillSine(random, base, values, intervals);
-  return { id: `nano5/${split}/${index}`, task: 'nano5', values, intervals, class: label };
+  return anomalyExample(`nano5/${split}/${index}`, 'nano5', values, label, intervals);
 }

@@ -9,10 +9,10 @@
  */
 import { ConfigError } from '../../src/errors.ts';
 import { Random } from '../../src/random.ts';
+import type { Example } from '../../src/types.ts';
 import { standardNormal } from '../gaussian.ts';
 import { checkAddress, type Split } from '../split.ts';
-import { VTA_MINIMUM_LENGTH, type VtaSeries, type VtaWave } from './vta.ts';
-import { checkMissing, missingPositions } from './vta-missing.ts';
+import { checkMissing, missingPositions, VTA_MINIMUM_LENGTH, type VtaWave } from './vta.ts';
 
 /** Points per multivariate series in the publication. */
 export const VTA_VARIATE_LENGTH = 200;
@@ -67,7 +67,7 @@ export interface VariateOptions {
  * One multivariate series, a pure function of its arguments. At one address, series with missing points are the whole
  * one with ⌊missing · N⌋ points of each variate left out.
  *
- * @returns `variates` ids of the replaced variates, ascending; the one interval covers the series
+ * @returns gold: ids of the replaced variates, ascending
  * @throws ConfigError for a seed, index, length, number of variates or share out of range
  */
 export function vtaMultivariate(
@@ -76,7 +76,7 @@ export function vtaMultivariate(
   split: Split,
   index: number,
   options: VariateOptions = {},
-): VtaSeries {
+): Example {
   const { variates: count = 9, missing = 0, length = VTA_VARIATE_LENGTH } = options;
   checkAddress(seed, index, length, VTA_MINIMUM_LENGTH);
   checkMissing(missing);
@@ -99,9 +99,9 @@ export function vtaMultivariate(
     id: `${task}/${split}/${index}`,
     task,
     channels,
-    times: Float64Array.from({ length }, (_, t) => t),
-    intervals: [[0, length]],
-    variates: [...replaced],
-    class: wave,
+    names: channels.map((_, id) => String(id)),
+    times: null, // the points that are there stand at whole indices
+    gold: { kind: 'variates', variates: [...replaced] },
+    recording: null,
   };
 }

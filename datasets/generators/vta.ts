@@ -16,11 +16,12 @@
  * the base of every series); positions do not coincide, so the share of anomalous points is exact; segments lie whole
  * inside the series and do not touch; the second trend segment starts from the level that the first one left.
  */
+import { ConfigError } from '../../src/errors.ts';
 import { Random } from '../../src/random.ts';
-import type { AnomalyClass, Interval, LabeledSeries } from '../../src/types.ts';
+import type { AnomalyClass, Example, Gold, Interval } from '../../src/types.ts';
+import { anomalyExample } from '../example.ts';
 import { standardNormal } from '../gaussian.ts';
 import { checkAddress, type Split } from '../split.ts';
-import { checkMissing, missingPositions } from './vta-missing.ts';
 
 export const VTA_TYPES = ['global', 'contextual', 'seasonal', 'trend', 'shapelet'] as const;
 export type VtaType = (typeof VTA_TYPES)[number];
@@ -34,18 +35,20 @@ export const VTA_MINIMUM_LENGTH = 20;
 export const VTA_WAVES = ['triangle', 'square', 'sawtooth', 'random walk'] as const;
 export type VtaWave = (typeof VTA_WAVES)[number];
 
-/** A series of one or several variates, with or without missing points, and its gold annotation. */
-export interface VtaSeries {
-  /** `<task>/<split>/<index>`. */
-  readonly id: string;
-  readonly task: string;
-  readonly channels: readonly Float64Array[]; // [C][N], NaN = missing
-  readonly times: Float64Array; // [N] strictly increasing; here the sample indices
-  /** Anomalous stretches in sample indices, half-open, sorted, disjoint. */
-  readonly intervals: readonly Interval[];
-  /** 0-based ids of the variates that they hold for, ascending; row-major in a grid. */
-  readonly variates: readonly number[];
-  readonly class: AnomalyClass | VtaWave;
+/** Shares of missing points in the publication. */
+export const VTA_MISSING = [0.05, 0.1, 0.15, 0.2, 0.25] as const;
+
+/** @throws ConfigError for a share outside [0, 0.5], of which too little would be left to see */
+export function checkMissing(missing: number): void {
+  if (!(missing >= 0 && missing <= 0.5)) {
+    throw new ConfigError(`missing: got ${missing}, expected a share of points from 0 to 0.5`);
+  }
+}
+
+/** ⌊share · length⌋ different positions; those of a smaller share are the first of a larger one's. */
+export function missingPositions(random: Random, share: number, length: number): Int32Array {
+  // 0.15 · 200 is a little above 30, 0.29 · 100 a little below 29: whole counts must not depend on that.
+  return random.permutation(length).subarray(0, Math.floor(share * length + 1e-9));
 }
 
 /** The published numbers; lengths in samples. */
@@ -196,7 +199,7 @@ const CHANGES: Readonly<Record<VtaType, Change>> = {
  *
  * @param index integer in [0, 2³²)
  * @param length number of points, N ≥ 20
- * @returns values [N]; intervals half-open, sorted, disjoint, inside [0, N): runs of the anomalous points
+ * @returns one channel [N]; intervals half-open, sorted, disjoint, inside [0, N): runs of the anomalous points
  * @throws ConfigError for a seed, index or length out of range
  */
 export function vta(
@@ -205,15 +208,17 @@ export function vta(
   split: Split,
   index: number,
   length: number = VTA_LENGTH,
-): LabeledSeries {
+): Example {
   checkAddress(seed, index, length, VTA_MINIMUM_LENGTH);
   const task = `vta/${type}`;
   const random = new Random(seed, `${task}/${split}`, index);
   const base = Float64Array.from({ length }, (_, t) => sine(t, 1, random)); // [N]
   const values = base.slice();
   const intervals = CHANGES[type](random, values, base);
-  return { id: `${task}/${split}/${index}`, task, values, intervals, class: KINDS[type].class };
+  return anomalyExample(`${task}/${split}/${index}`, task, values, KINDS[type].class, intervals);
 }
+
+type AnomalyGold = Extract<Gold, { kind: 'anomaly' }>;
 
 /** Parts of the intervals between present points: unseen ends are cut off, unseen intervals left out. */
 function seenIntervals(values: Float64Array, intervals: readonly Interval[]): Interval[] {
@@ -241,26 +246,20 @@ export function vtaIrregular(
   split: Split,
   index: number,
   length: number = VTA_LENGTH,
-): VtaSeries {
+): Example {
   checkMissing(missing);
   const whole = vta(type, seed, split, index, length);
-  const values = whole.values.slice();
+  const values = whole.channels[0]!.slice();
   const random = new Random(seed, `${whole.task}/${split}/missing`, index);
   for (const t of missingPositions(random, missing, length)) values[t] = Number.NaN;
+  const all = (whole.gold as AnomalyGold).intervals;
   const isPoint = type === 'global' || type === 'contextual';
   const intervals = isPoint
-    ? runsOf(whole.intervals.flatMap(([a, b]) => range(a, b)).filter((t) => !Number.isNaN(values[t])))
-    : seenIntervals(values, whole.intervals);
+    ? runsOf(all.flatMap(([a, b]) => range(a, b)).filter((t) => !Number.isNaN(values[t])))
+    : seenIntervals(values, all);
   const task = `${whole.task}/missing-${missing}`;
-  return {
-    id: `${task}/${split}/${index}`,
-    task,
-    channels: [values],
-    times: Float64Array.from({ length }, (_, t) => t),
-    intervals,
-    variates: intervals.length === 0 ? [] : [0],
-    class: intervals.length === 0 ? 'normal' : whole.class,
-  };
+  const label = intervals.length === 0 ? 'normal' : KINDS[type].class;
+  return anomalyExample(`${task}/${split}/${index}`, task, values, label, intervals);
 }
 
 const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, i) => from + i);

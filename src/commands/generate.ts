@@ -1,6 +1,6 @@
 /** `timeseer generate`: a data set from a generator, or text from a policy. Each has a file of its own. */
 import type { Argv, CommandModule } from 'yargs';
-import { generators } from '../../datasets/registry.ts';
+import { GENERATED } from '../../datasets/benchmarks/registry.ts';
 import { DEFAULT_SEED, SPLITS, type Split } from '../../datasets/split.ts';
 import { ConfigError } from '../errors.ts';
 import { runSeries, SERIES_DEFAULTS, type SeriesArguments } from './generate/series.ts';
@@ -89,7 +89,7 @@ export async function runGenerate(args: GenerateArguments): Promise<void> {
   }
 }
 
-const width = Math.max(...generators().map(({ name }) => name.length));
+const width = Math.max(...GENERATED.map(({ name }) => name.length));
 
 export const generate: CommandModule<object, GenerateArguments> = {
   command: 'generate [name]',
@@ -208,9 +208,9 @@ export const generate: CommandModule<object, GenerateArguments> = {
         'Two pictures, four answers, for programs',
       )
       .epilogue(
-        `Characters of an answer that a terminal would obey are shown, as \\x1b; --json has the text as it is.\n\nGenerators:\n${generators()
-          .map(({ name, summary: text }) => `  ${name.padEnd(width)}  ${text}`)
-          .join('\n')}`,
+        `Characters of an answer that a terminal would obey are shown, as \\x1b; --json has the text as it is.\n\nGenerators:\n${GENERATED.map(
+          ({ name, title }) => `  ${name.padEnd(width)}  ${title}`,
+        ).join('\n')}`,
       ) as Argv as Argv<GenerateArguments>,
   handler: runGenerate,
 };

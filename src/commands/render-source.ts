@@ -2,22 +2,21 @@
 
 import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
-import type { Benchmark } from '../../datasets/benchmarks/benchmark.ts';
 import { BENCHMARKS } from '../../datasets/benchmarks/registry.ts';
 import { runsOf } from '../../datasets/benchmarks/window.ts';
 import { numericColumns } from '../../datasets/csv-columns.ts';
-import { exampleOf, VALUE_CHANNEL } from '../../datasets/example.ts';
+import { VALUE_CHANNEL } from '../../datasets/example.ts';
 import { isExampleSet } from '../../datasets/example-manifest.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { readCsv } from '../../datasets/readers/csv.ts';
 import { formatOf, readRecords } from '../../datasets/readers/formats.ts';
 import type { RawRecord } from '../../datasets/readers/record.ts';
-import { generators, open } from '../../datasets/registry.ts';
+import { openExamples } from '../../datasets/source.ts';
 import { SPLITS, type Split } from '../../datasets/split.ts';
 import { ConfigError, DataError } from '../errors.ts';
 import type { Drawable, FigureChoice } from '../tasks/drawing.ts';
 import { taskKind } from '../tasks/kinds.ts';
-import type { Example, Gold } from '../types.ts';
+import type { Gold } from '../types.ts';
 
 /** What is to be drawn, as the command line says it. */
 export interface SourceOptions {
@@ -44,8 +43,6 @@ export interface RenderSource {
   readonly kind: Gold['kind'] | null;
 }
 
-/** Of a directory that `timeseer generate` wrote. */
-const DIRECTORY: FigureChoice = { preset: 'anomllm', missing: 'break' };
 const PLAIN: FigureChoice = { preset: 'line', missing: 'break' };
 
 function refuse(options: SourceOptions, keys: readonly (keyof SourceOptions)[], why: string): void {
@@ -156,28 +153,19 @@ function openSet(options: SourceOptions): RenderSource {
   return { count, series: series(), figure, rate, kind };
 }
 
-function* ofSplit(spec: Benchmark, options: SourceOptions, split: Split): Generator<Example> {
-  const { offset, limit, seed, length } = options;
-  const counts = Object.fromEntries(SPLITS.map((one) => [one, one === split ? offset + limit : 0]));
-  for (const { example } of spec.open({ directory: null, counts, seed, length }).load()) yield example;
-}
-
-/** The figure of the task that a generator makes series for: its own, or the one that it is a part of. */
-function generatedFigure(name: string): FigureChoice {
-  const task = (own: string | undefined) => BENCHMARKS.find((one) => one.name === own);
-  return (task(name) ?? task(name.split('/')[0]))?.figure ?? PLAIN;
-}
-
-/** Series of a generator, of a generated task, or of a directory that `timeseer generate` wrote. */
-function openNamed(options: SourceOptions): RenderSource {
-  const { source, offset, limit, split = 'train', seed, length } = options;
+/** Series of a generated benchmark. */
+function openGenerated(options: SourceOptions): RenderSource {
+  const { source, offset, limit, split = 'train', length } = options;
   refuse(options, ['column'], 'files and prepared data sets');
   const name = source.toLowerCase();
-  const generated = generators().some((one) => one.name === name);
-  const task = generated ? undefined : BENCHMARKS.find((one) => one.name === name);
-  if (task?.needs === 'nothing') {
-    const series = range(ofSplit(task, options, split), offset, limit);
-    return { count: limit, series, figure: task.figure, rate: task.rate, kind: task.kind };
+  const task = BENCHMARKS.find((one) => one.name === name);
+  if (task?.generator != null) {
+    const counts = Object.fromEntries(SPLITS.map((one) => [one, one === split ? limit : 0]));
+    const { load } = task.open({ directory: null, counts, offset, seed: options.seed, length });
+    function* series(): Generator<Drawable> {
+      for (const { example } of load()) yield example;
+    }
+    return { count: limit, series: series(), figure: task.figure, rate: task.rate, kind: task.kind };
   }
   if (task !== undefined) {
     throw new ConfigError(
@@ -187,18 +175,9 @@ function openNamed(options: SourceOptions): RenderSource {
   if (/\.\w+$/.test(basename(source)) && !existsSync(source)) {
     throw new DataError('no such file', { file: source });
   }
-  const given = {
-    ...(options.split === undefined ? {} : { split }),
-    ...(seed === undefined ? {} : { seed }),
-    ...(length === undefined ? {} : { length }),
-  };
-  const series = open(generated ? name : source, { offset, ...given });
-  function* examples(): Generator<Drawable> {
-    for (const one of series) yield exampleOf(one);
-  }
-  const count = Math.min(limit, series.count);
-  const figure = generated ? generatedFigure(name) : DIRECTORY;
-  return { count, series: range(examples(), 0, count), figure, rate: null, kind: 'anomaly' };
+  // Says what is wrong with a name or a directory.
+  openExamples({ name: source, split, seed: 0, length: 0 });
+  throw new ConfigError(`${source}: is neither a generator nor a data set`);
 }
 
 /**
@@ -210,5 +189,5 @@ function openNamed(options: SourceOptions): RenderSource {
 export function openRenderSource(options: SourceOptions): RenderSource {
   const { source } = options;
   if (existsSync(source) && statSync(source).isFile()) return openFile(options);
-  return isExampleSet(source) ? openSet(options) : openNamed(options);
+  return isExampleSet(source) ? openSet(options) : openGenerated(options);
 }

@@ -5,8 +5,7 @@ import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
-import { BENCHMARKS } from '../../datasets/benchmarks/registry.ts';
-import { generators } from '../../datasets/registry.ts';
+import { GENERATED } from '../../datasets/benchmarks/registry.ts';
 import { DEFAULT_SEED, SPLITS, type Split } from '../../datasets/split.ts';
 import { ConfigError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
@@ -274,13 +273,6 @@ export const render: CommandModule<object, RenderArguments> = {
       )
       .example('$0 render data/rcw --figure rcw-spectrogram --out pictures', 'Another figure than its own')
       .example('$0 render my.csv --out my.png --column pressure flow', 'Columns of a CSV file')
-      .epilogue(
-        `Generators: ${[
-          ...generators().map(({ name }) => name),
-          ...BENCHMARKS.filter(({ needs }) => needs === 'nothing').map(({ name }) => name),
-        ]
-          .filter((name, i, all) => all.indexOf(name) === i)
-          .join(', ')}`,
-      ),
+      .epilogue(`Generators: ${GENERATED.map(({ name }) => name).join(', ')}`),
   handler: runRender,
 };

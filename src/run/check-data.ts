@@ -4,12 +4,10 @@
  */
 
 import { join } from 'node:path';
-import { Dataset } from '../../datasets/dataset.ts';
-import { exampleOf, lengthOf } from '../../datasets/example.ts';
-import { isExampleSet, splitFile } from '../../datasets/example-manifest.ts';
+import { lengthOf } from '../../datasets/example.ts';
+import { splitFile } from '../../datasets/example-manifest.ts';
 import { type CheckedLine, ExampleSet } from '../../datasets/example-set.ts';
-import { SERIES_FILE } from '../../datasets/manifest.ts';
-import { type DataFacts, isGenerator } from '../../datasets/source.ts';
+import { type DataFacts, hasSplits, isGenerator } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
 import { checkTraces, storedClasses } from '../../datasets/traces.ts';
 import { DataError, TimeseerError } from '../errors.ts';
@@ -108,11 +106,6 @@ class ExampleCheck {
   }
 }
 
-function* linesOf(name: string): Generator<CheckedLine> {
-  let line = 0;
-  for (const series of new Dataset(name)) yield { line: ++line, example: exampleOf(series), problem: null };
-}
-
 /** What training takes from beside the examples. */
 function checkBeside(set: ExampleSet, { style }: PolicyCard): void {
   const { kind, splits } = set.manifest;
@@ -145,12 +138,10 @@ export function checkData(options: DataCheck): void {
       check.add(example, { file: join(name, file), line });
     }
   };
-  if (isExampleSet(name)) {
-    const set = new ExampleSet(name);
-    checkBeside(set, card);
-    for (const split of splits) {
-      if (set.count(split) > 0) go(set.check(split), splitFile(split));
-    }
-  } else go(linesOf(name), SERIES_FILE);
+  const set = new ExampleSet(name);
+  checkBeside(set, card);
+  for (const split of hasSplits(name) ? splits : set.splits) {
+    if (set.count(split) > 0) go(set.check(split), splitFile(split));
+  }
   check.finish();
 }

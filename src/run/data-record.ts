@@ -1,21 +1,18 @@
 /** What data a run began with, as its recipe.json records it, and whether they are still the same. */
 import { join } from 'node:path';
 import { z } from 'zod';
-import { Dataset } from '../../datasets/dataset.ts';
+import { generatorOf } from '../../datasets/benchmarks/registry.ts';
 import {
   EXAMPLES_MANIFEST,
   type ExampleManifest,
-  isExampleSet,
   readExampleManifest,
   splitsOf,
 } from '../../datasets/example-manifest.ts';
-import { SERIES_FILE } from '../../datasets/manifest.ts';
-import { open } from '../../datasets/registry.ts';
-import { isGenerator } from '../../datasets/source.ts';
 import { readJson } from '../../eval/records.ts';
 import { DataError } from '../errors.ts';
 
 export const dataRecordSchema = z.strictObject({
+  /** `series` in runs on a format that is not read any more. */
   source: z.enum(['generator', 'prepared', 'series']),
   /** SHA-256 of each file as the manifest of the data set has it; none of a generator. */
   files: z.record(z.string(), z.string()),
@@ -48,13 +45,9 @@ function preparedRecord(manifest: ExampleManifest): DataRecord {
  * @throws ConfigError for an unknown name; DataError for a manifest that is wrong
  */
 export function dataRecord(name: string): DataRecord {
-  if (isGenerator(name)) {
-    return { source: 'generator', files: {}, about: plain({ name, parameters: open(name).parameters }) };
-  }
-  if (isExampleSet(name)) return preparedRecord(readExampleManifest(name));
-  const { manifest } = new Dataset(name);
-  const { name: task, data } = manifest;
-  return { source: 'series', files: { [data.file]: data.sha256 }, about: plain({ name: task }) };
+  const parameters = generatorOf(name)?.generator.parameters;
+  if (parameters !== undefined) return { source: 'generator', files: {}, about: plain({ name, parameters }) };
+  return preparedRecord(readExampleManifest(name));
 }
 
 const headerShape = z.object({ data: dataRecordSchema.optional() });
@@ -98,7 +91,7 @@ export function checkSameData(path: string, name: string): void {
   if (about.length > 0 || before.source !== now.source) {
     changes.push(`${EXAMPLES_MANIFEST} (${about.join(', ') || 'another format'})`);
   }
-  const [first = before.source === 'series' ? SERIES_FILE : EXAMPLES_MANIFEST] = files;
+  const [first = EXAMPLES_MANIFEST] = files;
   throw new DataError(
     `not what the run ${path} began with; changed since then: ${changes.join('; ')}. Put the former data back, ${other}`,
     { file: join(name, about.length > 0 && files.length === 0 ? EXAMPLES_MANIFEST : first) },

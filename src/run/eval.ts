@@ -2,8 +2,13 @@
 
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { trainingSplit } from '../../datasets/partition.ts';
-import { type ExampleAddress, type ExampleSource, isGenerator, openExamples } from '../../datasets/source.ts';
+import {
+  type ExampleAddress,
+  type ExampleSource,
+  isGenerator,
+  openExamples,
+  trainingSplit,
+} from '../../datasets/source.ts';
 import { classicalAnswers } from '../../eval/baselines.ts';
 import { type MetricSet, type Metrics, metricsOf, overallOf } from '../../eval/metrics.ts';
 import { metricsTable, temperatureTable } from '../../eval/metrics-table.ts';

@@ -2,8 +2,15 @@
 
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { heldOutExamples, reinforcementExamples, trainingExamples } from '../../datasets/partition.ts';
-import { type DataFacts, type ExampleAddress, hasSplits, openExamples } from '../../datasets/source.ts';
+import {
+  type DataFacts,
+  type ExampleAddress,
+  hasSplits,
+  heldOutExamples,
+  openExamples,
+  reinforcementExamples,
+  trainingExamples,
+} from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
 import { RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
 import { changedKeys, loadRecipe } from '../config.ts';

@@ -1,7 +1,6 @@
 /** The policy that the training of a run starts from. */
 import { existsSync } from 'node:fs';
-import { trainingExamples } from '../../datasets/partition.ts';
-import { openExamples } from '../../datasets/source.ts';
+import { openExamples, trainingExamples } from '../../datasets/source.ts';
 import { openTorch } from '../engine/torch/torch.ts';
 import { writeManifestedDirectory } from '../manifest.ts';
 import { trainBpe } from '../policy/bpe.ts';

@@ -1,8 +1,7 @@
 /** The memory plan of a recipe's stages: its policy, task and device, composed. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { reinforcementExamples, trainingExamples } from '../../datasets/partition.ts';
-import { openExamples } from '../../datasets/source.ts';
+import { openExamples, reinforcementExamples, trainingExamples } from '../../datasets/source.ts';
 import { DryEngine } from '../engine/dry/dry.ts';
 import { findLibtorch } from '../engine/torch/find.ts';
 import { openTorch } from '../engine/torch/torch.ts';

@@ -1,6 +1,5 @@
 /** The report of a run from its files: written, and what of it is said in a terminal. */
-import { heldOutExamples } from '../../datasets/partition.ts';
-import { openExamples } from '../../datasets/source.ts';
+import { heldOutExamples, openExamples } from '../../datasets/source.ts';
 import { summaryTable } from '../../eval/metrics-table.ts';
 import { type AssembleOptions, type ReportFiles, reportFiles, writeRunReport } from '../../eval/report.ts';
 import { POLICIES, RunDirectory } from '../../eval/run-directory.ts';

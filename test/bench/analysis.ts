@@ -11,8 +11,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { ANOMLLM_TASKS, anomllm } from '../../datasets/generators/anomllm.ts';
-import { nano5 } from '../../datasets/generators/nano5.ts';
+import { ANOMLLM_TASKS } from '../../datasets/generators/anomllm.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { nanoTeacher } from '../../src/expcot/nano.ts';
@@ -39,6 +38,7 @@ import { summarise } from '../../src/series/stats.ts';
 import { mannKendall, theilSen } from '../../src/series/trend.ts';
 import { blindTrace, teacherTrace } from '../../src/tasks/kinds.ts';
 import type { Example } from '../../src/types.ts';
+import { anomllm, nano5 } from '../helpers/series.ts';
 import { median, table } from './measure.ts';
 import { openPeer, type Peer } from './peer.ts';
 

@@ -2,12 +2,12 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
-import { vtaMultivariate } from '../../datasets/generators/vta-variates.ts';
 import { readProfile } from '../../src/expcot/class-profile.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
 import { parseClassification } from '../../src/tasks/classification.ts';
 import { machines } from '../helpers/classes.ts';
 import { inside } from '../helpers/command-line.ts';
+import { vtaMultivariate } from '../helpers/series.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-expcot-'));
 const file = (name: string): string => join(directory, name);

@@ -2,12 +2,12 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { open } from '../../datasets/registry.ts';
 import { type RenderArguments, runRender } from '../../src/commands/render.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { decodePng } from '../../src/plot/png.ts';
 import { renderColumns } from '../../src/plot/raster.ts';
+import { nano5 } from '../helpers/series.ts';
 
 let directory: string;
 let out: string;
@@ -52,7 +52,7 @@ describe('timeseer render', () => {
   it('draws the first series of a generator, one file each, named after them', async () => {
     await run('nano5', { split: 'test', offset: 4 });
     expect(readdirSync(out).sort()).toEqual(['nano5-test-4.png', 'nano5-test-5.png', 'nano5-test-6.png']);
-    const series = open('nano5', { split: 'test', offset: 5, count: 1 }).at(0);
+    const series = nano5(42, 'test', 5);
     expect(read('nano5-test-5.png')).toEqual(renderColumns(figure('nano'), series.values));
     const summary = JSON.parse(printed);
     expect(summary).toMatchObject({ out, figure: 'nano', width: 560, height: 28, pictures: 3 });
@@ -75,7 +75,7 @@ describe('timeseer render', () => {
       const { data } = read(file);
       return data.some((red, i) => i % 3 === 0 && data[i + 1]! > red + 60);
     };
-    const series = [...open('nano5', { split: 'test', count: 12 })];
+    const series = Array.from({ length: 12 }, (_, index) => nano5(42, 'test', index));
     const anomalous = series.findIndex(({ intervals }) => intervals.length > 0);
     await run('nano5', { split: 'test', offset: anomalous, limit: 1 });
     expect(green(`nano5-test-${anomalous}.png`)).toBe(false);

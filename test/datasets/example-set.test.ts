@@ -1,15 +1,24 @@
 import { createHash } from 'node:crypto';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
-import { checkExample, exampleLine, exampleOf, parseExample, seriesOf } from '../../datasets/example.ts';
+import { checkExample, exampleLine, parseExample } from '../../datasets/example.ts';
 import { isExampleSet } from '../../datasets/example-manifest.ts';
 import { type ExampleOrigin, ExampleSet, writeExamples } from '../../datasets/example-set.ts';
-import { nano5 } from '../../datasets/generators/nano5.ts';
+import { anomllm } from '../../datasets/generators/anomllm.ts';
 import type { Split } from '../../datasets/split.ts';
 import { DataError } from '../../src/errors.ts';
+import { WriteError } from '../../src/files.ts';
 import type { Example } from '../../src/types.ts';
 import { mutant } from '../helpers/mutate.ts';
 
@@ -93,27 +102,6 @@ describe('an example', () => {
     expect(exampleLine(walking)).toContain('"channels":[[0.1,null,-0],[1e-300,2,0.3333333333333333]]');
   });
 
-  it('made of an anomaly series gives the same series back', () => {
-    const series = nano5(3, 'test', 5, 250);
-    expect(seriesOf(exampleOf(series))).toEqual(series);
-    expect(exampleOf(seriesOf(exampleOf(series)))).toEqual(exampleOf(series));
-  });
-
-  it('that says more than an anomaly series is not made into one', () => {
-    const base = exampleOf(nano5(3, 'test', 5, 250));
-    const length = base.channels[0]!.length;
-    const refused: readonly [Partial<Example>, RegExp][] = [
-      [{ gold: { kind: 'classification', class: 'a' } }, /kind 'classification'/],
-      [{ gold: { kind: 'anomaly', class: null, intervals: [[0, 1]] } }, /not named/],
-      [{ channels: [base.channels[0]!, base.channels[0]!], names: ['value', 'b'] }, /2 channels/],
-      [{ names: ['volt'] }, /called "volt"/],
-      [{ times: new Float64Array(length) }, /x values/],
-      [{ recording: 'r' }, /recording "r"/],
-      [{ channels: [base.channels[0]!.map((v, t) => (t === 4 ? Number.NaN : v))] }, /values\[4\]/],
-    ];
-    for (const [change, reason] of refused) expect(() => seriesOf({ ...base, ...change })).toThrow(reason);
-  });
-
   it.each<[string, Partial<Example>, RegExp]>([
     ['no channels', { channels: [], names: [] }, /channels: none/],
     [
@@ -176,6 +164,54 @@ describe('an example', () => {
     const error = failure(() => parseExample(line, { file: 'f.jsonl', line: 3 }));
     expect(error.message).toMatch(reason);
     expect([error.file, error.line]).toEqual(['f.jsonl', 3]);
+  });
+});
+
+describe('a line that is not JSON', () => {
+  it.each([
+    ['{"id":1,,}', 9],
+    ['{"values":[NaN]}', 12],
+    ['{"values":[1,2', 15],
+    ['{"values":[01]}', 13],
+    ['{"values":[1.]}', 14],
+    ['{"id":"a', 9],
+    ['{"id":"a"} x', 12],
+    ['', 1],
+    ['{"id":tru', 10],
+    ['{"id":trux', 10],
+    ['[-', 3],
+  ])('names the column of the first wrong character of %j', (text, column) => {
+    const error = failure(() => parseExample(text, { file: 'f', line: 3 }));
+    expect(error.column).toBe(column);
+    expect(error.message).toContain(`f:3:${column}: not JSON`);
+  });
+});
+
+describe('intervals of an anomaly', () => {
+  const line = (intervals: string): string =>
+    `{"id":"a","task":"t","recording":null,"gold":{"kind":"anomaly","class":"trend","intervals":${intervals}},"names":["value"],"times":null,"channels":[[0,1,2]]}`;
+
+  it('may touch, and reach both ends', () => {
+    expect(parseExample(line('[[0,1],[1,3]]')).gold).toMatchObject({
+      intervals: [
+        [0, 1],
+        [1, 3],
+      ],
+    });
+  });
+
+  it.each([
+    ['[[1,4]]', /intervals\[0\]: \[1,4\] leaves the series/],
+    ['[[-1,2]]', /intervals\[0\]: \[-1,2\] leaves the series/],
+    ['[[2,2]]', /intervals\[0\]: \[2,2\] is empty/],
+    ['[[1,1.5]]', /intervals\[0\]: got \[1,1.5\], expected/],
+    ['[["1",2]]', /intervals\[0\]: got \["1",2\], expected/],
+    ['[[1,2,3]]', /intervals\[0\]: got \[1,2,3\], expected/],
+    ['[[0,2],[1,3]]', /intervals\[1\]: \[1,3\] overlaps/],
+    ['[[2,3],[0,1]]', /intervals\[1\]: \[0,1\] overlaps or precedes/],
+    ['[]', /class: "trend" with 0 intervals/],
+  ])('are refused as %s', (intervals, message) => {
+    expect(failure(() => parseExample(line(intervals))).message).toMatch(message);
   });
 });
 
@@ -254,6 +290,52 @@ describe('a prepared data set', () => {
     expect(() => [...set.read('validation')]).toThrow(/no validation split; it has train, test/);
   });
 
+  it('spans chunks: lines longer and shorter than a read', async () => {
+    const series = [90_000, 10, 30_000, 10].map((length, i) => anomllm('range', 1, 'test', i, length));
+    const path = freshPath();
+    const origin: ExampleOrigin = { ...ORIGIN, kind: 'anomaly', classes: ['global point', 'normal'] };
+    await writeExamples(
+      path,
+      () => origin,
+      series.map((one) => ['test', one] as const),
+    );
+    const set = new ExampleSet(path);
+    expect([...set.read('test')]).toEqual(series);
+    expect(set.at('test', 2)).toEqual(series[2]);
+    expect(set.manifest.splits.test!.length).toBeNull();
+    expect(() => set.at('test', 4)).toThrow(RangeError);
+    expect(() => set.at('test', -1)).toThrow(RangeError);
+  });
+
+  it('is replaced whole, and not written where something else stands', async () => {
+    const path = await written();
+    await writeExamples(path, () => ORIGIN, many('train', 2, 'a'));
+    expect(new ExampleSet(path).splits).toEqual(['train']);
+    const blocker = freshPath();
+    writeFileSync(blocker, 'a file');
+    await expect(writeExamples(join(blocker, 'set'), () => ORIGIN, many('train', 1))).rejects.toThrow(
+      WriteError,
+    );
+    expect(readFileSync(blocker, 'utf8')).toBe('a file');
+  });
+
+  it('of the former format says how to make it anew', () => {
+    const path = freshPath();
+    mkdirSync(path);
+    const former = {
+      format: 'timeseer-series',
+      version: 1,
+      generator: 'nano5',
+      split: 'test',
+      seed: 42,
+      count: 9,
+    };
+    writeFileSync(join(path, 'manifest.json'), JSON.stringify(former));
+    expect(failure(() => new ExampleSet(path)).message).toMatch(
+      /timeseer-series is not read any more; make the data set anew: timeseer generate nano5 --split test --seed 42 --count 9 --out DIR/,
+    );
+  });
+
   it('says which line is broken, and goes on', async () => {
     const path = await written();
     tamper(path, 'train', (text) => text.replace('"har/train/3","task":"har"', '"har/train/3","task":""'));
@@ -270,6 +352,11 @@ describe('a prepared data set', () => {
     const cut = await written();
     tamper(cut, 'test', (text) => text.slice(0, -9), false);
     expect(() => new ExampleSet(cut)).toThrow(/truncated/);
+    const endless = await written();
+    tamper(endless, 'test', (text) => `${text.trimEnd()} `);
+    expect(failure(() => [...new ExampleSet(endless).read('test')]).message).toMatch(
+      /:4: the last line has no end/,
+    );
     const longer = await written();
     tamper(longer, 'test', (text) => `${text + text.split('\n')[0]!}\n`);
     expect(() => [...new ExampleSet(longer).read('test')]).toThrow(/5 examples, the manifest says 4/);

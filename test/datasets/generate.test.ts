@@ -12,7 +12,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, it, vi } from 'vitest';
 import yargs from 'yargs';
-import { Dataset } from '../../datasets/dataset.ts';
+import { ExampleSet } from '../../datasets/example-set.ts';
 import { nano5 } from '../../datasets/generators/nano5.ts';
 import { generate } from '../../src/commands/generate.ts';
 import { ConfigError } from '../../src/errors.ts';
@@ -61,18 +61,17 @@ describe('timeseer generate', () => {
       '--offset',
       '5',
     );
-    const dataset = new Dataset(out);
-    expect([...dataset]).toEqual(Array.from({ length: 10 }, (_, i) => nano5(6, 'train', i + 5, 200)));
+    const set = new ExampleSet(out);
+    expect([...set.read('train')]).toEqual(
+      Array.from({ length: 10 }, (_, i) => nano5(6, 'train', i + 5, 200)),
+    );
     expect(text).toContain(`${out}: 10 series of 200 points, nano5 train, seed 6;`);
     expect(text).toMatch(/normal\s+2 {2}20\.0 %/);
-    expect(dataset.manifest).toMatchObject({
-      name: 'nano5',
-      generator: 'nano5',
-      split: 'train',
-      seed: 6,
-      offset: 5,
+    expect(set.splits).toEqual(['train']);
+    expect(set.manifest).toMatchObject({
+      task: 'nano5',
+      parameters: { seeds: { train: 6 }, length: 200, offset: 5, gap: 30, period: [30, 70] },
     });
-    expect(dataset.manifest.parameters).toMatchObject({ gap: 30, period: [30, 70] });
   });
 
   it('takes 400 series of the test split with its seed unless told otherwise', async () => {
@@ -80,14 +79,12 @@ describe('timeseer generate', () => {
     const summary = JSON.parse(await run('anomllm/point', '--out', out, '--length', '50', '--json'));
     expect(summary).toMatchObject({
       out,
-      count: 400,
-      split: 'test',
-      seed: 42,
-      length: 50,
-      format: 'timeseer-series',
+      format: 'timeseer-examples',
+      parameters: { seeds: { test: 42 } },
+      splits: { test: { count: 400, length: 50 } },
     });
     expect(summary.seconds).toBeGreaterThan(0);
-    expect(summary.data.sha256).toMatch(/^[0-9a-f]{64}$/);
+    expect(summary.splits.test.sha256).toMatch(/^[0-9a-f]{64}$/);
   });
 
   it('replaces a data set only with --force', async () => {
@@ -96,9 +93,9 @@ describe('timeseer generate', () => {
     await expect(run('nano5', '--out', out, '--count', '4')).rejects.toThrow(
       /holds a data set already; .* add --force/,
     );
-    expect(new Dataset(out).count).toBe(3);
+    expect(new ExampleSet(out).count('test')).toBe(3);
     await run('nano5', '--out', out, '--count', '4', '--force');
-    expect(new Dataset(out).count).toBe(4);
+    expect(new ExampleSet(out).count('test')).toBe(4);
   });
 
   it('never replaces what it did not make, even with --force', async () => {
@@ -117,11 +114,11 @@ describe('timeseer generate', () => {
     const out = freshPath();
     mkdirSync(out, { recursive: true });
     await run('nano5', '--out', out, '--count', '2');
-    expect(new Dataset(out).count).toBe(2);
+    expect(new ExampleSet(out).count('test')).toBe(2);
   });
 
   it.each([
-    [['nano6'], /no data set named 'nano6'. Did you mean nano5\?/],
+    [['nano6'], /no generator named 'nano6'. Did you mean nano5\?/],
     [[root], /is a path; generate takes one of nano5, /],
     [['nano5', '--count', '0'], /count: got 0/],
     [['nano5', '--count', 'many'], /count: got NaN/],

@@ -1,21 +1,13 @@
 import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import {
-  VTA_LENGTH,
-  VTA_TYPES,
-  type VtaType,
-  vta,
-  vtaClass,
-  vtaIrregular,
-} from '../../datasets/generators/vta.ts';
-import { VTA_MISSING } from '../../datasets/generators/vta-missing.ts';
-import { open } from '../../datasets/registry.ts';
+import { generatorOf } from '../../datasets/benchmarks/registry.ts';
+import { VTA_LENGTH, VTA_MISSING, VTA_TYPES, type VtaType, vtaClass } from '../../datasets/generators/vta.ts';
+import { openExamples } from '../../datasets/source.ts';
 import { SPLITS } from '../../datasets/split.ts';
-import { checkSeries } from '../../datasets/validate.ts';
 import { ConfigError } from '../../src/errors.ts';
-import { checkIntervals } from '../../src/tasks/anomaly.ts';
-import type { Interval, LabeledSeries } from '../../src/types.ts';
+import type { Interval } from '../../src/types.ts';
+import { type Series, univariate, vta, vtaIrregular } from '../helpers/series.ts';
 
 const N = VTA_LENGTH;
 const SIGMAS = 5;
@@ -33,8 +25,8 @@ const expectMean = (xs: readonly number[], expected: number): void => {
   expect(Math.abs(mean(xs) - expected)).toBeLessThan((SIGMAS * deviation(xs)) / Math.sqrt(xs.length));
 };
 
-const drawn = new Map<VtaType, LabeledSeries[]>();
-function sample(type: VtaType): LabeledSeries[] {
+const drawn = new Map<VtaType, Series[]>();
+function sample(type: VtaType): Series[] {
   const series = drawn.get(type) ?? Array.from({ length: COUNT }, (_, i) => vta(type, 42, 'test', i));
   drawn.set(type, series);
   return series;
@@ -206,7 +198,6 @@ describe('vta', () => {
     fc.assert(
       fc.property(type, seed, split, index, fc.integer({ min: 20, max: 2000 }), (k, s, p, i, length) => {
         const series = vta(k, s, p, i, length);
-        checkSeries(series);
         expect(series.values.length).toBe(length);
         expect(series.id).toBe(`vta/${k}/${p}/${i}`);
         expect(series.class).toBe(vtaClass(k));
@@ -248,11 +239,13 @@ describe('vta', () => {
   });
 
   it('is opened by name, with its numbers', () => {
-    const source = open('vta/shapelet', { split: 'test', count: 3 });
-    expect([...source]).toEqual([0, 1, 2].map((i) => vta('shapelet', 42, 'test', i)));
-    expect(source.length).toBe(400);
-    expect(source.classes).toEqual(['shapelet']);
-    expect(source.parameters).toMatchObject({ frequency: 0.04, ratio: 0.05, radius: 5, terms: 20 });
+    const source = openExamples({ name: 'vta/shapelet', split: 'test', seed: 42, length: 400, count: 3 });
+    expect([...source].map(univariate)).toEqual([0, 1, 2].map((i) => vta('shapelet', 42, 'test', i)));
+    expect(source.facts.classes).toEqual(['shapelet']);
+    expect(generatorOf('vta/shapelet')!.generator).toMatchObject({
+      length: 400,
+      parameters: { frequency: 0.04, ratio: 0.05, radius: 5, terms: 20 },
+    });
   });
 
   it('refuses seeds, indices and lengths out of range', () => {
@@ -268,19 +261,16 @@ describe('vtaIrregular', () => {
   it.each(VTA_MISSING)('leaves ⌊%d · N⌋ points out of the whole series and changes no other', (share) => {
     for (const k of VTA_TYPES) {
       const whole = vta(k, 42, 'test', 7);
-      const { channels, times, id } = vtaIrregular(k, share, 42, 'test', 7);
-      const values = channels[0]!;
-      expect(channels.length).toBe(1);
+      const { values, id } = vtaIrregular(k, share, 42, 'test', 7);
       expect(values.filter((value) => Number.isNaN(value)).length).toBe(Math.round(share * N));
       for (let t = 0; t < N; t++) if (!Number.isNaN(values[t])) expect(values[t]).toBe(whole.values[t]);
-      expect([times[0], times[1], times.at(-1)]).toEqual([0, 1, N - 1]);
       expect(id).toBe(`vta/${k}/missing-${share}/test/7`);
     }
   });
 
   it('leaves out more of the same points with a larger share', () => {
     const missing = (share: number) => {
-      const values = vtaIrregular('trend', share, 1, 'train', 3).channels[0]!;
+      const { values } = vtaIrregular('trend', share, 1, 'train', 3);
       return [...values.keys()].filter((t) => Number.isNaN(values[t]));
     };
     expect(missing(0.25)).toEqual(expect.arrayContaining(missing(0.05)));
@@ -289,7 +279,7 @@ describe('vtaIrregular', () => {
 
   it('loses points evenly over the series', () => {
     const lost = Array.from({ length: 200 }, (_, i) => vtaIrregular('global', 0.2, 5, 'test', i)).flatMap(
-      ({ channels }) => [...channels[0]!.keys()].filter((t) => Number.isNaN(channels[0]![t])),
+      ({ values }) => [...values.keys()].filter((t) => Number.isNaN(values[t])),
     );
     expectMean(lost, (N - 1) / 2);
   });
@@ -298,11 +288,9 @@ describe('vtaIrregular', () => {
     let cut = 0;
     for (let i = 0; i < 100; i++) {
       for (const k of VTA_TYPES) {
-        const { channels, intervals, variates, class: label } = vtaIrregular(k, 0.25, 42, 'test', i);
-        const values = channels[0]!;
-        checkIntervals(intervals, N);
+        const { values, intervals, class: label } = vtaIrregular(k, 0.25, 42, 'test', i);
         expect(intervals.length).toBeGreaterThan(0);
-        expect([variates, label]).toEqual([[0], vtaClass(k)]);
+        expect(label).toBe(vtaClass(k));
         for (const [start, end] of intervals) {
           expect(Number.isNaN(values[start]) || Number.isNaN(values[end - 1])).toBe(false);
           if (k === 'seasonal') cut += Number(end - start < 10);

@@ -2,8 +2,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { exampleOf } from '../../datasets/example.ts';
-import { open } from '../../datasets/registry.ts';
+import { anomalyExample } from '../../datasets/example.ts';
+import { nano5 } from '../../datasets/generators/nano5.ts';
 import {
   BASELINES,
   baselineRecord,
@@ -30,7 +30,7 @@ const detectors = detectorsFor('anomaly', heldOut);
 function blockSeries(id: string, label: AnomalyClass): Example {
   const values = Float64Array.from({ length: 400 }, (_, i) => Math.sin(i * 1.7) * 0.01);
   values.fill(9, 120, 124);
-  return exampleOf({ id, task: 'block', values, intervals: [[120, 124]], class: label });
+  return anomalyExample(id, 'block', values, label, [[120, 124]]);
 }
 
 describe('detectors as answerers', () => {
@@ -113,8 +113,7 @@ describe('the best detector', () => {
     expect(validation.every(({ id, task }) => task === 'nano5' && !ids.has(id))).toBe(true);
     const held = heldOut.map(({ channels }) => channels.join());
     expect(validation.some(({ channels }) => held.includes(channels.join()))).toBe(false);
-    const drawn = open('nano5', { split: 'test', seed: 5, length: 1000, count: 20 });
-    expect(heldOut).toEqual([...drawn].map(exampleOf));
+    expect(heldOut).toEqual(Array.from({ length: 20 }, (_, i) => nano5(5, 'test', i, 1000)));
   });
 
   test('needs held-out series', async () => {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { exampleOf } from '../../datasets/example.ts';
+import { anomalyExample } from '../../datasets/example.ts';
 import { checkCoverage, readRecords, writeRecords } from '../../eval/records.ts';
 import { DataError } from '../../src/errors.ts';
 import { WriteError } from '../../src/files.ts';
@@ -215,9 +215,9 @@ describe('records of other kinds on disk', () => {
 describe('coverage of the held-out series', () => {
   const values = new Float64Array(1000);
   const series = [
-    { id: 'nano5/test/0', task: 'nano5', values, ...trend },
-    { id: 'nano5/test/1', task: 'nano5', values, ...normal },
-  ].map(exampleOf);
+    anomalyExample('nano5/test/0', 'nano5', values, trend.class, trend.intervals),
+    anomalyExample('nano5/test/1', 'nano5', values, normal.class, normal.intervals),
+  ];
   const check = (records: (typeof good)[], perSeries?: number) => () =>
     checkCoverage('x.jsonl', records, series, perSeries);
 

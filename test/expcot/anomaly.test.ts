@@ -2,12 +2,12 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { nab } from '../../datasets/benchmarks/nab.ts';
-import { nano5 } from '../../datasets/generators/nano5.ts';
-import { VTA_TYPES, vta } from '../../datasets/generators/vta.ts';
+import { VTA_TYPES } from '../../datasets/generators/vta.ts';
 import { analyseChannels, blindOf, cycleOf, EXPCOT_BLIND, expcotBlind } from '../../src/expcot/anomaly.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { blindTrace } from '../../src/tasks/kinds.ts';
 import { load, NORMAL, series, type Value, weekday } from '../helpers/everyday.ts';
+import { nano5, vta } from '../helpers/series.ts';
 
 describe(`detector ${EXPCOT_BLIND}`, () => {
   const series = [

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { VTA_TYPES, vta, vtaClass } from '../../datasets/generators/vta.ts';
+import { VTA_TYPES, vtaClass } from '../../datasets/generators/vta.ts';
 import {
   analyseWithGaps,
   blindAnomaly,
@@ -14,6 +14,7 @@ import { blind, teacher } from '../../src/expcot/trace.ts';
 import { Random } from '../../src/random.ts';
 import { pointF1 } from '../../src/series/intervals.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
+import { vta } from '../helpers/series.ts';
 
 /** A lopsided wave of 31.4 samples with a little noise, changed where asked. */
 function wave(change: (value: number, i: number) => number = (value) => value, length = 500): Float64Array {

@@ -1,6 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { anomllm } from '../../datasets/generators/anomllm.ts';
-import { nano5 } from '../../datasets/generators/nano5.ts';
 import { DataError } from '../../src/errors.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { cite } from '../../src/expcot/route.ts';
@@ -8,6 +6,7 @@ import { profileTest } from '../../src/series/analyses.ts';
 import { pointF1 } from '../../src/series/intervals.ts';
 import type { Interval } from '../../src/types.ts';
 import golden from '../golden/expcot.json' with { type: 'json' };
+import { anomllm, nano5 } from '../helpers/series.ts';
 
 describe('evidence', () => {
   it.each(golden.cases.map((row) => [row.task, row] as const))(

@@ -1,9 +1,8 @@
 import { Tokenizer } from '@huggingface/tokenizers';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { nano5 } from '../../datasets/generators/nano5.ts';
 import { VTA_WAVES } from '../../datasets/generators/vta.ts';
-import { VTA_VARIATES, vtaMultivariate } from '../../datasets/generators/vta-variates.ts';
+import { VTA_VARIATES } from '../../datasets/generators/vta-variates.ts';
 import { DataError } from '../../src/errors.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { nanoTeacher, nanoVariatesTeacher, roundIntervals, scan } from '../../src/expcot/nano.ts';
@@ -13,6 +12,7 @@ import { mergeIntervals } from '../../src/series/intervals.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
 import { parseVariates } from '../../src/tasks/variates.ts';
 import { ANOMALY_CLASSES, type Interval } from '../../src/types.ts';
+import { nano5, vtaMultivariate } from '../helpers/series.ts';
 
 const PHRASES = [
   ...['flat line', 'straight line', 'sine wave', 'sine with trend', 'noise', 'noise with trend'],

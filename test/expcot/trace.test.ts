@@ -1,15 +1,14 @@
 import { describe, expect, it } from 'vitest';
-import { ANOMLLM_TASKS, anomllm } from '../../datasets/generators/anomllm.ts';
-import { nano5 } from '../../datasets/generators/nano5.ts';
+import { ANOMLLM_TASKS } from '../../datasets/generators/anomllm.ts';
 import { analyse, type Evidence } from '../../src/expcot/evidence.ts';
 import { cite, LEAST_DISTANCE, route } from '../../src/expcot/route.ts';
 import { FEWEST_CYCLES } from '../../src/expcot/shape.ts';
 import { blind, formatNumber, LONGEST_LIST, type Trace, teacher } from '../../src/expcot/trace.ts';
 import { Random } from '../../src/random.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
-import type { LabeledSeries } from '../../src/types.ts';
+import { anomllm, nano5, type Series } from '../helpers/series.ts';
 
-const SERIES: LabeledSeries[] = [
+const SERIES: Series[] = [
   ...Array.from({ length: 20 }, (_, index) => nano5(3407, 'train', index)),
   ...ANOMLLM_TASKS.flatMap((task) => [0, 1].map((index) => anomllm(task, 3407, 'train', index))),
   ...[
@@ -21,7 +20,7 @@ const SERIES: LabeledSeries[] = [
     ),
     Float64Array.from({ length: 1000 }, (_, i) => Math.sin((5.3 * 2 * Math.PI * i) / 1000 + 1)),
   ].map(
-    (values, index): LabeledSeries => ({
+    (values, index): Series => ({
       id: `odd/${index}`,
       task: 'odd',
       values,
@@ -46,7 +45,7 @@ function quoted(text: string): string[] {
   return text.match(/(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?/g) ?? [];
 }
 
-function allowed(evidence: Evidence, series: LabeledSeries, trace: Trace): Set<string> {
+function allowed(evidence: Evidence, series: Series, trace: Trace): Set<string> {
   const facts = [
     evidence.toJSON(),
     cite(evidence, series.intervals),

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { VTA_WAVES } from '../../datasets/generators/vta.ts';
-import { vtaMultivariate } from '../../datasets/generators/vta-variates.ts';
 import { DataError } from '../../src/errors.ts';
 import {
   analyseVariates,
@@ -12,6 +11,7 @@ import {
   type VariatesEvidence,
   type VariatesTrace,
 } from '../../src/expcot/variates.ts';
+import { vtaMultivariate } from '../helpers/series.ts';
 
 /** Waves of unequal speeds, sizes, levels and phases; those of `odd` are sawtooths. */
 function group(count: number, odd: readonly number[], length = 240): Float64Array[] {

@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { VTA_TYPES, vta } from '../../datasets/generators/vta.ts';
+import { VTA_TYPES } from '../../datasets/generators/vta.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { agreement, classOf, explain, MOST_WINDOWS, tame } from '../../src/explain/explain.ts';
@@ -22,6 +22,7 @@ import { Policy } from '../../src/policy/policy.ts';
 import type { PolicyCard } from '../../src/tasks/card.ts';
 import { blindTrace } from '../../src/tasks/kinds.ts';
 import { ANOMALY_CLASSES } from '../../src/types.ts';
+import { vta } from '../helpers/series.ts';
 import { corpus } from '../policy/corpus.ts';
 
 const shape = figure('nano');

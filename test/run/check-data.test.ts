@@ -2,9 +2,9 @@ import { cpSync, mkdtempSync, rmSync, truncateSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { writeDataset } from '../../datasets/dataset.ts';
-import { open } from '../../datasets/registry.ts';
-import { openExamples } from '../../datasets/source.ts';
+import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
+import { prepare } from '../../datasets/prepare.ts';
+import { type ExampleAddress, openExamples, trainingExamples } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
 import { DataError } from '../../src/errors.ts';
 import { Chat } from '../../src/policy/chat.ts';
@@ -37,14 +37,16 @@ function check(
     splits = ['train'],
     set = {},
     reader = readerOf(1e6),
+    at = { name, split: 'train', seed: 1, length: 400 },
   }: {
     splits?: readonly Split[];
     set?: object;
     reader?: PromptReader;
+    at?: ExampleAddress;
   } = {},
 ): void {
   const recipe = recipeSchema.parse({ data: { name, heldOut: 1 }, ...set });
-  const { facts } = openExamples({ name, split: 'train', seed: 1, length: 400 });
+  const { facts } = openExamples(at);
   checkData({ name, facts, splits, card: nanoCard(recipe, facts), reader: () => reader });
 }
 
@@ -182,18 +184,19 @@ describe('prompts with numbers', () => {
   });
 });
 
-describe('a directory of series', () => {
-  test('is gone through whole; a generator is not', async () => {
+describe('a set of generated series of one split', () => {
+  test('is gone through whole, also where it is not the training split; a generator is not', async () => {
     const directory = join(root, 'series');
-    const source = open('nano5', { split: 'train', seed: 4, length: 400, count: 6 });
-    const { name, parameters, split, seed, offset } = source;
-    await writeDataset(directory, { name, generator: name, parameters, split, seed, offset }, source);
-    check(directory);
-    edit(join(directory, 'series.jsonl'), (text) =>
-      text.replace(/\d\]\}/, (end) => `${9 - Number(end[0])}]}`),
+    const counts = { validation: 6 };
+    const options = { directory: null, counts, splits: ['validation'] as const, seed: 4, length: 400 };
+    await prepare(benchmarkNamed('nano5'), directory, options);
+    const at = trainingExamples({ name: directory, length: 400, heldOut: 1 }, 1);
+    check(directory, { at });
+    edit(join(directory, 'validation.jsonl'), (text) =>
+      text.replace(/\d\]\]\}/, (end) => `${9 - Number(end[0])}]]}`),
     );
-    const changed = failure(directory).message;
-    expect(changed).toMatch(/series\.jsonl: SHA-256 is not the one in the manifest/);
+    const changed = failure(directory, { at }).message;
+    expect(changed).toMatch(/validation\.jsonl: SHA-256 is not the one in the manifest/);
     check('nano5');
   });
 });

@@ -2,8 +2,8 @@ import { cpSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { writeDataset } from '../../datasets/dataset.ts';
-import { open } from '../../datasets/registry.ts';
+import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
+import { prepare } from '../../datasets/prepare.ts';
 import { checkSameData, dataRecord } from '../../src/run/data-record.ts';
 import { editLine, editManifest } from '../helpers/edit-set.ts';
 import { writeMadeSet } from '../helpers/example-run.ts';
@@ -68,19 +68,18 @@ describe('a run on a prepared data set', () => {
   });
 });
 
-test('a run on a directory of series is refused where the series have changed', async () => {
+test('a run on a set of generated series is refused where the series have changed', async () => {
   const directory = join(root, 'series');
-  const write = (seed: number) => {
-    const source = open('nano5', { split: 'train', seed, length: 400, count: 4 });
-    const { name, parameters, split, offset } = source;
-    return writeDataset(directory, { name, generator: name, parameters, split, seed, offset }, source);
-  };
+  const write = (seed: number) =>
+    prepare(benchmarkNamed('nano5'), directory, {
+      ...{ directory: null, counts: { train: 4 }, splits: ['train'], seed, length: 400 },
+    });
   await write(4);
   begin(directory);
   await write(4);
   checkSameData(run, directory);
   await write(5);
-  expect(() => checkSameData(run, directory)).toThrow(/series\.jsonl: not what the run .* series\.jsonl \(/);
+  expect(() => checkSameData(run, directory)).toThrow(/train\.jsonl: not what the run .* train\.jsonl \(/);
 });
 
 test('a run on a generator is refused where the generator has other parameters', () => {

@@ -1,7 +1,4 @@
 import { describe, expect, it } from 'vitest';
-import { anomllm } from '../../datasets/generators/anomllm.ts';
-import { vtaIrregular } from '../../datasets/generators/vta.ts';
-import { vtaMultivariate } from '../../datasets/generators/vta-variates.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { analyseWithGaps, blindAnomaly, teacherAnomaly } from '../../src/expcot/anomaly.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
@@ -17,8 +14,9 @@ import {
   scoreBlind,
   teacherTrace,
 } from '../../src/tasks/kinds.ts';
-import type { AnomalyClass, Example } from '../../src/types.ts';
+import type { Example } from '../../src/types.ts';
 import { machines } from '../helpers/classes.ts';
+import { anomllm, vtaIrregular, vtaMultivariate } from '../helpers/series.ts';
 
 function anomalies(count: number): Example[] {
   return Array.from({ length: count }, (_, index) => {
@@ -105,8 +103,8 @@ describe('anomalies with missing points', () => {
 
   it('are told for every irregular series of the synthetic task', () => {
     for (const missing of [0.05, 0.25]) {
-      const { channels, intervals, class: kind } = vtaIrregular('trend', missing, 3407, 'train', 1);
-      const taught = teacherAnomaly(channels, ['value'], intervals, kind as AnomalyClass);
+      const { values, intervals, class: kind } = vtaIrregular('trend', missing, 3407, 'train', 1);
+      const taught = teacherAnomaly([values], ['value'], intervals, kind);
       expect(taught.think).toContain(`${400 * missing} samples are missing`);
       expect(taught.think).not.toMatch(/[<>]/);
     }
