@@ -6,9 +6,14 @@ import { join } from 'node:path';
 import { TRACE_VERSION } from '../src/expcot/trace.ts';
 import { syncDirectory, writeFileAtomic } from '../src/files.ts';
 import { BlindTally, taskKind } from '../src/tasks/kinds.ts';
-import { type ExampleManifest, splitsOf } from './example-manifest.ts';
+import {
+  CLASSES_FILE,
+  type ExampleManifest,
+  type MaterialFacts,
+  type SplitMaterials,
+  splitsOf,
+} from './example-manifest.ts';
 import { type Lack, type MaterialParts, type Spent, wordsVersion } from './material-composer.ts';
-import { CLASSES_FILE, type MaterialFacts, type SplitMaterials } from './material-facts.ts';
 import { type MaterialJob, MaterialTeam } from './material-pool.ts';
 import { MaterialWriter } from './materials.ts';
 import type { Split } from './split.ts';

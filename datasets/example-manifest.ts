@@ -7,8 +7,64 @@ import { DataError, reasonOf } from '../src/errors.ts';
 import { fileInside, readUtf8 } from '../src/files.ts';
 import { CLASS, CLASS_RULE } from '../src/tasks/classification.ts';
 import { issueText } from '../src/yaml.ts';
-import { materialFacts, materialFile } from './material-facts.ts';
 import { SPLITS, type Split } from './split.ts';
+
+/** Prompts and traces of a splitMaterials. */
+export const materialFile = (splitMaterials: Split): string => `${splitMaterials}.prompts.jsonl`;
+/** What the classes of a classification look like, learned from the training splitMaterials alone. */
+export const CLASSES_FILE = 'classes.json';
+
+/** Folder of a split's figures, relative to the data set. */
+export const figureFolder = (splitMaterials: Split): string => `figures/${splitMaterials}`;
+/** Figure of example number `index` (0-based), relative to the data set; with '/' on every system. */
+export const figureFile = (splitMaterials: Split, index: number): string =>
+  `${figureFolder(splitMaterials)}/${String(index).padStart(6, '0')}.png`;
+
+const count = z.number().int().nonnegative();
+const share = z.number().min(0).max(1);
+const sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hexadecimal digits');
+const file = { bytes: count, sha256 };
+
+const splitMaterials = z.strictObject({
+  prompts: z.strictObject({ file: z.enum(SPLITS.map(materialFile)), ...file }),
+  /** How many there are; bytes and SHA-256 of all of them one after another. Null where none were drawn. */
+  figures: z.strictObject({ folder: z.enum(SPLITS.map(figureFolder)), count, ...file }).nullable(),
+  /** Examples with a trace that concludes the right answer: none of the test splitMaterials. */
+  teacher: count,
+  /** Examples with a trace from values alone. */
+  blind: count,
+  /**
+   * How often the blind expert is right; null without traces, and for a splitMaterials that it has learned the classes from.
+   * An example that it cannot read counts as wrong.
+   */
+  score: z
+    .strictObject({
+      count: count.min(1),
+      /** Share of right classes; null where there is no class. */
+      accuracy: share.nullable(),
+      /** Accuracy of always naming the most frequent class. */
+      chance: share.nullable(),
+      /** Mean F1 of the points in the intervals, or of the variates; null where there are none. */
+      f1: share.nullable(),
+    })
+    .nullable(),
+});
+
+export const materialFacts = z.strictObject({
+  /** Version of the words of the prompts. */
+  prompt: z.string().min(1),
+  /** Version of the words of the traces; null where there are none. */
+  traces: count.nullable(),
+  /** What classes were learned from, and how well they are told apart in folds of the training splitMaterials. */
+  classes: z.strictObject({ file: z.literal(CLASSES_FILE), ...file, heldOut: share.nullable() }).nullable(),
+  splits: z.partialRecord(z.enum(SPLITS), splitMaterials),
+  /** What could not be drawn or traced, and why. */
+  notes: z.array(z.string()),
+});
+
+export type MaterialFacts = z.infer<typeof materialFacts>;
+/** What is said of one splitMaterials. */
+export type SplitMaterials = z.infer<typeof splitMaterials>;
 
 export const EXAMPLES_FORMAT = 'timeseer-examples';
 export const EXAMPLES_VERSION = 1;
@@ -19,8 +75,6 @@ export const EXAMPLES_MANIFEST = 'manifest.json';
 /** The file of a split. */
 export const splitFile = (split: Split): string => `${split}.jsonl`;
 
-const count = z.number().int().nonnegative();
-const sha256 = z.string().regex(/^[0-9a-f]{64}$/, 'expected 64 hexadecimal digits');
 const text = z.string().min(1);
 
 const part = z.strictObject({

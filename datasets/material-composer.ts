@@ -15,8 +15,8 @@ import { promptText, promptVersion } from '../src/tasks/prompt.ts';
 import { ANOMALY_CLASSES, type Example, type Gold } from '../src/types.ts';
 import { promptFor } from './benchmarks/registry.ts';
 import { lengthOf } from './example.ts';
+import { CLASSES_FILE } from './example-manifest.ts';
 import { type ExampleOrigin, ExampleSet } from './example-set.ts';
-import { CLASSES_FILE } from './material-facts.ts';
 import type { Material } from './materials.ts';
 import type { Split } from './split.ts';
 

@@ -1,18 +1,71 @@
 /** From a task to a prepared data set: which examples it has, in which splits, and what is said of them. */
-
+import { createHash } from 'node:crypto';
+import { createReadStream, statSync } from 'node:fs';
+import { basename, dirname, relative } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { ConfigError, DataError } from '../src/errors.ts';
+import { ConfigError, DataError, reasonOf } from '../src/errors.ts';
+import { openRegular } from '../src/files.ts';
 import { type Place, show } from '../src/json-record.ts';
 import { labelOf } from '../src/tasks/kinds.ts';
 import type { Example } from '../src/types.ts';
-import { type DrawOptions, drawSplits, type Item, subset } from './assign.ts';
 import type { Benchmark, BenchmarkFigure, OpenBenchmark } from './benchmarks/benchmark.ts';
 import { checkExample } from './example.ts';
 import type { ExampleManifest } from './example-manifest.ts';
 import { type ExampleOrigin, type WriteExamplesOptions, writeExamples } from './example-set.ts';
-import { digestOf, duplicatesText } from './leaks.ts';
-import { sourceFiles } from './source-files.ts';
 import { SPLITS, type Split } from './split.ts';
+import { type DrawOptions, digestOf, drawSplits, duplicatesText, type Item, subset } from './split-plan.ts';
+
+/** Files that a manifest names one by one; more are summed up. */
+const NAMED_FILES = 200;
+
+async function fileDigest(
+  file: string,
+  signal: AbortSignal | undefined,
+): Promise<{ bytes: number; sha256: string }> {
+  const hash = createHash('sha256');
+  const options = { highWaterMark: 1 << 20, ...(signal === undefined ? {} : { signal }) };
+  let bytes = 0;
+  try {
+    const { handle: fd } = openRegular(file);
+    for await (const chunk of createReadStream(file, { ...options, fd })) {
+      hash.update(chunk as Buffer);
+      bytes += (chunk as Buffer).length;
+    }
+  } catch (cause) {
+    signal?.throwIfAborted();
+    throw new DataError(`cannot be read (${reasonOf(cause)})`, { file, cause });
+  }
+  return { bytes, sha256: hash.digest('hex') };
+}
+
+type SourceFile = ExampleOrigin['source']['files'][number];
+
+/**
+ * Each file with its SHA-256, or, of very many, that of the list of theirs.
+ *
+ * @param directory folder or file that paths are relative to
+ */
+export async function sourceFiles(
+  files: readonly string[],
+  directory: string,
+  signal: AbortSignal | undefined,
+): Promise<SourceFile[]> {
+  const root = statSync(directory).isDirectory() ? directory : dirname(directory);
+  const list: SourceFile[] = [];
+  for (const file of files) {
+    const path = relative(root, file).replaceAll('\\', '/') || basename(file);
+    list.push({ path, ...(await fileDigest(file, signal)) });
+  }
+  if (list.length <= NAMED_FILES) return list;
+  const lines = list.map(({ path, sha256 }) => `${sha256}  ${path}\n`).sort();
+  return [
+    {
+      path: `${list.length} files; SHA-256 of the sorted lines of sha256sum`,
+      bytes: list.reduce((sum, { bytes }) => sum + bytes, 0),
+      sha256: createHash('sha256').update(lines.join('')).digest('hex'),
+    },
+  ];
+}
 
 export interface SelectOptions extends DrawOptions {
   /** Folder, or file, of the data; null for generated tasks. */

@@ -24,10 +24,16 @@ import {
 } from '../src/tasks/kinds.ts';
 import type { Example, Picture } from '../src/types.ts';
 import { lengthOf } from './example.ts';
-import { EXAMPLES_MANIFEST, type ExampleManifest, splitFile } from './example-manifest.ts';
+import {
+  CLASSES_FILE,
+  EXAMPLES_MANIFEST,
+  type ExampleManifest,
+  figureFile,
+  materialFile,
+  splitFile,
+} from './example-manifest.ts';
 import { ExampleSet } from './example-set.ts';
 import { wordsFor, wordsVersion } from './material-composer.ts';
-import { CLASSES_FILE, figureFile, materialFile } from './material-facts.ts';
 import { type CheckedMaterial, type Material, Materials } from './materials.ts';
 import type { Split } from './split.ts';
 

@@ -17,7 +17,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { crc32, deflateSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, test, vi } from 'vitest';
-import { LineFile } from '../datasets/line-file.ts';
+import { LineFile } from '../datasets/example-set.ts';
 import { readWfdb } from '../datasets/readers/wfdb.ts';
 import { loadRecipe } from '../src/config.ts';
 import { CheckpointError, ConfigError, DataError, reasonOf } from '../src/errors.ts';

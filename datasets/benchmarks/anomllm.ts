@@ -8,7 +8,7 @@ import {
   anomllmParameters,
 } from '../generators/anomllm.ts';
 import { anomalyPrompt } from './benchmark.ts';
-import { type GeneratedBenchmark, generatedBenchmark } from './generated.ts';
+import { type GeneratedBenchmark, generatedBenchmark } from './families.ts';
 
 const SHARED = {
   kind: 'anomaly',

@@ -2,9 +2,8 @@
 import { anomaly } from '../../src/tasks/anomaly.ts';
 import type { TaskPrompt } from '../../src/tasks/kind.ts';
 import type { Example, Gold } from '../../src/types.ts';
-import type { SplitSizes } from '../draw.ts';
 import type { PromptFacts } from '../example-manifest.ts';
-import type { Split } from '../split.ts';
+import type { Split, SplitSizes } from '../split.ts';
 
 /** A file to download. */
 export interface Address {

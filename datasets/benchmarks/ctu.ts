@@ -1,5 +1,5 @@
 /** CTU: desktop or laptop, from a day of electricity readings. */
-import { archiveBenchmark } from './archive.ts';
+import { archiveBenchmark } from './families.ts';
 
 export const ctu = archiveBenchmark({
   name: 'ctu',

@@ -8,8 +8,8 @@ import { show } from '../../src/json-record.ts';
 import { isAnomalyClass } from '../../src/tasks/anomaly.ts';
 import { checkClass } from '../../src/tasks/classification.ts';
 import { ANOMALY_CLASSES, type AnomalyClass, type Interval } from '../../src/types.ts';
-import { NUMBER, readText } from '../csv.ts';
-import { CsvRecords, detectDelimiter } from '../csv-records.ts';
+import { NUMBER, readText } from '../readers/csv.ts';
+import { CsvRecords, detectDelimiter } from '../readers/csv-records.ts';
 import { SPLITS, type Split } from '../split.ts';
 
 /** Name of the file that says what the files beside it are. */

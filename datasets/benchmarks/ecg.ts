@@ -4,9 +4,7 @@ import { ConfigError, DataError, reasonOf } from '../../src/errors.ts';
 import { readUtf8 } from '../../src/files.ts';
 import { readMatlab } from '../readers/matlab.ts';
 import type { Benchmark } from './benchmark.ts';
-import { filesBelow, folderOf, need } from './find-files.ts';
-import { classesOf, labelReader } from './labels.ts';
-import { wholeWindows } from './window.ts';
+import { classesOf, filesBelow, folderOf, labelReader, need, wholeWindows } from './source-files.ts';
 
 const LABELS = {
   N: 'normal sinus rhythm',

@@ -4,8 +4,7 @@ import { ConfigError, DataError } from '../../src/errors.ts';
 import { readEmgdb } from '../readers/emgdb.ts';
 import { readWfdb } from '../readers/wfdb.ts';
 import type { Benchmark } from './benchmark.ts';
-import { filesBelow, folderOf, need } from './find-files.ts';
-import { wholeWindows } from './window.ts';
+import { filesBelow, folderOf, need, wholeWindows } from './source-files.ts';
 
 /** Class by recording. */
 const RECORDINGS = {

@@ -3,9 +3,7 @@ import type { RawRecord } from '../readers/record.ts';
 import { readUciHar } from '../readers/uci-har.ts';
 import type { Split } from '../split.ts';
 import type { Benchmark, Loaded } from './benchmark.ts';
-import { filesBelow, folderOf, need, pick } from './find-files.ts';
-import { classesOf, labelReader } from './labels.ts';
-import { refuseWindow } from './window.ts';
+import { classesOf, filesBelow, folderOf, labelReader, need, pick, refuseWindow } from './source-files.ts';
 
 const LABELS = {
   1: 'walking',

@@ -2,9 +2,9 @@
 import { basename } from 'node:path';
 import { DataError } from '../../src/errors.ts';
 import { readNab, readNabWindows } from '../readers/nab.ts';
-import { anomalyFilesBenchmark } from './anomaly-files.ts';
 import { anomalyPrompt } from './benchmark.ts';
-import { pick } from './find-files.ts';
+import { anomalyFilesBenchmark } from './families.ts';
+import { pick } from './source-files.ts';
 
 const WINDOWS = 'combined_windows.json';
 

@@ -7,7 +7,7 @@ import {
   nano5,
 } from '../generators/nano5.ts';
 import { anomalyPrompt } from './benchmark.ts';
-import { generatedBenchmark } from './generated.ts';
+import { generatedBenchmark } from './families.ts';
 
 export const nano5Benchmark = generatedBenchmark({
   name: 'nano5',

@@ -1,5 +1,5 @@
 /** RCW: whether a right whale calls in two seconds of a hydrophone's signal. */
-import { archiveBenchmark } from './archive.ts';
+import { archiveBenchmark } from './families.ts';
 
 export const rcw = archiveBenchmark({
   name: 'rcw',

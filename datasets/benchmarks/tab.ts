@@ -2,8 +2,8 @@
 
 import { formatOf } from '../readers/formats.ts';
 import { readTab } from '../readers/tab.ts';
-import { anomalyFilesBenchmark } from './anomaly-files.ts';
 import { anomalyPrompt } from './benchmark.ts';
+import { anomalyFilesBenchmark } from './families.ts';
 
 export const tab = anomalyFilesBenchmark({
   name: 'tab',

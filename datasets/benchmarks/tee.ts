@@ -1,5 +1,5 @@
 /** TEE: kinds of lightning, from power density seen by a satellite. */
-import { archiveBenchmark } from './archive.ts';
+import { archiveBenchmark } from './families.ts';
 
 export const tee = archiveBenchmark({
   name: 'tee',

@@ -1,7 +1,7 @@
 /** TSB-AD: cleaned univariate and multivariate series, a label for every point. */
 import { parseTsbAdName, readTsbAd } from '../readers/tsb-ad.ts';
-import { anomalyFilesBenchmark } from './anomaly-files.ts';
 import { anomalyPrompt } from './benchmark.ts';
+import { anomalyFilesBenchmark } from './families.ts';
 
 export const tsbAd = anomalyFilesBenchmark({
   name: 'tsb-ad',

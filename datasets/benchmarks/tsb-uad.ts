@@ -1,7 +1,7 @@
 /** TSB-UAD: univariate series of many collections, a label for every point. */
 import { readTsbUad } from '../readers/tsb-uad.ts';
-import { anomalyFilesBenchmark } from './anomaly-files.ts';
 import { anomalyPrompt } from './benchmark.ts';
+import { anomalyFilesBenchmark } from './families.ts';
 
 export const tsbUad = anomalyFilesBenchmark({
   name: 'tsb-uad',

@@ -17,7 +17,7 @@ import {
   vtaMultivariate,
 } from '../generators/vta-variates.ts';
 import { anomalyPrompt } from './benchmark.ts';
-import { generatedBenchmark } from './generated.ts';
+import { generatedBenchmark } from './families.ts';
 
 const CITATION = 'Xu et al.: Can multimodal LLMs perform time series anomaly detection?, 2025';
 const CLASSES = VTA_TYPES.map(vtaClass);

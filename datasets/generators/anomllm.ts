@@ -12,8 +12,8 @@
 import { Random } from '../../src/random.ts';
 import type { AnomalyClass, Example, Interval } from '../../src/types.ts';
 import { anomalyExample } from '../example.ts';
-import { addNoise, standardNormal } from '../gaussian.ts';
 import { checkAddress, type Split } from '../split.ts';
+import { addNoise, standardNormal } from './gaussian.ts';
 
 export const ANOMLLM_TASKS = [
   'point',

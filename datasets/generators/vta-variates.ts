@@ -10,8 +10,8 @@
 import { ConfigError } from '../../src/errors.ts';
 import { Random } from '../../src/random.ts';
 import type { Example } from '../../src/types.ts';
-import { standardNormal } from '../gaussian.ts';
 import { checkAddress, type Split } from '../split.ts';
+import { standardNormal } from './gaussian.ts';
 import { checkMissing, missingPositions, VTA_MINIMUM_LENGTH, type VtaWave } from './vta.ts';
 
 /** Points per multivariate series in the publication. */

@@ -20,8 +20,8 @@ import { ConfigError } from '../../src/errors.ts';
 import { Random } from '../../src/random.ts';
 import type { AnomalyClass, Example, Gold, Interval } from '../../src/types.ts';
 import { anomalyExample } from '../example.ts';
-import { standardNormal } from '../gaussian.ts';
 import { checkAddress, type Split } from '../split.ts';
+import { standardNormal } from './gaussian.ts';
 
 export const VTA_TYPES = ['global', 'contextual', 'seasonal', 'trend', 'shapelet'] as const;
 export type VtaType = (typeof VTA_TYPES)[number];

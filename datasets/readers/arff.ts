@@ -4,8 +4,15 @@
  * attribute.
  */
 import { DataError } from '../../src/errors.ts';
-import { Column } from './column.ts';
-import { checkChannelCount, type FileFacts, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import {
+  Column,
+  checkChannelCount,
+  type FileFacts,
+  fileFacts,
+  type RawRecord,
+  rawRecord,
+  stem,
+} from './record.ts';
 import { COMMAS, END, LINE, LINES, type Scanner, scanning, stopsAt } from './scanner.ts';
 
 const COMMA = 44;

@@ -1,9 +1,7 @@
 /** Text exports of PhysioNet's emgdb: `time value` per line, seconds and millivolts, no header. */
 import { DataError } from '../../src/errors.ts';
-import { Column } from './column.ts';
-import { decimal } from './decimal.ts';
-import { FaultLog, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
-import { END, LINE, type Scanner, scanning, WORDS } from './scanner.ts';
+import { Column, FaultLog, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { decimal, END, LINE, type Scanner, scanning, WORDS } from './scanner.ts';
 
 /** More corrupt lines than these make it another kind of file. */
 const TOLERATED_SHARE = 0.01;

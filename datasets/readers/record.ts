@@ -2,6 +2,7 @@
 import { parse } from 'node:path';
 import { DataError } from '../../src/errors.ts';
 import type { Interval } from '../../src/types.ts';
+import type { Scanner } from './scanner.ts';
 
 export type FormatName =
   | 'ts'
@@ -137,4 +138,77 @@ export function rawRecord(
     ...more,
     file,
   };
+}
+
+export class Column {
+  #values: Float64Array;
+  #length = 0;
+
+  constructor(capacity = 64) {
+    this.#values = new Float64Array(capacity);
+  }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  push(value: number): void {
+    if (this.#length === this.#values.length) {
+      const wider = new Float64Array(2 * this.#length);
+      wider.set(this.#values);
+      this.#values = wider;
+    }
+    this.#values[this.#length++] = value;
+  }
+
+  at(index: number): number | undefined {
+    return index < this.#length ? this.#values[index] : undefined;
+  }
+
+  /** A copy of what was pushed [N]; the column is empty afterwards and keeps its capacity. */
+  take(): Float64Array {
+    const values = this.#values.slice(0, this.#length);
+    this.#length = 0;
+    return values;
+  }
+}
+
+const DATE =
+  /^(\d{4})[-/.](\d{1,2})[-/.](\d{1,2})(?:[T ]+(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,](\d{1,9})\d*)?)?)?(?:\s*(Z|UTC|[+-]\d{2}:?\d{2}))?$/i;
+
+/**
+ * Seconds since 1970 of `2014-04-01`, `2014/4/1 7:05`, `2014-04-01T07:05:30.25Z`, `2014-04-01 07:05:30+02:00`; read
+ * as UTC where no zone is written. NaN for anything else, and for dates that no calendar has.
+ */
+export function seconds(text: string): number {
+  const match = DATE.exec(text);
+  if (match === null) return Number.NaN;
+  const [, year, month, day, hour = '0', minute = '0', second = '0', fraction = '', zone = 'Z'] = match;
+  const at = Date.UTC(Number(year), Number(month) - 1, Number(day));
+  const date = new Date(at);
+  if (date.getUTCFullYear() !== Number(year) || date.getUTCMonth() !== Number(month) - 1) return Number.NaN;
+  if (date.getUTCDate() !== Number(day)) return Number.NaN;
+  if (Number(hour) > 24 || Number(minute) > 59 || Number(second) > 60) return Number.NaN;
+  const offset = /^([+-])(\d{2}):?(\d{2})$/.exec(zone);
+  const shift =
+    offset === null ? 0 : (Number(offset[2]) * 3600 + Number(offset[3]) * 60) * (offset[1] === '-' ? -1 : 1);
+  const whole = at / 1000 + Number(hour) * 3600 + Number(minute) * 60 + Number(second) - shift;
+  return fraction === '' ? whole : whole + Number(`0.${fraction}`);
+}
+
+/** The current field as a point label. @throws DataError unless it is 0 or 1, in any spelling of these numbers */
+export function pointLabel(scanner: Scanner): number {
+  const value = scanner.number();
+  if (value === 0 || value === 1) return value;
+  throw scanner.fail('a label that is neither 0 nor 1');
+}
+
+/** A column of numbers as point labels [N]. @throws DataError unless all are 0 or 1 */
+export function pointLabels(values: Float64Array, column: string, path: string): Uint8Array {
+  const wrong = values.findIndex((value) => value !== 0 && value !== 1);
+  if (wrong < 0) return Uint8Array.from(values);
+  throw new DataError(
+    `${JSON.stringify(column)}, point ${wrong + 1} of ${values.length}: ${values[wrong]}; a label is 0 or 1`,
+    { file: path },
+  );
 }

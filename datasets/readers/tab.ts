@@ -1,9 +1,15 @@
 /** Long csv files of TAB: `[date,]data,cols`, one row per point and channel, the channels stacked by `cols`. */
 import { DataError } from '../../src/errors.ts';
-import { pointLabels } from './anomaly-label.ts';
-import { seconds } from './clock.ts';
-import { Column } from './column.ts';
-import { checkChannelCount, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import {
+  Column,
+  checkChannelCount,
+  fileFacts,
+  pointLabels,
+  type RawRecord,
+  rawRecord,
+  seconds,
+  stem,
+} from './record.ts';
 import { COMMAS, type Scanner, scanning } from './scanner.ts';
 import { readHeaderRow } from './tsb-ad.ts';
 

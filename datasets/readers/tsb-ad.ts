@@ -3,9 +3,15 @@
  * `ID_DATASET_id_N_DOMAIN_tr_TRAIN_1st_FIRST.csv`.
  */
 import { DataError } from '../../src/errors.ts';
-import { pointLabel } from './anomaly-label.ts';
-import { Column } from './column.ts';
-import { checkChannelCount, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import {
+  Column,
+  checkChannelCount,
+  fileFacts,
+  pointLabel,
+  type RawRecord,
+  rawRecord,
+  stem,
+} from './record.ts';
 import { COMMAS, END, LINE, type Scanner, scanning } from './scanner.ts';
 
 const COMMA = 44;

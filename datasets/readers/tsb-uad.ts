@@ -1,8 +1,6 @@
 /** `.out` files of TSB-UAD: `value,label` per line, no header; label 1 is an anomalous point. */
 import { DataError } from '../../src/errors.ts';
-import { pointLabel } from './anomaly-label.ts';
-import { Column } from './column.ts';
-import { fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { Column, fileFacts, pointLabel, type RawRecord, rawRecord, stem } from './record.ts';
 import { COMMAS, END, LINE, type Scanner, scanning } from './scanner.ts';
 
 const COMMA = 44;

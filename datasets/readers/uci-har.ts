@@ -1,7 +1,6 @@
 /** UCI HAR: one file of whitespace-separated windows per inertial signal, one of activities, one of volunteers. */
 import { DataError } from '../../src/errors.ts';
-import { Column } from './column.ts';
-import { fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
+import { Column, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
 import { END, LINE, Scanner, WORDS } from './scanner.ts';
 
 export interface UciHarFiles {

@@ -1,7 +1,7 @@
 /** Entries of a zip archive: stored or deflated, with zip64. Sizes in headers are checked before memory is taken. */
 import { crc32, inflateRawSync } from 'node:zlib';
 import { DataError } from '../../src/errors.ts';
-import { type ByteSource, inMemory, MAXIMUM_HELD, partOf } from './source.ts';
+import { type ByteSource, inMemory, MAXIMUM_HELD, partOf } from './byte-source.ts';
 
 export interface ZipEntry {
   readonly name: string;

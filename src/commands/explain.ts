@@ -3,7 +3,7 @@
 import { basename } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
-import { readSeriesCsv } from '../../datasets/csv.ts';
+import { readSeriesCsv } from '../../datasets/readers/csv.ts';
 import { openTorch } from '../engine/torch/torch.ts';
 import { ConfigError } from '../errors.ts';
 import { type ExplainSource, explain, MOST_WINDOWS } from '../explain/explain.ts';

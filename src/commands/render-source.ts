@@ -3,12 +3,11 @@
 import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { BENCHMARKS } from '../../datasets/benchmarks/registry.ts';
-import { runsOf } from '../../datasets/benchmarks/window.ts';
-import { numericColumns } from '../../datasets/csv-columns.ts';
+import { runsOf } from '../../datasets/benchmarks/source-files.ts';
 import { VALUE_CHANNEL } from '../../datasets/example.ts';
 import { isExampleSet } from '../../datasets/example-manifest.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
-import { readCsv } from '../../datasets/readers/csv.ts';
+import { numericColumns, readCsv } from '../../datasets/readers/csv.ts';
 import { formatOf, readRecords } from '../../datasets/readers/formats.ts';
 import type { RawRecord } from '../../datasets/readers/record.ts';
 import { openExamples } from '../../datasets/source.ts';

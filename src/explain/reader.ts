@@ -1,11 +1,11 @@
 /** Who answers about a window of a series: a policy, in the way its card says it was taught. */
 
 import { VALUE_CHANNEL } from '../../datasets/example.ts';
-import { numericText } from '../../datasets/numeric-text.ts';
 import { generate } from '../policy/generate.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import type { PromptRequest } from '../tasks/kind.ts';
+import { numericText } from '../tasks/numeric-text.ts';
 import { customPrompt, instruction } from '../tasks/prompt.ts';
 import { PromptEncoder } from '../train/task.ts';
 import type { Picture } from '../types.ts';

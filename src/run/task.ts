@@ -1,11 +1,15 @@
 /** A task of a data set, composed: figure, prompt, expert traces and reward. */
 
 import { promptFor } from '../../datasets/benchmarks/registry.ts';
-import { EpochOrder } from '../../datasets/epochs.ts';
 import { lengthOf } from '../../datasets/example.ts';
-import { numericText } from '../../datasets/numeric-text.ts';
-import { type DataFacts, type ExampleAddress, isGenerator, openExamples } from '../../datasets/source.ts';
-import { classesOf, storedTraces } from '../../datasets/traces.ts';
+import { classesOf, storedTraces } from '../../datasets/materials.ts';
+import {
+  type DataFacts,
+  EpochOrder,
+  type ExampleAddress,
+  isGenerator,
+  openExamples,
+} from '../../datasets/source.ts';
 import type { EvalTask } from '../../eval/harness.ts';
 import { DataError, TimeseerError } from '../errors.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
@@ -15,6 +19,7 @@ import { render, renderColumns } from '../plot/raster.ts';
 import type { NumbersFormat, PolicyCard } from '../tasks/card.ts';
 import { drawingOf } from '../tasks/drawing.ts';
 import { nanoTrace, parseResponse, scoreAnswer, taskKind, teacherTrace } from '../tasks/kinds.ts';
+import { numericText } from '../tasks/numeric-text.ts';
 import { instruction } from '../tasks/prompt.ts';
 import type { Reading } from '../tasks/response.ts';
 import type { Task } from '../train/task.ts';

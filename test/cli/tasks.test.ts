@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ExampleSet } from '../../datasets/example-set.ts';
-import { checkTraces } from '../../datasets/traces.ts';
+import { checkTraces } from '../../datasets/materials.ts';
 import { Random } from '../../src/random.ts';
 import { readCard } from '../../src/tasks/card.ts';
 import { editLine, editManifest } from '../helpers/edit-set.ts';

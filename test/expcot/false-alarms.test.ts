@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { standardNormal } from '../../datasets/gaussian.ts';
+import { standardNormal } from '../../datasets/generators/gaussian.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { recurrence, tailTest } from '../../src/expcot/false-alarms.ts';
 import { route } from '../../src/expcot/route.ts';

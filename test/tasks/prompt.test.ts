@@ -2,12 +2,12 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { BENCHMARK_PROMPTS, benchmarkNamed, benchmarkPrompt } from '../../datasets/benchmarks/registry.ts';
-import { numericText } from '../../datasets/numeric-text.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { axesText, figure } from '../../src/plot/figure.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
 import { parseClassification } from '../../src/tasks/classification.ts';
 import type { PromptRequest, TaskPrompt } from '../../src/tasks/kind.ts';
+import { numericText } from '../../src/tasks/numeric-text.ts';
 import { customPrompt, promptText, promptVersion } from '../../src/tasks/prompt.ts';
 import { ANOMALY_CLASSES } from '../../src/types.ts';
 

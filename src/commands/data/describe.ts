@@ -1,9 +1,8 @@
 import { lengthOf } from '../../../datasets/example.ts';
 import type { ExampleSet } from '../../../datasets/example-set.ts';
 import { wordsFor, wordsVersion } from '../../../datasets/material-composer.ts';
-import { type Material, Materials } from '../../../datasets/materials.ts';
+import { classesOf, type Material, Materials } from '../../../datasets/materials.ts';
 import type { Split } from '../../../datasets/split.ts';
-import { classesOf } from '../../../datasets/traces.ts';
 import { DataError, reasonOf, TimeseerError } from '../../errors.ts';
 import { type ClassProfile, learnClasses } from '../../expcot/class-profile.ts';
 import { TRACE_VERSION } from '../../expcot/trace.ts';

@@ -15,15 +15,14 @@ import {
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { readWords, TASK_FILE_EXAMPLE } from '../../../datasets/benchmarks/custom.ts';
 import { isTable, readLabels, readTable } from '../../../datasets/benchmarks/custom-table.ts';
-import { readWords, TASK_FILE_EXAMPLE } from '../../../datasets/benchmarks/custom-words.ts';
 import { readArff } from '../../../datasets/readers/arff.ts';
 import { readCsv } from '../../../datasets/readers/csv.ts';
 import { readEmgdb } from '../../../datasets/readers/emgdb.ts';
 import { readMatlab } from '../../../datasets/readers/matlab.ts';
 import { readNab, readNabWindows } from '../../../datasets/readers/nab.ts';
-import { readNpy } from '../../../datasets/readers/npy.ts';
-import { readNpz } from '../../../datasets/readers/npz.ts';
+import { readNpy, readNpz } from '../../../datasets/readers/numpy.ts';
 import { readParquet } from '../../../datasets/readers/parquet.ts';
 import type { RawRecord } from '../../../datasets/readers/record.ts';
 import { readTab } from '../../../datasets/readers/tab.ts';

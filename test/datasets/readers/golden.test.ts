@@ -6,7 +6,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { readEmgdb } from '../../../datasets/readers/emgdb.ts';
 import { formatOf, readRecords } from '../../../datasets/readers/formats.ts';
 import { readNab, readNabWindows } from '../../../datasets/readers/nab.ts';
-import { readNpz } from '../../../datasets/readers/npz.ts';
+import { readNpz } from '../../../datasets/readers/numpy.ts';
 import type { RawRecord } from '../../../datasets/readers/record.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';
 

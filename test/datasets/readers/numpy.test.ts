@@ -1,8 +1,7 @@
 /** `.npy` and `.npz`: what is read is in golden.test.ts; here headers, axes, archives and what is refused. */
 import { deflateRawSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { type Axes, readNpy } from '../../../datasets/readers/npy.ts';
-import { readNpz } from '../../../datasets/readers/npz.ts';
+import { type Axes, readNpy, readNpz } from '../../../datasets/readers/numpy.ts';
 import { ConfigError, DataError } from '../../../src/errors.ts';
 import { dict, npy, type ZipChanges, zip, zipOf } from '../../helpers/numpy-files.ts';
 import { failure, plain, readerFiles } from '../../helpers/reader-files.ts';

@@ -8,7 +8,7 @@ import type { RawRecord } from '../../../datasets/readers/record.ts';
 import { readTs } from '../../../datasets/readers/ts.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';
 import { readUcrTsv } from '../../../datasets/readers/ucr-tsv.ts';
-import { readWfdbHeader } from '../../../datasets/readers/wfdb-header.ts';
+import { readWfdbHeader } from '../../../datasets/readers/wfdb.ts';
 import type { Interval } from '../../../src/types.ts';
 
 const DATA = resolve(import.meta.dirname, '../../../../shared/data');

@@ -4,8 +4,7 @@ import { readEmgdb } from '../../../datasets/readers/emgdb.ts';
 import { readMatlab } from '../../../datasets/readers/matlab.ts';
 import type { RawRecord } from '../../../datasets/readers/record.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';
-import { readWfdb } from '../../../datasets/readers/wfdb.ts';
-import { readWfdbHeader } from '../../../datasets/readers/wfdb-header.ts';
+import { readWfdb, readWfdbHeader } from '../../../datasets/readers/wfdb.ts';
 import { ConfigError, DataError } from '../../../src/errors.ts';
 import { failure, plain, readerFiles } from '../../helpers/reader-files.ts';
 

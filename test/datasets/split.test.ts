@@ -1,14 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import {
+  apportion,
   type Entry,
   fewShots,
+  roundedTable,
+  SPLITS,
   splitByExample,
   splitByRecording,
   stratifiedSubset,
-} from '../../datasets/draw.ts';
-import { apportion, roundedTable } from '../../datasets/quota.ts';
-import { SPLITS } from '../../datasets/split.ts';
+} from '../../datasets/split.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
 
 const sum = (list: readonly number[]): number => list.reduce((all, n) => all + n, 0);

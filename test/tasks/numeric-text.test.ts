@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { countCharacters, numericText } from '../../datasets/numeric-text.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
+import { countCharacters, numericText } from '../../src/tasks/numeric-text.ts';
 
 const of = (...values: number[]) => Float64Array.from(values);
 const text = (...args: Parameters<typeof numericText>) => numericText(...args).text;

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { jsonPlace } from '../../../datasets/readers/json-place.ts';
+import { jsonPlace } from '../../../datasets/readers/nab.ts';
 
 describe('jsonPlace', () => {
   test.each([

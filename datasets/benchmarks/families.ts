@@ -1,0 +1,329 @@
+/** Benchmarks of one family share how they are opened: data sets of the classification archive, folders of labelled series, generated ones. */
+
+import { basename, relative } from 'node:path';
+import { ConfigError, DataError } from '../../src/errors.ts';
+import { ANOMALY_CLASSES, type AnomalyClass, type Example, type Interval } from '../../src/types.ts';
+import { VALUE_CHANNEL } from '../example.ts';
+import { readRecords } from '../readers/formats.ts';
+import type { RawRecord } from '../readers/record.ts';
+import { checkAddress, DEFAULT_SEED, SPLITS, type Split } from '../split.ts';
+import type { Benchmark, BenchmarkOptions, Generator, Loaded, OpenBenchmark } from './benchmark.ts';
+import {
+  checkWindow,
+  classesOf,
+  evenWindows,
+  filesBelow,
+  folderOf,
+  inside,
+  labelReader,
+  need,
+  refuseWindow,
+  runsOf,
+} from './source-files.ts';
+
+/** What is different from one data set of the archive to the next. */
+export interface ArchiveBenchmark
+  extends Pick<Benchmark, 'name' | 'title' | 'rate' | 'shape' | 'figure' | 'prompt'> {
+  /** Its name in the archive. */
+  readonly archive: string;
+  readonly description: string;
+  readonly licence: string;
+  readonly citation: string | null;
+  /** Class by label, in the order of prompts. */
+  readonly labels: Readonly<Record<string, string>>;
+  /** What is to be said of the archive's split. */
+  readonly split: string;
+}
+
+/** Extensions in order of preference; `.txt` has the values of `.tsv` between blanks. */
+const EXTENSIONS = ['ts', 'tsv', 'arff', 'txt'];
+/** Where the archive offers its data sets. */
+const ADDRESS = 'https://timeseriesclassification.com/aeon-toolkit';
+
+/** The points that short series are filled up with at the end are no points. */
+function withoutFill(channels: readonly Float64Array[]): Float64Array[] {
+  let length = Math.max(...channels.map((channel) => channel.length));
+  while (length > 0 && channels.every((channel) => !Number.isFinite(channel[length - 1]))) length--;
+  return channels.map((channel) => {
+    if (channel.length === length) return channel;
+    const whole = new Float64Array(length).fill(Number.NaN);
+    whole.set(channel.subarray(0, length));
+    return whole;
+  });
+}
+
+const channelNames = (count: number, names: readonly string[]): readonly string[] =>
+  count === 1 ? ['value'] : names;
+
+/** A task of the archive, from its facts. */
+export function archiveBenchmark(facts: ArchiveBenchmark): Benchmark {
+  const { archive, name, title, rate, shape, figure, prompt, labels } = facts;
+  const classes = classesOf(labels);
+  const read = labelReader(labels);
+  const layout = `${archive}_TRAIN and ${archive}_TEST as .ts, .tsv, .arff or .txt`;
+  const spec: Benchmark = {
+    ...{ name, title, kind: 'classification', classes, rate, shape, figure, prompt, layout },
+    generator: null,
+    needs: 'download',
+    source: {
+      description: facts.description,
+      licence: facts.licence,
+      citation: facts.citation,
+      addresses: [{ url: `${ADDRESS}/${archive}.zip`, sha256: null, unpack: true }],
+    },
+    open({ directory, window }) {
+      refuseWindow(name, window);
+      const folder = folderOf(spec, directory);
+      const all = filesBelow(folder);
+      const found = (['train', 'test'] as const).map((split): [Split, string] => {
+        const names = EXTENSIONS.map((extension) => `${archive}_${split.toUpperCase()}.${extension}`);
+        return [split, need(all, names, folder, spec)];
+      });
+      const exampleOf = (split: Split, record: RawRecord, index: number): Loaded => {
+        const channels = withoutFill(record.channels);
+        return {
+          split,
+          example: {
+            id: `${name}/${split}/${index}`,
+            task: name,
+            channels,
+            names: channelNames(channels.length, record.channelNames),
+            times: null,
+            gold: { kind: 'classification', class: read(record.label, record) },
+            recording: null,
+          },
+        };
+      };
+      return {
+        files: found.map(([, file]) => file),
+        classes: () => classes,
+        parameters: {},
+        total: null,
+        notes: () => [],
+        plan: {
+          by: 'given',
+          statement: `Split of the archive (${archive}_TRAIN and ${archive}_TEST). ${facts.split}`,
+          recordingsApart: null,
+          validation: 'example',
+        },
+        *load() {
+          for (const [split, file] of found) {
+            let index = 0;
+            const format = file.toLowerCase().endsWith('.txt') ? 'ucr-tsv' : undefined;
+            for (const record of readRecords(file, format)) yield exampleOf(split, record, index++);
+          }
+        },
+      };
+    },
+  };
+  return spec;
+}
+
+/** Points of an example unless asked otherwise: those of AnomSeer's series. */
+export const ANOMALY_WINDOW = 1000;
+
+/** The series of a task in a folder. */
+export interface SeriesFiles {
+  readonly series: readonly string[];
+  /** Files beside them that are read. */
+  readonly others?: readonly string[];
+  /** What was left out. */
+  readonly notes?: readonly string[];
+  readonly read: (file: string) => Iterable<RawRecord>;
+}
+
+export interface AnomalyFilesBenchmark
+  extends Pick<Benchmark, 'name' | 'title' | 'source' | 'shape' | 'prompt' | 'layout' | 'needs'> {
+  /** Finds its series among the files of a folder. @throws DataError where something else is missing */
+  readonly find: (files: readonly string[], folder: string) => SeriesFiles;
+  /** What is to be said of its splits. */
+  readonly statement: string;
+}
+
+/** The anomalous stretches of a record. @throws DataError where it has no labels */
+export function intervalsOf(record: RawRecord): Interval[] {
+  const { anomalies, file } = record;
+  if (anomalies === null) {
+    throw new DataError('no labels; expected a label for every point', { file: file.path });
+  }
+  return anomalies instanceof Uint8Array ? runsOf(anomalies) : [...anomalies];
+}
+
+const ascending = (times: Float64Array): boolean => times.every((t, i) => i === 0 || t >= times[i - 1]!);
+
+export interface AnomalyExampleOptions {
+  readonly task: string;
+  /** Of the record; windows of it get `/0`, `/1` … */
+  readonly id: string;
+  /** Most points of an example; null: never cut. */
+  readonly window: number | null;
+  /** Kind of its anomalies; null where it is not named. */
+  readonly class?: AnomalyClass | null;
+  /** Default: the id. */
+  readonly recording?: string | undefined;
+  /** Takes what was tolerated or left out. */
+  readonly note: (text: string) => void;
+}
+
+/**
+ * Cuts a labelled record into examples. The class of one without an anomaly is 'normal'.
+ *
+ * @throws DataError for a record without labels, or with channels of different lengths
+ */
+export function* anomalyExamples(record: RawRecord, options: AnomalyExampleOptions): Iterable<Example> {
+  const { task, id, window, note, recording = id } = options;
+  const { channels, channelNames, file } = record;
+  const length = channels[0]!.length;
+  if (channels.some((channel) => channel.length !== length)) {
+    throw new DataError(`${record.id}: channels of different lengths`, { file: file.path });
+  }
+  const intervals = intervalsOf(record);
+  const name = basename(file.path);
+  let { times } = record;
+  if (times !== null && !ascending(times)) {
+    note(`${name}: times that fall are left out; points are in the order of the file`);
+    times = null;
+  }
+  const windows = evenWindows(length, window);
+  let blank = 0;
+  for (const [index, span] of windows.entries()) {
+    const [start, end] = span;
+    const parts = channels.map((channel) => channel.slice(start, end));
+    if (end - start < 2 || parts.every((part) => part.every((value) => Number.isNaN(value)))) {
+      blank++;
+      continue;
+    }
+    const found = inside(intervals, span);
+    yield {
+      id: window === null ? id : `${id}/${index}`,
+      task,
+      channels: parts,
+      names: channels.length === 1 ? [VALUE_CHANNEL] : channelNames,
+      times: times === null ? null : times.slice(start, end),
+      gold: {
+        kind: 'anomaly',
+        class: found.length === 0 ? 'normal' : (options.class ?? null),
+        intervals: found,
+      },
+      recording,
+    };
+  }
+  if (blank > 0) note(`${name}: ${blank} of ${windows.length} windows without a value are left out`);
+}
+
+/** The plan of data sets that are made for evaluation: everything is test, unless a split by series is asked for. */
+export function evaluationPlan(statement: string): OpenBenchmark['plan'] {
+  return {
+    by: 'recording',
+    sizes: { train: 0, validation: 0, test: 1 },
+    statement,
+    recordingsApart: true,
+  };
+}
+
+/** A task of labelled series, from its facts. */
+export function anomalyFilesBenchmark(facts: AnomalyFilesBenchmark): Benchmark {
+  const { find, statement, ...rest } = facts;
+  const spec: Benchmark = {
+    ...rest,
+    kind: 'anomaly',
+    generator: null,
+    // Kinds are not named: an answer may be any of them, and only 'normal' can be graded.
+    classes: ANOMALY_CLASSES,
+    rate: null,
+    figure: { preset: 'line', missing: 'break' },
+    open({ directory, window = ANOMALY_WINDOW }: BenchmarkOptions): OpenBenchmark {
+      checkWindow(window);
+      const folder = folderOf(spec, directory);
+      const { series, others = [], notes: left = [], read } = find(filesBelow(folder), folder);
+      if (series.length === 0) {
+        throw new DataError(`holds none of its files; ${spec.name} needs ${spec.layout}`, { file: folder });
+      }
+      let notes = [...left];
+      return {
+        files: [...others, ...series],
+        classes: () => ANOMALY_CLASSES,
+        parameters: { window },
+        total: null,
+        notes: () => notes,
+        plan: evaluationPlan(statement),
+        *load(): Iterable<Loaded> {
+          notes = [...left];
+          for (const file of series) {
+            const id = `${spec.name}/${relative(folder, file).replaceAll('\\', '/')}`;
+            for (const record of read(file)) {
+              const note = (text: string): void => void notes.push(text);
+              for (const example of anomalyExamples(record, { task: spec.name, id, window, note })) {
+                yield { split: null, example };
+              }
+            }
+          }
+        },
+      };
+    },
+  };
+  return spec;
+}
+
+export interface GeneratedBenchmark
+  extends Generator,
+    Pick<Benchmark, 'name' | 'title' | 'kind' | 'shape' | 'figure' | 'prompt' | 'classes'> {
+  readonly description: string;
+  readonly citation: string | null;
+  /** What a reader must know of examples of one split beside each other. */
+  readonly pairing?: string;
+  /** Examples per split unless asked otherwise. */
+  readonly counts: Readonly<Record<Split, number>>;
+}
+
+const STATEMENT =
+  'Generated: splits draw from random streams of their own, so no example is in two of them, whatever the seeds.';
+
+/** A generated benchmark, from its facts. */
+export function generatedBenchmark(facts: GeneratedBenchmark): Benchmark {
+  const { name, title, kind, shape, figure, prompt, classes, description, citation } = facts;
+  const { minimumLength, parameters, at } = facts;
+  return {
+    ...{ name, title, kind, shape, figure, prompt, classes },
+    generator: { length: facts.length, minimumLength, parameters, at },
+    rate: null,
+    needs: 'nothing',
+    layout: 'no files',
+    source: { description, licence: 'none needed: generated', citation, addresses: [] },
+    open(options) {
+      if (options.directory !== null) throw new ConfigError(`${name}: is generated; leave --from out`);
+      if (options.window != null) {
+        throw new ConfigError(`${name}: is generated in any length; leave --window out, and give --length`);
+      }
+      const { length = facts.length, seed, offset = 0 } = options;
+      const counts = { ...facts.counts, ...options.counts };
+      for (const split of SPLITS) {
+        const last = offset + Math.max(counts[split] - 1, 0);
+        for (const index of [offset, last]) {
+          checkAddress(seed ?? DEFAULT_SEED[split], index, length, minimumLength);
+        }
+      }
+      const seeds = Object.fromEntries(SPLITS.map((split) => [split, seed ?? DEFAULT_SEED[split]]));
+      return {
+        files: [],
+        classes: () => classes ?? [],
+        parameters: { seeds, length, ...(offset === 0 ? {} : { offset }), ...parameters },
+        total: SPLITS.reduce((sum, split) => sum + counts[split], 0),
+        notes: () => [],
+        plan: {
+          by: 'given',
+          statement: facts.pairing === undefined ? STATEMENT : `${STATEMENT} ${facts.pairing}`,
+          recordingsApart: null,
+          validation: { refused: 'it is generated as well, with a stream of its own' },
+        },
+        *load(): Iterable<Loaded> {
+          for (const split of SPLITS) {
+            for (let index = 0; index < counts[split]; index++) {
+              yield { split, example: at(seed ?? DEFAULT_SEED[split], split, offset + index, length) };
+            }
+          }
+        },
+      };
+    },
+  };
+}
