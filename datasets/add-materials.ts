@@ -3,18 +3,24 @@
 import { createHash } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { TRACE_VERSION } from '../src/expcot/trace.ts';
 import { syncDirectory, writeFileAtomic } from '../src/files.ts';
+import { workerUrl } from '../src/paths.ts';
 import { BlindTally, taskKind } from '../src/tasks/kinds.ts';
+import { WorkerPool } from '../src/worker-pool.ts';
+import type { ExampleManifest } from './example-manifest.ts';
+import { CLASSES_FILE, type MaterialFacts, type SplitMaterials, splitsOf } from './example-manifest.ts';
 import {
-  CLASSES_FILE,
-  type ExampleManifest,
-  type MaterialFacts,
-  type SplitMaterials,
-  splitsOf,
-} from './example-manifest.ts';
-import { type Lack, type MaterialParts, type Spent, wordsVersion } from './material-composer.ts';
-import { type MaterialJob, MaterialTeam } from './material-pool.ts';
+  type Composed,
+  type Lack,
+  type Learned,
+  MaterialComposer,
+  type MaterialParts,
+  type Spent,
+  wordsVersion,
+} from './material-composer.ts';
+import type { MaterialRequest, MaterialWork } from './material-worker.ts';
 import { MaterialWriter } from './materials.ts';
 import type { Split } from './split.ts';
 
@@ -80,19 +86,91 @@ class Lacks {
   }
 }
 
+/** Results, per Worker, that may wait for a slower one before them. */
+const AHEAD = 8;
+
+export interface MaterialJob {
+  readonly split: Split;
+  readonly index: number;
+}
+
+/** Composes in Workers, or, with none of them, in this thread. Results do not depend on how many there are. */
+export class MaterialPool {
+  readonly #signal: AbortSignal;
+  readonly #workers: number;
+  readonly #own: MaterialComposer | null;
+  readonly #pool: WorkerPool<MaterialRequest, Composed | Learned>;
+  readonly #onAbort = (): void => this.#pool.fail(this.#signal.reason);
+
+  /** The signal ends all work at once. @throws DataError as `ExampleSet`, without Workers */
+  constructor(work: MaterialWork, workers: number, signal: AbortSignal) {
+    this.#signal = signal;
+    this.#workers = workers;
+    this.#own = workers === 0 ? new MaterialComposer(work.directory, work.parts) : null;
+    this.#pool = new WorkerPool({
+      size: workers,
+      program: workerUrl('./material-worker.ts', import.meta.url),
+      workerData: work,
+      failure: (problem, request) => {
+        const at = typeof request === 'object' ? ` at ${request.split} ${request.index + 1}` : '';
+        return `a Worker failed${at} (${problem}); nothing was written`;
+      },
+    });
+    signal.addEventListener('abort', this.#onAbort);
+  }
+
+  /** As `MaterialComposer.learn`. @throws also the signal's reason; TimeseerError where a Worker fails */
+  async learn(onProgress: (read: number) => void): Promise<Learned> {
+    this.#signal.throwIfAborted();
+    if (this.#own !== null) return this.#own.learn(onProgress);
+    return (await this.#pool.ask('classes', onProgress)) as Learned;
+  }
+
+  /**
+   * As `MaterialComposer.compose` for every job, in their order. Takes jobs only as results are consumed, a few ahead.
+   * @throws also the signal's reason; TimeseerError where a Worker fails
+   */
+  async *compose(jobs: Iterable<MaterialJob>): AsyncGenerator<Composed, void> {
+    const own = this.#own;
+    const signal = this.#signal;
+    function* unlessAborted(): Generator<MaterialJob> {
+      for (const job of jobs) {
+        signal.throwIfAborted();
+        yield job;
+      }
+    }
+    if (own === null) {
+      const replies = this.#pool.askAll(unlessAborted(), this.#workers * AHEAD);
+      for await (const reply of replies) yield reply as Composed;
+      return;
+    }
+    for (const { split, index } of unlessAborted()) {
+      yield await own.compose(split, index);
+      await setImmediate();
+    }
+  }
+
+  /** Ends all Workers, whatever they do. */
+  close(): Promise<void> {
+    this.#signal.removeEventListener('abort', this.#onAbort);
+    this.#pool.fail(new Error('closed'));
+    return this.#pool.close();
+  }
+}
+
 type Classes = MaterialFacts['classes'];
 
 /** Learns classes where they are needed. @returns what the manifest says of them, and why there are none */
 async function learn(
   directory: string,
   manifest: ExampleManifest,
-  team: MaterialTeam,
+  pool: MaterialPool,
   options: MaterialOptions,
 ): Promise<{ classes: Classes; note: string | null }> {
   if (!options.traces || !taskKind(manifest.kind).learnsClasses) return { classes: null, note: null };
   const total = manifest.splits.train?.count ?? 1;
   options.onProgress?.('classes', 0, total);
-  const learned = await team.learn((read) => options.onProgress?.('classes', read, total));
+  const learned = await pool.learn((read) => options.onProgress?.('classes', read, total));
   options.onProgress?.('classes', total, total);
   if (learned.profile === null) return { classes: null, note: `no expert traces: ${learned.reason}` };
   const { profile, heldOut } = learned;
@@ -120,13 +198,13 @@ export async function addMaterials(
   const workers = options.workers ?? workersFor(manifest, options);
   const splits = splitsOf(manifest);
   const total = splits.reduce((sum, split) => sum + manifest.splits[split]!.count, 0);
-  const team = new MaterialTeam({ directory, parts: { figures, traces } }, workers, signal);
+  const pool = new MaterialPool({ directory, parts: { figures, traces } }, workers, signal);
   const spent: Spent = { reading: 0, drawing: 0, encoding: 0, tracing: 0 };
   const lacks = new Lacks();
   const parts: [Split, SplitMaterials][] = [];
   let writer: MaterialWriter | undefined;
   try {
-    const { classes, note } = await learn(directory, manifest, team, options);
+    const { classes, note } = await learn(directory, manifest, pool, options);
     const traced = traces && note === null;
     const jobs = function* (): Generator<MaterialJob> {
       for (const split of splits) {
@@ -134,7 +212,7 @@ export async function addMaterials(
       }
     };
     onProgress?.('materials', 0, total);
-    const results = team.compose(jobs());
+    const results = pool.compose(jobs());
     let done = 0;
     for (const split of splits) {
       writer = new MaterialWriter(directory, split, figures);
@@ -167,6 +245,6 @@ export async function addMaterials(
     return { manifest: { ...manifest, materials }, spent, workers };
   } finally {
     writer?.close();
-    await team.close();
+    await pool.close();
   }
 }

@@ -77,6 +77,30 @@ export type Learned =
 /** Examples between two reports of progress. */
 const REPORT = 64;
 
+/** The classes of training examples, or why they cannot be learned. @throws DataError for a file that is wrong */
+export function learnProfile(
+  training: Iterable<Example>,
+):
+  | { readonly profile: ClassProfile; readonly reason: null }
+  | { readonly profile: null; readonly reason: string } {
+  let some = false;
+  const examples = function* (): Generator<Example> {
+    for (const example of training) {
+      some = true;
+      yield example;
+    }
+  };
+  try {
+    return { profile: learnClasses(examples()), reason: null };
+  } catch (error) {
+    if (!(error instanceof DataError) || error.file !== undefined) throw error;
+    const reason = some
+      ? `classes cannot be learned: ${error.message}`
+      : 'there is no training split to learn classes from';
+    return { profile: null, reason };
+  }
+}
+
 /** Composes materials of one data set, one example at a time; each thread has its own. */
 export class MaterialComposer {
   readonly #set: ExampleSet;
@@ -92,22 +116,17 @@ export class MaterialComposer {
   /** Learns the classes from the training split alone. @throws DataError for a file that changed */
   learn(onProgress?: (read: number) => void): Learned {
     const set = this.#set;
-    if (set.count('train') === 0)
-      return { profile: null, reason: 'there is no training split to learn classes from' };
     let read = 0;
     const examples = function* (): Generator<Example> {
+      if (set.count('train') === 0) return;
       for (const example of set.read('train')) {
         yield example;
         if (++read % REPORT === 0) onProgress?.(read);
       }
     };
-    try {
-      const profile = learnClasses(examples());
-      return { profile: profileToJson(profile), heldOut: profile.rule.heldOutAccuracy, reason: null };
-    } catch (error) {
-      if (!(error instanceof DataError) || error.file !== undefined) throw error;
-      return { profile: null, reason: `classes cannot be learned: ${error.message}` };
-    }
+    const { profile, reason } = learnProfile(examples());
+    if (profile === null) return { profile, reason };
+    return { profile: profileToJson(profile), heldOut: profile.rule.heldOutAccuracy, reason };
   }
 
   /** The profile beside the examples; null where there is none, and where none is needed. */

@@ -1,6 +1,6 @@
-/** A Worker that composes materials: answers each request with what was asked for, or with the error in words. */
-import { parentPort, workerData } from 'node:worker_threads';
-import { ConfigError, DataError, TimeseerError } from '../src/errors.ts';
+/** A Worker that composes materials of one data set; it reads its examples itself, so that only numbers and results travel. */
+import { workerData } from 'node:worker_threads';
+import { answerRequests } from '../src/worker-pool.ts';
 import { type Composed, type Learned, MaterialComposer, type MaterialParts } from './material-composer.ts';
 import type { Split } from './split.ts';
 
@@ -9,45 +9,14 @@ export interface MaterialWork {
   readonly parts: MaterialParts;
 }
 
-export type MaterialRequest = { readonly id: number } & (
-  | { readonly kind: 'learn' }
-  | { readonly kind: 'compose'; readonly split: Split; readonly index: number }
-);
+/** An example to compose, or the classes to learn. */
+export type MaterialRequest = { readonly split: Split; readonly index: number } | 'classes';
 
-/** Error classes do not survive the way between threads; their kind does. */
-export type MaterialReply = { readonly id: number } & (
-  | { readonly kind: 'progress'; readonly read: number }
-  | { readonly kind: 'learned'; readonly learned: Learned }
-  | { readonly kind: 'composed'; readonly composed: Composed }
-  | { readonly kind: 'failed'; readonly error: 'data' | 'config' | 'other'; readonly message: string }
-);
+const { directory, parts } = workerData as MaterialWork;
+const composer = new MaterialComposer(directory, parts);
 
-const port = parentPort;
-if (port !== null) {
-  const { directory, parts } = workerData as MaterialWork;
-  const composer = new MaterialComposer(directory, parts);
-  const answer = async (request: MaterialRequest): Promise<void> => {
-    const { id } = request;
-    try {
-      if (request.kind === 'learn') {
-        const learned = composer.learn((read) => {
-          port.postMessage({ id, kind: 'progress', read } satisfies MaterialReply);
-        });
-        port.postMessage({ id, kind: 'learned', learned } satisfies MaterialReply);
-      } else {
-        const composed = await composer.compose(request.split, request.index);
-        const reply: MaterialReply = { id, kind: 'composed', composed };
-        port.postMessage(reply, composed.png === null ? [] : [composed.png.buffer as ArrayBuffer]);
-      }
-    } catch (error) {
-      // Anything else is a fault of the program: it ends this Worker, and with it the command.
-      if (!(error instanceof TimeseerError)) throw error;
-      const kind = error instanceof DataError ? 'data' : error instanceof ConfigError ? 'config' : 'other';
-      port.postMessage({ id, kind: 'failed', error: kind, message: error.message } satisfies MaterialReply);
-    }
-  };
-  let turn = Promise.resolve();
-  port.on('message', (request: MaterialRequest) => {
-    turn = turn.then(() => answer(request));
-  });
-}
+answerRequests<MaterialRequest, Composed | Learned>(async (request, onProgress) => {
+  if (request === 'classes') return { reply: composer.learn(onProgress) };
+  const reply = await composer.compose(request.split, request.index);
+  return { reply, transfer: reply.png === null ? [] : [reply.png.buffer as ArrayBuffer] };
+});

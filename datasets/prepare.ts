@@ -6,6 +6,7 @@ import { setImmediate } from 'node:timers/promises';
 import { ConfigError, DataError, reasonOf } from '../src/errors.ts';
 import { openRegular } from '../src/files.ts';
 import { type Place, show } from '../src/json-record.ts';
+import { figureProblem } from '../src/tasks/drawing.ts';
 import { labelOf } from '../src/tasks/kinds.ts';
 import type { Example } from '../src/types.ts';
 import type { Benchmark, BenchmarkFigure, OpenBenchmark } from './benchmarks/benchmark.ts';
@@ -79,8 +80,6 @@ export interface SelectOptions extends DrawOptions {
   /** Of generated series: index of the first. */
   readonly offset?: number | undefined;
   readonly figure?: BenchmarkFigure | undefined;
-  /** Refuses a figure that the user's files name, with a ConfigError: one that is unknown or not for this rate. */
-  readonly checkFigure?: ((preset: string, rate: number | null) => void) | undefined;
   readonly signal?: AbortSignal | undefined;
   /** Called now and then with the number of examples read so far, where all must be read before any is chosen. */
   readonly onRead?: ((read: number) => void) | undefined;
@@ -144,22 +143,13 @@ async function indexOf(task: OpenBenchmark, { signal, onRead }: SelectOptions): 
 }
 
 /** @throws DataError for a figure that the user's files name; ConfigError for one of the options */
-function checkFigure(
-  { own }: OpenBenchmark,
-  spec: Benchmark,
-  { figure: wanted, checkFigure: check }: SelectOptions,
-) {
+function checkFigureOf({ own }: OpenBenchmark, spec: Benchmark, { figure: wanted }: SelectOptions): void {
   const preset = (wanted ?? own?.figure)?.preset;
   if (preset === undefined || own === undefined) return;
-  try {
-    check?.(preset, own.rate ?? spec.rate);
-  } catch (error) {
-    if (!(error instanceof ConfigError) || wanted !== undefined) throw error;
-    throw new DataError(error.message.replace(/^--figure |^figure: /, 'figure: '), {
-      ...own.place('figure'),
-      cause: error,
-    });
-  }
+  const problem = figureProblem(preset, own.rate ?? spec.rate, spec.name);
+  if (problem === null) return;
+  if (wanted !== undefined) throw new ConfigError(`figure: ${problem}`);
+  throw new DataError(`figure: ${problem}`, own.place('figure'));
 }
 
 function checkOptions({ validation, shares, splits, seed }: SelectOptions): void {
@@ -234,7 +224,7 @@ export async function selectExamples(spec: Benchmark, options: SelectOptions): P
     ...{ directory, window, length, offset, counts, seed: options.seed, allowSharedRecordings },
   });
   const { own } = task;
-  checkFigure(task, spec, options);
+  checkFigureOf(task, spec, options);
   const files = directory === null ? [] : await sourceFiles(task.files, directory, signal);
   const plain = generated && options.shots === undefined && options.shares === undefined;
   let chosen: (Split | null)[] | null = null;

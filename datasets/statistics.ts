@@ -1,10 +1,14 @@
-/** Statistics of a prepared data set by split and class: counts, lengths, missing points, value quantiles. */
+/**
+ * Statistics of a prepared data set: counts, lengths, missing points and value quantiles by split and class; how often the blind expert
+ * is right.
+ */
 
 import { Random } from '../src/random.ts';
 import { coverage } from '../src/series/intervals.ts';
 import { labelOf, taskKind } from '../src/tasks/kinds.ts';
 import type { Example } from '../src/types.ts';
 import { lengthOf } from './example.ts';
+import type { ExampleManifest } from './example-manifest.ts';
 import type { ExampleSet } from './example-set.ts';
 import type { Split } from './split.ts';
 
@@ -113,4 +117,48 @@ export function setStats(set: ExampleSet): ClassStats[] {
     list.push(...sorted.map(([name, gatherer]) => gatherer.stats(split, name)));
   }
   return list;
+}
+
+const percent = (share: number): string => `${(100 * share).toFixed(1)} %`;
+
+/** What a class accuracy is to be seen beside. */
+const always = (chance: number | null): string =>
+  chance === 1 ? 'all of one class' : `most frequent ${percent(chance ?? 0)}`;
+
+/** How often the blind expert is right, by split; null where it was not scored. */
+export function blindScores({ materials }: ExampleManifest): Record<string, unknown> | null {
+  const scored = Object.entries(materials?.splits ?? {}).filter(([, { score }]) => score !== null);
+  return scored.length === 0 ? null : Object.fromEntries(scored.map(([split, { score }]) => [split, score]));
+}
+
+/**
+ * Number of normal series of a split where no anomaly has a kind: only those have a class that can be right. Undefined elsewhere.
+ * @param chance accuracy of the most frequent class
+ */
+export function normalAlone(
+  { kind, splits }: Pick<ExampleManifest, 'kind' | 'splits'>,
+  split: Split,
+  chance: number | null,
+): number | undefined {
+  return taskKind(kind).localises && chance === 1 ? splits[split]?.classes['normal'] : undefined;
+}
+
+/** One line on how often the blind expert is right; none where there are no traces. */
+export function blindLines(manifest: ExampleManifest): string[] {
+  const { materials } = manifest;
+  if (materials === undefined) return [];
+  const parts = Object.entries(materials.splits).flatMap(([split, { score }]) => {
+    if (score === null) return [];
+    const { count, accuracy, chance, f1 } = score;
+    const normal = normalAlone(manifest, split as Split, chance);
+    const named =
+      normal === undefined
+        ? `class ${percent(accuracy ?? 0)} (${always(chance)})`
+        : `leaves ${percent(accuracy ?? 0)} of the ${normal} normal ones alone`;
+    const words = [...(accuracy === null ? [] : [named]), ...(f1 === null ? [] : [`F1 ${f1.toFixed(3)}`])];
+    return [`${split} ${words.join(', ')} of ${count}`];
+  });
+  const heldOut = materials.classes?.heldOut ?? null;
+  if (heldOut !== null) parts.unshift(`train, in folds, class ${percent(heldOut)}`);
+  return parts.length === 0 ? [] : [`blind expert: ${parts.join('; ')}`];
 }

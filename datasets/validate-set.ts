@@ -4,7 +4,7 @@ import { createHash } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { ConfigError, DataError, reasonOf, TimeseerError } from '../src/errors.ts';
+import { DataError, reasonOf, TimeseerError } from '../src/errors.ts';
 import { readProfile } from '../src/expcot/class-profile.ts';
 import { TRACE_VERSION } from '../src/expcot/trace.ts';
 import { fileInside, readBytes, readUtf8 } from '../src/files.ts';
@@ -12,7 +12,7 @@ import { show } from '../src/json-record.ts';
 import { decodePng, MOST_BYTES } from '../src/plot/png.ts';
 import { RenderPool } from '../src/plot/pool.ts';
 import { render } from '../src/plot/raster.ts';
-import { checkFigureRate, drawingOf } from '../src/tasks/drawing.ts';
+import { drawingOf, figureProblem } from '../src/tasks/drawing.ts';
 import {
   EXACT_WORDS,
   goldParts,
@@ -277,18 +277,14 @@ export function gradeProblem(example: Example): string | null {
   return `the right answer earns ${total} of 1${answer.problem === null ? '' : ` (${answer.problem})`}`;
 }
 
-/** As `checkFigureRate`, of the figure that a prepared data set names. @throws DataError with the manifest */
+/** As `figureProblem`, of the figure that a prepared data set names. @throws DataError with the manifest */
 export function checkSetFigure(
   directory: string,
   { figure: { preset }, rate }: Pick<ExampleManifest, 'figure' | 'rate'>,
 ): void {
-  try {
-    checkFigureRate(preset, rate, 'the data set');
-  } catch (cause) {
-    if (!(cause instanceof ConfigError)) throw cause;
-    const reason = cause.message.replace(/^(?:--figure|figure:) /, '');
-    throw new DataError(`figure.preset: ${reason}`, { file: join(directory, EXAMPLES_MANIFEST), cause });
-  }
+  const problem = figureProblem(preset, rate, 'the data set');
+  if (problem === null) return;
+  throw new DataError(`figure.preset: ${problem}`, { file: join(directory, EXAMPLES_MANIFEST) });
 }
 
 /** A row that cannot be used. */

@@ -6,7 +6,7 @@ import { variateText } from '../src/tasks/variates.ts';
 import { DataError } from '../src/errors.ts';
 import type { ClassProfile } from '../src/expcot/class-profile.ts';
 import { formatIntervals } from '../src/expcot/trace.ts';
-import { type Html, html, inlineSvg, pngSource } from '../src/html/html.ts';
+import { type Html, html, inlineSvg, pngSource, verbatim } from '../src/html/html.ts';
 import { fixed } from '../src/html/numbers.ts';
 import { figure, isBare } from '../src/plot/figure.ts';
 import { encodePng } from '../src/plot/png.ts';
@@ -15,16 +15,6 @@ import { figureSvg } from '../src/plot/svg.ts';
 import type { EvalRecord, Example, Gold, ParsedAnswer, Picture } from '../src/types.ts';
 import { isPlain } from './baselines.ts';
 import type { ReportExample } from './report.ts';
-
-/** Characters of a response that a page shows. */
-const MAX_SHOWN = 20_000;
-
-/** Text of unknown origin, verbatim up to a length that keeps the page small. */
-export function verbatim(text: string, look: 'code' | 'prose' = 'code'): Html {
-  const shown = text.slice(0, MAX_SHOWN);
-  const rest = text.length - shown.length;
-  return html`<pre class="${look}" tabindex="0">${shown}${rest > 0 ? `\n\u2026 and ${rest} more characters` : null}</pre>`;
-}
 
 /** A framed figure with its description for screen readers. */
 export function plotFigure(svg: string, prefix: string, description: string): Html {

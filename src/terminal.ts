@@ -64,3 +64,21 @@ export function tell(stream: NodeJS.WritableStream, text: string): void {
 export function say(text: string): void {
   tell(process.stderr, `${forPeople(text)}\n`);
 }
+
+/** Rows as columns of equal width; the last one is not filled up. */
+export function columns(rows: readonly (readonly string[])[]): string {
+  const widths = rows[0]!.map((_, c) => Math.max(...rows.map((row) => row[c]!.length)));
+  return rows
+    .map((row) => row.map((cell, c) => (c === row.length - 1 ? cell : cell.padEnd(widths[c]!))).join('  '))
+    .join('\n');
+}
+
+/** A word as a shell reads it back. */
+export function shellWord(word: string): string {
+  return /^[\w./:=,@+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
+/** The command line, as the user typed it but for passwords in addresses: a run records it. */
+export function commandLine(): string {
+  return withoutSecrets(['timeseer', ...process.argv.slice(2)].map(shellWord).join(' '));
+}

@@ -6,8 +6,7 @@ import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import { ExampleSet } from '../datasets/example-set.ts';
 import { runList } from '../src/commands/data/list.ts';
 import { Progress } from '../src/progress.ts';
-import { commandLine } from '../src/run/options.ts';
-import { print, printJson, say, visible, withoutSecrets } from '../src/terminal.ts';
+import { commandLine, print, printJson, say, visible, withoutSecrets } from '../src/terminal.ts';
 import { inside } from './helpers/command-line.ts';
 import { CLI } from './helpers/program.ts';
 

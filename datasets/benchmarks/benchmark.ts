@@ -150,6 +150,8 @@ export interface Benchmark {
   /** Points per example and channels as the benchmark has them, in words. */
   readonly shape: string;
   readonly figure: BenchmarkFigure;
+  /** Preset in which a small policy is shown several channels; absent: that of the kind of answer. */
+  readonly nanoFigure?: string;
   /** Words of the prompt; null where those of the family (the name before '/') or of the user hold. */
   readonly prompt: BenchmarkPrompt | null;
   /** Null where examples are read from files. */

@@ -51,6 +51,7 @@ export const har: Benchmark = {
   rate: 50,
   shape: '128 points, 3 channels',
   figure: { preset: 'har', missing: 'break' },
+  nanoFigure: 'nano-har',
   prompt: {
     version: 1,
     context:

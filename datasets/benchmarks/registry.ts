@@ -2,6 +2,7 @@
 
 import { ConfigError, suggestion } from '../../src/errors.ts';
 import type { TaskPrompt } from '../../src/tasks/kind.ts';
+import { taskKind } from '../../src/tasks/kinds.ts';
 import { customPrompt, type OwnWords } from '../../src/tasks/prompt.ts';
 import type { Gold } from '../../src/types.ts';
 import { anomllmAll, anomllmKinds } from './anomllm.ts';
@@ -47,6 +48,16 @@ export function benchmarkNamed(name: string): Benchmark {
   throw new ConfigError(
     `no task named '${name}'.${suggestion(name, names)} Known: ${names.join(', ')}; your own files: custom`,
   );
+}
+
+/** What a small policy is shown of data unless its recipe says otherwise: one channel as a bare line, several in a row each. */
+export function nanoFigure(data: {
+  readonly task: string;
+  readonly kind: Gold['kind'];
+  readonly channels: readonly string[];
+}): string {
+  if (data.channels.length === 1) return 'nano';
+  return BENCHMARKS.find(({ name }) => name === data.task)?.nanoFigure ?? taskKind(data.kind).nanoFigure;
 }
 
 /** Prompts of the benchmarks that have words of their own, in the order of lists. */

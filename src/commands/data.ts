@@ -1,19 +1,11 @@
 /** `timeseer data`: tasks and the user's files as data sets. */
 import type { CommandModule } from 'yargs';
 import { ConfigError } from '../errors.ts';
-import { type ListArguments, runList } from './data/list.ts';
+import { listCommand } from './data/list.ts';
 import { prepareCommand } from './data/prepare.ts';
 import { showCommand } from './data/show.ts';
 import { statsCommand } from './data/stats.ts';
 import { validateCommand } from './data/validate.ts';
-
-const listCommand: CommandModule<object, ListArguments> = {
-  command: 'list',
-  describe: 'Every task: what it is, its classes, whether it needs a download, its licence',
-  builder: (yargs) =>
-    yargs.option('json', { type: 'boolean', default: false, describe: 'Print the tasks as JSON' }),
-  handler: runList,
-};
 
 /** No action at all. */
 const nothing: CommandModule = {

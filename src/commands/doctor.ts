@@ -15,7 +15,7 @@ export const doctor: CommandModule<object, DoctorArguments> = {
       .example('$0 doctor --json | jq .checks', 'The same for a program')
       .epilogue('Exit code 1 when something that is needed is missing.'),
   handler: async ({ json }) => {
-    const { examine } = await import('./checks.ts');
+    const { examine } = await import('../run/doctor.ts');
     const { packageVersion } = await import('../paths.ts');
     const checks = examine();
     const ok = checks.every(({ status }) => status !== 'missing');

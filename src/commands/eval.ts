@@ -1,7 +1,33 @@
 import type { CommandModule } from 'yargs';
 import type { EvalRequest } from '../run/eval.ts';
+import type { PromptTokens } from '../run/prompt-length.ts';
+import { print, printJson } from '../terminal.ts';
 
-export const evaluation: CommandModule<object, EvalRequest> = {
+interface EvalArguments extends EvalRequest {
+  readonly json: boolean;
+}
+
+/** What a prompt takes, and would take in the other mode. */
+function tokensLine(
+  { picture, numbers, format, context }: PromptTokens,
+  input: 'picture' | 'numbers',
+): string {
+  const shown = `${picture.tokens} tokens with a picture, ${picture.visual} of them visual`;
+  const over = numbers.tokens > context ? `, more than the context of ${context}` : '';
+  const read = `${numbers.tokens} with numbers (${format.digits} digits, at most ${format.points} values a channel)${over}`;
+  return `prompts: ${shown}; ${read}; asked with ${input === 'picture' ? 'pictures' : 'numbers'}\n`;
+}
+
+/** What to do with the best of several temperatures. */
+function bestLine(best: number, split: string): string {
+  const note =
+    split === 'test'
+      ? 'chosen on the test split, which flatters it: choose on --split validation, then evaluate that one on test'
+      : `chosen on the ${split} split; --split test --temperature ${best} evaluates it unseen`;
+  return `best mean reward at temperature ${best}, ${note}\n`;
+}
+
+export const evaluation: CommandModule<object, EvalArguments> = {
   command: 'eval',
   describe: 'Evaluate a policy on held-out examples, beside classical detectors',
   builder: (cli) =>
@@ -111,7 +137,19 @@ export const evaluation: CommandModule<object, EvalRequest> = {
         'Sampled, with the records kept',
       ),
   handler: async (given) => {
-    const { runEval } = await import('../run/eval.ts');
-    await runEval(given);
+    const { bestOf, runEval } = await import('../run/eval.ts');
+    const { metricsTable, temperatureTable } = await import('../../eval/metrics-table.ts');
+    const { result, sets, classical, input, tokens, title, statement } = await runEval(given);
+    if (given.json) {
+      printJson(result);
+      return;
+    }
+    const [[, metrics]] = sets as [(typeof sets)[number]];
+    const table =
+      sets.length > 1
+        ? `${temperatureTable(sets)}${bestLine(bestOf(sets), given.split)}`
+        : metricsTable(metrics, classical);
+    print(table + tokensLine(tokens, input), '');
+    if (statement !== null) print(`data: ${title}. ${statement}`);
   },
 };

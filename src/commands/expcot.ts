@@ -3,6 +3,7 @@
 import { existsSync } from 'node:fs';
 import type { Argv, CommandModule } from 'yargs';
 import { SPLITS, type Split } from '../../datasets/split.ts';
+import { normalAlone } from '../../datasets/statistics.ts';
 import { ConfigError } from '../errors.ts';
 import { profileToJson, readProfile } from '../expcot/class-profile.ts';
 import { ClassEvidence } from '../expcot/class-trace.ts';
@@ -11,7 +12,6 @@ import { readUtf8, writeFileAtomic } from '../files.ts';
 import { TRACE_MODES, type TraceMode } from '../tasks/kind.ts';
 import { type BlindScore, expertOn, scoreBlind, taskKind } from '../tasks/kinds.ts';
 import { print, printJson } from '../terminal.ts';
-import { normalAlone } from './data/summary.ts';
 import { openClasses, openSet, readFromFile, readFromSet, splitOf, statedGold } from './expcot-source.ts';
 
 export interface ExpcotArguments {

@@ -1,134 +1,78 @@
 /** `timeseer explain`: what a policy and the classical analyses see in one CSV file. */
-
-import { basename } from 'node:path';
-import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
-import { readSeriesCsv } from '../../datasets/readers/csv.ts';
-import { openTorch } from '../engine/torch/torch.ts';
-import { ConfigError } from '../errors.ts';
-import { type ExplainSource, explain, MOST_WINDOWS } from '../explain/explain.ts';
-import { writeExplanation } from '../explain/page.ts';
-import { policyReader, type Reader } from '../explain/reader.ts';
-import { cores } from '../machine.ts';
-import { packageVersion } from '../paths.ts';
-import { figure } from '../plot/figure.ts';
-import { Policy } from '../policy/policy.ts';
-import { Progress } from '../progress.ts';
-import { findPolicy } from '../run/find-policy.ts';
-import { pictureOf } from '../run/task.ts';
-import { readCard } from '../tasks/card.ts';
-import { taskKind } from '../tasks/kinds.ts';
+import { MOST_WINDOWS } from '../explain/explain.ts';
+import { disagrees, type Explanation } from '../explain/page.ts';
+import { type ExplainRequest, explainFile } from '../run/explain.ts';
 import { print, printJson, say } from '../terminal.ts';
-import { count, summary, unanswered } from './explain-summary.ts';
-import { checkTarget, defaultTarget } from './explain-target.ts';
 
-export interface ExplainArguments {
-  file: string;
-  policy: string | undefined;
-  column: string | undefined;
-  out: string | undefined;
-  device: string | undefined;
-  window: number | undefined;
-  overlap: number;
-  json: boolean;
+export interface ExplainArguments extends ExplainRequest {
+  readonly json: boolean;
 }
 
-/** More samples than any file that can be read has. */
-const LONGEST_WINDOW = 500_000_000;
+const SHOWN = 10;
 
-function checkOptions({ window, overlap, policy, device }: ExplainArguments): void {
-  if (window !== undefined && !(Number.isInteger(window) && window >= 2 && window <= LONGEST_WINDOW)) {
-    throw new ConfigError(
-      `--window: expected a whole number of at least 2 samples, got ${window}${window > LONGEST_WINDOW ? `, more than any file has (${LONGEST_WINDOW})` : ''}`,
+function count(n: number, one: string, many = `${one}s`): string {
+  return `${n} ${n === 1 ? one : many}`;
+}
+
+/** Whether the policy was asked, and none of its answers could be read. */
+function unanswered({ windows }: Explanation): boolean {
+  return windows.length > 0 && windows.every((one) => one.intervals === null);
+}
+
+function summary(found: Explanation, files: { html: string; json: string }, seconds: number): string {
+  const { intervals, classical, windows } = found;
+  const lines = [
+    `${found.file}: ${found.length} samples, ${unanswered(found) ? 'no readable answer' : `${count(intervals.length, 'anomaly', 'anomalies')}, class ${found.class}`} ` +
+      `(${found.policy === null ? 'classical analyses' : `policy ${found.policy}`}, ${seconds.toFixed(1)} s)`,
+  ];
+  for (const { start, end, from, to, confirmed } of intervals.slice(0, SHOWN)) {
+    const when = from === null ? '' : `  ${from} to ${to}`;
+    const also = found.policy === null ? '' : confirmed ? '  classical analyses too' : '  policy alone';
+    lines.push(`  [${start}, ${end})${when}${also}`);
+  }
+  if (intervals.length > SHOWN) lines.push(`  and ${intervals.length - SHOWN} more`);
+  if (disagrees(found)) {
+    const said = classical.intervals.slice(0, SHOWN).map(([start, end]) => `[${start}, ${end})`);
+    const more = classical.intervals.length - said.length;
+    lines.push(
+      said.length === 0
+        ? '  the classical analyses disagree: they find nothing'
+        : `  the classical analyses disagree: ${said.join(' ')}${more > 0 ? ` and ${more} more` : ''} ${classical.class}`,
     );
   }
-  if (device !== undefined && policy === undefined) {
-    throw new ConfigError('--device: only a policy runs on a device; add --policy, or leave it out');
-  }
-  if (window !== undefined && policy === undefined) {
-    throw new ConfigError('--window: only a policy sees windows; add --policy, or leave it out');
-  }
-  if (!(overlap >= 0 && overlap <= 0.9)) {
-    throw new ConfigError(`--overlap: expected a share from 0 to 0.9, got ${overlap}`);
-  }
-}
-
-function readSource(args: ExplainArguments): ExplainSource {
-  const { values, time, column } = readSeriesCsv(args.file, { column: args.column, missing: true });
-  // A file without a header has no names; the reader numbers its columns.
-  return {
-    file: basename(args.file),
-    column: /^column \d+$/.test(column) ? null : column,
-    values,
-    time,
-  };
-}
-
-/** Loads the policy; everything that can be wrong with it is found here. */
-function openReader(path: string, device: string): { reader: Reader; policy: Policy } {
-  const directory = findPolicy(path);
-  const card = readCard(directory);
-  if (!taskKind(card.kind).localises) {
-    throw new ConfigError(
-      `${path}: was taught to answer with ${taskKind(card.kind).answers}, not with intervals; explain needs a policy that finds anomalies`,
+  if (found.policy !== null) {
+    const unreadable = windows.filter((one) => one.intervals === null).length;
+    lines.push(
+      `  ${count(windows.length, 'window')} answered` +
+        (unreadable === 0 ? '' : `, ${unreadable} of them unreadable: they count as nothing found`),
+      `  classical analyses: ${count(classical.intervals.length, 'interval')}, class ${classical.class}` +
+        (classical.agreement === undefined
+          ? ''
+          : `, intersection over union ${classical.agreement.toFixed(2)}`),
     );
   }
-  const shape = figure(card.figure);
-  const policy = Policy.load(openTorch({ device, threads: cores() }), directory);
-  const reader = policyReader(policy, card, {
-    name: directory,
-    picture: (values) => pictureOf(shape, values),
-  });
-  return { reader, policy };
+  lines.push(`  ${files.html}`, `  ${files.json}`);
+  return lines.join('\n');
 }
 
-/**
- * Runs the command: progress on standard error, a summary on standard output. Both files appear whole, or, after an
- * error or an interruption, not at all.
- *
- * @throws ConfigError for a wrong option; DataError for a wrong file; CheckpointError for a missing or damaged policy;
- * EngineError without libtorch; WriteError when the disk refuses
- */
 export async function runExplain(args: ExplainArguments): Promise<void> {
-  const started = performance.now();
-  checkOptions(args);
-  const source = readSource(args);
-  const out = args.out ?? defaultTarget(args.file, args.column);
-  checkTarget(out);
-  const opened = args.policy === undefined ? null : openReader(args.policy, args.device ?? 'cpu');
-  let progress: Progress | undefined;
-  try {
-    const found = await explain(source, opened?.reader ?? null, {
-      ...(args.window === undefined ? {} : { window: args.window }),
-      overlap: args.overlap,
-      onProgress: (done, total) => {
-        progress ??= new Progress({ label: 'explain', total, unit: 'windows' });
-        progress.update(done);
-      },
-      environment: { timeseer: packageVersion(), node: process.version },
-    });
-    progress?.stop();
-    const files = writeExplanation(out, found);
-    const seconds = (performance.now() - started) / 1000;
+  const { found, files, seconds } = await explainFile(args);
+  if (args.json) {
     const { figure: _figure, windows, ...rest } = found;
-    if (args.json) {
-      printJson({
-        out: files,
-        seconds: Number(seconds.toFixed(3)),
-        ...rest,
-        windows: windows.length,
-        unreadable: windows.filter((one) => one.intervals === null).length,
-      });
-    } else print(summary(found, files, seconds));
-    if (unanswered(found)) {
-      say(
-        `warning: none of the policy's ${count(found.windows.length, 'answer')} could be read, so it says nothing about this series; they are in ${files.html}`,
-      );
-      process.exitCode = 1;
-    }
-  } finally {
-    progress?.stop();
-    opened?.policy.dispose();
+    printJson({
+      out: files,
+      seconds: Number(seconds.toFixed(3)),
+      ...rest,
+      windows: windows.length,
+      unreadable: windows.filter((one) => one.intervals === null).length,
+    });
+  } else print(summary(found, files, seconds));
+  if (unanswered(found)) {
+    say(
+      `warning: none of the policy's ${count(found.windows.length, 'answer')} could be read, so it says nothing about this series; they are in ${files.html}`,
+    );
+    process.exitCode = 1;
   }
 }
 

@@ -3,8 +3,8 @@ import type { Argv, CommandModule } from 'yargs';
 import { GENERATED } from '../../datasets/benchmarks/registry.ts';
 import { DEFAULT_SEED, SPLITS, type Split } from '../../datasets/split.ts';
 import { ConfigError } from '../errors.ts';
+import type { TextArguments } from '../run/generate-text.ts';
 import { runSeries, SERIES_DEFAULTS, type SeriesArguments } from './generate/series.ts';
-import type { TextArguments } from './generate/text.ts';
 
 /** As they come from the command line: what was not given is undefined. */
 type Given<T> = { readonly [K in keyof T]: T[K] | undefined };
@@ -85,7 +85,7 @@ export async function runGenerate(args: GenerateArguments): Promise<void> {
   } else {
     const text = textOf(args, args.policy);
     // Loaded when it is wanted: a data set needs no engine.
-    await (await import('./generate/text.ts')).runText(text);
+    await (await import('../run/generate-text.ts')).runText(text);
   }
 }
 

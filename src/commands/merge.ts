@@ -2,7 +2,6 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import type { CommandModule } from 'yargs';
-import { openTorch } from '../engine/torch/torch.ts';
 import { ConfigError } from '../errors.ts';
 import { writeManifestedDirectory } from '../manifest.ts';
 import { type Json, readJson } from '../policy/json-file.ts';
@@ -10,7 +9,8 @@ import { mergeAdapter } from '../policy/lora.ts';
 import { statedDType } from '../policy/model-config.ts';
 import { loadAdapter } from '../policy/peft.ts';
 import { Policy } from '../policy/policy.ts';
-import { findPolicy } from '../run/find-policy.ts';
+import { openEngine } from '../run/engine.ts';
+import { findPolicy } from '../run/run-policy.ts';
 import { CARD_FILE, readCard, writeCard } from '../tasks/card.ts';
 import { print, printJson } from '../terminal.ts';
 
@@ -40,7 +40,7 @@ function checkTarget(out: string, sources: readonly string[]): void {
 export function runMerge(args: MergeArguments): void {
   const base = findPolicy(args.policy);
   checkTarget(args.out, [base, args.adapter]);
-  const engine = openTorch();
+  const engine = openEngine('cpu', 0);
   const stated = statedDType(readJson(join(base, 'config.json')) as Json);
   const policy = Policy.load(engine, base, {
     // `auto` of a loaded policy is what suits the processor; a file keeps the width that it has.

@@ -57,7 +57,7 @@ export const plan: CommandModule<object, PlanArguments> = {
     const [{ loadRecipe }, { findPolicy }, run, { stagesOf }, { planLines }, { ConfigError }] =
       await Promise.all([
         import('../config.ts'),
-        import('../run/find-policy.ts'),
+        import('../run/run-policy.ts'),
         import('../run/plan.ts'),
         import('../train/plan.ts'),
         import('../train/plan-text.ts'),

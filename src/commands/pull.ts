@@ -128,7 +128,7 @@ export async function runPull(args: PullArguments): Promise<void> {
     } catch (error) {
       meter.stop();
       if (!signal.aborted) throw error;
-      say(`${out}: ${meter.kept}run the same command again to go on`);
+      say(`${out}: ${meter.kept}run the same command again to resume`);
     } finally {
       lock.release();
     }
@@ -188,7 +188,7 @@ export const pullCommand: CommandModule<object, PullArguments> = {
       .example('$0 pull OWNER/NAME --revision v1.0 --out models/mine', 'A tag, into another directory')
       .epilogue(
         'Fetches config, tokenizer, templates and safetensors weights. Every file is checked against the hash that the ' +
-          'hub gives. Run again after an interruption to go on, or later to fetch what changed.',
+          'hub gives. Run again after an interruption to resume, or later to fetch what changed.',
       ),
   handler: runPull,
 };

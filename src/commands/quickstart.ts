@@ -1,5 +1,6 @@
 import type { CommandModule } from 'yargs';
-import { type RunArguments, runOptions } from '../run/options.ts';
+import { print, printJson, shellWord } from '../terminal.ts';
+import { type RunArguments, runOptions } from './run-options.ts';
 
 export const quickstart: CommandModule<object, RunArguments> = {
   command: 'quickstart',
@@ -11,11 +12,19 @@ export const quickstart: CommandModule<object, RunArguments> = {
       force: 'Begin again: the run that is there is removed',
     })
       .example('$0 quickstart', 'The whole path, about four minutes on two cores')
-      .example('$0 quickstart --resume', 'Go on where it was stopped')
+      .example('$0 quickstart --resume', 'Resume where it was stopped')
       .example('$0 quickstart --recipe quickstart-short --out runs/short', 'The path alone, with tiny counts')
       .example('$0 quickstart --set rl.advantage=grpo --out runs/grpo', 'Another advantage'),
   handler: async (given) => {
     const { runQuickstart } = await import('../run/quickstart.ts');
-    await runQuickstart(given);
+    const { resultLines } = await import('../run/report.ts');
+    const { out, files, summary, explains } = await runQuickstart(given);
+    if (given.json) {
+      printJson({ out, ...files });
+      return;
+    }
+    print(`${resultLines(summary).join('\n')}\n`);
+    print(`report: ${files.report}\nsummary: ${files.summary}`);
+    if (explains) print(`ask it about a file: npx timeseer explain my.csv --policy ${shellWord(out)}`);
   },
 };

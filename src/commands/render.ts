@@ -15,7 +15,7 @@ import { type RenderJob, RenderPool } from '../plot/pool.ts';
 import { FIGURE_HELP, FIGURE_NAMES, type FigureName } from '../plot/presets.ts';
 import { render as draw } from '../plot/raster.ts';
 import { Progress } from '../progress.ts';
-import { checkFigureRate, type Drawable, type Drawing, drawingOf, markTruth } from '../tasks/drawing.ts';
+import { checkFigure, type Drawable, type Drawing, drawingOf, markTruth } from '../tasks/drawing.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { print, printJson } from '../terminal.ts';
 import type { Picture } from '../types.ts';
@@ -172,7 +172,7 @@ export async function runRender(args: RenderArguments): Promise<void> {
   checkNumber('workers', args.workers, 1);
   const source = openRenderSource({ source: args.source, ...rangeOf(args), split, seed, length, column });
   const choice = { ...source.figure, preset: args.figure ?? source.figure.preset };
-  checkFigureRate(choice.preset, source.rate, args.source);
+  checkFigure(choice.preset, source.rate, args.source);
   if (truth) checkTruth(source, choice.preset, args.source);
   const started = performance.now();
   const enough = Math.ceil(source.count / PICTURES_PER_WORKER);

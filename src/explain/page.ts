@@ -2,10 +2,10 @@
 
 import { renameSync, rmSync } from 'node:fs';
 import type { Json } from '../../eval/report.ts';
-import { plotFigure, verbatim } from '../../eval/report-examples.ts';
+import { plotFigure } from '../../eval/report-examples.ts';
 import { recordTable } from '../../eval/report-tables.ts';
 import { WriteError, writeFileAtomic } from '../files.ts';
-import { type Html, html, page, pngSource } from '../html/html.ts';
+import { type Html, html, page, pngSource, verbatim } from '../html/html.ts';
 import { fixed, grouped } from '../html/numbers.ts';
 import { STYLE } from '../html/style.ts';
 import { intervalText } from '../tasks/anomaly.ts';

@@ -78,6 +78,9 @@ function rowsOf({ rows, channels, height, padding }: Figure, changes: Partial<Fi
   return { height: newTop + newBottom + row * changes.channels.length };
 }
 
+export const unknownFigure = (name: string): string =>
+  `unknown name ${JSON.stringify(name)}; use one of ${FIGURE_NAMES.join(', ')}`;
+
 /**
  * A preset, with the given properties replaced. A figure of rows keeps the height of a row: without a height among the
  * `changes` it grows with its channels.
@@ -85,9 +88,7 @@ function rowsOf({ rows, channels, height, padding }: Figure, changes: Partial<Fi
  */
 export function figure(name: string, changes: Partial<Omit<Figure, 'name'>> = {}): Figure {
   if (!isFigureName(name)) {
-    throw new ConfigError(
-      `figure: unknown name ${JSON.stringify(name)}; use one of ${FIGURE_NAMES.join(', ')}`,
-    );
+    throw new ConfigError(`figure: ${unknownFigure(name)}`);
   }
   const preset: Figure = PRESETS[name];
   const result: Figure = { ...preset, ...rowsOf(preset, changes), ...changes };

@@ -1,10 +1,11 @@
 /** How a policy is asked about a data set: what its card says, and where it has none, what the recipe and the data say. */
 
+import { nanoFigure } from '../../datasets/benchmarks/registry.ts';
 import type { DataFacts } from '../../datasets/source.ts';
 import { ConfigError } from '../errors.ts';
 import type { Recipe } from '../recipe.ts';
 import { checkedCard, hasCard, type PolicyCard, readCard } from '../tasks/card.ts';
-import { checkFigureRate } from '../tasks/drawing.ts';
+import { checkFigure } from '../tasks/drawing.ts';
 import { taskKind } from '../tasks/kinds.ts';
 
 /** Figure of the recipe that means: as the data set says. */
@@ -14,9 +15,6 @@ const USUAL = 'anomllm';
 /** Figure of a recipe that says nothing. */
 const NANO = 'nano';
 
-/** Small figures of series with several channels, which one bare line cannot show. */
-const SMALL: Readonly<Record<string, string>> = { har: 'nano-har' };
-
 const taught = ({ kind, task, classes }: DataFacts): Pick<PolicyCard, 'kind' | 'task' | 'classes'> => ({
   ...{ kind, task },
   classes: [...classes],
@@ -25,12 +23,6 @@ const taught = ({ kind, task, classes }: DataFacts): Pick<PolicyCard, 'kind' | '
 /** How many channels a small policy knows; of variates there may be any number. */
 const channelsOf = ({ kind, channels }: DataFacts): number | null =>
   taskKind(kind).countsChannels ? null : channels.length;
-
-/** What a small policy is shown unless its recipe says otherwise: `nano` is one line; several channels get a row each. */
-export function smallFigure({ kind, task, channels }: Pick<DataFacts, 'kind' | 'task' | 'channels'>): string {
-  if (channels.length === 1) return NANO;
-  return SMALL[task] ?? taskKind(kind).nanoFigure;
-}
 
 const counted = (channels: number): string => (channels === 1 ? '1 channel' : `${channels} channels`);
 
@@ -53,8 +45,8 @@ export function nanoCard({ figure: wanted, input, numbers }: Recipe, facts: Data
   if (wanted === OF_TASK && facts.figure === null) {
     throw new ConfigError(`figure: ${facts.title} names no figure of its own; give a preset, such as nano`);
   }
-  const preset = wanted === OF_TASK ? facts.figure!.preset : wanted === NANO ? smallFigure(facts) : wanted;
-  checkFigureRate(preset, facts.rate, facts.task);
+  const preset = wanted === OF_TASK ? facts.figure!.preset : wanted === NANO ? nanoFigure(facts) : wanted;
+  checkFigure(preset, facts.rate, facts.task);
   return checkedCard({
     version: 1,
     style: 'nano',
@@ -88,7 +80,7 @@ export function trainingCard(directory: string, recipe: Recipe, facts: DataFacts
     return checkedCard({ ...card, ...taught(facts), length, channels, figure: figureOf(card, facts) });
   }
   const own = recipe.figure === NANO || recipe.figure === OF_TASK ? facts.figure?.preset : recipe.figure;
-  checkFigureRate(own ?? USUAL, facts.rate, facts.task);
+  checkFigure(own ?? USUAL, facts.rate, facts.task);
   return checkedCard({
     ...card,
     figure: own ?? USUAL,

@@ -1,5 +1,4 @@
-/** `timeseer eval`: records, metrics and a table for one policy and one data set. */
-
+/** Evaluation: answers of a policy to held-out examples on a group of Workers, their metrics, and classical detectors beside them. */
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import {
@@ -11,19 +10,20 @@ import {
 } from '../../datasets/source.ts';
 import { classicalAnswers } from '../../eval/baselines.ts';
 import { type MetricSet, type Metrics, metricsOf, overallOf } from '../../eval/metrics.ts';
-import { metricsTable, temperatureTable } from '../../eval/metrics-table.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { ConfigError, DataError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
+import { Progress } from '../progress.ts';
 import { type NumbersFormat, readCard } from '../tasks/card.ts';
 import type { Reading } from '../tasks/response.ts';
-import { print, printJson, say } from '../terminal.ts';
+import { say } from '../terminal.ts';
+import type { EvalRecord } from '../types.ts';
 import { evaluationCard, mismatches } from './card.ts';
-import { checkSameData } from './data-record.ts';
-import { runEvalStage } from './eval-stage.ts';
-import { findPolicy } from './find-policy.ts';
-import { type PromptTokens, promptTokens } from './prompt-tokens.ts';
+import { type PromptTokens, promptTokens } from './prompt-length.ts';
+import { checkSameData } from './run-data.ts';
+import { findPolicy } from './run-policy.ts';
+import { type EvalMode, runStage } from './stage.ts';
 
 export interface EvalRequest {
   readonly policy: string;
@@ -45,7 +45,54 @@ export interface EvalRequest {
   readonly out: string | undefined;
   readonly classical: boolean;
   readonly quiet: boolean;
-  readonly json: boolean;
+}
+
+export interface EvalStageOptions {
+  /** Policy directory. */
+  readonly from: string;
+  readonly label: string;
+  readonly examples: ExampleAddress;
+  /** Numbers instead of pictures, or pictures (null); as the policy was taught where absent. */
+  readonly numbers?: NumbersFormat | null;
+  readonly modes: readonly EvalMode[];
+  readonly maxTokens: number;
+  readonly seed: number;
+  /** How answers are read. */
+  readonly answers: Reading;
+  readonly device: string;
+  readonly workers: number;
+  readonly silent: boolean;
+}
+
+/** Per mode, the records in the order of the examples, the samples of an example together. */
+export async function runEvalStage(options: EvalStageOptions): Promise<EvalRecord[][]> {
+  const { from, label, examples, modes, numbers, maxTokens, seed, answers, device, silent } = options;
+  const count = openExamples(examples).count;
+  const workers = Math.max(1, Math.min(options.workers, count));
+  const progress = new Progress({ label, total: count * modes.length, unit: 'examples', silent });
+  const done = new Array<number>(workers).fill(0);
+  const { results, stopped } = await runStage(
+    {
+      ...{ stage: 'eval', from, examples, device, modes, maxTokens, seed, answers },
+      ...(numbers === undefined ? {} : { numbers }),
+    },
+    workers,
+    (note, rank) => {
+      if (note.kind !== 'eval') return;
+      done[rank] = note.done;
+      progress.update(done.reduce((sum, value) => sum + value, 0));
+    },
+  ).finally(() => progress.stop());
+  // Asked for after the last token, it holds for what would come after the answers.
+  if (stopped !== null) throw stopped;
+  return modes.map((mode, m) => {
+    const samples = mode.temperature === 0 ? 1 : mode.samples;
+    return Array.from({ length: count }, (_, i) => {
+      const of = results[i % workers]!.records[m]!;
+      const place = Math.floor(i / workers) * samples;
+      return of.slice(place, place + samples);
+    }).flat();
+  });
 }
 
 /** Points of a generator's series, and how numbers are written, unless asked otherwise. */
@@ -122,17 +169,6 @@ function warnOfChange(policy: string, name: string): void {
   }
 }
 
-/** What a prompt takes, and would take in the other mode. */
-function tokensLine(
-  { picture, numbers, format, context }: PromptTokens,
-  input: 'picture' | 'numbers',
-): string {
-  const shown = `${picture.tokens} tokens with a picture, ${picture.visual} of them visual`;
-  const over = numbers.tokens > context ? `, more than the context of ${context}` : '';
-  const read = `${numbers.tokens} with numbers (${format.digits} digits, at most ${format.points} values a channel)${over}`;
-  return `prompts: ${shown}; ${read}; asked with ${input === 'picture' ? 'pictures' : 'numbers'}\n`;
-}
-
 /** Every detector on the same examples. None is chosen here: a choice needs a validation split. */
 async function classicalMetrics(
   source: ExampleSource,
@@ -145,25 +181,30 @@ async function classicalMetrics(
   );
 }
 
-/** What evaluations at several temperatures say, for a terminal: all of them, the best, and what to do with it. */
-function comparison(sets: readonly (readonly [temperature: number, set: Metrics])[], split: string): string {
-  const best = bestOf(sets);
-  const note =
-    split === 'test'
-      ? 'chosen on the test split, which flatters it: choose on --split validation, then evaluate that one on test'
-      : `chosen on the ${split} split; --split test --temperature ${best} evaluates it unseen`;
-  return `${temperatureTable(sets)}best mean reward at temperature ${best}, ${note}\n`;
-}
-
 /** The temperature of the highest mean reward, the lower one of equals. */
-function bestOf(sets: readonly (readonly [temperature: number, set: Metrics])[]): number {
+export function bestOf(sets: readonly (readonly [temperature: number, set: Metrics])[]): number {
   const ranked = sets.toSorted(
     ([a, one], [b, other]) => other.overall.reward.mean - one.overall.reward.mean || a - b,
   );
   return ranked[0]![0];
 }
 
-export async function runEval(given: EvalRequest): Promise<void> {
+export interface Evaluation {
+  /** As metrics.json has it. */
+  readonly result: object;
+  /** By temperature, in the order asked for. */
+  readonly sets: readonly (readonly [temperature: number, metrics: Metrics])[];
+  /** By detector; empty where several temperatures were compared. */
+  readonly classical: Readonly<Record<string, MetricSet>>;
+  readonly input: 'picture' | 'numbers';
+  readonly tokens: PromptTokens;
+  /** What a person calls the data set, and what is to be said of its split. */
+  readonly title: string;
+  readonly statement: string | null;
+}
+
+/** Evaluates one policy on one data set, and writes records and metrics where `out` is given. */
+export async function runEval(given: EvalRequest): Promise<Evaluation> {
   check(given);
   const temperatures = temperaturesOf(given.temperature);
   if (given.out !== undefined && existsSync(given.out) && !statSync(given.out).isDirectory()) {
@@ -227,10 +268,5 @@ export async function runEval(given: EvalRequest): Promise<void> {
     }
     writeFileAtomic(join(given.out, 'metrics.json'), `${JSON.stringify(result, null, 2)}\n`);
   }
-  if (given.json) printJson(result);
-  else {
-    const table = several ? comparison(sets, split) : metricsTable(metrics, classical);
-    print(table + tokensLine(tokens, input), '');
-    if (statement !== null) print(`data: ${title}. ${statement}`);
-  }
+  return { result, sets, classical, input, tokens, title, statement };
 }

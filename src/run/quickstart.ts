@@ -6,60 +6,61 @@ import { SPLITS } from '../../datasets/split.ts';
 import { runBaselines, writeBaselines } from '../../eval/baselines.ts';
 import { heldOutOf, trainingOf, validationOf } from '../../eval/harness.ts';
 import { writeRecords } from '../../eval/records.ts';
-import { reportFiles } from '../../eval/report.ts';
+import { type ReportFiles, reportFiles } from '../../eval/report.ts';
 import { hasTransfer } from '../../eval/results.ts';
-import { type PolicyName, RunDirectory } from '../../eval/run-directory.ts';
-import { readSummary } from '../../eval/summary.ts';
+import type { PolicyName } from '../../eval/run-directory.ts';
+import { readSummary, type Summary } from '../../eval/summary.ts';
 import { setup } from '../engine/torch/setup.ts';
 import { ConfigError } from '../errors.ts';
 import { taskKind } from '../tasks/kinds.ts';
-import { print, printJson, say } from '../terminal.ts';
-import { writeEnvironment } from './environment.ts';
-import { runEvalStage } from './eval-stage.ts';
-import { RunFiles } from './files.ts';
-import { prepareInitial } from './initial-policy.ts';
-import { commandLine, type RunArguments, shellWord } from './options.ts';
-import { buildReport, resultLines } from './report.ts';
-import { runSession } from './session.ts';
-import { runRlStage, runSftStage } from './train-stage.ts';
+import { say } from '../terminal.ts';
+import { writeEnvironment } from './engine.ts';
+import { runEvalStage } from './eval.ts';
+import { buildReport } from './report.ts';
+import { Run, type RunRequest, runSession } from './run.ts';
+import { prepareInitial } from './run-policy.ts';
+import { runTrainingStage } from './stage.ts';
 
-export async function runQuickstart(given: RunArguments): Promise<void> {
+export interface QuickstartResult {
+  /** Directory of the run. */
+  readonly out: string;
+  readonly files: ReportFiles;
+  readonly summary: Summary;
+  /** Whether its policy finds anomalies, as `timeseer explain` needs it. */
+  readonly explains: boolean;
+}
+
+/** @throws ConfigError where a run is there that is neither resumed nor replaced; as `runSession` and `runTrainingStage` */
+export async function runQuickstart(given: RunRequest): Promise<QuickstartResult> {
   const log = given.quiet ? () => {} : say;
   const began = performance.now();
   await setup({ install: true, log });
   const installed = (performance.now() - began) / 1000;
 
-  const open = (): RunFiles => {
-    const begun = RunFiles.begun(given.out);
+  const open = (): Run => {
+    const begun = Run.begun(given.out);
     if (begun && !given.resume && !given.force) {
       throw new ConfigError(
-        `${given.out} holds a run: add --resume to go on with it, --force to start over, or choose another --out`,
+        `${given.out} holds a run: add --resume to resume it, --force to start over, or choose another --out`,
       );
     }
-    return RunFiles.open(given.out, {
+    return Run.open(given.out, {
       recipe: given.recipe ?? (given.resume && given.set.length === 0 ? null : 'quickstart'),
       set: given.set,
-      command: commandLine(),
       resume: given.resume,
       replace: begun && given.force,
       splits: SPLITS,
     });
   };
   let worked = false;
-  const run = await runSession('quickstart', given, open, async (one) => {
-    worked = await runStages(one, given, installed);
+  const run = await runSession('quickstart', given, open, async (own) => {
+    worked = await runStages(own, given, installed);
   });
   const there = reportFiles(run.path);
   const whole = existsSync(there.report) && existsSync(there.summary);
   const files = worked || !whole ? (await buildReport(run.path)).files : there;
-  if (given.json) printJson({ out: run.path, ...files });
-  else {
-    print(`${resultLines(readSummary(files.summary)).join('\n')}\n`);
-    print(`report: ${files.report}\nsummary: ${files.summary}`);
-    if (taskKind(openExamples(run.heldOutExamples).facts.kind).localises) {
-      print(`ask it about a file: npx timeseer explain my.csv --policy ${shellWord(run.path)}`);
-    }
-  }
+  const explains = taskKind(openExamples(run.heldOutExamples).facts.kind).localises;
+  return { out: run.path, files, summary: readSummary(files.summary), explains };
 }
 
 /** A part of the main job. */
@@ -72,17 +73,16 @@ interface Part {
 }
 
 /** A number of the environment record; 0 when it is not there. */
-function known(run: RunFiles, key: string): number {
+function known(run: Run, key: string): number {
   const value = run.environment[key];
   return typeof value === 'number' ? value : 0;
 }
 
 /** Does what has not been done yet; returns whether there was anything. */
-async function runStages(run: RunFiles, given: RunArguments, installed: number): Promise<boolean> {
+async function runStages(run: Run, given: RunRequest, installed: number): Promise<boolean> {
   const { recipe } = run;
   const stage = { device: given.device, resume: true, force: false, silent: given.quiet };
   const workers = Math.max(recipe.sft.workers, recipe.rl.workers);
-  const directory = new RunDirectory(run.path);
 
   const evaluate = (
     label: string,
@@ -105,10 +105,7 @@ async function runStages(run: RunFiles, given: RunArguments, installed: number):
 
   /** Greedy and sampled answers to the held-out examples. */
   const answers = (policy: PolicyName, from: string): Part => {
-    const [greedyFile, sampledFile] = [
-      directory.answersFile(policy, 'greedy'),
-      directory.answersFile(policy, 'sampled'),
-    ];
+    const [greedyFile, sampledFile] = [run.answersFile(policy, 'greedy'), run.answersFile(policy, 'sampled')];
     return {
       done: () => existsSync(greedyFile) && existsSync(sampledFile),
       work: async () => {
@@ -136,18 +133,13 @@ async function runStages(run: RunFiles, given: RunArguments, installed: number):
       done: () => existsSync(file),
       work: async () => {
         const modes = [{ temperature: 0, samples: 1 }];
-        const [greedy] = await evaluate(
-          'anomllm',
-          run.policy(policy === 'rl' ? 'rl' : 'sft'),
-          examples,
-          modes,
-        );
+        const [greedy] = await evaluate('anomllm', run.policy(policy), examples, modes);
         writeRecords(file, greedy!);
       },
     };
   };
 
-  const { baselineFiles } = directory;
+  const { baselineFiles } = run;
   const classical: Part = {
     done: () => existsSync(baselineFiles.choice),
     work: async () => {
@@ -163,11 +155,19 @@ async function runStages(run: RunFiles, given: RunArguments, installed: number):
 
   const parts: Part[] = [answers('initial', run.initial)];
   if (recipe.sft.samples > 0) {
-    parts.push({ done: () => run.finished('sft'), work: () => runSftStage(run, stage), trains: true });
+    parts.push({
+      done: () => run.stageFinished('sft'),
+      work: () => runTrainingStage(run, 'sft', stage),
+      trains: true,
+    });
     parts.push(answers('sft', run.policy('sft')));
   }
   if (recipe.rl.steps > 0) {
-    parts.push({ done: () => run.finished('rl'), work: () => runRlStage(run, stage), trains: true });
+    parts.push({
+      done: () => run.stageFinished('rl'),
+      work: () => runTrainingStage(run, 'rl', stage),
+      trains: true,
+    });
     parts.push(answers('rl', run.policy('rl')));
   }
   const last = recipe.rl.steps > 0 ? 'rl' : recipe.sft.samples > 0 ? 'sft' : null;

@@ -1,14 +1,18 @@
 /** The program of one rank: opens the engine, joins the worker group, runs a stage, posts what happens. */
-import { basename, dirname, resolve } from 'node:path';
+import { basename, dirname, join, resolve } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { openExamples } from '../../datasets/source.ts';
 import { evaluate } from '../../eval/harness.ts';
+import type { Engine } from '../engine/engine.ts';
 import { neverRemake } from '../files.ts';
+import { cores } from '../machine.ts';
 import { writeManifestedDirectory } from '../manifest.ts';
-import { mergeAdapter } from '../policy/lora.ts';
-import { saveAdapter } from '../policy/peft.ts';
+import { readJson } from '../policy/json-file.ts';
+import { layoutOf } from '../policy/layout.ts';
+import { type Adapter, createAdapter, mergeAdapter } from '../policy/lora.ts';
+import { type Dims, parseDims } from '../policy/model-config.ts';
+import { loadAdapter, saveAdapter } from '../policy/peft.ts';
 import type { Policy } from '../policy/policy.ts';
-import type { Recipe } from '../recipe.ts';
 import { type PolicyCard, writeCard } from '../tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint.ts';
 import { BEGINNING, Learner, type StageStart } from '../train/learner.ts';
@@ -23,36 +27,62 @@ import {
   type WorkerMessage,
 } from '../train/worker-group.ts';
 import { evaluationCard, trainingCard } from './card.ts';
-import type { EvalJob, RlJob, SftJob, StageJob, StageNote, StageResult } from './stage.ts';
-import { stageEngine, trainedPolicy } from './stage-policy.ts';
+import { openEngine } from './engine.ts';
+import type { EvalJob, StageJob, StageNote, StageResult, TrainingJob } from './stage.ts';
 import { exampleTask, trainingTask } from './task.ts';
 
 const { memory, rank, size, job } = workerData as WorkerContext<StageJob>;
 const workers = new WorkerGroup(memory, rank, size);
 const port = parentPort!;
 const STOP_POLL_MS = 50;
+/** Parameters from which on one operation is enough work for several cores. */
+const LARGE = 20e6;
+
 const post = (message: WorkerMessage<StageNote, StageResult>): void => port.postMessage(message);
 const note = (value: StageNote): void => {
   workers.countPosted();
   post({ kind: 'note', note: value });
 };
 
-function optimizerOptions(stage: {
-  readonly betas: readonly [number, number];
-  readonly weightDecay: number;
-  readonly clip: number;
-}) {
-  return { betas: stage.betas, epsilon: 1e-8, weightDecay: stage.weightDecay, clip: stage.clip };
+function dimsOf(directory: string): Dims {
+  const file = join(directory, 'config.json');
+  return parseDims(readJson(file), file);
 }
 
-/** The learner of a stage, continued where its checkpoint stands. Collective. */
-function learnerOf(
-  { device, from, base, checkpoint, recipe, recompute, examples }: SftJob | RlJob,
-  stage: 'sft' | 'rl',
-  options: ReturnType<typeof optimizerOptions>,
-): { learner: Learner; card: PolicyCard; start: StageStart } {
-  const policy = trainedPolicy(stageEngine(device, base, size), workers, recipe, base, from);
-  const learner = new Learner(policy, workers, options, recompute);
+/** The engine of this rank: one thread, or its share of the cores when the policy of `directory` is large. */
+function engineFor(directory: string, device: string): Engine {
+  const large = layoutOf(dimsOf(directory)).size >= LARGE;
+  return openEngine(device, large ? Math.max(1, Math.floor(cores() / size)) : 1);
+}
+
+/**
+ * The policy of a training stage: its base, or its checkpoint, which holds an adapter alone where that is what is trained.
+ * Collective.
+ */
+function trainedPolicy({ device, base, from, recipe }: TrainingJob): Policy {
+  const engine = engineFor(base, device);
+  const { dtype, tune } = recipe.policy;
+  // A checkpoint has been compared with its manifest before the stage began.
+  const checked = from !== base;
+  if (tune !== 'adapter') return loadShared(engine, workers, from, { dtype, tuning: tune, checked });
+  const dims = dimsOf(base);
+  const make = (): Adapter =>
+    from === base
+      ? createAdapter(engine, dims, recipe.policy.adapter, recipe.seed)
+      : loadAdapter(engine, dims, from);
+  const adapter = workers.share(engine, make, (ticket) => ({
+    options: recipe.policy.adapter,
+    flat: engine.attach(ticket),
+  }));
+  return loadShared(engine, workers, base, { dtype, tuning: tune, adapter });
+}
+
+/** The learner of a stage, resumed where its checkpoint stands. Collective. */
+function learnerOf(own: TrainingJob): { learner: Learner; card: PolicyCard; start: StageStart } {
+  const { stage, from, checkpoint, recipe, examples } = own;
+  const { betas, weightDecay, clip } = recipe[stage];
+  const options = { betas, epsilon: 1e-8, weightDecay, clip };
+  const learner = new Learner(trainedPolicy(own), workers, options, own.recompute);
   const state = from === checkpoint ? readState(from) : null;
   const card = { ...trainingCard(from, recipe, openExamples(examples).facts), stage };
   if (state === null) return { learner, card, start: BEGINNING };
@@ -60,15 +90,20 @@ function learnerOf(
   return { learner, card, start: state };
 }
 
+/** What the KL term refers to: the policy that the stage began with. Collective. */
+function referenceOf({ base, from, recipe }: TrainingJob, policy: Policy): Scorer | null {
+  if (recipe.rl.kl === 0) return null;
+  if (policy.adapter !== null) return { ...policy.withoutAdapter, forbidden: policy.forbidden };
+  // A stage that begins has just compared the files of its base with their hashes.
+  const options = { dtype: policy.dtype, tuning: 'none', checked: from === base } as const;
+  return loadShared(policy.engine, workers, base, options);
+}
+
 /**
  * Writes the finished policy beside the checkpoint, a trained adapter also by itself: merged, the policy is a plain
  * checkpoint, which everything that reads one can use, and which the next stage begins with. Rank 0 only.
  */
-function publish(
-  learner: Learner,
-  card: PolicyCard,
-  { base, output, adapter, recipe }: SftJob | RlJob,
-): void {
+function publish(learner: Learner, card: PolicyCard, { base, output, adapter, recipe }: TrainingJob): void {
   if (rank !== 0) return;
   const { policy } = learner;
   if (policy.adapter !== null) {
@@ -84,7 +119,7 @@ function publish(
 }
 
 function save(
-  { stage, checkpoint, origin }: SftJob | RlJob,
+  { stage, checkpoint, origin }: TrainingJob,
   learner: Learner,
   card: PolicyCard,
   { step, skippedInARow }: StageStart,
@@ -95,47 +130,41 @@ function save(
   note({ kind: 'saved', step });
 }
 
-async function runSft(own: SftJob): Promise<StageResult> {
-  const { recipe } = own;
-  const { learner, card, start } = learnerOf(own, 'sft', optimizerOptions(recipe.sft));
-  const task = trainingTask(card, own.examples, 'sft');
-  const hooks = {
-    onStep: (metrics: Parameters<Parameters<typeof sft>[3]['onStep']>[0]) => note({ kind: 'sft', metrics }),
-    save: (at: StageStart) => save(own, learner, card, at),
-  };
-  const options = { ...recipe.sft, tokens: recipe.memory.tokens };
-  const steps = await sft(learner, task, options, hooks, start);
-  if (steps === sftSteps(recipe.sft)) publish(learner, card, own);
+async function train(own: TrainingJob): Promise<StageResult> {
+  const { stage, recipe } = own;
+  const { learner, card, start } = learnerOf(own);
+  const reference = stage === 'rl' ? referenceOf(own, learner.policy) : null;
+  const task = trainingTask(card, own.examples, stage, recipe.answers);
+  const { tokens, rows } = recipe.memory;
+  const saveAt = (at: StageStart): void => save(own, learner, card, at);
+  const steps =
+    stage === 'sft'
+      ? await sft(
+          learner,
+          task,
+          { ...recipe.sft, tokens },
+          { onStep: (metrics) => note({ kind: 'sft', metrics }), save: saveAt },
+          start,
+        )
+      : await rl(
+          learner,
+          reference,
+          task,
+          { ...recipe.rl, tokens, rows },
+          recipe.seed,
+          {
+            onStep: (metrics) => note({ kind: 'rl', metrics }),
+            onCompletions: (completions) => note({ kind: 'completions', completions }),
+            save: saveAt,
+          },
+          start,
+        );
+  if (steps === (stage === 'sft' ? sftSteps(recipe.sft) : recipe.rl.steps)) publish(learner, card, own);
   return { steps, records: [] };
 }
 
-/** What the KL term refers to: the policy that the stage began with. Collective. */
-function referenceOf({ base }: RlJob, policy: Policy, { kl }: Recipe['rl']): Scorer | null {
-  if (kl === 0) return null;
-  if (policy.adapter !== null) return { ...policy.withoutAdapter, forbidden: policy.forbidden };
-  return loadShared(policy.engine, workers, base, { dtype: policy.dtype, tuning: 'none' });
-}
-
-async function runRl(own: RlJob): Promise<StageResult> {
-  const { recipe } = own;
-  const { learner, card, start } = learnerOf(own, 'rl', optimizerOptions(recipe.rl));
-  const reference = referenceOf(own, learner.policy, recipe.rl);
-  const hooks = {
-    onStep: (metrics: Parameters<Parameters<typeof rl>[5]['onStep']>[0]) => note({ kind: 'rl', metrics }),
-    onCompletions: (completions: Parameters<Parameters<typeof rl>[5]['onCompletions']>[0]) =>
-      note({ kind: 'completions', completions }),
-    save: (at: StageStart) => save(own, learner, card, at),
-  };
-  const task = trainingTask(card, own.examples, 'rl', recipe.answers);
-  const options = { ...recipe.rl, tokens: recipe.memory.tokens, rows: recipe.memory.rows };
-  const steps = await rl(learner, reference, task, options, recipe.seed, hooks, start);
-  if (steps === recipe.rl.steps) publish(learner, card, own);
-  return { steps, records: [] };
-}
-
-async function runEval(own: EvalJob): Promise<StageResult> {
-  const engine = stageEngine(own.device, own.from, size);
-  const policy = loadShared(engine, workers, own.from, { tuning: 'none' });
+async function answer(own: EvalJob): Promise<StageResult> {
+  const policy = loadShared(engineFor(own.from, own.device), workers, own.from, { tuning: 'none' });
   const source = openExamples(own.examples);
   const { facts } = source;
   const card = evaluationCard(own.from, facts, own.numbers);
@@ -163,9 +192,7 @@ async function runEval(own: EvalJob): Promise<StageResult> {
 try {
   // The log is there by now: a directory that is not, somebody removed.
   if (job.stage !== 'eval') neverRemake(dirname(job.checkpoint));
-  const result =
-    job.stage === 'sft' ? await runSft(job) : job.stage === 'rl' ? await runRl(job) : await runEval(job);
-  post({ kind: 'result', result });
+  post({ kind: 'result', result: job.stage === 'eval' ? await answer(job) : await train(job) });
 } catch (error) {
   post({ kind: 'error', error: failureOf(error) });
 }

@@ -1,15 +1,27 @@
-/** A stage of a run, on a group of Workers: what it is told, what it reports. */
-
+/**
+ * A stage of a run on a group of Workers: what each is told, what it reports, and for training its progress, metrics, record and
+ * resumption. `stage-worker.ts` is the program of one Worker.
+ */
 import type { ExampleAddress } from '../../datasets/source.ts';
-import { type Interrupted, withInterrupt } from '../interrupt.ts';
+import { CheckpointError, ConfigError } from '../errors.ts';
+import { Interrupted, withInterrupt } from '../interrupt.ts';
+import { cores } from '../machine.ts';
 import { workerUrl } from '../paths.ts';
+import { Progress } from '../progress.ts';
 import type { Recipe } from '../recipe.ts';
 import type { NumbersFormat } from '../tasks/card.ts';
 import type { Reading } from '../tasks/response.ts';
+import { say, shellWord } from '../terminal.ts';
 import type { StageOrigin } from '../train/checkpoint.ts';
-import type { Completion, RlMetrics, SftMetrics } from '../train/metrics.ts';
+import { type Completion, type RlMetrics, RunLog, type SftMetrics } from '../train/metrics.ts';
+import { cautions } from '../train/rl.ts';
+import { sftSteps } from '../train/sft.ts';
 import { runWorkers } from '../train/worker-group.ts';
 import type { EvalRecord } from '../types.ts';
+import { writeEnvironment } from './engine.ts';
+import { Run, type RunRequest, runSession, type StageRecord, type TrainingStage } from './run.ts';
+import { prepareInitial } from './run-policy.ts';
+import { stageMemory } from './stage-memory.ts';
 
 interface Job {
   readonly device: string;
@@ -18,7 +30,9 @@ interface Job {
   readonly examples: ExampleAddress;
 }
 
-interface TrainingJob extends Job {
+/** Supervised fine-tuning, or reinforcement. */
+export interface TrainingJob extends Job {
+  readonly stage: TrainingStage;
   readonly recipe: Recipe;
   /** What a checkpoint says that its stage began with. */
   readonly origin: StageOrigin;
@@ -31,14 +45,6 @@ interface TrainingJob extends Job {
   readonly output: string;
   /** Where a trained adapter goes, in PEFT's files. */
   readonly adapter: string;
-}
-
-export interface SftJob extends TrainingJob {
-  readonly stage: 'sft';
-}
-
-export interface RlJob extends TrainingJob {
-  readonly stage: 'rl';
 }
 
 /** One way of answering. */
@@ -59,7 +65,7 @@ export interface EvalJob extends Job {
   readonly numbers?: NumbersFormat | null;
 }
 
-export type StageJob = SftJob | RlJob | EvalJob;
+export type StageJob = TrainingJob | EvalJob;
 
 export type StageNote =
   | { readonly kind: 'sft'; readonly metrics: SftMetrics }
@@ -98,4 +104,198 @@ export function runStage(
     });
     return { results, stopped: signal.aborted ? (signal.reason as Interrupted) : null };
   });
+}
+
+export interface StageOptions {
+  readonly device: string;
+  readonly resume: boolean;
+  readonly force: boolean;
+  readonly silent: boolean;
+}
+
+type Listener = (note: StageNote, rank: number) => void;
+
+/** Steps of a stage of a recipe; 0 where it has no such stage. */
+export function stepsOf({ sft, rl }: Recipe, stage: TrainingStage): number {
+  return stage === 'sft' ? sftSteps(sft) : rl.steps;
+}
+
+/** Examples of a step, and of the whole stage. */
+function samplesOf({ sft, rl }: Recipe, stage: TrainingStage): { perStep: number; total: number } {
+  return stage === 'sft'
+    ? { perStep: sft.batch, total: sft.samples }
+    : { perStep: rl.prompts, total: rl.steps * rl.prompts };
+}
+
+/** Writes the metrics of the supervised stage and shows them. */
+function sftListener(run: Run, start: number, progress: Progress): Listener {
+  const log = new RunLog(run.file('sft', 'metrics.jsonl'), start);
+  return (note) => {
+    if (note.kind !== 'sft') return;
+    log.append(note.metrics);
+    const { samples, loss, learningRate, skipped } = note.metrics;
+    progress.update(samples, { loss, lr: learningRate, ...(skipped > 0 ? { skipped } : {}) });
+  };
+}
+
+/** Writes the metrics and completions of the reinforcement stage and shows the metrics. */
+function rlListener(run: Run, start: number, progress: Progress, workers: number): Listener {
+  const log = new RunLog(run.file('rl', 'metrics.jsonl'), start);
+  const completions = new RunLog(run.file('rl', 'completions.jsonl'), start);
+  /** By rank, those of steps that not all ranks have sent yet: the log is in the order of steps, then of ranks. */
+  const pending = Array.from({ length: workers }, (): (readonly Completion[])[] => []);
+  return (note, rank) => {
+    if (note.kind === 'completions') {
+      pending[rank]!.push(note.completions);
+      while (pending.every((steps) => steps.length > 0)) {
+        for (const one of pending.flatMap((steps) => steps.shift()!)) completions.append(one);
+      }
+    }
+    if (note.kind !== 'rl') return;
+    log.append(note.metrics);
+    const { step, reward, parts, similarity, kl, zeroVariance } = note.metrics;
+    progress.update(step, {
+      reward,
+      ...parts,
+      ...(similarity === null ? {} : { similarity }),
+      kl,
+      ...(zeroVariance > 0 ? { zeroVariance } : {}),
+    });
+  };
+}
+
+/**
+ * Trains a stage of a run: supervised fine-tuning of its initial policy, or reinforcement from the supervised policy (the initial
+ * one where the supervised stage has no samples). A finished stage that is to be resumed is left as it is.
+ * @throws Interrupted when stopped; it can be resumed.
+ */
+export async function runTrainingStage(
+  run: Run,
+  stage: TrainingStage,
+  { device, resume, force, silent }: StageOptions,
+): Promise<void> {
+  const { recipe } = run;
+  const { sft, rl } = recipe;
+  const total = stepsOf(recipe, stage);
+  if (total === 0) {
+    const [key, name] = stage === 'sft' ? ['sft.samples', 'supervised'] : ['rl.steps', 'reinforcement'];
+    throw new ConfigError(`${run.path}: ${key} is 0: this run has no ${name} stage`);
+  }
+  const state = run.stateOf(stage, total, { resume, force });
+  const start = state?.step ?? 0;
+  if (start === total && run.stageFinished(stage)) return;
+  const first = stage === 'sft' || sft.samples === 0;
+  if (first) prepareInitial(run);
+  const base = first ? run.initial : run.policy('sft');
+  const job: TrainingJob = {
+    stage,
+    origin: run.originOf(stage, base, state),
+    recipe,
+    recompute: await stageMemory(stage, base, recipe, { device, silent }),
+    device,
+    base,
+    from: start > 0 ? run.checkpoint(stage) : base,
+    examples: stage === 'sft' ? run.trainingExamples : run.reinforcementExamples,
+    checkpoint: run.checkpoint(stage),
+    output: run.policy(stage),
+    adapter: run.adapter(stage),
+  };
+  const samples = samplesOf(recipe, stage);
+  // Workers beyond the examples of a step have nothing to do.
+  const workers = Math.max(1, Math.min(recipe[stage].workers, samples.perStep));
+  const progress = new Progress({
+    ...(stage === 'sft'
+      ? {
+          label: 'sft',
+          total: sft.samples,
+          done: Math.min(sft.samples, start * sft.batch),
+          unit: 'samples',
+        }
+      : { label: rl.advantage, total, done: start, unit: 'steps' }),
+    silent,
+  });
+  if (stage === 'rl') for (const caution of cautions(rl)) progress.note(`warning: ${caution}`);
+  if (workers > cores()) {
+    progress.note(`${stage}: ${workers} workers on ${cores()} cores slow each other down`);
+  }
+  const listen =
+    stage === 'sft' ? sftListener(run, start, progress) : rlListener(run, start, progress, workers);
+  const before = resume ? (run.stageRecord(stage)?.seconds ?? 0) : 0;
+  const began = performance.now();
+  const record = (steps: number, finished: string | false): void =>
+    run.writeStageRecord(stage, {
+      seconds: before + (performance.now() - began) / 1000,
+      samples: Math.min(samples.total, steps * samples.perStep),
+      steps,
+      finished,
+    });
+  const { results, stopped } = await runStage(job, workers, (note, rank) => {
+    if (note.kind === 'saved') record(note.step, false);
+    else listen(note, rank);
+  }).finally(() => progress.stop());
+  const { steps } = results[0]!;
+  const complete = steps === total;
+  record(steps, complete ? new Date().toISOString() : false);
+  if (complete && stopped === null) return;
+  if (!complete) say(`${stage}: stopped after step ${steps} of ${total}`);
+  // Asked for in the last step, it holds for what would come after the stage.
+  throw stopped ?? new Interrupted();
+}
+
+export interface TrainRequest extends RunRequest {
+  /** Begins a run at the reinforcement stage with this policy, or the policy of this run. */
+  readonly policy?: string | undefined;
+}
+
+/** What a stage has left. */
+export interface Trained extends StageRecord {
+  /** Directory of the run. */
+  readonly out: string;
+  /** Directory of the policy. */
+  readonly policy: string;
+}
+
+function openForSft({ out, recipe, set, resume }: TrainRequest): Run {
+  const own = set.length === 0 && (resume || Run.begun(out));
+  return Run.open(out, { recipe: recipe ?? (own ? null : 'quickstart'), set, resume });
+}
+
+function openForRl({ out, recipe, set, resume, policy }: TrainRequest): Run {
+  const from = policy === undefined ? [] : ['sft.samples=0', `policy.init=${JSON.stringify(policy)}`];
+  const run = Run.open(out, {
+    recipe: recipe ?? (policy === undefined ? null : 'quickstart'),
+    set: [...set, ...from],
+    resume,
+  });
+  if (run.recipe.sft.samples > 0 && !run.stageFinished('sft')) {
+    const first = `npx timeseer sft --out ${shellWord(run.path)} --resume`;
+    throw new CheckpointError(
+      `${run.path}: its supervised stage is not finished; run ${first} first, ` +
+        'or name a policy to start from with --policy and a new --out',
+    );
+  }
+  return run;
+}
+
+/**
+ * One stage as a command of its own: opens the run, or begins one, and trains.
+ * @throws ConfigError, CheckpointError, DataError as `Run.open` and `runTrainingStage`; Interrupted
+ */
+export async function trainStage(stage: TrainingStage, given: TrainRequest): Promise<Trained> {
+  if (given.policy !== undefined && given.resume) {
+    throw new ConfigError(
+      '--policy begins a run and --resume resumes one, whose policy is known: leave --policy out',
+    );
+  }
+  const open = stage === 'sft' ? openForSft : openForRl;
+  const run = await runSession(
+    stage === 'sft' ? 'sft' : 'train',
+    given,
+    () => open(given),
+    async (own) => {
+      writeEnvironment(own, given.device, { [`${stage}_workers`]: own.recipe[stage].workers });
+      await runTrainingStage(own, stage, { ...given, silent: given.quiet });
+    },
+  );
+  return { out: run.path, policy: run.policy(stage), ...run.stageRecord(stage)! };
 }

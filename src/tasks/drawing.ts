@@ -2,8 +2,9 @@
 
 import { ConfigError } from '../errors.ts';
 import type { FigureValues } from '../plot/data.ts';
-import { type Figure, figure } from '../plot/figure.ts';
+import { type Figure, figure, unknownFigure } from '../plot/figure.ts';
 import type { MelScale } from '../plot/mel.ts';
+import { isFigureName } from '../plot/presets.ts';
 import { shade } from '../plot/shade.ts';
 import { spectrogram } from '../series/spectrum.ts';
 import type { Example, Gold, Picture } from '../types.ts';
@@ -64,17 +65,23 @@ function powers({ id, channels, names }: Drawable, { name }: Figure, scale: MelS
 }
 
 /**
- * A spectrogram's frequencies are those of its sampling rate: series of another one would get a wrong axis.
+ * Why series cannot be drawn as a preset; null where they can. A spectrogram's frequencies are those of its sampling rate: series of
+ * another one would get a wrong axis.
  *
  * @param rate samples per second of the series; null where it is not known
- * @throws ConfigError naming both rates, or for an unknown preset
+ * @param source names the series
  */
-export function checkFigureRate(preset: string, rate: number | null, source: string): void {
+export function figureProblem(preset: string, rate: number | null, source: string): string | null {
+  if (!isFigureName(preset)) return unknownFigure(preset);
   const { spectrogram: scale } = figure(preset);
-  if (scale === null || rate === null || rate === scale.rate) return;
-  throw new ConfigError(
-    `--figure ${preset}: is made for ${scale.rate} samples per second, ${source} has ${rate}; its frequencies would be wrong`,
-  );
+  if (scale === null || rate === null || rate === scale.rate) return null;
+  return `${preset}: is made for ${scale.rate} samples per second, ${source} has ${rate}; its frequencies would be wrong`;
+}
+
+/** @throws ConfigError as `figureProblem` says */
+export function checkFigure(preset: string, rate: number | null, source: string): void {
+  const problem = figureProblem(preset, rate, source);
+  if (problem !== null) throw new ConfigError(`figure: ${problem}`);
 }
 
 /**

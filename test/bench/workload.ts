@@ -9,9 +9,9 @@ import type { Policy } from '../../src/policy/policy.ts';
 import { writeSafetensors } from '../../src/policy/safetensors.ts';
 import { Random } from '../../src/random.ts';
 import type { Recipe } from '../../src/recipe.ts';
-import { RunFiles } from '../../src/run/files.ts';
+import { Run } from '../../src/run/run.ts';
+import { runTrainingStage } from '../../src/run/stage.ts';
 import { exampleTask } from '../../src/run/task.ts';
-import { runSftStage } from '../../src/run/train-stage.ts';
 import { readCard } from '../../src/tasks/card.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
 
@@ -31,12 +31,11 @@ export async function withPolicy<T>(
   if (given !== undefined) return work(given);
   const path = mkdtempSync(join(tmpdir(), 'timeseer-bench-'));
   try {
-    const run = RunFiles.open(join(path, 'run'), {
+    const run = Run.open(join(path, 'run'), {
       recipe: 'quickstart',
       set: [`sft.samples=${SAMPLES}`],
-      command: 'bench',
     });
-    await runSftStage(run, { device, resume: false, force: false, silent: true });
+    await runTrainingStage(run, 'sft', { device, resume: false, force: false, silent: true });
     return await work(run.policy('sft'));
   } finally {
     rmSync(path, { recursive: true, force: true });

@@ -1,8 +1,7 @@
 import { existsSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { blasOf } from '../../src/commands/blas-check.ts';
-import { examine } from '../../src/commands/checks.ts';
 import { cores, cpuModel, memory } from '../../src/machine.ts';
+import { blasOf, examine } from '../../src/run/doctor.ts';
 
 const line = (file: string): string => `7f00-7f01 r-xp 00000000 08:01 42    ${file}\n`;
 

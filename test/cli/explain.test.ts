@@ -23,7 +23,7 @@ import type { Explanation } from '../../src/explain/page.ts';
 import { writeManifestedDirectory } from '../../src/manifest.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { findPolicy, RUN_POLICIES } from '../../src/run/find-policy.ts';
+import { findPolicy, RUN_POLICIES } from '../../src/run/run-policy.ts';
 import { writeCard } from '../../src/tasks/card.ts';
 import { ANOMALY_CLASSES } from '../../src/types.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';

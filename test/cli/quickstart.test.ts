@@ -30,9 +30,9 @@ beforeAll(async () => {
 afterAll(() => rmSync(shared, { recursive: true, force: true }));
 
 describe('timeseer quickstart', () => {
-  test('stopped on its way says how to go on, with code 130 and no report', () => {
+  test('stopped on its way says how to resume, with code 130 and no report', () => {
     expect(interrupted.code).toBe(130);
-    expect(interrupted.err).toContain(`go on with: timeseer quickstart --out ${out} --resume\n`);
+    expect(interrupted.err).toContain(`resume with: timeseer quickstart --out ${out} --resume\n`);
     expect(interrupted.out).toBe('');
   });
 
@@ -48,7 +48,7 @@ describe('timeseer quickstart', () => {
       false,
       false,
     ]);
-    expect(err).toContain('go on with: ');
+    expect(err).toContain('resume with: ');
   });
 
   test('resumed it comes to its end, and names what it made', () => {
@@ -155,7 +155,7 @@ describe('timeseer quickstart', () => {
     const { code, err } = await timeseer(...BASE, '--quiet');
     expect(code).toBe(2);
     expect(err).toMatch(
-      /holds a run: add --resume to go on with it, --force to start over, or choose another --out\n$/,
+      /holds a run: add --resume to resume it, --force to start over, or choose another --out\n$/,
     );
     const typo = await timeseer(...BASE, '--force', '--quiet', '--set', 'sft.sample=3');
     expect(typo.code).toBe(2);
@@ -167,7 +167,7 @@ describe('timeseer quickstart', () => {
     const none = join(shared, 'none');
     const resume = await timeseer('quickstart', '--out', none, '--resume', '--quiet');
     expect(resume.code).toBe(2);
-    expect(resume.err).toMatch(/no run there to go on with/);
+    expect(resume.err).toMatch(/no run there to resume/);
     const device = await timeseer('quickstart', '--out', none, '--device', 'cuda:99', '--quiet');
     expect(device.code).toBe(1);
     expect(device.err).toMatch(/device 'cuda:99'/);

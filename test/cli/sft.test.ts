@@ -135,7 +135,7 @@ describe('timeseer sft', () => {
     expect(existsSync(join(whole, 'sft/policy/training.json'))).toBe(false);
   });
 
-  test('Ctrl-C saves, says how to go on, and ends with code 130; the resumed run is the uninterrupted one', {
+  test('Ctrl-C saves, says how to resume, and ends with code 130; the resumed run is the uninterrupted one', {
     timeout: 120_000,
   }, async () => {
     const child = new Child(['sft', '--recipe', recipe, '--out', out]);
@@ -148,7 +148,7 @@ describe('timeseer sft', () => {
     expect(step).toBeGreaterThanOrEqual(3);
     expect(step).toBeLessThan(30);
     expect(err).toContain(`sft: stopped after step ${step} of 30`);
-    expect(err).toContain(`go on with: timeseer sft --out ${out} --resume\n`);
+    expect(err).toContain(`resume with: timeseer sft --out ${out} --resume\n`);
     expect(lineCount(join(out, 'sft/metrics.jsonl'))).toBe(step);
     expect(JSON.parse(readFileSync(join(out, 'sft/stage.json'), 'utf8'))).toMatchObject({
       steps: step,
@@ -177,7 +177,7 @@ describe('timeseer sft', () => {
     expect(await child.ended).toMatchObject({ code: null, signal: 'SIGINT' }); // which a shell calls 130
   });
 
-  test('asked to go on with what is finished, it leaves everything as it is', async () => {
+  test('asked to resume what is finished, it leaves everything as it is', async () => {
     const { mtimeMs } = statSync(join(whole, 'sft/policy/model.safetensors'));
     const metrics = readFileSync(join(whole, 'sft/metrics.jsonl'), 'utf8');
     const { code, out: text } = await timeseer('sft', '--out', whole, '--resume', '--quiet');
@@ -187,11 +187,11 @@ describe('timeseer sft', () => {
     expect(readFileSync(join(whole, 'sft/metrics.jsonl'), 'utf8')).toBe(metrics);
   });
 
-  test('neither asked to go on nor to start over, it refuses and says both', async () => {
+  test('neither asked to resume nor to start over, it refuses and says both', async () => {
     const { code, err } = await timeseer('sft', '--recipe', recipe, '--out', whole);
     expect(code).toBe(1);
     expect(err).toMatch(
-      /sft holds a checkpoint of step 30: add --resume to go on from it, or --force to start over\n$/,
+      /sft holds a checkpoint of step 30: add --resume to resume from it, or --force to start over\n$/,
     );
   });
 
@@ -247,11 +247,11 @@ describe('bad input: one clear line', () => {
 
   test('--resume without a run, and together with --force', async () => {
     expect(await failure(2, 'sft', '--out', out, '--resume')).toMatch(
-      /no run there to go on with .* leave --resume out/,
+      /no run there to resume .* leave --resume out/,
     );
     expect(await failure(2, 'sft', '--recipe', recipe, '--out', out, '--resume')).toMatch(/no run there/);
     expect(await failure(2, 'sft', '--out', out, '--resume', '--force')).toMatch(
-      /--resume goes on and --force starts over/,
+      /--resume resumes and --force starts over/,
     );
     expect(existsSync(out)).toBe(false);
   });

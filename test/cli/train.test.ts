@@ -86,7 +86,7 @@ describe('timeseer train', () => {
     expect(readState(join(whole, 'rl/checkpoint'))).toMatchObject({ stage: 'rl', step: 6, updates: 12 });
   });
 
-  test('Ctrl-C saves, says how to go on, and ends with code 130; the resumed run is the uninterrupted one', {
+  test('Ctrl-C saves, says how to resume, and ends with code 130; the resumed run is the uninterrupted one', {
     timeout: 120_000,
   }, async () => {
     supervised();
@@ -98,14 +98,14 @@ describe('timeseer train', () => {
     const { step } = readState(join(out, 'rl/checkpoint'))!;
     expect(step).toBeGreaterThanOrEqual(2);
     expect(err).toContain(`rl: stopped after step ${step} of 6`);
-    expect(err).toContain(`go on with: timeseer train --out ${out} --resume\n`);
+    expect(err).toContain(`resume with: timeseer train --out ${out} --resume\n`);
     expect(existsSync(join(out, 'rl/policy'))).toBe(false);
     const resumed = await timeseer('train', '--out', out, '--resume', '--quiet');
     expect(resumed.code).toBe(0);
     expectWhole();
   });
 
-  test('asked to go on with what is finished, it leaves everything as it is', async () => {
+  test('asked to resume what is finished, it leaves everything as it is', async () => {
     const file = join(whole, 'rl/policy/model.safetensors');
     const { mtimeMs } = statSync(file);
     const { code, out: text } = await timeseer('train', '--out', whole, '--resume', '--quiet');
@@ -152,7 +152,7 @@ describe('bad input: one clear line', () => {
 
   test('no run, no policy, or a policy that is not there', async () => {
     expect(await failure(2, '--out', out)).toMatch(/no run there \(no recipe\.json\); begin one/);
-    expect(await failure(2, '--out', out, '--resume')).toMatch(/no run there to go on with/);
+    expect(await failure(2, '--out', out, '--resume')).toMatch(/no run there to resume/);
     expect(await failure(1, '--out', out, '--policy', 'nowhere')).toMatch(/nowhere: no such directory/);
     expect(existsSync(out)).toBe(false);
   });

@@ -154,10 +154,10 @@ describe('a pull that is stopped', () => {
     expect(readFileSync('p/model.safetensors').equals(WEIGHTS)).toBe(true);
   }
 
-  test('by Ctrl-C says what is kept and how to go on, and the next one goes on', async () => {
+  test('by Ctrl-C says what is kept and how to resume, and the next one does', async () => {
     const { code, err } = await stopped('SIGINT');
     expect(code).toBe(130);
-    expect(err).toMatch(/p: \d+ kB of \d+ kB kept; run the same command again to go on\n$/);
+    expect(err).toMatch(/p: \d+ kB of \d+ kB kept; run the same command again to resume\n$/);
     await goOn();
   });
 

@@ -5,7 +5,6 @@ import { tmpdir } from 'node:os';
 import { basename, dirname, join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { blasCheck } from '../../src/commands/blas-check.ts';
 import { addonPath } from '../../src/engine/torch/build.ts';
 import {
   betterKernel,
@@ -19,6 +18,7 @@ import {
   processor,
 } from '../../src/engine/torch/kernel.ts';
 import { cacheRoot } from '../../src/paths.ts';
+import { blasCheck } from '../../src/run/doctor.ts';
 
 const x64 = (vendor: string, family: number, model: number, flags: string): Processor =>
   parseProcessor(

@@ -1,9 +1,9 @@
 /** Stands in for a render Worker: dies on every series that begins with 13, answers others with a black pixel. */
-import { parentPort } from 'node:worker_threads';
-import type { RenderReply, RenderRequest } from '../../src/plot/render-worker.ts';
+import type { RenderJob } from '../../src/plot/pool.ts';
+import type { Picture } from '../../src/types.ts';
+import { answerRequests } from '../../src/worker-pool.ts';
 
-parentPort?.on('message', ({ id, values }: RenderRequest) => {
+answerRequests<RenderJob, Picture>(async ({ values }) => {
   if ((values as Float64Array)[0] === 13) throw new Error('out of luck');
-  const picture = { width: 1, height: 1, data: new Uint8Array(3) };
-  parentPort?.postMessage({ id, picture } satisfies RenderReply);
+  return { reply: { width: 1, height: 1, data: new Uint8Array(3) } };
 });

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { prepare } from '../../datasets/prepare.ts';
-import { checkSameData, dataRecord } from '../../src/run/data-record.ts';
+import { checkSameData, dataRecord } from '../../src/run/run-data.ts';
 import { editLine, editManifest } from '../helpers/edit-set.ts';
 import { writeMadeSet } from '../helpers/example-run.ts';
 import { edit } from '../helpers/tiny-run.ts';
@@ -89,6 +89,6 @@ test('a run on a generator is refused where the generator has other parameters',
   const [key] = Object.keys(parameters);
   edit(join(run, 'recipe.json'), (text) => text.replace(JSON.stringify(key), '"other"'));
   expect(() => checkSameData(run, 'nano5')).toThrow(
-    /began with another nano5 \(parameters\); go on with the version/,
+    /began with another nano5 \(parameters\); resume it with the version/,
   );
 });

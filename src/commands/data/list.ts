@@ -1,13 +1,13 @@
 /** `timeseer data list`: every task that can be prepared. */
 
 import { existsSync } from 'node:fs';
+import type { CommandModule } from 'yargs';
 import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
-import { BENCHMARKS } from '../../../datasets/benchmarks/registry.ts';
+import { BENCHMARKS, nanoFigure } from '../../../datasets/benchmarks/registry.ts';
 import type { ExampleOrigin } from '../../../datasets/example-set.ts';
 import { cachedFolder } from '../../../datasets/fetch.ts';
-import { smallFigure } from '../../run/card.ts';
 import { taskKind } from '../../tasks/kinds.ts';
-import { print, printJson } from '../../terminal.ts';
+import { columns, print, printJson } from '../../terminal.ts';
 
 export interface ListArguments {
   readonly json: boolean;
@@ -34,7 +34,7 @@ function classesText({ kind, classes, needs: files }: Benchmark): string {
 function smallFigures({ name: task, kind, shape }: Benchmark): string[] {
   const stated = /(\d+) channels?$/.exec(shape)?.[1];
   const counts = stated === undefined ? [1, 2] : [Number(stated)];
-  return counts.map((count) => smallFigure({ task, kind, channels: Array.from({ length: count }, String) }));
+  return counts.map((count) => nanoFigure({ task, kind, channels: Array.from({ length: count }, String) }));
 }
 
 /** Which figure suits whom, of a data set with these channels. */
@@ -42,16 +42,8 @@ export function figuresText(
   { task, kind, figure }: Pick<ExampleOrigin, 'task' | 'kind' | 'figure'>,
   channels: readonly string[],
 ): string {
-  const small = smallFigure({ task, kind, channels });
+  const small = nanoFigure({ task, kind, channels });
   return `figure: ${figure.preset}; small policies are shown ${small} (keys of a recipe: figure: task, figure: ${small})`;
-}
-
-/** Rows as columns of equal width; the last one is not filled up. */
-export function columns(rows: readonly (readonly string[])[]): string {
-  const widths = rows[0]!.map((_, c) => Math.max(...rows.map((row) => row[c]!.length)));
-  return rows
-    .map((row) => row.map((cell, c) => (c === row.length - 1 ? cell : cell.padEnd(widths[c]!))).join('  '))
-    .join('\n');
 }
 
 export function runList({ json }: ListArguments): void {
@@ -77,3 +69,11 @@ export function runList({ json }: ListArguments): void {
   const head = ['name', 'what', 'classes', 'download?', 'licence'];
   print(columns([head, ...rows]));
 }
+
+export const listCommand: CommandModule<object, ListArguments> = {
+  command: 'list',
+  describe: 'Every task: what it is, its classes, whether it needs a download, its licence',
+  builder: (yargs) =>
+    yargs.option('json', { type: 'boolean', default: false, describe: 'Print the tasks as JSON' }),
+  handler: runList,
+};

@@ -8,17 +8,20 @@ import { TASK_FILE_EXAMPLE, TASK_FILES } from '../../../datasets/benchmarks/cust
 import { CUSTOM_LAYOUT } from '../../../datasets/benchmarks/custom-source.ts';
 import { benchmarkNamed } from '../../../datasets/benchmarks/registry.ts';
 import { type ExampleManifest, isExampleSet } from '../../../datasets/example-manifest.ts';
+import { ExampleSet } from '../../../datasets/example-set.ts';
 import { taskFolder } from '../../../datasets/fetch.ts';
 import { type SelectOptions, selectExamples, writeSelection } from '../../../datasets/prepare.ts';
 import type { SplitSizes } from '../../../datasets/split.ts';
 import { SPLITS, type Split } from '../../../datasets/split.ts';
+import { blindLines } from '../../../datasets/statistics.ts';
 import { ConfigError } from '../../errors.ts';
 import { withInterrupt } from '../../interrupt.ts';
 import { FIGURE_HELP } from '../../plot/presets.ts';
-import { checkFigureRate } from '../../tasks/drawing.ts';
-import { print, printJson } from '../../terminal.ts';
+import { Progress } from '../../progress.ts';
+import { checkFigure } from '../../tasks/drawing.ts';
+import { columns, print, printJson } from '../../terminal.ts';
 import { ANOMALY_CLASSES } from '../../types.ts';
-import { materialLabel, Phases, summary } from './summary.ts';
+import { figuresText } from './list.ts';
 
 /** How examples are chosen; `show` takes the same. */
 export interface ChoiceArguments {
@@ -98,7 +101,7 @@ export function selectOptions(args: ChoiceArguments, spec: Benchmark): Omit<Sele
       throw new ConfigError(`--${name}: expected a number, such as ${such}`);
     }
   }
-  if (figure !== undefined) checkFigureRate(figure, spec.rate, spec.name);
+  if (figure !== undefined) checkFigure(figure, spec.rate, spec.name);
   return {
     splits: readSplits(args.split),
     counts: readCounts(args.count),
@@ -109,7 +112,6 @@ export function selectOptions(args: ChoiceArguments, spec: Benchmark): Omit<Sele
     shares: readShares(args.shares),
     validation: args.validation,
     figure: figure === undefined ? undefined : { preset: figure, missing: spec.figure.missing },
-    checkFigure: (preset, rate) => checkFigureRate(preset, rate, spec.name),
     allowSharedRecordings: args.allowSharedRecordings,
   };
 }
@@ -130,6 +132,93 @@ function checkTarget(out: string, force: boolean): void {
   }
   if (readdirSync(out).length === 0) return;
   throw new ConfigError(`--out ${out}: holds other files, which are never replaced; choose a new directory`);
+}
+
+/** Counts of the classes by split. */
+function classTable(manifest: ExampleManifest): string {
+  const splits = SPLITS.filter((split) => manifest.splits[split] !== undefined);
+  const found = splits.flatMap((split) => Object.keys(manifest.splits[split]!.classes));
+  const names = [...new Set([...manifest.classes.filter((name) => found.includes(name)), ...found])];
+  const rows = names.map((name) => [
+    `  ${name}`,
+    ...splits.map((split) => String(manifest.splits[split]!.classes[name] ?? 0).padStart(10)),
+  ]);
+  const totals = splits.map((split) => String(manifest.splits[split]!.count).padStart(10));
+  return columns([['', ...splits.map((split) => split.padStart(10))], ...rows, ['  all', ...totals]]);
+}
+
+/** Bytes of everything but the manifest. */
+function bytesOf({ splits, materials }: ExampleManifest): number {
+  const parts = Object.values(materials?.splits ?? {});
+  const sizes = [
+    ...Object.values(splits).map(({ bytes }) => bytes),
+    ...parts.map(({ prompts, figures }) => prompts.bytes + (figures?.bytes ?? 0)),
+    materials?.classes?.bytes ?? 0,
+  ];
+  return sizes.reduce((sum, bytes) => sum + bytes, 0);
+}
+
+/** What stands beside the examples, in words. */
+function beside({ materials }: ExampleManifest): string {
+  const parts = Object.values(materials?.splits ?? {});
+  const sum = (of: (part: (typeof parts)[number]) => number): number =>
+    parts.reduce((total, part) => total + of(part), 0);
+  const figures = sum((part) => part.figures?.count ?? 0);
+  const [teacher, blind] = [sum((part) => part.teacher), sum((part) => part.blind)];
+  return `beside each example: prompt ${materials?.prompt}; ${figures} ${figures === 1 ? 'figure' : 'figures'}; expert traces: ${teacher} with the right answer, ${blind} blind`;
+}
+
+/** Names of channels are with the examples. */
+function figures(out: string, manifest: ExampleManifest): string {
+  const set = new ExampleSet(out);
+  const [first] = set.read(set.splits[0]!, 0, 1);
+  return figuresText(manifest, first!.names);
+}
+
+/** @throws DataError where the data set that was written is not there any more */
+function summary(out: string, manifest: ExampleManifest, seconds: number): string {
+  return [
+    `${out}: ${manifest.title}; ${(bytesOf(manifest) / 1e6).toFixed(1)} MB in ${seconds.toFixed(1)} s`,
+    classTable(manifest),
+    beside(manifest),
+    ...blindLines(manifest),
+    `split: ${manifest.split.statement}`,
+    ...[...manifest.notes, ...(manifest.materials?.notes ?? [])].map((note) => `note: ${note}`),
+    `licence: ${manifest.source.licence}`,
+    figures(out, manifest),
+    `next: timeseer data show ${out}, timeseer data validate ${out}`,
+  ].join('\n');
+}
+
+/** One progress line after the other. */
+class Phases {
+  readonly #silent: boolean;
+  #label = '';
+  #bar: Progress | undefined;
+
+  constructor(silent: boolean) {
+    this.#silent = silent;
+  }
+
+  update(label: string, done: number, total: number | null): void {
+    if (this.#label !== label) {
+      this.stop();
+      this.#label = label;
+      this.#bar = new Progress({ label, total, unit: 'examples', silent: this.#silent });
+    }
+    this.#bar?.update(done);
+  }
+
+  stop(): void {
+    this.#bar?.stop();
+    this.#bar = undefined;
+  }
+}
+
+/** What the last phase is called. */
+function materialLabel(figures: boolean, traces: boolean): string {
+  if (!figures) return traces ? 'prompts and traces' : 'prompts';
+  return traces ? 'figures, prompts, traces' : 'figures and prompts';
 }
 
 /**

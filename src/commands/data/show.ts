@@ -3,26 +3,26 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
+import type { Benchmark, OpenBenchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { BENCHMARKS, benchmarkNamed } from '../../../datasets/benchmarks/registry.ts';
 import { lengthOf } from '../../../datasets/example.ts';
 import { EXAMPLES_MANIFEST, isExampleSet, readExampleManifest } from '../../../datasets/example-manifest.ts';
 import { type ExampleOrigin, ExampleSet } from '../../../datasets/example-set.ts';
+import { counted, describer, examplesPage, type ShownExample } from '../../../datasets/examples-page.ts';
 import { taskFolder } from '../../../datasets/fetch.ts';
 import { type Selection, selectExamples } from '../../../datasets/prepare.ts';
 import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { checkSetFigure } from '../../../datasets/validate-set.ts';
 import { ConfigError } from '../../errors.ts';
 import { writeFileAtomic } from '../../files.ts';
+import { ReadingNote } from '../../progress.ts';
 import { Random } from '../../random.ts';
-import { checkFigureRate } from '../../tasks/drawing.ts';
+import { checkFigure } from '../../tasks/drawing.ts';
 import { goldParts, labelOf } from '../../tasks/kinds.ts';
-import { print, printJson } from '../../terminal.ts';
+import { columns, print, printJson } from '../../terminal.ts';
 import type { Example } from '../../types.ts';
-import { describer } from './describe.ts';
-import { columns, figuresText } from './list.ts';
-import { counted, examplesPage, type ShownExample } from './page.ts';
+import { figuresText } from './list.ts';
 import { CHOICE_OPTIONS, type ChoiceArguments, selectOptions } from './prepare.ts';
-import { ReadingNote } from './reading-note.ts';
 
 export interface ShowArguments extends ChoiceArguments {
   readonly source: string;
@@ -78,8 +78,19 @@ function openDirectory(path: string, args: ShowArguments, note: ReadingNote): Ga
   };
 }
 
+/** The same benchmark, whose examples tick while they are loaded. */
+export function watched(spec: Benchmark, note: ReadingNote): Benchmark {
+  return {
+    ...spec,
+    open: (options): OpenBenchmark => {
+      const task = spec.open(options);
+      return { ...task, load: () => note.over(task.load()) };
+    },
+  };
+}
+
 async function openTask(args: ShowArguments, note: ReadingNote): Promise<Gallery & Selection> {
-  const spec = note.watch(benchmarkNamed(args.source));
+  const spec = watched(benchmarkNamed(args.source), note);
   const options = selectOptions(args, spec);
   // A generated task makes no more than it takes to find some of every class.
   const few = Object.fromEntries(SPLITS.map((split) => [split, 10 * args.n]));
@@ -181,7 +192,7 @@ export async function runShow(args: ShowArguments): Promise<void> {
   try {
     const gallery = isExampleSet(source) ? openDirectory(source, args, note) : await openTask(args, note);
     const { origin } = gallery;
-    checkFigureRate(origin.figure.preset, origin.rate, source);
+    checkFigure(origin.figure.preset, origin.rate, source);
     const shown = chooseShown(gallery, n, args.seed ?? 0);
     if (out !== undefined) {
       const { set = null, training = gallery.examples } = gallery;

@@ -2,11 +2,15 @@
 
 import type { CommandModule } from 'yargs';
 import { ExampleSet } from '../../../datasets/example-set.ts';
-import { type ClassStats, QUANTILES, setStats } from '../../../datasets/statistics.ts';
+import {
+  blindLines,
+  blindScores,
+  type ClassStats,
+  QUANTILES,
+  setStats,
+} from '../../../datasets/statistics.ts';
 import { formatValue } from '../../progress.ts';
-import { print, printJson } from '../../terminal.ts';
-import { columns } from './list.ts';
-import { blindLines, blindScores } from './summary.ts';
+import { columns, print, printJson } from '../../terminal.ts';
 
 export interface StatsArguments {
   readonly directory: string;

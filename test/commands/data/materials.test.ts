@@ -14,10 +14,9 @@ import { tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, describe, expect, it } from 'vitest';
-import { addMaterials } from '../../../datasets/add-materials.ts';
+import { addMaterials, MaterialPool } from '../../../datasets/add-materials.ts';
 import { benchmarkNamed } from '../../../datasets/benchmarks/registry.ts';
 import { ExampleSet } from '../../../datasets/example-set.ts';
-import { MaterialTeam } from '../../../datasets/material-pool.ts';
 import { Materials } from '../../../datasets/materials.ts';
 import { prepare } from '../../../datasets/prepare.ts';
 import { learnClasses, readProfile } from '../../../src/expcot/class-profile.ts';
@@ -252,12 +251,12 @@ describe('a Worker that fails', () => {
   it('ends the work with its reason, and leaves nothing', async () => {
     const { signal } = new AbortController();
     const work = { directory: freshPath(), parts: { figures: true, traces: true } };
-    const team = new MaterialTeam(work, 1, signal);
-    const first = team.compose([{ split: 'train', index: 0 }]).next();
+    const pool = new MaterialPool(work, 1, signal);
+    const first = pool.compose([{ split: 'train', index: 0 }]).next();
     await expect(first).rejects.toThrow(
       /a Worker failed at train 1 \(.*manifest\.json.*\); nothing was written/,
     );
-    await team.close();
+    await pool.close();
   });
 });
 

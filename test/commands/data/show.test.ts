@@ -4,10 +4,11 @@ import { join } from 'node:path';
 import { PassThrough } from 'node:stream';
 import { afterAll, describe, expect, it } from 'vitest';
 import { vtaMissing } from '../../../datasets/benchmarks/vta.ts';
-import { ReadingNote } from '../../../src/commands/data/reading-note.ts';
+import { watched } from '../../../src/commands/data/show.ts';
 import { melOf } from '../../../src/plot/mel.ts';
 import { decodePng } from '../../../src/plot/png.ts';
-import { checkFigureRate, drawingOf } from '../../../src/tasks/drawing.ts';
+import { ReadingNote } from '../../../src/progress.ts';
+import { checkFigure, drawingOf } from '../../../src/tasks/drawing.ts';
 import type { Picture } from '../../../src/types.ts';
 import { inside } from '../../helpers/command-line.ts';
 import { writeWhales } from '../../helpers/whales.ts';
@@ -74,11 +75,11 @@ describe('data show of right whale calls', () => {
   it('refuses the spectrogram for another sampling rate, naming both', async () => {
     const { code, err } = await inside('data', 'show', 'vta', '--figure', 'rcw-spectrogram');
     expect([code, err]).toEqual([0, '']); // a rate that is not known cannot be wrong, and nothing is drawn
-    expect(() => checkFigureRate('rcw-spectrogram', 4000, 'emg')).toThrow(
+    expect(() => checkFigure('rcw-spectrogram', 4000, 'emg')).toThrow(
       /2000 samples per second, emg has 4000/,
     );
-    expect(() => checkFigureRate('rcw-spectrogram', 2000, 'rcw')).not.toThrow();
-    expect(() => checkFigureRate('ecg', 4000, 'emg')).not.toThrow();
+    expect(() => checkFigure('rcw-spectrogram', 2000, 'rcw')).not.toThrow();
+    expect(() => checkFigure('ecg', 4000, 'emg')).not.toThrow();
   });
 
   it('missing points of a signal are bridged by its mean', () => {
@@ -253,9 +254,9 @@ describe('the note on reading', () => {
   it('does not change a task that it watches', () => {
     const options = { directory: null, counts: { train: 3, validation: 0, test: 2 } };
     const note = new ReadingNote({ label: 'vta', silent: true });
-    const watched = note.watch(vtaMissing).open(options);
+    const task = watched(vtaMissing, note).open(options);
     note.stop();
-    expect([...watched.load()]).toEqual([...vtaMissing.open(options).load()]);
-    expect(watched.total).toBe(5);
+    expect([...task.load()]).toEqual([...vtaMissing.open(options).load()]);
+    expect(task.total).toBe(5);
   });
 });

@@ -10,7 +10,7 @@ import { ExampleSet } from '../../../datasets/example-set.ts';
 import { prepare, type Selection, type SelectOptions, selectExamples } from '../../../datasets/prepare.ts';
 import { openExamples } from '../../../datasets/source.ts';
 import type { Split } from '../../../datasets/split.ts';
-import { ConfigError, DataError } from '../../../src/errors.ts';
+import { DataError } from '../../../src/errors.ts';
 import { learnClasses } from '../../../src/expcot/class-profile.ts';
 import type { Example } from '../../../src/types.ts';
 
@@ -310,24 +310,19 @@ describe('task.yaml', () => {
   });
 
   it('has its figure checked before anything is read, at its own rate', async () => {
-    const asked: unknown[] = [];
-    const checkFigure = (preset: string, rate: number | null): void => {
-      asked.push([preset, rate]);
-      if (preset === 'lin') throw new ConfigError('figure: unknown name "lin"');
-    };
     const text = 'rate: 50\nfigure: lin\n';
     const read: number[] = [];
-    const options = { shares: TEST_ONLY, checkFigure, onRead: (n: number) => void read.push(n) };
+    const options = { shares: TEST_ONLY, onRead: (n: number) => void read.push(n) };
     await expect(select({ ...labelled, 'task.yaml': text }, options)).rejects.toThrow(
       /task\.yaml:2: figure: unknown name "lin"/,
     );
     expect(read).toEqual([]);
     const own = { ...options, figure: { preset: 'ctu', missing: 'break' } as const };
     expect((await select({ ...labelled, 'task.yaml': text }, own)).origin.figure.preset).toBe('ctu');
-    expect(asked).toEqual([
-      ['lin', 50],
-      ['ctu', 50],
-    ]);
+    const rated = 'rate: 50\nfigure: rcw-spectrogram\n';
+    await expect(select({ ...labelled, 'task.yaml': rated }, options)).rejects.toThrow(
+      /task\.yaml:2: figure: rcw-spectrogram: is made for 2000 samples per second, custom has 50;/,
+    );
   });
 });
 

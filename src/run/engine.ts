@@ -1,19 +1,28 @@
-/** What is recorded of the machine and the versions that a run was made with. */
+/** The engine of a run, and what is recorded of it, the machine and the versions. */
 import type { Engine } from '../engine/engine.ts';
 import { openTorch } from '../engine/torch/torch.ts';
 import { writeFileAtomic } from '../files.ts';
 import { cores, cpuModel, memory } from '../machine.ts';
 import { packageVersion } from '../paths.ts';
-import type { RunFiles } from './files.ts';
+import type { Run } from './run.ts';
 
-/** Records machine and versions beside the run, with what was known before kept. @throws DataError as `RunFiles.environment` */
+/**
+ * The engine that computes on a device: the one place that chooses among implementations of the contract.
+ * @param threads of one operation, on a CPU; 0: as many as libtorch takes
+ * @throws EngineError for a device that is not there, and where no engine was found
+ */
+export function openEngine(device = 'cpu', threads = 1): Engine {
+  return openTorch({ device, threads });
+}
+
+/** Records machine and versions beside the run, with what was known before kept. @throws DataError as `RunDirectory.environment` */
 export function writeEnvironment(
-  run: RunFiles,
+  run: Run,
   device: string,
   more: Readonly<Record<string, number | string | null>> = {},
 ): void {
   const file = run.file('environment.json');
-  const engine = openTorch({ device, threads: 1 });
+  const engine = openEngine(device);
   const { version, blas, deviceName } = engine.info;
   const environment = {
     ...run.environment,

@@ -1,5 +1,10 @@
-/** The files of a run as its stages write them; `eval/run-directory.ts` reads them and lists the layout. */
-
+/**
+ * A run: a directory that its stages write, alone and so that any of them can be resumed; `eval/run-directory.ts` lists the files
+ * and reads them. From the command line to the loop of a stage:
+ *
+ *   cli.ts → commands/train.ts → run/stage.ts (opens the run, shows progress, writes metrics)
+ *          → run/stage-worker.ts (one rank: policy, task, checkpoints) → train/rl.ts (the loop)
+ */
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import {
@@ -12,13 +17,16 @@ import {
   trainingExamples,
 } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
-import { RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
+import { type PolicyName, RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
 import { changedKeys, loadRecipe } from '../config.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
-import { writeFileAtomic } from '../files.ts';
+import { gone, neverRemake, tidyUp, writeFileAtomic } from '../files.ts';
+import { Interrupted } from '../interrupt.ts';
+import { claimDirectory } from '../lock.ts';
 import { hashesIn } from '../manifest.ts';
 import type { Recipe } from '../recipe.ts';
 import type { PolicyCard } from '../tasks/card.ts';
+import { commandLine, say, shellWord } from '../terminal.ts';
 import {
   checkpointDamage,
   readState,
@@ -27,11 +35,17 @@ import {
   type TrainingState,
 } from '../train/checkpoint.ts';
 import { nanoCard, trainingCard } from './card.ts';
-import { checkData } from './check-data.ts';
-import { changedParts, checkSameData, type DataRecord, dataRecord, dataRecordSchema } from './data-record.ts';
-import { findPolicy } from './find-policy.ts';
-import { checkKept, checkPlace } from './policy-copy.ts';
-import { promptReader } from './prompt-room.ts';
+import { openEngine } from './engine.ts';
+import { promptReader } from './prompt-length.ts';
+import {
+  changedNames,
+  changedParts,
+  checkData,
+  checkSameData,
+  dataRecord,
+  dataRecordSchema,
+} from './run-data.ts';
+import { checkKept, checkPlace, findPolicy } from './run-policy.ts';
 
 export type TrainingStage = 'sft' | 'rl';
 
@@ -58,19 +72,22 @@ const PARTS = [
   'recipe.json',
 ] as const;
 
-export class RunFiles {
-  readonly path: string;
-  readonly name: string;
-  readonly recipe: Recipe;
-  readonly #directory: RunDirectory;
+/** What the commands that work on a run are asked. */
+export interface RunRequest {
+  /** Recipe by name or path; an existing run has its own. */
+  readonly recipe: string | undefined;
+  /** Keys of the recipe with other values: `sft.samples=10000`. */
+  readonly set: readonly string[];
+  /** Directory of the run. */
+  readonly out: string;
+  readonly device: string;
+  readonly resume: boolean;
+  readonly force: boolean;
+  /** No progress. */
+  readonly quiet: boolean;
+}
 
-  private constructor(path: string) {
-    this.#directory = new RunDirectory(path);
-    this.path = path;
-    this.name = this.#directory.name;
-    this.recipe = this.#directory.recipe;
-  }
-
+export class Run extends RunDirectory {
   /** Whether a run was begun in `path`. */
   static begun(path: string): boolean {
     return existsSync(join(path, 'recipe.json'));
@@ -93,7 +110,6 @@ export class RunFiles {
       /** Recipe by name or path; null: the run's own, which must exist. */
       readonly recipe: string | null;
       readonly set: readonly string[];
-      readonly command: string;
       /** The run must be there already. */
       readonly resume?: boolean;
       /** Begin again: what the former run wrote is removed once the new one is known to be able to begin. */
@@ -101,12 +117,12 @@ export class RunFiles {
       /** Splits of a prepared data set that the work goes through; training's when absent. */
       readonly splits?: readonly Split[];
     },
-  ): RunFiles {
+  ): Run {
     const { splits = ['train'], replace = false } = options;
-    if (replace || !RunFiles.begun(path)) {
+    if (replace || !Run.begun(path)) {
       if (options.resume === true) {
         throw new ConfigError(
-          `${path}: no run there to go on with (no recipe.json); leave --resume out to begin one`,
+          `${path}: no run there to resume (no recipe.json); leave --resume out to begin one`,
         );
       }
       if (options.recipe === null) {
@@ -128,15 +144,15 @@ export class RunFiles {
       if (from !== null) checkPlace(path, from);
       if (from !== null && replace) checkKept(path, from);
       checkExamples(recipe, from, splits);
-      if (replace) RunFiles.remove(path);
+      if (replace) Run.remove(path);
       const header = {
         version: RUN_VERSION,
-        ...{ name, recipe, command: options.command, data: dataRecord(recipe.data.name) },
+        ...{ name, recipe, command: commandLine(), data: dataRecord(recipe.data.name) },
       };
       writeFileAtomic(join(path, 'recipe.json'), `${JSON.stringify(header, null, 2)}\n`);
-      return new RunFiles(path);
+      return new Run(path);
     }
-    const run = new RunFiles(path);
+    const run = new Run(path);
     if (options.recipe === null && options.set.length > 0) {
       throw new ConfigError(
         `${path}: a run keeps the recipe that it began with, so --set needs --recipe and a new --out`,
@@ -147,7 +163,7 @@ export class RunFiles {
       if (changed.length > 0) {
         throw new ConfigError(
           `${path}: this run began with other values of ${changed.join(', ')}; choose a new --out, ` +
-            'or leave the settings out to go on with its own',
+            'or leave the settings out to use its own',
         );
       }
     }
@@ -162,20 +178,17 @@ export class RunFiles {
     return run;
   }
 
-  file(...parts: string[]): string {
-    return join(this.path, ...parts);
-  }
-
+  /** The policy before training. */
   get initial(): string {
-    return this.file('initial');
+    return this.policy('initial');
   }
 
   checkpoint(stage: TrainingStage): string {
     return this.file(stage, 'checkpoint');
   }
 
-  policy(stage: TrainingStage): string {
-    return this.file(stage, 'policy');
+  policy(name: PolicyName): string {
+    return this.policyDirectory(name);
   }
 
   /** A stage's adapter, where that is what it trains: its policy has it merged. */
@@ -197,7 +210,7 @@ export class RunFiles {
 
   /** @throws DataError when the record is damaged */
   stageRecord(stage: TrainingStage): StageRecord | null {
-    const cost = this.#directory.cost(stage);
+    const cost = this.cost(stage);
     if (cost === null) return null;
     const { seconds, samples, steps, finished } = cost;
     return { seconds, samples, steps, finished: finished ?? false };
@@ -208,12 +221,12 @@ export class RunFiles {
   }
 
   /** Whether a stage has come to its end. */
-  finished(stage: TrainingStage): boolean {
+  stageFinished(stage: TrainingStage): boolean {
     return typeof this.stageRecord(stage)?.finished === 'string' && existsSync(this.policy(stage));
   }
 
   /**
-   * Where a stage goes on; null for a new one. Starting over drops the stage and what was built on it.
+   * Where a stage resumes; null for a new one. Starting over drops the stage and what was built on it.
    * @throws CheckpointError when the checkpoint is damaged or is none of this stage, or there is one but the user asked neither to
    *   resume nor to start over.
    */
@@ -226,13 +239,13 @@ export class RunFiles {
       this.#drop(stage);
       return null;
     }
-    for (const directory of [this.checkpoint(stage), this.policy(stage)]) recoverCheckpoint(directory);
     const checkpoint = this.checkpoint(stage);
+    recoverCheckpoint(checkpoint);
     const state = readState(checkpoint);
     if (state === null) return null;
     if (!how.resume) {
       throw new CheckpointError(
-        `${this.file(stage)} holds a checkpoint of step ${state.step}: add --resume to go on from it, or --force to start over`,
+        `${this.file(stage)} holds a checkpoint of step ${state.step}: add --resume to resume from it, or --force to start over`,
       );
     }
     const damage = checkpointDamage(checkpoint);
@@ -253,27 +266,26 @@ export class RunFiles {
     return state;
   }
 
-  /** What a stage of this run begins with; `base` is the policy. Errors as `dataRecord` and `hashesIn`. */
-  originOf(stage: TrainingStage, base: string): StageOrigin {
+  /**
+   * What a stage of this run begins with; `base` is the policy, `state` where its checkpoint stands.
+   * @throws CheckpointError when the checkpoint began with another recipe, other data or another policy, by name; as `dataRecord`
+   *   and `hashesIn`
+   */
+  originOf(stage: TrainingStage, base: string, state: TrainingState | null): StageOrigin {
     // What the other stage and the evaluation are told does not change this one.
     const { eval: _, sft, rl, ...shared } = this.recipe;
     const recipe = { ...shared, ...(stage === 'sft' ? { sft } : { rl }) };
     const data = dataRecord(this.recipe.data.name);
-    return {
+    const now: StageOrigin = {
       ...(JSON.parse(JSON.stringify({ recipe, data })) as Omit<StageOrigin, 'policy'>),
       policy: hashesIn(base),
     };
-  }
-
-  /** @throws CheckpointError when a checkpoint began with another recipe, other data or another policy, by name */
-  checkOrigin(stage: TrainingStage, base: string, before: StageOrigin, now: StageOrigin): void {
-    const place = this.checkpoint(stage);
+    if (state === null) return now;
+    const before = state.origin;
     const keys = changedKeys(before.recipe as unknown as Recipe, now.recipe as unknown as Recipe);
-    const data = dataRecordSchema.safeParse(before.data);
-    const parts = data.success ? changedParts(data.data, now.data as DataRecord) : ['its record'];
-    const files = [...new Set([...Object.keys(before.policy), ...Object.keys(now.policy)])].filter(
-      (name) => before.policy[name] !== now.policy[name],
-    );
+    const known = dataRecordSchema.safeParse(before.data);
+    const parts = known.success ? changedParts(known.data, data) : ['its record'];
+    const files = changedNames(before.policy, now.policy);
     const problem =
       keys.length > 0
         ? `was trained with other values of ${keys.join(', ')} than ${this.file('recipe.json')} has`
@@ -282,9 +294,9 @@ export class RunFiles {
           : files.length > 0
             ? `began with another policy than ${base} is now (${files.join(', ')})`
             : null;
-    if (problem === null) return;
+    if (problem === null) return now;
     throw new CheckpointError(
-      `${place}: ${problem}; put back what it began with, or start the stage over with --force`,
+      `${this.checkpoint(stage)}: ${problem}; put back what it began with, or start the stage over with --force`,
     );
   }
 
@@ -298,11 +310,6 @@ export class RunFiles {
       }
       rmSync(this.file(one), { recursive: true, force: true });
     }
-  }
-
-  /** What is recorded of machine and versions. @throws DataError when it is damaged */
-  get environment(): RunDirectory['environment'] {
-    return this.#directory.environment;
   }
 }
 
@@ -331,5 +338,47 @@ function checkParts(recipe: Recipe, from: string | null): void {
     throw new ConfigError(
       `eval.series: got ${evaluation.series}, but ${data.name} has no splits and data.heldOut keeps ${data.heldOut} of its series`,
     );
+  }
+}
+
+/** Directories in which a run is written, checkpoints aside: those are recovered by their stage. */
+function tidyRun(path: string): void {
+  for (const part of ['', 'sft', 'rl', 'eval']) tidyUp(join(path, part), (name) => name !== 'checkpoint');
+}
+
+/**
+ * Opens a run and works on it, alone from before the first file is written. Nothing is written when the device cannot be used.
+ * @param command its name, for the advice how to resume
+ * @throws EngineError for the device; ConfigError when another process works on the run; WriteError when its directory was removed
+ * meanwhile; Interrupted when stopped, after the command that resumes was printed on stderr
+ */
+export async function runSession(
+  command: string,
+  given: { readonly out: string; readonly device: string },
+  open: () => Run,
+  work: (run: Run) => Promise<void>,
+): Promise<Run> {
+  openEngine(given.device);
+  const lock = await claimDirectory(given.out);
+  let release = (): void => {};
+  try {
+    tidyRun(given.out);
+    const run = open();
+    release = neverRemake(given.out);
+    await work(run);
+    if (!lock.held()) throw gone(given.out);
+    return run;
+  } catch (error) {
+    // Whatever failed first, this is why.
+    if (!lock.held()) throw gone(given.out);
+    if (error instanceof Interrupted) {
+      const device = given.device === 'cpu' ? [] : ['--device', given.device];
+      const again = ['timeseer', command, '--out', given.out, ...device, '--resume'];
+      say(`resume with: ${again.map(shellWord).join(' ')}`);
+    }
+    throw error;
+  } finally {
+    release();
+    lock.release();
   }
 }

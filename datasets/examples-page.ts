@@ -1,20 +1,25 @@
-/** A page of rendered examples with their right answers, for a person. */
+/** A page of rendered examples: figure, right answer, what a policy is asked, and what the expert says. */
 
-import { lengthOf } from '../../../datasets/example.ts';
-import type { ExampleOrigin } from '../../../datasets/example-set.ts';
-import type { Split } from '../../../datasets/split.ts';
-import { verbatim } from '../../../eval/report-examples.ts';
-import { Html, html, page, pngSource } from '../../html/html.ts';
-import { fixed } from '../../html/numbers.ts';
-import { STYLE } from '../../html/style.ts';
-import { encodePng } from '../../plot/png.ts';
-import { render } from '../../plot/raster.ts';
-import { LEAST_STRIP } from '../../plot/shade.ts';
-import { formatValue } from '../../progress.ts';
-import { smallFigure } from '../../run/card.ts';
-import { drawingOf, markTruth } from '../../tasks/drawing.ts';
-import { choosesClass, goldParts, labelOf, taskKind } from '../../tasks/kinds.ts';
-import type { Example, Gold, Picture } from '../../types.ts';
+import { DataError, reasonOf, TimeseerError } from '../src/errors.ts';
+import type { ClassProfile } from '../src/expcot/class-profile.ts';
+import { TRACE_VERSION } from '../src/expcot/trace.ts';
+import { fileInside, readBytes } from '../src/files.ts';
+import { Html, html, page, pngSource, verbatim } from '../src/html/html.ts';
+import { fixed } from '../src/html/numbers.ts';
+import { STYLE } from '../src/html/style.ts';
+import { decodePng, encodePng, MOST_BYTES } from '../src/plot/png.ts';
+import { render } from '../src/plot/raster.ts';
+import { LEAST_STRIP } from '../src/plot/shade.ts';
+import { formatValue } from '../src/progress.ts';
+import { drawingOf, markTruth } from '../src/tasks/drawing.ts';
+import { choosesClass, EXACT_WORDS, expertOn, goldParts, labelOf, taskKind } from '../src/tasks/kinds.ts';
+import type { Example, Gold, Picture } from '../src/types.ts';
+import { nanoFigure } from './benchmarks/registry.ts';
+import { lengthOf } from './example.ts';
+import type { ExampleOrigin, ExampleSet } from './example-set.ts';
+import { learnProfile, wordsFor, wordsVersion } from './material-composer.ts';
+import { classesOf, type Material, Materials } from './materials.ts';
+import type { Split } from './split.ts';
 
 /** What the expert says from values alone. */
 export interface BlindWords {
@@ -54,6 +59,120 @@ export interface PageOptions {
   readonly describe?: Describe;
   /** Whether the figure is another one than the task's own. */
   readonly redrawn?: boolean;
+}
+
+/** The blind trace with its own answer, compared with the right one. */
+function blindWords(text: string, example: Example): BlindWords {
+  const { gold, channels, names } = example;
+  const length = lengthOf(example);
+  const kind = taskKind(gold.kind);
+  const said = kind.parse(text, { kind: gold.kind, length, channels: channels.length, ...EXACT_WORDS });
+  const { class: named, f1 } = kind.agreement(kind.answerOf(said), gold);
+  const right = choosesClass(gold.kind) ? named : f1 === 1;
+  return { text, says: kind.says(said, names), right, f1 };
+}
+
+type Traces = Pick<ExampleDetails, 'teacher' | 'notes'> & { readonly blind: string | null };
+
+/** Both traces as they are told now; what cannot be told is said instead. */
+function toldNow(example: Example, profile: ClassProfile | null): Traces {
+  const because = (error: unknown): string => {
+    if (!(error instanceof TimeseerError)) throw error;
+    return error.message;
+  };
+  try {
+    const expert = expertOn(example, example.gold.kind, profile);
+    const blind = expert.blind().text;
+    try {
+      return { teacher: expert.teacher(example.gold).text, blind, notes: [] };
+    } catch (error) {
+      return { teacher: null, blind, notes: [`No expert trace for the right answer: ${because(error)}.`] };
+    }
+  } catch (error) {
+    return { teacher: null, blind: null, notes: [`No expert traces: ${because(error)}.`] };
+  }
+}
+
+export interface DescribeOptions {
+  /** All examples that classes may be learned from; those of other splits are passed over. */
+  readonly training: () => Iterable<readonly [split: Split, example: Example]>;
+  /** The prepared data set that the examples are of; null where they come from a task. */
+  readonly set: ExampleSet | null;
+  /** Whether another figure is drawn than the data set's own: then its stored figures and prompts are not meant. */
+  readonly redrawn: boolean;
+}
+
+function learned({ set, training }: DescribeOptions, stored: boolean): ReturnType<typeof learnProfile> {
+  const profile = stored ? classesOf(set)() : null;
+  if (profile !== null) return { profile, reason: null };
+  const examples = function* (): Generator<Example> {
+    for (const [split, example] of training()) if (split === 'train') yield example;
+  };
+  return learnProfile(examples());
+}
+
+/**
+ * Figure, prompt and expert traces of examples: of a prepared data set those that stand beside its examples, which training takes
+ * and which have no trace with the right answer of a test split; else what would stand there. Classes are learned from the training
+ * split alone, once, when a trace first needs them. What cannot be told is left out, with a line that says why.
+ *
+ * @throws DataError for a prepared data set whose files are damaged
+ */
+export function describer(options: DescribeOptions): Describe {
+  const { set, redrawn } = options;
+  const materials = set === null ? null : Materials.of(set);
+  const facts = materials?.facts;
+  let classes: ReturnType<typeof learnProfile> | undefined;
+  const now = (example: Example): Traces => {
+    if (!taskKind(example.gold.kind).learnsClasses) return toldNow(example, null);
+    classes ??= learned(options, (facts?.classes ?? null) !== null);
+    if (classes.profile === null) {
+      return { teacher: null, blind: null, notes: [`No expert traces: ${classes.reason}.`] };
+    }
+    return toldNow(example, classes.profile);
+  };
+  const tracesOf = (split: Split, example: Example, material: Material | null): Traces => {
+    if (material === null || facts?.traces !== TRACE_VERSION) return now(example);
+    const { teacher, blind } = material;
+    const whole = blind !== null && (teacher !== null || split === 'test');
+    if (whole) return { teacher, blind, notes: [] };
+    return { teacher, blind, notes: now(example).notes };
+  };
+  const imageOf = (path: string | null): Pick<ExampleDetails, 'image' | 'notes'> => {
+    if (set === null || path === null) return { image: null, notes: [] };
+    try {
+      return {
+        image: { path, picture: decodePng(readStored(fileInside(set.directory, path)), path) },
+        notes: [],
+      };
+    } catch (error) {
+      if (!(error instanceof DataError)) throw error;
+      return { image: null, notes: [`The stored figure is not shown: ${error.message}.`] };
+    }
+  };
+  return async ({ split, index, example }, origin) => {
+    const material = materials?.at(split, index) ?? null;
+    const stored = redrawn ? null : material;
+    const { image, notes } = imageOf(stored?.image ?? null);
+    const traces = tracesOf(split, example, material);
+    const prompt = stored?.prompt ?? wordsFor(example, origin);
+    const version = stored === null ? wordsVersion(origin) : facts!.prompt;
+    return {
+      prompt: `${prompt}\n\n(prompt ${version})`,
+      image,
+      teacher: traces.teacher,
+      blind: traces.blind === null ? null : blindWords(traces.blind, example),
+      notes: [...notes, ...traces.notes],
+    };
+  };
+}
+
+function readStored(file: string): Buffer {
+  try {
+    return readBytes(file, MOST_BYTES);
+  } catch (cause) {
+    throw new DataError(`cannot be read (${reasonOf(cause)})`, { file, cause });
+  }
 }
 
 const uriOf = (picture: Picture): string => `data:image/png;base64,${encodePng(picture).toString('base64')}`;
@@ -189,7 +308,7 @@ export async function examplesPage(
 <dl class="facts"><dt>Task</dt><dd>${origin.task}</dd>
 ${classes.length === 0 ? null : html`<dt>Classes</dt><dd>${classes.join(', ')}</dd>`}
 ${rate === null ? null : sampling(rate)}
-${first === undefined ? null : html`<dt>Small policies</dt><dd>are shown figure ${smallFigure({ task: origin.task, kind: origin.kind, channels: first.example.names })}, unless their recipe says otherwise</dd>`}
+${first === undefined ? null : html`<dt>Small policies</dt><dd>are shown figure ${nanoFigure({ task: origin.task, kind: origin.kind, channels: first.example.names })}, unless their recipe says otherwise</dd>`}
 <dt>Split</dt><dd>${split.statement}</dd><dt>Licence</dt><dd>${source.licence}</dd>
 ${source.citation === null ? null : html`<dt>Source</dt><dd>${source.citation}</dd>`}
 ${notes.map((note) => html`<dt>Note</dt><dd>${note}</dd>`)}</dl></header>

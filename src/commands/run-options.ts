@@ -1,16 +1,9 @@
-/** Options that the commands of a run share. */
+/** The options that `sft`, `train` and `quickstart` share. */
 import type { Argv } from 'yargs';
 import { ConfigError } from '../errors.ts';
-import { withoutSecrets } from '../terminal.ts';
+import type { RunRequest } from '../run/run.ts';
 
-export interface RunArguments {
-  readonly recipe: string | undefined;
-  readonly set: readonly string[];
-  readonly out: string;
-  readonly device: string;
-  readonly resume: boolean;
-  readonly force: boolean;
-  readonly quiet: boolean;
+export interface RunArguments extends RunRequest {
   readonly json: boolean;
 }
 
@@ -39,23 +32,13 @@ export function runOptions(
       ...(defaults.out === undefined ? { demandOption: true } : { default: defaults.out }),
     })
     .option('device', { type: 'string', default: 'cpu', requiresArg: true, describe: 'cpu, cuda or cuda:N' })
-    .option('resume', { type: 'boolean', default: false, describe: 'Go on from the last checkpoint' })
+    .option('resume', { type: 'boolean', default: false, describe: 'Resume from the last checkpoint' })
     .option('force', { type: 'boolean', default: false, describe: defaults.force })
     .option('quiet', { type: 'boolean', default: false, describe: 'No progress' })
     .option('json', { type: 'boolean', default: false, describe: 'Print the result as JSON' })
     .check(({ resume, force }) => {
       if (resume && force)
-        throw new ConfigError('--resume goes on and --force starts over: give one of them');
+        throw new ConfigError('--resume resumes and --force starts over: give one of them');
       return true;
     }) as Argv<RunArguments>;
-}
-
-/** A word as a shell reads it back. */
-export function shellWord(word: string): string {
-  return /^[\w./:=,@+-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
-}
-
-/** The command line, as the user typed it but for passwords in addresses: a run records it. */
-export function commandLine(): string {
-  return withoutSecrets(['timeseer', ...process.argv.slice(2)].map(shellWord).join(' '));
 }

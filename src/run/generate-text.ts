@@ -1,25 +1,28 @@
-/** `timeseer generate --policy DIRECTORY`: what a policy answers to a prompt with pictures. */
+/** What a policy answers to a prompt with pictures. */
+
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
-import { openTorch } from '../../engine/torch/torch.ts';
-import { CheckpointError, ConfigError } from '../../errors.ts';
-import { cores } from '../../machine.ts';
-import { readImage } from '../../plot/image-file.ts';
-import type { EncodedPrompt } from '../../policy/batch.ts';
-import { generate, type Sampled } from '../../policy/generate.ts';
+import { text as readAll } from 'node:stream/consumers';
+import { CheckpointError, ConfigError, DataError } from '../errors.ts';
+import { cores } from '../machine.ts';
+import { readImage } from '../plot/image-file.ts';
+import type { EncodedPrompt } from '../policy/batch.ts';
+import type { Message } from '../policy/chat.ts';
+import { generate, type Sampled } from '../policy/generate.ts';
 import {
   GENERATION_CONFIG_FILE,
   type GenerationConfig,
   readGenerationConfig,
-} from '../../policy/generation-config.ts';
-import { loadAdapter } from '../../policy/peft.ts';
-import { Policy } from '../../policy/policy.ts';
-import { TextStream } from '../../policy/tokenizer.ts';
-import { Progress } from '../../progress.ts';
-import { findPolicy } from '../../run/find-policy.ts';
-import { print, printJson, say } from '../../terminal.ts';
-import { encode, type Question, readPrompt, roomFor } from './prompt.ts';
+} from '../policy/generation-config.ts';
+import { loadAdapter } from '../policy/peft.ts';
+import { Policy, type Prompting } from '../policy/policy.ts';
+import { TextStream } from '../policy/tokenizer.ts';
+import { Progress } from '../progress.ts';
+import { print, printJson, say } from '../terminal.ts';
+import type { Picture } from '../types.ts';
+import { openEngine } from './engine.ts';
+import { findPolicy } from './run-policy.ts';
 
 export interface TextArguments {
   readonly policy: string;
@@ -40,6 +43,8 @@ export interface TextArguments {
 }
 
 const MOST_SAMPLES = 1024;
+/** Tokens of an answer where nobody says how many. */
+const MAX_TOKENS = 512;
 
 /** @throws ConfigError for a number out of its range */
 function checkOptions(args: TextArguments): void {
@@ -109,6 +114,77 @@ function checkIds({ stops, suppress }: GenerationConfig, vocabulary: number, dir
         'take both files from one checkpoint',
     );
   }
+}
+
+/** What is asked; a picture with the name of its file. */
+export interface Question {
+  readonly prompt: string;
+  readonly system: string | undefined;
+  readonly pictures: readonly { readonly file: string; readonly picture: Picture }[];
+}
+
+/** The user's words, from the command line or standard input; a line's end that a shell or editor adds is left out. */
+export async function readPrompt(prompt: string): Promise<string> {
+  const text = prompt === '-' ? (await readAll(process.stdin)).replace(/\r?\n$/, '') : prompt;
+  if (text.trim() === '') {
+    throw new ConfigError(`--prompt: ${prompt === '-' ? 'standard input was empty' : 'the text is empty'}`);
+  }
+  return text;
+}
+
+/** @throws ConfigError when a text holds a special token, which the tokenizer would take for the prompt's structure */
+function checkPlain(policy: Prompting, option: string, text: string): void {
+  const token = policy.tokenizer.specialIn(text);
+  if (token === null) return;
+  throw new ConfigError(
+    `--${option}: holds ${token}, which is not text to this policy but a part of its prompts' structure; ` +
+      'write it another way, with a space inside, say',
+  );
+}
+
+function messagesOf(images: number, prompt: string, system: string | undefined): Message[] {
+  const pictures = Array.from({ length: images }, () => ({ type: 'image' as const }));
+  return [
+    ...(system === undefined ? [] : [{ role: 'system' as const, content: system }]),
+    { role: 'user', content: [...pictures, { type: 'text', text: prompt }] },
+  ];
+}
+
+/** @throws DataError naming a picture that cannot be shown, or when the prompt is too long */
+export function encode(policy: Prompting, { prompt, system, pictures }: Question): EncodedPrompt {
+  checkPlain(policy, 'prompt', prompt);
+  if (system !== undefined) checkPlain(policy, 'system', system);
+  for (const { file, picture } of pictures) {
+    try {
+      policy.processor.size(picture.width, picture.height);
+    } catch (cause) {
+      throw cause instanceof DataError ? new DataError(cause.message, { file, cause }) : cause;
+    }
+  }
+  const text = policy.chat.render(messagesOf(pictures.length, prompt, system));
+  return policy.encodePrompt(
+    text,
+    pictures.map(({ picture }) => picture),
+  );
+}
+
+/**
+ * Tokens that an answer may have: what the user asks for, else the checkpoint's number as far as the context reaches.
+ * @throws DataError when there is no room behind the prompt; ConfigError when the user asks for more than there is
+ */
+export function roomFor(
+  policy: Prompting,
+  length: number,
+  asked: number | undefined,
+  usual: number | null,
+): number {
+  const { maxPositions } = policy.dims;
+  const room = maxPositions - length;
+  const context = `the prompt has ${length} tokens, and the checkpoint's context ends at ${maxPositions}`;
+  if (room < 1) throw new DataError(`there is no room for an answer: ${context}`);
+  if (asked !== undefined && asked > room)
+    throw new ConfigError(`--max-tokens ${asked}: there is room for ${room}: ${context}`);
+  return asked ?? Math.min(usual ?? MAX_TOKENS, room);
 }
 
 interface Measured {
@@ -212,7 +288,7 @@ export async function runText(args: TextArguments): Promise<void> {
   const config = readGenerationConfig(directory);
   const sampling = samplingOf(args, config);
   const { samples, topK, stops, ...rest } = sampling;
-  const engine = openTorch({ device: args.device ?? 'cpu', threads: args.threads ?? cores() });
+  const engine = openEngine(args.device, args.threads ?? cores());
   const timings = new Timings();
   const { adapter } = args;
   let encoded!: EncodedPrompt;

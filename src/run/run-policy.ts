@@ -1,0 +1,146 @@
+/** The policies of a run: where they are, and the one that its training starts from, made or copied. */
+import { constants, cpSync, existsSync, mkdirSync, statSync } from 'node:fs';
+import { basename, isAbsolute, join, relative, resolve } from 'node:path';
+import { openExamples, trainingExamples } from '../../datasets/source.ts';
+import { DryEngine } from '../engine/dry/dry.ts';
+import { CheckpointError, ConfigError } from '../errors.ts';
+import { MANIFEST_FILE, TRAINING_FILES, writeManifestedDirectory } from '../manifest.ts';
+import { trainBpe } from '../policy/bpe.ts';
+import { Policy } from '../policy/policy.ts';
+import type { Recipe } from '../recipe.ts';
+import { type PolicyCard, writeCard } from '../tasks/card.ts';
+import { nanoCard } from './card.ts';
+import { openEngine } from './engine.ts';
+import type { Run } from './run.ts';
+import { trainingTask } from './task.ts';
+
+/** What a run directory may hold, the furthest trained first. */
+export const RUN_POLICIES = [
+  'rl/policy',
+  'rl/checkpoint',
+  'sft/policy',
+  'sft/checkpoint',
+  'initial',
+] as const;
+
+const QUICKSTART = '`npx timeseer quickstart` makes one in runs/quickstart';
+
+const isPolicy = (directory: string): boolean => existsSync(join(directory, 'config.json'));
+
+/** What to do about a path where nothing is: it may be meant as a repository of a hub, or as a download of one. */
+function advice(path: string): string {
+  const [, owner, name] = /^([\w.-]*\w)\/(\w[\w.-]*)\/?$/.exec(path) ?? [];
+  if (owner === undefined || name === undefined || owner === 'runs' || owner.startsWith('.'))
+    return QUICKSTART;
+  if (owner === 'models') return `\`npx timeseer pull OWNER/${name}\` downloads it from the Hugging Face hub`;
+  if (existsSync(owner)) return QUICKSTART;
+  const download = join('models', name);
+  return isPolicy(download)
+    ? `the download of that name is ${download}`
+    : `if it is a repository of the Hugging Face hub, \`npx timeseer pull ${owner}/${name}\` downloads it into ${download}`;
+}
+
+/**
+ * The directory of a policy: `path` itself when it is one (a Hugging Face directory, with `config.json`), else the
+ * furthest trained policy of the run directory `path`, in the order of RUN_POLICIES.
+ * @throws CheckpointError that names what was looked for, and how to make one
+ */
+export function findPolicy(path: string): string {
+  const found = ['', ...RUN_POLICIES].map((name) => join(path, name)).find(isPolicy);
+  if (found !== undefined) return found;
+  const there = statSync(path, { throwIfNoEntry: false });
+  if (there === undefined) throw new CheckpointError(`${path}: no such directory; ${advice(path)}`);
+  if (!there.isDirectory()) {
+    throw new CheckpointError(
+      `${path}: is a file; give the directory of a policy or of a run; ${QUICKSTART}`,
+    );
+  }
+  if (existsSync(join(path, 'adapter_config.json'))) {
+    throw new CheckpointError(
+      `${path}: is an adapter; give its base checkpoint with --policy, and it to \`generate\` or \`merge\` with --adapter`,
+    );
+  }
+  throw new CheckpointError(
+    `${path}: no policy there (looked for config.json in it and in ${RUN_POLICIES.join(', ')}); ${QUICKSTART}`,
+  );
+}
+
+function isInside(path: string, directory: string): boolean {
+  const inside = relative(resolve(directory), resolve(path));
+  return !inside.startsWith('..') && !isAbsolute(inside);
+}
+
+/** @throws ConfigError when the run's directory is inside the policy's, which could not be copied there */
+export function checkPlace(out: string, from: string): void {
+  if (!isInside(out, from)) return;
+  throw new ConfigError(`--out ${out}: lies in ${from}, the policy that the run begins with; choose another`);
+}
+
+/** @throws ConfigError when the policy is part of the run that is removed before it is copied */
+export function checkKept(out: string, from: string): void {
+  if (!isInside(from, out)) return;
+  throw new ConfigError(
+    `policy.init: ${from} is part of the run in ${out}, which would be removed; choose another --out`,
+  );
+}
+
+/**
+ * Whether a file beside a policy's config.json is copied with it: not where its own training stood and not its manifest (the copy
+ * gets its own), not the same weights in other formats, nothing hidden (a clone's `.git` holds everything again) and no directories.
+ */
+function isOfPolicy(path: string): boolean {
+  const name = basename(path);
+  const other = name.startsWith('.') || /\.(bin|pt|pth|gguf|h5|msgpack|onnx)$/.test(name);
+  return !other && ![...TRAINING_FILES, MANIFEST_FILE].includes(name) && statSync(path).isFile();
+}
+
+/**
+ * Copies a policy, whole or not at all, once its files are found to belong together: a copy of a damaged checkpoint would
+ * stay when the checkpoint is repaired. The values of foreign weights are not looked at.
+ * @throws CheckpointError naming the file of the original that is missing or damaged; WriteError
+ */
+export function copyPolicy(from: string, to: string): void {
+  Policy.load(new DryEngine({ device: 'cpu', version: '2.0' }), from, { tuning: 'none' }).dispose();
+  writeManifestedDirectory(to, (temporary) => {
+    mkdirSync(temporary, { recursive: true });
+    // Shares the blocks of large files where the file system can; files that are links (a hub cache) become files.
+    cpSync(from, temporary, {
+      recursive: true,
+      dereference: true,
+      filter: (source) => source === from || isOfPolicy(source),
+      mode: constants.COPYFILE_FICLONE,
+    });
+  });
+}
+
+/** Traces that the nano tokenizer is made from. */
+const TOKENIZER_CORPUS = 300;
+
+/** The nano tokenizer of a recipe. @throws DataError for training examples that have no trace */
+export function nanoTokenizer(recipe: Recipe, card: PolicyCard): Record<string, unknown> {
+  const task = trainingTask(card, trainingExamples(recipe.data, recipe.seed));
+  const texts: string[] = [];
+  for (let i = 0; i < TOKENIZER_CORPUS; i++) {
+    const example = task.example(i);
+    texts.push(task.instruction(example), task.trace(example));
+  }
+  return trainBpe(texts);
+}
+
+/** Makes the run's initial policy, unless it is there: random nano weights, or a copy of a checkpoint. */
+export function prepareInitial(run: Run): void {
+  if (existsSync(run.initial)) return;
+  const { policy, seed } = run.recipe;
+  if (policy.init !== 'nano') {
+    copyPolicy(findPolicy(policy.init), run.initial);
+    return;
+  }
+  const card = nanoCard(run.recipe, openExamples(run.trainingExamples).facts);
+  const engine = openEngine();
+  const created = Policy.create(engine, { tokenizer: nanoTokenizer(run.recipe, card), seed });
+  writeManifestedDirectory(run.initial, (temporary) => {
+    created.write(temporary);
+    writeCard(temporary, card);
+  });
+  created.dispose();
+}
