@@ -1,5 +1,5 @@
 /**
- * What a recipe can say: the keys of an experiment with their defaults, ranges and meaning. Unknown keys are
+ * The keys of a recipe, with their defaults, ranges and meaning. Unknown keys are
  * refused at every level. `src/config.ts` reads recipes; `src/recipes/quickstart.yaml` lists every key.
  */
 import { z } from 'zod';
@@ -17,7 +17,7 @@ const word = z.string().min(1);
 /** Decay rates of Adam's moments, each in [0, 1). */
 const betas = z.tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)]).readonly();
 
-/** Longest series that is generated: longer ones would fill the memory before anything was learnt. */
+/** Longest series that is generated: longer ones would fill the memory before training begins. */
 const LONGEST_SERIES = 1_000_000;
 /** Longest response, in tokens: no context of a Qwen2.5-VL is longer. */
 const LONGEST_RESPONSE = 1 << 17;
@@ -35,13 +35,13 @@ const data = z
 
 const adapter = z
   .strictObject({
-    /** Inner width of the low-rank pairs. */
+    /** Rank r of the low-rank pairs A [r, in] and B [out, r]. */
     rank: count(1, 1024).default(16),
-    /** The side path is scaled by alpha / rank. */
+    /** The adapter's output is scaled by alpha / rank. */
     alpha: scale.default(32),
     /** Scaled by alpha / √rank instead (rsLoRA). */
     rslora: z.boolean().default(false),
-    /** Projections that get a pair, in every layer: of the decoder, unless some of `visual` are named. All: 'all-linear'. */
+    /** Projections that get an adapter, in every layer: of the decoder, unless some of `visual` are named. All: 'all-linear'. */
     targets: z
       .preprocess(
         (value) => (value === 'all-linear' ? [...ADAPTER_TARGETS] : value),
@@ -73,11 +73,11 @@ const policy = z
 
 const memory = z
   .strictObject({
-    /** Tokens that go through the policy at once in training, padding included: more need memory, fewer time. */
+    /** Tokens of a micro-batch in training, padding included: more need more memory, fewer more time. */
     tokens: count(1).default(32_768),
-    /** Responses that a rollout samples side by side, whole groups, at least one: more need memory, fewer time. */
+    /** Responses that a rollout decodes in one batch, whole groups, at least one: more need more memory, fewer more time. */
     rows: count(1, 65_536).default(256),
-    /** Keep only each layer's input and compute the layer again for its gradient. 'auto': where memory asks for it. */
+    /** Gradient checkpointing: keep each layer's input alone and recompute the layer in the backward pass. 'auto': where the memory plan asks for it. */
     recompute: z.enum(['auto', 'always', 'never']).default('auto'),
     /** Refuse to start a training stage whose memory plan does not fit the device. */
     check: z.boolean().default(true),
@@ -92,14 +92,14 @@ const sft = z
     batch: count(1, 65_536).default(16),
     /** Peak learning rate of AdamW. */
     learningRate: positive.max(1).default(1.4e-3),
-    /** Steps of linear rise to the peak. */
+    /** Steps of linear warm-up. */
     warmup: count(0).default(50),
     /** Where the cosine ends, as a share of the peak. */
     minLearningRate: ratio.default(0.05),
     betas: betas.default([0.9, 0.95]),
-    /** Decoupled, on matrices only. */
+    /** Decoupled weight decay (AdamW), on matrices only. */
     weightDecay: nonNegative.max(1).default(0.05),
-    /** Largest norm of the whole gradient; longer ones are scaled down to it. */
+    /** Gradient clipping: largest global norm. */
     clip: scale.default(1),
     /** Data-parallel threads of this process. */
     workers: count(1, 256).default(2),
@@ -121,43 +121,43 @@ const transport = z
 
 const rl = z
   .strictObject({
-    /** Updates of the rollout distribution; 0 skips the stage. */
+    /** Steps, each of fresh rollouts and updates from them; 0 skips the stage. */
     steps: count(0).default(100),
     /** Prompts per step. */
     prompts: count(1, 65_536).default(16),
-    /** Responses per prompt; advantages compare them, so at least two. */
+    /** Responses per prompt, G; advantages compare them, so at least two. */
     group: count(2, 4096).default(8),
     /** Divides the logits of rollouts, and of every log-probability of the loss. */
     temperature: z.number().min(0.001).max(10).default(1),
-    /** Nucleus of rollouts; 1 keeps all tokens. Below 1 the gradient is biased: the loss is of the full distribution. */
+    /** Nucleus sampling of rollouts; 1 keeps all tokens. Below 1 the gradient is biased: the loss is of the full distribution. */
     topP: positive.max(1).default(1),
     /** Longest response, in tokens. */
     maxTokens: count(1, LONGEST_RESPONSE).default(96),
-    /** How rewards become advantages. */
+    /** Advantage estimator. */
     advantage: z.enum(['timerpo', 'grpo', 'dr_grpo']).default('timerpo'),
     /** Weight of the orthogonal, transport-grounded part of the TimerPO advantage. */
     alpha: nonNegative.max(1e6).default(0.3),
     transport: transport.prefault({}),
     /** Peak learning rate of AdamW. */
     learningRate: positive.max(1).default(2e-4),
-    /** Steps of linear rise to the peak. */
+    /** Steps of linear warm-up. */
     warmup: count(0).default(3),
     /** Where the cosine ends, as a share of the peak. */
     minLearningRate: ratio.default(0.1),
-    /** Updates that one pass over a step's rollouts is divided into; divides `prompts`. */
+    /** Mini-batches, one update each, that an epoch over a step's rollouts is divided into; divides `prompts`. */
     miniBatches: count(1, 65_536).default(1),
-    /** Passes over the same rollouts. */
+    /** Epochs over the rollouts of a step. */
     epochs: count(1, 1000).default(1),
     /** PPO: the probability ratio is clipped to 1 ± this. */
     clipRatio: positive.lt(1).default(0.2),
-    /** Weight of the k3 estimate of the divergence from the reference policy; 0 leaves the reference out. */
+    /** Weight (β) of the k3 estimate of the KL divergence from the reference policy; 0: no reference. */
     kl: nonNegative.max(1e6).default(0.001),
     /** Weight of the entropy bonus. */
     entropy: nonNegative.max(1e6).default(0.001),
-    /** Largest norm of the whole gradient. */
+    /** Gradient clipping: largest global norm. */
     clip: scale.default(1),
     betas: betas.default([0.9, 0.95]),
-    /** Decoupled, on matrices only. */
+    /** Decoupled weight decay (AdamW), on matrices only. */
     weightDecay: nonNegative.max(1).default(0),
     /** Steps between checkpoints. */
     checkpointEvery: count(1).default(10),
@@ -180,7 +180,7 @@ const evaluation = z
   .strictObject({
     /** Held-out examples evaluated: of a prepared data set with more, as many are drawn; otherwise at most `data.heldOut`. */
     series: count(1, 1e7).default(400),
-    /** Temperature of the sampled evaluation, beside the greedy one; that of `rl.temperature` is what reinforcement raises. */
+    /** Temperature of the sampled evaluation, beside the greedy one; reinforcement learning raises the reward at `rl.temperature`. */
     temperature: z.number().min(0.001).max(10).default(1),
     /** Sampled responses per example. */
     samples: count(1, 1024).default(8),
@@ -207,9 +207,9 @@ export const recipeSchema = z
     numbers: numbers.prefault({}),
     policy: policy.prefault({}),
     memory: memory.prefault({}),
-    /** Supervised stage: imitation of expert traces. */
+    /** Supervised fine-tuning on expert traces. */
     sft: sft.prefault({}),
-    /** Reinforcement stage. */
+    /** Reinforcement learning: TimerPO or GRPO. */
     rl: rl.prefault({}),
     eval: evaluation.prefault({}),
     /**

@@ -1,9 +1,8 @@
 /**
- * A training checkpoint: the policy's Hugging Face directory, or the adapter's PEFT files where that alone is trained;
- * what the optimiser keeps; and where the run stands.
- * Random numbers have no state (they are counted), so step number and weights are all it takes to continue bit for
- * bit. It appears whole or not at all, and one of them survives a process that is killed while it replaces the other. Its manifest
- * has the SHA-256 of every file: it is compared before anything goes on from it.
+ * A training checkpoint: the policy's Hugging Face directory, or the adapter's PEFT files where that alone is trained; the state
+ * of the optimiser; and where the run stands. Random numbers have no state (they are counted), so step number and weights are all
+ * it takes to resume bit for bit. It appears whole or not at all, and one of them survives a process that is killed while it
+ * replaces the other. Its manifest has the SHA-256 of every file, which is compared before anything resumes from it.
  */
 import { existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
@@ -22,7 +21,7 @@ const OPTIMIZER_FILE = 'optimizer.safetensors';
 
 const VERSION = 3;
 
-/** What a stage began with: a checkpoint is good for going on with that alone. */
+/** What a stage began with: a checkpoint is resumed with that alone. */
 const originSchema = z.strictObject({
   /** Keys of the recipe that the stage depends on. */
   recipe: z.record(z.string(), z.json()),
@@ -49,8 +48,15 @@ const stateSchema = z
 
 export type TrainingState = z.infer<typeof stateSchema>;
 
-/** Name of what the optimiser keeps of a parameter: `layers.0.o.first_moment`. */
-const entryName = (parameter: string, buffer: string): string => `${parameter}.${buffer}`;
+/** The optimiser's state by parameter, as its file names it: `layers.0.o.first_moment`. */
+function optimizerEntries({ policy, optimizer }: Learner) {
+  return Object.entries(optimizer.buffers).flatMap(([buffer, values]) =>
+    policy.trainable.parameters.map(({ name, offset, size }) => ({
+      name: `${name}.${buffer}`,
+      ...{ values, offset, size },
+    })),
+  );
+}
 
 export function saveCheckpoint(
   directory: string,
@@ -58,8 +64,7 @@ export function saveCheckpoint(
   card: PolicyCard,
   state: Omit<TrainingState, 'version' | 'updates'>,
 ): void {
-  const { engine, trainable } = learner.policy;
-  const { buffers, steps } = learner.optimizer;
+  const { engine } = learner.policy;
   writeManifestedDirectory(directory, (temporary) => {
     // What is not trained is where the stage began with it.
     if (learner.policy.adapter === null) learner.policy.write(temporary);
@@ -67,16 +72,12 @@ export function saveCheckpoint(
     writeCard(temporary, card);
     writeSafetensors(
       join(temporary, OPTIMIZER_FILE),
-      Object.entries(buffers).flatMap(([buffer, values]) =>
-        trainable.parameters.map(({ name, offset, size }) => ({
-          name: entryName(name, buffer),
-          shape: [size],
-          dtype: 'F32' as const,
-          bytes: () => tensorBytes(engine, values, offset, size),
-        })),
-      ),
+      optimizerEntries(learner).map(({ name, values, offset, size }) => ({
+        ...{ name, shape: [size], dtype: 'F32' as const },
+        bytes: () => tensorBytes(engine, values, offset, size),
+      })),
     );
-    const full: TrainingState = { version: VERSION, ...state, updates: steps };
+    const full: TrainingState = { version: VERSION, ...state, updates: learner.optimizer.steps };
     writeFileAtomic(join(temporary, STATE_FILE), `${JSON.stringify(full, null, 2)}\n`);
   });
 }
@@ -95,8 +96,8 @@ export function readState(directory: string): TrainingState | null {
     const written = z.looseObject({ version: z.number() }).safeParse(content).data?.version;
     if (written !== undefined && written !== VERSION) {
       throw new CheckpointError(
-        `${file}: a checkpoint of version ${written}, this timeseer goes on from version ${VERSION}; ` +
-          'start the stage over with --force, or go on with the timeseer that wrote it',
+        `${file}: a checkpoint of version ${written}, this timeseer resumes version ${VERSION}; ` +
+          'start the stage over with --force, or resume with the timeseer that wrote it',
       );
     }
     return stateSchema.parse(content);
@@ -142,52 +143,36 @@ export function recoverCheckpoint(directory: string): void {
   for (const path of left) rmSync(path, { recursive: true, force: true });
 }
 
-/** Why a stage cannot go on: with the dtype `auto` the weights' depends on the device. */
-function otherDType(file: string, then: string, now: string): string {
-  return (
-    `${file}: the stage was trained with ${then} weights, here they are ${now} (policy.dtype auto depends on the device); ` +
-    'go on with the same --device, or start the stage over with --force'
-  );
-}
-
-/** Gives the optimiser what a checkpoint kept of it. Collective: every rank calls it. */
+/** Gives the optimiser its state of a checkpoint. Collective: every rank calls it. @throws CheckpointError */
 export function restoreOptimizer(directory: string, learner: Learner, state: TrainingState): void {
   const { policy, optimizer, workers } = learner;
-  const { engine, trainable } = policy;
   if (workers.rank === 0) {
     const file = join(directory, OPTIMIZER_FILE);
     const tensors = openSafetensors(file);
-    const entries = Object.entries(optimizer.buffers).flatMap(([buffer, values]) =>
-      trainable.parameters.map(({ name, offset, size }) => {
-        const entry = entryName(name, buffer);
-        const stored = tensors.get(entry);
-        const problem =
-          stored === undefined
-            ? 'is missing'
-            : stored.shape.join() === `${size}`
-              ? null
-              : `has the shape [${stored.shape.join(', ')}], the policy [${size}]`;
-        if (stored === undefined || problem !== null) {
-          // Weights of 16 bits alone have a master copy.
-          const other = buffer === 'master' && stored === undefined ? 'float32' : null;
-          throw new CheckpointError(
-            other === null
-              ? `${file}: tensor ${entry} ${problem}; start the stage over with --force`
-              : otherDType(file, other, policy.dtype),
-          );
-        }
-        return { stored, values, offset };
-      }),
-    );
-    if (!('master' in optimizer.buffers) && tensors.has(entryName(trainable.parameters[0]!.name, 'master'))) {
-      throw new CheckpointError(otherDType(file, 'bfloat16', policy.dtype));
-    }
-    if (tensors.size > entries.length) {
-      throw new CheckpointError(
-        `${file}: ${tensors.size} tensors, the optimiser keeps ${entries.length}; start the stage over with --force`,
+    const entries = optimizerEntries(learner);
+    const fail = (what: string, how = ''): never => {
+      throw new CheckpointError(`${file}: ${what}; ${how}start the stage over with --force`);
+    };
+    // Weights of 16 bits alone have a master copy.
+    const stored = [...tensors.keys()].some((name) => name.endsWith('.master')) ? 'bfloat16' : 'float32';
+    if (stored !== ('master' in optimizer.buffers ? 'bfloat16' : 'float32')) {
+      fail(
+        `the stage was trained with ${stored} weights, here they are ${policy.dtype} (policy.dtype auto depends on the device)`,
+        'resume with the same --device, or ',
       );
     }
-    for (const { stored, values, offset } of entries) loadTensor(engine, stored, values, offset);
+    for (const { name, size } of entries) {
+      const shape = tensors.get(name)?.shape ?? fail(`tensor ${name} is missing`);
+      if (shape.join() !== `${size}`) {
+        fail(`tensor ${name} has the shape [${shape.join(', ')}], the policy [${size}]`);
+      }
+    }
+    if (tensors.size > entries.length) {
+      fail(`${tensors.size} tensors, the optimiser keeps ${entries.length}`);
+    }
+    for (const { name, values, offset } of entries) {
+      loadTensor(policy.engine, tensors.get(name)!, values, offset);
+    }
   }
   optimizer.restore(state.updates);
 }

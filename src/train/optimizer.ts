@@ -42,6 +42,7 @@ export interface Range {
 export const CHUNK = 1 << 25;
 /** Parameters from this size on have chunks of their own, in which one number is the decay. */
 export const LARGE = 1 << 20;
+
 /** Elements start … end of the buffer, which belong to `ranges`. */
 export interface Span {
   readonly start: number;
@@ -94,7 +95,6 @@ export class ShardedAdamW {
   readonly #first: Tensor; // [T], shared
   readonly #second: Tensor; // [T], shared
   readonly #master: Tensor | null; // [T], shared
-  readonly #tickets: number[] = [];
   /** Whether the own buffer holds this step's gradient of a parameter; what it holds otherwise is stale. */
   readonly #filled: Uint8Array;
   #step = 0;
@@ -125,35 +125,25 @@ export class ShardedAdamW {
     this.#chunk = chunk;
     this.#filled = new Uint8Array(ranges.length);
     this.#own = engine.zeros([size]);
-    const mine = this.#publish(this.#own);
-    this.#gradients = workers.allGather([mine]).map(([ticket]) => engine.attach(ticket!));
-    const rounded = parameters.dtype === 'bfloat16';
-    const leads =
-      workers.rank === 0
-        ? [
-            this.#publish(engine.zeros([size])),
-            this.#publish(engine.zeros([size])),
-            rounded ? this.#publish(engine.cast(parameters, 'float32')) : 0,
-          ]
-        : [0, 0, 0];
-    const [first, second, master] = workers.broadcast(leads);
-    this.#first = engine.attach(first!);
-    this.#second = engine.attach(second!);
-    this.#master = rounded ? engine.attach(master!) : null;
+    const own = engine.share(this.#own);
+    this.#gradients = workers.allGather([own]).map(([ticket]) => engine.attach(ticket!));
+    workers.barrier(); // every rank holds the storage
+    engine.unshare(own);
+    const shared = (make: () => Tensor): Tensor =>
+      workers.share(
+        engine,
+        () => ({ flat: make() }),
+        (ticket) => ({ flat: engine.attach(ticket) }),
+      ).flat;
+    this.#first = shared(() => engine.zeros([size]));
+    this.#second = shared(() => engine.zeros([size]));
+    this.#master = parameters.dtype === 'bfloat16' ? shared(() => engine.cast(parameters, 'float32')) : null;
     const [start, end] = workers.shard(size);
     this.#chunks = chunksOf(ranges, start, end, chunk).map((span) => ({
       start: span.start,
       length: span.end - span.start,
       decay: this.#decayOf(span),
     }));
-    workers.barrier();
-    for (const ticket of this.#tickets) engine.unshare(ticket);
-  }
-
-  #publish(tensor: Tensor): number {
-    const ticket = this.#engine.share(tensor);
-    this.#tickets.push(ticket);
-    return ticket;
   }
 
   /** One factor where it is the same for the whole chunk, else one per element. */
@@ -164,14 +154,9 @@ export class ShardedAdamW {
     if (chunk.ranges.every((range) => decays(range) === decays(lead!)))
       return decays(lead!) ? weightDecay : 0;
     const factors = new Float32Array(chunk.end - chunk.start);
-    for (const range of chunk.ranges) {
-      if (!decays(range)) continue;
-      const from = Math.max(chunk.start, range.offset);
-      factors.fill(
-        weightDecay,
-        from - chunk.start,
-        Math.min(chunk.end, range.offset + range.size) - chunk.start,
-      );
+    for (const range of chunk.ranges.filter(decays)) {
+      const from = Math.max(chunk.start, range.offset) - chunk.start;
+      factors.fill(weightDecay, from, Math.min(chunk.end, range.offset + range.size) - chunk.start);
     }
     return this.#engine.tensor(factors, [factors.length]);
   }

@@ -29,7 +29,8 @@
  */
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
-import { type AdvantageName, advantageOf, isZeroVariance } from './advantage.ts';
+import type { RlRecipe } from '../recipe.ts';
+import { advantageOf, isZeroVariance } from './advantage.ts';
 import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
 import { policyLoss, type TokenLoss } from './loss.ts';
 import { type Completion, completionsOf, type RlMetrics, StepMeter } from './metrics.ts';
@@ -42,23 +43,14 @@ import {
   splitGroup,
   type TrainingGroup,
 } from './micro-batch.ts';
-import { cosineSchedule, type LearningRateOptions } from './optimizer.ts';
+import { cosineSchedule } from './optimizer.ts';
 import { type RolloutOptions, rollout } from './rollout.ts';
 import { PromptEncoder, type Task } from './task.ts';
-import { type TransportOptions, transportToTraces } from './transport.ts';
+import { transportToTraces } from './transport.ts';
 
-export interface RlOptions extends LearningRateOptions, Omit<RolloutOptions, 'seed' | 'hidden'> {
-  readonly steps: number;
-  readonly prompts: number;
-  readonly advantage: AdvantageName;
-  readonly alpha: number;
-  readonly transport: TransportOptions;
-  readonly miniBatches: number;
-  readonly epochs: number;
-  readonly clipRatio: number;
-  readonly kl: number;
-  readonly entropy: number;
-  readonly checkpointEvery: number;
+export interface RlOptions
+  extends Omit<RlRecipe, 'betas' | 'weightDecay' | 'clip' | 'workers'>,
+    Pick<RolloutOptions, 'rows' | 'schedule'> {
   /** Tokens that go through the policy at once in an update, padding included; `MICRO_BATCH_TOKENS` when absent. */
   readonly tokens?: number;
 }

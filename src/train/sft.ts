@@ -12,17 +12,15 @@
 import type { Tensor } from '../engine/engine.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { forward } from '../policy/forward.ts';
+import type { SftRecipe } from '../recipe.ts';
 import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
 import { supervisedLoss } from './loss.ts';
 import type { SftMetrics } from './metrics.ts';
 import { microBatches, PaddingMeter, sequenceBatch } from './micro-batch.ts';
-import { cosineSchedule, type LearningRateOptions } from './optimizer.ts';
+import { cosineSchedule } from './optimizer.ts';
 import { PromptEncoder, type Task } from './task.ts';
 
-export interface SftOptions extends LearningRateOptions {
-  readonly samples: number;
-  readonly batch: number;
-  readonly checkpointEvery: number;
+export interface SftOptions extends Omit<SftRecipe, 'betas' | 'weightDecay' | 'clip' | 'workers'> {
   /** Tokens that go through the policy at once, padding included; `MICRO_BATCH_TOKENS` when absent. */
   readonly tokens?: number;
 }
@@ -37,7 +35,7 @@ export interface SftHooks {
 /** Updates in a row without a finite gradient after which the run stops. */
 const SKIP_LIMIT = 20;
 
-export function sftSteps(options: SftOptions): number {
+export function sftSteps(options: Pick<SftOptions, 'samples' | 'batch'>): number {
   return Math.ceil(options.samples / options.batch);
 }
 

@@ -119,7 +119,7 @@ describe('a damaged checkpoint', () => {
     [
       'of another version',
       (file: string) => writeFileSync(file, '{"version":2,"stage":"sft","step":3,"updates":3}'),
-      /training\.json: a checkpoint of version 2, this timeseer goes on from version 3; .*--force/,
+      /training\.json: a checkpoint of version 2, this timeseer resumes version 3; .*--force/,
     ],
     [
       'of a negative step',
