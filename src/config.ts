@@ -1,5 +1,5 @@
 /**
- * Recipes: what an experiment is, in YAML, checked strictly. Every key has a default, so a recipe says only what
+ * Recipes: what an experiment is, in YAML, checked strictly. Every key has a default, so a recipe holds only what
  * differs; an unknown key or a wrong value is a ConfigError that names key, file and line, and what was expected.
  */
 import { existsSync, readdirSync } from 'node:fs';

@@ -194,7 +194,7 @@ export interface ResponseStates {
 
 /**
  * P prompts and B = P·G responses, G consecutive ones to each. Run inside an engine scope; with a tape, one that has it.
- * `padding` is told what was padded.
+ * `padding` counts what was padded.
  */
 export function responseStates(
   policy: Network,

@@ -16,7 +16,7 @@
  * - Ratio, KL and entropy are of the distribution after temperature and vocabulary mask. With topP < 1 that is more than what is
  *   sampled: the nucleus is not renormalised into them (nor is it in verl and TRL), as its edge moves with the weights and a token
  *   that leaves it would have a ratio of 0. What it costs: a token's weight is too high by a factor of up to 1/topP, and the
- *   mean of k3 is biased. A run says so when it begins.
+ *   mean of k3 is biased. A run warns of it when it begins.
  * - KL and entropy, and the tokens that means are taken over, count only in groups that are not skipped.
  * - Means are over all tokens of an update; the releases average the means of micro-batches, in which short responses weigh more.
  * - `dr_grpo` takes the same token mean. Liu et al. divide the sum by a constant, responses × longest response: within an update
