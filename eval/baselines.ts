@@ -41,12 +41,6 @@ export interface Baselines {
   readonly records: Readonly<Record<string, readonly EvalRecord[]>>;
 }
 
-export interface BaselineOptions {
-  /** Draws the training examples where there are too many to keep. Default 0. */
-  readonly seed?: number;
-  readonly signal?: AbortSignal;
-}
-
 interface Prepared {
   readonly detectors: ReadonlyMap<string, Answerer>;
   readonly learned: Learned | null;
@@ -56,11 +50,11 @@ interface Prepared {
 async function prepare(
   examples: readonly Example[],
   training: Iterable<Example> | null,
-  { seed = 0 }: BaselineOptions,
+  seed: number,
 ): Promise<Prepared> {
   const kind = oneKind(examples);
   if (kind !== 'classification') return { detectors: detectorsFor(kind, examples), learned: null };
-  const sample = training === null ? null : await sampleTraining(training, seed, breathe);
+  const sample = training === null ? null : await sampleTraining(training, seed);
   if (sample === null || sample.count === 0) return { detectors: new Map(), learned: null };
   return {
     detectors: classifiers(sample),
@@ -77,17 +71,15 @@ function oneKind(examples: readonly Example[]): Gold['kind'] {
   );
 }
 
-/** Between examples at most, so that signals are seen: each takes some milliseconds. */
+/** Lets other work through between examples, which take some milliseconds each. */
 async function answers(
   detectors: ReadonlyMap<string, Answerer>,
   examples: readonly Example[],
-  signal?: AbortSignal,
 ): Promise<Record<string, EvalRecord[]>> {
   const out = Object.fromEntries([...detectors.keys()].map((name): [string, EvalRecord[]] => [name, []]));
   for (const one of examples) {
     for (const [name, read] of detectors) out[name]!.push(baselineRecord(one, read(one)));
     await breathe();
-    signal?.throwIfAborted();
   }
   return out;
 }
@@ -95,16 +87,16 @@ async function answers(
 /**
  * Answers of every detector to some examples of one kind, in their order; none is chosen. Classifiers learn from `training`,
  * and without it there are none.
- * @throws DataError for examples of several kinds, or training examples that nothing can be learned from; the signal's reason
+ * @throws DataError for examples of several kinds, or training examples that nothing can be learned from
  */
 export async function classicalAnswers(
   examples: readonly Example[],
   training: Iterable<Example> | null,
-  options: BaselineOptions = {},
+  seed = 0,
 ): Promise<Record<string, EvalRecord[]>> {
   if (examples.length === 0) return {};
-  const { detectors } = await prepare(examples, training, options);
-  return answers(detectors, examples, options.signal);
+  const { detectors } = await prepare(examples, training, seed);
+  return answers(detectors, examples);
 }
 
 function meanReward(records: readonly EvalRecord[]): number {
@@ -116,6 +108,7 @@ function meanReward(records: readonly EvalRecord[]): number {
  * About 10 ms a univariate series of 1000 points, all detectors together.
  *
  * @param training examples of the training split, which classifiers learn from; not looked at for other kinds
+ * @param seed draws the training examples where there are too many to keep
  * @throws DataError for no held-out example, examples of several kinds, values that are not finite (NaN excepted, where a
  * point is missing), or a classification without training examples to learn from
  */
@@ -123,16 +116,16 @@ export async function runBaselines(
   heldOut: readonly Example[],
   validation: readonly Example[],
   training: Iterable<Example> | null,
-  options: BaselineOptions = {},
+  seed = 0,
 ): Promise<Baselines> {
   if (heldOut.length === 0) throw new DataError('baselines: no held-out series; give at least one');
-  const { detectors, learned } = await prepare([...heldOut, ...validation], training, options);
+  const { detectors, learned } = await prepare([...heldOut, ...validation], training, seed);
   if (detectors.size === 0) {
     throw new DataError('baselines: classifiers learn from training examples; give some');
   }
   const validationReward: Record<string, number> = {};
   if (validation.length > 0) {
-    for (const [name, records] of Object.entries(await answers(detectors, validation, options.signal))) {
+    for (const [name, records] of Object.entries(await answers(detectors, validation))) {
       validationReward[name] = meanReward(records);
     }
   }
@@ -146,7 +139,7 @@ export async function runBaselines(
     validationSeries: validation.length,
     validationReward,
     ...(learned === null ? {} : { learned }),
-    records: await answers(detectors, heldOut, options.signal),
+    records: await answers(detectors, heldOut),
   };
 }
 
@@ -331,8 +324,6 @@ export function baselineRecord(example: Example, own: Gold | string): EvalRecord
   return { seriesId: id, task, length, gold, response: '', answer, score: scoreAnswer(answer, gold, length) };
 }
 
-// ==== The nearest training series as a classifier: what a learned policy must beat on classification.
-
 /** Values that training examples of the first one's size may hold in all; of more examples, as many are drawn at random as fit. */
 export const MOST_VALUES = 1.6e7;
 
@@ -353,7 +344,6 @@ export interface TrainingSample {
 export async function sampleTraining(
   training: Iterable<Example>,
   seed: number,
-  breathe: () => Promise<unknown>,
   mostValues = MOST_VALUES,
 ): Promise<TrainingSample> {
   const random = new Random(seed, 'training sample');

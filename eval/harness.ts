@@ -1,8 +1,16 @@
-/** Evaluation: a policy answers held-out examples, and each answer is parsed and scored. */
+/** Evaluation: which examples a run is judged on; a policy answers them, and each answer is parsed and scored. */
 
 import { isExampleSet } from '../datasets/example-manifest.ts';
 import { ExampleSet } from '../datasets/example-set.ts';
-import { heldOutExamples, openExamples, trainingExamples, validationExamples } from '../datasets/source.ts';
+import {
+  type DataFacts,
+  type ExampleAddress,
+  heldOutExamples,
+  isGenerator,
+  openExamples,
+  trainingExamples,
+  validationExamples,
+} from '../datasets/source.ts';
 import type { EncodedPrompt } from '../src/policy/batch.ts';
 import { generate } from '../src/policy/generate.ts';
 import type { Policy } from '../src/policy/policy.ts';
@@ -77,14 +85,18 @@ export async function evaluate(
   return records;
 }
 
-// ==== The examples that a run is judged on, and those on which choices may be made, as its recipe names them.
+/** The examples that a run is judged on, in the order in which they are evaluated, and what is known of their data set. */
+export interface HeldOut {
+  readonly facts: DataFacts;
+  /** The prepared data set behind them, or null. */
+  readonly set: ExampleSet | null;
+  readonly series: readonly Example[];
+}
 
-/**
- * The held-out examples, in the order in which they are evaluated.
- * @throws ConfigError, DataError as `openExamples`
- */
-export function heldOutOf({ data, eval: evaluation, seed }: Recipe): Example[] {
-  return [...openExamples(heldOutExamples(data, seed, evaluation.series))];
+/** The held-out examples that a recipe names. @throws ConfigError, DataError as `openExamples` */
+export function openHeldOut({ data, eval: evaluation, seed }: Recipe): HeldOut {
+  const source = openExamples(heldOutExamples(data, seed, evaluation.series));
+  return { facts: source.facts, set: source.set, series: [...source] };
 }
 
 /** Examples of the validation split, which shares none with test or training; none for a directory without splits. */
@@ -92,8 +104,6 @@ export function validationOf({ data, eval: { validation }, seed }: Recipe): Exam
   const address = validation === 0 ? null : validationExamples(data, seed, validation);
   return address === null ? [] : [...openExamples(address)];
 }
-
-// ==== The training examples that classical classifiers learn from, as a recipe names them.
 
 /**
  * Examples of the training split of a classification; null for a data set without one, and for other kinds, where nothing
@@ -106,4 +116,14 @@ export function trainingOf({ data, seed }: Pick<Recipe, 'data' | 'seed'>): Itera
   const set = new ExampleSet(data.name);
   if (set.manifest.kind !== 'classification' || set.count('train') === 0) return null;
   return openExamples(trainingExamples(data, seed));
+}
+
+/** Whether the last policy of a run answers the AnomLLM tasks too: one that learned from generated anomalies. */
+export function hasTransfer({ data, eval: evaluation }: Recipe): boolean {
+  return isGenerator(data.name) && evaluation.transfer > 0;
+}
+
+/** Series of the AnomLLM generator, evenly of its eight tasks, which no policy of a run was trained for. */
+export function transferExamples(seed: number, count: number): ExampleAddress {
+  return { name: 'anomllm', split: 'test', seed, length: 1000, count };
 }

@@ -1,7 +1,6 @@
 /** Metrics as tables for a terminal. */
 import type { Estimate, Gold } from '../src/types.ts';
 import type { MetricName, MetricSet, Metrics } from './metrics.ts';
-import type { Summary, SummaryMetrics } from './summary.ts';
 
 type Column = readonly [metric: MetricName, label: string];
 type Row = readonly [label: string, set: MetricSet | Pooled];
@@ -126,48 +125,4 @@ export function temperatureTable(
   });
   const width = Math.max(...rows.map(([name]) => name.length)) + 2;
   return `${block(rows, COLUMNS[sets[0]![1].kind], width)}${NOTE}`;
-}
-
-const RESULTS = [
-  ['format', 'format'],
-  ['class', 'class_accuracy'],
-  ['balanced', 'balanced_accuracy'],
-  ['macro F1', 'macro_f1'],
-  ['point F1', 'point_f1'],
-  ['anomalous', 'point_f1_anomalous'],
-  ['affil. F1', 'affiliation_f1'],
-  ['F1', 'variate_f1'],
-  ['exact set', 'variate_exact'],
-  ['greedy', 'reward_greedy'],
-  ['sampled', 'reward_sampled'],
-] as const satisfies readonly (readonly [string, keyof SummaryMetrics])[];
-
-const LABEL = 21;
-const WIDTH = 10;
-
-/** The results of a run as lines of a table: its policies and the best classical detector, by the metrics of its kind. */
-export function summaryTable(summary: Summary): string[] {
-  const all: [string, SummaryMetrics | null | undefined][] = [
-    ['before training', summary.sft?.metrics_before],
-    ['after SFT', summary.sft?.metrics ?? summary.rl?.metrics_before],
-    ['after reinforcement', summary.rl?.metrics_after],
-    [summary.classical?.detector ?? '', summary.classical?.metrics],
-  ];
-  const rows = all.flatMap(([name, metrics]) =>
-    metrics === null || metrics === undefined ? [] : [[name, metrics] as const],
-  );
-  const shown = RESULTS.filter(([, key]) => rows.some(([, metrics]) => metrics[key] !== undefined));
-  const head = `${''.padEnd(LABEL)}${shown.map(([name]) => name.padStart(WIDTH)).join('')}`;
-  const lines = rows.map(
-    ([name, metrics]) =>
-      `${name.padEnd(LABEL)}${shown.map(([, key]) => (metrics[key]?.mean.toFixed(3) ?? '–').padStart(WIDTH)).join('')}`,
-  );
-  const { sampled } = summary;
-  const how =
-    sampled === undefined || shown.every(([, key]) => key !== 'reward_sampled')
-      ? []
-      : [
-          `greedy and sampled: mean reward; sampled at temperature ${sampled.temperature}, all others are of greedy answers`,
-        ];
-  return [head, ...lines, ...how];
 }

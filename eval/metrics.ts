@@ -112,7 +112,8 @@ function classSets(
   return Object.fromEntries(sets);
 }
 
-function isAnomalous({ gold }: Answered): boolean {
+/** Whether anything is anomalous; no class of a classification is. */
+export function isAnomalous(gold: Gold): boolean {
   if (gold.kind === 'anomaly') return gold.intervals.length > 0;
   return gold.kind === 'variates' && gold.variates.length > 0;
 }
@@ -145,7 +146,7 @@ function taskOrder(series: readonly Answered[]): string[] {
 export function metricsOf(records: readonly EvalRecord[], options: MetricOptions = {}): Metrics {
   const kind = kindOf(records);
   const series = bySeries(records);
-  const anomalous = series.filter(isAnomalous);
+  const anomalous = series.filter(({ gold }) => isAnomalous(gold));
   const order = classOrder(series, kind, options);
   const setOf = (group: readonly Answered[]): MetricSet => metricSet(group, kind, options);
   const overall = setOf(series);
@@ -222,8 +223,6 @@ export function pairedGain(
     options,
   );
 }
-
-// ==== Metric values of single responses, and of series that were answered several times.
 
 /** Values of the metrics that a single response has; of the others, nothing. */
 export type MetricValues = Readonly<

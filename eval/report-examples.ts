@@ -1,99 +1,21 @@
-import { intervalText } from '../src/tasks/anomaly.ts';
-import { blindTrace, labelOf } from '../src/tasks/kinds.ts';
-import { variateText } from '../src/tasks/variates.ts';
-/** Held-out examples: plot, true and predicted answer, the policy's words beside the expert trace. */
+/** Held-out examples of a report, chosen by a rule that cannot flatter: plot, true and predicted answer, the policy's words beside the expert trace. */
 
 import { DataError } from '../src/errors.ts';
 import type { ClassProfile } from '../src/expcot/class-profile.ts';
 import { formatIntervals } from '../src/expcot/trace.ts';
-import { type Html, html, inlineSvg, pngSource, verbatim } from '../src/html/html.ts';
+import { type Html, html } from '../src/html/html.ts';
 import { fixed } from '../src/html/numbers.ts';
+import { plotFigure, problemNote, seenFigure, verbatim } from '../src/html/parts.ts';
 import { figure, isBare } from '../src/plot/figure.ts';
 import { encodePng } from '../src/plot/png.ts';
 import { render, renderColumns } from '../src/plot/raster.ts';
 import { figureSvg } from '../src/plot/svg.ts';
+import { intervalText } from '../src/tasks/anomaly.ts';
+import { blindTrace, labelOf } from '../src/tasks/kinds.ts';
+import { variateText } from '../src/tasks/variates.ts';
 import type { EvalRecord, Example, Gold, ParsedAnswer, Picture } from '../src/types.ts';
 import { isPlain } from './baselines.ts';
 import type { ReportExample } from './report.ts';
-
-/** A framed figure with its description for screen readers. */
-export function plotFigure(svg: string, prefix: string, description: string): Html {
-  return html`<div class="plot" role="group" aria-label="Plot" tabindex="0">${inlineSvg(svg, prefix, description)}</div>`;
-}
-
-/** Whether the main part of an answer is right; null where it could not be read. */
-function verdictOf({ gold, answer }: ReportExample): 'right' | 'wrong' | 'unreadable' {
-  const said = gold.kind === 'variates' ? (answer.variates ?? null) : answer.class;
-  if (said === null) return 'unreadable';
-  const right = gold.kind === 'variates' ? String(said) === String(gold.variates) : said === gold.class;
-  return right ? 'right' : 'wrong';
-}
-
-const mark = (verdict: ReturnType<typeof verdictOf>): Html =>
-  html`<span class="${verdict === 'right' ? 'met' : 'missed'}">${verdict}</span>`;
-
-/** Gold and predicted answer side by side, and the same for a screen reader. */
-function comparison(example: ReportExample): { readonly shown: Html; readonly spoken: string } {
-  const { gold, answer } = example;
-  const verdict = mark(verdictOf(example));
-  if (gold.kind === 'variates') {
-    const truth = variateText(gold.variates, example.channels);
-    const found = variateText(answer.variates ?? null, example.channels);
-    return {
-      shown: html`Anomalous variates <strong>${truth}</strong>; the policy names <strong>${found}</strong>: ${verdict}.`,
-      spoken: `Anomalous variates: ${truth}. Named: ${found}.`,
-    };
-  }
-  const said = html`<strong><bdi>${answer.class ?? 'nothing readable'}</bdi></strong>`;
-  if (gold.kind === 'classification') {
-    return {
-      shown: html`Gold class <strong><bdi>${gold.class}</bdi></strong>; the policy says ${said}: ${verdict}.`,
-      spoken: `Gold class: ${gold.class}.`,
-    };
-  }
-  const truth = intervalText(gold.intervals);
-  const found = intervalText(answer.intervals);
-  const named =
-    gold.class === null
-      ? html`The data do not name the class; the policy says ${said}.`
-      : html`Gold class <strong>${gold.class}</strong>; the policy says ${said}: ${verdict}.`;
-  return {
-    shown: html`${named} True intervals ${truth}; predicted ${found}.`,
-    spoken: `True intervals: ${truth}. Predicted intervals: ${found}.`,
-  };
-}
-
-function exampleCard(example: ReportExample, index: number): Html {
-  const { answer, score } = example;
-  const { shown, spoken } = comparison(example);
-  const description = `Plot of ${example.seriesId}, ${example.length} points. ${spoken}`;
-  const problem = answer.problem;
-  const figures = typeof example.figure === 'string' ? [example.figure] : example.figure;
-  const prefix = (f: number): string => (f === 0 ? `example-${index}` : `example-${index}-${f}`);
-  return html`<article class="example">
-<h3><bdi>${example.seriesId}</bdi>${example.chosen === undefined ? null : html`<span class="chosen"> ${example.chosen}</span>`}</h3>
-<p class="verdict">${shown}</p>
-${figures.map((svg, f) => plotFigure(svg, prefix(f), description))}
-${
-  example.seen === undefined
-    ? null
-    : html`<figure class="${example.seenWhole === true ? 'seen whole' : 'seen'}"><img src="${pngSource(example.seen)}" alt="The picture of ${example.seriesId} as the policy sees it" loading="lazy"><figcaption>What the policy sees.</figcaption></figure>`
-}
-<dl class="parts"><div><dt>reward</dt><dd>${fixed(score.total)}</dd></div>${Object.entries(score.parts).map(
-    ([name, value]) => html`<div><dt>${name}</dt><dd>${fixed(value)}</dd></div>`,
-  )}</dl>
-${problem === null ? null : html`<p class="failure">Not well formed: <bdi>${problem}</bdi></p>`}
-<div class="pair"><div><h4>${example.by}, verbatim</h4>${verbatim(example.response)}</div>
-<div><h4>${example.expcotLabel ?? 'ExpCoT of the same series'}</h4>${verbatim(example.expcot, 'prose')}</div></div>
-</article>
-`;
-}
-
-export function examplesBlock(examples: readonly ReportExample[]): Html {
-  return html`${examples.map(exampleCard)}`;
-}
-
-// ==== Held-out examples of a report, chosen by a rule that cannot flatter.
 
 export const PER_CLASS = 2;
 export const WORST = 2;
@@ -236,9 +158,11 @@ export async function buildExamples(
   series: readonly Example[],
   { by, draw, classes, profile }: ExampleOptions,
 ): Promise<ReportExample[]> {
+  const answers = new Map(records.map((one) => [one.seriesId, one]));
   const byId = new Map(series.map((one) => [one.id, one]));
   const examples: ReportExample[] = [];
-  for (const { record, why } of chooseExamples(records, classes)) {
+  const ordered = series.map(({ id }) => answers.get(id)!);
+  for (const { record, why } of chooseExamples(ordered, classes)) {
     const example = byId.get(record.seriesId)!;
     const learned =
       record.gold.kind === 'classification' ? ', and what was learned of the training split' : '';
@@ -258,4 +182,71 @@ export async function buildExamples(
     });
   }
   return examples;
+}
+
+/** Whether the main part of an answer is right; null where it could not be read. */
+function verdictOf({ gold, answer }: ReportExample): 'right' | 'wrong' | 'unreadable' {
+  const said = gold.kind === 'variates' ? (answer.variates ?? null) : answer.class;
+  if (said === null) return 'unreadable';
+  const right = gold.kind === 'variates' ? String(said) === String(gold.variates) : said === gold.class;
+  return right ? 'right' : 'wrong';
+}
+
+const mark = (verdict: ReturnType<typeof verdictOf>): Html =>
+  html`<span class="${verdict === 'right' ? 'met' : 'missed'}">${verdict}</span>`;
+
+/** Gold and predicted answer side by side, and the same for a screen reader. */
+function comparison(example: ReportExample): { readonly shown: Html; readonly spoken: string } {
+  const { gold, answer } = example;
+  const verdict = mark(verdictOf(example));
+  if (gold.kind === 'variates') {
+    const truth = variateText(gold.variates, example.channels);
+    const found = variateText(answer.variates ?? null, example.channels);
+    return {
+      shown: html`Anomalous variates <strong>${truth}</strong>; the policy names <strong>${found}</strong>: ${verdict}.`,
+      spoken: `Anomalous variates: ${truth}. Named: ${found}.`,
+    };
+  }
+  const said = html`<strong><bdi>${answer.class ?? 'nothing readable'}</bdi></strong>`;
+  if (gold.kind === 'classification') {
+    return {
+      shown: html`Gold class <strong><bdi>${gold.class}</bdi></strong>; the policy says ${said}: ${verdict}.`,
+      spoken: `Gold class: ${gold.class}.`,
+    };
+  }
+  const truth = intervalText(gold.intervals);
+  const found = intervalText(answer.intervals);
+  const named =
+    gold.class === null
+      ? html`The data do not name the class; the policy says ${said}.`
+      : html`Gold class <strong>${gold.class}</strong>; the policy says ${said}: ${verdict}.`;
+  return {
+    shown: html`${named} True intervals ${truth}; predicted ${found}.`,
+    spoken: `True intervals: ${truth}. Predicted intervals: ${found}.`,
+  };
+}
+
+function exampleCard(example: ReportExample, index: number): Html {
+  const { answer, score } = example;
+  const { shown, spoken } = comparison(example);
+  const description = `Plot of ${example.seriesId}, ${example.length} points. ${spoken}`;
+  const figures = typeof example.figure === 'string' ? [example.figure] : example.figure;
+  const prefix = (f: number): string => (f === 0 ? `example-${index}` : `example-${index}-${f}`);
+  return html`<article class="example">
+<h3><bdi>${example.seriesId}</bdi>${example.chosen === undefined ? null : html`<span class="chosen"> ${example.chosen}</span>`}</h3>
+<p class="verdict">${shown}</p>
+${figures.map((svg, f) => plotFigure(svg, prefix(f), description))}
+${example.seen === undefined ? null : seenFigure(example.seen, `The picture of ${example.seriesId} as the policy sees it`, example.seenWhole)}
+<dl class="parts"><div><dt>reward</dt><dd>${fixed(score.total)}</dd></div>${Object.entries(score.parts).map(
+    ([name, value]) => html`<div><dt>${name}</dt><dd>${fixed(value)}</dd></div>`,
+  )}</dl>
+${problemNote(answer.problem)}
+<div class="pair"><div><h4>${example.by}, verbatim</h4>${verbatim(example.response)}</div>
+<div><h4>${example.expcotLabel ?? 'ExpCoT of the same series'}</h4>${verbatim(example.expcot, 'prose')}</div></div>
+</article>
+`;
+}
+
+export function examplesBlock(examples: readonly ReportExample[]): Html {
+  return html`${examples.map(exampleCard)}`;
 }

@@ -1,13 +1,23 @@
 /** The report of a run: one self-contained page that needs no network, from plain records. */
-import { DataError, TimeseerError } from '../src/errors.ts';
-import { readUtf8, writeFileAtomic } from '../src/files.ts';
+import { DataError } from '../src/errors.ts';
+
 import { type Html, html, page } from '../src/html/html.ts';
-import { change, compact, duration, fixed, grouped, interval, signed } from '../src/html/numbers.ts';
+import {
+  change,
+  compact,
+  duration,
+  fixed,
+  grouped,
+  interval,
+  lowerFirst,
+  signed,
+} from '../src/html/numbers.ts';
+import { bullets, FOOTER, recordTable } from '../src/html/parts.ts';
 import { STYLE } from '../src/html/style.ts';
-import type { Estimate, Gold } from '../src/types.ts';
+import type { Estimate, Gold, Json } from '../src/types.ts';
 import { MAIN_METRICS } from './metric-names.ts';
 import type { MetricName, MetricSet, Metrics } from './metrics.ts';
-import type { Json, ReportFloor, ReportInput, ReportStage } from './report.ts';
+import type { ReportInput, ReportStage } from './report.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';
 import { examplesBlock } from './report-examples.ts';
 import {
@@ -15,49 +25,14 @@ import {
   gainsTable,
   METRIC_LABELS,
   perTypeTables,
-  recordTable,
   resultsTable,
   transferTable,
 } from './report-tables.ts';
+import { type Requirement, requirementsOf } from './results.ts';
 
 export type * from './report.ts';
 
-interface Requirement {
-  readonly text: string;
-  readonly met: boolean;
-}
-
-function requirementOf(floor: ReportFloor, stages: readonly ReportStage[]): Requirement {
-  const stage = stages.find((one) => one.key === floor.stage);
-  if (stage === undefined) {
-    throw new DataError(`report: a floor names the stage "${floor.stage}", which is not in the report`);
-  }
-  const estimate = stage.metrics.overall[floor.metric];
-  if (estimate === undefined) {
-    throw new DataError(
-      `report: a floor is set for ${floor.metric}, which stage "${floor.stage}" does not have`,
-    );
-  }
-  return {
-    text: `${METRIC_LABELS[floor.metric]} ${lowerFirst(stage.label)} \u2265 ${fixed(floor.atLeast, 2)} (measured ${fixed(estimate.mean)})`,
-    met: estimate.mean >= floor.atLeast,
-  };
-}
-
-function requirements(input: ReportInput): Html | null {
-  const all = [
-    ...input.floors.map((floor) => requirementOf(floor, input.stages)),
-    ...input.gains.flatMap(({ label, estimate, lowerAbove }) =>
-      lowerAbove === null
-        ? []
-        : [
-            {
-              text: `${label}: lower end above ${fixed(lowerAbove, lowerAbove === 0 ? 0 : 2)} (measured ${signed(estimate.ci95[0], 4)})`,
-              met: estimate.ci95[0] > lowerAbove,
-            },
-          ],
-    ),
-  ];
+function verdict(all: readonly Requirement[]): Html | null {
   if (all.length === 0) return null;
   const missed = all.filter((one) => !one.met);
   if (missed.length === 0) {
@@ -99,18 +74,18 @@ interface Section {
   readonly body: Html;
 }
 
-function sections(input: ReportInput, last: ReportStage): Section[] {
+function sections(input: ReportInput, last: ReportStage, required: readonly Requirement[]): Section[] {
   const { stages, run } = input;
   const { kind } = last.metrics;
   const all: (Section | null)[] = [
     { id: 'run', title: 'What was run', body: runFacts(input) },
-    { id: 'results', title: 'Results', body: resultsTable(stages, input.floors, input.run.temperature) },
+    { id: 'results', title: 'Results', body: resultsTable(stages, required, input.run.temperature) },
     input.gains.length === 0
       ? null
       : {
           id: 'gains',
           title: `What ${methodOf(input)} changed`,
-          body: html`<p>The same held-out series are answered before and after; the difference is taken series by series, so that easy and hard series do not blur it.</p>${gainsTable(input.gains)}`,
+          body: html`<p>The same held-out series are answered before and after; the difference is taken series by series, so that easy and hard series do not blur it.</p>${gainsTable(input.gains, required)}`,
         },
     { id: 'types', title: TYPES[kind], body: perTypeTables(stages) },
     last.metrics.confusion === null
@@ -146,7 +121,7 @@ function sections(input: ReportInput, last: ReportStage): Section[] {
       : {
           id: 'caveats',
           title: 'How to read these numbers',
-          body: html`<ul class="list">${input.caveats.map((text) => html`<li>${text}</li>`)}</ul>`,
+          body: bullets(input.caveats),
         },
     {
       id: 'environment',
@@ -171,18 +146,19 @@ export function reportPage(input: ReportInput): string {
   if (last === undefined) {
     throw new DataError('report: no stage of a policy; evaluate the policy before reporting');
   }
-  const parts = sections(input, last);
+  const required = requirementsOf(input);
+  const parts = sections(input, last, required);
   const body = html`<header class="top">
 <h1>${input.title}</h1>
 <p class="byline">${input.run.name}, finished <time datetime="${input.run.finished}">${input.run.finished.replace('T', ' ').replace(/\.\d+/, '')}</time></p>
 <nav aria-label="Sections"><ul>${parts.map(({ id, title }) => html`<li><a href="#${id}">${title}</a></li>`)}</ul></nav>
 ${headline(input, last)}
 ${tiles(input, last)}
-${requirements(input)}
+${verdict(required)}
 </header>
 <main>
 ${parts.map(({ id, title, body: content }) => html`<section id="${id}" aria-labelledby="${id}-title"><h2 id="${id}-title">${title}</h2>${content}</section>\n`)}</main>
-<footer>Written by timeseer. This file is complete in itself: it loads nothing from any network.</footer>`;
+${FOOTER}`;
   return page({
     title: input.title,
     style: STYLE,
@@ -191,69 +167,12 @@ ${parts.map(({ id, title, body: content }) => html`<section id="${id}" aria-labe
   });
 }
 
-/** Writes the page, whole or not at all. Errors as `reportPage`; WriteError when the disk refuses. */
-export function writeReport(path: string, input: ReportInput): void {
-  writeFileAtomic(path, reportPage(input));
-}
-
-/** Keeps the records of a report, so that the page can be rebuilt. */
-export function writeReportInput(path: string, input: ReportInput): void {
-  writeFileAtomic(path, `${JSON.stringify(input)}\n`);
-}
-
-/** Reads the records of a report. @throws DataError when they are missing, not JSON, or lack a part. */
-export function readReportInput(path: string): ReportInput {
-  let value: unknown;
-  try {
-    value = JSON.parse(readUtf8(path));
-  } catch (cause) {
-    throw new DataError('no readable report records there; evaluate the run again', { file: path, cause });
-  }
-  const parts = [
-    'title',
-    'run',
-    'stages',
-    'floors',
-    'gains',
-    'curves',
-    'examples',
-    'environment',
-    'reproduce',
-    'caveats',
-  ];
-  const missing = parts.find((part) => value === null || typeof value !== 'object' || !(part in value));
-  if (missing !== undefined) {
-    throw new DataError(`report records without "${missing}"; evaluate the run again`, { file: path });
-  }
-  const input = value as ReportInput;
-  try {
-    // The page looks at every record, so writing it once is the complete check of their shape.
-    reportPage(input);
-  } catch (cause) {
-    if (cause instanceof TimeseerError) throw cause;
-    throw new DataError(
-      `report records of another shape (${(cause as Error).message}); evaluate the run again`,
-      {
-        file: path,
-        cause,
-      },
-    );
-  }
-  return input;
-}
-
-// ==== The result of a report in words and in four numbers, from the numbers alone.
-
-export function lowerFirst(text: string): string {
-  return text.charAt(0).toLowerCase() + text.slice(1);
-}
-
-export function methodOf({ run }: ReportInput): string {
+function methodOf({ run }: ReportInput): string {
   return run.method ?? 'TimerPO';
 }
 
 /** The size of the policy in brackets; nothing when it is not known. */
-export function sizeOf({ run }: ReportInput): string {
+function sizeOf({ run }: ReportInput): string {
   return run.policy.parameters === null ? '' : ` (${compact(run.policy.parameters)} parameters)`;
 }
 
@@ -338,7 +257,7 @@ function detectorReaches(kind: Gold['kind'], set: MetricSet): string {
 }
 
 /** The result in words. */
-export function headline(input: ReportInput, last: ReportStage): Html {
+function headline(input: ReportInput, last: ReportStage): Html {
   const { kind } = last.metrics;
   const detector = input.stages.find((stage) => stage.kind === 'detector');
   const called = kind === 'classification' ? 'classifier' : 'detector';
@@ -356,7 +275,7 @@ function tile(label: string, estimate: Estimate, format: (value: number) => stri
 }
 
 /** The most telling numbers. */
-export function tiles(input: ReportInput, last: ReportStage): Html {
+function tiles(input: ReportInput, last: ReportStage): Html {
   const { kind, overall } = last.metrics;
   const gain = input.gains[0];
   return html`<dl class="tiles">${summedUp(kind, overall).map(([name, estimate]) => tile(METRIC_LABELS[name], estimate))}${
@@ -365,8 +284,6 @@ export function tiles(input: ReportInput, last: ReportStage): Html {
       : tile(`${gain.label}, change`, gain.estimate, (value) => signed(value))
   }</dl>`;
 }
-
-// ==== The environment record of a run with words and units for people; programs read the record itself.
 
 interface Label {
   readonly text: string;

@@ -2,10 +2,12 @@
 
 import { type Html, html } from '../src/html/html.ts';
 import { estimateCell, fixed, grouped, interval, signed, whisker } from '../src/html/numbers.ts';
+import { scrolling } from '../src/html/parts.ts';
 import type { Estimate, Gold } from '../src/types.ts';
 import { definitionOf, GROUP_METRICS, MAIN_METRICS } from './metric-names.ts';
 import { type Confusion, METRICS_OF, type MetricName, type MetricSet, UNREADABLE } from './metrics.ts';
-import type { Json, ReportFloor, ReportGain, ReportStage, ReportTransfer } from './report.ts';
+import type { ReportGain, ReportStage, ReportTransfer } from './report.ts';
+import type { Requirement } from './results.ts';
 
 export const METRIC_LABELS: Readonly<Record<MetricName, string>> = {
   format: 'Format',
@@ -28,11 +30,6 @@ export const METRIC_LABELS: Readonly<Record<MetricName, string>> = {
   variate_exact: 'Exact set of variates',
   reward: 'Reward',
 };
-
-/** A table that scrolls by itself where the screen is narrower than it; `caption` stays in place above it. */
-function scrolling(label: string, table: Html, caption: string | null = null): Html {
-  return html`${caption === null ? null : html`<p class="caption">${caption}</p>`}<div class="scroll" role="region" aria-label="${label}" tabindex="0">${table}</div>`;
-}
 
 interface Row {
   readonly label: string;
@@ -96,19 +93,19 @@ function resultRows(kind: Gold['kind'], named: boolean, temperature: number | un
   ];
 }
 
-function verdict(met: boolean): Html {
+function verdict({ met }: Requirement): Html {
   return html`<span class="${met ? 'met' : 'missed'}">${met ? 'met' : 'missed'}</span>`;
 }
 
-function resultCell(row: Row, stage: ReportStage, floors: readonly ReportFloor[]): Html {
+function resultCell(row: Row, stage: ReportStage, required: readonly Requirement[]): Html {
   const estimate = row.value(stage);
   if (estimate === undefined) return html`<td class="none">\u2013</td>`;
-  const floor = floors.find((one) => one.stage === stage.key && one.metric === row.metric);
-  const required =
+  const floor = required.find(({ name }) => name === `${stage.key}.${row.metric}`);
+  const wanted =
     floor === undefined
       ? null
-      : html`<span class="required">\u2265\u202f${fixed(floor.atLeast, 2)} ${verdict(estimate.mean >= floor.atLeast)}</span>`;
-  return html`<td>${estimateCell(estimate)}${whisker(estimate, floor?.atLeast ?? null)}${required}</td>`;
+      : html`<span class="required">\u2265\u202f${floor.limit} ${verdict(floor)}</span>`;
+  return html`<td>${estimateCell(estimate)}${whisker(estimate, floor?.atLeast ?? null)}${wanted}</td>`;
 }
 
 /** Says over how many series a mean is, where that is not all. */
@@ -121,7 +118,7 @@ function fewer(row: Row, stages: readonly ReportStage[], all: number): string | 
 /** Stages as columns, metrics as rows; `temperature`: of the sampled responses, where it is known. */
 export function resultsTable(
   stages: readonly ReportStage[],
-  floors: readonly ReportFloor[],
+  required: readonly Requirement[],
   temperature?: number,
 ): Html {
   const { kind, overall } = stages[0]!.metrics;
@@ -136,7 +133,7 @@ export function resultsTable(
 <thead><tr><th scope="col">Metric</th>${stages.map((stage) => html`<th scope="col">${stage.label}</th>`)}</tr></thead>
 <tbody>${rows.map(
       (row) =>
-        html`<tr><th scope="row">${row.label}<span class="note">${row.note}${fewer(row, stages, n)}</span></th>${stages.map((stage) => resultCell(row, stage, floors))}</tr>\n`,
+        html`<tr><th scope="row">${row.label}<span class="note">${row.note}${fewer(row, stages, n)}</span></th>${stages.map((stage) => resultCell(row, stage, required))}</tr>\n`,
     )}</tbody></table>`,
     `Means over ${grouped(n)} held-out series with bootstrap 95\u202f% intervals. Bars run from 0 to 1; the tick is the required value.`,
   );
@@ -226,41 +223,16 @@ export function confusionTable(label: string, confusion: Confusion): Html {
 }
 
 /** Paired changes and what is required of them. */
-export function gainsTable(gains: readonly ReportGain[]): Html {
+export function gainsTable(gains: readonly ReportGain[], required: readonly Requirement[]): Html {
   return scrolling(
     'Paired changes',
     html`<table class="gains">
 <thead><tr><th scope="col">Change</th><th scope="col">Mean</th><th scope="col">Interval</th><th scope="col">Series</th><th scope="col">Required</th></tr></thead>
-<tbody>${gains.map(({ label, estimate, lowerAbove }) => {
-      const required =
-        lowerAbove === null
-          ? '\u2013'
-          : html`lower end above ${fixed(lowerAbove, lowerAbove === 0 ? 0 : 2)}: ${verdict(estimate.ci95[0] > lowerAbove)}`;
-      return html`<tr><th scope="row">${label}</th><td>${signed(estimate.mean)}</td><td>${interval(estimate, signed)}</td><td class="count">${grouped(estimate.n)}</td><td>${required}</td></tr>\n`;
+<tbody>${gains.map(({ key, label, estimate }) => {
+      const bound = required.find(({ name }) => name === `rl.gain.${key}`);
+      const wanted = bound === undefined ? '\u2013' : html`lower end above ${bound.limit}: ${verdict(bound)}`;
+      return html`<tr><th scope="row">${label}</th><td>${signed(estimate.mean)}</td><td>${interval(estimate, signed)}</td><td class="count">${grouped(estimate.n)}</td><td>${wanted}</td></tr>\n`;
     })}</tbody></table>`,
     'Changes on the same series (paired bootstrap, 95\u202f% intervals).',
-  );
-}
-
-function flatten(value: Json, path: string, rows: [string, string][]): [string, string][] {
-  if (value !== null && typeof value === 'object' && !Array.isArray(value)) {
-    for (const [key, inner] of Object.entries(value))
-      flatten(inner, path === '' ? key : `${path}.${key}`, rows);
-  } else {
-    const text = Array.isArray(value)
-      ? value.map((one) => (typeof one === 'string' ? one : JSON.stringify(one))).join(', ')
-      : String(value ?? 'unknown');
-    rows.push([path, text]);
-  }
-  return rows;
-}
-
-/** A nested record as key and value rows. */
-export function recordTable(label: string, record: Readonly<Record<string, Json>>): Html {
-  return scrolling(
-    label,
-    html`<table class="record"><tbody>${flatten(record, '', []).map(
-      ([key, text]) => html`<tr><th scope="row">${key}</th><td>${text}</td></tr>\n`,
-    )}</tbody></table>`,
   );
 }

@@ -3,245 +3,35 @@
  * both can be rebuilt at any time. What the run has not reached or has lost is left out and said to be; what is damaged
  * is an error.
  */
+
 import { join } from 'node:path';
-import { setImmediate as breathe } from 'node:timers/promises';
 import { isExampleSet } from '../datasets/example-manifest.ts';
-import { type DataFacts, heldOutExamples, openExamples } from '../datasets/source.ts';
+import type { DataFacts } from '../datasets/source.ts';
 import { DataError } from '../src/errors.ts';
 import { type ClassProfile, learnClasses } from '../src/expcot/class-profile.ts';
+import { writeFileAtomic } from '../src/files.ts';
 import type { Recipe } from '../src/recipe.ts';
-import type { Estimate, EvalRecord, Example, Gold, ParsedAnswer, Score } from '../src/types.ts';
-import { type Baselines, runBaselines, sampleTraining, writeBaselines } from './baselines.ts';
-import { heldOutOf, trainingOf, validationOf } from './harness.ts';
-import { MAIN_METRICS } from './metric-names.ts';
-import { type MetricName, type MetricOptions, type Metrics, overallOf } from './metrics.ts';
+import type { Estimate, Gold, Json, ParsedAnswer, Score } from '../src/types.ts';
+import { runBaselines, sampleTraining, writeBaselines } from './baselines.ts';
+import { openHeldOut, trainingOf, validationOf } from './harness.ts';
+import type { MetricName, MetricOptions, Metrics } from './metrics.ts';
 import { checkCoverage } from './records.ts';
 import { rlPanels, sftPanels } from './report-curves.ts';
 import { buildExamples, type DrawExample, exampleRule, plainDrawing } from './report-examples.ts';
-import { writeReport, writeReportInput } from './report-page.ts';
+import { reportPage } from './report-page.ts';
 import {
-  type AnswersByPolicy,
+  detectorsTable,
+  floorsOf,
   gainsOf,
-  isHeldTo,
+  isHeld,
   policyLabel,
   readAnswers,
-  SFT_FLOORS,
   stagesOf,
   transferOf,
 } from './results.ts';
-import { POLICIES, type PolicyName, RunDirectory } from './run-directory.ts';
+import { POLICIES, RunDirectory } from './run-directory.ts';
 import { caveatsOf, describeRun, gapsOf } from './run-facts.ts';
 import { type Summary, summarise, writeSummary } from './summary.ts';
-
-export interface AssembleOptions {
-  /** Figure preset that the policy saw; the recipe's when absent. Only whole univariate series are drawn by it. */
-  readonly figure?: string;
-  /** Draws what the policy saw of an example, or null where it read numbers; replaces `figure`. */
-  readonly draw?: DrawExample;
-}
-
-export interface AssembledReport {
-  readonly input: ReportInput;
-  readonly summary: Summary;
-  /** What the run lacks and the report leaves out for it, one line each. */
-  readonly gaps: readonly string[];
-}
-
-const METHODS = { timerpo: 'TimerPO', grpo: 'GRPO', dr_grpo: 'Dr. GRPO' } as const;
-
-const TITLES = {
-  anomaly: 'Reasoning about anomalies from',
-  classification: 'Reasoning about classes from',
-  variates: 'Reasoning about anomalous variates from',
-} as const satisfies Readonly<Record<DataFacts['kind'], string>>;
-
-function titleOf({ input, data }: Recipe, facts: DataFacts): string {
-  const title = `${TITLES[facts.kind]} ${input === 'numbers' ? 'numbers' : 'a plot'}`;
-  return isExampleSet(data.name) ? `${title}: ${facts.title}` : title;
-}
-
-/** All detectors side by side; the metrics of the best are known already. */
-function detectorsTable(baselines: Baselines, best: Metrics, options: MetricOptions): ReportTransfer {
-  const names = Object.keys(baselines.records).sort(
-    (a, b) => (baselines.validationReward[b] ?? 0) - (baselines.validationReward[a] ?? 0),
-  );
-  const byTask = Object.fromEntries(
-    names.map((name) => [
-      name,
-      name === baselines.best ? best.overall : overallOf(baselines.records[name]!, options),
-    ]),
-  );
-  const chosen =
-    baselines.validationSeries === 0
-      ? `${baselines.best} stands in the main table.`
-      : `${baselines.best} stands in the main table: it has the highest mean reward on ${baselines.validationSeries} series of the validation split (${names
-          .map((name) => `${name} ${baselines.validationReward[name]!.toFixed(3)}`)
-          .join(', ')}), which also orders the rows.`;
-  const [title, head] =
-    best.kind === 'classification'
-      ? ['Classical classifiers', 'Classifier']
-      : ['Classical detectors', 'Detector'];
-  const columns: readonly MetricName[] = [...MAIN_METRICS[best.kind], 'reward'];
-  return {
-    title,
-    note: `Every ${head.toLowerCase()} on the same held-out series. ${chosen}`,
-    head,
-    columns: columns.filter((name) => best.overall[name] !== undefined),
-    metrics: { kind: best.kind, byTask },
-  };
-}
-
-/** Greedy answers of the last policy, in the order of the held-out series. */
-function lastAnswers(
-  answers: AnswersByPolicy,
-  series: readonly Example[],
-): { readonly policy: PolicyName; readonly records: readonly EvalRecord[] } | null {
-  const policy = POLICIES.toReversed().find((name) => answers[name] !== undefined);
-  if (policy === undefined) return null;
-  const byId = new Map(answers[policy]!.greedy.map((record) => [record.seriesId, record]));
-  return { policy, records: series.map(({ id }) => byId.get(id)!) };
-}
-
-/** What the classical classifiers know of the classes; null for other kinds. */
-async function profileOf(recipe: Recipe): Promise<ClassProfile | null> {
-  const training = trainingOf(recipe);
-  if (training === null) return null;
-  return learnClasses((await sampleTraining(training, recipe.seed, breathe)).examples);
-}
-
-/** Draws what the policy saw where the caller does not say how. */
-function usualDrawing({ figure, input }: Recipe, facts: DataFacts, wanted: string | undefined): DrawExample {
-  if (wanted === undefined && input === 'numbers') return () => null;
-  // A recipe's figure 'task' is the one that the data set names.
-  return plainDrawing(wanted ?? (figure === 'task' ? (facts.figure?.preset ?? 'line') : figure));
-}
-
-/**
- * Reads a run directory and makes its report and summary; writes nothing.
- * @throws DataError naming the file that is missing or damaged, or when no policy was evaluated; ConfigError for an
- * unknown figure or data set.
- */
-export async function assembleReport(
-  runDirectory: string,
-  options: AssembleOptions = {},
-): Promise<AssembledReport> {
-  const run = new RunDirectory(runDirectory);
-  const { recipe } = run;
-  const method = METHODS[recipe.rl.advantage];
-  const series = heldOutOf(recipe);
-  const { facts, set } = openExamples(heldOutExamples(recipe.data, recipe.seed, recipe.eval.series));
-  const bootstrap: MetricOptions = {
-    ...{ seed: recipe.seed, resamples: recipe.eval.bootstrap },
-    ...(facts.kind === 'classification' ? { classes: facts.classes } : {}),
-  };
-  const answers = readAnswers(run, series, facts.classes);
-  const last = lastAnswers(answers, series);
-  if (last === null) {
-    throw new DataError(
-      `no policy was evaluated in this run; \`npx timeseer quickstart --resume --out ${runDirectory}\` does what is left of it`,
-      {
-        file: run.file('eval'),
-      },
-    );
-  }
-  const baselines = run.baselines();
-  if (baselines !== null) {
-    for (const records of Object.values(baselines.records)) {
-      checkCoverage(run.baselineFiles.answers, records, series, 1);
-    }
-  }
-  const held = isHeldTo(recipe);
-  const stages = stagesOf(answers, baselines, method, bootstrap);
-  const gains = gainsOf(answers, held, recipe.eval.temperature, bootstrap);
-  const floors = held && answers.sft !== undefined ? SFT_FLOORS : [];
-  const transfer = transferOf(run, baselines, method, bootstrap);
-  // A single detector has its column in the main table.
-  const several = baselines !== null && Object.keys(baselines.records).length > 1;
-  const detectors = several ? detectorsTable(baselines, stages.at(-1)!.metrics, bootstrap) : null;
-  const environment = run.environment;
-  const gaps = gapsOf(run);
-  const described = describeRun(
-    run,
-    { facts, count: series.length, available: facts.statement === null ? null : set!.count('test') },
-    method,
-  );
-  const classes = Object.keys(stages[0]!.metrics.byClass);
-  const unnamed = series.filter(({ gold }) => gold.kind === 'anomaly' && gold.class === null).length;
-  const caveatData = { facts, count: series.length, unnamed };
-  const input: ReportInput = {
-    title: titleOf(recipe, facts),
-    run: described,
-    stages,
-    floors,
-    gains,
-    curves: [...sftPanels(run.sftLines()), ...rlPanels(run.rlLines(), method)],
-    examples: await buildExamples(last.records, series, {
-      by: `${policyLabel(last.policy, method)}, greedy`,
-      draw: options.draw ?? usualDrawing(recipe, facts, options.figure),
-      classes,
-      profile: await profileOf(recipe),
-    }),
-    exampleRule: exampleRule(facts.kind, classes.length),
-    transfer: [transfer?.table ?? null, detectors].filter((table) => table !== null),
-    environment: Object.keys(environment).length === 0 ? { recorded: 'nothing' } : environment,
-    reproduce: ['npm ci', described.command],
-    caveats: [...gaps.map((gap) => `Not whole: ${gap}.`), ...caveatsOf(run, baselines, caveatData)],
-  };
-  const summary = summarise(run, stages, gains, floors, transfer?.metrics ?? null, baselines);
-  return { input, summary, gaps };
-}
-
-/**
- * Runs the classical detectors over the run's examples, unless their answers are there already; classifiers only where there is a
- * training split. Errors as `openExamples`.
- */
-export async function ensureBaselines(runDirectory: string): Promise<void> {
-  const run = new RunDirectory(runDirectory);
-  if (run.baselines() !== null) return;
-  const { recipe } = run;
-  const [heldOut, training] = [heldOutOf(recipe), trainingOf(recipe)];
-  if (training === null && heldOut[0]?.gold.kind === 'classification') return;
-  const baselines = await runBaselines(heldOut, validationOf(recipe), training, { seed: recipe.seed });
-  writeBaselines(run.baselineFiles, baselines);
-}
-
-export interface ReportFiles {
-  /** The page. */
-  readonly report: string;
-  /** What the page is made of, to rebuild it without the run. */
-  readonly records: string;
-  readonly summary: string;
-}
-
-/** Paths of what `writeRunReport` writes. */
-export function reportFiles(runDirectory: string): ReportFiles {
-  return {
-    report: join(runDirectory, 'report.html'),
-    records: join(runDirectory, 'report.json'),
-    summary: join(runDirectory, 'summary.json'),
-  };
-}
-
-/**
- * Writes report.html, report.json and summary.json of a run, each whole or not at all, after running the classical
- * detectors where that has not been done. Errors as `assembleReport`; WriteError when the disk refuses.
- */
-export async function writeRunReport(
-  runDirectory: string,
-  options: AssembleOptions = {},
-): Promise<AssembledReport> {
-  await ensureBaselines(runDirectory);
-  const report = await assembleReport(runDirectory, options);
-  const files = reportFiles(runDirectory);
-  writeReportInput(files.records, report.input);
-  writeSummary(files.summary, report.summary);
-  writeReport(files.report, report.input);
-  return report;
-}
-
-// ==== What a report is made of: plain JSON-able records, so that it can be rebuilt from the files of a run.
-
-export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };
 
 /** What was run. */
 export interface ReportRun {
@@ -295,6 +85,8 @@ export interface ReportFloor {
 
 /** A paired change between two stages over the same series. */
 export interface ReportGain {
+  /** As summaries call it. */
+  readonly key: 'reward_sampled' | 'reward_greedy';
   readonly label: string;
   readonly estimate: Estimate;
   /** The lower end of the interval is required to lie above this; null: nothing is required. */
@@ -382,4 +174,154 @@ export interface ReportInput {
   readonly reproduce: readonly string[];
   /** What a reader must know before believing the numbers. */
   readonly caveats: readonly string[];
+}
+
+export interface AssembleOptions {
+  /** Draws what the policy saw of an example, or null where it read numbers; the recipe's figure when absent. */
+  readonly draw?: DrawExample;
+}
+
+export interface AssembledReport {
+  readonly input: ReportInput;
+  readonly summary: Summary;
+  /** What the run lacks and the report leaves out for it, one line each. */
+  readonly gaps: readonly string[];
+}
+
+const METHODS = { timerpo: 'TimerPO', grpo: 'GRPO', dr_grpo: 'Dr. GRPO' } as const;
+
+const TITLES = {
+  anomaly: 'Reasoning about anomalies from',
+  classification: 'Reasoning about classes from',
+  variates: 'Reasoning about anomalous variates from',
+} as const satisfies Readonly<Record<DataFacts['kind'], string>>;
+
+function titleOf({ input, data }: Recipe, facts: DataFacts): string {
+  const title = `${TITLES[facts.kind]} ${input === 'numbers' ? 'numbers' : 'a plot'}`;
+  return isExampleSet(data.name) ? `${title}: ${facts.title}` : title;
+}
+
+/** What the classical classifiers know of the classes; null for other kinds. */
+async function profileOf(recipe: Recipe): Promise<ClassProfile | null> {
+  const training = trainingOf(recipe);
+  if (training === null) return null;
+  return learnClasses((await sampleTraining(training, recipe.seed)).examples);
+}
+
+/** Draws as the recipe says; its figure 'task' is the one that the data set names. */
+function drawingOf({ figure, input }: Recipe, facts: DataFacts): DrawExample {
+  if (input === 'numbers') return () => null;
+  return plainDrawing(figure === 'task' ? (facts.figure?.preset ?? 'line') : figure);
+}
+
+/**
+ * Reads a run directory and makes its report and summary; writes nothing.
+ * @throws DataError naming the file that is missing or damaged, or when no policy was evaluated; ConfigError for an
+ * unknown figure or data set.
+ */
+export async function assembleReport(
+  runDirectory: string,
+  options: AssembleOptions = {},
+): Promise<AssembledReport> {
+  const run = new RunDirectory(runDirectory);
+  const { recipe } = run;
+  const method = METHODS[recipe.rl.advantage];
+  const { facts, set, series } = openHeldOut(recipe);
+  const bootstrap: MetricOptions = {
+    ...{ seed: recipe.seed, resamples: recipe.eval.bootstrap },
+    ...(facts.kind === 'classification' ? { classes: facts.classes } : {}),
+  };
+  const answers = readAnswers(run, series, facts.classes);
+  const last = POLICIES.toReversed().find((name) => answers[name] !== undefined);
+  if (last === undefined) {
+    throw new DataError(
+      `no policy was evaluated in this run; \`npx timeseer quickstart --resume --out ${runDirectory}\` does what is left of it`,
+      { file: run.file('eval') },
+    );
+  }
+  const baselines = run.baselines();
+  for (const records of Object.values(baselines?.records ?? {})) {
+    checkCoverage(run.baselineFiles.answers, records, series, 1);
+  }
+  const held = isHeld(recipe);
+  const stages = stagesOf(answers, baselines, method, bootstrap);
+  const gains = gainsOf(answers, recipe, held, bootstrap);
+  const floors = held && answers.sft !== undefined ? floorsOf(recipe) : [];
+  const transfer = transferOf(run, baselines, method, bootstrap);
+  // A single detector has its column in the main table.
+  const several = baselines !== null && Object.keys(baselines.records).length > 1;
+  const detectors = several ? detectorsTable(baselines, stages.at(-1)!.metrics, bootstrap) : null;
+  const { environment } = run;
+  const gaps = gapsOf(run);
+  const data = { facts, series, available: facts.statement === null ? null : set!.count('test') };
+  const described = describeRun(run, data, method);
+  const classes = Object.keys(stages[0]!.metrics.byClass);
+  const input: ReportInput = {
+    title: titleOf(recipe, facts),
+    run: described,
+    stages,
+    floors,
+    gains,
+    curves: [...sftPanels(run.sftLines()), ...rlPanels(run.rlLines(), method)],
+    examples: await buildExamples(answers[last]!.greedy, series, {
+      by: `${policyLabel(last, method)}, greedy`,
+      draw: options.draw ?? drawingOf(recipe, facts),
+      classes,
+      profile: await profileOf(recipe),
+    }),
+    exampleRule: exampleRule(facts.kind, classes.length),
+    transfer: [transfer?.table ?? null, detectors].filter((table) => table !== null),
+    environment: Object.keys(environment).length === 0 ? { recorded: 'nothing' } : environment,
+    reproduce: ['npm ci', described.command],
+    caveats: [...gaps.map((gap) => `Not whole: ${gap}.`), ...caveatsOf(run, baselines, data)],
+  };
+  return { input, summary: summarise(run, input, baselines, transfer?.metrics ?? null), gaps };
+}
+
+/**
+ * Runs the classical detectors over the run's examples, unless their answers are there already; classifiers only where there is a
+ * training split. Errors as `openExamples`.
+ */
+export async function ensureBaselines(runDirectory: string): Promise<void> {
+  const run = new RunDirectory(runDirectory);
+  if (run.baselines() !== null) return;
+  const { recipe } = run;
+  const [heldOut, training] = [openHeldOut(recipe).series, trainingOf(recipe)];
+  if (training === null && heldOut[0]?.gold.kind === 'classification') return;
+  const baselines = await runBaselines(heldOut, validationOf(recipe), training, recipe.seed);
+  writeBaselines(run.baselineFiles, baselines);
+}
+
+export interface ReportFiles {
+  /** The page. */
+  readonly report: string;
+  /** What the page is made of. */
+  readonly records: string;
+  readonly summary: string;
+}
+
+/** Paths of what `writeRunReport` writes. */
+export function reportFiles(runDirectory: string): ReportFiles {
+  return {
+    report: join(runDirectory, 'report.html'),
+    records: join(runDirectory, 'report.json'),
+    summary: join(runDirectory, 'summary.json'),
+  };
+}
+
+/**
+ * Writes report.html, report.json and summary.json of a run, each whole or not at all, after running the classical
+ * detectors where that has not been done. Errors as `assembleReport`; WriteError when the disk refuses.
+ */
+export async function writeRunReport(
+  runDirectory: string,
+  options: AssembleOptions = {},
+): Promise<AssembledReport> {
+  await ensureBaselines(runDirectory);
+  const report = await assembleReport(runDirectory, options);
+  const files = reportFiles(runDirectory);
+  writeFileAtomic(files.records, `${JSON.stringify(report.input)}\n`);
+  writeSummary(files.summary, report.summary);
+  writeFileAtomic(files.report, reportPage(report.input));
+  return report;
 }

@@ -1,25 +1,28 @@
 /** The stages of a run as columns of its results, and what changed between them. */
 
 import { isGenerator, openExamples } from '../datasets/source.ts';
+import { DataError } from '../src/errors.ts';
+import { fixed, lowerFirst, signed } from '../src/html/numbers.ts';
 import type { Recipe } from '../src/recipe.ts';
 import type { EvalRecord, Example } from '../src/types.ts';
 import { type Baselines, baselineRecord, detectorsFor } from './baselines.ts';
 import type { BootstrapOptions } from './bootstrap.ts';
+import { transferExamples } from './harness.ts';
+import { MAIN_METRICS, type MetricName } from './metric-names.ts';
 import {
+  isAnomalous,
   type MetricOptions,
-  type MetricSet,
   type Metrics,
   metricOf,
   metricsOf,
+  overallOf,
   pairedGain,
 } from './metrics.ts';
 import { checkCoverage, reread, sameGold } from './records.ts';
-import type { ReportFloor, ReportGain, ReportStage, ReportTransfer } from './report.ts';
+import type { ReportFloor, ReportGain, ReportInput, ReportStage, ReportTransfer } from './report.ts';
+import { METRIC_LABELS } from './report-tables.ts';
 import { type Answers, POLICIES, type PolicyName, type RunDirectory } from './run-directory.ts';
-import type { Summary } from './summary.ts';
 
-/** A paired change with its key in summaries. */
-export type Gain = ReportGain & { readonly key: 'reward_sampled' | 'reward_greedy' };
 export type AnswersByPolicy = Readonly<Partial<Record<PolicyName, Answers>>>;
 
 /** Head of a policy's column. */
@@ -94,106 +97,98 @@ export function stagesOf(
 }
 
 /**
- * Paired changes between the policy that reinforcement started from and the one it made; `held`: they are required to
- * reach something; `temperature`: of the sampled answers.
+ * Paired changes between the policy that reinforcement started from and the one it made; `held`: the run is held to the
+ * requirements of its recipe.
  */
 export function gainsOf(
   answers: AnswersByPolicy,
+  { requirements, eval: { temperature } }: Recipe,
   held: boolean,
-  temperature: number,
   options: BootstrapOptions,
-): Gain[] {
+): ReportGain[] {
   const before = answers.sft ?? answers.initial;
   const after = answers.rl;
   if (before === undefined || after === undefined) return [];
-  const sampled: Gain[] =
-    before.sampled === null || after.sampled === null
-      ? []
-      : [
-          {
-            key: 'reward_sampled',
-            label: `Reward sampled at temperature ${temperature}`,
-            estimate: pairedGain(before.sampled, after.sampled, 'reward', options),
-            lowerAbove: held ? SAMPLED_GAIN_ABOVE : null,
-          },
-        ];
+  const gain = (
+    key: ReportGain['key'],
+    label: string,
+    from: readonly EvalRecord[] | null,
+    to: readonly EvalRecord[] | null,
+  ): ReportGain[] => {
+    if (from === null || to === null) return [];
+    const lowerAbove = (held ? requirements.gain[key] : undefined) ?? null;
+    return [{ key, label, estimate: pairedGain(from, to, 'reward', options), lowerAbove }];
+  };
   return [
-    ...sampled,
-    {
-      key: 'reward_greedy',
-      label: 'Greedy reward',
-      estimate: pairedGain(before.greedy, after.greedy, 'reward', options),
-      lowerAbove: held ? GREEDY_GAIN_ABOVE : null,
-    },
+    ...gain('reward_sampled', `Reward sampled at temperature ${temperature}`, before.sampled, after.sampled),
+    ...gain('reward_greedy', 'Greedy reward', before.greedy, after.greedy),
   ];
 }
-
-// ==== What a run must reach, and whether it does.
-
-export type Requirement = NonNullable<Summary['requirements']>[number];
-
-/** After the supervised stage, means over the held-out series of nano5. */
-export const SFT_FLOORS: readonly ReportFloor[] = [
-  { stage: 'sft', metric: 'format', atLeast: 0.98 },
-  { stage: 'sft', metric: 'class_accuracy', atLeast: 0.95 },
-  { stage: 'sft', metric: 'point_f1', atLeast: 0.75 },
-  { stage: 'sft', metric: 'affiliation_f1', atLeast: 0.93 },
-];
-
-/** Reinforcement must raise the sampled reward, and may cost at most this much of the greedy one. */
-export const SAMPLED_GAIN_ABOVE = 0;
-export const GREEDY_GAIN_ABOVE = -0.02;
 
 /** Fewer series than this say too little about a mean to hold a run to it. */
-export const FEWEST_SERIES = 100;
+const FEWEST_SERIES = 100;
 
-/** Requirements are set for nano5 as it is; runs on other data, or on a handful of series, have none. */
-export function isHeldTo({ data, eval: evaluation }: Recipe): boolean {
-  return data.name === 'nano5' && data.length === 1000 && evaluation.series >= FEWEST_SERIES;
+/** Whether a run is held to the requirements of its recipe. */
+export const isHeld = ({ eval: { series } }: Recipe): boolean => series >= FEWEST_SERIES;
+
+/** The means that the supervised stage is required to reach. */
+export function floorsOf({ requirements }: Recipe): ReportFloor[] {
+  return Object.entries(requirements.sft).map(([metric, atLeast]) => ({
+    stage: 'sft',
+    metric: metric as MetricName,
+    atLeast,
+  }));
 }
 
-/** Whether the last policy of a run answers the AnomLLM tasks too: one that learned from generated anomalies. */
-export function hasTransfer({ data, eval: evaluation }: Recipe): boolean {
-  return isGenerator(data.name) && evaluation.transfer > 0;
+/** Something that a run is required to reach. */
+export interface Requirement {
+  /** `sft.point_f1`, or `rl.gain.reward_sampled` for the lower end of an interval. */
+  readonly name: string;
+  readonly text: string;
+  /** As pages print it. */
+  readonly limit: string;
+  readonly atLeast: number;
+  readonly measured: number;
+  readonly met: boolean;
 }
 
-/** Each requirement with its measured value, in the order of the report. */
-export function requirementsOf(
-  stages: readonly ReportStage[],
-  floors: readonly ReportFloor[],
-  gains: readonly (ReportGain & { readonly key: string })[],
-): Requirement[] {
-  return [
-    ...floors.flatMap(({ stage, metric, atLeast }): Requirement[] => {
-      const measured = stages.find(({ key }) => key === stage)?.metrics.overall[metric]?.mean;
-      return measured === undefined
-        ? []
-        : [{ name: `${stage}.${metric}`, at_least: atLeast, measured, met: measured >= atLeast }];
-    }),
-    ...gains.flatMap(({ key, estimate, lowerAbove }): Requirement[] => {
-      const measured = estimate.ci95[0];
-      return lowerAbove === null
-        ? []
-        : [{ name: `rl.gain.${key}`, at_least: lowerAbove, measured, met: measured > lowerAbove }];
-    }),
-  ];
-}
-
-// ==== Answers to the AnomLLM tasks as a table, beside what costs nothing: always "normal", and a classical detector.
-
-const TRANSFER_LENGTH = 1000;
-
-/** The series that the answers are to; null when the generator does not give them any more. */
-function seriesOf(run: RunDirectory, records: readonly EvalRecord[]): Example[] | null {
-  const { seed } = run.recipe;
-  const source = openExamples({
-    name: 'anomllm',
-    split: 'test',
-    seed,
-    length: TRANSFER_LENGTH,
-    count: records.length,
+/**
+ * Every requirement with its measured value, in the order of the report.
+ * @throws DataError for a floor of a stage, or of a metric, that the report does not have
+ */
+export function requirementsOf({
+  stages,
+  floors,
+  gains,
+}: Pick<ReportInput, 'stages' | 'floors' | 'gains'>): Requirement[] {
+  const ofStages = floors.map(({ stage: key, metric, atLeast }): Requirement => {
+    const stage = stages.find((one) => one.key === key);
+    if (stage === undefined) {
+      throw new DataError(`report: a floor names the stage "${key}", which is not in the report`);
+    }
+    const measured = stage.metrics.overall[metric]?.mean;
+    if (measured === undefined) {
+      throw new DataError(`report: a floor is set for ${metric}, which stage "${key}" does not have`);
+    }
+    const limit = fixed(atLeast, 2);
+    const text = `${METRIC_LABELS[metric]} ${lowerFirst(stage.label)} \u2265 ${limit} (measured ${fixed(measured)})`;
+    return { name: `${key}.${metric}`, text, limit, atLeast, measured, met: measured >= atLeast };
   });
-  const series = [...source];
+  const ofGains = gains.flatMap(({ key, label, estimate, lowerAbove }): Requirement[] => {
+    if (lowerAbove === null) return [];
+    const measured = estimate.ci95[0];
+    const limit = fixed(lowerAbove, lowerAbove === 0 ? 0 : 2);
+    const text = `${label}: lower end above ${limit} (measured ${signed(measured, 4)})`;
+    return [
+      { name: `rl.gain.${key}`, text, limit, atLeast: lowerAbove, measured, met: measured > lowerAbove },
+    ];
+  });
+  return [...ofStages, ...ofGains];
+}
+
+/** The AnomLLM series that answers are to; null when the generator does not give them any more. */
+function transferSeries({ recipe }: RunDirectory, records: readonly EvalRecord[]): Example[] | null {
+  const series = [...openExamples(transferExamples(recipe.seed, records.length))];
   const same = series.every((one, i) => {
     const record = records[i];
     return record?.seriesId === one.id && record.task === one.task && sameGold(record.gold, one.gold);
@@ -202,20 +197,19 @@ function seriesOf(run: RunDirectory, records: readonly EvalRecord[]): Example[] 
 }
 
 /** By task, the share of series without an anomaly. */
-export function normalShares(records: readonly EvalRecord[]): Record<string, number> {
-  const counts = new Map<string, { all: number; normal: number }>();
-  for (const { task, gold } of records) {
-    const count = counts.get(task) ?? { all: 0, normal: 0 };
-    count.all++;
-    if (gold.kind === 'anomaly' && gold.intervals.length === 0) count.normal++;
-    counts.set(task, count);
-  }
-  return Object.fromEntries([...counts].map(([task, { all, normal }]) => [task, normal / all]));
+function normalShares(records: readonly EvalRecord[]): Map<string, number> {
+  const tasks = [...new Set(records.map(({ task }) => task))];
+  return new Map(
+    tasks.map((task) => {
+      const all = records.filter((record) => record.task === task);
+      return [task, all.filter(({ gold }) => !isAnomalous(gold)).length / all.length];
+    }),
+  );
 }
 
 /**
- * Greedy answers to the AnomLLM tasks; null when none were asked for, or the run is about other data than generated
- * anomalies. `metrics` are of the policy alone.
+ * Greedy answers to the AnomLLM tasks, beside what costs nothing: always "normal", and the chosen detector. Null when none were
+ * asked for, or the run is about other data than generated anomalies. `metrics` are of the policy alone.
  */
 export function transferOf(
   run: RunDirectory,
@@ -223,35 +217,34 @@ export function transferOf(
   method: string,
   options: BootstrapOptions,
 ): { readonly table: ReportTransfer; readonly metrics: Metrics } | null {
-  const stored = isGenerator(run.recipe.data.name) ? run.transfer() : null;
+  const { data, answers: reading } = run.recipe;
+  const stored = isGenerator(data.name) ? run.transfer() : null;
   if (stored === null) return null;
-  const reading = run.recipe.answers;
   const records = reread(stored.records, ({ gold, length }) => ({
     ...{ kind: gold.kind, length, channels: 1, classes: [], reading },
   }));
-  const found = { by: stored.by, records };
-  const metrics = metricsOf(found.records, options);
-  const shares = normalShares(found.records);
-  const detector = baselines?.best;
-  const series = detector === undefined ? null : seriesOf(run, found.records);
-  const read = series === null ? undefined : detectorsFor('anomaly', series).get(detector ?? '');
+  const metrics = metricsOf(records, options);
+  const shares = normalShares(records);
+  const detector = baselines?.best ?? '';
+  const series = baselines === null ? null : transferSeries(run, records);
+  const read = series === null ? undefined : detectorsFor('anomaly', series).get(detector);
   const beside =
-    read === undefined || series === null
-      ? null
+    series === null || read === undefined
+      ? {}
       : metricsOf(
           series.map((one) => baselineRecord(one, read(one))),
           options,
         ).byTask;
-  const rows = Object.entries(metrics.byTask).flatMap(([task, set]): [string, MetricSet, number][] => {
-    const share = shares[task]!;
-    const other = beside?.[task];
-    return [
-      [task, set, share],
-      ...(other === undefined ? [] : [[`${task}, ${detector}`, other, share] as [string, MetricSet, number]]),
-    ];
+  const rows = Object.entries(metrics.byTask).flatMap(([task, set]) => {
+    const share = shares.get(task)!;
+    const own = { name: task, set, share, detector: false };
+    const other = beside[task];
+    return other === undefined
+      ? [own]
+      : [own, { name: `${task}, ${detector}`, set: other, share, detector: true }];
   });
   const compared =
-    beside === null
+    read === undefined
       ? ''
       : ` The rows of ${detector} are the classical detector of the main table on the same series.`;
   return {
@@ -259,12 +252,43 @@ export function transferOf(
     table: {
       title: 'AnomLLM tasks',
       note:
-        `${policyLabel(found.by, method)}, greedy, on series of the AnomLLM generator. Trained on ${run.recipe.data.name}; nothing is required here. ` +
+        `${policyLabel(stored.by, method)}, greedy, on series of the AnomLLM generator. Trained on ${data.name}; nothing is required here. ` +
         'Whoever always answers “normal” has the share of normal series as class accuracy, point F1 and affiliation F1: ' +
         `a task whose numbers equal that share was in effect answered “normal” throughout, and a number below it is worse than that answer.${compared}`,
-      metrics: { kind: metrics.kind, byTask: Object.fromEntries(rows.map(([name, set]) => [name, set])) },
-      detectors: beside === null ? [] : Object.keys(beside).map((task) => `${task}, ${detector}`),
-      normalShare: Object.fromEntries(rows.map(([name, , share]) => [name, share])),
+      metrics: { kind: metrics.kind, byTask: Object.fromEntries(rows.map(({ name, set }) => [name, set])) },
+      detectors: rows.flatMap((row) => (row.detector ? [row.name] : [])),
+      normalShare: Object.fromEntries(rows.map(({ name, share }) => [name, share])),
     },
+  };
+}
+
+/** All detectors side by side; the metrics of the best are known already. */
+export function detectorsTable(baselines: Baselines, best: Metrics, options: MetricOptions): ReportTransfer {
+  const names = Object.keys(baselines.records).sort(
+    (a, b) => (baselines.validationReward[b] ?? 0) - (baselines.validationReward[a] ?? 0),
+  );
+  const byTask = Object.fromEntries(
+    names.map((name) => [
+      name,
+      name === baselines.best ? best.overall : overallOf(baselines.records[name]!, options),
+    ]),
+  );
+  const chosen =
+    baselines.validationSeries === 0
+      ? `${baselines.best} stands in the main table.`
+      : `${baselines.best} stands in the main table: it has the highest mean reward on ${baselines.validationSeries} series of the validation split (${names
+          .map((name) => `${name} ${baselines.validationReward[name]!.toFixed(3)}`)
+          .join(', ')}), which also orders the rows.`;
+  const [title, head] =
+    best.kind === 'classification'
+      ? ['Classical classifiers', 'Classifier']
+      : ['Classical detectors', 'Detector'];
+  const columns: readonly MetricName[] = [...MAIN_METRICS[best.kind], 'reward'];
+  return {
+    title,
+    note: `Every ${head.toLowerCase()} on the same held-out series. ${chosen}`,
+    head,
+    columns: columns.filter((name) => best.overall[name] !== undefined),
+    metrics: { kind: best.kind, byTask },
   };
 }

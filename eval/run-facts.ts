@@ -1,14 +1,14 @@
-/** What was run, in words and numbers, from the files of the run. */
+/** What was run, what a reader must know before believing its numbers, and what the run lacks; from the files of the run. */
 
 import { existsSync } from 'node:fs';
 import { stringify } from 'yaml';
 import { type DataFacts, isGenerator } from '../datasets/source.ts';
 import { readUtf8 } from '../src/files.ts';
 import type { Recipe } from '../src/recipe.ts';
-import type { Gold } from '../src/types.ts';
+import type { Example, Gold } from '../src/types.ts';
 import type { Baselines } from './baselines.ts';
+import { hasTransfer } from './harness.ts';
 import type { ReportRun } from './report.ts';
-import { hasTransfer } from './results.ts';
 import { POLICIES, type PolicyName, type RunDirectory } from './run-directory.ts';
 import type { Summary } from './summary.ts';
 
@@ -31,15 +31,16 @@ function describePolicy(run: RunDirectory): ReportRun['policy'] {
 }
 
 /** What is known of the data of a run beside its recipe. */
-export interface HeldOutFacts {
+export interface RunData {
   readonly facts: DataFacts;
-  /** Held-out examples that were answered. */
-  readonly count: number;
+  /** The held-out examples, which were answered. */
+  readonly series: readonly Example[];
   /** All examples of the test split of a prepared data set; null of other data. */
   readonly available: number | null;
 }
 
-function describeData({ data, seed, eval: evaluation }: Recipe, { facts, count, available }: HeldOutFacts) {
+function describeData({ data, seed, eval: evaluation }: Recipe, { facts, series, available }: RunData) {
+  const count = series.length;
   const sampled = `Sampled answers: ${evaluation.samples} to each at temperature ${evaluation.temperature}`;
   if (isGenerator(data.name)) {
     return {
@@ -75,7 +76,7 @@ function pasted(command: string): string {
 }
 
 /** What was run, for the head of the report. `method` is the reinforcement's name. */
-export function describeRun(run: RunDirectory, data: HeldOutFacts, method: string): ReportRun {
+export function describeRun(run: RunDirectory, data: RunData, method: string): ReportRun {
   const { recipe } = run;
   const [sft, rl, environment] = [run.cost('sft'), run.cost('rl'), run.environment];
   const seconds: [string, number | null | undefined][] = [
@@ -103,18 +104,8 @@ export function describeRun(run: RunDirectory, data: HeldOutFacts, method: strin
   };
 }
 
-// ==== What a reader must know before believing the numbers of a run.
-
-/** What is known of the data of a run. */
-export interface CaveatData {
-  readonly facts: DataFacts;
-  /** Held-out examples. */
-  readonly count: number;
-  /** Of these, those whose kind of anomaly the data do not name. */
-  readonly unnamed: number;
-}
-
-function aboutData(run: RunDirectory, { facts, count, unnamed }: CaveatData): string[] {
+function aboutData(run: RunDirectory, { facts, series }: RunData): string[] {
+  const unnamed = series.filter(({ gold }) => gold.kind === 'anomaly' && gold.class === null).length;
   const { name } = run.recipe.data;
   const split = isGenerator(name)
     ? 'The series are synthetic and clean, and training and held-out series come from the same generator: the numbers say what the policy learned of it, not how it would read recordings.'
@@ -125,7 +116,7 @@ function aboutData(run: RunDirectory, { facts, count, unnamed }: CaveatData): st
     split,
     ...(unnamed > 0
       ? [
-          `The data do not name the kind of anomaly of ${unnamed} of the ${count} held-out series: on these the class has no part in reward and class accuracy.`,
+          `The data do not name the kind of anomaly of ${unnamed} of the ${series.length} held-out series: on these the class has no part in reward and class accuracy.`,
         ]
       : []),
   ];
@@ -190,7 +181,7 @@ function aboutDetectors(run: RunDirectory, { kind }: DataFacts, baselines: Basel
 }
 
 /** True sentences about this run, the weightiest first. */
-export function caveatsOf(run: RunDirectory, baselines: Baselines | null, data: CaveatData): string[] {
+export function caveatsOf(run: RunDirectory, baselines: Baselines | null, data: RunData): string[] {
   const { recipe } = run;
   const { kind } = data.facts;
   const numbers = recipe.input === 'numbers';
@@ -208,8 +199,6 @@ export function caveatsOf(run: RunDirectory, baselines: Baselines | null, data: 
     'Intervals are percentile bootstrap over series: they cover which series were drawn, not the seed of training. This is one run.',
   ];
 }
-
-// ==== What a run lacks of what it should hold, so that a report says what it leaves out and why.
 
 type Stage = 'sft' | 'rl';
 

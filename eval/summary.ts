@@ -1,13 +1,14 @@
 /** `summary.json` of a run: the numbers of its report, for programs. */
+
 import { z } from 'zod';
-import { DataError } from '../src/errors.ts';
-import { readUtf8, writeFileAtomic } from '../src/files.ts';
-import type { Estimate, EvalRecord } from '../src/types.ts';
+import { writeFileAtomic } from '../src/files.ts';
+import type { Estimate } from '../src/types.ts';
 import type { Baselines } from './baselines.ts';
 import { type CommonMetric, GROUP_METRICS, MAIN_METRICS, type MetricName } from './metric-names.ts';
-import { type MetricOptions, type MetricSet, type Metrics, metricOf, metricsOf } from './metrics.ts';
-import type { ReportInput, ReportStage } from './report.ts';
-import { type Gain, requirementsOf } from './results.ts';
+import type { MetricSet, Metrics } from './metrics.ts';
+import { checked, readJson } from './records.ts';
+import type { ReportInput } from './report.ts';
+import { requirementsOf } from './results.ts';
 import type { RunDirectory } from './run-directory.ts';
 import { recorded } from './run-facts.ts';
 
@@ -145,21 +146,8 @@ function byType(
   return Object.fromEntries(Object.entries(sets).map(([key, set]) => [key, only(set, names)]));
 }
 
-/**
- * The metrics block of `summary.json`. For a deterministic detector pass its records twice.
- * @throws DataError when either list is empty.
- */
-export function summaryMetrics(
-  greedy: readonly EvalRecord[],
-  sampled: readonly EvalRecord[],
-  options: MetricOptions = {},
-): SummaryMetrics {
-  const all = metricsOf(greedy, options);
-  return summaryOf(all, sampled === greedy ? all.overall.reward : metricOf(sampled, 'reward', options));
-}
-
-/** The same from metrics of greedy responses that are there already; `rewardSampled` null: nothing was sampled. */
-export function summaryOf(all: Metrics, rewardSampled: Estimate | null): SummaryMetrics {
+/** The metrics block of `summary.json`, from those of greedy responses; `rewardSampled` null: nothing was sampled. */
+export function summaryMetrics(all: Metrics, rewardSampled: Estimate | null): SummaryMetrics {
   const { kind, overall, anomalous } = all;
   const { point_f1, affiliation_f1 } = anomalous ?? {};
   return {
@@ -175,65 +163,43 @@ export function summaryOf(all: Metrics, rewardSampled: Estimate | null): Summary
   };
 }
 
-function check(value: unknown, file: string): Summary {
-  const result = summary.safeParse(value);
-  if (result.success) return result.data;
-  const issue = result.error.issues[0];
-  const key = issue?.path.join('.') ?? '';
-  throw new DataError(
-    `not a run summary: ${key === '' ? '' : `"${key}": `}${issue?.message ?? 'wrong shape'}; run the evaluation again`,
-    { file },
-  );
-}
+const ADVICE = 'run the evaluation again';
 
 /** Writes `summary.json`, whole or not at all. @throws DataError when a number is missing or not finite. */
 export function writeSummary(path: string, value: Summary): void {
-  writeFileAtomic(path, `${JSON.stringify(check(value, path), null, 2)}\n`);
+  const found = checked(value, summary, path, ADVICE);
+  writeFileAtomic(path, `${JSON.stringify(found, null, 2)}\n`);
 }
 
 /** Reads and checks `summary.json`. @throws DataError when it is missing, not JSON, or of another shape. */
 export function readSummary(path: string): Summary {
-  let text: string;
-  try {
-    text = readUtf8(path);
-  } catch (cause) {
-    throw new DataError('no run summary there; finish the run or name another directory', {
-      file: path,
-      cause,
-    });
-  }
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (cause) {
-    throw new DataError(`not JSON (${(cause as Error).message}); run the evaluation again`, {
-      file: path,
-      cause,
-    });
-  }
-  return check(value, path);
+  return readJson(path, summary, ADVICE);
 }
 
-// ==== The summary of a run, from what its report shows.
+type Gain = NonNullable<NonNullable<Summary['rl']>['gain']>;
+const gainOf = (gains: ReportInput['gains']): Gain =>
+  Object.fromEntries(gains.map(({ key, estimate: found }) => [key, found])) as Gain;
 
-/** `transfer`: metrics of the last policy on further tasks. */
+/** The summary of a run, from what its report shows; `transfer`: metrics of the last policy on further tasks. */
 export function summarise(
   run: RunDirectory,
-  stages: readonly ReportStage[],
-  gains: readonly Gain[],
-  floors: ReportInput['floors'],
-  transfer: Metrics | null,
+  report: ReportInput,
   baselines: Baselines | null,
+  transfer: Metrics | null,
 ): Summary {
-  const metricsBy = (key: string) => {
+  const { stages, gains } = report;
+  const metricsBy = (key: string): SummaryMetrics | null => {
     const stage = stages.find((one) => one.key === key);
-    return stage === undefined ? null : summaryOf(stage.metrics, stage.rewardSampled);
+    if (stage === undefined) return null;
+    // A detector is deterministic: sampling it would change nothing.
+    return summaryMetrics(
+      stage.metrics,
+      stage.kind === 'detector' ? stage.metrics.overall.reward : stage.rewardSampled,
+    );
   };
   const [initial, afterSft, afterRl] = [metricsBy('initial'), metricsBy('sft'), metricsBy('rl')];
-  const classical = stages.find((one) => one.key === 'classical');
+  const classical = metricsBy('classical');
   const [sft, rl, environment] = [run.cost('sft'), run.cost('rl'), run.environment];
-  const gain = Object.fromEntries(gains.map(({ key, estimate }) => [key, estimate]));
-  const { reward_greedy, reward_sampled } = gain;
   return {
     install_s: recorded(environment, 'install_s'),
     sft:
@@ -253,20 +219,59 @@ export function summarise(
             steps: rl.steps,
             metrics_before: afterSft ?? initial,
             metrics_after: afterRl,
-            ...(reward_greedy === undefined
-              ? {}
-              : { gain: { reward_greedy, ...(reward_sampled === undefined ? {} : { reward_sampled }) } }),
+            ...(gains.length === 0 ? {} : { gain: gainOf(gains) }),
           },
     classical:
-      classical === undefined || baselines === null
-        ? null
-        : {
-            detector: baselines.best,
-            metrics: summaryOf(classical.metrics, classical.metrics.overall.reward),
-          },
-    ...(transfer === null ? {} : { transfer: summaryOf(transfer, null) }),
+      classical === null || baselines === null ? null : { detector: baselines.best, metrics: classical },
+    ...(transfer === null ? {} : { transfer: summaryMetrics(transfer, null) }),
     sampled: { temperature: run.recipe.eval.temperature, samples: run.recipe.eval.samples },
-    requirements: requirementsOf(stages, floors, gains),
+    requirements: requirementsOf(report).map(({ name, atLeast, measured, met }) => ({
+      ...{ name, at_least: atLeast, measured, met },
+    })),
     environment,
   };
+}
+
+const RESULTS = [
+  ['format', 'format'],
+  ['class', 'class_accuracy'],
+  ['balanced', 'balanced_accuracy'],
+  ['macro F1', 'macro_f1'],
+  ['point F1', 'point_f1'],
+  ['anomalous', 'point_f1_anomalous'],
+  ['affil. F1', 'affiliation_f1'],
+  ['F1', 'variate_f1'],
+  ['exact set', 'variate_exact'],
+  ['greedy', 'reward_greedy'],
+  ['sampled', 'reward_sampled'],
+] as const satisfies readonly (readonly [string, keyof SummaryMetrics])[];
+
+const LABEL = 21;
+const WIDTH = 10;
+
+/** The results of a run as lines of a table: its policies and the best classical detector, by the metrics of its kind. */
+export function summaryTable(summary: Summary): string[] {
+  const all: [string, SummaryMetrics | null | undefined][] = [
+    ['before training', summary.sft?.metrics_before],
+    ['after SFT', summary.sft?.metrics ?? summary.rl?.metrics_before],
+    ['after reinforcement', summary.rl?.metrics_after],
+    [summary.classical?.detector ?? '', summary.classical?.metrics],
+  ];
+  const rows = all.flatMap(([name, metrics]) =>
+    metrics === null || metrics === undefined ? [] : [[name, metrics] as const],
+  );
+  const shown = RESULTS.filter(([, key]) => rows.some(([, metrics]) => metrics[key] !== undefined));
+  const head = `${''.padEnd(LABEL)}${shown.map(([name]) => name.padStart(WIDTH)).join('')}`;
+  const lines = rows.map(
+    ([name, metrics]) =>
+      `${name.padEnd(LABEL)}${shown.map(([, key]) => (metrics[key]?.mean.toFixed(3) ?? '–').padStart(WIDTH)).join('')}`,
+  );
+  const { sampled } = summary;
+  const how =
+    sampled === undefined || shown.every(([, key]) => key !== 'reward_sampled')
+      ? []
+      : [
+          `greedy and sampled: mean reward; sampled at temperature ${sampled.temperature}, all others are of greedy answers`,
+        ];
+  return [head, ...lines, ...how];
 }

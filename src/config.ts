@@ -147,6 +147,8 @@ export function loadRecipe(nameOrPath: string, overrides: readonly string[] = []
   if (!isTree(content)) throw new ConfigError(`${file}: got ${shown(content)}, expected keys and values`);
   const place = (path: Path): string => lineOf(yaml.line(path));
   check(content, place);
+  // Requirements are of the data that the file names.
+  if (overrides.some((text) => /^\s*data\s*[.=]/.test(text))) delete content['requirements'];
   const sources = new Map<string, string>();
   for (const text of overrides) sources.set(override(content, text).join('.'), `--set ${brief(text)}`);
   return check(content, (path) => {

@@ -195,6 +195,22 @@ const evaluation = z
   })
   .readonly();
 
+/** Of runs on the data that the recipe names; none unless it lists some, and none of fewer than 100 held-out series. */
+const requirements = z
+  .strictObject({
+    /** Least means over the held-out series after the supervised stage, greedy, by metric: {format: 0.98}. */
+    sft: z.record(word, ratio).readonly().default({}),
+    /** What the 95 % interval of the change of a mean reward by reinforcement lies above. */
+    gain: z
+      .strictObject({
+        reward_sampled: z.exactOptional(z.number().min(-1).max(1)),
+        reward_greedy: z.exactOptional(z.number().min(-1).max(1)),
+      })
+      .readonly()
+      .default({}),
+  })
+  .readonly();
+
 export const recipeSchema = z
   .strictObject({
     /** Of everything random in the run. */
@@ -212,6 +228,8 @@ export const recipeSchema = z
     /** Reinforcement learning: TimerPO or GRPO. */
     rl: rl.prefault({}),
     eval: evaluation.prefault({}),
+    /** What the report holds the run to. */
+    requirements: requirements.prefault({}),
     /**
      * How answers are read, in training and evaluation. 'lenient': as the papers' releases do (`rewards/answer.ts`); 'strict':
      * a part that is not exactly as asked for earns nothing. The format reward is strict either way; `explain` reads leniently.

@@ -105,3 +105,6 @@ export interface Estimate {
   readonly ci95: readonly [lo: number, hi: number];
   readonly n: number;
 }
+
+/** What JSON can hold. */
+export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };

@@ -32,14 +32,24 @@ describe('recipes that come along', () => {
     expect(loadRecipe(name).seed).toBe(42);
   });
 
-  test('the quickstart writes out every key, with its default', () => {
-    expect(loadRecipe('quickstart')).toEqual(defaultRecipe());
+  test('the quickstart writes out every key, with its default; requirements are its own', () => {
+    const { requirements, ...rest } = loadRecipe('quickstart');
+    expect({ ...rest, requirements: { sft: {}, gain: {} } }).toEqual(defaultRecipe());
+    expect(Object.keys({ ...requirements.sft, ...requirements.gain })).toHaveLength(6);
     const text = readFileSync(join(import.meta.dirname, '../src/recipes/quickstart.yaml'), 'utf8');
     const names = (tree: object): string[] =>
       Object.entries(tree).flatMap(([key, value]: [string, unknown]) =>
         typeof value === 'object' && value !== null && !Array.isArray(value) ? [key, ...names(value)] : [key],
       );
     expect(names(defaultRecipe()).filter((key) => !new RegExp(`^ *${key}:`, 'm').test(text))).toEqual([]);
+  });
+
+  test('requirements go when other data are set without others', () => {
+    const none = { sft: {}, gain: {} };
+    expect(loadRecipe('quickstart', ['sft.samples=100']).requirements).not.toEqual(none);
+    expect(loadRecipe('quickstart', ['data.name=anomllm']).requirements).toEqual(none);
+    const own = ['data.name=anomllm', 'requirements.sft={point_f1: 0.5}'];
+    expect(loadRecipe('quickstart', own).requirements).toEqual({ ...none, sft: { point_f1: 0.5 } });
   });
 
   test('the short quickstart takes the same path with far smaller counts', () => {

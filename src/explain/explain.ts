@@ -1,27 +1,27 @@
 /**
- * Explains one series: a policy answers about its windows, the answers are merged, and the classical analyses, which see
- * neither the policy nor any label, stand beside them.
+ * How a file of numbers becomes a page:
  *
- * Defined for every series of at least two samples, finite or missing (NaN), with at least one value; straight lines bridge what is
- * missing, for the analyses and the policy alike, and the page says so. A constant one is normal, and no policy is asked. Values of
- * magnitudes whose squares leave float64 are rescaled by a power of ten first, and the page says so. Work and memory are
- * bounded whatever the length: at most MOST_WINDOWS windows are answered, and the analyses bound themselves.
+ *   1. datasets/csv.ts   reads the file: values, NaN where one is missing, and time stamps
+ *   2. `clean`           rescales extreme magnitudes and bridges gaps by straight lines
+ *   3. findings.ts       runs the classical analyses, which see neither the policy nor any label, and says what each found
+ *   4. windows.ts        cuts windows, asks the policy (reader.ts) about each, and merges its answers
+ *   5. page.ts           writes page and JSON
+ *
+ * Defined for every series of at least two samples, finite or missing (NaN), with at least one value. A constant one is normal, and
+ * no policy is asked. Work and memory are bounded whatever the length: at most MOST_WINDOWS windows are answered, and the analyses
+ * bound themselves.
  */
 
-import { setImmediate } from 'node:timers/promises';
-import type { Json } from '../../eval/report.ts';
 import { ConfigError, DataError } from '../errors.ts';
 import type { Gaps } from '../expcot/evidence.ts';
-import { encodePng } from '../plot/png.ts';
 import { figureSvg } from '../plot/svg.ts';
 import { coverage, mergeIntervals, overlap } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
-import { parseAnswer } from '../tasks/anomaly.ts';
-import type { Interval } from '../types.ts';
-import { classicalEvidence } from './classical.ts';
-import { type ExplainedInterval, type ExplainedWindow, type Explanation, shownWindows } from './page.ts';
+import type { Interval, Json } from '../types.ts';
+import { classicalFindings } from './findings.ts';
+import type { ExplainedInterval, ExplainedWindow, Explanation } from './page.ts';
 import { type Reader, UNTAUGHT_LENGTH } from './reader.ts';
-import { cutWindows, mapBack, mergeWindows, resample, windowSize } from './windows.ts';
+import { askWindows, cutWindows, mergeWindows, windowSize, withPictures } from './windows.ts';
 
 /** Most windows answered: a million samples in overlapping windows of 1000. Beyond, windows are longer. */
 export const MOST_WINDOWS = 2048;
@@ -43,8 +43,6 @@ export interface ExplainOptions {
   readonly window?: number;
   /** Share that neighbouring windows have in common, in [0, 0.9]; half when absent. */
   readonly overlap?: number;
-  /** Stops between batches and every few decoded tokens; rejects with its reason. */
-  readonly signal?: AbortSignal;
   /** Windows answered so far, of all. */
   readonly onProgress?: (done: number, total: number) => void;
   readonly environment?: Readonly<Record<string, Json>>;
@@ -93,73 +91,15 @@ export function agreement(a: readonly Interval[], b: readonly Interval[]): numbe
   return all === 0 ? 1 : shared / all;
 }
 
-/** The samples of a window, at the length that the reader is asked about. */
-function shownOf(values: Float64Array, reader: Reader, [start, end]: Interval): Float64Array {
-  return resample(values.subarray(start, end), reader.length ?? Math.min(end - start, UNTAUGHT_LENGTH));
-}
-
-/** The windows, those that the page shows with their pictures. */
-async function withPictures(
-  values: Float64Array,
-  reader: Reader,
-  windows: readonly ExplainedWindow[],
-): Promise<ExplainedWindow[]> {
-  const chosen = new Set(shownWindows(windows));
-  const pictured: ExplainedWindow[] = [];
-  for (const one of windows) {
-    if (!chosen.has(one)) {
-      pictured.push(one);
-      continue;
-    }
-    const picture = await reader.picture(shownOf(values, reader, [one.start, one.end]));
-    const seen = `data:image/png;base64,${encodePng(picture).toString('base64')}`;
-    pictured.push({ ...one, seen });
-  }
-  return pictured;
-}
-
 /** Few enough bands for a plot: those closer than its pixels are one. */
 const PLOT_WIDTH = 1072;
 function bands(intervals: readonly Interval[], length: number): Interval[] {
   return mergeIntervals(intervals, Math.floor(length / (PLOT_WIDTH / 2)));
 }
 
-/** Asks the reader about all windows, in batches. */
-async function answerAll(
-  values: Float64Array,
-  reader: Reader,
-  plan: readonly Interval[],
-  options: ExplainOptions,
-): Promise<ExplainedWindow[]> {
-  const answered: ExplainedWindow[] = [];
-  for (let first = 0; first < plan.length; first += reader.batch) {
-    const batch = plan.slice(first, first + reader.batch);
-    const shown = batch.map((window) => shownOf(values, reader, window));
-    const responses = await reader.answer(shown, options.signal);
-    for (const [i, window] of batch.entries()) {
-      const length = shown[i]!.length;
-      const response = responses[i] ?? '';
-      const { intervals, class: label, problem } = parseAnswer(response, length);
-      answered.push({
-        start: window[0],
-        end: window[1],
-        intervals: intervals === null ? null : mapBack(intervals, length, window),
-        class: label,
-        response,
-        problem,
-      });
-    }
-    options.onProgress?.(answered.length, plan.length);
-    await setImmediate();
-    options.signal?.throwIfAborted();
-  }
-  return answered;
-}
-
 function caveatsOf(
   source: ExplainSource,
-  exponent: number,
-  gaps: Gaps,
+  { exponent, gaps }: Clean,
   reader: Reader | null,
   windows: readonly ExplainedWindow[],
   period: number | null,
@@ -233,32 +173,48 @@ function explained(
   }));
 }
 
+/** A series as plot, analyses and policy take it. */
+interface Clean {
+  /** In units of 10^exponent; NaN where missing. */
+  readonly given: Float64Array; // [N]
+  /** The same with gaps bridged. */
+  readonly values: Float64Array; // [N]
+  readonly exponent: number;
+  readonly gaps: Gaps;
+}
+
+/** @throws DataError for fewer than two samples, no value at all, or an infinite one */
+function clean({ file, values: read }: ExplainSource): Clean {
+  if (read.length < 2) throw new DataError(`${read.length} samples; a series needs at least 2`, { file });
+  const { values: given, exponent } = tame(read);
+  const { values, ...gaps } = bridge(given);
+  return { given, values, exponent, gaps };
+}
+
 /**
  * The explanation of a series. Without a reader the classical analyses answer alone.
  *
  * @throws ConfigError for a window or overlap out of range; DataError for a series of fewer than two samples, without any value or with
- * infinite ones; the signal's reason once it is aborted
+ * infinite ones
  */
 export async function explain(
   source: ExplainSource,
   reader: Reader | null,
   options: ExplainOptions = {},
 ): Promise<Explanation> {
-  const { length } = source.values;
-  if (length < 2) throw new DataError(`${length} samples; a series needs at least 2`, { file: source.file });
+  const series = clean(source);
+  const { given, values } = series;
+  const { length } = values;
   if (options.window !== undefined && reader === null) {
     throw new ConfigError('window: there is no policy that would see windows; give one, or leave it out');
   }
-  const { values: given, exponent } = tame(source.values);
-  const { values, ...gaps } = bridge(given);
-  const { classical, period } = await classicalEvidence(given, options.signal);
+  const { classical, period } = classicalFindings(given);
   const taught = reader?.length ?? null;
   const size = options.window ?? (taught === null ? UNTAUGHT_LENGTH : windowSize(taught, period));
   const plan = cutWindows(length, { size, overlap: options.overlap ?? 0.5, limit: MOST_WINDOWS });
   const asked = reader !== null && values.some((value) => value !== values[0]);
-  const windows = asked ? await answerAll(values, reader, plan, options) : [];
-  const answers = windows.map((one) => ({ window: [one.start, one.end] as const, intervals: one.intervals }));
-  const found = asked ? mergeWindows(length, answers) : classical.intervals;
+  const windows = asked ? await askWindows(values, reader, plan, options.onProgress) : [];
+  const found = asked ? mergeWindows(length, windows) : classical.intervals;
   return {
     file: source.file,
     column: source.column,
@@ -277,7 +233,7 @@ export async function explain(
       width: PLOT_WIDTH,
       height: 220,
     }),
-    caveats: caveatsOf(source, exponent, gaps, reader, windows, period),
+    caveats: caveatsOf(source, series, reader, windows, period),
     environment: {
       ...(asked ? { policy: reader.record } : {}),
       ...options.environment,

@@ -1,14 +1,22 @@
 /** What `timeseer explain` found in one series: a page for a person, and the same as JSON for programs. */
 
 import { renameSync, rmSync } from 'node:fs';
-import type { Json } from '../../eval/report.ts';
-import { plotFigure } from '../../eval/report-examples.ts';
-import { recordTable } from '../../eval/report-tables.ts';
 import { WriteError, writeFileAtomic } from '../files.ts';
-import { type Html, html, page, pngSource, verbatim } from '../html/html.ts';
+import { type Html, html, page } from '../html/html.ts';
 import { fixed, grouped } from '../html/numbers.ts';
+import {
+  bullets,
+  FOOTER,
+  plotFigure,
+  problemNote,
+  recordTable,
+  scrolling,
+  seenFigure,
+  verbatim,
+} from '../html/parts.ts';
 import { STYLE } from '../html/style.ts';
 import { intervalText } from '../tasks/anomaly.ts';
+import type { Json } from '../types.ts';
 
 /** One anomaly, half-open in indices. */
 export interface ExplainedInterval {
@@ -80,24 +88,30 @@ const HINT_STYLE = '.sideways{display:none}@media screen and (max-width:640px){.
 function intervalsTable({ intervals }: Explanation): Html {
   if (intervals.length === 0) return html`<p>No anomaly was found.</p>`;
   const timed = intervals.some((one) => one.from !== null);
-  return html`${HINT}<div class="scroll" role="region" aria-label="Anomalies" tabindex="0"><table class="record spans">
+  return html`${HINT}${scrolling(
+    'Anomalies',
+    html`<table class="record spans">
 <thead><tr><th scope="col">First index</th><th scope="col">End index (exclusive)</th><th scope="col">Samples</th>${timed ? html`<th scope="col">From</th><th scope="col">To</th>` : null}<th scope="col">Classical analyses</th></tr></thead>
 <tbody>${intervals.map(
-    (one) =>
-      html`<tr><th scope="row">${one.start}</th><td>${one.end}</td><td>${grouped(one.end - one.start)}</td>${timed ? html`<td>${one.from ?? '\u2013'}</td><td>${one.to ?? '\u2013'}</td>` : null}<td>${one.confirmed ? 'mark it too' : 'do not mark it'}</td></tr>\n`,
-  )}</tbody></table></div>`;
+      (one) =>
+        html`<tr><th scope="row">${one.start}</th><td>${one.end}</td><td>${grouped(one.end - one.start)}</td>${timed ? html`<td>${one.from ?? '\u2013'}</td><td>${one.to ?? '\u2013'}</td>` : null}<td>${one.confirmed ? 'mark it too' : 'do not mark it'}</td></tr>\n`,
+    )}</tbody></table>`,
+  )}`;
 }
 
 function evidenceTable(evidence: readonly ExplainedEvidence[]): Html {
-  return html`${HINT}<div class="scroll" role="region" aria-label="Classical evidence" tabindex="0"><table class="record spans">
+  return html`${HINT}${scrolling(
+    'Classical evidence',
+    html`<table class="record spans">
 <thead><tr><th scope="col">Analysis</th><th scope="col">Finding</th><th scope="col">Intervals</th><th scope="col">Numbers</th></tr></thead>
 <tbody>${evidence.map((one) => {
-    const numbers = Object.entries(one.numbers).map(
-      ([name, value]) =>
-        `${name} ${typeof value === 'number' ? Number(value.toPrecision(4)) : (value ?? '\u2013')}`,
-    );
-    return html`<tr><th scope="row">${one.name}</th><td>${one.finding}</td><td>${intervalText(one.intervals)}</td><td>${numbers.join('; ')}</td></tr>\n`;
-  })}</tbody></table></div>`;
+      const numbers = Object.entries(one.numbers).map(
+        ([name, value]) =>
+          `${name} ${typeof value === 'number' ? Number(value.toPrecision(4)) : (value ?? '\u2013')}`,
+      );
+      return html`<tr><th scope="row">${one.name}</th><td>${one.finding}</td><td>${intervalText(one.intervals)}</td><td>${numbers.join('; ')}</td></tr>\n`;
+    })}</tbody></table>`,
+  )}`;
 }
 
 /** Windows shown in full; a series of a million points has thousands. */
@@ -116,8 +130,8 @@ function windowsBlock({ windows }: Explanation): Html {
   return html`${chosen.map(
     (one) => html`<article class="example"><h3>Window [${one.start}, ${one.end})</h3>
 <p class="verdict">Class <strong><bdi>${one.class ?? 'unreadable'}</bdi></strong>; intervals ${intervalText(one.intervals)}.</p>
-${one.seen === undefined ? null : html`<figure class="seen"><img src="${pngSource(one.seen)}" alt="Window [${one.start}, ${one.end}) as the policy sees it" loading="lazy"><figcaption>What the policy sees.</figcaption></figure>`}
-${one.problem === null ? null : html`<p class="failure">Not well formed: <bdi>${one.problem}</bdi></p>`}${verbatim(one.response)}</article>\n`,
+${one.seen === undefined ? null : seenFigure(one.seen, `Window [${one.start}, ${one.end}) as the policy sees it`)}
+${problemNote(one.problem)}${verbatim(one.response)}</article>\n`,
   )}${hidden === 0 ? null : html`<p>${grouped(hidden)} more windows are in the JSON file.</p>`}`;
 }
 
@@ -180,9 +194,9 @@ ${plotFigure(input.figure, 'series', description)}
 <section aria-labelledby="evidence"><h2 id="evidence">Classical evidence</h2>${evidenceTable(classical.evidence)}
 <h3>Told as an expert chain of thought</h3>${verbatim(classical.trace, 'prose')}</section>
 ${windows.length === 0 ? null : html`<section aria-labelledby="reasoning"><h2 id="reasoning">The policy\u2019s reasoning, verbatim</h2>${windowsBlock(input)}</section>`}
-${input.caveats.length === 0 ? null : html`<section aria-labelledby="caveats"><h2 id="caveats">How to read this</h2><ul class="list">${input.caveats.map((text) => html`<li>${text}</li>`)}</ul></section>`}
+${input.caveats.length === 0 ? null : html`<section aria-labelledby="caveats"><h2 id="caveats">How to read this</h2>${bullets(input.caveats)}</section>`}
 <section aria-labelledby="environment"><h2 id="environment">Environment</h2>${recordTable('Environment', input.environment)}</section>
-</main><footer>Written by timeseer. This file is complete in itself: it loads nothing from any network.</footer>`;
+</main>${FOOTER}`;
   return page({ title: `${input.file}: ${input.class}`, style: `${STYLE}${HINT_STYLE}`, body });
 }
 

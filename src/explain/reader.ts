@@ -32,8 +32,8 @@ export interface Reader {
   readonly caveats: readonly string[];
   /** What it is shown of a window [W]. */
   picture(window: Float64Array): Picture | Promise<Picture>;
-  /** One response to each window [W]. Rejects with the reason of an aborted signal. */
-  answer(windows: readonly Float64Array[], signal?: AbortSignal): Promise<readonly string[]>;
+  /** One response to each window [W]. */
+  answer(windows: readonly Float64Array[]): Promise<readonly string[]>;
 }
 
 export interface PolicyReaderOptions {
@@ -82,18 +82,13 @@ export function policyReader(policy: Policy, card: PolicyCard, options: PolicyRe
           ]
         : [],
     picture: options.picture,
-    async answer(windows, signal) {
+    async answer(windows) {
       const prompts = [];
       for (const values of windows) {
         const picture = card.numbers === null ? await options.picture(values) : null;
         prompts.push(encoder.encode(picture, instruction(card.style, words, asked(card, values))));
       }
-      const responses = await generate(policy, prompts, {
-        temperature: 0,
-        maxTokens,
-        seed: 0,
-        ...(signal === undefined ? {} : { signal }),
-      });
+      const responses = await generate(policy, prompts, { temperature: 0, maxTokens, seed: 0 });
       return responses.map(({ text }) => text);
     },
   };

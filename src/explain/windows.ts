@@ -3,9 +3,14 @@
  * length, and their answers mapped back and merged.
  */
 
+import { setImmediate } from 'node:timers/promises';
 import { ConfigError } from '../errors.ts';
+import { encodePng } from '../plot/png.ts';
 import { mergeIntervals, runs } from '../series/intervals.ts';
+import { parseAnswer } from '../tasks/anomaly.ts';
 import type { Interval } from '../types.ts';
+import { type ExplainedWindow, shownWindows } from './page.ts';
+import { type Reader, UNTAUGHT_LENGTH } from './reader.ts';
 
 export interface WindowOptions {
   /** Samples per window, ≥ 2. */
@@ -118,10 +123,60 @@ export function mapBack(intervals: readonly Interval[], length: number, window: 
   );
 }
 
-/** What one window said, in samples of the series: sorted, disjoint, inside it; null when it could not be read. */
-export interface WindowAnswer {
-  readonly window: Interval;
-  readonly intervals: readonly Interval[] | null;
+/** The samples of a window, at the length that the reader is asked about. */
+function shownOf(values: Float64Array, reader: Reader, [start, end]: Interval): Float64Array {
+  return resample(values.subarray(start, end), reader.length ?? Math.min(end - start, UNTAUGHT_LENGTH));
+}
+
+/** Asks the reader about all windows, in batches. */
+export async function askWindows(
+  values: Float64Array,
+  reader: Reader,
+  plan: readonly Interval[],
+  onProgress: (done: number, total: number) => void = () => {},
+): Promise<ExplainedWindow[]> {
+  const answered: ExplainedWindow[] = [];
+  for (let first = 0; first < plan.length; first += reader.batch) {
+    const batch = plan.slice(first, first + reader.batch);
+    const shown = batch.map((window) => shownOf(values, reader, window));
+    const responses = await reader.answer(shown);
+    for (const [i, window] of batch.entries()) {
+      const length = shown[i]!.length;
+      const response = responses[i] ?? '';
+      const { intervals, class: label, problem } = parseAnswer(response, length);
+      answered.push({
+        start: window[0],
+        end: window[1],
+        intervals: intervals === null ? null : mapBack(intervals, length, window),
+        class: label,
+        response,
+        problem,
+      });
+    }
+    onProgress(answered.length, plan.length);
+    await setImmediate();
+  }
+  return answered;
+}
+
+/** The windows, those that the page shows with their pictures. */
+export async function withPictures(
+  values: Float64Array,
+  reader: Reader,
+  windows: readonly ExplainedWindow[],
+): Promise<ExplainedWindow[]> {
+  const chosen = new Set(shownWindows(windows));
+  const pictured: ExplainedWindow[] = [];
+  for (const one of windows) {
+    if (!chosen.has(one)) {
+      pictured.push(one);
+      continue;
+    }
+    const picture = await reader.picture(shownOf(values, reader, [one.start, one.end]));
+    const seen = `data:image/png;base64,${encodePng(picture).toString('base64')}`;
+    pictured.push({ ...one, seen });
+  }
+  return pictured;
 }
 
 /** Share of the votes from which a sample is anomalous. */
@@ -136,7 +191,10 @@ const MAJORITY = 0.5;
  * more than half of the votes: .262 / .437. Not letting windows vote near their edges: .319 / .622 for a quarter
  * of the overlap, .310 / .558 for all of it (each sample answered by the window in whose middle it lies).
  */
-export function mergeWindows(length: number, answers: readonly WindowAnswer[]): Interval[] {
+export function mergeWindows(
+  length: number,
+  answers: readonly Pick<ExplainedWindow, 'start' | 'end' | 'intervals'>[],
+): Interval[] {
   // Votes and windows, as differences along the series.
   const votes = new Int32Array(length + 1);
   const windows = new Int32Array(length + 1);
@@ -144,9 +202,9 @@ export function mergeWindows(length: number, answers: readonly WindowAnswer[]): 
     into[start]! += 1;
     into[end]! -= 1;
   };
-  for (const { window, intervals } of answers) {
+  for (const { start, end, intervals } of answers) {
     if (intervals === null) continue;
-    add(windows, window);
+    add(windows, [start, end]);
     for (const one of intervals) add(votes, one);
   }
   let flagged = 0;

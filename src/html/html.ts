@@ -105,16 +105,6 @@ export function pngSource(uri: string): string {
   return uri;
 }
 
-/** Characters of a response that a page shows. */
-const MAX_SHOWN = 20_000;
-
-/** Text of unknown origin, verbatim up to a length that keeps the page small. */
-export function verbatim(text: string, look: 'code' | 'prose' = 'code'): Html {
-  const shown = text.slice(0, MAX_SHOWN);
-  const rest = text.length - shown.length;
-  return html`<pre class="${look}" tabindex="0">${shown}${rest > 0 ? `\n\u2026 and ${rest} more characters` : null}</pre>`;
-}
-
 export interface PageParts {
   readonly title: string;
   readonly style: string;

@@ -1,4 +1,4 @@
-/** Numbers as a report prints them. */
+/** Numbers and labels as pages print them. */
 import type { Estimate } from '../types.ts';
 import { type Html, html } from './html.ts';
 
@@ -44,6 +44,11 @@ export function grouped(value: number): string {
     .replace(/\B(?=(\d{3})+$)/g, '\u202f');
 }
 
+/** For a label inside a sentence. */
+export function lowerFirst(text: string): string {
+  return text.charAt(0).toLowerCase() + text.slice(1);
+}
+
 /** 4.25 → "4.3 s", 118 → "1 min 58 s". */
 export function duration(seconds: number): string {
   if (seconds < 10) return `${seconds.toFixed(1)}\u202fs`;
@@ -53,13 +58,9 @@ export function duration(seconds: number): string {
   return `${Math.floor(whole / 3600)}\u202fh ${Math.round((whole % 3600) / 60)}\u202fmin`;
 }
 
-/** "plain" prints a value in [0, 1], "signed" a change. */
-export type Style = 'plain' | 'signed';
-
 /** Mean above its interval, as the content of a table cell. */
-export function estimateCell(estimate: Estimate, style: Style = 'plain'): Html {
-  const format = style === 'plain' ? fixed : signed;
-  return html`<span class="mean">${format(estimate.mean)}</span><span class="ci">${interval(estimate, format)}</span>`;
+export function estimateCell(estimate: Estimate): Html {
+  return html`<span class="mean">${fixed(estimate.mean)}</span><span class="ci">${interval(estimate)}</span>`;
 }
 
 /**

@@ -3,11 +3,9 @@
 import { existsSync } from 'node:fs';
 import { type ExampleAddress, openExamples } from '../../datasets/source.ts';
 import { SPLITS } from '../../datasets/split.ts';
-import { runBaselines, writeBaselines } from '../../eval/baselines.ts';
-import { heldOutOf, trainingOf, validationOf } from '../../eval/harness.ts';
+import { hasTransfer, transferExamples } from '../../eval/harness.ts';
 import { writeRecords } from '../../eval/records.ts';
-import { type ReportFiles, reportFiles } from '../../eval/report.ts';
-import { hasTransfer } from '../../eval/results.ts';
+import { ensureBaselines, type ReportFiles, reportFiles } from '../../eval/report.ts';
 import type { PolicyName } from '../../eval/run-directory.ts';
 import { readSummary, type Summary } from '../../eval/summary.ts';
 import { setup } from '../engine/torch/setup.ts';
@@ -121,14 +119,7 @@ async function runStages(run: Run, given: RunRequest, installed: number): Promis
 
   const transfer = (policy: PolicyName): Part => {
     const file = run.file('eval', `${policy}.anomllm.greedy.jsonl`);
-    const { seed, eval: evaluation } = recipe;
-    const examples = {
-      name: 'anomllm',
-      split: 'test' as const,
-      seed,
-      length: 1000,
-      count: evaluation.transfer,
-    };
+    const examples = transferExamples(recipe.seed, recipe.eval.transfer);
     return {
       done: () => existsSync(file),
       work: async () => {
@@ -139,17 +130,11 @@ async function runStages(run: Run, given: RunRequest, installed: number): Promis
     };
   };
 
-  const { baselineFiles } = run;
   const classical: Part = {
-    done: () => existsSync(baselineFiles.choice),
+    done: () => run.baselines() !== null,
     work: async () => {
       if (!given.quiet) say('classical detectors');
-      writeBaselines(
-        baselineFiles,
-        await runBaselines(heldOutOf(recipe), validationOf(recipe), trainingOf(recipe), {
-          seed: recipe.seed,
-        }),
-      );
+      await ensureBaselines(run.path);
     },
   };
 

@@ -1,9 +1,8 @@
 /** The report of a run from its files: written, and what of it is said in a terminal. */
 import { heldOutExamples, openExamples } from '../../datasets/source.ts';
-import { summaryTable } from '../../eval/metrics-table.ts';
 import { type AssembleOptions, type ReportFiles, reportFiles, writeRunReport } from '../../eval/report.ts';
 import { POLICIES, RunDirectory } from '../../eval/run-directory.ts';
-import type { Summary } from '../../eval/summary.ts';
+import { type Summary, summaryTable } from '../../eval/summary.ts';
 import { hasCard } from '../tasks/card.ts';
 import { say } from '../terminal.ts';
 import { evaluationCard } from './card.ts';

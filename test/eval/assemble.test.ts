@@ -4,12 +4,11 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openExamples } from '../../datasets/source.ts';
 import { metricsOf, pairedGain } from '../../eval/metrics.ts';
-import { summaryTable } from '../../eval/metrics-table.ts';
 import { writeRecords } from '../../eval/records.ts';
-import { assembleReport, reportFiles, writeRunReport } from '../../eval/report.ts';
-import { chooseExamples } from '../../eval/report-examples.ts';
-import { readReportInput, reportPage } from '../../eval/report-page.ts';
-import { readSummary } from '../../eval/summary.ts';
+import { assembleReport, type ReportInput, reportFiles, writeRunReport } from '../../eval/report.ts';
+import { chooseExamples, plainDrawing } from '../../eval/report-examples.ts';
+import { reportPage } from '../../eval/report-page.ts';
+import { readSummary, summaryTable } from '../../eval/summary.ts';
 import { DataError } from '../../src/errors.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { blind } from '../../src/expcot/trace.ts';
@@ -24,6 +23,10 @@ import { type PretendedRun, pretend, writeRun } from '../helpers/run-directory.t
 const GOLDEN_CONFIG = JSON.parse(
   readFileSync(join(import.meta.dirname, '../golden/qwen/config.json'), 'utf8'),
 ) as Record<string, unknown>;
+
+/** What the page of the whole run is made of. */
+const written = (): ReportInput =>
+  JSON.parse(readFileSync(join(whole, 'report.json'), 'utf8')) as ReportInput;
 
 let root = '';
 let whole = '';
@@ -122,9 +125,7 @@ describe('the numbers of a run', () => {
     expect(choice.validationSeries).toBe(40);
     expect(classical?.detector).toBe(choice.best);
     expect(classical?.metrics.reward_sampled).toEqual(classical?.metrics.reward_greedy);
-    const table = readReportInput(join(whole, 'report.json')).transfer?.find(
-      ({ head }) => head !== undefined,
-    );
+    const table = written().transfer?.find(({ head }) => head !== undefined);
     expect(Object.keys(table?.metrics.byTask ?? {})).toHaveLength(8);
     expect(table?.metrics.byTask[choice.best]?.reward).toEqual(classical?.metrics.reward_greedy);
   });
@@ -154,7 +155,7 @@ test('answers that were edited count for nothing: the responses are read again',
 describe('requirements', () => {
   test('are not set for a handful of series', () => {
     expect(readSummary(join(whole, 'summary.json')).requirements).toEqual([]);
-    const input = readReportInput(join(whole, 'report.json'));
+    const input = written();
     expect(input.floors).toEqual([]);
     expect(input.gains.map(({ lowerAbove }) => lowerAbove)).toEqual([null, null]);
   });
@@ -196,7 +197,7 @@ describe('requirements', () => {
 
 describe('what the report shows', () => {
   test('stages in the order of training, then the detector', () => {
-    const input = readReportInput(join(whole, 'report.json'));
+    const input = written();
     expect(input.stages.map(({ label }) => label.replaceAll('\u2011', '-'))).toEqual([
       'Before training',
       'After SFT',
@@ -214,9 +215,7 @@ describe('what the report shows', () => {
   });
 
   test('curves hold the logged values', () => {
-    const panels = new Map(
-      readReportInput(join(whole, 'report.json')).curves.map((panel) => [panel.title, panel]),
-    );
+    const panels = new Map(written().curves.map((panel) => [panel.title, panel]));
     const lines = (stage: string) =>
       readFileSync(join(whole, stage, 'metrics.jsonl'), 'utf8')
         .trimEnd()
@@ -251,7 +250,7 @@ describe('what the report shows', () => {
   });
 
   test('examples follow the rule: two of each class, then the two lowest rewards', () => {
-    const input = readReportInput(join(whole, 'report.json'));
+    const input = written();
     const greedy = records('rl.greedy');
     const firsts = ['contextual point', 'global point', 'seasonal', 'trend', 'normal'].flatMap((label) =>
       greedy.filter(({ gold }) => labelOf(gold) === label).slice(0, 2),
@@ -281,7 +280,7 @@ describe('what the report shows', () => {
   });
 
   test('an example holds the picture that the policy saw and the blind reading of the values', () => {
-    const example = readReportInput(join(whole, 'report.json')).examples[0]!;
+    const example = written().examples[0]!;
     const series = run.series.find(({ id }) => id === example.seriesId)!;
     const png = Buffer.from(example.seen!.slice('data:image/png;base64,'.length), 'base64');
     expect(decodePng(png, 'seen')).toEqual(renderColumns(figure('nano'), series.channels[0]!));
@@ -295,7 +294,7 @@ describe('what the report shows', () => {
   });
 
   test('another figure can be said to be what the policy saw', async () => {
-    const { input } = await assembleReport(whole, { figure: 'ctu' });
+    const { input } = await assembleReport(whole, { draw: plainDrawing('ctu') });
     const png = Buffer.from(input.examples[0]!.seen!.slice('data:image/png;base64,'.length), 'base64');
     expect(decodePng(png, 'seen')).toMatchObject({ width: 580, height: 230 });
   });

@@ -12,7 +12,7 @@ import {
   runBaselines,
   writeBaselines,
 } from '../../eval/baselines.ts';
-import { heldOutOf, validationOf } from '../../eval/harness.ts';
+import { openHeldOut, validationOf } from '../../eval/harness.ts';
 import { metricsOf } from '../../eval/metrics.ts';
 import { anomalyReward } from '../../rewards/anomseer.ts';
 import { DataError } from '../../src/errors.ts';
@@ -22,7 +22,7 @@ import { DETECTORS } from '../../src/series/detectors.ts';
 import type { AnomalyClass, Example } from '../../src/types.ts';
 
 const recipe = recipeSchema.parse({ seed: 5, data: { heldOut: 20 }, eval: { series: 20, validation: 15 } });
-const heldOut = heldOutOf(recipe);
+const heldOut = openHeldOut(recipe).series;
 const validation = validationOf(recipe);
 const detectors = detectorsFor('anomaly', heldOut);
 

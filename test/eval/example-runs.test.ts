@@ -8,12 +8,11 @@ import { ExampleSet, writeExamples } from '../../datasets/example-set.ts';
 import { classicalAnswers, readBaselines, runBaselines, sampleTraining } from '../../eval/baselines.ts';
 import { trainingOf } from '../../eval/harness.ts';
 import { metricsOf, pairedGain } from '../../eval/metrics.ts';
-import { summaryTable } from '../../eval/metrics-table.ts';
 import { type AssembledReport, assembleReport, writeRunReport } from '../../eval/report.ts';
 import { chooseExamples, exampleRule } from '../../eval/report-examples.ts';
 import { reportPage } from '../../eval/report-page.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
-import { readSummary } from '../../eval/summary.ts';
+import { readSummary, summaryTable } from '../../eval/summary.ts';
 import { DataError } from '../../src/errors.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
 import { decodePng } from '../../src/plot/png.ts';
@@ -235,11 +234,10 @@ describe('classical classifiers', () => {
 
   test('keep a seeded sample of too many training examples, and count all', async () => {
     const values = 10 * 120;
-    const breathe = async () => {};
     const [a, b, c] = [
-      await sampleTraining(set().read('train'), 5, breathe, values),
-      await sampleTraining(set().read('train'), 5, breathe, values),
-      await sampleTraining(set().read('train'), 6, breathe, values),
+      await sampleTraining(set().read('train'), 5, values),
+      await sampleTraining(set().read('train'), 5, values),
+      await sampleTraining(set().read('train'), 6, values),
     ];
     const ids = (sample: typeof a) => sample.examples.map(({ id }) => id);
     expect(ids(a)).toHaveLength(10);

@@ -2,6 +2,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { metricOf, metricsOf } from '../../eval/metrics.ts';
 import { readSummary, type Summary, summaryMetrics, writeSummary } from '../../eval/summary.ts';
 import { DataError } from '../../src/errors.ts';
 import { evalRecord, writeResponse } from '../helpers/eval-records.ts';
@@ -25,12 +26,15 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
-const metrics = summaryMetrics(greedy, sampled);
+const metrics = summaryMetrics(metricsOf(greedy), metricOf(sampled, 'reward'));
 const example = {
   install_s: 101.5,
   sft: { seconds: 118.2, samples: 30000, metrics },
   rl: { seconds: 54, steps: 60, metrics_before: metrics, metrics_after: metrics },
-  classical: { detector: 'matrix profile', metrics: summaryMetrics(greedy, greedy) },
+  classical: {
+    detector: 'matrix profile',
+    metrics: summaryMetrics(metricsOf(greedy), metricOf(greedy, 'reward')),
+  },
   environment: { node: 'v20.19.0', threads: 2, libraries: { torch: '1.13.1' }, gpus: [] },
 } satisfies Summary;
 
@@ -82,7 +86,7 @@ describe('summary.json', () => {
   });
 
   test.each([
-    ['a missing file', null, 'no run summary there'],
+    ['a missing file', null, 'no such file'],
     ['half a file', '{"install_s": 3,', 'not JSON'],
     ['a missing stage', '{"install_s": 3}', '"sft"'],
     ['an interval upside down', JSON.stringify(example).replace('"ci95":[1,1]', '"ci95":[1,0.5]'), 'lo ≤ hi'],

@@ -1,14 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
-import {
-  cutWindows,
-  mapBack,
-  mergeWindows,
-  resample,
-  type WindowAnswer,
-  windowSize,
-} from '../../src/explain/windows.ts';
+import { cutWindows, mapBack, mergeWindows, resample, windowSize } from '../../src/explain/windows.ts';
 import type { Interval } from '../../src/types.ts';
 
 describe('cutWindows', () => {
@@ -179,8 +172,9 @@ describe('mapBack', () => {
 });
 
 describe('mergeWindows', () => {
-  const answer = (window: Interval, intervals: readonly Interval[] | null): WindowAnswer => ({
-    window,
+  const answer = ([start, end]: Interval, intervals: readonly Interval[] | null) => ({
+    start,
+    end,
     intervals,
   });
 

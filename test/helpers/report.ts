@@ -226,11 +226,17 @@ export async function sampleReport(change: Partial<ReportInput> = {}): Promise<R
     ],
     gains: [
       {
+        key: 'reward_sampled',
         label: 'Reward sampled at temperature 1',
         estimate: pairedGain(sampledBefore, sampledAfter, 'reward'),
         lowerAbove: 0,
       },
-      { label: 'Greedy reward', estimate: pairedGain(sft, rl, 'reward'), lowerAbove: -0.02 },
+      {
+        key: 'reward_greedy',
+        label: 'Greedy reward',
+        estimate: pairedGain(sft, rl, 'reward'),
+        lowerAbove: -0.02,
+      },
     ],
     curves: curvePanels(),
     examples,

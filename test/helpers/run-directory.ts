@@ -1,7 +1,7 @@
 /** A made-up run on disk: series of the real generator, answers of a pretended policy, metrics drawn at random. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { heldOutOf } from '../../eval/harness.ts';
+import { openHeldOut } from '../../eval/harness.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { RUN_VERSION } from '../../eval/run-directory.ts';
 import { Random } from '../../src/random.ts';
@@ -115,6 +115,10 @@ export function writeRun(directory: string, options: PretendedRunOptions): Prete
     data: { heldOut: options.series },
     sft: { samples: 8 * sftSteps },
     rl: { steps: rlSteps },
+    requirements: {
+      sft: { format: 0.98, class_accuracy: 0.95, point_f1: 0.75, affiliation_f1: 0.93 },
+      gain: { reward_sampled: 0, reward_greedy: -0.02 },
+    },
     eval: {
       series: options.series,
       temperature: 0.7,
@@ -124,7 +128,7 @@ export function writeRun(directory: string, options: PretendedRunOptions): Prete
       validation: 40,
     },
   });
-  const series = heldOutOf(recipe);
+  const series = openHeldOut(recipe).series;
   const twice = (skill: number, from: number): EvalRecord[] => {
     const [a, b] = [pretend(series, skill, from), pretend(series, skill, from + 1)];
     return a.flatMap((record, i) => [record, b[i]!]);

@@ -1,5 +1,4 @@
 /** The classical side of an explanation: what each analysis found, and what the blind expert chain of thought says. */
-import { setImmediate } from 'node:timers/promises';
 import { analyseChannels, blindOf } from '../expcot/anomaly.ts';
 import { type CycleTest, FEWEST_WHOLE_CYCLES, FLAG_FROM, SHORTEST_PERIOD } from '../expcot/cycle.ts';
 import type { Evidence } from '../expcot/evidence.ts';
@@ -173,24 +172,18 @@ function cycleFinding(test: CycleTest | null, samples: number): ExplainedEvidenc
 }
 
 /**
- * Analyses a series [N], N ≥ 1, without any knowledge of labels, task or policy. Lets other work through between analyses, and
- * stops there when `signal` is aborted; each one is bounded (see src/series), whatever N. `period` is that of the whole
- * series in samples, null when it does not repeat.
+ * Analyses a series [N], N ≥ 1, without any knowledge of labels, task or policy; each analysis is bounded (see src/series),
+ * whatever N. `period` is that of the whole series in samples, null when it does not repeat.
  *
- * @throws DataError for an empty series or a value that is not finite; the signal's reason
+ * @throws DataError for an empty series or an infinite value
  */
-export async function classicalEvidence(
-  values: Float64Array,
-  signal?: AbortSignal,
-): Promise<{ readonly classical: Explanation['classical']; readonly period: number | null }> {
+export function classicalFindings(values: Float64Array): {
+  readonly classical: Explanation['classical'];
+  readonly period: number | null;
+} {
   const analysed = analyseChannels([values], ['value']);
   const { evidence, cycle } = analysed[0]!;
-  const found: ExplainedEvidence[] = [];
-  for (const test of [base, range, outliers, trend, frequency, profile]) {
-    found.push(test(evidence));
-    await setImmediate();
-    signal?.throwIfAborted();
-  }
+  const found = [base, range, outliers, trend, frequency, profile].map((test) => test(evidence));
   found.push(cycleFinding(cycle, values.length));
   const { class: label, intervals, think } = blindOf(analysed, ['value']);
   return {

@@ -1,0 +1,63 @@
+/** What pages share: figures, tables that scroll, records, text of unknown origin. */
+import type { Json } from '../types.ts';
+import { type Html, html, inlineSvg, pngSource } from './html.ts';
+
+/** Characters of a text that a page shows. */
+const MAX_SHOWN = 20_000;
+
+/** Last line of every page. */
+export const FOOTER = html`<footer>Written by timeseer. This file is complete in itself: it loads nothing from any network.</footer>`;
+
+/** Text of unknown origin, verbatim up to a length that keeps the page small. */
+export function verbatim(text: string, look: 'code' | 'prose' = 'code'): Html {
+  const shown = text.slice(0, MAX_SHOWN);
+  const rest = text.length - shown.length;
+  return html`<pre class="${look}" tabindex="0">${shown}${rest > 0 ? `\n\u2026 and ${rest} more characters` : null}</pre>`;
+}
+
+/** A framed SVG with its description for screen readers. @throws DataError when it is not passive */
+export function plotFigure(svg: string, prefix: string, description: string): Html {
+  return html`<div class="plot" role="group" aria-label="Plot" tabindex="0">${inlineSvg(svg, prefix, description)}</div>`;
+}
+
+/** The picture that a policy saw; `whole`: with axes or panels, shown in its own size. @throws DataError for no PNG data URI */
+export function seenFigure(uri: string, alt: string, whole = false): Html {
+  return html`<figure class="${whole ? 'seen whole' : 'seen'}"><img src="${pngSource(uri)}" alt="${alt}" loading="lazy"><figcaption>What the policy sees.</figcaption></figure>`;
+}
+
+/** Why a response is not well formed; nothing when it is. */
+export function problemNote(problem: string | null): Html | null {
+  return problem === null ? null : html`<p class="failure">Not well formed: <bdi>${problem}</bdi></p>`;
+}
+
+/** A table that scrolls by itself where the screen is narrower than it; `caption` stays in place above it. */
+export function scrolling(label: string, table: Html, caption: string | null = null): Html {
+  return html`${caption === null ? null : html`<p class="caption">${caption}</p>`}<div class="scroll" role="region" aria-label="${label}" tabindex="0">${table}</div>`;
+}
+
+/** A bulleted list of sentences. */
+export function bullets(texts: readonly string[]): Html {
+  return html`<ul class="list">${texts.map((text) => html`<li>${text}</li>`)}</ul>`;
+}
+
+function flatten(value: Json, path: string): [string, string][] {
+  if (value !== null && typeof value === 'object' && !Array.isArray(value)) {
+    return Object.entries(value).flatMap(([key, inner]) =>
+      flatten(inner, path === '' ? key : `${path}.${key}`),
+    );
+  }
+  const text = Array.isArray(value)
+    ? value.map((one) => (typeof one === 'string' ? one : JSON.stringify(one))).join(', ')
+    : String(value ?? 'unknown');
+  return [[path, text]];
+}
+
+/** A nested record as key and value rows. */
+export function recordTable(label: string, record: Readonly<Record<string, Json>>): Html {
+  return scrolling(
+    label,
+    html`<table class="record"><tbody>${flatten(record, '').map(
+      ([key, text]) => html`<tr><th scope="row">${key}</th><td>${text}</td></tr>\n`,
+    )}</tbody></table>`,
+  );
+}
