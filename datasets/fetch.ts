@@ -2,12 +2,12 @@
 import { copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
-import { type Downloaded, download } from '../src/download.ts';
+import { downloadUrl, type Retries, type UrlDownload } from '../src/download.ts';
 import { ConfigError, DataError, EndpointError } from '../src/errors.ts';
 import { writeDirectoryAtomicAsync, writeFileAtomic } from '../src/files.ts';
 import { withInterrupt } from '../src/interrupt.ts';
 import { cacheRoot } from '../src/paths.ts';
-import { formatValue, Progress } from '../src/progress.ts';
+import { Progress } from '../src/progress.ts';
 import { say } from '../src/terminal.ts';
 import type { Address, Benchmark } from './benchmarks/benchmark.ts';
 import { unpack } from './unpack.ts';
@@ -15,8 +15,8 @@ import { unpack } from './unpack.ts';
 export interface FetchOptions {
   readonly signal: AbortSignal;
   readonly silent: boolean;
-  /** As of `download`. */
-  readonly pauses?: readonly number[];
+  /** How often requests are repeated, and after what pause in ms. */
+  readonly retries?: Pick<Retries, 'attempts' | 'pause'>;
 }
 
 /** Most bytes of one file; the largest published archive has a few gigabytes. */
@@ -125,17 +125,16 @@ class Fetch {
     if (!this.#options.silent) say(text);
   }
 
-  async #bring(url: string, target: string, sha256: string | null, maximum = MOST): Promise<Downloaded> {
-    const { signal, silent, pauses } = this.#options;
+  async #bring(url: string, target: string, sha256: string | null, maximum = MOST): Promise<UrlDownload> {
+    const { signal, silent, retries } = this.#options;
     const meter = new Meter(basename(target), silent);
     try {
-      return await download(mirrored(url), target, {
+      return await downloadUrl(mirrored(url), target, {
         signal,
         sha256,
         maximum,
-        ...(pauses === undefined ? {} : { pauses }),
-        onRetry: ({ message }, pause) =>
-          this.#say(`${message.split(';')[0]}; trying again in ${formatValue(pause / 1000)} s`),
+        ...retries,
+        onRetry: (message) => this.#say(message),
         onProgress: (bytes, total) => meter.show(bytes, total),
       });
     } finally {
@@ -171,7 +170,7 @@ class Fetch {
    * A file with the SHA-256 that is known, else the one that its owners list, else that of the first download.
    * @throws as `download`; EndpointError naming both where they differ
    */
-  async file(address: Address, name: string): Promise<Downloaded & { readonly comparedWith: Witness }> {
+  async file(address: Address, name: string): Promise<UrlDownload & { readonly comparedWith: Witness }> {
     const { url, sha256 } = address;
     const target = join(this.#waiting, name);
     const found = await this.#bring(url, target, sha256);
@@ -197,7 +196,7 @@ class Fetch {
   }
 
   /** Keeps what nobody else vouches for, once all is in place. */
-  remember(came: readonly (Downloaded & { readonly url: string; readonly comparedWith: Witness })[]): void {
+  remember(came: readonly (UrlDownload & { readonly url: string; readonly comparedWith: Witness })[]): void {
     const first = came.filter(({ comparedWith }) => comparedWith === 'nothing');
     if (first.length === 0) return;
     const all = { ...this.#record, ...Object.fromEntries(first.map(({ url, sha256 }) => [url, sha256])) };
@@ -215,7 +214,7 @@ class Fetch {
 export async function fetchTask(spec: Benchmark, folder: string, options: FetchOptions): Promise<void> {
   const waiting = `${folder}.downloads`;
   const fetching = new Fetch(folder, options);
-  const came: (Downloaded & { url: string; comparedWith: Witness })[] = [];
+  const came: (UrlDownload & { url: string; comparedWith: Witness })[] = [];
   for (const address of spec.source.addresses) {
     came.push({ url: address.url, ...(await fetching.file(address, nameOf(address))) });
   }

@@ -1,52 +1,440 @@
 /**
- * One file over HTTP to the disk: by byte ranges into `NAME.part`, going on where an earlier attempt or process stopped
- * as long as the server still has the same content, and under its own name only once it is whole and on the disk.
+ * One file over HTTP to the disk: by byte ranges into `NAME.part`, resumed where an earlier attempt or process stopped as long as
+ * the server still has the same content, and under its own name only once its hash is right and its bytes are on the disk.
  */
-import { createHash } from 'node:crypto';
+import { createHash, type Hash } from 'node:crypto';
 import { createReadStream, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { mkdir, open, rename } from 'node:fs/promises';
+import { type FileHandle, open, rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EndpointError } from './errors.ts';
-import { explain, syncDirectory } from './files.ts';
+import { explain, makeDirectory, syncDirectory, WriteError } from './files.ts';
 
-export interface DownloadOptions {
+/** A server that asks for a longer pause than this is given up, seconds. */
+const LONGEST_PAUSE = 300;
+/** Silence after which a connection counts as broken, ms. */
+const SILENCE = 60_000;
+
+/** A failure that may pass: `error` is what remains when it does not. */
+export class Passing extends Error {
+  readonly error: EndpointError;
+  /** Seconds that the server asks to wait. */
+  readonly wait: number | undefined;
+  constructor(error: EndpointError, wait?: number) {
+    super(error.message, { cause: error });
+    this.error = error;
+    this.wait = wait;
+  }
+}
+
+export interface Retries {
+  /** Failures in a row, no progress between them, until a request is given up; ≥ 1. */
+  readonly attempts?: number | undefined;
+  /** Pause after the first failure; doubles with each one that follows, ms. */
+  readonly pause?: number | undefined;
+  /** Told of each failure that is tried again. */
+  readonly onRetry?: ((message: string) => void) | undefined;
+}
+
+/**
+ * Runs `attempt` until it succeeds, fails for good, or has failed too often in a row; it calls `moved` whenever it got further.
+ * @throws EndpointError; the signal's reason
+ */
+export async function retry<T>(
+  signal: AbortSignal,
+  { attempts = 6, pause = 1000, onRetry }: Retries,
+  attempt: (moved: () => void) => Promise<T>,
+): Promise<T> {
+  let failures = 0;
+  for (;;) {
+    try {
+      return await attempt(() => {
+        failures = 0;
+      });
+    } catch (error) {
+      signal.throwIfAborted();
+      if (!(error instanceof Passing)) throw error;
+      const wait = error.wait ?? (pause / 1000) * 2 ** failures;
+      if (++failures >= attempts || wait > LONGEST_PAUSE) throw error.error;
+      onRetry?.(`${error.message.replace(/; run the same command.*/s, '')}; again in ${Math.ceil(wait)} s`);
+      await sleep(wait * 1000, undefined, { signal }).catch(() => signal.throwIfAborted());
+    }
+  }
+}
+
+/** A request whose answer has begun. */
+export interface Answer {
+  readonly response: Response;
+  /** Says that bytes came: the connection is not silent. */
+  readonly alive: () => void;
+  /** Ends the watch over the connection. */
+  readonly close: () => void;
+}
+
+/** Sends a request, and aborts it when nothing comes for `silence` ms. @throws what `fetch` throws */
+export async function ask(
+  url: string,
+  headers: Readonly<Record<string, string>>,
+  signal: AbortSignal,
+  silence = SILENCE,
+): Promise<Answer> {
+  const silent = new AbortController();
+  const stop = (): void => silent.abort(new Error(`nothing came for ${Math.ceil(silence / 1000)} s`));
+  const timer = setTimeout(stop, silence);
+  const close = (): void => clearTimeout(timer);
+  try {
+    const response = await fetch(url, { headers, signal: AbortSignal.any([signal, silent.signal]) });
+    return { response, alive: () => void timer.refresh(), close };
+  } catch (error) {
+    close();
+    throw error;
+  }
+}
+
+/** Codes of connections that never came about, as against those that broke. */
+const UNREACHABLE = new Set([
+  'ENOTFOUND',
+  'EAI_AGAIN',
+  'ECONNREFUSED',
+  'ENETUNREACH',
+  'EHOSTUNREACH',
+  'EACCES',
+  'ETIMEDOUT',
+  'UND_ERR_CONNECT_TIMEOUT',
+]);
+
+const PROXIES = ['HTTPS_PROXY', 'https_proxy', 'HTTP_PROXY', 'http_proxy'];
+
+/** Innermost cause of a failed fetch: its code, or its message. */
+function causeOf(error: unknown): { code: string; message: string } {
+  let at = error;
+  while (at instanceof Error && at.cause instanceof Error) at = at.cause;
+  if (at instanceof AggregateError && at.errors[0] instanceof Error) at = at.errors[0];
+  const code = at instanceof Error && 'code' in at && typeof at.code === 'string' ? at.code : '';
+  return { code, message: at instanceof Error && at.message !== '' ? at.message : code || String(at) };
+}
+
+/** What errors say of a server. */
+export interface Server {
+  readonly address: string;
+  /** What helps where it does not give what it should. */
+  readonly remedy: string;
+}
+
+/**
+ * What a failed connection means: one that broke may work the next time, one that never came about (unless the server was
+ * `reached` before) does not. Node asks a proxy that the environment names only when told to.
+ */
+export function broken(
+  { address, remedy }: Server,
+  what: string,
+  error: unknown,
+  reached: boolean,
+): Passing | EndpointError {
+  const { code, message } = causeOf(error);
+  if (/CERT|SELF_SIGNED|UNABLE_TO_VERIFY/.test(code)) {
+    return new EndpointError(
+      `${address}: its certificate is not trusted (${message}); name your organisation's in NODE_EXTRA_CA_CERTS`,
+      { cause: error },
+    );
+  }
+  if (reached || !UNREACHABLE.has(code)) {
+    return new Passing(
+      new EndpointError(
+        `${what}: the connection to ${address} broke (${message}); run the same command again to go on`,
+        { cause: error },
+      ),
+    );
+  }
+  const proxy = PROXIES.find((name) => process.env[name]);
+  const through =
+    proxy === undefined || process.env['NODE_USE_ENV_PROXY'] === '1'
+      ? ''
+      : `, set NODE_USE_ENV_PROXY=1 for Node to use ${proxy} (22.21, 24.5 or later)`;
+  return new EndpointError(
+    `${address} cannot be reached (${message}); check the network${through}, or ${remedy}`,
+    {
+      cause: error,
+    },
+  );
+}
+
+/** Whether a server that answers so is only busy. */
+export const isBusy = ({ status }: Response): boolean => status === 408 || status === 429 || status >= 500;
+
+/** Seconds of a Retry-After header: a number or a date. */
+export function retryAfter(response: Response): number | undefined {
+  const text = response.headers.get('retry-after');
+  if (text === null) return undefined;
+  const seconds = /^\d+$/.test(text.trim()) ? Number(text) : (Date.parse(text) - Date.now()) / 1000;
+  return Number.isFinite(seconds) ? Math.max(0, seconds) : undefined;
+}
+
+/** What is known of a file before it comes. */
+export interface Content {
+  /** `sha256:…`, or `git:…` (SHA-1 of the git blob, which depends on the size); null where it is not known. */
+  readonly hash: string | null;
+  /** Bytes; null where it is not known. */
+  readonly size: number | null;
+}
+
+function hashFor({ hash, size }: Content): Hash {
+  return hash?.startsWith('git:') ? createHash('sha1').update(`blob ${size}\0`) : createHash('sha256');
+}
+
+const named = ({ hash }: Content, value: Hash): string =>
+  `${hash === null ? 'sha256' : hash.slice(0, hash.indexOf(':'))}:${value.digest('hex')}`;
+
+async function feed(hash: Hash, path: string, signal: AbortSignal): Promise<number> {
+  let bytes = 0;
+  for await (const chunk of createReadStream(path, { signal, highWaterMark: 1 << 20 })) {
+    hash.update(chunk as Buffer);
+    bytes += (chunk as Buffer).length;
+  }
+  return bytes;
+}
+
+/** Size and hash of the file at `path`, the hash of the kind that `content` has, SHA-256 where it has none. */
+export async function digest(path: string, content: Content, signal: AbortSignal): Promise<Downloaded> {
+  const hash = hashFor(content);
+  return { bytes: await feed(hash, path, signal), hash: named(content, hash) };
+}
+
+async function writing<T>(path: string, write: () => Promise<T>): Promise<T> {
+  try {
+    return await write();
+  } catch (error) {
+    throw error instanceof WriteError ? error : explain(path, error);
+  }
+}
+
+/** Where the bytes of a file lie until they are all there. */
+export const partOf = (target: string): string => `${target}.part`;
+
+/** A part that grows, and the hash of what it holds. */
+class Part {
+  readonly #handle: FileHandle;
+  readonly #path: string;
+  readonly #content: Content;
+  #hash: Hash;
+  #length = 0;
+
+  private constructor(handle: FileHandle, path: string, content: Content) {
+    this.#handle = handle;
+    this.#path = path;
+    this.#content = content;
+    this.#hash = hashFor(content);
+  }
+
+  /** Opens the part at `path`; what it holds is kept where it `isKept`. */
+  static async open(
+    path: string,
+    content: Content,
+    isKept: (size: number) => boolean,
+    signal: AbortSignal,
+  ): Promise<Part> {
+    const handle = await writing(path, async () => {
+      makeDirectory(dirname(path));
+      return open(path, 'a');
+    });
+    try {
+      const part = new Part(handle, path, content);
+      const { size } = await handle.stat();
+      if (size > 0 && !isKept(size)) await part.drop();
+      else if (size > 0) part.#length = await feed(part.#hash, path, signal);
+      return part;
+    } catch (error) {
+      await handle.close();
+      throw error;
+    }
+  }
+
+  get length(): number {
+    return this.#length;
+  }
+
+  async append(bytes: Uint8Array): Promise<void> {
+    await writing(this.#path, async () => {
+      for (let done = 0; done < bytes.byteLength; ) {
+        done += (await this.#handle.write(bytes, done, bytes.byteLength - done)).bytesWritten;
+      }
+    });
+    this.#hash.update(bytes);
+    this.#length += bytes.byteLength;
+  }
+
+  async drop(): Promise<void> {
+    await writing(this.#path, () => this.#handle.truncate(0));
+    this.#hash = hashFor(this.#content);
+    this.#length = 0;
+  }
+
+  /** The hash of all that it holds; nothing can be appended afterwards but to an emptied part. */
+  digest(): string {
+    return named(this.#content, this.#hash);
+  }
+
+  async sync(): Promise<void> {
+    await writing(this.#path, () => this.#handle.sync());
+  }
+
+  async close(): Promise<void> {
+    await this.#handle.close();
+  }
+}
+
+/** Where a file comes from. */
+export interface Source extends Server {
+  /** What errors call the file. */
+  readonly name: string;
+  /**
+   * Asks for the bytes from `offset` on; the answer's status is 200 (all of it), 206, or 416.
+   * @throws Passing, or EndpointError when asking again cannot help
+   */
+  readonly open: (offset: number, signal: AbortSignal) => Promise<Answer>;
+  /** What it means that a connection broke. */
+  readonly broken: (error: unknown) => Passing | EndpointError;
+  /** Whether a part of this size, left by an earlier process, is of the same content. */
+  readonly isKept: (size: number) => boolean;
+  /** Told of an answer before its bytes are written. */
+  readonly onAnswer?: (response: Response) => void;
+}
+
+export interface DownloadOptions extends Retries {
   readonly signal: AbortSignal;
-  /** Hexadecimal SHA-256 that the content must have; null: not known. */
-  readonly sha256?: string | null;
-  /** Says that another attempt follows, and after how many ms. */
-  readonly onRetry?: (problem: EndpointError, pause: number) => void;
   /** Bytes that are there and, where the server says it, how many there will be. */
-  readonly onProgress?: (bytes: number, total: number | null) => void;
-  /** Waits before further attempts in ms, begun anew whenever an attempt got further than all before it. */
-  readonly pauses?: readonly number[];
-  /** Most bytes that the content may have; default: any number. */
+  readonly onProgress?: ((bytes: number, total: number | null) => void) | undefined;
+  /** Most bytes that content of unknown size may have; default: any number. */
   readonly maximum?: number;
-  /** Longest silence of the server, in ms. */
-  readonly patience?: number;
 }
 
 export interface Downloaded {
   readonly bytes: number;
-  readonly sha256: string;
+  /** As of `Content`. */
+  readonly hash: string;
 }
 
-const PAUSES = [500, 2_000, 8_000];
-const PATIENCE = 60_000;
+/** Where the bytes of an answer begin, −1 when they are of no use, and how many the whole content has. */
+function extent(response: Response): { start: number; total: number | null } {
+  const range = /^bytes (?:(\d+)-\d+|\*)\/(\d+|\*)$/.exec(response.headers.get('content-range') ?? '');
+  const length = response.headers.get('content-length');
+  if (response.status === 200) return { start: 0, total: length === null ? null : Number(length) };
+  const total = range === null || range[2] === '*' ? null : Number(range[2]);
+  return { start: response.status === 206 ? Number(range?.[1] ?? -1) : -1, total };
+}
 
-/** A failure after which another attempt may help. */
-class Passing extends Error {
-  readonly error: EndpointError;
-  constructor(error: EndpointError) {
-    super(error.message);
-    this.error = error;
+/** One request for what is missing. @throws Passing; EndpointError; WriteError */
+async function attempt(
+  source: Source,
+  part: Part,
+  { size }: Content,
+  moved: () => void,
+  { signal, onProgress, maximum = Number.POSITIVE_INFINITY }: DownloadOptions,
+): Promise<void> {
+  if (part.length === size) return;
+  const { response, alive, close } = await source.open(part.length, signal);
+  let cancel = async (): Promise<void> => response.body?.cancel();
+  const tooMuch = async (): Promise<EndpointError> => {
+    await part.drop();
+    const limit = size === null ? `${maximum} bytes that such a file may have` : `${size} bytes it announced`;
+    return new EndpointError(
+      `${source.name}: ${source.address} sends more than the ${limit}; ${source.remedy}`,
+    );
+  };
+  try {
+    const { start, total } = extent(response);
+    if (response.status === 416 && total === part.length) return;
+    if (start !== part.length) await part.drop();
+    const other = start > 0 && size !== null && total !== null && total !== size;
+    if (start !== part.length || other || response.body === null) {
+      await part.drop();
+      throw new Passing(
+        new EndpointError(`${source.name}: ${source.address} sent other bytes than were asked for`),
+      );
+    }
+    if (size === null && (total ?? 0) > maximum) throw await tooMuch();
+    source.onAnswer?.(response);
+    onProgress?.(part.length, size ?? total);
+    const reader = response.body.getReader();
+    cancel = () => reader.cancel();
+    for (;;) {
+      const { done, value } = await reader.read().catch((error: unknown) => {
+        throw source.broken(error);
+      });
+      if (done) break;
+      alive();
+      if (part.length + value.byteLength > (size ?? maximum)) throw await tooMuch();
+      await part.append(value);
+      moved();
+      onProgress?.(part.length, size ?? total);
+    }
+    const whole = size ?? total;
+    if (whole !== null && part.length !== whole) {
+      throw source.broken(new Error(`ended at byte ${part.length} of ${whole}`));
+    }
+  } finally {
+    close();
+    await cancel().catch(() => undefined); // the failure itself is what is reported
   }
 }
 
-/** What a part is a part of. */
+/**
+ * Brings the file of `source` to `target`, in place of what is there.
+ *
+ * @throws EndpointError when the server cannot be reached, refuses, stays away, or sends other content (the part is emptied then);
+ * WriteError when the disk refuses; the signal's reason. The part stays but for wrong content.
+ */
+export async function download(
+  source: Source,
+  content: Content,
+  target: string,
+  options: DownloadOptions,
+): Promise<Downloaded> {
+  const { signal, onProgress } = options;
+  const path = partOf(target);
+  const part = await Part.open(path, content, source.isKept, signal);
+  let found: Downloaded;
+  try {
+    // A part that outlived a power failure may have holes: wrong content on top of one gets a second chance.
+    for (let chances = part.length > 0 ? 2 : 1; ; ) {
+      let furthest = 0;
+      await retry(signal, options, async (moved) => {
+        const further = (): void => {
+          // A server that always breaks at the same byte, and cannot go on from there, is given up.
+          if (part.length > furthest) moved();
+          furthest = Math.max(furthest, part.length);
+        };
+        await attempt(source, part, content, further, options);
+      });
+      found = { bytes: part.length, hash: part.digest() };
+      if (content.hash === null || content.hash === found.hash) break;
+      await part.drop();
+      onProgress?.(0, content.size);
+      if (--chances === 0) {
+        throw new EndpointError(
+          `${source.name}: what ${source.address} sent has another hash than expected, ${found.hash} instead of ${content.hash}, and was ` +
+            `thrown away; run the same command again, and if it stays, ${source.remedy}`,
+        );
+      }
+    }
+    await part.sync();
+  } catch (error) {
+    signal.throwIfAborted();
+    throw error;
+  } finally {
+    await part.close();
+  }
+  await writing(target, async () => {
+    await rename(path, target);
+    syncDirectory(dirname(target));
+  });
+  return found;
+}
+
+/** What a part is a part of, beside it: the address, and what the server calls this content. */
 interface Note {
   readonly url: string;
-  /** What the server calls this content: a strong ETag, else the date of its last change. */
+  /** A strong ETag, else the date of the last change. */
   readonly validator: string;
 }
 
@@ -64,198 +452,72 @@ function validatorOf(headers: Headers): string | null {
   return tag !== null && !tag.startsWith('W/') ? tag : headers.get('last-modified');
 }
 
-function causeOf(error: unknown): string {
-  let at = error;
-  while (at instanceof Error && at.cause instanceof Error) at = at.cause;
-  if (at instanceof AggregateError && at.errors[0] instanceof Error) at = at.errors[0];
-  const code = at instanceof Error && 'code' in at && typeof at.code === 'string' ? at.code : '';
-  return at instanceof Error && at.message !== '' ? at.message : code || String(at);
+export interface UrlOptions extends DownloadOptions {
+  /** Hexadecimal SHA-256 that the content must have; null: not known. */
+  readonly sha256?: string | null;
+  /** Silence after which a connection counts as broken, ms. */
+  readonly silence?: number;
 }
 
-const PROXIES = ['HTTPS_PROXY', 'https_proxy', 'HTTP_PROXY', 'http_proxy'];
-const BY_HAND = 'download it elsewhere and name its folder with --from';
-
-/** What helps where a server is out of reach. Node asks a proxy that the environment names only when told to. */
-function elsewhere(): string {
-  const proxy = PROXIES.find((name) => process.env[name]);
-  return proxy === undefined || process.env['NODE_USE_ENV_PROXY'] === '1'
-    ? `check the network, or ${BY_HAND}`
-    : `check the network, set NODE_USE_ENV_PROXY=1 for Node to use ${proxy} (22.21, 24.5 or later), or ${BY_HAND}`;
-}
-
-/** A request whose answer has begun, or what went wrong. */
-async function ask(url: string, headers: Record<string, string>, signal: AbortSignal): Promise<Response> {
-  let response: Response;
-  try {
-    response = await fetch(url, { headers: { 'accept-encoding': 'identity', ...headers }, signal });
-  } catch (cause) {
-    throw new Passing(
-      new EndpointError(`${url} cannot be reached (${causeOf(cause)}); ${elsewhere()}`, { cause }),
-    );
-  }
-  if (response.ok || response.status === 416) return response;
-  await response.body?.cancel();
-  const error = new EndpointError(`${url}: the server answers with status ${response.status}; ${BY_HAND}`);
-  throw response.status === 408 || response.status === 429 || response.status >= 500
-    ? new Passing(error)
-    : error;
-}
-
-/** Where the bytes of an answer begin, and how many the whole content has. */
-function extent(response: Response): { start: number; total: number | null } {
-  const range = /^bytes (\d+)-\d+\/(\d+|\*)$/.exec(response.headers.get('content-range') ?? '');
-  if (response.status === 206 && range !== null) {
-    return { start: Number(range[1]), total: range[2] === '*' ? null : Number(range[2]) };
-  }
-  const length = response.headers.get('content-length');
-  return { start: 0, total: length === null ? null : Number(length) };
-}
-
-/** One attempt: what is missing, appended to the part; `came` is told its size. @throws Passing; EndpointError */
-async function attempt(
-  url: string,
-  part: string,
-  options: DownloadOptions,
-  came: (size: number) => void,
-): Promise<void> {
-  const { signal, onProgress, patience = PATIENCE, maximum = Number.POSITIVE_INFINITY } = options;
-  const tooMuch = (): EndpointError =>
-    new EndpointError(`${url}: sends more than the ${maximum} bytes that such a file may have; ${BY_HAND}`);
-  const notePath = `${part}.json`;
-  const silence = new AbortController();
-  const timer = setTimeout(() => silence.abort(new Error('no answer')), patience);
-  const both = AbortSignal.any([signal, silence.signal]);
-  const handle = await open(part, 'a').catch((error: unknown) => {
-    throw explain(part, error);
-  });
-  try {
-    let { size } = await handle.stat();
-    const note = readNote(notePath);
-    const resumes = size > 0 && note !== null && note.url === url;
-    if (!resumes && size > 0) await handle.truncate(0);
-    if (!resumes) size = 0;
-    const headers = resumes ? { range: `bytes=${size}-`, 'if-range': note.validator } : {};
-    const response = await ask(url, headers, both);
-    if (response.status === 416) {
-      await response.body?.cancel();
-      const whole = /^bytes \*\/(\d+)$/.exec(response.headers.get('content-range') ?? '')?.[1];
-      if (Number(whole) === size) return;
-      await handle.truncate(0);
-      throw new Passing(
-        new EndpointError(`${url}: the server has another file now; run the same command again`),
-      );
-    }
-    const { start, total } = extent(response);
-    if (start !== size) {
-      await handle.truncate(0);
-      size = 0;
-      if (start !== 0)
-        throw new Passing(new EndpointError(`${url}: the server sent other bytes than asked for`));
-    }
-    if (total !== null && total > maximum) {
-      await response.body?.cancel();
-      throw tooMuch();
-    }
-    const validator = validatorOf(response.headers);
-    if (validator === null) rmSync(notePath, { force: true });
-    else writeFileSync(notePath, JSON.stringify({ url, validator } satisfies Note));
-    onProgress?.(size, total);
-    try {
-      for await (const chunk of response.body ?? []) {
-        timer.refresh();
-        if (size + chunk.byteLength > maximum) throw tooMuch();
-        for (let done = 0; done < chunk.byteLength; ) {
-          done += (await handle.write(chunk, done, chunk.byteLength - done)).bytesWritten;
-        }
-        size += chunk.byteLength;
-        came(size);
-        onProgress?.(size, total);
-      }
-    } catch (cause) {
-      if (cause instanceof EndpointError) {
-        await handle.truncate(0);
-        throw cause;
-      }
-      if (['ENOSPC', 'EDQUOT', 'EIO'].includes((cause as NodeJS.ErrnoException).code ?? '')) {
-        throw explain(part, cause);
-      }
-      const why = silence.signal.aborted
-        ? `nothing came for ${Math.round(patience / 1000)} s`
-        : causeOf(cause);
-      throw new Passing(
-        new EndpointError(`${url}: the connection broke (${why}); run the same command again to go on`),
-      );
-    }
-    if (total !== null && size !== total) {
-      throw new Passing(
-        new EndpointError(`${url}: ended at byte ${size} of ${total}; run the same command again to go on`),
-      );
-    }
-    await handle.sync();
-  } finally {
-    clearTimeout(timer);
-    await handle.close();
-  }
-}
-
-async function digest(path: string, signal: AbortSignal): Promise<Downloaded> {
-  const hash = createHash('sha256');
-  let bytes = 0;
-  for await (const chunk of createReadStream(path, { signal, highWaterMark: 1 << 20 })) {
-    hash.update(chunk as Buffer);
-    bytes += (chunk as Buffer).length;
-  }
-  return { bytes, sha256: hash.digest('hex') };
+export interface UrlDownload {
+  readonly bytes: number;
+  /** Hexadecimal. */
+  readonly sha256: string;
 }
 
 /**
- * Brings what is at `url` to `target`; a file that is there already is only hashed.
- *
- * @throws EndpointError when the server cannot be reached, refuses, stays away or sends other content than `sha256` (which
- * is thrown away); WriteError when the disk refuses; the signal's reason. What came stays for the next time.
+ * As `download`, of an address; a file that is there already is only hashed, unless it has another hash than `sha256`. A part of
+ * an earlier process is resumed when the server still has what it had then.
  */
-export async function download(url: string, target: string, options: DownloadOptions): Promise<Downloaded> {
-  const { signal, sha256 = null, pauses = PAUSES } = options;
-  const part = `${target}.part`;
-  const fresh = !existsSync(target);
-  try {
-    if (fresh) await mkdir(dirname(target), { recursive: true });
-  } catch (error) {
-    throw explain(target, error);
+export async function downloadUrl(url: string, target: string, options: UrlOptions): Promise<UrlDownload> {
+  const { signal, sha256 = null, silence } = options;
+  const content: Content = { hash: sha256 === null ? null : `sha256:${sha256}`, size: null };
+  const result = ({ bytes, hash }: Downloaded) => ({ bytes, sha256: hash.slice(hash.indexOf(':') + 1) });
+  if (existsSync(target)) {
+    const there = await digest(target, content, signal);
+    if (content.hash === null || there.hash === content.hash) return result(there);
   }
-  let furthest = 0;
-  for (let failures = 0; fresh; ) {
-    try {
-      // A server that always breaks at the same byte, and cannot go on from there, is given up.
-      await attempt(url, part, options, (size) => {
-        if (size > furthest) failures = 0;
-        furthest = Math.max(furthest, size);
-      });
-      break;
-    } catch (error) {
-      signal.throwIfAborted();
-      if (!(error instanceof Passing)) throw error;
-      const pause = pauses[failures++];
-      if (pause === undefined) throw error.error;
-      options.onRetry?.(error.error, pause);
-      await sleep(pause, undefined, { signal });
-    }
-  }
-  const found = await digest(fresh ? part : target, signal);
-  if (sha256 !== null && found.sha256 !== sha256) {
-    rmSync(fresh ? part : target, { force: true });
-    rmSync(`${part}.json`, { force: true });
-    throw new EndpointError(
-      `${url}: what came has the SHA-256 ${found.sha256}, not ${sha256}, and was thrown away; run the same command again; if its owners have changed it, ${BY_HAND}`,
-    );
-  }
-  if (!fresh) return found;
-  try {
-    await rename(part, target);
-    rmSync(`${part}.json`, { force: true });
-    syncDirectory(dirname(target));
-  } catch (error) {
-    throw explain(target, error);
-  }
-  return found;
+  const noteFile = `${partOf(target)}.json`;
+  const server: Server = {
+    address: new URL(url).origin,
+    remedy: 'download it elsewhere and name its folder with --from',
+  };
+  const failed = (error: unknown): Passing => {
+    const problem = broken(server, url, error, false);
+    return problem instanceof Passing ? problem : new Passing(problem);
+  };
+  const found = await download(
+    {
+      ...server,
+      name: url,
+      broken: failed,
+      isKept: () => readNote(noteFile)?.url === url,
+      async open(offset) {
+        const note = offset === 0 ? null : readNote(noteFile);
+        const range = note?.url === url ? { range: `bytes=${offset}-`, 'if-range': note.validator } : {};
+        const headers = { 'accept-encoding': 'identity', ...range };
+        const answer = await ask(url, headers, signal, silence).catch((error: unknown) => {
+          throw failed(error);
+        });
+        const { response, close } = answer;
+        if (response.ok || response.status === 416) return answer;
+        close();
+        await response.body?.cancel();
+        const error = new EndpointError(
+          `${url}: the server answers with status ${response.status}; ${server.remedy}`,
+        );
+        throw isBusy(response) ? new Passing(error, retryAfter(response)) : error;
+      },
+      onAnswer({ headers }) {
+        const validator = validatorOf(headers);
+        if (validator === null) rmSync(noteFile, { force: true });
+        else writeFileSync(noteFile, JSON.stringify({ url, validator } satisfies Note));
+      },
+    },
+    content,
+    target,
+    options,
+  );
+  rmSync(noteFile, { force: true });
+  return result(found);
 }

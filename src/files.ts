@@ -207,11 +207,11 @@ export function makeDirectory(path: string): void {
   }
 }
 
-/** The place of a run was removed while it was worked on. */
+/** A directory that this process had claimed was removed while it was worked on. */
 export function gone(path: string): WriteError {
   return new WriteError(
     `${path}: was removed or replaced while it was worked on; nothing more is written there. Run the command again to begin anew, ` +
-      'or put the directory back and add --resume',
+      'or put the directory back and go on there (a run: with --resume)',
   );
 }
 

@@ -218,7 +218,7 @@ function removeEmpty(path: string, first: string): void {
  */
 export async function claimDirectory(path: string): Promise<Lock> {
   if (existsSync(path) && !statSync(path).isDirectory()) {
-    throw new ConfigError(`${path}: is a file; give the directory of a run with --out`);
+    throw new ConfigError(`${path}: is a file; choose a directory with --out`);
   }
   const missing = firstMissing(path);
   const tidy = (): void => {
@@ -228,7 +228,7 @@ export async function claimDirectory(path: string): Promise<Lock> {
     const lock = await takeLock(join(path, '.lock'), {
       refuse: ({ pid, file, elsewhere }) =>
         new ConfigError(
-          `${path}: process ${pid}${elsewhere ? ' of another machine or container' : ''} is working on this run; ` +
+          `${path}: process ${pid}${elsewhere ? ' of another machine or container' : ''} is working on this directory; ` +
             `wait for it, or choose another --out${elsewhere ? ` (if it has ended, remove ${file})` : ''}`,
         ),
       onWait: ({ pid }) =>

@@ -88,7 +88,7 @@ describe('claimDirectory', () => {
     expect(lock.held()).toBe(true);
     await expect(claimDirectory(run)).rejects.toThrow(ConfigError);
     await expect(claimDirectory(run)).rejects.toThrow(
-      `${run}: process ${process.pid} is working on this run`,
+      `${run}: process ${process.pid} is working on this directory`,
     );
     lock.release();
     expect(readdirSync(directory)).toEqual([]);
@@ -116,7 +116,7 @@ describe('claimDirectory', () => {
     });
     try {
       await expect(claimDirectory(directory)).rejects.toThrow(
-        `process ${process.pid} of another machine or container is working on this run; wait for it, or choose another --out (if it has ended, remove ${ticket})`,
+        `process ${process.pid} of another machine or container is working on this directory; wait for it, or choose another --out (if it has ended, remove ${ticket})`,
       );
       expect(said).toHaveBeenCalledOnce();
     } finally {
@@ -127,7 +127,7 @@ describe('claimDirectory', () => {
   test('refuses a file', async () => {
     const file = join(directory, 'file');
     writeFileSync(file, 'mine');
-    await expect(claimDirectory(file)).rejects.toThrow(/is a file; give the directory of a run/);
+    await expect(claimDirectory(file)).rejects.toThrow(/is a file; choose a directory/);
     await expect(claimDirectory(join(file, 'below'))).rejects.toThrow(
       /not written \(a part of the path is a file/,
     );

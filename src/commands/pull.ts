@@ -1,9 +1,9 @@
 /** `timeseer pull`: downloads a checkpoint from the Hugging Face hub, or a mirror of it. */
-import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
 import { ConfigError } from '../errors.ts';
+import { gone } from '../files.ts';
 import { Hub, parseRepo } from '../hub/hub.ts';
 import { type Pulled, type PullProgress, pull } from '../hub/pull.ts';
 import { withInterrupt } from '../interrupt.ts';
@@ -93,9 +93,6 @@ export async function runPull(args: PullArguments): Promise<void> {
   const repo = parseRepo(args.repo);
   const out = args.out ?? join('models', repo.slice(repo.indexOf('/') + 1));
   if (args.revision.trim() === '') throw new ConfigError('--revision: expected a branch, a tag or a commit');
-  if (existsSync(out) && !statSync(out).isDirectory()) {
-    throw new ConfigError(`--out ${out}: is a file; choose a directory`);
-  }
   const started = performance.now();
   const meter = new Meter();
   const endpoint = args.endpoint ?? (process.env['HF_ENDPOINT'] || undefined);
@@ -122,11 +119,13 @@ export async function runPull(args: PullArguments): Promise<void> {
         onProgress: (state) => meter.show(state, args.json),
       });
       meter.stop();
+      if (!lock.held()) throw gone(out);
       const seconds = (performance.now() - started) / 1000;
       if (args.json) printJson({ ...pulled, seconds: Number(seconds.toFixed(3)) });
       else print(summary(pulled, seconds));
     } catch (error) {
       meter.stop();
+      if (!lock.held()) throw gone(out);
       if (!signal.aborted) throw error;
       say(`${out}: ${meter.kept}run the same command again to resume`);
     } finally {

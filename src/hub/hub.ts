@@ -3,14 +3,22 @@
  * `@huggingface/hub`, whose requests all pass through here: they carry the token to the endpoint alone, are repeated
  * after a passing failure, and fail with what to do about it.
  */
-import { setTimeout as sleep } from 'node:timers/promises';
 import { HUB_URL, listFiles, modelInfo } from '@huggingface/hub';
+import {
+  type Answer,
+  ask,
+  broken,
+  type Content,
+  isBusy,
+  Passing,
+  type Retries,
+  retry,
+  retryAfter,
+  type Server,
+  type Source,
+} from '../download.ts';
 import { ConfigError, EndpointError } from '../errors.ts';
 import { packageVersion } from '../paths.ts';
-import { broken, Passing, refusal } from './failure.ts';
-
-/** A server that asks for a longer pause than this is given up, seconds. */
-const LONGEST_PAUSE = 300;
 
 /** Most bytes of one answer about a repository, after it is unpacked; one of a thousand files has some 300 kB. */
 const MOST_BYTES = 32 << 20;
@@ -19,28 +27,24 @@ const MOST_PAGES = 1_000;
 const MOST_FILES = 100_000;
 const LONGEST_PATH = 1_024;
 
-export interface HubOptions {
+const REMEDY =
+  'name a mirror with --endpoint or HF_ENDPOINT, or download the files elsewhere and copy the directory here';
+
+export interface HubOptions extends Retries {
   /** Address of the hub: http or https, perhaps with a path. */
   readonly endpoint?: string;
   /** Access token for private and gated repositories. */
   readonly token?: string | undefined;
-  /** Failures in a row, nothing received between them, until a request is given up; ≥ 1. */
-  readonly attempts?: number;
-  /** Pause after the first failure; doubles with each one that follows, ms. */
-  readonly pause?: number;
   /** Silence after which a connection counts as broken, ms. */
   readonly silence?: number;
-  /** Told of each failure that is tried again. */
-  readonly onRetry?: (message: string) => void;
 }
 
 /** A file of a repository. */
-export interface RemoteFile {
+export interface RemoteFile extends Content {
   /** Relative to the repository, `/` between its parts; as the server says, so not yet fit for the disk. */
   readonly path: string;
-  /** Bytes. */
   readonly size: number;
-  /** Of the content: `sha256:…` for what lies in LFS, `git:…` (sha1 of the git blob) for the rest. */
+  /** `sha256:…` for what lies in LFS, `git:…` for the rest. */
   readonly hash: string;
 }
 
@@ -49,15 +53,6 @@ export interface RepoListing {
   readonly repo: string;
   readonly commit: string;
   readonly files: readonly RemoteFile[];
-}
-
-/** A request and what keeps it alive. */
-export interface Answer {
-  readonly response: Response;
-  /** Says that bytes came: the connection is not silent. */
-  readonly alive: () => void;
-  /** Ends the watch over the connection. */
-  readonly close: () => void;
 }
 
 /** `owner/name` of a repository, from that or from its address on a hub. @throws ConfigError */
@@ -103,10 +98,9 @@ function parseToken(text: string | undefined): string | undefined {
 export class Hub {
   readonly endpoint: string;
   readonly #token: string | undefined;
-  readonly #attempts: number;
-  readonly #pause: number;
-  readonly #silence: number;
-  readonly #onRetry: (message: string) => void;
+  readonly #silence: number | undefined;
+  /** How often requests are repeated. */
+  readonly retries: Retries;
   /** Whether the endpoint has answered at all. */
   #reached = false;
 
@@ -114,10 +108,9 @@ export class Hub {
   constructor(options: HubOptions = {}) {
     this.endpoint = parseEndpoint(options.endpoint ?? HUB_URL);
     this.#token = parseToken(options.token);
-    this.#attempts = options.attempts ?? 6;
-    this.#pause = options.pause ?? 1000;
-    this.#silence = options.silence ?? 60_000;
-    this.#onRetry = options.onRetry ?? (() => undefined);
+    this.#silence = options.silence;
+    const { attempts, pause, onRetry } = options;
+    this.retries = { attempts, pause, onRetry };
   }
 
   /**
@@ -177,37 +170,21 @@ export class Hub {
     }
   }
 
-  /**
-   * Asks once for the bytes of a file from `offset` on; the answer's status is 200 (all of it), 206, or 416.
-   * @throws Passing, or EndpointError when asking again cannot help
-   */
-  async open(listing: RepoListing, path: string, offset: number, signal: AbortSignal): Promise<Answer> {
-    const name = path.split('/').map(encodeURIComponent).join('/');
-    const url = `${this.endpoint}/${listing.repo}/resolve/${listing.commit}/${name}`;
-    const range: Record<string, string> = offset > 0 ? { range: `bytes=${offset}-` } : {};
-    return this.#ask(url, { ...range, 'accept-encoding': 'identity' }, `${listing.repo}: ${path}`, signal);
-  }
-
-  /**
-   * Runs `attempt` until it succeeds, fails for good, or has failed too often in a row; it calls `moved` whenever it got
-   * further. @throws EndpointError; the signal's reason
-   */
-  async retry<T>(signal: AbortSignal, attempt: (moved: () => void) => Promise<T>): Promise<T> {
-    let failures = 0;
-    for (;;) {
-      try {
-        return await attempt(() => {
-          failures = 0;
-        });
-      } catch (error) {
-        signal.throwIfAborted();
-        if (!(error instanceof Passing)) throw error;
-        const wait = error.wait ?? (this.#pause / 1000) * 2 ** failures;
-        if (++failures >= this.#attempts || wait > LONGEST_PAUSE) throw error.error;
-        this.#onRetry(`${error.error.message}; again in ${Math.ceil(wait)} s`);
-        await sleep(wait * 1000, undefined, { signal }).catch(() => signal.throwIfAborted());
-      }
-    }
+  /** A file of a repository. The caller sees to it that a part which is there is of the same content. */
+  source(listing: RepoListing, file: RemoteFile): Source {
+    const name = `${listing.repo}: ${file.path}`;
+    const path = file.path.split('/').map(encodeURIComponent).join('/');
+    const url = `${this.endpoint}/${listing.repo}/resolve/${listing.commit}/${path}`;
+    return {
+      ...this.#server,
+      name,
+      isKept: (size) => size <= file.size,
+      open: (offset, signal) => {
+        const range: Record<string, string> = offset > 0 ? { range: `bytes=${offset}-` } : {};
+        return this.#ask(url, { ...range, 'accept-encoding': 'identity' }, name, signal);
+      },
+      broken: (error) => this.#broken(name, error),
+    };
   }
 
   /**
@@ -224,7 +201,7 @@ export class Hub {
         );
       }
       asked.add(url);
-      return this.retry(signal, async () => {
+      return retry(signal, this.retries, async () => {
         const headers = Object.fromEntries(new Headers(init?.headers));
         const answer = await this.#ask(url, headers, what, signal);
         try {
@@ -248,7 +225,7 @@ export class Hub {
         chunks.push(chunk);
       }
     } catch (error) {
-      throw this.broken(what, error);
+      throw this.#broken(what, error);
     }
     if (size <= MOST_BYTES) return Buffer.concat(chunks).toString('utf8');
     throw new EndpointError(
@@ -265,33 +242,77 @@ export class Hub {
     // Mirrors pass on pages that continue at the hub itself.
     const url = address.startsWith(`${HUB_URL}/`) ? this.endpoint + address.slice(HUB_URL.length) : address;
     const ours = new URL(url).origin === new URL(this.endpoint).origin;
-    const silent = new AbortController();
-    const timer = setTimeout(() => silent.abort(new Error('the connection fell silent')), this.#silence);
-    const close = (): void => clearTimeout(timer);
     try {
-      const response = await fetch(url, {
-        headers: {
+      const answer = await ask(
+        url,
+        {
           ...headers,
           'user-agent': `timeseer/${packageVersion()}`,
           ...(ours && this.#token !== undefined ? { authorization: `Bearer ${this.#token}` } : {}),
         },
-        signal: AbortSignal.any([signal, silent.signal]),
-      });
+        signal,
+        this.#silence,
+      );
+      const { response, close } = answer;
       this.#reached = true;
-      if (!response.ok && response.status !== 416) {
-        await response.body?.cancel();
-        throw refusal(this.endpoint, what, response, this.#token !== undefined);
-      }
-      return { response, alive: () => void timer.refresh(), close };
-    } catch (error) {
+      if (response.ok || response.status === 416) return answer;
       close();
+      await response.body?.cancel();
+      throw refusal(this.endpoint, what, response, this.#token !== undefined);
+    } catch (error) {
       signal.throwIfAborted();
-      throw error instanceof Passing || error instanceof EndpointError ? error : this.broken(what, error);
+      throw error instanceof Passing || error instanceof EndpointError ? error : this.#broken(what, error);
     }
   }
 
-  /** As `broken` of failure.ts, for this hub. */
-  broken(what: string, error: unknown): Passing | EndpointError {
-    return broken(this.endpoint, what, error, this.#reached);
+  #broken(what: string, error: unknown): Passing | EndpointError {
+    return broken(this.#server, what, error, this.#reached);
   }
+
+  get #server(): Server {
+    return { address: this.endpoint, remedy: REMEDY };
+  }
+}
+
+/** What an answer means that is not what was asked for. */
+function refusal(
+  endpoint: string,
+  what: string,
+  response: Response,
+  withToken: boolean,
+): Passing | EndpointError {
+  const { status } = response;
+  const reason = response.headers.get('x-error-code') ?? '';
+  const by = `${endpoint} (status ${status})`;
+  if (isBusy(response)) {
+    const busy = status === 429 ? 'asks to slow down' : 'fails';
+    return new Passing(
+      new EndpointError(`${what}: ${by} ${busy}; run the same command again later to go on`),
+      retryAfter(response),
+    );
+  }
+  const token = withToken
+    ? 'check that the token may read it'
+    : 'pass a token of your account (HF_TOKEN or --token)';
+  if (status === 403 || reason === 'GatedRepo') {
+    return new EndpointError(
+      `${what}: ${by} does not let you read it; accept its licence on its page there, and ${token}`,
+    );
+  }
+  if (status === 401) {
+    return new EndpointError(
+      `${what}: ${by} finds no such repository, or it is private or gated; check the name; where it needs access, ` +
+        `accept its licence on its page there, and ${token}`,
+    );
+  }
+  if (status === 404) {
+    const missing =
+      reason === 'RevisionNotFound'
+        ? 'has no such revision; check --revision'
+        : reason === 'EntryNotFound'
+          ? 'has no such file'
+          : 'finds no such repository or revision; check the name and --revision';
+    return new EndpointError(`${what}: ${by} ${missing}`);
+  }
+  return new EndpointError(`${what}: ${by} refuses`);
 }

@@ -2,15 +2,13 @@
  * A checkpoint from a hub as a directory: which files, several at a time, each verified, and a record beside them of
  * what has been verified, so that a second pull fetches only what changed.
  */
-import { existsSync, rmSync, statfsSync, statSync } from 'node:fs';
+import { existsSync, rmSync, type Stats, statfsSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { CheckpointError, ConfigError } from '../errors.ts';
-import { WriteError, writeFileAtomic } from '../files.ts';
-import { CONFIG_FILE, INDEX_FILE, lacking } from './completeness.ts';
-import { discardPart, download, matches, partOf } from './download.ts';
+import { digest, download, partOf } from '../download.ts';
+import { CheckpointError, ConfigError, EndpointError, reasonOf } from '../errors.ts';
+import { readUtf8, WriteError, writeFileAtomic } from '../files.ts';
+import { parseDims } from '../policy/model-config.ts';
 import type { Hub, RemoteFile, RepoListing } from './hub.ts';
-import { fileAt, PULL_RECORD, type PullRecord, readRecord, untouched } from './record.ts';
-import { type Choice, checkPath, choose } from './repo-files.ts';
 
 /** Files fetched at once. */
 const PARALLEL = 4;
@@ -109,7 +107,7 @@ class Pull {
 
   async #check(file: RemoteFile): Promise<boolean> {
     this.#options.onCheck?.(file);
-    return matches(this.#at(file), file, this.#options.signal);
+    return (await digest(this.#at(file), file, this.#options.signal)).hash === file.hash;
   }
 
   /** What has to be fetched: all but the files that are there with the right content. */
@@ -148,7 +146,7 @@ class Pull {
       const part = fileAt(partOf(this.#at(file)));
       const same =
         this.#before?.parts[file.path] === file.hash && part !== undefined && part.size <= file.size;
-      if (!same && part !== undefined) await discardPart(this.#at(file));
+      if (!same && part !== undefined) rmSync(partOf(this.#at(file)));
       const kept = same ? part.size : 0;
       this.#record.parts[file.path] = file.hash;
       this.#bytes += kept;
@@ -176,9 +174,14 @@ class Pull {
     const waiting = [...files];
     const work = async (): Promise<void> => {
       for (let file = waiting.shift(); file !== undefined; file = waiting.shift()) {
-        await download(hub, this.#listing, file, this.#at(file), {
+        let there = fileAt(partOf(this.#at(file)))?.size ?? 0;
+        await download(hub.source(this.#listing, file), file, this.#at(file), {
+          ...hub.retries,
           signal: either,
-          onBytes: (bytes) => this.#tell(bytes),
+          onProgress: (bytes) => {
+            this.#tell(bytes - there);
+            there = bytes;
+          },
         });
         this.#verified(file);
         this.#tell();
@@ -256,4 +259,182 @@ export async function pull(options: PullOptions): Promise<Pulled> {
     removed,
     incomplete,
   };
+}
+
+/** Patterns in which `*` stands for any text, `/` included, and `?` for one character. */
+interface Choice {
+  /** What to fetch, instead of what a policy needs. */
+  readonly include?: readonly string[];
+  /** What to leave out. */
+  readonly exclude?: readonly string[];
+}
+
+/** Root files of a policy: configs, tokenizer, templates, weights with their index, licence, description. */
+export function neededByPolicy(path: string): boolean {
+  if (path.includes('/') || path.endsWith('.bin.index.json')) return false;
+  return /^[^.].*\.(json|safetensors|jinja|txt|model)$|^(LICEN[CS]E|NOTICE|README)/i.test(path);
+}
+
+/**
+ * Whether `path` fits a pattern in which `*` stands for any text, `?` for one character. A star takes as little as it can,
+ * and only the last one is ever tried again, so that no path takes longer than its length times the pattern's.
+ */
+export function fits(path: string, pattern: string): boolean {
+  const [text, wanted] = [[...path], [...pattern]];
+  let [at, next] = [0, 0];
+  let star = -1; // the last one in the pattern, and where its text ends
+  let end = 0;
+  while (at < text.length) {
+    if (wanted[next] === '*') {
+      star = next++;
+      end = at;
+    } else if (wanted[next] === '?' || wanted[next] === text[at]) {
+      next++;
+      at++;
+    } else if (star >= 0) {
+      next = star + 1;
+      at = ++end;
+    } else return false;
+  }
+  while (wanted[next] === '*') next++;
+  return next === wanted.length;
+}
+
+/**
+ * Refuses the names that could lead out of the directory, or to files that a pull keeps for itself.
+ * @throws EndpointError
+ */
+export function checkPath(path: string, by: string): void {
+  const parts = path.split('/');
+  const bad =
+    parts.some((part) => part === '' || part === '.' || part === '..') ||
+    /[\\:\p{Cc}]/u.test(path) ||
+    path === PULL_RECORD ||
+    path.endsWith('.part');
+  if (bad) {
+    throw new EndpointError(
+      `${by} lists a file called ${JSON.stringify(path)}, which could be written outside of the directory; nothing was ` +
+        'fetched: do not trust this repository, or leave the file out with --exclude',
+    );
+  }
+}
+
+/**
+ * The files of `listing` to fetch, in its order. `by` is the hub, for messages.
+ * @throws ConfigError when nothing is chosen; EndpointError as `checkPath`
+ */
+function choose(listing: RepoListing, by: string, { include = [], exclude = [] }: Choice): RemoteFile[] {
+  const files = listing.files.filter(
+    ({ path }) =>
+      (include.length > 0 ? include.some((pattern) => fits(path, pattern)) : neededByPolicy(path)) &&
+      !exclude.some((pattern) => fits(path, pattern)),
+  );
+  for (const { path } of files) checkPath(path, `${by}: ${listing.repo}`);
+  if (files.length === 0) {
+    const some = listing.files.slice(0, 8).map(({ path }) => path);
+    throw new ConfigError(
+      `${listing.repo}: none of its ${listing.files.length} files is chosen by --include and --exclude` +
+        `${some.length === 0 ? '' : `; it has ${some.join(', ')}${listing.files.length > 8 ? ' …' : ''}`}`,
+    );
+  }
+  return files;
+}
+
+/** What a pull remembers beside its files: which content has been verified, and what each part is a part of. */
+const PULL_RECORD = '.timeseer-pull.json';
+
+/** A file as it was when its hash was checked. */
+interface Verified {
+  readonly hash: string;
+  readonly size: number;
+  /** Last change, ms. */
+  readonly mtime: number;
+}
+
+interface PullRecord {
+  repo: string;
+  commit: string;
+  /** By path. */
+  files: Record<string, Verified>;
+  /** Content that the part of each path is of. */
+  parts: Record<string, string>;
+}
+
+const isRecord = (value: unknown): value is Record<string, unknown> =>
+  typeof value === 'object' && value !== null && !Array.isArray(value);
+
+/** The record of an earlier pull; whatever of it cannot be read is forgotten, and the files are hashed again. */
+function readRecord(out: string): PullRecord | undefined {
+  try {
+    const raw: unknown = JSON.parse(readUtf8(join(out, PULL_RECORD)));
+    if (!isRecord(raw) || typeof raw['repo'] !== 'string' || typeof raw['commit'] !== 'string')
+      return undefined;
+    const files: Record<string, Verified> = {};
+    for (const [path, one] of Object.entries(isRecord(raw['files']) ? raw['files'] : {})) {
+      if (!isRecord(one)) continue;
+      const { hash, size, mtime } = one;
+      if (typeof hash === 'string' && typeof size === 'number' && typeof mtime === 'number') {
+        files[path] = { hash, size, mtime };
+      }
+    }
+    const parts = Object.entries(isRecord(raw['parts']) ? raw['parts'] : {}).filter(
+      (entry): entry is [string, string] => typeof entry[1] === 'string',
+    );
+    return { repo: raw['repo'], commit: raw['commit'], files, parts: Object.fromEntries(parts) };
+  } catch {
+    return undefined;
+  }
+}
+
+/** What is at `path`; undefined where nothing is, or where a file stands in for one of its directories. */
+function fileAt(path: string): Stats | undefined {
+  try {
+    return statSync(path, { throwIfNoEntry: false });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOTDIR') return undefined;
+    throw error;
+  }
+}
+
+/** Whether a file is as it was when it was verified. */
+const untouched = (stats: Stats | undefined, known: Verified | undefined): boolean =>
+  stats !== undefined && known !== undefined && stats.size === known.size && stats.mtimeMs === known.mtime;
+
+const CONFIG_FILE = 'config.json';
+const INDEX_FILE = 'model.safetensors.index.json';
+
+function readJson(file: string): unknown {
+  try {
+    return JSON.parse(readUtf8(file));
+  } catch (error) {
+    const why = error instanceof SyntaxError ? 'is not JSON' : `cannot be read (${reasonOf(error)})`;
+    throw new CheckpointError(`${file}: ${why}`, { cause: error });
+  }
+}
+
+/** The shards that an index names. @throws CheckpointError when it names none, or what is no plain file name */
+function shardsOf(file: string): string[] {
+  const raw = readJson(file);
+  const map = typeof raw === 'object' && raw !== null && 'weight_map' in raw ? raw.weight_map : null;
+  const names = [...new Set(typeof map === 'object' && map !== null ? Object.values(map) : [])];
+  if (names.length === 0 || !names.every((name) => typeof name === 'string' && /^[^/\\]+$/.test(name))) {
+    throw new CheckpointError(`${file}: 'weight_map' must give a file name for each tensor`);
+  }
+  return names as string[];
+}
+
+/**
+ * What keeps `directory` from being a policy that can be loaded, or null: config.json, weights, tokenizer. `has` says
+ * whether a file is there, or will be. @throws CheckpointError when config.json is of another architecture
+ */
+function lacking(directory: string, has: (name: string) => boolean): string | null {
+  if (!existsSync(join(directory, CONFIG_FILE))) return `no ${CONFIG_FILE}`;
+  parseDims(readJson(join(directory, CONFIG_FILE)), join(directory, CONFIG_FILE));
+  const index = join(directory, INDEX_FILE);
+  const shards = existsSync(index) ? shardsOf(index) : ['model.safetensors'];
+  const absent = shards.filter((name) => !has(name));
+  if (absent.length > 0) {
+    return `no ${absent.slice(0, 3).join(', ')}${absent.length > 3 ? ` and ${absent.length - 3} more` : ''}`;
+  }
+  return has('tokenizer.json') ? null : 'no tokenizer.json';
 }

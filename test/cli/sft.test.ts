@@ -259,7 +259,7 @@ describe('bad input: one clear line', () => {
   test('a file where the run should be, or on the way to it', async () => {
     writeFileSync(out, 'mine');
     expect(await failure(2, 'sft', '--recipe', recipe, '--out', out)).toMatch(
-      /is a file; give the directory of a run/,
+      /is a file; choose a directory/,
     );
     expect(await failure(1, 'sft', '--recipe', recipe, '--out', join(out, 'below'))).toMatch(
       /below: not written \(a part of the path is a file/,

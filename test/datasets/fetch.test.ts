@@ -63,7 +63,11 @@ const specOf = (more: Partial<Address> = {}): Benchmark => ({
 });
 
 const bring = (spec: Benchmark, silent = false): Promise<void> =>
-  fetchTask(spec, folder, { signal: new AbortController().signal, silent, pauses: [1] });
+  fetchTask(spec, folder, {
+    signal: new AbortController().signal,
+    silent,
+    retries: { attempts: 2, pause: 1 },
+  });
 
 const witnesses = (): string[] =>
   JSON.parse(readFileSync(join(folder, '.source.json'), 'utf8')).map(

@@ -20,8 +20,15 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { CheckpointError, ConfigError, EndpointError } from '../../src/errors.ts';
 import { WriteError } from '../../src/files.ts';
 import { Hub, type HubOptions, parseRepo } from '../../src/hub/hub.ts';
-import { type Pulled, type PullOptions, type PullProgress, pull } from '../../src/hub/pull.ts';
-import { checkPath, fits, neededByPolicy } from '../../src/hub/repo-files.ts';
+import {
+  checkPath,
+  fits,
+  neededByPolicy,
+  type Pulled,
+  type PullOptions,
+  type PullProgress,
+  pull,
+} from '../../src/hub/pull.ts';
 import { FakeHub, REPO } from '../helpers/fake-hub.ts';
 import { GOLDEN } from '../policy/golden.ts';
 
