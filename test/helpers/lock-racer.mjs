@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 
 const [module, start, mode, ...rest] = process.argv.slice(2);
 const { claimDirectory, takeLock } = await import(module);
-const { OWNER } = await import(new URL('./owner.js', module));
+const { OWNER } = await import(new URL('./files.js', module));
 while (Date.now() < Number(start)) await sleep(1);
 
 if (mode === 'claim') {
