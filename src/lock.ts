@@ -24,7 +24,7 @@ import {
 import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConfigError } from './errors.ts';
-import { explain, makeDirectory, OWNER, OWNER_PATTERN, pidOf, stateOf } from './files.ts';
+import { explain, makeDirectory, neverRemake, OWNER, OWNER_PATTERN, pidOf, stateOf } from './files.ts';
 import { say } from './terminal.ts';
 
 const TOUCH_MS = 2_000;
@@ -213,7 +213,8 @@ function removeEmpty(path: string, first: string): void {
 }
 
 /**
- * Claims a directory for this process; one that is not there is made, and removed again when nothing has come into it.
+ * Claims a directory for this process; one that is not there is made, and removed again when nothing has come into it. Until the
+ * claim is released it is not made again in this thread when somebody removes it: writing there fails.
  * @throws ConfigError when another process works on it; WriteError where nothing can be written
  */
 export async function claimDirectory(path: string): Promise<Lock> {
@@ -236,9 +237,11 @@ export async function claimDirectory(path: string): Promise<Lock> {
           `${path}: claimed by process ${pid} of another machine, container or boot; seeing for ${STALE_MS / 1000} s whether it still works`,
         ),
     });
+    const keep = neverRemake(path);
     return {
       held: lock.held,
       release: () => {
+        keep();
         lock.release();
         tidy();
       },

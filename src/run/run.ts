@@ -20,7 +20,7 @@ import type { Split } from '../../datasets/split.ts';
 import { type PolicyName, RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
 import { changedKeys, loadRecipe } from '../config.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
-import { gone, neverRemake, tidyUp, writeFileAtomic } from '../files.ts';
+import { gone, tidyUp, writeFileAtomic } from '../files.ts';
 import { Interrupted } from '../interrupt.ts';
 import { claimDirectory } from '../lock.ts';
 import { hashesIn } from '../manifest.ts';
@@ -360,11 +360,9 @@ export async function runSession(
 ): Promise<Run> {
   openEngine(given.device);
   const lock = await claimDirectory(given.out);
-  let release = (): void => {};
   try {
     tidyRun(given.out);
     const run = open();
-    release = neverRemake(given.out);
     await work(run);
     if (!lock.held()) throw gone(given.out);
     return run;
@@ -378,7 +376,6 @@ export async function runSession(
     }
     throw error;
   } finally {
-    release();
     lock.release();
   }
 }
