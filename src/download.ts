@@ -56,7 +56,7 @@ export async function retry<T>(
       if (!(error instanceof Passing)) throw error;
       const wait = error.wait ?? (pause / 1000) * 2 ** failures;
       if (++failures >= attempts || wait > LONGEST_PAUSE) throw error.error;
-      onRetry?.(`${error.message.replace(/; run the same command.*/s, '')}; again in ${Math.ceil(wait)} s`);
+      onRetry?.(`${error.message.split('; ')[0]}; again in ${Math.ceil(wait)} s`);
       await sleep(wait * 1000, undefined, { signal }).catch(() => signal.throwIfAborted());
     }
   }
@@ -121,9 +121,22 @@ export interface Server {
   readonly remedy: string;
 }
 
+/** A connection that never came about. Node asks a proxy that the environment names only when told to. */
+function unreachable(what: string, remedy: string, error: unknown): EndpointError {
+  const proxy = PROXIES.find((name) => process.env[name]);
+  const through =
+    proxy === undefined || process.env['NODE_USE_ENV_PROXY'] === '1'
+      ? ''
+      : `, set NODE_USE_ENV_PROXY=1 for Node to use ${proxy} (22.21, 24.5 or later)`;
+  return new EndpointError(
+    `${what} cannot be reached (${causeOf(error).message}); check the network${through}, or ${remedy}`,
+    { cause: error },
+  );
+}
+
 /**
  * What a failed connection means: one that broke may work the next time, one that never came about (unless the server was
- * `reached` before) does not. Node asks a proxy that the environment names only when told to.
+ * `reached` before) does not.
  */
 export function broken(
   { address, remedy }: Server,
@@ -146,17 +159,7 @@ export function broken(
       ),
     );
   }
-  const proxy = PROXIES.find((name) => process.env[name]);
-  const through =
-    proxy === undefined || process.env['NODE_USE_ENV_PROXY'] === '1'
-      ? ''
-      : `, set NODE_USE_ENV_PROXY=1 for Node to use ${proxy} (22.21, 24.5 or later)`;
-  return new EndpointError(
-    `${address} cannot be reached (${message}); check the network${through}, or ${remedy}`,
-    {
-      cause: error,
-    },
-  );
+  return unreachable(address, remedy, error);
 }
 
 /** Whether a server that answers so is only busy. */
@@ -479,25 +482,21 @@ export async function downloadUrl(url: string, target: string, options: UrlOptio
   }
   const noteFile = `${partOf(target)}.json`;
   const server: Server = {
-    address: new URL(url).origin,
+    address: 'the server',
     remedy: 'download it elsewhere and name its folder with --from',
-  };
-  const failed = (error: unknown): Passing => {
-    const problem = broken(server, url, error, false);
-    return problem instanceof Passing ? problem : new Passing(problem);
   };
   const found = await download(
     {
       ...server,
       name: url,
-      broken: failed,
+      broken: (error) => broken(server, url, error, true),
       isKept: () => readNote(noteFile)?.url === url,
       async open(offset) {
         const note = offset === 0 ? null : readNote(noteFile);
         const range = note?.url === url ? { range: `bytes=${offset}-`, 'if-range': note.validator } : {};
         const headers = { 'accept-encoding': 'identity', ...range };
         const answer = await ask(url, headers, signal, silence).catch((error: unknown) => {
-          throw failed(error);
+          throw new Passing(unreachable(`${url}: ${server.address}`, server.remedy, error));
         });
         const { response, close } = answer;
         if (response.ok || response.status === 416) return answer;

@@ -103,7 +103,7 @@ describe('timeseer pull', () => {
       /n\.\.\.: not the name of a model repository; expected OWNER\/NAME, each of at most 96/,
     ],
     [[REPO, '--revision', ' '], /--revision: expected/],
-    [[REPO, '--out', 'file'], /--out file: is a file/],
+    [[REPO, '--out', 'file'], /file: is a file; choose a directory with --out/],
   ])('%j is wrong usage', async (args, message) => {
     writeFileSync('file', '');
     const { code, err } = await inside('pull', ...args);
