@@ -341,7 +341,7 @@ async function attempt(
     await part.drop();
     const limit = size === null ? `${maximum} bytes that such a file may have` : `${size} bytes it announced`;
     return new EndpointError(
-      `${source.name}: ${source.address} sends more than the ${limit}; ${source.remedy}`,
+      `${source.name}: ${source.address} sends more than the ${limit}; run the same command again, and if it stays, ${source.remedy}`,
     );
   };
   try {

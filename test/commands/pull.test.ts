@@ -95,6 +95,19 @@ describe('timeseer pull', () => {
     expect(existsSync('a')).toBe(false);
   });
 
+  test('says that its directory was removed meanwhile, and writes nothing more there', async () => {
+    let open = (): void => undefined;
+    server.gates.set('model.safetensors', new Promise((done) => (open = done)));
+    const pulling = inside('pull', REPO, '--out', 'here');
+    await vi.waitUntil(() => existsSync('here/tokenizer.json'));
+    rmSync('here', { recursive: true });
+    open();
+    const { code, err } = await pulling;
+    expect(code).toBe(1);
+    expect(err).toMatch(/error: here: was removed or replaced while it was worked on/);
+    expect(existsSync('here')).toBe(false);
+  });
+
   test.each([
     [['not a repo'], /expected OWNER\/NAME/],
     [[REPO, '--endpoint', 'x'], /endpoint x: expected an address/],
