@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError, DataError } from '../errors.ts';
 import type { Picture } from '../types.ts';
-import { readJson } from './json-file.ts';
+import { asObject, isObject, type Json, Keys, readJson } from './json-file.ts';
 import { CHANNELS, type VisionDims } from './model-config.ts';
 
 export interface Grid {
@@ -142,8 +142,6 @@ export interface PreprocessorConfig {
   readonly std: readonly number[];
 }
 
-type Json = Readonly<Record<string, unknown>>;
-
 const FILE = 'preprocessor_config.json';
 const PROCESSOR_FILE = 'processor_config.json';
 const CLIP_MEAN = [0.48145466, 0.4578275, 0.40821073];
@@ -157,72 +155,29 @@ const TYPES = ['Qwen2VLImageProcessor', 'Qwen2VLImageProcessorFast', 'Qwen2VLIma
 /** Of its first release. */
 const OLD_TYPE = 'Qwen2_5_VLImageProcessor';
 
-const isObject = (value: unknown): value is Json =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
-/** Reads keys of a file; null counts as absent, and every complaint names the file and the key. */
-class Keys {
-  readonly #json: Json;
-  readonly #file: string;
-
-  constructor(json: unknown, file: string) {
-    if (!isObject(json)) throw new CheckpointError(`${file}: must hold a JSON object`);
-    this.#json = json;
-    this.#file = file;
-  }
-
-  get(key: string): unknown {
-    return this.#json[key] ?? undefined;
-  }
-
-  fail(key: string, expected: string, got: unknown): never {
-    throw new CheckpointError(
-      `${this.#file}: '${key}' must be ${expected}, got ${JSON.stringify(got)}; use the file of a Qwen2.5-VL checkpoint`,
-    );
-  }
-
-  /** The first of several values that is given: a positive number. */
-  number(key: string, ...values: readonly unknown[]): number {
-    const value = values.find((v) => v !== undefined && v !== null);
-    if (typeof value === 'number' && value > 0 && Number.isFinite(value)) return value;
-    return this.fail(key, 'a positive number', value);
-  }
-
-  flag(key: string): boolean {
-    const value = this.get(key) ?? true;
-    return typeof value === 'boolean' ? value : this.fail(key, 'true or false', value);
-  }
-
-  triple(key: string, fallback: readonly number[], ok: (v: number) => boolean, expected: string): number[] {
-    const value = this.get(key) ?? fallback;
-    const is = (v: unknown): v is number => typeof v === 'number' && Number.isFinite(v) && ok(v);
-    if (Array.isArray(value) && value.length === 3 && value.every(is)) return value.slice();
-    return this.fail(key, expected, value);
-  }
-}
-
-function resamplerOf(keys: Keys, type: string): Resampler {
-  if (!TYPES.includes(type) && type !== OLD_TYPE) {
-    keys.fail('image_processor_type', `one of ${TYPES.join(', ')}`, type);
-  }
-  return type.endsWith('Pil') ? 'pillow' : 'torchvision';
-}
-
 /** Bounds of the number of pixels, under each of the names they have had. */
-function bounds(keys: Keys): { minPixels: number; maxPixels: number } {
+function bounds(file: string, json: Json, keys: Keys): { minPixels: number; maxPixels: number } {
   const size = keys.get('size');
-  const held: Json = isObject(size) ? size : {};
-  const lower = [keys.get('min_pixels'), held['shortest_edge'], held['min_pixels']];
-  const upper = [keys.get('max_pixels'), held['longest_edge'], held['max_pixels']];
-  const given = (values: readonly unknown[]): boolean => values.some((v) => v !== undefined && v !== null);
-  if (size !== undefined && !(given(lower) && given(upper))) {
-    keys.fail('size', 'an object with shortest_edge and longest_edge, in pixels of the whole picture', size);
-  }
-  const minPixels = keys.number('min_pixels', ...lower, 56 * 56);
-  const maxPixels = keys.number('max_pixels', ...upper, 28 * 28 * 1280);
-  if (minPixels > MOST_MIN_PIXELS)
-    keys.fail('min_pixels', `at most ${MOST_MIN_PIXELS}, to which every picture is enlarged`, minPixels);
-  if (minPixels > maxPixels) keys.fail('min_pixels', `at most max_pixels, ${maxPixels}`, minPixels);
+  const held = isObject(size) ? size : {};
+  const renamed = {
+    min_pixels: held['shortest_edge'] ?? held['min_pixels'],
+    max_pixels: held['longest_edge'] ?? held['max_pixels'],
+  };
+  const pixels = new Keys(file, [json, renamed]);
+  const given = pixels.get('min_pixels') !== undefined && pixels.get('max_pixels') !== undefined;
+  keys.demand(
+    size === undefined || given,
+    'size',
+    'an object with shortest_edge and longest_edge, in pixels of the whole picture',
+  );
+  const minPixels = pixels.number('min_pixels', 56 * 56);
+  const maxPixels = pixels.number('max_pixels', 28 * 28 * 1280);
+  pixels.demand(
+    minPixels <= MOST_MIN_PIXELS,
+    'min_pixels',
+    `at most ${MOST_MIN_PIXELS}, to which every picture is enlarged`,
+  );
+  pixels.demand(minPixels <= maxPixels, 'min_pixels', `at most max_pixels, ${maxPixels}`);
   return { minPixels, maxPixels };
 }
 
@@ -230,34 +185,43 @@ function bounds(keys: Keys): { minPixels: number; maxPixels: number } {
  * Reads a parsed `preprocessor_config.json`; an absent key takes Qwen2.5-VL's value.
  * @throws CheckpointError naming the key that is wrong or contradicts the checkpoint's vision tower
  */
-export function parsePreprocessor(json: unknown, vision: VisionDims, file = FILE): PreprocessorConfig {
-  const keys = new Keys(json, file);
-  const type = keys.get('image_processor_type') ?? TYPES[0];
-  if (typeof type !== 'string') return keys.fail('image_processor_type', 'a name', type);
-  const patch = keys.number('patch_size', keys.get('patch_size'), vision.patch);
-  const merge = keys.number('merge_size', keys.get('merge_size'), vision.merge);
-  const temporal = keys.number('temporal_patch_size', keys.get('temporal_patch_size'), vision.temporal);
+export function parsePreprocessor(value: unknown, vision: VisionDims, file = FILE): PreprocessorConfig {
+  const json = asObject(value, file);
+  const keys = new Keys(file, [json]);
+  const isType = (name: unknown): name is string => name === OLD_TYPE || TYPES.includes(name as string);
+  const type = keys.read('image_processor_type', `one of ${TYPES.join(', ')}`, isType, TYPES[0]!);
+  const patch = keys.number('patch_size', vision.patch);
+  const merge = keys.number('merge_size', vision.merge);
+  const temporal = keys.number('temporal_patch_size', vision.temporal);
   if (patch !== vision.patch || merge !== vision.merge || temporal !== vision.temporal) {
     throw new CheckpointError(
       `${file}: patch_size, merge_size, temporal_patch_size ${patch}, ${merge}, ${temporal} differ from ` +
         `config.json's ${vision.patch}, ${vision.merge}, ${vision.temporal}; take both files from one checkpoint`,
     );
   }
-  const resample = keys.get('resample') ?? BICUBIC;
-  if (resample !== BICUBIC) keys.fail('resample', `${BICUBIC} (bicubic)`, resample);
+  keys.demand((keys.get('resample') ?? BICUBIC) === BICUBIC, 'resample', `${BICUBIC} (bicubic)`);
+  const triple = (
+    key: string,
+    fallback: readonly number[],
+    expected: string,
+    ok: (v: number) => boolean,
+  ): number[] => {
+    const values = keys.list(key, fallback, expected, ok);
+    return values.length === 3 ? values : keys.fail(key, expected);
+  };
   return {
     type,
-    resampler: resamplerOf(keys, type),
-    resize: keys.flag('do_resize'),
-    rescale: keys.flag('do_rescale'),
-    normalize: keys.flag('do_normalize'),
+    resampler: type.endsWith('Pil') ? 'pillow' : 'torchvision',
+    resize: keys.flag('do_resize', true),
+    rescale: keys.flag('do_rescale', true),
+    normalize: keys.flag('do_normalize', true),
     patch,
     merge,
     temporal,
-    ...bounds(keys),
-    factor: keys.number('rescale_factor', keys.get('rescale_factor'), 1 / 255),
-    mean: keys.triple('image_mean', CLIP_MEAN, () => true, 'three numbers'),
-    std: keys.triple('image_std', CLIP_STD, (v) => v > 0, 'three positive numbers'),
+    ...bounds(file, json, keys),
+    factor: keys.number('rescale_factor', 1 / 255),
+    mean: triple('image_mean', CLIP_MEAN, 'three numbers', () => true),
+    std: triple('image_std', CLIP_STD, 'three positive numbers', (v) => v > 0),
   };
 }
 

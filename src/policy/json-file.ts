@@ -1,4 +1,4 @@
-/** Text and JSON files of a checkpoint. */
+/** Text and JSON files of a checkpoint, and typed look-up in them. */
 import { existsSync } from 'node:fs';
 import { CheckpointError, DataError, reasonOf } from '../errors.ts';
 import { readBytes } from '../files.ts';
@@ -26,23 +26,37 @@ export function readJson(file: string): unknown {
   }
 }
 
-/** Typed look-up in the objects of a checkpoint's config.json; every complaint names file and key. */
 export type Json = Readonly<Record<string, unknown>>;
 
 export function isObject(value: unknown): value is Json {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Reads keys of config.json from the first of several objects that has them; every complaint names the key. */
+/** A parsed file as an object. @throws CheckpointError when it is something else. */
+export function asObject(value: unknown, file: string): Json {
+  if (isObject(value)) return value;
+  throw new CheckpointError(`${file}: must hold a JSON object; the file may be damaged, copy it again`);
+}
+
+/** Parses a JSON file of a checkpoint that holds an object. @throws CheckpointError as `readJson` and `asObject` do. */
+export function readObject(file: string): Json {
+  return asObject(readJson(file), file);
+}
+
+/**
+ * Reads keys from the first of several objects of a file that has them. Null counts as absent, and what is absent has the
+ * value that the caller gives; every complaint is a CheckpointError that names file and key.
+ */
 export class Keys {
   readonly #file: string;
-  readonly #path: string;
   readonly #sources: readonly Json[];
+  readonly #path: string;
 
-  constructor(file: string, path: string, sources: readonly Json[]) {
+  /** @param path of the objects in the file, as a prefix of their keys. */
+  constructor(file: string, sources: readonly Json[], path = '') {
     this.#file = file;
-    this.#path = path;
     this.#sources = sources;
+    this.#path = path;
   }
 
   get(key: string): unknown {
@@ -59,54 +73,45 @@ export class Keys {
 
   fail(key: string, expected: string): never {
     const got = this.get(key);
-    const shown = got === undefined ? 'it is missing' : `got ${JSON.stringify(got)}`;
     throw new CheckpointError(
-      `${this.#file}: '${this.#path}${key}' must be ${expected}, ${shown}; use the config.json of a Qwen2.5-VL checkpoint`,
+      `${this.#file}: '${this.#path}${key}' must be ${expected}, ${got === undefined ? 'it is missing' : `got ${JSON.stringify(got)}`}; ` +
+        'use the file of a Qwen2.5-VL checkpoint',
     );
-  }
-
-  number(key: string, fallback: number): number {
-    const value = this.get(key) ?? fallback;
-    if (typeof value !== 'number' || !Number.isFinite(value) || value <= 0)
-      this.fail(key, 'a positive number');
-    return value;
-  }
-
-  integer(key: string, fallback: number): number {
-    const value = this.number(key, fallback);
-    if (!Number.isInteger(value)) this.fail(key, 'a positive integer');
-    return value;
-  }
-
-  /** A whole number of at least 0. */
-  count(key: string, fallback: number): number {
-    const value = this.get(key) ?? fallback;
-    if (typeof value !== 'number' || !Number.isSafeInteger(value) || value < 0)
-      this.fail(key, 'a whole number of at least 0');
-    return value;
-  }
-
-  /** A token id inside the vocabulary; of a list, the first. */
-  id(key: string, vocabulary: number, fallback: number): number {
-    const found = this.get(key) ?? fallback;
-    const value: unknown = Array.isArray(found) ? found[0] : found;
-    if (typeof value !== 'number' || !Number.isInteger(value) || value < 0 || value >= vocabulary) {
-      this.fail(key, `a token id below vocab_size = ${vocabulary}`);
-    }
-    return value;
-  }
-
-  integers(key: string, fallback: readonly number[], length?: number): number[] {
-    const value = this.get(key) ?? fallback;
-    const ok =
-      Array.isArray(value) &&
-      (length === undefined || value.length === length) &&
-      value.every((item) => Number.isInteger(item) && Number(item) >= 0);
-    if (!ok) this.fail(key, `a list of ${length ?? ''} non-negative integers`.replace('  ', ' '));
-    return (value as number[]).slice();
   }
 
   demand(ok: boolean, key: string, expected: string): void {
     if (!ok) this.fail(key, expected);
   }
+
+  read<T>(key: string, expected: string, ok: (value: unknown) => value is T, fallback: T): T {
+    const value = this.get(key) ?? fallback;
+    return ok(value) ? value : this.fail(key, expected);
+  }
+
+  number(key: string, fallback: number, expected = 'a positive number', ok = (x: number) => x > 0): number {
+    const is = (value: unknown): value is number =>
+      typeof value === 'number' && Number.isFinite(value) && ok(value);
+    return this.read(key, expected, is, fallback);
+  }
+
+  integer(key: string, fallback: number): number {
+    return this.number(key, fallback, 'a positive integer', (x) => Number.isSafeInteger(x) && x > 0);
+  }
+
+  /** A whole number of at least 0. */
+  count(key: string, fallback: number): number {
+    return this.number(key, fallback, 'a whole number of at least 0', isCount);
+  }
+
+  flag(key: string, fallback: boolean): boolean {
+    return this.read(key, 'true or false', (value) => typeof value === 'boolean', fallback);
+  }
+
+  list(key: string, fallback: readonly number[], expected: string, ok: (item: number) => boolean): number[] {
+    const is = (value: unknown): value is number[] =>
+      Array.isArray(value) && value.every((item) => Number.isFinite(item) && ok(item));
+    return this.read<readonly number[]>(key, expected, is, fallback).slice();
+  }
 }
+
+export const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) >= 0;

@@ -43,35 +43,45 @@ export interface Layout {
 
 const product = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1);
 
-class Builder {
+/** Lays parameters one after another. */
+export class LayoutBuilder {
   readonly parameters: Parameter[] = [];
   size = 0;
 
   /** Adds a parameter whose parts are stacked along the first axis. */
-  add(
-    name: string,
-    parts: readonly (readonly [name: string, shape: readonly number[]])[],
-    start: Start,
-    view?: readonly number[],
-  ): void {
+  add(name: string, parts: readonly Omit<Part, 'offset'>[], start: Start, view?: readonly number[]): void {
     const offset = this.size;
-    const placed: Part[] = [];
-    for (const [part, shape] of parts) {
-      placed.push({ name: part, offset: this.size, shape });
-      this.size += product(shape);
-    }
-    const first = parts[0]![1];
-    const rows = parts.reduce((sum, [, shape]) => sum + shape[0]!, 0);
-    const shape = view ?? [rows, ...first.slice(1)];
-    this.parameters.push({
-      name,
-      offset,
-      shape,
-      size: this.size - offset,
-      decay: shape.length > 1,
-      start,
-      parts: placed,
+    const placed = parts.map((part) => {
+      const at = this.size;
+      this.size += product(part.shape);
+      return { ...part, offset: at };
     });
+    const rows = parts.reduce((sum, part) => sum + part.shape[0]!, 0);
+    const shape = view ?? [rows, ...parts[0]!.shape.slice(1)];
+    const decay = shape.length > 1;
+    this.parameters.push({ name, offset, shape, size: this.size - offset, decay, start, parts: placed });
+  }
+
+  /** A norm's weight [width]. */
+  norm(name: string, module: string, width: number): void {
+    this.add(name, [{ name: `${module}.weight`, shape: [width] }], { value: 1 });
+  }
+
+  /** The projections of one product, `outputs` by module, with biases where `bias` says so. */
+  linear(
+    name: string,
+    outputs: Readonly<Record<string, number>>,
+    inputs: number,
+    options: { readonly bias?: boolean; readonly gain?: number } = {},
+  ): void {
+    const { bias = false, gain = 1 } = options;
+    const parts = (of: 'weight' | 'bias') =>
+      Object.entries(outputs).map(([module, size]) => ({
+        name: `${module}.${of}`,
+        shape: of === 'weight' ? [size, inputs] : [size],
+      }));
+    this.add(bias ? `${name}.weight` : name, parts('weight'), { fanIn: inputs, gain });
+    if (bias) this.add(`${name}.bias`, parts('bias'), { value: 0 });
   }
 }
 
@@ -83,114 +93,61 @@ export function layoutOf(dims: Dims): Layout {
   const { width, vision } = dims;
   const query = dims.heads * dims.headDim;
   const keyed = dims.kvHeads * dims.headDim;
-  const residual = 1 / Math.sqrt(2 * dims.layers);
-  const visionResidual = 1 / Math.sqrt(2 * vision.depth);
-  const one: Start = { value: 1 };
-  const zero: Start = { value: 0 };
-  const matrix = (fanIn: number, gain = 1): Start => ({ fanIn, gain });
-  const out = new Builder();
+  const out = new LayoutBuilder();
 
-  out.add('embed', [['model.embed_tokens.weight', [dims.vocabulary, width]]], matrix(width));
+  const embedding = [{ name: 'model.embed_tokens.weight', shape: [dims.vocabulary, width] }];
+  out.add('embed', embedding, { fanIn: width, gain: 1 });
+  const residual = { gain: 1 / Math.sqrt(2 * dims.layers) };
   for (let i = 0; i < dims.layers; i++) {
     const from = `model.layers.${i}`;
     const to = `layers.${i}`;
-    out.add(`${to}.norm1`, [[`${from}.input_layernorm.weight`, [width]]], one);
-    out.add(
-      `${to}.qkv.weight`,
-      [
-        [`${from}.self_attn.q_proj.weight`, [query, width]],
-        [`${from}.self_attn.k_proj.weight`, [keyed, width]],
-        [`${from}.self_attn.v_proj.weight`, [keyed, width]],
-      ],
-      matrix(width),
-    );
-    out.add(
-      `${to}.qkv.bias`,
-      [
-        [`${from}.self_attn.q_proj.bias`, [query]],
-        [`${from}.self_attn.k_proj.bias`, [keyed]],
-        [`${from}.self_attn.v_proj.bias`, [keyed]],
-      ],
-      zero,
-    );
-    out.add(`${to}.o`, [[`${from}.self_attn.o_proj.weight`, [width, query]]], matrix(query, residual));
-    out.add(`${to}.norm2`, [[`${from}.post_attention_layernorm.weight`, [width]]], one);
-    out.add(
-      `${to}.gateUp`,
-      [
-        [`${from}.mlp.gate_proj.weight`, [dims.inner, width]],
-        [`${from}.mlp.up_proj.weight`, [dims.inner, width]],
-      ],
-      matrix(width),
-    );
-    out.add(
-      `${to}.down`,
-      [[`${from}.mlp.down_proj.weight`, [width, dims.inner]]],
-      matrix(dims.inner, residual),
-    );
+    const attention = `${from}.self_attn`;
+    out.norm(`${to}.norm1`, `${from}.input_layernorm`, width);
+    const qkv = {
+      [`${attention}.q_proj`]: query,
+      [`${attention}.k_proj`]: keyed,
+      [`${attention}.v_proj`]: keyed,
+    };
+    out.linear(`${to}.qkv`, qkv, width, { bias: true });
+    out.linear(`${to}.o`, { [`${attention}.o_proj`]: width }, query, residual);
+    out.norm(`${to}.norm2`, `${from}.post_attention_layernorm`, width);
+    const gateUp = { [`${from}.mlp.gate_proj`]: dims.inner, [`${from}.mlp.up_proj`]: dims.inner };
+    out.linear(`${to}.gateUp`, gateUp, width);
+    out.linear(`${to}.down`, { [`${from}.mlp.down_proj`]: width }, dims.inner, residual);
   }
-  out.add('norm', [['model.norm.weight', [width]]], one);
-  if (!dims.tied) out.add('head', [['lm_head.weight', [dims.vocabulary, width]]], matrix(width));
+  out.norm('norm', 'model.norm', width);
+  if (!dims.tied) out.linear('head', { lm_head: dims.vocabulary }, width);
 
-  const patch = vision.patch * vision.patch;
-  const merged = vision.width * vision.merge * vision.merge;
+  const edge = vision.patch;
   out.add(
     'vision.patch',
     [
-      [
-        'visual.patch_embed.proj.weight',
-        [vision.width, CHANNELS, vision.temporal, vision.patch, vision.patch],
-      ],
+      {
+        name: 'visual.patch_embed.proj.weight',
+        shape: [vision.width, CHANNELS, vision.temporal, edge, edge],
+      },
     ],
     // A still image meets the sum over the temporal axis, whose std is then 1/√(3·patch²).
-    matrix(CHANNELS * vision.temporal * patch),
-    [vision.width, CHANNELS, vision.temporal, patch],
+    { fanIn: CHANNELS * vision.temporal * edge * edge, gain: 1 },
+    [vision.width, CHANNELS, vision.temporal, edge * edge],
   );
+  const biased = { bias: true };
+  const visionResidual = { bias: true, gain: 1 / Math.sqrt(2 * vision.depth) };
   for (let i = 0; i < vision.depth; i++) {
     const from = `visual.blocks.${i}`;
     const to = `vision.${i}`;
-    out.add(`${to}.norm1`, [[`${from}.norm1.weight`, [vision.width]]], one);
-    out.add(
-      `${to}.qkv.weight`,
-      [[`${from}.attn.qkv.weight`, [3 * vision.width, vision.width]]],
-      matrix(vision.width),
-    );
-    out.add(`${to}.qkv.bias`, [[`${from}.attn.qkv.bias`, [3 * vision.width]]], zero);
-    out.add(
-      `${to}.o.weight`,
-      [[`${from}.attn.proj.weight`, [vision.width, vision.width]]],
-      matrix(vision.width, visionResidual),
-    );
-    out.add(`${to}.o.bias`, [[`${from}.attn.proj.bias`, [vision.width]]], zero);
-    out.add(`${to}.norm2`, [[`${from}.norm2.weight`, [vision.width]]], one);
-    out.add(
-      `${to}.gateUp.weight`,
-      [
-        [`${from}.mlp.gate_proj.weight`, [vision.inner, vision.width]],
-        [`${from}.mlp.up_proj.weight`, [vision.inner, vision.width]],
-      ],
-      matrix(vision.width),
-    );
-    out.add(
-      `${to}.gateUp.bias`,
-      [
-        [`${from}.mlp.gate_proj.bias`, [vision.inner]],
-        [`${from}.mlp.up_proj.bias`, [vision.inner]],
-      ],
-      zero,
-    );
-    out.add(
-      `${to}.down.weight`,
-      [[`${from}.mlp.down_proj.weight`, [vision.width, vision.inner]]],
-      matrix(vision.inner, visionResidual),
-    );
-    out.add(`${to}.down.bias`, [[`${from}.mlp.down_proj.bias`, [vision.width]]], zero);
+    out.norm(`${to}.norm1`, `${from}.norm1`, vision.width);
+    out.linear(`${to}.qkv`, { [`${from}.attn.qkv`]: 3 * vision.width }, vision.width, biased);
+    out.linear(`${to}.o`, { [`${from}.attn.proj`]: vision.width }, vision.width, visionResidual);
+    out.norm(`${to}.norm2`, `${from}.norm2`, vision.width);
+    const gateUp = { [`${from}.mlp.gate_proj`]: vision.inner, [`${from}.mlp.up_proj`]: vision.inner };
+    out.linear(`${to}.gateUp`, gateUp, vision.width, biased);
+    out.linear(`${to}.down`, { [`${from}.mlp.down_proj`]: vision.width }, vision.inner, visionResidual);
   }
-  out.add('merger.norm', [['visual.merger.ln_q.weight', [vision.width]]], one);
-  out.add('merger.first.weight', [['visual.merger.mlp.0.weight', [merged, merged]]], matrix(merged));
-  out.add('merger.first.bias', [['visual.merger.mlp.0.bias', [merged]]], zero);
-  out.add('merger.second.weight', [['visual.merger.mlp.2.weight', [width, merged]]], matrix(merged));
-  out.add('merger.second.bias', [['visual.merger.mlp.2.bias', [width]]], zero);
+  const merged = vision.width * vision.merge * vision.merge;
+  out.norm('merger.norm', 'visual.merger.ln_q', vision.width);
+  out.linear('merger.first', { 'visual.merger.mlp.0': merged }, merged, biased);
+  out.linear('merger.second', { 'visual.merger.mlp.2': width }, merged, biased);
   return { parameters: out.parameters, size: out.size };
 }
 
@@ -234,18 +191,11 @@ export interface DecoderLayer {
   readonly adapter?: LayerAdapter;
 }
 
-export interface VisionBlock {
-  readonly norm1: Tensor; // [W]
-  readonly qkv: Tensor; // [3·W, W]
-  readonly qkvBias: Tensor;
-  readonly o: Tensor; // [W, W]
+/** W stands for D, and every projection has a bias. */
+export interface VisionBlock extends DecoderLayer {
   readonly oBias: Tensor;
-  readonly norm2: Tensor;
-  readonly gateUp: Tensor; // [2·F, W]
   readonly gateUpBias: Tensor;
-  readonly down: Tensor; // [W, F]
   readonly downBias: Tensor;
-  readonly adapter?: LayerAdapter;
 }
 
 /** The parameters by their role. */
@@ -266,7 +216,7 @@ export interface Weights {
   };
 }
 
-/** Arranges tensors given in table order by their role. */
+/** Arranges tensors given in the layout's order by their role: `layers.0.qkv.bias` is `layers[0].qkvBias`. */
 export function arrange(layout: Layout, dims: Dims, tensors: readonly Tensor[]): Weights {
   const byName = new Map(layout.parameters.map(({ name }, i) => [name, tensors[i]!]));
   const get = (name: string): Tensor => {
@@ -274,14 +224,20 @@ export function arrange(layout: Layout, dims: Dims, tensors: readonly Tensor[]):
     if (tensor === undefined) throw new CheckpointError(`parameter ${name} is not in the layout`);
     return tensor;
   };
+  const biased = <W extends string>(owner: string, ...products: readonly W[]) =>
+    Object.fromEntries(
+      products.flatMap((product) => [
+        [product, get(`${owner}.${product}.weight`)],
+        [`${product}Bias`, get(`${owner}.${product}.bias`)],
+      ]),
+    ) as Readonly<Record<W | `${W}Bias`, Tensor>>;
+  const norms = (owner: string) => ({ norm1: get(`${owner}.norm1`), norm2: get(`${owner}.norm2`) });
   return {
     embed: get('embed'),
     layers: Array.from({ length: dims.layers }, (_, i) => ({
-      norm1: get(`layers.${i}.norm1`),
-      qkv: get(`layers.${i}.qkv.weight`),
-      qkvBias: get(`layers.${i}.qkv.bias`),
+      ...norms(`layers.${i}`),
+      ...biased(`layers.${i}`, 'qkv'),
       o: get(`layers.${i}.o`),
-      norm2: get(`layers.${i}.norm2`),
       gateUp: get(`layers.${i}.gateUp`),
       down: get(`layers.${i}.down`),
     })),
@@ -289,24 +245,10 @@ export function arrange(layout: Layout, dims: Dims, tensors: readonly Tensor[]):
     head: get(dims.tied ? 'embed' : 'head'),
     patch: get('vision.patch'),
     blocks: Array.from({ length: dims.vision.depth }, (_, i) => ({
-      norm1: get(`vision.${i}.norm1`),
-      qkv: get(`vision.${i}.qkv.weight`),
-      qkvBias: get(`vision.${i}.qkv.bias`),
-      o: get(`vision.${i}.o.weight`),
-      oBias: get(`vision.${i}.o.bias`),
-      norm2: get(`vision.${i}.norm2`),
-      gateUp: get(`vision.${i}.gateUp.weight`),
-      gateUpBias: get(`vision.${i}.gateUp.bias`),
-      down: get(`vision.${i}.down.weight`),
-      downBias: get(`vision.${i}.down.bias`),
+      ...norms(`vision.${i}`),
+      ...biased(`vision.${i}`, 'qkv', 'o', 'gateUp', 'down'),
     })),
-    merger: {
-      norm: get('merger.norm'),
-      first: get('merger.first.weight'),
-      firstBias: get('merger.first.bias'),
-      second: get('merger.second.weight'),
-      secondBias: get('merger.second.bias'),
-    },
+    merger: { norm: get('merger.norm'), ...biased('merger', 'first', 'second') },
   };
 }
 

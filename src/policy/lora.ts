@@ -7,8 +7,15 @@ import { ADAPTER_TARGETS, type AdapterTarget } from '../adapter-targets.ts';
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
 import { Random } from '../random.ts';
-import type { Layout, Parameter, Part, Trainable } from './layout.ts';
-import { viewsOf, type Weights } from './layout.ts';
+import {
+  type Layout,
+  LayoutBuilder,
+  layoutOf,
+  type Part,
+  type Trainable,
+  viewsOf,
+  type Weights,
+} from './layout.ts';
 import type { Dims } from './model-config.ts';
 
 export interface AdapterOptions {
@@ -54,6 +61,45 @@ export interface MergerAdapter {
 
 type Paths = { readonly [product in Product]?: SidePath };
 
+/** Of a layer or block; the last two of the merger. */
+type Product = 'qkv' | 'o' | 'gateUp' | 'down' | 'first' | 'second';
+
+/** A product that pairs can stand beside. */
+interface Site {
+  /** `layers.0`, `vision.0`, `merger`. */
+  readonly owner: string;
+  readonly product: Product;
+  readonly inputs: number;
+  /** The projections that are its output, under each other, by their modules' names in published checkpoints. */
+  readonly parts: readonly {
+    readonly target: AdapterTarget;
+    readonly module: string;
+    readonly size: number;
+  }[];
+}
+
+/** Every product of the decoder's layers, the vision tower's blocks and its merger, in the order of the flat buffer. */
+function sitesOf(dims: Dims): Site[] {
+  return layoutOf(dims).parameters.flatMap(({ name, shape, parts }) => {
+    const [, owner, product] = /^(layers\.\d+|vision\.\d+|merger)\.(\w+)(?:\.weight)?$/.exec(name) ?? [];
+    if (owner === undefined || shape.length !== 2) return [];
+    const projections = parts.map((part) => {
+      const module = part.name.replace(/\.weight$/, '');
+      return { target: targetOf(module)!, module, size: part.shape[0]! };
+    });
+    return [{ owner, product: product as Product, inputs: shape[1]!, parts: projections }];
+  });
+}
+
+/** What a pair beside a module is a target of; undefined for a module that cannot have one. */
+export function targetOf(module: string): AdapterTarget | undefined {
+  const decoder = /^model\.layers\.\d+\.(?:self_attn|mlp)\.(\w+)$/.exec(module)?.[1];
+  const block = /^visual\.blocks\.\d+\.(?:attn|mlp)\.(\w+)$/.exec(module)?.[1];
+  const merger = /^visual\.merger\.mlp\.(\d+)$/.exec(module)?.[1];
+  const target = decoder ?? (block === undefined ? `visual.merger.${merger}` : `visual.${block}`);
+  return ADAPTER_TARGETS.find((known) => known === target);
+}
+
 /** What the side path is multiplied by. */
 const scaleOf = ({ rank, alpha, rslora }: AdapterOptions): number =>
   alpha / (rslora === true ? Math.sqrt(rank) : rank);
@@ -82,33 +128,23 @@ export function checkAdapterOptions({ rank, alpha, targets }: AdapterOptions): v
 export function adapterLayout(dims: Dims, options: AdapterOptions): Layout {
   checkAdapterOptions(options);
   const { rank } = options;
-  const parameters: Parameter[] = [];
-  let size = 0;
-  const add = (name: string, start: Parameter['start'], parts: readonly Omit<Part, 'offset'>[]): void => {
-    const offset = size;
-    const placed = parts.map((part) => {
-      const at = size;
-      size += part.shape[0]! * part.shape[1]!;
-      return { ...part, offset: at };
-    });
-    const columns = parts[0]!.shape[1]!;
-    const shape = [(size - offset) / columns, columns];
-    parameters.push({ name, offset, shape, size: size - offset, decay: true, start, parts: placed });
-  };
+  const out = new LayoutBuilder();
   for (const { owner, product, inputs, parts } of sitesOf(dims)) {
     const chosen = parts.filter(({ target }) => options.targets.includes(target));
     if (chosen.length === 0) continue;
-    add(
+    out.add(
       `${owner}.${product}.down`,
+      chosen.map(({ module }) => ({ name: `${module}.lora_A.weight`, shape: [rank, inputs] })),
       // Uniform, with the standard deviation that this says.
       { fanIn: inputs, gain: 1 / Math.sqrt(3) },
-      chosen.map(({ name }) => ({ name: `${name}.lora_A.weight`, shape: [rank, inputs] })),
     );
-    for (const { target, name, size: outputs } of chosen) {
-      add(`${owner}.${target}.up`, { value: 0 }, [{ name: `${name}.lora_B.weight`, shape: [outputs, rank] }]);
+    for (const { target, module, size } of chosen) {
+      out.add(`${owner}.${target}.up`, [{ name: `${module}.lora_B.weight`, shape: [size, rank] }], {
+        value: 0,
+      });
     }
   }
-  return { parameters, size };
+  return { parameters: out.parameters, size: out.size };
 }
 
 /** A fresh adapter, which changes nothing yet. Equal seeds give equal ones; a matrix does not depend on the other targets. */
@@ -267,65 +303,3 @@ export function mergeAdapter({ engine, dims, layout, flat, adapter }: Adapted): 
 }
 
 /** Where low-rank pairs can stand: the products of the decoder's layers, of the vision tower's blocks and of its merger. */
-/** Of a layer or block; the last two of the merger. */
-export type Product = 'qkv' | 'o' | 'gateUp' | 'down' | 'first' | 'second';
-
-/** A product that pairs can stand beside. */
-export interface Site {
-  /** `layers.0`, `vision.0`, `merger`. */
-  readonly owner: string;
-  readonly product: Product;
-  readonly inputs: number;
-  /** The projections that are its output, under each other; `name` is the module's in published checkpoints. */
-  readonly parts: readonly { readonly target: AdapterTarget; readonly name: string; readonly size: number }[];
-}
-
-/** Every site, in the order of the flat buffer. */
-export function sitesOf({ layers, width, inner, heads, kvHeads, headDim, vision }: Dims): Site[] {
-  const out: Site[] = [];
-  const query = heads * headDim;
-  const keyed = kvHeads * headDim;
-  for (let i = 0; i < layers; i++) {
-    const owner = `layers.${i}`;
-    const part = (module: string, target: AdapterTarget, size: number) => ({
-      target,
-      name: `model.layers.${i}.${module}.${target}`,
-      size,
-    });
-    const projected = [
-      part('self_attn', 'q_proj', query),
-      part('self_attn', 'k_proj', keyed),
-      part('self_attn', 'v_proj', keyed),
-    ];
-    const gated = [part('mlp', 'gate_proj', inner), part('mlp', 'up_proj', inner)];
-    out.push(
-      { owner, product: 'qkv', inputs: width, parts: projected },
-      { owner, product: 'o', inputs: query, parts: [part('self_attn', 'o_proj', width)] },
-      { owner, product: 'gateUp', inputs: width, parts: gated },
-      { owner, product: 'down', inputs: inner, parts: [part('mlp', 'down_proj', width)] },
-    );
-  }
-  for (let i = 0; i < vision.depth; i++) {
-    const owner = `vision.${i}`;
-    const part = (module: string, name: string, size: number) => ({
-      target: `visual.${name}` as AdapterTarget,
-      name: `visual.blocks.${i}.${module}.${name}`,
-      size,
-    });
-    const gated = [part('mlp', 'gate_proj', vision.inner), part('mlp', 'up_proj', vision.inner)];
-    out.push(
-      { owner, product: 'qkv', inputs: vision.width, parts: [part('attn', 'qkv', 3 * vision.width)] },
-      { owner, product: 'o', inputs: vision.width, parts: [part('attn', 'proj', vision.width)] },
-      { owner, product: 'gateUp', inputs: vision.width, parts: gated },
-      { owner, product: 'down', inputs: vision.inner, parts: [part('mlp', 'down_proj', vision.width)] },
-    );
-  }
-  const merged = vision.width * vision.merge ** 2;
-  const first = { target: 'visual.merger.0', name: 'visual.merger.mlp.0', size: merged } as const;
-  const second = { target: 'visual.merger.2', name: 'visual.merger.mlp.2', size: width } as const;
-  out.push(
-    { owner: 'merger', product: 'first', inputs: merged, parts: [first] },
-    { owner: 'merger', product: 'second', inputs: merged, parts: [second] },
-  );
-  return out;
-}

@@ -4,7 +4,7 @@
  * nested one of transformers 5 (`text_config`, `vision_config`, `rope_parameters`).
  */
 import { CheckpointError } from '../errors.ts';
-import { isObject, type Json, Keys } from './json-file.ts';
+import { asObject, isCount, isObject, type Json, Keys } from './json-file.ts';
 import type { WeightDType } from './layout.ts';
 
 /** The vision tower (ViT with window attention, 2-D rotary positions and a merger). */
@@ -73,10 +73,9 @@ export const CHANNELS = 3;
 
 /** Defaults of every key are those of transformers' Qwen2_5_VLConfig: older releases left such keys out when saving. */
 function parseVision(file: string, raw: Json, textWidth: number): VisionDims {
-  const keys = new Keys(file, 'vision_config.', [raw]);
-  const rope = new Keys(file, 'vision_config.rope_parameters.', [
-    isObject(raw['rope_parameters']) ? raw['rope_parameters'] : {},
-  ]);
+  const keys = new Keys(file, [raw], 'vision_config.');
+  const nested = isObject(raw['rope_parameters']) ? raw['rope_parameters'] : {};
+  const rope = new Keys(file, [nested], 'vision_config.rope_parameters.');
   const dims: VisionDims = {
     depth: keys.integer('depth', 32),
     width: keys.integer('hidden_size', 3584),
@@ -86,7 +85,12 @@ function parseVision(file: string, raw: Json, textWidth: number): VisionDims {
     temporal: keys.integer('temporal_patch_size', 2),
     merge: keys.integer('spatial_merge_size', 2),
     window: keys.integer('window_size', 112),
-    fullAttention: keys.integers('fullatt_block_indexes', [7, 15, 23, 31]),
+    fullAttention: keys.list(
+      'fullatt_block_indexes',
+      [7, 15, 23, 31],
+      'a list of non-negative integers',
+      isCount,
+    ),
     theta: rope.number('rope_theta', 10000),
     tokensPerSecond: keys.number('tokens_per_second', 4),
   };
@@ -112,6 +116,13 @@ function parseVision(file: string, raw: Json, textWidth: number): VisionDims {
     keys.demand((keys.get(key) ?? CHANNELS) === CHANNELS, key, '3');
   }
   return dims;
+}
+
+/** A token id inside the vocabulary; of a list, the first. */
+function tokenId(keys: Keys, key: string, vocabulary: number, fallback: number): number {
+  const found = keys.get(key) ?? fallback;
+  const id: unknown = Array.isArray(found) ? found[0] : found;
+  return isCount(id) && id < vocabulary ? id : keys.fail(key, `a token id below vocab_size = ${vocabulary}`);
 }
 
 /** Refuses what is no Qwen2.5-VL at all, or not its plain weights. */
@@ -157,31 +168,30 @@ function checkAttention(keys: Keys, rope: Keys, layers: number): void {
 
 /**
  * The sizes in a parsed `config.json`. An absent key has the value that transformers gives it.
- * @param config the parsed file; @param file its name, for messages.
+ * @param value the parsed file; @param file its name, for messages.
  * @throws CheckpointError naming the architecture when it is another one, else the first key that is of the wrong type,
  * inconsistent, or asks for something that the published policies do not use.
  */
-export function parseDims(config: unknown, file = 'config.json'): Dims {
-  if (!isObject(config))
-    throw new CheckpointError(`${file}: must hold a JSON object; the file may be truncated`);
+export function parseDims(value: unknown, file = 'config.json'): Dims {
+  const config = asObject(value, file);
   checkKind(file, config);
   const nested = isObject(config['text_config']);
   const text: Json = isObject(config['text_config']) ? config['text_config'] : {};
-  const root = new Keys(file, '', [config]);
-  const keys = new Keys(file, nested ? 'text_config.' : '', [text, config]);
+  const root = new Keys(file, [config]);
+  const keys = new Keys(file, [text, config], nested ? 'text_config.' : '');
   const visionRaw = config['vision_config'];
   if (!isObject(visionRaw)) return root.fail('vision_config', 'an object');
   const ropeKey = keys.get('rope_scaling') === undefined ? 'rope_parameters' : 'rope_scaling';
   const ropeRaw = keys.get(ropeKey) ?? {};
   keys.demand(isObject(ropeRaw), ropeKey, 'an object');
-  const rope = new Keys(file, `${ropeKey}.`, [isObject(ropeRaw) ? ropeRaw : {}]);
+  const rope = new Keys(file, [isObject(ropeRaw) ? ropeRaw : {}], `${ropeKey}.`);
   const width = keys.integer('hidden_size', 8192);
   const heads = keys.integer('num_attention_heads', 64);
   const layers = keys.integer('num_hidden_layers', 80);
   keys.demand(layers <= MOST_LAYERS, 'num_hidden_layers', `at most ${MOST_LAYERS}`);
   const vocabulary = keys.integer('vocab_size', 152064);
   const headDim = keys.integer('head_dim', width / heads);
-  const sections = rope.integers('mrope_section', [16, 24, 24], 3);
+  const sections = rope.list('mrope_section', [16, 24, 24], 'a list of 3 non-negative integers', isCount);
   const dims: Dims = {
     vocabulary,
     width,
@@ -197,12 +207,13 @@ export function parseDims(config: unknown, file = 'config.json'): Dims {
     tied: config['tie_word_embeddings'] === true || text['tie_word_embeddings'] === true,
     vision: parseVision(file, visionRaw, width),
     special: {
-      image: root.id('image_token_id', vocabulary, 151655),
-      video: root.id('video_token_id', vocabulary, 151656),
-      visionStart: root.id('vision_start_token_id', vocabulary, 151652),
-      visionEnd: root.id('vision_end_token_id', vocabulary, 151653),
-      end: keys.id('eos_token_id', vocabulary, 151645),
-      pad: keys.id(
+      image: tokenId(root, 'image_token_id', vocabulary, 151655),
+      video: tokenId(root, 'video_token_id', vocabulary, 151656),
+      visionStart: tokenId(root, 'vision_start_token_id', vocabulary, 151652),
+      visionEnd: tokenId(root, 'vision_end_token_id', vocabulary, 151653),
+      end: tokenId(keys, 'eos_token_id', vocabulary, 151645),
+      pad: tokenId(
+        keys,
         keys.get('pad_token_id') === undefined ? 'bos_token_id' : 'pad_token_id',
         vocabulary,
         151643,
@@ -222,7 +233,7 @@ export function parseDims(config: unknown, file = 'config.json'): Dims {
     `a divisor of num_attention_heads = ${heads}`,
   );
   rope.demand(
-    sections.reduce((a, b) => a + b, 0) === headDim / 2,
+    sections.length === 3 && sections.reduce((a, b) => a + b) === headDim / 2,
     'mrope_section',
     `three numbers that sum to half a head, ${headDim / 2}`,
   );
@@ -263,7 +274,6 @@ export function nanoDims(vocabulary: number, special: SpecialIds): Dims {
   };
 }
 
-/** The `config.json` that a policy is saved with. */
 /** The `config.json` of these sizes, in the nested layout; `parseDims` reads it back unchanged. */
 export function configJson(dims: Dims, dtype: WeightDType = 'float32'): Json {
   const { vision, special } = dims;

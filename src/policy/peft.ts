@@ -9,12 +9,12 @@ import type { Engine } from '../engine/engine.ts';
 import { CheckpointError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
 import { checkFiles, writeManifestedDirectory } from '../manifest.ts';
-import { isObject, type Json, readJson } from './json-file.ts';
+import { Keys, readObject } from './json-file.ts';
 import { publishedName } from './layout.ts';
-import { type Adapter, type AdapterOptions, adapterLayout } from './lora.ts';
+import { type Adapter, type AdapterOptions, adapterLayout, targetOf } from './lora.ts';
 import type { Dims } from './model-config.ts';
-import { elements, listed, openSafetensors, type StoredTensor, writeSafetensors } from './safetensors.ts';
-import { loadTensor, tensorBytes } from './weights.ts';
+import { listed, openSafetensors, type StoredTensor, writeSafetensors } from './safetensors.ts';
+import { compareParts, flatTensors, loadFlat } from './weights.ts';
 
 const CONFIG = 'adapter_config.json';
 const WEIGHTS = 'adapter_model.safetensors';
@@ -84,16 +84,8 @@ export function writeAdapter(
     use_dora: false,
     use_rslora: options.rslora === true,
   };
-  const parts = adapterLayout(dims, options).parameters.flatMap((parameter) => parameter.parts);
-  writeSafetensors(
-    join(directory, WEIGHTS),
-    parts.map(({ name, shape, offset }) => ({
-      name: storedName(name),
-      shape,
-      dtype: 'F32',
-      bytes: () => tensorBytes(engine, flat, offset, elements(shape)),
-    })),
-  );
+  const tensors = flatTensors(engine, adapterLayout(dims, options), flat, storedName);
+  writeSafetensors(join(directory, WEIGHTS), tensors);
   writeFileAtomic(join(directory, CONFIG), `${JSON.stringify(config, null, 2)}\n`);
 }
 
@@ -141,9 +133,7 @@ function isPlain(key: string, value: unknown): boolean {
 
 /** All but the targets. @throws CheckpointError naming the option that cannot be honoured. */
 function parseConfig(file: string): Omit<AdapterOptions, 'targets'> {
-  const value = readJson(file);
-  if (!isObject(value)) throw new CheckpointError(`${file}: no object; copy the adapter again`);
-  const config: Json = value;
+  const config = readObject(file);
   if (config['peft_type'] !== 'LORA') {
     throw new CheckpointError(
       `${file}: 'peft_type' is ${JSON.stringify(config['peft_type'])}; only LORA adapters are read`,
@@ -157,30 +147,15 @@ function parseConfig(file: string): Omit<AdapterOptions, 'targets'> {
       );
     }
   }
-  const { r: rank, lora_alpha: alpha, use_rslora: rslora = false } = config;
-  if (typeof rank !== 'number' || !Number.isInteger(rank) || rank < 1) {
-    throw new CheckpointError(`${file}: 'r' must be a positive integer, got ${JSON.stringify(rank)}`);
-  }
-  if (typeof alpha !== 'number' || !(alpha > 0 && Number.isFinite(alpha))) {
-    throw new CheckpointError(
-      `${file}: 'lora_alpha' must be a positive number, got ${JSON.stringify(alpha)}`,
-    );
-  }
-  if (typeof rslora !== 'boolean') {
-    throw new CheckpointError(`${file}: 'use_rslora' must be true or false, got ${JSON.stringify(rslora)}`);
-  }
+  const keys = new Keys(file, [config]);
+  const rank = keys.integer('r', 0);
+  const alpha = keys.number('lora_alpha', 0);
+  const rslora = keys.flag('use_rslora', false);
   return { rank, alpha, rslora };
 }
 
-/** What a pair stands beside, from the name of one of its matrices; undefined for what cannot have one. */
-function targetOf(name: string): AdapterTarget | undefined {
-  const module = /^(.+)\.lora_[AB]\.weight$/.exec(name)?.[1] ?? '';
-  const decoder = /^model\.layers\.\d+\.(?:self_attn|mlp)\.(\w+)$/.exec(module)?.[1];
-  const block = /^visual\.blocks\.\d+\.(?:attn|mlp)\.(\w+)$/.exec(module)?.[1];
-  const merger = /^visual\.merger\.mlp\.(\d+)$/.exec(module)?.[1];
-  const target = decoder ?? (block === undefined ? `visual.merger.${merger}` : `visual.${block}`);
-  return ADAPTER_TARGETS.find((known) => known === target);
-}
+const targetOfMatrix = (name: string): AdapterTarget | undefined =>
+  targetOf(/^(.+)\.lora_[AB]\.weight$/.exec(name)?.[1] ?? '');
 
 /**
  * Reads an adapter that PEFT or `saveAdapter` wrote. Its targets are those that it has tensors of.
@@ -201,10 +176,10 @@ export function loadAdapter(engine: Engine, dims: Dims, directory: string): Adap
   const unknown: string[] = [];
   for (const [name, tensor] of openSafetensors(file)) {
     const published = publishedName(name.startsWith(PREFIX) ? name.slice(PREFIX.length) : name);
-    if (targetOf(published) !== undefined && !stored.has(published)) stored.set(published, tensor);
+    if (targetOfMatrix(published) !== undefined && !stored.has(published)) stored.set(published, tensor);
     else unknown.push(name);
   }
-  const found = new Set([...stored.keys()].map(targetOf));
+  const found = new Set([...stored.keys()].map(targetOfMatrix));
   const targets = ADAPTER_TARGETS.filter((target) => found.has(target));
   if (targets.length === 0) {
     throw new CheckpointError(
@@ -214,33 +189,12 @@ export function loadAdapter(engine: Engine, dims: Dims, directory: string): Adap
   const options: AdapterOptions = { ...config, targets };
   const layout = adapterLayout(dims, options);
   const parts = layout.parameters.flatMap((parameter) => parameter.parts);
-  const wanted = new Map(parts.map((part) => [part.name, part]));
-  const missing = parts.filter(({ name }) => !stored.has(name)).map(({ name }) => storedName(name));
-  const misshaped: string[] = [];
-  for (const [name, tensor] of stored) {
-    const part = wanted.get(name);
-    if (part === undefined) unknown.push(tensor.name);
-    else if (part.shape.join() !== tensor.shape.join()) {
-      misshaped.push(`${tensor.name} is [${tensor.shape.join(', ')}] instead of [${part.shape.join(', ')}]`);
-    }
-  }
-  const problems = [
-    ...(missing.length > 0 ? [`${missing.length} missing: ${listed(missing)}`] : []),
-    ...(unknown.length > 0 ? [`${unknown.length} that cannot be placed: ${listed(unknown)}`] : []),
-    ...(misshaped.length > 0 ? [`${misshaped.length} of another shape: ${listed(misshaped)}`] : []),
-  ];
-  if (problems.length > 0) {
-    throw new CheckpointError(
-      `${file}: these tensors are no adapter of rank ${config.rank} for this policy; ${problems.join('; ')}. ` +
-        (unknown.some((name) => /\.(lm_head|embed_tokens|patch_embed\.proj)\./.test(name))
-          ? 'Head, embedding and patches cannot be adapted: merge the adapter into its base with PEFT and load the result'
-          : 'Take the adapter of this checkpoint'),
-    );
-  }
-  const flat = engine.scope(() => {
-    const all = engine.zeros([layout.size]); // [T]
-    for (const { name, offset } of parts) loadTensor(engine, stored.get(name)!, all, offset);
-    return all;
-  });
-  return { options, flat };
+  const mismatch = compareParts(parts, stored, unknown, storedName);
+  if (mismatch === null) return { options, flat: loadFlat(engine, layout, stored, 'float32') };
+  throw new CheckpointError(
+    `${file}: these tensors are no adapter of rank ${config.rank} for this policy; ${mismatch.problems}. ` +
+      (mismatch.unknown.some((name) => /\.(lm_head|embed_tokens|patch_embed\.proj)\./.test(name))
+        ? 'Head, embedding and patches cannot be adapted: merge the adapter into its base with PEFT and load the result'
+        : 'Take the adapter of this checkpoint'),
+  );
 }

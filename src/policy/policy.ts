@@ -34,9 +34,9 @@ import {
   withDType,
 } from './model-config.ts';
 import { ropeIndex } from './rope.ts';
-import { openCheckpoint } from './safetensors.ts';
+import { openCheckpoint, writeCheckpoint } from './safetensors.ts';
 import { readTokenizer, Tokenizer } from './tokenizer.ts';
-import { loadWeights, randomWeights, saveWeights } from './weights.ts';
+import { flatTensors, loadWeights, randomWeights } from './weights.ts';
 
 /**
  * What training may change. `all`; `decoder`: embedding, decoder and head, while the vision tower stays as it is;
@@ -368,7 +368,7 @@ export class Policy implements Network {
     const { config, files = {} } = this.parts;
     writeFileAtomic(join(directory, 'config.json'), pretty(config));
     for (const [name, text] of Object.entries(files)) writeFileAtomic(join(directory, name), text);
-    saveWeights(this.engine, this.layout, this.flat, directory, options.shardBytes);
+    writeCheckpoint(directory, flatTensors(this.engine, this.layout, this.flat), options.shardBytes);
   }
 
   /** Saves as a directory that appears whole or not at all; an older one of that name is replaced. */

@@ -7,7 +7,7 @@ import { closeSync, existsSync, fstatSync, readdirSync, readSync, rmSync } from 
 import { join } from 'node:path';
 import { CheckpointError, DataError, reasonOf } from '../errors.ts';
 import { openRegular, writeFileAtomic } from '../files.ts';
-import { readJson } from './json-file.ts';
+import { isCount, isObject, readJson } from './json-file.ts';
 
 const MAX_HEADER = 100_000_000;
 
@@ -24,39 +24,17 @@ export interface StoredTensor {
   readonly offset: number;
   readonly shape: readonly number[];
   readonly dtype: StoredDType;
-  /** Reads the values as float32, row-major: for small tensors; an engine reads weights. */
-  readonly read: () => Float32Array;
 }
 
-/** A tensor to be written: float32 values, or the bytes of any dtype in pieces. Taken when its turn comes. */
-export type WrittenTensor =
-  | { readonly name: string; readonly shape: readonly number[]; readonly values: () => Float32Array }
-  | {
-      readonly name: string;
-      readonly shape: readonly number[];
-      readonly dtype: StoredDType;
-      readonly bytes: () => Iterable<Uint8Array>;
-    };
+/** A tensor to be written: its bytes in pieces, taken when its turn comes. */
+export interface WrittenTensor {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly dtype: StoredDType;
+  readonly bytes: () => Iterable<Uint8Array>;
+}
 
 export const elements = (shape: readonly number[]): number => shape.reduce((a, b) => a * b, 1);
-
-/** Value of a half-precision bit pattern. */
-function half(bits: number): number {
-  const sign = bits & 0x8000 ? -1 : 1;
-  const exponent = (bits >> 10) & 31;
-  const fraction = bits & 1023;
-  if (exponent === 31) return fraction === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
-  return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
-}
-
-function widen(bytes: Uint8Array, dtype: StoredDType): Float32Array {
-  if (dtype === 'F32') return new Float32Array(bytes.buffer);
-  if (dtype === 'F64') return Float32Array.from(new Float64Array(bytes.buffer));
-  const words = new Uint16Array(bytes.buffer);
-  if (dtype === 'F16') return Float32Array.from(words, half);
-  const bits = Uint32Array.from(words, (word) => (word << 16) >>> 0);
-  return new Float32Array(bits.buffer);
-}
 
 function readAt(handle: number, file: string, offset: number, length: number): Uint8Array {
   const bytes = new Uint8Array(length);
@@ -106,13 +84,7 @@ function repeatedKey(json: string): string | undefined {
   return undefined;
 }
 
-function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
-}
-
-function isCounts(value: unknown): value is readonly number[] {
-  return Array.isArray(value) && value.every((item) => Number.isSafeInteger(item) && item >= 0);
-}
+const isCounts = (value: unknown): value is readonly number[] => Array.isArray(value) && value.every(isCount);
 
 interface Entry {
   readonly name: string;
@@ -189,10 +161,7 @@ export function describedTensors(file: string, header: Uint8Array, size: number)
         `${file}: tensor ${name} ends at byte ${data + end} of ${size}; the file is truncated, copy it again`,
       );
     }
-    const offset = data + start;
-    const read = (): Float32Array =>
-      withFile(file, (handle) => widen(readAt(handle, file, offset, end - start), dtype));
-    tensors.set(name, { name, file, offset, shape, dtype, read });
+    tensors.set(name, { name, file, offset: data + start, shape, dtype });
     covered = end;
     before = name;
   }
@@ -232,7 +201,7 @@ export function writeSafetensors(file: string, tensors: readonly WrittenTensor[]
   const ends: number[] = [];
   let offset = 0;
   for (const tensor of tensors) {
-    const dtype = 'values' in tensor ? 'F32' : tensor.dtype;
+    const { dtype } = tensor;
     const end = offset + STORED_BYTES[dtype] * elements(tensor.shape);
     header[tensor.name] = { dtype, shape: tensor.shape, data_offsets: [offset, end] };
     ends.push(end);
@@ -248,9 +217,9 @@ export function writeSafetensors(file: string, tensors: readonly WrittenTensor[]
     yield text;
     let written = 0;
     for (const [i, tensor] of tensors.entries()) {
-      for (const piece of 'values' in tensor ? [tensor.values()] : tensor.bytes()) {
+      for (const piece of tensor.bytes()) {
         written += piece.byteLength;
-        yield new Uint8Array(piece.buffer, piece.byteOffset, piece.byteLength);
+        yield piece;
       }
       if (written !== ends[i]) {
         throw new CheckpointError(
@@ -279,7 +248,7 @@ export function listed(names: readonly string[]): string {
 function readIndex(file: string): Map<string, string> {
   const json = readJson(file);
   const map: unknown = Object(json).weight_map;
-  if (typeof map !== 'object' || map === null || Array.isArray(map)) {
+  if (!isObject(map)) {
     throw new CheckpointError(`${file}: 'weight_map' is missing; the file is damaged, copy it again`);
   }
   const entries = new Map<string, string>();
@@ -354,7 +323,7 @@ export function writeCheckpoint(
   let room = 0;
   let total = 0;
   for (const tensor of tensors) {
-    const bytes = elements(tensor.shape) * STORED_BYTES['values' in tensor ? 'F32' : tensor.dtype];
+    const bytes = elements(tensor.shape) * STORED_BYTES[tensor.dtype];
     if (shards.length === 0 || bytes > room) {
       shards.push([]);
       room = shardBytes;

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import { CheckpointError } from '../errors.ts';
 import { Guarded, type Limits, Stopped } from './guard.ts';
-import { readJson, readText } from './json-file.ts';
+import { isObject, type Json, readObject, readText } from './json-file.ts';
 
 /** The tokens of Qwen2.5-VL that structure a prompt. */
 export const SPECIAL_TOKENS = [
@@ -180,8 +180,6 @@ export class Tokenizer {
  * A checkpoint's tokenizer from the files it has: `tokenizer.json`, or the `vocab.json` and `merges.txt` of older ones;
  * added tokens also from `tokenizer_config.json` and `added_tokens.json`, where fine-tunes leave theirs.
  */
-type Json = Readonly<Record<string, unknown>>;
-
 export interface TokenizerFiles {
   /** `tokenizer.json`, with every added token. */
   readonly json: Json;
@@ -194,15 +192,6 @@ export interface TokenizerFiles {
 interface Added {
   readonly id: number;
   readonly content: string;
-}
-
-const isObject = (value: unknown): value is Json =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
-
-function readObject(file: string): Json {
-  const json = readJson(file);
-  if (isObject(json)) return json;
-  throw new CheckpointError(`${file}: must hold a JSON object; the file may be damaged, copy it again`);
 }
 
 const isAdded = (value: unknown): value is Json & Added =>

@@ -9,7 +9,7 @@ import {
   STORED_BYTES,
   type StoredDType,
   type StoredTensor,
-  writeCheckpoint,
+  type WrittenTensor,
 } from './safetensors.ts';
 
 const HEAD = 'lm_head.weight';
@@ -78,11 +78,30 @@ function byPublishedName(
   return stored;
 }
 
-/** Every tensor that does not fit the layout, in one error. */
-function compare(directory: string, parts: readonly Part[], stored: ReadonlyMap<string, StoredTensor>): void {
+/** What of stored tensors does not fit the parts of a layout. */
+export interface Mismatch {
+  readonly missing: readonly string[];
+  readonly unknown: readonly string[];
+  /** All of it, for a message. */
+  readonly problems: string;
+}
+
+/**
+ * Compares stored tensors, by the names of a layout's parts, with these parts; null when they fit. `unknown`: further
+ * tensors, which are known to have no part; `fileName`: how a part is called in the file.
+ */
+export function compareParts(
+  parts: readonly Part[],
+  stored: ReadonlyMap<string, StoredTensor>,
+  others: readonly string[] = [],
+  fileName: (part: string) => string = (name) => name,
+): Mismatch | null {
   const wanted = new Set(parts.map(({ name }) => name));
-  const missing = parts.filter(({ name }) => !stored.has(name)).map(({ name }) => name);
-  const unknown = [...stored].filter(([name]) => !wanted.has(name)).map(([, tensor]) => tensor.name);
+  const missing = parts.filter(({ name }) => !stored.has(name)).map(({ name }) => fileName(name));
+  const unknown = [
+    ...others,
+    ...[...stored].filter(([name]) => !wanted.has(name)).map(([, { name }]) => name),
+  ];
   const misshaped = parts.flatMap(({ name, shape }) => {
     const tensor = stored.get(name);
     return tensor === undefined || tensor.shape.join() === shape.join()
@@ -93,14 +112,33 @@ function compare(directory: string, parts: readonly Part[], stored: ReadonlyMap<
     ...(missing.length > 0 ? [`${missing.length} missing: ${listed(missing)}`] : []),
     ...(unknown.length > 0 ? [`${unknown.length} not part of this policy: ${listed(unknown)}`] : []),
     ...(misshaped.length > 0 ? [`${misshaped.length} of another shape: ${listed(misshaped)}`] : []),
-  ];
-  if (problems.length === 0) return;
-  const hint = missing.includes(HEAD)
-    ? "; a policy whose head is its embedding has 'tie_word_embeddings': true"
-    : '';
-  throw new CheckpointError(
-    `${directory}: tensors and config.json differ; ${problems.join('; ')}. Take both from one checkpoint${hint}`,
-  );
+  ].join('; ');
+  return problems === '' ? null : { missing, unknown, problems };
+}
+
+/**
+ * The flat buffer [P] of a layout from stored tensors that fit it, converted to `dtype`.
+ * @throws CheckpointError naming a tensor that holds NaN or Infinity.
+ */
+export function loadFlat(
+  engine: Engine,
+  layout: Layout,
+  stored: ReadonlyMap<string, StoredTensor>,
+  dtype: WeightDType,
+): Tensor {
+  const order = layout.parameters
+    .flatMap(({ parts }) => parts)
+    .map(({ name, offset }) => ({ tensor: stored.get(name)!, at: offset }))
+    .sort(
+      (a, b) =>
+        (a.tensor.file < b.tensor.file ? -1 : a.tensor.file > b.tensor.file ? 1 : 0) ||
+        a.tensor.offset - b.tensor.offset,
+    );
+  return engine.scope(() => {
+    const flat = engine.zeros([layout.size], dtype); // [P]
+    for (const { tensor, at } of order) loadTensor(engine, tensor, flat, at);
+    return flat;
+  });
 }
 
 /**
@@ -117,39 +155,35 @@ export function loadWeights(
   dtype: WeightDType = 'float32',
 ): Tensor {
   const stored = byPublishedName(engine, layout, checkpoint);
-  const parts = layout.parameters.flatMap((parameter) => parameter.parts);
-  compare(directory, parts, stored);
-  const order = parts
-    .map(({ name, offset }) => ({ tensor: stored.get(name)!, at: offset }))
-    .sort(
-      (a, b) =>
-        (a.tensor.file < b.tensor.file ? -1 : a.tensor.file > b.tensor.file ? 1 : 0) ||
-        a.tensor.offset - b.tensor.offset,
-    );
-  return engine.scope(() => {
-    const flat = engine.zeros([layout.size], dtype); // [P]
-    for (const { tensor, at } of order) loadTensor(engine, tensor, flat, at);
-    return flat;
-  });
+  const mismatch = compareParts(
+    layout.parameters.flatMap(({ parts }) => parts),
+    stored,
+  );
+  if (mismatch === null) return loadFlat(engine, layout, stored, dtype);
+  const hint = mismatch.missing.includes(HEAD)
+    ? "; a policy whose head is its embedding has 'tie_word_embeddings': true"
+    : '';
+  throw new CheckpointError(
+    `${directory}: tensors and config.json differ; ${mismatch.problems}. Take both from one checkpoint${hint}`,
+  );
 }
 
-/** Writes the weights with the published names and in their own dtype, in shards of at most `shardBytes`. */
-export function saveWeights(
+/** The tensors of a flat buffer [P] in its own dtype, to be written under the names that `fileName` gives its parts. */
+export function flatTensors(
   engine: Engine,
   layout: Layout,
   flat: Tensor,
-  directory: string,
-  shardBytes?: number,
-): void {
-  const dtype: StoredDType = flat.dtype === 'bfloat16' ? 'BF16' : 'F32';
-  const parts = layout.parameters.flatMap((parameter) => parameter.parts);
-  const tensors = parts.map(({ name, shape, offset }) => ({
-    name,
-    shape,
-    dtype,
-    bytes: () => tensorBytes(engine, flat, offset, elements(shape)),
-  }));
-  writeCheckpoint(directory, tensors, shardBytes);
+  fileName: (part: string) => string = (name) => name,
+): WrittenTensor[] {
+  const dtype = flat.dtype === 'bfloat16' ? 'BF16' : 'F32';
+  return layout.parameters.flatMap(({ parts }) =>
+    parts.map(({ name, shape, offset }) => ({
+      name: fileName(name),
+      shape,
+      dtype,
+      bytes: () => tensorBytes(engine, flat, offset, elements(shape)),
+    })),
+  );
 }
 
 /** Elements that move between file, host and device at once: 32 MiB of float32. */

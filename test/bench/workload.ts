@@ -14,6 +14,7 @@ import { runTrainingStage } from '../../src/run/stage.ts';
 import { exampleTask } from '../../src/run/task.ts';
 import { readCard } from '../../src/tasks/card.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
+import { float32Tensor } from '../helpers/safetensors.ts';
 
 /** Enough that most responses are well formed and end by themselves. */
 const SAMPLES = 2400;
@@ -121,30 +122,20 @@ export function writeExamples(
   list.forEach(({ prompt }, n) => {
     pixels.set(prompt.images[0]!.patches, n * size);
   });
-  const vector = (name: string, values: Float32Array) => ({
-    name,
-    shape: [values.length],
-    values: () => values,
-  });
+  const vector = (name: string, values: Float32Array) => float32Tensor(name, [values.length], values);
   writeSafetensors(file, [
-    { name: 'tokens', shape: [list.length, length], values: () => tokens },
-    { name: 'positions', shape: [3, list.length, length], values: () => positions },
+    float32Tensor('tokens', [list.length, length], tokens),
+    float32Tensor('positions', [3, list.length, length], positions),
     vector(
       'prompt',
       Float32Array.from(list, ({ prompt }) => prompt.ids.length),
     ),
     vector('total', Float32Array.from(total)),
-    { name: 'patches', shape: [list.length, patches, size / patches], values: () => pixels },
+    float32Tensor('patches', [list.length, patches, size / patches], pixels),
     vector('grid', Float32Array.of(1, first!.rows, first!.columns)),
     vector('forbidden', policy.forbidden),
     ...(uniforms === undefined
       ? []
-      : [
-          {
-            name: 'draws',
-            shape: [uniforms.values.length / uniforms.steps, uniforms.steps],
-            values: () => uniforms.values,
-          },
-        ]),
+      : [float32Tensor('draws', [uniforms.values.length / uniforms.steps, uniforms.steps], uniforms.values)]),
   ]);
 }

@@ -14,6 +14,7 @@ import { openSafetensors } from '../../src/policy/safetensors.ts';
 import { trainingTask } from '../../src/run/task.ts';
 import { type PolicyCard, writeCard } from '../../src/tasks/card.ts';
 import { CLI } from './program.ts';
+import { readTensor } from './safetensors.ts';
 import { tinyDims } from './tiny-policy.ts';
 
 const LENGTH = 400;
@@ -130,7 +131,7 @@ export function timeless(file: string): unknown[] {
 
 /** All values of a safetensors file, one buffer. */
 export function bits(file: string): Buffer {
-  const tensors = [...openSafetensors(file).values()].map((tensor) => tensor.read());
+  const tensors = [...openSafetensors(file).values()].map(readTensor);
   return Buffer.concat(
     tensors.map((values) => Buffer.from(values.buffer, values.byteOffset, values.byteLength)),
   );

@@ -7,7 +7,6 @@ import { parseGenerationConfig, readGenerationConfig } from '../../src/policy/ge
 
 const NOTHING = {
   stops: [],
-  pad: null,
   suppress: [],
   temperature: 0,
   topP: 1,
@@ -32,7 +31,6 @@ describe('generation config', () => {
       }),
     ).toEqual({
       stops: [151645, 151643],
-      pad: 151643,
       suppress: [],
       temperature: 0.1,
       topP: 0.001,
@@ -59,7 +57,6 @@ describe('generation config', () => {
   it.each([
     ['eos_token_id', '151645'],
     ['eos_token_id', [3, -1]],
-    ['pad_token_id', 1.5],
     ['suppress_tokens', 151655],
     ['suppress_tokens', [-1]],
     ['temperature', -0.1],

@@ -10,7 +10,8 @@ import { forward } from '../../src/policy/forward.ts';
 import { type AdapterOptions, createAdapter, mergeAdapter } from '../../src/policy/lora.ts';
 import { loadAdapter, saveAdapter } from '../../src/policy/peft.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { openSafetensors, type WrittenTensor, writeSafetensors } from '../../src/policy/safetensors.ts';
+import { openSafetensors, writeSafetensors } from '../../src/policy/safetensors.ts';
+import { float32Tensor, readTensor } from '../helpers/safetensors.ts';
 import { distance, engine, GOLDEN, picture } from './golden.ts';
 
 /** What PEFT wrote and computed: test/golden/make_peft.py. */
@@ -72,19 +73,17 @@ function tampered(
   cpSync(PEFT, directory, { recursive: true });
   const config = JSON.parse(readFileSync(join(directory, 'adapter_config.json'), 'utf8'));
   const file = join(directory, 'adapter_model.safetensors');
-  const tensors = [...openSafetensors(file).values()].map(({ name, shape, read }) => ({
-    name,
-    shape: [...shape],
-    data: read(),
+  const tensors = [...openSafetensors(file).values()].map((tensor) => ({
+    name: tensor.name,
+    shape: [...tensor.shape],
+    data: readTensor(tensor),
   }));
   const changed = change(config, tensors) ?? tensors;
   writeFileSync(join(directory, 'adapter_config.json'), JSON.stringify(config));
-  const written: WrittenTensor[] = changed.map(({ name, shape, data }) => ({
-    name,
-    shape,
-    values: () => data,
-  }));
-  writeSafetensors(file, written);
+  writeSafetensors(
+    file,
+    changed.map(({ name, shape, data }) => float32Tensor(name, shape, data)),
+  );
   return () => loadAdapter(engine, base.dims, directory);
 }
 
@@ -127,10 +126,8 @@ describe('an adapter that PEFT wrote', () => {
         const tensors = [...openSafetensors(file).values()].filter(({ name }) => name.includes('visual'));
         writeSafetensors(
           file,
-          tensors.map(({ name, shape, read }) => {
-            const data = read(); // before the file is replaced
-            return { name, shape, values: () => data };
-          }),
+          // read before the file is replaced
+          tensors.map((tensor) => float32Tensor(tensor.name, tensor.shape, readTensor(tensor))),
         );
         return loadAdapter(engine, dims, directory);
       },
@@ -183,7 +180,7 @@ describe('an adapter that PEFT wrote', () => {
     expect(tampered((_, all) => all.filter(({ name }) => name !== query))).toThrow(`1 missing: ${query}`);
     expect(
       tampered((_, all) => [...all, { name: patches, shape: [3, 2], data: new Float32Array(6) }]),
-    ).toThrow(`1 that cannot be placed: ${patches}. Head, embedding and patches cannot be adapted: merge`);
+    ).toThrow(`1 not part of this policy: ${patches}. Head, embedding and patches cannot be adapted: merge`);
     expect(
       tampered((_, all) => [...all, { name: vision, shape: [3, 2], data: new Float32Array(6) }]),
     ).toThrow(
@@ -198,7 +195,7 @@ describe('an adapter that PEFT wrote', () => {
         named(all, query).name = query.replace('layers.1.', 'layers.7.');
         return all;
       }),
-    ).toThrow(/1 missing: .*; 1 that cannot be placed: .*layers\.7/);
+    ).toThrow(/1 missing: .*; 1 not part of this policy: .*layers\.7/);
     expect(tampered((_, all) => void named(all, query).data.fill(Number.NaN, 5, 6))).toThrow(
       `tensor ${query} holds NaN`,
     );

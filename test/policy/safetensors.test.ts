@@ -20,6 +20,7 @@ import {
   writeCheckpoint,
   writeSafetensors,
 } from '../../src/policy/safetensors.ts';
+import { float32Tensor, readTensor } from '../helpers/safetensors.ts';
 import { brains, craft, craftText, floats } from './craft.ts';
 
 let directory: string;
@@ -42,16 +43,16 @@ describe('safetensors', () => {
       brain: { dtype: 'BF16', shape: [2, 1], bytes: Buffer.from(Uint16Array.of(0x3fc0, 0xc2f7).buffer) },
     });
     const tensors = openSafetensors(file);
-    expect([...tensors.get('half')!.read()]).toEqual([1, -2.5, 2 ** -24, 65504, -0]);
-    expect([...tensors.get('brain')!.read()]).toEqual([1.5, -123.5]);
+    expect([...readTensor(tensors.get('half')!)]).toEqual([1, -2.5, 2 ** -24, 65504, -0]);
+    expect([...readTensor(tensors.get('brain')!)]).toEqual([1.5, -123.5]);
     expect(tensors.get('brain')!.shape).toEqual([2, 1]);
   });
 
   it('reads back what it writes, data aligned to 8 bytes', () => {
     const file = join(directory, 'x.safetensors');
     const values = Float32Array.of(1.5, -2, 3e-20, 4, 5, 6);
-    writeSafetensors(file, [{ name: 'ünï', shape: [2, 3], values: () => values }]);
-    expect(openSafetensors(file).get('ünï')!.read()).toEqual(values);
+    writeSafetensors(file, [float32Tensor('ünï', [2, 3], values)]);
+    expect(readTensor(openSafetensors(file).get('ünï')!)).toEqual(values);
     expect(Number(readFileSync(file).readBigUInt64LE()) % 8).toBe(0);
   });
 
@@ -67,12 +68,12 @@ describe('safetensors', () => {
     const data = Buffer.concat([brains([-3]), floats([7.5]), Buffer.from(Float64Array.of(0.1).buffer)]);
     craftText(file, JSON.stringify(header), data);
     const start = 8 + JSON.stringify(header).length;
-    const found = [...openSafetensors(file).values()].map(({ name, offset, dtype, shape, read }) => [
-      name,
-      offset - start,
-      dtype,
-      shape,
-      ...read(),
+    const found = [...openSafetensors(file).values()].map((tensor) => [
+      tensor.name,
+      tensor.offset - start,
+      tensor.dtype,
+      tensor.shape,
+      ...readTensor(tensor),
     ]);
     expect(found).toEqual([
       ['scalar', 0, 'BF16', [], -3],
@@ -253,7 +254,7 @@ describe('safetensors', () => {
         const bytes = damaged(whole, edits);
         writeFileSync(file, bytes.subarray(0, Math.max(0, bytes.length - Math.max(0, cut - 20))));
         for (const tensor of outcome(() => openSafetensors(file))?.values() ?? []) {
-          expect(tensor.read().length).toBe(tensor.shape.reduce((a, b) => a * b, 1));
+          expect(readTensor(tensor).length).toBe(tensor.shape.reduce((a, b) => a * b, 1));
         }
       }),
       { numRuns: 200 },
@@ -270,7 +271,7 @@ describe('sharded checkpoints', () => {
     craft(join(directory, 'a.safetensors'), { one: f32(1) });
     craft(join(directory, 'b.safetensors'), { two: f32(2, 3) });
     map({ one: 'a.safetensors', two: 'b.safetensors' });
-    expect([...openCheckpoint(directory).get('two')!.read()]).toEqual([2, 3]);
+    expect([...readTensor(openCheckpoint(directory).get('two')!)]).toEqual([2, 3]);
     expect(openCheckpoint(directory).size).toBe(2);
   });
 
@@ -310,11 +311,8 @@ describe('sharded checkpoints', () => {
   });
 
   it('fill shards in order, a tensor that is too large alone in one, and leave nothing of an earlier save', () => {
-    const tensor = (name: string, ...values: number[]) => ({
-      name,
-      shape: [values.length],
-      values: () => Float32Array.from(values),
-    });
+    const tensor = (name: string, ...values: number[]) =>
+      float32Tensor(name, [values.length], Float32Array.from(values));
     const brain = {
       name: 'a.brain',
       shape: [3],
@@ -329,17 +327,17 @@ describe('sharded checkpoints', () => {
       weight_map: { 'a.brain': shard(1), b: shard(1), huge: shard(2), z: shard(3) },
     });
     const read = openCheckpoint(directory);
-    expect([...read.get('a.brain')!.read()]).toEqual([1, 2, -3]);
-    expect([...read.get('huge')!.read()]).toEqual([1, 2, 3, 4, 5]);
+    expect([...readTensor(read.get('a.brain')!)]).toEqual([1, 2, -3]);
+    expect([...readTensor(read.get('huge')!)]).toEqual([1, 2, 3, 4, 5]);
     writeCheckpoint(directory, tensors);
     expect(readdirSync(directory)).toEqual(['model.safetensors']);
     writeCheckpoint(directory, tensors, 20);
-    expect([...openCheckpoint(directory).get('z')!.read()]).toEqual([9]);
+    expect([...readTensor(openCheckpoint(directory).get('z')!)]).toEqual([9]);
     expect(readdirSync(directory)).not.toContain('model.safetensors');
   });
 
   it('are not written from data that do not fill the shape', () => {
-    const short = { name: 'short', shape: [3], values: () => Float32Array.of(1, 2) };
+    const short = float32Tensor('short', [3], Float32Array.of(1, 2));
     expect(() => writeCheckpoint(directory, [short])).toThrow(
       /tensor short is not of the size of its shape \[3\]/,
     );

@@ -18,6 +18,7 @@ import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { elements, openSafetensors } from '../../src/policy/safetensors.ts';
 import { loadTensor, tensorBytes } from '../../src/policy/weights.ts';
+import { readTensor } from '../helpers/safetensors.ts';
 import { corpus } from './corpus.ts';
 import { brains, craft, craftText, type Entry, floats } from './craft.ts';
 import { engine, GOLDEN } from './golden.ts';
@@ -37,7 +38,7 @@ function bytes(policy: Policy): Buffer {
 function tiny(): Record<string, Entry> {
   const out: Record<string, Entry> = {};
   for (const [name, tensor] of openSafetensors(join(GOLDEN, 'model.safetensors'))) {
-    const values = tensor.read();
+    const values = readTensor(tensor);
     out[name] = {
       dtype: 'F32',
       shape: [...tensor.shape],
@@ -79,7 +80,9 @@ describe('checkpoints', () => {
       expect(() => loadTensor(engine, tensors[1]!, flat, 0)).toThrow(
         `model.safetensors: cannot be read as float32 [${elements(tensors[1]!.shape)}]`,
       );
-      expect([...engine.floats(engine.narrow(flat, 0, 0, 4))]).toEqual([...tensors[0]!.read().slice(0, 4)]);
+      expect([...engine.floats(engine.narrow(flat, 0, 0, 4))]).toEqual([
+        ...readTensor(tensors[0]!).slice(0, 4),
+      ]);
     });
   });
 
