@@ -5,7 +5,7 @@
 import type { DType, Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../errors.ts';
 import { run, type Tape, taped } from './gradient-checkpointing.ts';
-import type { LayerCache, OwnCache, Prefix } from './kv-cache.ts';
+import type { KvCache, LayerCache, Prefix } from './kv-cache.ts';
 import type { DecoderLayer, Weights } from './layout.ts';
 import { project, tensorsOf } from './lora.ts';
 import type { Dims } from './model-config.ts';
@@ -25,18 +25,19 @@ export interface DecoderInput {
   /** Additive over the own keys, broadcast to [B, 1, T, S]. */
   readonly mask?: Tensor;
   readonly prefix?: Prefix;
-  readonly own?: OwnCache;
+  /** Extended in place; only without gradient. */
+  readonly kvCache?: KvCache;
   /** Flat indices [K] of the wanted hidden states; all when absent. */
   readonly rows?: Tensor;
   /** Everything but attention then runs on the N tokens alone. */
   readonly packing?: Packing;
-  /** Recomputes layer by layer. */
+  /** Recomputes layer by layer; not with a KV cache. */
   readonly tape?: Tape;
   /**
    * False when no later call attends to what this one returns: a tape then keeps one tensor a layer, and a step of decoding
    * extends its own cache in one operation.
    */
-  readonly cache?: boolean;
+  readonly useCache?: boolean;
 }
 
 export interface DecoderOutput {
@@ -55,7 +56,7 @@ function mix(
   before: LayerCache | undefined,
   index: number,
 ): { mixed: Tensor; cache: LayerCache } {
-  const { batch, length, own, packing, cos, sin, mask } = input;
+  const { batch, length, kvCache, packing, cos, sin, mask } = input;
   const { heads, kvHeads, headDim } = dims;
   const optional = {
     ...(mask === undefined ? {} : { mask }),
@@ -63,9 +64,9 @@ function mix(
       ? {}
       : { prefix: { ...before, ...(input.prefix?.mask === undefined ? {} : { mask: input.prefix.mask }) } }),
   };
-  if (own !== undefined && own.at === undefined && length === 1 && input.cache === false) {
-    const cache = own.layers[index]!; // [B, Hkv, S, d]
-    const step = { qkv: projected, cos, sin, cache, used: own.used, ...optional };
+  if (kvCache !== undefined && kvCache.at === undefined && length === 1 && input.useCache === false) {
+    const cache = kvCache.layers[index]!; // [B, Hkv, S, d]
+    const step = { qkv: projected, cos, sin, cache, used: kvCache.used, ...optional };
     return { mixed: engine.attentionStep(step), cache };
   }
   const qkv = engine.reshape(
@@ -79,15 +80,15 @@ function mix(
   ]; // [B, T, Hq, d]
   let key = engine.permute(keys, [0, 2, 1, 3]); // [B, Hkv, T, d]
   let value = engine.permute(values, [0, 2, 1, 3]); // [B, Hkv, T, d]
-  if (own !== undefined) {
-    const held = own.layers[index]!; // [B, Hkv, S, d]
+  if (kvCache !== undefined) {
+    const held = kvCache.layers[index]!; // [B, Hkv, S, d]
     const extended = (cache: Tensor, entries: Tensor): Tensor => {
-      if (own.at !== undefined) {
-        engine.indexCopyInto(cache, 2, own.at, entries);
+      if (kvCache.at !== undefined) {
+        engine.indexCopyInto(cache, 2, kvCache.at, entries);
         return cache;
       }
-      engine.write(cache, 2, own.used, entries);
-      return engine.narrow(cache, 2, 0, own.used + length);
+      engine.write(cache, 2, kvCache.used, entries);
+      return engine.narrow(cache, 2, 0, kvCache.used + length);
     };
     key = extended(held.key, key); // [B, Hkv, S, d]
     value = extended(held.value, value);
@@ -137,18 +138,13 @@ function layer(
 
 /**
  * Runs all layers and the final norm.
- * @throws EngineError when the prefix is not of this decoder, or a tape meets a cache that is extended in place.
+ * @throws EngineError when the prefix is not of this decoder.
  */
 export function decode(engine: Engine, weights: Weights, dims: Dims, input: DecoderInput): DecoderOutput {
-  const { prefix, own, tape, packing } = input;
+  const { prefix, tape, packing } = input;
   if (prefix !== undefined && prefix.layers.length !== dims.layers) {
     throw new EngineError(
-      `decode: a prefix of ${prefix.layers.length} layers for a decoder of ${dims.layers}; was it made with cache: false?`,
-    );
-  }
-  if (tape !== undefined && own !== undefined) {
-    throw new EngineError(
-      'decode: a cache that is extended in place cannot be recomputed; give a tape or `own`',
+      `decode: a prefix of ${prefix.layers.length} layers for a decoder of ${dims.layers}; was it made with useCache: false?`,
     );
   }
   return taped(engine, tape, () => {
@@ -161,11 +157,11 @@ export function decode(engine: Engine, weights: Weights, dims: Dims, input: Deco
         inputs: before === undefined ? [x] : [x, before.key, before.value],
         parameters: tape === undefined ? [] : tensorsOf(parameters),
         constants: [tables.cos, tables.sin, tables.mask, tables.prefix?.mask, input.rows, packing],
-        views: input.cache === false ? [] : [1, 2],
+        views: input.useCache === false ? [] : [1, 2],
         body: ([stream, k, v]) => {
           const held = k === undefined || v === undefined ? undefined : { key: k, value: v };
           const done = engine.scope(() => layer(engine, dims, parameters, tables, stream!, held, i));
-          return input.cache === false ? [done.x] : [done.x, done.cache.key, done.cache.value];
+          return input.useCache === false ? [done.x] : [done.x, done.cache.key, done.cache.value];
         },
       });
       if (tape === undefined && x !== input.x) engine.dispose(x); // a gradient keeps what it needs of it

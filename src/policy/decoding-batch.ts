@@ -5,22 +5,22 @@
  */
 import type { Tensor } from '../engine/engine.ts';
 import type { EncodedPrompt } from './batch.ts';
-import type { Limits, Row } from './generate.ts';
+import type { Row, StoppingCriteria } from './generate.ts';
 import {
   allocate,
-  type BatchMemory,
-  hideColumns,
+  type BatchState,
   type Kept,
-  leaving,
-  moving,
+  keepSlots,
+  maskColumns,
+  moveColumns,
   tensorsOf,
-  writePiece,
+  writePrefill,
 } from './kv-cache.ts';
 import type { Weights } from './layout.ts';
 import type { Policy } from './policy.ts';
-import { type RopeTables, ropeRowsAt } from './rope.ts';
+import type { RopeTables } from './rope.ts';
 import { type Sampler, seenInPrompts, writeSeen } from './sampler.ts';
-import { type Block, FixedStep, prefill, runNarrow } from './step.ts';
+import { prefill, runSteps, StaticSteps, type StepInput, type StepResults } from './step.ts';
 
 /** Columns by which the cache of the rows grows. */
 export const GROWTH = 256;
@@ -28,12 +28,12 @@ export const GROWTH = 256;
 /** How the steps are issued. */
 export interface Stepping {
   /** Steps between two looks at what was sampled. */
-  readonly block: number;
+  readonly stepsPerLook: number;
   /**
-   * Steps of one shape over the whole cache, which a device can record: where it does, always, or never. Otherwise steps
-   * reach over what is filled of the cache.
+   * Whether steps reach over all columns of the cache, so that a device can record them: where it can, always, or never.
+   * Otherwise they reach over what is filled of it.
    */
-  readonly fixed: 'recorded' | 'always' | 'never';
+  readonly staticCache: 'recorded' | 'always' | 'never';
 }
 
 /** A prompt that joins, and a row for each of its slots. */
@@ -44,7 +44,7 @@ export interface Group {
 
 export interface DecodingOptions {
   readonly sampler: Sampler;
-  readonly limits: Limits;
+  readonly limits: StoppingCriteria;
   /** Tokens of the longest prompt that may join. */
   readonly longest: number;
   readonly rope: RopeTables;
@@ -53,69 +53,69 @@ export interface DecodingOptions {
   readonly weights: Weights;
 }
 
-export class Decoding {
+export class DecodingBatch {
   slots: (Row | null)[];
   prompts: number;
   readonly #policy: Policy;
   readonly #options: DecodingOptions;
-  #memory: BatchMemory;
+  #state: BatchState;
   #used: number;
   /** First column that a slot may read. */
   #start: Int32Array; // [B]
   /** Row of the rotary tables for a token of a slot, minus its column. */
   #shift: Int32Array; // [B]
-  #fixed: FixedStep | null = null;
+  #static: StaticSteps | null = null;
   #recordable: boolean;
 
   /** A batch of these prompts, none of which has a token yet: `fill` all of them next. */
   constructor(policy: Policy, groups: number, rows: number, options: DecodingOptions) {
     this.#policy = policy;
     this.#options = options;
-    this.#recordable = options.stepping.fixed !== 'never';
+    this.#recordable = options.stepping.staticCache !== 'never';
     this.prompts = groups;
     this.slots = new Array<Row | null>(rows).fill(null);
     const alone = rows === groups;
     this.#used = alone ? options.longest : 0;
     this.#start = new Int32Array(rows);
     this.#shift = new Int32Array(rows);
-    const shape = { prompts: alone ? null : groups, before: options.longest, rows };
+    const shape = { prompts: alone ? null : groups, promptLength: options.longest, rows };
     const columns = this.#columns(Math.min(options.limits.maxTokens, GROWTH));
-    this.#memory = allocate(policy, { ...shape, columns, seen: options.sampler.penalty !== 1 });
+    this.#state = allocate(policy, { ...shape, columns, seen: options.sampler.penalty !== 1 });
   }
 
   /** A capacity with room for `more` columns behind the used ones. */
   #columns(more: number): number {
     const wanted = this.#used + more;
-    const unit = this.#options.stepping.fixed === 'never' ? 1 : GROWTH / 2;
+    const unit = this.#options.stepping.staticCache === 'never' ? 1 : GROWTH / 2;
     return Math.ceil(wanted / unit) * unit;
   }
 
   get #capacity(): number {
-    return this.#memory.own[0]!.key.shape[2]!;
+    return this.#state.layers[0]!.key.shape[2]!;
   }
 
   /** Replaces part of the memory by what `build` makes of it, and frees what was replaced. */
-  #replace(build: (memory: BatchMemory) => Partial<BatchMemory>): void {
+  #replace(build: (state: BatchState) => Partial<BatchState>): void {
     const { engine } = this.#policy;
-    const before = this.#memory;
-    this.#memory = { ...before, ...engine.scope(() => build(before)) };
-    const kept = new Set(tensorsOf(this.#memory));
+    const before = this.#state;
+    this.#state = { ...before, ...engine.scope(() => build(before)) };
+    const kept = new Set(tensorsOf(this.#state));
     engine.dispose(...tensorsOf(before).filter((tensor) => !kept.has(tensor)));
-    this.#forgetSteps();
+    this.#disposeStatic();
   }
 
-  #forgetSteps(): void {
-    this.#fixed?.dispose();
-    this.#fixed = null;
+  #disposeStatic(): void {
+    this.#static?.dispose();
+    this.#static = null;
   }
 
   // ---- rows that join --------------------------------------------------------------------------------
 
   /**
    * Encodes prompts into the places `into` [n], all of whose slots are free, and draws the first token of each of their
-   * rows. Returns these rows [n · G] and the block of that one step.
+   * rows. Returns these rows [n · G] and the results of that one step.
    */
-  fill(into: readonly number[], groups: readonly Group[]): { rows: readonly Row[]; block: Block } {
+  fill(into: readonly number[], groups: readonly Group[]): { rows: readonly Row[]; results: StepResults } {
     const { engine } = this.#policy;
     const size = this.slots.length / this.prompts; // G
     const slots = into.flatMap((p) => Array.from({ length: size }, (_, g) => p * size + g));
@@ -126,51 +126,56 @@ export class Decoding {
       const { prompt } = groups[Math.floor(i / size)]!;
       const before = fresh ? this.#used : prompt.ids.length;
       this.slots[slot] = rows[i]!;
-      this.#start[slot] = this.#used - (this.#memory.prefix === null ? before : 0);
+      this.#start[slot] = this.#used - (this.#state.prefix === null ? before : 0);
       this.#shift[slot] = prompt.next - this.#options.rope.base - this.#used;
     }
-    this.#hide(into, slots, groups, fresh);
-    this.#forgetSteps();
-    const block = engine.scope(() => {
+    this.#maskUnread(into, slots, groups, fresh);
+    this.#disposeStatic();
+    const results = engine.scope(() => {
       const prompts = groups.map(({ prompt }) => prompt);
-      const places = { into, fresh, used: this.#used };
-      const logits = prefill(this.#policy, prompts, (piece) =>
-        writePiece(this.#policy, this.#memory, piece, places),
+      const target = { into, fresh, used: this.#used };
+      const logits = prefill(this.#policy, prompts, (chunk) =>
+        writePrefill(this.#policy, this.#state, chunk, target),
       ); // [n, V]
       const repeat = Int32Array.from(slots, (_, i) => Math.floor(i / size));
       const each = engine.tensor(repeat, [slots.length]);
-      const seen = this.#memory.seen === null ? null : seenInPrompts(this.#policy, prompts, each);
+      const seen = this.#state.seen === null ? null : seenInPrompts(this.#policy, prompts, each);
       const uniforms = engine.reshape(this.#uniforms(rows, 1), [slots.length]);
       const drawn = this.#options.sampler.draw(engine.indexSelect(logits, each), uniforms, seen);
       const index = engine.tensor(Int32Array.from(slots), [slots.length]);
-      engine.indexCopyInto(this.#memory.tokens, 0, index, drawn.ids);
-      if (seen !== null) writeSeen(this.#policy, this.#memory.seen!, index, seen);
+      engine.indexCopyInto(this.#state.tokens, 0, index, drawn.ids);
+      if (seen !== null) writeSeen(this.#policy, this.#state.seen!, index, seen);
       return { steps: 1, ids: engine.ints(drawn.ids), logProbs: engine.floats(drawn.logProbs), hidden: null };
     });
-    return { rows, block };
+    return { rows, results };
   }
 
   /** Hides from joining rows the padding of their prompt and what earlier rows wrote. */
-  #hide(into: readonly number[], slots: readonly number[], groups: readonly Group[], fresh: boolean): void {
+  #maskUnread(
+    into: readonly number[],
+    slots: readonly number[],
+    groups: readonly Group[],
+    fresh: boolean,
+  ): void {
     const { engine, dtype } = this.#policy;
     const { longest } = this.#options;
     const lengths = groups.map(({ prompt }) => prompt.ids.length);
     const padded = lengths.some((length) => length < longest);
-    const alone = this.#memory.prefix === null;
-    if (!alone && (padded || this.#memory.prefix?.mask !== undefined)) {
-      if (this.#memory.prefix?.mask === undefined) {
+    const alone = this.#state.prefix === null;
+    if (!alone && (padded || this.#state.prefix?.mask !== undefined)) {
+      if (this.#state.prefix?.mask === undefined) {
         this.#replace(({ prefix }) => ({
           prefix: { ...prefix!, mask: engine.zeros([this.prompts, 1, 1, longest], dtype) },
         }));
       }
-      hideColumns(this.#policy, this.#memory.prefix!.mask!, into, (i) => [lengths[i]!, longest]);
+      maskColumns(this.#policy, this.#state.prefix!.mask!, into, (i) => [lengths[i]!, longest]);
     }
     if (fresh ? alone && padded : this.#used > 0) {
-      if (this.#memory.mask === null) {
+      if (this.#state.mask === null) {
         const columns = this.#capacity;
         this.#replace(() => ({ mask: engine.zeros([this.slots.length, 1, 1, columns], dtype) }));
       }
-      hideColumns(this.#policy, this.#memory.mask!, slots, (i) =>
+      maskColumns(this.#policy, this.#state.mask!, slots, (i) =>
         fresh ? [lengths[i]!, this.#used] : [0, this.#start[slots[i]!]!],
       );
     }
@@ -192,7 +197,7 @@ export class Decoding {
   compact(): void {
     const kept = keptSlots(this.slots, this.prompts);
     if (kept === null) return;
-    for (const change of leaving(this.#policy, this.#memory, kept)) this.#replace(change);
+    for (const change of keepSlots(this.#policy, this.#state, kept)) this.#replace(change);
     this.slots = kept.slots.map((slot, i) => (kept.fillers.has(i) ? null : this.slots[slot]!));
     this.prompts = kept.prompts.length;
     this.#start = Int32Array.from(kept.slots, (slot) => this.#start[slot]!);
@@ -202,13 +207,14 @@ export class Decoding {
   /** Makes room for `steps` more columns, and drops those that no row reads any longer. */
   #reserve(steps: number): void {
     if (this.#used + steps <= this.#capacity) return;
-    const lead = this.#memory.prefix === null ? this.#options.longest : 0; // prompts may join that end here
+    const lead = this.#state.prefix === null ? this.#options.longest : 0; // prompts may join that end here
     let drop = Math.max(0, this.#used - lead);
     for (const [b, row] of this.slots.entries()) if (row !== null) drop = Math.min(drop, this.#start[b]!);
     const held = this.#used - drop;
     this.#used = held;
     const columns = this.#columns(GROWTH);
-    for (const change of moving(this.#policy, this.#memory, { drop, held, columns })) this.#replace(change);
+    for (const change of moveColumns(this.#policy, this.#state, { drop, held, columns }))
+      this.#replace(change);
     for (let b = 0; b < this.slots.length; b++) {
       this.#start[b] = Math.max(0, this.#start[b]! - drop);
       this.#shift[b]! += drop;
@@ -230,77 +236,65 @@ export class Decoding {
   }
 
   /** Feeds what was sampled last and samples again, `steps` times. */
-  run(steps: number): Block {
+  run(steps: number): StepResults {
     this.#reserve(steps);
-    return this.#runFixed(steps) ?? this.#runNarrow(steps);
+    return this.#runStatic(steps) ?? this.#runDynamic(steps);
   }
 
-  #runNarrow(steps: number): Block {
-    const { engine } = this.#policy;
-    const { sampler, limits, rope, weights } = this.#options;
-    const { tokens, block } = engine.scope(() => {
-      const uniforms = this.#uniforms(this.slots, steps);
-      // Rows that have ended are fed once more when their states are wanted; nothing is drawn for those alone.
-      const drawing = this.slots.some((row) => row !== null && !row.ended);
-      const input = {
-        weights,
-        memory: this.#memory,
-        sampler,
-        hidden: limits.hidden,
-        drawing,
-        rope,
-        used: this.#used,
-        shift: this.#shift,
-      };
-      return runNarrow(this.#policy, input, uniforms, steps);
-    });
-    this.#used += block.steps;
-    if (tokens !== this.#memory.tokens) this.#replace(() => ({ tokens }));
-    return block;
+  get #stepInput(): StepInput {
+    const { weights, sampler, limits, rope } = this.#options;
+    const { hidden } = limits;
+    return { weights, state: this.#state, sampler, hidden, rope, used: this.#used, shift: this.#shift };
+  }
+
+  #runDynamic(steps: number): StepResults {
+    // Rows that have ended are fed once more when their states are wanted; nothing is drawn for those alone.
+    const drawing = this.slots.some((row) => row !== null && !row.ended);
+    const { tokens, results } = this.#policy.engine.scope(() =>
+      runSteps(this.#policy, this.#stepInput, this.#uniforms(this.slots, steps), steps, drawing),
+    );
+    this.#used += results.steps;
+    if (tokens !== this.#state.tokens) this.#replace(() => ({ tokens }));
+    return results;
   }
 
   /**
-   * Leaves out the blocks before the last one that the cache has room for, or that a row needs: each takes as much memory
-   * as that one or less. The rows hold something then, but nothing that was sampled.
+   * Leaves out steps, in multiples of `stepsPerLook`, of which each takes as much memory as the next that is taken or less:
+   * all but the last that the cache has room for, or that a row needs. The rows hold something then, but nothing that was
+   * sampled.
    */
   pass(): void {
-    const { block } = this.#options.stepping;
-    let blocks = Math.floor((this.#capacity - this.#used) / block);
-    for (const row of this.slots) if (row !== null) blocks = Math.min(blocks, Math.ceil(row.left / block));
-    if (blocks < 2) return;
-    const steps = (blocks - 1) * block;
+    const { stepsPerLook } = this.#options.stepping;
+    let looks = Math.floor((this.#capacity - this.#used) / stepsPerLook);
+    for (const row of this.slots) {
+      if (row !== null) looks = Math.min(looks, Math.ceil(row.left / stepsPerLook));
+    }
+    if (looks < 2) return;
+    const steps = (looks - 1) * stepsPerLook;
     for (const row of this.slots) row?.pass(steps);
     this.#used += steps;
   }
 
-  /** Null where steps of one shape are not wanted, or not recorded. */
-  #runFixed(steps: number): Block | null {
+  /** Null where a static cache is not wanted, or its steps are not recorded. */
+  #runStatic(steps: number): StepResults | null {
     const { engine } = this.#policy;
-    const { fixed, block } = this.#options.stepping;
+    const { staticCache, stepsPerLook } = this.#options.stepping;
     if (!this.#recordable) return null;
-    this.#fixed ??= new FixedStep(this.#policy, {
-      ...this.#memory,
-      sampler: this.#options.sampler,
-      hidden: this.#options.limits.hidden,
-      rope: this.#options.rope,
-      used: this.#used,
-      places: ropeRowsAt(this.#options.rope, this.#shift, this.#used),
-      block,
-    });
-    if (fixed === 'recorded' && !this.#fixed.record()) {
+    this.#static ??= new StaticSteps(this.#policy, this.#stepInput, stepsPerLook);
+    if (staticCache === 'recorded' && !this.#static.record()) {
       this.#recordable = false;
-      this.#forgetSteps();
+      this.#disposeStatic();
       return null;
     }
-    const step = this.#fixed;
-    const done = engine.scope(() => step.run(this.#uniforms(this.slots, steps), steps));
+    const step = this.#static;
+    const results = engine.scope(() => step.run(this.#uniforms(this.slots, steps), steps));
     this.#used += steps;
-    return done;
+    return results;
   }
 
   dispose(): void {
-    this.#forgetSteps();
-    this.#policy.engine.dispose(...tensorsOf(this.#memory));
+    this.#disposeStatic();
+    this.#policy.engine.dispose(...tensorsOf(this.#state));
   }
 }
 

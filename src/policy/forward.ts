@@ -1,14 +1,13 @@
 /**
- * The one forward pass: tokens and images to hidden states and a cache. Prefill keeps the cache, decoding
- * extends it, and in training a group of responses attends to its prompt's cache with gradient, which equals the
- * forward pass of each full sequence.
+ * The one forward pass: tokens and images to hidden states and a cache. In training a group of responses attends to its
+ * prompt's cache with gradient, which equals the forward pass of each full sequence.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../errors.ts';
+import type { Batch } from './batch.ts';
 import { decode, type Packing } from './decoder.ts';
 import { run, type Tape, taped } from './gradient-checkpointing.ts';
-import type { ProcessedImage } from './image-processor.ts';
-import type { OwnCache, Prefix } from './kv-cache.ts';
+import type { Prefix } from './kv-cache.ts';
 import type { Weights } from './layout.ts';
 import type { Dims } from './model-config.ts';
 import { rotaryTables } from './rope.ts';
@@ -21,32 +20,18 @@ export interface Network {
   readonly weights: Weights;
 }
 
-export interface ForwardInput {
-  /** [B · T], each row padded on the right with any id. */
-  readonly tokens: Int32Array;
-  readonly batch: number;
-  readonly length: number;
-  /** M-RoPE positions [3 · B · T], row after row; padding may hold any. */
-  readonly positions: Int32Array;
-  /** Tokens of each row [B], ≥ 1; all T when absent. */
-  readonly lengths?: Int32Array;
-  /** Images of all rows, in the order of their placeholders. */
-  readonly images?: readonly ProcessedImage[];
+export interface ForwardInput extends Batch {
   /** Prompts that groups of rows share. */
   readonly prefix?: Prefix;
-  /** Cache to extend in place; only without gradient. */
-  readonly own?: OwnCache;
-  /** Additive mask over the own keys [B or 1, 1, T, S]; the causal mask when absent. */
-  readonly mask?: Tensor;
   /** Flat indices b · T + t of the hidden states wanted, none of them padding; all when absent. */
   readonly rows?: Int32Array;
   /**
    * Recomputes layer by layer instead of recording: gradients then come from `tape.backward`, not from `engine.grad`.
-   * What enters from outside (prefix, mask) is constant unless the same tape made it.
+   * What enters from outside (the prefix) is constant unless the same tape made it.
    */
   readonly tape?: Tape;
   /** False when the result will be no other call's prefix: then its cache is empty, and nothing is kept for it. */
-  readonly cache?: boolean;
+  readonly useCache?: boolean;
 }
 
 export interface ForwardOutput {
@@ -66,7 +51,7 @@ function causalMask(engine: Engine, length: number): Tensor {
 }
 
 /** [P, 1, 1, S]: hides the keys behind each prompt's length; undefined when none is shorter. */
-export function paddingMask(engine: Engine, lengths: Int32Array, length: number): Tensor | undefined {
+function paddingMask(engine: Engine, lengths: Int32Array, length: number): Tensor | undefined {
   if (lengths.every((n) => n === length)) return undefined;
   const mask = new Float32Array(lengths.length * length);
   for (let p = 0; p < lengths.length; p++) mask.fill(HIDE, p * length + lengths[p]!, (p + 1) * length);
@@ -106,8 +91,7 @@ const WORTH_PACKING = 0.03;
 
 /** Places of the tokens of a padded batch; undefined when there is too little padding to leave out. */
 function packed(input: ForwardInput): { readonly take: Int32Array; readonly spread: Int32Array } | undefined {
-  const { batch, length, lengths, own } = input;
-  if (lengths === undefined || own !== undefined) return undefined;
+  const { batch, length, lengths } = input;
   const count = lengths.reduce((sum, n) => sum + n, 0);
   if (count > (1 - WORTH_PACKING) * batch * length) return undefined;
   const take = new Int32Array(count);
@@ -126,7 +110,7 @@ function packed(input: ForwardInput): { readonly take: Int32Array; readonly spre
 function embed(network: Network, tokens: Int32Array, { images, tape }: ForwardInput): Tensor {
   const { engine, dims, weights } = network;
   const ids = engine.tensor(tokens, [tokens.length]);
-  if (images === undefined || images.length === 0) {
+  if (images.length === 0) {
     const body = (): Tensor[] => [engine.indexSelect(weights.embed, ids)]; // [N, D]
     return run(tape, { inputs: [], parameters: [weights.embed], constants: ids, body })[0]!;
   }
@@ -154,7 +138,7 @@ function embed(network: Network, tokens: Int32Array, { images, tape }: ForwardIn
  */
 export function forward(network: Network, input: ForwardInput): ForwardOutput {
   const { engine, dims, weights } = network;
-  const { batch, length, tokens, positions, rows, prefix, own, tape } = input;
+  const { batch, length, tokens, positions, rows, prefix, tape } = input;
   if (tokens.length !== batch * length || positions.length !== 3 * tokens.length) {
     throw new EngineError(
       `forward: batch ${batch} × length ${length} needs as many tokens and three times the positions, ` +
@@ -162,7 +146,7 @@ export function forward(network: Network, input: ForwardInput): ForwardOutput {
     );
   }
   return taped(engine, tape, () => {
-    const mask = input.mask ?? (length > 1 ? causalMask(engine, length) : undefined);
+    const mask = length > 1 ? causalMask(engine, length) : undefined;
     const places = packed(input);
     const packing: Packing | undefined = places && {
       take: engine.tensor(places.take, [places.take.length]),
@@ -176,14 +160,13 @@ export function forward(network: Network, input: ForwardInput): ForwardOutput {
       ...rotary(network, input),
       ...(mask === undefined ? {} : { mask }),
       ...(prefix === undefined ? {} : { prefix }),
-      ...(own === undefined ? {} : { own }),
       ...(rows === undefined ? {} : { rows: engine.tensor(rows, [rows.length]) }),
       ...(packing === undefined ? {} : { packing }),
       ...(tape === undefined ? {} : { tape }),
-      ...(input.cache === undefined ? {} : { cache: input.cache }),
+      ...(input.useCache === undefined ? {} : { useCache: input.useCache }),
     });
-    const hidden = input.lengths === undefined ? undefined : paddingMask(engine, input.lengths, length);
-    const cache: Prefix = { layers: done.layers, ...(hidden === undefined ? {} : { mask: hidden }) };
+    const padding = paddingMask(engine, input.lengths, length);
+    const cache: Prefix = { layers: done.layers, ...(padding === undefined ? {} : { mask: padding }) };
     if (packing === undefined || rows !== undefined) return { hidden: done.hidden, cache };
     // Without a choice of rows the shape is the padded one; padding holds the first token's state.
     const [spread] = run(tape, {

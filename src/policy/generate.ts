@@ -1,18 +1,18 @@
 /**
  * Batched sampling. Prompts are encoded once and shared by their samples; keys and values are written into caches that
- * grow in blocks; complete rows leave the batch, and waiting prompts take their places. Each row draws from its own random
+ * grow by many columns at once; complete rows leave the batch, and waiting prompts take their places. Each row draws from its own random
  * stream, so what it says does not depend on the rows beside it. What is sampled stays on the device and is copied to the
- * host once per block of steps.
+ * host once per several steps.
  */
 import { setImmediate } from 'node:timers/promises';
 import { ConfigError, EngineError } from '../errors.ts';
 import { Random } from '../random.ts';
 import type { EncodedPrompt } from './batch.ts';
-import { Decoding, freePrompts, GROWTH, type Group, type Stepping } from './decoding-batch.ts';
+import { DecodingBatch, freePrompts, GROWTH, type Group, type Stepping } from './decoding-batch.ts';
 import type { Policy } from './policy.ts';
 import { ropeTablesFor } from './rope.ts';
 import { Sampler, type SamplingOptions } from './sampler.ts';
-import { arrangeForSteps, type Block } from './step.ts';
+import { arrangeForSteps, type StepResults } from './step.ts';
 
 export interface GenerateOptions extends SamplingOptions {
   /** Responses per prompt, G; 1 when absent. */
@@ -64,7 +64,7 @@ export interface GenerateSchedule extends Stepping {
 }
 
 /** What ends a response. */
-export interface Limits {
+export interface StoppingCriteria {
   readonly stops: ReadonlySet<number>;
   readonly maxTokens: number;
   /** Whether a row needs the state of its last token to be complete. */
@@ -76,7 +76,7 @@ export class Row {
   readonly prompt: number;
   readonly sample: number;
   readonly random: Random;
-  readonly limits: Limits;
+  readonly limits: StoppingCriteria;
   readonly ids: number[] = [];
   readonly logProbs: number[] = [];
   /** Its last token is sampled. */
@@ -85,7 +85,7 @@ export class Row {
   #states = 0;
   #hidden = new Float32Array(0);
 
-  constructor(prompt: number, sample: number, random: Random, limits: Limits) {
+  constructor(prompt: number, sample: number, random: Random, limits: StoppingCriteria) {
     this.prompt = prompt;
     this.sample = sample;
     this.random = random;
@@ -151,15 +151,15 @@ const LARGE = 1e7;
  * time than looking at each, and refilling 10 % more than going chunk by chunk, since rows that join widen everybody's
  * attention and small batches are cheap; with 88 M, 8 or 16 rows and one sample refilling takes 17 to 27 % less.
  */
-export function usualSchedule(device: string, parameters: number): GenerateSchedule {
-  if (device.startsWith('cuda')) return { block: 16, fixed: 'recorded', refill: true };
+export function defaultSchedule(device: string, parameters: number): GenerateSchedule {
+  if (device.startsWith('cuda')) return { stepsPerLook: 16, staticCache: 'recorded', refill: true };
   const large = parameters >= LARGE;
-  return { block: large ? 1 : 8, fixed: 'never', refill: large };
+  return { stepsPerLook: large ? 1 : 8, staticCache: 'never', refill: large };
 }
 
-/** Hands what a block of steps gave out to the rows of its slots. Rows that end inside it are cut there. */
+/** Hands out what steps gave to the rows of its slots. Rows that end among them are cut there. */
 function distribute(
-  { steps, ids, logProbs, hidden }: Block,
+  { steps, ids, logProbs, hidden }: StepResults,
   rows: readonly (Row | null)[],
   width: number,
 ): void {
@@ -179,7 +179,10 @@ function distribute(
 }
 
 /** @throws ConfigError when an option is out of its range. */
-function limitsOf(policy: Policy, { maxTokens, stops = [], hidden = false }: GenerateOptions): Limits {
+function limitsOf(
+  policy: Policy,
+  { maxTokens, stops = [], hidden = false }: GenerateOptions,
+): StoppingCriteria {
   const { vocabulary, special } = policy.dims;
   if (!(Number.isInteger(maxTokens) && maxTokens > 0)) {
     throw new ConfigError(`generate: maxTokens must be a positive integer, got ${maxTokens}`);
@@ -220,7 +223,7 @@ export async function generate(
 ): Promise<Sampled[]> {
   const { engine, dims } = policy;
   const { seed, stream = 'sample', examples, samples = 1, maxRows = 256, signal, onTokens } = options;
-  const schedule = { ...usualSchedule(engine.info.device, policy.layout.size), ...how };
+  const schedule = { ...defaultSchedule(engine.info.device, policy.layout.size), ...how };
   const limits = limitsOf(policy, options);
   signal?.throwIfAborted();
   if (prompts.length === 0) return [];
@@ -236,10 +239,10 @@ export async function generate(
   const rope = ropeTablesFor(policy, prompts, limits.maxTokens, 2 * GROWTH);
   const small = engine.info.device === 'cpu' && policy.layout.size < LARGE && policy.dtype === 'float32';
   const { weights, tensors } = small ? arrangeForSteps(policy) : { weights: policy.weights, tensors: [] };
-  /** Takes what a block gave, tells about it, and frees the slots of complete rows. */
-  const settle = (batch: Decoding, rows: readonly (Row | null)[], block: Block): void => {
+  /** Takes what steps gave, tells about it, and frees the slots of complete rows. */
+  const settle = (batch: DecodingBatch, rows: readonly (Row | null)[], results: StepResults): void => {
     const before = rows.map((row) => row?.ids.length ?? 0);
-    const kept = schedule.abridged && block.hidden !== null ? { ...block, hidden: NOTHING } : block;
+    const kept = schedule.abridged && results.hidden !== null ? { ...results, hidden: NOTHING } : results;
     distribute(kept, rows, dims.width);
     batch.retire();
     if (onTokens === undefined) return;
@@ -249,16 +252,16 @@ export async function generate(
     }
   };
   /** Lets waiting prompts into free places. */
-  const admit = (batch: Decoding, into: readonly number[]): void => {
+  const admit = (batch: DecodingBatch, into: readonly number[]): void => {
     if (into.length === 0) return;
-    const { rows, block } = engine.noGrad(() => batch.fill(into, waiting.splice(0, into.length)));
-    settle(batch, rows, block);
+    const { rows, results } = engine.noGrad(() => batch.fill(into, waiting.splice(0, into.length)));
+    settle(batch, rows, results);
   };
-  const open = (): Decoding => {
+  const open = (): DecodingBatch => {
     const count = Math.min(Math.max(1, Math.floor(maxRows / samples)), waiting.length);
     const mayJoin = schedule.refill ? waiting : waiting.slice(0, count);
     const longest = mayJoin.reduce((most, { prompt }) => Math.max(most, prompt.ids.length), 0);
-    return new Decoding(policy, count, count * samples, {
+    return new DecodingBatch(policy, count, count * samples, {
       sampler,
       limits,
       longest,
@@ -267,7 +270,7 @@ export async function generate(
       weights,
     });
   };
-  let decoding: Decoding | null = null;
+  let decoding: DecodingBatch | null = null;
   try {
     let unchanged = 0; // steps since rows left or joined
     for (let steps = 0; decoding !== null || waiting.length > 0; ) {
@@ -279,7 +282,7 @@ export async function generate(
         );
         unchanged = COMPACT_EVERY;
       }
-      const current: Decoding = decoding;
+      const current: DecodingBatch = decoding;
       if (unchanged >= COMPACT_EVERY && !current.empty) {
         unchanged = 0;
         if (schedule.refill && waiting.length > 0) {
@@ -291,11 +294,11 @@ export async function generate(
         decoding = null;
         continue;
       }
-      const block = engine.noGrad(() => current.run(schedule.block));
-      settle(current, [...current.slots], block);
+      const results = engine.noGrad(() => current.run(schedule.stepsPerLook));
+      settle(current, [...current.slots], results);
       if (schedule.abridged) current.pass();
-      unchanged += block.steps;
-      steps += block.steps;
+      unchanged += results.steps;
+      steps += results.steps;
       if (steps >= YIELD_EVERY) {
         steps = 0;
         await setImmediate();

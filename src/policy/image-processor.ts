@@ -43,15 +43,27 @@ export class ImageProcessor {
     );
   }
 
-  /** The processor of a checkpoint directory. @throws CheckpointError as the constructor does */
-  static load(vision: VisionDims, directory: string): ImageProcessor {
-    const { json, file } = readPreprocessor(directory);
-    return new ImageProcessor(vision, json, file);
-  }
-
-  /** The `preprocessor_config.json` of this processor. */
-  json(): Readonly<Record<string, unknown>> {
-    return preprocessorJson(this.config);
+  /** The `preprocessor_config.json` of this processor; `parsePreprocessor` reads it back unchanged. */
+  json(): Json {
+    const { config } = this;
+    return {
+      processor_class: 'Qwen2_5_VLProcessor',
+      image_processor_type: config.type,
+      do_convert_rgb: true,
+      do_resize: config.resize,
+      do_rescale: config.rescale,
+      do_normalize: config.normalize,
+      resample: BICUBIC,
+      rescale_factor: config.factor,
+      image_mean: config.mean,
+      image_std: config.std,
+      patch_size: config.patch,
+      merge_size: config.merge,
+      temporal_patch_size: config.temporal,
+      min_pixels: config.minPixels,
+      max_pixels: config.maxPixels,
+      size: { shortest_edge: config.minPixels, longest_edge: config.maxPixels },
+    };
   }
 
   /**
@@ -222,28 +234,6 @@ export function parsePreprocessor(value: unknown, vision: VisionDims, file = FIL
     factor: keys.number('rescale_factor', 1 / 255),
     mean: triple('image_mean', CLIP_MEAN, 'three numbers', () => true),
     std: triple('image_std', CLIP_STD, 'three positive numbers', (v) => v > 0),
-  };
-}
-
-/** The `preprocessor_config.json` of it; `parsePreprocessor` reads it back unchanged. */
-export function preprocessorJson(config: PreprocessorConfig): Json {
-  return {
-    processor_class: 'Qwen2_5_VLProcessor',
-    image_processor_type: config.type,
-    do_convert_rgb: true,
-    do_resize: config.resize,
-    do_rescale: config.rescale,
-    do_normalize: config.normalize,
-    resample: BICUBIC,
-    rescale_factor: config.factor,
-    image_mean: config.mean,
-    image_std: config.std,
-    patch_size: config.patch,
-    merge_size: config.merge,
-    temporal_patch_size: config.temporal,
-    min_pixels: config.minPixels,
-    max_pixels: config.maxPixels,
-    size: { shortest_edge: config.minPixels, longest_edge: config.maxPixels },
   };
 }
 

@@ -1,11 +1,11 @@
 /**
- * What a batch being decoded holds on the device, and how it changes its shape: layer by layer, so that no more than one
- * layer's caches are held twice.
+ * Keys and values of the prompts and responses that are being decoded. The caches of a batch change their shape layer by
+ * layer, so that no more than one layer is held twice.
  */
 import type { Tensor } from '../engine/engine.ts';
 import type { Policy } from './policy.ts';
-import { type Seen, seenBy, seenOf, tensorsOfSeen } from './sampler.ts';
-import type { Piece } from './step.ts';
+import { type Seen, seenBy, seenOf } from './sampler.ts';
+import type { PrefillChunk } from './step.ts';
 
 /** Rotated keys and values of one layer. */
 export interface LayerCache {
@@ -21,20 +21,21 @@ export interface Prefix {
 }
 
 /** Preallocated keys and values that a decoding step extends in place. */
-export interface OwnCache {
+export interface KvCache {
   readonly layers: readonly LayerCache[]; // [B, Hkv, S, d], S the capacity
-  /** Entries filled so far; this call's are written behind them. */
+  /** Columns filled so far; this call's are written behind them. */
   readonly used: number;
   /**
-   * Where this call's entries go instead, known to the device alone: [T]. All S entries are then attended to, and the mask
+   * Where this call's columns go instead, known to the device alone: [T]. All S columns are then attended to, and the mask
    * must hide those that are not filled.
    */
   readonly at?: Tensor;
 }
 
-export interface BatchMemory {
+/** What a batch that is being decoded holds on the device: B slots, C columns. */
+export interface BatchState {
   readonly prefix: Prefix | null; // P prompts, when groups share them
-  readonly own: readonly LayerCache[]; // [B, Hkv, C, d]; with one row to a prompt they start with the prompt
+  readonly layers: readonly LayerCache[]; // [B, Hkv, C, d]; with one row to a prompt they start with the prompt
   /** Additive over the columns, where some row must not see some of them: [B, 1, 1, C]. */
   readonly mask: Tensor | null;
   /** Sampled and not fed yet: [B]. */
@@ -42,38 +43,37 @@ export interface BatchMemory {
   readonly seen: Seen | null;
 }
 
-/** A part of a memory, made from the memory as it then is. */
-export type Change = (memory: BatchMemory) => Partial<BatchMemory>;
+/** A part of a state, made from the state as it then is. */
+export type Change = (state: BatchState) => Partial<BatchState>;
 
-const tensorsIn = (layers: readonly LayerCache[]): Tensor[] =>
-  layers.flatMap(({ key, value }) => [key, value]);
-
-export function tensorsOf({ prefix, own, mask, tokens, seen }: BatchMemory): Tensor[] {
-  const masks = [prefix?.mask, mask].filter((tensor) => tensor !== undefined && tensor !== null);
-  return [...tensorsIn(prefix?.layers ?? []), ...tensorsIn(own), ...masks, tokens, ...tensorsOfSeen(seen)];
+export function tensorsOf({ prefix, layers, mask, tokens, seen }: BatchState): Tensor[] {
+  const caches = [...(prefix?.layers ?? []), ...layers].flatMap(({ key, value }) => [key, value]);
+  const optional = [prefix?.mask, mask, ...Object.values<Tensor>({ ...seen })];
+  return [...caches, tokens, ...optional.filter((tensor) => tensor !== undefined && tensor !== null)];
 }
 
 export interface BatchShape {
   /** Prompts that groups share, or null when each row has its own. */
   readonly prompts: number | null;
   /** Tokens of a shared prompt. */
-  readonly before: number;
+  readonly promptLength: number;
   readonly rows: number;
   readonly columns: number;
   /** Whether it is kept which tokens a row has seen. */
   readonly seen: boolean;
 }
 
-export function allocate(policy: Policy, { prompts, before, rows, columns, seen }: BatchShape): BatchMemory {
+export function allocate(policy: Policy, shape: BatchShape): BatchState {
   const { engine, dims, dtype } = policy;
+  const { prompts, promptLength, rows, columns, seen } = shape;
   const empty = (batch: number, length: number): LayerCache[] =>
     Array.from({ length: dims.layers }, () => ({
       key: engine.zeros([batch, dims.kvHeads, length, dims.headDim], dtype),
       value: engine.zeros([batch, dims.kvHeads, length, dims.headDim], dtype),
     }));
   return engine.scope(() => ({
-    prefix: prompts === null ? null : { layers: empty(prompts, before) },
-    own: empty(rows, columns),
+    prefix: prompts === null ? null : { layers: empty(prompts, promptLength) },
+    layers: empty(rows, columns),
     mask: null,
     tokens: engine.tensor(new Int32Array(rows), [rows]),
     seen: seen ? seenOf(policy, rows) : null,
@@ -85,6 +85,7 @@ function changed(layers: readonly LayerCache[], index: number, by: (cache: Tenso
   return layers.map((held, i) => (i === index ? { key: by(held.key), value: by(held.value) } : held));
 }
 
+/** The slots that stay in a batch. */
 export interface Kept {
   /** Old slot of each new one. */
   readonly slots: readonly number[];
@@ -95,29 +96,28 @@ export interface Kept {
 }
 
 /** Keeps some slots and prompts. */
-export function* leaving(policy: Policy, memory: BatchMemory, kept: Kept): Generator<Change> {
+export function* keepSlots(policy: Policy, state: BatchState, kept: Kept): Generator<Change> {
   const { engine } = policy;
-  const pick =
-    (wanted: readonly number[]) =>
-    (tensor: Tensor): Tensor =>
-      engine.indexSelect(tensor, engine.tensor(Int32Array.from(wanted), [wanted.length]));
-  const [slots, prompts] = [pick(kept.slots), pick(kept.prompts)];
-  for (const i of memory.own.keys()) yield ({ own }) => ({ own: changed(own, i, slots) });
-  for (const i of memory.prefix?.layers.keys() ?? []) {
+  const index = (wanted: readonly number[]): Tensor =>
+    engine.tensor(Int32Array.from(wanted), [wanted.length]);
+  const slots = (tensor: Tensor): Tensor => engine.indexSelect(tensor, index(kept.slots));
+  const prompts = (tensor: Tensor): Tensor => engine.indexSelect(tensor, index(kept.prompts));
+  for (const i of state.layers.keys()) yield ({ layers }) => ({ layers: changed(layers, i, slots) });
+  for (const i of state.prefix?.layers.keys() ?? []) {
     yield ({ prefix }) => ({ prefix: prefix && { ...prefix, layers: changed(prefix.layers, i, prompts) } });
   }
   yield ({ prefix, mask, tokens, seen }) => ({
     prefix: prefix && { ...prefix, ...(prefix.mask === undefined ? {} : { mask: prompts(prefix.mask) }) },
     mask: mask && slots(mask),
     tokens: slots(tokens),
-    seen: seen && seenBy(policy, seen, engine.tensor(Int32Array.from(kept.slots), [kept.slots.length])),
+    seen: seen && seenBy(policy, seen, index(kept.slots)),
   });
 }
 
 /** Drops the first columns and gives the held ones that follow a capacity of `columns`. */
-export function* moving(
+export function* moveColumns(
   { engine }: Policy,
-  memory: BatchMemory,
+  state: BatchState,
   to: { readonly drop: number; readonly held: number; readonly columns: number },
 ): Generator<Change> {
   const move = (tensor: Tensor, axis: number): Tensor => {
@@ -126,16 +126,14 @@ export function* moving(
     engine.write(into, axis, 0, engine.narrow(tensor, axis, to.drop, to.held));
     return into;
   };
-  for (const i of memory.own.keys()) {
-    yield ({ own }) => ({ own: changed(own, i, (cache) => move(cache, 2)) });
+  for (const i of state.layers.keys()) {
+    yield ({ layers }) => ({ layers: changed(layers, i, (cache) => move(cache, 2)) });
   }
   yield ({ mask }) => ({ mask: mask && move(mask, 3) });
 }
 
-const HIDE = Number.NEGATIVE_INFINITY;
-
 /** Where joining prompts stand. */
-export interface Places {
+export interface PrefillTarget {
   /** The prompts' places in the batch: [n]. */
   readonly into: readonly number[];
   /** Whether the batch begins with them: they are then written side by side and padded behind. */
@@ -144,12 +142,12 @@ export interface Places {
   readonly used: number;
 }
 
-/** Writes the keys and values of a piece of the joining prompts. */
-export function writePiece(
+/** Writes the keys and values of some of the joining prompts. */
+export function writePrefill(
   { engine }: Policy,
-  { prefix, own }: BatchMemory,
-  { first, lengths, layers }: Piece,
-  { into, fresh, used }: Places,
+  { prefix, layers: own }: BatchState,
+  { first, lengths, layers }: PrefillChunk,
+  { into, fresh, used }: PrefillTarget,
 ): void {
   const put = (target: Tensor, source: Tensor): void => {
     if (fresh) {
@@ -171,21 +169,21 @@ export function writePiece(
   }
 }
 
-/** Sets the rows `places` [n] of an additive mask [B, 1, 1, S]: row i does not see the columns from … to of `hidden(i)`. */
-export function hideColumns(
+/** Sets rows `rows` [n] of an additive mask [B, 1, 1, S]: row i does not see the columns from … to of `hidden(i)`. */
+export function maskColumns(
   { engine, dtype }: Policy,
   mask: Tensor,
-  places: readonly number[],
+  rows: readonly number[],
   hidden: (i: number) => readonly [from: number, to: number],
 ): void {
   const columns = mask.shape[3]!;
-  const values = new Float32Array(places.length * columns);
-  for (let i = 0; i < places.length; i++) {
+  const values = new Float32Array(rows.length * columns);
+  for (let i = 0; i < rows.length; i++) {
     const [from, to] = hidden(i);
-    values.fill(HIDE, i * columns + from, i * columns + to);
+    values.fill(Number.NEGATIVE_INFINITY, i * columns + from, i * columns + to);
   }
   engine.scope(() => {
-    const rows = engine.cast(engine.tensor(values, [places.length, 1, 1, columns]), dtype);
-    engine.indexCopyInto(mask, 0, engine.tensor(Int32Array.from(places), [places.length]), rows);
+    const source = engine.cast(engine.tensor(values, [rows.length, 1, 1, columns]), dtype);
+    engine.indexCopyInto(mask, 0, engine.tensor(Int32Array.from(rows), [rows.length]), source);
   });
 }

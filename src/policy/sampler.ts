@@ -84,14 +84,9 @@ export class Sampler {
         mask: this.#mask,
         uniforms,
       });
-      if (seen !== null) this.#mark(drawn.ids, seen);
+      if (seen !== null) engine.indexCopyInto(seen.flags, 0, engine.add(drawn.ids, seen.offsets), seen.ones);
       return drawn;
     });
-  }
-
-  #mark(ids: Tensor, { flags, offsets, ones }: Seen): void {
-    const { engine } = this.#policy;
-    engine.indexCopyInto(flags, 0, engine.add(ids, offsets), ones);
   }
 
   #penalised(logits: Tensor, { flags }: Seen): Tensor {
@@ -120,9 +115,6 @@ export interface Seen {
   readonly offsets: Tensor; // [B] int64: b · V
   readonly ones: Tensor; // [B]
 }
-
-export const tensorsOfSeen = (seen: Seen | null): Tensor[] =>
-  seen === null ? [] : [seen.flags, seen.offsets, seen.ones];
 
 /** What rows have seen: nothing yet, or `flags`. */
 export function seenOf({ engine, dims }: Policy, rows: number, flags?: Tensor): Seen {

@@ -88,12 +88,6 @@ export class Tokenizer {
     this.#added = new Map(added.map(([id, { content }]) => [id, content]));
   }
 
-  /** The tokenizer of a checkpoint directory. @throws CheckpointError as the constructor and `readTokenizer` do */
-  static load(directory: string): Tokenizer {
-    const { json, config, file } = readTokenizer(directory);
-    return new Tokenizer(json, config, file);
-  }
-
   /** @throws CheckpointError when the tokenizer's own expressions do not come to an end */
   #run<T>(guarded: Guarded, task: Parameters<Guarded['run']>[0]): T {
     try {
@@ -336,7 +330,7 @@ function byteOf(character: string): number {
  * Decodes ids one at a time to what `Tokenizer.decode` makes of all of them together, special tokens left out. A
  * character whose bytes are spread over several tokens comes with the last of them.
  */
-export class TextStream {
+export class TextStreamer {
   readonly #tokenizer: Tokenizer;
   readonly #decoder = new TextDecoder('utf-8', { ignoreBOM: true });
 

@@ -17,7 +17,7 @@ import {
 } from '../policy/generation-config.ts';
 import { loadAdapter } from '../policy/peft.ts';
 import { Policy, type Prompting } from '../policy/policy.ts';
-import { TextStream } from '../policy/tokenizer.ts';
+import { TextStreamer } from '../policy/tokenizer.ts';
 import { Progress } from '../progress.ts';
 import { print, printJson, say } from '../terminal.ts';
 import type { Picture } from '../types.ts';
@@ -225,14 +225,14 @@ class Timings {
 
 /** Shows what there is to show while it comes: the text itself, or, on a terminal, how far it is. */
 class Display {
-  readonly #stream: TextStream | null;
+  readonly #stream: TextStreamer | null;
   readonly #progress: Progress | null;
   readonly #stops: readonly number[];
   #tokens = 0;
 
   constructor(policy: Policy, streams: boolean, stops: readonly number[], most: number) {
     this.#stops = stops;
-    this.#stream = streams ? new TextStream(policy.tokenizer) : null;
+    this.#stream = streams ? new TextStreamer(policy.tokenizer) : null;
     const bar = !streams && process.stderr.isTTY;
     this.#progress = bar ? new Progress({ label: 'generate', total: most, unit: 'tokens' }) : null;
   }

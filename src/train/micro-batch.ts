@@ -211,8 +211,8 @@ export function responseStates(
     const { input, select, targets, owner } = responseBatch(prompts, responses, pad);
     padding?.add(asked);
     if (input !== null) padding?.add(input);
-    const before = forward(policy, traced({ ...asked, cache: input !== null })); // [P, D]
-    const behind = input === null ? [] : [{ ...input, prefix: before.cache, cache: false }];
+    const before = forward(policy, traced({ ...asked, useCache: input !== null })); // [P, D]
+    const behind = input === null ? [] : [{ ...input, prefix: before.cache, useCache: false }];
     const after = behind.map((rest) => forward(policy, traced(rest)).hidden); // [B·T, D]
     const index = engine.tensor(select, [select.length]);
     const [states] = run(tape, {

@@ -121,7 +121,11 @@ export async function sft(
     let loss = 0;
     engine.scope(() => {
       const tape = learner.tape();
-      const { hidden } = forward(policy, { ...input, cache: false, ...(tape === undefined ? {} : { tape }) }); // [K, D]
+      const { hidden } = forward(policy, {
+        ...input,
+        useCache: false,
+        ...(tape === undefined ? {} : { tape }),
+      }); // [K, D]
       const sumOf = (logProb: Tensor): Tensor => {
         const sum = supervisedLoss(engine, logProb); // []
         loss += engine.item(sum);

@@ -41,7 +41,7 @@ function total(of: Policy, tape?: Tape): { states: Tensor; seed: Tensor } {
       ),
     );
     const rows = Int32Array.of(1, 8, 0, 30, 9);
-    return forward(of, { ...collate(responses, 0), prefix: cache, cache: false, rows, ...shared }).hidden;
+    return forward(of, { ...collate(responses, 0), prefix: cache, useCache: false, rows, ...shared }).hidden;
   });
   const size = states.shape[0]! * states.shape[1]!;
   const weights = Float32Array.from({ length: size }, (_, i) => Math.sin(1 + 0.3 * i));

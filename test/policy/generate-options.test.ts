@@ -11,7 +11,10 @@ afterAll(() => expect(engine.live()).toBe(born));
 
 const { end, pad } = policy.dims.special;
 const greedy = { temperature: 0, maxTokens: 12, seed: 0 };
-const SCHEDULES: readonly Partial<GenerateSchedule>[] = [{ block: 1 }, { block: 5, fixed: 'always' }];
+const SCHEDULES: readonly Partial<GenerateSchedule>[] = [
+  { stepsPerLook: 1 },
+  { stepsPerLook: 5, staticCache: 'always' },
+];
 
 describe('stop tokens', () => {
   it('end a response as the end token does', async () => {
@@ -153,7 +156,7 @@ describe('the repetition penalty', () => {
 
 describe('streaming', () => {
   it('tells every token of every response once, in order, at most once per block', async () => {
-    for (const how of [...SCHEDULES, { block: 4, refill: true }]) {
+    for (const how of [...SCHEDULES, { stepsPerLook: 4, refill: true }]) {
       const told = new Map<string, number[]>();
       let calls = 0;
       const all = await biased(end, 4, () =>
@@ -175,9 +178,9 @@ describe('streaming', () => {
         ),
       );
       for (const { prompt, sample, ids } of all) expect(told.get(`${prompt}/${sample}`)).toEqual([...ids]);
-      const { block = 1 } = how;
+      const { stepsPerLook = 1 } = how;
       // The first token comes by itself; a block may be cut short by the end.
-      const most = all.reduce((sum, { ids }) => sum + 1 + Math.ceil((ids.length - 1) / block), 0);
+      const most = all.reduce((sum, { ids }) => sum + 1 + Math.ceil((ids.length - 1) / stepsPerLook), 0);
       expect(calls).toBeLessThanOrEqual(most);
     }
   });

@@ -1,18 +1,21 @@
 /** However the work is cut up, a row says the same. */
 import { afterAll, describe, expect, it } from 'vitest';
+import { DryEngine } from '../../src/engine/dry/dry.ts';
 import type { Engine } from '../../src/engine/engine.ts';
 import { freePrompts, keptSlots } from '../../src/policy/decoding-batch.ts';
 import {
+  defaultSchedule,
   type GenerateOptions,
   type GenerateSchedule,
   generate,
   Row,
   type Sampled,
-  usualSchedule,
 } from '../../src/policy/generate.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { pieces, prefill } from '../../src/policy/step.ts';
+import { prefill, prefillChunks } from '../../src/policy/step.ts';
 import { Random } from '../../src/random.ts';
+import { PromptEncoder } from '../../src/train/task.ts';
+import { tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 import { biased, logProbsOf, policy, prompts, scored } from './generate-policy.ts';
 import { distance, engine } from './golden.ts';
 
@@ -34,15 +37,15 @@ function expectSame(got: readonly Sampled[], wanted: readonly Sampled[]): void {
 }
 
 describe('schedules of generation', () => {
-  const narrow: GenerateSchedule = { block: 1, fixed: 'never', refill: false };
+  const narrow: GenerateSchedule = { stepsPerLook: 1, staticCache: 'never', refill: false };
   const others: (Partial<GenerateSchedule> & { readonly maxRows?: number })[] = [
-    { block: 3 },
-    { block: 8 },
-    { block: 5, fixed: 'always' },
+    { stepsPerLook: 3 },
+    { stepsPerLook: 8 },
+    { stepsPerLook: 5, staticCache: 'always' },
     { refill: true, maxRows: 6 },
-    { block: 3, refill: true, maxRows: 6 },
-    { block: 4, fixed: 'always', refill: true, maxRows: 6 },
-    { block: 16, fixed: 'recorded', refill: true, maxRows: 6 },
+    { stepsPerLook: 3, refill: true, maxRows: 6 },
+    { stepsPerLook: 4, staticCache: 'always', refill: true, maxRows: 6 },
+    { stepsPerLook: 16, staticCache: 'recorded', refill: true, maxRows: 6 },
   ];
   it.each(others.flatMap((how) => [1, 3].map((samples) => ({ samples, ...how }))))(
     'give the same tokens, log-probabilities and states: %o',
@@ -63,8 +66,8 @@ describe('schedules of generation', () => {
   );
 
   it.each<Partial<GenerateSchedule>>([
-    { fixed: 'never', block: 7 },
-    { fixed: 'always', block: 16 },
+    { staticCache: 'never', stepsPerLook: 7 },
+    { staticCache: 'always', stepsPerLook: 16 },
   ])('let caches grow past their first size: %o', async (how) => {
     const options = { temperature: 0.8, maxTokens: 300, seed: 8 };
     const [one] = await biased(end, 0, () => generate(policy, [prompts[1]!], options, how));
@@ -76,8 +79,8 @@ describe('schedules of generation', () => {
   });
 
   it.each<Partial<GenerateSchedule>>([
-    { fixed: 'never', block: 1 },
-    { fixed: 'always', block: 8 },
+    { staticCache: 'never', stepsPerLook: 1 },
+    { staticCache: 'always', stepsPerLook: 8 },
   ])('drop what no row reads any longer while others join: %o', async (how) => {
     const queue = Array.from({ length: 16 }, (_, i) => prompts[i % 3]!);
     const options = { temperature: 1, maxTokens: 90, seed: 4 };
@@ -96,9 +99,13 @@ describe('schedules of generation', () => {
   });
 
   it('are chosen by device and size', () => {
-    expect(usualSchedule('cuda:1', 1e6)).toEqual({ block: 16, fixed: 'recorded', refill: true });
-    expect(usualSchedule('cpu', 1e6)).toMatchObject({ fixed: 'never', refill: false });
-    expect(usualSchedule('cpu', 1e8)).toEqual({ block: 1, fixed: 'never', refill: true });
+    expect(defaultSchedule('cuda:1', 1e6)).toEqual({
+      stepsPerLook: 16,
+      staticCache: 'recorded',
+      refill: true,
+    });
+    expect(defaultSchedule('cpu', 1e6)).toMatchObject({ staticCache: 'never', refill: false });
+    expect(defaultSchedule('cpu', 1e8)).toEqual({ stepsPerLook: 1, staticCache: 'never', refill: true });
   });
 });
 
@@ -155,8 +162,8 @@ describe('a recorded step', () => {
         seed: 3,
         hidden: true,
       };
-      const wanted = await generate(policy, many, options, { block: 1, fixed: 'never' });
-      const how: GenerateSchedule = { block: 4, fixed: 'recorded', refill: true };
+      const wanted = await generate(policy, many, options, { stepsPerLook: 1, staticCache: 'never' });
+      const how: GenerateSchedule = { stepsPerLook: 4, staticCache: 'recorded', refill: true };
       expectSame(await generate(other, many, options, how), wanted);
       expect(counts.recorded).toBeGreaterThan(0);
       expect(counts.recorded).toBeLessThan(8);
@@ -170,17 +177,17 @@ describe('a recorded step', () => {
 
 describe('prefill', () => {
   it('cuts consecutive prompts into pieces that stay within the budget, padding counted', () => {
-    expect(pieces([5, 5, 5, 5], 10)).toEqual([
+    expect(prefillChunks([5, 5, 5, 5], 10)).toEqual([
       { first: 0, count: 2 },
       { first: 2, count: 2 },
     ]);
-    expect(pieces([3, 9, 2, 2, 2], 10)).toEqual([
+    expect(prefillChunks([3, 9, 2, 2, 2], 10)).toEqual([
       { first: 0, count: 1 },
       { first: 1, count: 1 },
       { first: 2, count: 3 },
     ]);
-    expect(pieces([50], 10)).toEqual([{ first: 0, count: 1 }]);
-    expect(pieces([], 10)).toEqual([]);
+    expect(prefillChunks([50], 10)).toEqual([{ first: 0, count: 1 }]);
+    expect(prefillChunks([], 10)).toEqual([]);
   });
 
   it('gives the same logits and caches in pieces as at once', () => {
@@ -224,5 +231,97 @@ describe('slots', () => {
   it('are free for a waiting prompt when all rows of a prompt are complete, if they are enough', () => {
     expect(freePrompts([null, null, row(1), null], 2)).toEqual([0]);
     expect(freePrompts([row(0), row(1), row(2), row(3), row(4), null], 6)).toEqual([]);
+  });
+});
+
+interface Case {
+  readonly samples: number;
+  readonly maxTokens: number;
+  readonly hidden: boolean;
+  readonly version: string;
+  readonly device: 'cpu' | 'cuda';
+  readonly schedule: Partial<GenerateSchedule>;
+}
+
+/** Caches grow twice in the longer ones; blocks end on a growth, before it, and beyond the last token. */
+const abridgedCases: readonly Case[] = [
+  { samples: 3, maxTokens: 600, hidden: true, version: '1.13.1', device: 'cuda', schedule: {} },
+  { samples: 2, maxTokens: 530, hidden: true, version: '2.6.0', device: 'cuda', schedule: {} },
+  {
+    samples: 1,
+    maxTokens: 300,
+    hidden: false,
+    version: '2.6.0',
+    device: 'cpu',
+    schedule: { stepsPerLook: 7 },
+  },
+  {
+    samples: 4,
+    maxTokens: 513,
+    hidden: true,
+    version: '2.6.0',
+    device: 'cpu',
+    schedule: { stepsPerLook: 1 },
+  },
+  {
+    samples: 2,
+    maxTokens: 40,
+    hidden: false,
+    version: '1.13.1',
+    device: 'cpu',
+    schedule: { staticCache: 'always' },
+  },
+  { samples: 2, maxTokens: 9, hidden: true, version: '2.6.0', device: 'cpu', schedule: { refill: true } },
+];
+
+/** Five prompts in chunks of three at most, on an engine that never samples an end token. */
+async function taken(
+  one: Case,
+  abridged: boolean,
+): Promise<{ peak: number; kinds: object; sampled: readonly Sampled[]; steps: number }> {
+  const engine = new DryEngine(one);
+  const policy = tinyPolicy(engine, 3, { tuning: 'none' });
+  engine.integer = 65;
+  const task = tinyTask();
+  const encoder = new PromptEncoder(policy);
+  const prompts = [];
+  for (let i = 0; i < 5; i++) {
+    const example = task.example(i);
+    prompts.push(encoder.encode(await task.picture(example), task.instruction(example)));
+  }
+  let steps = 0;
+  const sample = engine.sample.bind(engine);
+  engine.sample = (logits, how) => {
+    steps++;
+    return sample(logits, how);
+  };
+  engine.ledger.phase('sampling');
+  const { samples, maxTokens, hidden } = one;
+  const options = { samples, maxTokens, hidden, temperature: 1, seed: 5, maxRows: 3 * samples };
+  const sampled = await generate(policy, prompts, options, { ...one.schedule, abridged });
+  const { bytes, kinds } = engine.ledger.peaks().get('sampling')!;
+  policy.dispose();
+  expect(engine.live()).toBe(0);
+  return { peak: bytes, kinds, sampled, steps };
+}
+
+describe('abridged sampling', () => {
+  it.each(abridgedCases.map((one) => [JSON.stringify(one), one] as const))(
+    'peaks where the whole does: %s',
+    async (_, one) => {
+      const [whole, short] = [await taken(one, false), await taken(one, true)];
+      expect(short.peak).toBe(whole.peak);
+      expect(short.kinds).toEqual(whole.kinds);
+      expect(short.sampled.map(({ ids }) => ids.length)).toEqual(whole.sampled.map(({ ids }) => ids.length));
+      expect(short.sampled.every(({ ids }) => ids.length === one.maxTokens)).toBe(true);
+      expect(short.steps).toBeLessThanOrEqual(whole.steps);
+    },
+  );
+
+  it('takes of each growth of the cache the first block and the last', async () => {
+    const one = abridgedCases[3]!;
+    const [whole, short] = [await taken(one, false), await taken(one, true)];
+    expect(whole.steps).toBeGreaterThan(2 * (one.maxTokens - 1));
+    expect(short.steps).toBeLessThan(20);
   });
 });

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import type { Message } from '../../src/policy/chat.ts';
+import { readTokenizer, Tokenizer } from '../../src/policy/tokenizer.ts';
 import type { Picture } from '../../src/types.ts';
 
 export const GOLDEN = fileURLToPath(new URL('../golden/qwen', import.meta.url));
@@ -59,4 +60,10 @@ export function distance(a: ArrayLike<number>, b: ArrayLike<number>): number {
     if (!(d <= worst)) worst = d;
   }
   return worst;
+}
+
+/** The tokenizer of a checkpoint directory. */
+export function tokenizerOf(directory: string): Tokenizer {
+  const { json, config, file } = readTokenizer(directory);
+  return new Tokenizer(json, config, file);
 }

@@ -79,7 +79,7 @@ function total(policy: Policy, tape?: Tape): Tensor {
     const after = forward(policy, {
       ...collate(responses, pad),
       prefix: before.cache,
-      cache: false,
+      useCache: false,
       ...shared,
     });
     const [sum] = run(tape, {

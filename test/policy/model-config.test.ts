@@ -8,6 +8,7 @@ import {
   parseDims,
   statedDType,
   usualDType,
+  VISION_EPSILON,
   withDType,
 } from '../../src/policy/model-config.ts';
 import { GOLDEN, golden } from './golden.ts';
@@ -275,5 +276,58 @@ describe('layout', () => {
     expect(publishedName('model.visual.merger.ln_q.weight')).toBe('visual.merger.ln_q.weight');
     expect(publishedName('model.norm.weight')).toBe('model.norm.weight');
     expect(publishedName('lm_head.weight')).toBe('lm_head.weight');
+  });
+});
+
+/** What test/golden/make_published.py stores. */
+const reference = JSON.parse(readFileSync(new URL('../golden/published.json', import.meta.url), 'utf8')) as {
+  sizes: Record<
+    string,
+    {
+      tensors: Record<string, { shape: number[]; count: number }>;
+      parameters: number;
+      facts: Record<string, unknown>;
+    }
+  >;
+};
+
+describe.each(Object.entries(published))('config.json of %s', (name, config) => {
+  const want = reference.sizes[name]!;
+  const dims = parseDims(config);
+  const layout = layoutOf(dims);
+
+  it('asks for the tensors that transformers builds, of the same names and shapes', () => {
+    const tensors: Record<string, { shape: number[]; count: number }> = {};
+    for (const part of layout.parameters.flatMap(({ parts }) => parts)) {
+      const key = part.name.replace(/(layers|blocks)\.\d+\./, '$1.N.');
+      tensors[key] ??= { shape: [...part.shape], count: 0 };
+      expect([...part.shape]).toEqual(tensors[key].shape);
+      tensors[key].count++;
+    }
+    expect(tensors).toEqual(want.tensors);
+    expect(layout.size).toBe(want.parameters);
+  });
+
+  it('is read as transformers reads it', () => {
+    const { vision, special } = dims;
+    expect({
+      tied: dims.tied,
+      headDim: dims.headDim,
+      theta: dims.theta,
+      sections: [...dims.sections],
+      epsilon: dims.epsilon,
+      maxPositions: dims.maxPositions,
+      window: vision.window,
+      fullAttention: [...vision.fullAttention],
+      merge: vision.merge,
+      patch: vision.patch,
+      temporal: vision.temporal,
+      visionHeadDim: vision.width / vision.heads,
+      visionTheta: vision.theta,
+      visionEpsilon: VISION_EPSILON,
+      image: special.image,
+      video: special.video,
+      end: special.end,
+    }).toEqual(want.facts);
   });
 });

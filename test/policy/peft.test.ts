@@ -44,12 +44,11 @@ afterEach(() => rmSync(directory, { recursive: true, force: true }));
 function logits(policy: Policy): { first: Float32Array; last: Float32Array } {
   return engine.noGrad(() =>
     engine.scope(() => {
-      const length = expected.ids.length;
-      const positions = Int32Array.from({ length: 3 * length }, (_, i) => i % length);
-      const tokens = Int32Array.from(expected.ids);
-      const { hidden } = forward(policy, { tokens, batch: 1, length, positions });
+      const ids = Int32Array.from(expected.ids);
+      const positions = Int32Array.from({ length: 3 * ids.length }, (_, i) => i % ids.length);
+      const { hidden } = forward(policy, collate([{ ids, positions, images: [] }], 0));
       const of = (t: number): Float32Array => engine.floats(policy.logits(engine.narrow(hidden, 0, t, 1)));
-      return { first: of(0).slice(0, 20), last: of(length - 1) };
+      return { first: of(0).slice(0, 20), last: of(ids.length - 1) };
     }),
   );
 }

@@ -1,19 +1,28 @@
-import { readFileSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
-import { describe, expect, it } from 'vitest';
+import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { CheckpointError } from '../../src/errors.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
-import { Chat, expandImages } from '../../src/policy/chat.ts';
-import { SPECIAL_TOKENS, Tokenizer } from '../../src/policy/tokenizer.ts';
+import { readTokenizer, SPECIAL_TOKENS, TextStreamer, Tokenizer } from '../../src/policy/tokenizer.ts';
 import { corpus, PROMPT } from './corpus.ts';
-import { GOLDEN, golden } from './golden.ts';
+import { GOLDEN, golden, tokenizerOf } from './golden.ts';
 
 const NANO = fileURLToPath(new URL('../golden/nano', import.meta.url));
+const TEXT = fileURLToPath(new URL('../golden/text', import.meta.url));
 const json = (file: string): unknown => JSON.parse(readFileSync(file, 'utf8'));
 
+/** What test/golden/make_text.py stores. */
+const reference = JSON.parse(readFileSync(`${TEXT}/text.json`, 'utf8')) as {
+  size: number;
+  strings: { text: string; ids: number[]; decoded: string; plain: string }[];
+  cut: { ids: number[]; plain: string }[];
+};
+
 describe('tokenizer', () => {
-  const tokenizer = Tokenizer.load(GOLDEN);
+  const tokenizer = tokenizerOf(GOLDEN);
 
   it.each(golden.encodings)('encodes and decodes as the reference does: $text', ({ text, ids }) => {
     expect([...tokenizer.encode(text)]).toEqual(ids);
@@ -137,46 +146,147 @@ describe('nano BPE', () => {
   });
 });
 
-describe('chat', () => {
-  it.each(golden.cases)(
-    "renders the checkpoint's template as the reference does: $name",
-    ({ messages, text }) => {
-      expect(Chat.load(GOLDEN).render(messages)).toBe(text);
-    },
-  );
+describe("the tokenizer of a checkpoint, against transformers' Qwen2Tokenizer", () => {
+  const tokenizer = tokenizerOf(TEXT);
+  const shown = (text: string): string => JSON.stringify(text);
 
-  it('has a default template without a system message', () => {
-    const content = [{ type: 'image' as const }, { type: 'text' as const, text: 'what?' }];
-    expect(new Chat().render([{ role: 'user', content }])).toBe(
-      '<|im_start|>user\n<|vision_start|><|image_pad|><|vision_end|>what?<|im_end|>\n<|im_start|>assistant\n',
+  it('has as many ids', () => {
+    expect(tokenizer.size).toBe(reference.size);
+  });
+
+  it('encodes awkward strings to the same ids', () => {
+    // Known: the reference takes a long s for an s where it looks for contractions regardless of case; ours does not.
+    const rows = reference.strings.filter(({ text }) => !text.includes("'ſ"));
+    expect(rows.length).toBeGreaterThan(400);
+    const wrong = rows.filter(({ text, ids }) => tokenizer.encode(text).join() !== ids.join());
+    expect(wrong.map(({ text }) => shown(text))).toEqual([]);
+  });
+
+  it('decodes to the same text, with and without special tokens', () => {
+    for (const { ids, decoded, plain } of reference.strings) {
+      expect(tokenizer.decode(ids, { skipSpecial: false })).toBe(decoded);
+      expect(tokenizer.decode(ids)).toBe(plain);
+    }
+  });
+
+  it('decodes ids that cut characters apart to the same text', () => {
+    const wrong = reference.cut.filter(({ ids, plain }) => tokenizer.decode(ids) !== plain);
+    expect(wrong.map(({ ids, plain }) => [shown(tokenizer.decode(ids)), shown(plain)])).toEqual([]);
+  });
+});
+
+interface File {
+  added_tokens: { id: number; content: string; special: boolean }[];
+  model: { vocab: Record<string, number>; merges: (string | [string, string])[] };
+}
+const read = (file: string): File => JSON.parse(readFileSync(file, 'utf8')) as File;
+
+let directory = '';
+const write = (name: string, content: unknown): void =>
+  writeFileSync(join(directory, name), typeof content === 'string' ? content : JSON.stringify(content));
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'tokenizer-'));
+});
+afterEach(() => rmSync(directory, { recursive: true }));
+
+describe('files of a tokenizer', () => {
+  it('are tokenizer.json alone, where it has everything', () => {
+    copyFileSync(join(GOLDEN, 'tokenizer.json'), join(directory, 'tokenizer.json'));
+    const { json, config } = readTokenizer(directory);
+    expect(json).toEqual(read(join(GOLDEN, 'tokenizer.json')));
+    expect(config).toEqual({});
+  });
+
+  it('may be the vocabulary and merges of older checkpoints, with the same ids', () => {
+    const { model, added_tokens: added } = read(join(TEXT, 'tokenizer.json'));
+    const pair = (merge: string | [string, string]): string =>
+      typeof merge === 'string' ? merge : merge.join(' ');
+    write('vocab.json', model.vocab);
+    write('merges.txt', `#version: 0.2\n${model.merges.map(pair).join('\r\n')}\n`);
+    const decoder = Object.fromEntries(added.map(({ id, ...token }) => [id, token]));
+    write('tokenizer_config.json', { added_tokens_decoder: decoder });
+    const older = tokenizerOf(directory);
+    const rows = reference.strings.filter(({ text }) => !text.includes("'ſ"));
+    const wrong = rows.filter(({ text, ids }) => older.encode(text).join() !== ids.join());
+    expect(wrong.map(({ text }) => JSON.stringify(text))).toEqual([]);
+  });
+
+  it('add tokens that only tokenizer_config.json or added_tokens.json names', () => {
+    copyFileSync(join(GOLDEN, 'tokenizer.json'), join(directory, 'tokenizer.json'));
+    write('tokenizer_config.json', {
+      added_tokens_decoder: {
+        288: { content: '<spike>', special: false },
+        281: { content: '<|endoftext|>', special: true },
+      },
+    });
+    write('added_tokens.json', { '<|mark|>': 289, '<spike>': 288 });
+    const tokenizer = tokenizerOf(directory);
+    expect([...tokenizer.encode('<spike><|mark|>')]).toEqual([288, 289]);
+    expect(tokenizer.size).toBe(290);
+    expect([tokenizer.isSpecial(288), tokenizer.isSpecial(289)]).toEqual([false, true]);
+    expect(tokenizer.decode([288, 289])).toBe('<spike>');
+    expect([tokenizer.added(288), tokenizer.added(5)]).toEqual(['<spike>', undefined]);
+  });
+
+  it('are refused when they disagree, naming the token and both files', () => {
+    copyFileSync(join(GOLDEN, 'tokenizer.json'), join(directory, 'tokenizer.json'));
+    write('added_tokens.json', { '<|image_pad|>': 281 });
+    expect(() => readTokenizer(directory)).toThrow(CheckpointError);
+    expect(() => readTokenizer(directory)).toThrow(
+      /added_tokens\.json: token 281 is '<\|image_pad\|>', but .*tokenizer\.json has '<\|endoftext\|>' there/,
+    );
+    write('added_tokens.json', { '<|image_pad|>': 400 });
+    expect(() => readTokenizer(directory)).toThrow(/token 400 is '<\|image_pad\|>', but .* at 286/);
+    write('added_tokens.json', { '<|image_pad|>': 'x' });
+    expect(() => readTokenizer(directory)).toThrow(/'<\|image_pad\|>' must have a token id, got "x"/);
+    write('added_tokens.json', {});
+    write('tokenizer_config.json', { added_tokens_decoder: { 290: { special: true } } });
+    expect(() => readTokenizer(directory)).toThrow(/added_tokens_decoder\['290'\]/);
+  });
+
+  it('are missed by name', () => {
+    expect(() => readTokenizer(directory)).toThrow(/tokenizer\.json: no such file/);
+    write('vocab.json', {});
+    expect(() => readTokenizer(directory)).toThrow(/merges\.txt: no such file/);
+    write('merges.txt', 'a b\nabc\n');
+    expect(() => readTokenizer(directory)).toThrow(/merge 2 is not two tokens, but "abc"/);
+    write('tokenizer.json', '{"model"');
+    expect(() => readTokenizer(directory)).toThrow(/tokenizer\.json: not JSON/);
+  });
+});
+
+function pieces(from: Tokenizer, ids: Iterable<number>): string[] {
+  const stream = new TextStreamer(from);
+  return [...Array.from(ids, (id) => stream.push(id)), stream.end()];
+}
+
+describe('text streamer', () => {
+  const tokenizer = tokenizerOf(GOLDEN);
+
+  it('is what decoding all tokens at once gives, whatever the tokens', () => {
+    const size = tokenizer.size;
+    fc.assert(
+      fc.property(fc.array(fc.integer({ min: 0, max: size + 3 }), { maxLength: 40 }), (ids) => {
+        expect(pieces(tokenizer, ids).join('')).toBe(tokenizer.decode(ids));
+      }),
     );
   });
 
-  it('expands one placeholder per image, and says when their number differs', () => {
-    expect(expandImages('a<|image_pad|>b<|image_pad|>', [2, 1])).toBe(
-      'a<|image_pad|><|image_pad|>b<|image_pad|>',
-    );
-    expect(() => expandImages('a<|image_pad|>b', [])).toThrow(/1 image placeholders .* for 0 images/);
-    expect(() => expandImages('ab', [4])).toThrow(CheckpointError);
+  it('is the text of the reference for ids that cut characters apart', () => {
+    const other = tokenizerOf(TEXT);
+    for (const { ids, plain } of reference.cut) expect(pieces(other, ids).join('')).toBe(plain);
   });
 
-  it('refuses a template that does not parse', () => {
-    expect(() => new Chat('{% for x %}')).toThrow(CheckpointError);
+  it('holds back the bytes of a character until it is whole', () => {
+    const ids = tokenizer.encode('a漢b');
+    const got = pieces(tokenizer, ids);
+    expect(ids).toHaveLength(5); // the sign is three bytes, each a token here
+    expect(got).toEqual(['a', '', '', '漢', 'b', '']);
   });
 
-  it.each([
-    [
-      "{{ raise_exception('roles must alternate') }}",
-      /dir\/a\.jinja: .* does not take .*\(roles must alternate\)/,
-    ],
-    ["{{ messages[0]['role'].nothing.more }}", /dir\/a\.jinja: the chat template makes an empty prompt/],
-    ['{% if false %}a{% endif %}\n', /dir\/a\.jinja: the chat template makes an empty prompt/],
-    ['{{ messages[0].role }}', /dir\/a\.jinja: .* no place \(<\|image_pad\|>\) for images/],
-  ])('names the file of a template that fails: %s', (source, message) => {
-    const chat = new Chat(source, 'dir/a.jinja');
-    const content = [{ type: 'text' as const, text: 'what?' }, { type: 'image' as const }];
-    const render = () => chat.render([{ role: 'user', content }]);
-    expect(render).toThrow(CheckpointError);
-    expect(render).toThrow(message);
+  it('ends with what never became a character, and leaves special tokens out', () => {
+    const [first] = tokenizer.encode('漢');
+    expect(pieces(tokenizer, [first!])).toEqual(['', '\uFFFD']);
+    expect(pieces(tokenizer, tokenizer.encode('a<|im_end|>b'))).toEqual(['a', '', 'b', '']);
   });
 });

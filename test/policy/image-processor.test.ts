@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { crc32 } from 'node:zlib';
+import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { CheckpointError, DataError } from '../../src/errors.ts';
 import { Chat, expandImages, type Message } from '../../src/policy/chat.ts';
@@ -13,11 +14,11 @@ import {
   type Resampler,
   readPreprocessor,
   resizeBicubic,
+  smartResize,
 } from '../../src/policy/image-processor.ts';
-import { parseDims } from '../../src/policy/model-config.ts';
-import { Tokenizer } from '../../src/policy/tokenizer.ts';
+import { nanoDims, parseDims } from '../../src/policy/model-config.ts';
 import type { Picture } from '../../src/types.ts';
-import { distance, GOLDEN, picture } from './golden.ts';
+import { distance, GOLDEN, golden, picture, tokenizerOf } from './golden.ts';
 
 type Size = [width: number, height: number];
 interface Expected {
@@ -36,6 +37,12 @@ const file = fileURLToPath(new URL('../golden/processor/expected.json', import.m
 const expected = JSON.parse(readFileSync(file, 'utf8')) as Expected;
 const { vision } = parseDims(JSON.parse(readFileSync(join(GOLDEN, 'config.json'), 'utf8')));
 const base = JSON.parse(readFileSync(join(GOLDEN, 'preprocessor_config.json'), 'utf8')) as object;
+
+/** The image processor of a checkpoint directory. */
+function processorOf(directory: string): ImageProcessor {
+  const { json, file } = readPreprocessor(directory);
+  return new ImageProcessor(vision, json, file);
+}
 
 /** Nothing but black and white: overshoots are clamped between the passes. */
 function edges(width: number, height: number): Picture {
@@ -109,8 +116,8 @@ describe('image processor', () => {
 });
 
 describe('prompts with several images', () => {
-  const tokenizer = Tokenizer.load(GOLDEN);
-  const processor = ImageProcessor.load(vision, GOLDEN);
+  const tokenizer = tokenizerOf(GOLDEN);
+  const processor = processorOf(GOLDEN);
 
   it.each(expected.prompts)('are the ids of the reference: $text', ({ messages, sizes, text, ids }) => {
     expect(Chat.load(GOLDEN).render(messages)).toBe(text);
@@ -168,11 +175,11 @@ describe('preprocessor_config.json', () => {
     expect(readPreprocessor(directory).json).toEqual({});
     write('preprocessor_config.json', { max_pixels: 7840 });
     write('processor_config.json', { processor_class: 'Qwen2_5_VLProcessor' });
-    expect(ImageProcessor.load(vision, directory).config.maxPixels).toBe(7840);
+    expect(processorOf(directory).config.maxPixels).toBe(7840);
     write('processor_config.json', { image_processor: { size: { shortest_edge: 784, longest_edge: 8624 } } });
-    expect(ImageProcessor.load(vision, directory).config.maxPixels).toBe(8624);
+    expect(processorOf(directory).config.maxPixels).toBe(8624);
     write('processor_config.json', { image_processor: { do_resize: 'yes' } });
-    expect(() => ImageProcessor.load(vision, directory)).toThrow(
+    expect(() => processorOf(directory)).toThrow(
       /processor_config.json: image_processor: 'do_resize' must be true or false/,
     );
   });
@@ -191,5 +198,75 @@ describe('preprocessor_config.json', () => {
   ])('refuses %j by name', (json, message) => {
     expect(() => parse(json)).toThrow(CheckpointError);
     expect(() => parse(json)).toThrow(message);
+  });
+});
+
+describe('image processor of the nano policy', () => {
+  const dims = nanoDims(400, { image: 1, video: 2, visionStart: 3, visionEnd: 4, end: 5, pad: 6 });
+  const processor = new ImageProcessor(dims.vision, { min_pixels: 784 });
+
+  it('cuts and normalises patches as the reference does, the repeated frame left out', () => {
+    const { patches, rows, columns } = processor.process(picture(...golden.pixels.size));
+    const [count, width] = golden.pixels.shape as [number, number];
+    expect([rows, columns]).toEqual([4, 6]);
+    // Back to [L, 3, 2, 14·14] with both frames.
+    const full = new Float32Array(count * width);
+    for (let patch = 0; patch < count; patch++) {
+      for (let channel = 0; channel < 3; channel++) {
+        const from = patches.subarray((patch * 3 + channel) * 196, (patch * 3 + channel + 1) * 196);
+        for (let frame = 0; frame < 2; frame++) full.set(from, patch * width + (channel * 2 + frame) * 196);
+      }
+    }
+    expect(
+      distance(
+        full.filter((_, i) => i % 37 === 0),
+        golden.pixels.every37,
+      ),
+    ).toBeLessThan(1e-6);
+    expect(distance(full.subarray(5 * width + 190, 5 * width + 400), golden.pixels.row5)).toBeLessThan(1e-6);
+    expect(full.reduce((sum, v) => sum + v, 0) / full.length).toBeCloseTo(golden.pixels.mean, 5);
+  });
+
+  it.each(golden.smartResize)(
+    'resizes $width × $height between $min and $max pixels to the size of the reference',
+    (row) => {
+      const to = smartResize(row.width, row.height, 28, row.min, row.max);
+      expect([to.width, to.height]).toEqual(row.to);
+    },
+  );
+
+  it.each(golden.resized)('resamples $from to $to as Pillow, byte for byte', ({ from, to, every7 }) => {
+    const { data, width, height } = resizeBicubic(picture(...from), ...to, 'pillow');
+    expect([width, height]).toEqual(to);
+    expect([...data.filter((_, i) => i % 7 === 0)]).toEqual(every7);
+  });
+
+  it('keeps a constant picture constant whatever the size', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 40 }),
+        fc.integer({ min: 1, max: 40 }),
+        fc.nat(255),
+        (w, h, grey) => {
+          const flat = { width: w, height: h, data: new Uint8Array(w * h * 3).fill(grey) };
+          expect(resizeBicubic(flat, 28, 56).data.every((v) => v === grey)).toBe(true);
+        },
+      ),
+    );
+  });
+
+  it('predicts the number of visual tokens', () => {
+    fc.assert(
+      fc.property(fc.integer({ min: 5, max: 300 }), fc.integer({ min: 5, max: 300 }), (w, h) => {
+        const { rows, columns } = processor.process(picture(w, h));
+        expect(processor.tokens(w, h)).toBe((rows * columns) / 4);
+      }),
+      { numRuns: 15 },
+    );
+  });
+
+  it('refuses data that do not fit the size, and absurd shapes', () => {
+    expect(() => processor.process({ width: 10, height: 10, data: new Uint8Array(299) })).toThrow(DataError);
+    expect(() => processor.process(picture(1000, 4))).toThrow(/aspect ratio/);
   });
 });
