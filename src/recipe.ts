@@ -3,7 +3,7 @@
  * refused at every level. `src/config.ts` reads recipes; `src/recipes/quickstart.yaml` lists every key.
  */
 import { z } from 'zod';
-import { ADAPTER_TARGETS, DECODER_TARGETS } from './adapter-targets.ts';
+import { ADAPTER_TARGETS, DECODER_TARGETS } from './lora-targets.ts';
 
 /** Most samples, steps and the like of a run: more than a year of them. */
 const MOST = 1e9;

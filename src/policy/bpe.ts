@@ -4,7 +4,7 @@
  * Llama 3's tokenizer has it), so that a phrase of the trace is one token. Merges learned from the same corpus and
  * the 256 bytes cover text that is not one of those pieces. The result is a standard `tokenizer.json`.
  */
-import { byteAlphabet, NANO_PIECES, SPECIAL_TOKENS } from './tokenizer.ts';
+import { addedToken, bpeJson, byteAlphabet, NANO_PIECES, SPECIAL_TOKENS } from './tokenizer.ts';
 
 /** What the chat template writes after `<|im_start|>`. */
 const ROLES = ['system\n', 'user\n', 'assistant\n'];
@@ -112,42 +112,13 @@ export function trainBpe(corpus: Iterable<string>, options: BpeOptions = {}): Re
     words = words.map(({ symbols, count }) => ({ symbols: join(pair, symbols), count }));
   }
   const first = vocabulary.size;
-  return {
-    version: '1.0',
-    truncation: null,
-    padding: null,
-    added_tokens: SPECIAL_TOKENS.map((content, i) => ({
-      id: first + i,
-      content,
-      single_word: false,
-      lstrip: false,
-      rstrip: false,
-      normalized: false,
-      special: true,
-    })),
-    normalizer: null,
-    pre_tokenizer: {
-      type: 'Sequence',
-      pretokenizers: [
-        { type: 'Split', pattern: { Regex: NANO_PIECES }, behavior: 'Isolated', invert: false },
-        { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false },
-      ],
-    },
-    post_processor: null,
-    decoder: { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false },
-    model: {
-      type: 'BPE',
-      dropout: null,
-      unk_token: null,
-      continuing_subword_prefix: null,
-      end_of_word_suffix: null,
-      fuse_unk: false,
-      byte_fallback: false,
-      ignore_merges: true,
-      vocab: Object.fromEntries(vocabulary),
-      merges,
-    },
-  };
+  return bpeJson({
+    added: SPECIAL_TOKENS.map((content, i) => addedToken({ id: first + i, content })),
+    pattern: NANO_PIECES,
+    ignoreMerges: true,
+    vocab: Object.fromEntries(vocabulary),
+    merges,
+  });
 }
 
 /** The `tokenizer_config.json` that goes with it. */

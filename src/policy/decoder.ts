@@ -4,7 +4,7 @@
  */
 import type { DType, Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../errors.ts';
-import { run, type Tape, taped } from './gradient-checkpointing.ts';
+import { runSegment, type Tape, taped } from './gradient-checkpointing.ts';
 import type { KvCache, LayerCache, Prefix } from './kv-cache.ts';
 import type { DecoderLayer, Weights } from './layout.ts';
 import { project, tensorsOf } from './lora.ts';
@@ -153,7 +153,7 @@ export function decode(engine: Engine, weights: Weights, dims: Dims, input: Deco
     let x = input.x; // [B·T, D]
     for (const [i, parameters] of weights.layers.entries()) {
       const before = tables.prefix?.layers[i];
-      const [next, key, value] = run(tape, {
+      const [next, key, value] = runSegment(tape, {
         inputs: before === undefined ? [x] : [x, before.key, before.value],
         parameters: tape === undefined ? [] : tensorsOf(parameters),
         constants: [tables.cos, tables.sin, tables.mask, tables.prefix?.mask, input.rows, packing],
@@ -168,7 +168,7 @@ export function decode(engine: Engine, weights: Weights, dims: Dims, input: Deco
       x = next!;
       if (key !== undefined && value !== undefined) layers.push({ key, value });
     }
-    const [hidden] = run(tape, {
+    const [hidden] = runSegment(tape, {
       inputs: [x],
       parameters: [weights.norm],
       body: ([stream]) => [engine.rmsNorm(stream!, weights.norm, dims.epsilon)],

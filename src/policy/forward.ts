@@ -6,7 +6,7 @@ import type { Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../errors.ts';
 import type { Batch } from './batch.ts';
 import { decode, type Packing } from './decoder.ts';
-import { run, type Tape, taped } from './gradient-checkpointing.ts';
+import { runSegment, type Tape, taped } from './gradient-checkpointing.ts';
 import type { Prefix } from './kv-cache.ts';
 import type { Weights } from './layout.ts';
 import type { Dims } from './model-config.ts';
@@ -112,7 +112,7 @@ function embed(network: Network, tokens: Int32Array, { images, tape }: ForwardIn
   const ids = engine.tensor(tokens, [tokens.length]);
   if (images.length === 0) {
     const body = (): Tensor[] => [engine.indexSelect(weights.embed, ids)]; // [N, D]
-    return run(tape, { inputs: [], parameters: [weights.embed], constants: ids, body })[0]!;
+    return runSegment(tape, { inputs: [], parameters: [weights.embed], constants: ids, body })[0]!;
   }
   const places: number[] = [];
   for (let i = 0; i < tokens.length; i++) if (tokens[i] === dims.special.image) places.push(i);
@@ -124,7 +124,7 @@ function embed(network: Network, tokens: Int32Array, { images, tape }: ForwardIn
     );
   }
   const index = engine.tensor(Int32Array.from(places), [places.length]);
-  return run(tape, {
+  return runSegment(tape, {
     inputs: [features],
     parameters: [weights.embed],
     constants: [ids, index],
@@ -169,7 +169,7 @@ export function forward(network: Network, input: ForwardInput): ForwardOutput {
     const cache: Prefix = { layers: done.layers, ...(padding === undefined ? {} : { mask: padding }) };
     if (packing === undefined || rows !== undefined) return { hidden: done.hidden, cache };
     // Without a choice of rows the shape is the padded one; padding holds the first token's state.
-    const [spread] = run(tape, {
+    const [spread] = runSegment(tape, {
       inputs: [done.hidden],
       constants: packing,
       body: ([states]) => [engine.indexSelect(states!, packing.spread)],

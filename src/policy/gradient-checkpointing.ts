@@ -154,7 +154,7 @@ export class Tape {
 }
 
 /** Runs a segment, on the tape if there is one. */
-export function run(tape: Tape | undefined, segment: Segment): readonly Tensor[] {
+export function runSegment(tape: Tape | undefined, segment: Segment): readonly Tensor[] {
   return tape === undefined ? segment.body(segment.inputs) : tape.run(segment);
 }
 

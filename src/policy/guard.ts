@@ -6,8 +6,7 @@ import { performance } from 'node:perf_hooks';
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
 import { workerUrl } from '../paths.ts';
 import type { Message } from './chat.ts';
-
-type Json = Readonly<Record<string, unknown>>;
+import type { Json } from './json-file.ts';
 
 /** A chat template, or a tokenizer with its tokenizer_config.json. */
 export type Program =

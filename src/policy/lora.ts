@@ -3,9 +3,10 @@
  * y = x·Wᵀ + scale·x·Aᵀ·Bᵀ with A [rank, I] and B [O, rank]. A starts uniform in ±1/√I and B at zero, as PEFT's do. Its
  * weights are float32 in a flat buffer of their own, whatever the base's are, and are cast where they are used. No dropout.
  */
-import { ADAPTER_TARGETS, type AdapterTarget } from '../adapter-targets.ts';
+
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
+import { ADAPTER_TARGETS, type AdapterTarget } from '../lora-targets.ts';
 import { Random } from '../random.ts';
 import {
   type Layout,
@@ -105,7 +106,7 @@ const scaleOf = ({ rank, alpha, rslora }: AdapterOptions): number =>
   alpha / (rslora === true ? Math.sqrt(rank) : rank);
 
 /** @throws ConfigError naming the option that is wrong. */
-export function checkAdapterOptions({ rank, alpha, targets }: AdapterOptions): void {
+function checkAdapterOptions({ rank, alpha, targets }: AdapterOptions): void {
   if (!(Number.isInteger(rank) && rank >= 1)) {
     throw new ConfigError(`adapter rank must be a positive integer, got ${rank}`);
   }
@@ -169,7 +170,7 @@ export function createAdapter(engine: Engine, dims: Dims, options: AdapterOption
 }
 
 /** The adapter's matrices, by what they stand beside (`layers.0`, `vision.0`, `merger`) and as an optimiser sees them. */
-export interface OpenAdapter {
+interface OpenAdapter {
   readonly paths: ReadonlyMap<string, Paths>;
   /** In the order of the layout: leaves when it is tuned. */
   readonly tensors: readonly Tensor[];

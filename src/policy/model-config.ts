@@ -64,8 +64,8 @@ export interface Dims {
 /** Norm epsilon of the vision tower: a constant of the architecture, not in config.json. */
 export const VISION_EPSILON = 1e-6;
 /** What config.json calls the architecture. */
-export const MODEL_TYPE = 'qwen2_5_vl';
-export const ARCHITECTURE = 'Qwen2_5_VLForConditionalGeneration';
+const MODEL_TYPE = 'qwen2_5_vl';
+const ARCHITECTURE = 'Qwen2_5_VLForConditionalGeneration';
 /** More layers than any published policy has by far: a damaged number must not become a table without end. */
 const MOST_LAYERS = 1000;
 /** Colour channels of a picture. */

@@ -4,10 +4,10 @@
  */
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { ADAPTER_TARGETS, type AdapterTarget, DECODER_TARGETS, VISION_TARGETS } from '../adapter-targets.ts';
 import type { Engine } from '../engine/engine.ts';
 import { CheckpointError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
+import { ADAPTER_TARGETS, type AdapterTarget, DECODER_TARGETS, VISION_TARGETS } from '../lora-targets.ts';
 import { checkFiles, writeManifestedDirectory } from '../manifest.ts';
 import { Keys, readObject } from './json-file.ts';
 import { publishedName } from './layout.ts';

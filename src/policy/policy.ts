@@ -11,7 +11,7 @@ import { BPE_CONFIG } from './bpe.ts';
 import { Chat, DEFAULT_TEMPLATE, expandImages, IMAGE_PLACEHOLDER } from './chat.ts';
 import type { Network } from './forward.ts';
 import { ImageProcessor, parsePreprocessor, readPreprocessor } from './image-processor.ts';
-import { readJson, readText } from './json-file.ts';
+import { type Json, readJson, readText } from './json-file.ts';
 import {
   arrange,
   type Layout,
@@ -69,11 +69,11 @@ export type Prompting = Pick<Policy, 'dims' | 'tokenizer' | 'chat' | 'processor'
 /** Everything but the weights, as plain data: survives `structuredClone`, so that Workers can rebuild the policy. */
 export interface PolicyParts {
   /** The parsed config.json; keys that are not used here are kept. */
-  readonly config: Readonly<Record<string, unknown>>;
-  readonly tokenizer: Readonly<Record<string, unknown>>;
-  readonly tokenizerConfig: Readonly<Record<string, unknown>>;
+  readonly config: Json;
+  readonly tokenizer: Json;
+  readonly tokenizerConfig: Json;
   readonly template: string;
-  readonly preprocessor: Readonly<Record<string, unknown>>;
+  readonly preprocessor: Json;
   /**
    * Text of the checkpoint's files beside config.json and the weights, by name, as they are saved again. When absent they
    * are made from the parts above.
@@ -100,13 +100,13 @@ const CARRIED: readonly string[] = [
 ];
 
 /** Text of a JSON file. */
-export const pretty = (value: unknown): string => `${JSON.stringify(value, null, 2)}\n`;
+const pretty = (value: unknown): string => `${JSON.stringify(value, null, 2)}\n`;
 
 /**
  * Reads all but the weights of a Hugging Face directory.
  * @throws CheckpointError when a file is missing, damaged, or of another architecture.
  */
-export function readParts(directory: string): PolicyParts {
+function readParts(directory: string): PolicyParts {
   const file = join(directory, 'config.json');
   if (!existsSync(file)) {
     throw new CheckpointError(
@@ -130,7 +130,7 @@ export function readParts(directory: string): PolicyParts {
 }
 
 /** The files of a policy that came without any. */
-export function madeFiles(parts: PolicyParts, { special }: Dims): Readonly<Record<string, string>> {
+function madeFiles(parts: PolicyParts, { special }: Dims): Readonly<Record<string, string>> {
   return {
     'generation_config.json': pretty({
       bos_token_id: special.pad,
@@ -302,7 +302,7 @@ export class Policy implements Network {
     engine: Engine,
     options: {
       /** Parsed `tokenizer.json`. */
-      readonly tokenizer: Readonly<Record<string, unknown>>;
+      readonly tokenizer: Json;
       readonly seed: number;
       readonly dims?: (vocabulary: number, special: SpecialIds) => Dims;
       readonly template?: string;

@@ -237,7 +237,7 @@ const INDEX = 'model.safetensors.index.json';
 const SHARD = /^model-\d{5}-of-\d{5}\.safetensors$/;
 
 /** Largest shard, bytes, unless told otherwise: the 5 GB of huggingface_hub. */
-export const SHARD_BYTES = 5e9;
+const SHARD_BYTES = 5e9;
 
 /** Names of `names`, at most eight, then how many more. */
 export function listed(names: readonly string[]): string {

@@ -46,8 +46,8 @@ function isForeign(part: unknown): boolean {
 
 export class Tokenizer {
   /** The parsed `tokenizer.json` and `tokenizer_config.json`, as they are saved again. */
-  readonly json: Readonly<Record<string, unknown>>;
-  readonly config: Readonly<Record<string, unknown>>;
+  readonly json: Json;
+  readonly config: Json;
   /** One more than the largest id. */
   readonly size: number;
   readonly #inner: HuggingFaceTokenizer;
@@ -61,8 +61,8 @@ export class Tokenizer {
   /** @throws CheckpointError when the tokenizer is not usable or lacks a token of Qwen2.5-VL. */
   constructor(json: unknown, config: unknown = {}, file = 'tokenizer.json', limits?: Limits) {
     this.#file = file;
-    this.json = json as Readonly<Record<string, unknown>>;
-    this.config = config as Readonly<Record<string, unknown>>;
+    this.json = json as Json;
+    this.config = config as Json;
     try {
       this.#inner = new HuggingFaceTokenizer(this.json, this.config);
     } catch (cause) {
@@ -191,6 +191,54 @@ interface Added {
 const isAdded = (value: unknown): value is Json & Added =>
   isObject(value) && typeof value['content'] === 'string' && Number.isSafeInteger(value['id']);
 
+/** A byte-level BPE as a `tokenizer.json`, which splits text by an expression before it merges. */
+export function bpeJson(parts: {
+  readonly pattern: string;
+  readonly vocab: Json;
+  readonly merges: readonly (readonly string[])[];
+  readonly added?: readonly Json[];
+  readonly normalizer?: Json;
+  /** Whether a piece that is a token as it stands is taken as that token, as Llama 3's tokenizer has it. */
+  readonly ignoreMerges?: boolean;
+}): Json {
+  const bytes = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false };
+  const split = { type: 'Split', pattern: { Regex: parts.pattern }, behavior: 'Isolated', invert: false };
+  return {
+    version: '1.0',
+    truncation: null,
+    padding: null,
+    added_tokens: parts.added ?? [],
+    normalizer: parts.normalizer ?? null,
+    pre_tokenizer: { type: 'Sequence', pretokenizers: [split, bytes] },
+    post_processor: null,
+    decoder: bytes,
+    model: {
+      type: 'BPE',
+      dropout: null,
+      unk_token: null,
+      continuing_subword_prefix: null,
+      end_of_word_suffix: null,
+      fuse_unk: false,
+      byte_fallback: false,
+      ignore_merges: parts.ignoreMerges ?? false,
+      vocab: parts.vocab,
+      merges: parts.merges,
+    },
+  };
+}
+
+/** An added token of a `tokenizer.json`, with the defaults of transformers. */
+export const addedToken = ({ id, content, ...rest }: Added): Json => ({
+  id,
+  content,
+  single_word: false,
+  lstrip: false,
+  rstrip: false,
+  normalized: false,
+  special: true,
+  ...rest,
+});
+
 /** The tokenizer that Qwen's vocabulary and merges stand for. */
 function fromMerges(vocabFile: string, mergesFile: string): Json {
   const merges = readText(mergesFile)
@@ -204,30 +252,7 @@ function fromMerges(vocabFile: string, mergesFile: string): Json {
         `${mergesFile}: merge ${i + 1} is not two tokens, but ${JSON.stringify(line)}; copy it again`,
       );
     });
-  const bytes = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false };
-  const split = { type: 'Split', pattern: { Regex: PIECES }, behavior: 'Isolated', invert: false };
-  return {
-    version: '1.0',
-    truncation: null,
-    padding: null,
-    added_tokens: [],
-    normalizer: { type: 'NFC' },
-    pre_tokenizer: { type: 'Sequence', pretokenizers: [split, bytes] },
-    post_processor: null,
-    decoder: bytes,
-    model: {
-      type: 'BPE',
-      dropout: null,
-      unk_token: null,
-      continuing_subword_prefix: null,
-      end_of_word_suffix: null,
-      fuse_unk: false,
-      byte_fallback: false,
-      ignore_merges: false,
-      vocab: readObject(vocabFile),
-      merges,
-    },
-  };
+  return bpeJson({ normalizer: { type: 'NFC' }, pattern: PIECES, vocab: readObject(vocabFile), merges });
 }
 
 /** Tokens of `tokenizer_config.json` and `added_tokens.json`, by the file that names them. */
@@ -278,14 +303,7 @@ function withAdded(json: Json, others: readonly (Added & { readonly file: string
     if (contents.has(id)) continue;
     contents.set(id, content);
     ids.set(content, id);
-    missing.push({
-      single_word: false,
-      lstrip: false,
-      rstrip: false,
-      normalized: false,
-      special: true,
-      ...token,
-    });
+    missing.push(addedToken(token));
   }
   if (missing.length === 0) return json;
   const all = [...listed, ...missing] as readonly { readonly id?: number }[];

@@ -5,7 +5,7 @@
  * together and each length is one batched product; the merger's output is put back in reading order.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
-import { run, type Tape, taped } from './gradient-checkpointing.ts';
+import { runSegment, type Tape, taped } from './gradient-checkpointing.ts';
 import type { Grid, ProcessedImage } from './image-processor.ts';
 import type { VisionBlock, Weights } from './layout.ts';
 import { project, tensorsOf } from './lora.ts';
@@ -316,14 +316,14 @@ export function encodeImages(
     const given = engine.tensor(arrangePatches(vision, images, plan), [plan.patches, pixels]); // [L, 3·p²]
     const { dtype } = weights.patch;
     const patches = dtype === given.dtype ? given : engine.cast(given, dtype);
-    let [x] = run(tape, {
+    let [x] = runSegment(tape, {
       inputs: [patches],
       parameters: [weights.patch],
       body: ([values]) => [patchProduct(engine, vision, weights.patch, values!)], // [L, W]
     });
     for (const [i, parameters] of weights.blocks.entries()) {
       const before = x!;
-      [x] = run(tape, {
+      [x] = runSegment(tape, {
         inputs: [before],
         parameters: tensorsOf(parameters),
         constants: [cos, sin, gather, scatter],
@@ -336,7 +336,7 @@ export function encodeImages(
     const { merger } = weights;
     const inverse = index(plan.inverse);
     const unit = vision.merge * vision.merge;
-    const [tokens] = run(tape, {
+    const [tokens] = runSegment(tape, {
       inputs: [x!],
       parameters: tensorsOf(merger),
       constants: inverse,

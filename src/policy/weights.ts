@@ -237,7 +237,7 @@ export function* tensorBytes(
 }
 
 /** Whether two stored tensors hold the same bytes. */
-export function sameTensor(engine: Engine, a: StoredTensor, b: StoredTensor): boolean {
+function sameTensor(engine: Engine, a: StoredTensor, b: StoredTensor): boolean {
   if (a.dtype !== b.dtype || a.shape.join() !== b.shape.join()) return false;
   for (const { start, length } of slices(elements(a.shape))) {
     const [x, y] = engine.scope(() =>

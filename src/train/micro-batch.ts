@@ -7,7 +7,7 @@ import type { Tensor } from '../engine/engine.ts';
 import { collate, type EncodedPrompt, joined, responseSequence, type Sequence } from '../policy/batch.ts';
 import { type ForwardInput, forward, type Network } from '../policy/forward.ts';
 import type { Sampled } from '../policy/generate.ts';
-import { run, type Tape, taped } from '../policy/gradient-checkpointing.ts';
+import { runSegment, type Tape, taped } from '../policy/gradient-checkpointing.ts';
 import { chunkTokens } from './loss.ts';
 
 /** Tokens of one micro-batch, padding included, where a recipe does not say. */
@@ -215,7 +215,7 @@ export function responseStates(
     const behind = input === null ? [] : [{ ...input, prefix: before.cache, useCache: false }];
     const after = behind.map((rest) => forward(policy, traced(rest)).hidden); // [B·T, D]
     const index = engine.tensor(select, [select.length]);
-    const [states] = run(tape, {
+    const [states] = runSegment(tape, {
       inputs: [before.hidden, ...after],
       constants: index,
       body: (parts) => [engine.indexSelect(parts.length === 1 ? parts[0]! : engine.concat(parts, 0), index)],

@@ -3,7 +3,7 @@ import type { Tensor } from '../../src/engine/engine.ts';
 import { EngineError } from '../../src/errors.ts';
 import { collate, type EncodedPrompt, responseSequence } from '../../src/policy/batch.ts';
 import { forward } from '../../src/policy/forward.ts';
-import { run, Tape, taped } from '../../src/policy/gradient-checkpointing.ts';
+import { runSegment, Tape, taped } from '../../src/policy/gradient-checkpointing.ts';
 import { layoutOf } from '../../src/policy/layout.ts';
 import { parseDims } from '../../src/policy/model-config.ts';
 import { Policy, type Tuning } from '../../src/policy/policy.ts';
@@ -96,7 +96,7 @@ function same(policy: Policy, pass: Pass): number {
 
 /** The states of a batch, and log-probabilities of a token each, so that the head has a gradient. */
 const scored = (policy: Policy, tape: Tape | undefined, states: Tensor): Tensor =>
-  run(tape, {
+  runSegment(tape, {
     inputs: [states],
     parameters: [policy.weights.head],
     body: ([hidden]) => {
@@ -129,7 +129,7 @@ const grouped: Pass = (policy, tape) =>
       ...withTape(tape),
     });
     const select = engine.tensor(Int32Array.of(5, 0, before.hidden.shape[0]! + 3, 2, 5), [5]);
-    const [states] = run(tape, {
+    const [states] = runSegment(tape, {
       inputs: [before.hidden, after.hidden],
       constants: select,
       body: ([a, b]) => [engine.indexSelect(engine.concat([a!, b!], 0), select)],

@@ -1,11 +1,11 @@
 import { afterAll, describe, expect, it } from 'vitest';
-import { ADAPTER_TARGETS } from '../../src/adapter-targets.ts';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { CheckpointError, ConfigError } from '../../src/errors.ts';
+import { ADAPTER_TARGETS } from '../../src/lora-targets.ts';
 import { collate, type EncodedPrompt, responseSequence } from '../../src/policy/batch.ts';
 import { forward, type Network } from '../../src/policy/forward.ts';
 import { generate } from '../../src/policy/generate.ts';
-import { run, Tape, taped } from '../../src/policy/gradient-checkpointing.ts';
+import { runSegment, Tape, taped } from '../../src/policy/gradient-checkpointing.ts';
 import {
   type Adapter,
   type AdapterOptions,
@@ -82,7 +82,7 @@ function total(policy: Policy, tape?: Tape): Tensor {
       useCache: false,
       ...shared,
     });
-    const [sum] = run(tape, {
+    const [sum] = runSegment(tape, {
       inputs: [before.hidden, after.hidden],
       body: ([a, b]) => {
         const all = engine.concat([a!, b!], 0);
