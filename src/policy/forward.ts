@@ -26,7 +26,7 @@ export interface ForwardInput extends Batch {
   /** Flat indices b · T + t of the hidden states wanted, none of them padding; all when absent. */
   readonly rows?: Int32Array;
   /**
-   * Recomputes layer by layer instead of recording: gradients then come from `tape.backward`, not from `engine.grad`.
+   * Gradient checkpointing: recomputes layer by layer instead of recording; gradients then come from `tape.backward`, not from `engine.grad`.
    * What enters from outside (the prefix) is constant unless the same tape made it.
    */
   readonly tape?: Tape;

@@ -1,5 +1,5 @@
 /**
- * Layer-wise recomputation (Chen et al. 2016, "Training deep nets with sublinear memory cost", one segment a layer).
+ * Gradient checkpointing by layers (Chen et al. 2016, "Training deep nets with sublinear memory cost", one segment a layer).
  * Each segment runs without recording and only what it reads is kept; `backward` runs the segments again, last to first,
  * this time with gradient, one at a time. Memory is then the inputs of all segments and the activations of one.
  */

@@ -11,8 +11,8 @@ import type { VisionBlock, Weights } from './layout.ts';
 import { project, tensorsOf } from './lora.ts';
 import { CHANNELS, VISION_EPSILON, type VisionDims } from './model-config.ts';
 
-/** `count` segments of `length` patches each, from patch `start` on. */
-export interface Segments {
+/** `count` spans of `length` patches each, from patch `start` on. */
+export interface AttentionSpans {
   readonly start: number;
   readonly count: number;
   readonly length: number;
@@ -26,9 +26,9 @@ export interface VisionPlan {
   /** Inverse of `order`; null when it is the identity. */
   readonly inverse: Int32Array | null;
   /** Attention windows in the order above. */
-  readonly windows: readonly Segments[];
+  readonly windows: readonly AttentionSpans[];
   /** Whole images, after gathering patches by `gather` when that is not null. */
-  readonly images: readonly Segments[];
+  readonly images: readonly AttentionSpans[];
   /** [L]: place of each patch when images stand together, and back; null when they do already. */
   readonly gather: Int32Array | null;
   readonly scatter: Int32Array | null;
@@ -38,7 +38,7 @@ export interface VisionPlan {
 }
 
 /** Groups consecutive equal lengths. */
-function segments(lengths: readonly number[]): Segments[] {
+function spansOf(lengths: readonly number[]): AttentionSpans[] {
   const out: { start: number; count: number; length: number }[] = [];
   let start = 0;
   for (const length of lengths) {
@@ -133,8 +133,8 @@ function plan(vision: VisionDims, grids: readonly Grid[]): VisionPlan {
     patches,
     order,
     inverse: isIdentity(order) ? null : invert(order),
-    windows: segments(all.map(({ tokens }) => tokens.length * unit)),
-    images: segments(grids.map((grid) => grid.rows * grid.columns)),
+    windows: spansOf(all.map(({ tokens }) => tokens.length * unit)),
+    images: spansOf(grids.map((grid) => grid.rows * grid.columns)),
     gather: together ? null : gather,
     scatter: together ? null : invert(gather),
     cos,
@@ -191,12 +191,12 @@ function arrangePatches(
   return out;
 }
 
-/** Attention inside each segment: queries and keys [1, L, 2·H, D], values [1, L, H, D] → [L, H·D]. */
+/** Attention inside each span: queries and keys [1, L, 2·H, D], values [1, L, H, D] → [L, H·D]. */
 function attend(
   engine: Engine,
   queryKey: Tensor,
   value: Tensor,
-  runs: readonly Segments[],
+  runs: readonly AttentionSpans[],
   heads: number,
   width: number,
 ): Tensor {

@@ -48,7 +48,7 @@ for part in $parts; do
       # Parity is in float32 and bfloat16 against what transformers gave on a processor.
       TIMESEER_TEST_DEVICE="$device" node node_modules/vitest/vitest.mjs run \
         test/engine/torch.test.ts \
-        test/policy/{parity,forward,bfloat16,tape,adapter,generate}
+        test/policy/{parity,forward,bfloat16,gradient-checkpointing,lora,generate}
       ;;
     large)
       step 'Qwen2.5-VL-3B sizes, bfloat16: prefill and decoding'

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { nanoDims } from '../../src/policy/model-config.ts';
-import { planVision, type Segments } from '../../src/policy/vision.ts';
+import { type AttentionSpans, planVision } from '../../src/policy/vision.ts';
 
 const dims = nanoDims(400, { image: 1, video: 2, visionStart: 3, visionEnd: 4, end: 5, pad: 6 });
 
@@ -15,7 +15,7 @@ const grids = fc.array(
   { minLength: 1, maxLength: 3 },
 );
 
-const total = (runs: readonly Segments[]): number =>
+const total = (runs: readonly AttentionSpans[]): number =>
   runs.reduce((sum, { count, length }) => sum + count * length, 0);
 
 describe('vision plan', () => {
