@@ -18,6 +18,7 @@ import {
   type Weights,
 } from './layout.ts';
 import type { Dims } from './model-config.ts';
+import type { Policy } from './policy.ts';
 
 export interface AdapterOptions {
   /** Of each pair, ≥ 1. */
@@ -259,22 +260,12 @@ function sidePath(engine: Engine, x: Tensor, { down, up, rank, scale }: SidePath
   return outputs.length === 1 ? outputs[0]! : engine.concat(outputs, 1); // [N, O]
 }
 
-/** What a merge needs of a policy. */
-export interface Adapted {
-  readonly engine: Engine;
-  readonly dims: Dims;
-  readonly layout: Layout;
-  /** The base's weights [P]. */
-  readonly flat: Tensor;
-  readonly adapter: Adapter | null;
-}
-
 /**
  * Adds the adapter to the base's weights in place, W += scale·B·A in float32, and sets every B to zero: the policy
  * computes what it did before, and saves as a plain checkpoint.
  * @throws CheckpointError when the policy has no adapter.
  */
-export function mergeAdapter({ engine, dims, layout, flat, adapter }: Adapted): void {
+export function mergeAdapter({ engine, dims, layout, flat, adapter }: Policy): void {
   if (adapter === null) throw new CheckpointError('this policy has no adapter to merge');
   const scale = scaleOf(adapter.options);
   const places = new Map(layout.parameters.flatMap(({ parts }) => parts.map((part) => [part.name, part])));

@@ -13,6 +13,7 @@ import { Keys, readObject } from './json-file.ts';
 import { publishedName } from './layout.ts';
 import { type Adapter, type AdapterOptions, adapterLayout, targetOf } from './lora.ts';
 import type { Dims } from './model-config.ts';
+import type { Policy } from './policy.ts';
 import { listed, openSafetensors, type StoredTensor, writeSafetensors } from './safetensors.ts';
 import { compareParts, flatTensors, loadFlat } from './weights.ts';
 
@@ -26,12 +27,7 @@ const PREFIX = 'base_model.model.';
 const storedName = (name: string): string =>
   `${PREFIX}${name.replace(/^model\./, 'model.language_model.').replace(/^visual\./, 'model.visual.')}`;
 
-/** What is saved of an adapter: a policy that has one. */
-export interface SavedAdapter {
-  readonly engine: Engine;
-  readonly dims: Dims;
-  readonly adapter: Adapter | null;
-}
+type Adapted = Pick<Policy, 'engine' | 'dims' | 'adapter'>;
 
 /**
  * The modules of `targets` by their whole names, as an expression: decoder and vision tower have projections of the same
@@ -57,11 +53,7 @@ function targetPattern({ targets }: AdapterOptions): string {
  * Writes the adapter of a policy into a directory of the caller's. `base`: name or path of the checkpoint it belongs to.
  * @throws CheckpointError when the policy has no adapter.
  */
-export function writeAdapter(
-  { engine, dims, adapter }: SavedAdapter,
-  directory: string,
-  base?: string,
-): void {
+export function writeAdapter({ engine, dims, adapter }: Adapted, directory: string, base?: string): void {
   if (adapter === null) throw new CheckpointError(`${directory}: not written, this policy has no adapter`);
   const { options, flat } = adapter;
   mkdirSync(directory, { recursive: true });
@@ -90,7 +82,7 @@ export function writeAdapter(
 }
 
 /** As `writeAdapter`, into a directory that appears whole or not at all; an older one of that name is replaced. */
-export function saveAdapter(policy: SavedAdapter, directory: string, base?: string): void {
+export function saveAdapter(policy: Adapted, directory: string, base?: string): void {
   writeManifestedDirectory(directory, (temporary) => writeAdapter(policy, temporary, base));
 }
 
