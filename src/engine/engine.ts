@@ -41,7 +41,7 @@ export interface AttentionPrefix {
   readonly key: Tensor; // [P, Hkv, S₀, D], B = P·G rows attend, G consecutive rows to each
   readonly value: Tensor; // [P, Hkv, S₀, D]
   /** Additive, −Infinity hides: broadcast to [P, 1, 1, S₀]. */
-  readonly mask?: Tensor;
+  readonly mask?: Tensor | undefined;
 }
 
 export interface AttentionInput {
@@ -49,9 +49,9 @@ export interface AttentionInput {
   readonly key: Tensor; // [B, Hkv, S, D]
   readonly value: Tensor; // [B, Hkv, S, D]
   /** Additive, −Infinity hides: broadcast to [B, 1, T, S]; a constant. A causal mask is passed like any other. */
-  readonly mask?: Tensor;
+  readonly mask?: Tensor | undefined;
   /** Attended to by every query position, before the own keys. */
-  readonly prefix?: AttentionPrefix;
+  readonly prefix?: AttentionPrefix | undefined;
 }
 
 /** One token a row, in decoding. */
@@ -65,8 +65,8 @@ export interface AttentionStepInput {
   /** Columns filled so far; this token's is the next. */
   readonly used: number;
   /** Additive, −Infinity hides: broadcast to [B, 1, 1, used + 1]. */
-  readonly mask?: Tensor;
-  readonly prefix?: AttentionPrefix;
+  readonly mask?: Tensor | undefined;
+  readonly prefix?: AttentionPrefix | undefined;
 }
 
 export interface LogProbOptions {
@@ -84,7 +84,7 @@ export interface SampleOptions {
   /** Nucleus: the smallest set of tokens whose probability reaches topP; 1 keeps all. Log-probabilities stay those of all. */
   readonly topP: number;
   /** Only the k most probable tokens; all when absent. Applied before topP. */
-  readonly topK?: number;
+  readonly topK?: number | undefined;
   readonly mask?: Tensor; // [V] additive, finite
   /** One number in [0, 1) per row, drawn by the caller: [B]. Not read when the temperature is 0. */
   readonly uniforms: Tensor;

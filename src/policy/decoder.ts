@@ -23,21 +23,21 @@ export interface DecoderInput {
   readonly cos: Tensor; // [B or 1, T, d]
   readonly sin: Tensor;
   /** Additive over the own keys, broadcast to [B, 1, T, S]. */
-  readonly mask?: Tensor;
-  readonly prefix?: Prefix;
+  readonly mask?: Tensor | undefined;
+  readonly prefix?: Prefix | undefined;
   /** Extended in place; only without gradient. */
-  readonly kvCache?: KvCache;
+  readonly kvCache?: KvCache | undefined;
   /** Flat indices [K] of the wanted hidden states; all when absent. */
-  readonly rows?: Tensor;
+  readonly rows?: Tensor | undefined;
   /** Everything but attention then runs on the N tokens alone. */
-  readonly packing?: Packing;
+  readonly packing?: Packing | undefined;
   /** Recomputes layer by layer; not with a KV cache. */
-  readonly tape?: Tape;
+  readonly tape?: Tape | undefined;
   /**
    * False when no later call attends to what this one returns: a tape then keeps one tensor a layer, and a step of decoding
    * extends its own cache in one operation.
    */
-  readonly useCache?: boolean;
+  readonly useCache?: boolean | undefined;
 }
 
 export interface DecoderOutput {
@@ -58,15 +58,10 @@ function mix(
 ): { mixed: Tensor; cache: LayerCache } {
   const { batch, length, kvCache, packing, cos, sin, mask } = input;
   const { heads, kvHeads, headDim } = dims;
-  const optional = {
-    ...(mask === undefined ? {} : { mask }),
-    ...(before === undefined
-      ? {}
-      : { prefix: { ...before, ...(input.prefix?.mask === undefined ? {} : { mask: input.prefix.mask }) } }),
-  };
+  const prefix = before && { ...before, mask: input.prefix?.mask };
   if (kvCache !== undefined && kvCache.at === undefined && length === 1 && input.useCache === false) {
     const cache = kvCache.layers[index]!; // [B, Hkv, S, d]
-    const step = { qkv: projected, cos, sin, cache, used: kvCache.used, ...optional };
+    const step = { qkv: projected, cos, sin, cache, used: kvCache.used, mask, prefix };
     return { mixed: engine.attentionStep(step), cache };
   }
   const qkv = engine.reshape(
@@ -94,7 +89,7 @@ function mix(
     value = extended(held.value, value);
   }
   const query = engine.permute(queries, [0, 2, 1, 3]); // [B, Hq, T, d]
-  const out = engine.permute(engine.attention({ query, key, value, ...optional }), [0, 2, 1, 3]); // [B, T, Hq, d]
+  const out = engine.permute(engine.attention({ query, key, value, mask, prefix }), [0, 2, 1, 3]); // [B, T, Hq, d]
   return { mixed: engine.reshape(out, [batch * length, heads * headDim]), cache: { key, value } };
 }
 
@@ -185,7 +180,7 @@ function inType(engine: Engine, input: DecoderInput, dtype: DType): DecoderInput
     ...input,
     cos: cast(input.cos),
     sin: cast(input.sin),
-    ...(mask === undefined ? {} : { mask: cast(mask) }),
-    ...(prefix?.mask === undefined ? {} : { prefix: { ...prefix, mask: cast(prefix.mask) } }),
+    mask: mask && cast(mask),
+    prefix: prefix?.mask === undefined ? prefix : { ...prefix, mask: cast(prefix.mask) },
   };
 }

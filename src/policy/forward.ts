@@ -22,16 +22,16 @@ export interface Network {
 
 export interface ForwardInput extends Batch {
   /** Prompts that groups of rows share. */
-  readonly prefix?: Prefix;
+  readonly prefix?: Prefix | undefined;
   /** Flat indices b · T + t of the hidden states wanted, none of them padding; all when absent. */
-  readonly rows?: Int32Array;
+  readonly rows?: Int32Array | undefined;
   /**
    * Gradient checkpointing: recomputes layer by layer instead of recording; gradients then come from `tape.backward`, not from `engine.grad`.
    * What enters from outside (the prefix) is constant unless the same tape made it.
    */
-  readonly tape?: Tape;
+  readonly tape?: Tape | undefined;
   /** False when the result will be no other call's prefix: then its cache is empty, and nothing is kept for it. */
-  readonly useCache?: boolean;
+  readonly useCache?: boolean | undefined;
 }
 
 export interface ForwardOutput {
@@ -158,15 +158,14 @@ export function forward(network: Network, input: ForwardInput): ForwardOutput {
       batch,
       length,
       ...rotary(network, input),
-      ...(mask === undefined ? {} : { mask }),
-      ...(prefix === undefined ? {} : { prefix }),
-      ...(rows === undefined ? {} : { rows: engine.tensor(rows, [rows.length]) }),
-      ...(packing === undefined ? {} : { packing }),
-      ...(tape === undefined ? {} : { tape }),
-      ...(input.useCache === undefined ? {} : { useCache: input.useCache }),
+      mask,
+      prefix,
+      rows: rows && engine.tensor(rows, [rows.length]),
+      packing,
+      tape,
+      useCache: input.useCache,
     });
-    const padding = paddingMask(engine, input.lengths, length);
-    const cache: Prefix = { layers: done.layers, ...(padding === undefined ? {} : { mask: padding }) };
+    const cache: Prefix = { layers: done.layers, mask: paddingMask(engine, input.lengths, length) };
     if (packing === undefined || rows !== undefined) return { hidden: done.hidden, cache };
     // Without a choice of rows the shape is the padded one; padding holds the first token's state.
     const [spread] = runSegment(tape, {

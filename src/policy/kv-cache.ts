@@ -17,7 +17,7 @@ export interface LayerCache {
 export interface Prefix {
   readonly layers: readonly LayerCache[]; // [P, Hkv, S₀, d]
   /** Additive, hides the padding of shorter prompts: [P, 1, 1, S₀]. */
-  readonly mask?: Tensor;
+  readonly mask?: Tensor | undefined;
 }
 
 /** Preallocated keys and values that a decoding step extends in place. */
@@ -107,7 +107,7 @@ export function* keepSlots(policy: Policy, state: BatchState, kept: Kept): Gener
     yield ({ prefix }) => ({ prefix: prefix && { ...prefix, layers: changed(prefix.layers, i, prompts) } });
   }
   yield ({ prefix, mask, tokens, seen }) => ({
-    prefix: prefix && { ...prefix, ...(prefix.mask === undefined ? {} : { mask: prompts(prefix.mask) }) },
+    prefix: prefix && { ...prefix, mask: prefix.mask && prompts(prefix.mask) },
     mask: mask && slots(mask),
     tokens: slots(tokens),
     seen: seen && seenBy(policy, seen, index(kept.slots)),

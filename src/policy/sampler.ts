@@ -80,7 +80,7 @@ export class Sampler {
       const drawn = engine.sample(scores, {
         temperature: this.temperature,
         topP: this.#topP,
-        ...(this.#topK === undefined ? {} : { topK: this.#topK }),
+        topK: this.#topK,
         mask: this.#mask,
         uniforms,
       });

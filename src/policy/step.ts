@@ -158,8 +158,8 @@ function feed(policy: Policy, input: StepInput, tokens: Tensor, used: number): T
     sin: turn(rope.sin),
     kvCache: { layers, used },
     useCache: false,
-    ...(prefix === null ? {} : { prefix }),
-    ...(mask === null ? {} : { mask: engine.narrow(mask, 3, 0, used + 1) }),
+    prefix: prefix ?? undefined,
+    mask: mask === null ? undefined : engine.narrow(mask, 3, 0, used + 1),
   });
   return done.hidden;
 }
@@ -280,7 +280,7 @@ export class StaticSteps {
         sin: turn(rope.sin),
         kvCache: { layers, used: 0, at: column },
         mask: visible,
-        ...(prefix === null ? {} : { prefix }),
+        prefix: prefix ?? undefined,
       }); // [B, D]
       const now = engine.reshape(engine.indexSelect(uniforms, step), [batch]);
       const drawn = sampler.draw(this.#policy.logits(hidden), now, state.seen);
