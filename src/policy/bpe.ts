@@ -4,13 +4,13 @@
  * Llama 3's tokenizer has it), so that a phrase of the trace is one token. Merges learned from the same corpus and
  * the 256 bytes cover text that is not one of those pieces. The result is a standard `tokenizer.json`.
  */
-import { addedToken, bpeJson, byteAlphabet, NANO_PIECES, SPECIAL_TOKENS } from './tokenizer.ts';
+import { addedToken, bpeJson, byteAlphabet, NANO_PATTERN, SPECIAL_TOKENS } from './tokenizer.ts';
 
 /** What the chat template writes after `<|im_start|>`. */
 const ROLES = ['system\n', 'user\n', 'assistant\n'];
 
 /** Splits as the `Split` pre-tokenizer with behaviour `isolated`: matches and what lies between them. */
-function pieces(text: string, pattern: RegExp): string[] {
+function preTokenize(text: string, pattern: RegExp): string[] {
   const out: string[] = [];
   let end = 0;
   for (const match of text.matchAll(pattern)) {
@@ -75,16 +75,16 @@ export interface BpeOptions {
  */
 export function trainBpe(corpus: Iterable<string>, options: BpeOptions = {}): Record<string, unknown> {
   const room = (options.vocabulary ?? 400) - 256 - SPECIAL_TOKENS.length;
-  const pattern = new RegExp(NANO_PIECES, 'gu');
+  const pattern = new RegExp(NANO_PATTERN, 'gu');
   const special = /<\|[a-z_]+\|>/u;
   const alphabet = byteAlphabet();
   const spell = (text: string): string =>
     Array.from(Buffer.from(text, 'utf8'), (byte) => alphabet[byte]!).join('');
   const counts = new Map<string, number>();
   for (const text of corpus) {
-    for (const piece of text.split(special).flatMap((part) => pieces(part, pattern))) {
-      const word = spell(piece);
-      counts.set(word, (counts.get(word) ?? 0) + 1);
+    for (const word of text.split(special).flatMap((part) => preTokenize(part, pattern))) {
+      const spelling = spell(word);
+      counts.set(spelling, (counts.get(spelling) ?? 0) + 1);
     }
   }
   const ranked = [...counts]
@@ -114,7 +114,7 @@ export function trainBpe(corpus: Iterable<string>, options: BpeOptions = {}): Re
   const first = vocabulary.size;
   return bpeJson({
     added: SPECIAL_TOKENS.map((content, i) => addedToken({ id: first + i, content })),
-    pattern: NANO_PIECES,
+    pattern: NANO_PATTERN,
     ignoreMerges: true,
     vocab: Object.fromEntries(vocabulary),
     merges,

@@ -7,7 +7,7 @@ import { EngineError } from '../errors.ts';
 import { runSegment, type Tape, taped } from './gradient-checkpointing.ts';
 import type { KvCache, LayerCache, Prefix } from './kv-cache.ts';
 import type { DecoderLayer, Weights } from './layout.ts';
-import { project, tensorsOf } from './lora.ts';
+import { moduleTensors, project } from './lora.ts';
 import type { Dims } from './model-config.ts';
 
 /** Where the tokens of a padded batch stand when padding is left out: N of B · T places. */
@@ -22,7 +22,7 @@ export interface DecoderInput {
   readonly length: number;
   readonly cos: Tensor; // [B or 1, T, d]
   readonly sin: Tensor;
-  /** Additive over the own keys, broadcast to [B, 1, T, S]. */
+  /** Additive over this call's keys and those of the KV cache, broadcast to [B, 1, T, S]. */
   readonly mask?: Tensor | undefined;
   readonly prefix?: Prefix | undefined;
   /** Extended in place; only without gradient. */
@@ -35,7 +35,7 @@ export interface DecoderInput {
   readonly tape?: Tape | undefined;
   /**
    * False when no later call attends to what this one returns: a tape then keeps one tensor a layer, and a step of decoding
-   * extends its own cache in one operation.
+   * extends the KV cache in one operation.
    */
   readonly useCache?: boolean | undefined;
 }
@@ -43,7 +43,7 @@ export interface DecoderInput {
 export interface DecoderOutput {
   /** After the final norm: [K or B·T, D]. */
   readonly hidden: Tensor;
-  /** Keys and values of this call's tokens, or the whole own cache so far; none when no cache was wanted. */
+  /** Keys and values of this call's tokens, or the whole KV cache so far; none when no cache was wanted. */
   readonly layers: readonly LayerCache[];
 }
 
@@ -150,7 +150,7 @@ export function decode(engine: Engine, weights: Weights, dims: Dims, input: Deco
       const before = tables.prefix?.layers[i];
       const [next, key, value] = runSegment(tape, {
         inputs: before === undefined ? [x] : [x, before.key, before.value],
-        parameters: tape === undefined ? [] : tensorsOf(parameters),
+        parameters: tape === undefined ? [] : moduleTensors(parameters),
         constants: [tables.cos, tables.sin, tables.mask, tables.prefix?.mask, input.rows, packing],
         views: input.useCache === false ? [] : [1, 2],
         body: ([stream, k, v]) => {

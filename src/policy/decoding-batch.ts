@@ -13,7 +13,7 @@ import {
   keepSlots,
   maskColumns,
   moveColumns,
-  tensorsOf,
+  stateTensors,
   writePrefill,
 } from './kv-cache.ts';
 import type { Weights } from './layout.ts';
@@ -99,8 +99,8 @@ export class DecodingBatch {
     const { engine } = this.#policy;
     const before = this.#state;
     this.#state = { ...before, ...engine.scope(() => build(before)) };
-    const kept = new Set(tensorsOf(this.#state));
-    engine.dispose(...tensorsOf(before).filter((tensor) => !kept.has(tensor)));
+    const kept = new Set(stateTensors(this.#state));
+    engine.dispose(...stateTensors(before).filter((tensor) => !kept.has(tensor)));
     this.#disposeStatic();
   }
 
@@ -294,7 +294,7 @@ export class DecodingBatch {
 
   dispose(): void {
     this.#disposeStatic();
-    this.#policy.engine.dispose(...tensorsOf(this.#state));
+    this.#policy.engine.dispose(...stateTensors(this.#state));
   }
 }
 
@@ -309,20 +309,20 @@ export function keptSlots(slots: Slots, prompts: number): Kept | null {
   const group = slots.length / prompts;
   const alive: number[][] = [];
   for (let p = 0; p < prompts; p++) {
-    const own: number[] = [];
-    for (let g = 0; g < group; g++) if (slots[p * group + g] !== null) own.push(p * group + g);
-    alive.push(own);
+    const left: number[] = [];
+    for (let g = 0; g < group; g++) if (slots[p * group + g] !== null) left.push(p * group + g);
+    alive.push(left);
   }
-  const width = alive.reduce((most, own) => Math.max(most, own.length), 0);
-  const staying = alive.flatMap((own, p) => (own.length > 0 ? [p] : []));
+  const width = alive.reduce((most, left) => Math.max(most, left.length), 0);
+  const staying = alive.flatMap((left, p) => (left.length > 0 ? [p] : []));
   if (width * staying.length > slots.length * (1 - WORTH_LEAVING)) return null;
   const kept: number[] = [];
   const fillers = new Set<number>();
   for (const p of staying) {
-    const own = alive[p]!;
+    const left = alive[p]!;
     for (let g = 0; g < width; g++) {
-      if (g >= own.length) fillers.add(kept.length);
-      kept.push(own[Math.min(g, own.length - 1)]!);
+      if (g >= left.length) fillers.add(kept.length);
+      kept.push(left[Math.min(g, left.length - 1)]!);
     }
   }
   return { slots: kept, prompts: staying, fillers };

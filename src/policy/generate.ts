@@ -1,7 +1,7 @@
 /**
  * Batched sampling. Prompts are encoded once and shared by their samples; keys and values are written into caches that
  * grow by many columns at once; complete rows leave the batch, and waiting prompts take their places. Each row draws from its own random
- * stream, so what it says does not depend on the rows beside it. What is sampled stays on the device and is copied to the
+ * stream, so what it samples does not depend on the rows beside it. What is sampled stays on the device and is copied to the
  * host once per several steps.
  */
 import { setImmediate } from 'node:timers/promises';
@@ -52,7 +52,7 @@ export interface Sampled {
   readonly hidden: Float32Array;
 }
 
-/** How the work is cut up. What a row says does not depend on it. */
+/** How the work is cut up. What a row samples does not depend on it. */
 export interface GenerateSchedule extends Stepping {
   /** Whether waiting prompts take the places of complete ones, or wait until the whole batch is complete. */
   readonly refill: boolean;

@@ -6,7 +6,7 @@
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../errors.ts';
 
-/** A piece of a forward pass. */
+/** A part of a forward pass that is run again in the backward pass. */
 export interface Segment {
   /** What the body computes with: results of earlier segments, or constants. */
   readonly inputs: readonly Tensor[];

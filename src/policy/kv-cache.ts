@@ -46,7 +46,7 @@ export interface BatchState {
 /** A part of a state, made from the state as it then is. */
 export type Change = (state: BatchState) => Partial<BatchState>;
 
-export function tensorsOf({ prefix, layers, mask, tokens, seen }: BatchState): Tensor[] {
+export function stateTensors({ prefix, layers, mask, tokens, seen }: BatchState): Tensor[] {
   const caches = [...(prefix?.layers ?? []), ...layers].flatMap(({ key, value }) => [key, value]);
   const optional = [prefix?.mask, mask, ...Object.values<Tensor>({ ...seen })];
   return [...caches, tokens, ...optional.filter((tensor) => tensor !== undefined && tensor !== null)];

@@ -220,9 +220,9 @@ export function withAdapter(weights: Weights, { paths }: OpenAdapter): Weights {
 }
 
 /** The weights of a layer, a block or the merger, with those of its adapter. */
-export function tensorsOf<T extends { readonly adapter?: Paths }>({ adapter, ...own }: T): Tensor[] {
+export function moduleTensors<T extends { readonly adapter?: Paths }>({ adapter, ...weights }: T): Tensor[] {
   return [
-    ...Object.values<Tensor>(own as Readonly<Record<string, Tensor>>),
+    ...Object.values<Tensor>(weights as Readonly<Record<string, Tensor>>),
     ...Object.values<SidePath>({ ...adapter }).flatMap(({ down, up }) => [
       down,
       ...up.flatMap(({ weight }) => (weight === null ? [] : [weight])),
@@ -248,14 +248,14 @@ function sidePath(engine: Engine, x: Tensor, { down, up, rank, scale }: SidePath
   const cast = (weight: Tensor): Tensor => (weight.dtype === dtype ? weight : engine.cast(weight, dtype));
   const low = engine.mul(engine.linear(x, cast(down)), scale); // [N, n · rank]
   const targeted = up.filter(({ weight }) => weight !== null).length;
-  const pieces = engine.split(
+  const parts = engine.split(
     low,
     Array.from({ length: targeted }, () => rank),
     1,
   ); // n times [N, rank]
   let used = 0;
   const outputs = up.map(({ weight, size }) =>
-    weight === null ? engine.zeros([x.shape[0]!, size], dtype) : engine.linear(pieces[used++]!, cast(weight)),
+    weight === null ? engine.zeros([x.shape[0]!, size], dtype) : engine.linear(parts[used++]!, cast(weight)),
   );
   return outputs.length === 1 ? outputs[0]! : engine.concat(outputs, 1); // [N, O]
 }

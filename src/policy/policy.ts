@@ -180,7 +180,7 @@ export class Policy implements Network {
    */
   readonly forbidden: Float32Array;
   /** As `forbidden`, but of special tokens only those of images and videos: what no text can hold. */
-  readonly unsayable: Float32Array;
+  readonly nonText: Float32Array;
 
   readonly #parts: PolicyParts;
   readonly #adapterViews: readonly Tensor[] = [];
@@ -260,12 +260,12 @@ export class Policy implements Network {
       leaves: this.parameters.slice(0, changed.length),
     };
     this.forbidden = new Float32Array(this.dims.vocabulary);
-    this.unsayable = new Float32Array(this.dims.vocabulary);
+    this.nonText = new Float32Array(this.dims.vocabulary);
     const { end, image: picture, video } = this.dims.special;
     for (let id = 0; id < this.dims.vocabulary; id++) {
       const known = this.tokenizer.token(id) !== undefined;
       this.forbidden[id] = (known && !this.tokenizer.isSpecial(id)) || id === end ? 0 : FORBID;
-      this.unsayable[id] = known && id !== picture && id !== video ? 0 : FORBID;
+      this.nonText[id] = known && id !== picture && id !== video ? 0 : FORBID;
     }
   }
 

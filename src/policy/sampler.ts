@@ -58,7 +58,7 @@ export class Sampler {
     this.penalty = repetitionPenalty;
     this.#topP = topP;
     this.#topK = topK;
-    const mask = (free ? policy.unsayable : policy.forbidden).slice(); // [V]
+    const mask = (free ? policy.nonText : policy.forbidden).slice(); // [V]
     for (const id of stops) mask[id] = 0;
     for (const id of suppress) {
       if (!(Number.isInteger(id) && id >= 0 && id < mask.length)) {

@@ -26,15 +26,15 @@ const CACHED_LENGTH = 20_000;
  * Where the nano policy's text splits: tags, roles, single digits, symbols of the scan, brackets and commas. `o` and `x` are
  * symbols only inside a scan: after `; scan ` or another symbol, with nothing but symbols up to the scan's end.
  */
-export const NANO_PIECES =
+export const NANO_PATTERN =
   '(?:system|user|assistant)\\n|</?[a-z]+>|[0-9]|[.()#\\[\\]]|, ?|(?<=; scan |[.()#ox])[ox](?=[.()#ox]*(?:</think>|; ))';
 
 /** Where Qwen's tokenizers split text before merging. */
-const PIECES =
+const QWEN_PATTERN =
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 /** Expressions that come to an end on any text. */
-const KNOWN: readonly unknown[] = [PIECES, NANO_PIECES];
+const KNOWN: readonly unknown[] = [QWEN_PATTERN, NANO_PATTERN];
 
 /** Whether a part of a `tokenizer.json` brings an expression that is not known, or replaces text by any other. */
 function isForeign(part: unknown): boolean {
@@ -252,7 +252,12 @@ function fromMerges(vocabFile: string, mergesFile: string): Json {
         `${mergesFile}: merge ${i + 1} is not two tokens, but ${JSON.stringify(line)}; copy it again`,
       );
     });
-  return bpeJson({ normalizer: { type: 'NFC' }, pattern: PIECES, vocab: readObject(vocabFile), merges });
+  return bpeJson({
+    normalizer: { type: 'NFC' },
+    pattern: QWEN_PATTERN,
+    vocab: readObject(vocabFile),
+    merges,
+  });
 }
 
 /** Tokens of `tokenizer_config.json` and `added_tokens.json`, by the file that names them. */

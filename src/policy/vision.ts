@@ -8,7 +8,7 @@ import type { Engine, Tensor } from '../engine/engine.ts';
 import { runSegment, type Tape, taped } from './gradient-checkpointing.ts';
 import type { Grid, ProcessedImage } from './image-processor.ts';
 import type { VisionBlock, Weights } from './layout.ts';
-import { project, tensorsOf } from './lora.ts';
+import { moduleTensors, project } from './lora.ts';
 import { CHANNELS, VISION_EPSILON, type VisionDims } from './model-config.ts';
 
 /** `count` spans of `length` patches each, from patch `start` on. */
@@ -325,7 +325,7 @@ export function encodeImages(
       const before = x!;
       [x] = runSegment(tape, {
         inputs: [before],
-        parameters: tensorsOf(parameters),
+        parameters: moduleTensors(parameters),
         constants: [cos, sin, gather, scatter],
         body: ([stream]) => [
           engine.scope(() => block(context, parameters, stream!, vision.fullAttention.includes(i))),
@@ -338,7 +338,7 @@ export function encodeImages(
     const unit = vision.merge * vision.merge;
     const [tokens] = runSegment(tape, {
       inputs: [x!],
-      parameters: tensorsOf(merger),
+      parameters: moduleTensors(merger),
       constants: inverse,
       body: ([stream]) => {
         const normed = engine.rmsNorm(stream!, merger.norm, VISION_EPSILON);
