@@ -62,19 +62,18 @@ function join([left, right]: readonly [string, string], symbols: readonly string
   return out;
 }
 
-export interface BpeOptions {
-  /** Upper bound of the vocabulary, special tokens included; at least 300. */
-  readonly vocabulary?: number;
-  /** Share of the room above the bytes that whole pieces may take; merges get the rest. */
-  readonly wholeShare?: number;
-}
+/** Share of the room above the bytes that whole pieces may take; merges get the rest. */
+const WHOLE_SHARE = 0.7;
 
 /**
- * Trains on `corpus` and returns a `tokenizer.json` object. Independent of the corpus' order. Special tokens
- * in the corpus, as in rendered prompts, only separate its text.
+ * Trains on `corpus` and returns a `tokenizer.json` object of at most `vocabulary` tokens (at least 300), special ones
+ * included. Independent of the corpus' order. Special tokens in the corpus, as in rendered prompts, only separate its text.
  */
-export function trainBpe(corpus: Iterable<string>, options: BpeOptions = {}): Record<string, unknown> {
-  const room = (options.vocabulary ?? 400) - 256 - SPECIAL_TOKENS.length;
+export function trainBpe(
+  corpus: Iterable<string>,
+  { vocabulary: most = 400 }: { readonly vocabulary?: number } = {},
+): Record<string, unknown> {
+  const room = most - 256 - SPECIAL_TOKENS.length;
   const pattern = new RegExp(NANO_PATTERN, 'gu');
   const special = /<\|[a-z_]+\|>/u;
   const alphabet = byteAlphabet();
@@ -92,7 +91,7 @@ export function trainBpe(corpus: Iterable<string>, options: BpeOptions = {}): Re
     .map(([word, count]) => ({ word, count, saved: count * (word.length - 1) }))
     .sort((a, b) => b.saved - a.saved || (a.word < b.word ? -1 : 1));
   const spelled = ROLES.map((role) => spell(role));
-  const chosen = ranked.slice(0, Math.floor(room * (options.wholeShare ?? 0.7))).map(({ word }) => word);
+  const chosen = ranked.slice(0, Math.floor(room * WHOLE_SHARE)).map(({ word }) => word);
   const whole = [...spelled, ...chosen.filter((word) => !spelled.includes(word))];
   const vocabulary = new Map<string, number>();
   // Bytes in the order of the alphabet's code points, as the reference trainer sorts them.

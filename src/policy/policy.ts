@@ -305,7 +305,6 @@ export class Policy implements Network {
       readonly tokenizer: Json;
       readonly seed: number;
       readonly dims?: (vocabulary: number, special: SpecialIds) => Dims;
-      readonly template?: string;
       /** float32 when absent. */
       readonly dtype?: WeightDType;
       readonly tuning?: Tuning;
@@ -320,13 +319,12 @@ export class Policy implements Network {
       end: tokenizer.special('<|im_end|>'),
       pad: tokenizer.special('<|endoftext|>'),
     });
-    const template = options.template ?? DEFAULT_TEMPLATE;
     const parts: PolicyParts = {
       config: configJson(dims, options.dtype),
       tokenizer: tokenizer.json,
       // transformers.js and older transformers look for the template here, newer ones in its own file.
-      tokenizerConfig: { ...BPE_CONFIG, chat_template: template },
-      template,
+      tokenizerConfig: { ...BPE_CONFIG, chat_template: DEFAULT_TEMPLATE },
+      template: DEFAULT_TEMPLATE,
       preprocessor: new ImageProcessor(dims.vision, { min_pixels: 28 * 28 }).json(),
     };
     const weights = (layout: Layout): Tensor => randomWeights(engine, layout, options.seed, options.dtype);
