@@ -2,9 +2,9 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { ADAPTER_TARGETS, DECODER_TARGETS } from '../src/lora-targets.ts';
 import { changedKeys, defaultRecipe, loadRecipe, recipeNames } from '../src/config.ts';
 import { ConfigError, closest } from '../src/errors.ts';
+import { ADAPTER_TARGETS, DECODER_TARGETS } from '../src/lora-targets.ts';
 import { recipeSchema } from '../src/recipe.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-config-'));

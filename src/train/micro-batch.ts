@@ -105,7 +105,7 @@ export class PaddingMeter {
 
   add({ batch, length, lengths }: Pick<ForwardInput, 'batch' | 'length' | 'lengths'>): void {
     this.places += batch * length;
-    this.tokens += lengths === undefined ? batch * length : lengths.reduce((sum, n) => sum + n, 0);
+    this.tokens += lengths.reduce((sum, n) => sum + n, 0);
   }
 }
 

@@ -80,7 +80,7 @@ describe('micro-batches', () => {
 test('padding is what no token fills', () => {
   const meter = new PaddingMeter();
   meter.add({ batch: 3, length: 5, lengths: Int32Array.of(5, 2, 1) });
-  meter.add({ batch: 1, length: 4 });
+  meter.add({ batch: 1, length: 4, lengths: Int32Array.of(4) });
   expect([meter.tokens, meter.places]).toEqual([12, 19]);
 });
 
