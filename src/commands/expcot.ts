@@ -2,6 +2,7 @@
 
 import { existsSync } from 'node:fs';
 import type { Argv, CommandModule } from 'yargs';
+import { openClasses, openSet, readFromFile, readFromSet, splitOf } from '../../datasets/open-series.ts';
 import { SPLITS, type Split } from '../../datasets/split.ts';
 import { normalAlone } from '../../datasets/statistics.ts';
 import { ConfigError } from '../errors.ts';
@@ -9,10 +10,12 @@ import { profileToJson, readProfile } from '../expcot/class-profile.ts';
 import { ClassEvidence } from '../expcot/class-trace.ts';
 import { formatNumber } from '../expcot/trace.ts';
 import { readUtf8, writeFileAtomic } from '../files.ts';
+import type { Drawable } from '../tasks/drawing.ts';
+import type { Statement } from '../tasks/kind.ts';
 import { TRACE_MODES, type TraceMode } from '../tasks/kind.ts';
 import { type BlindScore, expertOn, scoreBlind, taskKind } from '../tasks/kinds.ts';
 import { print, printJson } from '../terminal.ts';
-import { openClasses, openSet, readFromFile, readFromSet, splitOf, statedGold } from './expcot-source.ts';
+import type { Gold } from '../types.ts';
 
 export interface ExpcotArguments {
   file: string;
@@ -102,6 +105,17 @@ function checkReplaced(path: string): void {
       { cause },
     );
   }
+}
+
+/** What the user states as the right answer, over what the file says. @throws ConfigError for a wrong statement */
+function statedGold(kind: Gold['kind'], { id, channels, gold }: Drawable, stated: Statement): Gold {
+  const missing = (option: string): never => {
+    throw new ConfigError(
+      `--mode teacher: ${id} does not say what is right; say it with ${option}, or ask for --mode blind`,
+    );
+  };
+  const found = gold?.kind === kind ? gold : null;
+  return taskKind(kind).state(stated, found, channels[0]!.length, missing);
 }
 
 /**

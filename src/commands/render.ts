@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
 import { GENERATED } from '../../datasets/benchmarks/registry.ts';
+import { openRenderSource, type RenderSource } from '../../datasets/open-series.ts';
 import { DEFAULT_SEED, SPLITS, type Split } from '../../datasets/split.ts';
 import { ConfigError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
@@ -19,7 +20,6 @@ import { checkFigure, type Drawable, type Drawing, drawingOf, markTruth } from '
 import { taskKind } from '../tasks/kinds.ts';
 import { print, printJson } from '../terminal.ts';
 import type { Picture } from '../types.ts';
-import { openRenderSource, type RenderSource } from './render-source.ts';
 
 /** Most pictures unless asked otherwise. */
 const DEFAULT_LIMIT = 100;

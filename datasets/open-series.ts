@@ -1,21 +1,24 @@
-/** Where `render` finds series: generators, generated tasks, data set directories, and files of any format. */
-
 import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
-import { BENCHMARKS } from '../../datasets/benchmarks/registry.ts';
-import { runsOf } from '../../datasets/benchmarks/source-files.ts';
-import { VALUE_CHANNEL } from '../../datasets/example.ts';
-import { isExampleSet } from '../../datasets/example-manifest.ts';
-import { ExampleSet } from '../../datasets/example-set.ts';
-import { numericColumns, readCsv } from '../../datasets/readers/csv.ts';
-import { formatOf, readRecords } from '../../datasets/readers/formats.ts';
-import type { RawRecord } from '../../datasets/readers/record.ts';
-import { openExamples } from '../../datasets/source.ts';
-import { SPLITS, type Split } from '../../datasets/split.ts';
-import { ConfigError, DataError } from '../errors.ts';
-import type { Drawable, FigureChoice } from '../tasks/drawing.ts';
-import { taskKind } from '../tasks/kinds.ts';
-import type { Gold } from '../types.ts';
+import { ConfigError, DataError, reasonOf } from '../src/errors.ts';
+import { type ClassProfile, learnClasses, readProfile } from '../src/expcot/class-profile.ts';
+import { readUtf8 } from '../src/files.ts';
+import { mergeIntervals } from '../src/series/intervals.ts';
+import type { Drawable, FigureChoice } from '../src/tasks/drawing.ts';
+import { taskKind } from '../src/tasks/kinds.ts';
+import type { Example, Gold } from '../src/types.ts';
+import { BENCHMARKS } from './benchmarks/registry.ts';
+import { runsOf } from './benchmarks/source-files.ts';
+import { VALUE_CHANNEL } from './example.ts';
+import { isExampleSet } from './example-manifest.ts';
+import { ExampleSet } from './example-set.ts';
+import { LARGEST_VALUE } from './prepare.ts';
+import { numericColumns, readCsv } from './readers/csv.ts';
+import { formatOf, readRecords } from './readers/formats.ts';
+import type { RawRecord } from './readers/record.ts';
+import { stem } from './readers/record.ts';
+import { openExamples } from './source.ts';
+import { SPLITS, type Split } from './split.ts';
 
 /** What is to be drawn, as the command line says it. */
 export interface SourceOptions {
@@ -76,28 +79,37 @@ function choose(one: Drawable, column: readonly string[] | undefined): Drawable 
   };
 }
 
-/** A record of a file; times that fall cannot be an axis. */
-function drawableOf(record: RawRecord): Drawable {
-  const { id, channels, channelNames, times, label, anomalies, file } = record;
+/** The series of a record, whose answer is the record's label or its anomalies. @throws DataError for channels of unequal lengths */
+function seriesOf({ id, channels, channelNames, times, label, anomalies, file }: RawRecord): Drawable {
   const length = channels[0]!.length;
   const odd = channels.find((channel) => channel.length !== length);
   if (odd !== undefined) {
     throw new DataError(
-      `series ${id}: channels of ${length} and ${odd.length} points; a picture needs them equally long`,
+      `series ${id}: channels of ${length} and ${odd.length} points; they must be equally long`,
       { file: file.path },
     );
   }
+  // Times that fall cannot be an axis.
   const rising = times?.every((time, i) => i === 0 || time >= times[i - 1]!) === true;
   const intervals =
-    anomalies === null ? null : anomalies instanceof Uint8Array ? runsOf(anomalies) : anomalies;
+    anomalies === null
+      ? null
+      : anomalies instanceof Uint8Array
+        ? runsOf(anomalies)
+        : mergeIntervals(anomalies);
   const gold: Gold | null =
-    intervals !== null
-      ? { kind: 'anomaly', class: intervals.length === 0 ? 'normal' : null, intervals }
-      : label !== null
-        ? { kind: 'classification', class: label }
-        : null;
-  const names = channels.length === 1 ? [VALUE_CHANNEL] : channelNames;
-  return { id, channels, names, times: rising ? times : null, gold };
+    label !== null
+      ? { kind: 'classification', class: label }
+      : intervals === null
+        ? null
+        : { kind: 'anomaly', class: intervals.length === 0 ? 'normal' : null, intervals };
+  return { id, channels, names: channelNames, times: rising ? times : null, gold };
+}
+
+/** As `seriesOf`; a picture of one channel does not name it. */
+function drawableOf(record: RawRecord): Drawable {
+  const one = seriesOf(record);
+  return one.channels.length === 1 ? { ...one, names: [VALUE_CHANNEL] } : one;
 }
 
 function* recordsOf(path: string, column: readonly string[] | undefined): Generator<Drawable> {
@@ -133,15 +145,17 @@ function openFile(options: SourceOptions): RenderSource {
   };
 }
 
-function openSet(options: SourceOptions): RenderSource {
+const countsOf = (set: ExampleSet): string =>
+  set.splits.map((split) => `${split} ${set.count(split)}`).join(', ');
+
+function renderedSet(options: SourceOptions): RenderSource {
   const { source, offset, limit, column } = options;
   refuse(options, ['seed', 'length'], `generators, and ${source} is prepared already`);
   const set = new ExampleSet(source);
   const split = options.split ?? set.splits[0]!;
-  const has = set.splits.map((one) => `${one} ${set.count(one)}`).join(', ');
   if (offset >= set.count(split)) {
     throw new ConfigError(
-      `--split ${split}: ${source} has no example ${offset} of it, counted from 0; examples by split: ${has}`,
+      `--split ${split}: ${source} has no example ${offset} of it, counted from 0; examples by split: ${countsOf(set)}`,
     );
   }
   const count = Math.min(limit, set.count(split) - offset);
@@ -188,5 +202,102 @@ function openGenerated(options: SourceOptions): RenderSource {
 export function openRenderSource(options: SourceOptions): RenderSource {
   const { source } = options;
   if (existsSync(source) && statSync(source).isFile()) return openFile(options);
-  return isExampleSet(source) ? openSet(options) : openGenerated(options);
+  return isExampleSet(source) ? renderedSet(options) : openGenerated(options);
+}
+
+function isDirectory(path: string): boolean {
+  try {
+    return statSync(path).isDirectory();
+  } catch (cause) {
+    throw new DataError(`cannot be read (${reasonOf(cause)})`, { file: path, cause });
+  }
+}
+
+/** The prepared data set at a path; null for a file. @throws DataError for a directory that is not one */
+export function openSet(path: string): ExampleSet | null {
+  if (!isDirectory(path)) return null;
+  if (!isExampleSet(path)) {
+    throw new DataError('a directory, but not a prepared data set; timeseer data prepare writes one', {
+      file: path,
+    });
+  }
+  return new ExampleSet(path);
+}
+
+function* records(path: string, columns: readonly string[] | undefined): Generator<RawRecord> {
+  if (columns === undefined) yield* readRecords(path);
+  else {
+    const format = formatOf(path);
+    if (format !== 'csv' && format !== 'nab') {
+      throw new ConfigError(
+        `--column belongs to CSV files with a column per channel; ${path} is read as ${format}`,
+      );
+    }
+    yield* readCsv(path, { columns, missing: true });
+  }
+}
+
+/** As `seriesOf`. @throws DataError also for values that analyses cannot bear */
+function analysed(record: RawRecord): Drawable {
+  const one = seriesOf(record);
+  for (const [c, channel] of one.channels.entries()) {
+    const beyond = channel.findIndex((value) => Math.abs(value) > LARGEST_VALUE);
+    if (beyond >= 0) {
+      throw new DataError(
+        `series ${one.id}: point ${beyond} of channel ${one.names[c]} is ${channel[beyond]}, beyond ±${LARGEST_VALUE}; rescale the series`,
+        { file: record.file.path },
+      );
+    }
+  }
+  return one;
+}
+
+/** Series number `index` (0-based) of a file. @throws DataError for fewer series, and as the file's reader */
+export function readFromFile(path: string, index: number, columns: readonly string[] | undefined): Drawable {
+  let count = 0;
+  for (const record of records(path, columns)) if (count++ === index) return analysed(record);
+  throw new DataError(`--record ${index}: the file holds ${count} series, counted from 0`, { file: path });
+}
+
+/** Example number `index` of a split. @throws DataError for a split or example that is not there */
+export function readFromSet(set: ExampleSet, split: Split, index: number): Drawable {
+  if (index >= set.count(split)) {
+    throw new DataError(
+      `--split ${split} --record ${index}: not there; examples by split: ${countsOf(set)}`,
+      {
+        file: set.directory,
+      },
+    );
+  }
+  return set.at(split, index);
+}
+
+/** The split to look at: the given one, else the last that is there. */
+export function splitOf(set: ExampleSet, split: Split | undefined): Split {
+  return split ?? SPLITS.filter((own) => set.count(own) > 0).at(-1)!;
+}
+
+/** Labelled series of a file as the training split that the user says it is. */
+function* labelled(path: string): Generator<Example> {
+  const task = stem(path);
+  let index = 0;
+  for (const record of readRecords(path)) {
+    const { id, channels, names, gold } = analysed(record);
+    if (gold === null || !taskKind(gold.kind).learnsClasses) {
+      throw new DataError(`series ${id} has no class; classes are learned from labelled series`, {
+        file: path,
+      });
+    }
+    yield { id: `${task}/train/${index++}`, task, channels, names, times: null, gold, recording: null };
+  }
+}
+
+/**
+ * Classes from a profile (.json), the training split of a prepared data set, or a file of labelled training series.
+ * @throws DataError for what is not one of these, and as `learnClasses`
+ */
+export function openClasses(path: string): ClassProfile {
+  const set = openSet(path);
+  if (set !== null) return learnClasses(set.read('train'));
+  return /\.json$/i.test(path) ? readProfile(readUtf8(path), path) : learnClasses(labelled(path));
 }
