@@ -1,6 +1,6 @@
 /** From a task to a prepared data set: which examples it has, in which splits, and what is said of them. */
 import { createHash } from 'node:crypto';
-import { createReadStream, statSync } from 'node:fs';
+import { createReadStream, existsSync, lstatSync, readdirSync, statSync } from 'node:fs';
 import { basename, dirname, relative } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { ConfigError, DataError, reasonOf } from '../src/errors.ts';
@@ -11,7 +11,7 @@ import { labelOf } from '../src/tasks/kinds.ts';
 import type { Example } from '../src/types.ts';
 import type { Benchmark, BenchmarkFigure, OpenBenchmark } from './benchmarks/benchmark.ts';
 import { checkExample } from './example.ts';
-import type { ExampleManifest } from './example-manifest.ts';
+import { type ExampleManifest, isExampleSet } from './example-manifest.ts';
 import { type ExampleOrigin, type WriteExamplesOptions, writeExamples } from './example-set.ts';
 import { SPLITS, type Split } from './split.ts';
 import { type DrawOptions, digestOf, drawSplits, duplicatesText, type Item, subset } from './split-plan.ts';
@@ -311,6 +311,27 @@ export async function prepare(
   options: PrepareOptions,
 ): Promise<ExampleManifest> {
   return writeSelection(await selectExamples(spec, options), out, options);
+}
+
+/**
+ * Whether a data set may be written into `out`: only one that is there is replaced, never a directory that holds something else.
+ * @throws ConfigError
+ */
+export function checkTarget(out: string, force: boolean): void {
+  if (out.trim() === '') throw new ConfigError('--out: empty; name the directory to write');
+  if (!existsSync(out)) {
+    if (lstatSync(out, { throwIfNoEntry: false })?.isSymbolicLink()) {
+      throw new ConfigError(`--out ${out}: is a link that leads nowhere; remove it, or choose another place`);
+    }
+    return;
+  }
+  if (!statSync(out).isDirectory()) throw new ConfigError(`--out ${out}: is a file; choose a directory`);
+  if (isExampleSet(out)) {
+    if (force) return;
+    throw new ConfigError(`--out ${out}: holds a data set already; choose another directory, or add --force`);
+  }
+  if (readdirSync(out).length === 0) return;
+  throw new ConfigError(`--out ${out}: holds other files, which are never replaced; choose a new directory`);
 }
 
 /** Writes examples that were chosen, whole or not at all. @returns the manifest @throws as `writeExamples` */

@@ -1,5 +1,4 @@
 /** `timeseer data prepare NAME`: a task, or the user's own files, as a checked data set. */
-import { existsSync, lstatSync, readdirSync, statSync } from 'node:fs';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
 import { addMaterials } from '../../../datasets/add-materials.ts';
@@ -7,10 +6,15 @@ import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { TASK_FILE_EXAMPLE, TASK_FILES } from '../../../datasets/benchmarks/custom.ts';
 import { CUSTOM_LAYOUT } from '../../../datasets/benchmarks/custom-source.ts';
 import { benchmarkNamed } from '../../../datasets/benchmarks/registry.ts';
-import { type ExampleManifest, isExampleSet } from '../../../datasets/example-manifest.ts';
+import type { ExampleManifest } from '../../../datasets/example-manifest.ts';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import { taskFolder } from '../../../datasets/fetch.ts';
-import { type SelectOptions, selectExamples, writeSelection } from '../../../datasets/prepare.ts';
+import {
+  checkTarget,
+  type SelectOptions,
+  selectExamples,
+  writeSelection,
+} from '../../../datasets/prepare.ts';
 import type { SplitSizes } from '../../../datasets/split.ts';
 import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { blindLines } from '../../../datasets/statistics.ts';
@@ -114,24 +118,6 @@ export function selectOptions(args: ChoiceArguments, spec: Benchmark): Omit<Sele
     figure: figure === undefined ? undefined : { preset: figure, missing: spec.figure.missing },
     allowSharedRecordings: args.allowSharedRecordings,
   };
-}
-
-/** Replaces only what this command made: never a directory that holds something else. */
-function checkTarget(out: string, force: boolean): void {
-  if (out.trim() === '') throw new ConfigError('--out: empty; name the directory to write');
-  if (!existsSync(out)) {
-    if (lstatSync(out, { throwIfNoEntry: false })?.isSymbolicLink()) {
-      throw new ConfigError(`--out ${out}: is a link that leads nowhere; remove it, or choose another place`);
-    }
-    return;
-  }
-  if (!statSync(out).isDirectory()) throw new ConfigError(`--out ${out}: is a file; choose a directory`);
-  if (isExampleSet(out)) {
-    if (force) return;
-    throw new ConfigError(`--out ${out}: holds a data set already; choose another directory, or add --force`);
-  }
-  if (readdirSync(out).length === 0) return;
-  throw new ConfigError(`--out ${out}: holds other files, which are never replaced; choose a new directory`);
 }
 
 /** Counts of the classes by split. */
