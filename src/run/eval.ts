@@ -19,11 +19,11 @@ import { type NumbersFormat, readCard } from '../tasks/card.ts';
 import type { Reading } from '../tasks/response.ts';
 import { say } from '../terminal.ts';
 import type { EvalRecord } from '../types.ts';
-import { evaluationCard, mismatches } from './card.ts';
 import { type PromptTokens, promptTokens } from './prompt-length.ts';
 import { checkSameData } from './run-data.ts';
 import { findPolicy } from './run-policy.ts';
 import { type EvalMode, runStage } from './stage.ts';
+import { evaluationCard, mismatches } from './task.ts';
 
 export interface EvalRequest {
   readonly policy: string;

@@ -19,8 +19,7 @@ import { planStage, type StagePlan } from '../train/plan.ts';
 import type { Subject } from '../train/plan-policy.ts';
 import type { TrainingStage } from '../train/plan-stage.ts';
 import type { Task } from '../train/task.ts';
-import { nanoCard, trainingCard } from './card.ts';
-import { trainingTask } from './task.ts';
+import { nanoCard, trainingCard, trainingTask } from './task.ts';
 
 /** Version whose operators are assumed where none is installed. */
 const USUAL_VERSION = '2.6.0';

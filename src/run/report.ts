@@ -5,8 +5,7 @@ import { POLICIES, RunDirectory } from '../../eval/run-directory.ts';
 import { type Summary, summaryTable } from '../../eval/summary.ts';
 import { hasCard } from '../tasks/card.ts';
 import { say } from '../terminal.ts';
-import { evaluationCard } from './card.ts';
-import { exampleTask } from './task.ts';
+import { evaluationCard, exampleTask } from './task.ts';
 
 /** The results of a run as a table for a terminal, and what of its requirements is missed. */
 export function resultLines(summary: Summary): string[] {

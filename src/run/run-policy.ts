@@ -9,10 +9,9 @@ import { trainBpe } from '../policy/bpe.ts';
 import { Policy } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
 import { type PolicyCard, writeCard } from '../tasks/card.ts';
-import { nanoCard } from './card.ts';
 import { openEngine } from './engine.ts';
 import type { Run } from './run.ts';
-import { trainingTask } from './task.ts';
+import { nanoCard, trainingTask } from './task.ts';
 
 /** What a run directory may hold, the furthest trained first. */
 export const RUN_POLICIES = [

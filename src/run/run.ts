@@ -34,7 +34,6 @@ import {
   type StageOrigin,
   type TrainingState,
 } from '../train/checkpoint.ts';
-import { nanoCard, trainingCard } from './card.ts';
 import { openEngine } from './engine.ts';
 import { promptReader } from './prompt-length.ts';
 import {
@@ -46,6 +45,7 @@ import {
   dataRecordSchema,
 } from './run-data.ts';
 import { checkKept, checkPlace, findPolicy } from './run-policy.ts';
+import { nanoCard, trainingCard } from './task.ts';
 
 export type TrainingStage = 'sft' | 'rl';
 

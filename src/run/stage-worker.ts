@@ -26,10 +26,9 @@ import {
   WorkerGroup,
   type WorkerMessage,
 } from '../train/worker-group.ts';
-import { evaluationCard, trainingCard } from './card.ts';
 import { openEngine } from './engine.ts';
 import type { EvalJob, StageJob, StageNote, StageResult, TrainingJob } from './stage.ts';
-import { exampleTask, trainingTask } from './task.ts';
+import { evaluationCard, exampleTask, trainingCard, trainingTask } from './task.ts';
 
 const { memory, rank, size, job } = workerData as WorkerContext<StageJob>;
 const workers = new WorkerGroup(memory, rank, size);

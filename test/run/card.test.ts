@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { DataFacts } from '../../datasets/source.ts';
 import { recipeSchema } from '../../src/recipe.ts';
-import { evaluationCard, mismatches, nanoCard, trainingCard } from '../../src/run/card.ts';
+import { evaluationCard, mismatches, nanoCard, trainingCard } from '../../src/run/task.ts';
 import { FOREIGN_CARD, type PolicyCard, writeCard } from '../../src/tasks/card.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-card-'));
