@@ -1,82 +1,258 @@
-import { expect, test } from 'vitest';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import type { DataFacts } from '../../datasets/source.ts';
 import { openExamples } from '../../datasets/source.ts';
 import { runBaselines } from '../../eval/baselines.ts';
 import { Random } from '../../src/random.ts';
-import { exampleTask, trainingTask } from '../../src/run/task.ts';
+import { recipeSchema } from '../../src/recipe.ts';
+import {
+  evaluationCard,
+  exampleTask,
+  mismatches,
+  nanoCard,
+  trainingCard,
+  trainingTask,
+} from '../../src/run/task.ts';
 import type { PolicyCard } from '../../src/tasks/card.ts';
+import { FOREIGN_CARD, writeCard } from '../../src/tasks/card.ts';
 import type { Example } from '../../src/types.ts';
 
-const card: PolicyCard = {
-  version: 1,
-  style: 'nano',
-  figure: 'nano',
-  length: 1000,
-  kind: 'anomaly',
-  task: 'nano5',
-  channels: 1,
-  numbers: null,
-  classes: ['contextual point', 'global point', 'seasonal', 'trend', 'normal'],
-  stage: 'initial',
+const root = mkdtempSync(join(tmpdir(), 'timeseer-card-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+const facts: DataFacts = {
+  task: 'ctu',
+  title: 'computers',
+  kind: 'classification',
+  classes: ['Desktop', 'Laptop'],
+  channels: ['value'],
+  length: 720,
+  rate: 1 / 120,
+  figure: { preset: 'ctu', missing: 'break' },
+  statement: 'Its own split.',
 };
+const series: DataFacts = {
+  ...facts,
+  task: 'nano5',
+  kind: 'anomaly',
+  classes: ['trend', 'normal'],
+  figure: null,
+};
+const recipe = (more: object = {}) => recipeSchema.parse(more);
 
-const source = openExamples({ name: 'nano5', split: 'test', seed: 8, length: 1000, count: 15 });
-const { facts } = source;
-const examples = [...source];
-const order = new Random(9, 'permutation').permutation(examples.length);
-/** The same values under the id, task name and annotation of another series. */
-const relabelled = examples.map((one, i): Example => ({ ...examples[order[i]!]!, channels: one.channels }));
+function policyOf(card: PolicyCard | null): string {
+  const directory = mkdtempSync(join(root, 'policy-'));
+  if (card !== null) writeCard(directory, card);
+  return directory;
+}
 
-test('the permutation moves most labels', () => {
-  expect(
-    relabelled.filter((one, i) => JSON.stringify(one.gold) !== JSON.stringify(examples[i]!.gold)).length,
-  ).toBeGreaterThan(7);
+describe('a new policy', () => {
+  test('is taught what the data ask for, at their length, with the figure of the recipe', () => {
+    expect(nanoCard(recipe(), facts)).toEqual({
+      version: 1,
+      style: 'nano',
+      figure: 'nano',
+      length: 720,
+      kind: 'classification',
+      task: 'ctu',
+      classes: ['Desktop', 'Laptop'],
+      channels: 1,
+      numbers: null,
+      stage: 'initial',
+    });
+  });
+
+  test("is shown the data set's own figure where the recipe says so, and reads numbers where it says that", () => {
+    const card = nanoCard(
+      recipe({ figure: 'task', input: 'numbers', numbers: { digits: 2, points: 90 } }),
+      facts,
+    );
+    expect(card).toMatchObject({ figure: 'ctu', numbers: { digits: 2, points: 90 } });
+    expect(() => nanoCard(recipe({ figure: 'task' }), series)).toThrow(/names no figure of its own/);
+    expect(() => nanoCard(recipe({ figure: 'nanoo' }), facts)).toThrow(/nano/);
+    expect(() => nanoCard(recipe({ figure: 'rcw-spectrogram' }), facts)).toThrow(/2000 samples per second/);
+  });
+
+  test('of several channels is shown a row for each', () => {
+    const three = { ...facts, channels: ['x', 'y', 'z'] };
+    expect(nanoCard(recipe(), three)).toMatchObject({ figure: 'nano-channels', channels: 3 });
+    expect(nanoCard(recipe(), { ...three, task: 'har' }).figure).toBe('nano-har');
+    expect(nanoCard(recipe({ figure: 'ctu' }), three).figure).toBe('ctu');
+    const odd: DataFacts = { ...three, task: 'vta/multivariate', kind: 'variates', classes: [] };
+    expect(nanoCard(recipe(), odd)).toMatchObject({ figure: 'nano-variates', channels: null });
+  });
 });
 
-test('every blind detector answers alike when labels and task names are permuted', async () => {
-  const [plain, permuted] = await Promise.all([
-    runBaselines(examples, [], null),
-    runBaselines(relabelled, [], null),
-  ]);
-  for (const [name, records] of Object.entries(plain.records)) {
-    expect(permuted.records[name]!.map(({ answer }) => answer)).toEqual(records.map(({ answer }) => answer));
-  }
+describe('a checkpoint from elsewhere', () => {
+  test("is shown the recipe's figure, or the data set's where that is the small one", () => {
+    const directory = policyOf(null);
+    expect(trainingCard(directory, recipe(), facts)).toMatchObject({
+      style: 'full',
+      figure: 'ctu',
+      task: 'ctu',
+    });
+    expect(trainingCard(directory, recipe({ figure: 'tee' }), facts).figure).toBe('tee');
+    expect(trainingCard(directory, recipe(), series).figure).toBe('anomllm');
+    expect(evaluationCard(directory, facts)).toMatchObject({ figure: 'ctu', kind: 'classification' });
+  });
+
+  test('reads numbers when it is asked to', () => {
+    const directory = policyOf(null);
+    expect(trainingCard(directory, recipe({ input: 'numbers' }), facts).numbers).toEqual({
+      digits: 3,
+      points: 250,
+    });
+    expect(evaluationCard(directory, facts, { digits: 4, points: 9 }).numbers).toEqual({
+      digits: 4,
+      points: 9,
+    });
+  });
 });
 
-test('the score does look at the labels', async () => {
-  const [plain, permuted] = await Promise.all([
-    runBaselines(examples, [], null),
-    runBaselines(relabelled, [], null),
-  ]);
-  const total = (records: readonly { readonly score: { readonly total: number } }[]): number =>
-    records.reduce((sum, { score }) => sum + score.total, 0);
-  expect(total(permuted.records[permuted.best]!)).toBeLessThan(total(plain.records[plain.best]!) - 2);
+describe('a policy that was taught here', () => {
+  const nano: PolicyCard = { ...nanoCard(recipe(), facts), stage: 'sft' };
+
+  test('keeps its figure, and learns the classes and length of the data it is trained on', () => {
+    const other = { ...facts, task: 'custom', classes: ['a', 'b', 'c'], length: 60 };
+    expect(trainingCard(policyOf(nano), recipe(), other)).toEqual({
+      ...nano,
+      task: 'custom',
+      classes: ['a', 'b', 'c'],
+      length: 60,
+    });
+  });
+
+  test('is not trained on another kind of answer, in another figure, or reinforced on classes that it does not know', () => {
+    const directory = policyOf(nano);
+    expect(() => trainingCard(directory, recipe(), series)).toThrow(
+      /answer with classes, but nano5 asks for intervals/,
+    );
+    expect(() => trainingCard(directory, recipe({ figure: 'ctu' }), facts)).toThrow(/was taught with nano/);
+    const other = { ...facts, task: 'tee', classes: ['a', 'b'] };
+    expect(() => trainingCard(directory, recipe({ sft: { samples: 0 } }), other)).toThrow(
+      /none of which tee has/,
+    );
+    expect(trainingCard(directory, recipe(), other).classes).toEqual(['a', 'b']);
+    expect(() => trainingCard(directory, recipe(), { ...facts, channels: ['x', 'y'] })).toThrow(
+      /taught series of 1 channel, ctu has 2 channels/,
+    );
+  });
+
+  test('says why its answers to other data can mean little', () => {
+    const directory = policyOf(nano);
+    const told = (own: DataFacts, numbers: PolicyCard['numbers'] = null): string[] =>
+      mismatches(directory, evaluationCard(directory, own, numbers), own);
+    expect(told(facts)).toEqual([]);
+    expect(told({ ...facts, classes: ['Desktop', 'Tablet'] })).toEqual([
+      'the policy was never taught the classes Tablet',
+    ]);
+    expect(told({ ...facts, channels: ['a', 'b'] }, { digits: 3, points: 9 })).toEqual([
+      'the policy was taught series of 1 channel, these have 2',
+      'the policy was taught with pictures, and is asked with numbers',
+    ]);
+    expect(mismatches(policyOf(null), FOREIGN_CARD, facts)).toEqual([]);
+  });
+
+  test('is not trained in another mode than it was taught', () => {
+    expect(() => trainingCard(policyOf(nano), recipe({ input: 'numbers' }), facts)).toThrow(
+      /taught with pictures/,
+    );
+    const reader = { ...nano, numbers: { digits: 3, points: 50 } };
+    expect(() => trainingCard(policyOf(reader), recipe(), facts)).toThrow(/set input=numbers/);
+  });
+
+  test('is not evaluated on questions of another kind, if it is small', () => {
+    expect(() => evaluationCard(policyOf(nano), series)).toThrow(
+      /answer with classes, but nano5 asks for intervals/,
+    );
+  });
+
+  test('is shown other data as they say, if it is large', () => {
+    const large: PolicyCard = { ...FOREIGN_CARD, figure: 'tee', task: 'tee', stage: 'rl' };
+    const other = evaluationCard(policyOf(large), facts);
+    expect(other).toMatchObject({ kind: 'classification', task: 'ctu', figure: 'ctu' });
+    expect(evaluationCard(policyOf({ ...large, task: 'ctu' }), facts).figure).toBe('tee');
+    expect(trainingCard(policyOf(large), recipe(), facts).figure).toBe('ctu');
+  });
 });
 
-test('what a policy sees and is asked does not depend on the labels', async () => {
-  const task = exampleTask(card, { facts });
-  for (const [i, one] of examples.entries()) {
-    expect(task.instruction(relabelled[i]!)).toBe(task.instruction(one));
-    const [other, own] = [await task.picture(relabelled[i]!), await task.picture(one)];
-    expect(Buffer.compare(other!.data, own!.data)).toBe(0);
-  }
-});
+describe('the task of an example', () => {
+  const card: PolicyCard = {
+    version: 1,
+    style: 'nano',
+    figure: 'nano',
+    length: 1000,
+    kind: 'anomaly',
+    task: 'nano5',
+    channels: 1,
+    numbers: null,
+    classes: ['contextual point', 'global point', 'seasonal', 'trend', 'normal'],
+    stage: 'initial',
+  };
 
-test('the teacher does, and writes one scan symbol per visual token', () => {
-  const task = exampleTask(card, { facts });
-  expect(examples.map((one) => task.trace(one))).not.toEqual(relabelled.map((one) => task.trace(one)));
-  for (const one of examples) expect(/scan ([.()#ox]+)/.exec(task.trace(one))![1]).toHaveLength(20);
-});
+  const source = openExamples({ name: 'nano5', split: 'test', seed: 8, length: 1000, count: 15 });
+  const { facts } = source;
+  const examples = [...source];
+  const order = new Random(9, 'permutation').permutation(examples.length);
+  /** The same values under the id, task name and annotation of another series. */
+  const relabelled = examples.map((one, i): Example => ({ ...examples[order[i]!]!, channels: one.channels }));
 
-test('answers are read as the task is told to: leniently, or strictly', () => {
-  const one = examples.find(({ gold }) => gold.kind === 'anomaly' && gold.class === 'seasonal')!;
-  const { intervals } = one.gold as { readonly intervals: readonly (readonly [number, number])[] };
-  const list = intervals.map(([start, end]) => `[${start}.0, ${end}.0]`).join(', ');
-  const text = `<think>t</think><answer>[${list}]</answer><class>Seasonal</class>`;
-  const score = (reading?: 'strict') =>
-    exampleTask(card, { facts, ...(reading === undefined ? {} : { reading }) }).score(text, one);
-  expect(score().parts).toEqual({ localisation: 1, class: 1, format: 0 });
-  expect(score('strict').parts).toEqual({ localisation: 0, class: 0, format: 0 });
-  const address = { name: 'nano5', split: 'train', seed: 8, length: 1000 } as const;
-  expect(trainingTask(card, address, 'rl').score(text, one)).toEqual(score());
-  expect(trainingTask(card, address, 'rl', 'strict').score(text, one)).toEqual(score('strict'));
+  test('the permutation moves most labels', () => {
+    expect(
+      relabelled.filter((one, i) => JSON.stringify(one.gold) !== JSON.stringify(examples[i]!.gold)).length,
+    ).toBeGreaterThan(7);
+  });
+
+  test('every blind detector answers alike when labels and task names are permuted', async () => {
+    const [plain, permuted] = await Promise.all([
+      runBaselines(examples, [], null),
+      runBaselines(relabelled, [], null),
+    ]);
+    for (const [name, records] of Object.entries(plain.records)) {
+      expect(permuted.records[name]!.map(({ answer }) => answer)).toEqual(
+        records.map(({ answer }) => answer),
+      );
+    }
+  });
+
+  test('the score does look at the labels', async () => {
+    const [plain, permuted] = await Promise.all([
+      runBaselines(examples, [], null),
+      runBaselines(relabelled, [], null),
+    ]);
+    const total = (records: readonly { readonly score: { readonly total: number } }[]): number =>
+      records.reduce((sum, { score }) => sum + score.total, 0);
+    expect(total(permuted.records[permuted.best]!)).toBeLessThan(total(plain.records[plain.best]!) - 2);
+  });
+
+  test('what a policy sees and is asked does not depend on the labels', async () => {
+    const task = exampleTask(card, { facts });
+    for (const [i, one] of examples.entries()) {
+      expect(task.instruction(relabelled[i]!)).toBe(task.instruction(one));
+      const [other, own] = [await task.picture(relabelled[i]!), await task.picture(one)];
+      expect(Buffer.compare(other!.data, own!.data)).toBe(0);
+    }
+  });
+
+  test('the teacher does, and writes one scan symbol per visual token', () => {
+    const task = exampleTask(card, { facts });
+    expect(examples.map((one) => task.trace(one))).not.toEqual(relabelled.map((one) => task.trace(one)));
+    for (const one of examples) expect(/scan ([.()#ox]+)/.exec(task.trace(one))![1]).toHaveLength(20);
+  });
+
+  test('answers are read as the task is told to: leniently, or strictly', () => {
+    const one = examples.find(({ gold }) => gold.kind === 'anomaly' && gold.class === 'seasonal')!;
+    const { intervals } = one.gold as { readonly intervals: readonly (readonly [number, number])[] };
+    const list = intervals.map(([start, end]) => `[${start}.0, ${end}.0]`).join(', ');
+    const text = `<think>t</think><answer>[${list}]</answer><class>Seasonal</class>`;
+    const score = (reading?: 'strict') =>
+      exampleTask(card, { facts, ...(reading === undefined ? {} : { reading }) }).score(text, one);
+    expect(score().parts).toEqual({ localisation: 1, class: 1, format: 0 });
+    expect(score('strict').parts).toEqual({ localisation: 0, class: 0, format: 0 });
+    const address = { name: 'nano5', split: 'train', seed: 8, length: 1000 } as const;
+    expect(trainingTask(card, address, 'rl').score(text, one)).toEqual(score());
+    expect(trainingTask(card, address, 'rl', 'strict').score(text, one)).toEqual(score('strict'));
+  });
 });
