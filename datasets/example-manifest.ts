@@ -50,7 +50,7 @@ const splitMaterials = z.strictObject({
     .nullable(),
 });
 
-export const materialFacts = z.strictObject({
+const materialFacts = z.strictObject({
   /** Version of the words of the prompts. */
   prompt: z.string().min(1),
   /** Version of the words of the traces; null where there are none. */

@@ -46,7 +46,7 @@ type SourceFile = ExampleOrigin['source']['files'][number];
  *
  * @param directory folder or file that paths are relative to
  */
-export async function sourceFiles(
+async function sourceFiles(
   files: readonly string[],
   directory: string,
   signal: AbortSignal | undefined,

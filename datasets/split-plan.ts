@@ -32,7 +32,7 @@ export interface Traceable extends Entry {
 }
 
 /** Names of recordings that have examples in several splits, with these splits. */
-export function sharedRecordings(
+function sharedRecordings(
   entries: readonly Entry[],
   splits: readonly (Split | null)[],
 ): ReadonlyMap<string, readonly Split[]> {

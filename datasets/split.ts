@@ -13,7 +13,7 @@ export const DEFAULT_SEED: Readonly<Record<Split, number>> = { train: 3407, vali
 export const MAXIMUM_INDEX = 0xffffffff;
 
 /** Points of a generated series: what its analyses and pictures are made for, with room. */
-export const MAXIMUM_LENGTH = 10_000_000;
+const MAXIMUM_LENGTH = 10_000_000;
 
 /**
  * Checks the address of a series.

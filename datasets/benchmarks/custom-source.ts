@@ -28,7 +28,7 @@ import { ANOMALY_WINDOW, anomalyExamples } from './families.ts';
 import { filesBelow, pick, wholeWindows } from './source-files.ts';
 
 /** The one series of a file, labelled elsewhere: all columns of numbers but the time are channels; gaps of a csv file are missing values. */
-export function oneRecord(path: string): RawRecord {
+function oneRecord(path: string): RawRecord {
   const format = formatOf(path);
   const csv = format === 'csv';
   const columns = csv ? numericColumns(path) : undefined;
@@ -63,7 +63,7 @@ interface WholeOptions {
 }
 
 /** Series that are shorter than a window, of which nothing is cut. */
-export class ShortSeries {
+class ShortSeries {
   readonly #ids: string[] = [];
   #records = 0;
 

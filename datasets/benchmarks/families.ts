@@ -212,7 +212,7 @@ export function* anomalyExamples(record: RawRecord, options: AnomalyExampleOptio
 }
 
 /** The plan of data sets that are made for evaluation: everything is test, unless a split by series is asked for. */
-export function evaluationPlan(statement: string): OpenBenchmark['plan'] {
+function evaluationPlan(statement: string): OpenBenchmark['plan'] {
   return {
     by: 'recording',
     sizes: { train: 0, validation: 0, test: 1 },

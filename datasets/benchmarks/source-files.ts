@@ -119,7 +119,7 @@ export function classesOf(labels: Readonly<Record<string, string>>): string[] {
 }
 
 /** Shortest window that can be asked for. */
-export const MINIMUM_WINDOW = 16;
+const MINIMUM_WINDOW = 16;
 
 /** @throws ConfigError unless it is a whole number of at least `MINIMUM_WINDOW`, or null */
 export function checkWindow(window: number | null): void {

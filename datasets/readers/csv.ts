@@ -6,7 +6,7 @@ import { CsvRecords, detectDelimiter } from './csv-records.ts';
 import { fileFacts, MOST_CHANNELS, pointLabels, type RawRecord, rawRecord, seconds, stem } from './record.ts';
 
 /** A line needs two points. */
-export const MINIMUM_POINTS = 2;
+const MINIMUM_POINTS = 2;
 
 /** Records after the header by which columns are told apart. */
 const SAMPLE = 100;
@@ -179,7 +179,7 @@ function problem(cell: string, column: string): string {
 }
 
 /** The first records, by which columns are told apart. @throws DataError for one of more fields than channels are allowed */
-export function readSample(records: CsvRecords): string[][] {
+function readSample(records: CsvRecords): string[][] {
   const sample: string[][] = [];
   while (sample.length <= SAMPLE && records.next()) {
     if (records.blank) continue;
@@ -216,7 +216,7 @@ export function readSeriesCsv(path: string, options: CsvOptions = {}): CsvSeries
  * As `readSeriesCsv`, for several columns of one file, none of which is the time; undefined: the only one that can hold the values.
  * The file is gone through once.
  */
-export function readColumnsCsv(
+function readColumnsCsv(
   path: string,
   wanted: readonly CsvOptions['column'][],
   options: Omit<CsvOptions, 'column'> = {},

@@ -83,7 +83,7 @@ const REFUSED: Readonly<Record<string, string>> = {
  * @throws DataError for another magic, version or header, an element type that is not a number (objects, text,
  * structures, complex numbers, dates), an empty axis, and fewer bytes than the shape needs
  */
-export function readNpyHeader(source: ByteSource): NpyArray {
+function readNpyHeader(source: ByteSource): NpyArray {
   const fail = (message: string): DataError => new DataError(message, { file: source.path });
   if (source.size < 12 || source.read(0, 6).toString('latin1') !== MAGIC) throw fail('not an .npy array');
   const head = source.read(0, 12);
@@ -130,7 +130,7 @@ export function readNpyHeader(source: ByteSource): NpyArray {
 }
 
 /** All elements of an array of one axis. */
-export function vector(array: NpyArray): Float64Array {
+function vector(array: NpyArray): Float64Array {
   const element = ELEMENTS[array.type]!;
   const bytes = array.data.read(0, array.data.size);
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -140,7 +140,7 @@ export function vector(array: NpyArray): Float64Array {
 }
 
 /** The axes of an array of this rank, as asked for or by default. @throws DataError when they do not fit */
-export function axesOf(array: NpyArray, axes: Axes | undefined): string {
+function axesOf(array: NpyArray, axes: Axes | undefined): string {
   const letters = axes ?? DEFAULT_AXES[array.shape.length];
   if (letters !== undefined && letters.length === array.shape.length) return letters;
   throw new DataError(
@@ -150,7 +150,7 @@ export function axesOf(array: NpyArray, axes: Axes | undefined): string {
 }
 
 /** Cases of an array under `axes`: 1 without an axis n. */
-export function caseCount(array: NpyArray, axes: string): number {
+function caseCount(array: NpyArray, axes: string): number {
   return axes.includes('n') ? array.shape[axes.indexOf('n')]! : 1;
 }
 
@@ -161,7 +161,7 @@ export function caseCount(array: NpyArray, axes: string): number {
  *
  * @throws DataError for infinities, and for an array too large to be held
  */
-export function* casesOf(array: NpyArray, axes: string): Generator<Float64Array[]> {
+function* casesOf(array: NpyArray, axes: string): Generator<Float64Array[]> {
   const { data, itemSize, littleEndian, shape, strides } = array;
   const element = ELEMENTS[array.type]!;
   const along = (letter: string): readonly [size: number, stride: number] => {

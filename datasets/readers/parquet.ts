@@ -9,9 +9,8 @@ import {
 } from 'hyparquet';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { type ByteSource, reading } from './byte-source.ts';
-import type { Leaf } from './parquet-column.ts';
-import { type Chunk, readChunk } from './parquet-column.ts';
-import type { Stored } from './parquet-values.ts';
+import type { Leaf, Stored } from './parquet-pages.ts';
+import { type Chunk, readChunk } from './parquet-pages.ts';
 import { type FileFacts, fileFacts, pointLabels, type RawRecord, rawRecord, stem } from './record.ts';
 
 /** A top-level column that can be read. */
@@ -88,7 +87,7 @@ function readable(top: SchemaTree): ParquetColumn | null {
 }
 
 /** All top-level columns that can be read, in the file's order. @throws Error for a schema that is none */
-export function readableColumns(footer: FileMetaData): ParquetColumn[] {
+function readableColumns(footer: FileMetaData): ParquetColumn[] {
   return parquetSchema(footer)
     .children.map(readable)
     .filter((column) => column !== null);

@@ -34,7 +34,7 @@ export interface Faults {
   readonly first: readonly Fault[];
 }
 
-export const NO_FAULTS: Faults = { count: 0, first: [] };
+const NO_FAULTS: Faults = { count: 0, first: [] };
 
 /** How many faults are kept beside their count. */
 const KEPT = 20;
@@ -108,7 +108,7 @@ export function checkChannelCount(count: number, at: { file: string; line?: numb
 }
 
 /** `channel 1` … `channel count`. */
-export function numberedChannels(count: number): string[] {
+function numberedChannels(count: number): string[] {
   return Array.from({ length: count }, (_, i) => `channel ${i + 1}`);
 }
 

@@ -85,7 +85,7 @@ export interface Field {
  *
  * @throws what the field's `fail` makes of the reason, for other text and for infinities
  */
-export function specialNumber(field: Field, value: number): number {
+function specialNumber(field: Field, value: number): number {
   const { bytes, from, to } = field;
   const raw = bytes.toString('latin1', from, Math.min(to, from + 64));
   const quoted = /^"(.*)"$/.exec(raw)?.[1]?.trim();

@@ -30,7 +30,7 @@ function sameTimes(a: Float64Array, b: Float64Array): boolean {
  * different times, which rise — or, when all channels share their times, those times as they are
  * @throws DataError when a channel has two values at one time and the channels do not share their times
  */
-export function unionOfTimes(
+function unionOfTimes(
   channels: readonly Float64Array[],
   times: readonly Float64Array[],
   at: { file: string; line: number; column: number },

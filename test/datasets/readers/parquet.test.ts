@@ -9,7 +9,7 @@ import {
   readPlain,
   readRuns,
   readSplit,
-} from '../../../datasets/readers/parquet-values.ts';
+} from '../../../datasets/readers/parquet-pages.ts';
 import { ConfigError, DataError } from '../../../src/errors.ts';
 import { failure, plain, readerFiles } from '../../helpers/reader-files.ts';
 
