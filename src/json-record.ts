@@ -24,8 +24,8 @@ function isBroken(text: string): boolean {
   }
 }
 
-/** The 1-based column of a JSON syntax error, by bisection: the engine names it for some errors only. */
-function syntaxColumn(text: string): number {
+/** The 1-based place in a text of its JSON syntax error, by bisection: the engine names it for some errors only. */
+export function syntaxColumn(text: string): number {
   let whole = 0;
   let broken = text.length + 1;
   while (broken - whole > 1) {

@@ -1,10 +1,18 @@
 /** ECG: rhythm of the heart, from five seconds of a single lead. */
 import { basename } from 'node:path';
-import { ConfigError, DataError, reasonOf } from '../../src/errors.ts';
+import { DataError, reasonOf } from '../../src/errors.ts';
 import { readUtf8 } from '../../src/files.ts';
 import { readMatlab } from '../readers/matlab.ts';
 import type { Benchmark } from './benchmark.ts';
-import { classesOf, filesBelow, folderOf, labelReader, need, wholeWindows } from './source-files.ts';
+import {
+  classesOf,
+  filesBelow,
+  fixedWindow,
+  folderOf,
+  labelReader,
+  need,
+  wholeWindows,
+} from './source-files.ts';
 
 const LABELS = {
   N: 'normal sinus rhythm',
@@ -80,10 +88,7 @@ export const ecg: Benchmark = {
   needs: 'download',
   layout: 'A00001.mat … and REFERENCE-v3.csv',
   open({ directory, window }) {
-    const size = window === undefined ? WINDOW : window;
-    if (size === null || !Number.isInteger(size) || size < 100) {
-      throw new ConfigError(`--window: got ${size}, expected at least 100 points; the task has ${WINDOW}`);
-    }
+    const size = fixedWindow(window, WINDOW);
     const folder = folderOf(ecg, directory);
     const all = filesBelow(folder);
     const reference = need(all, ['REFERENCE-v3.csv', 'REFERENCE.csv'], folder, ecg);

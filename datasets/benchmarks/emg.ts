@@ -1,10 +1,10 @@
 /** EMG: healthy, myopathy or neuropathy, from a needle in a muscle of the shin. */
 import { basename } from 'node:path';
-import { ConfigError, DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/errors.ts';
 import { readEmgdb } from '../readers/emgdb.ts';
 import { readWfdb } from '../readers/wfdb.ts';
 import type { Benchmark } from './benchmark.ts';
-import { filesBelow, folderOf, need, wholeWindows } from './source-files.ts';
+import { filesBelow, fixedWindow, folderOf, need, wholeWindows } from './source-files.ts';
 
 /** Class by recording. */
 const RECORDINGS = {
@@ -64,10 +64,7 @@ export const emg: Benchmark = {
   needs: 'download',
   layout: 'emg_healthy, emg_myopathy and emg_neuropathy as .txt, or as .hea with .dat',
   open({ directory, window }) {
-    const size = window === undefined ? WINDOW : window;
-    if (size === null || !Number.isInteger(size) || size < 100) {
-      throw new ConfigError(`--window: got ${size}, expected at least 100 points; the task has ${WINDOW}`);
-    }
+    const size = fixedWindow(window, WINDOW);
     const folder = folderOf(emg, directory);
     const all = filesBelow(folder);
     const found = Object.entries(RECORDINGS).map(([name, label]) => {

@@ -129,6 +129,13 @@ export function checkWindow(window: number | null): void {
   );
 }
 
+/** Points of the windows of a benchmark that has `usual`. @throws ConfigError unless it is a whole number of at least 100 */
+export function fixedWindow(window: number | null | undefined, usual: number): number {
+  const size = window === undefined ? usual : window;
+  if (size !== null && Number.isInteger(size) && size >= 100) return size;
+  throw new ConfigError(`--window: got ${size}, expected at least 100 points; the task has ${usual}`);
+}
+
 /** @throws ConfigError where a task of whole series is asked for windows */
 export function refuseWindow(task: string, window: number | null | undefined): void {
   if (window == null) return;

@@ -3,57 +3,11 @@ import { closeSync, readFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
 import { DataError, reasonOf } from '../../src/errors.ts';
 import { openFile } from '../../src/files.ts';
+import { syntaxColumn } from '../../src/json-record.ts';
 import type { Interval } from '../../src/types.ts';
 import { Column, fileFacts, type RawRecord, rawRecord, seconds, stem } from './record.ts';
 import { COMMAS, type Scanner, scanning } from './scanner.ts';
 import { readHeaderRow } from './tsb-ad.ts';
-
-const TOKEN =
-  /[ \t\n\r]*(?:([{}[\],:])|("(?:[^"\\\p{Cc}]|[\u007f-\u009f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*")|(-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null))/uy;
-const BLANKS = /[ \t\n\r]*/y;
-
-type Expected = 'value' | 'value or ]' | 'key' | 'key or }' | 'colon' | 'comma' | 'end';
-
-/** What may follow a token; null when the token may not stand there. */
-function step(expected: Expected, token: string, text: boolean, open: string[]): Expected | null {
-  const close = (): Expected => {
-    open.pop();
-    return open.length === 0 ? 'end' : 'comma';
-  };
-  if (expected === 'colon') return token === ':' ? 'value' : null;
-  if (expected === 'comma' && token === ',') return open.at(-1) === '{' ? 'key' : 'value';
-  if (token === '}')
-    return open.at(-1) === '{' && (expected === 'comma' || expected === 'key or }') ? close() : null;
-  if (token === ']')
-    return open.at(-1) === '[' && (expected === 'comma' || expected === 'value or ]') ? close() : null;
-  if (expected === 'key' || expected === 'key or }') return text ? 'colon' : null;
-  if (expected !== 'value' && expected !== 'value or ]') return null;
-  if (token === '{' || token === '[') {
-    open.push(token);
-    return token === '{' ? 'key or }' : 'value or ]';
-  }
-  if (token === ',' || token === ':') return null;
-  return open.length === 0 ? 'end' : 'comma';
-}
-
-/** Line and column, from 1, of the first token that JSON does not allow, or of the end where something is missing. */
-export function jsonPlace(text: string): { line: number; column: number } {
-  const open: string[] = [];
-  let expected: Expected | null = 'value';
-  let at = 0;
-  for (;;) {
-    TOKEN.lastIndex = at;
-    const match = TOKEN.exec(text);
-    if (match === null) break;
-    expected = step(expected, match[1] ?? match[2] ?? match[3]!, match[2] !== undefined, open);
-    if (expected === null) break;
-    at = TOKEN.lastIndex;
-  }
-  BLANKS.lastIndex = at;
-  BLANKS.exec(text);
-  const before = text.slice(0, BLANKS.lastIndex).split('\n');
-  return { line: before.length, column: before.at(-1)!.length + 1 };
-}
 
 const COMMA = 44;
 /** Largest file of windows, in bytes; the published one has 11 kB. */
@@ -76,10 +30,9 @@ function readJson(path: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
+    const before = text.slice(0, syntaxColumn(text) - 1).split('\n');
     throw new DataError('not JSON', {
-      file: path,
-      ...jsonPlace(text),
-      cause,
+      ...{ file: path, line: before.length, column: before.at(-1)!.length + 1, cause },
     });
   }
 }
