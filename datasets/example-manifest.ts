@@ -9,16 +9,16 @@ import { CLASS, CLASS_RULE } from '../src/tasks/classification.ts';
 import { issueText } from '../src/yaml.ts';
 import { SPLITS, type Split } from './split.ts';
 
-/** Prompts and traces of a splitMaterials. */
-export const materialFile = (splitMaterials: Split): string => `${splitMaterials}.prompts.jsonl`;
-/** What the classes of a classification look like, learned from the training splitMaterials alone. */
+/** Prompts and traces of a split. */
+export const materialFile = (split: Split): string => `${split}.prompts.jsonl`;
+/** What the classes of a classification look like, learned from the training split alone. */
 export const CLASSES_FILE = 'classes.json';
 
 /** Folder of a split's figures, relative to the data set. */
-export const figureFolder = (splitMaterials: Split): string => `figures/${splitMaterials}`;
+export const figureFolder = (split: Split): string => `figures/${split}`;
 /** Figure of example number `index` (0-based), relative to the data set; with '/' on every system. */
-export const figureFile = (splitMaterials: Split, index: number): string =>
-  `${figureFolder(splitMaterials)}/${String(index).padStart(6, '0')}.png`;
+export const figureFile = (split: Split, index: number): string =>
+  `${figureFolder(split)}/${String(index).padStart(6, '0')}.png`;
 
 const count = z.number().int().nonnegative();
 const share = z.number().min(0).max(1);
@@ -29,12 +29,12 @@ const splitMaterials = z.strictObject({
   prompts: z.strictObject({ file: z.enum(SPLITS.map(materialFile)), ...file }),
   /** How many there are; bytes and SHA-256 of all of them one after another. Null where none were drawn. */
   figures: z.strictObject({ folder: z.enum(SPLITS.map(figureFolder)), count, ...file }).nullable(),
-  /** Examples with a trace that concludes the right answer: none of the test splitMaterials. */
+  /** Examples with a trace that concludes the right answer: none of the test split. */
   teacher: count,
   /** Examples with a trace from values alone. */
   blind: count,
   /**
-   * How often the blind expert is right; null without traces, and for a splitMaterials that it has learned the classes from.
+   * How often the blind expert is right; null without traces, and for a split that it has learned the classes from.
    * An example that it cannot read counts as wrong.
    */
   score: z
@@ -55,7 +55,7 @@ const materialFacts = z.strictObject({
   prompt: z.string().min(1),
   /** Version of the words of the traces; null where there are none. */
   traces: count.nullable(),
-  /** What classes were learned from, and how well they are told apart in folds of the training splitMaterials. */
+  /** What classes were learned from, and how well they are told apart in folds of the training split. */
   classes: z.strictObject({ file: z.literal(CLASSES_FILE), ...file, heldOut: share.nullable() }).nullable(),
   splits: z.partialRecord(z.enum(SPLITS), splitMaterials),
   /** What could not be drawn or traced, and why. */
@@ -63,7 +63,7 @@ const materialFacts = z.strictObject({
 });
 
 export type MaterialFacts = z.infer<typeof materialFacts>;
-/** What is said of one splitMaterials. */
+/** What is said of one split. */
 export type SplitMaterials = z.infer<typeof splitMaterials>;
 
 export const EXAMPLES_FORMAT = 'timeseer-examples';

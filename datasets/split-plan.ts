@@ -3,8 +3,8 @@ import { createHash } from 'node:crypto';
 import { ConfigError, DataError } from '../src/errors.ts';
 import type { Example } from '../src/types.ts';
 import type { SplitPlan } from './benchmarks/benchmark.ts';
-import type { Entry } from './split.ts';
 import {
+  type Entry,
   fewShots,
   SPLITS,
   type Split,

@@ -1,5 +1,4 @@
 /** The user's own files, in the layouts that are understood: what they hold, and their examples. */
-
 import { statSync } from 'node:fs';
 import { basename, dirname, join, parse, relative, resolve } from 'node:path';
 import { ConfigError, DataError } from '../../src/errors.ts';

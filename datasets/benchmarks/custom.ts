@@ -1,4 +1,7 @@
-/** custom: the user's own files. */
+/**
+ * custom: the user's own files, described in `task.yaml` beside them in the user's words. Prompts contain the description and the
+ * hints; the rest goes into the manifest.
+ */
 import { existsSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { z } from 'zod';

@@ -1,5 +1,4 @@
 /** Benchmarks of one family share how they are opened: data sets of the classification archive, folders of labelled series, generated ones. */
-
 import { basename, relative } from 'node:path';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { ANOMALY_CLASSES, type AnomalyClass, type Example, type Interval } from '../../src/types.ts';

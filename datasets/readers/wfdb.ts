@@ -1,5 +1,4 @@
 /** WFDB records: a header (`.hea`) and the signal files that it names (`.dat`), in physical units. */
-
 import { dirname } from 'node:path';
 import { DataError } from '../../src/errors.ts';
 import { fileInside } from '../../src/files.ts';
