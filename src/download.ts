@@ -8,7 +8,7 @@ import { type FileHandle, open, rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EndpointError } from './errors.ts';
-import { explain, makeDirectory, syncDirectory, WriteError } from './files.ts';
+import { makeDirectory, notWritten, syncDirectory, WriteError } from './files.ts';
 
 /** A server that asks for a longer pause than this is given up, seconds. */
 const LONGEST_PAUSE = 300;
@@ -207,7 +207,7 @@ async function writing<T>(path: string, write: () => Promise<T>): Promise<T> {
   try {
     return await write();
   } catch (error) {
-    throw error instanceof WriteError ? error : explain(path, error);
+    throw error instanceof WriteError ? error : notWritten(path, error);
   }
 }
 

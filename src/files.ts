@@ -64,7 +64,7 @@ function remedy(path: string, code: string | undefined): string | null {
 }
 
 /** What a failed write to `path` is reported as: its cause in words, and what helps. */
-export function explain(path: string, cause: unknown): WriteError {
+export function notWritten(path: string, cause: unknown): WriteError {
   const help = remedy(path, (cause as NodeJS.ErrnoException).code);
   const why = `${reasonOf(cause)}${help === null ? '' : `: ${help}`}`;
   return new WriteError(`${path}: not written (${why}); what was there before is unchanged`, { cause });
@@ -224,6 +224,13 @@ function discard(temporary: string): void {
   }
 }
 
+/** What a failed write to `path` is thrown as, once what it left is removed; errors that are not the system's stay as they are. */
+function failedWrite(path: string, temporary: string, error: unknown): unknown {
+  discard(temporary);
+  const ours = error instanceof TimeseerError || typeof (error as NodeJS.ErrnoException).code !== 'string';
+  return ours ? error : notWritten(path, error);
+}
+
 /** Makes a rename in this directory last through a power failure. */
 export function syncDirectory(path: string): void {
   const handle = openSync(path, 'r');
@@ -276,9 +283,7 @@ export function writeFileAtomic(
     syncDirectory(dirname(path));
     if (hash !== null) hashes!.set(basename(path), hash.digest('hex'));
   } catch (error) {
-    discard(temporary);
-    if (error instanceof TimeseerError || (error as NodeJS.ErrnoException).code === undefined) throw error;
-    throw explain(path, error);
+    throw failedWrite(path, temporary, error);
   }
 }
 
@@ -295,7 +300,7 @@ export function appendText(path: string, text: string): void {
       closeSync(handle);
     }
   } catch (error) {
-    throw (error as NodeJS.ErrnoException).code === 'ENOENT' ? gone(path) : explain(path, error);
+    throw (error as NodeJS.ErrnoException).code === 'ENOENT' ? gone(path) : notWritten(path, error);
   }
 }
 
@@ -337,9 +342,7 @@ export function writeDirectoryAtomic(target: string, fill: (temporary: string) =
     fill(temporary);
     swapDirectory(temporary, path);
   } catch (error) {
-    discard(temporary);
-    if (error instanceof TimeseerError || (error as NodeJS.ErrnoException).code === undefined) throw error;
-    throw explain(path, error);
+    throw failedWrite(path, temporary, error);
   }
 }
 
@@ -356,10 +359,7 @@ export async function writeDirectoryAtomicAsync(
     await fill(temporary);
     swapDirectory(temporary, path);
   } catch (error) {
-    discard(temporary);
-    if (error instanceof TimeseerError || typeof (error as NodeJS.ErrnoException).code !== 'string')
-      throw error;
-    throw explain(path, error);
+    throw failedWrite(path, temporary, error);
   }
 }
 

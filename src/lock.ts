@@ -24,7 +24,7 @@ import {
 import { basename, dirname, join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { ConfigError } from './errors.ts';
-import { explain, makeDirectory, neverRemake, OWNER, OWNER_PATTERN, pidOf, stateOf } from './files.ts';
+import { makeDirectory, neverRemake, notWritten, OWNER, OWNER_PATTERN, pidOf, stateOf } from './files.ts';
 import { say } from './terminal.ts';
 
 const TOUCH_MS = 2_000;
@@ -146,7 +146,7 @@ export async function takeLock(path: string, { refuse, onWait }: LockOptions = {
     } catch (error) {
       if (own !== undefined) rmSync(own, { force: true });
       if (own !== undefined && (error as NodeJS.ErrnoException).code === 'ENOENT') continue;
-      throw (error as NodeJS.ErrnoException).code === undefined ? error : explain(dirname(path), error);
+      throw (error as NodeJS.ErrnoException).code === undefined ? error : notWritten(dirname(path), error);
     }
     for (let rivals = others(path, null, seen); rivals.length > 0; rivals = others(path, null, seen)) {
       const holder = rivals.find(({ holds }) => holds);

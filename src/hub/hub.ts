@@ -21,7 +21,7 @@ import { ConfigError, EndpointError } from '../errors.ts';
 import { packageVersion } from '../paths.ts';
 
 /** Most bytes of one answer about a repository, after it is unpacked; one of a thousand files has some 300 kB. */
-const MOST_BYTES = 32 << 20;
+const MOST_ANSWER_BYTES = 32 << 20;
 /** Most answers that a list of files is made of, and most files in it. */
 const MOST_PAGES = 1_000;
 const MOST_FILES = 100_000;
@@ -213,7 +213,7 @@ export class Hub {
     };
   }
 
-  /** @throws EndpointError for more than MOST_BYTES; as `broken` */
+  /** @throws EndpointError for more than MOST_ANSWER_BYTES; as `broken` */
   async #text({ response, alive }: Answer, what: string): Promise<string> {
     const chunks: Uint8Array[] = [];
     let size = 0;
@@ -221,15 +221,15 @@ export class Hub {
       for await (const chunk of response.body ?? []) {
         alive();
         size += chunk.byteLength;
-        if (size > MOST_BYTES) break;
+        if (size > MOST_ANSWER_BYTES) break;
         chunks.push(chunk);
       }
     } catch (error) {
       throw this.#broken(what, error);
     }
-    if (size <= MOST_BYTES) return Buffer.concat(chunks).toString('utf8');
+    if (size <= MOST_ANSWER_BYTES) return Buffer.concat(chunks).toString('utf8');
     throw new EndpointError(
-      `${what}: ${this.endpoint} answers with more than ${MOST_BYTES} bytes; choose another --endpoint`,
+      `${what}: ${this.endpoint} answers with more than ${MOST_ANSWER_BYTES} bytes; choose another --endpoint`,
     );
   }
 

@@ -19,6 +19,7 @@ import { addonPath, buildAddon, findCompiler, targetPath } from '../../src/engin
 import { findExecutable, findLibtorch, type Libtorch } from '../../src/engine/torch/find.ts';
 import { type Host, instructions, setup } from '../../src/engine/torch/setup.ts';
 import { EngineError } from '../../src/errors.ts';
+import { OWNER } from '../../src/files.ts';
 import { cacheRoot } from '../../src/paths.ts';
 
 let directory: string;
@@ -276,17 +277,17 @@ describe('buildAddon', () => {
       write(`cache/torch-1.0.${i}-old/timeseer_torch.node`, '');
       utimesSync(join(cache, `torch-1.0.${i}-old`), new Date(), new Date(2001, 0, 1 + i));
     }
-    write('cache/.build-1-killed/addon.o', '');
-    utimesSync(join(cache, '.build-1-killed'), new Date(), new Date(2001, 0, 1));
-    write('cache/.build-2-running/addon.o', '');
+    const killed = `.torch-1.0.0-new.${OWNER.replace(/\d+$/, '1')}.a.tmp`;
+    const running = `.torch-1.0.0-new.${OWNER}.a.tmp`;
+    for (const name of [killed, running]) write(`cache/${name}/addon.o`, '');
     const addon = await buildAddon(libtorch, findCompiler(env)!, options());
     const left = readdirSync(cache).filter((name) => !name.startsWith('found-'));
     expect(existsSync(addon)).toBe(true);
     expect(left).toHaveLength(17);
     expect(left).toContain('torch-1.0.19-old');
     expect(left).not.toContain('torch-1.0.4-old');
-    expect(left).toContain('.build-2-running');
-    expect(left).not.toContain('.build-1-killed');
+    expect(left).toContain(running);
+    expect(left).not.toContain(killed);
   });
 
   test('a changed source, header or libtorch asks for a new build', async () => {

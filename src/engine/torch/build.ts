@@ -8,23 +8,13 @@
  * A directory of the cache appears whole or not at all, so a process that is killed, or two that build at once, do no harm.
  */
 import { spawn, spawnSync } from 'node:child_process';
-import { createHash, randomBytes } from 'node:crypto';
-import {
-  closeSync,
-  existsSync,
-  mkdirSync,
-  openSync,
-  readdirSync,
-  readFileSync,
-  rmSync,
-  statSync,
-} from 'node:fs';
-import { rename } from 'node:fs/promises';
+import { createHash } from 'node:crypto';
+import { closeSync, existsSync, openSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { EngineError } from '../../errors.ts';
-import { WriteError, writeFileAtomic } from '../../files.ts';
+import { tidyUp, WriteError, writeDirectoryAtomicAsync, writeFileAtomic } from '../../files.ts';
 import { withLock } from '../../lock.ts';
 import { cacheRoot, packageRoot } from '../../paths.ts';
 import {
@@ -244,8 +234,6 @@ function linkFlags(libtorch: Libtorch): string[] {
 
 /** Builds kept in the cache; the least recently made are removed first. */
 const KEPT_BUILDS = 16;
-/** No build takes this long: a working directory older than that is of a process that was killed. */
-const ABANDONED_MS = 3_600_000;
 
 export interface BuildOptions extends AddonOptions {
   readonly log?: (line: string) => void;
@@ -268,25 +256,11 @@ function complaint(log: string): string {
   return (errors.length > 0 ? errors : lines.filter((line) => line.trim() !== '')).slice(0, 3).join('\n  ');
 }
 
-/** Moves a finished build to its place; another process may have put the same there first. */
-async function publish(work: string, target: string): Promise<void> {
-  if (existsSync(target)) return;
-  rmSync(dirname(target), { recursive: true, force: true });
-  try {
-    await rename(work, dirname(target));
-  } catch (error) {
-    if (!existsSync(target)) throw error;
-  }
-}
-
 async function compile(target: string, found: Found, options: BuildOptions): Promise<void> {
   const env = options.env ?? process.env;
   const { libtorch, compiler } = found;
-  const root = cacheRoot(env);
-  const work = join(root, `.build-${process.pid}-${randomBytes(4).toString('hex')}`);
-  const log = join(work, 'build.log');
-  mkdirSync(work, { recursive: true });
-  try {
+  await writeDirectoryAtomicAsync(dirname(target), async (work) => {
+    const log = join(work, 'build.log');
     const sources = options.sources ?? addonSources();
     const objects = sources.map((file) => join(work, `${basename(file, '.cc')}.o`));
     const flags = compileFlags(libtorch, compiler);
@@ -311,7 +285,7 @@ async function compile(target: string, found: Found, options: BuildOptions): Pro
     ];
     for (const [what, action] of steps) {
       if (await action()) continue;
-      const kept = join(root, `${basename(dirname(target))}.log`);
+      const kept = `${dirname(target)}.log`;
       writeFileAtomic(kept, readFileSync(log));
       throw new EngineError(
         `the engine does not ${what} against libtorch ${libtorch.version} (${libtorch.root}) ` +
@@ -321,10 +295,7 @@ async function compile(target: string, found: Found, options: BuildOptions): Pro
     for (const file of readdirSync(work)) {
       if (file !== ADDON && file !== 'build.log') rmSync(join(work, file));
     }
-    await publish(work, target);
-  } finally {
-    rmSync(work, { recursive: true, force: true });
-  }
+  });
 }
 
 /** Removes the oldest builds beyond a number, and what builds that were killed left behind. */
@@ -338,10 +309,8 @@ function prune(root: string, keep: string): void {
     .sort((a, b) => b.made - a.made)
     .slice(KEPT_BUILDS)
     .filter(({ path }) => path !== keep);
-  const abandoned = entries.filter(
-    ({ name, made }) => name.startsWith('.build-') && Date.now() - made > ABANDONED_MS,
-  );
-  for (const { path } of [...builds, ...abandoned]) rmSync(path, { recursive: true, force: true });
+  for (const { path } of builds) rmSync(path, { recursive: true, force: true });
+  tidyUp(root, (name) => name.startsWith('torch-'));
 }
 
 /**
