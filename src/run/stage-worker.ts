@@ -79,9 +79,7 @@ function trainedPolicy({ device, base, from, recipe }: TrainingJob): Policy {
 /** The learner of a stage, resumed where its checkpoint stands. Collective. */
 function learnerOf(own: TrainingJob): { learner: Learner; card: PolicyCard; start: StageStart } {
   const { stage, from, checkpoint, recipe, examples } = own;
-  const { betas, weightDecay, clip } = recipe[stage];
-  const options = { betas, epsilon: 1e-8, weightDecay, clip };
-  const learner = new Learner(trainedPolicy(own), workers, options, own.recompute);
+  const learner = new Learner(trainedPolicy(own), workers, recipe[stage], own.recompute);
   const state = from === checkpoint ? readState(from) : null;
   const card = { ...trainingCard(from, recipe, openExamples(examples).facts), stage };
   if (state === null) return { learner, card, start: BEGINNING };

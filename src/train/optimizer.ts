@@ -8,15 +8,14 @@
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../errors.ts';
+import type { SftRecipe } from '../recipe.ts';
 import type { WorkerGroup } from './worker-group.ts';
 
-export interface OptimizerOptions {
-  readonly betas: readonly [number, number];
-  readonly epsilon: number;
-  readonly weightDecay: number;
-  /** Largest global gradient norm; 0 leaves gradients as they are. */
-  readonly clip: number;
-}
+/** As the recipe's keys; a `clip` of 0 leaves gradients as they are. */
+export type OptimizerOptions = Pick<SftRecipe, 'betas' | 'weightDecay' | 'clip'>;
+
+/** Added to the root of the second moment. */
+const EPSILON = 1e-8;
 
 export interface StepReport {
   /** Global gradient norm before clipping; not finite when the step was skipped. */
@@ -246,7 +245,7 @@ export class ShardedAdamW {
 
   #update({ start, length, decay }: Chunk, scale: number, learningRate: number): void {
     const engine = this.#engine;
-    const { betas, epsilon } = this.#options;
+    const { betas } = this.#options;
     engine.noGrad(() =>
       engine.scope(() => {
         const part = (flat: Tensor): Tensor => engine.narrow(flat, 0, start, length);
@@ -259,7 +258,7 @@ export class ShardedAdamW {
             secondMoment: part(this.#second),
             decay,
           },
-          { learningRate, beta1: betas[0], beta2: betas[1], epsilon, step: this.#step, scale },
+          { learningRate, beta1: betas[0], beta2: betas[1], epsilon: EPSILON, step: this.#step, scale },
         );
         if (this.#master !== null) engine.write(this.#parameters, 0, start, exact); // rounds to nearest
       }),

@@ -43,13 +43,13 @@ import {
   splitGroup,
   type TrainingGroup,
 } from './micro-batch.ts';
-import { cosineSchedule } from './optimizer.ts';
+import { cosineSchedule, type OptimizerOptions } from './optimizer.ts';
 import { type RolloutOptions, rollout } from './rollout.ts';
 import { PromptEncoder, type Task } from './task.ts';
 import { transportToTraces } from './transport.ts';
 
 export interface RlOptions
-  extends Omit<RlRecipe, 'betas' | 'weightDecay' | 'clip' | 'workers'>,
+  extends Omit<RlRecipe, keyof OptimizerOptions | 'workers'>,
     Pick<RolloutOptions, 'rows' | 'schedule'> {
   /** Tokens that go through the policy at once in an update, padding included; `MICRO_BATCH_TOKENS` when absent. */
   readonly tokens?: number;

@@ -17,10 +17,10 @@ import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learne
 import { supervisedLoss } from './loss.ts';
 import type { SftMetrics } from './metrics.ts';
 import { microBatches, PaddingMeter, sequenceBatch } from './micro-batch.ts';
-import { cosineSchedule } from './optimizer.ts';
+import { cosineSchedule, type OptimizerOptions } from './optimizer.ts';
 import { PromptEncoder, type Task } from './task.ts';
 
-export interface SftOptions extends Omit<SftRecipe, 'betas' | 'weightDecay' | 'clip' | 'workers'> {
+export interface SftOptions extends Omit<SftRecipe, keyof OptimizerOptions | 'workers'> {
   /** Tokens that go through the policy at once, padding included; `MICRO_BATCH_TOKENS` when absent. */
   readonly tokens?: number;
 }

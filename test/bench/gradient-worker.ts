@@ -29,7 +29,7 @@ const post = (message: BenchAnswer<GradientAnswer>): void => port.postMessage(me
 async function start(): Promise<() => number[]> {
   const { betas, weightDecay, clip } = quickstart().sft;
   const policy = loadShared(openTorch({ device: job.device, threads: 1 }), workers, job.policy);
-  const learner = new Learner(policy, workers, { betas, weightDecay, clip, epsilon: 1e-8 });
+  const learner = new Learner(policy, workers, { betas, weightDecay, clip });
   const all = await examples(policy, job.policy, job.first, job.batches * job.batch);
   const [from, to] = workers.shard(job.batch);
   const { engine, dims } = policy;

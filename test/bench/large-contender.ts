@@ -153,7 +153,6 @@ export class LargeContender implements Contender<LargeAnswer> {
       WorkerGroup.single(),
       {
         betas: [0.9, 0.999],
-        epsilon: 1e-8,
         weightDecay: 0,
         clip: 1,
       },

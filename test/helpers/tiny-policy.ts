@@ -132,7 +132,7 @@ export const SFT: SftOptions = {
   checkpointEvery: 1000,
 };
 
-export const OPTIMIZER = { betas: [0.9, 0.95], epsilon: 1e-8, weightDecay: 0, clip: 1 } as const;
+export const OPTIMIZER = { betas: [0.9, 0.95], weightDecay: 0, clip: 1 } as const;
 
 export function tinyLearner(policy: Policy, clip: number = OPTIMIZER.clip, recompute = false): Learner {
   return new Learner(policy, WorkerGroup.single(), { ...OPTIMIZER, clip }, recompute);

@@ -44,7 +44,6 @@ function train(workers: WorkerGroup, turns: number, poison: boolean): GroupRepor
   ];
   const optimizer = new ShardedAdamW(engine, workers, flat, ranges, {
     betas: [0.9, 0.95],
-    epsilon: 1e-8,
     weightDecay: 0.001,
     clip: 5,
   });

@@ -4,14 +4,14 @@ import type { Engine, Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { EngineError } from '../../src/errors.ts';
 import { Random } from '../../src/random.ts';
-import { CHUNK, chunksOf, type Range, ShardedAdamW } from '../../src/train/optimizer.ts';
+import { CHUNK, chunksOf, cosineSchedule, type Range, ShardedAdamW } from '../../src/train/optimizer.ts';
 import { WorkerGroup } from '../../src/train/worker-group.ts';
 
 const engine = openTorch({ threads: 1 });
 const born = engine.live();
 afterAll(() => expect(engine.live()).toBe(born));
 
-const OPTIONS = { betas: [0.9, 0.95], epsilon: 1e-8, weightDecay: 0.1, clip: 0 } as const;
+const OPTIONS = { betas: [0.9, 0.95], weightDecay: 0.1, clip: 0 } as const;
 
 function rangesOf(sizes: readonly number[], decays: (i: number) => boolean = (i) => i % 2 === 0): Range[] {
   let offset = 0;
@@ -39,7 +39,7 @@ function expected(
       m = b1 * m + (1 - b1) * gradient[i]!;
       v = b2 * v + (1 - b2) * gradient[i]! ** 2;
       w -= rate * decay[i]! * w;
-      w -= (rate * (m / (1 - b1 ** (t + 1)))) / (Math.sqrt(v / (1 - b2 ** (t + 1))) + OPTIONS.epsilon);
+      w -= (rate * (m / (1 - b1 ** (t + 1)))) / (Math.sqrt(v / (1 - b2 ** (t + 1))) + 1e-8);
     });
     return w;
   });
@@ -270,4 +270,13 @@ describe('chunks', () => {
       }
     });
   });
+});
+
+test('the schedule warms up, peaks, and ends at its floor', () => {
+  const options = { learningRate: 2, warmup: 4, minLearningRate: 0.1 };
+  expect(cosineSchedule(0, 24, options)).toBeCloseTo(0.5);
+  expect(cosineSchedule(3, 24, options)).toBeCloseTo(2);
+  expect(cosineSchedule(14, 24, options)).toBeCloseTo(2 * 0.55);
+  expect(cosineSchedule(24, 24, options)).toBeCloseTo(0.2);
+  expect(cosineSchedule(99, 24, options)).toBeCloseTo(0.2);
 });

@@ -1,6 +1,5 @@
 import { expect, test } from 'vitest';
 import { workerUrl } from '../../src/paths.ts';
-import { cosineSchedule } from '../../src/train/optimizer.ts';
 import {
   markFailed,
   requestStop,
@@ -84,13 +83,4 @@ test('a rank that waits is released when another one failed', () => {
   const workers = new WorkerGroup(memory, 0, 2);
   markFailed(memory);
   expect(() => workers.barrier()).toThrow(WorkerGroupEnded);
-});
-
-test('the schedule warms up, peaks, and ends at its floor', () => {
-  const options = { learningRate: 2, warmup: 4, minLearningRate: 0.1 };
-  expect(cosineSchedule(0, 24, options)).toBeCloseTo(0.5);
-  expect(cosineSchedule(3, 24, options)).toBeCloseTo(2);
-  expect(cosineSchedule(14, 24, options)).toBeCloseTo(2 * 0.55);
-  expect(cosineSchedule(24, 24, options)).toBeCloseTo(0.2);
-  expect(cosineSchedule(99, 24, options)).toBeCloseTo(0.2);
 });
