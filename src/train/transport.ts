@@ -254,21 +254,18 @@ export function transportToTraces(
   options: TransportOptions,
 ): TransportResult {
   const { engine } = policy;
-  const results: TransportResult[] = [];
-  for (const [first, last] of spans(groups, traces)) {
-    results.push(
-      engine.noGrad(() =>
-        engine.scope(() =>
-          transport(
-            engine,
-            rolloutStates(policy, groups.slice(first, last)),
-            traceStates(policy, traces.slice(first, last)),
-            options,
-          ),
+  const results = spans(groups, traces).map(([first, last]) =>
+    engine.noGrad(() =>
+      engine.scope(() =>
+        transport(
+          engine,
+          rolloutStates(policy, groups.slice(first, last)),
+          traceStates(policy, traces.slice(first, last)),
+          options,
         ),
       ),
-    );
-  }
+    ),
+  );
   const joined = (key: keyof TransportResult): Float64Array =>
     Float64Array.from(results.flatMap((result) => [...result[key]]));
   return { distance: joined('distance'), similarity: joined('similarity'), rowError: joined('rowError') };

@@ -36,7 +36,7 @@ export class LargeContender implements Contender<LargeAnswer> {
   readonly processes = 1;
   readonly #engine: Engine;
   readonly #work: LargeWork;
-  /** Tokens of one piece of an update. */
+  /** Tokens of one micro-batch of an update. */
   readonly #tokens: number;
   readonly #recompute: boolean;
   readonly #policy: Policy;
@@ -167,16 +167,16 @@ export class LargeContender implements Contender<LargeAnswer> {
     }));
     let total = 0;
     let logProbs = 0;
-    for (const piece of groupMicroBatches(groups, this.#tokens)) {
+    for (const microBatch of groupMicroBatches(groups, this.#tokens)) {
       engine.scope(() => {
         const tape = learner.tape();
         const { states, targets, owner } = responseStates(
           policy,
-          piece.map(({ prompt }) => prompt),
-          piece.flatMap((group) => group.responses.map(({ ids }) => ids)),
+          microBatch.map(({ prompt }) => prompt),
+          microBatch.flatMap((group) => group.responses.map(({ ids }) => ids)),
           tape,
         ); // [K, D]
-        const perResponse = piece.flatMap(({ advantage }) => advantage);
+        const perResponse = microBatch.flatMap(({ advantage }) => advantage);
         const advantage = Float32Array.from(owner, (b) => perResponse[b]!); // [K]
         learner.backward(
           states,

@@ -1,7 +1,7 @@
 /**
  * A large policy with random weights against transformers on the same weights, prompts and responses, in turns:
  * npm run bench -- large, or npx tsx test/bench/large.ts [--size tiny|120m|3b] [--device cuda] [--dtype bfloat16] [--prompts P] [--group G]
- *   [--tokens T] [--batches 1,8] [--steps N] [--rounds N] [--only forward,backward,greedy,grpo] [--piece TOKENS]
+ *   [--tokens T] [--batches 1,8] [--steps N] [--rounds N] [--only forward,backward,greedy,grpo] [--micro-batch TOKENS]
  *   [--recompute] [--alone] [--json]
  *
  * Passes: the prompts to the logits of their last token; gradients of a supervised loss; greedy decoding of N tokens at
@@ -33,7 +33,7 @@ interface Options {
   readonly rounds: number;
   readonly only: readonly string[];
   /** Tokens that go through ours at once in an update. */
-  readonly piece: number;
+  readonly microBatch: number;
   /** Ours computes layers again in the backward pass. */
   readonly recompute: boolean;
   /** Without the peer. */
@@ -209,7 +209,7 @@ export async function measureLarge(options: Options): Promise<LargeReport> {
         );
     const ours = new LargeContender(engine, `${scratch}/policy`, work, {
       dtype,
-      tokens: options.piece,
+      tokens: options.microBatch,
       recompute: options.recompute,
     });
     const length = work.prompts[0]!.ids.length;
@@ -308,7 +308,7 @@ function parse(): { options: Options; json: boolean } {
       steps: { type: 'string', default: '64' },
       rounds: { type: 'string', default: '2' },
       only: { type: 'string', default: 'forward,backward,greedy,grpo' },
-      piece: { type: 'string', default: '4096' },
+      'micro-batch': { type: 'string', default: '4096' },
       recompute: { type: 'boolean', default: false },
       alone: { type: 'boolean', default: false },
       json: { type: 'boolean', default: false },
@@ -330,7 +330,7 @@ function parse(): { options: Options; json: boolean } {
     steps: Number(values.steps),
     rounds: Number(values.rounds),
     only: values.only.split(','),
-    piece: Number(values.piece),
+    microBatch: Number(values['micro-batch']),
     recompute: values.recompute,
     alone: values.alone,
   };

@@ -122,7 +122,7 @@ describe('with an adapter', () => {
   });
 });
 
-test('two workers take the steps of one: 16-bit weights, a frozen vision tower, small pieces, layers again', async () => {
+test('two workers take the steps of one: 16-bit weights, a frozen vision tower, small micro-batches, gradient checkpointing', async () => {
   const common = [
     'policy.dtype=bfloat16',
     'policy.tune=decoder',

@@ -233,7 +233,7 @@ afterAll(() => expect(engine.live()).toBe(born));
 
 describe('head gradients', () => {
   test.each([
-    { name: 'in one piece', size: TOKENS },
+    { name: 'in one chunk', size: TOKENS },
     { name: 'in chunks that do not divide the tokens', size: 3 },
     { name: 'token by token', size: 1 },
   ])('are those of autograd over the whole loss: $name', ({ size }) => {

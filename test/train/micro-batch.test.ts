@@ -42,9 +42,9 @@ describe('micro-batches', () => {
   const items = fc.array(fc.tuple(fc.integer({ min: 1, max: 60 }), fc.integer({ min: 1, max: 200 })), {
     maxLength: 25,
   });
-  const cost = (piece: readonly (readonly number[])[]): number =>
-    piece.length *
-    (Math.max(...piece.map(([prompt]) => prompt!)) + Math.max(...piece.map(([, response]) => response!)));
+  const cost = (batch: readonly (readonly number[])[]): number =>
+    batch.length *
+    (Math.max(...batch.map(([prompt]) => prompt!)) + Math.max(...batch.map(([, response]) => response!)));
 
   test('hold every item once, within the budget where one item is', () => {
     fc.assert(
@@ -67,8 +67,8 @@ describe('micro-batches', () => {
 
   test('of unlike lengths pad less than micro-batches in the order of arrival', () => {
     const list = Array.from({ length: 40 }, (_, i) => [10 + ((i * 37) % 90)]);
-    const padded = (pieces: readonly (readonly (readonly number[])[])[]): number =>
-      pieces.reduce((sum, piece) => sum + piece.length * Math.max(...piece.map(([n]) => n!)), 0);
+    const padded = (batches: readonly (readonly (readonly number[])[])[]): number =>
+      batches.reduce((sum, batch) => sum + batch.length * Math.max(...batch.map(([n]) => n!)), 0);
     const arrival = Array.from({ length: 8 }, (_, i) => list.slice(5 * i, 5 * i + 5));
     const used = list.reduce((sum, [n]) => sum + n!, 0);
     expect(padded(microBatches(list, (item) => item, 500)) - used).toBeLessThan(
@@ -89,10 +89,10 @@ describe('micro-batches of groups', () => {
     prompt: encoded[i % 3]!,
     responses: [{ ids: response(length) }, { ids: response(1) }],
   }));
-  const size = (piece: typeof groups): number => {
-    const prompt = Math.max(...piece.map((group) => group.prompt.ids.length));
-    const longest = Math.max(...piece.flatMap(({ responses }) => responses.map(({ ids }) => ids.length)));
-    return piece.length * (prompt + 2 * longest);
+  const size = (batch: typeof groups): number => {
+    const prompt = Math.max(...batch.map((group) => group.prompt.ids.length));
+    const longest = Math.max(...batch.flatMap(({ responses }) => responses.map(({ ids }) => ids.length)));
+    return batch.length * (prompt + 2 * longest);
   };
 
   test.each([1, 60, 150, 300, 1e6])(
@@ -102,11 +102,11 @@ describe('micro-batches of groups', () => {
       expect(new Set(got.flat())).toEqual(new Set(groups));
       expect(got.flat()).toHaveLength(groups.length);
       for (const one of got) if (one.length > 1) expect(size(one)).toBeLessThanOrEqual(budget);
-      // No piece could have taken the first group of the next, and none of its groups is longer.
-      got.slice(1).forEach((piece, i) => {
-        expect(size([...got[i]!, piece[0]!])).toBeGreaterThan(budget);
+      // No micro-batch could have taken the first group of the next, and none of its groups is longer.
+      got.slice(1).forEach((batch, i) => {
+        expect(size([...got[i]!, batch[0]!])).toBeGreaterThan(budget);
         expect(Math.min(...got[i]!.map((one) => size([one])))).toBeGreaterThanOrEqual(
-          Math.max(...piece.map((one) => size([one]))),
+          Math.max(...batch.map((one) => size([one]))),
         );
       });
     },

@@ -1,4 +1,4 @@
-/** Before its first step a stage on an accelerator runs the largest piece that it can meet, and learns nothing from it. */
+/** Before its first step a stage on an accelerator runs the largest micro-batch that it can meet, and learns nothing from it. */
 import { describe, expect, test } from 'vitest';
 import type { Engine } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
@@ -28,7 +28,7 @@ function accelerator(): { readonly engine: Engine; readonly lengths: number[] } 
 const timeless = ({ ms: _, ...rest }: SftMetrics) => rest;
 
 describe('a rehearsal', () => {
-  test('of a supervised stage takes the longest example as often as a piece holds', async () => {
+  test('of a supervised stage takes the longest example as often as a micro-batch holds', async () => {
     const device = accelerator();
     const [plain, rehearsed] = [tinyLearner(tinyPolicy(engine)), tinyLearner(tinyPolicy(device.engine))];
     const options = { samples: 9, tokens: 160 };
@@ -37,9 +37,9 @@ describe('a rehearsal', () => {
     expect(identical(engine.floats(rehearsed.policy.flat), engine.floats(plain.policy.flat))).toBe(true);
     const [first, ...rest] = device.lengths;
     expect(first).toBeGreaterThanOrEqual(Math.max(...rest));
-    const pieces = accelerator();
-    await teach(tinyLearner(tinyPolicy(pieces.engine)), { ...options, tokens: 1 });
-    expect(pieces.lengths).toHaveLength(10); // one example each, and once the longest of the first step
+    const single = accelerator();
+    await teach(tinyLearner(tinyPolicy(single.engine)), { ...options, tokens: 1 });
+    expect(single.lengths).toHaveLength(10); // one example each, and once the longest of the first step
   });
 
   test('of a reinforcement stage takes responses of full length', async () => {
