@@ -41,8 +41,7 @@ export const evaluation: CommandModule<object, EvalArguments> = {
       .option('data', {
         type: 'string',
         requiresArg: true,
-        describe:
-          'Generator, or a directory of timeseer data prepare or generate; default: that of the run, else nano5',
+        describe: 'Generator, or directory of a data set; default: that of the run, else nano5',
       })
       .option('split', {
         choices: ['train', 'validation', 'test'] as const,
@@ -53,14 +52,12 @@ export const evaluation: CommandModule<object, EvalArguments> = {
       .option('seed', {
         type: 'number',
         requiresArg: true,
-        describe: 'Of a generator, of draws and of sampling; default 42',
+        describe: 'Seed of generated series, draws and sampling; default 42',
       })
-
       .option('count', {
         type: 'number',
         requiresArg: true,
-        describe:
-          'Number of examples; default: 400 of a generator, all of a data set. Fewer are drawn at random',
+        describe: 'Number of examples, drawn at random; default: 400 of a generator, all of a data set',
       })
       .option('length', {
         type: 'number',
@@ -70,24 +67,24 @@ export const evaluation: CommandModule<object, EvalArguments> = {
       .option('input', {
         choices: ['picture', 'numbers'] as const,
         requiresArg: true,
-        describe: 'Show pictures, or write the series as numbers; default: as the policy was taught',
+        describe: 'Show pictures, or write series as numbers; default: as the policy was trained',
       })
       .option('digits', {
         type: 'number',
         requiresArg: true,
-        describe: 'Significant digits of numbers; default 3, or as the policy was taught',
+        describe: 'Significant digits of numbers; default 3, or as the policy was trained',
       })
       .option('points', {
         type: 'number',
         requiresArg: true,
         describe:
-          'Most numbers per channel; longer series become means of blocks; default 250, or as the policy was taught',
+          'Most numbers per channel; longer series become block means; default 250, or as the policy was trained',
       })
       .option('temperature', {
         type: 'string',
         default: '0',
         requiresArg: true,
-        describe: '0 is greedy; several, as 0.5,0.7,1, are compared: the best by mean reward is named',
+        describe: '0 is greedy; several, such as 0.5,0.7,1, are compared by mean reward',
       })
       .option('samples', {
         type: 'number',
@@ -99,7 +96,7 @@ export const evaluation: CommandModule<object, EvalArguments> = {
         choices: ['lenient', 'strict'] as const,
         requiresArg: true,
         describe:
-          'How answers are read: as the releases of the papers do, or strictly; default: that of the run, else lenient',
+          "How answers are parsed: as the papers' releases do, or strictly; default: as the run, else lenient",
       })
       .option('maxTokens', {
         type: 'number',

@@ -213,7 +213,7 @@ export const generate: CommandModule<object, GenerateArguments> = {
         type: 'string',
         array: true,
         nargs: 1,
-        describe: 'Picture to show: PNG, JPEG or WebP (again for more, in their order)',
+        describe: 'Picture to show: PNG, JPEG or WebP (repeatable, in order)',
       })
       .option('prompt', {
         type: 'string',

@@ -23,7 +23,7 @@ export function runOptions(
       array: true,
       nargs: 1,
       default: [] as string[],
-      describe: 'Change a key of the recipe: sft.samples=10000 (again for more)',
+      describe: 'Change a key of the recipe: sft.samples=10000 (repeatable)',
     })
     .option('out', {
       type: 'string',

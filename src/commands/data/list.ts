@@ -72,8 +72,11 @@ export function runList({ json }: ListArguments): void {
 
 export const listCommand: CommandModule<object, ListArguments> = {
   command: 'list',
-  describe: 'Every task: what it is, its classes, whether it needs a download, its licence',
+  describe: 'List every task: classes, download, licence',
   builder: (yargs) =>
-    yargs.option('json', { type: 'boolean', default: false, describe: 'Print the tasks as JSON' }),
+    yargs
+      .option('json', { type: 'boolean', default: false, describe: 'Print the tasks as JSON' })
+      .example('$0 data list', 'A table of all tasks')
+      .example('$0 data list --json | jq ".[].name"', 'Their names, for a program'),
   handler: runList,
 };

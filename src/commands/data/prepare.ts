@@ -20,7 +20,6 @@ import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { blindLines } from '../../../datasets/statistics.ts';
 import { ConfigError } from '../../errors.ts';
 import { withInterrupt } from '../../interrupt.ts';
-import { FIGURE_HELP } from '../../plot/presets.ts';
 import { Progress } from '../../progress.ts';
 import { checkFigure } from '../../tasks/drawing.ts';
 import { columns, print, printJson } from '../../terminal.ts';
@@ -260,43 +259,42 @@ export async function runPrepare(args: PrepareArguments): Promise<void> {
 export const CHOICE_OPTIONS = {
   from: {
     type: 'string',
-    describe: 'Folder with the files of the task (custom: also a file); default: downloaded into the cache',
+    describe: 'Folder with the files of the task (custom: also a file); default: download into the cache',
     requiresArg: true,
   },
-  split: { type: 'string', describe: `Only these: ${SPLITS.join(',')}`, requiresArg: true },
+  split: { type: 'string', describe: `Splits to take: ${SPLITS.join(',')}`, requiresArg: true },
   count: {
     type: 'string',
     describe:
-      'Most examples of a split, stratified by class: 200, or train=200,test=50; of generated tasks, how many',
+      'Examples of each split, stratified by class: 200, or train=200,test=50 (default: all there are)',
     requiresArg: true,
   },
   shots: { type: 'number', describe: 'Training examples of each class', requiresArg: true },
-  seed: { type: 'number', describe: 'Of draws (default: 0) and of generated series', requiresArg: true },
+  seed: { type: 'number', describe: 'Seed of draws (default: 0) and of generated series', requiresArg: true },
   window: {
     type: 'number',
-    describe: 'Most points of an example: longer series are cut; 0: never cut (default: as the task has it)',
+    describe: "Most points of an example: longer series are cut; 0: never (default: the task's)",
     requiresArg: true,
   },
   length: { type: 'number', describe: 'Points of generated series', requiresArg: true },
   shares: {
     type: 'string',
-    describe: 'Sizes train,validation,test of a split that the data do not give: 8,1,1',
+    describe: 'Proportions train,validation,test where the data have no split: 8,1,1',
     requiresArg: true,
   },
   validation: {
     type: 'number',
-    describe: 'Share of training that becomes validation, where the data give a split: 0.1',
+    describe: 'Share of training to use for validation, where the data have a split: 0.1',
     requiresArg: true,
   },
   figure: {
     type: 'string',
-    describe: `Figure instead of the task's: ${FIGURE_HELP}`,
+    describe: "Figure instead of the task's; timeseer render --help lists them",
     requiresArg: true,
   },
   'allow-shared-recordings': {
     type: 'boolean',
-    describe:
-      'Take a split of yours although examples of one recording are in several of its parts; results will say so',
+    describe: 'Accept a split of your own in which parts share a recording; results will say so',
   },
 } as const;
 
@@ -316,12 +314,12 @@ export const prepareCommand: CommandModule<object, PrepareArguments> = {
       .option('figures', {
         type: 'boolean',
         default: true,
-        describe: 'Draw what a policy is shown of each example; --no-figures: leave pictures out',
+        describe: 'Draw what a policy is shown of each example; --no-figures: no pictures',
       })
       .option('traces', {
         type: 'boolean',
         default: true,
-        describe: 'Write expert traces and score the blind ones; --no-traces: leave them out',
+        describe: 'Write expert traces and score the blind ones; --no-traces: none',
       })
       .option('force', { type: 'boolean', default: false, describe: 'Replace a data set that is there' })
       .option('json', {

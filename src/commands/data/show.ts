@@ -235,6 +235,6 @@ export const showCommand: CommandModule<object, ShowArguments> = {
       .options(CHOICE_OPTIONS)
       .option('json', { type: 'boolean', default: false, describe: 'Print the examples as JSON' })
       .example('$0 data show ctu --from downloads --n 6 --out page.html', 'Six rendered examples')
-      .example('$0 data show data/emg --split train', 'What prepare wrote'),
+      .example('$0 data show data/emg --split train', 'The training split of a prepared data set'),
   handler: (args) => runShow(args),
 };

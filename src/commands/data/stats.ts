@@ -69,6 +69,7 @@ export const statsCommand: CommandModule<object, StatsArguments> = {
         demandOption: true,
         describe: 'What timeseer data prepare wrote',
       })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the numbers as JSON' }),
+      .option('json', { type: 'boolean', default: false, describe: 'Print the numbers as JSON' })
+      .example('$0 data stats data/ctu', 'What a prepared data set holds'),
   handler: runStats,
 };

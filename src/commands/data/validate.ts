@@ -53,8 +53,7 @@ export async function runValidate(args: ValidateArguments): Promise<void> {
 
 export const validateCommand: CommandModule<object, ValidateArguments> = {
   command: 'validate <directory>',
-  describe:
-    'Read, draw and grade every example of a data set, check figures, prompts and traces, list broken rows',
+  describe: 'Check every example of a data set, with its figure, prompt and traces; list broken rows',
   builder: (yargs) =>
     yargs
       .positional('directory', {
