@@ -16,9 +16,9 @@ import { drawingOf, markTruth } from '../src/tasks/drawing.ts';
 import { choosesClass, EXACT_WORDS, expertOn, goldParts, labelOf, taskKind } from '../src/tasks/kinds.ts';
 import type { Example, Gold, Picture } from '../src/types.ts';
 import { nanoFigure } from './benchmarks/registry.ts';
+import { learnProfile, wordsFor, wordsVersion } from './compose-materials.ts';
 import { lengthOf } from './example.ts';
 import type { ExampleOrigin, ExampleSet } from './example-set.ts';
-import { learnProfile, wordsFor, wordsVersion } from './material-composer.ts';
 import { classesOf, type Material, Materials } from './materials.ts';
 import type { Split } from './split.ts';
 

@@ -23,6 +23,7 @@ import {
   taskKind,
 } from '../src/tasks/kinds.ts';
 import type { Example, Picture } from '../src/types.ts';
+import { wordsFor, wordsVersion } from './compose-materials.ts';
 import { lengthOf } from './example.ts';
 import {
   CLASSES_FILE,
@@ -33,7 +34,6 @@ import {
   splitFile,
 } from './example-manifest.ts';
 import { ExampleSet } from './example-set.ts';
-import { wordsFor, wordsVersion } from './material-composer.ts';
 import { type CheckedMaterial, type Material, Materials } from './materials.ts';
 import type { Split } from './split.ts';
 

@@ -1,11 +1,11 @@
 /** `timeseer data prepare NAME`: a task, or the user's own files, as a checked data set. */
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
-import { addMaterials } from '../../../datasets/add-materials.ts';
 import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { TASK_FILE_EXAMPLE, TASK_FILES } from '../../../datasets/benchmarks/custom.ts';
 import { CUSTOM_LAYOUT } from '../../../datasets/benchmarks/custom-source.ts';
 import { benchmarkNamed } from '../../../datasets/benchmarks/registry.ts';
+import { addMaterials } from '../../../datasets/compose-materials.ts';
 import type { ExampleManifest } from '../../../datasets/example-manifest.ts';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import { taskFolder } from '../../../datasets/fetch.ts';
