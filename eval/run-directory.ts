@@ -1,9 +1,12 @@
 /**
  * The directory of a run, read strictly. What a run has not reached is absent (null); what is there must be whole.
  *
- *   recipe.json        version, name, resolved recipe, command, data it began with      sft/ rl/   metrics.jsonl, stage.json, policy/
- *   environment.json   versions, machine, calibration                          initial/   policy before training
- *   eval/              {initial,sft,rl}.{greedy,sampled}.jsonl, {sft,rl}.anomllm.greedy.jsonl, classical.{json,jsonl}
+ *   recipe.json       first: version, name, resolved recipe, command, the data it began with
+ *   environment.json  before each stage: versions, machine, calibration
+ *   initial/          the policy before training
+ *   sft/ rl/          metrics.jsonl, rl/completions.jsonl, stage.json, checkpoint/ (while training), policy/ and adapter/ (at the end)
+ *   eval/             {initial,sft,rl}.{greedy,sampled}.jsonl, {sft,rl}.anomllm.greedy.jsonl, classical.{json,jsonl}
+ *   report.html report.json summary.json   last
  */
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';

@@ -2,7 +2,7 @@
  * A run: a directory that its stages write, alone and so that any of them can be resumed; `eval/run-directory.ts` lists the files
  * and reads them. From the command line to the loop of a stage:
  *
- *   cli.ts → commands/train.ts → run/stage.ts (opens the run, shows progress, writes metrics)
+ *   cli.ts → commands/train.ts → run/stage.ts (opens the run, shows progress, writes metrics; train/worker-group.ts starts its Workers)
  *          → run/stage-worker.ts (one rank: policy, task, checkpoints) → train/rl.ts (the loop)
  */
 import { existsSync, readdirSync, rmSync } from 'node:fs';
