@@ -13,23 +13,20 @@ import { Progress } from '../progress.ts';
 import type { TextArguments } from '../run/generate-text.ts';
 import { print, printJson } from '../terminal.ts';
 
-interface SeriesArguments {
-  readonly name: string;
-  readonly out: string;
-  readonly count: number;
-  readonly split: Split;
-  readonly seed: number | undefined;
-  readonly length: number | undefined;
-  readonly offset: number;
-  readonly force: boolean;
-  readonly json: boolean;
-}
-
 const SERIES_DEFAULTS = { count: 400, split: 'test', offset: 0 } as const;
 
 /** As they come from the command line: what was not given is undefined. */
 type Given<T> = { readonly [K in keyof T]: T[K] | undefined };
-export type GenerateArguments = Given<SeriesArguments> & Given<TextArguments> & { readonly json: boolean };
+export interface GenerateArguments extends Omit<Given<TextArguments>, 'json'> {
+  readonly name: string | undefined;
+  readonly out: string | undefined;
+  readonly count: number | undefined;
+  readonly split: Split | undefined;
+  readonly length: number | undefined;
+  readonly offset: number | undefined;
+  readonly force: boolean | undefined;
+  readonly json: boolean;
+}
 
 /** Options that only one of the two has, by the name they are typed with. */
 const SERIES_OPTIONS = ['out', 'count', 'split', 'length', 'offset', 'force'] as const;
@@ -57,7 +54,8 @@ function given(args: GenerateArguments, options: readonly string[]): string[] {
   return options.filter((name) => (args as unknown as Record<string, unknown>)[name] !== undefined);
 }
 
-function seriesOf(args: GenerateArguments): SeriesArguments {
+/** @throws ConfigError unless a data set is asked for, and nothing else */
+function targetOf(args: GenerateArguments): { readonly name: string; readonly out: string } {
   const { name, out } = args;
   const [other] = given(args, TEXT_OPTIONS);
   if (name === undefined) {
@@ -71,17 +69,7 @@ function seriesOf(args: GenerateArguments): SeriesArguments {
     throw new ConfigError(`--${other}: has no meaning for the data set '${name}'; ${USAGE}`);
   }
   if (out === undefined) throw new ConfigError(`--out: the directory of the data set '${name}' is missing`);
-  return {
-    name,
-    out,
-    count: args.count ?? SERIES_DEFAULTS.count,
-    split: args.split ?? SERIES_DEFAULTS.split,
-    seed: args.seed,
-    length: args.length,
-    offset: args.offset ?? SERIES_DEFAULTS.offset,
-    force: args.force ?? false,
-    json: args.json,
-  };
+  return { name, out };
 }
 
 function textOf(args: GenerateArguments, policy: string): TextArguments {
@@ -129,8 +117,11 @@ function summary(out: string, { task, splits }: ExampleManifest, seed: number, s
  *
  * @throws ConfigError for a wrong name, option or target; WriteError when the disk refuses; Interrupted
  */
-async function runSeries(args: SeriesArguments): Promise<void> {
-  const { name, out, count, split, seed, length, offset, force, json } = args;
+async function runSeries(args: GenerateArguments): Promise<void> {
+  const { name, out } = targetOf(args);
+  const { seed, length, force = false, json } = args;
+  const { count = SERIES_DEFAULTS.count, split = SERIES_DEFAULTS.split } = args;
+  const { offset = SERIES_DEFAULTS.offset } = args;
   checkTarget(out, force);
   const spec = generated(name);
   const selection = await selectExamples(spec, {
@@ -156,7 +147,7 @@ async function runSeries(args: SeriesArguments): Promise<void> {
 /** Writes a data set, or text: one of them is asked for. @throws ConfigError when none is, or both are */
 export async function runGenerate(args: GenerateArguments): Promise<void> {
   if (args.policy === undefined) {
-    await runSeries(seriesOf(args));
+    await runSeries(args);
   } else {
     const text = textOf(args, args.policy);
     // Loaded when it is wanted: a data set needs no engine.
