@@ -1,6 +1,6 @@
 /**
  * The classical baseline beside a policy: every detector answers the held-out examples, scored exactly as a policy is,
- * and one of them is named the best before its answers are looked at. Which detectors there are: detectors.ts.
+ * and one of them is named the best before its answers are looked at.
  *
  * The best is the detector with the highest mean reward, the number that policies are compared by, on the validation
  * split: the same data set, other examples. Held-out examples have no part in the choice. A data set without a
@@ -10,14 +10,13 @@
 import { setImmediate as breathe } from 'node:timers/promises';
 import { z } from 'zod';
 import { DataError } from '../src/errors.ts';
-import { EXPCOT_BLIND, expcotBlind } from '../src/expcot/anomaly.ts';
+import { EXPCOT_BLIND } from '../src/expcot/anomaly.ts';
 import { type ClassProfile, learnClasses } from '../src/expcot/class-profile.ts';
 import { writeFileAtomic } from '../src/files.ts';
 import { Random } from '../src/random.ts';
-import { DETECTORS } from '../src/series/detectors.ts';
 import type { Unlabelled } from '../src/tasks/kind.ts';
-import { blindTrace, scoreAnswer } from '../src/tasks/kinds.ts';
-import type { AnomalyClass, EvalRecord, Example, Gold, Interval, ParsedAnswer } from '../src/types.ts';
+import { blindTrace, labelOf, scoreAnswer, taskKind } from '../src/tasks/kinds.ts';
+import type { EvalRecord, Example, Gold, ParsedAnswer } from '../src/types.ts';
 import { evalRecordShape, jsonLines, readJson, readJsonLines } from './records.ts';
 
 /** What classifiers learned from. */
@@ -53,7 +52,7 @@ async function prepare(
   seed: number,
 ): Promise<Prepared> {
   const kind = oneKind(examples);
-  if (kind !== 'classification') return { detectors: detectorsFor(kind, examples), learned: null };
+  if (!taskKind(kind).learnsClasses) return { detectors: detectorsFor(kind, examples), learned: null };
   const sample = training === null ? null : await sampleTraining(training, seed);
   if (sample === null || sample.count === 0) return { detectors: new Map(), learned: null };
   return {
@@ -193,57 +192,8 @@ export function readBaselines(files: BaselineFiles): Baselines {
   return { ...choice, records };
 }
 
-/**
- * What answers without learning a language, by the kind of answer; all of it from values alone.
- *
- * Intervals of anomalies. `expcot-blind`, the blind expert reading, reads its class off the evidence. The other detectors
- * find but do not name, so each says the class of what it is made to find (AnomSeer's assignment of analyses to
- * classes), whatever the series is, and `normal` where it finds nothing. They need one channel without missing points;
- * where any series is otherwise, `expcot-blind` answers alone:
- *
- *  zscore, clipped-zscore, iqr   extreme values              global point
- *  gradient                      a steep stretch             trend
- *  sliding-period                another dominant period     seasonal
- *  discord, discords             a shape unlike any other    contextual point
- *
- * Classes, learned from the training split: `expcot-blind` (statistics of features by class), `1nn-euclid` (the nearest
- * training series) where all series have one length, `majority` (the most frequent class). Variates: `expcot-blind`.
- 
-
 /** Answers a series from its values; a text says why it cannot. */
 export type Answerer = (series: Unlabelled) => Gold | string;
-
-/** What a detector calls whatever it finds. */
-const FINDS: Readonly<Record<string, AnomalyClass>> = {
-  zscore: 'global point',
-  'clipped-zscore': 'global point',
-  iqr: 'global point',
-  gradient: 'trend',
-  'sliding-period': 'seasonal',
-  discord: 'contextual point',
-  discords: 'contextual point',
-};
-
-interface Reading {
-  readonly intervals: readonly Interval[];
-  readonly class: AnomalyClass;
-}
-
-/** Every classical detector of one whole channel with its class, from values alone. */
-export const BASELINES: ReadonlyMap<string, (values: Float64Array) => Reading> = new Map([
-  ...Object.entries(DETECTORS).map(([name, detector]): [string, (values: Float64Array) => Reading] => {
-    const found = FINDS[name];
-    if (found === undefined) throw new DataError(`detector ${name}: no class is assigned to what it finds`);
-    return [
-      name,
-      (values) => {
-        const { intervals } = detector(values);
-        return { intervals, class: intervals.length === 0 ? 'normal' : found };
-      },
-    ];
-  }),
-  [EXPCOT_BLIND, expcotBlind],
-]);
 
 /** Whether a series is one channel without missing points. */
 export function isPlain({ channels }: Unlabelled): boolean {
@@ -262,21 +212,19 @@ function blindExpert(kind: Gold['kind'], profile: ClassProfile | null): Answerer
   };
 }
 
-/** Detectors of a kind that needs no learning, for examples like these. */
+/**
+ * Detectors of a kind that needs no learning, for examples like these: those of the kind need one channel without missing points;
+ * where any series is otherwise, `expcot-blind` answers alone.
+ */
 export function detectorsFor(
-  kind: Exclude<Gold['kind'], 'classification'>,
+  kind: Gold['kind'],
   examples: readonly Unlabelled[],
 ): ReadonlyMap<string, Answerer> {
-  if (kind === 'variates' || !examples.every(isPlain))
+  const { detectors } = taskKind(kind).evaluation;
+  if (detectors.size === 0 || !examples.every(isPlain))
     return new Map([[EXPCOT_BLIND, blindExpert(kind, null)]]);
   return new Map(
-    [...BASELINES].map(([name, read]): [string, Answerer] => [
-      name,
-      ({ channels }) => {
-        const { intervals, class: named } = read(channels[0]!);
-        return { kind, intervals, class: named };
-      },
-    ]),
+    [...detectors].map(([name, read]): [string, Answerer] => [name, ({ channels }) => read(channels[0]!)]),
   );
 }
 
@@ -286,7 +234,11 @@ function majorityOf(classes: ReadonlyMap<string, number>): string {
   return sorted[0]![0];
 }
 
-/** Classifiers that learned from training examples, at least one. @throws DataError as `learnClasses` */
+/**
+ * Classifiers that learned from training examples, at least one: `expcot-blind` (statistics of features by class), `1nn-euclid` (the
+ * nearest training series) where all series have one length, `majority` (the most frequent class).
+ * @throws DataError as `learnClasses`
+ */
 export function classifiers(sample: TrainingSample): ReadonlyMap<string, Answerer> {
   const kind = 'classification';
   const profile = learnClasses(sample.examples);
@@ -308,12 +260,10 @@ export function classifiers(sample: TrainingSample): ReadonlyMap<string, Answere
 
 /** The parts of an answer without text. */
 function answerOf(own: Gold | string, kind: Gold['kind']): ParsedAnswer {
-  const failed = typeof own === 'string';
-  const state = { think: null, wellFormed: !failed, problem: failed ? own : null };
-  if (failed)
-    return { ...state, intervals: null, class: null, ...(kind === 'variates' ? { variates: null } : {}) };
-  if (own.kind === 'variates') return { ...state, intervals: null, class: null, variates: own.variates };
-  return { ...state, intervals: own.kind === 'anomaly' ? own.intervals : null, class: own.class };
+  const { said } = taskKind(kind).evaluation;
+  return typeof own === 'string'
+    ? { think: null, wellFormed: false, problem: own, ...said(null) }
+    : { think: null, wellFormed: true, problem: null, ...said(own) };
 }
 
 /** The record of a detector's answer: no text, well formed unless there is none, the reward of a policy. */
@@ -352,7 +302,8 @@ export async function sampleTraining(
   let [count, most] = [0, 1];
   for (const example of training) {
     const { gold, channels } = example;
-    if (gold.kind === 'classification') classes.set(gold.class, (classes.get(gold.class) ?? 0) + 1);
+    const name = labelOf(gold);
+    classes.set(name, (classes.get(name) ?? 0) + 1);
     if (count === 0) most = Math.max(1, Math.floor(mostValues / (channels.length * channels[0]!.length)));
     if (count < most) kept.push({ place: count, example });
     else {
@@ -417,7 +368,6 @@ export function nearestNeighbour(
         best = r;
       }
     }
-    const { gold } = sample[best]!;
-    return gold.kind === 'classification' ? gold.class : null;
+    return labelOf(sample[best]!.gold);
   };
 }

@@ -15,6 +15,7 @@ import type { EncodedPrompt } from '../src/policy/batch.ts';
 import { generate } from '../src/policy/generate.ts';
 import type { Policy } from '../src/policy/policy.ts';
 import type { Recipe } from '../src/recipe.ts';
+import { taskKind } from '../src/tasks/kinds.ts';
 import { PromptEncoder } from '../src/train/task.ts';
 import type { EvalRecord, Example, ParsedAnswer, Picture, Score } from '../src/types.ts';
 
@@ -106,15 +107,14 @@ export function validationOf({ data, eval: { validation }, seed }: Recipe): Exam
 }
 
 /**
- * Examples of the training split of a classification; null for a data set without one, and for other kinds, where nothing
- * classical learns from them.
+ * Examples of the training split, where anything classical learns from them; null for other kinds, and for a data set without one.
  * @throws DataError for a prepared data set that is not whole
  */
 export function trainingOf({ data, seed }: Pick<Recipe, 'data' | 'seed'>): Iterable<Example> | null {
   // Only prepared data sets hold classes.
   if (!isExampleSet(data.name)) return null;
   const set = new ExampleSet(data.name);
-  if (set.manifest.kind !== 'classification' || set.count('train') === 0) return null;
+  if (!taskKind(set.manifest.kind).learnsClasses || set.count('train') === 0) return null;
   return openExamples(trainingExamples(data, seed));
 }
 

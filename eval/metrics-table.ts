@@ -1,43 +1,12 @@
 /** Metrics as tables for a terminal. */
-import type { Estimate, Gold } from '../src/types.ts';
-import type { MetricName, MetricSet, Metrics } from './metrics.ts';
 
-type Column = readonly [metric: MetricName, label: string];
+import type { MetricSet } from '../src/tasks/evaluation.ts';
+import { taskKind } from '../src/tasks/kinds.ts';
+import type { Estimate } from '../src/types.ts';
+import type { Metrics } from './metrics.ts';
+
+type Column = readonly [metric: string, label: string];
 type Row = readonly [label: string, set: MetricSet | Pooled];
-
-const COLUMNS: Readonly<Record<Gold['kind'], readonly Column[]>> = {
-  anomaly: [
-    ['format', 'format'],
-    ['class_accuracy', 'class'],
-    ['point_f1', 'point F1'],
-    ['affiliation_f1', 'affil. F1'],
-    ['reward', 'reward'],
-  ],
-  classification: [
-    ['format', 'format'],
-    ['class_accuracy', 'accuracy'],
-    ['balanced_accuracy', 'balanced acc.'],
-    ['macro_f1', 'macro F1'],
-    ['reward', 'reward'],
-  ],
-  variates: [
-    ['format', 'format'],
-    ['variate_precision', 'precision'],
-    ['variate_recall', 'recall'],
-    ['variate_f1', 'F1'],
-    ['variate_exact', 'exact set'],
-    ['reward', 'reward'],
-  ],
-};
-
-/** Of the classes of a classification, which have a precision instead of an average over classes. */
-const CLASS_COLUMNS: readonly Column[] = [
-  ['format', 'format'],
-  ['class_recall', 'recall'],
-  ['class_precision', 'precision'],
-  ['class_f1', 'F1'],
-  ['reward', 'reward'],
-];
 
 const CELL = 23;
 const NOTE = 'means over series with bootstrap 95 % intervals; an unparsable answer counts as 0\n';
@@ -57,15 +26,15 @@ function cell(estimate: Estimate | Mean | undefined): string {
 }
 
 /** Means of several groups together. */
-type Pooled = Readonly<Partial<Record<MetricName, Mean>>> & { readonly reward: Mean };
+type Pooled = Readonly<Partial<Record<string, Mean>>> & { readonly reward: Mean };
 
 /** No means over series, so that those of groups do not add up. */
-const OF_SETS: readonly MetricName[] = ['balanced_accuracy', 'macro_f1'];
+const OF_SETS: readonly string[] = ['balanced_accuracy', 'macro_f1'];
 
 /** Means over the series of all sets, at least one; a metric that none of them has is left out. */
 function pooled(sets: readonly MetricSet[]): Pooled {
-  const names = [...new Set(sets.flatMap((set) => Object.keys(set) as MetricName[]))];
-  const mean = (name: MetricName): Mean => {
+  const names = [...new Set(sets.flatMap((set) => Object.keys(set) as string[]))];
+  const mean = (name: string): Mean => {
     const found = sets.flatMap((set) => set[name] ?? []);
     const n = found.reduce((sum, one) => sum + one.n, 0);
     return { mean: found.reduce((sum, one) => sum + one.mean * (one.n / n), 0), n };
@@ -102,17 +71,17 @@ export function metricsTable(metrics: Metrics, baselines: Readonly<Record<string
   const { kind, overall, anomalous, byClass, byTask } = metrics;
   const indented = (entries: readonly Row[]): Row[] => entries.map(([name, set]) => [`  ${name}`, set]);
   const classes = indented(Object.entries(byClass));
-  const apart = kind === 'classification';
+  const { columns, classColumns } = taskKind(kind).evaluation;
   const rows: Row[] = [
     ['all series', overall],
     ...(anomalous === null ? [] : [['anomalous alone', anomalous] as const]),
-    ...(apart ? [] : classes),
+    ...(classColumns === null ? classes : []),
     ...indented(taskRows(byTask)),
     ...Object.entries(baselines).map(([name, set]): Row => [`classical: ${name}`, set]),
   ];
   const width = Math.max(...[...rows, ...classes].map(([name]) => name.length)) + 2;
-  const main = block(rows, COLUMNS[kind], width);
-  return `${main}${apart ? `\n${block(classes, CLASS_COLUMNS, width)}` : ''}${NOTE}`;
+  const main = block(rows, columns, width);
+  return `${main}${classColumns === null ? '' : `\n${block(classes, classColumns, width)}`}${NOTE}`;
 }
 
 /** Metrics of one policy on the same series at several temperatures, 0 being greedy. Ends with a line end. */
@@ -124,5 +93,5 @@ export function temperatureTable(
     return [name, overall];
   });
   const width = Math.max(...rows.map(([name]) => name.length)) + 2;
-  return `${block(rows, COLUMNS[sets[0]![1].kind], width)}${NOTE}`;
+  return `${block(rows, taskKind(sets[0]![1].kind).evaluation.columns, width)}${NOTE}`;
 }

@@ -1,13 +1,12 @@
 /**
  * From evaluated responses to metrics: means over series with bootstrap intervals, overall and by group. Which metrics
- * there are depends on the kind of answer (metric-names.ts).
+ * there are depends on the kind of answer (src/tasks).
  */
 
-import { localisation } from '../rewards/localisation.ts';
-import { variateMetrics } from '../rewards/variates.ts';
 import { DataError } from '../src/errors.ts';
-import { labelOf } from '../src/tasks/kinds.ts';
-import { ANOMALY_CLASSES, type Estimate, type EvalRecord, type Gold } from '../src/types.ts';
+import type { MetricSet, MetricValues } from '../src/tasks/evaluation.ts';
+import { labelOf, taskKind } from '../src/tasks/kinds.ts';
+import type { Estimate, EvalRecord, Gold } from '../src/types.ts';
 import {
   type BootstrapOptions,
   estimate,
@@ -16,14 +15,6 @@ import {
   type SetMeasure,
   setEstimates,
 } from './bootstrap.ts';
-import { type CommonMetric, METRICS_OF, type MetricName } from './metric-names.ts';
-
-export { METRIC_DEFINITIONS, METRICS_OF, type MetricName } from './metric-names.ts';
-
-/** Format, readability and reward always; of the others those that the kind of answer has. */
-export type MetricSet = Readonly<
-  Record<CommonMetric, Estimate> & Partial<Record<Exclude<MetricName, CommonMetric>, Estimate>>
->;
 
 export interface MetricOptions extends BootstrapOptions {
   /** Classes that the answers may name, in order; when absent, of a classification those that are gold, sorted. */
@@ -43,28 +34,18 @@ export interface Metrics {
   readonly confusion: Confusion | null;
 }
 
-/** Statistics of a whole classified set; none for other kinds. */
-function wholeStatistics(series: readonly Answered[], options: MetricOptions): ClassStatistics | null {
-  if (series[0]?.gold.kind !== 'classification') return null;
-  return classStatistics(
-    series,
-    goldClasses(
-      series.map(({ gold }) => labelOf(gold)),
-      options.classes ?? [],
-    ),
-  );
-}
-
 /** The metrics of some series: means of what every response has, and statistics of the set. */
 function metricSet(series: readonly Answered[], kind: Gold['kind'], options: MetricOptions): MetricSet {
-  const statistics = wholeStatistics(series, options);
-  const names = METRICS_OF[kind] as readonly MetricName[];
-  const column = (name: MetricName): number[] => series.flatMap(({ values }) => values[name] ?? []);
+  const { metrics, classColumns } = taskKind(kind).evaluation;
+  const statistics =
+    classColumns === null ? null : classStatistics(series, labelOrder(series, kind, options));
+  const names = Object.keys(metrics);
+  const column = (name: string): number[] => series.flatMap(({ values }) => values[name] ?? []);
   const columns = names.map((name) => [name, column(name)] as const);
   const full = columns.filter(([, values]) => values.length === series.length);
   // What only some series have is a mean over those, drawn by itself.
   const partial = columns.filter(([, values]) => values.length > 0 && values.length < series.length);
-  const found: Partial<Record<MetricName, Estimate>> = {
+  const found: Record<string, Estimate> = {
     ...estimates(Object.fromEntries(full), options),
     ...(statistics === null ? {} : setEstimates(series.length, statistics.means, options)),
     ...Object.assign({}, ...partial.map(([name, values]) => estimates({ [name]: values }, options))),
@@ -102,7 +83,7 @@ function classSets(
   const own = setEstimates(series.length, classStatistics(series, classes).byClass, options);
   const groups = grouped(series, ({ gold }) => labelOf(gold), classes);
   const sets = groups.map(([name, group], k): [string, MetricSet] => {
-    const column = (metric: CommonMetric): number[] => group.map(({ values }) => values[metric]);
+    const column = (metric: string): number[] => group.map(({ values }) => values[metric]!);
     const common = { format: column('format'), unparsable: column('unparsable'), reward: column('reward') };
     const { format, unparsable, reward } = estimates(common, options);
     const n = group.length;
@@ -112,28 +93,11 @@ function classSets(
   return Object.fromEntries(sets);
 }
 
-/** Whether anything is anomalous; no class of a classification is. */
-export function isAnomalous(gold: Gold): boolean {
-  if (gold.kind === 'anomaly') return gold.intervals.length > 0;
-  return gold.kind === 'variates' && gold.variates.length > 0;
-}
-
-/** Order of the groups by gold class. */
-function classOrder(
-  series: readonly Answered[],
-  kind: Gold['kind'],
-  options: MetricOptions,
-): readonly string[] {
-  if (kind === 'anomaly') return ANOMALY_CLASSES;
-  const keys = series.map(({ gold }) => labelOf(gold));
-  if (kind === 'classification') return goldClasses(keys, options.classes ?? []);
-  return [...new Set(keys)].sort((a, b) => Number.parseInt(a, 10) - Number.parseInt(b, 10));
-}
-
-/** By name, numbers in it by their size, whatever the order in which series were drawn. */
-function taskOrder(series: readonly Answered[]): string[] {
-  const { compare } = new Intl.Collator('en', { numeric: true });
-  return [...new Set(series.map(({ task }) => task))].sort((a, b) => compare(a, b) || (a < b ? -1 : 1));
+/** Labels that occur: those that answers may name, in order, then the others. */
+function labelOrder(series: readonly Answered[], kind: Gold['kind'], options: MetricOptions): string[] {
+  const { classes } = taskKind(kind);
+  const labels = series.map(({ gold }) => labelOf(gold));
+  return occurring(labels, classes === 'data' ? (options.classes ?? []) : classes);
 }
 
 /**
@@ -147,7 +111,10 @@ export function metricsOf(records: readonly EvalRecord[], options: MetricOptions
   const kind = kindOf(records);
   const series = bySeries(records);
   const anomalous = series.filter(({ gold }) => isAnomalous(gold));
-  const order = classOrder(series, kind, options);
+  const order = labelOrder(series, kind, options);
+  const { classes: own, evaluation } = taskKind(kind);
+  const classes = own === 'data' ? [...new Set([...(options.classes ?? []), ...order])] : own;
+  const tasks = series.map(({ task }) => task);
   const setOf = (group: readonly Answered[]): MetricSet => metricSet(group, kind, options);
   const overall = setOf(series);
   // A group that is the whole set has the very same numbers.
@@ -158,20 +125,16 @@ export function metricsOf(records: readonly EvalRecord[], options: MetricOptions
     overall,
     anomalous: anomalous.length === 0 ? null : setOf(anomalous),
     byClass:
-      kind === 'classification'
-        ? classSets(series, order, options)
-        : sets(grouped(series, ({ gold }) => labelOf(gold), order)),
-    byTask: sets(grouped(series, ({ task }) => task, taskOrder(series))),
-    confusion:
-      kind === 'variates'
-        ? null
-        : confusionOf(
-            records,
-            kind === 'anomaly' ? ANOMALY_CLASSES : [...new Set([...(options.classes ?? []), ...order])],
-            ({ gold }) => labelOf(gold),
-          ),
+      evaluation.classColumns === null
+        ? sets(grouped(series, ({ gold }) => labelOf(gold), order))
+        : classSets(series, order, options),
+    byTask: sets(grouped(series, ({ task }) => task, occurring(tasks, []))),
+    confusion: classes.length === 0 ? null : confusionOf(records, classes),
   };
 }
+
+/** Whether anything is anomalous; no class of a classification is. */
+export const isAnomalous = (gold: Gold): boolean => taskKind(gold.kind).evaluation.anomalous(gold);
 
 /** The metrics over all series alone: `metricsOf(records, options).overall`. @throws DataError as `metricsOf`. */
 export function overallOf(records: readonly EvalRecord[], options: MetricOptions = {}): MetricSet {
@@ -182,7 +145,7 @@ export function overallOf(records: readonly EvalRecord[], options: MetricOptions
 /** One metric over all series: the same number as in `overallOf`. @throws DataError as `metricsOf`, and where there is none. */
 export function metricOf(
   records: readonly EvalRecord[],
-  metric: MetricName,
+  metric: string,
   options: MetricOptions = {},
 ): Estimate {
   const kind = kindOf(records);
@@ -200,7 +163,7 @@ export function metricOf(
 export function pairedGain(
   before: readonly EvalRecord[],
   after: readonly EvalRecord[],
-  metric: MetricName,
+  metric: string,
   options: BootstrapOptions = {},
 ): Estimate {
   const first = new Map(bySeries(before).map((one) => [one.id, one]));
@@ -224,47 +187,10 @@ export function pairedGain(
   );
 }
 
-/** Values of the metrics that a single response has; of the others, nothing. */
-export type MetricValues = Readonly<
-  Record<CommonMetric, number> & Partial<Record<Exclude<MetricName, CommonMetric>, number>>
->;
-
-const share = (holds: boolean): 0 | 1 => (holds ? 1 : 0);
-
 /** Metric values of one response, each in [0, 1]; of an anomaly whose kind the data do not name, no class accuracy. */
 export function metricValues({ answer, gold, length, score }: EvalRecord): MetricValues {
-  const format = share(answer.wellFormed);
-  const reward = score.total;
-  if (gold.kind === 'classification') {
-    const unparsable = share(answer.class === null);
-    return { format, unparsable, class_accuracy: share(answer.class === gold.class), reward };
-  }
-  if (gold.kind === 'variates') {
-    const named = answer.variates ?? null;
-    const found = variateMetrics(named, gold.variates);
-    return {
-      format,
-      unparsable: share(named === null),
-      variate_precision: found.precision,
-      variate_recall: found.recall,
-      variate_f1: found.f1,
-      variate_exact: found.exact,
-      reward,
-    };
-  }
-  const found = localisation(answer.intervals, gold.intervals, length);
-  return {
-    format,
-    unparsable: share(answer.intervals === null || answer.class === null),
-    ...(gold.class === null ? {} : { class_accuracy: share(answer.class === gold.class) }),
-    point_precision: found.precision,
-    point_recall: found.recall,
-    point_f1: found.f1,
-    affiliation_precision: found.affiliationPrecision,
-    affiliation_recall: found.affiliationRecall,
-    affiliation_f1: found.affiliationF1,
-    reward,
-  };
+  const own = taskKind(gold.kind).evaluation.values(answer, gold, length);
+  return { format: answer.wellFormed ? 1 : 0, ...own, reward: score.total };
 }
 
 /** One series with all responses to it. */
@@ -279,7 +205,7 @@ export interface Answered {
 }
 
 function meanValues(all: readonly MetricValues[]): MetricValues {
-  const names = Object.keys(all[0]!) as MetricName[];
+  const names = Object.keys(all[0]!) as string[];
   const means = names.map((name) => [name, all.reduce((sum, v) => sum + v[name]!, 0) / all.length]);
   return Object.fromEntries(means) as MetricValues;
 }
@@ -312,10 +238,10 @@ export function kindOf(records: readonly EvalRecord[]): Gold['kind'] {
   );
 }
 
-/**
+/*
  * Metrics of classification that no single response has: recall, precision and F1 by class, their means, and the
  * confusion of classes. A series that was answered several times counts once, shared evenly among its answers.
- 
+ */
 
 /** Counts of responses by gold class (rows) and predicted class (columns). */
 export interface Confusion {
@@ -348,11 +274,14 @@ interface Counts {
   readonly said: Float64Array; // [K]
 }
 
-/** Classes in their order, those that are gold for some series. */
-export function goldClasses(golds: Iterable<string>, order: readonly string[]): string[] {
-  const occurring = new Set(golds);
-  const known = order.filter((name) => occurring.has(name));
-  return [...known, ...[...occurring].filter((name) => !known.includes(name)).sort()];
+const BY_NAME = new Intl.Collator('en', { numeric: true });
+
+/** Those of `names` that are in `order`, in that order, then the others by name, numbers in them by their size; each once. */
+function occurring(names: Iterable<string>, order: readonly string[]): string[] {
+  const found = new Set(names);
+  const known = order.filter((name) => found.has(name));
+  const others = [...found].filter((name) => !known.includes(name));
+  return [...known, ...others.sort((a, b) => BY_NAME.compare(a, b) || (a < b ? -1 : 1))];
 }
 
 function voteOf({ records, values }: Answered, gold: string, classes: readonly string[]): Vote {
@@ -369,16 +298,16 @@ function voteOf({ records, values }: Answered, gold: string, classes: readonly s
 }
 
 /** Numbers of classified series. */
-export interface ClassStatistics {
+interface ClassStatistics {
   readonly means: SetMeasure<'balanced_accuracy' | 'macro_f1'>;
   /** Recall, precision and F1 of each class: [K · 3], under `classKey(metric, k)`. */
   readonly byClass: SetMeasure<string>;
 }
 
-export const CLASS_METRICS = ['class_recall', 'class_precision', 'class_f1'] as const;
+const CLASS_METRICS = ['class_recall', 'class_precision', 'class_f1'] as const;
 
 /** Name of a number of class k. */
-export const classKey = (metric: (typeof CLASS_METRICS)[number], k: number): string => `${metric} ${k}`;
+const classKey = (metric: (typeof CLASS_METRICS)[number], k: number): string => `${metric} ${k}`;
 
 /**
  * Formulas, over the K classes that are gold for some series of the set, in the order of `classes`: balanced accuracy =
@@ -388,10 +317,9 @@ export const classKey = (metric: (typeof CLASS_METRICS)[number], k: number): str
  * precision.
  * As in scikit-learn: `balanced_accuracy_score`, and `f1_score(labels=gold classes, average='macro', zero_division=0)`.
  */
-export function classStatistics(series: readonly Answered[], classes: readonly string[]): ClassStatistics {
+function classStatistics(series: readonly Answered[], classes: readonly string[]): ClassStatistics {
   const votes = series.map((one) => {
-    const gold = one.gold.kind === 'classification' ? one.gold.class : '';
-    return voteOf(one, gold, classes);
+    return voteOf(one, labelOf(one.gold), classes);
   });
   const counts = (indices: ArrayLike<number>): Counts => {
     const empty = (): Float64Array => new Float64Array(classes.length);
@@ -431,16 +359,10 @@ export function classStatistics(series: readonly Answered[], classes: readonly s
   };
 }
 
-/**
- * Counts of responses. `classes`: those that answers may name, in order; `goldOf`: the row of a response, which is one of
- * them or a further one.
- */
-export function confusionOf(
-  records: readonly EvalRecord[],
-  classes: readonly string[],
-  goldOf: (record: EvalRecord) => string,
-): Confusion {
-  const rows = goldClasses(records.map(goldOf), classes);
+/** Counts of responses. `classes`: those that answers may name, in order; gold labels are of them or further ones. */
+function confusionOf(records: readonly EvalRecord[], classes: readonly string[]): Confusion {
+  const golds = records.map(({ gold }) => labelOf(gold));
+  const rows = occurring(golds, classes);
   // By place, since a class of the data may be called as the last two columns are.
   const [other, unreadable] = [classes.length, classes.length + 1];
   const place = ({ answer }: EvalRecord): number => {
@@ -454,8 +376,8 @@ export function confusionOf(
     (column) => said.has(column) || (column < other && rows.includes(classes[column]!)),
   );
   const counts = rows.map(() => shown.map(() => 0));
-  records.forEach((record, i) => {
-    counts[rows.indexOf(goldOf(record))]![shown.indexOf(places[i]!)]!++;
+  places.forEach((column, i) => {
+    counts[rows.indexOf(golds[i]!)]![shown.indexOf(column)]!++;
   });
   return { rows, columns: shown.map((column) => [...classes, OTHER, UNREADABLE][column]!), counts };
 }

@@ -4,9 +4,8 @@ import { z } from 'zod';
 import { DataError, reasonOf } from '../src/errors.ts';
 import { readUtf8, writeFileAtomic } from '../src/files.ts';
 import type { Asked } from '../src/tasks/kind.ts';
-import { parseResponse, scoreAnswer } from '../src/tasks/kinds.ts';
-import { readLabel } from '../src/tasks/response.ts';
-import { ANOMALY_CLASSES, type EvalRecord, type Example, type Gold, type Interval } from '../src/types.ts';
+import { goldParts, parseResponse, readGold, scoreAnswer, taskKind } from '../src/tasks/kinds.ts';
+import type { EvalRecord, Example, Gold, Interval } from '../src/types.ts';
 
 /** Text of a file that must be there; `advice` says how to get it. @throws DataError */
 export function readText(file: string, advice: string): string {
@@ -100,25 +99,21 @@ const ADVICE = 'evaluate the policy again';
 
 const interval = z.tuple([z.int().nonnegative(), z.int().positive()]).readonly();
 const intervals = z.array(interval).readonly();
-const ids = z
-  .array(z.int().nonnegative())
-  .readonly()
-  .refine((list) => list.every((id, i) => id > (list[i - 1] ?? -1)), 'must be ascending, each once');
-const label = z.string().refine((text) => readLabel(text) === text, 'must be one line of text');
-
-const gold = z.discriminatedUnion('kind', [
-  z.strictObject({ kind: z.literal('classification'), class: label }).readonly(),
-  z
-    .strictObject({ kind: z.literal('anomaly'), class: z.enum(ANOMALY_CLASSES).nullable(), intervals })
-    .readonly(),
-  z.strictObject({ kind: z.literal('variates'), variates: ids }).readonly(),
-]);
+/** A gold answer as its kind reads it. */
+const gold = z.unknown().transform((value, context): Gold => {
+  try {
+    return readGold(value, {});
+  } catch (error) {
+    context.addIssue({ code: 'custom', message: (error as Error).message });
+    return z.NEVER;
+  }
+});
 
 const answer = z
   .strictObject({
     think: z.string().nullable(),
     intervals: intervals.nullable(),
-    variates: z.exactOptional(ids.nullable()),
+    variates: z.exactOptional(z.array(z.int().nonnegative()).readonly().nullable()),
     class: z.string().nullable(),
     extension: z.exactOptional(z.string().nullable()),
     wellFormed: z.boolean(),
@@ -136,10 +131,11 @@ function ordered(list: readonly Interval[], length: number): boolean {
 
 /** The first part of an answer that its kind does not have, or lacks; null when it is an answer of that kind. */
 function foreignPart(kind: Gold['kind'], one: z.infer<typeof answer>): string | null {
-  if (kind !== 'anomaly' && one.intervals !== null) return 'intervals';
-  if ((kind === 'variates') !== (one.variates !== undefined)) return 'variates';
-  if (kind === 'variates' && one.class !== null) return 'class';
-  if (kind !== 'classification' && one.extension !== undefined) return 'extension';
+  const parts: readonly string[] = taskKind(kind).evaluation.answerParts;
+  if (one.intervals !== null && !parts.includes('intervals')) return 'intervals';
+  if (parts.includes('variates') !== (one.variates !== undefined)) return 'variates';
+  if (one.class !== null && !parts.includes('class')) return 'class';
+  if (one.extension !== undefined && !parts.includes('extension')) return 'extension';
   return null;
 }
 
@@ -163,12 +159,17 @@ export const evalRecordShape = z
   .superRefine((record, context) => {
     const complain = (path: string[], message: string): void =>
       context.addIssue({ code: 'custom', path, message });
-    const place = 'must be sorted, disjoint and inside the series';
-    if (record.gold.kind === 'anomaly' && !ordered(record.gold.intervals, record.length)) {
-      complain(['gold', 'intervals'], place);
+    try {
+      taskKind(record.gold.kind).check(
+        record.gold,
+        { length: record.length, channels: Number.POSITIVE_INFINITY },
+        {},
+      );
+    } catch (error) {
+      complain(['gold'], (error as Error).message);
     }
     if (record.answer.intervals !== null && !ordered(record.answer.intervals, record.length)) {
-      complain(['answer', 'intervals'], place);
+      complain(['answer', 'intervals'], 'must be sorted, disjoint and inside the series');
     }
     const foreign = foreignPart(record.gold.kind, record.answer);
     if (foreign !== null) complain(['answer', foreign], `must fit an answer of kind ${record.gold.kind}`);
@@ -203,9 +204,7 @@ export function reread(records: readonly EvalRecord[], asked: (record: EvalRecor
 
 /** Whether two gold answers are the same. */
 export function sameGold(a: Gold, b: Gold): boolean {
-  if (a.kind === 'classification') return b.kind === a.kind && a.class === b.class;
-  if (a.kind === 'variates') return b.kind === a.kind && a.variates.join() === b.variates.join();
-  return b.kind === a.kind && a.class === b.class && a.intervals.join(' ') === b.intervals.join(' ');
+  return a.kind === b.kind && goldParts(a) === goldParts(b);
 }
 
 /**

@@ -2,7 +2,6 @@
 
 import { DataError } from '../src/errors.ts';
 import type { ClassProfile } from '../src/expcot/class-profile.ts';
-import { formatIntervals } from '../src/expcot/trace.ts';
 import { type Html, html } from '../src/html/html.ts';
 import { fixed } from '../src/html/numbers.ts';
 import { plotFigure, problemNote, seenFigure, verbatim } from '../src/html/parts.ts';
@@ -10,9 +9,7 @@ import { figure, isBare } from '../src/plot/figure.ts';
 import { encodePng } from '../src/plot/png.ts';
 import { render, renderColumns } from '../src/plot/raster.ts';
 import { figureSvg } from '../src/plot/svg.ts';
-import { intervalText } from '../src/tasks/anomaly.ts';
-import { blindTrace, labelOf } from '../src/tasks/kinds.ts';
-import { variateText } from '../src/tasks/variates.ts';
+import { blindTrace, labelOf, taskKind } from '../src/tasks/kinds.ts';
 import type { EvalRecord, Example, Gold, ParsedAnswer, Picture } from '../src/types.ts';
 import { isPlain } from './baselines.ts';
 import type { ReportExample } from './report.ts';
@@ -35,8 +32,7 @@ const perClass = (classes: number): number => (classes <= FEW_CLASSES ? PER_CLAS
 /** How `chooseExamples` chooses, in words. */
 export function exampleRule(kind: Gold['kind'], classes: number): string {
   const each = perClass(classes);
-  const group = kind === 'variates' ? 'with as many anomalous variates' : 'of each class';
-  const of = kind === 'variates' ? 'for each number that occurs, ' : '';
+  const { each: group, of } = taskKind(kind).evaluation.examples;
   const first = each === 1 ? 'the first held-out series' : `the first ${each} held-out series`;
   const some = classes > MOST_CLASSES ? ` (of ${MOST_CLASSES} classes of ${classes})` : '';
   return `Not chosen by hand: ${of}${first} ${group}${some}, in the order of the data set, then the ${WORST} answers with the lowest reward among the rest (the earlier one of equals).`;
@@ -59,7 +55,7 @@ export function chooseExamples(records: readonly EvalRecord[], classes: readonly
       .filter((record) => labelOf(record.gold) === label)
       .slice(0, perClass(classes.length))
       .map((record, i): Chosen => {
-        const of = record.gold.kind === 'variates' ? `with ${label}` : 'of its class';
+        const of = taskKind(record.gold.kind).evaluation.examples.one(label);
         return { record, why: `${ordinals[i]} ${of}` };
       }),
   );
@@ -83,24 +79,19 @@ export function plainDrawing(preset: string): DrawExample {
   };
 }
 
-function answerText(answer: Gold): string {
-  if (answer.kind === 'classification') return answer.class;
-  if (answer.kind === 'variates') return answer.variates.length === 0 ? 'none' : answer.variates.join(', ');
-  return `${formatIntervals(answer.intervals)}, ${answer.class}`;
-}
-
 /**
  * The blind reading in full. It sees the values alone, as the policy sees their picture alone; of classes it knows what `profile`
  * says of the training split.
  */
 export function blindReading(example: Example, profile: ClassProfile | null): string {
   const { gold } = example;
-  if (gold.kind === 'classification' && profile === null) {
+  const { learnsClasses, evaluation } = taskKind(gold.kind);
+  if (learnsClasses && profile === null) {
     return 'No reading: without a training split nothing is known of the classes.';
   }
   try {
     const { think, answer } = blindTrace(example, gold.kind, profile);
-    return `${think.replaceAll('\n', '\n\n')} Answer: ${answerText(answer)}.`;
+    return `${think.replaceAll('\n', '\n\n')} Answer: ${evaluation.concluded(answer)}.`;
   } catch (error) {
     if (error instanceof DataError) return `No reading: ${error.message}.`;
     throw error;
@@ -120,7 +111,10 @@ export interface ExampleOptions {
 
 /** The series over its samples with true and predicted intervals, one figure per channel. */
 async function figuresOf({ channels, names, gold }: Example, answer: ParsedAnswer): Promise<string[]> {
-  const bands = gold.kind === 'anomaly' ? { gold: gold.intervals, predicted: answer.intervals ?? [] } : {};
+  const { localises, marks } = taskKind(gold.kind);
+  const bands = localises
+    ? { gold: marks(gold, channels[0]!.length)?.intervals ?? [], predicted: answer.intervals ?? [] }
+    : {};
   const several = channels.length > 1;
   const figures: string[] = [];
   for (const [c, values] of channels.slice(0, MOST_CHANNELS).entries()) {
@@ -145,7 +139,7 @@ async function pictures(
           seen: `data:image/png;base64,${encodePng(picture).toString('base64')}`,
           ...(whole ? { seenWhole: true } : {}),
         };
-  const drawn = example.gold.kind === 'anomaly' || !whole ? await figuresOf(example, answer) : [];
+  const drawn = taskKind(example.gold.kind).localises || !whole ? await figuresOf(example, answer) : [];
   return { figure: drawn.length === 1 ? drawn[0]! : drawn, ...seen };
 }
 
@@ -164,8 +158,9 @@ export async function buildExamples(
   const ordered = series.map(({ id }) => answers.get(id)!);
   for (const { record, why } of chooseExamples(ordered, classes)) {
     const example = byId.get(record.seriesId)!;
-    const learned =
-      record.gold.kind === 'classification' ? ', and what was learned of the training split' : '';
+    const learned = taskKind(record.gold.kind).learnsClasses
+      ? ', and what was learned of the training split'
+      : '';
     examples.push({
       seriesId: record.seriesId,
       length: record.length,
@@ -184,51 +179,17 @@ export async function buildExamples(
   return examples;
 }
 
-/** Whether the main part of an answer is right; null where it could not be read. */
-function verdictOf({ gold, answer }: ReportExample): 'right' | 'wrong' | 'unreadable' {
-  const said = gold.kind === 'variates' ? (answer.variates ?? null) : answer.class;
-  if (said === null) return 'unreadable';
-  const right = gold.kind === 'variates' ? String(said) === String(gold.variates) : said === gold.class;
-  return right ? 'right' : 'wrong';
-}
-
-const mark = (verdict: ReturnType<typeof verdictOf>): Html =>
-  html`<span class="${verdict === 'right' ? 'met' : 'missed'}">${verdict}</span>`;
-
-/** Gold and predicted answer side by side, and the same for a screen reader. */
-function comparison(example: ReportExample): { readonly shown: Html; readonly spoken: string } {
-  const { gold, answer } = example;
-  const verdict = mark(verdictOf(example));
-  if (gold.kind === 'variates') {
-    const truth = variateText(gold.variates, example.channels);
-    const found = variateText(answer.variates ?? null, example.channels);
-    return {
-      shown: html`Anomalous variates <strong>${truth}</strong>; the policy names <strong>${found}</strong>: ${verdict}.`,
-      spoken: `Anomalous variates: ${truth}. Named: ${found}.`,
-    };
-  }
-  const said = html`<strong><bdi>${answer.class ?? 'nothing readable'}</bdi></strong>`;
-  if (gold.kind === 'classification') {
-    return {
-      shown: html`Gold class <strong><bdi>${gold.class}</bdi></strong>; the policy says ${said}: ${verdict}.`,
-      spoken: `Gold class: ${gold.class}.`,
-    };
-  }
-  const truth = intervalText(gold.intervals);
-  const found = intervalText(answer.intervals);
-  const named =
-    gold.class === null
-      ? html`The data do not name the class; the policy says ${said}.`
-      : html`Gold class <strong>${gold.class}</strong>; the policy says ${said}: ${verdict}.`;
-  return {
-    shown: html`${named} True intervals ${truth}; predicted ${found}.`,
-    spoken: `True intervals: ${truth}. Predicted intervals: ${found}.`,
-  };
+/** Whether the main part of an answer is right, as markup. */
+function mark({ gold, answer }: ReportExample): Html {
+  const right = taskKind(gold.kind).evaluation.right(answer, gold);
+  const verdict = right === null ? 'unreadable' : right ? 'right' : 'wrong';
+  return html`<span class="${right === true ? 'met' : 'missed'}">${verdict}</span>`;
 }
 
 function exampleCard(example: ReportExample, index: number): Html {
   const { answer, score } = example;
-  const { shown, spoken } = comparison(example);
+  const { comparison } = taskKind(example.gold.kind).evaluation;
+  const { shown, spoken } = comparison(example.gold, answer, example.channels, mark(example));
   const description = `Plot of ${example.seriesId}, ${example.length} points. ${spoken}`;
   const figures = typeof example.figure === 'string' ? [example.figure] : example.figure;
   const prefix = (f: number): string => (f === 0 ? `example-${index}` : `example-${index}-${f}`);

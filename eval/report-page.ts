@@ -1,6 +1,6 @@
 /** The report of a run: one self-contained page that needs no network, from plain records. */
-import { DataError } from '../src/errors.ts';
 
+import { DataError } from '../src/errors.ts';
 import { type Html, html, page } from '../src/html/html.ts';
 import {
   change,
@@ -14,20 +14,13 @@ import {
 } from '../src/html/numbers.ts';
 import { bullets, FOOTER, recordTable } from '../src/html/parts.ts';
 import { STYLE } from '../src/html/style.ts';
+import { type MetricSet, percent } from '../src/tasks/evaluation.ts';
+import { taskKind } from '../src/tasks/kinds.ts';
 import type { Estimate, Gold, Json } from '../src/types.ts';
-import { MAIN_METRICS } from './metric-names.ts';
-import type { MetricName, MetricSet, Metrics } from './metrics.ts';
 import type { ReportInput, ReportStage } from './report.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';
 import { examplesBlock } from './report-examples.ts';
-import {
-  confusionTable,
-  gainsTable,
-  METRIC_LABELS,
-  perTypeTables,
-  resultsTable,
-  transferTable,
-} from './report-tables.ts';
+import { confusionTable, gainsTable, perTypeTables, resultsTable, transferTable } from './report-tables.ts';
 import { type Requirement, requirementsOf } from './results.ts';
 
 export type * from './report.ts';
@@ -58,13 +51,6 @@ function runFacts(input: ReportInput): Html {
 </dl>`;
 }
 
-/** Title of the results by group. */
-const TYPES: Readonly<Record<Gold['kind'], string>> = {
-  anomaly: 'By anomaly type',
-  classification: 'By class',
-  variates: 'By number of anomalous variates',
-};
-
 const BANDS =
   'Shaded bands: true intervals with a strip along the top edge, predicted ones with a strip along the bottom edge and dashed sides; a strip is at least 4 px wide. ';
 
@@ -87,7 +73,7 @@ function sections(input: ReportInput, last: ReportStage, required: readonly Requ
           title: `What ${methodOf(input)} changed`,
           body: html`<p>The same held-out series are answered before and after; the difference is taken series by series, so that easy and hard series do not blur it.</p>${gainsTable(input.gains, required)}`,
         },
-    { id: 'types', title: TYPES[kind], body: perTypeTables(stages) },
+    { id: 'types', title: taskKind(kind).evaluation.groups.title, body: perTypeTables(stages) },
     last.metrics.confusion === null
       ? null
       : {
@@ -114,7 +100,7 @@ function sections(input: ReportInput, last: ReportStage, required: readonly Requ
       : {
           id: 'examples',
           title: 'Held-out examples',
-          body: html`<p>${kind === 'anomaly' ? BANDS : ''}The ExpCoT is the expert chain of thought written from classical analyses.</p>${input.exampleRule === undefined ? null : html`<p>${input.exampleRule}</p>`}${examplesBlock(input.examples)}`,
+          body: html`<p>${taskKind(kind).localises ? BANDS : ''}The ExpCoT is the expert chain of thought written from classical analyses.</p>${input.exampleRule === undefined ? null : html`<p>${input.exampleRule}</p>`}${examplesBlock(input.examples)}`,
         },
     input.caveats.length === 0
       ? null
@@ -176,14 +162,6 @@ function sizeOf({ run }: ReportInput): string {
   return run.policy.parameters === null ? '' : ` (${compact(run.policy.parameters)} parameters)`;
 }
 
-function withInterval(estimate: Estimate): string {
-  return `${fixed(estimate.mean)} ${interval(estimate)}`;
-}
-
-function percent(estimate: Estimate): string {
-  return `${(100 * estimate.mean).toFixed(1)}\u202f%`;
-}
-
 function trainedBy(input: ReportInput): string {
   const { run } = input;
   const sft = run.samples > 0 ? `${grouped(run.samples)} expert traces` : '';
@@ -192,65 +170,20 @@ function trainedBy(input: ReportInput): string {
   return `After ${sft}${sft !== '' && rl !== '' ? ' and ' : ''}${rl}`;
 }
 
-/** What a policy reaches, after "the policy". */
-function reached({ kind, overall, anomalous }: Metrics): string {
-  const n = `${grouped(overall.reward.n)} held-out series`;
-  const { class_accuracy, point_f1, affiliation_f1, balanced_accuracy, macro_f1, variate_f1, variate_exact } =
-    overall;
-  const parts: string[] = [];
-  if (kind === 'variates') {
-    if (variate_exact !== undefined)
-      parts.push(`names exactly the anomalous variates of ${percent(variate_exact)} of ${n}`);
-    if (variate_f1 !== undefined) parts.push(`the F1 of the variates named is ${withInterval(variate_f1)}`);
-    return parts.join('; ');
-  }
-  const whole = class_accuracy !== undefined && class_accuracy.n === overall.reward.n;
-  if (kind === 'classification') {
-    if (class_accuracy !== undefined) {
-      parts.push(
-        `names the class of ${percent(class_accuracy)} ${interval(class_accuracy, (value) => (100 * value).toFixed(1))} of ${n} correctly`,
-      );
-    }
-    if (balanced_accuracy !== undefined && macro_f1 !== undefined) {
-      parts.push(
-        `balanced accuracy is ${withInterval(balanced_accuracy)}, macro F1 ${withInterval(macro_f1)}`,
-      );
-    }
-    return parts.join('; ');
-  }
-  const alone =
-    anomalous?.point_f1 === undefined
-      ? ''
-      : `, ${fixed(anomalous.point_f1.mean)} on the anomalous ones alone`;
-  if (point_f1 !== undefined) {
-    parts.push(
-      whole
-        ? `names the class of ${percent(class_accuracy)} of ${n} correctly and marks their anomalous points with F1 ${withInterval(point_f1)}${alone}`
-        : `marks the anomalous points of ${n} with F1 ${withInterval(point_f1)}${alone}`,
-    );
-  }
-  if (affiliation_f1 !== undefined) parts.push(`affiliation F1 is ${withInterval(affiliation_f1)}`);
-  return parts.join('; ');
-}
-
-const FORMAT: Readonly<Partial<Record<MetricName, (estimate: Estimate) => string>>> = {
-  class_accuracy: percent,
-  variate_exact: percent,
-};
-
 /** The metrics that a kind is summed up by, those over all series: some of the data may not name their classes. */
-function summedUp(kind: Gold['kind'], set: MetricSet): (readonly [name: MetricName, estimate: Estimate])[] {
-  const names: readonly MetricName[] = MAIN_METRICS[kind];
-  return names.flatMap((name) => {
+function summedUp(kind: Gold['kind'], set: MetricSet): (readonly [name: string, estimate: Estimate])[] {
+  return taskKind(kind).evaluation.main.flatMap((name) => {
     const estimate = set[name];
     return estimate === undefined || estimate.n !== set.reward.n ? [] : [[name, estimate] as const];
   });
 }
 
 function detectorReaches(kind: Gold['kind'], set: MetricSet): string {
+  const { metrics, namesNumbers } = taskKind(kind).evaluation;
   const numbers = summedUp(kind, set).map(([name, estimate]) => {
-    const text = (FORMAT[name] ?? ((one: Estimate) => fixed(one.mean)))(estimate);
-    return kind === 'anomaly' ? text : `${lowerFirst(METRIC_LABELS[name])} ${text}`;
+    const metric = metrics[name]!;
+    const text = metric.percent ? percent(estimate) : fixed(estimate.mean);
+    return namesNumbers ? `${lowerFirst(metric.label)} ${text}` : text;
   });
   const last = numbers.pop() ?? 'nothing';
   return numbers.length === 0 ? last : `${numbers.join(', ')} and ${last}`;
@@ -260,12 +193,12 @@ function detectorReaches(kind: Gold['kind'], set: MetricSet): string {
 function headline(input: ReportInput, last: ReportStage): Html {
   const { kind } = last.metrics;
   const detector = input.stages.find((stage) => stage.kind === 'detector');
-  const called = kind === 'classification' ? 'classifier' : 'detector';
+  const { detector: called, headline: reached } = taskKind(kind).evaluation;
   const compared =
     detector === undefined
       ? null
       : html` The best classical ${called} reaches ${detectorReaches(kind, detector.metrics.overall)} on the same series.`;
-  return html`<p class="lead">${trainedBy(input)}, ${input.run.policy.name}${sizeOf(input)} ${reached(last.metrics)}.${compared}${input.gains.map(
+  return html`<p class="lead">${trainedBy(input)}, ${input.run.policy.name}${sizeOf(input)} ${reached(last.metrics).join('; ')}.${compared}${input.gains.map(
     (gain) => html` Change of the ${lowerFirst(gain.label)} on the same series: ${change(gain.estimate)}.`,
   )}</p>`;
 }
@@ -278,7 +211,7 @@ function tile(label: string, estimate: Estimate, format: (value: number) => stri
 function tiles(input: ReportInput, last: ReportStage): Html {
   const { kind, overall } = last.metrics;
   const gain = input.gains[0];
-  return html`<dl class="tiles">${summedUp(kind, overall).map(([name, estimate]) => tile(METRIC_LABELS[name], estimate))}${
+  return html`<dl class="tiles">${summedUp(kind, overall).map(([name, estimate]) => tile(taskKind(kind).evaluation.metrics[name]!.label, estimate))}${
     gain === undefined
       ? tile('Reward', overall.reward)
       : tile(`${gain.label}, change`, gain.estimate, (value) => signed(value))

@@ -3,85 +3,46 @@
 import { type Html, html } from '../src/html/html.ts';
 import { estimateCell, fixed, grouped, interval, signed, whisker } from '../src/html/numbers.ts';
 import { scrolling } from '../src/html/parts.ts';
+import type { MetricSet } from '../src/tasks/evaluation.ts';
+import { taskKind } from '../src/tasks/kinds.ts';
 import type { Estimate, Gold } from '../src/types.ts';
-import { definitionOf, GROUP_METRICS, MAIN_METRICS } from './metric-names.ts';
-import { type Confusion, METRICS_OF, type MetricName, type MetricSet, UNREADABLE } from './metrics.ts';
+import { type Confusion, UNREADABLE } from './metrics.ts';
 import type { ReportGain, ReportStage, ReportTransfer } from './report.ts';
 import type { Requirement } from './results.ts';
-
-export const METRIC_LABELS: Readonly<Record<MetricName, string>> = {
-  format: 'Format',
-  unparsable: 'Unreadable answers',
-  class_accuracy: 'Class accuracy',
-  point_precision: 'Point precision',
-  point_recall: 'Point recall',
-  point_f1: 'Point F1',
-  affiliation_precision: 'Affiliation precision',
-  affiliation_recall: 'Affiliation recall',
-  affiliation_f1: 'Affiliation F1',
-  balanced_accuracy: 'Balanced accuracy',
-  macro_f1: 'Macro F1',
-  class_recall: 'Recall',
-  class_precision: 'Precision',
-  class_f1: 'F1',
-  variate_precision: 'Variate precision',
-  variate_recall: 'Variate recall',
-  variate_f1: 'Variate F1',
-  variate_exact: 'Exact set of variates',
-  reward: 'Reward',
-};
 
 interface Row {
   readonly label: string;
   readonly note: string;
-  readonly metric: MetricName | null;
+  readonly metric: string | null;
   readonly value: (stage: ReportStage) => Estimate | undefined;
 }
 
-const TEXTUAL: ReadonlySet<MetricName> = new Set(['format', 'unparsable']);
+const TEXTUAL: ReadonlySet<string> = new Set(['format', 'unparsable']);
 
-const main = (kind: Gold['kind'], metric: MetricName, label = METRIC_LABELS[metric]): Row => ({
-  label,
-  note: definitionOf(metric, kind),
+const rowOf = (kind: Gold['kind'], metric: string): Row => ({
+  label: taskKind(kind).evaluation.metrics[metric]!.label,
+  note: taskKind(kind).evaluation.metrics[metric]!.definition,
   metric,
   // A detector writes no text: its format would be 1 by construction.
   value: (stage) =>
     stage.kind === 'detector' && TEXTUAL.has(metric) ? undefined : stage.metrics.overall[metric],
 });
 
-const anomalousOnly = (metric: MetricName): Row => ({
-  label: `${METRIC_LABELS[metric]}, anomalous series`,
+const anomalousOnly = (kind: Gold['kind'], metric: string): Row => ({
+  label: `${taskKind(kind).evaluation.metrics[metric]!.label}, anomalous series`,
   note: 'The same over the series that have an anomaly: a policy that always says \u201cnormal\u201d gets 0 here.',
   metric: null,
   value: (stage) => stage.metrics.anomalous?.[metric],
 });
 
-/** Rows between format and reward. */
-function rowsOf(kind: Gold['kind']): Row[] {
-  if (kind !== 'anomaly') {
-    const names: readonly MetricName[] = METRICS_OF[kind];
-    return names.filter((name) => !TEXTUAL.has(name) && name !== 'reward').map((name) => main(kind, name));
-  }
-  return [
-    main(kind, 'class_accuracy'),
-    main(kind, 'point_f1'),
-    anomalousOnly('point_f1'),
-    main(kind, 'point_precision'),
-    main(kind, 'point_recall'),
-    main(kind, 'affiliation_f1'),
-    anomalousOnly('affiliation_f1'),
-    main(kind, 'affiliation_precision'),
-    main(kind, 'affiliation_recall'),
-  ];
-}
-
 const UNNAMED_REWARD = 'Where the data do not name the class: (0.7 · mean of six + 0.1 · format) / 0.8.';
 
 function resultRows(kind: Gold['kind'], named: boolean, temperature: number | undefined): Row[] {
-  const reward = main(kind, 'reward', 'Reward, greedy');
+  const { rows } = taskKind(kind).evaluation;
+  const reward = { ...rowOf(kind, 'reward'), label: 'Reward, greedy' };
   return [
-    main(kind, 'format'),
-    ...rowsOf(kind),
+    rowOf(kind, 'format'),
+    ...rows.map(({ metric, anomalous }) => (anomalous ? anomalousOnly(kind, metric) : rowOf(kind, metric))),
     named ? reward : { ...reward, note: `${reward.note} ${UNNAMED_REWARD}` },
     {
       label: `Reward, sampled${temperature === undefined ? '' : ` at temperature ${temperature}`}`,
@@ -89,7 +50,7 @@ function resultRows(kind: Gold['kind'], named: boolean, temperature: number | un
       metric: null,
       value: (stage) => stage.rewardSampled ?? undefined,
     },
-    main(kind, 'unparsable'),
+    rowOf(kind, 'unparsable'),
   ];
 }
 
@@ -123,7 +84,8 @@ export function resultsTable(
 ): Html {
   const { kind, overall } = stages[0]!.metrics;
   const { n } = overall.reward;
-  const named = kind !== 'anomaly' || overall.class_accuracy?.n === n;
+  const named =
+    !('class_accuracy' in taskKind(kind).evaluation.metrics) || overall['class_accuracy']?.n === n;
   const rows = resultRows(kind, named, temperature).filter((row) =>
     stages.some((stage) => row.value(stage) !== undefined),
   );
@@ -151,15 +113,16 @@ function shadedCell(estimate: Estimate | undefined): Html {
 }
 
 function typeTable(
-  metric: MetricName,
+  metric: string,
+  label: string,
   keys: readonly string[],
   head: string,
   columns: readonly { readonly label: string; readonly sets: Readonly<Record<string, MetricSet>> }[],
 ): Html {
   return scrolling(
-    `${METRIC_LABELS[metric]} by ${head}`,
+    `${label} by ${head}`,
     html`<table class="types">
-<caption>${METRIC_LABELS[metric]}</caption>
+<caption>${label}</caption>
 <thead><tr><th scope="col">${head}</th><th scope="col">Series</th>${columns.map((column) => html`<th scope="col">${column.label}</th>`)}</tr></thead>
 <tbody>${keys.map((key) => {
       const n = columns.flatMap((column) => column.sets[key]?.reward.n ?? [])[0] ?? 0;
@@ -174,23 +137,23 @@ export function perTypeTables(stages: readonly ReportStage[]): Html {
   const { kind } = stages[0]!.metrics;
   const columns = stages.map((stage) => ({ label: stage.label, sets: stage.metrics.byClass }));
   const keys = [...new Set(columns.flatMap((column) => Object.keys(column.sets)))];
-  const head = kind === 'variates' ? 'Variates' : 'Gold class';
-  const metrics: readonly MetricName[] = GROUP_METRICS[kind];
-  const measured = metrics.filter((metric) =>
+  const { groups, groupMetrics } = taskKind(kind).evaluation;
+  const measured = Object.entries(groupMetrics).filter(([metric]) =>
     columns.some(({ sets }) => Object.values(sets).some((set) => set[metric] !== undefined)),
   );
-  return html`${measured.map((metric) => typeTable(metric, keys, head, columns))}`;
+  return html`${measured.map(([metric, { label }]) => typeTable(metric, label, keys, groups.head, columns))}`;
 }
 
 /** Tasks or answerers as rows, metrics as columns. */
 export function transferTable(transfer: ReportTransfer): Html {
   const { byTask } = transfer.metrics;
-  const metrics = transfer.columns ?? ['format', ...MAIN_METRICS[transfer.metrics.kind], 'reward'];
+  const { main, metrics: known } = taskKind(transfer.metrics.kind).evaluation;
+  const metrics = transfer.columns ?? ['format', ...main, 'reward'];
   const { normalShare: shares } = transfer;
   return html`<h3>${transfer.title}</h3><p>${transfer.note}</p>${scrolling(
     transfer.title,
     html`<table class="types">
-<thead><tr><th scope="col">${transfer.head ?? 'Task'}</th><th scope="col">Series</th>${shares === undefined ? null : html`<th scope="col">Normal series</th>`}${metrics.map((name) => html`<th scope="col">${METRIC_LABELS[name]}</th>`)}</tr></thead>
+<thead><tr><th scope="col">${transfer.head ?? 'Task'}</th><th scope="col">Series</th>${shares === undefined ? null : html`<th scope="col">Normal series</th>`}${metrics.map((name) => html`<th scope="col">${known[name]!.label}</th>`)}</tr></thead>
 <tbody>${Object.entries(byTask).map(
       ([task, set]) =>
         html`<tr><th scope="row">${task}</th><td class="count">${grouped(set.reward.n)}</td>${shares === undefined ? null : html`<td class="count">${shares[task] === undefined ? '\u2013' : fixed(shares[task])}</td>`}${metrics.map(

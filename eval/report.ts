@@ -11,10 +11,11 @@ import { DataError } from '../src/errors.ts';
 import { type ClassProfile, learnClasses } from '../src/expcot/class-profile.ts';
 import { writeFileAtomic } from '../src/files.ts';
 import type { Recipe } from '../src/recipe.ts';
+import { taskKind } from '../src/tasks/kinds.ts';
 import type { Estimate, Gold, Json, ParsedAnswer, Score } from '../src/types.ts';
 import { runBaselines, sampleTraining, writeBaselines } from './baselines.ts';
 import { openHeldOut, trainingOf, validationOf } from './harness.ts';
-import type { MetricName, MetricOptions, Metrics } from './metrics.ts';
+import type { MetricOptions, Metrics } from './metrics.ts';
 import { checkCoverage } from './records.ts';
 import { rlPanels, sftPanels } from './report-curves.ts';
 import { buildExamples, type DrawExample, exampleRule, plainDrawing } from './report-examples.ts';
@@ -79,7 +80,7 @@ export interface ReportStage {
 /** A mean that a stage is required to reach. */
 export interface ReportFloor {
   readonly stage: string;
-  readonly metric: MetricName;
+  readonly metric: string;
   readonly atLeast: number;
 }
 
@@ -149,7 +150,7 @@ export interface ReportTransfer {
   /** Head of the first column; `Task` when absent. */
   readonly head?: string;
   /** Columns after the number of series; format, what the kind of answer is summed up by, and reward when absent. */
-  readonly columns?: readonly MetricName[];
+  readonly columns?: readonly string[];
   /** One row each, in this order. */
   readonly metrics: Pick<Metrics, 'kind' | 'byTask'>;
   /** Share of series without an anomaly by row, shown beside it: what always answering "normal" scores. */
@@ -190,14 +191,9 @@ export interface AssembledReport {
 
 const METHODS = { timerpo: 'TimerPO', grpo: 'GRPO', dr_grpo: 'Dr. GRPO' } as const;
 
-const TITLES = {
-  anomaly: 'Reasoning about anomalies from',
-  classification: 'Reasoning about classes from',
-  variates: 'Reasoning about anomalous variates from',
-} as const satisfies Readonly<Record<DataFacts['kind'], string>>;
-
 function titleOf({ input, data }: Recipe, facts: DataFacts): string {
-  const title = `${TITLES[facts.kind]} ${input === 'numbers' ? 'numbers' : 'a plot'}`;
+  const { subject } = taskKind(facts.kind).evaluation;
+  const title = `Reasoning about ${subject} from ${input === 'numbers' ? 'numbers' : 'a plot'}`;
   return isExampleSet(data.name) ? `${title}: ${facts.title}` : title;
 }
 
@@ -228,8 +224,7 @@ export async function assembleReport(
   const method = METHODS[recipe.rl.advantage];
   const { facts, set, series } = openHeldOut(recipe);
   const bootstrap: MetricOptions = {
-    ...{ seed: recipe.seed, resamples: recipe.eval.bootstrap },
-    ...(facts.kind === 'classification' ? { classes: facts.classes } : {}),
+    ...{ seed: recipe.seed, resamples: recipe.eval.bootstrap, classes: facts.classes },
   };
   const answers = readAnswers(run, series, facts.classes);
   const last = POLICIES.toReversed().find((name) => answers[name] !== undefined);
@@ -287,7 +282,7 @@ export async function ensureBaselines(runDirectory: string): Promise<void> {
   if (run.baselines() !== null) return;
   const { recipe } = run;
   const [heldOut, training] = [openHeldOut(recipe).series, trainingOf(recipe)];
-  if (training === null && heldOut[0]?.gold.kind === 'classification') return;
+  if (training === null && heldOut[0] !== undefined && taskKind(heldOut[0].gold.kind).learnsClasses) return;
   const baselines = await runBaselines(heldOut, validationOf(recipe), training, recipe.seed);
   writeBaselines(run.baselineFiles, baselines);
 }

@@ -2,13 +2,13 @@
 
 import { isGenerator, openExamples } from '../datasets/source.ts';
 import { DataError } from '../src/errors.ts';
-import { fixed, lowerFirst, signed } from '../src/html/numbers.ts';
+import { fixed, lowerFirst, signed, upperFirst } from '../src/html/numbers.ts';
 import type { Recipe } from '../src/recipe.ts';
+import { taskKind } from '../src/tasks/kinds.ts';
 import type { EvalRecord, Example } from '../src/types.ts';
 import { type Baselines, baselineRecord, detectorsFor } from './baselines.ts';
 import type { BootstrapOptions } from './bootstrap.ts';
 import { transferExamples } from './harness.ts';
-import { MAIN_METRICS, type MetricName } from './metric-names.ts';
 import {
   isAnomalous,
   type MetricOptions,
@@ -20,7 +20,6 @@ import {
 } from './metrics.ts';
 import { checkCoverage, reread, sameGold } from './records.ts';
 import type { ReportFloor, ReportGain, ReportInput, ReportStage, ReportTransfer } from './report.ts';
-import { METRIC_LABELS } from './report-tables.ts';
 import { type Answers, POLICIES, type PolicyName, type RunDirectory } from './run-directory.ts';
 
 export type AnswersByPolicy = Readonly<Partial<Record<PolicyName, Answers>>>;
@@ -135,7 +134,7 @@ export const isHeld = ({ eval: { series } }: Recipe): boolean => series >= FEWES
 export function floorsOf({ requirements }: Recipe): ReportFloor[] {
   return Object.entries(requirements.sft).map(([metric, atLeast]) => ({
     stage: 'sft',
-    metric: metric as MetricName,
+    metric,
     atLeast,
   }));
 }
@@ -171,7 +170,7 @@ export function requirementsOf({
       throw new DataError(`report: a floor is set for ${metric}, which stage "${key}" does not have`);
     }
     const limit = fixed(atLeast, 2);
-    const text = `${METRIC_LABELS[metric]} ${lowerFirst(stage.label)} \u2265 ${limit} (measured ${fixed(measured)})`;
+    const text = `${taskKind(stage.metrics.kind).evaluation.metrics[metric]?.label ?? metric} ${lowerFirst(stage.label)} \u2265 ${limit} (measured ${fixed(measured)})`;
     return { name: `${key}.${metric}`, text, limit, atLeast, measured, met: measured >= atLeast };
   });
   const ofGains = gains.flatMap(({ key, label, estimate, lowerAbove }): Requirement[] => {
@@ -227,7 +226,7 @@ export function transferOf(
   const shares = normalShares(records);
   const detector = baselines?.best ?? '';
   const series = baselines === null ? null : transferSeries(run, records);
-  const read = series === null ? undefined : detectorsFor('anomaly', series).get(detector);
+  const read = series === null ? undefined : detectorsFor(metrics.kind, series).get(detector);
   const beside =
     series === null || read === undefined
       ? {}
@@ -279,15 +278,12 @@ export function detectorsTable(baselines: Baselines, best: Metrics, options: Met
       : `${baselines.best} stands in the main table: it has the highest mean reward on ${baselines.validationSeries} series of the validation split (${names
           .map((name) => `${name} ${baselines.validationReward[name]!.toFixed(3)}`)
           .join(', ')}), which also orders the rows.`;
-  const [title, head] =
-    best.kind === 'classification'
-      ? ['Classical classifiers', 'Classifier']
-      : ['Classical detectors', 'Detector'];
-  const columns: readonly MetricName[] = [...MAIN_METRICS[best.kind], 'reward'];
+  const { detector, main } = taskKind(best.kind).evaluation;
+  const columns = [...main, 'reward'];
   return {
-    title,
-    note: `Every ${head.toLowerCase()} on the same held-out series. ${chosen}`,
-    head,
+    title: `Classical ${detector}s`,
+    note: `Every ${detector} on the same held-out series. ${chosen}`,
+    head: upperFirst(detector),
     columns: columns.filter((name) => best.overall[name] !== undefined),
     metrics: { kind: best.kind, byTask },
   };

@@ -2,10 +2,11 @@
 
 import { z } from 'zod';
 import { writeFileAtomic } from '../src/files.ts';
+import type { MetricSet } from '../src/tasks/evaluation.ts';
+import { taskKind } from '../src/tasks/kinds.ts';
 import type { Estimate } from '../src/types.ts';
 import type { Baselines } from './baselines.ts';
-import { type CommonMetric, GROUP_METRICS, MAIN_METRICS, type MetricName } from './metric-names.ts';
-import type { MetricSet, Metrics } from './metrics.ts';
+import type { Metrics } from './metrics.ts';
 import { checked, readJson } from './records.ts';
 import type { ReportInput } from './report.ts';
 import { requirementsOf } from './results.ts';
@@ -114,34 +115,18 @@ const summary = z.object({
   environment: z.record(z.string(), z.json()),
 });
 
-type Pointwise = 'point_precision' | 'point_recall' | 'affiliation_precision' | 'affiliation_recall';
-
-/** What stands between format and reward. */
-const OVERALL = {
-  ...MAIN_METRICS,
-  variates: ['variate_precision', 'variate_recall', 'variate_f1', 'variate_exact'],
-} as const;
-
 export type TypeMetrics = z.infer<typeof typeMetrics>;
 export type SummaryMetrics = z.infer<typeof metrics>;
 export type Summary = z.infer<typeof summary>;
 
 /** The metrics of a set that have one of these names. */
-function only<Name extends MetricName>(
-  set: MetricSet,
-  names: readonly Name[],
-): { readonly [name in Name]?: Estimate } {
-  const all: Partial<Record<MetricName, Estimate>> = set;
-  return Object.fromEntries(
-    names.flatMap((name) => (all[name] === undefined ? [] : [[name, all[name]]])),
-  ) as {
-    [name in Name]?: Estimate;
-  };
+function only(set: MetricSet, names: readonly string[]): TypeMetrics {
+  return Object.fromEntries(names.flatMap((name) => (set[name] === undefined ? [] : [[name, set[name]]])));
 }
 
 function byType(
   sets: Readonly<Record<string, MetricSet>>,
-  names: readonly Exclude<MetricName, CommonMetric | Pointwise>[],
+  names: readonly string[],
 ): Record<string, TypeMetrics> {
   return Object.fromEntries(Object.entries(sets).map(([key, set]) => [key, only(set, names)]));
 }
@@ -149,17 +134,18 @@ function byType(
 /** The metrics block of `summary.json`, from those of greedy responses; `rewardSampled` null: nothing was sampled. */
 export function summaryMetrics(all: Metrics, rewardSampled: Estimate | null): SummaryMetrics {
   const { kind, overall, anomalous } = all;
-  const { point_f1, affiliation_f1 } = anomalous ?? {};
+  const { summary: names, groupMetrics, main } = taskKind(kind).evaluation;
+  const [point_f1, affiliation_f1] = [anomalous?.['point_f1'], anomalous?.['affiliation_f1']];
   return {
     format: overall.format,
-    ...only(overall, OVERALL[kind]),
+    ...only(overall, names),
     reward_greedy: overall.reward,
     ...(rewardSampled === null ? {} : { reward_sampled: rewardSampled }),
     unparsable: overall.unparsable,
     ...(point_f1 === undefined ? {} : { point_f1_anomalous: point_f1 }),
     ...(affiliation_f1 === undefined ? {} : { affiliation_f1_anomalous: affiliation_f1 }),
-    per_class: byType(all.byClass, GROUP_METRICS[kind]),
-    per_task: byType(all.byTask, MAIN_METRICS[kind]),
+    per_class: byType(all.byClass, Object.keys(groupMetrics)),
+    per_task: byType(all.byTask, main),
   };
 }
 

@@ -17,7 +17,7 @@ const ALLOWED: Record<string, readonly string[]> = {
   'src/policy': ['src/engine'],
   'src/hub': ['src/policy'],
   rewards: ['src/series'],
-  'src/tasks': ['src/series', 'src/plot', 'src/expcot', 'rewards'],
+  'src/tasks': ['src/series', 'src/plot', 'src/html', 'src/expcot', 'rewards'],
   datasets: ['src/series', 'src/plot', 'src/html', 'src/expcot', 'rewards', 'src/tasks'],
   'src/train': ['src/policy', 'src/engine', 'src/tasks'],
 };

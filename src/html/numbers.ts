@@ -44,6 +44,11 @@ export function grouped(value: number): string {
     .replace(/\B(?=(\d{3})+$)/g, '\u202f');
 }
 
+/** For a word that becomes a label. */
+export function upperFirst(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}
+
 /** For a label inside a sentence. */
 export function lowerFirst(text: string): string {
   return text.charAt(0).toLowerCase() + text.slice(1);

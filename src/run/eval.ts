@@ -9,13 +9,14 @@ import {
   trainingSplit,
 } from '../../datasets/source.ts';
 import { classicalAnswers } from '../../eval/baselines.ts';
-import { type MetricSet, type Metrics, metricsOf, overallOf } from '../../eval/metrics.ts';
+import { type Metrics, metricsOf, overallOf } from '../../eval/metrics.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { ConfigError, DataError } from '../errors.ts';
 import { writeFileAtomic } from '../files.ts';
 import { Progress } from '../progress.ts';
 import { type NumbersFormat, readCard } from '../tasks/card.ts';
+import type { MetricSet } from '../tasks/evaluation.ts';
 import type { Reading } from '../tasks/response.ts';
 import { say } from '../terminal.ts';
 import type { EvalRecord } from '../types.ts';

@@ -1,10 +1,24 @@
 /** Anomaly detection (AnomSeer): `<think>…</think><answer>[[start, end], …]</answer><class>…</class>`. */
+
 import { anomseer } from '../../rewards/anomseer.ts';
+import { localisation } from '../../rewards/localisation.ts';
 import { ConfigError, DataError } from '../errors.ts';
-import { analyseChannels, analyseWithGaps, blindOf, teacherAnomaly, teacherOf } from '../expcot/anomaly.ts';
+import {
+  analyseChannels,
+  analyseWithGaps,
+  blindOf,
+  EXPCOT_BLIND,
+  expcotBlind,
+  teacherAnomaly,
+  teacherOf,
+} from '../expcot/anomaly.ts';
 import { analyse } from '../expcot/evidence.ts';
 import { nanoTeacher } from '../expcot/nano.ts';
+import { formatIntervals } from '../expcot/trace.ts';
+import { html } from '../html/html.ts';
+import { fixed, grouped } from '../html/numbers.ts';
 import { listField, type Place, show, stringField } from '../json-record.ts';
+import { DETECTORS } from '../series/detectors.ts';
 import { clipAndMerge, pointF1 } from '../series/intervals.ts';
 import {
   ANOMALY_CLASSES,
@@ -13,6 +27,19 @@ import {
   type Interval,
   type ParsedAnswer,
 } from '../types.ts';
+import {
+  CLASS_ACCURACY,
+  type Evaluation,
+  FORMAT_METRIC,
+  type Metrics,
+  NO_MEASURE_OF_TEXT,
+  percent,
+  pick,
+  reward,
+  share,
+  unreadable,
+  withInterval,
+} from './evaluation.ts';
 import { chooseOne, shownSeries, type TaskKind } from './kind.ts';
 import {
   checkCount,
@@ -186,6 +213,172 @@ export function intervalText(intervals: readonly Interval[] | null): string {
   return shown.join(' ') + (intervals.length > 20 ? ` and ${intervals.length - 20} more` : '');
 }
 
+/** What a classical detector calls whatever it finds. */
+const FINDS: Readonly<Record<string, AnomalyClass>> = {
+  zscore: 'global point',
+  'clipped-zscore': 'global point',
+  iqr: 'global point',
+  gradient: 'trend',
+  'sliding-period': 'seasonal',
+  discord: 'contextual point',
+  discords: 'contextual point',
+};
+
+/**
+ * Detectors of one whole channel, from values alone. They find but do not name, so each says the class of what it is made to find
+ * (AnomSeer's assignment of analyses to classes), whatever the series is, and `normal` where it finds nothing; `expcot-blind`, the
+ * blind expert reading, reads its class off the evidence.
+ *
+ *  zscore, clipped-zscore, iqr   extreme values              global point
+ *  gradient                      a steep stretch             trend
+ *  sliding-period                another dominant period     seasonal
+ *  discord, discords             a shape unlike any other    contextual point
+ */
+const detectors: ReadonlyMap<string, (values: Float64Array) => AnomalyGold> = new Map([
+  ...Object.entries(DETECTORS).map(([name, detector]): [string, (values: Float64Array) => AnomalyGold] => {
+    const found = FINDS[name];
+    if (found === undefined) throw new DataError(`detector ${name}: no class is assigned to what it finds`);
+    return [
+      name,
+      (values) => {
+        const { intervals } = detector(values);
+        return { kind: 'anomaly', intervals, class: intervals.length === 0 ? 'normal' : found };
+      },
+    ];
+  }),
+  [
+    EXPCOT_BLIND,
+    (values) => {
+      const { intervals, class: label } = expcotBlind(values);
+      return { kind: 'anomaly', intervals, class: label };
+    },
+  ],
+]);
+
+const METRICS: Metrics = {
+  format: FORMAT_METRIC,
+  unparsable: unreadable('intervals or class'),
+  class_accuracy: CLASS_ACCURACY,
+  point_precision: {
+    label: 'Point precision',
+    definition: 'Share of the predicted points that are anomalous.',
+  },
+  point_recall: { label: 'Point recall', definition: 'Share of the anomalous points that are predicted.' },
+  point_f1: {
+    label: 'Point F1',
+    definition:
+      'Harmonic mean of point precision and recall, per series; 1 when a normal series gets no interval, 0 when only one of the two is empty.',
+  },
+  affiliation_precision: {
+    label: 'Affiliation precision',
+    definition: 'How close predictions are to the true intervals, against a random position.',
+  },
+  affiliation_recall: {
+    label: 'Affiliation recall',
+    definition: 'How close the true intervals are to predictions, against a random position.',
+  },
+  affiliation_f1: {
+    label: 'Affiliation F1',
+    definition:
+      'Harmonic mean of affiliation precision and recall (Huet et al. 2022), per series; empty answers as for point F1.',
+  },
+  reward: reward('0.7 · mean of six localisation metrics + 0.2 · class + 0.1 · format.'),
+};
+const MAIN = ['class_accuracy', 'point_f1', 'affiliation_f1'] as const;
+
+const evaluation: Evaluation<AnomalyGold> = {
+  metrics: METRICS,
+  groupMetrics: pick(METRICS, ...MAIN),
+  main: MAIN,
+  summary: MAIN,
+  columns: [
+    ['format', 'format'],
+    ['class_accuracy', 'class'],
+    ['point_f1', 'point F1'],
+    ['affiliation_f1', 'affil. F1'],
+    ['reward', 'reward'],
+  ],
+  rows: [
+    { metric: 'class_accuracy' },
+    { metric: 'point_f1' },
+    { metric: 'point_f1', anomalous: true },
+    { metric: 'point_precision' },
+    { metric: 'point_recall' },
+    { metric: 'affiliation_f1' },
+    { metric: 'affiliation_f1', anomalous: true },
+    { metric: 'affiliation_precision' },
+    { metric: 'affiliation_recall' },
+  ],
+  classColumns: null,
+  values(answer, gold, length) {
+    const found = localisation(answer.intervals, gold.intervals, length);
+    return {
+      unparsable: share(answer.intervals === null || answer.class === null),
+      ...(gold.class === null ? {} : { class_accuracy: share(answer.class === gold.class) }),
+      point_precision: found.precision,
+      point_recall: found.recall,
+      point_f1: found.f1,
+      affiliation_precision: found.affiliationPrecision,
+      affiliation_recall: found.affiliationRecall,
+      affiliation_f1: found.affiliationF1,
+    };
+  },
+  anomalous: (gold) => gold.intervals.length > 0,
+  right: (answer, gold) => (answer.class === null ? null : answer.class === gold.class),
+  answerParts: ['intervals', 'class'],
+  said: (gold) => ({ intervals: gold?.intervals ?? null, class: gold?.class ?? null }),
+  detectors,
+  detector: 'detector',
+
+  subject: 'anomalies',
+  groups: { title: 'By anomaly type', head: 'Gold class' },
+  headline({ overall, anomalous }) {
+    const n = `${grouped(overall.reward.n)} held-out series`;
+    const { class_accuracy: accuracy, point_f1: f1, affiliation_f1: affiliation } = overall;
+    const alone = anomalous?.['point_f1'];
+    const apart = alone === undefined ? '' : `, ${fixed(alone.mean)} on the anomalous ones alone`;
+    const parts: string[] = [];
+    if (f1 !== undefined) {
+      parts.push(
+        accuracy?.n === overall.reward.n
+          ? `names the class of ${percent(accuracy)} of ${n} correctly and marks their anomalous points with F1 ${withInterval(f1)}${apart}`
+          : `marks the anomalous points of ${n} with F1 ${withInterval(f1)}${apart}`,
+      );
+    }
+    if (affiliation !== undefined) parts.push(`affiliation F1 is ${withInterval(affiliation)}`);
+    return parts;
+  },
+  namesNumbers: false,
+  examples: { each: 'of each class', of: '', one: () => 'of its class' },
+  concluded: (answer) => `${formatIntervals(answer.intervals)}, ${answer.class}`,
+  comparison(gold, answer, _, mark) {
+    const truth = intervalText(gold.intervals);
+    const found = intervalText(answer.intervals);
+    const said = html`<strong><bdi>${answer.class ?? 'nothing readable'}</bdi></strong>`;
+    const named =
+      gold.class === null
+        ? html`The data do not name the class; the policy says ${said}.`
+        : html`Gold class <strong>${gold.class}</strong>; the policy says ${said}: ${mark}.`;
+    return {
+      shown: html`${named} True intervals ${truth}; predicted ${found}.`,
+      spoken: `True intervals: ${truth}. Predicted intervals: ${found}.`,
+    };
+  },
+  caveats: [
+    'A normal series without predicted intervals counts as point F1 1: read the rows of the anomalous series beside the overall ones.',
+    `The reward is what reinforcement maximises; F1 and class accuracy are parts of it. ${NO_MEASURE_OF_TEXT}`,
+  ],
+  imitation: (input) => [
+    `The scan in the reasoning is privileged supervision: the traces it imitates are written with the true intervals of training series at hand. On held-out series the policy has ${input} and the task prompt, nothing else.`,
+    'Intervals are answered in rounded steps, so that point F1 stays below 1 even where nothing was overlooked.',
+  ],
+  detectorCaveats: ({ generated, several }) => [
+    generated
+      ? 'Thresholds of the classical detectors are fixed. Those of expcot-blind were set with these synthetic generators in view, which favours it here; detectors that cannot name what they find say the class that they are made for.'
+      : `Thresholds of the classical detectors are fixed; those of expcot-blind were set with synthetic generators in view, which may favour it on generated series${several ? '. Detectors that cannot name what they find say the class that they are made for' : ''}.`,
+  ],
+};
+
 export const anomaly: TaskKind<AnomalyGold> = {
   name: 'anomaly',
   answers: 'intervals of anomalies',
@@ -300,4 +493,5 @@ export const anomaly: TaskKind<AnomalyGold> = {
     class: gold.class === null ? null : answer.class === gold.class,
     f1: pointF1(answer.intervals, gold.intervals),
   }),
+  evaluation,
 };

@@ -1,13 +1,29 @@
 /**
  * Classification (TimeMaster): `<think>…</think><class>…</class>`, then `<extension>…</extension>` where the task asks for one.
  */
+
 import { timemaster } from '../../rewards/timemaster.ts';
 import { ConfigError, DataError } from '../errors.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
 import { blindClass, ClassEvidence, teacherClass } from '../expcot/class-trace.ts';
 import { nanoClassTeacher } from '../expcot/nano-class.ts';
+import { html } from '../html/html.ts';
+import { grouped, interval } from '../html/numbers.ts';
 import { type Place, show, stringField } from '../json-record.ts';
 import type { ClassificationGold, ParsedAnswer } from '../types.ts';
+import {
+  CLASS_ACCURACY,
+  type Evaluation,
+  FORMAT_METRIC,
+  imitatesAnswers,
+  type Metrics,
+  NO_MEASURE_OF_TEXT,
+  percent,
+  reward,
+  share,
+  unreadable,
+  withInterval,
+} from './evaluation.ts';
 import { type Asked, chooseOne, shownSeries, type TaskKind } from './kind.ts';
 import {
   labelProblem,
@@ -74,6 +90,103 @@ export function parseClassification(
   };
 }
 
+const METRICS: Metrics = {
+  format: FORMAT_METRIC,
+  unparsable: unreadable('class'),
+  class_accuracy: CLASS_ACCURACY,
+  balanced_accuracy: {
+    label: 'Balanced accuracy',
+    definition:
+      'Mean over the gold classes of their recall: every class counts the same, however rare it is.',
+  },
+  macro_f1: {
+    label: 'Macro F1',
+    definition:
+      'Mean over the gold classes of their F1; an unreadable or unknown class is an answer for none of them.',
+  },
+  reward: reward('0.9 · class + 0.1 · format.'),
+};
+const MAIN = ['class_accuracy', 'balanced_accuracy', 'macro_f1'] as const;
+
+const evaluation: Evaluation<ClassificationGold> = {
+  metrics: METRICS,
+  groupMetrics: {
+    class_recall: {
+      label: 'Recall',
+      definition: 'Share of the series of this class that are answered with it.',
+    },
+    class_precision: {
+      label: 'Precision',
+      definition: 'Share of the answers with this class that are right; 0 where it is never answered.',
+    },
+    class_f1: { label: 'F1', definition: 'Harmonic mean of precision and recall of this class.' },
+  },
+  main: MAIN,
+  summary: MAIN,
+  columns: [
+    ['format', 'format'],
+    ['class_accuracy', 'accuracy'],
+    ['balanced_accuracy', 'balanced acc.'],
+    ['macro_f1', 'macro F1'],
+    ['reward', 'reward'],
+  ],
+  classColumns: [
+    ['format', 'format'],
+    ['class_recall', 'recall'],
+    ['class_precision', 'precision'],
+    ['class_f1', 'F1'],
+    ['reward', 'reward'],
+  ],
+  rows: MAIN.map((metric) => ({ metric })),
+  values: (answer, gold) => ({
+    unparsable: share(answer.class === null),
+    class_accuracy: share(answer.class === gold.class),
+  }),
+  anomalous: () => false,
+  right: (answer, gold) => (answer.class === null ? null : answer.class === gold.class),
+  answerParts: ['class', 'extension'],
+  said: (gold) => ({ intervals: null, class: gold?.class ?? null }),
+  detectors: new Map(),
+  detector: 'classifier',
+
+  subject: 'classes',
+  groups: { title: 'By class', head: 'Gold class' },
+  headline({ overall }) {
+    const n = `${grouped(overall.reward.n)} held-out series`;
+    const { class_accuracy: accuracy, balanced_accuracy: balanced, macro_f1: f1 } = overall;
+    const parts: string[] = [];
+    if (accuracy !== undefined) {
+      parts.push(
+        `names the class of ${percent(accuracy)} ${interval(accuracy, (value) => (100 * value).toFixed(1))} of ${n} correctly`,
+      );
+    }
+    if (balanced !== undefined && f1 !== undefined) {
+      parts.push(`balanced accuracy is ${withInterval(balanced)}, macro F1 ${withInterval(f1)}`);
+    }
+    return parts;
+  },
+  namesNumbers: true,
+  examples: { each: 'of each class', of: '', one: () => 'of its class' },
+  concluded: (answer) => answer.class,
+  comparison: (gold, answer, _, mark) => ({
+    shown: html`Gold class <strong><bdi>${gold.class}</bdi></strong>; the policy says <strong><bdi>${answer.class ?? 'nothing readable'}</bdi></strong>: ${mark}.`,
+    spoken: `Gold class: ${gold.class}.`,
+  }),
+  caveats: [
+    'Where classes are not equally frequent, accuracy flatters whoever names the frequent ones: read balanced accuracy, macro F1 and the classifier `majority` beside it.',
+    'Resamples that lack a rare class average over the others: where a class has few held-out series, the intervals of balanced accuracy and macro F1 are wide.',
+    `The reward is what reinforcement maximises, and class accuracy is nine tenths of it. ${NO_MEASURE_OF_TEXT}`,
+  ],
+  imitation: (input) => [imitatesAnswers(input)],
+  detectorCaveats({ learned }) {
+    const from =
+      learned === undefined || learned.used === learned.examples
+        ? 'all examples of the training split'
+        : `${learned.used} of the ${learned.examples} examples of the training split, drawn at random`;
+    return [`Classical classifiers learned from ${from}; none was tuned.`];
+  },
+};
+
 export const classification: TaskKind<ClassificationGold> = {
   name: 'classification',
   answers: 'classes',
@@ -134,4 +247,5 @@ export const classification: TaskKind<ClassificationGold> = {
   answerOf: (said) => ({ kind: 'classification', class: said.class ?? '' }),
   says: (said) => said.class ?? 'unreadable',
   agreement: (answer, gold) => ({ class: answer.class === gold.class, f1: null }),
+  evaluation,
 };

@@ -7,6 +7,7 @@ import type { ClassProfile } from '../expcot/class-profile.ts';
 import type { NanoOptions } from '../expcot/nano.ts';
 import type { Place } from '../json-record.ts';
 import type { Example, Gold, Interval, ParsedAnswer } from '../types.ts';
+import type { Evaluation } from './evaluation.ts';
 import type { Reading } from './response.ts';
 
 /** What a task says of its data and asks for; the words that every task shares are the kind's. */
@@ -185,6 +186,9 @@ export interface TaskKind<G extends Gold = Gold> {
   /** The same for a reader. @param names of the channels */
   says(said: ParsedAnswer, names: readonly string[]): string;
   agreement(answer: G, gold: G): Agreement;
+
+  /** Metrics, and the words of reports. */
+  readonly evaluation: Evaluation<G>;
 }
 
 const listed = (names: readonly string[]): string =>

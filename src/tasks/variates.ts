@@ -1,10 +1,25 @@
 /** Anomalous variates (VisualTimeAnomaly): `<think>…</think><answer>[id, …]</answer>`. */
-import { variates as variatesReward } from '../../rewards/variates.ts';
+
+import { variateMetrics, variates as variatesReward } from '../../rewards/variates.ts';
 import { DataError } from '../errors.ts';
 import { nanoVariatesTeacher } from '../expcot/nano.ts';
 import { analyseVariates, blindVariates, teacherVariates } from '../expcot/variates.ts';
+import { html } from '../html/html.ts';
+import { grouped } from '../html/numbers.ts';
 import { listField, show } from '../json-record.ts';
 import type { ParsedAnswer, VariatesGold } from '../types.ts';
+import {
+  type Evaluation,
+  FORMAT_METRIC,
+  imitatesAnswers,
+  type Metrics,
+  NO_MEASURE_OF_TEXT,
+  percent,
+  reward,
+  share,
+  unreadable,
+  withInterval,
+} from './evaluation.ts';
 import type { TaskKind } from './kind.ts';
 import {
   checkCount,
@@ -101,6 +116,98 @@ export function variateText(ids: readonly number[] | null, names: readonly strin
     .join(', ');
 }
 
+const OWN_METRICS: Metrics = {
+  variate_precision: {
+    label: 'Variate precision',
+    definition: 'Share of the variates named that are anomalous.',
+  },
+  variate_recall: {
+    label: 'Variate recall',
+    definition: 'Share of the anomalous variates that are named.',
+  },
+  variate_f1: {
+    label: 'Variate F1',
+    definition:
+      'Harmonic mean of the two, per series; 1 when nothing is named where nothing is anomalous, 0 when only one of the two is empty.',
+  },
+  variate_exact: {
+    label: 'Exact set of variates',
+    definition: 'Share of responses that name exactly the anomalous variates.',
+    percent: true,
+  },
+};
+
+const evaluation: Evaluation<VariatesGold> = {
+  metrics: {
+    format: FORMAT_METRIC,
+    unparsable: unreadable('list of variates'),
+    ...OWN_METRICS,
+    reward: reward('0.9 · F1 of the variates + 0.1 · format.'),
+  },
+  groupMetrics: OWN_METRICS,
+  main: ['variate_f1', 'variate_exact'],
+  summary: Object.keys(OWN_METRICS),
+  columns: [
+    ['format', 'format'],
+    ['variate_precision', 'precision'],
+    ['variate_recall', 'recall'],
+    ['variate_f1', 'F1'],
+    ['variate_exact', 'exact set'],
+    ['reward', 'reward'],
+  ],
+  classColumns: null,
+  rows: Object.keys(OWN_METRICS).map((metric) => ({ metric })),
+  values(answer, gold) {
+    const named = answer.variates ?? null;
+    const found = variateMetrics(named, gold.variates);
+    return {
+      unparsable: share(named === null),
+      variate_precision: found.precision,
+      variate_recall: found.recall,
+      variate_f1: found.f1,
+      variate_exact: found.exact,
+    };
+  },
+  anomalous: (gold) => gold.variates.length > 0,
+  right: (answer, gold) =>
+    (answer.variates ?? null) === null ? null : String(answer.variates) === String(gold.variates),
+  answerParts: ['variates'],
+  said: (gold) => ({ intervals: null, class: null, variates: gold?.variates ?? null }),
+  detectors: new Map(),
+  detector: 'detector',
+
+  subject: 'anomalous variates',
+  groups: { title: 'By number of anomalous variates', head: 'Variates' },
+  headline({ overall }) {
+    const { variate_f1: f1, variate_exact: exact } = overall;
+    const n = `${grouped(overall.reward.n)} held-out series`;
+    const parts: string[] = [];
+    if (exact !== undefined) parts.push(`names exactly the anomalous variates of ${percent(exact)} of ${n}`);
+    if (f1 !== undefined) parts.push(`the F1 of the variates named is ${withInterval(f1)}`);
+    return parts;
+  },
+  namesNumbers: true,
+  examples: {
+    each: 'with as many anomalous variates',
+    of: 'for each number that occurs, ',
+    one: (label) => `with ${label}`,
+  },
+  concluded: (answer) => (answer.variates.length === 0 ? 'none' : answer.variates.join(', ')),
+  comparison(gold, answer, names, mark) {
+    const truth = variateText(gold.variates, names);
+    const found = variateText(answer.variates ?? null, names);
+    return {
+      shown: html`Anomalous variates <strong>${truth}</strong>; the policy names <strong>${found}</strong>: ${mark}.`,
+      spoken: `Anomalous variates: ${truth}. Named: ${found}.`,
+    };
+  },
+  caveats: [
+    `The reward is what reinforcement maximises, and F1 of the variates is nine tenths of it. ${NO_MEASURE_OF_TEXT}`,
+  ],
+  imitation: (input) => [imitatesAnswers(input)],
+  detectorCaveats: () => ['Its thresholds are fixed.'],
+};
+
 export const variates: TaskKind<VariatesGold> = {
   name: 'variates',
   answers: 'numbers of variates',
@@ -176,4 +283,5 @@ export const variates: TaskKind<VariatesGold> = {
     const total = answer.variates.length + gold.variates.length;
     return { class: null, f1: total === 0 ? 1 : (2 * shared) / total };
   },
+  evaluation,
 };

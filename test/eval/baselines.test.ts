@@ -5,7 +5,6 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { anomalyExample } from '../../datasets/example.ts';
 import { nano5 } from '../../datasets/generators/nano5.ts';
 import {
-  BASELINES,
   baselineRecord,
   detectorsFor,
   readBaselines,
@@ -19,8 +18,10 @@ import { DataError } from '../../src/errors.ts';
 import { EXPCOT_BLIND, expcotBlind } from '../../src/expcot/anomaly.ts';
 import { recipeSchema } from '../../src/recipe.ts';
 import { DETECTORS } from '../../src/series/detectors.ts';
+import { anomaly } from '../../src/tasks/anomaly.ts';
 import type { AnomalyClass, Example } from '../../src/types.ts';
 
+const DETECTORS_OF_ANOMALIES = anomaly.evaluation.detectors;
 const recipe = recipeSchema.parse({ seed: 5, data: { heldOut: 20 }, eval: { series: 20, validation: 15 } });
 const heldOut = openHeldOut(recipe).series;
 const validation = validationOf(recipe);
@@ -35,21 +36,25 @@ function blockSeries(id: string, label: AnomalyClass): Example {
 
 describe('detectors as answerers', () => {
   test('are all detectors and the blind expert reading', () => {
-    expect([...BASELINES.keys()]).toEqual([...Object.keys(DETECTORS), EXPCOT_BLIND]);
+    expect([...DETECTORS_OF_ANOMALIES.keys()]).toEqual([...Object.keys(DETECTORS), EXPCOT_BLIND]);
   });
 
   test('say the class that they are made for where they find something, and normal elsewhere', () => {
     const [values] = blockSeries('b/0', 'global point').channels;
     const flat = new Float64Array(400).fill(3);
-    expect(BASELINES.get('zscore')!(values!)).toEqual({ intervals: [[120, 124]], class: 'global point' });
-    for (const read of BASELINES.values())
+    expect(DETECTORS_OF_ANOMALIES.get('zscore')!(values!)).toEqual({
+      ...{ kind: 'anomaly', intervals: [[120, 124]], class: 'global point' },
+    });
+    for (const read of DETECTORS_OF_ANOMALIES.values())
       expect(read(flat)).toMatchObject({ intervals: [], class: 'normal' });
     for (const one of heldOut) {
       for (const name of Object.keys(DETECTORS)) {
-        const { intervals, class: said } = BASELINES.get(name)!(one.channels[0]!);
+        const { intervals, class: said } = DETECTORS_OF_ANOMALIES.get(name)!(one.channels[0]!);
         expect(said === 'normal').toBe(intervals.length === 0);
       }
-      expect(BASELINES.get(EXPCOT_BLIND)!(one.channels[0]!).class).toBe(expcotBlind(one.channels[0]!).class);
+      expect(DETECTORS_OF_ANOMALIES.get(EXPCOT_BLIND)!(one.channels[0]!).class).toBe(
+        expcotBlind(one.channels[0]!).class,
+      );
     }
   });
 
@@ -74,7 +79,7 @@ describe('detectors as answerers', () => {
       task: 'other',
     }));
     const [a, b] = [await runBaselines(heldOut, [], null), await runBaselines(relabeled, [], null)];
-    for (const name of BASELINES.keys()) {
+    for (const name of DETECTORS_OF_ANOMALIES.keys()) {
       expect(b.records[name]!.map((record) => record.answer)).toEqual(
         a.records[name]!.map((record) => record.answer),
       );

@@ -64,11 +64,11 @@ describe('records on disk', () => {
     ['a truncated line', '{"seriesId": "x", "ta', 'not a JSON line'],
     ['a missing part', JSON.stringify({ ...line, answer: undefined }), '"answer"'],
     ['an unknown key', JSON.stringify({ ...line, note: 1 }), 'note'],
-    ['an unknown class', JSON.stringify({ ...line, gold: { ...gold, class: 'odd' } }), '"gold.class"'],
+    ['an unknown class', JSON.stringify({ ...line, gold: { ...gold, class: 'odd' } }), '"gold": class'],
     [
       'a gold interval beyond the series',
       JSON.stringify({ ...line, gold: { ...gold, intervals: [[990, 1001]] } }),
-      '"gold.intervals"',
+      '"gold": intervals[0]',
     ],
     [
       'overlapping predictions',
@@ -140,11 +140,11 @@ describe('records of other kinds on disk', () => {
   });
 
   const odd: [string, unknown, string][] = [
-    ['a kind that does not exist', { ...classified, gold: { kind: 'forecast', class: 'x' } }, '"gold.kind"'],
+    ['a kind that does not exist', { ...classified, gold: { kind: 'forecast', class: 'x' } }, '"gold": gold'],
     [
       'a gold class of two lines',
       { ...classified, gold: { ...classified.gold, class: 'a\nb' } },
-      '"gold.class"',
+      '"gold": class',
     ],
     [
       'a gold answer of two kinds',
@@ -154,7 +154,7 @@ describe('records of other kinds on disk', () => {
     [
       'gold variates that do not ascend',
       { ...variates, gold: { kind: 'variates', variates: [7, 2] } },
-      '"gold.variates"',
+      '"gold": variates[1]',
     ],
     [
       'intervals that were not asked for',

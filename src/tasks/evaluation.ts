@@ -1,0 +1,137 @@
+/** What evaluation and reports need to know of a kind of answer; each kind's is in its file. */
+import type { Html } from '../html/html.ts';
+import { fixed, interval } from '../html/numbers.ts';
+import type { Estimate, Gold, ParsedAnswer } from '../types.ts';
+
+/** How a metric is told; every one is in [0, 1], and larger is better except `unparsable`. */
+export interface Metric {
+  readonly label: string;
+  readonly definition: string;
+  /** Told in percent in sentences. */
+  readonly percent?: true;
+}
+export type Metrics = Readonly<Record<string, Metric>>;
+
+/** Values of the metrics that a single response has. */
+export type MetricValues = Readonly<Record<string, number>>;
+
+/** Means over some series: what every kind has, and what the kind of their answers has beside. */
+export type MetricSet = Readonly<
+  Record<'format' | 'unparsable' | 'reward', Estimate> & { readonly [metric: string]: Estimate }
+>;
+
+/** The metrics of a policy: over all series, and over those with an anomaly where there are any. */
+export interface Measured {
+  readonly overall: MetricSet;
+  readonly anomalous: MetricSet | null;
+}
+
+/** What is told of the classical detectors of a run. */
+export interface DetectorFacts {
+  /** Whether the series are a generator's. */
+  readonly generated: boolean;
+  /** Whether there is more than one. */
+  readonly several: boolean;
+  /** Examples of the training split that they learned from, and how many of them were used; undefined: nothing was learned. */
+  readonly learned?: { readonly examples: number; readonly used: number } | undefined;
+}
+
+export interface Evaluation<G extends Gold = Gold> {
+  // Metrics.
+  /** All of them over a set of series, in the order of reports: format, readability and reward among them. */
+  readonly metrics: Metrics;
+  /** Those of a group of series under one label. */
+  readonly groupMetrics: Metrics;
+  /** Those that it is summed up by: headline, tables of detectors and of tasks. */
+  readonly main: readonly string[];
+  /** What summaries hold between format and reward. */
+  readonly summary: readonly string[];
+  /** Columns of tables in a terminal: metric and heading. */
+  readonly columns: readonly (readonly [metric: string, heading: string])[];
+  /** Rows of the results of a report between format and reward. `anomalous`: over series with an anomaly alone. */
+  readonly rows: readonly { readonly metric: string; readonly anomalous?: true }[];
+  /**
+   * Whether a set of series is judged by class as a whole (balanced accuracy, macro F1), and each class by recall, precision and F1;
+   * then the columns of a class in a terminal.
+   */
+  readonly classColumns: readonly (readonly [metric: string, heading: string])[] | null;
+  /** Values of a response's metrics, `unparsable` among them; format and reward are every kind's. */
+  values(answer: ParsedAnswer, gold: G, length: number): MetricValues;
+  /** Whether anything is anomalous. */
+  anomalous(gold: G): boolean;
+  /** Whether the main part of an answer is right; null where it could not be read. */
+  right(answer: ParsedAnswer, gold: G): boolean | null;
+
+  // Answers that were not written as text.
+  /** Parts that an answer has. */
+  readonly answerParts: readonly ('intervals' | 'variates' | 'class' | 'extension')[];
+  /** The parts of an answer; null: there is none. */
+  said(gold: G | null): Pick<ParsedAnswer, 'intervals' | 'class' | 'variates'>;
+  /** Classical detectors of one whole channel [N], by name; none: the blind expert answers alone. */
+  readonly detectors: ReadonlyMap<string, (values: Float64Array) => G>;
+  /** What a detector is called. */
+  readonly detector: 'detector' | 'classifier';
+
+  // The words of reports.
+  /** What is reasoned about. */
+  readonly subject: string;
+  /** Results by label: title of the section, and head of the labels. */
+  readonly groups: { readonly title: string; readonly head: string };
+  /** What a policy reaches, after "the policy"; joined by semicolons. */
+  headline(metrics: Measured): string[];
+  /** Whether the headline of a detector names its numbers: after that of the policy they may go without. */
+  readonly namesNumbers: boolean;
+  /** Examples are shown by label: each label in words, and one with its label. */
+  readonly examples: { readonly each: string; readonly of: string; one(label: string): string };
+  /** The answer as a blind reading concludes it. */
+  concluded(answer: G): string;
+  /** Gold answer beside a policy's, and the same for a screen reader. `mark`: whether it is right, as markup. */
+  comparison(
+    gold: G,
+    answer: ParsedAnswer,
+    names: readonly string[] | undefined,
+    mark: Html,
+  ): { readonly shown: Html; readonly spoken: string };
+  /** What a reader must know of the metrics. */
+  readonly caveats: readonly string[];
+  /** Of what a small policy imitates; `input`: the picture, or the numbers. */
+  imitation(input: string): string[];
+  /** Of the classical detectors. */
+  detectorCaveats(facts: DetectorFacts): string[];
+}
+
+export const FORMAT_METRIC: Metric = {
+  label: 'Format',
+  definition: 'Share of responses that are exactly the tagged parts of the task, in order, each well formed.',
+};
+
+export const CLASS_ACCURACY = {
+  label: 'Class accuracy',
+  definition: 'Share of responses whose class is the gold class.',
+  percent: true,
+} as const satisfies Metric;
+
+/** @param what could not be read */
+export const unreadable = (what: string): Metric => ({
+  label: 'Unreadable answers',
+  definition: `Share of responses whose ${what} could not be read; they count as 0 elsewhere.`,
+});
+
+export const reward = (definition: string): Metric => ({ label: 'Reward', definition });
+
+export const share = (holds: boolean): 0 | 1 => (holds ? 1 : 0);
+
+/** The metrics of these names. */
+export const pick = (metrics: Metrics, ...names: readonly string[]): Metrics =>
+  Object.fromEntries(names.map((name) => [name, metrics[name]!]));
+
+/** "0.812 [0.790, 0.833]". */
+export const withInterval = (estimate: Estimate): string => `${fixed(estimate.mean)} ${interval(estimate)}`;
+
+export const percent = (estimate: Estimate): string => `${(100 * estimate.mean).toFixed(1)}\u202f%`;
+
+/** What every kind but anomalies says of the small policy's traces. */
+export const imitatesAnswers = (input: string): string =>
+  `The traces that it imitates are written with the true answers of training series at hand. On held-out series the policy has ${input} and the task prompt, nothing else.`;
+
+export const NO_MEASURE_OF_TEXT = 'An independent measure of the reasoning text is not among these numbers.';
