@@ -231,7 +231,7 @@ export const recipeSchema = z
     /** What the report holds the run to. */
     requirements: requirements.prefault({}),
     /**
-     * How answers are read, in training and evaluation. 'lenient': as the papers' releases do (`rewards/answer.ts`); 'strict':
+     * How answers are read, in training and evaluation. 'lenient': as the papers' releases do (`src/tasks/response.ts`); 'strict':
      * a part that is not exactly as asked for earns nothing. The format reward is strict either way; `explain` reads leniently.
      */
     answers: z.enum(['lenient', 'strict']).default('lenient'),

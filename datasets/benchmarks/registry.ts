@@ -2,7 +2,7 @@
 
 import { ConfigError, suggestion } from '../../src/errors.ts';
 import type { TaskPrompt } from '../../src/tasks/kind.ts';
-import { taskKind } from '../../src/tasks/kinds.ts';
+import { taskKind, taskKind } from '../../src/tasks/kinds.ts';
 import { customPrompt, type OwnWords } from '../../src/tasks/prompt.ts';
 import type { Gold } from '../../src/types.ts';
 import { anomllmAll, anomllmKinds } from './anomllm.ts';
@@ -37,7 +37,7 @@ export function generatorOf(name: string): (Benchmark & { readonly generator: Ge
 
 /** Generated benchmarks. */
 export const GENERATED: readonly Benchmark[] = BENCHMARKS.filter(({ generator }) => generator !== null);
-const GENERATORS = GENERATED.filter(({ kind }) => kind === 'anomaly');
+const GENERATORS = GENERATED.filter(({ kind }) => taskKind(kind).localises);
 
 /** A benchmark by its name, in any case. @throws ConfigError with the known names and the closest */
 export function benchmarkNamed(name: string): Benchmark {
