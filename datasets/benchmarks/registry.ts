@@ -2,7 +2,7 @@
 
 import { ConfigError, suggestion } from '../../src/errors.ts';
 import type { TaskPrompt } from '../../src/tasks/kind.ts';
-import { taskKind, taskKind } from '../../src/tasks/kinds.ts';
+import { taskKind } from '../../src/tasks/kinds.ts';
 import { customPrompt, type OwnWords } from '../../src/tasks/prompt.ts';
 import type { Gold } from '../../src/types.ts';
 import { anomllmAll, anomllmKinds } from './anomllm.ts';
