@@ -2,7 +2,6 @@
  * Composes what stands beside each example of a prepared data set: its figure, its prompt and its expert traces, in this thread or on a
  * pool of Workers.
  */
-
 import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';

@@ -1,5 +1,4 @@
 /** `manifest.json` of a prepared data set: what it holds, where it came from, how it was split, how it is drawn. */
-
 import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';

@@ -1,5 +1,4 @@
 /** A page of rendered examples: figure, right answer, what a policy is asked, and what the expert says. */
-
 import { DataError, reasonOf, TimeseerError } from '../src/errors.ts';
 import type { ClassProfile } from '../src/expcot/class-profile.ts';
 import { TRACE_VERSION } from '../src/expcot/trace.ts';

@@ -2,7 +2,6 @@
  * Statistics of a prepared data set: counts, lengths, missing points and value quantiles by split and class; how often the blind expert
  * is right.
  */
-
 import { Random } from '../src/random.ts';
 import { coverage } from '../src/series/intervals.ts';
 import { labelOf, taskKind } from '../src/tasks/kinds.ts';

@@ -1,5 +1,4 @@
 /** Checks what stands beside the examples of a data set: prompts, answers, expert traces and figures. */
-
 import { createHash } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';

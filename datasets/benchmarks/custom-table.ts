@@ -1,5 +1,4 @@
 /** The user's tables: `labels.csv` beside files of series, and tables of one series a row. */
-
 import { closeSync, existsSync } from 'node:fs';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
 import { DataError, reasonOf } from '../../src/errors.ts';

@@ -1,5 +1,4 @@
 /** All tasks by name, in the order of lists. */
-
 import { ConfigError, suggestion } from '../../src/errors.ts';
 import type { TaskPrompt } from '../../src/tasks/kind.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';

@@ -1,5 +1,4 @@
 /** TAB: univariate and multivariate series in long csv files. */
-
 import { formatOf } from '../readers/formats.ts';
 import { readTab } from '../readers/tab.ts';
 import { anomalyPrompt } from './benchmark.ts';

@@ -1,5 +1,4 @@
 /** `timeseer expcot`: what the classical analyses find in a series, and the expert trace made of it. */
-
 import { existsSync } from 'node:fs';
 import type { Argv, CommandModule } from 'yargs';
 import { openClasses, openSet, readFromFile, readFromSet, splitOf } from '../../datasets/open-series.ts';

@@ -1,5 +1,4 @@
 /** `timeseer render`: PNG pictures of the series of a generator, a data set or a file, as a policy sees them. */
-
 import { existsSync, statSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';

@@ -1,5 +1,4 @@
 /** Explains a CSV file with a policy, or with the classical analyses alone: opens both, and writes page and JSON. */
-
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, parse } from 'node:path';
 import { performance } from 'node:perf_hooks';

@@ -1,5 +1,4 @@
 /** What a policy answers to a prompt with pictures. */
-
 import { statSync } from 'node:fs';
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';

@@ -1,5 +1,4 @@
 /** How long prompts are in tokens: with a picture and with the same series as numbers; and whether they fit the context. */
-
 import { join } from 'node:path';
 import type { ExampleSource } from '../../datasets/source.ts';
 import { DryEngine } from '../engine/dry/dry.ts';

@@ -1,5 +1,4 @@
 /** The main job, stage after stage; what is finished is skipped when it is resumed. */
-
 import { existsSync } from 'node:fs';
 import { type ExampleAddress, openExamples } from '../../datasets/source.ts';
 import { SPLITS } from '../../datasets/split.ts';

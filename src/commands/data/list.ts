@@ -1,5 +1,4 @@
 /** `timeseer data list`: every task that can be prepared. */
-
 import { existsSync } from 'node:fs';
 import type { CommandModule } from 'yargs';
 import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';

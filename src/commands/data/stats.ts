@@ -1,5 +1,4 @@
 /** `timeseer data stats DIR`: what a data set holds, by split and class. */
-
 import type { CommandModule } from 'yargs';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import {

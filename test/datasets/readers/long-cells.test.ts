@@ -2,7 +2,6 @@
  * Cells of 60 kB in text files: no reader takes longer than its input is long, whatever the cell is made of. A pattern
  * that can match one text in several ways takes half a minute for one of these. TIMESEER_FUZZ=3000 tries ten places of each.
  */
-
 import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
