@@ -21,11 +21,6 @@ export function resultLines(summary: Summary): string[] {
   return [...summaryTable(summary), ...verdict];
 }
 
-/** Says on stderr what a report had to leave out. */
-function tellGaps(run: string, gaps: readonly string[]): void {
-  for (const gap of gaps) say(`${run}: ${gap}`);
-}
-
 /** What the run's furthest policy was shown; nothing where no policy is left to tell, and the recipe has to. */
 function drawing(path: string): AssembleOptions {
   const run = new RunDirectory(path);
@@ -46,6 +41,6 @@ function drawing(path: string): AssembleOptions {
  */
 export async function buildReport(run: string): Promise<{ summary: Summary; files: ReportFiles }> {
   const { summary, gaps } = await writeRunReport(run, drawing(run));
-  tellGaps(run, gaps);
+  for (const gap of gaps) say(`${run}: ${gap}`);
   return { summary, files: reportFiles(run) };
 }
