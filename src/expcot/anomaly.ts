@@ -10,7 +10,7 @@ import { bridge } from '../series/missing.ts';
 import type { AnomalyClass, Interval } from '../types.ts';
 import { type CycleTest, cycleTest, FLAG_FROM } from './cycle.ts';
 import { analyse, type Evidence } from './evidence.ts';
-import { cite, discordRatio, type Reading, route } from './route.ts';
+import { cite, discordRatio, route } from './route.ts';
 import {
   blind,
   composeTrace,
@@ -20,6 +20,13 @@ import {
   type Trace,
   teacher,
 } from './trace.ts';
+
+/** What is known of one channel. */
+export interface ChannelEvidence {
+  readonly evidence: Evidence;
+  /** Null where the base is no wave, or too few cycles of one. */
+  readonly cycle: CycleTest | null;
+}
 
 /** The cycle test of a whole series [N], where its base is a wave; null otherwise. */
 export function cycleOf(evidence: Evidence, values: Float64Array): CycleTest | null {
@@ -48,15 +55,17 @@ function report(cycle: CycleTest): string {
     : `${opening}${longer}; flagged: ${listIntervals(intervals)}; ${reason(cycle)}.`;
 }
 
-/** Whether the cycle test decides: where no other test does, and on cycles that are no waves, which the others take apart. */
-export function cycleDecides(evidence: Evidence, cycle: CycleTest | null): cycle is CycleTest {
-  if (cycle === null || cycle.intervals.length === 0) return false;
-  return evidence.base.kind === 'cycle' || route(evidence).family === null;
+/** The cycle test where it decides: where no other test does, and on cycles that are no waves, which the others take apart. */
+function decidingCycle({ evidence, cycle }: ChannelEvidence): CycleTest | null {
+  if (cycle === null || cycle.intervals.length === 0) return null;
+  return evidence.base.kind === 'cycle' || route(evidence).family === null ? cycle : null;
 }
 
 /** The blind trace; the cycle test may decide it. */
-export function blindWithCycle(evidence: Evidence, cycle: CycleTest | null): Trace {
-  if (!cycleDecides(evidence, cycle)) return blind(evidence);
+function blindOf(own: ChannelEvidence): Trace {
+  const { evidence } = own;
+  const cycle = decidingCycle(own);
+  if (cycle === null) return blind(evidence);
   const { intervals, class: label } = cycle;
   const told = {
     found: 'The cycle test finds a departure from this pattern.',
@@ -71,18 +80,13 @@ function coverageByCycle(cycle: CycleTest | null, intervals: readonly Interval[]
 }
 
 /** How well the best test covers intervals, the cycle test included: point F1 in [0, 1]. */
-export function coverageBy(
-  evidence: Evidence,
-  cycle: CycleTest | null,
-  intervals: readonly Interval[],
-): number {
+function coverageBy({ evidence, cycle }: ChannelEvidence, intervals: readonly Interval[]): number {
   return Math.max(coverageByCycle(cycle, intervals), cite(evidence, intervals).agreement);
 }
 
 /** The trace that teaches; cites the cycle test where it covers the gold intervals (sorted, disjoint) best. */
-export function teacherWithCycle(
-  evidence: Evidence,
-  cycle: CycleTest | null,
+function teacherOf(
+  { evidence, cycle }: ChannelEvidence,
   intervals: readonly Interval[],
   label: AnomalyClass,
 ): Trace {
@@ -102,13 +106,6 @@ export function teacherWithCycle(
   return composeTrace(evidence, told, intervals, label);
 }
 
-/** What is known of one channel. */
-export interface ChannelEvidence {
-  readonly evidence: Evidence;
-  /** Null where the base is no wave, or too few cycles of one. */
-  readonly cycle: CycleTest | null;
-}
-
 /** A trace, and the channel that it is about. */
 export interface AnomalyTrace extends Trace, ChannelEvidence {
   /** Index of the channel. */
@@ -123,9 +120,11 @@ export function analyseWithGaps(values: Float64Array): ChannelEvidence {
 }
 
 /** How far the test that decides is beyond its threshold: 1 at the threshold; 0 for a normal reading. */
-function strength({ evidence, cycle }: ChannelEvidence): number {
-  if (cycleDecides(evidence, cycle)) return cycle.peak / cycle.threshold;
-  const { family }: Reading = route(evidence);
+function strength(own: ChannelEvidence): number {
+  const cycle = decidingCycle(own);
+  if (cycle !== null) return cycle.peak / cycle.threshold;
+  const { evidence } = own;
+  const { family } = route(evidence);
   if (family === null) return 0;
   if (family === 'range') return evidence.outliers.maxAbsZ / evidence.outliers.extreme;
   if (family === 'trend') {
@@ -140,7 +139,10 @@ function strength({ evidence, cycle }: ChannelEvidence): number {
   return discordRatio(evidence.profile!) / 4;
 }
 
-/** Evidence about every channel of [C][N]. @throws DataError as `blindAnomaly` */
+/**
+ * Evidence about every channel of [C][N].
+ * @throws DataError for no channels, names that break the tags, no samples, infinities, or a channel without any value
+ */
 export function analyseChannels(
   channels: readonly Float64Array[],
   names: readonly string[],
@@ -170,9 +172,9 @@ function choose(
 }
 
 /** A kind for intervals whose data set names none. */
-function kindOf({ evidence, cycle }: ChannelEvidence, intervals: readonly Interval[]): AnomalyClass {
+function kindOf(own: ChannelEvidence, intervals: readonly Interval[]): AnomalyClass {
   if (intervals.length === 0) return 'normal';
-  const { class: read } = blindWithCycle(evidence, cycle);
+  const { class: read } = blindOf(own);
   return read === 'normal' ? 'contextual point' : read;
 }
 
@@ -191,48 +193,27 @@ function about(
   return { ...trace, think, text: formatResponse(think, trace.intervals, trace.class), ...chosen };
 }
 
-/** As `blindAnomaly`, on evidence of every channel that is there already. */
-export function blindOf(analysed: readonly ChannelEvidence[], names: readonly string[]): AnomalyTrace {
+/** The blind trace of channels [C] and their names: of several the one is read whose deciding test is farthest beyond its threshold. */
+export function blindAnomaly(analysed: readonly ChannelEvidence[], names: readonly string[]): AnomalyTrace {
   const chosen = choose(analysed, strength);
-  return about(blindWithCycle(chosen.evidence, chosen.cycle), chosen, names);
+  return about(blindOf(chosen), chosen, names);
 }
 
-/** As `teacherAnomaly`, on evidence of every channel that is there already. */
-export function teacherOf(
+/**
+ * The trace that teaches, of channels [C] and their names (training split only): of several the one is told whose evidence covers the
+ * gold intervals (sorted, disjoint) best; of a normal series the one that departs most. Where the data do not name the kind (null), the
+ * blind reading's is taken, or `contextual point` where that finds nothing.
+ */
+export function teacherAnomaly(
   analysed: readonly ChannelEvidence[],
   names: readonly string[],
   intervals: readonly Interval[],
   label: AnomalyClass | null,
 ): AnomalyTrace {
   const merit = (own: ChannelEvidence): number =>
-    intervals.length === 0 ? strength(own) : coverageBy(own.evidence, own.cycle, intervals);
+    intervals.length === 0 ? strength(own) : coverageBy(own, intervals);
   const chosen = choose(analysed, merit);
-  const { evidence, cycle } = chosen;
-  const name = label ?? kindOf(chosen, intervals);
-  return about(teacherWithCycle(evidence, cycle, intervals, name), chosen, names);
-}
-
-/**
- * The blind trace of [C][N]: of several channels the one is read whose deciding test is farthest beyond its threshold.
- * @throws DataError for no channels, names that break the tags, no samples, infinities, or a channel without any value
- */
-export function blindAnomaly(channels: readonly Float64Array[], names: readonly string[]): AnomalyTrace {
-  return blindOf(analyseChannels(channels, names), names);
-}
-
-/**
- * The trace that teaches, of [C][N] (training split only): of several channels the one is told whose evidence covers the gold intervals
- * (sorted, disjoint) best; of a normal series the one that departs most. Where the data do not name the kind (null), the blind reading's
- * is taken, or `contextual point` where that finds nothing.
- * @throws DataError as `blindAnomaly`
- */
-export function teacherAnomaly(
-  channels: readonly Float64Array[],
-  names: readonly string[],
-  intervals: readonly Interval[],
-  label: AnomalyClass | null,
-): AnomalyTrace {
-  return teacherOf(analyseChannels(channels, names), names, intervals, label);
+  return about(teacherOf(chosen, intervals, label ?? kindOf(chosen, intervals)), chosen, names);
 }
 
 /** Name of the blind expert beside the detectors of `series`, in the baselines of an evaluation. */
@@ -243,7 +224,7 @@ export const EXPCOT_BLIND = 'expcot-blind';
  * DataError for an empty series, an infinity, or no value at all.
  */
 export function expcotBlind(values: Float64Array): Detection & { readonly class: AnomalyClass } {
-  const { intervals, class: label } = blindAnomaly([values], ['value']);
+  const { intervals, class: label } = blindAnomaly([analyseWithGaps(values)], ['value']);
   const score = new Float64Array(values.length); // [N]
   for (const [start, end] of intervals) score.fill(1, start, end);
   return { intervals, score, class: label };

@@ -17,9 +17,9 @@ export interface FeatureKind {
 }
 
 /** Equal stretches of a series whose level and spread are features of their own. */
-export const STRETCHES = 8;
+const STRETCHES = 8;
 /** Edges of the frequency bands, in cycles per sample: octaves down from the highest frequency, and the rest. */
-export const BAND_EDGES = [0, 1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2] as const;
+const BAND_EDGES = [0, 1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4, 1 / 2] as const;
 
 const kind = (key: string, name: string, floor: number | null = null): FeatureKind => ({ key, name, floor });
 

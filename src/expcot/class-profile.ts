@@ -248,9 +248,9 @@ export function classIndex({ classes }: ClassProfile, name: string): number {
   return index;
 }
 
-export const PROFILE_FORMAT = 'timeseer-classes';
+const PROFILE_FORMAT = 'timeseer-classes';
 /** Raised with every change of the catalogue of features, their scales, or the rule. */
-export const PROFILE_VERSION = 1;
+const PROFILE_VERSION = 1;
 
 const number = z.number();
 const schema = z.strictObject({

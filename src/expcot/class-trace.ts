@@ -14,9 +14,9 @@ import { formatNumber, tellGaps } from './trace.ts';
 /** Variance ratio from which a feature may be cited: far above what chance gives (about 1). */
 export const CITABLE_RATIO = 5;
 /** Least distance of the two classes in a cited feature, in standard deviations within the classes. */
-export const LEAST_DISTANCE = 0.5;
+const LEAST_DISTANCE = 0.5;
 /** Least advantage of one class over the other in a cited feature, in units of a normal log-likelihood. */
-export const LEAST_GAIN = 0.25;
+const LEAST_GAIN = 0.25;
 /** A value outside of the two classes counts as if it were this far outside, in standard deviations. */
 const MOST_OUTSIDE = 1;
 

@@ -8,7 +8,7 @@ import { ROUNDING } from '../series/stats.ts';
 export const SHRINKAGES = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9] as const;
 const FOLDS = 5;
 
-export interface Discriminant {
+interface Discriminant {
   /** Part of the covariance that is replaced by the same variance in every direction, in [0, 1]. */
   readonly shrinkage: number;
   readonly weights: readonly Float64Array[]; // K × [F]

@@ -35,8 +35,6 @@ export interface Gold {
 export interface NanoOptions {
   /** Cells of the scan: visual tokens of the picture; default 20. */
   readonly cells?: number;
-  /** Whether the best covering analysis family is named after the scan; default true. Needs all four analyses. */
-  readonly cite?: boolean;
 }
 
 const BASES = {
@@ -100,13 +98,12 @@ export function scan(intervals: readonly Interval[], length: number, cells: numb
  * for up to three intervals when every tag, phrase, symbol, digit and separator is one token; each more costs 8.
  */
 export function nanoTeacher(evidence: Evidence, gold: Gold, options: NanoOptions = {}): string {
-  const { cells = 20, cite: citing = true } = options;
+  const { cells = 20 } = options;
   const { length, base } = evidence;
   const rounded = roundIntervals(gold.intervals, length);
   const phrase = BASES[base.kind][base.trending ? 1 : 0];
   const period = base.period === null ? '' : `; period ${Math.max(2, 2 * Math.round(base.period / 2))}`;
-  const citation =
-    !citing || gold.intervals.length === 0 ? '' : CITED[citedFamily(evidence, gold.intervals) ?? 'none'];
+  const citation = gold.intervals.length === 0 ? '' : CITED[citedFamily(evidence, gold.intervals) ?? 'none'];
   const think = `${phrase}${period}; scan ${scan(rounded, length, cells)}${citation}`;
   return formatResponse(think, rounded, gold.class);
 }

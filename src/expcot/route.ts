@@ -51,7 +51,7 @@ export function leastRatioOfWave(length: number): number {
   return LEAST_RATIO_OF_WAVE + Math.max(0, Math.log10(length / 1000));
 }
 /** Level change, in standard deviations around the line, from which a departure is a trend (others reach 0.7). */
-export const LEVEL_FROM = 1;
+const LEVEL_FROM = 1;
 
 export interface Reading {
   /** The family that decides; null when none finds anything. */

@@ -154,7 +154,7 @@ const VALLEY = 4;
 /** Part of the strongest line's power, both under a window, below which what looks stronger without one is leakage. */
 const LEAKED_BELOW = 0.25;
 /** Part of slower power from which it leaks over the others: shares are then taken under a window too. */
-export const SLOW_FROM = 0.5;
+const SLOW_FROM = 0.5;
 
 export interface Line {
   /** Part of the power from 4 cycles up that the line ± 2 bins holds, in [0, 1]; 0 without a line. */
@@ -231,7 +231,7 @@ function onSlope(transformed: Spectrum, k: number): boolean {
 }
 
 /** The strongest line of at least 4 cycles in a series [N] without its trend. */
-export function strongestLine(level: Float64Array): Line {
+function strongestLine(level: Float64Array): Line {
   const n = level.length;
   const none = { share: 0, prominence: 0, period: Number.NaN, slowShare: 0 };
   if (n < 2 * FEWEST_CYCLES) return none;
@@ -274,7 +274,7 @@ export function strongestLine(level: Float64Array): Line {
 }
 
 /** A series [N] without its waves of fewer than 4 cycles. */
-export function withoutSlow(level: Float64Array): Float64Array {
+function withoutSlow(level: Float64Array): Float64Array {
   const { n, re, im } = spectrum(level);
   const end = Math.min(FEWEST_CYCLES, re.length);
   re.fill(0, 0, end);
@@ -295,7 +295,7 @@ const FIRST_PART = 0.8;
 /** Correlation below which the series has left itself: smaller lags are no cycles but the smoothness of the curve. */
 const LEFT_BELOW = 0.3;
 
-export interface Repetition {
+interface Repetition {
   /** Samples of a cycle, between the samples. */
   readonly period: number;
   /** Correlation with itself that many samples later, over the pairs there are: in [−1, 1]. */

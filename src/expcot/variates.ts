@@ -10,8 +10,8 @@ import { median, moments } from '../series/stats.ts';
 import { formatNumber } from './trace.ts';
 
 /** Fewest points and variates of which there is something to compare. */
-export const FEWEST_POINTS = 16;
-export const FEWEST_VARIATES = 3;
+const FEWEST_POINTS = 16;
+const FEWEST_VARIATES = 3;
 /** Phases of a cycle whose means are its shape. */
 const PHASES = 24;
 /** Multiples of the dominant frequency whose amplitudes are the spectrum; the rest counts as one more. */
@@ -25,7 +25,7 @@ const LAGS = 32;
  * step, what is farther than `FAR`, if it is less than half.
  */
 export const LEAST_STEP = 1.5;
-export const LEAST_DISTANT = 0.14;
+const LEAST_DISTANT = 0.14;
 export const FAR = 0.2;
 
 export interface VariateEvidence {

@@ -1,5 +1,5 @@
 /** The classical side of an explanation: what each analysis found, and what the blind expert chain of thought says. */
-import { analyseChannels, blindOf } from '../expcot/anomaly.ts';
+import { analyseChannels, blindAnomaly } from '../expcot/anomaly.ts';
 import { type CycleTest, FEWEST_WHOLE_CYCLES, FLAG_FROM, SHORTEST_PERIOD } from '../expcot/cycle.ts';
 import type { Evidence } from '../expcot/evidence.ts';
 import type { Chance } from '../expcot/false-alarms.ts';
@@ -185,7 +185,7 @@ export function classicalFindings(values: Float64Array): {
   const { evidence, cycle } = analysed[0]!;
   const found = [base, range, outliers, trend, frequency, profile].map((test) => test(evidence));
   found.push(cycleFinding(cycle, values.length));
-  const { class: label, intervals, think } = blindOf(analysed, ['value']);
+  const { class: label, intervals, think } = blindAnomaly(analysed, ['value']);
   return {
     classical: { class: label, intervals, evidence: found, trace: think },
     period: evidence.base.period,

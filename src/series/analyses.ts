@@ -25,7 +25,7 @@ import {
 /** Deviations from the mean, in population standard deviations, beyond which a value is flagged. */
 export const SIGMAS = 3;
 export const TREND_WINDOW = 21;
-export const TREND_ORDER = 2;
+const TREND_ORDER = 2;
 export const FREQUENCY_WINDOW = 100;
 /** Sliding periods whose standard deviation is below this many samples are called stable. */
 export const STABLE_PERIOD_STD = 1;
@@ -253,13 +253,13 @@ export const EXTREME_Z = 5;
 export const OUTLIER_GAP = 5;
 
 /** Below this many values no |z| can exceed 5 (the largest is √(N − 1)): there is nothing to clip. */
-export const FEWEST_VALUES = 27;
+const FEWEST_VALUES = 27;
 /**
  * Part of the values that may lie outside; with more, what is left is a narrow cluster that does not describe the series.
  * Smaller where the plain moments show extremes already: by Chebyshev, at most 1 in 25 values has |z| > 5.
  */
-export const LARGEST_SHARE = 1 / 3;
-export const LARGEST_SHARE_OF_EXTREME = 1 / 10;
+const LARGEST_SHARE = 1 / 3;
+const LARGEST_SHARE_OF_EXTREME = 1 / 10;
 
 export interface OutlierTest {
   /** Mean and standard deviation of what stays inside 3σ of itself. */

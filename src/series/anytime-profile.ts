@@ -320,9 +320,8 @@ export interface SharedProfile {
   readonly neighbours: Int32Array; // [threads, K]
 }
 
-export const sharedFloats = (length: number): Float64Array =>
-  new Float64Array(new SharedArrayBuffer(8 * length));
-export const sharedInts = (length: number): Int32Array => new Int32Array(new SharedArrayBuffer(4 * length));
+const sharedFloats = (length: number): Float64Array => new Float64Array(new SharedArrayBuffer(8 * length));
+const sharedInts = (length: number): Int32Array => new Int32Array(new SharedArrayBuffer(4 * length));
 
 /** Correlation below any that occurs. */
 export const NOTHING = -2;
@@ -409,7 +408,7 @@ interface Idle {
 
 const idle: Idle[] = [];
 
-export interface Helper {
+interface Helper {
   /** Resolves when the Worker has no more chunks, or is gone: true if it did what it took. */
   readonly ended: Promise<boolean>;
   /** It is not waited for any more: the process may end without it. */
@@ -417,7 +416,7 @@ export interface Helper {
 }
 
 /** Lets a Worker take chunks of `shared` as thread `rank`. */
-export function lendHelper(shared: SharedProfile, rank: number): Helper {
+function lendHelper(shared: SharedProfile, rank: number): Helper {
   const worker = takeIdle(() => true) ?? startWorker();
   worker.ref();
   const ended = new Promise<boolean>((resolve) => {

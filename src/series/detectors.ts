@@ -69,7 +69,7 @@ export const zscore: Detector = (values) => {
 };
 
 /** Range with clipped moments and joined runs (`outlierTest`); the score is |z| against those moments. */
-export const clippedZscore: Detector = (values) => {
+const clippedZscore: Detector = (values) => {
   if (values.length === 0) return nothing(0);
   const { mean, std, intervals } = outlierTest(values);
   return { intervals, score: deviations(values, mean, std) };
@@ -95,7 +95,7 @@ export const gradient: Detector = (values) => {
 };
 
 /** Dominant period in windows of 100 samples more than 3σ from its mean, unless stable (σ below 1 sample). */
-export const slidingPeriod: Detector = (values) => {
+const slidingPeriod: Detector = (values) => {
   const periods = testedPeriods(values);
   if (periods === null) return nothing(values.length);
   const { mean, std } = moments(periods);

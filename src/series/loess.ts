@@ -223,13 +223,7 @@ export function tricube(h: number): Kernel {
  * Σ kernel[R + d]·x[i + d] over d = −R … R of an even kernel [2R + 1] about each i in [from, to), all of it inside of x: into out[i].
  * Four at a time: they share what is read.
  */
-export function evenSums(
-  kernel: Float64Array,
-  x: Float64Array,
-  from: number,
-  to: number,
-  out: Float64Array,
-): void {
+function evenSums(kernel: Float64Array, x: Float64Array, from: number, to: number, out: Float64Array): void {
   const reach = kernel.length >> 1;
   let i = from;
   for (; i + 3 < to; i += 4) {
@@ -273,7 +267,7 @@ export function evenSums(
 }
 
 /** The same with an even and an odd kernel at once, two places at a time. */
-export function bothSums(
+function bothSums(
   { reach, weights, leans }: Kernel,
   x: Float64Array,
   from: number,

@@ -393,7 +393,7 @@ function nextRestart(restarts: Int32Array, row: number, lag: number): number {
 }
 
 /** Index of the first element of an ascending list that exceeds `limit`. */
-export function firstAbove(sorted: Int32Array, limit: number): number {
+function firstAbove(sorted: Int32Array, limit: number): number {
   let low = 0;
   let high = sorted.length;
   while (low < high) {

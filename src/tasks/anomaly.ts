@@ -6,11 +6,10 @@ import { ConfigError, DataError } from '../errors.ts';
 import {
   analyseChannels,
   analyseWithGaps,
-  blindOf,
+  blindAnomaly,
   EXPCOT_BLIND,
   expcotBlind,
   teacherAnomaly,
-  teacherOf,
 } from '../expcot/anomaly.ts';
 import { analyse } from '../expcot/evidence.ts';
 import { nanoTeacher } from '../expcot/nano.ts';
@@ -463,11 +462,11 @@ export const anomaly: TaskKind<AnomalyGold> = {
       evidence: () =>
         evidence.map(({ evidence: own, cycle }, c) => ({ channel: names[c], ...own.toJSON(), cycle })),
       blind() {
-        const { text, think, intervals, class: own } = blindOf(evidence, names);
+        const { text, think, intervals, class: own } = blindAnomaly(evidence, names);
         return { text, think, answer: { kind: 'anomaly', class: own, intervals } };
       },
       teacher(gold) {
-        const { text, think } = teacherOf(evidence, names, gold.intervals, gold.class);
+        const { text, think } = teacherAnomaly(evidence, names, gold.intervals, gold.class);
         return { text, think, answer: gold };
       },
     };
@@ -480,7 +479,12 @@ export const anomaly: TaskKind<AnomalyGold> = {
       const evidence = whole ? analyse(only!) : analyseWithGaps(only!).evidence;
       return nanoTeacher(evidence, { intervals, class: named }, options);
     }
-    const { evidence, class: kind } = teacherAnomaly(channels, names, intervals, named);
+    const { evidence, class: kind } = teacherAnomaly(
+      analyseChannels(channels, names),
+      names,
+      intervals,
+      named,
+    );
     return nanoTeacher(evidence, { intervals, class: kind }, options);
   },
   answerOf: (said) => ({

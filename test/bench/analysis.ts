@@ -190,12 +190,7 @@ async function traces(rounds: number): Promise<Row[]> {
     await measure('frequency test', rounds, SERIES, (i) => frequencyTest(values(i))),
     await measure('matrix profile test', rounds, SERIES, (i) => profileTest(values(i))),
     await measure('base and noise', rounds, SERIES, (i) => analyse(values(i)).base),
-    await measure('nano target, family not cited', rounds, SERIES, (i) =>
-      nanoTeacher(analyse(values(i)), series[i]!, { cite: false }),
-    ),
-    await measure('nano target, family cited', rounds, SERIES, (i) =>
-      nanoTeacher(analyse(values(i)), series[i]!),
-    ),
+    await measure('nano target', rounds, SERIES, (i) => nanoTeacher(analyse(values(i)), series[i]!)),
   ];
   for (const [name, examples] of [
     ['AnomLLM, 1000 samples', anomalies],

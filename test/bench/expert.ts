@@ -3,7 +3,7 @@
  * npx tsx test/bench/expert.ts [--json] [--rounds SEEDS]. Slow sines, random walks, and everyday series.
  */
 import { pathToFileURL } from 'node:url';
-import { analyseChannels, blindOf } from '../../src/expcot/anomaly.ts';
+import { analyseChannels, blindAnomaly } from '../../src/expcot/anomaly.ts';
 import { NORMAL, series, type Value } from '../helpers/everyday.ts';
 import { benchOptions, table } from './measure.ts';
 
@@ -34,7 +34,7 @@ function measure(what: string, kinds: readonly Kind[], seeds: number): ExpertRow
     for (let seed = 0; seed < seeds; seed++) {
       const analysed = analyseChannels([series(length, value, seed)], ['value']);
       const found = analysed[0]!.evidence.base.period;
-      if (blindOf(analysed, ['value']).intervals.length > 0) flagged++;
+      if (blindAnomaly(analysed, ['value']).intervals.length > 0) flagged++;
       const right = period === null ? found === null : Math.abs((found ?? 0) / period - 1) < 0.01;
       if (!right) wrongPeriod++;
     }

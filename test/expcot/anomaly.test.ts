@@ -3,7 +3,13 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { nab } from '../../datasets/benchmarks/nab.ts';
 import { VTA_TYPES } from '../../datasets/generators/vta.ts';
-import { analyseChannels, blindOf, cycleOf, EXPCOT_BLIND, expcotBlind } from '../../src/expcot/anomaly.ts';
+import {
+  analyseChannels,
+  blindAnomaly,
+  cycleOf,
+  EXPCOT_BLIND,
+  expcotBlind,
+} from '../../src/expcot/anomaly.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { blindTrace } from '../../src/tasks/kinds.ts';
 import { load, NORMAL, series, type Value, weekday } from '../helpers/everyday.ts';
@@ -62,7 +68,7 @@ describe('the expert on everyday series without anomalies', () => {
       const { period } = analysed[0]!.evidence.base;
       if (expected === null) expect(period).toBeNull();
       else expect(Math.abs((period ?? 0) / expected - 1)).toBeLessThan(0.01);
-      alarms += blindOf(analysed, ['value']).intervals.length > 0 ? 1 : 0;
+      alarms += blindAnomaly(analysed, ['value']).intervals.length > 0 ? 1 : 0;
     }
     expect(alarms).toBeLessThanOrEqual(most);
   });
@@ -98,7 +104,9 @@ describe('the expert on everyday series with an anomaly', () => {
     ],
   ] as [string, number, number, number, Value][])('finds %s', (_, length, from, to, value) => {
     for (let seed = 0; seed < 4; seed++) {
-      const { intervals } = blindOf(analyseChannels([series(length, value, seed)], ['value']), ['value']);
+      const { intervals } = blindAnomaly(analyseChannels([series(length, value, seed)], ['value']), [
+        'value',
+      ]);
       expect(intervals.some(([start, end]) => start < to && end > from)).toBe(true);
     }
   });

@@ -1,13 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { VTA_TYPES, vtaClass } from '../../datasets/generators/vta.ts';
-import {
-  analyseWithGaps,
-  blindAnomaly,
-  blindWithCycle,
-  teacherAnomaly,
-  teacherWithCycle,
-} from '../../src/expcot/anomaly.ts';
+import { analyseWithGaps, blindAnomaly, teacherAnomaly } from '../../src/expcot/anomaly.ts';
 import { cycleTest } from '../../src/expcot/cycle.ts';
 import { cite, route } from '../../src/expcot/route.ts';
 import { blind, teacher } from '../../src/expcot/trace.ts';
@@ -134,13 +128,13 @@ describe('traces that rest on the cycle test', () => {
   const { evidence, cycle } = analyseWithGaps(values);
 
   it('read as this', () => {
-    expect(blindAnomaly([values], ['v']).text).toMatchInlineSnapshot(`
+    expect(blindAnomaly([{ evidence, cycle }], ['v']).text).toMatchInlineSnapshot(`
       "<think>Observation: The series has 500 samples between 1.695 and 6.304, mean 3.963, standard deviation 1.453. It repeats like a sine wave with a period of 31.41 samples. Noise of about 0.02978 rides on it and is smoothed away first (Savitzky–Golay 31, 2). The cycle test finds a departure from this pattern.
       Reasoning & Validation: Range test: 3 standard deviations span 0.6606 to 7.265, the largest z-score is 2.967; nothing is outside. Trend test: the smoothed slope departs by up to 0.3946 from its mean -0.01011, limit 0.5984; not beyond it. Frequency test: the period in windows of 100 averages 33.33 with standard deviation 0, below 1: stable. Matrix profile: the window of 50 least like any other starts at 251, distance 3.806 against 0.5226 on average, z-score 3.147, not above 3.5: no discord. Cycle test: the typical cycle of 31.41 samples lies between 1.732 and 6.254; the largest departure from it is 2.17 at 257, limit 0.3392 (5 standard deviations of 0.03963, or more for a high cycle); flagged: 252 to 266; steps there are 0.1118 times the usual ones: the wave has another shape. The cycle test decides.
       Conclusion: anomalies of class shapelet at 252 to 266.</think><answer>[[252, 266]]</answer><class>shapelet</class>"
     `);
     expect(
-      teacherAnomaly([values], ['v'], [[252, 266]], 'seasonal')
+      teacherAnomaly([{ evidence, cycle }], ['v'], [[252, 266]], 'seasonal')
         .think.split('\n')
         .at(1),
     ).toMatchInlineSnapshot(
@@ -158,9 +152,10 @@ describe('traces that rest on the cycle test', () => {
     for (const type of VTA_TYPES) {
       for (let index = 0; index < 4; index++) {
         const series = vta(type, 3407, 'train', index);
+        const analysed = analyseWithGaps(series.values);
         for (const trace of [
-          blindAnomaly([series.values], ['v']),
-          teacherAnomaly([series.values], ['v'], series.intervals, series.class),
+          blindAnomaly([analysed], ['v']),
+          teacherAnomaly([analysed], ['v'], series.intervals, series.class),
         ]) {
           expect(trace.think).not.toMatch(/[<>]/);
           expect(parseAnswer(trace.text, 400)).toMatchObject({
@@ -200,12 +195,14 @@ describe('traces that rest on the cycle test', () => {
   });
 
   it('are as without it where another test decides or covers better, or none applies', () => {
-    expect(blindWithCycle(evidence, null)).toEqual(blind(evidence));
-    expect(teacherWithCycle(evidence, null, [[252, 266]], 'shapelet')).toEqual(
+    expect(blindAnomaly([{ evidence, cycle: null }], ['v'])).toMatchObject(blind(evidence));
+    expect(teacherAnomaly([{ evidence, cycle: null }], ['v'], [[252, 266]], 'shapelet')).toMatchObject(
       teacher(evidence, [[252, 266]], 'shapelet'),
     );
-    expect(teacherWithCycle(evidence, cycle, [], 'normal')).toEqual(teacher(evidence, [], 'normal'));
+    expect(teacherAnomaly([{ evidence, cycle }], ['v'], [], 'normal')).toMatchObject(
+      teacher(evidence, [], 'normal'),
+    );
     const spiked = analyseWithGaps(wave((value, i) => (i === 90 ? 60 : value)));
-    expect(blindWithCycle(spiked.evidence, spiked.cycle)).toEqual(blind(spiked.evidence));
+    expect(blindAnomaly([spiked], ['v'])).toMatchObject(blind(spiked.evidence));
   });
 });

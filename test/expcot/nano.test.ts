@@ -155,22 +155,19 @@ describe('nano style', () => {
     }
   });
 
-  it('names a family only for anomalies, and none when asked not to', () => {
+  it('names a family only for anomalies', () => {
     for (const one of series) {
-      const cited = nanoTeacher(analyse(one.values), one);
-      const plain = nanoTeacher(analyse(one.values), one, { cite: false });
-      const phrase = /; scan [^;<]+(; [a-z ]+)?</.exec(cited)?.[1];
+      const phrase = /; scan [^;<]+(; [a-z ]+)?</.exec(nanoTeacher(analyse(one.values), one))?.[1];
       expect(phrase === undefined).toBe(one.class === 'normal');
-      expect(cited.replace(phrase ?? '', '')).toBe(plain);
     }
   });
 
   it('keeps odd lengths and cells in order', () => {
     const values = Float64Array.from({ length: 333 }, (_, i) => Math.sin(i / 4));
     const gold = { intervals: [[100, 140]] as Interval[], class: 'seasonal' as const };
-    const text = nanoTeacher(analyse(values), gold, { cells: 7, cite: false });
+    const text = nanoTeacher(analyse(values), gold, { cells: 7 });
     expect(text).toBe(
-      '<think>sine wave; period 26; scan ..o....</think><answer>[[100, 140]]</answer><class>seasonal</class>',
+      '<think>sine wave; period 26; scan ..o....; no test</think><answer>[[100, 140]]</answer><class>seasonal</class>',
     );
   });
 });

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { analyseChannels, blindOf } from '../../src/expcot/anomaly.ts';
+import { analyseChannels, blindAnomaly } from '../../src/expcot/anomaly.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { repetition } from '../../src/expcot/shape.ts';
 import { Random } from '../../src/random.ts';
@@ -73,7 +73,7 @@ describe('repetition', () => {
 describe('the expert on cycles that are no waves', () => {
   const read = (shape: Shape, period: number, noise: number, seed: number) => {
     const analysed = analyseChannels([series(shape, period, noise, seed)], ['value']);
-    return { base: analysed[0]!.evidence.base, trace: blindOf(analysed, ['value']) };
+    return { base: analysed[0]!.evidence.base, trace: blindAnomaly(analysed, ['value']) };
   };
 
   it.each([

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { ConfigError, DataError } from '../../src/errors.ts';
-import { analyseWithGaps, blindAnomaly, teacherAnomaly } from '../../src/expcot/anomaly.ts';
+import { analyseChannels, analyseWithGaps, blindAnomaly, teacherAnomaly } from '../../src/expcot/anomaly.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { blind, teacher } from '../../src/expcot/trace.ts';
@@ -41,8 +41,13 @@ describe('anomalies of a whole series of one channel', () => {
     for (const { channels, gold } of anomalies(5)) {
       if (gold.kind !== 'anomaly') throw new Error();
       const evidence = analyse(channels[0]!);
-      expect(blindAnomaly(channels, ['value']).text).toBe(blind(evidence).text);
-      const taught = teacherAnomaly(channels, ['value'], gold.intervals, gold.class).text;
+      expect(blindAnomaly(analyseChannels(channels, ['value']), ['value']).text).toBe(blind(evidence).text);
+      const taught = teacherAnomaly(
+        analyseChannels(channels, ['value']),
+        ['value'],
+        gold.intervals,
+        gold.class,
+      ).text;
       expect(taught).toBe(teacher(evidence, gold.intervals, gold.class!).text);
     }
   });
@@ -94,7 +99,12 @@ describe('anomalies with missing points', () => {
     const { evidence } = analyseWithGaps(holed);
     expect(evidence.gaps).toEqual({ missing: 7, gaps: 2, longest: 6 });
     expect(JSON.parse(JSON.stringify(evidence)).gaps).toEqual(evidence.gaps);
-    const { think, text } = teacherAnomaly([holed], ['value'], gold.intervals, gold.class);
+    const { think, text } = teacherAnomaly(
+      analyseChannels([holed], ['value']),
+      ['value'],
+      gold.intervals,
+      gold.class,
+    );
     expect(think).toMatch(
       /^Observation: 7 samples are missing \(2 gaps, the longest of 6\); for the analyses alone straight lines bridge them\. The series has 1000 samples/,
     );
@@ -104,7 +114,7 @@ describe('anomalies with missing points', () => {
   it('are told for every irregular series of the synthetic task', () => {
     for (const missing of [0.05, 0.25]) {
       const { values, intervals, class: kind } = vtaIrregular('trend', missing, 3407, 'train', 1);
-      const taught = teacherAnomaly([values], ['value'], intervals, kind);
+      const taught = teacherAnomaly(analyseChannels([values], ['value']), ['value'], intervals, kind);
       expect(taught.think).toContain(`${400 * missing} samples are missing`);
       expect(taught.think).not.toMatch(/[<>]/);
     }
@@ -120,29 +130,38 @@ describe('anomalies of several channels', () => {
 
   it('are told in the channel that shows them best', () => {
     const channels = [quiet, one.channels[0]!, two.channels[0]!];
-    const taught = teacherAnomaly(channels, ['a', 'b', 'c'], gold!.intervals, 'global point');
+    const taught = teacherAnomaly(
+      analyseChannels(channels, ['a', 'b', 'c']),
+      ['a', 'b', 'c'],
+      gold!.intervals,
+      'global point',
+    );
     expect(taught.channel).toBe(2);
     expect(taught.think).toMatch(
       /^Observation: Of 3 channels the anomaly shows best in c, which is described\. /,
     );
     expect(taught.text).toContain(`<think>${taught.think}</think>`);
-    const found = blindAnomaly([quiet, two.channels[0]!], ['a', 'b']);
+    const found = blindAnomaly(analyseChannels([quiet, two.channels[0]!], ['a', 'b']), ['a', 'b']);
     expect(found.channel).toBe(1);
     expect(found.class).toBe('global point');
-    const nothing = blindAnomaly([quiet, quiet], ['a', 'b']);
+    const nothing = blindAnomaly(analyseChannels([quiet, quiet], ['a', 'b']), ['a', 'b']);
     expect(nothing.think).toContain('Of 2 channels none departs further than a');
     expect(nothing.class).toBe('normal');
   });
 
   it('refuse names that would break the tags', () => {
-    expect(() => blindAnomaly([quiet], ['</think>'])).toThrow(DataError);
-    expect(() => blindAnomaly([quiet], [])).toThrow(/1 channels with 0 names/);
+    expect(() => blindAnomaly(analyseChannels([quiet], ['</think>']), ['</think>'])).toThrow(DataError);
+    expect(() => blindAnomaly(analyseChannels([quiet], []), [])).toThrow(/1 channels with 0 names/);
   });
 
   it('get a kind from the evidence where the data set names none', () => {
-    expect(teacherAnomaly(two.channels, ['v'], gold!.intervals, null).class).toBe('global point');
-    expect(teacherAnomaly([quiet], ['v'], [[40, 60]], null).class).toBe('contextual point');
-    expect(teacherAnomaly(two.channels, ['v'], [], null).class).toBe('normal');
+    expect(teacherAnomaly(analyseChannels(two.channels, ['v']), ['v'], gold!.intervals, null).class).toBe(
+      'global point',
+    );
+    expect(teacherAnomaly(analyseChannels([quiet], ['v']), ['v'], [[40, 60]], null).class).toBe(
+      'contextual point',
+    );
+    expect(teacherAnomaly(analyseChannels(two.channels, ['v']), ['v'], [], null).class).toBe('normal');
   });
 });
 
