@@ -125,6 +125,32 @@ export function attentionStepContract(get: () => Engine): void {
         expect(() => engine.attentionStep({ ...input, qkv: zeros(2, 30) })).toThrow(message);
       });
     });
+
+    it('takes projections and angles that are not contiguous, and names angles of another shape', () => {
+      const engine = get();
+      const random = new Random(32, 'strides');
+      const x = (...sizes: number[]) => upload(engine, ref.normal(random, sizes), 'float32');
+      engine.scope(() => {
+        const [qkv, cos, sin, held] = [x(2, 32), x(2, 1, 8), x(2, 1, 8), x(2, 1, 4, 8)];
+        const cache = () => ({ key: engine.add(held, 0), value: engine.add(held, 1) });
+        const strided = (tensor: Tensor, order: readonly number[]): Tensor => {
+          const turned = engine.permute(tensor, order);
+          return engine.permute(engine.tensor(engine.floats(turned), turned.shape), order);
+        };
+        const dense = engine.floats(engine.attentionStep({ qkv, cos, sin, cache: cache(), used: 2 }));
+        const step = engine.attentionStep({
+          qkv: strided(qkv, [1, 0]),
+          cos: strided(cos, [2, 1, 0]),
+          sin: strided(sin, [2, 1, 0]),
+          cache: cache(),
+          used: 2,
+        });
+        expect(engine.floats(step)).toEqual(dense);
+        expect(() => engine.attentionStep({ qkv, cos: x(2, 1, 6), sin, cache: cache(), used: 2 })).toThrow(
+          /^attentionStep\(float32\[2,32\], float32\[2,1,6\], float32\[2,1,8\], float32\[2,1,4,8\]\) on \S+: want cos and sin \[1 or B, 1, D\]/,
+        );
+      });
+    });
   });
 
   describe('passes with and without a gradient agree to the bit', () => {

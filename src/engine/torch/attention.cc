@@ -596,16 +596,17 @@ Tensor attentionStep(const Tensor& qkv, const Tensor& cos, const Tensor& sin, co
   const auto type = keys.scalar_type();
   const auto plain = [&](const Tensor& tensor) { return tensor.device().is_cpu() && tensor.scalar_type() == type; };
   TORCH_CHECK((type == at::kFloat || type == at::kDouble) && plain(qkv) && plain(cos) && plain(sin) && plain(values) &&
-                  keys.dim() == 4 && keys.sizes() == values.sizes() && keys.stride(3) == 1 && values.stride(3) == 1 &&
-                  qkv.dim() == 2 && qkv.stride(1) == 1 && qkv.size(0) == keys.size(0) && keys.size(3) > 0 &&
+                  keys.dim() == 4 && keys.sizes() == values.sizes() && qkv.dim() == 2 && qkv.size(0) == keys.size(0) && keys.size(3) > 0 &&
                   keys.size(3) % 2 == 0 && qkv.size(1) % keys.size(3) == 0 &&
                   qkv.size(1) / keys.size(3) > 2 * keys.size(1) && used >= 0 && used < keys.size(2) &&
-                  cos.is_contiguous() && sin.is_contiguous() && cos.sizes() == sin.sizes() && cos.dim() == 3 &&
+                  cos.sizes() == sin.sizes() && cos.dim() == 3 &&
                   (cos.size(0) == 1 || cos.size(0) == keys.size(0)) && cos.size(1) == 1 && cos.size(2) == keys.size(3),
-              "attention_step: want qkv [B, (Hq + 2·Hkv)·D], cos and sin [1 or B, 1, D] and caches [B, Hkv, C, D]");
+              "attention_step: want qkv [B, (Hq + 2·Hkv)·D], cos and sin [1 or B, 1, D] and caches [B, Hkv, C, D], all of one type, D even");
+  TORCH_CHECK(keys.stride(3) == 1 && values.stride(3) == 1, "attention_step: the last axis of the caches, which are written, must be contiguous");
   at::NoGradGuard guard;
+  const Tensor in = qkv.stride(1) == 1 ? qkv : qkv.contiguous(), c = cos.contiguous(), s = sin.contiguous();
   Tensor query;
-  TIMESEER_FLOATS(type, "attention_step", [&] { query = extendCaches<scalar_t>(qkv, cos, sin, keys, values, used); });
+  TIMESEER_FLOATS(type, "attention_step", [&] { query = extendCaches<scalar_t>(in, c, s, keys, values, used); });
   const Tensor mixed = attend(query, keys.narrow(2, 0, used + 1), values.narrow(2, 0, used + 1), mask, prefixKey,
                               prefixValue, prefixMask, true);
   return mixed.reshape({query.size(0), -1});

@@ -102,6 +102,16 @@ export function attentionStep(ops: Operators, input: AttentionStepInput): Tensor
         'want [B, (Hq + 2·Hkv)·D] and [B, Hkv, C, D] with Hq a multiple of Hkv and used < C',
     );
   }
+  for (const angle of [cos, sin]) {
+    const [rows, tokens, size] = angle.shape;
+    if (angle.shape.length !== 3 || (rows !== 1 && rows !== batch) || tokens !== 1 || size !== width) {
+      throw ops.error(
+        'attentionStep',
+        [qkv, cos, sin, cache.key],
+        new Error('want cos and sin [1 or B, 1, D]'),
+      );
+    }
+  }
   checkMask(mask, [batch, 1, 1, used + 1]);
   const before = prefix === undefined ? 0 : checkPrefix(cache.key, prefix);
   const tiled = before + used + 1 >= FUSED_FROM && ops.has(SDPA);
