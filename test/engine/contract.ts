@@ -5,15 +5,13 @@ import { Random } from '../../src/random.ts';
 import type { Nd } from '../helpers/reference.ts';
 import * as ref from '../helpers/reference.ts';
 import { attentionStepContract } from './attention-step.ts';
-import { autogradContract } from './autograd.ts';
+import { autogradContract, recordingContract } from './autograd.ts';
 import { type Case, indices, TENSOR_CASES } from './cases.ts';
-import { fromFileContract } from './from-file.ts';
 import { longAttentionContract } from './long-attention.ts';
 import { NETWORK_CASES } from './network-cases.ts';
 import { ownershipContract } from './ownership.ts';
-import { recordingContract } from './recording.ts';
 import { samplingContract } from './sampling.ts';
-import { transferContract } from './tensor-data.ts';
+import { fromFileContract, tensorDataContract } from './tensor-data.ts';
 import { updateContract } from './update.ts';
 
 /** Largest |actual − expected| over 1 + |expected|; infinities of one sign count as equal. */
@@ -167,7 +165,7 @@ export function engineContract(name: string, open: () => Engine): void {
       });
     });
 
-    transferContract(() => engine);
+    tensorDataContract(() => engine);
     fromFileContract(() => engine);
     ownershipContract(() => engine);
     autogradContract(() => engine);
