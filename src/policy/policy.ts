@@ -63,9 +63,6 @@ export interface LoadOptions extends PolicyOptions {
   readonly beforeWeights?: (prompting: Prompting) => void;
 }
 
-/** What it takes to encode a prompt: everything but the weights. */
-export type Prompting = Pick<Policy, 'dims' | 'tokenizer' | 'chat' | 'processor' | 'encodePrompt'>;
-
 /** Everything but the weights, as plain data: survives `structuredClone`, so that Workers can rebuild the policy. */
 export interface PolicyParts {
   /** The parsed config.json; keys that are not used here are kept. */
@@ -106,7 +103,7 @@ const pretty = (value: unknown): string => `${JSON.stringify(value, null, 2)}\n`
  * Reads all but the weights of a Hugging Face directory.
  * @throws CheckpointError when a file is missing, damaged, or of another architecture.
  */
-function readParts(directory: string): PolicyParts {
+export function readParts(directory: string): PolicyParts {
   const file = join(directory, 'config.json');
   if (!existsSync(file)) {
     throw new CheckpointError(
@@ -155,13 +152,63 @@ function isTuned(tuning: Tuning, { name }: Parameter): boolean {
 /** Added to the logits of tokens that must not be sampled; finite, so that no NaN can come of it. */
 export const FORBID = -1e9;
 
-export class Policy implements Network {
-  readonly engine: Engine;
+/** What it takes to encode a prompt: everything of a checkpoint but the weights. */
+export class Prompting {
   readonly dims: Dims;
-  readonly layout: Layout;
   readonly tokenizer: Tokenizer;
   readonly chat: Chat;
   readonly processor: ImageProcessor;
+
+  /**
+   * @param from directory that the parts come from, for messages
+   * @throws CheckpointError when the parts do not belong together
+   */
+  constructor(parts: PolicyParts, from?: string) {
+    const file = (name: string): string => (from === undefined ? name : join(from, name));
+    this.dims = parseDims(parts.config, file('config.json'));
+    this.tokenizer = new Tokenizer(parts.tokenizer, parts.tokenizerConfig, file('tokenizer.json'));
+    this.chat = new Chat(parts.template, file('chat_template.jinja'));
+    this.processor = new ImageProcessor(
+      this.dims.vision,
+      parts.preprocessor,
+      file('preprocessor_config.json'),
+    );
+    if (this.tokenizer.size > this.dims.vocabulary) {
+      throw new CheckpointError(
+        `${file('tokenizer.json')} has ${this.tokenizer.size} ids, config.json's vocab_size is ${this.dims.vocabulary}; take both from one checkpoint`,
+      );
+    }
+    const image = this.tokenizer.special(IMAGE_PLACEHOLDER);
+    if (image !== this.dims.special.image) {
+      throw new CheckpointError(
+        `${file('tokenizer.json')} gives ${IMAGE_PLACEHOLDER} the id ${image}, config.json's image_token_id is ${this.dims.special.image}; take both from one checkpoint`,
+      );
+    }
+  }
+
+  /** Of a Hugging Face directory, whose weights need not be there. @throws CheckpointError */
+  static read(directory: string): Prompting {
+    return new Prompting(readParts(directory), directory);
+  }
+
+  /** Tokens, positions and patches of a chat-template text with one image placeholder per picture. */
+  encodePrompt(text: string, pictures: readonly Picture[]): EncodedPrompt {
+    const images = pictures.map((picture) => this.processor.process(picture));
+    const unit = this.dims.vision.merge ** 2;
+    const visual = images.map(({ rows, columns }) => (rows * columns) / unit);
+    const ids = this.tokenizer.encode(expandImages(text, visual));
+    return { ids, images, ...ropeIndex(ids, images, this.dims) };
+  }
+
+  /** Ids of a response with its end token. */
+  encodeResponse(text: string): Int32Array {
+    return Int32Array.from([...this.tokenizer.encode(text), this.dims.special.end]);
+  }
+}
+
+export class Policy extends Prompting implements Network {
+  readonly engine: Engine;
+  readonly layout: Layout;
   /** All parameters of the checkpoint, float32 or bfloat16 [P]; the others are views of it. */
   readonly flat: Tensor;
   readonly tuning: Tuning;
@@ -199,7 +246,7 @@ export class Policy implements Network {
       readonly from?: string;
     } = {},
   ) {
-    const file = (name: string): string => (options.from === undefined ? name : join(options.from, name));
+    super(parts, options.from);
     this.engine = engine;
     this.tuning = options.tuning ?? (options.adapter === undefined ? 'all' : 'adapter');
     if (this.tuning !== 'none' && (this.tuning === 'adapter') !== (options.adapter !== undefined)) {
@@ -209,26 +256,7 @@ export class Policy implements Network {
           : `a policy with an adapter is tuned 'adapter' or 'none', not '${this.tuning}': merge the adapter first`,
       );
     }
-    this.dims = parseDims(parts.config, file('config.json'));
     this.layout = layoutOf(this.dims);
-    this.tokenizer = new Tokenizer(parts.tokenizer, parts.tokenizerConfig, file('tokenizer.json'));
-    this.chat = new Chat(parts.template, file('chat_template.jinja'));
-    this.processor = new ImageProcessor(
-      this.dims.vision,
-      parts.preprocessor,
-      file('preprocessor_config.json'),
-    );
-    if (this.tokenizer.size > this.dims.vocabulary) {
-      throw new CheckpointError(
-        `${file('tokenizer.json')} has ${this.tokenizer.size} ids, config.json's vocab_size is ${this.dims.vocabulary}; take both from one checkpoint`,
-      );
-    }
-    const image = this.tokenizer.special(IMAGE_PLACEHOLDER);
-    if (image !== this.dims.special.image) {
-      throw new CheckpointError(
-        `${file('tokenizer.json')} gives ${IMAGE_PLACEHOLDER} the id ${image}, config.json's image_token_id is ${this.dims.special.image}; take both from one checkpoint`,
-      );
-    }
     this.flat = typeof flat === 'function' ? flat(this.layout, this) : flat;
     if (this.flat.shape.length !== 1 || this.flat.shape[0] !== this.layout.size) {
       throw new CheckpointError(
@@ -339,20 +367,6 @@ export class Policy implements Network {
   /** What the weights are held in. */
   get dtype(): WeightDType {
     return this.flat.dtype === 'bfloat16' ? 'bfloat16' : 'float32';
-  }
-
-  /** Tokens, positions and patches of a chat-template text with one image placeholder per picture. */
-  encodePrompt(text: string, pictures: readonly Picture[]): EncodedPrompt {
-    const images = pictures.map((picture) => this.processor.process(picture));
-    const unit = this.dims.vision.merge ** 2;
-    const visual = images.map(({ rows, columns }) => (rows * columns) / unit);
-    const ids = this.tokenizer.encode(expandImages(text, visual));
-    return { ids, images, ...ropeIndex(ids, images, this.dims) };
-  }
-
-  /** Ids of a response with its end token. */
-  encodeResponse(text: string): Int32Array {
-    return Int32Array.from([...this.tokenizer.encode(text), this.dims.special.end]);
   }
 
   /** [N, D] → [N, V] */

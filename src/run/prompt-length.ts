@@ -1,14 +1,12 @@
 /** How long prompts are in tokens: with a picture and with the same series as numbers; and whether they fit the context. */
-import { join } from 'node:path';
 import type { ExampleSource } from '../../datasets/source.ts';
-import { DryEngine } from '../engine/dry/dry.ts';
 import { DataError } from '../errors.ts';
 import type { Place } from '../json-record.ts';
+import { BPE_CONFIG } from '../policy/bpe.ts';
 import { Chat } from '../policy/chat.ts';
-import { readJson } from '../policy/json-file.ts';
-import { layoutOf } from '../policy/layout.ts';
-import { nanoDims, parseDims } from '../policy/model-config.ts';
-import { Policy, type Prompting } from '../policy/policy.ts';
+import { nanoDims } from '../policy/model-config.ts';
+import { Prompting } from '../policy/policy.ts';
+import { Tokenizer } from '../policy/tokenizer.ts';
 import type { Recipe } from '../recipe.ts';
 import type { NumbersFormat, PolicyCard } from '../tasks/card.ts';
 import { PromptEncoder } from '../train/task.ts';
@@ -32,16 +30,6 @@ export interface PromptTokens {
 /** Examples that are enough: prompts of one task hardly differ in length. */
 const COUNTED = 16;
 
-/** Tokenizer, chat template and image processor of a policy directory, whose weights are not read. */
-export function withoutWeights(directory: string): Policy {
-  const file = join(directory, 'config.json');
-  const layout = layoutOf(parseDims(readJson(file), file));
-  const engine = new DryEngine({ device: 'cpu', version: '2.6.0' });
-  return Policy.attach(engine, directory, engine.share(engine.zeros([layout.size], 'bfloat16')), {
-    tuning: 'none',
-  });
-}
-
 /**
  * Counts the tokens of the prompts of a policy over the first examples of a source, in both modes.
  * @throws CheckpointError for a directory that is no policy
@@ -52,7 +40,7 @@ export async function promptTokens(
   source: ExampleSource,
   format: NumbersFormat,
 ): Promise<PromptTokens> {
-  const policy = withoutWeights(directory);
+  const policy = Prompting.read(directory);
   const { dims, tokenizer, chat } = policy;
   const encoder = new PromptEncoder(policy);
   const parts = { facts: source.facts };
@@ -93,20 +81,17 @@ export interface PromptReader {
 /** The reader of a policy directory, or of the nano policy (null) that a recipe would make. */
 export function promptReader(directory: string | null, recipe: Recipe, card: PolicyCard): PromptReader {
   if (directory !== null) {
-    const { dims, chat, tokenizer } = withoutWeights(directory);
+    const { dims, chat, tokenizer } = Prompting.read(directory);
     return { context: dims.maxPositions, chat, tokens: (text) => tokenizer.encode(text).length };
   }
   const nowhere = { image: 0, video: 0, visionStart: 0, visionEnd: 0, end: 0, pad: 0 };
-  let made: Prompting | undefined;
+  let made: Tokenizer | undefined;
   return {
     context: nanoDims(0, nowhere).maxPositions,
     chat: new Chat(),
     tokens: (text) => {
-      made ??= Policy.create(new DryEngine({ device: 'cpu', version: '2.6.0' }), {
-        tokenizer: nanoTokenizer(recipe, card),
-        seed: recipe.seed,
-      });
-      return made.tokenizer.encode(text).length;
+      made ??= new Tokenizer(nanoTokenizer(recipe, card), BPE_CONFIG);
+      return made.encode(text).length;
     },
   };
 }

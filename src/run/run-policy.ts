@@ -2,7 +2,7 @@
 import { constants, cpSync, existsSync, mkdirSync, statSync } from 'node:fs';
 import { basename, isAbsolute, join, relative, resolve } from 'node:path';
 import { openExamples, trainingExamples } from '../../datasets/source.ts';
-import { DryEngine } from '../engine/dry/dry.ts';
+import { MetaEngine } from '../engine/torch/meta.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
 import { MANIFEST_FILE, TRAINING_FILES, writeManifestedDirectory } from '../manifest.ts';
 import { trainBpe } from '../policy/bpe.ts';
@@ -99,7 +99,7 @@ function isOfPolicy(path: string): boolean {
  * @throws CheckpointError naming the file of the original that is missing or damaged; WriteError
  */
 export function copyPolicy(from: string, to: string): void {
-  Policy.load(new DryEngine({ device: 'cpu', version: '2.0' }), from, { tuning: 'none' }).dispose();
+  Policy.load(new MetaEngine('cpu'), from, { tuning: 'none' }).dispose();
   writeManifestedDirectory(to, (temporary) => {
     mkdirSync(temporary, { recursive: true });
     // Shares the blocks of large files where the file system can; files that are links (a hub cache) become files.

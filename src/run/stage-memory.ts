@@ -1,14 +1,115 @@
-/** What a training stage does about memory before it starts: whether to compute layers again, and whether to start at all. */
+/**
+ * The memory plan of a recipe's stages, its policy, task and device composed; and what a stage does about it before it starts:
+ * whether to compute layers again, and whether to start at all.
+ */
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { openExamples, reinforcementExamples, trainingExamples } from '../../datasets/source.ts';
+import { MetaEngine } from '../engine/torch/meta.ts';
+import { openTorch } from '../engine/torch/torch.ts';
 import { ConfigError } from '../errors.ts';
+import { memory as machineMemory } from '../machine.ts';
+import { trainBpe } from '../policy/bpe.ts';
 import { readJson } from '../policy/json-file.ts';
 import { layoutOf } from '../policy/layout.ts';
-import { parseDims } from '../policy/model-config.ts';
+import { parseDims, statedDType, usualDType } from '../policy/model-config.ts';
+import { Policy, readParts } from '../policy/policy.ts';
+import { openCheckpoint } from '../policy/safetensors.ts';
 import type { Recipe } from '../recipe.ts';
+import type { PolicyCard } from '../tasks/card.ts';
 import { say } from '../terminal.ts';
-import type { TrainingStage } from '../train/plan-stage.ts';
-import { planLine, remedyLines } from '../train/plan-text.ts';
-import { deviceMemory, planOf } from './plan.ts';
+import type { Subject, TrainingStage } from '../train/dry-run.ts';
+import { planLine, planStage, remedyLine, type StagePlan } from '../train/memory-plan.ts';
+import type { Task } from '../train/task.ts';
+import { nanoCard, trainingCard, trainingTask } from './task.ts';
+
+/** Traces that the nano tokenizer of a plan is made from: fewer than a run's, which changes a few tokens a trace. */
+const CORPUS = 64;
+
+/** '80GB', '24 GiB', '512MB' or plain bytes. @throws ConfigError */
+export function parseBytes(text: string): number {
+  const [, number, prefix = '', binary] = /^\s*(\d+(?:\.\d+)?)\s*(?:([kmgt])(i)?)?b?\s*$/i.exec(text) ?? [];
+  const power = ['', 'k', 'm', 'g', 't'].indexOf(prefix.toLowerCase());
+  const bytes = Number(number) * (binary === undefined ? 1000 : 1024) ** power;
+  if (Number.isFinite(bytes) && bytes > 0) return bytes;
+  throw new ConfigError(`--memory ${text}: expected an amount of memory, as in 80GB or 24GiB`);
+}
+
+/** Memory of a device, bytes; null where it cannot be asked. */
+export function deviceMemory(device: string): number | null {
+  if (device === 'cpu') return machineMemory().total;
+  try {
+    return openTorch({ device, threads: 1 }).info.memoryTotal || null;
+  } catch {
+    return null; // a plan for another machine
+  }
+}
+
+const kindOf = (device: string): 'cpu' | 'cuda' => (device === 'cpu' ? 'cpu' : 'cuda');
+
+function storedDType(directory: string): unknown {
+  const stated = statedDType(readJson(join(directory, 'config.json')) as Record<string, unknown>);
+  if (stated !== undefined) return stated;
+  const weights = ['model.safetensors', 'model.safetensors.index.json'];
+  if (!weights.some((name) => existsSync(join(directory, name)))) return undefined;
+  return [...openCheckpoint(directory).values()][0]?.dtype;
+}
+
+/** The policy of a directory as a plan sees it: everything but its weights, which need not be there. */
+function directorySubject(directory: string, recipe: Recipe, device: string): Subject {
+  const parts = readParts(directory);
+  const { dtype } = recipe.policy;
+  const chosen = dtype === 'auto' ? usualDType(device, storedDType(directory)) : dtype;
+  return { parts, from: directory, dtype: chosen, device: kindOf(device) };
+}
+
+function nanoSubject(recipe: Recipe, card: PolicyCard, device: string): Subject {
+  const task = trainingTask(card, trainingExamples(recipe.data, recipe.seed));
+  const texts = Array.from({ length: CORPUS }, (_, i) => task.example(i)).flatMap((example) => [
+    task.instruction(example),
+    task.trace(example),
+  ]);
+  const policy = Policy.create(new MetaEngine(kindOf(device)), {
+    tokenizer: trainBpe(texts),
+    seed: recipe.seed,
+  });
+  const { parts } = policy;
+  policy.dispose();
+  const dtype = recipe.policy.dtype === 'auto' ? 'float32' : recipe.policy.dtype;
+  return { parts, dtype, device: kindOf(device) };
+}
+
+/** Subject and card of the recipe's own nano policy (null) or of a directory. */
+function planned(
+  directory: string | null,
+  recipe: Recipe,
+  device: string,
+): { readonly subject: Subject; readonly card: PolicyCard } {
+  const { facts } = openExamples(trainingExamples(recipe.data, recipe.seed));
+  if (directory !== null) {
+    const subject = directorySubject(directory, recipe, device);
+    return { subject, card: trainingCard(directory, recipe, facts) };
+  }
+  const card = nanoCard(recipe, facts);
+  return { subject: nanoSubject(recipe, card, device), card };
+}
+
+/** The plan of one stage of a recipe. */
+export async function planOf(
+  stage: TrainingStage,
+  directory: string | null,
+  recipe: Recipe,
+  device: string,
+  memory: number | null,
+): Promise<StagePlan> {
+  const { subject, card } = planned(directory, recipe, device);
+  const address =
+    stage === 'sft'
+      ? trainingExamples(recipe.data, recipe.seed)
+      : reinforcementExamples(recipe.data, recipe.seed);
+  const task: Task = trainingTask(card, address, stage);
+  return planStage({ subject, stage, recipe, task, memory });
+}
 
 /** On a CPU, policies up to this size are not planned: that would take longer than a step, and they fit. */
 const SMALL = 5e6;
@@ -41,10 +142,9 @@ export async function stageMemory(
   const plan = await planOf(stage, directory, recipe, device, memory);
   if (!silent && (device !== 'cpu' || parameters > LARGE)) say(planLine(plan));
   if (check && plan.fits === false) {
-    const remedies = remedyLines(plan);
     throw new ConfigError(
-      `${planLine(plan)}; begin a run with ${remedies.length > 0 ? `one of ${remedies.join(', ')}` : 'a smaller policy'}, ` +
-        'or with --set memory.check=false to try all the same; `timeseer plan` shows the whole plan',
+      `${planLine(plan)}; ${remedyLine(plan)}; ` +
+        '--set memory.check=false tries all the same; `timeseer plan` shows the whole plan',
     );
   }
   return plan.recompute;

@@ -1,6 +1,6 @@
 /** What training needs to know of a task, and how an example of it becomes an encoded prompt. */
 import type { EncodedPrompt } from '../policy/batch.ts';
-import type { Policy } from '../policy/policy.ts';
+import type { Prompting } from '../policy/policy.ts';
 import type { Example, Picture, Score } from '../types.ts';
 
 /** The caller composes it; training imports no data set and no reward. */
@@ -23,10 +23,10 @@ const CACHE_LIMIT = 256;
 
 /** Encodes prompts of one policy; few instructions recur over and over, so their chat text is kept. */
 export class PromptEncoder {
-  readonly #policy: Policy;
+  readonly #policy: Prompting;
   readonly #texts = new Map<string, string>();
 
-  constructor(policy: Policy) {
+  constructor(policy: Prompting) {
     this.#policy = policy;
   }
 

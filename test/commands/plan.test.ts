@@ -4,8 +4,7 @@ import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
 import { defaultRecipe, type Recipe } from '../../src/recipe.ts';
-import { parseBytes } from '../../src/run/plan.ts';
-import { stageMemory } from '../../src/run/stage-memory.ts';
+import { parseBytes, stageMemory } from '../../src/run/stage-memory.ts';
 import { FOREIGN_CARD, writeCard } from '../../src/tasks/card.ts';
 import { inside } from '../helpers/command-line.ts';
 import { QWEN_3B } from '../policy/published.ts';
@@ -62,25 +61,28 @@ describe('plan', () => {
     expect(out).toMatch(/^ {2}weights +[\d.]+ MB$/m);
     expect(out).toMatch(/^ {2}backward +[\d.]+ MB/m);
     expect(out).toMatch(/^ {2}layers computed again +[\d.]+ MB +peak/m);
+    expect(out).toMatch(/^usable: 7\.36 GB, 92 % of the memory/m);
   });
 
-  test('prints JSON with bytes, and what lowers the peak where it does not fit', async () => {
+  test('prints JSON with bytes, and fails with what comes closest where nothing fits', async () => {
     const { code, out } = await inside(
       'plan',
       ...SMALL,
       '--set',
       'sft.samples=0',
       '--memory',
-      '12MB',
+      '4MB',
       '--json',
     );
-    expect(code).toBe(0);
+    expect(code).toBe(1);
     const [plan, ...others] = JSON.parse(out);
     expect(others).toEqual([]);
-    expect(plan).toMatchObject({ stage: 'rl', fits: false, memory: 12e6, recompute: true });
+    expect(plan).toMatchObject({ stage: 'rl', fits: false, memory: 4e6, usable: 3.68e6, recompute: true });
     expect(plan.phases[plan.at]).toBe(plan.peak);
     expect(plan.held.moments).toBe(2 * plan.held.weights);
-    expect(plan.remedies.map(({ change }: { change: string }) => change)).toContain('policy.tune=adapter');
+    expect(plan.remedy.fits).toBe(false);
+    expect(plan.remedy.peak).toBeLessThan(plan.peak);
+    expect(plan.remedy.changes).toMatchObject({ 'policy.tune': 'adapter' });
   });
 
   test('plans a checkpoint of any size for another machine, without its weights', async () => {
@@ -160,7 +162,7 @@ describe('a training stage', () => {
     const short = { ...recipe, rl: { ...recipe.rl, prompts: 2, group: 2, maxTokens: 8, workers: 1 } };
     const options = { device: 'cuda', silent: true, memory: 6e9 };
     await expect(stageMemory('rl', large, short, options)).rejects.toThrow(
-      /^rl: memory [\d.]+ GB of 6\.00 GB in .+ does not fit; begin a run with one of --set policy\.tune=adapter: /,
+      /^rl: memory [\d.]+ GB of 6\.00 GB in .+ does not fit; --set .*policy\.tune=adapter makes it fit: [\d.]+ GB; --set memory\.check=false/,
     );
     const unchecked = { ...short, memory: { ...short.memory, check: false } };
     expect(await stageMemory('rl', large, unchecked, options)).toBe(true);

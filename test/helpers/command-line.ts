@@ -24,6 +24,7 @@ export async function inside(...args: string[]): Promise<Outcome> {
   try {
     return { code: await main(args), out: out.join(''), err: err.join('') };
   } finally {
+    process.exitCode = undefined; // of this command line alone
     vi.restoreAllMocks();
   }
 }

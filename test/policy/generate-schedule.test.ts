@@ -1,7 +1,7 @@
 /** However the work is cut up, a row says the same. */
 import { afterAll, describe, expect, it } from 'vitest';
-import { DryEngine } from '../../src/engine/dry/dry.ts';
 import type { Engine } from '../../src/engine/engine.ts';
+import { MetaEngine } from '../../src/engine/torch/meta.ts';
 import { freePrompts, keptSlots } from '../../src/policy/decoding-batch.ts';
 import {
   defaultSchedule,
@@ -238,20 +238,18 @@ interface Case {
   readonly samples: number;
   readonly maxTokens: number;
   readonly hidden: boolean;
-  readonly version: string;
   readonly device: 'cpu' | 'cuda';
   readonly schedule: Partial<GenerateSchedule>;
 }
 
 /** Caches grow twice in the longer ones; blocks end on a growth, before it, and beyond the last token. */
 const abridgedCases: readonly Case[] = [
-  { samples: 3, maxTokens: 600, hidden: true, version: '1.13.1', device: 'cuda', schedule: {} },
-  { samples: 2, maxTokens: 530, hidden: true, version: '2.6.0', device: 'cuda', schedule: {} },
+  { samples: 3, maxTokens: 600, hidden: true, device: 'cuda', schedule: {} },
+  { samples: 2, maxTokens: 530, hidden: true, device: 'cuda', schedule: {} },
   {
     samples: 1,
     maxTokens: 300,
     hidden: false,
-    version: '2.6.0',
     device: 'cpu',
     schedule: { stepsPerLook: 7 },
   },
@@ -259,7 +257,6 @@ const abridgedCases: readonly Case[] = [
     samples: 4,
     maxTokens: 513,
     hidden: true,
-    version: '2.6.0',
     device: 'cpu',
     schedule: { stepsPerLook: 1 },
   },
@@ -267,11 +264,10 @@ const abridgedCases: readonly Case[] = [
     samples: 2,
     maxTokens: 40,
     hidden: false,
-    version: '1.13.1',
     device: 'cpu',
     schedule: { staticCache: 'always' },
   },
-  { samples: 2, maxTokens: 9, hidden: true, version: '2.6.0', device: 'cpu', schedule: { refill: true } },
+  { samples: 2, maxTokens: 9, hidden: true, device: 'cpu', schedule: { refill: true } },
 ];
 
 /** Five prompts in chunks of three at most, on an engine that never samples an end token. */
@@ -279,7 +275,7 @@ async function taken(
   one: Case,
   abridged: boolean,
 ): Promise<{ peak: number; kinds: object; sampled: readonly Sampled[]; steps: number }> {
-  const engine = new DryEngine(one);
+  const engine = new MetaEngine(one.device);
   const policy = tinyPolicy(engine, 3, { tuning: 'none' });
   engine.integer = 65;
   const task = tinyTask();

@@ -301,6 +301,9 @@ Napi::Object initialise(Napi::Env env, Napi::Object exports) {
   add("readFile", readFile);
   add("trackMemory", trackMemory);
   add("memory", memoryUse);
+  add("openLedger", openLedger);
+  add("useLedger", useLedger);
+  add("readLedger", readLedger);
   add("describeDevice", describeDevice);
   add("synchronize", synchronize);
   add("canRecord", canRecord);

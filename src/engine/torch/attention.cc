@@ -11,6 +11,7 @@
 #include <limits>
 #include <vector>
 
+#include "meta.h"
 #include "vector.h"
 
 namespace timeseer {
@@ -457,7 +458,7 @@ Tensor positionMajor(const Tensor& like, at::IntArrayRef sizes) {
 Tensor forward(const Inputs& in, const Tensor& logSums, bool step) {
   const Sizes s = sizesOf(in);
   Tensor out = positionMajor(in.query, in.query.sizes());
-  if (out.numel() == 0) return out;
+  if (out.numel() == 0 || out.is_meta()) return out;
   TIMESEER_FLOATS(in.query.scalar_type(), "attention", [&] {
     const bool readable = in.key.stride(3) == 1 && in.value.stride(3) == 1 && s.width % Vector<scalar_t>::lanes == 0;
     // Only where nothing is ever recorded: a pass with a gradient and one without must agree to the bit.
@@ -493,7 +494,7 @@ struct Attention : public torch::autograd::Function<Attention> {
       for (const Tensor& tensor : {to.query, to.key, to.value, to.prefixKey, to.prefixValue}) {
         if (tensor.defined()) tensor.zero_();
       }
-    } else {
+    } else if (!in.query.is_meta()) {
       TIMESEER_FLOATS(in.query.scalar_type(), "attention_backward", [&] {
         timeseer::backward<scalar_t>(in, s, saved[7], saved[8].data_ptr<scalar_t>(), given[0], to);
       });
@@ -509,7 +510,7 @@ Tensor attend(const Tensor& query, const Tensor& key, const Tensor& value, const
               bool step) {
   const auto type = query.scalar_type();
   const auto fits = [&](const Tensor& tensor) {
-    return tensor.device().is_cpu() && tensor.scalar_type() == type && tensor.dim() == 4;
+    return onHost(tensor) && tensor.scalar_type() == type && tensor.dim() == 4;
   };
   const auto constant = [&](const OptionalTensor& tensor) {
     return !tensor.has_value() || (fits(*tensor) && !tensor->requires_grad());
@@ -571,6 +572,7 @@ Tensor extendCaches(const Tensor& qkv, const Tensor& cos, const Tensor& sin, con
   const int64_t batch = keys.size(0), kept = keys.size(1), width = keys.size(3);
   const int64_t heads = qkv.size(1) / width - 2 * kept;
   const Tensor query = at::empty({batch, heads, 1, width}, qkv.options());
+  if (query.is_meta()) return query;
   const View<T> key(keys), value(values);
   const T *from = qkv.data_ptr<T>(), *c = cos.data_ptr<T>(), *s = sin.data_ptr<T>();
   const int64_t angle = cos.size(0) == 1 ? 0 : width;
@@ -594,7 +596,7 @@ Tensor attentionStep(const Tensor& qkv, const Tensor& cos, const Tensor& sin, co
                      int64_t used, const OptionalTensor& mask, const OptionalTensor& prefixKey,
                      const OptionalTensor& prefixValue, const OptionalTensor& prefixMask) {
   const auto type = keys.scalar_type();
-  const auto plain = [&](const Tensor& tensor) { return tensor.device().is_cpu() && tensor.scalar_type() == type; };
+  const auto plain = [&](const Tensor& tensor) { return onHost(tensor) && tensor.scalar_type() == type; };
   TORCH_CHECK((type == at::kFloat || type == at::kDouble) && plain(qkv) && plain(cos) && plain(sin) && plain(values) &&
                   keys.dim() == 4 && keys.sizes() == values.sizes() && qkv.dim() == 2 && qkv.size(0) == keys.size(0) && keys.size(3) > 0 &&
                   keys.size(3) % 2 == 0 && qkv.size(1) % keys.size(3) == 0 &&

@@ -32,6 +32,11 @@ Napi::Value memoryUse(const Napi::CallbackInfo& info);
 Napi::Value blasKernel(const Napi::CallbackInfo& info);
 Napi::Value clockRate(const Napi::CallbackInfo& info);
 
+// meta.cc
+Napi::Value openLedger(const Napi::CallbackInfo& info);
+Napi::Value useLedger(const Napi::CallbackInfo& info);
+Napi::Value readLedger(const Napi::CallbackInfo& info);
+
 // cuda.cc
 Napi::Value describeDevice(const Napi::CallbackInfo& info);
 Napi::Value synchronize(const Napi::CallbackInfo& info);

@@ -24,6 +24,8 @@ class Recording {
   virtual void replay() = 0;
 };
 
+struct Ledger;  // meta.cc
+
 // Tensors and operators of one JavaScript environment; touched by its own thread only.
 class Instance {
  public:
@@ -35,6 +37,7 @@ class Instance {
   size_t live = 0;
   std::vector<c10::OperatorHandle> operators;
   std::vector<std::unique_ptr<Recording>> recordings;  // by id; empty where disposed of
+  std::vector<std::shared_ptr<Ledger>> ledgers;        // by id
 
  private:
   struct Slot {

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "meta.h"
 #include "vector.h"
 
 namespace timeseer {
@@ -25,10 +26,12 @@ using torch::autograd::variable_list;
 
 bool fusible(const Tensor& x) {
   const auto type = x.scalar_type();
-  return x.device().is_cpu() && (type == at::kFloat || type == at::kDouble || type == at::kBFloat16);
+  return onHost(x) && (type == at::kFloat || type == at::kDouble || type == at::kBFloat16);
 }
 
-#define TIMESEER_DISPATCH(type, name, ...) AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, type, name, __VA_ARGS__)
+// Computes in the type of a tensor, if that has elements.
+#define TIMESEER_DISPATCH(tensor, name, ...) \
+  if (!(tensor).is_meta()) AT_DISPATCH_FLOATING_TYPES_AND(at::kBFloat16, (tensor).scalar_type(), name, __VA_ARGS__)
 
 // Elements that are worth a thread.
 constexpr int64_t kPart = 32768;
@@ -101,7 +104,7 @@ struct RmsNorm : public torch::autograd::Function<RmsNorm> {
     const int64_t rows = width == 0 ? 0 : x.numel() / width;
     Tensor y = at::empty_like(x);
     Tensor r = at::empty({rows}, x.options().dtype(at::toOpMathType(x.scalar_type())));
-    TIMESEER_DISPATCH(x.scalar_type(), "rms_norm", [&] {
+    TIMESEER_DISPATCH(x, "rms_norm", [&] {
       using A = at::opmath_type<scalar_t>;
       inParts(rows, partsOf(rows, width), [&](int64_t from, int64_t to, int64_t) {
         rmsForward<scalar_t, A>(x.data_ptr<scalar_t>(), w.data_ptr<scalar_t>(), y.data_ptr<scalar_t>(),
@@ -122,7 +125,7 @@ struct RmsNorm : public torch::autograd::Function<RmsNorm> {
     const int64_t parts = partsOf(rows, width);
     Tensor dx = at::empty_like(x);
     Tensor dw = at::zeros({parts, width}, saved[2].options());
-    TIMESEER_DISPATCH(x.scalar_type(), "rms_norm_backward", [&] {
+    TIMESEER_DISPATCH(x, "rms_norm_backward", [&] {
       using A = at::opmath_type<scalar_t>;
       A* sums = dw.data_ptr<A>();
       inParts(rows, parts, [&](int64_t from, int64_t to, int64_t part) {
@@ -153,10 +156,11 @@ const c10::OperatorHandle* deviceRmsNorm() {
 
 Tensor rmsNorm(const Tensor& x, const Tensor& weight, double epsilon) {
   TORCH_CHECK(x.dim() >= 1 && weight.dim() == 1 && weight.size(0) == x.size(-1), "rms_norm: want x [..., D], weight [D]");
-  if (fusible(x) && weight.scalar_type() == x.scalar_type() && weight.device().is_cpu()) {
+  if (fusible(x) && weight.scalar_type() == x.scalar_type() && onHost(weight)) {
     return RmsNorm::apply(x, weight, epsilon);
   }
-  if (x.device().is_cuda() && weight.scalar_type() == x.scalar_type() && deviceRmsNorm() != nullptr) {
+  if ((x.device().is_cuda() || x.is_meta()) && weight.scalar_type() == x.scalar_type() && deviceRmsNorm() != nullptr) {
+    if (x.is_meta()) return RmsNorm::apply(x, weight, epsilon);  // it keeps the same
     torch::jit::Stack stack{x, std::vector<int64_t>{x.size(-1)}, weight, epsilon};
     deviceRmsNorm()->callBoxed(stack);
     return stack[0].toTensor();
@@ -216,7 +220,7 @@ struct SwiGlu : public torch::autograd::Function<SwiGlu> {
     shape.back() = width;
     Tensor y = at::empty(shape, gateUp.options());
     const int64_t rows = width == 0 ? 0 : y.numel() / width;
-    TIMESEER_DISPATCH(gateUp.scalar_type(), "swiglu", [&] {
+    TIMESEER_DISPATCH(gateUp, "swiglu", [&] {
       using A = at::opmath_type<scalar_t>;
       inParts(rows, partsOf(rows, 2 * width), [&](int64_t from, int64_t to, int64_t) {
         gluForward<scalar_t, A>(gateUp.data_ptr<scalar_t>(), y.data_ptr<scalar_t>(), from, to, width);
@@ -232,7 +236,7 @@ struct SwiGlu : public torch::autograd::Function<SwiGlu> {
     const int64_t width = gateUp.size(-1) / 2;
     const int64_t rows = width == 0 ? 0 : go.numel() / width;
     Tensor out = at::empty_like(gateUp);
-    TIMESEER_DISPATCH(gateUp.scalar_type(), "swiglu_backward", [&] {
+    TIMESEER_DISPATCH(gateUp, "swiglu_backward", [&] {
       using A = at::opmath_type<scalar_t>;
       inParts(rows, partsOf(rows, 2 * width), [&](int64_t from, int64_t to, int64_t) {
         gluBackward<scalar_t, A>(go.data_ptr<scalar_t>(), gateUp.data_ptr<scalar_t>(), out.data_ptr<scalar_t>(), from,
@@ -290,7 +294,7 @@ Tensor rotated(const Tensor& x, const Tensor& cos, const Tensor& sin, bool trans
   const int64_t rows = x.size(0) * x.size(1);
   const int64_t angles = cos.size(0) * cos.size(1);
   Tensor y = at::empty_like(x);
-  TIMESEER_DISPATCH(x.scalar_type(), "rotary", [&] {
+  TIMESEER_DISPATCH(x, "rotary", [&] {
     using A = at::opmath_type<scalar_t>;
     inParts(rows, partsOf(rows, heads * width), [&](int64_t from, int64_t to, int64_t) {
       rotate<scalar_t, A>(x.data_ptr<scalar_t>(), cos.data_ptr<A>(), sin.data_ptr<A>(), y.data_ptr<scalar_t>(), from,
@@ -323,7 +327,7 @@ Tensor rotary(const Tensor& x, const Tensor& cos, const Tensor& sin) {
   const bool constant = !cos.requires_grad() && !sin.requires_grad();
   const auto computed = at::toOpMathType(x.scalar_type());
   const auto fits = [&](const Tensor& angle) {
-    return angle.device().is_cpu() && (angle.scalar_type() == x.scalar_type() || angle.scalar_type() == computed);
+    return onHost(angle) && (angle.scalar_type() == x.scalar_type() || angle.scalar_type() == computed);
   };
   if (fusible(x) && constant && fits(cos) && fits(sin)) {
     return Rotary::apply(x, cos, sin);
@@ -358,13 +362,14 @@ bool adamW(Tensor parameters, const Tensor& gradients, Tensor firstMoment, Tenso
            double epsilon, int64_t step) {
   const auto type = parameters.scalar_type();
   const auto fits = [&](const Tensor& tensor) {
-    return tensor.device().is_cpu() && tensor.scalar_type() == type && tensor.dim() == 1 && tensor.is_contiguous() &&
+    return onHost(tensor) && tensor.scalar_type() == type && tensor.dim() == 1 && tensor.is_contiguous() &&
            tensor.numel() == parameters.numel();
   };
   if ((type != at::kFloat && type != at::kDouble) || !fits(parameters) || !fits(gradients) || !fits(firstMoment) ||
       !fits(secondMoment) || (decays.has_value() && !fits(*decays))) {
     return false;
   }
+  if (parameters.is_meta()) return true;
   AT_DISPATCH_FLOATING_TYPES(type, "adam_w", [&] {
     const double root = std::sqrt(1 - std::pow(beta2, step)), size = rate / (1 - std::pow(beta1, step));
     at::parallel_for(0, parameters.numel(), kPart, [&](int64_t from, int64_t to) {
@@ -427,9 +432,9 @@ struct TokenLogProb : public torch::autograd::Function<TokenLogProb> {
     const Tensor added = mask.has_value() ? mask->contiguous() : Tensor();
     const int64_t rows = scores.size(0), width = scores.size(1);
     const Tensor out = at::empty({rows}, scores.options()), sums = at::empty({rows}, scores.options());
-    const int64_t* id = ids.data_ptr<int64_t>();
-    for (int64_t n = 0; n < rows; n++) TORCH_CHECK(id[n] >= 0 && id[n] < width, "token_log_prob: no token ", id[n]);
-    AT_DISPATCH_FLOATING_TYPES(scores.scalar_type(), "token_log_prob", [&] {
+    const int64_t* id = scores.is_meta() ? nullptr : ids.data_ptr<int64_t>();
+    for (int64_t n = 0; id != nullptr && n < rows; n++) TORCH_CHECK(id[n] >= 0 && id[n] < width, "token_log_prob: no token ", id[n]);
+    if (!scores.is_meta()) AT_DISPATCH_FLOATING_TYPES(scores.scalar_type(), "token_log_prob", [&] {
       const scalar_t* given = scores.data_ptr<scalar_t>();
       const scalar_t* hidden = added.defined() ? added.data_ptr<scalar_t>() : nullptr;
       inParts(rows, partsOf(rows, width), [&](int64_t from, int64_t to, int64_t) {
@@ -455,7 +460,7 @@ struct TokenLogProb : public torch::autograd::Function<TokenLogProb> {
     const double temperature = context->saved_data["temperature"].toDouble();
     const int64_t rows = scores.size(0), width = scores.size(1);
     Tensor out = at::empty_like(scores);
-    AT_DISPATCH_FLOATING_TYPES(scores.scalar_type(), "token_log_prob_backward", [&] {
+    if (!scores.is_meta()) AT_DISPATCH_FLOATING_TYPES(scores.scalar_type(), "token_log_prob_backward", [&] {
       const scalar_t* hidden = saved[2].defined() ? saved[2].data_ptr<scalar_t>() : nullptr;
       inParts(rows, partsOf(rows, width), [&](int64_t from, int64_t to, int64_t) {
         for (int64_t n = from; n < to; n++) {
@@ -473,10 +478,10 @@ struct TokenLogProb : public torch::autograd::Function<TokenLogProb> {
 
 Tensor tokenLogProb(const Tensor& logits, const Tensor& targets, const c10::optional<Tensor>& mask, double temperature) {
   const auto type = logits.scalar_type();
-  TORCH_CHECK(logits.device().is_cpu() && (type == at::kFloat || type == at::kDouble) && logits.dim() == 2 &&
-                  targets.device().is_cpu() && targets.scalar_type() == at::kLong && targets.dim() == 1 &&
+  TORCH_CHECK(onHost(logits) && (type == at::kFloat || type == at::kDouble) && logits.dim() == 2 &&
+                  onHost(targets) && targets.scalar_type() == at::kLong && targets.dim() == 1 &&
                   targets.size(0) == logits.size(0) &&
-                  (!mask.has_value() || (mask->device().is_cpu() && mask->scalar_type() == type && mask->dim() == 1 &&
+                  (!mask.has_value() || (onHost(*mask) && mask->scalar_type() == type && mask->dim() == 1 &&
                                          mask->size(0) == logits.size(1) && !mask->requires_grad())),
               "token_log_prob: want logits [N, V], targets [N] and a mask [V] on the CPU");
   return TokenLogProb::apply(logits, targets, mask, temperature);
@@ -487,16 +492,17 @@ Tensor tokenLogProb(const Tensor& logits, const Tensor& targets, const c10::opti
 // logits give the last token and a log-probability of NaN.
 std::tuple<Tensor, Tensor> drawTokens(const Tensor& logits, const c10::optional<Tensor>& mask, double temperature,
                                       const Tensor& uniforms) {
-  TORCH_CHECK(logits.device().is_cpu() && logits.scalar_type() == at::kFloat && logits.dim() == 2 && logits.size(1) > 0 &&
-                  uniforms.device().is_cpu() && uniforms.scalar_type() == at::kFloat && uniforms.dim() == 1 &&
+  TORCH_CHECK(onHost(logits) && logits.scalar_type() == at::kFloat && logits.dim() == 2 && logits.size(1) > 0 &&
+                  onHost(uniforms) && uniforms.scalar_type() == at::kFloat && uniforms.dim() == 1 &&
                   uniforms.size(0) == logits.size(0) &&
-                  (!mask.has_value() || (mask->device().is_cpu() && mask->scalar_type() == at::kFloat &&
+                  (!mask.has_value() || (onHost(*mask) && mask->scalar_type() == at::kFloat &&
                                          mask->dim() == 1 && mask->size(0) == logits.size(1))),
               "draw_tokens: want float32 logits [B, V], uniforms [B] and a mask [V] on the CPU");
   const Tensor scores = logits.stride(1) == 1 ? logits : logits.contiguous(), draws = uniforms.contiguous();
   const Tensor added = mask.has_value() ? mask->contiguous() : Tensor();
   const int64_t rows = scores.size(0), width = scores.size(1), stride = scores.stride(0);
   Tensor ids = at::empty({rows}, scores.options().dtype(at::kLong)), logProbs = at::empty({rows}, scores.options());
+  if (scores.is_meta()) return std::make_tuple(ids, logProbs);
   const float* hidden = added.defined() ? added.data_ptr<float>() : nullptr;
   inParts(rows, partsOf(rows, width), [&](int64_t from, int64_t to, int64_t) {
     std::vector<float> row(width);

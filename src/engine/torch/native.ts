@@ -44,6 +44,12 @@ export interface Native {
   readFile(file: string, offset: number, bytes: number): number;
   trackMemory(device: string): void;
   memory(device: string): readonly [now: number, peak: number] | null;
+  /** A ledger of what tensors without elements would hold; `host`: their operators work as on the CPU. */
+  openLedger(host: boolean, granule: number): number;
+  /** What this thread allocates on the meta device from now on is booked there, as of this kind. */
+  useLedger(ledger: number, kind: number): void;
+  /** Bytes now, at most, and at that time by kind; `again`: the peak is counted anew. */
+  readLedger(ledger: number, again: boolean): readonly number[];
   /** Of a CUDA device; '' and 0 where this build cannot ask. */
   describeDevice(device: string): { name: string; memoryTotal: number };
   synchronize(device: string): void;

@@ -1,21 +1,20 @@
-/** A plan of the lessons that can make a peak says what a plan of all of them would. */
+/** A dry run on the examples that can make a peak says what one on all of them would. */
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { DryEngine } from '../../src/engine/dry/dry.ts';
+import { MetaEngine } from '../../src/engine/torch/meta.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
+import type { Layout } from '../../src/policy/layout.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { defaultRecipe, type Recipe } from '../../src/recipe.ts';
-import { LessonReader, lengthsOf, plannedGroups, unexceeded } from '../../src/train/plan-lessons.ts';
-import { EmptyPolicy, type Subject } from '../../src/train/plan-policy.ts';
-import { measureStage } from '../../src/train/plan-stage.ts';
-import { WatchedLearner } from '../../src/train/plan-watch.ts';
+import { dryRun, type Subject, WatchedLearner } from '../../src/train/dry-run.ts';
+import { ExampleReader, lengthsOf, plannedGroups, undominated } from '../../src/train/dry-run-examples.ts';
 import { rl } from '../../src/train/rl.ts';
 import { sft } from '../../src/train/sft.ts';
 import type { Task } from '../../src/train/task.ts';
 import { WorkerGroup } from '../../src/train/worker-group.ts';
 import { TRACES, tinyDims, tinyTask } from '../helpers/tiny-policy.ts';
 
-const scratch = new DryEngine({ device: 'cpu', version: '2.6.0' });
+const scratch = new MetaEngine('cpu');
 const subject: Subject = {
   parts: Policy.create(scratch, {
     tokenizer: trainBpe(TRACES, { vocabulary: 330 }),
@@ -25,7 +24,6 @@ const subject: Subject = {
   }).parts,
   dtype: 'float32',
   device: 'cpu',
-  version: '2.6.0',
 };
 
 /** Prompts of many lengths, traces of many others, pictures of two sizes. */
@@ -61,9 +59,10 @@ function recipeOf(changes: { readonly [stage in 'sft' | 'rl' | 'memory']?: objec
 
 /** Largest of each phase of the stage run on everything, with every step taken. */
 async function whole(stage: 'sft' | 'rl', recipe: Recipe, recompute: boolean): Promise<Map<string, number>> {
-  const engine = new DryEngine(subject);
+  const engine = new MetaEngine(subject.device);
   const { ledger } = engine;
-  const policy = new EmptyPolicy(engine, subject, { tuning: 'all' });
+  const flat = (layout: Layout) => engine.zeros([layout.size], subject.dtype);
+  const policy = new Policy(engine, subject.parts, flat, { tuning: 'all' });
   engine.integer = policy.forbidden.findIndex(
     (penalty, id) => penalty === 0 && id !== policy.dims.special.end,
   );
@@ -83,7 +82,7 @@ async function whole(stage: 'sft' | 'rl', recipe: Recipe, recompute: boolean): P
   return new Map([...ledger.peaks()].map(([phase, { bytes }]) => [phase, bytes]));
 }
 
-describe('a plan of some lessons peaks where all of them do', () => {
+describe('a plan of some examples peaks where all of them do', () => {
   test.each([
     ['sft', recipeOf({}), false],
     ['sft', recipeOf({ sft: { batch: 7 }, memory: { tokens: 1000 } }), true],
@@ -94,7 +93,7 @@ describe('a plan of some lessons peaks where all of them do', () => {
     ['rl', recipeOf({ rl: { miniBatches: 3, prompts: 12 } }), false],
     ['rl', recipeOf({ rl: { group: 8, maxTokens: 60 }, memory: { tokens: 200 } }), false],
   ] as const)('%s, case %#', async (stage, recipe, recompute) => {
-    const plan = await measureStage({ subject, stage, recipe, task: variedTask(), recompute });
+    const plan = await dryRun({ subject, stage, recipe, task: variedTask(), recompute });
     const phases = await whole(stage, recipe, recompute);
     for (const [phase, bytes] of plan.phases) {
       if (phase === 'load') continue;
@@ -109,7 +108,7 @@ describe('a plan of some lessons peaks where all of them do', () => {
   });
 });
 
-describe('lessons of a plan', () => {
+describe('examples of a plan', () => {
   const sizes = { group: 3, maxTokens: 20, rows: 12, tokens: 400, grounded: false };
 
   test('are read once, and prompts that differ in pixels alone are one', async () => {
@@ -122,25 +121,25 @@ describe('lessons of a plan', () => {
         return tiny.picture(example);
       },
     };
-    const reader = new LessonReader(subject, task);
+    const reader = new ExampleReader(subject, task);
     const [first, more] = [await reader.first(6), await reader.first(9)];
     expect(more.slice(0, 6)).toEqual(first);
     expect(drawn).toBe(9);
-    expect(reader.encodings.prompts.size).toBe(3); // one for each instruction
+    expect(reader.prompting.prompts.size).toBe(3); // one for each instruction
     expect(more[3]!.prompt).toBe(more[0]!.prompt);
   });
 
-  test('are for reinforcement the longest prompts, as many as are sampled at once, and pieces of them are taught', async () => {
-    const lessons = await new LessonReader(subject, variedTask()).first(64);
-    const planned = plannedGroups(lessons, sizes);
-    expect(planned.lessons.length).toBeLessThan(lessons.length);
-    expect(planned.lessons.length).toBeGreaterThanOrEqual(4); // 12 rows in groups of three
-    expect(planned.taught).toBeLessThanOrEqual(planned.lessons.length);
-    expect(lengthsOf(planned.lessons).prompt).toBe(lengthsOf(lessons).prompt);
-    const lengths = planned.lessons.map(({ prompt }) => prompt.ids.length);
+  test('are for reinforcement the longest prompts, as many as are sampled at once, and micro-batches of them are taught', async () => {
+    const examples = await new ExampleReader(subject, variedTask()).first(64);
+    const planned = plannedGroups(examples, sizes);
+    expect(planned.examples.length).toBeLessThan(examples.length);
+    expect(planned.examples.length).toBeGreaterThanOrEqual(4); // 12 rows in groups of three
+    expect(planned.taught).toBeLessThanOrEqual(planned.examples.length);
+    expect(lengthsOf(planned.examples).prompt).toBe(lengthsOf(examples).prompt);
+    const lengths = planned.examples.map(({ prompt }) => prompt.ids.length);
     expect(lengths).toEqual([...lengths].sort((a, b) => b - a));
-    const grounded = plannedGroups(lessons, { ...sizes, grounded: true });
-    expect(grounded.lessons).toHaveLength(64); // all of their cost matrices fit together
+    const grounded = plannedGroups(examples, { ...sizes, grounded: true });
+    expect(grounded.examples).toHaveLength(64); // all of their cost matrices fit together
   });
 
   test('leave out what another one exceeds in every extent, and nothing else', () => {
@@ -148,7 +147,7 @@ describe('lessons of a plan', () => {
     fc.assert(
       fc.property(fc.array(extents, { maxLength: 12 }), (items) => {
         const within = (a: readonly number[], b: readonly number[]) => a.every((x, i) => x <= b[i]!);
-        const kept = unexceeded(items, (item) => item);
+        const kept = undominated(items, (item) => item);
         for (const item of items) expect(kept.some((other) => within(item, other))).toBe(true);
         for (const [i, a] of kept.entries()) {
           expect(items).toContain(a);

@@ -1,23 +1,22 @@
 /**
- * Which examples a plan runs a stage on: of the first ones of the data those that can make a peak. Memory grows with every
- * extent of a piece (its items, the longest of them, their tokens and patches), so a piece that another one exceeds in all
+ * Which examples a dry run takes: of the first ones of the data those that can make a peak of memory. Memory grows with every
+ * extent of a micro-batch (its sequences, the longest of them, their tokens and patches), so one that another exceeds in all
  * of them is left out.
  */
-import { DryEngine } from '../engine/dry/dry.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
+import { type PolicyParts, Prompting } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
 import type { Example, Picture } from '../types.ts';
 import { groupMicroBatches, microBatches, splitGroup } from './micro-batch.ts';
-import { EmptyPolicy, Encodings, type Subject } from './plan-policy.ts';
 import type { Task } from './task.ts';
 import { PromptEncoder } from './task.ts';
 import { COST_ENTRIES, TRACE_TOKENS } from './transport.ts';
 
-/** Examples of the data that a plan looks at, unless its rows, pieces or transport take more together. */
+/** Examples of the data that a plan looks at, unless its rows, micro-batches or transport take more together. */
 export const EXAMPLES = 64;
 
 /** An example and what the policy reads of it. */
-export interface PlannedLesson {
+export interface PlannedExample {
   readonly example: Example;
   readonly picture: Picture | null;
   readonly prompt: EncodedPrompt;
@@ -26,40 +25,59 @@ export interface PlannedLesson {
   readonly trace: Int32Array;
 }
 
-/** Reads the first examples of a task as a policy would, each once, for all the plans of it. */
-export class LessonReader {
-  readonly encodings = new Encodings();
-  readonly #task: Task;
-  readonly #policy: EmptyPolicy;
-  readonly #encoder: PromptEncoder;
-  readonly #lessons: PlannedLesson[] = [];
+/**
+ * Encodes every text once: of pictures it looks at their sizes alone, so that prompts which differ in pixels only are one.
+ */
+export class RememberingPrompting extends Prompting {
+  readonly prompts = new Map<string, EncodedPrompt>();
+  readonly responses = new Map<string, Int32Array>();
 
-  constructor(subject: Subject, task: Task) {
-    const { device, version } = subject;
-    const engine = new DryEngine({ device, version });
-    this.#task = task;
-    this.#policy = new EmptyPolicy(engine, subject, { tuning: 'none' }, this.encodings);
-    this.#encoder = new PromptEncoder(this.#policy);
+  override encodePrompt(text: string, pictures: readonly Picture[]): EncodedPrompt {
+    const key = [...pictures.map(({ width, height }) => `${width}x${height}`), text].join(' ');
+    const prompt = this.prompts.get(key) ?? super.encodePrompt(text, pictures);
+    this.prompts.set(key, prompt);
+    return prompt;
   }
 
-  async first(count: number): Promise<readonly PlannedLesson[]> {
+  override encodeResponse(text: string): Int32Array {
+    const response = this.responses.get(text) ?? super.encodeResponse(text);
+    this.responses.set(text, response);
+    return response;
+  }
+}
+
+/** Reads the first examples of a task as a policy would, each once, for all dry runs of it. */
+export class ExampleReader {
+  readonly prompting: RememberingPrompting;
+  readonly #task: Task;
+  readonly #encoder: PromptEncoder;
+  readonly #examples: PlannedExample[] = [];
+
+  /** `from`: the directory that the parts come from, for messages. */
+  constructor({ parts, from }: { readonly parts: PolicyParts; readonly from?: string }, task: Task) {
+    this.#task = task;
+    this.prompting = new RememberingPrompting(parts, from);
+    this.#encoder = new PromptEncoder(this.prompting);
+  }
+
+  async first(count: number): Promise<readonly PlannedExample[]> {
     const task = this.#task;
-    while (this.#lessons.length < count) {
-      const example = task.example(this.#lessons.length);
+    while (this.#examples.length < count) {
+      const example = task.example(this.#examples.length);
       const picture = await task.picture(example);
       const prompt = this.#encoder.encode(picture, task.instruction(example));
       const text = task.trace(example);
-      this.#lessons.push({ example, picture, prompt, text, trace: this.#policy.encodeResponse(text) });
+      this.#examples.push({ example, picture, prompt, text, trace: this.prompting.encodeResponse(text) });
     }
-    return this.#lessons.slice(0, count);
+    return this.#examples.slice(0, count);
   }
 
-  /** The task with these lessons for examples. */
-  taskOf(lessons: readonly PlannedLesson[]): Task {
-    const of = new Map(lessons.map((lesson) => [lesson.example, lesson]));
+  /** The task with these examples alone. */
+  taskOf(examples: readonly PlannedExample[]): Task {
+    const of = new Map(examples.map((one) => [one.example, one]));
     return {
       ...this.#task,
-      example: (index) => lessons[index]!.example,
+      example: (index) => examples[index]!.example,
       picture: (example) => of.get(example)!.picture,
       instruction: (example) => this.#task.instruction(example),
       trace: (example) => of.get(example)!.text,
@@ -82,16 +100,16 @@ const largest = (values: readonly number[]): number =>
 
 const total = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
 
-export function lengthsOf(lessons: readonly PlannedLesson[]): Lengths {
+export function lengthsOf(examples: readonly PlannedExample[]): Lengths {
   return {
-    prompt: largest(lessons.map(({ prompt }) => prompt.ids.length)),
-    patches: largest(lessons.map(({ prompt }) => patchesOf(prompt))),
-    trace: largest(lessons.map(({ trace }) => trace.length)),
+    prompt: largest(examples.map(({ prompt }) => prompt.ids.length)),
+    patches: largest(examples.map(({ prompt }) => patchesOf(prompt))),
+    trace: largest(examples.map(({ trace }) => trace.length)),
   };
 }
 
 /** Those of some items that no other one exceeds or equals in every extent. */
-export function unexceeded<T>(items: readonly T[], extentsOf: (item: T) => readonly number[]): T[] {
+export function undominated<T>(items: readonly T[], extentsOf: (item: T) => readonly number[]): T[] {
   const kept: { readonly item: T; readonly extents: readonly number[] }[] = [];
   const within = (a: readonly number[], b: readonly number[]): boolean => a.every((x, i) => x <= b[i]!);
   for (const item of items) {
@@ -106,33 +124,33 @@ export function unexceeded<T>(items: readonly T[], extentsOf: (item: T) => reado
 }
 
 /** Pieces of the first steps of supervised fine-tuning, as one of its workers takes them. */
-export function supervisedPieces(
-  lessons: readonly PlannedLesson[],
+export function supervisedMicroBatches(
+  examples: readonly PlannedExample[],
   { samples, batch }: Pick<Recipe['sft'], 'samples' | 'batch'>,
   workers: number,
   tokens: number,
-): PlannedLesson[][] {
-  const found: PlannedLesson[][] = [];
-  const length = ({ prompt, trace }: PlannedLesson): number => prompt.ids.length + trace.length - 1;
-  const end = Math.min(samples, lessons.length);
+): PlannedExample[][] {
+  const found: PlannedExample[][] = [];
+  const length = ({ prompt, trace }: PlannedExample): number => prompt.ids.length + trace.length - 1;
+  const end = Math.min(samples, examples.length);
   for (let first = 0; first < end; first += batch) {
     const share = Math.ceil(Math.min(batch, samples - first) / workers);
-    const own = lessons.slice(first, first + share);
-    found.push(...microBatches(own, (lesson) => [length(lesson)], tokens));
+    const own = examples.slice(first, first + share);
+    found.push(...microBatches(own, (example) => [length(example)], tokens));
   }
-  return unexceeded(found, (piece) => [
-    piece.length,
-    largest(piece.map(length)),
-    total(piece.map(length)),
-    total(piece.map(({ trace }) => trace.length)),
-    total(piece.map(({ prompt }) => patchesOf(prompt))),
+  return undominated(found, (one) => [
+    one.length,
+    largest(one.map(length)),
+    total(one.map(length)),
+    total(one.map(({ trace }) => trace.length)),
+    total(one.map(({ prompt }) => patchesOf(prompt))),
   ]);
 }
 
 /** What a step of reinforcement learning is planned with. */
 export interface PlannedGroups {
-  /** The longest prompts first: as many as are sampled, or transported, at once, or make its pieces. */
-  readonly lessons: readonly PlannedLesson[];
+  /** The longest prompts first: as many as are sampled, or transported, at once, or make its micro-batches. */
+  readonly examples: readonly PlannedExample[];
   /** How many of them, from the first, the update is run with. */
   readonly taught: number;
 }
@@ -142,7 +160,7 @@ export interface GroupSizes {
   readonly maxTokens: number;
   /** Responses that are sampled side by side. */
   readonly rows: number;
-  /** Tokens of a piece. */
+  /** Tokens of a micro-batch. */
   readonly tokens: number;
   /** Whether responses are held against traces. */
   readonly grounded: boolean;
@@ -153,9 +171,9 @@ export function promptsAtOnce({ group, maxTokens, rows, tokens }: GroupSizes): n
   return Math.max(EXAMPLES, Math.floor(rows / group), Math.ceil(tokens / (group * maxTokens)));
 }
 
-export function plannedGroups(lessons: readonly PlannedLesson[], sizes: GroupSizes): PlannedGroups {
+export function plannedGroups(examples: readonly PlannedExample[], sizes: GroupSizes): PlannedGroups {
   const { group, maxTokens, rows, tokens, grounded } = sizes;
-  const sorted = [...lessons].sort(
+  const sorted = [...examples].sort(
     (a, b) =>
       b.prompt.ids.length - a.prompt.ids.length ||
       patchesOf(b.prompt) - patchesOf(a.prompt) ||
@@ -170,16 +188,16 @@ export function plannedGroups(lessons: readonly PlannedLesson[], sizes: GroupSiz
   const parts = sorted.flatMap(({ prompt }, place) =>
     splitGroup({ prompt, responses, advantage, place }, tokens),
   );
-  const telling = unexceeded(groupMicroBatches(parts, tokens), (piece) => [
-    piece.length,
-    total(piece.map((part) => part.responses.length)),
-    largest(piece.map(({ prompt }) => prompt.ids.length)),
-    total(piece.map(({ prompt }) => prompt.ids.length)),
-    total(piece.map(({ prompt }) => patchesOf(prompt))),
+  const telling = undominated(groupMicroBatches(parts, tokens), (one) => [
+    one.length,
+    total(one.map((part) => part.responses.length)),
+    largest(one.map(({ prompt }) => prompt.ids.length)),
+    total(one.map(({ prompt }) => prompt.ids.length)),
+    total(one.map(({ prompt }) => patchesOf(prompt))),
   ]);
   const taught = 1 + largest(telling.flat().map(({ place }) => place));
   const shortest = sorted.reduce((least, { trace }) => Math.min(least, trace.length), TRACE_TOKENS);
   const transported = grounded ? Math.floor(COST_ENTRIES / (group * maxTokens * shortest)) : 0;
   const count = Math.max(taught, Math.floor(rows / group), transported, 1);
-  return { lessons: sorted.slice(0, count), taught };
+  return { examples: sorted.slice(0, count), taught };
 }

@@ -7,11 +7,18 @@ import { createAdapter } from '../../src/policy/lora.ts';
 import { type Dims, parseDims, type SpecialIds } from '../../src/policy/model-config.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { defaultRecipe, type Recipe } from '../../src/recipe.ts';
+import { dryRun, type Subject, type TrainingStage } from '../../src/train/dry-run.ts';
 import { Learner } from '../../src/train/learner.ts';
-import { planStage, stagesOf } from '../../src/train/plan.ts';
-import type { Subject } from '../../src/train/plan-policy.ts';
-import { measureStage, type TrainingStage } from '../../src/train/plan-stage.ts';
-import { bytesText, planLine, planLines, remedyLines } from '../../src/train/plan-text.ts';
+import {
+  bytesText,
+  planLine,
+  planLines,
+  planStage,
+  recomputes,
+  remedyLine,
+  stagesOf,
+  USABLE,
+} from '../../src/train/memory-plan.ts';
 import { rl } from '../../src/train/rl.ts';
 import { sft } from '../../src/train/sft.ts';
 import type { Task } from '../../src/train/task.ts';
@@ -125,7 +132,6 @@ const subjectOf = ({ dims, dtype }: Case): Subject => ({
   parts: partsOf[dims],
   dtype,
   device: 'cpu',
-  version: engine.info.version,
 });
 
 /** Bytes that the stage takes at most, as the engine counts them. */
@@ -158,7 +164,7 @@ const named = cases.map((one) => [Object.values(one).join(' '), one] as const);
 
 test.each(named)('is what the engine then counts: %s', async (_, one) => {
   const recipe = recipeOf(one);
-  const plan = await measureStage({
+  const plan = await dryRun({
     subject: subjectOf(one),
     stage: one.stage,
     recipe,
@@ -194,7 +200,7 @@ describe('a plan', () => {
       expect.arrayContaining(['load', 'rollout', 'transport', 'reference', 'forward', 'backward']),
     );
     expect(plan.fits).toBeNull();
-    expect(plan.remedies).toEqual([]);
+    expect([plan.usable, plan.remedy]).toEqual([null, null]);
     expect(plan.otherwise.recompute).toBe(!plan.recompute);
     expect(plan.activations).toBeGreaterThan(2 * plan.otherwise.activations);
   });
@@ -207,21 +213,48 @@ describe('a plan', () => {
     expect(again.peak).toBe(kept.otherwise.peak);
   });
 
-  test('says what to change where the stage does not fit, most effective first', async () => {
-    const plan = await planStage({ ...given, memory: 50e6 });
+  test('names changes that make a stage fit together, each of them needed', async () => {
+    const fitting = await planStage({ ...given, memory: 1e12 });
+    const [peaks, memory] = [fitting.otherwise.phases, (0.7 * fitting.otherwise.peak) / USABLE];
+    expect(peaks.size).toBeGreaterThan(4);
+    const plan = await planStage({ ...given, memory });
+    expect(plan.usable).toBe(Math.floor(USABLE * memory));
     expect(plan.fits).toBe(false);
-    const changes = plan.remedies.map(({ change }) => change);
-    expect(changes).toContain('policy.tune=adapter');
-    expect(changes).toContain('rl.kl=0');
-    const peaks = plan.remedies.map(({ peak }) => peak);
-    expect(peaks).toEqual([...peaks].sort((a, b) => a - b));
-    expect(peaks.at(-1)).toBeLessThan(plan.peak);
-    const adapted = { ...given.recipe, policy: { ...given.recipe.policy, tune: 'adapter' as const } };
-    const tried = await planStage({ ...given, recipe: adapted, memory: 50e6 });
-    expect(plan.remedies.find(({ change }) => change === 'policy.tune=adapter')!.peak).toBe(tried.peak);
-    expect(planLine(plan)).toMatch(/^rl: memory .* of 50\.0 MB in .*, layers computed again, does not fit$/);
-    expect(remedyLines(plan)[0]).toBe(`--set ${changes[0]}: ${bytesText(peaks[0]!)}`);
-    expect(planLines(plan).join('\n')).toMatch(/reference policy +\d/);
+    const { changes, peak, fits } = plan.remedy!;
+    expect(fits).toBe(true);
+    expect(peak).toBeLessThanOrEqual(plan.usable!);
+    const set = Object.entries(changes).map(([key, value]) => `--set ${key}=${value}`);
+    expect(remedyLine(plan)).toBe(`${set.join(' ')} makes it fit: ${bytesText(peak)}`);
+    expect(planLine(plan)).toMatch(/^rl: memory .* of .* in .*, layers computed again, does not fit$/);
+    expect(planLines(plan).join('\n')).toMatch(/reference policy +\d[\s\S]*\nusable: .*, 92 % of the memory/);
+    const changed = (keys: readonly string[]) => {
+      const recipe = structuredClone(given.recipe) as unknown as Record<string, Record<string, unknown>>;
+      for (const key of keys) recipe[key.split('.')[0]!]![key.split('.')[1]!] = changes[key];
+      return planStage({ ...given, recipe: recipe as unknown as Recipe, memory });
+    };
+    const all = await changed(Object.keys(changes));
+    expect(all.fits).toBe(true);
+    expect([all.peak, all.otherwise.peak]).toContain(peak); // what then fits may be kept after all
+    for (const key of Object.keys(changes)) {
+      const without = await changed(Object.keys(changes).filter((other) => other !== key));
+      expect([key, without.fits]).toEqual([key, false]);
+    }
+  });
+
+  test('changes what costs speed before what is learnt', async () => {
+    const kept = await planStage({ ...given, memory: 1e12 });
+    const memory = (kept.otherwise.peak - 1) / USABLE;
+    const { remedy } = await planStage({ ...given, memory });
+    expect(remedy!.fits).toBe(true);
+    expect(Object.keys(remedy!.changes).every((key) => key.startsWith('memory.'))).toBe(true);
+  });
+
+  test('says so where nothing makes a stage fit', async () => {
+    const plan = await planStage({ ...given, memory: 10e6 });
+    expect(plan.remedy).toMatchObject({ fits: false, changes: { 'policy.tune': 'adapter' } });
+    expect(remedyLine(plan)).toMatch(
+      /^nothing in the recipe makes rl fit: --set .* still takes [\d.]+ MB; take a smaller policy/,
+    );
   });
 
   test('counts every worker: gradients and activations of each, weights and moments once', async () => {
@@ -257,4 +290,21 @@ test('amounts of memory have three digits', () => {
     '75.4 GB',
     '1.00 MB',
   ]);
+});
+
+describe('layers are computed again', () => {
+  test('where the recipe says so, whatever fits', () => {
+    expect(recomputes('always', { kept: 1, memory: 100, parameters: 10 })).toBe(true);
+    expect(recomputes('never', { kept: 1000, memory: 100, parameters: 1e9 })).toBe(false);
+  });
+
+  test('by themselves where all that is kept would leave less than a fifth of the memory', () => {
+    expect(recomputes('auto', { kept: 79, memory: 100, parameters: 1e9 })).toBe(false);
+    expect(recomputes('auto', { kept: 81, memory: 100, parameters: 10 })).toBe(true);
+  });
+
+  test('by themselves from 100 million parameters on where the memory is not known', () => {
+    expect(recomputes('auto', { kept: 1e12, memory: null, parameters: 99e6 })).toBe(false);
+    expect(recomputes('auto', { kept: 1, memory: null, parameters: 101e6 })).toBe(true);
+  });
 });

@@ -1,0 +1,318 @@
+/**
+ * What a training stage takes, found by running its first steps on libtorch's meta device, which allocates nothing: the code
+ * that trains is the code that plans. Of the data that it would begin with the stage sees what can make a peak; responses are
+ * as long as they may be.
+ */
+import type { LogProbOptions, Tensor } from '../engine/engine.ts';
+import { type Ledger, MetaEngine } from '../engine/torch/meta.ts';
+import type { EncodedPrompt } from '../policy/batch.ts';
+import type { Tape } from '../policy/gradient-checkpointing.ts';
+import type { WeightDType } from '../policy/layout.ts';
+import { type Adapter, type AdapterOptions, adapterLayout } from '../policy/lora.ts';
+import type { Dims } from '../policy/model-config.ts';
+import { Policy, type PolicyOptions, type PolicyParts } from '../policy/policy.ts';
+import type { Recipe } from '../recipe.ts';
+import type { Picture } from '../types.ts';
+import {
+  EXAMPLES,
+  ExampleReader,
+  plannedGroups,
+  promptsAtOnce,
+  type RememberingPrompting,
+  supervisedMicroBatches,
+} from './dry-run-examples.ts';
+import { Learner } from './learner.ts';
+import type { TokenLoss } from './loss.ts';
+import type { Scorer } from './micro-batch.ts';
+import type { OptimizerOptions, StepReport } from './optimizer.ts';
+import { rl } from './rl.ts';
+import { sft } from './sft.ts';
+import type { Task } from './task.ts';
+import { WorkerGroup, workerGroupMemory } from './worker-group.ts';
+
+export type TrainingStage = 'sft' | 'rl';
+
+/** Parts of a step, in their order. */
+export type Phase =
+  | 'load'
+  | 'rollout'
+  | 'transport'
+  | 'reference'
+  | 'forward'
+  | 'logits'
+  | 'backward'
+  | 'optimizer step';
+
+/** What is trained, and where. */
+export interface Subject {
+  readonly parts: PolicyParts;
+  /** Directory that the parts come from, for messages. */
+  readonly from?: string;
+  readonly dtype: WeightDType;
+  readonly device: 'cpu' | 'cuda';
+}
+
+export interface StageInput {
+  readonly subject: Subject;
+  readonly stage: TrainingStage;
+  readonly recipe: Recipe;
+  readonly task: Task;
+  readonly recompute: boolean;
+  /** Has read some of the task for another dry run with this tokenizer; a new one when absent. */
+  readonly reader?: ExampleReader;
+}
+
+/** Bytes that stay from beginning to end. */
+export interface Held {
+  readonly weights: number;
+  readonly reference: number;
+  readonly adapter: number;
+  readonly master: number;
+  readonly moments: number;
+  /** One for each worker; all else that is held is shared by them. */
+  readonly gradients: number;
+}
+
+export interface StageMeasure {
+  readonly stage: TrainingStage;
+  readonly recompute: boolean;
+  readonly workers: number;
+  readonly held: Held;
+  /** Largest of each phase, bytes: what is held included, of all workers together. */
+  readonly phases: ReadonlyMap<Phase, number>;
+  /** Of them: what made the storage, bytes, of one worker. */
+  readonly kinds: ReadonlyMap<Phase, Readonly<Record<string, number>>>;
+  /** Activations that a worker keeps for the backward pass of its longest micro-batch, bytes. */
+  readonly activations: number;
+  readonly peak: number;
+  /** The phase of the peak. */
+  readonly at: Phase;
+}
+
+// ---- what stands in for the parts of a training --------------------------------------------------------------------
+
+/** A policy without elements, whose texts are encoded once for all. */
+class EmptyPolicy extends Policy {
+  readonly #prompting: RememberingPrompting;
+
+  constructor(engine: MetaEngine, subject: Subject, prompting: RememberingPrompting, options: PolicyOptions) {
+    super(engine, subject.parts, (layout) => engine.zeros([layout.size], subject.dtype), options);
+    this.#prompting = prompting;
+  }
+
+  override encodePrompt(text: string, pictures: readonly Picture[]): EncodedPrompt {
+    return this.#prompting.encodePrompt(text, pictures);
+  }
+
+  override encodeResponse(text: string): Int32Array {
+    return this.#prompting.encodeResponse(text);
+  }
+}
+
+function emptyAdapter(engine: MetaEngine, dims: Dims, options: AdapterOptions): Adapter {
+  return { options, flat: engine.zeros([adapterLayout(dims, options).size]) };
+}
+
+/** The rank with the largest share of a group that is not there. */
+class OneOfMany extends WorkerGroup {
+  constructor(size: number) {
+    super(workerGroupMemory(size), 0, size);
+  }
+
+  override barrier(): void {}
+
+  override allGather(values: readonly number[]): Float64Array[] {
+    return Array.from({ length: this.size }, () => Float64Array.from(values));
+  }
+
+  override shard(n: number): readonly [start: number, end: number] {
+    return [0, Math.ceil(n / this.size)];
+  }
+}
+
+/** A learner that says which part of a step begins. */
+export class WatchedLearner extends Learner {
+  readonly #ledger: Ledger;
+  /** What is held from beginning to end, bytes. */
+  readonly held: number;
+  /** Largest that was kept for a backward pass, bytes. */
+  activations = 0;
+
+  constructor(
+    policy: Policy,
+    workers: WorkerGroup,
+    options: OptimizerOptions,
+    recompute: boolean,
+    ledger: Ledger,
+  ) {
+    super(policy, workers, options, recompute);
+    this.#ledger = ledger;
+    this.held = ledger.now;
+  }
+
+  override tape(): Tape | undefined {
+    this.#ledger.phase('forward' satisfies Phase);
+    return super.tape();
+  }
+
+  override backward(
+    states: Tensor,
+    targets: Int32Array,
+    options: LogProbOptions,
+    loss: TokenLoss,
+    tape?: Tape,
+  ): void {
+    this.activations = Math.max(this.activations, this.#ledger.now - this.held);
+    this.#ledger.phase('logits' satisfies Phase); // until the gradient goes on from the states
+    super.backward(states, targets, options, loss, tape);
+  }
+
+  override zeroGrad(): void {
+    super.zeroGrad();
+    this.#ledger.phase('rollout' satisfies Phase);
+  }
+
+  override update(tokens: number, learningRate: number): StepReport {
+    this.#ledger.phase('optimizer step' satisfies Phase);
+    return super.update(tokens, learningRate);
+  }
+}
+
+/** Says when the reference is read. */
+function watched(scorer: Scorer, ledger: Ledger): Scorer {
+  return {
+    engine: scorer.engine,
+    dims: scorer.dims,
+    forbidden: scorer.forbidden,
+    get weights() {
+      ledger.phase('reference' satisfies Phase);
+      return scorer.weights;
+    },
+  };
+}
+
+// ---- the first steps of a stage ------------------------------------------------------------------------------------
+
+interface DryRun {
+  readonly learner: Learner;
+  readonly reader: ExampleReader;
+  readonly recipe: Recipe;
+  readonly ledger: Ledger;
+  readonly workers: number;
+}
+
+const SILENT = { onStep: () => {}, onCompletions: () => {}, save: () => {} };
+
+/** A step of each micro-batch that tells something: the buffers of the optimiser are there before the first. */
+async function runSft({ learner, reader, recipe, ledger, workers }: DryRun): Promise<void> {
+  ledger.phase('forward' satisfies Phase);
+  const { sft: own, memory } = recipe;
+  const steps = Math.max(1, Math.ceil(EXAMPLES / own.batch));
+  const examples = await reader.first(Math.min(own.samples, steps * own.batch));
+  for (const microBatch of supervisedMicroBatches(examples, own, workers, memory.tokens)) {
+    const batch = microBatch.length * workers;
+    const options = { ...own, samples: batch, batch, tokens: memory.tokens };
+    await sft(learner, reader.taskOf(microBatch), options, SILENT);
+  }
+}
+
+/** One step; its later ones are alike. */
+async function runRl(
+  { learner, reader, recipe, ledger, workers }: DryRun,
+  reference: Scorer | null,
+): Promise<void> {
+  ledger.phase('rollout' satisfies Phase);
+  const { rl: own, memory, seed } = recipe;
+  const grounded = own.advantage === 'timerpo' && own.alpha > 0;
+  const sizes = { ...own, ...memory, grounded };
+  const share = Math.ceil(own.prompts / workers);
+  const many = promptsAtOnce(sizes);
+  // Mini-batches of few prompts are smaller than micro-batches: which prompts fall into which then counts.
+  const divided = own.miniBatches > 1 && share <= many;
+  const read = await reader.first(Math.min(share, many));
+  const { examples, taught } = divided ? { examples: read, taught: read.length } : plannedGroups(read, sizes);
+  const task = reader.taskOf(examples);
+  const telling = new Set(examples.slice(0, taught).map(({ example }) => example));
+  let turn = 0;
+  const scored: Task = {
+    ...task,
+    score: (_, example) => {
+      ledger.phase('transport' satisfies Phase); // all responses are there
+      turn = (turn + 3) % 7; // no two of a group alike: such a group is not left out of the update
+      return { total: telling.has(example) ? turn / 7 : 0, parts: {} };
+    },
+  };
+  const options = {
+    ...own,
+    steps: 1,
+    prompts: examples.length * workers,
+    miniBatches: divided ? own.miniBatches : 1,
+    epochs: own.epochs * own.miniBatches > 1 ? 2 : 1,
+    tokens: memory.tokens,
+    rows: memory.rows,
+    schedule: { abridged: true },
+  };
+  await rl(learner, reference, scored, options, seed, SILENT);
+}
+
+/** The ledger's first phase, which is none of a step's. */
+const BEGIN = 'begin';
+
+const size = ({ shape, dtype }: Tensor): number => shape[0]! * (dtype === 'bfloat16' ? 2 : 4);
+
+/** Runs the first steps of a stage without elements. */
+export async function dryRun(input: StageInput): Promise<StageMeasure> {
+  const { subject, stage, recipe, task, recompute } = input;
+  const engine = new MetaEngine(subject.device);
+  const { ledger } = engine;
+  ledger.phase('load' satisfies Phase);
+  const { tune } = recipe.policy;
+  const { reader = new ExampleReader(subject, task) } = input;
+  const options =
+    tune === 'adapter'
+      ? { adapter: (dims: Dims) => emptyAdapter(engine, dims, recipe.policy.adapter) }
+      : { tuning: tune };
+  const policy = new EmptyPolicy(engine, subject, reader.prompting, options);
+  const usable = policy.forbidden.findIndex((penalty, id) => penalty === 0 && id !== policy.dims.special.end);
+  engine.integer = Math.max(0, usable); // whatever is sampled, it ends nothing
+  const separate = stage === 'rl' && recipe.rl.kl > 0 && policy.adapter === null;
+  const reference = separate ? new EmptyPolicy(engine, subject, reader.prompting, { tuning: 'none' }) : null;
+  const own = recipe[stage];
+  const wanted = stage === 'sft' ? recipe.sft.batch : recipe.rl.prompts;
+  const workers = Math.max(1, Math.min(own.workers, wanted));
+  ledger.phase(BEGIN); // buffers of the optimiser stay: every phase after this has them
+  const learning = { betas: own.betas, epsilon: 1e-8, weightDecay: own.weightDecay, clip: own.clip };
+  const learner = new WatchedLearner(policy, new OneOfMany(workers), learning, recompute, ledger);
+  engine.onBackward = () => ledger.phase('backward' satisfies Phase);
+  const run: DryRun = { learner, reader, recipe, ledger, workers };
+  if (stage === 'sft') await runSft(run);
+  else {
+    const scorer = reference ?? { ...policy.withoutAdapter, forbidden: policy.forbidden };
+    await runRl(run, recipe.rl.kl > 0 ? watched(scorer, ledger) : null);
+  }
+
+  const { master, ...moments } = learner.optimizer.buffers;
+  const held: Held = {
+    weights: size(policy.flat),
+    reference: reference === null ? 0 : size(reference.flat),
+    adapter: policy.adapter === null ? 0 : size(policy.adapter.flat),
+    master: master === undefined ? 0 : size(master),
+    moments: Object.values(moments).reduce((sum, buffer) => sum + size(buffer), 0),
+    gradients: 4 * policy.trainable.flat.shape[0]!,
+  };
+  const shared = held.weights + held.reference + held.adapter + held.master + held.moments;
+  const together = (bytes: number): number => shared + workers * Math.max(0, bytes - shared);
+  const phases = new Map<Phase, number>();
+  const kinds = new Map<Phase, Readonly<Record<string, number>>>();
+  for (const [name, mark] of ledger.peaks()) {
+    if (name === BEGIN || (name !== 'load' && mark.bytes <= learner.held)) continue;
+    phases.set(name as Phase, name === 'load' ? mark.bytes : together(mark.bytes));
+    kinds.set(name as Phase, mark.kinds);
+  }
+  const [at, peak] = [...phases].reduce((most, one) => (one[1] > most[1] ? one : most));
+  const { activations } = learner;
+  learner.optimizer.dispose();
+  reference?.dispose();
+  policy.dispose();
+  return { stage, recompute, workers, held, phases, kinds, activations, peak, at };
+}
