@@ -152,6 +152,8 @@ export interface Benchmark {
   readonly figure: BenchmarkFigure;
   /** Preset in which a small policy is shown several channels; absent: that of the kind of answer. */
   readonly nanoFigure?: string;
+  /** What a small policy that was taught on it should not be trusted with, one sentence each; goes into its card. */
+  readonly limitations?: readonly string[];
   /** Words of the prompt; null where those of the family (the name before '/') or of the user hold. */
   readonly prompt: BenchmarkPrompt | null;
   /** Null where examples are read from files. */

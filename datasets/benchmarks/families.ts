@@ -267,6 +267,8 @@ export function anomalyFilesBenchmark(facts: AnomalyFilesBenchmark): Benchmark {
 export interface GeneratedBenchmark
   extends Generator,
     Pick<Benchmark, 'name' | 'title' | 'kind' | 'shape' | 'figure' | 'prompt' | 'classes'> {
+  /** What a small policy that was taught on it should not be trusted with; that its series are synthetic is said of all. */
+  readonly limitations?: readonly string[];
   readonly description: string;
   readonly citation: string | null;
   /** What a reader must know of examples of one split beside each other. */
@@ -278,12 +280,15 @@ export interface GeneratedBenchmark
 const STATEMENT =
   'Generated: splits draw from random streams of their own, so no example is in two of them, whatever the seeds.';
 
+const SYNTHETIC = 'It learned to look and to describe from synthetic series alone.';
+
 /** A generated benchmark, from its facts. */
 export function generatedBenchmark(facts: GeneratedBenchmark): Benchmark {
   const { name, title, kind, shape, figure, prompt, classes, description, citation } = facts;
   const { minimumLength, parameters, at } = facts;
   return {
     ...{ name, title, kind, shape, figure, prompt, classes },
+    limitations: [SYNTHETIC, ...(facts.limitations ?? [])],
     generator: { length: facts.length, minimumLength, parameters, at },
     rate: null,
     needs: 'nothing',

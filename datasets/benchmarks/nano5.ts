@@ -15,6 +15,9 @@ export const nano5Benchmark = generatedBenchmark({
   kind: 'anomaly',
   description: 'The series of the quickstart.',
   citation: null,
+  limitations: [
+    'It was taught anomalies of about 20 to 150 samples of 1000: shorter ones, a single spike above all, hardly show in its picture and are easily missed.',
+  ],
   shape: `${NANO5_LENGTH} points, 1 channel`,
   figure: { preset: 'nano', missing: 'break' },
   prompt: anomalyPrompt(

@@ -34,6 +34,11 @@ export function generatorOf(name: string): (Benchmark & { readonly generator: Ge
   return found === undefined ? null : { ...found, generator: found.generator! };
 }
 
+/** What a small policy that was taught on a task should not be trusted with, one sentence each; nothing of unknown tasks. */
+export function limitationsOf(task: string): readonly string[] {
+  return BENCHMARKS.find(({ name }) => name === task)?.limitations ?? [];
+}
+
 /** Generated benchmarks. */
 export const GENERATED: readonly Benchmark[] = BENCHMARKS.filter(({ generator }) => generator !== null);
 const GENERATORS = GENERATED.filter(({ kind }) => taskKind(kind).localises);

@@ -77,8 +77,8 @@ export function policyReader(policy: Policy, card: PolicyCard, options: PolicyRe
     caveats:
       card.style === 'nano'
         ? [
-            `The policy is small (${(policy.layout.size / 1e6).toPrecision(2)} million parameters) and learned to look and to describe from synthetic series alone: on other data its answer is a hint, to be held against the classical evidence.`,
-            `It was taught anomalies of about 20 to 150 samples of 1000: shorter ones, a single spike above all, hardly show in its picture and are easily missed.`,
+            `The policy is small (${(policy.layout.size / 1e6).toPrecision(2)} million parameters): on data unlike those that it was taught its answer is a hint, to be held against the classical evidence.`,
+            ...card.limitations,
           ]
         : [],
     picture: options.picture,

@@ -2,11 +2,16 @@
  * The task of a policy on a data set, composed: its card (how the policy is asked: what it was taught, else what the recipe and the data
  * say), figure, prompt, expert traces and reward.
  */
-import { nanoFigure, promptFor } from '../../datasets/benchmarks/registry.ts';
+import { limitationsOf, nanoFigure, promptFor } from '../../datasets/benchmarks/registry.ts';
 import { lengthOf } from '../../datasets/example.ts';
 import { classesOf, storedTraces } from '../../datasets/materials.ts';
-import type { DataFacts } from '../../datasets/source.ts';
-import { EpochOrder, type ExampleAddress, isGenerator, openExamples } from '../../datasets/source.ts';
+import {
+  type DataFacts,
+  EpochOrder,
+  type ExampleAddress,
+  isGenerator,
+  openExamples,
+} from '../../datasets/source.ts';
 import type { EvalTask } from '../../eval/harness.ts';
 import { ConfigError, DataError, TimeseerError } from '../errors.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
@@ -14,8 +19,7 @@ import { PictureCache } from '../plot/cache.ts';
 import { axesText, type Figure, figure, isBare } from '../plot/figure.ts';
 import { render, renderColumns } from '../plot/raster.ts';
 import type { Recipe } from '../recipe.ts';
-import type { NumbersFormat } from '../tasks/card.ts';
-import { checkedCard, hasCard, type PolicyCard, readCard } from '../tasks/card.ts';
+import { checkedCard, hasCard, type NumbersFormat, type PolicyCard, readCard } from '../tasks/card.ts';
 import { checkFigure, drawingOf } from '../tasks/drawing.ts';
 import { nanoTrace, parseResponse, scoreAnswer, taskKind, teacherTrace } from '../tasks/kinds.ts';
 import { numericText } from '../tasks/numeric-text.ts';
@@ -31,9 +35,14 @@ const USUAL = 'anomllm';
 /** Figure of a recipe that says nothing. */
 const NANO = 'nano';
 
-const taught = ({ kind, task, classes }: DataFacts): Pick<PolicyCard, 'kind' | 'task' | 'classes'> => ({
+const taught = ({
+  kind,
+  task,
+  classes,
+}: DataFacts): Pick<PolicyCard, 'kind' | 'task' | 'classes' | 'limitations'> => ({
   ...{ kind, task },
   classes: [...classes],
+  limitations: limitationsOf(task),
 });
 
 /** How many channels a small policy knows; of variates there may be any number. */

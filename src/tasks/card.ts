@@ -41,6 +41,8 @@ const cardSchema = z
     channels: z.number().int().positive().max(MOST.channels).nullable().default(null),
     /** How it reads series as numbers; null: it is shown pictures. */
     numbers: numbersSchema.nullable().default(null),
+    /** What it should not be trusted with, one sentence each: what is known of the data that it was taught. */
+    limitations: z.array(z.string().min(1).max(MOST.name)).max(100).readonly().default([]),
     /** Last stage that the policy went through. */
     stage: z.enum(['initial', 'sft', 'rl']),
   })
@@ -61,6 +63,7 @@ export const FOREIGN_CARD: PolicyCard = {
   channels: null,
   numbers: null,
   classes: [...ANOMALY_CLASSES],
+  limitations: [],
   stage: 'initial',
 };
 

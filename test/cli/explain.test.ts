@@ -62,6 +62,7 @@ beforeAll(() => {
       channels: 1,
       numbers: null,
       classes: [...ANOMALY_CLASSES],
+      limitations: [],
       stage: 'sft',
     });
   });

@@ -418,6 +418,7 @@ describe('policyReader', () => {
     channels: 1,
     numbers: null,
     classes: [...ANOMALY_CLASSES],
+    limitations: [],
     stage: 'initial',
   };
   const reader = policyReader(policy, card, {

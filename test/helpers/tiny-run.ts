@@ -28,6 +28,7 @@ const CARD: PolicyCard = {
   channels: 1,
   numbers: null,
   classes: ['contextual point', 'global point', 'seasonal', 'trend', 'normal'],
+  limitations: [],
   stage: 'initial',
 };
 

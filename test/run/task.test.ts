@@ -60,8 +60,17 @@ describe('a new policy', () => {
       classes: ['Desktop', 'Laptop'],
       channels: 1,
       numbers: null,
+      limitations: [],
       stage: 'initial',
     });
+  });
+
+  test('says what a policy should not be trusted with, as its data set says it', () => {
+    const { facts } = openExamples({ name: 'nano5', split: 'test', seed: 8, length: 1000, count: 1 });
+    expect(nanoCard(recipe(), facts).limitations).toEqual([
+      expect.stringContaining('synthetic series alone'),
+      expect.stringContaining('about 20 to 150 samples of 1000'),
+    ]);
   });
 
   test("is shown the data set's own figure where the recipe says so, and reads numbers where it says that", () => {
@@ -189,6 +198,7 @@ describe('the task of an example', () => {
     channels: 1,
     numbers: null,
     classes: ['contextual point', 'global point', 'seasonal', 'trend', 'normal'],
+    limitations: [],
     stage: 'initial',
   };
 

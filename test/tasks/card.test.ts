@@ -22,6 +22,7 @@ const CARD: PolicyCard = {
   channels: 1,
   numbers: null,
   classes: ['trend', 'normal'],
+  limitations: [],
   stage: 'sft',
 };
 
