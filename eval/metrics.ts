@@ -188,13 +188,13 @@ export function pairedGain(
 }
 
 /** Metric values of one response, each in [0, 1]; of an anomaly whose kind the data do not name, no class accuracy. */
-export function metricValues({ answer, gold, length, score }: EvalRecord): MetricValues {
+function metricValues({ answer, gold, length, score }: EvalRecord): MetricValues {
   const own = taskKind(gold.kind).evaluation.values(answer, gold, length);
   return { format: answer.wellFormed ? 1 : 0, ...own, reward: score.total };
 }
 
 /** One series with all responses to it. */
-export interface Answered {
+interface Answered {
   /** At least one. */
   readonly records: readonly EvalRecord[];
   readonly id: string;
@@ -211,7 +211,7 @@ function meanValues(all: readonly MetricValues[]): MetricValues {
 }
 
 /** The series that records answer, in order of first appearance. */
-export function bySeries(records: readonly EvalRecord[]): Answered[] {
+function bySeries(records: readonly EvalRecord[]): Answered[] {
   const groups = new Map<string, EvalRecord[]>();
   for (const record of records) {
     const group = groups.get(record.seriesId);

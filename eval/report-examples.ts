@@ -14,8 +14,8 @@ import type { EvalRecord, Example, Gold, ParsedAnswer, Picture } from '../src/ty
 import { isPlain } from './baselines.ts';
 import type { ReportExample } from './report.ts';
 
-export const PER_CLASS = 2;
-export const WORST = 2;
+const PER_CLASS = 2;
+const WORST = 2;
 /** Classes of which PER_CLASS examples are shown; of more classes one each, of the first MOST_CLASSES. */
 const FEW_CLASSES = 8;
 const MOST_CLASSES = 16;
@@ -83,7 +83,7 @@ export function plainDrawing(preset: string): DrawExample {
  * The blind reading in full. It sees the values alone, as the policy sees their picture alone; of classes it knows what `profile`
  * says of the training split.
  */
-export function blindReading(example: Example, profile: ClassProfile | null): string {
+function blindReading(example: Example, profile: ClassProfile | null): string {
   const { gold } = example;
   const { learnsClasses, evaluation } = taskKind(gold.kind);
   if (learnsClasses && profile === null) {

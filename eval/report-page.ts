@@ -23,8 +23,6 @@ import { examplesBlock } from './report-examples.ts';
 import { confusionTable, gainsTable, perTypeTables, resultsTable, transferTable } from './report-tables.ts';
 import { type Requirement, requirementsOf } from './results.ts';
 
-export type * from './report.ts';
-
 function verdict(all: readonly Requirement[]): Html | null {
   if (all.length === 0) return null;
   const missed = all.filter((one) => !one.met);

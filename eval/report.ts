@@ -2,6 +2,10 @@
  * From the files of a run to its report and summary: everything that they say is read from the run directory, so that
  * both can be rebuilt at any time. What the run has not reached or has lost is left out and said to be; what is damaged
  * is an error.
+ *
+ *   run-directory.ts   reads what a run holds                 summary.ts         the same numbers for programs
+ *   results.ts         stages, changes, requirements          report-page.ts     the page, with tables (report-tables.ts),
+ *   run-facts.ts       what was run, caveats, what is missing                    curves and examples
  */
 
 import { join } from 'node:path';

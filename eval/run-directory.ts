@@ -83,16 +83,6 @@ function readLines<Shape extends z.ZodType>(file: string, shape: Shape): z.infer
   return readJsonLines(file, shape, { advice: 'remove it to report without curves', tornEnd: true });
 }
 
-/** @throws DataError naming file and line when a line is damaged. */
-export function readSftLines(file: string): SftLine[] {
-  return readLines(file, sftShape);
-}
-
-/** @throws DataError naming file and line when a line is damaged. */
-export function readRlLines(file: string): RlLine[] {
-  return readLines(file, rlShape);
-}
-
 /** What a stage cost. */
 export interface StageCost {
   readonly seconds: number;
@@ -169,12 +159,12 @@ export class RunDirectory {
 
   /** Empty when the stage was not run. @throws DataError when damaged. */
   sftLines(): SftLine[] {
-    return readSftLines(this.file('sft', 'metrics.jsonl'));
+    return readLines(this.file('sft', 'metrics.jsonl'), sftShape);
   }
 
   /** Empty when the stage was not run. @throws DataError when damaged. */
   rlLines(): RlLine[] {
-    return readRlLines(this.file('rl', 'metrics.jsonl'));
+    return readLines(this.file('rl', 'metrics.jsonl'), rlShape);
   }
 
   /** Path of a policy's answers. */

@@ -143,7 +143,7 @@ function agreementText({ classical, intervals }: Explanation): string {
 }
 
 /** Intersection over union of policy and classical analyses below which they are said to disagree. */
-export const DISAGREEMENT = 0.1;
+const DISAGREEMENT = 0.1;
 
 /** Whether the policy gave a readable answer that the classical analyses hardly share. */
 export function disagrees({ classical }: Explanation): boolean {

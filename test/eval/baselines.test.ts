@@ -1,18 +1,20 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { anomalyExample } from '../../datasets/example.ts';
 import { nano5 } from '../../datasets/generators/nano5.ts';
 import {
   baselineRecord,
+  classicalAnswers,
   detectorsFor,
   readBaselines,
   runBaselines,
   writeBaselines,
 } from '../../eval/baselines.ts';
 import { openHeldOut, validationOf } from '../../eval/harness.ts';
-import { metricsOf } from '../../eval/metrics.ts';
+import { metricsOf, overallOf } from '../../eval/metrics.ts';
 import { anomalyReward } from '../../rewards/anomseer.ts';
 import { DataError } from '../../src/errors.ts';
 import { EXPCOT_BLIND, expcotBlind } from '../../src/expcot/anomaly.ts';
@@ -155,5 +157,24 @@ describe('files of the baselines', () => {
     expect(() => readBaselines(files())).toThrow(/c\.jsonl:16: not a JSON line/);
     rmSync(answers);
     expect(() => readBaselines(files())).toThrow(`${answers}: no such file`);
+  });
+});
+
+const DATA = join(import.meta.dirname, '../../../shared/data/timerbed');
+
+describe.skipIf(!existsSync(DATA))('1nn-euclid (skipped where the files are absent)', () => {
+  test.each([
+    ['ctu', 'Computers', 0.424],
+    ['tee', 'Lightning7', 0.4247],
+  ])('errs on %s as the archive lists it for %s: %d', async (name, _, error) => {
+    const loaded = [
+      ...benchmarkNamed(name)
+        .open({ directory: join(DATA, name) })
+        .load(),
+    ];
+    const of = (split: string) => loaded.flatMap((one) => (one.split === split ? [one.example] : []));
+    const { '1nn-euclid': records } = await classicalAnswers(of('test'), of('train'));
+    const { class_accuracy } = overallOf(records!, { resamples: 100 });
+    expect(1 - class_accuracy!.mean).toBeCloseTo(error, 4);
   });
 });

@@ -1,298 +1,485 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { copyFileSync, cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { movingMean } from '../../eval/report-curves.ts';
-import { type ReportInput, reportPage } from '../../eval/report-page.ts';
-import { confusionTable } from '../../eval/report-tables.ts';
+import { openExamples } from '../../datasets/source.ts';
+import { metricsOf, pairedGain } from '../../eval/metrics.ts';
+import { writeRecords } from '../../eval/records.ts';
+import { assembleReport, type ReportInput, reportFiles, writeRunReport } from '../../eval/report.ts';
+import { chooseExamples, plainDrawing } from '../../eval/report-examples.ts';
+import { reportPage } from '../../eval/report-page.ts';
+import { readSummary, summaryTable } from '../../eval/summary.ts';
 import { DataError } from '../../src/errors.ts';
-import { explainPage, writeExplanation } from '../../src/explain/page.ts';
-import { change, compact, duration, fixed, grouped, signed } from '../../src/html/numbers.ts';
+import { analyse } from '../../src/expcot/evidence.ts';
+import { blind } from '../../src/expcot/trace.ts';
+import { figure } from '../../src/plot/figure.ts';
+import { decodePng } from '../../src/plot/png.ts';
+import { renderColumns } from '../../src/plot/raster.ts';
+import { labelOf } from '../../src/tasks/kinds.ts';
+import type { EvalRecord } from '../../src/types.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
-import { sampleExplanation } from '../helpers/explanation.ts';
-import { sampleReport } from '../helpers/report.ts';
+import { type PretendedRun, pretend, writeRun } from '../helpers/run-directory.ts';
 
-const HOSTILE = `</pre></script><img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
-const ESCAPED = '&lt;/pre&gt;&lt;/script&gt;&lt;img src=x onerror=&quot;';
+const GOLDEN_CONFIG = JSON.parse(
+  readFileSync(join(import.meta.dirname, '../golden/qwen/config.json'), 'utf8'),
+) as Record<string, unknown>;
 
-/** Everything that a browser would load for this markup; scripts are looked at as text only. */
-function references(text: string): string[] {
-  const markup = text.replace(/<script>[\s\S]*?<\/script>/g, '');
-  return [
-    ...[...markup.matchAll(/\s(?:src|href|srcset|data|poster|action)\s*=\s*"([^"]*)"/g)].map(
-      (match) => match[1]!,
+/** What the page of the whole run is made of. */
+const written = (): ReportInput =>
+  JSON.parse(readFileSync(join(whole, 'report.json'), 'utf8')) as ReportInput;
+
+let root = '';
+let whole = '';
+let run: PretendedRun;
+beforeAll(async () => {
+  root = mkdtempSync(join(tmpdir(), 'assemble-'));
+  whole = join(root, 'whole');
+  run = writeRun(whole, { series: 30, config: GOLDEN_CONFIG });
+  const further = ['anomllm/point', 'anomllm/freq'].flatMap((task) =>
+    pretend([...openExamples({ name: task, split: 'test', seed: 42, length: 1000, count: 6 })], 0.5, 3).map(
+      (record) => ({ ...record, task }),
     ),
-    ...[...markup.matchAll(/url\(([^)]*)\)/g)].map((match) => match[1]!),
-    ...[...markup.matchAll(/@import[^;]*/g)].map((match) => match[0]),
-  ];
+  );
+  writeRecords(join(whole, 'eval/rl.anomllm.greedy.jsonl'), further);
+  await writeRunReport(whole);
+});
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+let copies = 0;
+/** A copy of the whole run without the given files, to damage. */
+function copyRun(...without: string[]): string {
+  const copy = join(root, `copy-${copies++}`);
+  cpSync(whole, copy, { recursive: true });
+  for (const path of without) rmSync(join(copy, path), { recursive: true });
+  return copy;
 }
 
-const local = (reference: string) => /^(?:#|data:image\/png;base64,|data:,$)/.test(reference);
+const records = (name: string): readonly EvalRecord[] => run.records[name]!;
+const bootstrap = { seed: 7, resamples: 200 };
+const mean = (values: readonly number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
 
-let input: ReportInput;
-let hostile: ReportInput;
-let directory = '';
-beforeAll(async () => {
-  directory = mkdtempSync(join(tmpdir(), 'report-'));
-  input = await sampleReport();
-  hostile = {
-    ...input,
-    run: { ...input.run, name: HOSTILE, command: HOSTILE, recipeText: HOSTILE },
-    environment: { [HOSTILE]: HOSTILE },
-    examples: input.examples.map((example) => ({
-      ...example,
-      seriesId: HOSTILE,
-      response: HOSTILE,
-      expcot: HOSTILE,
-      answer: { ...example.answer, class: HOSTILE, think: HOSTILE, problem: HOSTILE },
-    })),
-    curves: input.curves.map((panel) => ({ ...panel, title: HOSTILE, xLabel: HOSTILE })),
-  };
-});
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
-
-describe('the report page', () => {
-  test('states its numbers: stages, intervals, requirements met and missed', () => {
-    const text = reportPage(input);
-    const { mean, ci95 } = input.stages[1]!.metrics.overall.point_f1!;
-    expect(text).toContain(
-      `<span class="mean">${mean.toFixed(3)}</span><span class="ci">[${ci95[0].toFixed(3)}, ${ci95[1].toFixed(3)}]</span>`,
+describe('the numbers of a run', () => {
+  test('are those of its records', () => {
+    const summary = readSummary(join(whole, 'summary.json'));
+    const greedy = metricsOf(records('sft.greedy'), bootstrap);
+    expect(summary.sft?.metrics.point_f1).toEqual(greedy.overall.point_f1);
+    expect(summary.sft?.metrics.point_f1_anomalous).toEqual(greedy.anomalous?.point_f1);
+    expect(summary.sft?.metrics.class_accuracy?.mean).toBeCloseTo(
+      mean(records('sft.greedy').map(({ answer, gold }) => (answer.class === labelOf(gold) ? 1 : 0))),
+      12,
     );
-    for (const { label } of input.stages) expect(text).toContain(`<th scope="col">${label}</th>`);
-    expect(text).toContain('0.95 <span class="missed">missed</span>');
-    expect(text).toContain('0.60 <span class="met">met</span>');
-    expect(text).toContain('1 of 6 requirements missed:');
-    for (const example of input.examples) expect(text).toContain(example.seriesId);
-  });
-
-  test('a change that is none has no sign and no interval', () => {
-    const none = { ...input.gains[0]!, estimate: { mean: 0, ci95: [0, 0] as const, n: 40 } };
-    const text = reportPage({ ...input, gains: [none] });
-    expect(text).toMatch(/on the same series: 0\.000\./);
-    expect(text).not.toContain('\u00b10');
-  });
-
-  test('shades no answer as right where the data name no kind, and unreadable ones as wrong', () => {
-    const confusion = {
-      rows: ['normal', 'unnamed anomaly'],
-      columns: ['trend', 'normal', 'other label', 'unreadable'],
-      counts: [
-        [1, 7, 2, 3],
-        [4, 5, 6, 8],
-      ],
-    };
-    const text = confusionTable('x', confusion).markup;
-    const tones = [...text.matchAll(/<td class="shaded (\w+)"[^>]*>(\d+)/g)].map(([, tone, n]) => [
-      tone,
-      Number(n),
-    ]);
-    expect(tones).toEqual([
-      ['wrong', 1],
-      ['right', 7],
-      ['wrong', 2],
-      ['wrong', 3],
-      ['ungraded', 4],
-      ['ungraded', 5],
-      ['ungraded', 6],
-      ['wrong', 8],
-    ]);
-  });
-
-  test('says when everything required is met', () => {
-    expect(reportPage({ ...input, floors: input.floors.slice(0, 1) })).toContain(
-      'All 3 requirements are met.',
+    expect(summary.sft?.metrics.format.mean).toBeCloseTo(
+      mean(records('sft.greedy').map(({ answer }) => (answer.wellFormed ? 1 : 0))),
+      12,
     );
-  });
-
-  test('loads nothing: every reference is inside the page', () => {
-    const found = references(reportPage(input));
-    expect(found.filter((reference) => !local(reference))).toEqual([]);
-    expect(found.length).toBeGreaterThan(12);
-    expect(references('<a href="https://x.org"><img src="y.png">').some(local)).toBe(false);
-  });
-
-  test('shows hostile text as text, wherever it comes from', () => {
-    const text = reportPage(hostile);
-    expect(text.split(ESCAPED).length).toBeGreaterThan(60);
-    expect(text).not.toContain('<img src=x');
-    expect(text.match(/<script>/g)).toHaveLength(2); // plotly.js and the drawing
-  });
-
-  test('shows a very long response up to a limit and says so', () => {
-    const [first] = input.examples;
-    const text = reportPage({ ...input, examples: [{ ...first!, response: 'x'.repeat(3_000_000) }] });
-    expect(text.length).toBeLessThan(2_500_000);
-    expect(text).toContain('and 2980000 more characters');
-  });
-
-  test('stays below 2.5 MB with very long curves', () => {
-    const n = 400_000;
-    const long = {
-      name: 'loss',
-      x: Array.from({ length: n }, (_, i) => i),
-      y: new Array<number>(n).fill(0.123),
-    };
-    const text = reportPage({ ...input, curves: [{ ...input.curves[0]!, curves: [long] }] });
-    expect(text.length).toBeLessThan(2_500_000);
-  });
-
-  test('leaves out what a run does not have', () => {
-    const { transfer: _, ...rest } = input;
-    const text = reportPage({ ...rest, gains: [], curves: [], examples: [], caveats: [], floors: [] });
-    expect(text).not.toContain('<script');
-    for (const id of ['gains', 'transfer', 'curves', 'examples', 'caveats'])
-      expect(text).not.toContain(`id="${id}"`);
-  });
-
-  test('needs a policy, known stages in its floors, and passive figures', () => {
-    expect(() => reportPage({ ...input, stages: input.stages.slice(3), floors: [] })).toThrow(
-      'no stage of a policy',
-    );
-    const floor = { stage: 'later', metric: 'format', atLeast: 0.9 } as const;
-    expect(() => reportPage({ ...input, floors: [floor] })).toThrow('"later"');
-    const figure = '<svg><script>1</script></svg>';
-    const [first] = input.examples;
-    expect(() => reportPage({ ...input, examples: [{ ...first!, figure }] })).toThrow(DataError);
-  });
-
-  test('is the same when rebuilt from its records', () => {
-    expect(reportPage(JSON.parse(JSON.stringify(input)))).toBe(reportPage(input));
-  });
-});
-
-describe('the explanation page', () => {
-  test('shows intervals with their time stamps, evidence, windows, and loads nothing', async () => {
-    const text = explainPage(await sampleExplanation());
-    for (const part of [
-      '2025-03-01 18:20',
-      'pressure_bar',
-      'trend test',
-      '1 of 2 windows',
-      'do not mark it',
-    ]) {
-      expect(text).toContain(part);
+    for (const [metrics, name] of [
+      [summary.sft?.metrics_before, 'initial'],
+      [summary.sft?.metrics, 'sft'],
+      [summary.rl?.metrics_before, 'sft'],
+      [summary.rl?.metrics_after, 'rl'],
+    ] as const) {
+      const totals = (mode: string) => mean(records(`${name}.${mode}`).map(({ score }) => score.total));
+      expect(metrics?.reward_greedy.mean).toBeCloseTo(totals('greedy'), 12);
+      expect(metrics?.reward_sampled?.mean).toBeCloseTo(totals('sampled'), 12);
+      // Two samples a series are one measurement of it.
+      expect(metrics?.reward_sampled?.n).toBe(30);
     }
-    expect(references(text).filter((reference) => !local(reference))).toEqual([]);
-    expect(text).not.toContain('<script');
   });
 
-  test('shows hostile text as text', async () => {
-    const base = await sampleExplanation();
-    const text = explainPage({
-      ...base,
-      file: HOSTILE,
-      column: HOSTILE,
-      class: HOSTILE,
-      windows: base.windows.map((one) => ({ ...one, response: HOSTILE, class: HOSTILE })),
-      classical: { ...base.classical, trace: HOSTILE },
+  test('say at which temperature answers were sampled, as page and terminal do', () => {
+    const summary = readSummary(join(whole, 'summary.json'));
+    expect(summary.sampled).toEqual({ temperature: 0.7, samples: 2 });
+    expect(summaryTable(summary).at(-1)).toMatch(/sampled at temperature 0\.7, all others .* greedy/);
+    const page = readFileSync(join(whole, 'report.html'), 'utf8');
+    expect(page).toContain('Reward, sampled at temperature 0.7');
+    expect(page).toContain('Change of the reward sampled at temperature 0.7 on the same series');
+    expect(page).not.toMatch(/sampled reward/i);
+  });
+
+  test('count what the stages cost, and keep the environment', () => {
+    const summary = readSummary(join(whole, 'summary.json'));
+    expect(summary).toMatchObject({
+      install_s: 101.2,
+      sft: { seconds: 118.25, samples: 480 },
+      rl: { seconds: 55.5, steps: 20 },
+      environment: { node: 'v20.19.0', calibration_gflops: 92 },
     });
-    expect(text.split(ESCAPED).length).toBeGreaterThan(8);
-    expect(text).not.toContain('<img src=x');
   });
 
-  test('of a long series shows the windows that tell something and counts the rest', async () => {
-    const base = await sampleExplanation();
-    const quiet = { ...base.windows[0]!, intervals: [], class: 'normal' };
-    const text = explainPage({ ...base, windows: [...new Array(60).fill(quiet), base.windows[0]!] });
-    expect(text.match(/<article/g)).toHaveLength(1);
-    expect(text).toContain('60 more windows');
+  test('pair the gain of reinforcement series by series', () => {
+    const { rl } = readSummary(join(whole, 'summary.json'));
+    const sampled = pairedGain(records('sft.sampled'), records('rl.sampled'), 'reward', bootstrap);
+    expect(rl?.gain?.reward_sampled).toEqual(sampled);
+    expect(rl?.gain?.reward_greedy.mean).toBeCloseTo(
+      (rl?.metrics_after.reward_greedy.mean ?? 0) - (rl?.metrics_before?.reward_greedy.mean ?? 0),
+      12,
+    );
   });
 
-  test('says plainly when there is no anomaly and no policy', async () => {
-    const base = await sampleExplanation();
-    const text = explainPage({ ...base, policy: null, windows: [], intervals: [], class: 'normal' });
-    expect(text).toContain('The classical analyses find no anomaly');
-    expect(text).toContain('No anomaly was found.');
+  test('show the detector that was chosen on validation series', () => {
+    const { classical } = readSummary(join(whole, 'summary.json'));
+    const choice = JSON.parse(readFileSync(join(whole, 'eval/classical.json'), 'utf8')) as {
+      best: string;
+      validationSeries: number;
+    };
+    expect(choice.validationSeries).toBe(40);
+    expect(classical?.detector).toBe(choice.best);
+    expect(classical?.metrics.reward_sampled).toEqual(classical?.metrics.reward_greedy);
+    const table = written().transfer?.find(({ head }) => head !== undefined);
+    expect(Object.keys(table?.metrics.byTask ?? {})).toHaveLength(8);
+    expect(table?.metrics.byTask[choice.best]?.reward).toEqual(classical?.metrics.reward_greedy);
   });
 
-  test('has a JSON twin with the same content', async () => {
-    const explanation = await sampleExplanation();
-    const files = writeExplanation(join(directory, 'out'), explanation);
-    expect(JSON.parse(readFileSync(files.json, 'utf8'))).toEqual(explanation);
-    expect(readFileSync(files.html, 'utf8')).toBe(explainPage(explanation));
+  test('of further tasks stand by task', () => {
+    const { transfer } = readSummary(join(whole, 'summary.json'));
+    expect(Object.keys(transfer?.per_task ?? {})).toEqual(['anomllm/freq', 'anomllm/point']);
+    expect(transfer).not.toHaveProperty('reward_sampled');
+  });
+});
+
+test('answers that were edited count for nothing: the responses are read again', async () => {
+  const copy = copyRun('report.html', 'summary.json');
+  const { summary } = await assembleReport(copy);
+  for (const [name, list] of Object.entries(run.records).filter(([key]) => key.startsWith('rl.'))) {
+    const edited = list.map((record) => {
+      const { gold, answer } = record;
+      if (gold.kind !== 'anomaly') throw new Error('not of this run');
+      const { class: kind, intervals } = gold;
+      return { ...record, answer: { ...answer, class: kind, intervals, wellFormed: true, problem: null } };
+    });
+    writeRecords(join(copy, `eval/${name}.jsonl`), edited as EvalRecord[]);
+  }
+  expect((await assembleReport(copy)).summary).toEqual(summary);
+});
+
+describe('requirements', () => {
+  test('are not set for a handful of series', () => {
+    expect(readSummary(join(whole, 'summary.json')).requirements).toEqual([]);
+    const input = written();
+    expect(input.floors).toEqual([]);
+    expect(input.gains.map(({ lowerAbove }) => lowerAbove)).toEqual([null, null]);
+  });
+
+  test('are met and missed as measured where the held-out set is large enough', async () => {
+    const directory = join(root, 'held');
+    const { records: all } = writeRun(directory, { series: 100 });
+    const { summary, input } = await assembleReport(directory);
+    const sft = metricsOf(all['sft.greedy']!, bootstrap).overall;
+    expect(summary.requirements?.map(({ name }) => name)).toEqual([
+      'sft.format',
+      'sft.class_accuracy',
+      'sft.point_f1',
+      'sft.affiliation_f1',
+      'rl.gain.reward_sampled',
+      'rl.gain.reward_greedy',
+    ]);
+    expect(summary.requirements?.slice(0, 4).map(({ measured, met }) => ({ measured, met }))).toEqual(
+      (
+        [
+          ['format', 0.98],
+          ['class_accuracy', 0.95],
+          ['point_f1', 0.75],
+          ['affiliation_f1', 0.93],
+        ] as const
+      ).map(([metric, floor]) => ({ measured: sft[metric]?.mean, met: (sft[metric]?.mean ?? 0) >= floor })),
+    );
+    const [sampled, greedy] = summary.requirements!.slice(4);
+    expect(sampled).toMatchObject({ at_least: 0, measured: summary.rl?.gain?.reward_sampled?.ci95[0] });
+    expect(greedy).toMatchObject({ at_least: -0.02, measured: summary.rl?.gain?.reward_greedy.ci95[0] });
+    const page = reportPage(input);
+    expect(page.match(/<span class="required">/g)).toHaveLength(4);
+    const missed = summary.requirements!.filter(({ met }) => !met).length;
+    expect(page).toContain(
+      missed === 0 ? 'All 6 requirements are met' : `${missed} of 6 requirements missed`,
+    );
+  });
+});
+
+describe('what the report shows', () => {
+  test('stages in the order of training, then the detector', () => {
+    const input = written();
+    expect(input.stages.map(({ label }) => label.replaceAll('\u2011', '-'))).toEqual([
+      'Before training',
+      'After SFT',
+      'After TimerPO',
+      expect.stringMatching(/^Classical: /),
+    ]);
+    expect(input.run).toMatchObject({
+      command: 'npm run quickstart',
+      seeds: { run: 7 },
+      samples: 480,
+      steps: 20,
+      seconds: { 'set-up': 101.2, supervised: 118.25, TimerPO: 55.5, evaluation: 31.5 },
+    });
+    expect(input.run.policy.parameters).toBeGreaterThan(10_000);
+  });
+
+  test('curves hold the logged values', () => {
+    const panels = new Map(written().curves.map((panel) => [panel.title, panel]));
+    const lines = (stage: string) =>
+      readFileSync(join(whole, stage, 'metrics.jsonl'), 'utf8')
+        .trimEnd()
+        .split('\n')
+        .map((line) => JSON.parse(line));
+    const [sft, rl] = [lines('sft'), lines('rl')];
+    expect(panels.get('Supervised loss')).toMatchObject({
+      log: true,
+      curves: [{ x: sft.map(({ samples }) => samples), y: sft.map(({ loss }) => loss) }],
+    });
+    const { data, gradient, update } = sft[3].ms;
+    expect(panels.get('Supervised throughput')?.curves[0]?.y[3]).toBeCloseTo(
+      8000 / (data + gradient + update),
+      9,
+    );
+    const reward = panels.get('Reward of rollouts')!;
+    expect(reward.curves.map(({ name }) => name)).toEqual(['total', 'localisation', 'class', 'format']);
+    expect(reward.curves[1]?.y).toEqual(rl.map(({ parts }) => parts.localisation));
+    for (const [title, key] of [
+      ['Similarity to the expert traces', 'similarity'],
+      ['KL to the reference', 'kl'],
+      ['Entropy', 'entropy'],
+      ['Clipped tokens', 'clipped'],
+      ['Zero-variance groups', 'equalRewards'],
+      ['Gap between sampler and trainer', 'samplerGap'],
+    ] as const) {
+      expect(panels.get(title)?.curves[0]?.y).toEqual(rl.map((line) => line[key]));
+    }
+    expect(panels.get('Zero-variance groups')?.curves[1]?.y).toEqual(
+      rl.map(({ zeroVariance }) => zeroVariance),
+    );
+  });
+
+  test('examples follow the rule: two of each class, then the two lowest rewards', () => {
+    const input = written();
+    const greedy = records('rl.greedy');
+    const firsts = ['contextual point', 'global point', 'seasonal', 'trend', 'normal'].flatMap((label) =>
+      greedy.filter(({ gold }) => labelOf(gold) === label).slice(0, 2),
+    );
+    expect(input.examples.slice(0, 10).map(({ seriesId }) => seriesId)).toEqual(
+      firsts.map(({ seriesId }) => seriesId),
+    );
+    const rest = greedy.filter((record) => !firsts.includes(record));
+    const shown = input.examples.slice(10).map(({ score }) => score.total);
+    expect(shown).toEqual(
+      rest
+        .map(({ score }) => score.total)
+        .sort((a, b) => a - b)
+        .slice(0, 2),
+    );
+    expect(reportPage(input)).toContain('Not chosen by hand');
+  });
+
+  test('among equal rewards the earlier series is the example', () => {
+    const equal = records('rl.greedy').map((record) => ({ ...record, score: { total: 0.5, parts: {} } }));
+    const classes = Object.keys(metricsOf(equal).byClass);
+    const chosen = chooseExamples(equal, classes).map(({ record }) => equal.indexOf(record));
+    const [a, b] = chosen.slice(-2);
+    const taken = new Set(chosen.slice(0, -2));
+    const free = equal.map((_, i) => i).filter((i) => !taken.has(i));
+    expect([a, b]).toEqual(free.slice(0, 2));
+  });
+
+  test('an example holds the picture that the policy saw and the blind reading of the values', () => {
+    const example = written().examples[0]!;
+    const series = run.series.find(({ id }) => id === example.seriesId)!;
+    const png = Buffer.from(example.seen!.slice('data:image/png;base64,'.length), 'base64');
+    expect(decodePng(png, 'seen')).toEqual(renderColumns(figure('nano'), series.channels[0]!));
+    const trace = blind(analyse(series.channels[0]!));
+    for (const part of trace.think.split('\n')) expect(example.expcot).toContain(part);
+    expect(example.expcot).toMatch(new RegExp(`, ${trace.class}\\.$`));
+    expect(example.expcotLabel).toMatch(/blind/);
+    expect(example.response).toBe(
+      records('rl.greedy').find(({ seriesId }) => seriesId === example.seriesId)?.response,
+    );
+  });
+
+  test('another figure can be said to be what the policy saw', async () => {
+    const { input } = await assembleReport(whole, { draw: plainDrawing('ctu') });
+    const png = Buffer.from(input.examples[0]!.seen!.slice('data:image/png;base64,'.length), 'base64');
+    expect(decodePng(png, 'seen')).toMatchObject({ width: 580, height: 230 });
+  });
+
+  test('rebuilding from the same files gives the same bytes', async () => {
+    const files = Object.values(reportFiles(whole));
+    const before = files.map((file) => readFileSync(file, 'utf8'));
+    await writeRunReport(whole);
+    expect(files.map((file) => readFileSync(file, 'utf8'))).toEqual(before);
+  });
+});
+
+describe('what a run lacks', () => {
+  const cut = (text: string): string => text.slice(0, text.lastIndexOf('\n', text.length - 2) + 40);
+
+  test('a whole run lacks nothing', async () => {
+    expect((await assembleReport(whole)).gaps).toEqual([]);
+  });
+
+  test.each([
+    ['rl/stage.json', null, /^rl\/stage\.json is missing: .*summary\.json/],
+    [
+      'eval/rl.greedy.jsonl',
+      null,
+      /^eval\/rl\.greedy\.jsonl is missing: every number of the policy after reinforcement, and what is required/,
+    ],
+    ['eval/sft.sampled.jsonl', null, /^eval\/sft\.sampled\.jsonl is missing: sampled rewards/],
+    ['sft/metrics.jsonl', null, /^sft\/metrics\.jsonl is missing: the curves/],
+    ['rl/metrics.jsonl', cut, /^rl\/metrics\.jsonl ends at step 19 of 20: the curves/],
+    ['environment.json', null, /^environment\.json is missing/],
+  ] as const)('%s: it is named, on the page too', async (path, damage, gap) => {
+    const copy = copyRun();
+    const file = join(copy, path);
+    if (damage === null) rmSync(file);
+    else writeFileSync(file, damage(readFileSync(file, 'utf8')));
+    const { gaps, input } = await assembleReport(copy);
+    expect(gaps).toHaveLength(1);
+    expect(gaps[0]).toMatch(gap);
+    expect(input.caveats[0]).toBe(`Not whole: ${gaps[0]}.`);
+  });
+});
+
+describe('what a run has not reached', () => {
+  test('reinforcement: its column, gains and curves are left out', async () => {
+    const copy = copyRun(
+      'rl',
+      'eval/rl.greedy.jsonl',
+      'eval/rl.sampled.jsonl',
+      'eval/rl.anomllm.greedy.jsonl',
+    );
+    const { input, summary } = await writeRunReport(copy);
+    expect(summary.rl).toBeNull();
+    expect(summary.sft?.samples).toBe(480);
+    expect(summary).not.toHaveProperty('transfer');
+    expect(input.gains).toEqual([]);
+    expect(input.curves.map(({ title }) => title)).toEqual(['Supervised loss', 'Supervised throughput']);
+    expect(input.examples[0]?.by).toBe('After SFT, greedy');
+    expect(reportPage(input)).not.toContain('What TimerPO changed');
+  });
+
+  test('the first policy and the samples: means are there without them', async () => {
+    const copy = copyRun(
+      'eval/initial.greedy.jsonl',
+      'eval/initial.sampled.jsonl',
+      'eval/sft.sampled.jsonl',
+      'environment.json',
+    );
+    const { input, summary } = await assembleReport(copy);
+    expect(summary.sft).not.toHaveProperty('metrics_before');
+    expect(summary.sft?.metrics).not.toHaveProperty('reward_sampled');
+    expect(Object.keys(summary.rl?.gain ?? {})).toEqual(['reward_greedy']);
+    expect(summary.install_s).toBeNull();
+    expect(input.stages.map(({ key }) => key)).toEqual(['sft', 'rl', 'classical']);
+  });
+
+  test('a supervised stage: reinforcement is compared with where it began', async () => {
+    const copy = copyRun('sft', 'eval/sft.greedy.jsonl', 'eval/sft.sampled.jsonl');
+    const { summary } = await assembleReport(copy);
+    expect(summary.sft).toBeNull();
+    expect(summary.rl?.metrics_before?.reward_greedy.mean).toBeCloseTo(
+      mean(records('initial.greedy').map(({ score }) => score.total)),
+      12,
+    );
+  });
+
+  test('the detectors: they are left out, and run when the report is written', async () => {
+    const copy = copyRun('eval/classical.json', 'eval/classical.jsonl');
+    const { summary } = await assembleReport(copy);
+    expect(summary.classical).toBeNull();
+    await writeRunReport(copy);
+    for (const name of ['classical.json', 'classical.jsonl']) {
+      expect(readFileSync(join(copy, 'eval', name), 'utf8')).toBe(
+        readFileSync(join(whole, 'eval', name), 'utf8'),
+      );
+    }
+  });
+
+  test('a policy to count: its size is not guessed', async () => {
+    const { input } = await assembleReport(copyRun('rl/policy'));
+    expect(input.run.policy.parameters).toBeNull();
+    expect(reportPage(input)).not.toContain('parameters)');
+  });
+
+  test('its end: a stage that was stopped is said to be', async () => {
+    const copy = copyRun();
+    const stage = join(copy, 'sft/stage.json');
+    writeFileSync(stage, readFileSync(stage, 'utf8').replace('"finished":true', '"finished":false'));
+    const { input } = await assembleReport(copy);
+    expect(input.caveats[0]).toMatch(/supervised stage was stopped/);
+    writeFileSync(stage, '{"seconds": 1, "samples": 8, "steps": 1, "finished": "2026-03-01T10:00:00.000Z"}');
+    expect((await assembleReport(copy)).input.run.finished).toBe('2026-03-01T10:00:00.000Z');
+    const environment = join(copy, 'environment.json');
+    writeFileSync(environment, '{"evaluation_s": 12.5, "evaluation_finished": "2026-03-01T10:04:00.000Z"}');
+    expect((await assembleReport(copy)).input.run.finished).toBe('2026-03-01T10:04:00.000Z');
+  });
+
+  test('the last line of a killed stage is dropped', async () => {
+    const copy = copyRun();
+    const log = join(copy, 'rl/metrics.jsonl');
+    writeFileSync(log, `${readFileSync(log, 'utf8')}{"step": 21, "rew`);
+    const { input } = await assembleReport(copy);
+    expect(input.curves.find(({ title }) => title === 'Entropy')?.curves[0]?.x).toHaveLength(20);
+  });
+
+  test('any evaluation: there is no report', async () => {
+    const names = Object.keys(run.records).map((name) => `eval/${name}.jsonl`);
+    const copy = copyRun(...names, 'report.html');
+    await expect(assembleReport(copy)).rejects.toThrow(/copy-\d+\/eval: no policy was evaluated/);
+    await expect(writeRunReport(copy)).rejects.toThrow(DataError);
+    expect(existsSync(join(copy, 'report.html'))).toBe(false);
+  });
+});
+
+describe('a damaged run', () => {
+  test.each([
+    ['recipe.json', (text: string) => text.slice(0, 40), 'not JSON'],
+    ['recipe.json', (text: string) => text.replace('"seed"', '"sead"'), 'sead'],
+    ['recipe.json', (text: string) => text.replace(/"version": ?2/, '"version": 1'), 'a run of version 1'],
+    ['environment.json', () => '[1, 2', 'not JSON'],
+    ['sft/stage.json', () => '{"seconds": -1}', '"seconds"'],
+    ['sft/metrics.jsonl', (text: string) => text.replace('"loss"', '"lost"'), '"loss"'],
+    ['rl/metrics.jsonl', (text: string) => text.replace('{', '['), 'not a JSON line'],
+    ['eval/sft.greedy.jsonl', (text: string) => text.slice(0, -50), ':30: not a JSON line'],
+    ['eval/rl.sampled.jsonl', (text: string) => text.slice(text.indexOf('\n') + 1), 'nano5/test/'],
+    ['eval/rl.greedy.jsonl', (text: string) => text.replace('nano5/test/0', 'nano5/train/0'), 'no held-out'],
+    ['eval/rl.anomllm.greedy.jsonl', () => '', 'holds no record'],
+    ['eval/classical.json', () => '{}', '"best"'],
+    ['rl/policy/config.json', (text: string) => text.slice(0, 60), 'not JSON'],
+  ])('%s: the error names the file', async (path, damage, reason) => {
+    const copy = copyRun('report.html');
+    const file = join(copy, path);
+    writeFileSync(file, damage(readFileSync(file, 'utf8')));
+    const failure = await writeRunReport(copy).then(
+      () => null,
+      (error: unknown) => error,
+    );
+    expect(failure).toBeInstanceOf(DataError);
+    expect((failure as Error).message).toContain(file);
+    expect((failure as Error).message).toContain(reason);
+    expect(existsSync(join(copy, 'report.html'))).toBe(false);
+  });
+
+  test('no run at all', async () => {
+    await expect(assembleReport(join(root, 'nowhere'))).rejects.toThrow(
+      /nowhere\/recipe\.json: no such file; name the directory of a run/,
+    );
+  });
+
+  test('answers to the series of another seed are refused', async () => {
+    const other = join(root, 'other-seed');
+    writeRun(other, { series: 30, seed: 8 });
+    const copy = copyRun();
+    copyFileSync(join(other, 'eval/sft.greedy.jsonl'), join(copy, 'eval/sft.greedy.jsonl'));
+    await expect(assembleReport(copy)).rejects.toThrow(/sft\.greedy\.jsonl: the annotation of nano5\/test\//);
   });
 });
 
 const browser = findBrowser();
-if (browser === null)
-  console.warn('No Chromium found: the pages are not looked at. Install one, or set CHROMIUM.');
 
-describe.skipIf(browser === null)('in a headless browser (skipped where there is none)', () => {
-  const look = (files: Readonly<Record<string, string>>, width?: number) =>
-    loadPage(browser ?? '', files, width);
-
-  test('a page that fails is noticed', () => {
-    const { complaints } = look({ 'bad.html': '<script>throw new Error("thrown on purpose")</script>' });
-    expect(complaints.join()).toContain('thrown on purpose');
-  });
-
-  test('the report draws every curve and figure without a complaint', () => {
-    const { dom, complaints } = look({ 'report.html': reportPage(input) });
+describe('in a browser', () => {
+  test.skipIf(browser === null)('the page of a run draws its curves without a complaint', () => {
+    const page = readFileSync(join(whole, 'report.html'), 'utf8');
+    const { dom, complaints } = loadPage(browser!, { 'report.html': page });
     expect(complaints).toEqual([]);
     expect(dom).toContain('data-curves="drawn"');
-    const panels = dom.split('class="curve js-plotly-plot"').slice(1);
-    expect(panels).toHaveLength(input.curves.length);
-    panels.forEach((panel, i) => {
-      const lines = panel.match(/class="js-line"[^>]* d="M[^"]{20,}"/g) ?? [];
-      expect(lines.length).toBeGreaterThanOrEqual(input.curves[i]!.curves.length);
-    });
-    expect(dom.match(/<article class="example">[\s\S]*?<svg role="img"[\s\S]*?<path/g)).toHaveLength(12);
-  });
-
-  test('hostile text runs nothing', () => {
-    const { dom, complaints } = look({ 'report.html': reportPage(hostile) });
-    expect(complaints).toEqual([]);
-    expect(dom).toContain(`<title>${hostile.title}</title>`);
-    expect(dom).not.toContain('<title>owned');
-    expect(dom).toContain('data-curves="drawn"');
-  });
-
-  test('no page is wider than a screen of 400 or 1200 px, and a wide one would be noticed', async () => {
-    const files = {
-      'report.html': reportPage(input),
-      'explain.html': explainPage(await sampleExplanation()),
-      'wide.html': '<div style="width:1300px">wide</div>',
-    };
-    const frames = [400, 1200].flatMap((width) =>
-      Object.keys(files).map(
-        (name) => `<iframe src="${name}" style="width:${width}px;height:1500px"></iframe>`,
-      ),
-    );
-    const measure = `<script>onload = () => { document.body.dataset.fits = [...document.querySelectorAll('iframe')]
-      .map((f) => f.contentDocument.documentElement).map((e) => e.scrollWidth <= e.clientWidth).join(); }</script>`;
-    const { dom, complaints } = look({ 'frames.html': `<body>${frames.join('')}${measure}`, ...files });
-    expect(complaints).toEqual([]);
-    expect(dom).toContain('data-fits="true,true,false,true,true,false"');
-  });
-});
-
-describe('numbers in reports', () => {
-  test('have a true minus, a sign where asked, and no negative zero', () => {
-    expect(fixed(-0.0214)).toBe('\u22120.021');
-    expect(fixed(-0.0002)).toBe('0.000');
-    expect(signed(0.0146)).toBe('+0.015');
-    expect(signed(-0.3, 1)).toBe('\u22120.3');
-    expect([signed(0), signed(-0.0004)]).toEqual(['0.000', '0.000']);
-    const of = (mean: number, low: number, high: number) => change({ mean, ci95: [low, high], n: 9 });
-    expect(of(0.0146, -0.002, 0.031)).toBe('+0.015 [\u22120.002, +0.031]');
-    expect(of(0, 0, 0.031)).toBe('0.000 [0.000, +0.031]');
-    expect(of(0.0001, 0, 0.0002)).toBe('0.000');
-  });
-
-  test('are grouped and scaled for people', () => {
-    expect(grouped(1234567)).toBe('1\u202f234\u202f567');
-    expect(grouped(999)).toBe('999');
-    expect(compact(930_112)).toBe('0.93\u202fM');
-    expect(compact(3_086_000_000)).toBe('3.09\u202fB');
-    expect(compact(12_345)).toBe('12.3\u202fk');
-    expect(compact(512)).toBe('512');
-    expect(duration(4.25)).toBe('4.3\u202fs');
-    expect(duration(118)).toBe('1\u202fmin 58\u202fs');
-    expect(duration(7325)).toBe('2\u202fh 2\u202fmin');
-  });
-
-  test('are smoothed over a centred window that leaves out missing steps', () => {
-    expect(movingMean([1, 2, null, 6, 8], 3)).toEqual([1.5, 1.5, 4, 7, 7]);
-    expect(movingMean([null, null], 3)).toEqual([null, null]);
+    expect(dom.match(/<article class="example">/g)).toHaveLength(12);
   });
 });

@@ -1,6 +1,7 @@
 /** A report of a made-up run: series, answers and curves are drawn at random, every number is computed from them. */
+
 import { metricsOf, pairedGain } from '../../eval/metrics.ts';
-import type { CurvePanel, ReportExample, ReportInput } from '../../eval/report-page.ts';
+import type { CurvePanel, ReportExample, ReportInput } from '../../eval/report.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { encodePng } from '../../src/plot/png.ts';
 import { renderColumns } from '../../src/plot/raster.ts';

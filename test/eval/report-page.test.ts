@@ -1,0 +1,329 @@
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { ReportInput } from '../../eval/report.ts';
+import { movingMean } from '../../eval/report-curves.ts';
+import { labelled, reportPage } from '../../eval/report-page.ts';
+import { confusionTable } from '../../eval/report-tables.ts';
+import { DataError } from '../../src/errors.ts';
+import { explainPage, writeExplanation } from '../../src/explain/page.ts';
+import { change, compact, duration, fixed, grouped, signed } from '../../src/html/numbers.ts';
+import { findBrowser, loadPage } from '../helpers/browser.ts';
+import { sampleExplanation } from '../helpers/explanation.ts';
+import { sampleReport } from '../helpers/report.ts';
+
+const HOSTILE = `</pre></script><img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
+const ESCAPED = '&lt;/pre&gt;&lt;/script&gt;&lt;img src=x onerror=&quot;';
+
+/** Everything that a browser would load for this markup; scripts are looked at as text only. */
+function references(text: string): string[] {
+  const markup = text.replace(/<script>[\s\S]*?<\/script>/g, '');
+  return [
+    ...[...markup.matchAll(/\s(?:src|href|srcset|data|poster|action)\s*=\s*"([^"]*)"/g)].map(
+      (match) => match[1]!,
+    ),
+    ...[...markup.matchAll(/url\(([^)]*)\)/g)].map((match) => match[1]!),
+    ...[...markup.matchAll(/@import[^;]*/g)].map((match) => match[0]),
+  ];
+}
+
+const local = (reference: string) => /^(?:#|data:image\/png;base64,|data:,$)/.test(reference);
+
+let input: ReportInput;
+let hostile: ReportInput;
+let directory = '';
+beforeAll(async () => {
+  directory = mkdtempSync(join(tmpdir(), 'report-'));
+  input = await sampleReport();
+  hostile = {
+    ...input,
+    run: { ...input.run, name: HOSTILE, command: HOSTILE, recipeText: HOSTILE },
+    environment: { [HOSTILE]: HOSTILE },
+    examples: input.examples.map((example) => ({
+      ...example,
+      seriesId: HOSTILE,
+      response: HOSTILE,
+      expcot: HOSTILE,
+      answer: { ...example.answer, class: HOSTILE, think: HOSTILE, problem: HOSTILE },
+    })),
+    curves: input.curves.map((panel) => ({ ...panel, title: HOSTILE, xLabel: HOSTILE })),
+  };
+});
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+describe('the report page', () => {
+  test('states its numbers: stages, intervals, requirements met and missed', () => {
+    const text = reportPage(input);
+    const { mean, ci95 } = input.stages[1]!.metrics.overall.point_f1!;
+    expect(text).toContain(
+      `<span class="mean">${mean.toFixed(3)}</span><span class="ci">[${ci95[0].toFixed(3)}, ${ci95[1].toFixed(3)}]</span>`,
+    );
+    for (const { label } of input.stages) expect(text).toContain(`<th scope="col">${label}</th>`);
+    expect(text).toContain('0.95 <span class="missed">missed</span>');
+    expect(text).toContain('0.60 <span class="met">met</span>');
+    expect(text).toContain('1 of 6 requirements missed:');
+    for (const example of input.examples) expect(text).toContain(example.seriesId);
+  });
+
+  test('a change that is none has no sign and no interval', () => {
+    const none = { ...input.gains[0]!, estimate: { mean: 0, ci95: [0, 0] as const, n: 40 } };
+    const text = reportPage({ ...input, gains: [none] });
+    expect(text).toMatch(/on the same series: 0\.000\./);
+    expect(text).not.toContain('\u00b10');
+  });
+
+  test('shades no answer as right where the data name no kind, and unreadable ones as wrong', () => {
+    const confusion = {
+      rows: ['normal', 'unnamed anomaly'],
+      columns: ['trend', 'normal', 'other label', 'unreadable'],
+      counts: [
+        [1, 7, 2, 3],
+        [4, 5, 6, 8],
+      ],
+    };
+    const text = confusionTable('x', confusion).markup;
+    const tones = [...text.matchAll(/<td class="shaded (\w+)"[^>]*>(\d+)/g)].map(([, tone, n]) => [
+      tone,
+      Number(n),
+    ]);
+    expect(tones).toEqual([
+      ['wrong', 1],
+      ['right', 7],
+      ['wrong', 2],
+      ['wrong', 3],
+      ['ungraded', 4],
+      ['ungraded', 5],
+      ['ungraded', 6],
+      ['wrong', 8],
+    ]);
+  });
+
+  test('says when everything required is met', () => {
+    expect(reportPage({ ...input, floors: input.floors.slice(0, 1) })).toContain(
+      'All 3 requirements are met.',
+    );
+  });
+
+  test('loads nothing: every reference is inside the page', () => {
+    const found = references(reportPage(input));
+    expect(found.filter((reference) => !local(reference))).toEqual([]);
+    expect(found.length).toBeGreaterThan(12);
+    expect(references('<a href="https://x.org"><img src="y.png">').some(local)).toBe(false);
+  });
+
+  test('shows hostile text as text, wherever it comes from', () => {
+    const text = reportPage(hostile);
+    expect(text.split(ESCAPED).length).toBeGreaterThan(60);
+    expect(text).not.toContain('<img src=x');
+    expect(text.match(/<script>/g)).toHaveLength(2); // plotly.js and the drawing
+  });
+
+  test('shows a very long response up to a limit and says so', () => {
+    const [first] = input.examples;
+    const text = reportPage({ ...input, examples: [{ ...first!, response: 'x'.repeat(3_000_000) }] });
+    expect(text.length).toBeLessThan(2_500_000);
+    expect(text).toContain('and 2980000 more characters');
+  });
+
+  test('stays below 2.5 MB with very long curves', () => {
+    const n = 400_000;
+    const long = {
+      name: 'loss',
+      x: Array.from({ length: n }, (_, i) => i),
+      y: new Array<number>(n).fill(0.123),
+    };
+    const text = reportPage({ ...input, curves: [{ ...input.curves[0]!, curves: [long] }] });
+    expect(text.length).toBeLessThan(2_500_000);
+  });
+
+  test('leaves out what a run does not have', () => {
+    const { transfer: _, ...rest } = input;
+    const text = reportPage({ ...rest, gains: [], curves: [], examples: [], caveats: [], floors: [] });
+    expect(text).not.toContain('<script');
+    for (const id of ['gains', 'transfer', 'curves', 'examples', 'caveats'])
+      expect(text).not.toContain(`id="${id}"`);
+  });
+
+  test('needs a policy, known stages in its floors, and passive figures', () => {
+    expect(() => reportPage({ ...input, stages: input.stages.slice(3), floors: [] })).toThrow(
+      'no stage of a policy',
+    );
+    const floor = { stage: 'later', metric: 'format', atLeast: 0.9 } as const;
+    expect(() => reportPage({ ...input, floors: [floor] })).toThrow('"later"');
+    const figure = '<svg><script>1</script></svg>';
+    const [first] = input.examples;
+    expect(() => reportPage({ ...input, examples: [{ ...first!, figure }] })).toThrow(DataError);
+  });
+
+  test('is the same when rebuilt from its records', () => {
+    expect(reportPage(JSON.parse(JSON.stringify(input)))).toBe(reportPage(input));
+  });
+});
+
+describe('the explanation page', () => {
+  test('shows intervals with their time stamps, evidence, windows, and loads nothing', async () => {
+    const text = explainPage(await sampleExplanation());
+    for (const part of [
+      '2025-03-01 18:20',
+      'pressure_bar',
+      'trend test',
+      '1 of 2 windows',
+      'do not mark it',
+    ]) {
+      expect(text).toContain(part);
+    }
+    expect(references(text).filter((reference) => !local(reference))).toEqual([]);
+    expect(text).not.toContain('<script');
+  });
+
+  test('shows hostile text as text', async () => {
+    const base = await sampleExplanation();
+    const text = explainPage({
+      ...base,
+      file: HOSTILE,
+      column: HOSTILE,
+      class: HOSTILE,
+      windows: base.windows.map((one) => ({ ...one, response: HOSTILE, class: HOSTILE })),
+      classical: { ...base.classical, trace: HOSTILE },
+    });
+    expect(text.split(ESCAPED).length).toBeGreaterThan(8);
+    expect(text).not.toContain('<img src=x');
+  });
+
+  test('of a long series shows the windows that tell something and counts the rest', async () => {
+    const base = await sampleExplanation();
+    const quiet = { ...base.windows[0]!, intervals: [], class: 'normal' };
+    const text = explainPage({ ...base, windows: [...new Array(60).fill(quiet), base.windows[0]!] });
+    expect(text.match(/<article/g)).toHaveLength(1);
+    expect(text).toContain('60 more windows');
+  });
+
+  test('says plainly when there is no anomaly and no policy', async () => {
+    const base = await sampleExplanation();
+    const text = explainPage({ ...base, policy: null, windows: [], intervals: [], class: 'normal' });
+    expect(text).toContain('The classical analyses find no anomaly');
+    expect(text).toContain('No anomaly was found.');
+  });
+
+  test('has a JSON twin with the same content', async () => {
+    const explanation = await sampleExplanation();
+    const files = writeExplanation(join(directory, 'out'), explanation);
+    expect(JSON.parse(readFileSync(files.json, 'utf8'))).toEqual(explanation);
+    expect(readFileSync(files.html, 'utf8')).toBe(explainPage(explanation));
+  });
+});
+
+const browser = findBrowser();
+if (browser === null)
+  console.warn('No Chromium found: the pages are not looked at. Install one, or set CHROMIUM.');
+
+describe.skipIf(browser === null)('in a headless browser (skipped where there is none)', () => {
+  const look = (files: Readonly<Record<string, string>>, width?: number) =>
+    loadPage(browser ?? '', files, width);
+
+  test('a page that fails is noticed', () => {
+    const { complaints } = look({ 'bad.html': '<script>throw new Error("thrown on purpose")</script>' });
+    expect(complaints.join()).toContain('thrown on purpose');
+  });
+
+  test('the report draws every curve and figure without a complaint', () => {
+    const { dom, complaints } = look({ 'report.html': reportPage(input) });
+    expect(complaints).toEqual([]);
+    expect(dom).toContain('data-curves="drawn"');
+    const panels = dom.split('class="curve js-plotly-plot"').slice(1);
+    expect(panels).toHaveLength(input.curves.length);
+    panels.forEach((panel, i) => {
+      const lines = panel.match(/class="js-line"[^>]* d="M[^"]{20,}"/g) ?? [];
+      expect(lines.length).toBeGreaterThanOrEqual(input.curves[i]!.curves.length);
+    });
+    expect(dom.match(/<article class="example">[\s\S]*?<svg role="img"[\s\S]*?<path/g)).toHaveLength(12);
+  });
+
+  test('hostile text runs nothing', () => {
+    const { dom, complaints } = look({ 'report.html': reportPage(hostile) });
+    expect(complaints).toEqual([]);
+    expect(dom).toContain(`<title>${hostile.title}</title>`);
+    expect(dom).not.toContain('<title>owned');
+    expect(dom).toContain('data-curves="drawn"');
+  });
+
+  test('no page is wider than a screen of 400 or 1200 px, and a wide one would be noticed', async () => {
+    const files = {
+      'report.html': reportPage(input),
+      'explain.html': explainPage(await sampleExplanation()),
+      'wide.html': '<div style="width:1300px">wide</div>',
+    };
+    const frames = [400, 1200].flatMap((width) =>
+      Object.keys(files).map(
+        (name) => `<iframe src="${name}" style="width:${width}px;height:1500px"></iframe>`,
+      ),
+    );
+    const measure = `<script>onload = () => { document.body.dataset.fits = [...document.querySelectorAll('iframe')]
+      .map((f) => f.contentDocument.documentElement).map((e) => e.scrollWidth <= e.clientWidth).join(); }</script>`;
+    const { dom, complaints } = look({ 'frames.html': `<body>${frames.join('')}${measure}`, ...files });
+    expect(complaints).toEqual([]);
+    expect(dom).toContain('data-fits="true,true,false,true,true,false"');
+  });
+});
+
+describe('numbers in reports', () => {
+  test('have a true minus, a sign where asked, and no negative zero', () => {
+    expect(fixed(-0.0214)).toBe('\u22120.021');
+    expect(fixed(-0.0002)).toBe('0.000');
+    expect(signed(0.0146)).toBe('+0.015');
+    expect(signed(-0.3, 1)).toBe('\u22120.3');
+    expect([signed(0), signed(-0.0004)]).toEqual(['0.000', '0.000']);
+    const of = (mean: number, low: number, high: number) => change({ mean, ci95: [low, high], n: 9 });
+    expect(of(0.0146, -0.002, 0.031)).toBe('+0.015 [\u22120.002, +0.031]');
+    expect(of(0, 0, 0.031)).toBe('0.000 [0.000, +0.031]');
+    expect(of(0.0001, 0, 0.0002)).toBe('0.000');
+  });
+
+  test('are grouped and scaled for people', () => {
+    expect(grouped(1234567)).toBe('1\u202f234\u202f567');
+    expect(grouped(999)).toBe('999');
+    expect(compact(930_112)).toBe('0.93\u202fM');
+    expect(compact(3_086_000_000)).toBe('3.09\u202fB');
+    expect(compact(12_345)).toBe('12.3\u202fk');
+    expect(compact(512)).toBe('512');
+    expect(duration(4.25)).toBe('4.3\u202fs');
+    expect(duration(118)).toBe('1\u202fmin 58\u202fs');
+    expect(duration(7325)).toBe('2\u202fh 2\u202fmin');
+  });
+
+  test('are smoothed over a centred window that leaves out missing steps', () => {
+    expect(movingMean([1, 2, null, 6, 8], 3)).toEqual([1.5, 1.5, 4, 7, 7]);
+    expect(movingMean([null, null], 3)).toEqual([null, null]);
+  });
+});
+
+describe('the environment of a run', () => {
+  test('stands with words and units, the device once', () => {
+    const shown = labelled({
+      cpu: 'AMD EPYC',
+      device_name: 'AMD EPYC',
+      memory_gib: 24,
+      matmul_gflops_one_thread: 82,
+      peak_memory_mib: 1288,
+      evaluation_s: 76.4,
+    });
+    expect(shown).toEqual({
+      Processor: 'AMD EPYC',
+      Memory: '24\u202fGiB',
+      '512\u00b3 matrix product, one thread': '82\u202fGFLOP/s',
+      'Peak memory': '1288\u202fMiB',
+      Evaluation: '1\u202fmin 16\u202fs',
+    });
+  });
+
+  test('names a device that is not the processor, and leaves what it does not know as it is', () => {
+    const record = { cpu: 'AMD EPYC', device_name: 'NVIDIA H200', memory_gib: 'much', constructor: 3 };
+    expect(labelled(record)).toEqual({
+      Processor: 'AMD EPYC',
+      'Device model': 'NVIDIA H200',
+      Memory: 'much',
+      constructor: 3,
+    });
+  });
+});
