@@ -99,6 +99,11 @@ const ADVICE = 'evaluate the policy again';
 
 const interval = z.tuple([z.int().nonnegative(), z.int().positive()]).readonly();
 const intervals = z.array(interval).readonly();
+const ids = z
+  .array(z.int().nonnegative())
+  .readonly()
+  .refine((list) => list.every((id, i) => id > (list[i - 1] ?? -1)), 'must be ascending, each once');
+
 /** A gold answer as its kind reads it. */
 const gold = z.unknown().transform((value, context): Gold => {
   try {
@@ -113,7 +118,7 @@ const answer = z
   .strictObject({
     think: z.string().nullable(),
     intervals: intervals.nullable(),
-    variates: z.exactOptional(z.array(z.int().nonnegative()).readonly().nullable()),
+    variates: z.exactOptional(ids.nullable()),
     class: z.string().nullable(),
     extension: z.exactOptional(z.string().nullable()),
     wellFormed: z.boolean(),
