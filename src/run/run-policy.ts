@@ -1,14 +1,18 @@
-/** The policies of a run: where they are, and the one that its training starts from, made or copied. */
-import { constants, cpSync, existsSync, mkdirSync, statSync } from 'node:fs';
+/** The policies of a run: where they are, the one that its training starts from (made or copied), and one merged with an adapter. */
+import { constants, cpSync, existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { basename, isAbsolute, join, relative, resolve } from 'node:path';
 import { openExamples, trainingExamples } from '../../datasets/source.ts';
 import { MetaEngine } from '../engine/torch/meta.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
 import { MANIFEST_FILE, TRAINING_FILES, writeManifestedDirectory } from '../manifest.ts';
 import { trainBpe } from '../policy/bpe.ts';
+import { type Json, readJson } from '../policy/json-file.ts';
+import { type Adapter, mergeAdapter } from '../policy/lora.ts';
+import { statedDType } from '../policy/model-config.ts';
+import { loadAdapter } from '../policy/peft.ts';
 import { Policy } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
-import { type PolicyCard, writeCard } from '../tasks/card.ts';
+import { CARD_FILE, type PolicyCard, readCard, writeCard } from '../tasks/card.ts';
 import { openEngine } from './engine.ts';
 import type { Run } from './run.ts';
 import { nanoCard, trainingTask } from './task.ts';
@@ -142,4 +146,56 @@ export function prepareInitial(run: Run): void {
     writeCard(temporary, card);
   });
   created.dispose();
+}
+
+export interface MergeRequest {
+  /** Directory of a checkpoint, or of a run. */
+  readonly policy: string;
+  /** Directory of a low-rank adapter of it. */
+  readonly adapter: string;
+  readonly out: string;
+  /** Of the weights that are written; `auto`: as in the checkpoint. */
+  readonly dtype: 'auto' | 'float32' | 'bfloat16';
+}
+
+/** The checkpoint is never written over: a merge cannot be taken back. */
+function checkMergeTarget(out: string, sources: readonly string[]): void {
+  const same = sources.find((source) => resolve(source) === resolve(out));
+  if (same !== undefined) throw new ConfigError(`--out ${out}: is what is read; choose another directory`);
+  if (!existsSync(out)) return;
+  if (!statSync(out).isDirectory()) throw new ConfigError(`--out ${out}: is a file; choose a directory`);
+  if (readdirSync(out).length > 0) {
+    throw new ConfigError(`--out ${out}: holds files already; choose a new directory`);
+  }
+}
+
+/**
+ * Writes a checkpoint with a low-rank adapter added to its weights.
+ * @throws ConfigError for a wrong target; CheckpointError when base and adapter do not belong together
+ */
+export function mergePolicy({ policy: path, adapter, out, dtype }: MergeRequest): {
+  readonly base: string;
+  readonly dtype: Policy['dtype'];
+  readonly options: Adapter['options'];
+} {
+  const base = findPolicy(path);
+  checkMergeTarget(out, [base, adapter]);
+  const engine = openEngine('cpu', 0);
+  const stated = statedDType(readJson(join(base, 'config.json')) as Json);
+  const policy = Policy.load(engine, base, {
+    // `auto` of a loaded policy is what suits the processor; a file keeps the width that it has.
+    dtype: dtype !== 'auto' ? dtype : /16$/.test(String(stated)) ? 'bfloat16' : 'float32',
+    adapter: (dims) => loadAdapter(engine, dims, adapter),
+  });
+  const { options } = policy.adapter!;
+  mergeAdapter(policy);
+  // Run directories keep a card beside a policy: the adapter's, which was taught last, before the base's.
+  const card = [adapter, base].find((directory) => existsSync(join(directory, CARD_FILE)));
+  writeManifestedDirectory(out, (temporary) => {
+    policy.write(temporary);
+    if (card !== undefined) writeCard(temporary, readCard(card));
+  });
+  const written = policy.dtype;
+  policy.dispose();
+  return { base, dtype: written, options };
 }
