@@ -314,7 +314,7 @@ describe('buildAddon', () => {
       ...['dist/src', 'dist/src/engine/torch', 'src', 'src/engine/torch'].flatMap(files),
     ].concat(['node-addon-api', 'node-api-headers'].map((name) => `node_modules/${name}/package.json`));
     for (const part of parts) cpSync(join(package_, part), join(copy, part));
-    const module = pathToFileURL(join(copy, 'dist/src/engine/torch/addon.js')).href;
+    const module = pathToFileURL(join(copy, 'dist/src/engine/torch/build.js')).href;
     const { targetPath: fromCopy } = (await import(module)) as { targetPath: typeof targetPath };
     const compiler = findCompiler(env)!;
     const here = targetPath(libtorch, compiler, { env });
@@ -345,8 +345,7 @@ describe('buildAddon', () => {
     const { sources } = options();
     const program = write(
       'both.mts',
-      `import { buildAddon } from ${JSON.stringify(resolve('src/engine/torch/build.ts'))};
-       import { findCompiler } from ${JSON.stringify(resolve('src/engine/torch/compiler.ts'))};
+      `import { buildAddon, findCompiler } from ${JSON.stringify(resolve('src/engine/torch/build.ts'))};
        import { findLibtorch } from ${JSON.stringify(resolve('src/engine/torch/find.ts'))};
        console.log(await buildAddon(findLibtorch(), findCompiler(), { sources: ${JSON.stringify(sources)} }));`,
     );
