@@ -157,6 +157,19 @@ describe('layering', () => {
     expect(loaded.filter((file) => layer(file) !== 'ground')).toEqual([]);
   });
 
+  /** It learns classes, and refuses examples without one. */
+  const NAMES_KINDS = new Set(['src/expcot/class-profile.ts']);
+
+  test('only the files of src/tasks know what a kind of answer is by its name', () => {
+    const compared =
+      /\bkind\b[^\n;]*[!=]==\s*'(?:anomaly|classification|variates)'|\bcase '(?:anomaly|classification|variates)'/;
+    const elsewhere = ['src', 'datasets', 'eval', 'rewards']
+      .flatMap(sources)
+      .filter((file) => !file.startsWith('src/tasks/') && !NAMES_KINDS.has(file))
+      .filter((file) => compared.test(withoutComments(readFileSync(join(ROOT, file), 'utf8'))));
+    expect(elsewhere).toEqual([]);
+  });
+
   test('the top level is the list of the design', () => {
     const git = spawnSync('git', ['ls-files'], { cwd: ROOT, encoding: 'utf8' });
     const tracked = git.status === 0 ? git.stdout.split('\n').filter((name) => name !== '') : [...TOP_LEVEL];
