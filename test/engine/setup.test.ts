@@ -312,7 +312,10 @@ describe('buildAddon', () => {
     const parts = [
       'package.json',
       ...['dist/src', 'dist/src/engine/torch', 'src', 'src/engine/torch'].flatMap(files),
-    ].concat(['node-addon-api', 'node-api-headers'].map((name) => `node_modules/${name}/package.json`));
+    ].concat(
+      ['node-addon-api', 'node-api-headers', 'leven'].map((name) => `node_modules/${name}/package.json`),
+      'node_modules/leven/index.js',
+    );
     for (const part of parts) cpSync(join(package_, part), join(copy, part));
     const module = pathToFileURL(join(copy, 'dist/src/engine/torch/build.js')).href;
     const { targetPath: fromCopy } = (await import(module)) as { targetPath: typeof targetPath };
