@@ -154,7 +154,7 @@ class Fetch {
         list = parseSums(readFileSync(file, 'utf8'));
       } catch (error) {
         if (!(error instanceof EndpointError)) throw error;
-        this.#say(`not compared with the list of its owners: ${error.message.split(';')[0]}`);
+        this.#say(`not compared with the list of its owners: ${error.problem}`);
         list = null;
       }
       rmSync(file, { force: true });

@@ -56,7 +56,7 @@ export async function retry<T>(
       if (!(error instanceof Passing)) throw error;
       const wait = error.wait ?? (pause / 1000) * 2 ** failures;
       if (++failures >= attempts || wait > LONGEST_PAUSE) throw error.error;
-      onRetry?.(`${error.message.split('; ')[0]}; again in ${Math.ceil(wait)} s`);
+      onRetry?.(`${error.error.problem}; again in ${Math.ceil(wait)} s`);
       await sleep(wait * 1000, undefined, { signal }).catch(() => signal.throwIfAborted());
     }
   }
@@ -128,10 +128,10 @@ function unreachable(what: string, remedy: string, error: unknown): EndpointErro
     proxy === undefined || process.env['NODE_USE_ENV_PROXY'] === '1'
       ? ''
       : `, set NODE_USE_ENV_PROXY=1 for Node to use ${proxy} (22.21, 24.5 or later)`;
-  return new EndpointError(
-    `${what} cannot be reached (${causeOf(error).message}); check the network${through}, or ${remedy}`,
-    { cause: error },
-  );
+  return new EndpointError(`${what} cannot be reached (${causeOf(error).message})`, {
+    advice: `check the network${through}, or ${remedy}`,
+    cause: error,
+  });
 }
 
 /**
@@ -146,17 +146,17 @@ export function broken(
 ): Passing | EndpointError {
   const { code, message } = causeOf(error);
   if (/CERT|SELF_SIGNED|UNABLE_TO_VERIFY/.test(code)) {
-    return new EndpointError(
-      `${address}: its certificate is not trusted (${message}); name your organisation's in NODE_EXTRA_CA_CERTS`,
-      { cause: error },
-    );
+    return new EndpointError(`${address}: its certificate is not trusted (${message})`, {
+      advice: `name your organisation's in NODE_EXTRA_CA_CERTS`,
+      cause: error,
+    });
   }
   if (reached || !UNREACHABLE.has(code)) {
     return new Passing(
-      new EndpointError(
-        `${what}: the connection to ${address} broke (${message}); run the same command again to go on`,
-        { cause: error },
-      ),
+      new EndpointError(`${what}: the connection to ${address} broke (${message})`, {
+        advice: 'run the same command again to resume',
+        cause: error,
+      }),
     );
   }
   return unreachable(address, remedy, error);
@@ -340,9 +340,9 @@ async function attempt(
   const tooMuch = async (): Promise<EndpointError> => {
     await part.drop();
     const limit = size === null ? `${maximum} bytes that such a file may have` : `${size} bytes it announced`;
-    return new EndpointError(
-      `${source.name}: ${source.address} sends more than the ${limit}; run the same command again, and if it stays, ${source.remedy}`,
-    );
+    return new EndpointError(`${source.name}: ${source.address} sends more than the ${limit}`, {
+      advice: `run the same command again, and if it stays, ${source.remedy}`,
+    });
   };
   try {
     const { start, total } = extent(response);
@@ -415,8 +415,8 @@ export async function download(
       onProgress?.(0, content.size);
       if (--chances === 0) {
         throw new EndpointError(
-          `${source.name}: what ${source.address} sent has another hash than expected, ${found.hash} instead of ${content.hash}, and was ` +
-            `thrown away; run the same command again, and if it stays, ${source.remedy}`,
+          `${source.name}: what ${source.address} sent has another hash than expected, ${found.hash} instead of ${content.hash}, and was thrown away`,
+          { advice: `run the same command again, and if it stays, ${source.remedy}` },
         );
       }
     }
@@ -502,9 +502,9 @@ export async function downloadUrl(url: string, target: string, options: UrlOptio
         if (response.ok || response.status === 416) return answer;
         close();
         await response.body?.cancel();
-        const error = new EndpointError(
-          `${url}: the server answers with status ${response.status}; ${server.remedy}`,
-        );
+        const error = new EndpointError(`${url}: the server answers with status ${response.status}`, {
+          advice: server.remedy,
+        });
         throw isBusy(response) ? new Passing(error, retryAfter(response)) : error;
       },
       onAnswer({ headers }) {

@@ -33,7 +33,18 @@ export class DataError extends TimeseerError {
 export class ConfigError extends TimeseerError {}
 export class CheckpointError extends TimeseerError {}
 export class EngineError extends TimeseerError {}
-export class EndpointError extends TimeseerError {}
+/** A server cannot be reached, refuses, or sends something else. The message is the problem, then the advice. */
+export class EndpointError extends TimeseerError {
+  readonly problem: string;
+
+  constructor(
+    problem: string,
+    { advice, cause }: { readonly advice?: string; readonly cause?: unknown } = {},
+  ) {
+    super(advice === undefined ? problem : `${problem}; ${advice}`, cause === undefined ? {} : { cause });
+    this.problem = problem;
+  }
+}
 
 const REASONS: Readonly<Record<string, string>> = {
   ENOENT: 'no such file or directory',

@@ -287,7 +287,7 @@ function refusal(
   if (isBusy(response)) {
     const busy = status === 429 ? 'asks to slow down' : 'fails';
     return new Passing(
-      new EndpointError(`${what}: ${by} ${busy}; run the same command again later to go on`),
+      new EndpointError(`${what}: ${by} ${busy}`, { advice: 'run the same command again later to resume' }),
       retryAfter(response),
     );
   }
