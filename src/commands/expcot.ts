@@ -2,6 +2,8 @@
 import { existsSync } from 'node:fs';
 import type { Argv, CommandModule } from 'yargs';
 import { openClasses, openSet, readFromFile, readFromSet, splitOf } from '../../datasets/open-series.ts';
+import { numericColumns } from '../../datasets/readers/csv.ts';
+import { formatOf } from '../../datasets/readers/formats.ts';
 import { SPLITS, type Split } from '../../datasets/split.ts';
 import { normalAlone } from '../../datasets/statistics.ts';
 import { ConfigError } from '../errors.ts';
@@ -30,6 +32,10 @@ export interface ExpcotArguments {
   score: boolean;
   json: boolean;
 }
+
+/** Of a CSV file the columns that are compared: all that hold numbers, where the answer names some of them. */
+const columnsFor = (kind: Gold['kind'], file: string): readonly string[] | undefined =>
+  taskKind(kind).countsChannels && formatOf(file) === 'csv' ? numericColumns(file) : undefined;
 
 /** Values as `path value` lines; lists of numbers on one line, longer lists counted. */
 function* leaves(value: unknown, path: string): Generator<string> {
@@ -150,7 +156,7 @@ export function runExpcot(args: ExpcotArguments): void {
   }
   const found =
     set === null
-      ? readFromFile(args.file, args.record, args.column)
+      ? readFromFile(args.file, args.record, args.column ?? columnsFor(kind, args.file))
       : readFromSet(set, splitOf(set, args.split), args.record);
   const gold = args.mode === 'blind' ? null : statedGold(kind, found, args);
   const expert = expertOn(found, kind, profile);

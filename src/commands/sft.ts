@@ -13,7 +13,10 @@ export const sft: CommandModule<object, RunArguments> = {
       .example('$0 sft --out runs/a', 'The supervised stage of the quickstart')
       .example('$0 sft --out runs/a --resume', 'Resume after Ctrl-C or a crash, bit for bit')
       .example('$0 sft --recipe my.yaml --set sft.samples=10000 --out runs/b', 'Another recipe, shorter')
-      .example('$0 sft --set policy.init=checkpoints/qwen2.5-vl-3b --out runs/c', 'Start from a checkpoint'),
+      .example(
+        '$0 sft --set policy.init=models/Qwen2.5-VL-3B-Instruct --out runs/c',
+        'Start from a checkpoint',
+      ),
   handler: async (given) => {
     const { trainStage } = await import('../run/stage.ts');
     const trained = await trainStage('sft', given);

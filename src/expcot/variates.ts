@@ -181,7 +181,7 @@ export function analyseVariates(channels: readonly Float64Array[]): VariatesEvid
   const length = channels[0]?.length ?? 0;
   if (channels.length < FEWEST_VARIATES || length < FEWEST_POINTS) {
     throw new DataError(
-      `${channels.length} variates of ${length} points: comparing them needs at least ${FEWEST_VARIATES} of ${FEWEST_POINTS}`,
+      `${channels.length === 1 ? '1 variate' : `${channels.length} variates`} of ${length} points; comparing needs at least ${FEWEST_VARIATES} variates of ${FEWEST_POINTS} points`,
     );
   }
   const bridged = channels.map((channel): Bridged => {

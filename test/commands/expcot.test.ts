@@ -39,6 +39,10 @@ beforeAll(() => {
     file('grid.ts'),
     `@classLabel false\n@data\n${channels.map((channel) => [...channel].join(',')).join(':')}\n`,
   );
+  writeFileSync(
+    file('grid.csv'),
+    `a,b,c,d\n${Array.from(channels[0]!, (_, t) => channels.map((channel) => channel[t]).join(',')).join('\n')}\n`,
+  );
   writeFileSync(file('huge.csv'), `value\n${[1, 1e300, 2, 1].join('\n')}\n`);
   writeFileSync(file('train.ts'), tsFile('train', 30));
   writeFileSync(file('test.ts'), tsFile('test', 6));
@@ -154,6 +158,13 @@ describe('timeseer expcot', () => {
     expect(found.evidence.variates).toHaveLength(4);
     const { variates } = vtaMultivariate('square', 3407, 'test', 1, { variates: 4 });
     expect(found.trace.text).toContain(`</think><answer>[${variates.join(', ')}]</answer>`);
+  });
+
+  it('compares all columns of numbers of a CSV file where none is chosen', async () => {
+    const found = await json(file('grid.csv'), '--kind', 'variates');
+    const other = await json(file('grid.ts'), '--kind', 'variates');
+    expect(found.trace.answer).toEqual(other.trace.answer);
+    expect(found.evidence.variates).toHaveLength(4);
   });
 
   it.each([
