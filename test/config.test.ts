@@ -5,7 +5,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import { changedKeys, defaultRecipe, loadRecipe, recipeNames } from '../src/config.ts';
 import { ConfigError, closest } from '../src/errors.ts';
 import { ADAPTER_TARGETS, DECODER_TARGETS } from '../src/lora-targets.ts';
-import { recipeSchema } from '../src/recipe.ts';
+import { recipeKeys, recipeSchema } from '../src/recipe.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-config-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
@@ -42,6 +42,27 @@ describe('recipes that come along', () => {
         typeof value === 'object' && value !== null && !Array.isArray(value) ? [key, ...names(value)] : [key],
       );
     expect(names(defaultRecipe()).filter((key) => !new RegExp(`^ *${key}:`, 'm').test(text))).toEqual([]);
+  });
+
+  test('help has one line for every key: what it means, its default and what it may be', () => {
+    const keys = recipeKeys();
+    const leaves = (tree: object, prefix = ''): string[] =>
+      Object.entries(tree).flatMap(([key, value]: [string, unknown]) =>
+        typeof value === 'object' && value !== null && !Array.isArray(value)
+          ? leaves(value, `${prefix}${key}.`)
+          : [`${prefix}${key}`],
+      );
+    const names = keys.map(({ key }) => key);
+    expect(leaves(defaultRecipe()).filter((key) => !names.includes(key))).toEqual([]);
+    // A key without a description: add .describe('…') to it in src/recipe.ts.
+    expect(keys.filter(({ meaning }) => !/^[A-Z].*[.)]$/.test(meaning)).map(({ key }) => key)).toEqual([]);
+    const found = (key: string) => keys.find((one) => one.key === key);
+    expect(found('rl.kl')).toMatchObject({ standard: '0.001', range: '≥ 0' });
+    expect(found('rl.clipRatio')).toMatchObject({ standard: '0.2', range: '> 0 … < 1' });
+    expect(found('sft.clip')).toMatchObject({ standard: '1', range: '> 0' });
+    expect(found('rl.group')).toMatchObject({ standard: '8', range: '2 … 4096' });
+    expect(found('input')).toMatchObject({ standard: 'picture', range: 'picture | numbers' });
+    expect(found('memory.check')).toMatchObject({ standard: 'true', range: 'true | false' });
   });
 
   test('requirements go when other data are set without others', () => {

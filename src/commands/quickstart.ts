@@ -1,5 +1,6 @@
 import type { CommandModule } from 'yargs';
 import { print, printJson, shellWord } from '../terminal.ts';
+import { recipeHelp } from './recipe-help.ts';
 import { type RunArguments, runOptions } from './run-options.ts';
 
 export const quickstart: CommandModule<object, RunArguments> = {
@@ -14,7 +15,8 @@ export const quickstart: CommandModule<object, RunArguments> = {
       .example('$0 quickstart', 'The whole path, about four minutes on two cores')
       .example('$0 quickstart --resume', 'Resume where it was stopped')
       .example('$0 quickstart --recipe quickstart-short --out runs/short', 'The path alone, with tiny counts')
-      .example('$0 quickstart --set rl.advantage=grpo --out runs/grpo', 'Another advantage'),
+      .example('$0 quickstart --set rl.advantage=grpo --out runs/grpo', 'Another advantage')
+      .epilogue(recipeHelp(null)),
   handler: async (given) => {
     const { runQuickstart } = await import('../run/quickstart.ts');
     const { resultLines } = await import('../run/report.ts');

@@ -1,5 +1,6 @@
 import type { CommandModule } from 'yargs';
 import { print, printJson, shellWord } from '../terminal.ts';
+import { recipeHelp } from './recipe-help.ts';
 import { type RunArguments, runOptions } from './run-options.ts';
 
 export const sft: CommandModule<object, RunArguments> = {
@@ -16,7 +17,8 @@ export const sft: CommandModule<object, RunArguments> = {
       .example(
         '$0 sft --set policy.init=models/Qwen2.5-VL-3B-Instruct --out runs/c',
         'Start from a checkpoint',
-      ),
+      )
+      .epilogue(recipeHelp('sft')),
   handler: async (given) => {
     const { trainStage } = await import('../run/stage.ts');
     const trained = await trainStage('sft', given);

@@ -1,5 +1,6 @@
 import type { CommandModule } from 'yargs';
 import { print, printJson, shellWord } from '../terminal.ts';
+import { recipeHelp } from './recipe-help.ts';
 import { type RunArguments, runOptions } from './run-options.ts';
 
 interface TrainArguments extends RunArguments {
@@ -23,7 +24,8 @@ export const train: CommandModule<object, TrainArguments> = {
       .example(
         '$0 train --policy runs/a --set rl.advantage=grpo --out runs/grpo',
         'The same start with another advantage',
-      ),
+      )
+      .epilogue(recipeHelp('rl')),
   handler: async (given) => {
     const { trainStage } = await import('../run/stage.ts');
     const trained = await trainStage('rl', given);

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import { COMMANDS, main } from '../../src/cli.ts';
 import { packageVersion } from '../../src/paths.ts';
+import { recipeKeys } from '../../src/recipe.ts';
 import { inside, type Outcome } from '../helpers/command-line.ts';
 import { CLI } from '../helpers/program.ts';
 
@@ -42,6 +43,20 @@ describe('help', () => {
     const plain = (text: string): string => text.replaceAll(/\s+/g, ' ');
     expect(plain(out)).toContain(COMMANDS[name]!.describe);
     expect(plain(list)).toContain(COMMANDS[name]!.describe);
+  });
+
+  test.each([
+    ['sft', 'sft', 'rl'],
+    ['train', 'rl', 'sft'],
+  ])('%s --help explains the keys of its stage and of the whole run', async (name, own, other) => {
+    const { out } = await inside(name, '--help');
+    const told = [...out.matchAll(/^ {2}([\w.]+)=\S+(?:\s+)([A-Z'].*)/gm)].map(([, key]) => key!);
+    for (const { key } of recipeKeys()) {
+      const section = key.split('.')[0]!;
+      if (section === own || ['seed', 'data', 'policy', 'answers'].includes(section))
+        expect(told).toContain(key);
+      if (section === other) expect(told).not.toContain(key);
+    }
   });
 
   test.each(names)('%s takes --verbose and refuses an option that it does not know', async (name) => {
