@@ -24,7 +24,7 @@ export const POLICIES = ['initial', 'sft', 'rl'] as const;
 export type PolicyName = (typeof POLICIES)[number];
 
 /** Version of the files that a run writes; a checkpoint has its own beside it. */
-export const RUN_VERSION = 2;
+export const RUN_VERSION = 3;
 
 const headerShape = z.object({
   version: z.literal(RUN_VERSION),

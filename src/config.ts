@@ -48,6 +48,8 @@ function at(tree: Tree, path: Path): unknown {
 
 /** Why keys of earlier versions are gone. */
 const REMOVED: Readonly<Record<string, string>> = {
+  'rl.alpha': 'it is rl.timerpo.alpha now',
+  'rl.transport': 'its keys are in rl.timerpo now',
   reward:
     'the reward follows from the data: intervals as AnomSeer, classes as TimeMaster, ids of variates by F1',
 };

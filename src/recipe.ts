@@ -127,8 +127,13 @@ const sft = z
   })
   .readonly();
 
-const transport = z
+/** Of `advantage: timerpo`: the similarity of a response to the expert trace, and what of it goes into the advantage. */
+const timerpo = z
   .strictObject({
+    alpha: nonNegative
+      .max(1e6)
+      .default(0.3)
+      .describe('Weight of the orthogonal, trace-grounded part of the advantage; 0: no trace is read.'),
     epsilon: scale
       .default(0.08)
       .describe('Entropic regularisation of Sinkhorn; smaller is sharper and converges more slowly.'),
@@ -163,11 +168,7 @@ const rl = z
       .enum(['timerpo', 'grpo', 'dr_grpo'])
       .default('timerpo')
       .describe('Advantage estimator of a group of responses.'),
-    alpha: nonNegative
-      .max(1e6)
-      .default(0.3)
-      .describe('Weight of the orthogonal, transport-grounded part of the TimerPO advantage.'),
-    transport: transport.prefault({}),
+    timerpo: timerpo.prefault({}),
     learningRate: positive.max(1).default(2e-4).describe('Peak learning rate of AdamW.'),
     warmup: count(0).default(3).describe('Steps of linear warm-up.'),
     minLearningRate: ratio.default(0.1).describe('Where the cosine ends, as a share of the peak.'),

@@ -124,9 +124,9 @@ test.each([
 
 describe('loadRecipe', () => {
   test('fills in defaults around what a file says', () => {
-    const { rl, sft } = recipe('rl:\n  group: 5\n  transport: { epsilon: 0.1 }\n');
+    const { rl, sft } = recipe('rl:\n  group: 5\n  timerpo: { epsilon: 0.1 }\n');
     expect(rl.group).toBe(5);
-    expect(rl.transport).toEqual({ epsilon: 0.1, iterations: 50, tau: 0.5 });
+    expect(rl.timerpo).toMatchObject({ alpha: 0.3, epsilon: 0.1, iterations: 50, tau: 0.5 });
     expect(rl.prompts).toBe(16);
     expect(sft.learningRate).toBe(1.4e-3);
   });
@@ -148,12 +148,14 @@ describe('loadRecipe', () => {
     expect(complaint('reward: auto\n')).toMatch(
       /^r\.yaml:1: unknown key reward; the reward follows from the data/,
     );
+    expect(complaint('rl:\n  alpha: 0\n')).toBe('r.yaml:2: unknown key rl.alpha; it is rl.timerpo.alpha now');
+    expect(complaint('rl:\n  transport: { tau: 1 }\n')).toMatch(/its keys are in rl\.timerpo now/);
     expect(complaint('group: 5\n')).toBe('r.yaml:1: unknown key group; did you mean rl.group?');
   });
 
   test('a key like no other lists what is known', () => {
-    expect(complaint('rl:\n  transport:\n    zzzz: 1\n')).toBe(
-      'r.yaml:3: unknown key rl.transport.zzzz; known here: epsilon, iterations, tau',
+    expect(complaint('policy:\n  adapter:\n    zzzz: 1\n')).toBe(
+      'r.yaml:3: unknown key policy.adapter.zzzz; known here: rank, alpha, rslora, targets',
     );
   });
 
@@ -268,8 +270,8 @@ describe('recipes of runs', () => {
 
   test('changedKeys names what differs, deep and in lists', () => {
     expect(changedKeys(defaultRecipe(), defaultRecipe())).toEqual([]);
-    const changed = recipe('', ['rl.transport.tau=1', 'sft.betas=[0.9, 0.99]', 'seed=1']);
-    expect(changedKeys(defaultRecipe(), changed).sort()).toEqual(['rl.transport.tau', 'seed', 'sft.betas']);
+    const changed = recipe('', ['rl.timerpo.tau=1', 'sft.betas=[0.9, 0.99]', 'seed=1']);
+    expect(changedKeys(defaultRecipe(), changed).sort()).toEqual(['rl.timerpo.tau', 'seed', 'sft.betas']);
   });
 });
 

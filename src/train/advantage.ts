@@ -37,12 +37,18 @@ function dot(a: readonly number[], b: readonly number[]): number {
   return a.reduce((sum, value, i) => sum + value * b[i]!, 0);
 }
 
+/** How the two parts of TimerPO are put together. */
+export interface TimerpoOptions {
+  /** Weight of the orthogonal part, α ≥ 0. */
+  readonly alpha: number;
+}
+
 /**
  * TimerPO (AnomSeer): A = A_main + α·A_orth with A_main = r − mean(r), A_ts = s − mean(s) and
  * A_orth = A_ts − ⟨A_ts, A_main⟩ / (‖A_main‖² + 1e-8) · A_main, inner products over the group. When all rewards are
  * equal, A_main = 0 and A_orth = A_ts: such a group still teaches.
  */
-export function timerpo(group: GroupRecord, alpha: number): GroupAdvantage {
+export function timerpo(group: GroupRecord, { alpha }: TimerpoOptions): GroupAdvantage {
   const main = centred(group.rewards);
   const grounded = centred(group.similarity);
   const along = dot(grounded, main) / (dot(main, main) + PROJECTION_EPSILON);
@@ -64,8 +70,12 @@ export function drGrpo(group: GroupRecord): GroupAdvantage {
   return { main, orthogonal: main.map(() => 0), advantage: main };
 }
 
-export function advantageOf(name: AdvantageName, group: GroupRecord, alpha: number): GroupAdvantage {
-  if (name === 'timerpo') return timerpo(group, alpha);
+export function advantageOf(
+  name: AdvantageName,
+  group: GroupRecord,
+  options: TimerpoOptions,
+): GroupAdvantage {
+  if (name === 'timerpo') return timerpo(group, options);
   return name === 'grpo' ? grpo(group) : drGrpo(group);
 }
 

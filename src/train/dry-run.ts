@@ -223,7 +223,7 @@ async function runRl(
 ): Promise<void> {
   ledger.phase('rollout' satisfies Phase);
   const { rl: own, memory, seed } = recipe;
-  const grounded = own.advantage === 'timerpo' && own.alpha > 0;
+  const grounded = own.advantage === 'timerpo' && own.timerpo.alpha > 0;
   const sizes = { ...own, ...memory, grounded };
   const share = Math.ceil(own.prompts / workers);
   const many = promptsAtOnce(sizes);

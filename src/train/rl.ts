@@ -90,7 +90,7 @@ export async function rl(
   const { policy, workers } = learner;
   const { engine } = policy;
   const encoder = new PromptEncoder(policy);
-  const grounded = options.advantage === 'timerpo' && options.alpha > 0;
+  const grounded = options.advantage === 'timerpo' && options.timerpo.alpha > 0;
   // Sampler and trainer compute the same in float32. In bfloat16 they round differently, so that the ratio of an update on
   // policy would not be 1 with the sampler's log-probabilities: there the trainer's own are the old ones.
   const rounded = policy.flat.dtype === 'bfloat16';
@@ -122,7 +122,7 @@ export async function rl(
     if (grounded && groups.length > 0) {
       const traces = examples.map((one) => policy.tokenizer.encode(task.trace(one)));
       meter.lap('data');
-      transported = transportToTraces(policy, groups, traces, options.transport);
+      transported = transportToTraces(policy, groups, traces, options.timerpo);
       meter.transport(transported);
     }
     meter.lap('transport');
@@ -130,7 +130,7 @@ export async function rl(
     const advantages = groups.map(({ scores }, p) => {
       const rewards = scores.map(({ total }) => total);
       const similarity = rewards.map((_, g) => transported?.similarity[p * options.group + g] ?? 0);
-      return advantageOf(options.advantage, { rewards, similarity }, options.alpha);
+      return advantageOf(options.advantage, { rewards, similarity }, options.timerpo);
     });
     meter.advantages(advantages);
     const kept = groups.flatMap(({ prompt, responses }, p) => {

@@ -162,10 +162,10 @@ describe('bad input: one clear line', () => {
   });
 
   test('other values than the run began with, by name', async () => {
-    expect(await failure(2, '--out', whole, '--recipe', recipe, '--set', 'rl.alpha=0', '--resume')).toMatch(
-      /other values of sft\.samples, rl\.alpha/,
-    );
-    expect(await failure(2, '--out', whole, '--set', 'rl.alpha=0', '--resume')).toMatch(
+    expect(
+      await failure(2, '--out', whole, '--recipe', recipe, '--set', 'rl.timerpo.alpha=0', '--resume'),
+    ).toMatch(/other values of sft\.samples, rl\.timerpo\.alpha/);
+    expect(await failure(2, '--out', whole, '--set', 'rl.timerpo.alpha=0', '--resume')).toMatch(
       /--set needs --recipe/,
     );
   });

@@ -14,7 +14,7 @@ const group = fc.integer({ min: 2, max: 9 }).chain((size) =>
 test('the time-series part of TimerPO never moves along the task part', () => {
   fc.assert(
     fc.property(group, (record) => {
-      const { main, orthogonal } = timerpo(record, 0.3);
+      const { main, orthogonal } = timerpo(record, { alpha: 0.3 });
       // ε = 1e-8 in the projection leaves ⟨A_ts, A_main⟩ · ε / (‖A_main‖² + ε) behind.
       const norm = dot(main, main);
       const left = Math.sqrt(norm * record.similarity.length) * (1e-8 / (norm + 1e-8));
@@ -27,7 +27,10 @@ test('every estimator sums to zero over a group', () => {
   fc.assert(
     fc.property(group, (record) => {
       for (const name of ['timerpo', 'grpo', 'dr_grpo'] as const) {
-        const total = advantageOf(name, record, 0.3).advantage.reduce((sum, value) => sum + value, 0);
+        const total = advantageOf(name, record, { alpha: 0.3 }).advantage.reduce(
+          (sum, value) => sum + value,
+          0,
+        );
         expect(Math.abs(total)).toBeLessThan(1e-9);
       }
     }),
@@ -36,17 +39,19 @@ test('every estimator sums to zero over a group', () => {
 
 test('a group of equal rewards still teaches through its traces under TimerPO, and has zero variance under GRPO', () => {
   const record = { rewards: [0.1, 0.1, 0.1], similarity: [0.2, 0.5, 0.8] };
-  const { main, advantage } = timerpo(record, 0.3);
+  const { main, advantage } = timerpo(record, { alpha: 0.3 });
   expect(main).toEqual([0, 0, 0]);
   expect(advantage[0]).toBeCloseTo(-0.09, 12);
   expect(advantage[2]).toBeCloseTo(0.09, 12);
-  expect(isZeroVariance(timerpo(record, 0.3))).toBe(false);
+  expect(isZeroVariance(timerpo(record, { alpha: 0.3 }))).toBe(false);
   expect(isZeroVariance(grpo(record))).toBe(true);
   expect(isZeroVariance(drGrpo(record))).toBe(true);
 });
 
 test('equal rewards and equal similarities have zero variance, whatever their binary rounding', () => {
-  expect(isZeroVariance(timerpo({ rewards: [0.1, 0.1, 0.1], similarity: [0.7, 0.7, 0.7] }, 0.3))).toBe(true);
+  expect(
+    isZeroVariance(timerpo({ rewards: [0.1, 0.1, 0.1], similarity: [0.7, 0.7, 0.7] }, { alpha: 0.3 })),
+  ).toBe(true);
 });
 
 test('GRPO divides by the sample standard deviation, Dr. GRPO does not', () => {

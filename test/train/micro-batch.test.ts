@@ -5,6 +5,7 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { type EncodedPrompt, joined } from '../../src/policy/batch.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { Random } from '../../src/random.ts';
+import { defaultRecipe } from '../../src/recipe.ts';
 import type { RlMetrics } from '../../src/train/metrics.ts';
 import {
   groupMicroBatches,
@@ -18,7 +19,6 @@ import {
 } from '../../src/train/micro-batch.ts';
 import { type RlOptions, rl } from '../../src/train/rl.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
-import { TIMERPO_TRANSPORT } from '../../src/train/transport.ts';
 import { flatGradient, fullLogProbs, predictingStates, relativeDistance } from '../helpers/full-sequence.ts';
 import { mixedScore, moments, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
@@ -296,8 +296,7 @@ describe('a step in micro-batches', () => {
     topP: 1,
     maxTokens: 20,
     advantage: 'timerpo',
-    alpha: 0.3,
-    transport: TIMERPO_TRANSPORT,
+    timerpo: defaultRecipe().rl.timerpo,
     learningRate: 1e-3,
     warmup: 0,
     minLearningRate: 1,

@@ -2,9 +2,9 @@
 import { describe, expect, test } from 'vitest';
 import type { Engine } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
+import { defaultRecipe } from '../../src/recipe.ts';
 import type { RlMetrics, SftMetrics } from '../../src/train/metrics.ts';
 import { type RlOptions, rl } from '../../src/train/rl.ts';
-import { TIMERPO_TRANSPORT } from '../../src/train/transport.ts';
 import { identical } from '../helpers/full-sequence.ts';
 import { mixedScore, teach, tinyLearner, tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 
@@ -51,8 +51,7 @@ describe('a rehearsal', () => {
       topP: 1,
       maxTokens: 14,
       advantage: 'grpo',
-      alpha: 0,
-      transport: TIMERPO_TRANSPORT,
+      timerpo: { ...defaultRecipe().rl.timerpo, alpha: 0 },
       learningRate: 1e-3,
       warmup: 0,
       minLearningRate: 1,

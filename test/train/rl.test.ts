@@ -9,6 +9,7 @@ import { collate, type EncodedPrompt, responseSequence } from '../../src/policy/
 import { forward } from '../../src/policy/forward.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { Random } from '../../src/random.ts';
+import { defaultRecipe } from '../../src/recipe.ts';
 import { FOREIGN_CARD } from '../../src/tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../../src/train/checkpoint.ts';
 import { Learner } from '../../src/train/learner.ts';
@@ -17,7 +18,6 @@ import { cautions, type RlHooks, type RlOptions, rl } from '../../src/train/rl.t
 import { rollout } from '../../src/train/rollout.ts';
 import type { Task } from '../../src/train/task.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
-import { TIMERPO_TRANSPORT } from '../../src/train/transport.ts';
 import { requestStop, WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
 import {
   flatGradient,
@@ -52,8 +52,7 @@ const RL: RlOptions = {
   topP: 1,
   maxTokens: 20,
   advantage: 'timerpo',
-  alpha: 0.3,
-  transport: TIMERPO_TRANSPORT,
+  timerpo: defaultRecipe().rl.timerpo,
   learningRate: 1e-3,
   warmup: 0,
   minLearningRate: 1,
@@ -243,7 +242,7 @@ describe('one step', () => {
     const groups = await groupsOf(task);
     expect(new Set(groups[0]!.rewards).size).toBe(1);
     expect(new Set(groups[1]!.rewards).size).toBeGreaterThan(1);
-    const advantages = groups.map((group) => timerpoOf(group, RL.alpha));
+    const advantages = groups.map((group) => timerpoOf(group, RL.timerpo.alpha));
     expect(Math.max(...advantages[0]!.map(Math.abs))).toBeGreaterThan(1e-4);
     const want = gradientOf(groups, advantages);
     const done = await run({}, task);
@@ -296,13 +295,16 @@ describe('one step', () => {
   );
 
   test('with α 0 TimerPO is Dr. GRPO', async () => {
-    const [a, b] = [await run({ alpha: 0 }, task), await run({ advantage: 'dr_grpo' }, task)];
+    const [a, b] = [
+      await run({ timerpo: { ...RL.timerpo, alpha: 0 } }, task),
+      await run({ advantage: 'dr_grpo' }, task),
+    ];
     expect(identical(given(a), given(b))).toBe(true);
   });
 
   test('without KL no reference takes part', async () => {
     const groups = await groupsOf(task);
-    const advantages = groups.map((group) => timerpoOf(group, RL.alpha));
+    const advantages = groups.map((group) => timerpoOf(group, RL.timerpo.alpha));
     const want = gradientOf(groups, advantages, { kl: 0, entropy: RL.entropy });
     const done = await run({}, task, { reference: null });
     expect(relativeDistance(given(done), want.gradient)).toBeLessThan(1e-3);
@@ -317,7 +319,7 @@ describe('one step', () => {
     expect(groups.map(({ responses }) => responses)).not.toEqual(whole.map(({ responses }) => responses));
     const want = gradientOf(
       groups,
-      groups.map((group) => timerpoOf(group, RL.alpha)),
+      groups.map((group) => timerpoOf(group, RL.timerpo.alpha)),
     );
     const done = await run({ topP }, task);
     expect(relativeDistance(given(done), want.gradient)).toBeLessThan(1e-3);
@@ -357,7 +359,7 @@ describe('one step', () => {
     completions.forEach((one, g) => {
       expect(one).toMatchObject({ step: 1, seriesId: 'tiny/train/0', reward: 0.4, parts: { whim: 0.4 } });
       expect(one.similarity).toBeCloseTo(first!.similarity[g]!, 5);
-      expect(one.advantage).toBeCloseTo(timerpoOf(first!, RL.alpha)[g]!, 5);
+      expect(one.advantage).toBeCloseTo(timerpoOf(first!, RL.timerpo.alpha)[g]!, 5);
     });
   });
 });
@@ -368,7 +370,7 @@ describe('several updates of a step', () => {
 
   test('mini-batches divide the prompts, each group in one of them', async () => {
     const groups = await groupsOf(task, { prompts: 4 });
-    const advantages = groups.map((group) => timerpoOf(group, RL.alpha));
+    const advantages = groups.map((group) => timerpoOf(group, RL.timerpo.alpha));
     const pick = (mini: number) =>
       gradientOf(
         groups.filter((_, p) => p % 2 === mini),

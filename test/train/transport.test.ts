@@ -56,7 +56,10 @@ test.each(golden.groups.map((group, i) => [i, group] as const))(
         expect(result.similarity[i]).toBeCloseTo(response.similarity, 9);
         expect(result.rowError[i]).toBeCloseTo(response.row_err, 9);
       });
-      const advantage = timerpo({ rewards: group.rewards, similarity: [...result.similarity] }, 0.3);
+      const advantage = timerpo(
+        { rewards: group.rewards, similarity: [...result.similarity] },
+        { alpha: 0.3 },
+      );
       group.rewards.forEach((_reward, i) => {
         expect(advantage.main[i]).toBeCloseTo(group.adv_main_mean_only[i]!, 9);
         expect(advantage.orthogonal[i]).toBeCloseTo(group.adv_ts_orth[i]!, 9);

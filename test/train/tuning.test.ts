@@ -6,13 +6,13 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { type AdapterOptions, createAdapter } from '../../src/policy/lora.ts';
 import { loadAdapter } from '../../src/policy/peft.ts';
 import { Policy } from '../../src/policy/policy.ts';
+import { defaultRecipe } from '../../src/recipe.ts';
 import { FOREIGN_CARD } from '../../src/tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../../src/train/checkpoint.ts';
 import type { Learner } from '../../src/train/learner.ts';
 import type { RlMetrics, SftMetrics } from '../../src/train/metrics.ts';
 import { type RlOptions, rl } from '../../src/train/rl.ts';
 import { sft } from '../../src/train/sft.ts';
-import { TIMERPO_TRANSPORT } from '../../src/train/transport.ts';
 import { identical, relativeDistance } from '../helpers/full-sequence.ts';
 import {
   mixedScore,
@@ -39,8 +39,7 @@ const RL: RlOptions = {
   topP: 1,
   maxTokens: 16,
   advantage: 'timerpo',
-  alpha: 0.3,
-  transport: TIMERPO_TRANSPORT,
+  timerpo: defaultRecipe().rl.timerpo,
   learningRate: 1e-3,
   warmup: 0,
   minLearningRate: 1,
