@@ -3,13 +3,14 @@ import { existsSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { ConfigError, DataError, suggestion } from '../src/errors.ts';
 import { Random } from '../src/random.ts';
+import { labelOf } from '../src/tasks/kinds.ts';
 import type { Example, Gold } from '../src/types.ts';
 import type { BenchmarkFigure } from './benchmarks/benchmark.ts';
 import { BENCHMARKS, generatorOf } from './benchmarks/registry.ts';
 import { VALUE_CHANNEL } from './example.ts';
 import { isExampleSet, type PromptFacts, readExampleManifest, splitsOf } from './example-manifest.ts';
 import { ExampleSet } from './example-set.ts';
-import { checkAddress, MAXIMUM_INDEX, type Split } from './split.ts';
+import { checkAddress, MAXIMUM_INDEX, type Split, stratifiedSubset } from './split.ts';
 
 /** A range of examples, as plain data: what a Worker needs to open them itself. */
 export interface ExampleAddress {
@@ -24,6 +25,8 @@ export interface ExampleAddress {
   readonly offset?: number;
   /** Most examples. Of a prepared data set with more, as many are drawn at random. */
   readonly count?: number;
+  /** Of a prepared data set: those among them that have an expert trace, or the others. */
+  readonly traced?: { readonly count: number; readonly part: 'with' | 'without' };
 }
 
 /** What is known of a data set before any of its examples is looked at. */
@@ -105,6 +108,31 @@ function checkRange(offset: number, count: number, available: number): void {
   }
 }
 
+/**
+ * Of the examples that a recipe may train on, those with an expert trace, or those without: the classes of the former in proportion.
+ * @throws ConfigError where the ones without would be none
+ */
+function traced(all: ExampleSource, { name, seed, traced }: ExampleAddress): ExampleSource {
+  if (traced === undefined) return all;
+  if (traced.count >= all.count) {
+    throw new ConfigError(
+      `data.traces: got ${traced.count}, but ${name} has ${all.count} examples to train on, which leaves none without a trace; ` +
+        'lower it, or leave it out: then both stages see all of them',
+    );
+  }
+  const chosen = stratifiedSubset(
+    Array.from(all, ({ gold }) => labelOf(gold)),
+    traced.count,
+    seed,
+  );
+  const among = new Set(chosen);
+  const places =
+    traced.part === 'with'
+      ? chosen
+      : Array.from({ length: all.count }, (_, i) => i).filter((i) => !among.has(i));
+  return source(all.facts, places.length, all.set, (index) => all.at(places[index]!));
+}
+
 function openSet({ name, split, seed, offset, count: most }: ExampleAddress): ExampleSource {
   const set = new ExampleSet(name);
   const { manifest } = set;
@@ -165,7 +193,7 @@ export function openExamples(address: ExampleAddress): ExampleSource {
   const { name } = address;
   const found = generatorOf(name);
   if (found !== null) return openGenerator(found, address);
-  if (existsSync(name) && statSync(name).isDirectory()) return openSet(address);
+  if (existsSync(name) && statSync(name).isDirectory()) return traced(openSet(address), address);
   if (existsSync(name)) {
     throw new ConfigError(
       `${name}: is a file, not a data set; timeseer data prepare custom --from ${name} --out DIR makes one of it`,
@@ -191,27 +219,40 @@ export interface DataRecipe {
   readonly length: number;
   /** Series kept for evaluation where the data set has no splits. */
   readonly heldOut: number;
+  /** Training series that have an expert trace; null: all. */
+  readonly traces: number | null;
 }
 
 /** Reinforcement starts this far into a generator's training split: no supervised stage gets there. */
 const REINFORCEMENT_OFFSET = 2 ** 31;
 
-/** Examples of the supervised stage. @throws DataError when a data set of one split has none left beside the held-out ones */
-export function trainingExamples({ name, length, heldOut }: DataRecipe, seed: number): ExampleAddress {
+/** The training split of a recipe's data. @throws DataError when a data set of one split has none left beside the held-out ones */
+function trainable({ name, length, heldOut }: DataRecipe, seed: number): ExampleAddress {
   const split = onlySplit(name);
   if (split === null) return { name, split: 'train', seed, length };
   return { name, split, seed, length, offset: 0, count: trainingCount(name, split, heldOut) };
 }
 
-/** Examples of the reinforcement stage: of a generator, others than those of the supervised stage. */
+/** Examples of the supervised stage: those that have an expert trace. @throws DataError as `trainable` */
+export function trainingExamples(data: DataRecipe, seed: number): ExampleAddress {
+  const all = trainable(data, seed);
+  const { name, traces } = data;
+  if (traces === null) return all;
+  if (isGenerator(name)) return { ...all, offset: 0, count: traces };
+  return { ...all, traced: { count: traces, part: 'with' } };
+}
+
+/** Examples of the reinforcement stage: of a generator, and where not all have a trace, others than those of the supervised stage. */
 export function reinforcementExamples(data: DataRecipe, seed: number): ExampleAddress {
-  const address = trainingExamples(data, seed);
-  return isGenerator(data.name) ? { ...address, offset: REINFORCEMENT_OFFSET } : address;
+  const all = trainable(data, seed);
+  const { name, traces } = data;
+  if (isGenerator(name)) return { ...all, offset: REINFORCEMENT_OFFSET };
+  return traces === null ? all : { ...all, traced: { count: traces, part: 'without' } };
 }
 
 /** `count` held-out examples: a generator's first ones; of a prepared data set a draw from its test split, or its last ones. */
 export function heldOutExamples(
-  { name, length, heldOut }: DataRecipe,
+  { name, length, heldOut }: Omit<DataRecipe, 'traces'>,
   seed: number,
   count: number,
 ): ExampleAddress {
@@ -223,7 +264,7 @@ export function heldOutExamples(
 
 /** Examples on which choices may be made, or null: a data set without a validation split has none to spare. */
 export function validationExamples(
-  { name, length }: DataRecipe,
+  { name, length }: Pick<DataRecipe, 'name' | 'length'>,
   seed: number,
   count: number,
 ): ExampleAddress | null {

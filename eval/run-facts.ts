@@ -43,15 +43,19 @@ export interface RunData {
 function describeData({ data, seed, eval: evaluation }: Recipe, { facts, series, available }: RunData) {
   const count = series.length;
   const sampled = `Sampled answers: ${evaluation.samples} to each at temperature ${evaluation.temperature}`;
+  const few =
+    data.traces === null
+      ? ''
+      : `; ${data.traces} of them have expert traces, which the supervised stage goes through again and again, and reinforcement sees others, with their answers alone`;
   if (isGenerator(data.name)) {
     return {
-      trainingData: `${data.name}, series of ${data.length} points from the train split, seed ${seed}`,
+      trainingData: `${data.name}, series of ${data.length} points from the train split, seed ${seed}${few}`,
       heldOutData: `${data.name}, ${count} series from the test split, seed ${seed}; training never sees them. ${sampled}`,
     };
   }
   if (available === null) {
     return {
-      trainingData: data.name,
+      trainingData: `${data.name}${few}`,
       heldOutData: `${data.name}, ${count} of the last ${data.heldOut} series; training never sees them. ${sampled}`,
     };
   }
@@ -60,7 +64,7 @@ function describeData({ data, seed, eval: evaluation }: Recipe, { facts, series,
       ? `${count} of the ${available} examples, drawn with seed ${seed},`
       : `all ${count} examples`;
   return {
-    trainingData: `${facts.title} (${data.name}), train split`,
+    trainingData: `${facts.title} (${data.name}), train split${few}`,
     heldOutData: `${facts.title} (${data.name}), ${some} of the test split; training never sees them. ${facts.statement} ${sampled}`,
   };
 }

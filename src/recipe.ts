@@ -35,6 +35,12 @@ const data = z
       .describe(
         'Series kept for evaluation where the data set has no splits of its own; training never sees them.',
       ),
+    traces: count(1, 1e7)
+      .nullable()
+      .default(null)
+      .describe(
+        'Training series that have an expert trace, their classes in proportion: the supervised stage goes through those, reinforcement sees the others with their answers alone. Null: all have one.',
+      ),
   })
   .readonly();
 

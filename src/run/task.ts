@@ -272,8 +272,8 @@ function failureOf(error: unknown, { id }: Example, file: string): unknown {
 }
 
 /**
- * The task over training examples. Of a generator they are fresh; a data set on disk is gone through again and again, in an order of
- * its own for every epoch and stage.
+ * The task over training examples. Of a generator they are fresh, unless the address counts them; a data set on disk is gone through
+ * again and again, in an order of its own for every epoch and stage.
  */
 export function trainingTask(
   card: PolicyCard,
@@ -283,7 +283,7 @@ export function trainingTask(
 ): Task {
   const source = openExamples(address);
   const { facts, set } = source;
-  if (isGenerator(address.name)) {
+  if (isGenerator(address.name) && address.count === undefined) {
     return { ...exampleTask(card, { facts, reading }), example: (index) => source.at(index) };
   }
   const task = exampleTask(card, { facts, profile: classesOf(set), reading, cache: new PictureCache() });

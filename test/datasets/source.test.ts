@@ -27,7 +27,7 @@ const root = mkdtempSync(join(tmpdir(), 'timeseer-partition-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 const name = join(root, 'vta');
 const one = join(root, 'one');
-const data = { name, length: 400, heldOut: 6 };
+const data = { name, length: 400, heldOut: 6, traces: null };
 
 beforeAll(async () => {
   const task = benchmarkNamed('vta');
@@ -77,6 +77,32 @@ describe('stages read a prepared data set', () => {
     expect(trainingSplit(one)).toBeNull();
     expect(openExamples(trainingExamples(few, 1)).facts.statement).toBeNull();
     expect(() => trainingExamples({ ...few, heldOut: 7 }, 1)).toThrow(/has 7 series .* lower data\.heldOut/);
+  });
+
+  it('of few traces, the supervised stage sees those and reinforcement all others', () => {
+    const ids = (address: ExampleAddress): string[] => [...openExamples(address)].map(({ id }) => id);
+    const all = ids(trainingExamples(data, 1));
+    const few = { ...data, traces: 5 };
+    const [taught, others] = [ids(trainingExamples(few, 1)), ids(reinforcementExamples(few, 1))];
+    expect(taught.length).toBe(5);
+    expect([...taught, ...others].sort()).toEqual([...all].sort());
+    expect(all.filter((id) => others.includes(id))).toEqual(others); // in the order of the file
+    expect(ids(trainingExamples(few, 1))).toEqual(taught);
+    expect(ids(trainingExamples(few, 2))).not.toEqual(taught);
+    expect(openExamples(reinforcementExamples(few, 1)).at(0).id).toBe(others[0]);
+    expect(() => openExamples(trainingExamples({ ...data, traces: 12 }, 1))).toThrow(
+      /data\.traces: got 12, but .* has 12 examples to train on/,
+    );
+  });
+
+  it('of few traces of a generator, the first series', () => {
+    const few = { name: 'nano5', length: 200, heldOut: 1, traces: 7 };
+    const taught = [...openExamples(trainingExamples(few, 3))];
+    expect(taught).toEqual(
+      Array.from({ length: 7 }, (_, i) => openExamples(trainingExamples({ ...few, traces: null }, 3)).at(i)),
+    );
+    const other = openExamples(reinforcementExamples(few, 3)).at(0);
+    expect(taught.map(({ id }) => id)).not.toContain(other.id);
   });
 
   it('by number and in order, from an offset on', () => {

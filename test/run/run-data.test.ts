@@ -190,7 +190,7 @@ describe('a set of generated series of one split', () => {
     const counts = { validation: 6 };
     const options = { directory: null, counts, splits: ['validation'] as const, seed: 4, length: 400 };
     await prepare(benchmarkNamed('nano5'), directory, options);
-    const at = trainingExamples({ name: directory, length: 400, heldOut: 1 }, 1);
+    const at = trainingExamples({ name: directory, length: 400, heldOut: 1, traces: null }, 1);
     check(directory, { at });
     edit(join(directory, 'validation.jsonl'), (text) =>
       text.replace(/\d\]\]\}/, (end) => `${9 - Number(end[0])}]]}`),
