@@ -148,6 +148,46 @@ const timerpo = z
   })
   .readonly();
 
+const guard = <Limit extends z.ZodType>(limit: Limit, usual: 'warn' | 'stop' = 'warn') =>
+  z
+    .strictObject({
+      limit,
+      reaction: z
+        .enum(['ignore', 'warn', 'stop'])
+        .default(usual)
+        .describe(
+          'ignore; warn: named in the metrics, and on the screen when it begins; stop: ends the run too.',
+        ),
+    })
+    .readonly()
+    .prefault({} as never);
+
+/** What is watched in the metrics, and what is done about it; `src/train/guards.ts` defines each. */
+const guards = z
+  .strictObject({
+    window: count(1, 100_000).default(10).describe('Steps that means of the guards are taken over.'),
+    nonFinite: guard(
+      count(1).default(10).describe('Updates in a row without a finite loss and gradient; each is left out.'),
+      'stop',
+    ),
+    kl: guard(scale.default(1).describe('Exploding KL: most mean KL per token of a step. Needs rl.kl > 0.')),
+    entropy: guard(
+      ratio.default(0.2).describe('Collapsed entropy: least mean, as a share of that of the first steps.'),
+    ),
+    hacking: guard(
+      ratio.default(0.1).describe('Reward hacking, the format up while the accuracy falls: most fall.'),
+    ),
+    width: guard(
+      scale
+        .default(2)
+        .describe('Answers that widen: most they mark of the series, over what gold answers mark.'),
+    ),
+    equalRewards: guard(
+      count(1).default(1).describe('Steps in a row in which all groups have equal rewards.'),
+    ),
+  })
+  .readonly();
+
 const rl = z
   .strictObject({
     steps: count(0)
@@ -196,6 +236,7 @@ const rl = z
     betas: betas.default([0.9, 0.95]),
     weightDecay: nonNegative.max(1).default(0).describe('Decoupled weight decay (AdamW), on matrices only.'),
     checkpointEvery: count(1).default(10).describe('Steps between checkpoints.'),
+    guards: guards.prefault({}),
     workers: count(1, 256).default(2).describe('Data-parallel threads of this process.'),
   })
   .readonly();

@@ -16,6 +16,7 @@ import type { Policy } from '../policy/policy.ts';
 import { type PolicyCard, writeCard } from '../tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint.ts';
 import { BEGINNING, Learner, type StageStart } from '../train/learner.ts';
+import { type RlMetrics, readLog } from '../train/metrics.ts';
 import type { Scorer } from '../train/micro-batch.ts';
 import { rl } from '../train/rl.ts';
 import { sft, sftSteps } from '../train/sft.ts';
@@ -155,6 +156,8 @@ async function train(own: TrainingJob): Promise<StageResult> {
             save: saveAt,
           },
           start,
+          // The log has been cut to the steps before.
+          start.step > 0 ? (readLog(join(dirname(own.checkpoint), 'metrics.jsonl')) as RlMetrics[]) : [],
         );
   if (steps === (stage === 'sft' ? sftSteps(recipe.sft) : recipe.rl.steps)) publish(learner, card, own);
   return { steps, records: [] };

@@ -13,7 +13,8 @@ import type { NumbersFormat } from '../tasks/card.ts';
 import type { Reading } from '../tasks/response.ts';
 import { say, shellWord } from '../terminal.ts';
 import type { StageOrigin } from '../train/checkpoint.ts';
-import { type Completion, type RlMetrics, RunLog, type SftMetrics } from '../train/metrics.ts';
+import { GUARDS, type GuardName } from '../train/guards.ts';
+import { type Completion, type RlMetrics, RunLog, readLog, type SftMetrics } from '../train/metrics.ts';
 import { cautions } from '../train/rl.ts';
 import { sftSteps } from '../train/sft.ts';
 import { runWorkers } from '../train/worker-group.ts';
@@ -144,6 +145,8 @@ function rlListener(run: Run, start: number, progress: Progress, workers: number
   const completions = new RunLog(run.file('rl', 'completions.jsonl'), start);
   /** By rank, those of steps that not all ranks have sent yet: the log is in the order of steps, then of ranks. */
   const pending = Array.from({ length: workers }, (): (readonly Completion[])[] => []);
+  /** Of the step before: a guard is told of when it begins to trip. */
+  let tripped: readonly GuardName[] = (readLog(log.file).at(-1) as RlMetrics | undefined)?.guards ?? [];
   return (note, rank) => {
     if (note.kind === 'completions') {
       pending[rank]!.push(note.completions);
@@ -153,7 +156,11 @@ function rlListener(run: Run, start: number, progress: Progress, workers: number
     }
     if (note.kind !== 'rl') return;
     log.append(note.metrics);
-    const { step, reward, parts, similarity, kl, zeroVariance } = note.metrics;
+    const { step, reward, parts, similarity, kl, zeroVariance, guards } = note.metrics;
+    for (const name of guards) {
+      if (!tripped.includes(name)) progress.note(`warning: step ${step}: guard ${name}: ${GUARDS[name]}`);
+    }
+    tripped = guards;
     progress.update(step, {
       reward,
       ...parts,

@@ -21,7 +21,14 @@ import { render, renderColumns } from '../plot/raster.ts';
 import type { Recipe } from '../recipe.ts';
 import { checkedCard, hasCard, type NumbersFormat, type PolicyCard, readCard } from '../tasks/card.ts';
 import { checkFigure, drawingOf } from '../tasks/drawing.ts';
-import { nanoTrace, parseResponse, scoreAnswer, taskKind, teacherTrace } from '../tasks/kinds.ts';
+import {
+  markedShare,
+  nanoTrace,
+  parseResponse,
+  scoreAnswer,
+  taskKind,
+  teacherTrace,
+} from '../tasks/kinds.ts';
 import { numericText } from '../tasks/numeric-text.ts';
 import { instruction } from '../tasks/prompt.ts';
 import type { Reading } from '../tasks/response.ts';
@@ -261,6 +268,12 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
       style === 'nano' ? nanoTrace(example, profile(), { cells }) : teacherTrace(example, profile()).text,
     parse,
     score: (response, example) => scoreAnswer(parse(response, example), example.gold, lengthOf(example)),
+    marked: (response, example) => {
+      const shape = { length: lengthOf(example), channels: example.channels.length };
+      const predicted = markedShare(parse(response, example), shape);
+      const gold = markedShare(taskKind(example.gold.kind).evaluation.said(example.gold), shape);
+      return predicted === null || gold === null ? null : { predicted, gold };
+    },
   };
 }
 

@@ -65,6 +65,19 @@ export function scoreAnswer(answer: ParsedAnswer, gold: Gold, length: number): S
   return taskKind(gold.kind).reward.score(answer, gold, length);
 }
 
+/**
+ * Share of the points that an answer's intervals cover, in [0, 1]; of answers about variates, of the channels that it names. Null where
+ * it marks neither, or cannot be read.
+ */
+export function markedShare(
+  { intervals, variates = null }: Pick<ParsedAnswer, 'intervals' | 'variates'>,
+  shape: { readonly length: number; readonly channels: number },
+): number | null {
+  if (variates !== null) return variates.length / shape.channels;
+  if (intervals === null) return null;
+  return intervals.reduce((sum, [start, end]) => sum + end - start, 0) / shape.length;
+}
+
 /** The expert on a series, for answers of this kind; it never looks at an answer. @throws as `TaskKind.expert` */
 export function expertOn(series: Unlabelled, kind: Gold['kind'], profile: ClassProfile | null): Expert {
   return taskKind(kind).expert(series, profile);

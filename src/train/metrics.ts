@@ -3,10 +3,12 @@ import { existsSync } from 'node:fs';
 import { DataError, TimeseerError } from '../errors.ts';
 import { appendText, readUtf8, writeFileAtomic } from '../files.ts';
 import { type GroupAdvantage, isZeroVariance } from './advantage.ts';
+import type { GuardName } from './guards.ts';
 import type { PolicyLoss } from './loss.ts';
 import { PaddingMeter } from './micro-batch.ts';
 import type { StepReport } from './optimizer.ts';
 import type { RolloutGroup } from './rollout.ts';
+import type { MarkedShare, Task } from './task.ts';
 import type { TransportResult } from './transport.ts';
 import type { WorkerGroup } from './worker-group.ts';
 
@@ -70,6 +72,13 @@ export interface RlMetrics {
   readonly learningRate: number;
   /** Updates of this step left out because loss or gradient was not finite. */
   readonly skipped: number;
+  /**
+   * Mean shares of the series that answers mark, and gold answers of the same examples: of the points, or of the channels where those
+   * are what is marked. Over the answers that can be read; null where there is none.
+   */
+  readonly marked: MarkedShare | null;
+  /** Guards that tripped in this step, by name. */
+  readonly guards: readonly GuardName[];
   /** Mean milliseconds of this step over ranks. */
   readonly ms: Readonly<Record<Phase, number>>;
 }
@@ -124,6 +133,9 @@ const SUMS = [
   'gapTokens',
   'tokens',
   'unfinished',
+  'readable',
+  'predicted',
+  'gold',
   'filled',
   'places',
 ] as const;
@@ -182,6 +194,19 @@ export class StepMeter {
     }
   }
 
+  /** How much of the series the responses mark. */
+  marks(groups: readonly RolloutGroup[], marked: Task['marked']): void {
+    for (const { example, responses } of groups) {
+      for (const { text } of responses) {
+        const share = marked(text, example);
+        if (share === null) continue;
+        this.#sums.readable++;
+        this.#sums.predicted += share.predicted;
+        this.#sums.gold += share.gold;
+      }
+    }
+  }
+
   transport({ similarity, rowError }: TransportResult): void {
     for (const value of similarity) this.#sums.similarity += value;
     this.#transportError = rowError.reduce((worst, value) => Math.max(worst, value), 0);
@@ -218,7 +243,7 @@ export class StepMeter {
   }
 
   /** Sums over ranks; a part is a mean over the responses that have it. Collective. */
-  reduce(workers: WorkerGroup): RlMetrics {
+  reduce(workers: WorkerGroup): Omit<RlMetrics, 'guards'> {
     const names = [...this.#parts.keys()];
     this.#sums.filled = this.padding.tokens;
     this.#sums.places = this.padding.places;
@@ -258,6 +283,10 @@ export class StepMeter {
       gradNorm: this.#gradNorm,
       learningRate: this.#learningRate,
       skipped: this.#skipped,
+      marked:
+        sum.readable === 0
+          ? null
+          : { predicted: sum.predicted / sum.readable, gold: sum.gold / sum.readable },
       ms: Object.fromEntries(PHASES.map((phase, i) => [phase, all[SUMS.length + i]!])) as Record<
         Phase,
         number

@@ -6,7 +6,7 @@
  *   2. G responses to each, with hidden states 7. reference log-probabilities
  *   3. score                                   8. clipped token-mean loss + k3 KL − entropy, backward
  *   4. hidden states of the expert traces      9. reduce over ranks, clip, AdamW
- *   5. optimal transport, similarity          10. log, checkpoint
+ *   5. optimal transport, similarity          10. guards, log, checkpoint
  *
  * Departures from the papers and their releases:
  * - AnomSeer trains without a supervised stage, this follows one.
@@ -31,6 +31,7 @@ import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
 import type { RlRecipe } from '../recipe.ts';
 import { advantageOf, isZeroVariance } from './advantage.ts';
+import { alarmsOf, checkAlarms, type GuardedStep } from './guards.ts';
 import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
 import { policyLoss, type TokenLoss } from './loss.ts';
 import { type Completion, completionsOf, type RlMetrics, StepMeter } from './metrics.ts';
@@ -64,9 +65,6 @@ export interface RlHooks {
   readonly save: (at: StageStart) => void;
 }
 
-/** Updates in a row without a finite gradient after which the run stops. */
-const SKIP_LIMIT = 10;
-
 /** What somebody who starts a stage with these options should know, one sentence each. */
 export function cautions({ topP }: Pick<RlOptions, 'topP'>): string[] {
   return topP === 1
@@ -77,7 +75,7 @@ export function cautions({ topP }: Pick<RlOptions, 'topP'>): string[] {
       ];
 }
 
-/** Runs from `start` and returns the number of steps that are done. Collective. */
+/** Runs from `start`, before which the steps of `history` were, and returns the number of steps that are done. Collective. */
 export async function rl(
   learner: Learner,
   reference: Scorer | null,
@@ -86,6 +84,7 @@ export async function rl(
   seed: number,
   hooks: RlHooks,
   start: StageStart = BEGINNING,
+  history: readonly GuardedStep[] = [],
 ): Promise<number> {
   const { policy, workers } = learner;
   const { engine } = policy;
@@ -95,6 +94,8 @@ export async function rl(
   // policy would not be 1 with the sampler's log-probabilities: there the trainer's own are the old ones.
   const rounded = policy.flat.dtype === 'bfloat16';
   const updates = options.epochs * options.miniBatches;
+  const { nonFinite } = options.guards;
+  const watched = [...history];
   let { skippedInARow } = start;
 
   for (let step = start.step; step < options.steps; step++) {
@@ -117,6 +118,7 @@ export async function rl(
     const groups = await rollout(policy, examples, prompts, numbers, task.score, asked);
     meter.lap('rollout');
     meter.responses(groups);
+    meter.marks(groups, task.marked);
     // 4. and 5. transport to the expert traces
     let transported = null;
     if (grounded && groups.length > 0) {
@@ -165,14 +167,17 @@ export async function rl(
       }
     }
     meter.lap('update');
-    // 10. log and checkpoint
+    // 10. guards, log and checkpoint
     const metrics = meter.reduce(workers);
-    if (workers.rank === 0) hooks.onStep(metrics);
+    watched.push(metrics);
+    const alarms = alarmsOf(watched, options.guards);
+    if (workers.rank === 0) hooks.onStep({ ...metrics, guards: alarms.map(({ name }) => name) });
     const [shown] = groups;
     hooks.onCompletions(
       shown === undefined ? [] : completionsOf(step + 1, shown, advantages[0]!, transported?.similarity),
     );
-    checkSkipped('rl', skippedInARow, SKIP_LIMIT, step + 1);
+    if (nonFinite.reaction === 'stop') checkSkipped('rl', skippedInARow, nonFinite.limit, step + 1);
+    checkAlarms(alarms, options.guards, step + 1);
     if ((step + 1) % options.checkpointEvery === 0 && step + 1 < options.steps) save(step + 1);
   }
   save(options.steps);

@@ -17,6 +17,14 @@ export interface Task {
   /** The expert trace with the gold answer: target of supervision, anchor of the transport. Training split only. */
   trace(example: Example): string;
   score(response: string, example: Example): Score;
+  /** How much of the series the response and the gold answer mark; null where answers mark nothing, or it cannot be read. */
+  marked(response: string, example: Example): MarkedShare | null;
+}
+
+/** Shares, in [0, 1], of the points of a series, or of its channels where channels are what answers mark. */
+export interface MarkedShare {
+  readonly predicted: number;
+  readonly gold: number;
 }
 
 const CACHE_LIMIT = 256;

@@ -106,6 +106,7 @@ export function tinyTask(overrides: Partial<Task> = {}): Task {
       total: response === TRACES[kindOf(example)] ? 1 : 0.2 * chance(response),
       parts: { exact: response === TRACES[kindOf(example)] ? 1 : 0 },
     }),
+    marked: () => null,
     ...overrides,
   };
 }

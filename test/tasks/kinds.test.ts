@@ -3,7 +3,14 @@ import { describe, expect, test } from 'vitest';
 import { DataError } from '../../src/errors.ts';
 import { clipAndMerge } from '../../src/series/intervals.ts';
 import type { Asked } from '../../src/tasks/kind.ts';
-import { goldResponse, KIND_NAMES, parseResponse, scoreAnswer, taskKind } from '../../src/tasks/kinds.ts';
+import {
+  goldResponse,
+  KIND_NAMES,
+  markedShare,
+  parseResponse,
+  scoreAnswer,
+  taskKind,
+} from '../../src/tasks/kinds.ts';
 import { ANOMALY_CLASSES, type Gold, type Interval } from '../../src/types.ts';
 
 interface Posed {
@@ -197,4 +204,18 @@ describe('the reward of every kind of task', () => {
     const beyond: Gold = { kind: 'anomaly', class: null, intervals: [[3, 10]] };
     expect(() => scoreAnswer(answer, beyond, 9)).toThrow(DataError);
   });
+});
+
+test('what an answer marks is a share of the points, or of the channels; a class marks nothing', () => {
+  const shape = { length: 200, channels: 8 };
+  const said = (gold: Gold) => markedShare(taskKind(gold.kind).evaluation.said(gold), shape);
+  const intervals: Interval[] = [
+    [10, 30],
+    [50, 55],
+  ];
+  expect(said({ kind: 'anomaly', class: 'trend', intervals })).toBe(0.125);
+  expect(said({ kind: 'anomaly', class: 'normal', intervals: [] })).toBe(0);
+  expect(said({ kind: 'variates', variates: [0, 5] })).toBe(0.25);
+  expect(said({ kind: 'classification', class: 'walk' })).toBeNull();
+  expect(markedShare({ intervals: null }, shape)).toBeNull(); // unreadable
 });

@@ -305,6 +305,7 @@ describe('a step in micro-batches', () => {
     clipRatio: 0.2,
     kl: 0.05,
     entropy: 0.02,
+    guards: defaultRecipe().rl.guards,
     checkpointEvery: 1000,
   };
 

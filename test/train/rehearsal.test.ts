@@ -60,6 +60,7 @@ describe('a rehearsal', () => {
       clipRatio: 0.2,
       kl: 0,
       entropy: 0.02,
+      guards: defaultRecipe().rl.guards,
       checkpointEvery: 1000,
     };
     const device = accelerator();

@@ -61,6 +61,7 @@ const RL: RlOptions = {
   clipRatio: 0.2,
   kl: 0.05,
   entropy: 0.02,
+  guards: defaultRecipe().rl.guards,
   checkpointEvery: 1000,
 };
 
@@ -479,6 +480,45 @@ describe('the reinforcement stage', () => {
       expect(Number.isFinite(line.gradNorm)).toBe(false);
     }
     expect(identical(engine.floats(policy.flat), engine.floats(start.flat))).toBe(true);
+  });
+
+  test('guards are named in the metrics of their step, and stop the run where the recipe says so', async () => {
+    const task = tinyTask({ score: () => ({ total: 0.4, parts: {} }) });
+    const own = { ...RL.guards, kl: { limit: 1, reaction: 'ignore' as const } };
+    const small = { steps: 4, prompts: 1, group: 2, maxTokens: 4, guards: own };
+    const { lines } = await run(small, task);
+    expect(lines.map(({ guards }) => guards)).toEqual(Array(4).fill(['equalRewards']));
+    const guards = { ...own, equalRewards: { limit: 3, reaction: 'stop' as const } };
+    const seen: RlMetrics[] = [];
+    const stopped = run({ ...small, guards }, task, { onStep: (line) => void seen.push(line) });
+    await expect(stopped).rejects.toThrow(/guard equalRewards in step 3/);
+    expect(seen.map((line) => line.guards)).toEqual([[], [], ['equalRewards']]);
+    // Resumed after two such steps, it stops in the same step.
+    const learner = tinyLearner(copyOf(start));
+    const hooks = { onStep: () => {}, onCompletions: () => {}, save: () => {} };
+    const from = { step: 2, skippedInARow: 0 };
+    const again = rl(
+      learner,
+      reference,
+      task,
+      { ...RL, ...small, guards },
+      SEED,
+      hooks,
+      from,
+      seen.slice(0, 2),
+    );
+    await expect(again).rejects.toThrow(/guard equalRewards in step 3/);
+  });
+
+  test('what answers mark of the series is compared with what gold answers mark', async () => {
+    const task = tinyTask({
+      score: mixedScore([]),
+      marked: (text) => (text.length % 3 === 0 ? null : { predicted: 0.5, gold: 0.125 }),
+    });
+    const { lines } = await run({ steps: 1, prompts: 1, maxTokens: 6 }, task);
+    expect(lines[0]!.marked).toEqual({ predicted: 0.5, gold: 0.125 });
+    const silent = await run({ steps: 1, prompts: 1, maxTokens: 4 }, tinyTask({ score: mixedScore([]) }));
+    expect(silent.lines[0]!.marked).toBeNull();
   });
 
   test('one bad step in between is left out and training goes on', async () => {

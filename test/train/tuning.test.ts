@@ -48,6 +48,7 @@ const RL: RlOptions = {
   clipRatio: 0.2,
   kl: 0.05,
   entropy: 0.02,
+  guards: defaultRecipe().rl.guards,
   checkpointEvery: 1000,
 };
 

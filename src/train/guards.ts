@@ -1,0 +1,128 @@
+/**
+ * Guards: what a reinforcement run does when it goes wrong in one of the known ways. They are pure functions of the metrics of the
+ * steps so far, so that a resumed run, which has them in its log, reacts as an unbroken one; every rank finds the same.
+ */
+import { TimeseerError } from '../errors.ts';
+import type { RlRecipe } from '../recipe.ts';
+
+/** What each guard detects; w = `rl.guards.window` steps. They stand by these names in the metrics of a step, under `guards`. */
+export const GUARDS = {
+  nonFinite: 'an update was left out, because loss or gradient was not finite',
+  kl: 'exploding KL: the mean KL per token of this step is above its limit',
+  entropy:
+    'collapsed entropy: its mean over the last w steps is below the limit × its mean over the first w steps',
+  hacking:
+    'reward hacking: over the last w steps the accuracy (mean of all reward parts but the format) is lower by more than the limit than ' +
+    'over the w earlier steps at which it was highest, and the format higher than there',
+  width:
+    'answers widen: over the last w steps they mark more than limit × as much of the series as the gold answers do',
+  equalRewards: 'all groups had equal rewards in as many steps in a row as the limit says',
+} as const;
+export type GuardName = keyof typeof GUARDS;
+export type GuardOptions = RlRecipe['guards'];
+
+/** What guards look at in the metrics of a step; NaN (null in a log) trips none of them. */
+export interface GuardedStep {
+  readonly skipped: number;
+  readonly kl: number | null;
+  readonly entropy: number | null;
+  readonly parts: Readonly<Record<string, number | null>>;
+  /** Mean shares of the series that answers and gold answers mark; null where answers mark nothing. */
+  readonly marked: { readonly predicted: number; readonly gold: number } | null;
+  readonly equalRewards: number | null;
+}
+
+/** A guard that tripped. */
+export interface Alarm {
+  readonly name: GuardName;
+  /** What was measured; null where it is nothing but the fact. */
+  readonly value: number | null;
+}
+
+const finite = (value: number | null | undefined): number => value ?? Number.NaN;
+const mean = (values: readonly number[]): number => values.reduce((sum, x) => sum + x, 0) / values.length;
+
+/** Mean of the reward's parts but the format; NaN where there is no other. */
+const accuracyOf = ({ parts }: GuardedStep): number =>
+  mean(Object.entries(parts).flatMap(([name, value]) => (name === 'format' ? [] : [finite(value)])));
+
+/** Two means of the same values may differ by this. */
+const ROUNDING = 1e-9;
+
+/** Means over each `width` values in a row: entry i over values i … i + width − 1. */
+function movingMeans(values: readonly number[], width: number): number[] {
+  const sums = [0];
+  for (const value of values) sums.push(sums.at(-1)! + value);
+  return values.slice(width - 1).map((_, i) => (sums[i + width]! - sums[i]!) / width);
+}
+
+/** How much lower the accuracy is than at its highest, where the format is higher than there; null where it is not so. */
+function hackingOf(steps: readonly GuardedStep[], window: number): number | null {
+  const accuracy = movingMeans(steps.map(accuracyOf), window);
+  const format = movingMeans(
+    steps.map(({ parts }) => finite(parts['format'])),
+    window,
+  );
+  // Windows that share no step with the last one.
+  let best = -1;
+  for (let i = 0; i + window < accuracy.length; i++) {
+    if (best < 0 || accuracy[i]! > accuracy[best]!) best = i;
+  }
+  if (best < 0 || !(format.at(-1)! - format[best]! > ROUNDING)) return null;
+  return accuracy[best]! - accuracy.at(-1)!;
+}
+
+/** How many steps at the end have nothing but groups of equal reward. */
+function equalInARow(steps: readonly GuardedStep[]): number {
+  const other = steps.findLastIndex(({ equalRewards }) => equalRewards !== 1);
+  return steps.length - 1 - other;
+}
+
+/** The guards that trip at the last of the steps so far, in the order of `GUARDS`, but for those that are ignored. */
+export function alarmsOf(steps: readonly GuardedStep[], options: GuardOptions): Alarm[] {
+  const last = steps.at(-1);
+  if (last === undefined) return [];
+  const { window } = options;
+  const recent = steps.slice(-window);
+  const found: Alarm[] = [];
+  const add = (name: GuardName, trips: boolean, value: number | null): void => {
+    if (trips && options[name].reaction !== 'ignore') found.push({ name, value });
+  };
+  add('nonFinite', last.skipped > 0, last.skipped);
+  const kl = finite(last.kl);
+  add('kl', kl > options.kl.limit, kl);
+  if (steps.length >= 2 * window) {
+    const entropy = (some: readonly GuardedStep[]) => mean(some.map((one) => finite(one.entropy)));
+    const share = entropy(recent) / entropy(steps.slice(0, window));
+    add('entropy', share < options.entropy.limit, share);
+    const fall = hackingOf(steps, window);
+    add('hacking', fall !== null && fall > options.hacking.limit, fall);
+  }
+  if (steps.length >= window && recent.every(({ marked }) => marked !== null)) {
+    const predicted = mean(recent.map(({ marked }) => marked!.predicted));
+    const gold = mean(recent.map(({ marked }) => marked!.gold));
+    // Where nothing is to be marked, any mark is too much.
+    const times = predicted === 0 ? 0 : predicted / gold;
+    add('width', times > options.width.limit, times);
+  }
+  const equal = equalInARow(steps);
+  add('equalRewards', equal >= options.equalRewards.limit, equal);
+  return found;
+}
+
+/**
+ * Stops the run when a guard whose reaction is `stop` has tripped in step `step`. Updates that are not finite are counted in a row
+ * instead, by `checkSkipped`.
+ * @throws TimeseerError that names the guard, its value and limit, and what to do
+ */
+export function checkAlarms(alarms: readonly Alarm[], options: GuardOptions, step: number): void {
+  for (const { name, value } of alarms) {
+    if (name === 'nonFinite' || options[name].reaction !== 'stop') continue;
+    const key = `rl.guards.${name}`;
+    throw new TimeseerError(
+      `rl: stopped by the guard ${name} in step ${step}: ${GUARDS[name]} (${value?.toPrecision(3)}, ${key}.limit is ` +
+        `${options[name].limit}); the last checkpoint before it can be resumed with other values, as in ` +
+        `--resume --set ${key}.reaction=warn --allow-change ${key}.reaction`,
+    );
+  }
+}
