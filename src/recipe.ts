@@ -156,7 +156,7 @@ const guard = <Limit extends z.ZodType>(limit: Limit, usual: 'warn' | 'stop' = '
         .enum(['ignore', 'warn', 'stop'])
         .default(usual)
         .describe(
-          'ignore; warn: named in the metrics, and on the screen when it begins; stop: ends the run too.',
+          'Reaction: ignore; warn: named in the metrics, and on the screen when it begins; stop: ends the run too.',
         ),
     })
     .readonly()
