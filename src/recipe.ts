@@ -145,6 +145,16 @@ const timerpo = z
       .describe('Entropic regularisation of Sinkhorn; smaller is sharper and converges more slowly.'),
     iterations: count(1, 100_000).default(50).describe('Sinkhorn iterations: row and column scalings.'),
     tau: scale.default(0.5).describe('Similarity = exp(−cost / tau).'),
+    projection: z
+      .boolean()
+      .default(true)
+      .describe('Take out of the trace-grounded part what lies along the rewards of its group.'),
+    scale: z
+      .enum(['plain', 'spread'])
+      .default('plain')
+      .describe(
+        'Size of the orthogonal part: as it comes, as in the paper (plain), or scaled to the spread of the main part over the step (spread).',
+      ),
   })
   .readonly();
 

@@ -16,7 +16,7 @@ export interface GroupAdvantage {
   readonly advantage: readonly number[];
   /** Task part: reward minus group mean (scaled for `grpo`): [G]. */
   readonly main: readonly number[];
-  /** Time-series part after projection, before α; zeros for estimators without one: [G]. */
+  /** Time-series part after projection and scaling, before α; zeros for estimators without one: [G]. */
   readonly orthogonal: readonly number[];
 }
 
@@ -41,19 +41,56 @@ function dot(a: readonly number[], b: readonly number[]): number {
 export interface TimerpoOptions {
   /** Weight of the orthogonal part, α ≥ 0. */
   readonly alpha: number;
+  /** Whether what of the time-series part lies along the main part is taken out of it; the paper's ablation leaves it in. */
+  readonly projection: boolean;
 }
 
 /**
- * TimerPO (AnomSeer): A = A_main + α·A_orth with A_main = r − mean(r), A_ts = s − mean(s) and
- * A_orth = A_ts − ⟨A_ts, A_main⟩ / (‖A_main‖² + 1e-8) · A_main, inner products over the group. When all rewards are
- * equal, A_main = 0 and A_orth = A_ts: such a group still teaches.
+ * TimerPO (AnomSeer) on top of any main part [G] that is centred over its group: A = A_main + α·A_orth with A_ts = s − mean(s) and
+ * A_orth = A_ts − ⟨A_ts, A_main⟩ / (‖A_main‖² + 1e-8) · A_main, inner products over the group; without the projection
+ * A_orth = A_ts. The paper's main part is r − mean(r). Where it is zero, all rewards being equal, A_orth = A_ts: such a group
+ * still teaches. `similarity` [G] in [0, 1].
  */
-export function timerpo(group: GroupRecord, { alpha }: TimerpoOptions): GroupAdvantage {
-  const main = centred(group.rewards);
-  const grounded = centred(group.similarity);
-  const along = dot(grounded, main) / (dot(main, main) + PROJECTION_EPSILON);
+export function timerpo(
+  main: readonly number[],
+  similarity: readonly number[],
+  { alpha, projection }: TimerpoOptions,
+): GroupAdvantage {
+  const grounded = centred(similarity);
+  const along = projection ? dot(grounded, main) / (dot(main, main) + PROJECTION_EPSILON) : 0;
   const orthogonal = grounded.map((value, i) => value - along * main[i]!);
   return { main, orthogonal, advantage: main.map((value, i) => value + alpha * orthogonal[i]!) };
+}
+
+/** Least root mean square of the orthogonal parts that is scaled to that of the main parts; less is rounding of the hidden states. */
+export const SPREAD_FLOOR = 1e-4;
+
+/**
+ * The same groups with their orthogonal parts multiplied by one factor, such that over the whole step, all ranks, they have the
+ * root mean square of the main parts: α then says what share of the advantage is grounded, whatever the similarity's units. One factor for
+ * all keeps groups in proportion: those of equal rewards still teach, and one whose responses hardly differ is not blown up.
+ *
+ * Edge cases: no main part in the whole step (all rewards equal in every group) leaves the orthogonal parts as they are; a root mean square
+ * below 1e-4 is taken for 1e-4.
+ *
+ * `sum` adds numbers over ranks. Collective.
+ */
+export function withEqualSpread(
+  groups: readonly GroupAdvantage[],
+  alpha: number,
+  sum: (values: readonly number[]) => ArrayLike<number>,
+): GroupAdvantage[] {
+  const squares = (key: 'main' | 'orthogonal'): number =>
+    groups.reduce((all, group) => all + dot(group[key], group[key]), 0);
+  const responses = groups.reduce((count, { main }) => count + main.length, 0);
+  const [main, orthogonal, count] = Array.from(sum([squares('main'), squares('orthogonal'), responses]));
+  if (main === 0) return [...groups];
+  const factor = Math.sqrt(main! / count!) / Math.max(Math.sqrt(orthogonal! / count!), SPREAD_FLOOR);
+  return groups.map((group) => {
+    const scaled = group.orthogonal.map((value) => factor * value);
+    const advantage = group.main.map((value, i) => value + alpha * scaled[i]!);
+    return { main: group.main, orthogonal: scaled, advantage };
+  });
 }
 
 /** GRPO (Shao et al. 2024): (r − mean) / (std + 1e-6), sample standard deviation; 0 for a group of equal rewards. */
@@ -75,7 +112,7 @@ export function advantageOf(
   group: GroupRecord,
   options: TimerpoOptions,
 ): GroupAdvantage {
-  if (name === 'timerpo') return timerpo(group, options);
+  if (name === 'timerpo') return timerpo(centred(group.rewards), group.similarity, options);
   return name === 'grpo' ? grpo(group) : drGrpo(group);
 }
 

@@ -30,7 +30,7 @@
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
 import type { RlRecipe } from '../recipe.ts';
-import { advantageOf, isZeroVariance } from './advantage.ts';
+import { advantageOf, isZeroVariance, withEqualSpread } from './advantage.ts';
 import { alarmsOf, checkAlarms, type GuardedStep } from './guards.ts';
 import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
 import { policyLoss, type TokenLoss } from './loss.ts';
@@ -129,11 +129,15 @@ export async function rl(
     }
     meter.lap('transport');
     // 6. advantages
-    const advantages = groups.map(({ scores }, p) => {
+    const plain = groups.map(({ scores }, p) => {
       const rewards = scores.map(({ total }) => total);
       const similarity = rewards.map((_, g) => transported?.similarity[p * options.group + g] ?? 0);
       return advantageOf(options.advantage, { rewards, similarity }, options.timerpo);
     });
+    const advantages =
+      grounded && options.timerpo.scale === 'spread'
+        ? withEqualSpread(plain, options.timerpo.alpha, (values) => workers.allReduce(values))
+        : plain;
     meter.advantages(advantages);
     const kept = groups.flatMap(({ prompt, responses }, p) => {
       if (isZeroVariance(advantages[p]!)) return [];
