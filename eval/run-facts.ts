@@ -150,6 +150,22 @@ function aboutDetectors(run: RunDirectory, { kind }: DataFacts, baselines: Basel
   return [choice, ...detectorCaveats({ generated, several, learned })];
 }
 
+/** What reinforcement was told to maximise, where it is not the reward of the tables. */
+function aboutReward({ rl: { steps, reward } }: Recipe, kind: Gold['kind']): string[] {
+  const own = [
+    ...(reward.localisation === 'point_f1'
+      ? ['point F1 instead of the mean of six localisation metrics']
+      : []),
+    ...(reward.normal === 'graded' ? ['1 / (1 + intervals) as the localisation on normal series'] : []),
+  ];
+  const graded = taskKind(kind).reward.parts.includes('localisation');
+  return !graded || steps === 0 || own.length === 0
+    ? []
+    : [
+        `Reinforcement maximised a reward with ${own.join(' and ')}; the tables have the reward of the paper.`,
+      ];
+}
+
 /** True sentences about this run, the weightiest first. */
 export function caveatsOf(run: RunDirectory, baselines: Baselines | null, data: RunData): string[] {
   const { recipe } = run;
@@ -165,6 +181,7 @@ export function caveatsOf(run: RunDirectory, baselines: Baselines | null, data: 
     ...(recipe.policy.init === 'nano' ? aboutNano(kind, numbers) : []),
     ...(numbers ? ['The policy was given the values as text and saw no picture.'] : []),
     ...taskKind(kind).evaluation.caveats,
+    ...aboutReward(recipe, kind),
     ...(baselines === null ? [] : aboutDetectors(run, data.facts, baselines)),
     'Intervals are percentile bootstrap over series: they cover which series were drawn, not the seed of training. This is one run.',
   ];

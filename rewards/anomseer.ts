@@ -1,7 +1,7 @@
 /** AnomSeer's reward: where the anomalies are, of which kind, and the form of the response. */
 import type { AnomalyGold, Interval, ParsedAnswer, Score } from '../src/types.ts';
-import { localisation, localisationReward } from './localisation.ts';
-import { accuracyReward, formatReward, type Reward } from './reward.ts';
+import { localisation, localisationReward, PAPER } from './localisation.ts';
+import { accuracyReward, formatReward, type Reward, type RewardOptions } from './reward.ts';
 
 /** Weights of AnomSeer's reward; they sum to 1. */
 export const ANOMALY_WEIGHTS = { localisation: 0.7, class: 0.2, format: 0.1 } as const;
@@ -15,6 +15,7 @@ export const ANOMALY_WEIGHTS = { localisation: 0.7, class: 0.2, format: 0.1 } as
  * part of the format: the prompt asks for one.
  * Example: predicted [[120, 180]] and the right class, gold [[100, 150]], length 1000, well formed → .83354; without a
  * known class → .79193.
+ * `options` change what the localisation is, not its weight (`localisationReward`).
  * Source: AnomSeer's reward; leaving the class out is ours, for data sets that do not name it.
  * @throws DataError when a gold interval is empty or leaves the series of `length` points.
  */
@@ -22,9 +23,12 @@ export function anomalyReward(
   answer: ParsedAnswer,
   gold: { readonly intervals: readonly Interval[]; readonly class: string | null },
   length: number,
+  options: RewardOptions = PAPER,
 ): Score {
   const weights = ANOMALY_WEIGHTS;
-  const placed = localisationReward(localisation(answer.intervals, gold.intervals, length));
+  const metrics = localisation(answer.intervals, gold.intervals, length);
+  const falseAlarms = gold.intervals.length > 0 ? null : (answer.intervals?.length ?? null);
+  const placed = localisationReward(metrics, options, falseAlarms);
   const format = formatReward(answer);
   if (gold.class === null) {
     // Divided by the sum as it is computed, not by 0.8: then the right answer is exactly 1.

@@ -3,6 +3,7 @@ import { DataError } from '../src/errors.ts';
 import { clipAndMerge, coverage, overlap } from '../src/series/intervals.ts';
 import type { Interval } from '../src/types.ts';
 import { affiliationOf } from './affiliation.ts';
+import type { RewardOptions } from './reward.ts';
 
 /** Point-wise and affiliation metrics of one series, each in [0, 1]. */
 export interface Localisation {
@@ -82,13 +83,26 @@ function round4(value: number): number {
   return (below + (rest > 0.5 || (rest === 0.5 && below % 2 === 1) ? 1 : 0)) / 10_000;
 }
 
+/** The reward as AnomSeer has it. */
+export const PAPER: RewardOptions = { localisation: 'mean_of_six', normal: 'exact' };
+
 /**
- * Formula: mean of the six metrics of `localisation`, each rounded to four decimals.
- * Range: [0, 1]. Edge cases: see `localisation`.
- * Example: predicted [[120, 180]], gold [[100, 150]], length 1000 → (.5 + .6 + .5455 + .96 + .992 + .9757) / 6 = .7622.
- * Source: AnomSeer (weight 0.7).
+ * Formula: `mean_of_six`: mean of the six metrics of `localisation`, each rounded to four decimals; `point_f1`: their F1 over
+ * indices, not rounded. With `normal: graded`, 1 / (1 + falseAlarms) on a normal series instead.
+ * Range: [0, 1]. Edge cases: see `localisation`; an unreadable answer earns 0 on a normal series too, however it is graded.
+ * Example: predicted [[120, 180]], gold [[100, 150]], length 1000 → (.5 + .6 + .5455 + .96 + .992 + .9757) / 6 = .7622, by point F1
+ * .5455; predicted [[120, 180], [400, 420]], gold none → 0, graded 1/3.
+ * Source: `mean_of_six` and `exact` AnomSeer (weight 0.7). The mean of six is flat around the optimum: an answer twice as wide as a
+ * gold interval of 50 points, which it covers, earns .849, by point F1 .667. `point_f1` and `graded` are ours.
+ * @param falseAlarms intervals predicted on a normal series; null where the series has anomalies or the answer is unreadable
  */
-export function localisationReward(metrics: Localisation): number {
+export function localisationReward(
+  metrics: Localisation,
+  options: RewardOptions = PAPER,
+  falseAlarms: number | null = null,
+): number {
+  if (options.normal === 'graded' && falseAlarms !== null) return 1 / (1 + falseAlarms);
+  if (options.localisation === 'point_f1') return metrics.f1;
   const sum =
     round4(metrics.precision) +
     round4(metrics.recall) +

@@ -1,6 +1,17 @@
 /** What a reward is, and the parts that several rewards share. */
 import type { Gold, ParsedAnswer, Score } from '../src/types.ts';
 
+/** How intervals are graded in reinforcement where it is not AnomSeer's way; evaluation grades as the paper does. */
+export interface RewardOptions {
+  /** `mean_of_six`: mean of six localisation metrics (the paper); `point_f1`: point F1 alone. */
+  readonly localisation: 'mean_of_six' | 'point_f1';
+  /**
+   * Localisation on a normal series. `exact`: 1 without intervals, else 0 (the paper); `graded`: 1 / (1 + intervals predicted), so
+   * that among wrong answers one with fewer false alarms earns more.
+   */
+  readonly normal: 'exact' | 'graded';
+}
+
 /** Grades answers of one kind against gold answers of that kind. */
 export interface Reward<G extends Gold = Gold> {
   readonly name: string;
@@ -9,9 +20,10 @@ export interface Reward<G extends Gold = Gold> {
   /**
    * The weighted sum of the parts, in [0, 1]: the gold answer, well formed, earns 1.
    * @param length points of the series, N
+   * @param options of intervals alone; the paper's way when absent
    * @throws DataError for a gold answer that is none of a series of `length` points
    */
-  score(answer: ParsedAnswer, gold: G, length: number): Score;
+  score(answer: ParsedAnswer, gold: G, length: number, options?: RewardOptions): Score;
 }
 
 /**

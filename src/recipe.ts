@@ -198,6 +198,24 @@ const guards = z
   })
   .readonly();
 
+/** What the reward of `rewards/anomseer.ts` counts in reinforcement. */
+const reward = z
+  .strictObject({
+    localisation: z
+      .enum(['mean_of_six', 'point_f1'])
+      .default('mean_of_six')
+      .describe(
+        'How intervals are graded in reinforcement: mean of six metrics (AnomSeer), or point F1 alone. Evaluation grades as AnomSeer does.',
+      ),
+    normal: z
+      .enum(['exact', 'graded'])
+      .default('exact')
+      .describe(
+        'Intervals on a normal series: exact: any is wrong (AnomSeer); graded: 1 / (1 + intervals), fewer false alarms earn more.',
+      ),
+  })
+  .readonly();
+
 const rl = z
   .strictObject({
     steps: count(0)
@@ -220,6 +238,7 @@ const rl = z
         'Nucleus sampling of rollouts; 1 keeps all tokens. Below 1 the gradient is biased: the loss is of the full distribution.',
       ),
     maxTokens: count(1, LONGEST_RESPONSE).default(96).describe('Longest response, in tokens.'),
+    reward: reward.prefault({}),
     advantage: z
       .enum(['timerpo', 'grpo', 'dr_grpo'])
       .default('timerpo')

@@ -132,7 +132,10 @@ async function train(own: TrainingJob): Promise<StageResult> {
   const { stage, recipe } = own;
   const { learner, card, start } = learnerOf(own);
   const reference = stage === 'rl' ? referenceOf(own, learner.policy) : null;
-  const task = trainingTask(card, own.examples, stage, recipe.answers);
+  const task = trainingTask(card, own.examples, stage, {
+    reading: recipe.answers,
+    reward: recipe.rl.reward,
+  });
   const { tokens, rows } = recipe.memory;
   const saveAt = (at: StageStart): void => save(own, learner, card, at);
   const steps =

@@ -2,6 +2,7 @@
  * The task of a policy on a data set, composed: its card (how the policy is asked: what it was taught, else what the recipe and the data
  * say), figure, prompt, expert traces and reward.
  */
+
 import { limitationsOf, nanoFigure, promptFor } from '../../datasets/benchmarks/registry.ts';
 import { lengthOf } from '../../datasets/example.ts';
 import { classesOf, storedTraces } from '../../datasets/materials.ts';
@@ -13,6 +14,7 @@ import {
   openExamples,
 } from '../../datasets/source.ts';
 import type { EvalTask } from '../../eval/harness.ts';
+import type { RewardOptions } from '../../rewards/reward.ts';
 import { ConfigError, DataError, TimeseerError } from '../errors.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
 import { PictureCache } from '../plot/cache.ts';
@@ -199,6 +201,8 @@ export interface TaskParts {
   readonly profile?: () => ClassProfile | null;
   /** How answers are read; default lenient. */
   readonly reading?: Reading;
+  /** How reinforcement grades intervals; the paper's way when absent, as in evaluation. */
+  readonly reward?: RewardOptions;
   /** Keeps pictures: worth it where examples come again. */
   readonly cache?: PictureCache;
 }
@@ -267,7 +271,8 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
     trace: (example) =>
       style === 'nano' ? nanoTrace(example, profile(), { cells }) : teacherTrace(example, profile()).text,
     parse,
-    score: (response, example) => scoreAnswer(parse(response, example), example.gold, lengthOf(example)),
+    score: (response, example) =>
+      scoreAnswer(parse(response, example), example.gold, lengthOf(example), parts.reward),
     marked: (response, example) => {
       const shape = { length: lengthOf(example), channels: example.channels.length };
       const predicted = markedShare(parse(response, example), shape);
@@ -292,14 +297,14 @@ export function trainingTask(
   card: PolicyCard,
   address: ExampleAddress,
   stage: 'sft' | 'rl' = 'sft',
-  reading: Reading = 'lenient',
+  grading: Pick<TaskParts, 'reading' | 'reward'> = {},
 ): Task {
   const source = openExamples(address);
   const { facts, set } = source;
   if (isGenerator(address.name) && address.count === undefined) {
-    return { ...exampleTask(card, { facts, reading }), example: (index) => source.at(index) };
+    return { ...exampleTask(card, { facts, ...grading }), example: (index) => source.at(index) };
   }
-  const task = exampleTask(card, { facts, profile: classesOf(set), reading, cache: new PictureCache() });
+  const task = exampleTask(card, { facts, profile: classesOf(set), ...grading, cache: new PictureCache() });
   const order = new EpochOrder(source.count, address.seed, stage);
   const places = new Map<string, number>();
   const traces = new Map<string, string>();

@@ -1,4 +1,5 @@
 /** The kinds of answers, and what is done with an answer of any kind. */
+import type { RewardOptions } from '../../rewards/reward.ts';
 import { ConfigError, DataError } from '../errors.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
 import type { NanoOptions } from '../expcot/nano.ts';
@@ -60,9 +61,19 @@ export function parseResponse(response: string, asked: Asked): ParsedAnswer {
   return taskKind(asked.kind).parse(response, asked);
 }
 
-/** The reward of the kind of the gold answer. @param answer of `parseResponse` for the same kind @param length points of the series */
-export function scoreAnswer(answer: ParsedAnswer, gold: Gold, length: number): Score {
-  return taskKind(gold.kind).reward.score(answer, gold, length);
+/**
+ * The reward of the kind of the gold answer.
+ * @param answer of `parseResponse` for the same kind
+ * @param length points of the series
+ * @param options of the reward in reinforcement; absent in evaluation
+ */
+export function scoreAnswer(
+  answer: ParsedAnswer,
+  gold: Gold,
+  length: number,
+  options?: RewardOptions,
+): Score {
+  return taskKind(gold.kind).reward.score(answer, gold, length, options);
 }
 
 /**

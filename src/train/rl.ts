@@ -50,7 +50,7 @@ import { PromptEncoder, type Task } from './task.ts';
 import { transportToTraces } from './transport.ts';
 
 export interface RlOptions
-  extends Omit<RlRecipe, keyof OptimizerOptions | 'workers'>,
+  extends Omit<RlRecipe, keyof OptimizerOptions | 'reward' | 'workers'>,
     Pick<RolloutOptions, 'rows' | 'schedule'> {
   /** Tokens that go through the policy at once in an update, padding included; `MICRO_BATCH_TOKENS` when absent. */
   readonly tokens?: number;

@@ -398,6 +398,16 @@ describe('what a run has not reached', () => {
     expect(reportPage(input)).not.toContain('parameters)');
   });
 
+  test('the reward of the tables in reinforcement: what it maximised is said', async () => {
+    const copy = copyRun();
+    const said = /Reinforcement maximised a reward with point F1 .* and 1 \/ \(1 \+ intervals\)/;
+    expect((await assembleReport(copy)).input.caveats.join('\n')).not.toMatch(said);
+    const file = join(copy, 'recipe.json');
+    const text = readFileSync(file, 'utf8');
+    writeFileSync(file, text.replace('mean_of_six', 'point_f1').replace('"exact"', '"graded"'));
+    expect((await assembleReport(copy)).input.caveats.join('\n')).toMatch(said);
+  });
+
   test('its end: a stage that was stopped is said to be', async () => {
     const copy = copyRun();
     const stage = join(copy, 'sft/stage.json');

@@ -2,7 +2,8 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { anomalyReward } from '../../rewards/anomseer.ts';
-import { localisation, localisationReward } from '../../rewards/localisation.ts';
+import { localisation, localisationReward, PAPER } from '../../rewards/localisation.ts';
+import type { RewardOptions } from '../../rewards/reward.ts';
 import { classificationReward } from '../../rewards/timemaster.ts';
 import { DataError } from '../../src/errors.ts';
 import { clipAndMerge, runs } from '../../src/series/intervals.ts';
@@ -157,6 +158,51 @@ describe('localisation', () => {
       localisationReward(localisation([[100 + shift, 150 + shift]], [[100, 150]], 1000)),
     );
     for (let i = 1; i < rewards.length; i++) expect(rewards[i]!).toBeLessThan(rewards[i - 1]!);
+  });
+});
+
+describe("the reward of reinforcement, where it is not the paper's", () => {
+  const POINT_F1 = { localisation: 'point_f1', normal: 'exact' } as const;
+  const GRADED = { localisation: 'mean_of_six', normal: 'graded' } as const;
+  const of = (list: readonly Interval[] | null, truth: readonly Interval[], options: RewardOptions) =>
+    anomalyReward(
+      { think: 't', intervals: list, class: 'trend', wellFormed: true, problem: null },
+      { intervals: truth, class: 'trend' },
+      1000,
+      options,
+    );
+
+  test('is the point F1 of the intervals alone', () => {
+    expect(of([[120, 180]], [[100, 150]], POINT_F1).parts['localisation']).toBeCloseTo(6 / 11, 12);
+    expect(of([[120, 180]], [[100, 150]], POINT_F1).total).toBeCloseTo(0.3 + 0.7 * (6 / 11), 12);
+    // Twice as wide as it should be.
+    expect(of([[100, 200]], [[100, 150]], POINT_F1).parts['localisation']).toBeCloseTo(2 / 3, 12);
+    expect(of([[100, 200]], [[100, 150]], PAPER).parts['localisation']).toBeCloseTo(0.8485, 4);
+    expect(of([], [], POINT_F1).total).toBe(1);
+    expect(of([[3, 9]], [], POINT_F1).parts['localisation']).toBe(0);
+    expect(of(null, [[3, 9]], POINT_F1).parts['localisation']).toBe(0);
+  });
+
+  test('falls with every interval on a normal series, and leaves anomalous ones as they are', () => {
+    const intervals: Interval[] = [
+      [10, 20],
+      [40, 90],
+      [200, 201],
+    ];
+    const graded = [0, 1, 2, 3].map((n) => of(intervals.slice(0, n), [], GRADED).parts['localisation']);
+    expect(graded).toEqual([1, 1 / 2, 1 / 3, 1 / 4]);
+    expect(of(null, [], GRADED).parts['localisation']).toBe(0);
+    expect(of(intervals, [[12, 15]], GRADED)).toEqual(of(intervals, [[12, 15]], PAPER));
+    expect(of([], [[12, 15]], GRADED).parts['localisation']).toBe(0);
+  });
+
+  test('leaves class and format as they are', () => {
+    for (const options of [POINT_F1, GRADED]) {
+      expect(of([], [[12, 15]], options)).toEqual({
+        total: 0.1 + 0.2,
+        parts: { localisation: 0, class: 1, format: 1 },
+      });
+    }
   });
 });
 

@@ -252,6 +252,16 @@ describe('the task of an example', () => {
     for (const one of examples) expect(/scan ([.()#ox]+)/.exec(task.trace(one))![1]).toHaveLength(20);
   });
 
+  test('reinforcement grades intervals as it is told to, evaluation as the paper', () => {
+    const one = examples.find(({ gold }) => gold.kind === 'anomaly' && gold.class === 'normal')!;
+    const text = '<think>t</think><answer>[[10, 20], [30, 90]]</answer><class>normal</class>';
+    const address = { name: 'nano5', split: 'train', seed: 8, length: 1000 } as const;
+    const reward = { localisation: 'point_f1', normal: 'graded' } as const;
+    const trained = trainingTask(card, address, 'rl', { reward }).score(text, one).parts;
+    expect(trained).toEqual({ localisation: 1 / 3, class: 1, format: 1 });
+    expect(exampleTask(card, { facts }).score(text, one).parts).toEqual({ ...trained, localisation: 0 });
+  });
+
   test('answers are read as the task is told to: leniently, or strictly', () => {
     const one = examples.find(({ gold }) => gold.kind === 'anomaly' && gold.class === 'seasonal')!;
     const { intervals } = one.gold as { readonly intervals: readonly (readonly [number, number])[] };
@@ -263,6 +273,8 @@ describe('the task of an example', () => {
     expect(score('strict').parts).toEqual({ localisation: 0, class: 0, format: 0 });
     const address = { name: 'nano5', split: 'train', seed: 8, length: 1000 } as const;
     expect(trainingTask(card, address, 'rl').score(text, one)).toEqual(score());
-    expect(trainingTask(card, address, 'rl', 'strict').score(text, one)).toEqual(score('strict'));
+    expect(trainingTask(card, address, 'rl', { reading: 'strict' }).score(text, one)).toEqual(
+      score('strict'),
+    );
   });
 });
