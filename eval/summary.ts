@@ -64,6 +64,9 @@ const metrics = z.object({
   per_task: z.exactOptional(z.record(z.string(), typeMetrics)),
 });
 
+/** Names in a block of metrics. */
+export const SUMMARY_METRICS: readonly string[] = Object.keys(metrics.shape);
+
 const seconds = z.number().nonnegative();
 
 const summary = z.object({

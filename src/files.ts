@@ -291,7 +291,7 @@ export function writeFileAtomic(
  * Appends to a file that is there. A process that is killed meanwhile may leave a part of `text` at its end.
  * @throws WriteError, also when the file has been removed: a log that begins in the middle is none
  */
-export function appendText(path: string, text: string): void {
+export function appendText(path: string, text: string | Uint8Array): void {
   try {
     const handle = openSync(path, constants.O_WRONLY | constants.O_APPEND);
     try {

@@ -14,9 +14,10 @@ import type { Reading } from '../tasks/response.ts';
 import { say, shellWord } from '../terminal.ts';
 import type { StageOrigin } from '../train/checkpoint.ts';
 import { GUARDS, type GuardName } from '../train/guards.ts';
-import { type Completion, type RlMetrics, RunLog, readLog, type SftMetrics } from '../train/metrics.ts';
+import { type Completion, type RlMetrics, RunLog, type SftMetrics } from '../train/metrics.ts';
 import { cautions } from '../train/rl.ts';
 import { sftSteps } from '../train/sft.ts';
+import { MetricsLog } from '../train/tensorboard.ts';
 import { runWorkers } from '../train/worker-group.ts';
 import type { EvalRecord } from '../types.ts';
 import { writeEnvironment } from './engine.ts';
@@ -130,7 +131,7 @@ function samplesOf({ sft, rl }: Recipe, stage: TrainingStage): { perStep: number
 
 /** Writes the metrics of the supervised stage and shows them. */
 function sftListener(run: Run, start: number, progress: Progress): Listener {
-  const log = new RunLog(run.file('sft', 'metrics.jsonl'), start);
+  const log = new MetricsLog('sft', run.file('sft'), start);
   return (note) => {
     if (note.kind !== 'sft') return;
     log.append(note.metrics);
@@ -141,12 +142,12 @@ function sftListener(run: Run, start: number, progress: Progress): Listener {
 
 /** Writes the metrics and completions of the reinforcement stage and shows the metrics. */
 function rlListener(run: Run, start: number, progress: Progress, workers: number): Listener {
-  const log = new RunLog(run.file('rl', 'metrics.jsonl'), start);
+  const log = new MetricsLog('rl', run.file('rl'), start);
   const completions = new RunLog(run.file('rl', 'completions.jsonl'), start);
   /** By rank, those of steps that not all ranks have sent yet: the log is in the order of steps, then of ranks. */
   const pending = Array.from({ length: workers }, (): (readonly Completion[])[] => []);
   /** Of the step before: a guard is told of when it begins to trip. */
-  let tripped: readonly GuardName[] = (readLog(log.file).at(-1) as RlMetrics | undefined)?.guards ?? [];
+  let tripped: readonly GuardName[] = (log.kept.at(-1) as Partial<RlMetrics> | undefined)?.guards ?? [];
   return (note, rank) => {
     if (note.kind === 'completions') {
       pending[rank]!.push(note.completions);

@@ -12,7 +12,7 @@ import type { MarkedShare, Task } from './task.ts';
 import type { TransportResult } from './transport.ts';
 import type { WorkerGroup } from './worker-group.ts';
 
-/** One line of the supervised stage's metrics, over all ranks. Every key has its definition here. */
+/** One line of the supervised stage's metrics, over all ranks; `glossary.ts` has the definition and other names of every key. */
 export interface SftMetrics {
   readonly step: number;
   /** Examples seen so far. */
@@ -32,11 +32,13 @@ export interface SftMetrics {
   readonly ms: { readonly data: number; readonly gradient: number; readonly update: number };
 }
 
-/** One line of the reinforcement stage's metrics, over all ranks. Every key has its definition here. */
+/** One line of the reinforcement stage's metrics, over all ranks; `glossary.ts` has the definition and other names of every key. */
 export interface RlMetrics {
   readonly step: number;
   /** Mean task reward of the sampled responses. */
   readonly reward: number;
+  /** Standard deviation (n − 1) of the rewards of all responses; 0 of a single one. */
+  readonly rewardStd: number;
   /** Means of the reward's parts. */
   readonly parts: Readonly<Record<string, number>>;
   /** Mean transport similarity to the expert traces; null without transport. */
@@ -86,29 +88,38 @@ export interface RlMetrics {
 /** A sampled response with its judgement, for the run's table of completions. */
 export interface Completion {
   readonly step: number;
+  /** Number of the training example. */
+  readonly example: number;
   readonly seriesId: string;
   readonly response: string;
   readonly reward: number;
   readonly parts: Readonly<Record<string, number>>;
   readonly similarity: number | null;
+  /** What the loss uses, and its task and time-series parts as `GroupAdvantage` has them. */
   readonly advantage: number;
+  readonly main: number;
+  readonly orthogonal: number;
 }
 
-/** The responses of a group, with the transport similarity of each where there is one. */
+/** The responses of a group to training example number `index`, with the transport similarity of each where there is one. */
 export function completionsOf(
   step: number,
+  index: number,
   { example, responses, scores }: RolloutGroup,
-  { advantage }: GroupAdvantage,
+  { advantage, main, orthogonal }: GroupAdvantage,
   similarity: Float64Array | undefined,
 ): Completion[] {
   return responses.map(({ text }, g) => ({
     step,
+    example: index,
     seriesId: example.id,
     response: text,
     reward: scores[g]!.total,
     parts: scores[g]!.parts,
     similarity: similarity?.[g] ?? null,
     advantage: advantage[g]!,
+    main: main[g]!,
+    orthogonal: orthogonal[g]!,
   }));
 }
 
@@ -118,6 +129,7 @@ type Phase = (typeof PHASES)[number];
 const SUMS = [
   'responses',
   'reward',
+  'rewardSquared',
   'similarity',
   'advantageSquared',
   'orthogonalSquared',
@@ -141,6 +153,11 @@ const SUMS = [
 ] as const;
 
 type Sums = Record<(typeof SUMS)[number], number>;
+
+/** Sample standard deviation of n values from their sum and the sum of their squares; 0 for n < 2. */
+function standardDeviation(sum: number, squares: number, n: number): number {
+  return n < 2 ? 0 : Math.sqrt(Math.max(0, squares - (sum * sum) / n) / (n - 1));
+}
 
 export class StepMeter {
   readonly #step: number;
@@ -184,6 +201,7 @@ export class StepMeter {
       }
       for (const { total, parts } of group.scores) {
         sums.reward += total;
+        sums.rewardSquared += total * total;
         for (const [name, value] of Object.entries(parts)) {
           const part = this.#parts.get(name);
           if (part === undefined) throw new TimeseerError(`reward part '${name}' is none of its task`);
@@ -260,6 +278,7 @@ export class StepMeter {
     return {
       step: this.#step,
       reward: sum.reward / sum.responses,
+      rewardStd: standardDeviation(sum.reward, sum.rewardSquared, sum.responses),
       parts: Object.fromEntries(
         names.flatMap((name, i): [string, number][] => {
           const [value, count] = all.slice(SUMS.length + PHASES.length + 2 * i) as [number, number];
@@ -331,12 +350,14 @@ export function readLog(file: string): LogLine[] {
 
 export class RunLog {
   readonly file: string;
+  /** The lines that were there when it was opened. */
+  readonly kept: readonly LogLine[];
 
   /** Opens a log that keeps lines up to step `keep` (those of a checkpoint that a run resumes from). */
   constructor(file: string, keep = 0) {
     this.file = file;
-    const kept = keep > 0 ? readLog(file).filter((line) => line.step <= keep) : [];
-    writeFileAtomic(file, kept.map((line) => `${JSON.stringify(line)}\n`).join(''));
+    this.kept = keep > 0 ? readLog(file).filter((line) => line.step <= keep) : [];
+    writeFileAtomic(file, this.kept.map((line) => `${JSON.stringify(line)}\n`).join(''));
   }
 
   /** @throws WriteError when the disk is full. */

@@ -178,7 +178,9 @@ export async function rl(
     if (workers.rank === 0) hooks.onStep({ ...metrics, guards: alarms.map(({ name }) => name) });
     const [shown] = groups;
     hooks.onCompletions(
-      shown === undefined ? [] : completionsOf(step + 1, shown, advantages[0]!, transported?.similarity),
+      shown === undefined
+        ? []
+        : completionsOf(step + 1, numbers[0]!, shown, advantages[0]!, transported?.similarity),
     );
     if (nonFinite.reaction === 'stop') checkSkipped('rl', skippedInARow, nonFinite.limit, step + 1);
     checkAlarms(alarms, options.guards, step + 1);

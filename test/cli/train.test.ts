@@ -1,9 +1,12 @@
-import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { readCard } from '../../src/tasks/card.ts';
 import { readState } from '../../src/train/checkpoint.ts';
+import { COMPLETION_NAMES, loggedName, STAGE_NAMES } from '../../src/train/glossary.ts';
+import { type LogLine, readLog } from '../../src/train/metrics.ts';
+import { readEvents } from '../helpers/event-file.ts';
 import {
   bits,
   lineCount,
@@ -50,8 +53,53 @@ function expectWhole(): void {
   expect(timeless(join(out, 'rl/metrics.jsonl'))).toEqual(timeless(join(whole, 'rl/metrics.jsonl')));
   const completions = (run: string) => readFileSync(join(run, 'rl/completions.jsonl'), 'utf8');
   expect(completions(out)).toEqual(completions(whole));
+  expect(eventsOf(out, 'rl').map(({ step }) => step)).toEqual(eventsOf(whole, 'rl').map(({ step }) => step));
   expect(temporaries(out)).toEqual([]);
 }
+
+/** The event file of a stage; its name has the time at which the stage began. */
+function eventsOf(run: string, stage: string): ReturnType<typeof readEvents> {
+  const directory = join(run, stage, 'tensorboard');
+  const [name, ...others] = readdirSync(directory);
+  expect(others).toEqual([]);
+  return readEvents(join(directory, name!));
+}
+
+describe('what a stage logs', () => {
+  const lines = (run: string, file: string): LogLine[] => readLog(join(run, file));
+
+  test.each(['sft', 'rl'] as const)('every name in the metrics of %s is in the glossary', (stage) => {
+    const all = lines(whole, `${stage}/metrics.jsonl`);
+    // Leaves, without the insides of lists.
+    const keys = (value: object, prefix = ''): string[] =>
+      Object.entries(value).flatMap(([key, inner]: [string, unknown]) =>
+        typeof inner === 'object' && inner !== null && !Array.isArray(inner)
+          ? keys(inner, `${prefix}${key}.`)
+          : [`${prefix}${key}`],
+      );
+    const missing = [...new Set(all.flatMap((line) => keys(line)))].filter(
+      (key) => loggedName(stage, key) === null,
+    );
+    expect(missing, 'add them to src/train/glossary.ts').toEqual([]);
+    // And nothing else is: a name that no longer is logged goes.
+    const logged = new Set(all.flatMap((line) => Object.keys(line)));
+    const outer = Object.keys(STAGE_NAMES[stage]).map((key) => key.split('.')[0]!);
+    expect(outer.filter((key) => !logged.has(key))).toEqual([]);
+  });
+
+  test('every key of a completion is in the glossary', () => {
+    const keys = new Set(lines(whole, 'rl/completions.jsonl').flatMap((line) => Object.keys(line)));
+    expect([...keys].sort()).toEqual(Object.keys(COMPLETION_NAMES).sort());
+  });
+
+  test.each(['sft', 'rl'] as const)('TensorBoard has every step of %s, at the time of its line', (stage) => {
+    const all = lines(whole, `${stage}/metrics.jsonl`) as (LogLine & { loss: number; time: number })[];
+    const events = eventsOf(whole, stage).flatMap(({ step, time, scalars }) =>
+      scalars === null ? [] : { step, time, loss: scalars['train/loss'] },
+    );
+    expect(events).toEqual(all.map(({ step, time, loss }) => ({ step, time, loss: Math.fround(loss) })));
+  });
+});
 
 describe('timeseer train', () => {
   test('leaves policy, checkpoint, metrics, completions and a record', () => {

@@ -125,7 +125,7 @@ export function timeless(file: string): unknown[] {
     .trim()
     .split('\n')
     .map((line) => {
-      const { ms: _, ...rest } = JSON.parse(line) as Record<string, unknown>;
+      const { ms: _, time: __, ...rest } = JSON.parse(line) as Record<string, unknown>;
       return rest;
     });
 }

@@ -9,6 +9,7 @@ import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
+import { readEvents } from '../helpers/event-file.ts';
 import { Child, type Ending } from '../helpers/tiny-run.ts';
 
 const PRELOAD = pathToFileURL(join(import.meta.dirname, 'kill-at.mjs')).href;
@@ -69,26 +70,37 @@ export async function broken(
 /** Files that hold what a clock measured. */
 const CLOCKED = /^environment\.json$|\bstage\.json$|^report\.(html|json)$|^summary\.json$/;
 
+/** The event file of a stage has the time at which it began in its name. */
+const EVENTS = /events\.out\.tfevents\.\d+\.timeseer$/;
+
 /** What must be the same of a file. */
 function essence(name: string, file: string): string {
+  if (EVENTS.test(file)) {
+    const events = readEvents(file).flatMap(({ step, scalars }) =>
+      scalars === null ? [] : { step, scalars },
+    );
+    return JSON.stringify(events, (tag, value) => (tag.startsWith('time_ms/') ? undefined : value));
+  }
   const text = readFileSync(file, 'latin1');
   if (name === 'recipe.json') return JSON.stringify({ ...JSON.parse(text), command: '' });
   if (!name.endsWith('metrics.jsonl')) return text;
-  return text.replace(/"ms":\{[^}]*\}/g, '');
+  return text.replace(/"ms":\{[^}]*\}/g, '').replace(/"time":[\d.]+/g, '');
 }
 
-/** Paths of the files in a directory. */
-function files(directory: string): string[] {
-  return readdirSync(directory, { recursive: true })
+/** Paths of the files in a directory, by what they are called whenever they are written. */
+function files(directory: string): Map<string, string> {
+  const names = readdirSync(directory, { recursive: true })
     .map(String)
     .filter((name) => !statSync(join(directory, name)).isDirectory());
+  return new Map(names.map((name) => [name.replace(EVENTS, 'events'), join(directory, name)]));
 }
 
 /** Names of files in which two runs differ, or that only one of them has. */
 export function differences(whole: string, other: string): string[] {
   const [a, b] = [files(whole), files(other)];
-  return [...new Set([...a, ...b])].sort().filter((name) => {
-    if (!a.includes(name) || !b.includes(name)) return true;
-    return !CLOCKED.test(name) && essence(name, join(whole, name)) !== essence(name, join(other, name));
+  return [...new Set([...a.keys(), ...b.keys()])].sort().filter((name) => {
+    const [one, two] = [a.get(name), b.get(name)];
+    if (one === undefined || two === undefined) return true;
+    return !CLOCKED.test(name) && essence(name, one) !== essence(name, two);
   });
 }

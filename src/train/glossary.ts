@@ -1,0 +1,165 @@
+/**
+ * Every name that training logs, in one table: what it means, what TRL calls it, and its tag in TensorBoard. Metrics lines,
+ * `timeseer runs --glossary` and the event files take names and meanings from here; `eval/glossary.ts` adds those of evaluation.
+ * A key that `metrics.ts` logs and that is missing here does not compile.
+ */
+import type { Completion, RlMetrics, SftMetrics } from './metrics.ts';
+
+export interface LoggedName {
+  readonly definition: string;
+  /** Name in the logs of TRL's trainers (1.16) where they have the same quantity; the tag is then theirs, `train/NAME`. */
+  readonly trl?: string;
+  /** Tag in TensorBoard of what TRL does not have; absent: no curve. In tags of records `*` is the key inside. */
+  readonly tag?: string;
+}
+
+/** Written with every line. */
+const COMMON = {
+  step: {
+    definition: 'Number of the update (supervised) or of the step of rollouts (reinforcement), from 1.',
+  },
+  time: { definition: 'When the line was written, in seconds since 1970.' },
+  learningRate: { definition: 'Learning rate of the step.', trl: 'learning_rate' },
+  gradNorm: {
+    definition:
+      'Global norm of the gradient before clipping, of the last update of the step; null without one.',
+    trl: 'grad_norm',
+  },
+  padding: {
+    definition: 'Share of the places in forward passes of updates that no token fills.',
+    tag: 'train/padding',
+  },
+} as const satisfies Record<string, LoggedName>;
+
+/** Lines of sft/metrics.jsonl. */
+export const SFT_NAMES: Readonly<Record<keyof SftMetrics | 'time', LoggedName>> = {
+  ...COMMON,
+  samples: { definition: 'Examples seen so far.', tag: 'train/samples' },
+  loss: { definition: 'Mean −log π per response token of the batch, in nats.', trl: 'loss' },
+  tokens: { definition: 'Response tokens of the batch.', tag: 'train/batch_tokens' },
+  skipped: {
+    definition: 'Updates left out because loss or gradient was not finite, so far.',
+    tag: 'train/skipped_updates',
+  },
+  ms: {
+    definition: 'Milliseconds of the step on rank 0 by phase: data (and pictures), gradient, update.',
+    tag: 'time_ms/*',
+  },
+};
+
+/** Lines of rl/metrics.jsonl. */
+export const RL_NAMES: Readonly<Record<keyof RlMetrics | 'time', LoggedName>> = {
+  ...COMMON,
+  reward: { definition: 'Mean task reward of the sampled responses.', trl: 'reward' },
+  rewardStd: {
+    definition: 'Standard deviation (n − 1) of the rewards of all responses of the step.',
+    trl: 'reward_std',
+  },
+  parts: {
+    definition: 'Mean of a part of the reward over the responses that have it.',
+    trl: 'rewards/*/mean',
+  },
+  similarity: {
+    definition:
+      'Mean transport similarity exp(−cost / τ) of responses to the expert traces; null without transport.',
+    tag: 'train/similarity',
+  },
+  transportError: {
+    definition: 'Largest |row sum − marginal| of any transport plan: how far Sinkhorn is from convergence.',
+    tag: 'train/transport_error',
+  },
+  advantage: { definition: 'Root mean square of the advantages.', tag: 'train/advantage_rms' },
+  orthogonal: {
+    definition:
+      'Root mean square of the orthogonal, transport-grounded part of the advantages, before its weight.',
+    tag: 'train/orthogonal_rms',
+  },
+  equalRewards: {
+    definition: 'Share of groups whose rewards are all equal.',
+    trl: 'frac_reward_zero_std',
+  },
+  zeroVariance: {
+    definition: 'Share of groups that are skipped, because every advantage is 0.',
+    tag: 'train/frac_groups_skipped',
+  },
+  loss: { definition: 'Mean loss per token of the updates.', trl: 'loss' },
+  kl: {
+    definition:
+      'Mean k3 estimate of the KL divergence from the reference policy, per token, at most 10 each.',
+    trl: 'kl',
+  },
+  entropy: { definition: 'Mean entropy of the next-token distribution, in nats per token.', trl: 'entropy' },
+  clipped: {
+    definition: 'Share of tokens at which the clipped term of the loss was the smaller one.',
+    trl: 'clip_ratio/region_mean',
+  },
+  samplerGap: {
+    definition: 'Mean |log π of the trainer − log π of the sampler| per token: 0 up to rounding.',
+    trl: 'sampling/sampling_logp_difference/mean',
+  },
+  tokens: { definition: 'Mean length of the responses, in tokens.', trl: 'completions/mean_length' },
+  unfinished: {
+    definition: 'Share of responses that were cut off at rl.maxTokens.',
+    trl: 'completions/clipped_ratio',
+  },
+  skipped: {
+    definition: 'Updates of the step left out because loss or gradient was not finite.',
+    tag: 'train/skipped_updates',
+  },
+  marked: {
+    definition:
+      'Mean share of the series that readable answers mark (predicted), and that gold answers do (gold).',
+    tag: 'train/marked_share/*',
+  },
+  guards: {
+    definition: 'Names of the guards that tripped; as a curve, how many.',
+    tag: 'train/guards_tripped',
+  },
+  ms: {
+    definition:
+      'Milliseconds of the step by phase, mean over the workers: data, rollout, transport, reference, update.',
+    tag: 'time_ms/*',
+  },
+};
+
+/** Lines of rl/completions.jsonl: the responses to the first prompt of every rank. */
+export const COMPLETION_NAMES: Readonly<Record<keyof Completion, LoggedName>> = {
+  step: { definition: 'Number of the step.' },
+  example: { definition: 'Number of the training example.' },
+  seriesId: { definition: 'Its series.' },
+  response: { definition: 'Text of the response.' },
+  reward: { definition: 'Its task reward.' },
+  parts: { definition: 'Parts of the reward, each in [0, 1].' },
+  similarity: { definition: 'Its transport similarity to the expert trace; null without transport.' },
+  advantage: { definition: 'Its advantage in the group: what the loss uses.' },
+  main: { definition: 'Part of the advantage that comes from the reward.' },
+  orthogonal: {
+    definition: 'Transport-grounded part of the advantage, before its weight; 0 without transport.',
+  },
+};
+
+/** By stage, the names of its metrics lines. */
+export const STAGE_NAMES: Readonly<Record<'sft' | 'rl', Readonly<Record<string, LoggedName>>>> = {
+  sft: SFT_NAMES,
+  rl: RL_NAMES,
+};
+
+/** The entry of a key with dots between levels; inside a record with open keys (`parts.format`) that of the record. */
+export function loggedName(stage: 'sft' | 'rl', key: string): LoggedName | null {
+  const names = STAGE_NAMES[stage];
+  if (Object.hasOwn(names, key)) return names[key]!;
+  const outer = key.split('.')[0]!;
+  const open = Object.hasOwn(names, outer) ? names[outer]! : null;
+  return open !== null && (open.trl ?? open.tag ?? '').includes('*') ? open : null;
+}
+
+/** Tag of an entry in TensorBoard, with `*` for an open key; null: no curve. */
+export const tagOf = ({ trl, tag }: LoggedName): string | null =>
+  trl === undefined ? (tag ?? null) : `train/${trl}`;
+
+/** Tag under which TensorBoard shows a key; null: it has no curve. */
+export function tensorBoardTag(stage: 'sft' | 'rl', key: string): string | null {
+  const entry = loggedName(stage, key);
+  if (entry === null) return `train/${key.replaceAll('.', '/')}`;
+  return tagOf(entry)?.replace('*', key.slice(key.indexOf('.') + 1)) ?? null;
+}
