@@ -37,7 +37,7 @@ const WINDOWS: readonly { from: string; to: string; files: readonly string[] }[]
   {
     from: 'eval',
     to: 'src/train',
-    files: ['src/train/task.ts', 'src/train/rollout.ts'],
+    files: ['src/train/task.ts', 'src/train/rollout.ts', 'src/train/glossary.ts'],
   },
 ];
 
