@@ -193,6 +193,11 @@ function metricValues({ answer, gold, length, score }: EvalRecord): MetricValues
   return { format: answer.wellFormed ? 1 : 0, ...own, reward: score.total };
 }
 
+/** Names of the metrics that a single response has. */
+export function responseMetrics(records: readonly EvalRecord[]): string[] {
+  return [...new Set(records.flatMap((record) => Object.keys(metricValues(record))))];
+}
+
 /** One series with all responses to it. */
 interface Answered {
   /** At least one. */

@@ -187,6 +187,10 @@ function detectorReaches(kind: Gold['kind'], set: MetricSet): string {
   return numbers.length === 0 ? last : `${numbers.join(', ')} and ${last}`;
 }
 
+/** The changes that reinforcement is after. */
+const rewardGains = ({ gains }: ReportInput): ReportInput['gains'] =>
+  gains.filter(({ key }) => key.startsWith('reward_'));
+
 /** The result in words. */
 function headline(input: ReportInput, last: ReportStage): Html {
   const { kind } = last.metrics;
@@ -196,7 +200,9 @@ function headline(input: ReportInput, last: ReportStage): Html {
     detector === undefined
       ? null
       : html` The best classical ${called} reaches ${detectorReaches(kind, detector.metrics.overall)} on the same series.`;
-  return html`<p class="lead">${trainedBy(input)}, ${input.run.policy.name}${sizeOf(input)} ${reached(last.metrics).join('; ')}.${compared}${input.gains.map(
+  return html`<p class="lead">${trainedBy(input)}, ${input.run.policy.name}${sizeOf(input)} ${reached(last.metrics).join('; ')}.${compared}${rewardGains(
+    input,
+  ).map(
     (gain) => html` Change of the ${lowerFirst(gain.label)} on the same series: ${change(gain.estimate)}.`,
   )}</p>`;
 }

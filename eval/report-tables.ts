@@ -185,16 +185,25 @@ export function confusionTable(label: string, confusion: Confusion): Html {
   );
 }
 
+/** Which way a change went, where its interval leaves no doubt. */
+function direction({ ci95: [lower, upper] }: Estimate): string {
+  return lower > 0 ? 'gain' : upper < 0 ? 'loss' : 'not significant';
+}
+
 /** Paired changes and what is required of them. */
 export function gainsTable(gains: readonly ReportGain[], required: readonly Requirement[]): Html {
   return scrolling(
     'Paired changes',
     html`<table class="gains">
-<thead><tr><th scope="col">Change</th><th scope="col">Mean</th><th scope="col">Interval</th><th scope="col">Series</th><th scope="col">Required</th></tr></thead>
+<thead><tr><th scope="col">Metric</th><th scope="col">Mean</th><th scope="col">Interval</th><th scope="col">Change</th><th scope="col">Series</th><th scope="col">Required</th></tr></thead>
 <tbody>${gains.map(({ key, label, estimate }) => {
       const bound = required.find(({ name }) => name === `rl.gain.${key}`);
-      const wanted = bound === undefined ? '\u2013' : html`lower end above ${bound.limit}: ${verdict(bound)}`;
-      return html`<tr><th scope="row">${label}</th><td>${signed(estimate.mean)}</td><td>${interval(estimate, signed)}</td><td class="count">${grouped(estimate.n)}</td><td>${wanted}</td></tr>\n`;
+      const kept = required.find(({ name }) => name === `rl.not_lower.${key}`);
+      const wanted = [
+        ...(bound === undefined ? [] : [html`lower end above ${bound.limit}: ${verdict(bound)}`]),
+        ...(kept === undefined ? [] : [html`mean not lower: ${verdict(kept)}`]),
+      ];
+      return html`<tr><th scope="row">${label}</th><td>${signed(estimate.mean)}</td><td>${interval(estimate, signed)}</td><td>${direction(estimate)}</td><td class="count">${grouped(estimate.n)}</td><td>${wanted.length === 0 ? '\u2013' : wanted.map((one, i) => html`${i === 0 ? '' : html`<br>`}${one}`)}</td></tr>\n`;
     })}</tbody></table>`,
     'Changes on the same series (paired bootstrap, 95\u202f% intervals).',
   );

@@ -90,12 +90,14 @@ export interface ReportFloor {
 
 /** A paired change between two stages over the same series. */
 export interface ReportGain {
-  /** As summaries call it. */
-  readonly key: 'reward_sampled' | 'reward_greedy';
+  /** As summaries call it: `reward_sampled`, `reward_greedy`, or a metric of greedy answers. */
+  readonly key: string;
   readonly label: string;
   readonly estimate: Estimate;
   /** The lower end of the interval is required to lie above this; null: nothing is required. */
   readonly lowerAbove: number | null;
+  /** Whether the mean is required not to fall. */
+  readonly notLower: boolean;
 }
 
 /** One line of a training curve; `null` marks a step without a value. */
@@ -245,7 +247,7 @@ export async function assembleReport(
   const held = isHeld(recipe);
   const stages = stagesOf(answers, baselines, method, bootstrap);
   const gains = gainsOf(answers, recipe, held, bootstrap);
-  const floors = held && answers.sft !== undefined ? floorsOf(recipe) : [];
+  const floors = held ? floorsOf(recipe, answers) : [];
   const transfer = transferOf(run, baselines, method, bootstrap);
   // A single detector has its column in the main table.
   const several = baselines !== null && Object.keys(baselines.records).length > 1;

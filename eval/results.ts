@@ -17,6 +17,7 @@ import {
   metricsOf,
   overallOf,
   pairedGain,
+  responseMetrics,
 } from './metrics.ts';
 import { checkCoverage, reread, sameGold } from './records.ts';
 import type { ReportFloor, ReportGain, ReportInput, ReportStage, ReportTransfer } from './report.ts';
@@ -95,6 +96,8 @@ export function stagesOf(
   ];
 }
 
+type Records = readonly EvalRecord[] | null;
+
 /**
  * Paired changes between the policy that reinforcement started from and the one it made; `held`: the run is held to the
  * requirements of its recipe.
@@ -108,19 +111,34 @@ export function gainsOf(
   const before = answers.sft ?? answers.initial;
   const after = answers.rl;
   if (before === undefined || after === undefined) return [];
-  const gain = (
-    key: ReportGain['key'],
-    label: string,
-    from: readonly EvalRecord[] | null,
-    to: readonly EvalRecord[] | null,
-  ): ReportGain[] => {
+  const { kind } = before.greedy[0]!.gold;
+  const wanted = held ? requirements : { gain: {}, notLower: [] };
+  const gain = (key: string, label: string, metric: string, from: Records, to: Records): ReportGain[] => {
     if (from === null || to === null) return [];
-    const lowerAbove = (held ? requirements.gain[key] : undefined) ?? null;
-    return [{ key, label, estimate: pairedGain(from, to, 'reward', options), lowerAbove }];
+    return [
+      {
+        ...{ key, label, estimate: pairedGain(from, to, metric, options) },
+        lowerAbove: (wanted.gain as Readonly<Record<string, number>>)[key] ?? null,
+        notLower: (wanted.notLower as readonly string[]).includes(key),
+      },
+    ];
   };
+  const measured = responseMetrics(after.greedy);
+  const names = Object.entries(taskKind(kind).evaluation.metrics).filter(
+    ([metric]) => metric !== 'reward' && metric !== 'unparsable' && measured.includes(metric),
+  );
   return [
-    ...gain('reward_sampled', `Reward sampled at temperature ${temperature}`, before.sampled, after.sampled),
-    ...gain('reward_greedy', 'Greedy reward', before.greedy, after.greedy),
+    ...gain(
+      'reward_sampled',
+      `Reward sampled at temperature ${temperature}`,
+      'reward',
+      before.sampled,
+      after.sampled,
+    ),
+    ...gain('reward_greedy', 'Greedy reward', 'reward', before.greedy, after.greedy),
+    ...names.flatMap(([metric, { label }]) =>
+      gain(metric, `${upperFirst(label)}, greedy`, metric, before.greedy, after.greedy),
+    ),
   ];
 }
 
@@ -130,18 +148,20 @@ const FEWEST_SERIES = 100;
 /** Whether a run is held to the requirements of its recipe. */
 export const isHeld = ({ eval: { series } }: Recipe): boolean => series >= FEWEST_SERIES;
 
-/** The means that the supervised stage is required to reach. */
-export function floorsOf({ requirements }: Recipe): ReportFloor[] {
-  return Object.entries(requirements.sft).map(([metric, atLeast]) => ({
-    stage: 'sft',
-    metric,
-    atLeast,
-  }));
+/** The means that the policies that were evaluated are required to reach: after the supervised stage, and at the end. */
+export function floorsOf({ requirements }: Recipe, answers: AnswersByPolicy): ReportFloor[] {
+  const last = (['rl', 'sft'] as const).find((policy) => answers[policy] !== undefined);
+  const floors = (stage: 'sft' | 'rl', means: Readonly<Record<string, number>>): ReportFloor[] =>
+    Object.entries(means).map(([metric, atLeast]) => ({ stage, metric, atLeast }));
+  return [
+    ...(answers.sft === undefined ? [] : floors('sft', requirements.sft)),
+    ...(last === undefined ? [] : floors(last, requirements.final)),
+  ];
 }
 
 /** Something that a run is required to reach. */
 export interface Requirement {
-  /** `sft.point_f1`, or `rl.gain.reward_sampled` for the lower end of an interval. */
+  /** `sft.point_f1`, `rl.gain.reward_sampled` for the lower end of an interval, `rl.not_lower.point_f1` for a mean change. */
   readonly name: string;
   readonly text: string;
   /** As pages print it. */
@@ -173,14 +193,25 @@ export function requirementsOf({
     const text = `${taskKind(stage.metrics.kind).evaluation.metrics[metric]?.label ?? metric} ${lowerFirst(stage.label)} \u2265 ${limit} (measured ${fixed(measured)})`;
     return { name: `${key}.${metric}`, text, limit, atLeast, measured, met: measured >= atLeast };
   });
-  const ofGains = gains.flatMap(({ key, label, estimate, lowerAbove }): Requirement[] => {
-    if (lowerAbove === null) return [];
-    const measured = estimate.ci95[0];
-    const limit = fixed(lowerAbove, lowerAbove === 0 ? 0 : 2);
-    const text = `${label}: lower end above ${limit} (measured ${signed(measured, 4)})`;
-    return [
-      { name: `rl.gain.${key}`, text, limit, atLeast: lowerAbove, measured, met: measured > lowerAbove },
-    ];
+  const ofGains = gains.flatMap(({ key, label, estimate, lowerAbove, notLower }): Requirement[] => {
+    const { mean, ci95: ends } = estimate;
+    const required: Requirement[] = [];
+    if (lowerAbove !== null) {
+      const limit = fixed(lowerAbove, lowerAbove === 0 ? 0 : 2);
+      required.push({
+        ...{ name: `rl.gain.${key}`, limit, atLeast: lowerAbove, measured: ends[0] },
+        text: `${label}: lower end above ${limit} (measured ${signed(ends[0], 4)})`,
+        // An interval that lies below 0 is a loss, however small.
+        met: ends[0] > lowerAbove && ends[1] >= 0,
+      });
+    }
+    if (notLower) {
+      required.push({
+        ...{ name: `rl.not_lower.${key}`, limit: '0', atLeast: 0, measured: mean, met: mean >= 0 },
+        text: `${label}: not lower than before (measured ${signed(mean, 4)})`,
+      });
+    }
+    return required;
   });
   return [...ofStages, ...ofGains];
 }

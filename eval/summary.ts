@@ -91,7 +91,9 @@ const summary = z.object({
       metrics_before: metrics.nullable(),
       metrics_after: metrics,
       /** Paired change over the same series, after − before. */
-      gain: z.exactOptional(z.object({ reward_greedy: estimate, reward_sampled: z.exactOptional(estimate) })),
+      gain: z.exactOptional(
+        z.object({ reward_greedy: estimate, reward_sampled: z.exactOptional(estimate) }).catchall(estimate),
+      ),
     })
     .nullable(),
   /**
@@ -107,7 +109,7 @@ const summary = z.object({
   requirements: z.exactOptional(
     z.array(
       z.object({
-        /** `sft.point_f1`, or `rl.gain.reward_sampled` for the lower end of an interval. */
+        /** `sft.point_f1`, `rl.gain.reward_sampled` for the lower end of an interval, `rl.not_lower.point_f1` for a mean change. */
         name: z.string(),
         at_least: z.number(),
         measured: z.number(),

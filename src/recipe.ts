@@ -319,18 +319,23 @@ const requirements = z
       .describe(
         'Least means over the held-out series after the supervised stage, greedy, by metric: {format: 0.98}.',
       ),
-    gain: z
-      .strictObject({
-        reward_sampled: z
-          .exactOptional(z.number().min(-1).max(1))
-          .describe('Lower end of the change of the mean sampled reward.'),
-        reward_greedy: z
-          .exactOptional(z.number().min(-1).max(1))
-          .describe('Lower end of the change of the mean greedy reward.'),
-      })
+    final: z
+      .record(word, ratio)
       .readonly()
       .default({})
-      .describe('What the 95 % interval of the change of a mean reward by reinforcement lies above.'),
+      .describe('Least means over the held-out series at the end of training, greedy, by metric.'),
+    gain: z
+      .record(word, z.number().min(-1).max(1))
+      .readonly()
+      .default({})
+      .describe(
+        'What the 95 % interval of a change by reinforcement lies above: reward_sampled, or of greedy answers reward_greedy and other metrics by name. A change that is surely a loss never meets it.',
+      ),
+    notLower: z
+      .array(word)
+      .readonly()
+      .default([])
+      .describe('Metrics of greedy answers whose mean reinforcement must not lower: [point_precision].'),
   })
   .readonly();
 

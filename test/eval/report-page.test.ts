@@ -6,6 +6,7 @@ import type { ReportInput } from '../../eval/report.ts';
 import { movingMean } from '../../eval/report-curves.ts';
 import { labelled, reportPage } from '../../eval/report-page.ts';
 import { confusionTable } from '../../eval/report-tables.ts';
+import { requirementsOf } from '../../eval/results.ts';
 import { DataError } from '../../src/errors.ts';
 import { explainPage, writeExplanation } from '../../src/explain/page.ts';
 import { change, compact, duration, fixed, grouped, signed } from '../../src/html/numbers.ts';
@@ -51,6 +52,35 @@ beforeAll(async () => {
   };
 });
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+describe('requirements of a change', () => {
+  const of = (ci95: readonly [number, number], lowerAbove: number | null, notLower = false) => {
+    const mean = (ci95[0] + ci95[1]) / 2;
+    const gain = {
+      key: 'point_f1',
+      label: 'Point F1',
+      estimate: { mean, ci95, n: 40 },
+      lowerAbove,
+      notLower,
+    };
+    return requirementsOf({ stages: [], floors: [], gains: [gain] });
+  };
+
+  test('hold its lower end to a bound; what is surely a loss never meets one', () => {
+    expect(of([0.06, 0.09], 0.05)).toMatchObject([{ name: 'rl.gain.point_f1', measured: 0.06, met: true }]);
+    expect(of([0.05, 0.09], 0.05)[0]!.met).toBe(false);
+    expect(of([-0.01, 0.02], -0.02)[0]!.met).toBe(true);
+    expect(of([-0.009, -0.001], -0.02)[0]!.met).toBe(false);
+  });
+
+  test('or its mean to what it was before', () => {
+    expect(of([-0.01, 0.02], null, true)).toMatchObject([
+      { name: 'rl.not_lower.point_f1', atLeast: 0, met: true },
+    ]);
+    expect(of([-0.02, 0.01], null, true)[0]!.met).toBe(false);
+    expect(of([-0.02, 0.01], null)).toEqual([]);
+  });
+});
 
 describe('the report page', () => {
   test('states its numbers: stages, intervals, requirements met and missed', () => {

@@ -157,7 +157,8 @@ describe('requirements', () => {
     expect(readSummary(join(whole, 'summary.json')).requirements).toEqual([]);
     const input = written();
     expect(input.floors).toEqual([]);
-    expect(input.gains.map(({ lowerAbove }) => lowerAbove)).toEqual([null, null]);
+    expect(input.gains.length).toBe(10);
+    expect(input.gains.every(({ lowerAbove, notLower }) => lowerAbove === null && !notLower)).toBe(true);
   });
 
   test('are met and missed as measured where the held-out set is large enough', async () => {
@@ -365,7 +366,8 @@ describe('what a run has not reached', () => {
     const { input, summary } = await assembleReport(copy);
     expect(summary.sft).not.toHaveProperty('metrics_before');
     expect(summary.sft?.metrics).not.toHaveProperty('reward_sampled');
-    expect(Object.keys(summary.rl?.gain ?? {})).toEqual(['reward_greedy']);
+    expect(summary.rl?.gain).toHaveProperty('reward_greedy');
+    expect(summary.rl?.gain).not.toHaveProperty('reward_sampled');
     expect(summary.install_s).toBeNull();
     expect(input.stages.map(({ key }) => key)).toEqual(['sft', 'rl', 'classical']);
   });
@@ -442,7 +444,7 @@ describe('a damaged run', () => {
   test.each([
     ['recipe.json', (text: string) => text.slice(0, 40), 'not JSON'],
     ['recipe.json', (text: string) => text.replace('"seed"', '"sead"'), 'sead'],
-    ['recipe.json', (text: string) => text.replace(/"version": ?2/, '"version": 1'), 'a run of version 1'],
+    ['recipe.json', (text: string) => text.replace(/"version": ?3/, '"version": 1'), 'a run of version 1'],
     ['environment.json', () => '[1, 2', 'not JSON'],
     ['sft/stage.json', () => '{"seconds": -1}', '"seconds"'],
     ['sft/metrics.jsonl', (text: string) => text.replace('"loss"', '"lost"'), '"loss"'],
