@@ -10,7 +10,7 @@ import { setImmediate } from 'node:timers/promises';
 import { DataError, TimeseerError } from '../src/errors.ts';
 import { type ClassProfile, learnClasses, profileToJson, readProfile } from '../src/expcot/class-profile.ts';
 import { TRACE_VERSION } from '../src/expcot/trace.ts';
-import { fileInside, readUtf8, syncDirectory, writeFileAtomic } from '../src/files.ts';
+import { fileInside, readUtf8, syncPath, writeFileAtomic } from '../src/files.ts';
 import { workerUrl } from '../src/paths.ts';
 import { axesText } from '../src/plot/figure.ts';
 import { encodePng } from '../src/plot/png.ts';
@@ -437,7 +437,7 @@ export async function addMaterials(
         { ...(await writer.finish()), score: traced && !learnedFrom ? tally.score() : null },
       ]);
     }
-    if (figures) for (const [split] of parts) syncDirectory(join(directory, 'figures', split));
+    if (figures) for (const [split] of parts) syncPath(join(directory, 'figures', split));
     const materials: MaterialFacts = {
       prompt: wordsVersion(manifest),
       traces: traced ? TRACE_VERSION : null,

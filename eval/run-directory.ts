@@ -5,6 +5,8 @@
  *   environment.json  before each stage: versions, machine, calibration
  *   initial/          the policy before training
  *   sft/ rl/          metrics.jsonl, rl/completions.jsonl, stage.json, checkpoint/ (while training), policy/ and adapter/ (at the end)
+ *                     where they are evaluated while they train also validation.jsonl, validation/ and best, and checkpoints/ where
+ *                     more than one is kept
  *   eval/             {initial,sft,rl}.{greedy,sampled}.jsonl, {sft,rl}.anomllm.greedy.jsonl, classical.{json,jsonl}
  *   report.html report.json summary.json   last
  */

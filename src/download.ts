@@ -8,7 +8,7 @@ import { type FileHandle, open, rename } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { EndpointError } from './errors.ts';
-import { makeDirectory, notWritten, syncDirectory, WriteError } from './files.ts';
+import { makeDirectory, notWritten, syncPath, WriteError } from './files.ts';
 
 /** A server that asks for a longer pause than this is given up, seconds. */
 const LONGEST_PAUSE = 300;
@@ -429,7 +429,7 @@ export async function download(
   }
   await writing(target, async () => {
     await rename(path, target);
-    syncDirectory(dirname(target));
+    syncPath(dirname(target));
   });
   return found;
 }

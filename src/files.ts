@@ -18,6 +18,7 @@ import {
   renameSync,
   rmSync,
   statSync,
+  symlinkSync,
   writeFileSync,
   writeSync,
 } from 'node:fs';
@@ -231,8 +232,8 @@ function failedWrite(path: string, temporary: string, error: unknown): unknown {
   return ours ? error : notWritten(path, error);
 }
 
-/** Makes a rename in this directory last through a power failure. */
-export function syncDirectory(path: string): void {
+/** Makes what is in a file last through a power failure, or a rename in a directory. */
+export function syncPath(path: string): void {
   const handle = openSync(path, 'r');
   try {
     fsyncSync(handle);
@@ -280,7 +281,7 @@ export function writeFileAtomic(
       closeSync(handle);
     }
     renameSync(temporary, path);
-    syncDirectory(dirname(path));
+    syncPath(dirname(path));
     if (hash !== null) hashes!.set(basename(path), hash.digest('hex'));
   } catch (error) {
     throw failedWrite(path, temporary, error);
@@ -313,10 +314,10 @@ function behindLinks(path: string): string {
   }
 }
 
-/** Renames `temporary` into place; what was there before goes only once the new directory stands. */
-function swapDirectory(temporary: string, path: string): void {
-  const previous = temporaryName(path, '.old');
-  syncDirectory(temporary);
+/** Renames `temporary` into place; what was there before goes to `retired`, or once the new directory stands. */
+function swapDirectory(temporary: string, path: string, retired?: string): void {
+  const previous = retired ?? temporaryName(path, '.old');
+  syncPath(temporary);
   const replaced = existsSync(path);
   if (replaced) renameSync(path, previous);
   try {
@@ -325,22 +326,41 @@ function swapDirectory(temporary: string, path: string): void {
     if (replaced) renameSync(previous, path);
     throw error;
   }
-  rmSync(previous, { recursive: true, force: true });
-  syncDirectory(dirname(path));
+  // The new directory is there to stay before the one that it replaces goes.
+  syncPath(dirname(path));
+  if (retired === undefined) rmSync(previous, { recursive: true, force: true });
+  else syncPath(dirname(retired));
+}
+
+/** Makes `path` a symbolic link to `target`, which is relative to its directory, in place of the link that is there. */
+export function linkAtomic(target: string, path: string): void {
+  const temporary = temporaryName(path);
+  try {
+    makeDirectory(dirname(path));
+    symlinkSync(target, temporary);
+    renameSync(temporary, path);
+    syncPath(dirname(path));
+  } catch (error) {
+    throw failedWrite(path, temporary, error);
+  }
 }
 
 /**
  * Builds a whole directory in a temporary place beside `path` and swaps it in; an existing one is replaced only
- * after the new one is complete.
+ * after the new one is complete, and moved to `retired` where that is given: a path in the same file system where nothing is.
  */
-export function writeDirectoryAtomic(target: string, fill: (temporary: string) => void): void {
+export function writeDirectoryAtomic(
+  target: string,
+  fill: (temporary: string) => void,
+  retired?: string,
+): void {
   const path = behindLinks(target);
   const temporary = temporaryName(path);
   try {
     tidyUp(dirname(path), (name) => name === basename(path));
     makeDirectory(temporary);
     fill(temporary);
-    swapDirectory(temporary, path);
+    swapDirectory(temporary, path, retired);
   } catch (error) {
     throw failedWrite(path, temporary, error);
   }

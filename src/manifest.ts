@@ -51,8 +51,12 @@ const filesIn = (directory: string): string[] =>
     .sort();
 
 /** As `writeDirectoryAtomic`, with a manifest of all that `fill` puts there. */
-export function writeManifestedDirectory(target: string, fill: (temporary: string) => void): void {
-  writeDirectoryAtomic(target, (temporary) => {
+export function writeManifestedDirectory(
+  target: string,
+  fill: (temporary: string) => void,
+  retired?: string,
+): void {
+  const whole = (temporary: string): void => {
     const { hashes, stop } = recordHashes(temporary);
     try {
       fill(temporary);
@@ -63,7 +67,8 @@ export function writeManifestedDirectory(target: string, fill: (temporary: strin
       (name) => `${hashes.get(name) ?? hashOf(join(temporary, name))}  ${name}\n`,
     );
     writeFileAtomic(join(temporary, MANIFEST_FILE), lines.join(''));
-  });
+  };
+  writeDirectoryAtomic(target, whole, retired);
 }
 
 /** What the manifest of a directory says; null where there is none. @throws CheckpointError when it is damaged */

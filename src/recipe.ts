@@ -111,6 +111,32 @@ const memory = z
   })
   .readonly();
 
+/** Of both training stages: evaluation while they train, and what is kept of them. */
+const validation = {
+  evalEvery: count(0)
+    .default(0)
+    .describe('Steps between evaluations on validation examples, beside the training that goes on; 0: none.'),
+  evalSeries: count(1, 1e7).default(100).describe('Validation examples of each, answered greedily.'),
+  keep: z
+    .strictObject({
+      last: count(1, 10_000)
+        .default(1)
+        .describe('Checkpoints to keep; when the last one is damaged the one before is resumed from.'),
+      best: word.default('reward').describe('Validation metric that the best policy is chosen by.'),
+    })
+    .readonly()
+    .prefault({}),
+  patience: count(0)
+    .default(0)
+    .describe('Evaluations in a row without a better one after which the stage ends early; 0: never.'),
+  output: z
+    .enum(['last', 'best'])
+    .default('last')
+    .describe(
+      'The policy that the stage leaves: after its last step, or the best on the validation examples.',
+    ),
+};
+
 const sft = z
   .strictObject({
     samples: count(0)
@@ -130,6 +156,7 @@ const sft = z
     clip: scale.default(1).describe('Gradient clipping: largest global norm.'),
     workers: count(1, 256).default(2).describe('Data-parallel threads of this process.'),
     checkpointEvery: count(1).default(500).describe('Steps between checkpoints.'),
+    ...validation,
   })
   .readonly();
 
@@ -265,6 +292,7 @@ const rl = z
     betas: betas.default([0.9, 0.95]),
     weightDecay: nonNegative.max(1).default(0).describe('Decoupled weight decay (AdamW), on matrices only.'),
     checkpointEvery: count(1).default(10).describe('Steps between checkpoints.'),
+    ...validation,
     guards: guards.prefault({}),
     workers: count(1, 256).default(2).describe('Data-parallel threads of this process.'),
   })
@@ -373,6 +401,15 @@ export const recipeSchema = z
         code: 'custom',
         path: ['rl', 'miniBatches'],
         message: `a divisor of rl.prompts = ${recipe.rl.prompts}`,
+      });
+    }
+    for (const stage of ['sft', 'rl'] as const) {
+      const { evalEvery, patience, output } = recipe[stage];
+      if (evalEvery > 0 || (patience === 0 && output === 'last')) continue;
+      context.addIssue({
+        code: 'custom',
+        path: [stage, patience > 0 ? 'patience' : 'output'],
+        message: `${patience > 0 ? 0 : 'last'} while ${stage}.evalEvery is 0: there is nothing to go by without evaluations`,
       });
     }
   });

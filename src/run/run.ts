@@ -15,6 +15,7 @@ import {
   openExamples,
   reinforcementExamples,
   trainingExamples,
+  validationExamples,
 } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
 import { type PolicyName, RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
@@ -26,9 +27,11 @@ import { claimDirectory } from '../lock.ts';
 import { hashesIn } from '../manifest.ts';
 import type { Recipe } from '../recipe.ts';
 import type { PolicyCard } from '../tasks/card.ts';
+import { taskKind } from '../tasks/kinds.ts';
 import { commandLine, say, shellWord } from '../terminal.ts';
 import {
   checkpointDamage,
+  fallBack,
   readState,
   recoverCheckpoint,
   type StageOrigin,
@@ -241,16 +244,12 @@ export class Run extends RunDirectory {
     }
     const checkpoint = this.checkpoint(stage);
     recoverCheckpoint(checkpoint);
-    const state = readState(checkpoint);
+    const state = how.resume ? wholeState(checkpoint) : readState(checkpoint);
     if (state === null) return null;
     if (!how.resume) {
       throw new CheckpointError(
         `${this.file(stage)} holds a checkpoint of step ${state.step}: add --resume to resume from it, or --force to start over`,
       );
-    }
-    const damage = checkpointDamage(checkpoint);
-    if (damage !== null) {
-      throw new CheckpointError(`${damage}; the checkpoint is damaged: start the stage over with --force`);
     }
     const wrong =
       state.stage !== stage
@@ -313,6 +312,30 @@ export class Run extends RunDirectory {
   }
 }
 
+/**
+ * The state of a checkpoint whose files are those that were saved; where they are not, of the newest older one that is whole, which
+ * takes its place. @throws CheckpointError where there is none
+ */
+function wholeState(checkpoint: string): TrainingState | null {
+  let problem: CheckpointError;
+  try {
+    const state = readState(checkpoint);
+    const damage = state === null ? null : checkpointDamage(checkpoint);
+    if (damage === null) return state;
+    problem = new CheckpointError(`${damage}; the checkpoint is damaged: start the stage over with --force`);
+  } catch (error) {
+    if (!(error instanceof CheckpointError)) throw error;
+    problem = error;
+  }
+  const found = fallBack(checkpoint);
+  if (found === null) throw problem;
+  const { state, aside } = found;
+  say(
+    `warning: ${problem.message.replace(/; [^;]*--force$/, '')}; resuming from the checkpoint of step ${state.step}, the damaged one is ${aside} now`,
+  );
+  return state;
+}
+
 /** How the policy in `from` (null: a new nano policy) is asked about the data of a recipe. */
 function asked(
   recipe: Recipe,
@@ -322,12 +345,34 @@ function asked(
   return { facts, card: from === null ? nanoCard(recipe, facts) : trainingCard(from, recipe, facts) };
 }
 
+/** Whether a stage is evaluated while it trains. @throws ConfigError where that cannot be */
+function checkValidation({ data, seed, ...stages }: Recipe): boolean {
+  const evaluated = (['sft', 'rl'] as const).filter((stage) => stages[stage].evalEvery > 0);
+  for (const stage of evaluated) {
+    const { evalSeries, keep } = stages[stage];
+    const address = validationExamples(data, seed, evalSeries);
+    if (address === null) {
+      throw new ConfigError(
+        `${stage}.evalEvery: ${data.name} has no validation split; prepare it again with one (--shares or --validation), or set ${stage}.evalEvery=0`,
+      );
+    }
+    const known = Object.keys(taskKind(openExamples(address).facts.kind).evaluation.metrics);
+    if (known.includes(keep.best)) continue;
+    throw new ConfigError(
+      `${stage}.keep.best: no metric ${keep.best} of ${data.name}; known: ${known.join(', ')}`,
+    );
+  }
+  return evaluated.length > 0;
+}
+
 /** Goes through the examples of some splits. @throws ConfigError for a test split that is not there; DataError as `checkData` */
 function checkExamples(recipe: Recipe, from: string | null, splits: readonly Split[]): void {
   const { data, seed, eval: evaluation } = recipe;
+  const evaluated = checkValidation(recipe);
   if (splits.includes('test')) openExamples(heldOutExamples(data, seed, evaluation.series));
   const { facts, card } = asked(recipe, from);
-  checkData({ name: data.name, facts, splits, card, reader: () => promptReader(from, recipe, card) });
+  const all = evaluated && !splits.includes('validation') ? [...splits, 'validation' as const] : splits;
+  checkData({ name: data.name, facts, splits: all, card, reader: () => promptReader(from, recipe, card) });
 }
 
 /** Fails before anything is written when a recipe names a policy, data set or figure that is not there. */
@@ -343,7 +388,9 @@ function checkParts(recipe: Recipe, from: string | null): void {
 
 /** Directories in which a run is written, checkpoints aside: those are recovered by their stage. */
 function tidyRun(path: string): void {
-  for (const part of ['', 'sft', 'rl', 'eval']) tidyUp(join(path, part), (name) => name !== 'checkpoint');
+  for (const part of ['', 'sft', 'sft/validation', 'rl', 'rl/validation', 'eval']) {
+    tidyUp(join(path, part), (name) => name !== 'checkpoint');
+  }
 }
 
 /**

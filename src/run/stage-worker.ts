@@ -1,18 +1,19 @@
 /** The program of one rank: opens the engine, joins the worker group, runs a stage, posts what happens. */
+import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { openExamples } from '../../datasets/source.ts';
 import { evaluate } from '../../eval/harness.ts';
 import type { Engine } from '../engine/engine.ts';
-import { neverRemake } from '../files.ts';
+import { neverRemake, syncPath } from '../files.ts';
 import { cores } from '../machine.ts';
 import { writeManifestedDirectory } from '../manifest.ts';
 import { readJson } from '../policy/json-file.ts';
 import { layoutOf } from '../policy/layout.ts';
 import { type Adapter, createAdapter, mergeAdapter } from '../policy/lora.ts';
 import { type Dims, parseDims } from '../policy/model-config.ts';
-import { loadAdapter, saveAdapter } from '../policy/peft.ts';
-import type { Policy } from '../policy/policy.ts';
+import { loadAdapter, saveAdapter, writeAdapter } from '../policy/peft.ts';
+import { Policy } from '../policy/policy.ts';
 import { type PolicyCard, writeCard } from '../tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint.ts';
 import { BEGINNING, Learner, type StageStart } from '../train/learner.ts';
@@ -20,6 +21,7 @@ import { type RlMetrics, readLog } from '../train/metrics.ts';
 import type { Scorer } from '../train/micro-batch.ts';
 import { rl } from '../train/rl.ts';
 import { sft, sftSteps } from '../train/sft.ts';
+import { bestOf, EvaluatorState, Validation } from '../train/validation.ts';
 import {
   failureOf,
   loadShared,
@@ -30,6 +32,7 @@ import {
 import { openEngine } from './engine.ts';
 import type { EvalJob, StageJob, StageNote, StageResult, TrainingJob } from './stage.ts';
 import { evaluationCard, exampleTask, trainingCard, trainingTask } from './task.ts';
+import { readValidation, snapshotOf } from './validation.ts';
 
 const { memory, rank, size, job } = workerData as WorkerContext<StageJob>;
 const workers = new WorkerGroup(memory, rank, size);
@@ -50,9 +53,9 @@ function dimsOf(directory: string): Dims {
 }
 
 /** The engine of this rank: one thread, or its share of the cores when the policy of `directory` is large. */
-function engineFor(directory: string, device: string): Engine {
+function engineFor(directory: string, device: string, threads?: number): Engine {
   const large = layoutOf(dimsOf(directory)).size >= LARGE;
-  return openEngine(device, large ? Math.max(1, Math.floor(cores() / size)) : 1);
+  return openEngine(device, threads ?? (large ? Math.max(1, Math.floor(cores() / size)) : 1));
 }
 
 /**
@@ -97,13 +100,54 @@ function referenceOf({ base, from, recipe }: TrainingJob, policy: Policy): Score
   return loadShared(policy.engine, workers, base, options);
 }
 
+/** Writes what of the policy is trained, where it is evaluated from. */
+function writeSnapshot(directory: string, policy: Policy, card: PolicyCard): void {
+  writeManifestedDirectory(directory, (temporary) => {
+    if (policy.adapter === null) policy.write(temporary);
+    else writeAdapter(policy, temporary);
+    writeCard(temporary, card);
+  });
+}
+
+/** Evaluation while the stage trains; undefined where there is none. */
+function validationOf(own: TrainingJob, learner: Learner, card: PolicyCard): Validation | undefined {
+  const { stage, recipe, checkpoint, evaluator } = own;
+  if (evaluator === null) return undefined;
+  const { evalEvery, patience, keep } = recipe[stage];
+  const directory = dirname(checkpoint);
+  return new Validation(workers, new EvaluatorState(evaluator), {
+    ...{ evalEvery, patience, best: keep.best, total: stepsOf(own) },
+    lines: () => readValidation(directory),
+    take: (step) => {
+      const snapshot = snapshotOf(directory, step);
+      if (!existsSync(snapshot)) writeSnapshot(snapshot, learner.policy, card);
+      note({ kind: 'evaluate', step });
+    },
+  });
+}
+
+/** The policy that a stage leaves: the trained one, or the best on the validation examples. */
+function outputOf({ policy }: Learner, own: TrainingJob): Policy {
+  const { stage, recipe, checkpoint, base } = own;
+  const { output, keep } = recipe[stage];
+  const directory = dirname(checkpoint);
+  const best = output === 'best' ? bestOf(readValidation(directory), keep.best) : null;
+  if (best === null) return policy;
+  const { engine, dtype, adapter } = policy;
+  const from = snapshotOf(directory, best.step);
+  return adapter === null
+    ? Policy.load(engine, from, { dtype, tuning: 'none' })
+    : Policy.load(engine, base, { dtype, adapter: (dims) => loadAdapter(engine, dims, from) });
+}
+
 /**
  * Writes the finished policy beside the checkpoint, a trained adapter also by itself: merged, the policy is a plain
  * checkpoint, which everything that reads one can use, and which the next stage begins with. Rank 0 only.
  */
-function publish(learner: Learner, card: PolicyCard, { base, output, adapter, recipe }: TrainingJob): void {
+function publish(learner: Learner, card: PolicyCard, own: TrainingJob): void {
   if (rank !== 0) return;
-  const { policy } = learner;
+  const { base, output, adapter, recipe } = own;
+  const policy = outputOf(learner, own);
   if (policy.adapter !== null) {
     // Of a run's first stage the base is a copy: the adapter names what was copied.
     const { init } = recipe.policy;
@@ -116,17 +160,22 @@ function publish(learner: Learner, card: PolicyCard, { base, output, adapter, re
   });
 }
 
-function save(
-  { stage, checkpoint, origin }: TrainingJob,
-  learner: Learner,
-  card: PolicyCard,
-  { step, skippedInARow }: StageStart,
-): void {
+function save(own: TrainingJob, learner: Learner, card: PolicyCard, at: StageStart): void {
+  const { stage, checkpoint, origin, recipe } = own;
+  const { step, skippedInARow } = at;
   // What the logs are told of the steps before: they would lack it if the process were killed now.
   workers.awaitDelivered();
-  saveCheckpoint(checkpoint, learner, card, { stage, step, skippedInARow, origin });
+  for (const name of ['metrics.jsonl', 'completions.jsonl']) {
+    const log = join(dirname(checkpoint), name);
+    if (existsSync(log)) syncPath(log);
+  }
+  saveCheckpoint(checkpoint, learner, card, { stage, step, skippedInARow, origin }, recipe[stage].keep.last);
   note({ kind: 'saved', step });
 }
+
+/** Steps of the stage. */
+const stepsOf = ({ stage, recipe }: TrainingJob): number =>
+  stage === 'sft' ? sftSteps(recipe.sft) : recipe.rl.steps;
 
 async function train(own: TrainingJob): Promise<StageResult> {
   const { stage, recipe } = own;
@@ -137,14 +186,15 @@ async function train(own: TrainingJob): Promise<StageResult> {
     reward: recipe.rl.reward,
   });
   const { tokens, rows } = recipe.memory;
-  const saveAt = (at: StageStart): void => save(own, learner, card, at);
+  const validation = validationOf(own, learner, card);
+  const hooks = { save: (at: StageStart): void => save(own, learner, card, at), validation };
   const steps =
     stage === 'sft'
       ? await sft(
           learner,
           task,
           { ...recipe.sft, tokens },
-          { onStep: (metrics) => note({ kind: 'sft', metrics }), save: saveAt },
+          { ...hooks, onStep: (metrics) => note({ kind: 'sft', metrics }) },
           start,
         )
       : await rl(
@@ -154,23 +204,31 @@ async function train(own: TrainingJob): Promise<StageResult> {
           { ...recipe.rl, tokens, rows },
           recipe.seed,
           {
+            ...hooks,
             onStep: (metrics) => note({ kind: 'rl', metrics }),
             onCompletions: (completions) => note({ kind: 'completions', completions }),
-            save: saveAt,
           },
           start,
           // The log has been cut to the steps before.
           start.step > 0 ? (readLog(join(dirname(own.checkpoint), 'metrics.jsonl')) as RlMetrics[]) : [],
         );
-  if (steps === (stage === 'sft' ? sftSteps(recipe.sft) : recipe.rl.steps)) publish(learner, card, own);
-  return { steps, records: [] };
+  const ended = steps === stepsOf(own) || validation?.exhausted === true;
+  const complete = ended && (validation?.finish(steps) ?? true);
+  if (complete) publish(learner, card, own);
+  return { steps, complete, records: [] };
 }
 
 async function answer(own: EvalJob): Promise<StageResult> {
-  const policy = loadShared(engineFor(own.from, own.device), workers, own.from, { tuning: 'none' });
+  const engine = engineFor(own.from, own.device, own.threads);
+  const { adapter } = own;
+  const policy =
+    adapter === undefined
+      ? loadShared(engine, workers, own.from, { tuning: 'none' })
+      : Policy.load(engine, own.from, { adapter: (dims) => loadAdapter(engine, dims, adapter) });
+  if (adapter !== undefined) mergeAdapter(policy);
   const source = openExamples(own.examples);
   const { facts } = source;
-  const card = evaluationCard(own.from, facts, own.numbers);
+  const card = evaluationCard(adapter ?? own.from, facts, own.numbers);
   const task = exampleTask(card, { facts, reading: own.answers });
   const numbers = Array.from({ length: source.count }, (_, i) => i).filter((i) => i % size === rank);
   const examples = numbers.map((i) => source.at(i));
@@ -189,7 +247,7 @@ async function answer(own: EvalJob): Promise<StageResult> {
     before += examples.length;
   }
   clearInterval(poll);
-  return { steps: before, records };
+  return { steps: before, complete: true, records };
 }
 
 try {

@@ -2,7 +2,7 @@
  * A stage of a run on a group of Workers: what each is told, what it reports, and for training its progress, metrics, record and
  * resumption. `stage-worker.ts` is the program of one Worker.
  */
-import type { ExampleAddress } from '../../datasets/source.ts';
+import { type ExampleAddress, openExamples, validationExamples } from '../../datasets/source.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
 import { Interrupted, withInterrupt } from '../interrupt.ts';
 import { cores } from '../machine.ts';
@@ -18,12 +18,14 @@ import { type Completion, type RlMetrics, RunLog, type SftMetrics } from '../tra
 import { cautions } from '../train/rl.ts';
 import { sftSteps } from '../train/sft.ts';
 import { MetricsLog } from '../train/tensorboard.ts';
+import { isExhausted } from '../train/validation.ts';
 import { runWorkers } from '../train/worker-group.ts';
 import type { EvalRecord } from '../types.ts';
 import { writeEnvironment } from './engine.ts';
 import { Run, type RunRequest, runSession, type StageRecord, type TrainingStage } from './run.ts';
 import { prepareInitial } from './run-policy.ts';
 import { stageMemory } from './stage-memory.ts';
+import { Evaluator, readValidation } from './validation.ts';
 
 interface Job {
   readonly device: string;
@@ -47,6 +49,8 @@ export interface TrainingJob extends Job {
   readonly output: string;
   /** Where a trained adapter goes, in PEFT's files. */
   readonly adapter: string;
+  /** Memory shared with the evaluator; null where nothing is evaluated meanwhile. */
+  readonly evaluator: SharedArrayBuffer | null;
 }
 
 /** One way of answering. */
@@ -58,6 +62,10 @@ export interface EvalMode {
 
 export interface EvalJob extends Job {
   readonly stage: 'eval';
+  /** Directory of an adapter of the policy, which is merged into it. */
+  readonly adapter?: string;
+  /** Threads of the engine; as many as suit the policy where absent. */
+  readonly threads?: number;
   readonly modes: readonly EvalMode[];
   readonly maxTokens: number;
   readonly seed: number;
@@ -75,12 +83,16 @@ export type StageNote =
   | { readonly kind: 'completions'; readonly completions: readonly Completion[] }
   /** A checkpoint of this step is on disk. */
   | { readonly kind: 'saved'; readonly step: number }
+  /** The policy after this step is there to be evaluated. */
+  | { readonly kind: 'evaluate'; readonly step: number }
   /** Examples that the rank has answered, over all modes. */
   | { readonly kind: 'eval'; readonly done: number };
 
 export interface StageResult {
-  /** Steps that are done; fewer than asked for when the stage was stopped. */
+  /** Steps that are done; fewer than asked for when the stage was stopped, or ended early. */
   readonly steps: number;
+  /** Whether it came to its end. */
+  readonly complete: boolean;
   /** Per mode, the records of this rank's examples in order, the samples of an example together. */
   readonly records: readonly (readonly EvalRecord[])[];
 }
@@ -116,6 +128,31 @@ export interface StageOptions {
 }
 
 type Listener = (note: StageNote, rank: number) => void;
+
+/** Greedy answers to the validation examples by a policy of a stage; null when the signal came first. */
+async function validate(
+  { base, recipe, device }: Pick<TrainingJob, 'base' | 'recipe' | 'device'>,
+  examples: ExampleAddress,
+  directory: string,
+  signal: AbortSignal,
+): Promise<readonly EvalRecord[] | null> {
+  const job: EvalJob = {
+    stage: 'eval',
+    ...(recipe.policy.tune === 'adapter' ? { from: base, adapter: directory } : { from: directory }),
+    ...{ device, examples, threads: 1, modes: [{ temperature: 0, samples: 1 }] },
+    ...{ maxTokens: recipe.eval.maxTokens, seed: recipe.seed, answers: recipe.answers },
+  };
+  try {
+    const [result] = await runWorkers<StageJob, StageNote, StageResult>({
+      ...{ size: 1, program: workerUrl('./stage-worker', import.meta.url), job, signal },
+      onNote: () => {},
+    });
+    return signal.aborted ? null : result!.records[0]!;
+  } catch (error) {
+    if (signal.aborted) return null;
+    throw error;
+  }
+}
 
 /** Steps of a stage of a recipe; 0 where it has no such stage. */
 export function stepsOf({ sft, rl }: Recipe, stage: TrainingStage): number {
@@ -191,11 +228,13 @@ export async function runTrainingStage(
   }
   const state = run.stateOf(stage, total, { resume, force });
   const start = state?.step ?? 0;
-  if (start === total && run.stageFinished(stage)) return;
+  const { evalEvery, evalSeries, patience, keep } = recipe[stage];
+  const ended = isExhausted(readValidation(run.file(stage)), { evalEvery, patience, best: keep.best });
+  if ((start === total || ended) && run.stageFinished(stage)) return;
   const first = stage === 'sft' || sft.samples === 0;
   if (first) prepareInitial(run);
   const base = first ? run.initial : run.policy('sft');
-  const job: TrainingJob = {
+  const plain = {
     stage,
     origin: run.originOf(stage, base, state),
     recipe,
@@ -207,7 +246,7 @@ export async function runTrainingStage(
     checkpoint: run.checkpoint(stage),
     output: run.policy(stage),
     adapter: run.adapter(stage),
-  };
+  } as const;
   const samples = samplesOf(recipe, stage);
   // Workers beyond the examples of a step have nothing to do.
   const workers = Math.max(1, Math.min(recipe[stage].workers, samples.perStep));
@@ -237,13 +276,46 @@ export async function runTrainingStage(
       steps,
       finished,
     });
-  const { results, stopped } = await runStage(job, workers, (note, rank) => {
-    if (note.kind === 'saved') record(note.step, false);
-    else listen(note, rank);
+  const validation = evalEvery === 0 ? null : validationExamples(recipe.data, recipe.seed, evalSeries);
+  const evaluator =
+    validation === null
+      ? null
+      : new Evaluator(run, stage, start, {
+          best: keep.best,
+          classes: openExamples(validation).facts.classes,
+          answer: (directory, signal) => validate(plain, validation, directory, signal),
+          say: (text) => progress.note(text),
+        });
+  const job: TrainingJob = { ...plain, evaluator: evaluator?.state.memory ?? null };
+  const { results, stopped } = await withInterrupt(async (signal) => {
+    const stop = (): void => evaluator?.stop();
+    signal.addEventListener('abort', stop);
+    try {
+      const ranks = await runStage(job, workers, (note, rank) => {
+        if (note.kind === 'saved') {
+          evaluator?.saved(note.step);
+          record(note.step, false);
+        } else if (note.kind === 'evaluate') evaluator?.add(note.step);
+        else listen(note, rank);
+      });
+      await evaluator?.idle();
+      return ranks;
+    } catch (error) {
+      stop();
+      // Why the evaluator failed, where the ranks ended because it did.
+      await evaluator?.idle();
+      throw error;
+    } finally {
+      signal.removeEventListener('abort', stop);
+    }
   }).finally(() => progress.stop());
-  const { steps } = results[0]!;
-  const complete = steps === total;
+  const { steps, complete } = results[0]!;
   record(steps, complete ? new Date().toISOString() : false);
+  if (complete && steps < total) {
+    say(
+      `${stage}: ended early after step ${steps} of ${total}: no better ${keep.best} in ${patience} evaluations`,
+    );
+  }
   if (complete && stopped === null) return;
   if (!complete) say(`${stage}: stopped after step ${steps} of ${total}`);
   // Asked for in the last step, it holds for what would come after the stage.

@@ -8,7 +8,7 @@ import { existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
 import { CheckpointError } from '../errors.ts';
-import { readUtf8, writeFileAtomic } from '../files.ts';
+import { makeDirectory, readUtf8, syncPath, writeFileAtomic } from '../files.ts';
 import { damageOf, MANIFEST_FILE, writeManifestedDirectory } from '../manifest.ts';
 import { writeAdapter } from '../policy/peft.ts';
 import { openSafetensors, writeSafetensors } from '../policy/safetensors.ts';
@@ -58,14 +58,39 @@ function optimizerEntries({ policy, optimizer }: Learner) {
   );
 }
 
+/** Older checkpoints beside the last one, the newest first: `checkpoints/step-20`. */
+export function olderCheckpoints(directory: string): { readonly step: number; readonly path: string }[] {
+  const folder = `${directory}s`;
+  if (!existsSync(folder)) return [];
+  return readdirSync(folder)
+    .flatMap((name) => {
+      const step = /^step-(\d+)$/.exec(name)?.[1];
+      return step === undefined ? [] : [{ step: Number(step), path: join(folder, name) }];
+    })
+    .sort((a, b) => b.step - a.step);
+}
+
+/** Where the checkpoint in `directory` goes when one of step `next` takes its place; undefined where it is not kept. */
+function retirementOf(directory: string, next: number, keep: number): string | undefined {
+  if (keep === 1 || !existsSync(directory)) return undefined;
+  const step = readState(directory)?.step;
+  if (step === undefined || step >= next) return undefined;
+  const path = join(`${directory}s`, `step-${step}`);
+  makeDirectory(dirname(path));
+  rmSync(path, { recursive: true, force: true });
+  return path;
+}
+
+/** Writes a checkpoint in the place of the last one, and keeps `keep` of them in all. @throws WriteError, and the last one stays */
 export function saveCheckpoint(
   directory: string,
   learner: Learner,
   card: PolicyCard,
   state: Omit<TrainingState, 'version' | 'updates'>,
+  keep = 1,
 ): void {
   const { engine } = learner.policy;
-  writeManifestedDirectory(directory, (temporary) => {
+  const fill = (temporary: string): void => {
     // What is not trained is where the stage began with it.
     if (learner.policy.adapter === null) learner.policy.write(temporary);
     else writeAdapter(learner.policy, temporary);
@@ -79,7 +104,11 @@ export function saveCheckpoint(
     );
     const full: TrainingState = { version: VERSION, ...state, updates: learner.optimizer.steps };
     writeFileAtomic(join(temporary, STATE_FILE), `${JSON.stringify(full, null, 2)}\n`);
-  });
+  };
+  writeManifestedDirectory(directory, fill, retirementOf(directory, state.step, keep));
+  for (const { path } of olderCheckpoints(directory).slice(keep - 1)) {
+    rmSync(path, { recursive: true, force: true });
+  }
 }
 
 /** Where a checkpoint stands; null when there is none. @throws CheckpointError when it is damaged. */
@@ -134,13 +163,30 @@ export function recoverCheckpoint(directory: string): void {
     .filter((name) => name.startsWith(`.${basename(directory)}.`) && name.endsWith('.tmp'))
     .map((name) => join(parent, name));
   if (!existsSync(directory)) {
-    const [newest] = left
+    const [newest] = [...left, ...olderCheckpoints(directory).map(({ path }) => path)]
       .map((path) => ({ path, step: stepOf(path) }))
       .filter(({ step }) => step >= 0)
       .sort((a, b) => b.step - a.step);
     if (newest !== undefined) renameSync(newest.path, directory);
   }
   for (const path of left) rmSync(path, { recursive: true, force: true });
+}
+
+/**
+ * Puts the newest older checkpoint that is whole into the place of a damaged one, which is set aside as `checkpoint.damaged`.
+ * Null where there is none: then everything stays as it is. Call it only while nothing trains there.
+ */
+export function fallBack(
+  directory: string,
+): { readonly state: TrainingState; readonly aside: string } | null {
+  const good = olderCheckpoints(directory).find(({ path }) => stepOf(path) >= 0);
+  if (good === undefined) return null;
+  const aside = `${directory}.damaged`;
+  rmSync(aside, { recursive: true, force: true });
+  renameSync(directory, aside);
+  renameSync(good.path, directory);
+  syncPath(dirname(directory));
+  return { state: readState(directory)!, aside };
 }
 
 /** Gives the optimiser its state of a checkpoint. Collective: every rank calls it. @throws CheckpointError */

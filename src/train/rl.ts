@@ -48,9 +48,10 @@ import { cosineSchedule, type OptimizerOptions } from './optimizer.ts';
 import { type RolloutOptions, rollout } from './rollout.ts';
 import { PromptEncoder, type Task } from './task.ts';
 import { transportToTraces } from './transport.ts';
+import type { Validation, ValidationKeys } from './validation.ts';
 
 export interface RlOptions
-  extends Omit<RlRecipe, keyof OptimizerOptions | 'reward' | 'workers'>,
+  extends Omit<RlRecipe, keyof OptimizerOptions | ValidationKeys | 'reward' | 'workers'>,
     Pick<RolloutOptions, 'rows' | 'schedule'> {
   /** Tokens that go through the policy at once in an update, padding included; `MICRO_BATCH_TOKENS` when absent. */
   readonly tokens?: number;
@@ -63,6 +64,8 @@ export interface RlHooks {
   readonly onCompletions: (completions: readonly Completion[]) => void;
   /** Called on rank 0 while the other ranks wait: writes a checkpoint. */
   readonly save: (at: StageStart) => void;
+  /** Evaluation while it trains. */
+  readonly validation?: Validation | undefined;
 }
 
 /** What somebody who starts a stage with these options should know, one sentence each. */
@@ -99,7 +102,7 @@ export async function rl(
   let { skippedInARow } = start;
 
   for (let step = start.step; step < options.steps; step++) {
-    if (workers.stopRequested()) {
+    if (workers.stopRequested() || hooks.validation?.ends(step) === true) {
       save(step);
       return step;
     }
@@ -184,6 +187,8 @@ export async function rl(
     );
     if (nonFinite.reaction === 'stop') checkSkipped('rl', skippedInARow, nonFinite.limit, step + 1);
     checkAlarms(alarms, options.guards, step + 1);
+    // Before the checkpoint: what resumes from one finds all that was to be evaluated up to there.
+    hooks.validation?.take(step + 1);
     if ((step + 1) % options.checkpointEvery === 0 && step + 1 < options.steps) save(step + 1);
   }
   save(options.steps);

@@ -19,8 +19,9 @@ import type { SftMetrics } from './metrics.ts';
 import { microBatches, PaddingMeter, sequenceBatch } from './micro-batch.ts';
 import { cosineSchedule, type OptimizerOptions } from './optimizer.ts';
 import { PromptEncoder, type Task } from './task.ts';
+import type { Validation, ValidationKeys } from './validation.ts';
 
-export interface SftOptions extends Omit<SftRecipe, keyof OptimizerOptions | 'workers'> {
+export interface SftOptions extends Omit<SftRecipe, keyof OptimizerOptions | ValidationKeys | 'workers'> {
   /** Tokens that go through the policy at once, padding included; `MICRO_BATCH_TOKENS` when absent. */
   readonly tokens?: number;
 }
@@ -30,6 +31,8 @@ export interface SftHooks {
   readonly onStep: (metrics: SftMetrics) => void;
   /** Called on rank 0 while the other ranks wait: writes a checkpoint. */
   readonly save: (at: StageStart) => void;
+  /** Evaluation while it trains. */
+  readonly validation?: Validation | undefined;
 }
 
 /** Updates in a row without a finite gradient after which the run stops. */
@@ -54,7 +57,7 @@ export async function sft(
   let { skippedInARow } = start;
 
   for (let step = start.step; step < total; step++) {
-    if (workers.stopRequested()) {
+    if (workers.stopRequested() || hooks.validation?.ends(step) === true) {
       save(step);
       return step;
     }
@@ -104,6 +107,8 @@ export async function sft(
       });
     }
     checkSkipped('sft', skippedInARow, SKIP_LIMIT, step + 1);
+    // Before the checkpoint: what resumes from one finds all that was to be evaluated up to there.
+    hooks.validation?.take(step + 1);
     if ((step + 1) % options.checkpointEvery === 0 && step + 1 < total) save(step + 1);
   }
   save(total);

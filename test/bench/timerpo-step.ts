@@ -74,6 +74,7 @@ async function steps(
       },
       checkpoint: join(scratch, 'checkpoint'),
       output: join(scratch, 'policy'),
+      evaluator: null,
       adapter: join(scratch, 'adapter'),
     },
     workers,

@@ -80,6 +80,7 @@ async function stageSpeed(
       },
       checkpoint: join(scratch, 'checkpoint'),
       output: join(scratch, 'policy'),
+      evaluator: null,
       adapter: join(scratch, 'adapter'),
     },
     workers,

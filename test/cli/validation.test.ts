@@ -1,0 +1,185 @@
+import {
+  cpSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { readState } from '../../src/train/checkpoint.ts';
+import { bits, edit, timeseer, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
+import { differences } from '../kill/harness.ts';
+
+const shared = mkdtempSync(join(tmpdir(), 'timeseer-validation-'));
+const policy = join(shared, 'policy');
+const recipe = join(shared, 'tiny.yaml');
+/** A run of both stages that is evaluated every other step of reinforcement. */
+const whole = join(shared, 'whole');
+const EVALUATED = ['rl.evalEvery=2', 'rl.evalSeries=6', 'rl.keep.last=2', 'sft.samples=40'];
+const set = (...keys: string[]): string[] => keys.flatMap((key) => ['--set', key]);
+let out = '';
+
+interface Line {
+  readonly step: number;
+  readonly examples: number;
+  readonly metrics: Record<string, number>;
+}
+const lines = (directory: string): Line[] =>
+  readFileSync(join(directory, 'rl/validation.jsonl'), 'utf8')
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line) as Line);
+
+beforeAll(async () => {
+  writeTinyPolicy(policy);
+  writeTinyRecipe(recipe, policy);
+  const begun = await timeseer('sft', '--recipe', recipe, ...set(...EVALUATED), '--out', whole, '--quiet');
+  expect(begun).toMatchObject({ code: 0, err: '' });
+  expect(await timeseer('train', '--out', whole, '--quiet')).toMatchObject({ code: 0, err: '' });
+});
+afterAll(() => rmSync(shared, { recursive: true, force: true }));
+beforeEach(() => {
+  out = join(mkdtempSync(join(shared, 'one-')), 'run');
+});
+
+/** The run before its reinforcement, with other settings of it. */
+function supervised(settings: object = {}): void {
+  cpSync(whole, out, { recursive: true, verbatimSymlinks: true });
+  rmSync(join(out, 'rl'), { recursive: true });
+  edit(join(out, 'recipe.json'), (text) => {
+    const header = JSON.parse(text);
+    return JSON.stringify({
+      ...header,
+      recipe: { ...header.recipe, rl: { ...header.recipe.rl, ...settings } },
+    });
+  });
+}
+
+describe('evaluation while a stage trains', { timeout: 120_000 }, () => {
+  test('leaves a line of metrics for every other step, and the best policy, which can be evaluated by itself', async () => {
+    expect(lines(whole).map(({ step, examples }) => [step, examples])).toEqual([
+      [2, 6],
+      [4, 6],
+      [6, 6],
+    ]);
+    const rewards = lines(whole).map(({ metrics }) => metrics['reward']!);
+    const best = 2 * (rewards.indexOf(Math.max(...rewards)) + 1);
+    expect(readlinkSync(join(whole, 'rl/best'))).toBe(`validation/step-${best}`);
+    const asked = ['--split', 'validation', '--count', '6', '--length', '400', '--max-tokens', '24'];
+    const { code, out: said } = await timeseer(
+      'eval',
+      '--policy',
+      join(whole, 'rl/best'),
+      ...asked,
+      '--json',
+      '--quiet',
+    );
+    expect(code).toBe(0);
+    const overall = JSON.parse(said).metrics.overall;
+    for (const [name, value] of Object.entries(lines(whole)[best / 2 - 1]!.metrics)) {
+      expect(overall[name].mean).toBe(value);
+    }
+  });
+
+  test('changes nothing of the training', async () => {
+    supervised({ evalEvery: 0, keep: { last: 1, best: 'reward' } });
+    expect((await timeseer('train', '--out', out, '--quiet')).code).toBe(0);
+    const file = 'rl/policy/model.safetensors';
+    expect(bits(join(out, file)).equals(bits(join(whole, file)))).toBe(true);
+    expect(existsSync(join(out, 'rl/validation.jsonl'))).toBe(false);
+  });
+
+  test('ends the stage early when nothing gets better, and the best policy is what it leaves', async () => {
+    supervised({
+      evalEvery: 1,
+      patience: 1,
+      output: 'best',
+      keep: { last: 1, best: 'unparsable' },
+      learningRate: 1e-9,
+    });
+    const { code, err } = await timeseer('train', '--out', out);
+    expect(code).toBe(0);
+    expect(err).toContain('rl: ended early after step 3 of 6: no better unparsable in 1 evaluations');
+    expect(lines(out).map(({ step }) => step)).toEqual([1, 2, 3]);
+    expect(readdirSync(join(out, 'rl/validation'))).toEqual(['step-1']);
+    const [left, best] = ['rl/policy', 'rl/validation/step-1'].map((name) =>
+      readFileSync(join(out, name, 'model.safetensors')),
+    );
+    expect(left!.equals(best!)).toBe(true);
+    expect(
+      bits(join(out, 'rl/checkpoint/model.safetensors')).equals(
+        bits(join(out, 'rl/policy/model.safetensors')),
+      ),
+    ).toBe(false);
+    const before = readFileSync(join(out, 'rl/stage.json'), 'utf8');
+    expect((await timeseer('train', '--out', out, '--resume')).code).toBe(0);
+    expect(readFileSync(join(out, 'rl/stage.json'), 'utf8')).toBe(before);
+  });
+
+  test('of an adapter keeps the adapter, and leaves it merged', async () => {
+    const settings = [
+      'policy.tune=adapter',
+      'rl.output=best',
+      'rl.steps=2',
+      'rl.evalEvery=1',
+      'rl.evalSeries=3',
+    ];
+    const begun = await timeseer(
+      'train',
+      '--policy',
+      whole,
+      '--recipe',
+      recipe,
+      ...set(...settings),
+      '--out',
+      out,
+      '--quiet',
+    );
+    expect(begun).toMatchObject({ code: 0, err: '' });
+    expect(lines(out).map(({ step }) => step)).toEqual([1, 2]);
+    const weights = (name: string) => bits(join(out, name, 'adapter_model.safetensors'));
+    expect(weights('rl/adapter').equals(weights('rl/best'))).toBe(true);
+  });
+
+  test('is refused where there is nothing to evaluate on, or no such metric', async () => {
+    const begin = ['sft', '--recipe', recipe, '--out', out];
+    const unknown = await timeseer(...begin, ...set('rl.evalEvery=2', 'rl.keep.best=accuracy'));
+    expect(unknown.err).toMatch(/rl\.keep\.best: no metric accuracy of nano5; known: .*reward/);
+    const useless = await timeseer(...begin, ...set('rl.patience=2'));
+    expect(useless.err).toMatch(/rl\.patience: got 2, expected 0 while rl\.evalEvery is 0/);
+    const data = join(shared, 'set');
+    await timeseer('generate', 'nano5', '--count', '30', '--out', data);
+    const none = await timeseer(...begin, ...set(`data.name=${data}`, 'rl.evalEvery=2'));
+    expect(none.err).toMatch(/rl\.evalEvery: .* has no validation split/);
+    expect(existsSync(out)).toBe(false);
+  });
+});
+
+describe('of several checkpoints', { timeout: 120_000 }, () => {
+  test('the last ones are kept', () => {
+    expect(readdirSync(join(whole, 'rl/checkpoints'))).toEqual(['step-4']);
+    expect(readState(join(whole, 'rl/checkpoints/step-4'))!.step).toBe(4);
+    expect(readState(join(whole, 'rl/checkpoint'))!.step).toBe(6);
+  });
+
+  test('the one before is resumed from when the last one is damaged, and the run is the unbroken one', async () => {
+    cpSync(whole, out, { recursive: true, verbatimSymlinks: true });
+    rmSync(join(out, 'rl/policy'), { recursive: true });
+    const weights = join(out, 'rl/checkpoint/model.safetensors');
+    const bytes = readFileSync(weights);
+    bytes[bytes.length - 5]! ^= 1;
+    writeFileSync(weights, bytes);
+    const { code, err } = await timeseer('train', '--out', out, '--resume', '--quiet');
+    expect(err).toMatch(
+      /^warning: .*rl\/checkpoint\/model\.safetensors: is not what was saved there .*resuming from the checkpoint of step 4/,
+    );
+    expect(code).toBe(0);
+    rmSync(join(out, 'rl/checkpoint.damaged'), { recursive: true });
+    expect(differences(whole, out)).toEqual([]);
+  });
+});
