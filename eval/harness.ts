@@ -12,7 +12,7 @@ import {
   validationExamples,
 } from '../datasets/source.ts';
 import type { EncodedPrompt } from '../src/policy/batch.ts';
-import { generate } from '../src/policy/generate.ts';
+import { generate, type Sampled } from '../src/policy/generate.ts';
 import type { Policy } from '../src/policy/policy.ts';
 import type { Recipe } from '../src/recipe.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
@@ -39,6 +39,8 @@ export interface EvalOptions {
   /** Examples answered together; 64 when absent. */
   readonly batch?: number;
   readonly signal?: AbortSignal;
+  /** Called with the responses to some prompts as they come. */
+  readonly onResponses?: (prompts: readonly EncodedPrompt[], responses: readonly Sampled[]) => void;
 }
 
 /**
@@ -69,6 +71,7 @@ export async function evaluate(
       examples: numbers.slice(first, first + batch),
       ...(options.signal === undefined ? {} : { signal: options.signal }),
     });
+    options.onResponses?.(prompts, responses);
     for (const { prompt, text } of responses) {
       const one = chunk[prompt]!;
       records.push({

@@ -229,6 +229,25 @@ function bySeries(records: readonly EvalRecord[]): Answered[] {
   });
 }
 
+/** Values of the metrics that a single response has, by series in the order of first appearance; null where one has none. */
+export interface SeriesValues {
+  readonly ids: readonly string[];
+  /** Means over the responses to each series, by metric: [ids]. */
+  readonly values: Readonly<Record<string, readonly (number | null)[]>>;
+}
+
+/** @throws DataError for no record, or for several kinds of answers */
+export function seriesValues(records: readonly EvalRecord[]): SeriesValues {
+  kindOf(records);
+  const series = bySeries(records);
+  const names = [...new Set(series.flatMap(({ values }) => Object.keys(values)))];
+  const column = (name: string) => series.map(({ values }) => values[name] ?? null);
+  return {
+    ids: series.map(({ id }) => id),
+    values: Object.fromEntries(names.map((name) => [name, column(name)])),
+  };
+}
+
 /** The one kind of answer of a list. @throws DataError for no record, or for several kinds */
 export function kindOf(records: readonly EvalRecord[]): Gold['kind'] {
   const [first] = records;

@@ -131,6 +131,10 @@ interface Trace {
   readonly x: readonly number[];
   readonly y: readonly (number | null)[];
   readonly smooth: readonly (number | null)[] | null;
+  /** Its colour and dashes, counted over all curves of the block. */
+  readonly look: number;
+  readonly low: readonly (number | null)[] | null;
+  readonly high: readonly (number | null)[] | null;
 }
 
 function meanOf(values: readonly (number | null)[], from: number, to: number): number | null {
@@ -161,10 +165,12 @@ function buckets<T>(values: readonly (number | null)[], pick: (from: number, to:
   );
 }
 
-function trace(curve: Curve, width: number): Trace {
+function trace(curve: Curve, width: number, look: number): Trace {
   const smoothed = width > 1 ? movingMean(curve.y, width) : null;
+  const edge = (values: readonly (number | null)[] | undefined) =>
+    values === undefined ? null : buckets(values, (from, to) => short(meanOf(values, from, to)));
   return {
-    name: curve.name,
+    ...{ name: curve.name, look, low: edge(curve.band?.low), high: edge(curve.band?.high) },
     x: buckets(curve.y, (from, to) => short(meanOf(curve.x, from, to)) ?? from),
     y: buckets(curve.y, (from, to) => short(meanOf(curve.y, from, to))),
     smooth: smoothed === null ? null : buckets(smoothed, (from, to) => short(meanOf(smoothed, from, to))),
@@ -186,29 +192,56 @@ function ends(line: Trace): Html | null {
   return html`<p class="ends">${line.name}: ${digits(first)} \u2192 ${digits(last)}${how}</p>`;
 }
 
-/** Containers and data of the panels. Drawn by `curveScripts`. */
-export function curvesBlock(panels: readonly CurvePanel[]): Html {
+/**
+ * Containers and data of the panels. Drawn by `curveScripts`.
+ *
+ * @param prefix of the ids: another one for each block of a page
+ * @param names where all panels have curves of these names: one legend above them, whose entries are switched on and off together
+ */
+export function curvesBlock(
+  panels: readonly CurvePanel[],
+  prefix = 'curve',
+  names: readonly string[] | null = null,
+): Html {
   const drawn = panels.map((panel) => ({
     xLabel: panel.xLabel,
     log: panel.log ?? false,
-    traces: panel.curves.map((curve) => trace(curve, panel.smooth ?? 1)),
+    traces: panel.curves.map((curve, c) =>
+      trace(curve, panel.smooth ?? 1, names === null ? c : names.indexOf(curve.name)),
+    ),
   }));
-  return html`<div class="curves">${panels.map(
+  const told = (traces: readonly Trace[]): Html =>
+    names === null
+      ? html`${traces.map(ends)}`
+      : html`<details><summary>First and last values</summary>${traces.map(ends)}</details>`;
+  const legend =
+    names === null
+      ? null
+      : html`<div class="legend" role="group" aria-label="Curves shown" data-curves="${prefix}">${names.map(
+          (name, n) =>
+            html`<button type="button" aria-pressed="true" data-look="${n}"><svg viewBox="0 0 26 8" aria-hidden="true"><line x1="1" x2="25" y1="4" y2="4" style="stroke:var(--c${(n % LOOKS) + 1})" stroke-dasharray="${DASHES[Math.floor(n / LOOKS) % DASHES.length]!}"/></svg>${name}</button>`,
+        )}</div>`;
+  return html`${legend}<div class="curves">${panels.map(
     (panel, i) => html`<figure>
 <figcaption><h3>${panel.title}</h3>${panel.definition}</figcaption>
-<div class="curve" id="curve-${i}" role="img" aria-label="Curve: ${panel.title}. ${panel.definition}"></div>
-${drawn[i]!.traces.map(ends)}</figure>
+<div class="curve" id="${prefix}-${i}" role="img" aria-label="Curve: ${panel.title}. ${panel.definition}"></div>
+${told(drawn[i]!.traces)}</figure>
 `,
   )}</div>
 <noscript><p class="failure">The curves need JavaScript; it is inside this file and loads nothing.</p></noscript>
-${jsonBlock('curve-data', drawn)}`;
+${jsonBlock(`${prefix}-data`, { prefix, shared: names !== null, panels: drawn })}`;
 }
+
+/** Colours of the style sheet; further curves have them again, with other dashes. */
+const LOOKS = 5;
+const DASHES = ['none', '6 3', '2 2'];
 
 /** Runs in the browser. Colours come from the style sheet, so that both schemes and paper are right. */
 const DRAW = `(() => {
 'use strict';
 const root = document.documentElement;
-const panels = JSON.parse(document.getElementById('curve-data').textContent);
+const blocks = [...document.querySelectorAll('script[id$="curve-data"]')].map((data) => ({...JSON.parse(data.textContent), hidden: new Set()}));
+const dashes = ['solid', '6px,3px', '2px,2px'];
 // 1, 2 and 5 of every decade, written out: plotly's own labels drop the power of ten.
 const decades = (traces) => {
   const values = traces.flatMap((trace) => trace.y).filter((value) => value > 0);
@@ -222,14 +255,17 @@ const draw = () => {
   const color = (name) => css.getPropertyValue('--' + name).trim();
   const axis = {gridcolor: color('grid'), linecolor: color('rule'), zerolinecolor: color('rule'), automargin: true,
     tickfont: {size: 11}, fixedrange: false};
-  return panels.map((panel, i) => {
-    const data = panel.traces.flatMap((trace, t) => {
-      const line = {color: color('c' + (t % 5 + 1)), width: 1.8};
+  return blocks.flatMap(({prefix, shared, panels, hidden}) => panels.map((panel, i) => {
+    const shown = panel.traces.filter((trace) => !hidden.has(trace.look));
+    const data = shown.flatMap((trace) => {
+      const line = {color: color('c' + (trace.look % 5 + 1)), dash: dashes[Math.floor(trace.look / 5) % 3], width: 1.8};
       const base = {x: trace.x, type: 'scatter', mode: 'lines', name: trace.name, connectgaps: false};
       const raw = {...base, y: trace.y, line: {...line, width: trace.smooth ? 1 : 1.8}, opacity: trace.smooth ? .3 : 1,
         showlegend: !trace.smooth, hoverinfo: trace.smooth ? 'skip' : undefined};
       if (trace.x.length === 1) raw.mode = 'markers';
-      return trace.smooth ? [raw, {...base, y: trace.smooth, line}] : [raw];
+      const edge = {...base, line: {width: 0}, hoverinfo: 'skip', showlegend: false};
+      const band = trace.low ? [{...edge, y: trace.high}, {...edge, y: trace.low, fill: 'tonexty', fillcolor: line.color + '1c'}] : [];
+      return trace.smooth ? [...band, raw, {...base, y: trace.smooth, line}] : [...band, raw];
     });
     const layout = {
       autosize: true, height: 230, margin: {l: 44, r: 10, t: 8, b: 36}, paper_bgcolor: 'rgba(0,0,0,0)',
@@ -237,11 +273,22 @@ const draw = () => {
       xaxis: {...axis, title: {text: panel.xLabel, standoff: 6, font: {size: 11}}},
       yaxis: {...axis, ...(panel.log ? {type: 'log', ...decades(panel.traces)} : {nticks: 5, exponentformat: 'e', rangemode: panel.traces.some((trace) => trace.y.some((value) => value < 0)) ? 'normal' : 'nonnegative'})},
       hovermode: 'x unified', hoverlabel: {bgcolor: color('card'), bordercolor: color('rule'), font: {color: color('ink')}},
-      showlegend: panel.traces.length > 1, legend: {orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: {size: 11}},
+      showlegend: !shared && panel.traces.length > 1, legend: {orientation: 'h', y: 1.02, yanchor: 'bottom', x: 0, font: {size: 11}},
     };
-    return Plotly.react('curve-' + i, data, layout, {displaylogo: false, displayModeBar: false, responsive: true});
-  });
+    return Plotly.react(prefix + '-' + i, data, layout, {displaylogo: false, displayModeBar: false, responsive: true});
+  }));
 };
+for (const legend of document.querySelectorAll('.legend')) {
+  const {hidden} = blocks.find(({prefix}) => prefix === legend.dataset.curves);
+  legend.addEventListener('click', ({target}) => {
+    const button = target.closest('button');
+    if (button === null) return;
+    const look = Number(button.dataset.look);
+    if (!hidden.delete(look)) hidden.add(look);
+    button.setAttribute('aria-pressed', String(!hidden.has(look)));
+    draw();
+  });
+}
 const show = () => Promise.all(draw()).then(() => { root.dataset.curves = 'drawn'; });
 show().catch((error) => {
   for (const box of document.querySelectorAll('.curve')) {

@@ -105,6 +105,8 @@ export interface Curve {
   readonly name: string;
   readonly x: readonly number[];
   readonly y: readonly (number | null)[];
+  /** Drawn as a band around the curve. */
+  readonly band?: { readonly low: readonly (number | null)[]; readonly high: readonly (number | null)[] };
 }
 
 export interface CurvePanel {

@@ -80,6 +80,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Rebuild the report and the summary of a run from its files',
     async () => (await import('./commands/report.ts')).report,
   ),
+  study: lazy(
+    'Run a grid of runs, setting × arm × seed, and compare its arms',
+    async () => (await import('./commands/study.ts')).study,
+  ),
   explain: lazy(
     'Find and explain the anomalies of a CSV file',
     async () => (await import('./commands/explain.ts')).explainCommand,

@@ -85,22 +85,29 @@ function check(tree: unknown, place: (path: Path) => string): Recipe {
 /** A setting as messages repeat it. */
 const brief = (text: string): string => (text.length > 100 ? `${text.slice(0, 97)}...` : text);
 
-/** Puts one `key.path=value` into the tree; values are YAML ('1e-4', '[0.9, 0.99]', 'grpo'). */
-function override(tree: Tree, text: string): Path {
+/** A setting that was not given with --set, and where it was given instead. */
+export interface PlacedOverride {
+  readonly text: string;
+  readonly place: string;
+}
+
+/** Puts one `key.path=value` into the tree; values are YAML ('1e-4', '[0.9, 0.99]', 'grpo'). `from`: where it was given. */
+function override(tree: Tree, text: string, from: string): Path {
   const split = text.indexOf('=');
-  if (split < 1)
-    throw new ConfigError(`--set ${brief(text)}: got no "=", expected key=value, as in sft.samples=1000`);
+  if (split < 1) {
+    throw new ConfigError(`${from}: got no "=", expected key=value, as in sft.samples=1000`);
+  }
   const path = text.slice(0, split).trim().split('.');
   let known: unknown = defaultRecipe();
   let target = tree;
   for (const [depth, key] of path.entries()) {
     if (!isTree(known) || !Object.hasOwn(known, key)) {
-      throw new ConfigError(`--set ${brief(text)}: ${unknownKey(key, path.slice(0, depth))}`);
+      throw new ConfigError(`${from}: ${unknownKey(key, path.slice(0, depth))}`);
     }
     known = known[key];
     if (depth === path.length - 1) {
       const fail = (complaint: string): ConfigError =>
-        new ConfigError(`--set ${brief(text)}: the value is not YAML: ${complaint}`);
+        new ConfigError(`${from}: the value is not YAML: ${complaint}`);
       target[key] = readYaml(text.slice(split + 1), fail).content;
     } else {
       const present = Object.hasOwn(target, key) ? target[key] : undefined;
@@ -138,7 +145,7 @@ function readRecipe(file: string): string {
  * Reads a recipe by name ('quickstart') or path, then applies overrides such as 'sft.samples=1000' in order.
  * Throws ConfigError that names key, file and line (or the override), what was got and what was expected.
  */
-export function loadRecipe(nameOrPath: string, overrides: readonly string[] = []): Recipe {
+export function loadRecipe(nameOrPath: string, overrides: readonly (string | PlacedOverride)[] = []): Recipe {
   const file = recipeFile(nameOrPath);
   const lineOf = (line: number | undefined): string => (line === undefined ? file : `${file}:${line}`);
   const yaml = readYaml(
@@ -150,9 +157,12 @@ export function loadRecipe(nameOrPath: string, overrides: readonly string[] = []
   const place = (path: Path): string => lineOf(yaml.line(path));
   check(content, place);
   // Requirements are of the data that the file names.
-  if (overrides.some((text) => /^\s*data\s*[.=]/.test(text))) delete content['requirements'];
+  const given = overrides.map((one) =>
+    typeof one === 'string' ? { text: one, place: `--set ${brief(one)}` } : one,
+  );
+  if (given.some(({ text }) => /^\s*data\s*[.=]/.test(text))) delete content['requirements'];
   const sources = new Map<string, string>();
-  for (const text of overrides) sources.set(override(content, text).join('.'), `--set ${brief(text)}`);
+  for (const one of given) sources.set(override(content, one.text, one.place).join('.'), one.place);
   return check(content, (path) => {
     for (let length = path.length; length > 0; length--) {
       const source = sources.get(path.slice(0, length).join('.'));

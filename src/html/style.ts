@@ -76,6 +76,10 @@ tbody th{font-weight:500}
 .record td,.record th{text-align:left}.record td{overflow-wrap:anywhere}
 .spans{min-width:560px}.spans tbody th{color:var(--ink);font-weight:500}.spans thead th{color:var(--ink);font-weight:600;white-space:normal}
 .record th{color:var(--soft);font-weight:400;width:16rem;min-width:9rem}
+.legend{display:flex;flex-wrap:wrap;gap:.4rem;margin:0 0 1.2rem}
+.legend button{display:flex;align-items:center;gap:.45rem;font:inherit;font-size:.875rem;color:var(--ink);background:var(--card);border:1px solid var(--rule);padding:.2rem .6rem;cursor:pointer}
+.legend button[aria-pressed=false]{color:var(--soft);opacity:.55;text-decoration:line-through}
+.legend svg{width:26px;height:8px;flex:none}.legend line{stroke-width:2.2}
 .curves{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,330px),1fr));gap:1.6rem 1.8rem}
 .curves figure{margin:0;min-width:0}
 .curves figcaption h3{margin:0}

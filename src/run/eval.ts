@@ -23,7 +23,7 @@ import type { EvalRecord } from '../types.ts';
 import { type PromptTokens, promptTokens } from './prompt-length.ts';
 import { checkSameData } from './run-data.ts';
 import { findPolicy } from './run-policy.ts';
-import { type EvalMode, runStage } from './stage.ts';
+import { type EvalMode, type Likelihood, runStage, type StageResult } from './stage.ts';
 import { evaluationCard, mismatches } from './task.ts';
 
 export interface EvalRequest {
@@ -65,8 +65,20 @@ export interface EvalStageOptions {
   readonly silent: boolean;
 }
 
+/** Answers in one mode, in the order of the examples, the samples of an example together. */
+export interface ModeAnswers {
+  readonly records: EvalRecord[];
+  /** Of each record; empty without a reference. */
+  readonly likelihoods: Likelihood[];
+}
+
 /** Per mode, the records in the order of the examples, the samples of an example together. */
 export async function runEvalStage(options: EvalStageOptions): Promise<EvalRecord[][]> {
+  return (await answerExamples(options)).map(({ records }) => records);
+}
+
+/** As `runEvalStage`, with what references say of the answers. @throws Interrupted when stopped */
+export async function answerExamples(options: EvalStageOptions): Promise<ModeAnswers[]> {
   const { from, label, examples, modes, numbers, maxTokens, seed, answers, device, silent } = options;
   const count = openExamples(examples).count;
   const workers = Math.max(1, Math.min(options.workers, count));
@@ -88,11 +100,15 @@ export async function runEvalStage(options: EvalStageOptions): Promise<EvalRecor
   if (stopped !== null) throw stopped;
   return modes.map((mode, m) => {
     const samples = mode.temperature === 0 ? 1 : mode.samples;
-    return Array.from({ length: count }, (_, i) => {
-      const of = results[i % workers]!.records[m]!;
-      const place = Math.floor(i / workers) * samples;
-      return of.slice(place, place + samples);
-    }).flat();
+    const ordered = <T>(of: (result: StageResult) => readonly T[]): T[] =>
+      Array.from({ length: count }, (_, i) => {
+        const place = Math.floor(i / workers) * samples;
+        return of(results[i % workers]!).slice(place, place + samples);
+      }).flat();
+    return {
+      records: ordered(({ records }) => records[m]!),
+      likelihoods: ordered(({ likelihoods }) => likelihoods[m]!),
+    };
   });
 }
 

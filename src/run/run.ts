@@ -395,12 +395,12 @@ function tidyRun(path: string): void {
 
 /**
  * Opens a run and works on it, alone from before the first file is written. Nothing is written when the device cannot be used.
- * @param command its name, for the advice how to resume
+ * @param command its name, for the advice how to resume; null: whoever called gives it
  * @throws EngineError for the device; ConfigError when another process works on the run; WriteError when its directory was removed
  * meanwhile; Interrupted when stopped, after the command that resumes was printed on stderr
  */
 export async function runSession(
-  command: string,
+  command: string | null,
   given: { readonly out: string; readonly device: string },
   open: () => Run,
   work: (run: Run) => Promise<void>,
@@ -416,7 +416,7 @@ export async function runSession(
   } catch (error) {
     // Whatever failed first, this is why.
     if (!lock.held()) throw gone(given.out);
-    if (error instanceof Interrupted) {
+    if (error instanceof Interrupted && command !== null) {
       const device = given.device === 'cpu' ? [] : ['--device', given.device];
       const again = ['timeseer', command, '--out', given.out, ...device, '--resume'];
       say(`resume with: ${again.map(shellWord).join(' ')}`);

@@ -8,6 +8,8 @@ import type { Engine } from '../engine/engine.ts';
 import { neverRemake, syncPath } from '../files.ts';
 import { cores } from '../machine.ts';
 import { writeManifestedDirectory } from '../manifest.ts';
+import type { EncodedPrompt } from '../policy/batch.ts';
+import type { Sampled } from '../policy/generate.ts';
 import { readJson } from '../policy/json-file.ts';
 import { layoutOf } from '../policy/layout.ts';
 import { type Adapter, createAdapter, mergeAdapter } from '../policy/lora.ts';
@@ -18,7 +20,7 @@ import { type PolicyCard, writeCard } from '../tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint.ts';
 import { BEGINNING, Learner, type StageStart } from '../train/learner.ts';
 import { type RlMetrics, readLog } from '../train/metrics.ts';
-import type { Scorer } from '../train/micro-batch.ts';
+import { groupLogProbs, type Scorer } from '../train/micro-batch.ts';
 import { rl } from '../train/rl.ts';
 import { sft, sftSteps } from '../train/sft.ts';
 import { bestOf, EvaluatorState, Validation } from '../train/validation.ts';
@@ -29,8 +31,9 @@ import {
   WorkerGroup,
   type WorkerMessage,
 } from '../train/worker-group.ts';
+import type { EvalRecord } from '../types.ts';
 import { openEngine } from './engine.ts';
-import type { EvalJob, StageJob, StageNote, StageResult, TrainingJob } from './stage.ts';
+import type { EvalJob, Likelihood, StageJob, StageNote, StageResult, TrainingJob } from './stage.ts';
 import { evaluationCard, exampleTask, trainingCard, trainingTask } from './task.ts';
 import { readValidation, snapshotOf } from './validation.ts';
 
@@ -215,7 +218,7 @@ async function train(own: TrainingJob): Promise<StageResult> {
   const ended = steps === stepsOf(own) || validation?.exhausted === true;
   const complete = ended && (validation?.finish(steps) ?? true);
   if (complete) publish(learner, card, own);
-  return { steps, complete, records: [] };
+  return { steps, complete, records: [], likelihoods: [] };
 }
 
 async function answer(own: EvalJob): Promise<StageResult> {
@@ -235,19 +238,54 @@ async function answer(own: EvalJob): Promise<StageResult> {
   const stopped = new AbortController();
   // Looked at between decoding steps, whenever they let timers through.
   const poll = setInterval(() => workers.stopFlag() && stopped.abort(), STOP_POLL_MS).unref();
-  const records = [];
+  const records: EvalRecord[][] = [];
+  const likelihoods: Likelihood[][] = [];
   let before = 0;
   for (const mode of own.modes) {
-    const options = { ...mode, maxTokens: own.maxTokens, seed: own.seed, signal: stopped.signal };
+    const found: Likelihood[] = [];
+    const reference =
+      mode.reference === undefined
+        ? null
+        : loadShared(policy.engine, workers, mode.reference, { tuning: 'none' });
+    const options = {
+      ...{ ...mode, maxTokens: own.maxTokens, seed: own.seed, signal: stopped.signal },
+      onResponses: (prompts: readonly EncodedPrompt[], responses: readonly Sampled[]) => {
+        if (reference !== null) found.push(...likelihoodsOf(reference, prompts, responses, mode.temperature));
+      },
+    };
     records.push(
       await evaluate(policy, task, examples, numbers, options, (done) => {
         note({ kind: 'eval', done: before + done });
       }),
     );
+    likelihoods.push(found);
     before += examples.length;
+    reference?.dispose();
   }
   clearInterval(poll);
-  return { steps: before, complete: true, records };
+  return { steps: before, complete: true, records, likelihoods };
+}
+
+/** What a reference says of responses, in their order. */
+function likelihoodsOf(
+  reference: Policy,
+  prompts: readonly EncodedPrompt[],
+  responses: readonly Sampled[],
+  temperature: number,
+): Likelihood[] {
+  const groups = prompts.map((prompt, p) => ({
+    prompt,
+    responses: responses.filter((one) => one.prompt === p),
+  }));
+  const scored = groupLogProbs(reference, groups, { temperature }); // of each group [Σ T]
+  const sum = (values: Float32Array): number => values.reduce((total, value) => total + value, 0);
+  const taken = prompts.map(() => 0);
+  return responses.map(({ prompt, ids, logProbs }) => {
+    const from = taken[prompt]!;
+    taken[prompt] = from + ids.length;
+    const of = scored[prompt]!.subarray(from, from + ids.length);
+    return { tokens: ids.length, logProb: sum(logProbs), reference: sum(of) };
+  });
 }
 
 try {

@@ -58,6 +58,16 @@ export interface EvalMode {
   /** 0: greedy. */
   readonly temperature: number;
   readonly samples: number;
+  /** A policy with the same tokens that gives its log-probabilities of the answers too. */
+  readonly reference?: string;
+}
+
+/** A response's tokens and the sums of their log-probabilities, at the temperature that it was sampled with. */
+export interface Likelihood {
+  readonly tokens: number;
+  readonly logProb: number;
+  /** Under the reference. */
+  readonly reference: number;
 }
 
 export interface EvalJob extends Job {
@@ -95,6 +105,8 @@ export interface StageResult {
   readonly complete: boolean;
   /** Per mode, the records of this rank's examples in order, the samples of an example together. */
   readonly records: readonly (readonly EvalRecord[])[];
+  /** Of each record of a mode; of a mode without a reference none. */
+  readonly likelihoods: readonly (readonly Likelihood[])[];
 }
 
 /**
@@ -230,7 +242,9 @@ export async function runTrainingStage(
   const start = state?.step ?? 0;
   const { evalEvery, evalSeries, patience, keep } = recipe[stage];
   const ended = isExhausted(readValidation(run.file(stage)), { evalEvery, patience, best: keep.best });
-  if ((start === total || ended) && run.stageFinished(stage)) return;
+  // Of a run in a study nothing but the policy is kept.
+  const pruned = resume && !force && state === null;
+  if ((start === total || ended || pruned) && run.stageFinished(stage)) return;
   const first = stage === 'sft' || sft.samples === 0;
   if (first) prepareInitial(run);
   const base = first ? run.initial : run.policy('sft');

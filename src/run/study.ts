@@ -1,0 +1,441 @@
+/**
+ * A study: runs of a grid, one after the other in one process, each an ordinary run directory; then the table, the curves and the page.
+ *
+ *   study.yaml                       the study file, as it was last given
+ *   SETTING/start/seed-N/            the run that the arms of a setting begin with
+ *   SETTING/ARM/seed-N/              a cell; finished, it keeps its recipe, metrics, policy and answers
+ *     eval/POLICY.study.T.jsonl      answers at temperature T
+ *     eval/POLICY.study.json         what the table needs of them; written last: the cell is finished
+ *   study.json study.md study.html   the results
+ */
+import { existsSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { heldOutExamples, openExamples, validationExamples } from '../../datasets/source.ts';
+import { readJson, writeRecords } from '../../eval/records.ts';
+import { POLICIES, type PolicyName } from '../../eval/run-directory.ts';
+import { studyMarkdown, studyPage } from '../../eval/study-page.ts';
+import {
+  answersOf,
+  type CellResult,
+  CURVES,
+  cellResultSchema,
+  type FinishedCell,
+  STUDY_VERSION,
+  type StepLine,
+  type StudyResults,
+  settingResult,
+} from '../../eval/study-results.ts';
+import { changedKeys, loadRecipe } from '../config.ts';
+import { ConfigError, TimeseerError } from '../errors.ts';
+import { gone, SystemError, WriteError, writeFileAtomic } from '../files.ts';
+import { Interrupted } from '../interrupt.ts';
+import { claimDirectory } from '../lock.ts';
+import { formatDuration } from '../progress.ts';
+import { armTitle, type Cell, loadStudy, START, type Study } from '../study.ts';
+import { say, shellWord } from '../terminal.ts';
+import { readLog } from '../train/metrics.ts';
+import type { EvalRecord } from '../types.ts';
+import { openEngine, writeEnvironment } from './engine.ts';
+import { answerExamples } from './eval.ts';
+import { Run, runSession } from './run.ts';
+import { findPolicy, prepareInitial } from './run-policy.ts';
+import type { Likelihood } from './stage.ts';
+import { runTrainingStage } from './stage.ts';
+
+export interface StudyRequest {
+  /** Study by name or path. */
+  readonly study: string;
+  readonly out: string;
+  /** Cells that are run: patterns over `SETTING/ARM/seed-N`; all where there is none. */
+  readonly only: readonly string[];
+  /** Minutes after which no further cell is begun. */
+  readonly budget: number | undefined;
+  readonly resume: boolean;
+  /** Only makes the results again. */
+  readonly report: boolean;
+  readonly device: string;
+  readonly quiet: boolean;
+}
+
+export interface StudyOutcome {
+  readonly out: string;
+  readonly files: StudyFiles;
+  readonly results: StudyResults;
+  /** Why cells are left: the budget is used up; null otherwise. */
+  readonly stopped: 'budget' | null;
+  /** What goes on with it. */
+  readonly resume: string;
+}
+
+interface StudyFiles {
+  readonly json: string;
+  readonly markdown: string;
+  readonly page: string;
+}
+
+const filesOf = (out: string): StudyFiles => ({
+  json: join(out, 'study.json'),
+  markdown: join(out, 'study.md'),
+  page: join(out, 'study.html'),
+});
+
+/** Whether `SETTING/ARM/seed-N` is meant by a pattern: the same parts from the left, `*` standing for any letters of one. */
+export function matches(path: string, pattern: string): boolean {
+  const parts = path.split('/');
+  const wanted = pattern.split('/');
+  return (
+    wanted.length <= parts.length &&
+    wanted.every((one, i) => new RegExp(`^${one.split('*').map(escaped).join('.*')}$`).test(parts[i]!))
+  );
+}
+
+const escaped = (text: string): string => text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+
+/** The chosen cells in order, and before them the starts that they need. @throws ConfigError for a pattern without a cell */
+function chosenCells(cells: readonly Cell[], only: readonly string[]): readonly Cell[] {
+  if (only.length === 0) return cells;
+  const useless = only.find((pattern) => !cells.some(({ path }) => matches(path, pattern)));
+  if (useless !== undefined) {
+    const known = [...new Set(cells.map(({ setting, arm }) => `${setting}/${arm}`))];
+    throw new ConfigError(`--only ${useless}: no such cell; cells: ${known.join(', ')}, each with /seed-N`);
+  }
+  const chosen = cells.filter(({ path }) => only.some((pattern) => matches(path, pattern)));
+  return cells.filter((cell) => chosen.some((one) => one === cell || one.start === cell.path));
+}
+
+/** The policy that a cell's training ends with. */
+function lastPolicy({ recipe, set }: Cell): PolicyName {
+  const { sft, rl } = loadRecipe(recipe, set);
+  return rl.steps > 0 ? 'rl' : sft.samples > 0 ? 'sft' : 'initial';
+}
+
+/** What is asked of a cell's policy, as its result repeats it. */
+const askedOf = ({ evaluation }: Cell): CellResult['evaluation'] => ({
+  ...evaluation,
+  temperatures: [...evaluation.temperatures],
+});
+
+const resultFile = (out: string, cell: Cell): string =>
+  join(out, cell.path, 'eval', `${lastPolicy(cell)}.study.json`);
+
+/**
+ * What a finished cell left; null where it is not finished, or was evaluated in another way.
+ * @throws ConfigError where it was run with another recipe than the study has now; DataError when it is damaged
+ */
+function resultOf(out: string, cell: Cell): CellResult | null {
+  const directory = join(out, cell.path);
+  if (!Run.begun(directory)) return null;
+  checkSameRecipe(new Run(directory), cell);
+  const file = resultFile(out, cell);
+  if (!existsSync(file)) return null;
+  const result = readJson(file, cellResultSchema, 'remove it to evaluate the cell again');
+  return JSON.stringify(result.evaluation) === JSON.stringify(askedOf(cell)) ? result : null;
+}
+
+/** @throws ConfigError naming the keys; where the start lies does not count */
+function checkSameRecipe(run: Run, cell: Cell): void {
+  const now = loadRecipe(cell.recipe, cell.set);
+  const moved = (key: string): boolean => cell.continues && key === 'policy.init';
+  const changed = changedKeys(run.recipe, now).filter((key) => !moved(key));
+  if (changed.length === 0) return;
+  throw new ConfigError(
+    `${run.path}: this cell was begun with other values of ${changed.join(', ')} than the study has now; ` +
+      'remove its directory to run it again, or choose another --out',
+  );
+}
+
+const sameVocabulary = (a: string, b: string): boolean =>
+  readFileSync(join(a, 'tokenizer.json')).equals(readFileSync(join(b, 'tokenizer.json')));
+
+/** Trains and evaluates a cell, from where it stands. @throws Interrupted when stopped; it can be resumed */
+async function runCell(cell: Cell, given: StudyRequest): Promise<void> {
+  const { device } = given;
+  const out = join(given.out, cell.path);
+  const splits = ['train', cell.evaluation.split] as const;
+  const open = (): Run => {
+    const begun = Run.begun(out);
+    const run = Run.open(out, { recipe: begun ? null : cell.recipe, set: begun ? [] : cell.set, splits });
+    checkSameRecipe(run, cell);
+    return run;
+  };
+  await runSession(null, { out, device }, open, async (run) => {
+    const { sft, rl } = run.recipe;
+    // Elsewhere than on a terminal the lines of single stages would be thousands.
+    const silent = given.quiet || !process.stderr.isTTY;
+    const stage = { device, resume: true, force: false, silent };
+    writeEnvironment(run, device, { workers: Math.max(sft.workers, rl.workers) });
+    if (sft.samples > 0 && !run.stageFinished('sft')) await runTrainingStage(run, 'sft', stage);
+    if (rl.steps > 0 && !run.stageFinished('rl')) await runTrainingStage(run, 'rl', stage);
+    const last = lastPolicy(cell);
+    if (last === 'initial') prepareInitial(run);
+    const result = await evaluateCell(run, cell, last, { device, silent, out: given.out });
+    prune(run, last);
+    const text = JSON.stringify(result, (_, value) =>
+      typeof value === 'number' && !Number.isInteger(value) ? Number(value.toFixed(6)) : value,
+    );
+    writeFileAtomic(resultFile(given.out, cell), `${text}\n`);
+  });
+}
+
+/** Answers of a cell's policy, written, and what the table needs of them. */
+async function evaluateCell(
+  run: Run,
+  cell: Cell,
+  last: PolicyName,
+  { device, silent, out }: { readonly device: string; readonly silent: boolean; readonly out: string },
+): Promise<CellResult> {
+  const { data, eval: asked, answers, sft, rl } = run.recipe;
+  const { split, series, seed, samples, temperatures } = cell.evaluation;
+  const examples =
+    split === 'test' ? heldOutExamples(data, seed, series) : validationExamples(data, seed, series);
+  if (examples === null) {
+    throw new ConfigError(
+      `${cell.setting}: evaluation.split is validation, but ${data.name} has no such split`,
+    );
+  }
+  const from = run.policy(last);
+  const start = cell.start === null ? null : findPolicy(join(out, cell.start));
+  const comparable = start !== null && sameVocabulary(start, from);
+  const hottest = Math.max(...temperatures);
+  const began = performance.now();
+  const modes = await answerExamples({
+    ...{ from, label: 'eval', examples, maxTokens: asked.maxTokens, seed, answers, device, silent },
+    modes: temperatures.map((temperature) => ({
+      ...{ temperature, samples: temperature === 0 ? 1 : samples },
+      ...(temperature === hottest && hottest > 0 ? { reference: comparable ? start : from } : {}),
+    })),
+    workers: Math.max(sft.workers, rl.workers),
+  });
+  const found = modes.map(({ records }, m) => {
+    writeRecords(run.file('eval', `${last}.study.${temperatures[m]}.jsonl`), records);
+    return answersOf(temperatures[m]!, records);
+  });
+  const sampled = modes[temperatures.indexOf(hottest)]!;
+  const [trained, reinforced] = [run.stageRecord('sft'), run.stageRecord('rl')];
+  return {
+    version: STUDY_VERSION,
+    evaluation: askedOf(cell),
+    kind: openExamples(examples).facts.kind,
+    series: found[0]!.ids,
+    answers: found.map((one) => one.answers),
+    tokens: hottest === 0 ? null : { temperature: hottest, ...tokensOf(sampled, comparable) },
+    training: { samples: trained?.samples ?? 0, steps: reinforced?.steps ?? 0 },
+    seconds: {
+      training: (trained?.seconds ?? 0) + (reinforced?.seconds ?? 0),
+      evaluation: (performance.now() - began) / 1000,
+    },
+  };
+}
+
+/** Means per token by series, in the order of the records. */
+function tokensOf(
+  {
+    records,
+    likelihoods,
+  }: { readonly records: readonly EvalRecord[]; readonly likelihoods: readonly Likelihood[] },
+  comparable: boolean,
+): { readonly entropy: number[]; readonly kl: number[] | null } {
+  const sums = new Map<string, { tokens: number; entropy: number; kl: number }>();
+  for (const [i, { seriesId }] of records.entries()) {
+    const { tokens, logProb, reference } = likelihoods[i]!;
+    const sum = sums.get(seriesId) ?? { tokens: 0, entropy: 0, kl: 0 };
+    sum.tokens += tokens;
+    sum.entropy -= logProb;
+    sum.kl += logProb - reference;
+    sums.set(seriesId, sum);
+  }
+  const all = [...sums.values()];
+  return {
+    entropy: all.map(({ entropy, tokens }) => entropy / tokens),
+    kl: comparable ? all.map(({ kl, tokens }) => kl / tokens) : null,
+  };
+}
+
+/** What a finished cell keeps of a stage; TensorBoard's event files have the time and the machine in their names. */
+const KEPT = /^(?:metrics\.jsonl|validation\.jsonl|stage\.json|policy|events\..*)$/;
+
+/** Removes checkpoints, completions and the policies before the last one. */
+function prune(run: Run, last: PolicyName): void {
+  for (const stage of ['sft', 'rl'] as const) {
+    const directory = run.file(stage);
+    for (const name of existsSync(directory) ? readdirSync(directory) : []) {
+      if (!KEPT.test(name)) rmSync(join(directory, name), { recursive: true, force: true });
+    }
+  }
+  for (const policy of POLICIES) {
+    if (policy !== last) rmSync(run.policy(policy), { recursive: true, force: true });
+  }
+}
+
+/** The numbers of the log of a run's reinforcement that there are curves of. */
+function stepLines(run: Run): StepLine[] {
+  return readLog(run.file('rl', 'metrics.jsonl')).map((line) => {
+    const value = (path: string): number | null => {
+      const found = path
+        .split('.')
+        .reduce<unknown>((tree, key) => (tree as Record<string, unknown> | null | undefined)?.[key], line);
+      return typeof found === 'number' ? found : null;
+    };
+    return { step: line.step, ...Object.fromEntries(CURVES.map(({ name }) => [name, value(name)])) };
+  });
+}
+
+/** Makes the results from the cells that are finished, and writes them. @throws DataError, ConfigError as `resultOf` */
+function buildResults(
+  study: Study,
+  out: string,
+  failed: StudyResults['failed'] = [],
+): { readonly results: StudyResults; readonly files: StudyFiles } {
+  const { file, name } = study;
+  const cells = study.cells(out);
+  const finished = cells.flatMap((cell): FinishedCell[] => {
+    const result = resultOf(out, cell);
+    if (result === null) return [];
+    const { setting, arm, seed } = cell;
+    return [{ setting, arm, seed, result, steps: stepLines(new Run(join(out, cell.path))) }];
+  });
+  const settings = Object.entries(file.settings).flatMap(([setting, { title, start }]) => {
+    const own = cells.filter((cell) => cell.setting === setting);
+    const arms = [...new Set(own.map(({ arm }) => arm))].map((arm) => ({ arm, title: armTitle(file, arm) }));
+    const { split, samples } = own[0]!.evaluation;
+    const result = settingResult(
+      {
+        ...{ setting, title: title ?? setting, split, samples, arms, base: file.base },
+        start: start === undefined ? null : START,
+        cells: finished.filter((one) => one.setting === setting),
+      },
+      file.bootstrap,
+    );
+    return result === null ? [] : [result];
+  });
+  const results: StudyResults = {
+    ...{ version: STUDY_VERSION, name, title: file.title ?? name },
+    command: `timeseer study ${name} --out DIR`,
+    ...{
+      base: file.base,
+      baseTitle: armTitle(file, file.base),
+      seeds: file.seeds,
+      bootstrap: file.bootstrap,
+    },
+    ...{ finished: finished.length, cells: cells.length, failed, settings },
+  };
+  const files = filesOf(out);
+  writeFileAtomic(files.json, `${JSON.stringify(results, rounded, 1)}\n`);
+  writeFileAtomic(files.markdown, studyMarkdown(results));
+  writeFileAtomic(files.page, studyPage(results, study.text));
+  return { results, files };
+}
+
+const rounded = (_: string, value: unknown): unknown =>
+  typeof value === 'number' && !Number.isInteger(value) ? Number(value.toPrecision(6)) : value;
+
+/** Seconds that cells of a kind took, from those that are finished: of the arm in its setting, else of the setting, else of any. */
+class Pace {
+  readonly #taken: { readonly cell: Cell; readonly seconds: number }[] = [];
+
+  add(cell: Cell, { seconds }: CellResult): void {
+    this.#taken.push({ cell, seconds: seconds.training + seconds.evaluation });
+  }
+
+  /** Null where nothing is known. */
+  left(cells: readonly Cell[]): number | null {
+    const likely = cells.map(({ setting, arm }) => {
+      const inSetting = this.#taken.filter(({ cell }) => cell.setting === setting);
+      const known = [inSetting.filter(({ cell }) => cell.arm === arm), inSetting, this.#taken].find(
+        (some) => some.length > 0,
+      );
+      return known === undefined ? 0 : known.reduce((sum, { seconds }) => sum + seconds, 0) / known.length;
+    });
+    return this.#taken.length === 0 ? null : likely.reduce((sum, seconds) => sum + seconds, 0);
+  }
+}
+
+/** Whether one cell's training went wrong, and the others may go on: not the disk, the settings or the user. */
+const isOfCell = (error: unknown): error is TimeseerError =>
+  error instanceof TimeseerError &&
+  ![Interrupted, WriteError, SystemError, ConfigError].some((type) => error instanceof type);
+
+const GREEDY = 0;
+
+/** `reward .724 greedy, .640 at T 1`. */
+function rewardsOf({ answers }: CellResult): string {
+  const shown = answers.filter(({ temperature }, i) => temperature === GREEDY || i === answers.length - 1);
+  const means = shown.map(({ temperature, values }) => {
+    const rewards = values['reward']!.flatMap((value) => value ?? []);
+    const mean = rewards.reduce((sum, value) => sum + value, 0) / rewards.length;
+    return `${mean.toFixed(3)} ${temperature === GREEDY ? 'greedy' : `at T ${temperature}`}`;
+  });
+  return `reward ${means.join(', ')}`;
+}
+
+/**
+ * Runs the cells that are not finished, in order, and makes the results after every seed and at the end.
+ * @throws ConfigError for the study, a pattern, a cell of another recipe, and a directory that holds a study already without `resume`;
+ *   Interrupted when stopped, after the command that resumes was said on stderr
+ */
+export async function runStudy(given: StudyRequest): Promise<StudyOutcome> {
+  const study = loadStudy(given.study);
+  const { out } = given;
+  const log = given.quiet ? () => {} : say;
+  const copy = join(out, 'study.yaml');
+  const again = resumeCommand(given);
+  if (given.report) {
+    if (!existsSync(copy)) throw new ConfigError(`${out}: holds no study (no study.yaml) to report`);
+    return { out, ...buildResults(study, out), stopped: null, resume: again };
+  }
+  const cells = chosenCells(study.cells(out), given.only);
+  if (existsSync(copy) && !given.resume) {
+    throw new ConfigError(`${out} holds a study: add --resume to go on with it, or choose another --out`);
+  }
+  openEngine(given.device);
+  const lock = await claimDirectory(out);
+  try {
+    writeFileAtomic(copy, study.text);
+    const pace = new Pace();
+    const todo = cells.filter((cell) => {
+      const result = resultOf(out, cell);
+      if (result !== null) pace.add(cell, result);
+      return result === null;
+    });
+    const failed: { cell: string; reason: string }[] = [];
+    const end = performance.now() + 60_000 * (given.budget ?? Number.POSITIVE_INFINITY);
+    let stopped: StudyOutcome['stopped'] = null;
+    for (const [i, cell] of todo.entries()) {
+      if (performance.now() >= end) {
+        stopped = 'budget';
+        break;
+      }
+      const left = pace.left(todo.slice(i));
+      const number = cells.length - todo.length + i + 1;
+      log(`${number}/${cells.length}  ${cell.path}${left === null ? '' : `  ${formatDuration(left)} left`}`);
+      const began = performance.now();
+      try {
+        await runCell(cell, given);
+        const result = resultOf(out, cell)!;
+        pace.add(cell, result);
+        log(`  ${rewardsOf(result)}, in ${formatDuration((performance.now() - began) / 1000)}`);
+      } catch (error) {
+        if (!isOfCell(error) || !lock.held()) throw error;
+        failed.push({ cell: cell.path, reason: error.message });
+        say(`${cell.path}: failed: ${error.message}`);
+      }
+      if (i + 1 < todo.length && todo[i + 1]!.seed !== cell.seed) buildResults(study, out, failed);
+    }
+    if (!lock.held()) throw gone(out);
+    return { out, ...buildResults(study, out, failed), stopped, resume: again };
+  } catch (error) {
+    if (!lock.held()) throw gone(out);
+    if (error instanceof Interrupted) say(`resume with: ${again}`);
+    throw error;
+  } finally {
+    lock.release();
+  }
+}
+
+function resumeCommand({ study, out, only, budget, device }: StudyRequest): string {
+  const words = ['timeseer', 'study', study, '--out', out];
+  for (const pattern of only) words.push('--only', pattern);
+  if (budget !== undefined) words.push('--budget', String(budget));
+  if (device !== 'cpu') words.push('--device', device);
+  return [...words, '--resume'].map(shellWord).join(' ');
+}

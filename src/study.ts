@@ -1,0 +1,318 @@
+/**
+ * Study files: a grid of runs, setting × arm × seed, in YAML, checked strictly. What an arm changes are keys of a recipe, and all of
+ * them are checked against its schema before anything is run. `src/recipes/studies` has those that come with timeseer.
+ */
+import { existsSync, readdirSync } from 'node:fs';
+import { dirname, isAbsolute, join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { z } from 'zod';
+import { loadRecipe, type PlacedOverride } from './config.ts';
+import { ConfigError, closest, reasonOf } from './errors.ts';
+import { readUtf8 } from './files.ts';
+import type { Recipe } from './recipe.ts';
+import { issueText, MOST_YAML_BYTES, readYaml } from './yaml.ts';
+
+/** The arm that every setting with a start has by itself: the policy that the others begin with. */
+export const START = 'start';
+
+const count = (smallest: number, most: number) => z.number().int().min(smallest).max(most);
+const title = z.string().min(1);
+/** Of a directory and a part of a pattern. */
+const name = z
+  .string()
+  .regex(/^[A-Za-z][\w.-]*$/, 'expected a letter, then letters, digits, ".", "_" or "-"');
+/** Keys of a recipe with dots between levels, and their values. */
+const set = z.record(z.string().min(1), z.json()).readonly().default({});
+
+const evaluation = z
+  .strictObject({
+    /** Split whose series the tables are of. Choices belong on 'validation'. */
+    split: z.enum(['test', 'validation']).default('test'),
+    /** Series, the same ones for every arm and seed. */
+    series: count(1, 1e7).default(400),
+    /** Of answers; 0 is greedy. KL and entropy are measured on the samples of the highest one. */
+    temperatures: z
+      .array(z.number().min(0).max(10))
+      .min(1)
+      .refine((list) => new Set(list).size === list.length, 'expected different temperatures')
+      .readonly()
+      .default([0, 0.5, 0.7, 1]),
+    /** Sampled answers per series and temperature. */
+    samples: count(1, 1024).default(4),
+    /** Of the series of a generator, of a draw from a larger split, and of the samples. */
+    seed: count(0, Number.MAX_SAFE_INTEGER).default(42),
+  })
+  .readonly();
+
+const setting = z
+  .strictObject({
+    title: title.optional(),
+    /** By name, or a path that is relative to the study file. */
+    recipe: z.string().min(1),
+    set,
+    /**
+     * What every arm begins with, trained once for each seed: the setting's recipe without its reinforcement, with further changes.
+     * Where it is absent every arm begins with the policy of its recipe.
+     */
+    start: z.strictObject({ set }).readonly().optional(),
+    /** What is evaluated in another way than in the other settings. */
+    evaluation: z.record(z.string(), z.json()).readonly().default({}),
+  })
+  .readonly();
+
+const armInSetting = z.union([
+  z.literal('skip'),
+  z.strictObject({ set, start: z.literal('none').optional() }).readonly(),
+]);
+
+const arm = z
+  .strictObject({
+    title: title.optional(),
+    set,
+    /** 'none': begins with the policy of the recipe, not with the start of the setting. */
+    start: z.literal('none').optional(),
+    /** What is different in single settings; 'skip': the arm is not there. */
+    settings: z.record(name, armInSetting).readonly().default({}),
+  })
+  .readonly();
+
+const studySchema = z
+  .strictObject({
+    title: title.optional(),
+    seeds: z
+      .array(count(0, Number.MAX_SAFE_INTEGER))
+      .min(1)
+      .refine((list) => new Set(list).size === list.length, 'expected different seeds')
+      .readonly(),
+    /** The arm that differences are taken against. */
+    base: name,
+    /** Resamples behind every interval. */
+    bootstrap: count(100, 1e6).default(2000),
+    evaluation: evaluation.prefault({}),
+    settings: z.record(name, setting).readonly(),
+    arms: z.record(name, arm).readonly(),
+  })
+  .readonly();
+
+export type StudyFile = z.infer<typeof studySchema>;
+export type StudyEvaluation = z.infer<typeof evaluation>;
+
+/** One run of the grid. */
+export interface Cell {
+  readonly setting: string;
+  /** START, or one of the study's arms. */
+  readonly arm: string;
+  readonly seed: number;
+  /** `SETTING/ARM/seed-N`: its directory in that of the study. */
+  readonly path: string;
+  /** Recipe by name or path, and what is changed of it, as --set has it. */
+  readonly recipe: string;
+  readonly set: readonly string[];
+  /** The start of its setting and seed, also where it does not begin with it; null: the setting has none. */
+  readonly start: string | null;
+  /** Whether it begins with the start. */
+  readonly continues: boolean;
+  readonly evaluation: StudyEvaluation;
+}
+
+export interface Study {
+  /** Name of its file. */
+  readonly name: string;
+  /** The file as it is. */
+  readonly text: string;
+  readonly file: StudyFile;
+  /**
+   * Seeds outermost, so that after each of them all arms have equally many; the start of a setting before its arms.
+   * `directory` is that of the study.
+   */
+  cells(directory: string): Cell[];
+}
+
+const STUDIES = join(dirname(fileURLToPath(import.meta.url)), 'recipes', 'studies');
+
+/** Names of the studies that come with timeseer. */
+export function studyNames(): string[] {
+  return readdirSync(STUDIES)
+    .filter((file) => file.endsWith('.yaml'))
+    .map((file) => file.slice(0, -'.yaml'.length))
+    .sort();
+}
+
+const isPath = (nameOrPath: string): boolean => /[/\\]|\.ya?ml$/.test(nameOrPath);
+
+function studyFile(nameOrPath: string): string {
+  const names = studyNames();
+  if (!isPath(nameOrPath) && names.includes(nameOrPath)) return join(STUDIES, `${nameOrPath}.yaml`);
+  if (isPath(nameOrPath) && existsSync(nameOrPath)) return nameOrPath;
+  const near = closest(nameOrPath, names);
+  throw new ConfigError(
+    isPath(nameOrPath)
+      ? `${nameOrPath}: no such study file; studies by name: ${names.join(', ')}`
+      : `no study called ${nameOrPath}${near === undefined ? '' : `; did you mean ${near}?`} ` +
+          `(studies: ${names.join(', ')}; a path to a .yaml file works too)`,
+  );
+}
+
+/** Overrides of a block of the file, each with its place there. */
+type Block = (path: readonly string[], values: Readonly<Record<string, unknown>>) => PlacedOverride[];
+
+const texts = (overrides: readonly PlacedOverride[]): string[] => overrides.map(({ text }) => text);
+
+/** The name of an arm as people read it. */
+export function armTitle(file: StudyFile, arm: string): string {
+  return arm === START ? 'Start' : (file.arms[arm]?.title ?? arm);
+}
+
+/**
+ * Reads a study by name or path; every recipe that it makes is checked.
+ * @throws ConfigError that names file, line and key, what was got and what was expected
+ */
+export function loadStudy(nameOrPath: string): Study {
+  const path = studyFile(nameOrPath);
+  let text: string;
+  try {
+    text = readUtf8(path, MOST_YAML_BYTES);
+  } catch (cause) {
+    throw new ConfigError(`${path}: cannot be read as a study (${reasonOf(cause)})`, { cause });
+  }
+  const at = (line: number | undefined): string => (line === undefined ? path : `${path}:${line}`);
+  const yaml = readYaml(text, (complaint, line) => new ConfigError(`${at(line)}: not YAML: ${complaint}`));
+  const fail = (key: readonly PropertyKey[], complaint: string): ConfigError =>
+    new ConfigError(`${at(yaml.line(key))}: ${complaint}`);
+  const read = studySchema.safeParse(yaml.content);
+  if (!read.success) {
+    const [issue] = read.error.issues;
+    // Of a name the complaint about the name.
+    const inner = issue!.code === 'invalid_key' ? issue!.issues[0]! : issue!;
+    const name = issue!.path.at(-1);
+    throw inner === issue
+      ? fail(issue.path, issueText(issue, yaml.content, 'the study'))
+      : fail(issue!.path, `${issue!.path.map(String).join('.')}: got ${String(name)}, ${inner.message}`);
+  }
+  const file = read.data;
+  const { arms, base, seeds, settings } = file;
+  const unknown = (key: readonly string[], what: string, given: string, known: readonly string[]) => {
+    const near = closest(given, known);
+    return fail(
+      key,
+      `${key.join('.')}: no ${what} called ${given}${near === undefined ? '' : `; did you mean ${near}?`} ` +
+        `(${what}s: ${known.join(', ')})`,
+    );
+  };
+  if (Object.keys(settings).length === 0)
+    throw fail(['settings'], 'settings: got none, expected at least one');
+  if (Object.hasOwn(arms, START)) {
+    throw fail(['arms', START], `arms.${START}: every setting with a start has this arm; give another name`);
+  }
+  if (!Object.hasOwn(arms, base)) throw unknown(['base'], 'arm', base, Object.keys(arms));
+  const without = Object.keys(settings).find((setting) => arms[base]!.settings[setting] === 'skip');
+  if (without !== undefined) {
+    throw fail(
+      ['arms', base, 'settings', without],
+      `arms.${base}: is the base and cannot be skipped in ${without}`,
+    );
+  }
+  for (const [one, { settings: own }] of Object.entries(arms)) {
+    const strange = Object.keys(own).find((given) => !Object.hasOwn(settings, given));
+    if (strange !== undefined) {
+      throw unknown(['arms', one, 'settings', strange], 'setting', strange, Object.keys(settings));
+    }
+  }
+
+  const block: Block = (where, values) =>
+    Object.entries(values).map(([key, value]) => {
+      if (key === 'seed')
+        throw fail([...where, key], `${where.join('.')}: seed is what 'seeds' says; leave it out`);
+      return {
+        text: `${key}=${JSON.stringify(value)}`,
+        place: `${at(yaml.line([...where, key]))}: ${where.join('.')}`,
+      };
+    });
+  const recipeOf = (setting: string): string => {
+    const { recipe } = settings[setting]!;
+    return isPath(recipe) && !isAbsolute(recipe) ? join(dirname(path), recipe) : recipe;
+  };
+  const evaluations = new Map(
+    Object.entries(settings).map(([setting, own]) => {
+      const found = evaluation.safeParse({ ...file.evaluation, ...own.evaluation });
+      if (found.success) return [setting, found.data];
+      const [issue] = found.error.issues;
+      const where = ['settings', setting, 'evaluation'];
+      throw fail([...where, ...issue!.path], `${where.join('.')}.${issueText(issue!, own.evaluation, 'it')}`);
+    }),
+  );
+  /** The changes of a cell but for its seed and its start; null: there is no such cell. */
+  const changesOf = (setting: string, one: string): PlacedOverride[] | null => {
+    const { set: own, start } = settings[setting]!;
+    const shared = block(['settings', setting, 'set'], own);
+    if (one === START) {
+      const own = { text: 'rl.steps=0', place: path };
+      return start === undefined
+        ? null
+        : [...shared, own, ...block(['settings', setting, 'start', 'set'], start.set)];
+    }
+    const here = arms[one]!.settings[setting];
+    if (here === 'skip') return null;
+    const where = ['arms', one];
+    return [
+      ...shared,
+      ...(continues(setting, one) ? [{ text: 'sft.samples=0', place: path }] : []),
+      ...block([...where, 'set'], arms[one]!.set),
+      ...block([...where, 'settings', setting, 'set'], here?.set ?? {}),
+    ];
+  };
+  const continues = (setting: string, one: string): boolean => {
+    const here = arms[one]?.settings[setting];
+    const none = arms[one]?.start === 'none' || (typeof here === 'object' && here.start === 'none');
+    return one !== START && settings[setting]!.start !== undefined && !none;
+  };
+  const grid = Object.keys(settings).flatMap((setting) =>
+    [START, ...Object.keys(arms)].flatMap((one) => {
+      const changes = changesOf(setting, one);
+      return changes === null ? [] : [{ setting, arm: one, changes }];
+    }),
+  );
+  for (const { setting, arm: one, changes } of grid) {
+    const recipe = checked(recipeOf(setting), changes, fail, setting);
+    if (recipe.sft.samples > 0 || recipe.rl.steps > 0 || one === START || continues(setting, one)) continue;
+    throw fail(['arms', one], `arms.${one}: trains nothing in ${setting}: sft.samples and rl.steps are 0`);
+  }
+
+  return {
+    name: path.replace(/^.*[/\\]/, '').replace(/\.ya?ml$/, ''),
+    text,
+    file,
+    cells: (directory) =>
+      seeds.flatMap((seed) =>
+        grid.map(({ setting, arm: one, changes }): Cell => {
+          const pathOf = (of: string): string => `${setting}/${of}/seed-${seed}`;
+          const goesOn = continues(setting, one);
+          const start = settings[setting]!.start === undefined ? null : pathOf(START);
+          // Before what the arm itself says.
+          const from = goesOn ? [`policy.init=${JSON.stringify(join(directory, start!))}`] : [];
+          return {
+            ...{ setting, arm: one, seed, path: pathOf(one), recipe: recipeOf(setting), start },
+            set: [`seed=${seed}`, ...from, ...texts(changes)],
+            continues: goesOn,
+            evaluation: evaluations.get(setting)!,
+          };
+        }),
+      ),
+  };
+}
+
+/** @throws ConfigError with the place in the study file */
+function checked(
+  recipe: string,
+  changes: readonly PlacedOverride[],
+  fail: (key: readonly string[], complaint: string) => ConfigError,
+  setting: string,
+): Recipe {
+  try {
+    return loadRecipe(recipe, changes);
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error;
+    if (changes.some(({ place }) => error.message.startsWith(place))) throw error;
+    throw fail(['settings', setting, 'recipe'], `settings.${setting}.recipe: ${error.message}`);
+  }
+}
