@@ -172,6 +172,37 @@ const timerpo = z
       .describe('Entropic regularisation of Sinkhorn; smaller is sharper and converges more slowly.'),
     iterations: count(1, 100_000).default(50).describe('Sinkhorn iterations: row and column scalings.'),
     tau: scale.default(0.5).describe('Similarity = exp(−cost / tau).'),
+    similarity: z
+      .enum(['ot', 'clip'])
+      .default('ot')
+      .describe(
+        'Similarity of response and trace: by optimal transport between their tokens, or the cosine of their mean states (clip).',
+      ),
+    marginals: z
+      .enum(['norm', 'uniform'])
+      .default('norm')
+      .describe(
+        "Mass of a token in the transport: by the norm of its state, or the same for all of a text's.",
+      ),
+    anchor: z
+      .enum(['trace', 'reasoning'])
+      .default('trace')
+      .describe('What is compared: whole texts, or on both sides the reasoning alone.'),
+    context: z
+      .enum(['none', 'prompt'])
+      .default('none')
+      .describe(
+        'What stands before the trace when it is encoded: nothing, as in the release, or the prompt.',
+      ),
+    trace: z
+      .enum(['expert', 'generic'])
+      .default('expert')
+      .describe('Compare with the expert trace of the series, or with one text that is the same for all.'),
+    gatesEvery: count(0)
+      .default(10)
+      .describe(
+        'Steps between measurements of how near the gold response is to the trace, beside the sampled ones; 0: never.',
+      ),
     projection: z
       .boolean()
       .default(true)

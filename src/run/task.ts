@@ -24,6 +24,7 @@ import type { Recipe } from '../recipe.ts';
 import { checkedCard, hasCard, type NumbersFormat, type PolicyCard, readCard } from '../tasks/card.ts';
 import { checkFigure, drawingOf } from '../tasks/drawing.ts';
 import {
+  genericTrace,
   markedShare,
   nanoTrace,
   parseResponse,
@@ -33,7 +34,7 @@ import {
 } from '../tasks/kinds.ts';
 import { numericText } from '../tasks/numeric-text.ts';
 import { instruction } from '../tasks/prompt.ts';
-import type { Reading } from '../tasks/response.ts';
+import { type Reading, reasoningRange } from '../tasks/response.ts';
 import type { Task } from '../train/task.ts';
 import type { Example, Picture } from '../types.ts';
 
@@ -270,6 +271,8 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
       }),
     trace: (example) =>
       style === 'nano' ? nanoTrace(example, profile(), { cells }) : teacherTrace(example, profile()).text,
+    genericTrace: genericTrace(facts.kind, style),
+    reasoning: reasoningRange,
     parse,
     score: (response, example) =>
       scoreAnswer(parse(response, example), example.gold, lengthOf(example), parts.reward),

@@ -244,6 +244,13 @@ export const classification: TaskKind<ClassificationGold> = {
     const features = known.classes.length <= FEW_CLASSES ? 3 : 6;
     return nanoClassTeacher(new ClassEvidence(known, channels), gold.class, { ...options, features });
   },
+  generic: {
+    nano: 'activity; scan .o#; very low, low, typical, high, very high',
+    full:
+      'Observation: The level of the series, its spread, its rhythm and how restless it is are looked at first, for each channel.\n' +
+      'Reasoning & Validation: Each feature is held against what is usual for the classes. A feature that lies near one class and far from the others speaks for it; one that lies between them says little.\n' +
+      'Conclusion: The class for which most features speak is named.',
+  },
   answerOf: (said) => ({ kind: 'classification', class: said.class ?? '' }),
   says: (said) => said.class ?? 'unreadable',
   agreement: (answer, gold) => ({ class: answer.class === gold.class, f1: null }),

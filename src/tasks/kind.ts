@@ -181,6 +181,11 @@ export interface TaskKind<G extends Gold = Gold> {
   expert(series: Unlabelled, profile: ClassProfile | null): Expert<G>;
   /** The short target of a training example. @throws as `expert` and `Expert.teacher` */
   nanoTrace(series: Unlabelled, gold: G, profile: ClassProfile | null, options: NanoOptions): string;
+  /**
+   * What stands between the think tags of the generic trace, by style: how such a series is looked at, with every phrase that may come and
+   * no finding. It depends on no series and no label: beside expert traces it shows what their content is worth.
+   */
+  readonly generic: Readonly<Record<'nano' | 'full', string>>;
   /** What a response says as an answer; what cannot be read says nothing. */
   answerOf(said: ParsedAnswer): G;
   /** The same for a reader. @param names of the channels */

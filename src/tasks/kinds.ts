@@ -117,6 +117,11 @@ export function nanoTrace(
   return taskKind(example.gold.kind).nanoTrace(example, example.gold, profile, options);
 }
 
+/** Reasoning in a style that is the same for every series of a kind; no answer follows it. */
+export function genericTrace(kind: Gold['kind'], style: 'nano' | 'full'): string {
+  return `<think>${taskKind(kind).generic[style]}</think>`;
+}
+
 /** Compares answers of one kind. @throws ConfigError for answers of different kinds */
 export function agreement(answer: Gold, gold: Gold): Agreement {
   if (answer.kind === gold.kind) return taskKind(gold.kind).agreement(answer, gold);

@@ -107,6 +107,16 @@ export function offered(text: string, name: string): string[] {
   return found;
 }
 
+/** Where the first reasoning of a text stands, without its tags in whatever case; null where a tag is missing or nothing is between. */
+export function reasoningRange(text: string): readonly [start: number, end: number] | null {
+  if (text.length > MAX_RESPONSE_LENGTH) return null;
+  const opening = /<think>/i.exec(text);
+  if (opening === null) return null;
+  const start = opening.index + opening[0].length;
+  const length = text.slice(start).search(/<\/think>/i);
+  return length < 1 ? null : [start, start + length];
+}
+
 /** A trimmed, non-empty, one-line label of at most 200 characters (code points); null otherwise. */
 export function readLabel(text: string | null): string | null {
   const label = text?.trim() ?? '';

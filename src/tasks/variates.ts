@@ -273,6 +273,13 @@ export const variates: TaskKind<VariatesGold> = {
     };
   },
   nanoTrace: ({ channels }, gold) => nanoVariatesTeacher(analyseVariates(channels), gold.variates),
+  generic: {
+    nano: 'variates; scan .x',
+    full:
+      'Observation: The variates are looked at one after the other, and what most of them have in common is noted: level, spread, trend and rhythm.\n' +
+      'Reasoning & Validation: Each variate is held against the others. One that departs from what they share, in shape or in size, stands out; one that differs as much as they do among themselves does not.\n' +
+      'Conclusion: The variates that stand out are named by their numbers.',
+  },
   answerOf: (said) => ({ kind: 'variates', variates: said.variates ?? [] }),
   says(said, names) {
     const ids = said.variates ?? null;

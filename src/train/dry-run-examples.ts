@@ -8,9 +8,9 @@ import { type PolicyParts, Prompting } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
 import type { Example, Picture } from '../types.ts';
 import { groupMicroBatches, microBatches, splitGroup } from './micro-batch.ts';
+import { behindPrompt, COST_ENTRIES, TRACE_TOKENS } from './similarity.ts';
 import type { Task } from './task.ts';
 import { PromptEncoder } from './task.ts';
-import { COST_ENTRIES, TRACE_TOKENS } from './transport.ts';
 
 /** Examples of the data that a plan looks at, unless its rows, micro-batches or transport take more together. */
 export const EXAMPLES = 64;
@@ -164,6 +164,8 @@ export interface GroupSizes {
   readonly tokens: number;
   /** Whether responses are held against traces. */
   readonly grounded: boolean;
+  /** Whether traces are encoded behind their prompts. */
+  readonly behind: boolean;
 }
 
 /** Prompts that are in the policy at the same time, at most: of those, more would say the same. */
@@ -172,7 +174,7 @@ export function promptsAtOnce({ group, maxTokens, rows, tokens }: GroupSizes): n
 }
 
 export function plannedGroups(examples: readonly PlannedExample[], sizes: GroupSizes): PlannedGroups {
-  const { group, maxTokens, rows, tokens, grounded } = sizes;
+  const { group, maxTokens, rows, tokens, grounded, behind } = sizes;
   const sorted = [...examples].sort(
     (a, b) =>
       b.prompt.ids.length - a.prompt.ids.length ||
@@ -198,6 +200,18 @@ export function plannedGroups(examples: readonly PlannedExample[], sizes: GroupS
   const taught = 1 + largest(telling.flat().map(({ place }) => place));
   const shortest = sorted.reduce((least, { trace }) => Math.min(least, trace.length), TRACE_TOKENS);
   const transported = grounded ? Math.floor(COST_ENTRIES / (group * maxTokens * shortest)) : 0;
-  const count = Math.max(taught, Math.floor(rows / group), transported, 1);
+  const encoded = behind
+    ? undominated(
+        microBatches([...sorted.entries()], ([, { prompt, trace }]) => behindPrompt(prompt, [trace]), tokens),
+        (one) => [
+          one.length,
+          largest(one.map(([, { prompt }]) => prompt.ids.length)),
+          largest(one.map(([, { trace }]) => trace.length)),
+          total(one.map(([, { prompt }]) => patchesOf(prompt))),
+        ],
+      )
+    : [];
+  const contextual = 1 + largest(encoded.flat().map(([place]) => place));
+  const count = Math.max(taught, Math.floor(rows / group), transported, contextual);
   return { examples: sorted.slice(0, count), taught };
 }

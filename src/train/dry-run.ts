@@ -224,7 +224,8 @@ async function runRl(
   ledger.phase('rollout' satisfies Phase);
   const { rl: own, memory, seed } = recipe;
   const grounded = own.advantage === 'timerpo' && own.timerpo.alpha > 0;
-  const sizes = { ...own, ...memory, grounded };
+  const { context, gatesEvery } = own.timerpo;
+  const sizes = { ...own, ...memory, grounded, behind: grounded && (context === 'prompt' || gatesEvery > 0) };
   const share = Math.ceil(own.prompts / workers);
   const many = promptsAtOnce(sizes);
   // Mini-batches of few prompts are smaller than micro-batches: which prompts fall into which then counts.

@@ -61,7 +61,7 @@ export const RL_NAMES: Readonly<Record<keyof RlMetrics | 'time', LoggedName>> = 
   },
   similarity: {
     definition:
-      'Mean transport similarity exp(−cost / τ) of responses to the expert traces; null without transport.',
+      'Mean similarity of responses to the expert traces, exp(−transport cost / τ) or a cosine; null where no trace is read.',
     tag: 'train/similarity',
   },
   transportError: {
@@ -71,8 +71,17 @@ export const RL_NAMES: Readonly<Record<keyof RlMetrics | 'time', LoggedName>> = 
   advantage: { definition: 'Root mean square of the advantages.', tag: 'train/advantage_rms' },
   orthogonal: {
     definition:
-      'Root mean square of the orthogonal, transport-grounded part of the advantages, before its weight.',
+      'Root mean square of the orthogonal, trace-grounded part of the advantages, before its weight.',
     tag: 'train/orthogonal_rms',
+  },
+  grounding: {
+    definition:
+      'Whether the similarity to the traces carries information: ratio, the orthogonal part with its weight over the main part (root mean squares); ' +
+      'correlation of similarity and reward within groups; tokens, the effective number of response tokens that carry mass, exp of the entropy ' +
+      "of their marginal; partners, that of trace tokens that a response token's mass goes to, exp(H(plan) − H(rows)); and every " +
+      'rl.timerpo.gatesEvery steps, of the gold response: goldSimilarity, its similarity; goldFirst, share of groups in which no sampled ' +
+      'response is nearer to the trace (chance: 1 / (G + 1)); goldNearer, share of sampled responses that are farther (chance: 1/2).',
+    tag: 'grounding/*',
   },
   equalRewards: {
     definition: 'Share of groups whose rewards are all equal.',

@@ -8,8 +8,8 @@ import type { PolicyLoss } from './loss.ts';
 import { PaddingMeter } from './micro-batch.ts';
 import type { StepReport } from './optimizer.ts';
 import type { RolloutGroup } from './rollout.ts';
+import type { SimilarityResult } from './similarity.ts';
 import type { MarkedShare, Task } from './task.ts';
-import type { TransportResult } from './transport.ts';
 import type { WorkerGroup } from './worker-group.ts';
 
 /** One line of the supervised stage's metrics, over all ranks; `glossary.ts` has the definition and other names of every key. */
@@ -32,6 +32,27 @@ export interface SftMetrics {
   readonly ms: { readonly data: number; readonly gradient: number; readonly update: number };
 }
 
+/** Whether the similarity to the expert traces carries information that rewards do not. */
+export interface GroundingMetrics {
+  /** Root mean square of the orthogonal part, α included, over that of the main part; null where that is zero. */
+  readonly ratio: number | null;
+  /** Correlation of similarity and reward within groups, over all groups whose rewards differ; null where there is none. */
+  readonly correlation: number | null;
+  /** Mean effective number of response tokens that carry mass (`TransportResult.tokens`); null without transport. */
+  readonly tokens: number | null;
+  /** Mean effective number of trace tokens that a response token's mass goes to (`TransportResult.partners`); null without transport. */
+  readonly partners: number | null;
+  /**
+   * Of the gold response, the expert trace with the gold answer behind the prompt, in steps that measure it; null in others. Where the
+   * anchor is itself encoded behind the prompt it is nearly the same text, and first by construction. Its mean similarity to the anchor;
+   */
+  readonly goldSimilarity: number | null;
+  /** share of groups in which no response is nearer (chance: 1 / (G + 1)); */
+  readonly goldFirst: number | null;
+  /** mean share of responses that are farther, equal ones by half (chance: 1/2). */
+  readonly goldNearer: number | null;
+}
+
 /** One line of the reinforcement stage's metrics, over all ranks; `glossary.ts` has the definition and other names of every key. */
 export interface RlMetrics {
   readonly step: number;
@@ -41,7 +62,7 @@ export interface RlMetrics {
   readonly rewardStd: number;
   /** Means of the reward's parts. */
   readonly parts: Readonly<Record<string, number>>;
-  /** Mean transport similarity to the expert traces; null without transport. */
+  /** Mean similarity to the expert traces; null where no trace is read. */
   readonly similarity: number | null;
   /** Largest |row sum − marginal| of any plan: convergence of Sinkhorn; null without transport. */
   readonly transportError: number | null;
@@ -49,6 +70,8 @@ export interface RlMetrics {
   readonly advantage: number;
   /** Root mean square of their orthogonal time-series part. */
   readonly orthogonal: number;
+  /** Null where no trace is read. */
+  readonly grounding: GroundingMetrics | null;
   /** Share of groups whose rewards are all equal. */
   readonly equalRewards: number;
   /** Share of zero-variance groups, which are skipped: every advantage is zero. */
@@ -133,6 +156,19 @@ const SUMS = [
   'similarity',
   'advantageSquared',
   'orthogonalSquared',
+  'compared',
+  'mainSquared',
+  'groundedSquared',
+  'covariance',
+  'rewardVariance',
+  'similarityVariance',
+  'transported',
+  'massTokens',
+  'partners',
+  'goldGroups',
+  'goldSimilarity',
+  'goldFirst',
+  'goldNearer',
   'groups',
   'equal',
   'zeroVariance',
@@ -157,6 +193,29 @@ type Sums = Record<(typeof SUMS)[number], number>;
 /** Sample standard deviation of n values from their sum and the sum of their squares; 0 for n < 2. */
 function standardDeviation(sum: number, squares: number, n: number): number {
   return n < 2 ? 0 : Math.sqrt(Math.max(0, squares - (sum * sum) / n) / (n - 1));
+}
+
+/** Similarities this near are the same: what rounding does to that of the same tokens, sampled and encoded. */
+const SAME = 1e-6;
+
+const mean = (values: ArrayLike<number>): number =>
+  Array.from(values).reduce((sum, value) => sum + value, 0) / values.length;
+
+function groundingOf(sum: Sums): GroundingMetrics | null {
+  if (sum.compared === 0) return null;
+  const varying = Math.sqrt(sum.similarityVariance * sum.rewardVariance);
+  const perTransport = (value: number): number | null =>
+    sum.transported === 0 ? null : value / sum.transported;
+  const perGold = (value: number): number | null => (sum.goldGroups === 0 ? null : value / sum.goldGroups);
+  return {
+    ratio: sum.mainSquared === 0 ? null : Math.sqrt(sum.groundedSquared / sum.mainSquared),
+    correlation: varying === 0 ? null : sum.covariance / varying,
+    tokens: perTransport(sum.massTokens),
+    partners: perTransport(sum.partners),
+    goldSimilarity: perGold(sum.goldSimilarity),
+    goldFirst: perGold(sum.goldFirst),
+    goldNearer: perGold(sum.goldNearer),
+  };
 }
 
 export class StepMeter {
@@ -225,8 +284,38 @@ export class StepMeter {
     }
   }
 
-  transport({ similarity, rowError }: TransportResult): void {
-    for (const value of similarity) this.#sums.similarity += value;
+  /** Similarities of all responses, group after group. */
+  similarity(groups: readonly RolloutGroup[], { similarity, gold, transport }: SimilarityResult): void {
+    const sums = this.#sums;
+    let start = 0;
+    groups.forEach(({ scores }, p) => {
+      const own = similarity.subarray(start, start + scores.length);
+      start += scores.length;
+      const near = mean(own);
+      const reward = mean(scores.map(({ total }) => total));
+      const alike = scores.every(({ total }) => total === scores[0]!.total);
+      own.forEach((value, g) => {
+        sums.compared++;
+        sums.similarity += value;
+        if (alike) return;
+        sums.covariance += (value - near) * (scores[g]!.total - reward);
+        sums.similarityVariance += (value - near) ** 2;
+        sums.rewardVariance += (scores[g]!.total - reward) ** 2;
+      });
+      if (gold === null) return;
+      const [ahead, behind] = [gold[p]! - SAME, gold[p]! + SAME];
+      sums.goldGroups++;
+      sums.goldSimilarity += gold[p]!;
+      if (own.every((value) => value <= behind)) sums.goldFirst++;
+      sums.goldNearer += mean(own.map((value) => (value < ahead ? 1 : value > behind ? 0 : 0.5)));
+    });
+    if (transport === null) return;
+    const { rowError, tokens, partners } = transport;
+    sums.transported += rowError.length;
+    tokens.forEach((value, b) => {
+      sums.massTokens += value;
+      sums.partners += partners[b]!;
+    });
     this.#transportError = rowError.reduce((worst, value) => Math.max(worst, value), 0);
   }
 
@@ -235,6 +324,10 @@ export class StepMeter {
       if (isZeroVariance(group)) this.#sums.zeroVariance++;
       for (const value of group.advantage) this.#sums.advantageSquared += value * value;
       for (const value of group.orthogonal) this.#sums.orthogonalSquared += value * value;
+      group.main.forEach((value, i) => {
+        this.#sums.mainSquared += value * value;
+        this.#sums.groundedSquared += (group.advantage[i]! - value) ** 2;
+      });
     }
   }
 
@@ -285,10 +378,11 @@ export class StepMeter {
           return count === 0 ? [] : [[name, value / count]];
         }),
       ),
-      similarity: error < 0 ? null : sum.similarity / sum.responses,
+      similarity: sum.compared === 0 ? null : sum.similarity / sum.compared,
       transportError: error < 0 ? null : error,
       advantage: Math.sqrt(sum.advantageSquared / sum.responses),
       orthogonal: Math.sqrt(sum.orthogonalSquared / sum.responses),
+      grounding: groundingOf(sum),
       equalRewards: sum.equal / sum.groups,
       zeroVariance: sum.zeroVariance / sum.groups,
       loss: perToken(sum.loss),

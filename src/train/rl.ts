@@ -6,13 +6,13 @@
  *   2. G responses to each, with hidden states 7. reference log-probabilities
  *   3. score                                   8. clipped token-mean loss + k3 KL − entropy, backward
  *   4. hidden states of the expert traces      9. reduce over ranks, clip, AdamW
- *   5. optimal transport, similarity          10. guards, log, checkpoint
+ *   5. similarity by optimal transport        10. guards, log, checkpoint
  *
  * Departures from the papers and their releases:
  * - AnomSeer trains without a supervised stage, this follows one.
  * - Prompts are encoded once per group, not once per response (exact).
  * - The anchor of the transport is the whole trace with its answer and class, because the short style states them there and
- *   not in its reasoning.
+ *   not in its reasoning; `rl.timerpo.anchor: reasoning` takes the reasoning alone.
  * - Ratio, KL and entropy are of the distribution after temperature and vocabulary mask. With topP < 1 that is more than what is
  *   sampled: the nucleus is not renormalised into them (nor is it in verl and TRL), as its edge moves with the weights and a token
  *   that leaves it would have a ratio of 0. What it costs: a token's weight is too high by a factor of up to 1/topP, and the
@@ -46,8 +46,8 @@ import {
 } from './micro-batch.ts';
 import { cosineSchedule, type OptimizerOptions } from './optimizer.ts';
 import { type RolloutOptions, rollout } from './rollout.ts';
+import { anchorsOf, type SimilarityResult, similarityTo } from './similarity.ts';
 import { PromptEncoder, type Task } from './task.ts';
-import { transportToTraces } from './transport.ts';
 import type { Validation, ValidationKeys } from './validation.ts';
 
 export interface RlOptions
@@ -122,19 +122,21 @@ export async function rl(
     meter.lap('rollout');
     meter.responses(groups);
     meter.marks(groups, task.marked);
-    // 4. and 5. transport to the expert traces
-    let transported = null;
+    // 4. and 5. similarity to the expert traces
+    let compared: SimilarityResult | null = null;
     if (grounded && groups.length > 0) {
-      const traces = examples.map((one) => policy.tokenizer.encode(task.trace(one)));
+      const { gatesEvery } = options.timerpo;
+      const gated = gatesEvery > 0 && step % gatesEvery === 0;
+      const anchors = anchorsOf(policy, task, groups, options.timerpo, gated);
       meter.lap('data');
-      transported = transportToTraces(policy, groups, traces, options.timerpo);
-      meter.transport(transported);
+      compared = similarityTo(policy, groups, anchors, task.reasoning, options.timerpo, options.tokens);
+      meter.similarity(groups, compared);
     }
     meter.lap('transport');
     // 6. advantages
     const plain = groups.map(({ scores }, p) => {
       const rewards = scores.map(({ total }) => total);
-      const similarity = rewards.map((_, g) => transported?.similarity[p * options.group + g] ?? 0);
+      const similarity = rewards.map((_, g) => compared?.similarity[p * options.group + g] ?? 0);
       return advantageOf(options.advantage, { rewards, similarity }, options.timerpo);
     });
     const advantages =
@@ -183,7 +185,7 @@ export async function rl(
     hooks.onCompletions(
       shown === undefined
         ? []
-        : completionsOf(step + 1, numbers[0]!, shown, advantages[0]!, transported?.similarity),
+        : completionsOf(step + 1, numbers[0]!, shown, advantages[0]!, compared?.similarity),
     );
     if (nonFinite.reaction === 'stop') checkSkipped('rl', skippedInARow, nonFinite.limit, step + 1);
     checkAlarms(alarms, options.guards, step + 1);

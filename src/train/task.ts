@@ -16,6 +16,10 @@ export interface Task {
   instruction(example: Example): string;
   /** The expert trace with the gold answer: target of supervision, anchor of the transport. Training split only. */
   trace(example: Example): string;
+  /** Reasoning of the same style that is the same for every example: it depends on no series and no label, and answers nothing. */
+  readonly genericTrace: string;
+  /** Where the reasoning of a response or a trace stands, in characters; null where it is not found. */
+  reasoning(text: string): readonly [start: number, end: number] | null;
   score(response: string, example: Example): Score;
   /** How much of the series the response and the gold answer mark; null where answers mark nothing, or it cannot be read. */
   marked(response: string, example: Example): MarkedShare | null;

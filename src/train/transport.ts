@@ -4,10 +4,6 @@
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { ConfigError } from '../errors.ts';
-import { collate, responseSequence } from '../policy/batch.ts';
-import { forward } from '../policy/forward.ts';
-import type { Policy } from '../policy/policy.ts';
-import type { RolloutGroup } from './rollout.ts';
 
 export interface TransportOptions {
   /** Entropic regularisation ε > 0. */
@@ -16,9 +12,16 @@ export interface TransportOptions {
   readonly iterations: number;
   /** Similarity is exp(−W / τ). */
   readonly tau: number;
+  /** Mass of a token: softmax of the norms of the states (AnomSeer), or the same for all. */
+  readonly marginals: 'norm' | 'uniform';
 }
 
-export const TIMERPO_TRANSPORT: TransportOptions = { epsilon: 0.08, iterations: 50, tau: 0.5 };
+export const TIMERPO_TRANSPORT: TransportOptions = {
+  epsilon: 0.08,
+  iterations: 50,
+  tau: 0.5,
+  marginals: 'norm',
+};
 
 /** Padded rows of hidden states: states [B, T, D], valid lengths [B]. */
 export interface HiddenStates {
@@ -33,6 +36,13 @@ export interface TransportResult {
   readonly similarity: Float64Array;
   /** Convergence report, largest |row sum of the plan − marginal| per response: [B]. */
   readonly rowError: Float64Array;
+  /** Effective number of tokens that carry mass, exp of the entropy of the row marginal, per response: [B], in [1, T]. */
+  readonly tokens: Float64Array;
+  /**
+   * Effective number of trace tokens that a response token's mass goes to, exp(H(plan) − H(row sums)), per response: [B], in [1, S]. Where
+   * it is that of the column marginal the plan is the product of its marginals, which matches nothing: ε is too large for these costs.
+   */
+  readonly partners: Float64Array;
 }
 
 const FLOOR = 1e-12;
@@ -65,13 +75,42 @@ export function marginals(norms: Float64Array, lengths: Int32Array, width: numbe
   return out;
 }
 
-/** States divided by their norms, in float64, and the norms on the host. */
-function normalised(engine: Engine, hidden: HiddenStates): { unit: Tensor; marginal: Float64Array } {
-  const [rows, width] = hidden.states.shape as [number, number, number];
-  const wide = engine.cast(hidden.states, 'float64'); // [B, T, D]
+/** The same mass at every valid position; 0 at padding: [B, T] float64. */
+function uniformMarginals(lengths: Int32Array, width: number): Float64Array {
+  const out = new Float64Array(lengths.length * width);
+  lengths.forEach((length, b) => {
+    out.fill(1 / length, b * width, b * width + length);
+  });
+  return out;
+}
+
+/** States divided by their norms, in float64, and the mass of each token on the host. */
+function normalised(
+  engine: Engine,
+  { states, lengths }: HiddenStates,
+  kind: TransportOptions['marginals'],
+): { unit: Tensor; marginal: Float64Array } {
+  const [rows, width] = states.shape as [number, number, number];
+  const wide = engine.cast(states, 'float64'); // [B, T, D]
   const norms = engine.norm(wide); // [B, T]
   const unit = engine.div(wide, engine.add(engine.reshape(norms, [rows, width, 1]), NORM_EPSILON));
-  return { unit, marginal: marginals(engine.doubles(norms), hidden.lengths, width) };
+  const marginal =
+    kind === 'norm' ? marginals(engine.doubles(norms), lengths, width) : uniformMarginals(lengths, width);
+  return { unit, marginal };
+}
+
+/** Entropy −Σ p log p of part of an array, in nats; zeros count nothing. */
+function entropyOf(masses: Float64Array, start: number, end: number): number {
+  let sum = 0;
+  for (let i = start; i < end; i++) if (masses[i]! > 0) sum -= masses[i]! * Math.log(masses[i]!);
+  return sum;
+}
+
+/** Σ mass · potential over part of two arrays; where there is no mass the potential does not count. */
+function potentialOf(masses: Float64Array, potentials: Float64Array, start: number, end: number): number {
+  let sum = 0;
+  for (let i = start; i < end; i++) if (masses[i]! > 0) sum += masses[i]! * potentials[i]!;
+  return sum;
 }
 
 /**
@@ -106,8 +145,8 @@ export function transport(
       const [rows, length, width] = responses.states.shape as [number, number, number]; // B, T, D
       const [prompts, traceLength] = traces.states.shape as [number, number, number]; // P, S
       const group = rows / prompts; // G
-      const from = normalised(engine, responses);
-      const to = normalised(engine, traces);
+      const from = normalised(engine, responses, options.marginals);
+      const to = normalised(engine, traces, options.marginals);
       const grouped = engine.reshape(from.unit, [prompts, group * length, width]); // [P, G·T, D]
       const cosine = engine.matmul(grouped, engine.permute(to.unit, [0, 2, 1])); // [P, G·T, S]
       const distanceMatrix = engine.clamp(engine.add(engine.mul(cosine, -1), 1), 0, 2);
@@ -120,25 +159,39 @@ export function transport(
         spread.set(to.marginal.subarray(p * traceLength, (p + 1) * traceLength), b * traceLength);
       }
       const c = engine.tensor(spread, [rows, 1, traceLength]); // [B, 1, S]
-      const plan =
+      const { plan, logU, logV } =
         2 / epsilon <= SCALING_LIMIT
           ? scalingPlan(engine, cost, r, c, spread, epsilon, iterations)
           : logPlan(engine, cost, from.marginal, spread, epsilon, iterations); // [B, T, S]
       const distance = engine.doubles(engine.sum(engine.sum(engine.mul(plan, cost), 2), 1)); // [B]
       const rowSums = engine.doubles(engine.sum(plan, 2)); // [B, T]
-      return {
-        distance,
-        similarity: distance.map((w) => Math.min(1, Math.max(0, Math.exp(-w / tau)))),
-        rowError: distance.map((_, b) => {
-          let worst = 0;
-          for (let t = b * length; t < (b + 1) * length; t++) {
-            worst = Math.max(worst, Math.abs(rowSums[t]! - from.marginal[t]!));
-          }
-          return worst;
-        }),
-      };
+      const tokens = new Float64Array(rows);
+      const partners = new Float64Array(rows);
+      const rowError = new Float64Array(rows);
+      for (let b = 0; b < rows; b++) {
+        const [first, last] = [b * length, (b + 1) * length];
+        for (let t = first; t < last; t++) {
+          rowError[b] = Math.max(rowError[b]!, Math.abs(rowSums[t]! - from.marginal[t]!));
+        }
+        tokens[b] = Math.exp(entropyOf(from.marginal, first, last));
+        // log plan = log u − C/ε + log v, and columns were scaled last, so their sums are the marginal: H(plan) without the plan.
+        const entropy =
+          distance[b]! / epsilon -
+          potentialOf(rowSums, logU, first, last) -
+          potentialOf(spread, logV, b * traceLength, (b + 1) * traceLength);
+        partners[b] = Math.exp(entropy - entropyOf(rowSums, first, last));
+      }
+      const similarity = distance.map((w) => Math.min(1, Math.max(0, Math.exp(-w / tau))));
+      return { distance, similarity, rowError, tokens, partners };
     }),
   );
+}
+
+/** A transport plan and the logarithms of its scalings, which say nothing at padding. */
+interface Scaled {
+  readonly plan: Tensor; // [B, T, S]
+  readonly logU: Float64Array; // [B·T]
+  readonly logV: Float64Array; // [B·S]
 }
 
 /** diag(u)·exp(−C/ε)·diag(v); padding has zero mass and stays zero. */
@@ -150,7 +203,7 @@ function scalingPlan(
   columnMass: Float64Array, // [B·S]
   epsilon: number,
   iterations: number,
-): Tensor {
+): Scaled {
   const [rows, , traceLength] = cost.shape as [number, number, number];
   const kernel = engine.exp(engine.mul(cost, -1 / epsilon)); // [B, T, S]
   let u = r;
@@ -164,7 +217,11 @@ function scalingPlan(
       return [nextU, engine.reshape(engine.div(c, column), [rows, traceLength, 1])] as const;
     }) as [Tensor, Tensor];
   }
-  return engine.mul(engine.mul(kernel, u), engine.reshape(v, [rows, 1, traceLength]));
+  return {
+    plan: engine.mul(engine.mul(kernel, u), engine.reshape(v, [rows, 1, traceLength])),
+    logU: engine.doubles(u).map(Math.log),
+    logV: engine.doubles(v).map(Math.log),
+  };
 }
 
 /** The same iterates as potentials f = log u, g = log v; padding is −Infinity. */
@@ -175,7 +232,7 @@ function logPlan(
   columnMass: Float64Array, // [B·S]
   epsilon: number,
   iterations: number,
-): Tensor {
+): Scaled {
   const [rows, length, traceLength] = cost.shape as [number, number, number];
   const logKernel = engine.mul(cost, -1 / epsilon);
   const logR = engine.tensor(rowMass.map(Math.log), [rows, length, 1]);
@@ -191,82 +248,6 @@ function logPlan(
       return [nextF, engine.sub(logC, engine.reshape(columnLog, [rows, 1, traceLength]))] as const;
     }) as [Tensor, Tensor];
   }
-  return engine.exp(engine.add(engine.add(logKernel, f), g));
-}
-
-/** Most tokens of a trace that take part (AnomSeer). */
-export const TRACE_TOKENS = 512;
-
-/** Hidden states of texts alone, without image or prompt, from position 0. Run inside a scope, without gradient. */
-function traceStates(policy: Policy, traces: readonly Int32Array[]): HiddenStates {
-  const { engine, dims } = policy;
-  const start = { ids: new Int32Array(0), positions: new Int32Array(0), images: [], next: 0 };
-  const batch = collate(
-    traces.map((ids) => responseSequence(start, ids.subarray(0, TRACE_TOKENS))),
-    dims.special.pad,
-  );
-  const { hidden } = forward(policy, batch); // [P·S, D]
-  return {
-    states: engine.reshape(hidden, [batch.batch, batch.length, dims.width]), // [P, S, D]
-    lengths: batch.lengths,
-  };
-}
-
-/** Hidden states that the rollouts kept: [B, T, D]. */
-function rolloutStates(policy: Policy, groups: readonly RolloutGroup[]): HiddenStates {
-  const { engine, dims } = policy;
-  const responses = groups.flatMap((group) => group.responses);
-  const lengths = Int32Array.from(responses, ({ ids }) => ids.length);
-  const longest = lengths.reduce((a, b) => Math.max(a, b), 0);
-  const data = new Float32Array(responses.length * longest * dims.width);
-  responses.forEach(({ hidden }, b) => {
-    data.set(hidden, b * longest * dims.width);
-  });
-  return { states: engine.tensor(data, [responses.length, longest, dims.width]), lengths };
-}
-
-/** Entries of the cost matrices that are held at once, in float64. */
-export const COST_ENTRIES = 1 << 23;
-
-/** Half-open ranges of groups whose cost matrices are held together; groups are independent. */
-function spans(groups: readonly RolloutGroup[], traces: readonly Int32Array[]): [number, number][] {
-  const out: [number, number][] = [];
-  let used = Number.POSITIVE_INFINITY;
-  groups.forEach(({ responses }, p) => {
-    const longest = responses.reduce((most, { ids }) => Math.max(most, ids.length), 0);
-    const entries = responses.length * longest * Math.min(TRACE_TOKENS, traces[p]!.length);
-    if (used + entries > COST_ENTRIES) {
-      out.push([p, p + 1]);
-      used = entries;
-    } else {
-      out.at(-1)![1] = p + 1;
-      used += entries;
-    }
-  });
-  return out;
-}
-
-/** Transport of all responses of a step; `traces` are the token ids of each group's expert trace. */
-export function transportToTraces(
-  policy: Policy,
-  groups: readonly RolloutGroup[],
-  traces: readonly Int32Array[],
-  options: TransportOptions,
-): TransportResult {
-  const { engine } = policy;
-  const results = spans(groups, traces).map(([first, last]) =>
-    engine.noGrad(() =>
-      engine.scope(() =>
-        transport(
-          engine,
-          rolloutStates(policy, groups.slice(first, last)),
-          traceStates(policy, traces.slice(first, last)),
-          options,
-        ),
-      ),
-    ),
-  );
-  const joined = (key: keyof TransportResult): Float64Array =>
-    Float64Array.from(results.flatMap((result) => [...result[key]]));
-  return { distance: joined('distance'), similarity: joined('similarity'), rowError: joined('rowError') };
+  const plan = engine.exp(engine.add(engine.add(logKernel, f), g));
+  return { plan, logU: engine.doubles(f), logV: engine.doubles(g) };
 }

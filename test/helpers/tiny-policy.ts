@@ -102,6 +102,11 @@ export function tinyTask(overrides: Partial<Task> = {}): Task {
     picture: (example) => picture(kindOf(example)),
     instruction: (example) => INSTRUCTIONS[kindOf(example)]!,
     trace: (example) => TRACES[kindOf(example)]!,
+    genericTrace: '<think>dark; white</think>',
+    reasoning: (text) => {
+      const end = text.indexOf('</think>');
+      return text.startsWith('<think>') && end > 7 ? [7, end] : null;
+    },
     score: (response, example) => ({
       total: response === TRACES[kindOf(example)] ? 1 : 0.2 * chance(response),
       parts: { exact: response === TRACES[kindOf(example)] ? 1 : 0 },

@@ -4,6 +4,7 @@ import { DataError } from '../../src/errors.ts';
 import { clipAndMerge } from '../../src/series/intervals.ts';
 import type { Asked } from '../../src/tasks/kind.ts';
 import {
+  genericTrace,
   goldResponse,
   KIND_NAMES,
   markedShare,
@@ -81,6 +82,20 @@ const anyText = fc
 const damaged = fc.tuple(posed, fc.nat(300), fc.nat(12), anyText).map(([{ gold, asked }, at, cut, text]) => {
   const whole = goldResponse(gold, 'because');
   return { gold, asked, text: whole.slice(0, at) + text + whole.slice(at + cut) };
+});
+
+test.each(KIND_NAMES)('the generic traces of %s find nothing and name no class', (kind) => {
+  const { classes } = taskKind(kind);
+  for (const style of ['nano', 'full'] as const) {
+    const text = genericTrace(kind, style);
+    expect(text).toMatch(/^<think>[^<>]+<\/think>$/);
+    expect(text).not.toMatch(/[0-9]/);
+    for (const name of classes === 'data'
+      ? []
+      : classes.filter((one) => one !== 'normal' && one !== 'trend')) {
+      expect(text).not.toContain(name);
+    }
+  }
 });
 
 describe('the reward of every kind of task', () => {

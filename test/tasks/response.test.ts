@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { DataError } from '../../src/errors.ts';
 import { MAX_INTERVALS, parseAnswer } from '../../src/tasks/anomaly.ts';
 import { parseClassification } from '../../src/tasks/classification.ts';
-import { MAX_RESPONSE_LENGTH } from '../../src/tasks/response.ts';
+import { MAX_RESPONSE_LENGTH, reasoningRange } from '../../src/tasks/response.ts';
 import { parseVariates } from '../../src/tasks/variates.ts';
 
 const respond = (list: string, label = 'seasonal', think = 'sine wave; period 62') =>
@@ -347,4 +347,17 @@ describe('a response about variates', () => {
   test.each([0, -3, 2.5, Number.NaN])('%s channels are a caller error', (channels) => {
     expect(() => parseVariates('', channels)).toThrow(DataError);
   });
+});
+
+test.each([
+  [respond('[]', 'normal', 'noise'), 'noise'],
+  ['  <THINK>two\nlines</Think> <answer>[]', 'two\nlines'],
+  ['<think>a</think><think>b</think>', 'a'],
+  ['<think>never closed <answer>[]</answer>', null],
+  ['</think>closed first<think>', null],
+  ['<think></think><answer>[]</answer>', null],
+  [`<think>${' '.repeat(MAX_RESPONSE_LENGTH)}</think>`, null],
+])('the reasoning of a response stands between its first tags: case %#', (text, reasoning) => {
+  const range = reasoningRange(text);
+  expect(range && text.slice(...range)).toBe(reasoning);
 });

@@ -91,6 +91,11 @@ describe('a plan of some examples peaks where all of them do', () => {
     ['rl', recipeOf({ memory: { tokens: 1000 } }), true],
     ['rl', recipeOf({ rl: { maxTokens: 300, group: 2, prompts: 9 }, memory: { tokens: 600 } }), false],
     ['rl', recipeOf({ rl: { miniBatches: 3, prompts: 12 } }), false],
+    [
+      'rl',
+      recipeOf({ rl: { timerpo: { ...defaultRecipe().rl.timerpo, context: 'prompt', gatesEvery: 0 } } }),
+      false,
+    ],
     ['rl', recipeOf({ rl: { group: 8, maxTokens: 60 }, memory: { tokens: 200 } }), false],
   ] as const)('%s, case %#', async (stage, recipe, recompute) => {
     const plan = await dryRun({ subject, stage, recipe, task: variedTask(), recompute });
@@ -109,7 +114,7 @@ describe('a plan of some examples peaks where all of them do', () => {
 });
 
 describe('examples of a plan', () => {
-  const sizes = { group: 3, maxTokens: 20, rows: 12, tokens: 400, grounded: false };
+  const sizes = { group: 3, maxTokens: 20, rows: 12, tokens: 400, grounded: false, behind: false };
 
   test('are read once, and prompts that differ in pixels alone are one', async () => {
     let drawn = 0;

@@ -263,6 +263,51 @@ describe('one step', () => {
     expect(relativeDistance(given(done), alone.gradient)).toBeGreaterThan(0.01);
   });
 
+  test('measures what the similarity says that rewards do not, the gold response every few steps, to no effect', async () => {
+    const groups = await groupsOf(task);
+    const timerpo = { ...RL.timerpo, gatesEvery: 2 };
+    const [gated, plain] = [
+      await run({ steps: 3, timerpo }, task),
+      await run({ steps: 3, timerpo: { ...timerpo, gatesEvery: 0 } }, task),
+    ];
+    expect(
+      identical(engine.floats(gated.learner.policy.flat), engine.floats(plain.learner.policy.flat)),
+    ).toBe(true);
+    expect(gated.lines.map(({ grounding }) => grounding!.goldFirst !== null)).toEqual([true, false, true]);
+    const [line] = gated.lines;
+    const grounding = line!.grounding!;
+    const parts = groups.map((group) => ({ all: timerpoOf(group, 1), main: timerpoOf(group, 0) }));
+    const rms = (values: readonly number[]): number => Math.sqrt(mean(values.map((value) => value * value)));
+    const main = rms(parts.flatMap((part) => part.main));
+    const orthogonal = rms(parts.flatMap((part) => part.all.map((value, i) => value - part.main[i]!)));
+    expect(grounding.ratio! / ((timerpo.alpha * orthogonal) / main)).toBeCloseTo(1, 2);
+    // Only the second prompt's rewards differ.
+    const { rewards, similarity } = groups[1]!;
+    const apart = (values: readonly number[]): number[] => values.map((value) => value - mean(values));
+    const product = mean(apart(rewards).map((value, i) => value * apart(similarity)[i]!));
+    expect(grounding.correlation).toBeCloseTo(product / (rms(apart(rewards)) * rms(apart(similarity))), 3);
+    expect(grounding.tokens).toBeGreaterThan(1);
+    expect(grounding.tokens).toBeLessThanOrEqual(line!.tokens);
+    expect(grounding.partners).toBeGreaterThan(1);
+    const { goldSimilarity, goldFirst, goldNearer } = grounding;
+    expect(goldSimilarity).toBeGreaterThan(0);
+    expect([0, 0.5, 1]).toContain(goldFirst);
+    expect(goldNearer! * 16).toBeCloseTo(Math.round(goldNearer! * 16), 9); // two groups of four, halves for equal ones
+    if (goldFirst === 1) expect(goldNearer).toBeGreaterThanOrEqual(0.5);
+    // The mean states of a text say less, and nothing of a transport.
+    const clip = await run({ timerpo: { ...timerpo, similarity: 'clip' } }, task);
+    expect(clip.lines[0]).toMatchObject({
+      transportError: null,
+      grounding: { tokens: null, partners: null },
+    });
+    expect(clip.lines[0]!.similarity).not.toBeCloseTo(line!.similarity!, 3);
+  });
+
+  test('scaled to the spread of the rewards, the orthogonal part is α of the main one', async () => {
+    const done = await run({ timerpo: { ...RL.timerpo, alpha: 0.7, scale: 'spread' } }, task);
+    expect(done.lines[0]!.grounding!.ratio).toBeCloseTo(0.7, 9);
+  });
+
   test.each([
     {
       advantage: 'dr_grpo' as const,
@@ -290,6 +335,7 @@ describe('one step', () => {
         zeroVariance: 0.5,
         similarity: null,
         transportError: null,
+        grounding: null,
       });
       expect(done.lines[0]!.orthogonal).toBe(0);
     },
