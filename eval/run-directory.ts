@@ -1,7 +1,7 @@
 /**
  * The directory of a run, read strictly. What a run has not reached is absent (null); what is there must be whole.
  *
- *   recipe.json       first: version, name, resolved recipe, command, the data it began with
+ *   recipe.json       first: version, name, resolved recipe, command, the data it began with, changes since
  *   environment.json  before each stage: versions, machine, calibration
  *   initial/          the policy before training
  *   sft/ rl/          metrics.jsonl, rl/completions.jsonl, stage.json, checkpoint/ (while training), policy/ and adapter/ (at the end)
@@ -28,11 +28,23 @@ export type PolicyName = (typeof POLICIES)[number];
 /** Version of the files that a run writes; a checkpoint has its own beside it. */
 export const RUN_VERSION = 3;
 
+/** A key of the recipe, or the data set (`data`), that was changed when the run was resumed. */
+const changeShape = z.object({
+  key: z.string().min(1),
+  from: z.json(),
+  to: z.json(),
+  /** How far the run had come: steps of its last stage that were done. */
+  stage: z.enum(['sft', 'rl']),
+  step: z.int().nonnegative(),
+});
+export type RecipeChange = z.infer<typeof changeShape>;
+
 const headerShape = z.object({
   version: z.literal(RUN_VERSION),
   name: z.string().min(1),
   recipe: recipeSchema,
   command: z.string(),
+  changes: z.array(changeShape).optional(),
 });
 
 const stageShape = z.object({
@@ -115,6 +127,8 @@ export class RunDirectory {
   readonly name: string;
   readonly recipe: Recipe;
   readonly command: string;
+  /** What was changed since it began, in order; `recipe` has the last values. */
+  readonly changes: readonly RecipeChange[];
 
   /** @throws DataError when recipe.json is missing, not JSON, no recipe, or of another version of timeseer. */
   constructor(path: string) {
@@ -127,10 +141,11 @@ export class RunDirectory {
         { file },
       );
     }
-    const { name, recipe, command } = readJson(file, headerShape, RUN_ADVICE);
+    const { name, recipe, command, changes = [] } = readJson(file, headerShape, RUN_ADVICE);
     this.name = name;
     this.recipe = recipe;
     this.command = command;
+    this.changes = changes;
   }
 
   /** Path of a file of the run. */

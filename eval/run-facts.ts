@@ -173,6 +173,10 @@ export function caveatsOf(run: RunDirectory, baselines: Baselines | null, data: 
   const numbers = recipe.input === 'numbers';
   const early = (['sft', 'rl'] as const).filter((stage) => run.cost(stage)?.complete === false);
   return [
+    ...run.changes.map(
+      ({ key, from, to, stage, step }) =>
+        `${key === 'data' ? 'The data set' : key} was changed after step ${step} of the ${NAMES[stage]} stage${key === 'data' ? '' : `, from ${JSON.stringify(from)} to ${JSON.stringify(to)}`}: what was trained before had the former.`,
+    ),
     ...early.map(
       (stage) =>
         `The ${stage === 'sft' ? 'supervised' : 'reinforcement'} stage was stopped before its end; its numbers are of the policy that it left.`,

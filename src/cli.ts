@@ -142,7 +142,10 @@ async function build(args: readonly string[]): Promise<Argv> {
     .strict()
     .check((given, options) => {
       // yargs makes a list of what is given twice; a command that expects one value would fail on it later.
-      const lists = ['_', ...(options as unknown as { readonly array: readonly string[] }).array];
+      const { array } = options as unknown as { readonly array: readonly string[] };
+      const camelCase = (name: string): string =>
+        name.replace(/-(.)/g, (_, letter: string) => letter.toUpperCase());
+      const lists = ['_', ...array, ...array.map(camelCase)];
       const twice = Object.keys(given).find((name) => Array.isArray(given[name]) && !lists.includes(name));
       if (twice !== undefined) throw new UsageError(`--${twice}: given twice; give it once`);
       const { boolean } = options as unknown as { readonly boolean: readonly string[] };

@@ -157,19 +157,53 @@ export function loadRecipe(nameOrPath: string, overrides: readonly (string | Pla
   const place = (path: Path): string => lineOf(yaml.line(path));
   check(content, place);
   // Requirements are of the data that the file names.
-  const given = overrides.map((one) =>
-    typeof one === 'string' ? { text: one, place: `--set ${brief(one)}` } : one,
-  );
+  const given = overrides.map(placed);
   if (given.some(({ text }) => /^\s*data\s*[.=]/.test(text))) delete content['requirements'];
+  return withOverrides(content, given, place);
+}
+
+const placed = (one: string | PlacedOverride): PlacedOverride =>
+  typeof one === 'string' ? { text: one, place: `--set ${brief(one)}` } : one;
+
+/** Puts the overrides into a tree of settings, in order. @param place of a key that none of them sets */
+function withOverrides(
+  tree: Tree,
+  overrides: readonly PlacedOverride[],
+  place: (path: Path) => string,
+): Recipe {
   const sources = new Map<string, string>();
-  for (const one of given) sources.set(override(content, one.text, one.place).join('.'), one.place);
-  return check(content, (path) => {
+  for (const one of overrides) sources.set(override(tree, one.text, one.place).join('.'), one.place);
+  return check(tree, (path) => {
     for (let length = path.length; length > 0; length--) {
       const source = sources.get(path.slice(0, length).join('.'));
       if (source !== undefined) return source;
     }
     return place(path);
   });
+}
+
+/** A recipe with overrides such as 'rl.learningRate=1e-4'. @throws ConfigError naming the override */
+export function changedRecipe(recipe: Recipe, overrides: readonly string[]): Recipe {
+  return withOverrides(
+    structuredClone(recipe) as unknown as Tree,
+    overrides.map(placed),
+    () => 'the recipe of the run',
+  );
+}
+
+/** The value of a dotted key; undefined where there is none. */
+export function settingOf(recipe: Recipe, key: string): unknown {
+  return at(recipe as unknown as Tree, key.split('.'));
+}
+
+/** @throws ConfigError unless it is a key of recipes, or a block of keys */
+export function checkKey(option: string, key: string): void {
+  const path = key.split('.');
+  if (at(defaultRecipe() as unknown as Tree, path) !== undefined) return;
+  const known = path.findIndex(
+    (_, depth) => at(defaultRecipe() as unknown as Tree, path.slice(0, depth + 1)) === undefined,
+  );
+  throw new ConfigError(`${option} ${brief(key)}: ${unknownKey(path[known]!, path.slice(0, known))}`);
 }
 
 /** Dotted keys in which two recipes differ: what a resumed run must refuse. */

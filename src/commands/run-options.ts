@@ -33,10 +33,21 @@ export function runOptions(
     })
     .option('device', { type: 'string', default: 'cpu', requiresArg: true, describe: 'cpu, cuda or cuda:N' })
     .option('resume', { type: 'boolean', default: false, describe: 'Resume from the last checkpoint' })
+    .option('allow-change', {
+      type: 'string',
+      array: true,
+      nargs: 1,
+      default: [] as string[],
+      describe:
+        'With --resume: this key of the recipe, block of keys, or the data may differ from what the run began with (repeatable)',
+    })
     .option('force', { type: 'boolean', default: false, describe: defaults.force })
     .option('quiet', { type: 'boolean', default: false, describe: 'No progress' })
     .option('json', { type: 'boolean', default: false, describe: 'Print the result as JSON' })
-    .check(({ resume, force }) => {
+    .check(({ resume, force, 'allow-change': allowed }) => {
+      if (allowed.length > 0 && !resume) {
+        throw new ConfigError('--allow-change is about a run that is resumed: add --resume');
+      }
       if (resume && force)
         throw new ConfigError('--resume resumes and --force starts over: give one of them');
       return true;

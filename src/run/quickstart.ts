@@ -34,6 +34,7 @@ export async function runQuickstart(given: RunRequest): Promise<QuickstartResult
   await setup({ install: true, log });
   const installed = (performance.now() - began) / 1000;
 
+  const allow = given.allowChange ?? [];
   const open = (): Run => {
     const begun = Run.begun(given.out);
     if (begun && !given.resume && !given.force) {
@@ -42,8 +43,9 @@ export async function runQuickstart(given: RunRequest): Promise<QuickstartResult
       );
     }
     return Run.open(given.out, {
-      recipe: given.recipe ?? (given.resume && given.set.length === 0 ? null : 'quickstart'),
-      set: given.set,
+      recipe:
+        given.recipe ?? (given.resume && (given.set.length === 0 || allow.length > 0) ? null : 'quickstart'),
+      ...{ set: given.set, allow },
       resume: given.resume,
       replace: begun && given.force,
       splits: SPLITS,

@@ -84,6 +84,17 @@ export function changedParts(before: DataRecord, now: DataRecord): string[] {
   return [...source, ...changedNames(before.files, now.files), ...changedNames(before.about, now.about)];
 }
 
+/** The files of the data set that the run in `path` began with and of another, where they are not the same data; else null. */
+export function changedData(
+  path: string,
+  name: string,
+): { readonly from: DataRecord['files']; readonly to: DataRecord['files'] } | null {
+  const before = readJson(join(path, 'recipe.json'), headerShape, 'begin a new run').data;
+  const now = dataRecord(name);
+  if (before !== undefined && changedParts(before, now).length === 0) return null;
+  return { from: before?.files ?? {}, to: now.files };
+}
+
 /**
  * Compares the data set with the one that the run in `path` began with. A run without a record is left alone.
  * @throws DataError naming the files that changed and what to do; as `dataRecord`
@@ -111,7 +122,8 @@ export function checkSameData(path: string, name: string): void {
   }
   const [first = EXAMPLES_MANIFEST] = files;
   throw new DataError(
-    `not what the run ${path} began with; changed since then: ${changes.join('; ')}. Put the former data back, ${other}`,
+    `not what the run ${path} began with; changed since then: ${changes.join('; ')}. Put the former data back, ${other}; ` +
+      '--allow-change data resumes with these',
     { file: join(name, about.length > 0 && files.length === 0 ? EXAMPLES_MANIFEST : first) },
   );
 }

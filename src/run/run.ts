@@ -19,7 +19,7 @@ import {
 } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
 import { type PolicyName, RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
-import { changedKeys, loadRecipe } from '../config.ts';
+import { changedKeys, changedRecipe, loadRecipe } from '../config.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
 import { gone, tidyUp, writeFileAtomic } from '../files.ts';
 import { Interrupted } from '../interrupt.ts';
@@ -37,9 +37,11 @@ import {
   type StageOrigin,
   type TrainingState,
 } from '../train/checkpoint.ts';
+import { changesOf, checkAllowed, checkChanges, DATA, isAllowed, recordChanges, told } from './changes.ts';
 import { openEngine } from './engine.ts';
 import { promptReader } from './prompt-length.ts';
 import {
+  changedData,
   changedNames,
   changedParts,
   checkData,
@@ -81,6 +83,8 @@ export interface RunRequest {
   readonly recipe: string | undefined;
   /** Keys of the recipe with other values: `sft.samples=10000`. */
   readonly set: readonly string[];
+  /** Keys that may have other values than in the run that is resumed. */
+  readonly allowChange?: readonly string[];
   /** Directory of the run. */
   readonly out: string;
   readonly device: string;
@@ -103,7 +107,7 @@ export class Run extends RunDirectory {
 
   /**
    * Opens the run of `path`, or begins one. A run keeps the recipe that it began with: another one, or other
-   * settings, are refused by naming the keys, and other data by naming the files. Nothing is written or removed before all examples
+   * settings, are refused by naming the keys, and other data by naming the files, unless they are allowed to change. Nothing is written or removed before all examples
    * are known to be usable.
    * @throws ConfigError; DataError when the recipe of the run is damaged, and as `checkSameData` and `checkData`
    */
@@ -115,6 +119,8 @@ export class Run extends RunDirectory {
       readonly set: readonly string[];
       /** The run must be there already. */
       readonly resume?: boolean;
+      /** Keys that may have other values than in the run, which takes them over. */
+      readonly allow?: readonly string[] | undefined;
       /** Begin again: what the former run wrote is removed once the new one is known to be able to begin. */
       readonly replace?: boolean;
       /** Splits of a prepared data set that the work goes through; training's when absent. */
@@ -156,29 +162,35 @@ export class Run extends RunDirectory {
       return new Run(path);
     }
     const run = new Run(path);
-    if (options.recipe === null && options.set.length > 0) {
+    const { set, allow = [] } = options;
+    if (options.recipe === null && set.length > 0 && allow.length === 0) {
       throw new ConfigError(
-        `${path}: a run keeps the recipe that it began with, so --set needs --recipe and a new --out`,
+        `${path}: a run keeps the recipe that it began with, so --set needs --recipe and a new --out; ` +
+          'what may change when it is resumed is named with --allow-change',
       );
     }
-    if (options.recipe !== null) {
-      const changed = changedKeys(run.recipe, loadRecipe(options.recipe, options.set));
-      if (changed.length > 0) {
-        throw new ConfigError(
-          `${path}: this run began with other values of ${changed.join(', ')}; choose a new --out, ` +
-            'or leave the settings out to use its own',
-        );
-      }
-    }
-    const { recipe } = run;
-    checkSameData(path, recipe.data.name);
+    checkAllowed(allow);
+    const recipe = options.recipe === null ? changedRecipe(run.recipe, set) : loadRecipe(options.recipe, set);
+    const keys = checkChanges(path, run.recipe, recipe, allow);
+    const { name } = recipe.data;
+    const otherData = isAllowed(DATA, allow) || keys.includes('data.name') ? changedData(path, name) : null;
+    if (otherData === null) checkSameData(path, name);
     const { init } = recipe.policy;
     checkExamples(
       recipe,
       existsSync(run.initial) ? run.initial : init === 'nano' ? null : findPolicy(init),
       splits,
     );
-    return run;
+    if (keys.length === 0 && otherData === null) return run;
+    const stage = run.cost('rl') === null ? 'sft' : 'rl';
+    const at = { stage, step: run.cost(stage)?.steps ?? 0 } as const;
+    const changes = [
+      ...changesOf(keys, run.recipe, recipe, at),
+      ...(otherData === null ? [] : [{ key: DATA, ...otherData, ...at }]),
+    ];
+    recordChanges(run.file('recipe.json'), { recipe, data: dataRecord(name) }, changes);
+    for (const change of changes) say(told(change));
+    return new Run(path);
   }
 
   /** The policy before training. */
@@ -281,9 +293,16 @@ export class Run extends RunDirectory {
     };
     if (state === null) return now;
     const before = state.origin;
-    const keys = changedKeys(before.recipe as unknown as Recipe, now.recipe as unknown as Recipe);
+    const allowed = this.changes.map(({ key }) => key);
+    const keys = changedKeys(before.recipe as unknown as Recipe, now.recipe as unknown as Recipe).filter(
+      (key) => !allowed.includes(key),
+    );
     const known = dataRecordSchema.safeParse(before.data);
-    const parts = known.success ? changedParts(known.data, data) : ['its record'];
+    const parts = allowed.includes(DATA)
+      ? []
+      : known.success
+        ? changedParts(known.data, data)
+        : ['its record'];
     const files = changedNames(before.policy, now.policy);
     const problem =
       keys.length > 0
@@ -299,14 +318,22 @@ export class Run extends RunDirectory {
     );
   }
 
+  /** Removes what a stage left that is trained further: its policy, and the answers of it. */
+  dropOutput(stage: TrainingStage): void {
+    const answers = this.file('eval');
+    for (const name of existsSync(answers) ? readdirSync(answers) : []) {
+      if (name.startsWith(`${stage}.`)) rmSync(join(answers, name), { force: true });
+    }
+    for (const output of [this.policy(stage), this.adapter(stage)]) {
+      rmSync(output, { recursive: true, force: true });
+    }
+  }
+
   /** Removes a stage, the stage after it, and the answers of their policies. */
   #drop(stage: TrainingStage): void {
     const stages: readonly TrainingStage[] = stage === 'sft' ? ['rl', 'sft'] : ['rl'];
-    const answers = this.file('eval');
     for (const one of stages) {
-      for (const name of existsSync(answers) ? readdirSync(answers) : []) {
-        if (name.startsWith(`${one}.`)) rmSync(join(answers, name), { force: true });
-      }
+      this.dropOutput(one);
       rmSync(this.file(one), { recursive: true, force: true });
     }
   }

@@ -245,6 +245,8 @@ export async function runTrainingStage(
   // Of a run in a study nothing but the policy is kept.
   const pruned = resume && !force && state === null;
   if ((start === total || ended || pruned) && run.stageFinished(stage)) return;
+  // A changed recipe may have more steps than the run that had come to its end.
+  if (start > 0 && run.stageFinished(stage)) run.dropOutput(stage);
   const first = stage === 'sft' || sft.samples === 0;
   if (first) prepareInitial(run);
   const base = first ? run.initial : run.policy('sft');
@@ -349,17 +351,19 @@ export interface Trained extends StageRecord {
   readonly policy: string;
 }
 
-function openForSft({ out, recipe, set, resume }: TrainRequest): Run {
-  const own = set.length === 0 && (resume || Run.begun(out));
-  return Run.open(out, { recipe: recipe ?? (own ? null : 'quickstart'), set, resume });
+function openForSft({ out, recipe, set, resume, allowChange: allow }: TrainRequest): Run {
+  const own = (set.length === 0 && (resume || Run.begun(out))) || isGiven(allow);
+  return Run.open(out, { recipe: recipe ?? (own ? null : 'quickstart'), set, resume, allow });
 }
 
-function openForRl({ out, recipe, set, resume, policy }: TrainRequest): Run {
+const isGiven = (keys: readonly string[] = []): boolean => keys.length > 0;
+
+function openForRl({ out, recipe, set, resume, policy, allowChange: allow }: TrainRequest): Run {
   const from = policy === undefined ? [] : ['sft.samples=0', `policy.init=${JSON.stringify(policy)}`];
   const run = Run.open(out, {
     recipe: recipe ?? (policy === undefined ? null : 'quickstart'),
     set: [...set, ...from],
-    resume,
+    ...{ resume, allow },
   });
   if (run.recipe.sft.samples > 0 && !run.stageFinished('sft')) {
     const first = `npx timeseer sft --out ${shellWord(run.path)} --resume`;
