@@ -311,14 +311,59 @@ const rl = z
         "Mini-batches, one update each, that an epoch over a step's rollouts is divided into; divides rl.prompts.",
       ),
     epochs: count(1, 1000).default(1).describe('Epochs over the rollouts of a step.'),
-    clipRatio: positive.lt(1).default(0.2).describe('PPO: the probability ratio is clipped to 1 ± this.'),
+    loss: z
+      .enum(['ppo', 'cispo'])
+      .default('ppo')
+      .describe(
+        'Policy loss: ppo, clipped ratio times advantage; cispo, clipped ratio, detached, times advantage times log-probability.',
+      ),
+    ratio: z
+      .enum(['token', 'sequence', 'kalman'])
+      .default('token')
+      .describe(
+        'Level of the probability ratio: of each token, of the response (GSPO), or filtered along the tokens (KPO).',
+      ),
+    kalmanNoise: nonNegative
+      .max(1e6)
+      .default(1e-6)
+      .describe('Ratio kalman: process noise over measurement noise, Q / V; smaller is smoother.'),
+    clipRatio: positive
+      .lt(1)
+      .default(0.2)
+      .describe('The probability ratio is clipped to 1 ± this, or from 1 - this.'),
+    clipRatioHigh: positive
+      .max(1e6)
+      .nullable()
+      .default(null)
+      .describe('The probability ratio is clipped to 1 + this (clip-higher, DAPO); null: rl.clipRatio.'),
+    clipRatioDual: z
+      .number()
+      .gt(1)
+      .max(1e6)
+      .nullable()
+      .default(null)
+      .describe('Dual clip: largest ratio of a negative advantage, where verl has 3; null: none.'),
+    aggregation: z
+      .enum(['token_mean', 'sequence_mean', 'constant'])
+      .default('token_mean')
+      .describe(
+        'Mean of the loss: over all tokens of an update (DAPO), over the means of responses (GRPO, GSPO), or over responses times rl.maxTokens (Dr. GRPO).',
+      ),
     kl: nonNegative
       .max(1e6)
       .default(0.001)
-      .describe(
-        'Weight (β) of the k3 estimate of the KL divergence from the reference policy; 0: no reference.',
-      ),
+      .describe('Weight (β) of the KL divergence from the reference policy; 0: no reference.'),
+    klEstimator: z
+      .enum(['k1', 'k2', 'k3'])
+      .default('k3')
+      .describe('Estimate of the KL divergence: k1 log-ratio, k2 half its square, k3 the low-variance one.'),
     entropy: nonNegative.max(1e6).default(0.001).describe('Weight of the entropy bonus.'),
+    topEntropy: positive
+      .max(1)
+      .default(1)
+      .describe(
+        'Share of the tokens, those of highest entropy, that have a policy gradient and an entropy bonus.',
+      ),
     clip: scale.default(1).describe('Gradient clipping: largest global norm.'),
     betas: betas.default([0.9, 0.95]),
     weightDecay: nonNegative.max(1).default(0).describe('Decoupled weight decay (AdamW), on matrices only.'),
@@ -441,6 +486,13 @@ export const recipeSchema = z
         code: 'custom',
         path: [stage, patience > 0 ? 'patience' : 'output'],
         message: `${patience > 0 ? 0 : 'last'} while ${stage}.evalEvery is 0: there is nothing to go by without evaluations`,
+      });
+    }
+    if (recipe.rl.loss === 'cispo' && recipe.rl.clipRatioDual !== null) {
+      context.addIssue({
+        code: 'custom',
+        path: ['rl', 'clipRatioDual'],
+        message: 'null with rl.loss = cispo',
       });
     }
   });

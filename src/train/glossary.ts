@@ -91,7 +91,10 @@ export const RL_NAMES: Readonly<Record<keyof RlMetrics | 'time', LoggedName>> = 
     definition: 'Share of groups that are skipped, because every advantage is 0.',
     tag: 'train/frac_groups_skipped',
   },
-  loss: { definition: 'Mean loss per token of the updates.', trl: 'loss' },
+  loss: {
+    definition: 'Mean loss of the updates, over what rl.aggregation divides by: their tokens by default.',
+    trl: 'loss',
+  },
   kl: {
     definition:
       'Mean k3 estimate of the KL divergence from the reference policy, per token, at most 10 each.',

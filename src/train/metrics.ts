@@ -4,9 +4,9 @@ import { DataError, TimeseerError } from '../errors.ts';
 import { appendText, readUtf8, writeFileAtomic } from '../files.ts';
 import { type GroupAdvantage, isZeroVariance } from './advantage.ts';
 import type { GuardName } from './guards.ts';
-import type { PolicyLoss } from './loss.ts';
 import { PaddingMeter } from './micro-batch.ts';
 import type { StepReport } from './optimizer.ts';
+import type { PolicyLoss } from './policy-loss.ts';
 import type { RolloutGroup } from './rollout.ts';
 import type { SimilarityResult } from './similarity.ts';
 import type { MarkedShare, Task } from './task.ts';
@@ -77,7 +77,7 @@ export interface RlMetrics {
   /** Share of zero-variance groups, which are skipped: every advantage is zero. */
   readonly zeroVariance: number;
   /**
-   * Mean loss, k3 KL to the reference and entropy per token: of the distribution after temperature and vocabulary mask. With
+   * Mean loss as `rl.aggregation` takes it, k3 KL to the reference and entropy per token: of the distribution after temperature and vocabulary mask. With
    * rl.topP < 1 the tokens are those of its nucleus, and the mean of k3 is no unbiased estimate of the divergence.
    */
   readonly loss: number;
@@ -173,6 +173,7 @@ const SUMS = [
   'equal',
   'zeroVariance',
   'loss',
+  'denominator',
   'kl',
   'entropy',
   'clipped',
@@ -347,7 +348,9 @@ export class StepMeter {
     this.#sums.lossTokens += tokens;
   }
 
-  update(report: StepReport): void {
+  /** `denominator`: this rank's part of what the sum of the update's loss is divided by. */
+  update(report: StepReport, denominator: number): void {
+    this.#sums.denominator += denominator;
     this.#firstPass = false;
     this.#gradNorm = report.gradNorm;
     if (report.skipped) this.#skipped++;
@@ -385,7 +388,7 @@ export class StepMeter {
       grounding: groundingOf(sum),
       equalRewards: sum.equal / sum.groups,
       zeroVariance: sum.zeroVariance / sum.groups,
-      loss: perToken(sum.loss),
+      loss: sum.loss / Math.max(1, sum.denominator),
       kl: perToken(sum.kl),
       entropy: perToken(sum.entropy),
       clipped: perToken(sum.clipped),

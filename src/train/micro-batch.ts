@@ -79,6 +79,8 @@ export interface TrainingGroup {
   /** Log-probabilities of the reference, and of the policy before the step's updates; null where they are not needed. */
   readonly referenceLogProbs: Float32Array | null;
   readonly oldLogProbs: Float32Array | null;
+  /** Entropies under the policy before the step's updates; absent where they are not needed. */
+  readonly entropies?: Float32Array | null;
 }
 
 /** A group whose responses exceed the token budget, as several of the same prompt; losses are sums over responses. */
@@ -230,17 +232,16 @@ export interface Scorer extends Network {
   readonly forbidden: Float32Array;
 }
 
-/** Log-probability of every response token, without gradient: [K]. */
-export function responseLogProbs(
+/** Log-probabilities of targets [K], or the entropies of the distributions they are of, from their states [K, D], without gradient: [K]. */
+export function tokenValues(
   policy: Scorer,
-  prompts: readonly EncodedPrompt[],
-  responses: readonly Int32Array[],
+  { states, targets }: Pick<ResponseStates, 'states' | 'targets'>,
   temperature: number,
+  wanted: 'logProb' | 'entropy' = 'logProb',
 ): Float32Array {
   const { engine } = policy;
   return engine.noGrad(() =>
     engine.scope(() => {
-      const { states, targets } = responseStates(policy, prompts, responses);
       const mask = engine.tensor(policy.forbidden, [policy.forbidden.length]);
       const { head } = policy.weights;
       const out = new Float32Array(targets.length);
@@ -250,7 +251,8 @@ export function responseLogProbs(
         engine.scope(() => {
           const part = engine.narrow(states, 0, start, ids.length); // [k, D]
           const target = engine.tensor(ids, [ids.length]);
-          out.set(engine.floats(engine.logProbs(part, head, target, { temperature, mask }).logProb), start);
+          const asked = { temperature, mask, entropy: wanted === 'entropy' };
+          out.set(engine.floats(engine.logProbs(part, head, target, asked)[wanted]!), start);
         });
       }
       return out;
@@ -258,17 +260,32 @@ export function responseLogProbs(
   );
 }
 
-/** Log-probabilities of each group's tokens under a policy, without gradient. */
+/** The same of every response token under a policy, by a forward pass: [K]. */
+export function responseLogProbs(
+  policy: Scorer,
+  prompts: readonly EncodedPrompt[],
+  responses: readonly Int32Array[],
+  temperature: number,
+  wanted?: 'logProb' | 'entropy',
+): Float32Array {
+  const { engine } = policy;
+  return engine.noGrad(() =>
+    engine.scope(() => tokenValues(policy, responseStates(policy, prompts, responses), temperature, wanted)),
+  );
+}
+
+/** Log-probabilities (or entropies) of each group's tokens under a policy, without gradient. */
 export function groupLogProbs(
   policy: Scorer,
   groups: readonly Group[],
   options: { readonly temperature: number; readonly tokens?: number },
+  wanted?: 'logProb' | 'entropy',
 ): Float32Array[] {
   const found = new Map<Group, Float32Array>();
   for (const microBatch of groupMicroBatches(groups, options.tokens)) {
     const prompts = microBatch.map(({ prompt }) => prompt);
     const responses = microBatch.flatMap((group) => group.responses.map(({ ids }) => ids));
-    const all = responseLogProbs(policy, prompts, responses, options.temperature);
+    const all = responseLogProbs(policy, prompts, responses, options.temperature, wanted);
     let at = 0;
     for (const group of microBatch) {
       const count = total(group.responses.map(({ ids }) => ids.length));

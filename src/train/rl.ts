@@ -4,7 +4,7 @@
  *
  *   1. sample prompts                          6. advantages; a group is skipped only if all of them are zero
  *   2. G responses to each, with hidden states 7. reference log-probabilities
- *   3. score                                   8. clipped token-mean loss + k3 KL − entropy, backward
+ *   3. score                                   8. policy loss + KL − entropy, backward
  *   4. hidden states of the expert traces      9. reduce over ranks, clip, AdamW
  *   5. similarity by optimal transport        10. guards, log, checkpoint
  *
@@ -18,10 +18,15 @@
  *   that leaves it would have a ratio of 0. What it costs: a token's weight is too high by a factor of up to 1/topP, and the
  *   mean of k3 is biased. A run warns of it when it begins.
  * - KL and entropy, and the tokens that means are taken over, count only in groups that are not skipped.
- * - Means are over all tokens of an update; the releases average the means of micro-batches, in which short responses weigh more.
- * - `dr_grpo` takes the same token mean. Liu et al. divide the sum by a constant, responses × longest response: within an update
- *   tokens weigh alike either way, but the size of a gradient here does not grow with the responses' lengths.
- * - k3 is held at 10 per token, as in the releases; the log-ratio at 20 before it, as in later versions of verl.
+ * - Means are over all tokens of an update (`rl.aggregation`); the releases average the means of micro-batches, in which short
+ *   responses weigh more. `dr_grpo` takes the same mean unless `rl.aggregation` is `constant`, responses × longest response, as Liu et
+ *   al. have it: within an update tokens weigh alike either way, but with a mean the gradient does not grow with the responses' lengths.
+ * - `sequence_mean` is over responses of groups that are not skipped; the constant counts all.
+ * - GSPO's and KPO's ratios reach the gradient through the token's own log-probability (`policy-loss.ts`), as in verl; TRL differentiates
+ *   the mean of a response, which is the same sum where the response has one advantage.
+ * - With `rl.topEntropy` tokens are chosen once per step, by the policy before its updates and over all ranks; TRL chooses in every
+ *   micro-batch. The entropy bonus is divided as the loss is; TRL divides it by the number of chosen tokens.
+ * - k3 is held at 10 per token, as in the releases; its log-ratio at 20 before it, as in later versions of verl.
  * - Warm-up and cosine (the releases: constant); AdamW's β are (.9, .95) and its weight decay 0 (theirs: (.9, .999) and .01);
  *   several epochs per step are possible.
  * - Answers are read as the releases read them; the format is judged more strictly (`src/tasks/response.ts`).
@@ -33,18 +38,28 @@ import type { RlRecipe } from '../recipe.ts';
 import { advantageOf, isZeroVariance, withEqualSpread } from './advantage.ts';
 import { alarmsOf, checkAlarms, type GuardedStep } from './guards.ts';
 import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
-import { policyLoss, type TokenLoss } from './loss.ts';
+import type { TokenLoss } from './loss.ts';
 import { type Completion, completionsOf, type RlMetrics, StepMeter } from './metrics.ts';
 import {
   concatenate,
   groupLogProbs,
   groupMicroBatches,
+  type ResponseStates,
   responseStates,
   type Scorer,
   splitGroup,
   type TrainingGroup,
+  tokenValues,
 } from './micro-batch.ts';
 import { cosineSchedule, type OptimizerOptions } from './optimizer.ts';
+import {
+  entropyThreshold,
+  kalmanLogRatio,
+  lossDenominator,
+  policyLoss,
+  sequenceLogRatio,
+  tokenWeights,
+} from './policy-loss.ts';
 import { type RolloutOptions, rollout } from './rollout.ts';
 import { anchorsOf, type SimilarityResult, similarityTo } from './similarity.ts';
 import { PromptEncoder, type Task } from './task.ts';
@@ -69,13 +84,26 @@ export interface RlHooks {
 }
 
 /** What somebody who starts a stage with these options should know, one sentence each. */
-export function cautions({ topP }: Pick<RlOptions, 'topP'>): string[] {
-  return topP === 1
-    ? []
-    : [
-        `rl.topP is ${topP}: responses are sampled from the nucleus, but ratio, KL and entropy are of the full distribution, ` +
-          'so the gradient is biased; 1 is exact',
-      ];
+export function cautions(
+  options: Pick<RlOptions, 'topP' | 'ratio' | 'aggregation' | 'kl' | 'klEstimator'>,
+): string[] {
+  const { topP, ratio, aggregation, kl, klEstimator } = options;
+  const out: string[] = [];
+  if (topP !== 1) {
+    out.push(
+      `rl.topP is ${topP}: responses are sampled from the nucleus, but ratio, KL and entropy are of the full distribution, ` +
+        'so the gradient is biased; 1 is exact',
+    );
+  }
+  if (ratio === 'sequence' && aggregation !== 'sequence_mean') {
+    out.push('rl.ratio is sequence: GSPO averages over responses; rl.aggregation: sequence_mean does');
+  }
+  if (kl > 0 && klEstimator === 'k1') {
+    out.push(
+      'rl.klEstimator is k1: its gradient is 0 in expectation, so that nothing holds the policy; k2 and k3 do',
+    );
+  }
+  return out;
 }
 
 /** Runs from `start`, before which the steps of `history` were, and returns the number of steps that are done. Collective. */
@@ -152,26 +180,35 @@ export async function rl(
     // 7. log-probabilities of the reference, and old ones
     const referenceLogProbs = reference === null ? null : groupLogProbs(reference, kept, options);
     const oldLogProbs = rounded && updates > 1 ? groupLogProbs(policy, kept, options) : null;
+    const entropies = options.topEntropy < 1 ? groupLogProbs(policy, kept, options, 'entropy') : null;
     const training = kept.map(
       (group, i): TrainingGroup => ({
         ...group,
         referenceLogProbs: referenceLogProbs?.[i] ?? null,
         oldLogProbs: oldLogProbs?.[i] ?? null,
+        entropies: entropies?.[i] ?? null,
       }),
     );
+    const least =
+      entropies === null
+        ? -Infinity
+        : entropyThreshold(workers.gather(concatenate(entropies)), options.topEntropy);
     meter.lap('reference');
     // 8. and 9. loss and updates
     for (let epoch = 0; epoch < options.epochs; epoch++) {
       for (let mini = 0; mini < options.miniBatches; mini++) {
         const chosen = training.filter(({ index }) => index % options.miniBatches === mini);
-        let tokens = 0;
+        const count = { tokens: 0, responses: 0 };
         for (const microBatch of groupMicroBatches(chosen, options.tokens)) {
-          tokens += accumulate(microBatch, meter);
+          count.tokens += accumulate(microBatch, meter, least);
+          for (const { responses } of microBatch) count.responses += responses.length;
         }
-        const [total] = workers.allReduce([tokens]) as [number];
-        if (total === 0) continue; // every group of every rank has zero variance
-        const report = learner.update(total, learningRate);
-        meter.update(report);
+        const [tokens, responses] = workers.allReduce([count.tokens, count.responses]) as [number, number];
+        if (tokens === 0) continue; // every group of every rank has zero variance
+        const most = (options.prompts / options.miniBatches) * options.group * options.maxTokens;
+        const denominator = lossDenominator(options.aggregation, { tokens, responses, most });
+        const report = learner.update(denominator, learningRate);
+        meter.update(report, denominator / workers.size);
         skippedInARow = report.skipped ? skippedInARow + 1 : 0;
       }
     }
@@ -196,8 +233,11 @@ export async function rl(
   save(options.steps);
   return options.steps;
 
-  /** Adds the gradient of the loss over a micro-batch; returns its number of tokens. */
-  function accumulate(microBatch: readonly TrainingGroup[], meter: StepMeter): number {
+  /**
+   * Adds the gradient of the loss over a micro-batch; returns its number of tokens. Those of an entropy below `least` have no policy
+   * gradient.
+   */
+  function accumulate(microBatch: readonly TrainingGroup[], meter: StepMeter, least: number): number {
     const responses = microBatch.flatMap((group) => group.responses);
     const sampled = concatenate(responses.map(({ logProbs }) => logProbs)); // [K]
     // Null: the log-probabilities of this very forward pass.
@@ -205,6 +245,12 @@ export async function rl(
     const old = rounded ? own : sampled; // [K]
     const base = reference === null ? null : concatenate(microBatch.map((one) => one.referenceLogProbs!)); // [K]
     const perResponse = microBatch.flatMap(({ advantage }) => advantage); // [B]
+    const lengths = responses.map(({ ids }) => ids.length); // [B]
+    const weight = tokenWeights(options.aggregation, lengths); // [K]
+    const active =
+      least === -Infinity
+        ? null
+        : concatenate(microBatch.map(({ entropies }) => entropies!)).map((value) => (value >= least ? 1 : 0)); // [K]
     engine.scope(() => {
       const tape = learner.tape();
       const { states, targets, owner } = responseStates(
@@ -216,20 +262,22 @@ export async function rl(
       ); // [K, D]
       const advantage = Float32Array.from(owner, (b) => perResponse[b]!); // [K]
       const mask = engine.tensor(policy.forbidden, [policy.forbidden.length]); // [V]
+      const logRatio = old === null ? null : levelLogRatio(old, { states, targets }, lengths); // [K]
       const lossOf: TokenLoss = (logProb, entropy, first, last) => {
-        const part = (values: Float32Array | null) =>
-          values === null
-            ? engine.detach(logProb)
-            : engine.tensor(values.subarray(first, last), [last - first]);
+        const given = (values: Float32Array | null) =>
+          values === null ? null : engine.tensor(values.subarray(first, last), [last - first]);
         meter.samplerGap(engine.floats(logProb), sampled.subarray(first, last));
         const result = policyLoss(
           engine,
           {
             logProb,
             entropy: entropy!,
-            oldLogProb: part(old),
-            referenceLogProb: part(base),
-            advantage: part(advantage),
+            oldLogProb: given(old) ?? engine.detach(logProb),
+            referenceLogProb: given(base) ?? engine.detach(logProb),
+            advantage: given(advantage)!,
+            logRatio: given(logRatio),
+            weight: given(weight),
+            active: given(active),
           },
           { ...options, kl: base === null ? 0 : options.kl },
         );
@@ -240,6 +288,19 @@ export async function rl(
       learner.backward(states, targets, { temperature, mask, entropy: true }, lossOf, tape);
     });
     return sampled.length;
+  }
+
+  /** Log-ratios [K] of the chosen level, of responses of these lengths; null at that of the token. */
+  function levelLogRatio(
+    old: Float32Array,
+    given: Pick<ResponseStates, 'states' | 'targets'>,
+    lengths: readonly number[],
+  ): Float32Array | null {
+    if (options.ratio === 'token') return null;
+    const logRatio = tokenValues(policy, given, options.temperature).map((value, k) => value - old[k]!); // [K]
+    return options.ratio === 'sequence'
+      ? sequenceLogRatio(logRatio, lengths)
+      : kalmanLogRatio(logRatio, lengths, options.kalmanNoise);
   }
 
   /** The most that a micro-batch can need, before anything is learnt: memory that is too small shows here. */
@@ -253,7 +314,7 @@ export async function rl(
     const groups = prompts.flatMap((prompt, index) =>
       splitGroup(
         {
-          ...{ index, prompt, referenceLogProbs: zeros, oldLogProbs: zeros },
+          ...{ index, prompt, referenceLogProbs: zeros, oldLogProbs: zeros, entropies: zeros },
           responses: Array.from({ length: options.group }, () => longest),
           advantage: new Array<number>(options.group).fill(1),
         },
@@ -262,7 +323,7 @@ export async function rl(
     );
     const [largest] = groupMicroBatches(groups, options.tokens);
     if (largest === undefined) return;
-    accumulate(largest, new StepMeter(0, 0));
+    accumulate(largest, new StepMeter(0, 0), -Infinity);
     learner.zeroGrad();
   }
 

@@ -5,9 +5,11 @@ import { forward } from '../../src/policy/forward.ts';
 import { generate } from '../../src/policy/generate.ts';
 import { publishedName } from '../../src/policy/layout.ts';
 import { Policy } from '../../src/policy/policy.ts';
+import { defaultRecipe } from '../../src/recipe.ts';
 import { Learner } from '../../src/train/learner.ts';
-import { headGradients, policyLoss, supervisedLoss } from '../../src/train/loss.ts';
+import { headGradients, supervisedLoss } from '../../src/train/loss.ts';
 import { groupMicroBatches, responseStates } from '../../src/train/micro-batch.ts';
+import { policyLoss } from '../../src/train/policy-loss.ts';
 import { WorkerGroup } from '../../src/train/worker-group.ts';
 import type { LargeWork } from './large-policy.ts';
 import type { Contender } from './team.ts';
@@ -187,7 +189,7 @@ export class LargeContender implements Contender<LargeAnswer> {
             logProbs += engine.item(engine.sum(old));
             const input = { logProb, entropy: entropy!, oldLogProb: old, referenceLogProb: old };
             const part = engine.tensor(advantage.subarray(first, last), [last - first]);
-            const options = { clipRatio: 0.2, kl: 0, entropy: 0 };
+            const options = { ...defaultRecipe().rl, kl: 0, entropy: 0 };
             return policyLoss(engine, { ...input, advantage: part }, options).loss;
           },
           tape,

@@ -12,12 +12,13 @@ import {
 } from '../../src/train/worker-group.ts';
 
 export interface GroupJob {
-  readonly kind: 'sums' | 'fail' | 'refuse' | 'train' | 'poison';
+  readonly kind: 'sums' | 'gather' | 'fail' | 'refuse' | 'train' | 'poison';
   readonly turns: number;
 }
 
 export interface GroupReport {
   readonly total?: number;
+  readonly gathered?: number[];
   readonly parameters?: number[];
   readonly loss?: number;
   readonly skipped?: number;
@@ -85,9 +86,11 @@ try {
   if (job.kind === 'refuse' && rank === 0) throw new DataError('rank 0 refuses');
   if (job.kind === 'fail' || job.kind === 'refuse') workers.barrier();
   const result =
-    job.kind === 'sums' || job.kind === 'fail'
-      ? sums(workers, job.turns)
-      : train(workers, job.turns, job.kind === 'poison');
+    job.kind === 'gather'
+      ? { gathered: [...workers.gather(Array.from({ length: 70 * rank + 1 }, (_, i) => 1000 * rank + i))] }
+      : job.kind === 'sums' || job.kind === 'fail'
+        ? sums(workers, job.turns)
+        : train(workers, job.turns, job.kind === 'poison');
   post({ kind: 'result', result });
 } catch (error) {
   post({ kind: 'error', error: failureOf(error) });

@@ -289,6 +289,7 @@ describe('a step in micro-batches', () => {
   });
 
   const RL: RlOptions = {
+    ...defaultRecipe().rl,
     steps: 1,
     prompts: 4,
     group: 5,
@@ -313,7 +314,12 @@ describe('a step in micro-batches', () => {
     { name: 'some prompts each', tokens: 300 },
     { name: 'groups divided unevenly, 2, 2 and 1', tokens: 75 },
     { name: 'one response each', tokens: 1 },
-  ])('has the reinforcement gradient of the whole: $name', async ({ tokens }) => {
+    {
+      name: 'of means over responses, at sequence level, of some tokens',
+      tokens: 75,
+      options: { aggregation: 'sequence_mean', ratio: 'sequence', topEntropy: 0.4, epochs: 2 } as const,
+    },
+  ])('has the reinforcement gradient of the whole: $name', async ({ tokens, options = {} }) => {
     const start = tinyPolicy(engine, 6);
     await teach(tinyLearner(start), { samples: 45, learningRate: 5e-3 });
     const run = async (more: Partial<RlOptions>) => {
@@ -329,7 +335,7 @@ describe('a step in micro-batches', () => {
       await rl(learner, tinyPolicy(engine, 6), scored, { ...RL, ...more }, 4, hooks);
       return { gradient: moments(learner).first, line: lines[0]! };
     };
-    const [whole, parts] = [await run({}), await run({ tokens })];
+    const [whole, parts] = [await run(options), await run({ ...options, tokens })];
     expect(relativeDistance(parts.gradient, whole.gradient)).toBeLessThan(1e-5);
     for (const key of ['loss', 'kl', 'entropy', 'samplerGap', 'gradNorm'] as const) {
       expect(parts.line[key]).toBeCloseTo(whole.line[key]!, 5);

@@ -44,6 +44,7 @@ describe('a rehearsal', () => {
 
   test('of a reinforcement stage takes responses of full length', async () => {
     const options: RlOptions = {
+      ...defaultRecipe().rl,
       steps: 2,
       prompts: 3,
       group: 3,

@@ -45,6 +45,7 @@ afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
 const SEED = 21;
 const RL: RlOptions = {
+  ...defaultRecipe().rl,
   steps: 1,
   prompts: 2,
   group: 4,
@@ -378,10 +379,21 @@ describe('one step', () => {
   });
 
   test('is said to be biased with a nucleus, and only then', () => {
-    expect(cautions({ topP: 1 })).toEqual([]);
-    expect(cautions({ topP: 0.9 })).toEqual([
+    expect(cautions(RL)).toEqual([]);
+    expect(cautions({ ...RL, topP: 0.9 })).toEqual([
       expect.stringMatching(/^rl\.topP is 0\.9: .*biased; 1 is exact$/),
     ]);
+  });
+
+  test('is said to be another than its paper means, or to hold nothing, where options do not fit', () => {
+    expect(cautions({ ...RL, ratio: 'sequence', aggregation: 'sequence_mean' })).toEqual([]);
+    expect(cautions({ ...RL, ratio: 'sequence' })).toEqual([
+      expect.stringMatching(/GSPO averages over responses/),
+    ]);
+    expect(cautions({ ...RL, klEstimator: 'k1' })).toEqual([
+      expect.stringMatching(/gradient is 0 in expectation/),
+    ]);
+    expect(cautions({ ...RL, klEstimator: 'k1', kl: 0 })).toEqual([]);
   });
 
   test('in which every group has zero variance updates nothing', async () => {
@@ -408,6 +420,78 @@ describe('one step', () => {
       expect(one.similarity).toBeCloseTo(first!.similarity[g]!, 5);
       expect(one.advantage).toBeCloseTo(timerpoOf(first!, RL.timerpo.alpha)[g]!, 5);
     });
+  });
+});
+
+describe('the loss of a step', () => {
+  const task = tinyTask({ score: mixedScore([0]) });
+  const plain = { advantage: 'dr_grpo', kl: 0, entropy: 0 } as const;
+  const scaled = (run: Run, factor: number) => given(run).map((value) => value * factor);
+
+  test('divided by the constant of Dr. GRPO is that of the token mean times tokens over responses × longest', async () => {
+    const token = await run(plain, task);
+    const constant = await run({ ...plain, aggregation: 'constant' }, task);
+    // The group of equal rewards is left out of the tokens, but not out of the constant.
+    const tokens = (await groupsOf(task))[1]!.responses.reduce((sum, ids) => sum + ids.length, 0);
+    const factor = tokens / (RL.prompts * RL.group * RL.maxTokens);
+    expect(relativeDistance(given(constant), scaled(token, factor))).toBeLessThan(1e-6);
+    expect(constant.lines[0]!.loss).toBeCloseTo(token.lines[0]!.loss * factor, 6);
+  });
+
+  test('as a mean over responses weighs those of a group alike, whatever their lengths', async () => {
+    const group = (await groupsOf(task))[1]!;
+    const main = group.rewards.map((reward) => reward - mean(group.rewards));
+    const weighted = main.map((value, g) => value / group.responses[g]!.length);
+    const want = gradientOf([group], [weighted], { kl: 0, entropy: 0 });
+    const tokens = group.responses.reduce((sum, ids) => sum + ids.length, 0);
+    const got = await run({ ...plain, aggregation: 'sequence_mean' }, task);
+    expect(new Set(group.responses.map(({ length }) => length)).size).toBeGreaterThan(1);
+    expect(relativeDistance(scaled(got, RL.group / tokens), want.gradient)).toBeLessThan(1e-3);
+  });
+
+  test.each([
+    { ratio: 'sequence' },
+    { ratio: 'kalman' },
+    { loss: 'cispo' },
+    { clipRatioDual: 2, clipRatioHigh: 0.4 },
+  ] as const)('with %j is the same on policy, and another when the policy has moved on', async (options) => {
+    const own = { ...plain, learningRate: 5e-3, clipRatio: 0.02 };
+    const [a, b] = [await run(own, task), await run({ ...own, ...options }, task)];
+    expect(relativeDistance(given(b), given(a))).toBeLessThan(1e-5);
+    const [c, d] = [
+      await run({ ...own, epochs: 3 }, task),
+      await run({ ...own, epochs: 3, ...options }, task),
+    ];
+    expect(c.lines[0]!.clipped).toBeGreaterThan(0);
+    expect(relativeDistance(moments(d.learner).first, moments(c.learner).first)).toBeGreaterThan(1e-4);
+  });
+
+  test('of the tokens with the highest entropy alone has its gradient from them', async () => {
+    const group = (await groupsOf(task))[1]!;
+    const advantages = group.rewards.map((reward) => reward - mean(group.rewards));
+    const share = 0.3;
+    const each = engine.scope(() =>
+      group.responses.map((ids) => [
+        ...engine.floats(fullLogProbs(start, group.prompt, ids, RL.temperature).entropy),
+      ]),
+    );
+    const all = each.flat().sort((a, b) => b - a);
+    const least = all[all.length - Math.ceil((1 - share) * (all.length - 1)) - 1]!;
+    const want = engine.scope(() => {
+      let total: Tensor = engine.zeros([]);
+      group.responses.forEach((ids, g) => {
+        const { logProb } = fullLogProbs(start, group.prompt, ids, RL.temperature);
+        const chosen = each[g]!.map((value) => (value > least - 1e-6 ? -advantages[g]! : 0));
+        total = engine.add(
+          total,
+          engine.sum(engine.mul(logProb, engine.tensor(Float32Array.from(chosen), [ids.length]))),
+        );
+      });
+      return flatGradient(start, engine.div(total, all.length));
+    });
+    const got = await run({ ...plain, topEntropy: share }, task);
+    expect(relativeDistance(given(got), want)).toBeLessThan(1e-3);
+    expect(got.lines[0]!.entropy).toBeCloseTo(mean(all), 4);
   });
 });
 

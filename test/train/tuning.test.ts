@@ -32,6 +32,7 @@ afterAll(() => rmSync(directory, { recursive: true, force: true }));
 const task = tinyTask();
 const LORA: AdapterOptions = { rank: 4, alpha: 8, targets: ['q_proj', 'v_proj', 'down_proj', 'visual.qkv'] };
 const RL: RlOptions = {
+  ...defaultRecipe().rl,
   steps: 2,
   prompts: 3,
   group: 3,

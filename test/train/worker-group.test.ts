@@ -24,6 +24,17 @@ test('barriers and sums hold over thousands of turns on three ranks', async () =
   expect(reports.map((report) => report.total)).toEqual([expected, expected, expected]);
 });
 
+test('ranks with different numbers of values get those of all, in rank order', async () => {
+  const expected = [
+    0,
+    ...Array.from({ length: 71 }, (_, i) => 1000 + i),
+    ...Array.from({ length: 141 }, (_, i) => 2000 + i),
+  ];
+  for (const { gathered } of await group(3, { kind: 'gather', turns: 1 })) expect(gathered).toEqual(expected);
+  expect([...WorkerGroup.single().gather([3, 1])]).toEqual([3, 1]);
+  expect(WorkerGroup.single().gather([])).toHaveLength(0);
+});
+
 test('a rank that throws ends the group with its own error, though others wait for it', async () => {
   const failed = group(2, { kind: 'fail', turns: 1 });
   await expect(failed).rejects.toThrow('rank 1 broke');
