@@ -153,9 +153,11 @@ function aboutDetectors(run: RunDirectory, { kind }: DataFacts, baselines: Basel
 /** What reinforcement was told to maximise, where it is not the reward of the tables. */
 function aboutReward({ rl: { steps, reward } }: Recipe, kind: Gold['kind']): string[] {
   const own = [
-    ...(reward.localisation === 'point_f1'
-      ? ['point F1 instead of the mean of six localisation metrics']
-      : []),
+    ...{
+      mean_of_six: [],
+      point_f1: ['point F1 instead of the mean of six localisation metrics'],
+      f05_affiliation: ['point F0.5 and affiliation F1 instead of the mean of six localisation metrics'],
+    }[reward.localisation],
     ...(reward.normal === 'graded' ? ['1 / (1 + intervals) as the localisation on normal series'] : []),
   ];
   const graded = taskKind(kind).reward.parts.includes('localisation');

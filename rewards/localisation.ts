@@ -88,12 +88,12 @@ export const PAPER: RewardOptions = { localisation: 'mean_of_six', normal: 'exac
 
 /**
  * Formula: `mean_of_six`: mean of the six metrics of `localisation`, each rounded to four decimals; `point_f1`: their F1 over
- * indices, not rounded. With `normal: graded`, 1 / (1 + falseAlarms) on a normal series instead.
+ * indices, not rounded; `f05_affiliation`: mean of the point F0.5 = 1.25·P·R / (0.25·P + R), which counts precision more than recall, and the affiliation F1. With `normal: graded`, 1 / (1 + falseAlarms) on a normal series instead.
  * Range: [0, 1]. Edge cases: see `localisation`; an unreadable answer earns 0 on a normal series too, however it is graded.
  * Example: predicted [[120, 180]], gold [[100, 150]], length 1000 → (.5 + .6 + .5455 + .96 + .992 + .9757) / 6 = .7622, by point F1
- * .5455; predicted [[120, 180], [400, 420]], gold none → 0, graded 1/3.
+ * .5455, by `f05_affiliation` (.5172 + .9757) / 2 = .7465; predicted [[120, 180], [400, 420]], gold none → 0, graded 1/3.
  * Source: `mean_of_six` and `exact` AnomSeer (weight 0.7). The mean of six is flat around the optimum: an answer twice as wide as a
- * gold interval of 50 points, which it covers, earns .849, by point F1 .667. `point_f1` and `graded` are ours.
+ * gold interval of 50 points, which it covers, earns .849, by point F1 .667. `point_f1`, `f05_affiliation` and `graded` are ours.
  * @param falseAlarms intervals predicted on a normal series; null where the series has anomalies or the answer is unreadable
  */
 export function localisationReward(
@@ -103,6 +103,11 @@ export function localisationReward(
 ): number {
   if (options.normal === 'graded' && falseAlarms !== null) return 1 / (1 + falseAlarms);
   if (options.localisation === 'point_f1') return metrics.f1;
+  if (options.localisation === 'f05_affiliation') {
+    const { precision, recall, affiliationF1 } = metrics;
+    const f05 = precision * recall === 0 ? 0 : (1.25 * precision * recall) / (0.25 * precision + recall);
+    return (f05 + affiliationF1) / 2;
+  }
   const sum =
     round4(metrics.precision) +
     round4(metrics.recall) +

@@ -3,8 +3,8 @@ import type { Gold, ParsedAnswer, Score } from '../src/types.ts';
 
 /** How intervals are graded in reinforcement where it is not AnomSeer's way; evaluation grades as the paper does. */
 export interface RewardOptions {
-  /** `mean_of_six`: mean of six localisation metrics (the paper); `point_f1`: point F1 alone. */
-  readonly localisation: 'mean_of_six' | 'point_f1';
+  /** `mean_of_six`: mean of six localisation metrics (the paper); `point_f1`: point F1 alone; `f05_affiliation`: point F0.5 with affiliation F1. */
+  readonly localisation: 'mean_of_six' | 'point_f1' | 'f05_affiliation';
   /**
    * Localisation on a normal series. `exact`: 1 without intervals, else 0 (the paper); `graded`: 1 / (1 + intervals predicted), so
    * that among wrong answers one with fewer false alarms earns more.

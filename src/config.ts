@@ -159,6 +159,10 @@ export function loadRecipe(nameOrPath: string, overrides: readonly (string | Pla
   // Requirements are of the data that the file names.
   const given = overrides.map(placed);
   if (given.some(({ text }) => /^\s*data\s*[.=]/.test(text))) delete content['requirements'];
+  // So is how many of its series have a trace.
+  if (given.some(({ text }) => /^\s*data\.name\s*=/.test(text)) && isTree(content['data'])) {
+    delete content['data']['traces'];
+  }
   return withOverrides(content, given, place);
 }
 

@@ -260,10 +260,10 @@ const guards = z
 const reward = z
   .strictObject({
     localisation: z
-      .enum(['mean_of_six', 'point_f1'])
+      .enum(['mean_of_six', 'point_f1', 'f05_affiliation'])
       .default('mean_of_six')
       .describe(
-        'How intervals are graded in reinforcement: mean of six metrics (AnomSeer), or point F1 alone. Evaluation grades as AnomSeer does.',
+        'How intervals are graded in reinforcement: mean of six metrics (AnomSeer), point F1 alone, or the mean of point F0.5 and affiliation F1, under which answers do not widen. Evaluation grades as AnomSeer does.',
       ),
     normal: z
       .enum(['exact', 'graded'])

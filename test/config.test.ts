@@ -32,10 +32,11 @@ describe('recipes that come along', () => {
     expect(loadRecipe(name).seed).toBe(42);
   });
 
-  test('the quickstart writes out every key, with its default; requirements are its own', () => {
-    const { requirements, ...rest } = loadRecipe('quickstart');
-    expect({ ...rest, requirements: { sft: {}, gain: {} } }).toEqual(defaultRecipe());
-    expect(Object.keys({ ...requirements.sft, ...requirements.gain })).toHaveLength(6);
+  test('the quickstart writes out every key, with its default; requirements and traces are its own', () => {
+    const { requirements, data, ...rest } = loadRecipe('quickstart');
+    const none = { requirements: { sft: {}, final: {}, gain: {}, notLower: [] } };
+    expect({ ...rest, ...none, data: { ...data, traces: null } }).toEqual(defaultRecipe());
+    expect(Object.keys({ ...requirements.sft, ...requirements.final, ...requirements.gain })).toHaveLength(6);
     const text = readFileSync(join(import.meta.dirname, '../src/recipes/quickstart.yaml'), 'utf8');
     const names = (tree: object): string[] =>
       Object.entries(tree).flatMap(([key, value]: [string, unknown]) =>
@@ -68,11 +69,18 @@ describe('recipes that come along', () => {
   });
 
   test('requirements go when other data are set without others', () => {
-    const none = { sft: {}, gain: {} };
+    const none = { sft: {}, final: {}, gain: {}, notLower: [] };
     expect(loadRecipe('quickstart', ['sft.samples=100']).requirements).not.toEqual(none);
     expect(loadRecipe('quickstart', ['data.name=anomllm']).requirements).toEqual(none);
     const own = ['data.name=anomllm', 'requirements.sft={point_f1: 0.5}'];
     expect(loadRecipe('quickstart', own).requirements).toEqual({ ...none, sft: { point_f1: 0.5 } });
+  });
+
+  test('how many series have a trace goes when other data are named, unless it is set too', () => {
+    const own = ['data.name=anomllm', 'data.traces=7'];
+    expect(loadRecipe('quickstart', ['data.traces=5', 'data.length=500']).data.traces).toBe(5);
+    expect(loadRecipe('quickstart', ['data.name=anomllm']).data.traces).toBeNull();
+    expect(loadRecipe('quickstart', own).data.traces).toBe(7);
   });
 
   test('the short quickstart takes the same path with far smaller counts', () => {

@@ -183,6 +183,19 @@ describe("the reward of reinforcement, where it is not the paper's", () => {
     expect(of(null, [[3, 9]], POINT_F1).parts['localisation']).toBe(0);
   });
 
+  test('is the mean of point F0.5 and affiliation F1, which a wide answer loses more of', () => {
+    const F05 = { localisation: 'f05_affiliation', normal: 'exact' } as const;
+    // Precision 1/2, recall 3/5: F0.5 = 1.25 · .3 / (.125 + .6) = .5172; affiliation F1 .9757.
+    expect(of([[120, 180]], [[100, 150]], F05).parts['localisation']).toBeCloseTo(0.7465, 4);
+    const [wide, narrow] = [[[100, 200]], [[100, 125]]] as const;
+    const part = (list: readonly Interval[]) => of(list, [[100, 150]], F05).parts['localisation']!;
+    expect(part(narrow)).toBeGreaterThan(part(wide) + 0.1);
+    expect(part([[100, 150]])).toBe(1);
+    expect(part([[400, 500]])).toBeLessThan(0.5);
+    expect(of([[3, 9]], [], F05).parts['localisation']).toBe(0);
+    expect(of([], [], F05).parts['localisation']).toBe(1);
+  });
+
   test('falls with every interval on a normal series, and leaves anomalous ones as they are', () => {
     const intervals: Interval[] = [
       [10, 20],
