@@ -197,7 +197,8 @@ export interface AssembledReport {
   readonly gaps: readonly string[];
 }
 
-const METHODS = { timerpo: 'TimerPO', grpo: 'GRPO', dr_grpo: 'Dr. GRPO' } as const;
+/** What the advantage estimators are called. */
+export const METHODS = { timerpo: 'TimerPO', grpo: 'GRPO', dr_grpo: 'Dr. GRPO' } as const;
 
 function titleOf({ input, data }: Recipe, facts: DataFacts): string {
   const { subject } = taskKind(facts.kind).evaluation;

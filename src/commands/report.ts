@@ -1,8 +1,8 @@
-/** `timeseer report`: rebuilds the report and the summary of a run from its files. */
+/** `timeseer report`: rebuilds the report, the summary and the page of completions of a run from its files. */
 import { spawn } from 'node:child_process';
 import { resolve } from 'node:path';
 import type { CommandModule } from 'yargs';
-import { buildReport, resultLines } from '../run/report.ts';
+import { buildCompletions, buildReport, resultLines } from '../run/report.ts';
 import { print, printJson, say } from '../terminal.ts';
 
 export interface ReportArguments {
@@ -35,9 +35,12 @@ function show(page: string): Promise<string | null> {
 
 /** @throws DataError, ConfigError, WriteError as `buildReport` */
 export async function runReport({ run, open, json }: ReportArguments): Promise<void> {
+  // Before the report, which needs answers to held-out series: a run that is still trained has none.
+  const completions = await buildCompletions(run);
+  const pages = completions === null ? {} : { completions };
   const { summary, files } = await buildReport(run);
-  if (json) printJson({ files, ...summary });
-  else print([...resultLines(summary), files.report, files.summary].join('\n'));
+  if (json) printJson({ files: { ...files, ...pages }, ...summary });
+  else print([...resultLines(summary), files.report, files.summary, ...Object.values(pages)].join('\n'));
   if (!open) return;
   const problem = await show(resolve(files.report));
   if (problem !== null) {
@@ -56,7 +59,7 @@ export const report: CommandModule<object, ReportArguments> = {
       .example('$0 report runs/quickstart --open', 'Write report.html and summary.json, and look')
       .example('$0 report runs/quickstart --json | jq .rl.gain', 'The numbers for a program')
       .epilogue(
-        'Runs the classical detectors on the held-out series where that has not been done (seconds). BROWSER names ' +
+        'Also rebuilds rl/completions.html, the page of sampled responses. Runs the classical detectors on the held-out series where that has not been done (seconds). BROWSER names ' +
           'the program of --open.',
       ),
   handler: runReport,

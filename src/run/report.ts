@@ -1,10 +1,12 @@
 /** The report of a run from its files: written, and what of it is said in a terminal. */
+import { existsSync } from 'node:fs';
 import { heldOutExamples, openExamples } from '../../datasets/source.ts';
 import { type AssembleOptions, type ReportFiles, reportFiles, writeRunReport } from '../../eval/report.ts';
 import { POLICIES, RunDirectory } from '../../eval/run-directory.ts';
 import { type Summary, summaryTable } from '../../eval/summary.ts';
 import { hasCard } from '../tasks/card.ts';
 import { say } from '../terminal.ts';
+import { CompletionsPage } from './completions.ts';
 import { evaluationCard, exampleTask } from './task.ts';
 
 /** The results of a run as a table for a terminal, and what of its requirements is missed. */
@@ -43,4 +45,16 @@ export async function buildReport(run: string): Promise<{ summary: Summary; file
   const { summary, gaps } = await writeRunReport(run, drawing(run));
   for (const gap of gaps) say(`${run}: ${gap}`);
   return { summary, files: reportFiles(run) };
+}
+
+/**
+ * Writes the page of a run's completions from its logs; resolves to its path, null where the run has none.
+ * @throws DataError where they are damaged, WriteError
+ */
+export async function buildCompletions(path: string): Promise<string | null> {
+  const run = new RunDirectory(path);
+  if (!existsSync(run.file('rl', 'completions.jsonl'))) return null;
+  const page = CompletionsPage.of(run);
+  await page.write();
+  return page.file;
 }

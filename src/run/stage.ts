@@ -3,7 +3,7 @@
  * resumption. `stage-worker.ts` is the program of one Worker.
  */
 import { type ExampleAddress, openExamples, validationExamples } from '../../datasets/source.ts';
-import { CheckpointError, ConfigError } from '../errors.ts';
+import { CheckpointError, ConfigError, TimeseerError } from '../errors.ts';
 import { Interrupted, withInterrupt } from '../interrupt.ts';
 import { cores } from '../machine.ts';
 import { workerUrl } from '../paths.ts';
@@ -21,6 +21,7 @@ import { MetricsLog } from '../train/tensorboard.ts';
 import { isExhausted } from '../train/validation.ts';
 import { runWorkers } from '../train/worker-group.ts';
 import type { EvalRecord } from '../types.ts';
+import { CompletionsPage } from './completions.ts';
 import { writeEnvironment } from './engine.ts';
 import { Run, type RunRequest, runSession, type StageRecord, type TrainingStage } from './run.ts';
 import { prepareInitial } from './run-policy.ts';
@@ -166,6 +167,12 @@ async function validate(
   }
 }
 
+interface StageListener {
+  readonly listen: Listener;
+  /** Brings pages about the stage up to date; while one is being written, again after it. */
+  readonly publish: () => Promise<void>;
+}
+
 /** Steps of a stage of a recipe; 0 where it has no such stage. */
 export function stepsOf({ sft, rl }: Recipe, stage: TrainingStage): number {
   return stage === 'sft' ? sftSteps(sft) : rl.steps;
@@ -179,33 +186,40 @@ function samplesOf({ sft, rl }: Recipe, stage: TrainingStage): { perStep: number
 }
 
 /** Writes the metrics of the supervised stage and shows them. */
-function sftListener(run: Run, start: number, progress: Progress): Listener {
+function sftListener(run: Run, start: number, progress: Progress): StageListener {
   const log = new MetricsLog('sft', run.file('sft'), start);
-  return (note) => {
+  const listen: Listener = (note) => {
     if (note.kind !== 'sft') return;
     log.append(note.metrics);
     const { samples, loss, learningRate, skipped } = note.metrics;
     progress.update(samples, { loss, lr: learningRate, ...(skipped > 0 ? { skipped } : {}) });
   };
+  return { listen, publish: async () => {} };
 }
 
-/** Writes the metrics and completions of the reinforcement stage and shows the metrics. */
-function rlListener(run: Run, start: number, progress: Progress, workers: number): Listener {
+/** Writes the metrics and completions of the reinforcement stage and shows the metrics; the page of completions at checkpoints. */
+function rlListener(run: Run, start: number, progress: Progress, workers: number): StageListener {
   const log = new MetricsLog('rl', run.file('rl'), start);
   const completions = new RunLog(run.file('rl', 'completions.jsonl'), start);
+  const page = new CompletionsPage(run);
+  page.reward(log.kept as readonly RlMetrics[]);
+  page.add(completions.kept as readonly Completion[]);
   /** By rank, those of steps that not all ranks have sent yet: the log is in the order of steps, then of ranks. */
   const pending = Array.from({ length: workers }, (): (readonly Completion[])[] => []);
   /** Of the step before: a guard is told of when it begins to trip. */
   let tripped: readonly GuardName[] = (log.kept.at(-1) as Partial<RlMetrics> | undefined)?.guards ?? [];
-  return (note, rank) => {
+  const listen: Listener = (note, rank) => {
     if (note.kind === 'completions') {
       pending[rank]!.push(note.completions);
       while (pending.every((steps) => steps.length > 0)) {
-        for (const one of pending.flatMap((steps) => steps.shift()!)) completions.append(one);
+        const done = pending.flatMap((steps) => steps.shift()!);
+        for (const one of done) completions.append(one);
+        page.add(done);
       }
     }
     if (note.kind !== 'rl') return;
     log.append(note.metrics);
+    page.reward([note.metrics]);
     const { step, reward, parts, similarity, kl, zeroVariance, guards } = note.metrics;
     for (const name of guards) {
       if (!tripped.includes(name)) progress.note(`warning: step ${step}: guard ${name}: ${GUARDS[name]}`);
@@ -219,6 +233,18 @@ function rlListener(run: Run, start: number, progress: Progress, workers: number
       ...(zeroVariance > 0 ? { zeroVariance } : {}),
     });
   };
+  let complained = false;
+  // A page that cannot be written is no reason to stop: `timeseer report` writes it from the logs.
+  const publish = async (): Promise<void> => {
+    try {
+      await page.write();
+    } catch (error) {
+      if (!(error instanceof TimeseerError)) throw error;
+      if (!complained) progress.note(`${page.file}: left out (${error.message})`);
+      complained = true;
+    }
+  };
+  return { listen, publish };
 }
 
 /**
@@ -281,7 +307,7 @@ export async function runTrainingStage(
   if (workers > cores()) {
     progress.note(`${stage}: ${workers} workers on ${cores()} cores slow each other down`);
   }
-  const listen =
+  const { listen, publish } =
     stage === 'sft' ? sftListener(run, start, progress) : rlListener(run, start, progress, workers);
   const before = resume ? (run.stageRecord(stage)?.seconds ?? 0) : 0;
   const began = performance.now();
@@ -311,6 +337,7 @@ export async function runTrainingStage(
         if (note.kind === 'saved') {
           evaluator?.saved(note.step);
           record(note.step, false);
+          void publish();
         } else if (note.kind === 'evaluate') evaluator?.add(note.step);
         else listen(note, rank);
       });
@@ -325,6 +352,7 @@ export async function runTrainingStage(
       signal.removeEventListener('abort', stop);
     }
   }).finally(() => progress.stop());
+  await publish();
   const { steps, complete } = results[0]!;
   record(steps, complete ? new Date().toISOString() : false);
   if (complete && steps < total) {

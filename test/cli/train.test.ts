@@ -53,6 +53,8 @@ function expectWhole(): void {
   expect(timeless(join(out, 'rl/metrics.jsonl'))).toEqual(timeless(join(whole, 'rl/metrics.jsonl')));
   const completions = (run: string) => readFileSync(join(run, 'rl/completions.jsonl'), 'utf8');
   expect(completions(out)).toEqual(completions(whole));
+  const page = (run: string) => readFileSync(join(run, 'rl/completions.html'), 'utf8');
+  expect(page(out)).toBe(page(whole));
   expect(eventsOf(out, 'rl').map(({ step }) => step)).toEqual(eventsOf(whole, 'rl').map(({ step }) => step));
   expect(temporaries(out)).toEqual([]);
 }
@@ -99,6 +101,14 @@ describe('what a stage logs', () => {
     );
     expect(events).toEqual(all.map(({ step, time, loss }) => ({ step, time, loss: Math.fround(loss) })));
   });
+});
+
+test('the page of completions is complete when the stage is', () => {
+  const text = readFileSync(join(whole, 'rl/completions.html'), 'utf8');
+  // Of two ranks, 3 responses to the first prompt each, in 6 steps.
+  expect(text.match(/<section class="step"/g)).toHaveLength(6);
+  expect(text.match(/class="completion"/g)).toHaveLength(36);
+  expect(text.match(/src="data:image\/png/g)).toHaveLength(12);
 });
 
 describe('timeseer train', () => {

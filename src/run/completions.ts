@@ -1,0 +1,178 @@
+/**
+ * `rl/completions.html`: the responses of a reinforcement stage as a page that grows with it, from completions.jsonl and
+ * metrics.jsonl. It is bounded: the last steps and an even sample of those before, in so many bytes.
+ */
+import { openExamples, reinforcementExamples } from '../../datasets/source.ts';
+import { METHODS } from '../../eval/report.ts';
+import type { RunDirectory } from '../../eval/run-directory.ts';
+import { TimeseerError } from '../errors.ts';
+import { writeFileAtomic } from '../files.ts';
+import type { Html } from '../html/html.ts';
+import { encodePng } from '../plot/png.ts';
+import { hasCard } from '../tasks/card.ts';
+import { type Completion, readLog } from '../train/metrics.ts';
+import type { Task } from '../train/task.ts';
+import { type CompletionGroup, completionsPage, type ShownExample, stepBody } from './completions-page.ts';
+import { type ExampleTask, exampleTask, trainingCard, trainingTask } from './task.ts';
+
+/** Steps at the end that are shown. */
+const LATEST = 20;
+/** Steps before them that are shown at most. */
+const SAMPLED = 40;
+/** Of all steps together; the page has about 20 kB beside. */
+const MOST_BYTES = 4_000_000;
+/** Pictures that are lower are bare strips. */
+const WHOLE_FROM = 64;
+
+/**
+ * Whether a step is among the last ones or in the sample of those before: the first, and every 2ᵏ-th with the least k that leaves
+ * few enough. What is left out of a run stays so however long it gets.
+ */
+export function isShown(step: number, last: number): boolean {
+  if (step > last - LATEST || step === 1) return true;
+  let stride = 1;
+  while ((last - LATEST) / stride > SAMPLED) stride *= 2;
+  return step % stride === 0;
+}
+
+/** The examples and pictures of a run; a text says why there are none. */
+function exampleTaskOf(
+  run: RunDirectory,
+): (Pick<ExampleTask, 'parse'> & Pick<Task, 'example' | 'picture'>) | string {
+  const { recipe } = run;
+  const base = (['sft', 'initial', 'rl'] as const).map((name) => run.policyDirectory(name)).find(hasCard);
+  if (base === undefined) return 'no policy of the run is left that says how it was drawn';
+  try {
+    const address = reinforcementExamples(recipe.data, recipe.seed);
+    const { facts } = openExamples(address);
+    const card = trainingCard(base, recipe, facts);
+    const { example, picture } = trainingTask(card, address, 'rl');
+    return { example, picture, parse: exampleTask(card, { facts, reading: recipe.answers }).parse };
+  } catch (error) {
+    if (error instanceof TimeseerError) return error.message;
+    throw error;
+  }
+}
+
+export class CompletionsPage {
+  readonly #run: RunDirectory;
+  #task: ReturnType<typeof exampleTaskOf> | null = null;
+  /** Of every step so far. */
+  readonly #rewards: { step: number; reward: number | null }[] = [];
+  /** Of the steps that are shown. */
+  readonly #completions = new Map<number, Completion[]>();
+  readonly #bodies = new Map<number, Html>();
+  #writing: Promise<void> | null = null;
+  #again = false;
+
+  constructor(run: RunDirectory) {
+    this.#run = run;
+  }
+
+  /** The page of what a run's files hold. @throws DataError when they are damaged */
+  static of(run: RunDirectory): CompletionsPage {
+    const page = new CompletionsPage(run);
+    page.reward(readLog(run.file('rl', 'metrics.jsonl')) as { step: number; reward: number | null }[]);
+    page.add(readLog(run.file('rl', 'completions.jsonl')) as Completion[]);
+    return page;
+  }
+
+  get file(): string {
+    return this.#run.file('rl', 'completions.html');
+  }
+
+  /** Adds the responses of some steps, in order. */
+  add(completions: readonly Completion[]): void {
+    for (const one of completions) {
+      const known = this.#completions.get(one.step);
+      if (known === undefined) this.#completions.set(one.step, [one]);
+      else known.push(one);
+    }
+    const last = Math.max(0, ...this.#completions.keys());
+    for (const step of this.#completions.keys()) {
+      if (isShown(step, last)) continue;
+      this.#completions.delete(step);
+      this.#bodies.delete(step);
+    }
+  }
+
+  /** Adds mean rewards of steps, in order. */
+  reward(steps: readonly { readonly step: number; readonly reward: number | null }[]): void {
+    for (const { step, reward } of steps) this.#rewards.push({ step, reward });
+  }
+
+  /** Writes the page, or once more after the one that is being written. @throws WriteError */
+  async write(): Promise<void> {
+    this.#again = true;
+    this.#writing ??= this.#work().finally(() => {
+      this.#writing = null;
+    });
+    return this.#writing;
+  }
+
+  async #work(): Promise<void> {
+    while (this.#again) {
+      this.#again = false;
+      writeFileAtomic(this.file, await this.#page());
+    }
+  }
+
+  async #page(): Promise<string> {
+    const steps: { step: number; body: Html }[] = [];
+    let bytes = 0;
+    const newest = [...this.#completions.keys()].sort((a, b) => b - a);
+    for (const step of newest) {
+      const body = this.#bodies.get(step) ?? (await this.#body(step));
+      this.#bodies.set(step, body);
+      bytes += Buffer.byteLength(body.markup);
+      if (bytes > MOST_BYTES && steps.length > 0) break;
+      steps.push({ step, body });
+    }
+    const { name, recipe } = this.#run;
+    return completionsPage({
+      run: name,
+      method: METHODS[recipe.rl.advantage],
+      rewards: this.#rewards,
+      steps,
+    });
+  }
+
+  async #body(step: number): Promise<Html> {
+    const groups: Completion[][] = [];
+    for (const one of this.#completions.get(step)!) {
+      const group = groups.at(-1);
+      if (group?.[0]?.example === one.example && group?.[0]?.seriesId === one.seriesId) group.push(one);
+      else groups.push([one]);
+    }
+    return stepBody(await Promise.all(groups.map((group) => this.#group(group))));
+  }
+
+  async #group(completions: readonly Completion[]): Promise<CompletionGroup> {
+    const { seriesId, example: index } = completions[0]!;
+    const alone = (why: string): CompletionGroup => ({
+      seriesId,
+      example: why,
+      completions: completions.map((one) => ({ ...one, answer: null })),
+    });
+    this.#task ??= exampleTaskOf(this.#run);
+    const task = this.#task;
+    if (typeof task === 'string') return alone(task);
+    try {
+      const example = task.example(index);
+      if (example.id !== seriesId) return alone('the data have changed since');
+      const picture = await task.picture(example);
+      const shown: ShownExample = {
+        length: example.channels[0]!.length,
+        gold: example.gold,
+        names: example.names,
+        picture: picture === null ? null : `data:image/png;base64,${encodePng(picture).toString('base64')}`,
+        whole: picture !== null && picture.height >= WHOLE_FROM,
+      };
+      const answered = completions.map((one) => ({ ...one, answer: task.parse(one.response, example) }));
+      return { seriesId, example: shown, completions: answered };
+    } catch (error) {
+      if (error instanceof TimeseerError || error instanceof RangeError) return alone(error.message);
+      throw error;
+    }
+  }
+}
