@@ -84,6 +84,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Run a grid of runs, setting × arm × seed, and compare its arms',
     async () => (await import('./commands/study.ts')).study,
   ),
+  runs: lazy(
+    'List runs and what they have come to, or compare some',
+    async () => (await import('./commands/runs.ts')).runs,
+  ),
   explain: lazy(
     'Find and explain the anomalies of a CSV file',
     async () => (await import('./commands/explain.ts')).explainCommand,

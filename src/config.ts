@@ -217,3 +217,6 @@ export function changedKeys(a: Recipe, b: Recipe): string[] {
     .filter(([key, value]) => JSON.stringify(value) !== JSON.stringify(other.get(key)))
     .map(([key]) => key);
 }
+
+/** All keys of a recipe with dots between levels, and their values. */
+export const recipeLeaves = (recipe: Recipe): [key: string, value: unknown][] => leaves(recipe);

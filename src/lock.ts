@@ -179,6 +179,22 @@ function lockOf(own: string): Lock {
   };
 }
 
+/**
+ * Whether a process works on a directory that it has claimed; looks and changes nothing. One of another machine or container
+ * counts while it touches its ticket.
+ */
+export function isClaimed(path: string): boolean {
+  const names = existsSync(path) ? readdirSync(path) : [];
+  return names.some((name) => {
+    const owner = name.startsWith('.lock') ? TICKET.exec(name.slice('.lock'.length))?.[1] : undefined;
+    if (owner === undefined) return false;
+    const state = stateOf(owner);
+    if (state !== 'unknown') return state === 'alive';
+    const stat = statSync(join(path, name), { throwIfNoEntry: false });
+    return stat !== undefined && Date.now() - stat.mtimeMs < STALE_MS;
+  });
+}
+
 /** Runs `body` while holding the lock `path`; `onWait` hears once of the ticket that is waited for. Errors as `takeLock`. */
 export async function withLock<T>(
   path: string,

@@ -44,5 +44,7 @@ export function recipeHelp(section: string | null): string {
   return [
     'Keys of the recipe, with their defaults (--set KEY=VALUE, or in the file of --recipe):',
     ...chosen.flatMap((key) => entry(key, width)),
+    '',
+    'timeseer runs --glossary explains what is logged.',
   ].join('\n');
 }
