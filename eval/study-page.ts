@@ -175,10 +175,13 @@ function differencesTable(
     (one) =>
       html`<tr><th scope="row">${one.title}</th>${keys.map(({ key, up }, k) => differenceCell(one[which]![key], up, most[k]!))}</tr>\n`,
   );
-  return html`<h3>${what}</h3>${scrolling(
+  const table = scrolling(
     `${what}: ${title}`,
     html`<table class="study"><thead><tr><th scope="col">Arm</th>${heads(keys)}</tr></thead><tbody>${rows}</tbody></table>`,
-  )}`;
+  );
+  return which === 'toBase'
+    ? html`<h3>${what}</h3>${table}`
+    : html`<details><summary>${what}</summary>${table}</details>`;
 }
 
 function curves({ setting, curves: all }: SettingResult): Html | null {
