@@ -1,12 +1,13 @@
 /** The results of a study as a page and as Markdown. */
 import { type Html, html, page } from '../src/html/html.ts';
-import { fixed, grouped, signed } from '../src/html/numbers.ts';
+import { fixed, grouped, lowerFirst, signed } from '../src/html/numbers.ts';
 import { bullets, FOOTER, scrolling } from '../src/html/parts.ts';
 import { STYLE } from '../src/html/style.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';
 import {
   type ArmResult,
   CURVES,
+  GATES,
   type ResultKey,
   type SettingResult,
   type StudyDifference,
@@ -91,6 +92,19 @@ function markdownDifferences(
   return [`\n**${title}**\n`, markdownTable(['', ...keys.map(({ label }) => escaped(label))], rows)];
 }
 
+function markdownGates(setting: SettingResult): string[] {
+  const shown = gatesOf(setting);
+  if (shown.length === 0) return [];
+  const rows = setting.arms
+    .filter(({ gates }) => gates !== null)
+    .map((one) => [escaped(one.title), ...shown.map(({ name }) => gateCell(one, name))]);
+  return [
+    '\n**Gates**: means over the steps of the reinforcement\n',
+    markdownTable(['', ...shown.map(({ label }) => label)], rows),
+    `\n${shown.map(({ label, definition }) => `${label}: ${lowerFirst(definition)}`).join(' ')}`,
+  ];
+}
+
 /** The tables of a study in Markdown. */
 export function studyMarkdown(results: StudyResults): string {
   const { title, command, finished, cells, failed, settings, baseTitle } = results;
@@ -119,6 +133,7 @@ export function studyMarkdown(results: StudyResults): string {
       markdownTable(['', ...keys.map(({ label }) => escaped(label)), 'Training', 'Seconds', 'Seeds'], rows),
       ...markdownDifferences(setting, 'toBase', `Difference to ${escaped(baseTitle)}`),
       ...markdownDifferences(setting, 'toStart', 'Difference to the start'),
+      ...markdownGates(setting),
     );
   }
   lines.push('\n## How to read these numbers\n', ...notes(results).map((text) => `- ${escaped(text)}`));
@@ -184,6 +199,33 @@ function differencesTable(
     : html`<details><summary>${what}</summary>${table}</details>`;
 }
 
+/** The gates that any arm has. */
+function gatesOf({ arms }: SettingResult): typeof GATES {
+  return GATES.filter(({ name }) => arms.some(({ gates }) => gates?.[name] !== undefined));
+}
+
+const gateCell = ({ gates }: ArmResult, name: string): string => {
+  const value = gates?.[name];
+  return value === undefined ? '\u2013' : Math.abs(value) < 10 ? tight(value) : value.toFixed(1);
+};
+
+function gatesTable(setting: SettingResult): Html | null {
+  const shown = gatesOf(setting);
+  if (shown.length === 0) return null;
+  const rows = setting.arms
+    .filter(({ gates }) => gates !== null)
+    .map(
+      (one) =>
+        html`<tr><th scope="row">${one.title}</th>${shown.map(({ name }) => html`<td>${gateCell(one, name)}</td>`)}</tr>\n`,
+    );
+  return html`<h3>Gates</h3><p>Whether there was anything to learn from, and whether the traces said more than the rewards did: means over the steps of the reinforcement.</p>${scrolling(
+    `Gates: ${setting.title}`,
+    html`<table class="study"><thead><tr><th scope="col">Arm</th>${shown.map(
+      ({ label, definition }) => html`<th scope="col">${label}<span class="note">${definition}</span></th>`,
+    )}</tr></thead><tbody>${rows}</tbody></table>`,
+  )}`;
+}
+
 function curves({ setting, curves: all }: SettingResult): Html | null {
   const panels = CURVES.flatMap(({ name, title, definition }) => {
     const found = all.find((one) => one.name === name);
@@ -236,7 +278,7 @@ export function studyPage(results: StudyResults, text: string): string {
     ...settings.map((one) => ({
       id: one.setting,
       title: one.title,
-      body: html`<p>${verdict(one, baseTitle)}</p><p class="byline">${about(one)}</p>${valuesTable(one)}${differencesTable(one, 'toBase', `Difference to ${baseTitle}`)}${differencesTable(one, 'toStart', 'Difference to the start')}${curves(one)}`,
+      body: html`<p>${verdict(one, baseTitle)}</p><p class="byline">${about(one)}</p>${valuesTable(one)}${differencesTable(one, 'toBase', `Difference to ${baseTitle}`)}${differencesTable(one, 'toStart', 'Difference to the start')}${gatesTable(one)}${curves(one)}`,
     })),
     { id: 'notes', title: 'How to read these numbers', body: bullets(notes(results)) },
     {

@@ -107,9 +107,70 @@ export const CURVES: readonly {
     definition: 'Of responses to the expert traces, mean; it is not maximised itself.',
   },
   {
-    name: 'orthogonal',
-    title: 'Orthogonal part',
-    definition: 'Root mean square of the trace-grounded part of the advantages.',
+    name: 'grounding.ratio',
+    title: 'Size of the grounded part',
+    definition: 'Root mean square of the trace-grounded part of the advantages, over that of the main part.',
+  },
+  ...(
+    [
+      ['reward', 'Reward'],
+      ['point_precision', 'Point precision'],
+      ['point_recall', 'Point recall'],
+      ['class_accuracy', 'Class accuracy'],
+    ] as const
+  ).map(([name, title]) => ({
+    name: `validation.metrics.${name}`,
+    title: `${title}, validation`,
+    definition: 'Of greedy answers to series of the validation split; up is better.',
+  })),
+];
+
+/**
+ * Whether there is anything to learn from, and whether the similarity to the traces says more than the rewards do: of the same log, means
+ * over the steps.
+ */
+export const GATES: readonly {
+  readonly name: string;
+  readonly label: string;
+  readonly definition: string;
+}[] = [
+  {
+    name: 'equalRewards',
+    label: 'Equal rewards',
+    definition: 'Share of groups whose rewards are all equal: they teach nothing.',
+  },
+  {
+    name: 'grounding.ratio',
+    label: 'Grounded part',
+    definition: 'Root mean square of the trace-grounded part of the advantages, over that of the main part.',
+  },
+  {
+    name: 'grounding.correlation',
+    label: 'Correlation',
+    definition: 'Of similarity and reward within groups: near 1, the similarity repeats the reward.',
+  },
+  {
+    name: 'grounding.tokens',
+    label: 'Tokens with mass',
+    definition: 'Effective number of response tokens that carry mass in the transport.',
+  },
+  {
+    name: 'grounding.partners',
+    label: 'Partners of a token',
+    definition:
+      "Effective number of trace tokens that a response token's mass goes to: many say that little is aligned.",
+  },
+  {
+    name: 'grounding.goldFirst',
+    label: 'Gold first',
+    definition:
+      'Share of groups in which no sampled response is nearer to the trace than the gold one; chance is 1 / (G + 1).',
+  },
+  {
+    name: 'grounding.goldNearer',
+    label: 'Gold nearer',
+    definition:
+      'Share of sampled responses that are farther from the trace than the gold one; chance is 1/2.',
   },
 ];
 
@@ -163,6 +224,8 @@ export interface ArmResult {
   readonly toBase: By<StudyDifference> | null;
   /** Against the start of the same seeds; null for the start, and where there is none. */
   readonly toStart: By<StudyDifference> | null;
+  /** Means over steps, then seeds; null without reinforcement. */
+  readonly gates: By<number> | null;
   readonly training: CellResult['training'];
   /** Mean over the seeds. */
   readonly seconds: CellResult['seconds'];
@@ -336,6 +399,7 @@ export function settingResult(input: SettingInput, resamples: number): SettingRe
       ...{ arm, title, seeds: group.map(({ seed }) => seed), values: Object.fromEntries(values) },
       toBase: arm === start ? null : against(arm, base),
       toStart: against(arm, start),
+      gates: gatesOf(group),
       training: group[0]!.result.training,
       seconds: {
         training: mean(({ seconds }) => seconds.training),
@@ -376,6 +440,20 @@ function corrected(
   });
 }
 
+function gatesOf(cells: readonly FinishedCell[]): By<number> | null {
+  const meanOf = (values: readonly number[]): number =>
+    values.reduce((sum, value) => sum + value, 0) / values.length;
+  if (cells.every(({ steps }) => steps.length === 0)) return null;
+  return Object.fromEntries(
+    GATES.flatMap(({ name }) => {
+      const seeds = cells
+        .map(({ steps }) => steps.flatMap((line) => line[name] ?? []))
+        .filter((values) => values.length > 0);
+      return seeds.length === 0 ? [] : [[name, meanOf(seeds.map(meanOf))]];
+    }),
+  );
+}
+
 /** Curves of the numbers that the logs have; those that are the same at every step of every arm say nothing. */
 function curvesOf(arms: SettingInput['arms'], of: (arm: string) => readonly FinishedCell[]): StudyCurves[] {
   const logged = arms
@@ -383,9 +461,9 @@ function curvesOf(arms: SettingInput['arms'], of: (arm: string) => readonly Fini
     .filter(({ cells }) => cells.length > 0);
   return CURVES.flatMap(({ name }) => {
     const curves = logged.map(({ title, cells }) => {
-      const step = [...new Set(cells.flatMap(({ steps }) => steps.map((line) => line['step']!)))].sort(
-        (a, b) => a - b,
-      );
+      // Some are measured at some steps alone.
+      const measured = cells.flatMap(({ steps }) => steps.filter((line) => typeof line[name] === 'number'));
+      const step = [...new Set(measured.map((line) => line['step']!))].sort((a, b) => a - b);
       const values = cells.map(({ steps }) => {
         const byStep = new Map(steps.map((line) => [line['step'], line[name] ?? null]));
         return smoothed(step.map((at) => byStep.get(at) ?? null));

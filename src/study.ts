@@ -88,6 +88,8 @@ const studySchema = z
     base: name,
     /** Resamples behind every interval. */
     bootstrap: count(100, 1e6).default(2000),
+    /** Of every run; settings and arms come after it. */
+    set,
     evaluation: evaluation.prefault({}),
     settings: z.record(name, setting).readonly(),
     arms: z.record(name, arm).readonly(),
@@ -113,6 +115,8 @@ export interface Cell {
   /** Whether it begins with the start. */
   readonly continues: boolean;
   readonly evaluation: StudyEvaluation;
+  /** What it is evaluated on: the data of its setting, also where it was trained on others. */
+  readonly data: Recipe['data'];
 }
 
 export interface Study {
@@ -241,15 +245,19 @@ export function loadStudy(nameOrPath: string): Study {
       throw fail([...where, ...issue!.path], `${where.join('.')}.${issueText(issue!, own.evaluation, 'it')}`);
     }),
   );
+  const ofSetting = (setting: string): PlacedOverride[] => [
+    ...block(['set'], file.set),
+    ...block(['settings', setting, 'set'], settings[setting]!.set),
+  ];
   /** The changes of a cell but for its seed and its start; null: there is no such cell. */
   const changesOf = (setting: string, one: string): PlacedOverride[] | null => {
-    const { set: own, start } = settings[setting]!;
-    const shared = block(['settings', setting, 'set'], own);
+    const { start } = settings[setting]!;
+    const shared = ofSetting(setting);
     if (one === START) {
-      const own = { text: 'rl.steps=0', place: path };
+      const unreinforced = { text: 'rl.steps=0', place: path };
       return start === undefined
         ? null
-        : [...shared, own, ...block(['settings', setting, 'start', 'set'], start.set)];
+        : [...shared, unreinforced, ...block(['settings', setting, 'start', 'set'], start.set)];
     }
     const here = arms[one]!.settings[setting];
     if (here === 'skip') return null;
@@ -271,6 +279,12 @@ export function loadStudy(nameOrPath: string): Study {
       const changes = changesOf(setting, one);
       return changes === null ? [] : [{ setting, arm: one, changes }];
     }),
+  );
+  const data = new Map(
+    Object.keys(settings).map((setting) => [
+      setting,
+      checked(recipeOf(setting), ofSetting(setting), fail, setting).data,
+    ]),
   );
   for (const { setting, arm: one, changes } of grid) {
     const recipe = checked(recipeOf(setting), changes, fail, setting);
@@ -295,6 +309,7 @@ export function loadStudy(nameOrPath: string): Study {
             set: [`seed=${seed}`, ...from, ...texts(changes)],
             continues: goesOn,
             evaluation: evaluations.get(setting)!,
+            data: data.get(setting)!,
           };
         }),
       ),

@@ -13,6 +13,7 @@ afterAll(() => rmSync(directory, { recursive: true, force: true }));
 const STUDY = `seeds: [3, 1]
 base: plain
 evaluation: {series: 50, temperatures: [0, 0.5]}
+set: {rl.learningRate: 0.01, rl.steps: 30}
 settings:
   few:
     recipe: quickstart
@@ -63,6 +64,7 @@ describe('the cells of a study', () => {
 
   test('begin with the policy of the recipe where they say so, or where there is no start', () => {
     const scratch = recipeOf('few/scratch/seed-1');
+    expect(scratch.rl.learningRate).toBe(0.01);
     expect([scratch.policy.init, scratch.sft.samples, scratch.rl.steps]).toEqual(['nano', 900, 0]);
     const plain = recipeOf('none/plain/seed-1');
     expect([plain.policy.init, plain.sft.samples, plain.rl.steps]).toEqual(['nano', 160, 5]);
@@ -106,27 +108,27 @@ describe('a study file is refused', () => {
     [
       'rl.advantage: grpo',
       'rl.advantag: grpo',
-      '/mine.yaml:14: arms.plain.set: unknown key rl.advantag; did you mean rl.advantage?',
+      '/mine.yaml:15: arms.plain.set: unknown key rl.advantag; did you mean rl.advantage?',
     ],
     [
       'rl.advantage: grpo',
       'rl.group: 1',
-      '/mine.yaml:14: arms.plain.set: rl.group: got 1, expected a number ≥ 2',
+      '/mine.yaml:15: arms.plain.set: rl.group: got 1, expected a number ≥ 2',
     ],
     [
       'set: {sft.samples: 400}',
       'set: {sft.sample: 400}',
-      '/mine.yaml:8: settings.few.start.set: unknown key sft.sample; did you mean sft.samples?',
+      '/mine.yaml:9: settings.few.start.set: unknown key sft.sample; did you mean sft.samples?',
     ],
     [
       'none: {set: {rl.steps: 5}}',
       'nonne: skip',
-      '/mine.yaml:16: arms.plain.settings.nonne: no setting called nonne; did you mean none? (settings: few, none)',
+      '/mine.yaml:17: arms.plain.settings.nonne: no setting called nonne; did you mean none? (settings: few, none)',
     ],
     [
       'none: {set: {rl.steps: 5}}',
       'none: skip',
-      '/mine.yaml:16: arms.plain: is the base and cannot be skipped in none',
+      '/mine.yaml:17: arms.plain: is the base and cannot be skipped in none',
     ],
     [
       'base: plain',
@@ -136,7 +138,7 @@ describe('a study file is refused', () => {
     [
       'recipe: quickstart-short',
       'recipe: quikstart',
-      '/mine.yaml:11: settings.none.recipe: no recipe called quikstart; did you mean quickstart?',
+      '/mine.yaml:12: settings.none.recipe: no recipe called quikstart; did you mean quickstart?',
     ],
     ['seeds: [3, 1]', 'seeds: [3, 3]', '/mine.yaml:1: seeds: got [3,3], expected different seeds'],
     ['seeds: [3, 1]', 'seeds: []', '/mine.yaml:1: seeds: got [], expected 1 entries'],
@@ -144,27 +146,27 @@ describe('a study file is refused', () => {
     [
       '{series: 40}',
       '{series: 0}',
-      '/mine.yaml:9: settings.few.evaluation.series: got 0, expected a number ≥ 1',
+      '/mine.yaml:10: settings.few.evaluation.series: got 0, expected a number ≥ 1',
     ],
     [
       'set: {rl.steps: 20}',
       'set: {seed: 20}',
-      "/mine.yaml:7: settings.few.set: seed is what 'seeds' says; leave it out",
+      "/mine.yaml:8: settings.few.set: seed is what 'seeds' says; leave it out",
     ],
     [
       '  scratch:',
       '  start:',
-      '/mine.yaml:17: arms.start: every setting with a start has this arm; give another name',
+      '/mine.yaml:18: arms.start: every setting with a start has this arm; give another name',
     ],
     [
       'rl.steps: 0, sft.samples: 900',
       'rl.steps: 0, sft.samples: 0',
-      '/mine.yaml:17: arms.scratch: trains nothing in few: sft.samples and rl.steps are 0',
+      '/mine.yaml:18: arms.scratch: trains nothing in few: sft.samples and rl.steps are 0',
     ],
     [
       '  extra:',
       '  ../extra:',
-      '/mine.yaml:20: arms.../extra: got ../extra, expected a letter, then letters',
+      '/mine.yaml:21: arms.../extra: got ../extra, expected a letter, then letters',
     ],
     ['seeds: [3, 1]', 'seeds: [3, 1', 'not YAML'],
   ])('%s → %s', (from, to, wanted) => {

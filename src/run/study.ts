@@ -20,6 +20,7 @@ import {
   CURVES,
   cellResultSchema,
   type FinishedCell,
+  GATES,
   STUDY_VERSION,
   type StepLine,
   type StudyResults,
@@ -110,9 +111,10 @@ function lastPolicy({ recipe, set }: Cell): PolicyName {
 }
 
 /** What is asked of a cell's policy, as its result repeats it. */
-const askedOf = ({ evaluation }: Cell): CellResult['evaluation'] => ({
+const askedOf = ({ evaluation, data }: Cell): CellResult['evaluation'] => ({
   ...evaluation,
   temperatures: [...evaluation.temperatures],
+  data: { ...data },
 });
 
 const resultFile = (out: string, cell: Cell): string =>
@@ -184,7 +186,8 @@ async function evaluateCell(
   last: PolicyName,
   { device, silent, out }: { readonly device: string; readonly silent: boolean; readonly out: string },
 ): Promise<CellResult> {
-  const { data, eval: asked, answers, sft, rl } = run.recipe;
+  const { eval: asked, answers, sft, rl } = run.recipe;
+  const { data } = cell;
   const { split, series, seed, samples, temperatures } = cell.evaluation;
   const examples =
     split === 'test' ? heldOutExamples(data, seed, series) : validationExamples(data, seed, series);
@@ -269,14 +272,17 @@ function prune(run: Run, last: PolicyName): void {
 
 /** The numbers of the log of a run's reinforcement that there are curves of. */
 function stepLines(run: Run): StepLine[] {
+  const evaluated = new Map(readLog(run.file('rl', 'validation.jsonl')).map((line) => [line.step, line]));
   return readLog(run.file('rl', 'metrics.jsonl')).map((line) => {
+    const tree = { ...line, validation: evaluated.get(line.step) };
     const value = (path: string): number | null => {
       const found = path
         .split('.')
-        .reduce<unknown>((tree, key) => (tree as Record<string, unknown> | null | undefined)?.[key], line);
+        .reduce<unknown>((part, key) => (part as Record<string, unknown> | null | undefined)?.[key], tree);
       return typeof found === 'number' ? found : null;
     };
-    return { step: line.step, ...Object.fromEntries(CURVES.map(({ name }) => [name, value(name)])) };
+    const names = [...CURVES, ...GATES].map(({ name }) => name);
+    return { step: line.step, ...Object.fromEntries(names.map((name) => [name, value(name)])) };
   });
 }
 

@@ -49,7 +49,20 @@ describe('the results of a setting', () => {
 
   test('have curves of what was logged, of the arms that logged it', () => {
     const names = few!.curves.map(({ name }) => name);
-    expect(names).toEqual(['reward', 'parts.format', 'kl', 'entropy', 'tokens', 'similarity']);
+    expect(names).toEqual([
+      ...[
+        'reward',
+        'parts.format',
+        'kl',
+        'entropy',
+        'tokens',
+        'equalRewards',
+        'similarity',
+        'grounding.ratio',
+      ],
+      'validation.metrics.reward',
+    ]);
+    expect(few!.curves.at(-1)!.arms[0]!.step).toEqual([10, 20, 30, 40]);
     expect(few!.curves.find(({ name }) => name === 'similarity')!.arms.map(({ title }) => title)).toEqual([
       'SAME',
     ]);
@@ -58,6 +71,15 @@ describe('the results of a setting', () => {
     for (const [i, mean] of reward.mean.entries()) {
       expect(reward.low[i]! <= mean! && mean! <= reward.high[i]!).toBe(true);
     }
+  });
+
+  test('have gates: means over the steps that measured them, then over the seeds', () => {
+    expect(armOf('more').gates).toBeNull();
+    expect(Object.keys(armOf('grpo').gates!)).toEqual(['equalRewards']);
+    const { equalRewards, ...grounded } = armOf('same').gates!;
+    expect(equalRewards).toBeCloseTo(0.25, 1);
+    expect(Object.keys(grounded)).toEqual(['grounding.ratio', 'grounding.goldFirst']);
+    expect(grounded['grounding.ratio']).toBeCloseTo(0.05, 1);
   });
 
   test('are refused where cells answered other series', () => {
@@ -97,7 +119,7 @@ describe('the table in Markdown', () => {
       .split('\n\n')
       .filter((block) => block.startsWith('|'))
       .map((block) => new Set(block.split('\n').map((line) => line.split('|').length)).size);
-    expect(counts).toEqual([1, 1, 1]);
+    expect(counts).toEqual([1, 1, 1, 1]);
   });
 });
 
@@ -128,7 +150,7 @@ describe('the page of a study', () => {
       });
       expect(complaints).toEqual([]);
       expect(dom).toContain('data-curves="drawn"');
-      expect(dom.match(/class="scatterlayer/g)!.length).toBe(6);
+      expect(dom.match(/class="scatterlayer/g)!.length).toBe(9);
       expect(dom).toContain('aria-pressed="false"');
       // Three arms with a band and a curve each; one of them off.
       const [first] = dom.split('id="few-curve-1"');

@@ -1,6 +1,6 @@
 /** Finished cells of a study, made up: policies of several seeds on the same series. */
 import type { CellResult, FinishedCell, StudyResults } from '../../eval/study-results.ts';
-import { CURVES, STUDY_VERSION, settingResult } from '../../eval/study-results.ts';
+import { CURVES, GATES, STUDY_VERSION, settingResult } from '../../eval/study-results.ts';
 import { Random } from '../../src/random.ts';
 
 export interface MadeUp {
@@ -61,12 +61,17 @@ function cell(setting: string, one: MadeUp, seed: number): FinishedCell {
     ...{ setting, arm, seed, result: result(one, seed) },
     steps: Array.from({ length: steps }, (_, s) => ({
       step: s + 1,
+      ...Object.fromEntries(GATES.map(({ name }) => [name, null])),
       ...Object.fromEntries(CURVES.map(({ name }) => [name, null])),
       reward: 0.4 + (level - 0.4) * (1 - Math.exp(-s / 30)) + 0.1 * (random.uniform() - 0.5),
       'parts.format': clip(0.7 + s / 200),
       kl: 0.0005 * s * (0.8 + 0.4 * random.uniform()),
       entropy: 0.5 * Math.exp(-s / 100) + 0.05 * random.uniform(),
       tokens: 43 + random.uniform(),
+      equalRewards: 0.2 + 0.1 * random.uniform(),
+      'validation.metrics.reward': s % 10 === 9 ? level + 0.05 * (random.uniform() - 0.5) : null,
+      'grounding.ratio': grounded ? 0.1 * random.uniform() : null,
+      'grounding.goldFirst': grounded && s % 10 === 0 ? random.uniform() : null,
       similarity: grounded ? 0.28 + 0.01 * random.uniform() : null,
     })),
   };
