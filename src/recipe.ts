@@ -140,7 +140,7 @@ const validation = {
 const sft = z
   .strictObject({
     samples: count(0)
-      .default(30_000)
+      .default(8000)
       .describe(
         'Training examples, each seen once; 0 skips the stage. The stage ends after them, not after a time.',
       ),
@@ -261,7 +261,7 @@ const reward = z
   .strictObject({
     localisation: z
       .enum(['mean_of_six', 'point_f1', 'f05_affiliation'])
-      .default('mean_of_six')
+      .default('f05_affiliation')
       .describe(
         'How intervals are graded in reinforcement: mean of six metrics (AnomSeer), point F1 alone, or the mean of point F0.5 and affiliation F1, under which answers do not widen. Evaluation grades as AnomSeer does.',
       ),
@@ -277,11 +277,11 @@ const reward = z
 const rl = z
   .strictObject({
     steps: count(0)
-      .default(100)
+      .default(200)
       .describe('Steps, each of fresh rollouts and updates from them; 0 skips the stage.'),
     prompts: count(1, 65_536).default(16).describe('Prompts per step.'),
     group: count(2, 4096)
-      .default(8)
+      .default(16)
       .describe('Responses per prompt, G; advantages compare them, so at least two.'),
     temperature: z
       .number()
@@ -351,13 +351,13 @@ const rl = z
       ),
     kl: nonNegative
       .max(1e6)
-      .default(0.001)
+      .default(0)
       .describe('Weight (β) of the KL divergence from the reference policy; 0: no reference.'),
     klEstimator: z
       .enum(['k1', 'k2', 'k3'])
       .default('k3')
       .describe('Estimate of the KL divergence: k1 log-ratio, k2 half its square, k3 the low-variance one.'),
-    entropy: nonNegative.max(1e6).default(0.001).describe('Weight of the entropy bonus.'),
+    entropy: nonNegative.max(1e6).default(0).describe('Weight of the entropy bonus.'),
     topEntropy: positive
       .max(1)
       .default(1)

@@ -4,12 +4,28 @@ import { heldOutExamples, openExamples } from '../../datasets/source.ts';
 import { type AssembleOptions, type ReportFiles, reportFiles, writeRunReport } from '../../eval/report.ts';
 import { POLICIES, RunDirectory } from '../../eval/run-directory.ts';
 import { type Summary, summaryTable } from '../../eval/summary.ts';
+import { change } from '../html/numbers.ts';
 import { hasCard } from '../tasks/card.ts';
 import { say } from '../terminal.ts';
 import { CompletionsPage } from './completions.ts';
 import { evaluationCard, exampleTask } from './task.ts';
 
-/** The results of a run as a table for a terminal, and what of its requirements is missed. */
+/** What reinforcement changed, one line for each metric that it surely changed. */
+function changeLines({ rl }: Summary): string[] {
+  const gains = Object.entries(rl?.gain ?? {});
+  if (gains.length === 0) return [];
+  const sure = gains.filter(([, { ci95 }]) => ci95[0] > 0 || ci95[1] < 0);
+  const rest = gains.filter((one) => !sure.includes(one)).map(([name]) => name);
+  return [
+    `what reinforcement changed, on the same ${gains[0]![1].n} series (95 % interval):`,
+    ...sure.map(
+      ([name, estimate]) => `  ${name.padEnd(22)} ${change(estimate)}${estimate.mean < 0 ? '  loss' : ''}`,
+    ),
+    ...(rest.length === 0 ? [] : [`  no significant change: ${rest.join(', ')}`]),
+  ];
+}
+
+/** The results of a run for a terminal: a table, what reinforcement changed, and what of its requirements is missed. */
 export function resultLines(summary: Summary): string[] {
   const missed = (summary.requirements ?? []).filter((one) => !one.met);
   const verdict =
@@ -20,7 +36,7 @@ export function resultLines(summary: Summary): string[] {
         : missed.map(
             ({ name, at_least, measured }) => `missed: ${name} ${measured.toFixed(4)}, required ${at_least}`,
           );
-  return [...summaryTable(summary), ...verdict];
+  return [...summaryTable(summary), ...changeLines(summary), ...verdict];
 }
 
 /** What the run's furthest policy was shown; nothing where no policy is left to tell, and the recipe has to. */

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { readSummary } from '../../eval/summary.ts';
 import { main } from '../../src/cli.ts';
+import { change } from '../../src/html/numbers.ts';
 import { buildReport, resultLines } from '../../src/run/report.ts';
 import { writeRun } from '../helpers/run-directory.ts';
 
@@ -117,6 +118,22 @@ describe('the table of results', () => {
       'missed: sft.poin',
     ]);
     expect(lines.at(-1)).toBe('missed: sft.point_f1 0.7312, required 0.75');
+  });
+
+  test('says what reinforcement surely changed, and which of it is a loss', () => {
+    const summary = readSummary(join(run, 'summary.json'));
+    const gain = {
+      reward_greedy: { mean: 0.065, ci95: [0.051, 0.079], n: 400 },
+      point_recall: { mean: -0.02, ci95: [-0.03, -0.01], n: 400 },
+      point_f1: { mean: 0.01, ci95: [-0.01, 0.03], n: 400 },
+    } as const;
+    const lines = resultLines({ ...summary, rl: { ...summary.rl!, gain }, requirements: [] });
+    expect(lines.slice(-4)).toEqual([
+      'what reinforcement changed, on the same 400 series (95 % interval):',
+      `  reward_greedy          ${change(gain.reward_greedy)}`,
+      `  point_recall           ${change(gain.point_recall)}  loss`,
+      '  no significant change: point_f1',
+    ]);
   });
 
   test('says when every requirement is met', () => {
