@@ -3,7 +3,13 @@
  * stand in `src/train/glossary.ts`, those of answers with their kind (`src/tasks`); here are those of `summary.json`.
  */
 import { KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
-import { COMPLETION_NAMES, type LoggedName, RL_NAMES, SFT_NAMES } from '../src/train/glossary.ts';
+import {
+  COMPLETION_NAMES,
+  type LoggedName,
+  RL_NAMES,
+  SFT_NAMES,
+  VALIDATION_NAMES,
+} from '../src/train/glossary.ts';
 import type { Summary, SummaryMetrics } from './summary.ts';
 
 /** Definitions of the metrics of all kinds of answers; where two kinds have one of the same name, both. */
@@ -56,6 +62,10 @@ export function glossary(): GlossarySection[] {
   return [
     { title: 'sft/metrics.jsonl, one line an update', names: SFT_NAMES },
     { title: 'rl/metrics.jsonl, one line a step', names: RL_NAMES },
+    {
+      title: 'sft/validation.jsonl and rl/validation.jsonl, one line an evaluation',
+      names: VALIDATION_NAMES,
+    },
     { title: 'rl/completions.jsonl, one line a response', names: COMPLETION_NAMES },
     {
       title:

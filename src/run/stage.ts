@@ -171,6 +171,7 @@ interface StageListener {
   readonly listen: Listener;
   /** Brings pages about the stage up to date; while one is being written, again after it. */
   readonly publish: () => Promise<void>;
+  readonly log: MetricsLog;
 }
 
 /** Steps of a stage of a recipe; 0 where it has no such stage. */
@@ -194,7 +195,7 @@ function sftListener(run: Run, start: number, progress: Progress): StageListener
     const { samples, loss, learningRate, skipped } = note.metrics;
     progress.update(samples, { loss, lr: learningRate, ...(skipped > 0 ? { skipped } : {}) });
   };
-  return { listen, publish: async () => {} };
+  return { listen, publish: async () => {}, log };
 }
 
 /** Writes the metrics and completions of the reinforcement stage and shows the metrics; the page of completions at checkpoints. */
@@ -244,7 +245,7 @@ function rlListener(run: Run, start: number, progress: Progress, workers: number
       complained = true;
     }
   };
-  return { listen, publish };
+  return { listen, publish, log };
 }
 
 /**
@@ -307,7 +308,7 @@ export async function runTrainingStage(
   if (workers > cores()) {
     progress.note(`${stage}: ${workers} workers on ${cores()} cores slow each other down`);
   }
-  const { listen, publish } =
+  const { listen, publish, log } =
     stage === 'sft' ? sftListener(run, start, progress) : rlListener(run, start, progress, workers);
   const before = resume ? (run.stageRecord(stage)?.seconds ?? 0) : 0;
   const began = performance.now();
@@ -326,6 +327,7 @@ export async function runTrainingStage(
           best: keep.best,
           classes: openExamples(validation).facts.classes,
           answer: (directory, signal) => validate(plain, validation, directory, signal),
+          onLine: (line) => log.validated(line),
           say: (text) => progress.note(text),
         });
   const job: TrainingJob = { ...plain, evaluator: evaluator?.state.memory ?? null };

@@ -44,6 +44,8 @@ export interface EvaluatorOptions {
   readonly classes: readonly string[];
   /** Greedy answers of the policy in a directory; null when the signal came first. */
   readonly answer: (directory: string, signal: AbortSignal) => Promise<readonly EvalRecord[] | null>;
+  /** Called with each line that is added to validation.jsonl. */
+  readonly onLine: (line: ValidationLine) => void;
   readonly say: (text: string) => void;
 }
 
@@ -108,7 +110,7 @@ export class Evaluator {
   }
 
   async #evaluate(step: number): Promise<void> {
-    const { answer, best, classes, say } = this.#options;
+    const { answer, best, classes, onLine, say } = this.#options;
     const records = await answer(snapshotOf(this.#directory, step), this.#ended.signal);
     if (records === null) return;
     // Intervals are for reports.
@@ -118,6 +120,7 @@ export class Evaluator {
     this.#log.append(line);
     // Before the policy goes that it is about.
     syncPath(this.#log.file);
+    onLine(line);
     this.#lines.push(line);
     this.#link();
     this.#prune();

@@ -4,6 +4,7 @@
  * A key that `metrics.ts` logs and that is missing here does not compile.
  */
 import type { Completion, RlMetrics, SftMetrics } from './metrics.ts';
+import type { ValidationLine } from './validation.ts';
 
 export interface LoggedName {
   readonly definition: string;
@@ -150,15 +151,26 @@ export const COMPLETION_NAMES: Readonly<Record<keyof Completion, LoggedName>> = 
   },
 };
 
-/** By stage, the names of its metrics lines. */
-export const STAGE_NAMES: Readonly<Record<'sft' | 'rl', Readonly<Record<string, LoggedName>>>> = {
+/** Lines of sft/validation.jsonl and rl/validation.jsonl; the metrics are those of the kind of answer. */
+export const VALIDATION_NAMES: Readonly<Record<keyof ValidationLine, LoggedName>> = {
+  step: { definition: 'Number of the update or step after which the policy was evaluated.' },
+  examples: { definition: 'Validation examples that it answered, greedily.' },
+  metrics: { definition: 'Mean of a metric over them.', tag: 'eval/*' },
+};
+
+/** Files of a stage that are drawn as curves. */
+export type LogName = 'sft' | 'rl' | 'validation';
+
+/** By file, the names in its lines. */
+export const LOG_NAMES: Readonly<Record<LogName, Readonly<Record<string, LoggedName>>>> = {
   sft: SFT_NAMES,
   rl: RL_NAMES,
+  validation: VALIDATION_NAMES,
 };
 
 /** The entry of a key with dots between levels; inside a record with open keys (`parts.format`) that of the record. */
-export function loggedName(stage: 'sft' | 'rl', key: string): LoggedName | null {
-  const names = STAGE_NAMES[stage];
+export function loggedName(log: LogName, key: string): LoggedName | null {
+  const names = LOG_NAMES[log];
   if (Object.hasOwn(names, key)) return names[key]!;
   const outer = key.split('.')[0]!;
   const open = Object.hasOwn(names, outer) ? names[outer]! : null;
@@ -170,8 +182,8 @@ export const tagOf = ({ trl, tag }: LoggedName): string | null =>
   trl === undefined ? (tag ?? null) : `train/${trl}`;
 
 /** Tag under which TensorBoard shows a key; null: it has no curve. */
-export function tensorBoardTag(stage: 'sft' | 'rl', key: string): string | null {
-  const entry = loggedName(stage, key);
+export function tensorBoardTag(log: LogName, key: string): string | null {
+  const entry = loggedName(log, key);
   if (entry === null) return `train/${key.replaceAll('.', '/')}`;
   return tagOf(entry)?.replace('*', key.slice(key.indexOf('.') + 1)) ?? null;
 }

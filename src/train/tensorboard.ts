@@ -9,8 +9,8 @@
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { appendText, writeFileAtomic } from '../files.ts';
-import { tensorBoardTag } from './glossary.ts';
-import { type LogLine, RunLog } from './metrics.ts';
+import { type LogName, tensorBoardTag } from './glossary.ts';
+import { type LogLine, RunLog, readLog } from './metrics.ts';
 
 /** CRC-32C (Castagnoli), reflected, by byte. */
 const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
@@ -111,17 +111,17 @@ export function* numbersOf(line: object, prefix = ''): Generator<readonly [key: 
   }
 }
 
-/** The event of a metrics line of a stage; empty where none of its numbers has a curve. */
-export function lineEvent(stage: 'sft' | 'rl', line: TimedLine): Buffer {
-  const { time = 0, step } = line;
-  const scalars = [...numbersOf(line)].flatMap(([name, value]): [string, number][] => {
-    const tag = tensorBoardTag(stage, name);
+/** The event of a line; empty where none of its numbers has a curve. */
+export function lineEvent(log: LogName, line: TimedLine): Buffer {
+  const { time = 0, step, ...rest } = line;
+  const scalars = [...numbersOf(rest)].flatMap(([name, value]): [string, number][] => {
+    const tag = tensorBoardTag(log, name);
     return tag === null ? [] : [[tag, value]];
   });
   return scalars.length === 0 ? Buffer.alloc(0) : scalarEvent(time, step, scalars);
 }
 
-/** metrics.jsonl of a stage, and the same as a TensorBoard event file in `tensorboard/` beside it. */
+/** metrics.jsonl of a stage, and its numbers and those of validation.jsonl as a TensorBoard event file in `tensorboard/`. */
 export class MetricsLog {
   readonly #stage: 'sft' | 'rl';
   readonly #log: RunLog;
@@ -139,9 +139,12 @@ export class MetricsLog {
     // Readers of a folder take its files in the order of their names; the time is what TensorFlow writes there.
     const name = `events.out.tfevents.${Math.floor(now)}.timeseer`;
     this.#events = join(directory, name);
+    const times = new Map(this.kept.map(({ step, time }) => [step, time]));
+    const validated = readLog(join(path, 'validation.jsonl')).filter(({ step }) => step <= keep);
     writeFileAtomic(this.#events, [
       fileHead(this.kept[0]?.time ?? now),
       ...this.kept.map((line) => lineEvent(stage, line)),
+      ...validated.map((line) => lineEvent('validation', { ...line, time: times.get(line.step) ?? now })),
     ]);
     for (const other of readdirSync(directory))
       if (other !== name) rmSync(join(directory, other), { force: true });
@@ -152,5 +155,10 @@ export class MetricsLog {
     const line: TimedLine = { ...metrics, time: Date.now() / 1000 };
     this.#log.append(line);
     appendText(this.#events, lineEvent(this.#stage, line));
+  }
+
+  /** Draws a line that was added to validation.jsonl. @throws WriteError when the disk is full. */
+  validated(line: LogLine): void {
+    appendText(this.#events, lineEvent('validation', { ...line, time: Date.now() / 1000 }));
   }
 }

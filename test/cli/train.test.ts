@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { readCard } from '../../src/tasks/card.ts';
 import { readState } from '../../src/train/checkpoint.ts';
-import { COMPLETION_NAMES, loggedName, STAGE_NAMES } from '../../src/train/glossary.ts';
+import { COMPLETION_NAMES, LOG_NAMES, loggedName } from '../../src/train/glossary.ts';
 import { type LogLine, readLog } from '../../src/train/metrics.ts';
 import { readEvents } from '../helpers/event-file.ts';
 import {
@@ -85,7 +85,7 @@ describe('what a stage logs', () => {
     expect(missing, 'add them to src/train/glossary.ts').toEqual([]);
     // And nothing else is: a name that no longer is logged goes.
     const logged = new Set(all.flatMap((line) => Object.keys(line)));
-    const outer = Object.keys(STAGE_NAMES[stage]).map((key) => key.split('.')[0]!);
+    const outer = Object.keys(LOG_NAMES[stage]).map((key) => key.split('.')[0]!);
     expect(outer.filter((key) => !logged.has(key))).toEqual([]);
   });
 

@@ -12,6 +12,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { readState } from '../../src/train/checkpoint.ts';
+import { loggedName } from '../../src/train/glossary.ts';
+import { readEvents } from '../helpers/event-file.ts';
 import { bits, edit, timeseer, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 import { differences } from '../kill/harness.ts';
 
@@ -83,6 +85,18 @@ describe('evaluation while a stage trains', { timeout: 120_000 }, () => {
     const overall = JSON.parse(said).metrics.overall;
     for (const [name, value] of Object.entries(lines(whole)[best / 2 - 1]!.metrics)) {
       expect(overall[name].mean).toBe(value);
+    }
+  });
+
+  test('is drawn in TensorBoard beside the training, each metric under a name of the glossary', () => {
+    const directory = join(whole, 'rl/tensorboard');
+    const events = readEvents(join(directory, readdirSync(directory)[0]!));
+    const drawn = events.filter(({ scalars }) => scalars !== null && 'eval/reward' in scalars);
+    expect(drawn.map(({ step, scalars }) => [step, scalars!['eval/reward']])).toEqual(
+      lines(whole).map(({ step, metrics }) => [step, Math.fround(metrics['reward']!)]),
+    );
+    for (const line of lines(whole)) {
+      for (const key of Object.keys(line)) expect(loggedName('validation', key)).not.toBeNull();
     }
   });
 

@@ -79,6 +79,9 @@ function essence(name: string, file: string): string {
     const events = readEvents(file).flatMap(({ step, scalars }) =>
       scalars === null ? [] : { step, scalars },
     );
+    // An evaluation ends some time after its step.
+    const isEvaluation = (scalars: object): number => Number('eval/reward' in scalars);
+    events.sort((a, b) => a.step - b.step || isEvaluation(a.scalars) - isEvaluation(b.scalars));
     return JSON.stringify(events, (tag, value) => (tag.startsWith('time_ms/') ? undefined : value));
   }
   const text = readFileSync(file, 'latin1');

@@ -1,5 +1,5 @@
 import { spawnSync } from 'node:child_process';
-import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { appendFileSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -74,6 +74,23 @@ describe('event files', () => {
     const tags = (name: 'sft' | 'rl'): string => lineEvent(name, line(1, { tokens: 344 })).toString('latin1');
     expect(tags('sft')).toContain('train/batch_tokens');
     expect(tags('rl')).toContain('train/completions/mean_length');
+  });
+
+  test('hold the evaluations beside training, also those of before it was resumed', () => {
+    const log = new MetricsLog('rl', stage, 0);
+    for (const step of [1, 2, 3]) log.append(line(step));
+    const evaluation = { step: 2, examples: 16, metrics: { reward: 0.75, point_f1: 0.5 } };
+    writeFileSync(join(stage, 'validation.jsonl'), `${JSON.stringify(evaluation)}\n`);
+    log.validated(evaluation);
+    const found = () =>
+      readEvents(eventFile()).filter(({ scalars }) => scalars !== null && 'eval/reward' in scalars);
+    const scalars = { 'eval/reward': 0.75, 'eval/point_f1': 0.5 };
+    expect(found()).toEqual([{ step: 2, time: expect.any(Number), scalars }]);
+    new MetricsLog('rl', stage, 2);
+    const [, second] = readLog(join(stage, 'metrics.jsonl')) as { step: number; time?: number }[];
+    expect(found()).toEqual([{ step: 2, time: second!.time, scalars }]);
+    new MetricsLog('rl', stage, 1);
+    expect(found()).toEqual([]);
   });
 
   test('a line without a number that has a curve makes no event', () => {
