@@ -198,7 +198,14 @@ export interface AssembledReport {
 }
 
 /** What the advantage estimators are called. */
-export const METHODS = { timerpo: 'TimerPO', grpo: 'GRPO', dr_grpo: 'Dr. GRPO' } as const;
+export const METHODS = {
+  timerpo: 'TimerPO',
+  grpo: 'GRPO',
+  dr_grpo: 'Dr. GRPO',
+  rloo: 'RLOO',
+  reinforce_pp: 'REINFORCE++',
+  gdpo: 'GDPO',
+} as const;
 
 function titleOf({ input, data }: Recipe, facts: DataFacts): string {
   const { subject } = taskKind(facts.kind).evaluation;

@@ -160,7 +160,7 @@ function aboutReward({ rl: { steps, reward } }: Recipe, kind: Gold['kind']): str
     }[reward.localisation],
     ...(reward.normal === 'graded' ? ['1 / (1 + intervals) as the localisation on normal series'] : []),
   ];
-  const graded = taskKind(kind).reward.parts.includes('localisation');
+  const graded = 'localisation' in taskKind(kind).reward.weights;
   return !graded || steps === 0 || own.length === 0
     ? []
     : [

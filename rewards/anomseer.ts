@@ -44,6 +44,6 @@ export function anomalyReward(
 
 export const anomseer: Reward<AnomalyGold> = {
   name: 'anomseer',
-  parts: ['class', 'format', 'localisation'],
+  weights: ANOMALY_WEIGHTS,
   score: anomalyReward,
 };

@@ -15,8 +15,8 @@ export interface RewardOptions {
 /** Grades answers of one kind against gold answers of that kind. */
 export interface Reward<G extends Gold = Gold> {
   readonly name: string;
-  /** Names of the parts that scores may have; a part that a gold answer does not define is absent from its score. */
-  readonly parts: readonly string[];
+  /** Weights of the parts that scores may have; a part that a gold answer does not define is absent from its score. */
+  readonly weights: Readonly<Record<string, number>>;
   /**
    * The weighted sum of the parts, in [0, 1]: the gold answer, well formed, earns 1.
    * @param length points of the series, N

@@ -40,6 +40,6 @@ export function classificationReward(
 /** Without a judge. */
 export const timemaster: Reward<ClassificationGold> = {
   name: 'timemaster',
-  parts: ['accuracy', 'format'],
+  weights: { accuracy: CLASSIFICATION_WEIGHTS.accuracy, format: CLASSIFICATION_WEIGHTS.format },
   score: (answer, gold) => classificationReward(answer, gold.class),
 };

@@ -66,6 +66,6 @@ export function variatesReward(answer: ParsedAnswer, gold: readonly number[]): S
 
 export const variates: Reward<VariatesGold> = {
   name: 'variates',
-  parts: ['f1', 'format'],
+  weights: VARIATES_WEIGHTS,
   score: (answer, gold) => variatesReward(answer, gold.variates),
 };

@@ -203,6 +203,10 @@ const timerpo = z
       .describe(
         'Steps between measurements of how near the gold response is to the trace, beside the sampled ones; 0: never.',
       ),
+    base: z
+      .enum(['grpo', 'dr_grpo', 'rloo', 'reinforce_pp', 'gdpo'])
+      .default('dr_grpo')
+      .describe('Advantage that the trace-grounded part is added to; dr_grpo in the paper.'),
     projection: z
       .boolean()
       .default(true)
@@ -298,10 +302,21 @@ const rl = z
     maxTokens: count(1, LONGEST_RESPONSE).default(96).describe('Longest response, in tokens.'),
     reward: reward.prefault({}),
     advantage: z
-      .enum(['timerpo', 'grpo', 'dr_grpo'])
+      .enum(['timerpo', 'grpo', 'dr_grpo', 'rloo', 'reinforce_pp', 'gdpo'])
       .default('timerpo')
       .describe('Advantage estimator of a group of responses.'),
     timerpo: timerpo.prefault({}),
+    normalise: z
+      .enum(['batch', 'task'])
+      .default('batch')
+      .describe(
+        'What reinforce_pp and gdpo normalise advantages over: the whole batch, or the prompts of each task (Dr. MAS).',
+      ),
+    resample: count(0, 100)
+      .default(0)
+      .describe(
+        'Most rounds in which groups of equal rewards are replaced by those of further prompts (dynamic sampling, DAPO).',
+      ),
     learningRate: positive.max(1).default(2e-4).describe('Peak learning rate of AdamW.'),
     warmup: count(0).default(3).describe('Steps of linear warm-up.'),
     minLearningRate: ratio.default(0.1).describe('Where the cosine ends, as a share of the peak.'),
@@ -357,6 +372,10 @@ const rl = z
       .enum(['k1', 'k2', 'k3'])
       .default('k3')
       .describe('Estimate of the KL divergence: k1 log-ratio, k2 half its square, k3 the low-variance one.'),
+    klIn: z
+      .enum(['loss', 'reward'])
+      .default('loss')
+      .describe('Where the KL divergence counts: in the loss, or taken from the reward before advantages.'),
     entropy: nonNegative.max(1e6).default(0).describe('Weight of the entropy bonus.'),
     topEntropy: positive
       .max(1)
@@ -486,6 +505,14 @@ export const recipeSchema = z
         code: 'custom',
         path: [stage, patience > 0 ? 'patience' : 'output'],
         message: `${patience > 0 ? 0 : 'last'} while ${stage}.evalEvery is 0: there is nothing to go by without evaluations`,
+      });
+    }
+    const { advantage, timerpo: own, kl, klIn } = recipe.rl;
+    if (kl > 0 && klIn === 'reward' && (advantage === 'timerpo' ? own.base : advantage) === 'gdpo') {
+      context.addIssue({
+        code: 'custom',
+        path: ['rl', 'klIn'],
+        message: 'loss with gdpo, which takes the parts of the reward and not their sum',
       });
     }
     if (recipe.rl.loss === 'cispo' && recipe.rl.clipRatioDual !== null) {

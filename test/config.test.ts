@@ -178,7 +178,10 @@ describe('loadRecipe', () => {
     ['rl:\n  topP: 0\n', 'r.yaml:2: rl.topP: got 0, expected a number > 0'],
     ['rl:\n  group: 1\n', 'r.yaml:2: rl.group: got 1, expected a number ≥ 2'],
     ['rl:\n  clipRatio: 1\n', 'r.yaml:2: rl.clipRatio: got 1, expected a number < 1'],
-    ['rl:\n  advantage: ppo\n', 'r.yaml:2: rl.advantage: got "ppo", expected one of timerpo, grpo, dr_grpo'],
+    [
+      'rl:\n  advantage: ppo\n',
+      'r.yaml:2: rl.advantage: got "ppo", expected one of timerpo, grpo, dr_grpo, rloo, reinforce_pp, gdpo',
+    ],
     ['rl:\n  betas: [0.9]\n', 'r.yaml:2: rl.betas: got [0.9], expected 2 entries'],
     ['rl:\n  betas: [0.9, 2]\n', 'r.yaml:2: rl.betas.1: got 2, expected a number < 1'],
     ["figure: ''\n", 'r.yaml:1: figure: got "", expected a non-empty string'],

@@ -260,7 +260,7 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
     });
   return {
     name: facts.task,
-    parts: taskKind(facts.kind).reward.parts,
+    weights: taskKind(facts.kind).reward.weights,
     picture: numbers === null ? painter(card.figure, parts) : () => null,
     instruction: (example) =>
       instruction(style, prompt, {

@@ -237,10 +237,12 @@ async function runRl(
   let turn = 0;
   const scored: Task = {
     ...task,
+    weights: { turn: 1 },
     score: (_, example) => {
       ledger.phase('transport' satisfies Phase); // all responses are there
       turn = (turn + 3) % 7; // no two of a group alike: such a group is not left out of the update
-      return { total: telling.has(example) ? turn / 7 : 0, parts: {} };
+      const total = telling.has(example) ? turn / 7 : 0;
+      return { total, parts: { turn: total } };
     },
   };
   const options = {
@@ -251,6 +253,7 @@ async function runRl(
     epochs: own.epochs * own.miniBatches > 1 ? 2 : 1,
     tokens: memory.tokens,
     rows: memory.rows,
+    resample: 0, // a replacement needs no more than what it replaces
     schedule: { abridged: true },
   };
   await rl(learner, reference, scored, options, seed, SILENT);

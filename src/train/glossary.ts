@@ -88,6 +88,18 @@ export const RL_NAMES: Readonly<Record<keyof RlMetrics | 'time', LoggedName>> = 
     definition: 'Share of groups whose rewards are all equal.',
     trl: 'frac_reward_zero_std',
   },
+  allZero: {
+    definition: 'Share of groups in which every reward is 0: prompts that are too hard.',
+    tag: 'train/frac_groups_all_zero',
+  },
+  allFull: {
+    definition: 'Share of groups in which every reward is 1: prompts that are solved.',
+    tag: 'train/frac_groups_all_full',
+  },
+  resampled: {
+    definition: 'Groups of equal rewards that were replaced by ones of further prompts.',
+    tag: 'train/resampled_groups',
+  },
   zeroVariance: {
     definition: 'Share of groups that are skipped, because every advantage is 0.',
     tag: 'train/frac_groups_skipped',

@@ -72,8 +72,12 @@ export interface RlMetrics {
   readonly orthogonal: number;
   /** Null where no trace is read. */
   readonly grounding: GroundingMetrics | null;
-  /** Share of groups whose rewards are all equal. */
+  /** Share of groups whose rewards are all equal, before any is replaced; of them those that are all 0, and all 1. */
   readonly equalRewards: number;
+  readonly allZero: number;
+  readonly allFull: number;
+  /** Groups that were replaced (`rl.resample`), as often as they were. */
+  readonly resampled: number;
   /** Share of zero-variance groups, which are skipped: every advantage is zero. */
   readonly zeroVariance: number;
   /**
@@ -171,10 +175,14 @@ const SUMS = [
   'goldNearer',
   'groups',
   'equal',
+  'allZero',
+  'allFull',
+  'resampled',
   'zeroVariance',
   'loss',
   'denominator',
   'kl',
+  'klTokens',
   'entropy',
   'clipped',
   'lossTokens',
@@ -253,7 +261,12 @@ export class StepMeter {
     const sums = this.#sums;
     for (const group of groups) {
       sums.groups++;
-      if (group.scores.every(({ total }) => total === group.scores[0]!.total)) sums.equal++;
+      const [first] = group.scores;
+      if (group.scores.every(({ total }) => total === first!.total)) {
+        sums.equal++;
+        if (first!.total === 0) sums.allZero++;
+        if (first!.total === 1) sums.allFull++;
+      }
       for (const { ids, finished } of group.responses) {
         sums.responses++;
         sums.tokens += ids.length;
@@ -342,10 +355,20 @@ export class StepMeter {
 
   loss(value: number, result: Omit<PolicyLoss, 'loss'>, tokens: number): void {
     this.#sums.loss += value;
-    this.#sums.kl += result.kl;
     this.#sums.entropy += result.entropy;
     this.#sums.clipped += result.clipped;
     this.#sums.lossTokens += tokens;
+  }
+
+  /** Sum of k3 over tokens. */
+  divergence(kl: number, tokens: number): void {
+    this.#sums.kl += kl;
+    this.#sums.klTokens += tokens;
+  }
+
+  /** Groups that are replaced by ones of further prompts. */
+  resampled(groups: number): void {
+    this.#sums.resampled += groups;
   }
 
   /** `denominator`: this rank's part of what the sum of the update's loss is divided by. */
@@ -387,9 +410,12 @@ export class StepMeter {
       orthogonal: Math.sqrt(sum.orthogonalSquared / sum.responses),
       grounding: groundingOf(sum),
       equalRewards: sum.equal / sum.groups,
+      allZero: sum.allZero / sum.groups,
+      allFull: sum.allFull / sum.groups,
+      resampled: sum.resampled,
       zeroVariance: sum.zeroVariance / sum.groups,
       loss: sum.loss / Math.max(1, sum.denominator),
-      kl: perToken(sum.kl),
+      kl: sum.kl / Math.max(1, sum.klTokens),
       entropy: perToken(sum.entropy),
       clipped: perToken(sum.clipped),
       samplerGap: sum.gap / Math.max(1, sum.gapTokens),

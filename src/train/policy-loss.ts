@@ -104,7 +104,7 @@ export function lossDenominator(
  * Entropy from which a token belongs to the `share` of tokens with the highest entropies: their (1 − share) quantile, interpolated
  * linearly as by torch.quantile. −Infinity for no entropies. Wang et al. 2025 ("Beyond the 80/20 rule", arXiv 2506.01939).
  */
-export function entropyThreshold(entropies: Float32Array, share: number): number {
+export function entropyThreshold(entropies: Float64Array, share: number): number {
   if (entropies.length === 0) return -Infinity;
   const sorted = entropies.toSorted();
   const place = (1 - share) * (sorted.length - 1);
@@ -124,6 +124,18 @@ export function klEstimate(estimator: KlEstimator, logProb: number, referenceLog
   if (estimator === 'k2') return 0.5 * apart * apart;
   const held = Math.max(-LOG_RATIO_LIMIT, Math.min(LOG_RATIO_LIMIT, apart));
   return Math.min(K3_LIMIT, Math.exp(held) - held - 1);
+}
+
+/**
+ * Σ_t of the estimate over the tokens of a response [T]: in the reward, times β, it is what verl's `apply_kl_penalty` and TRL's RLOO (k1)
+ * take from it.
+ */
+export function klSum(
+  estimator: KlEstimator,
+  logProbs: Float32Array,
+  referenceLogProbs: Float32Array,
+): number {
+  return logProbs.reduce((sum, value, t) => sum + klEstimate(estimator, value, referenceLogProbs[t]!), 0);
 }
 
 /** The same of tokens [N], with gradient: of k1 it is 0 in expectation over π, of k2 that of KL(π ‖ π_ref), of k3 that of KL(π_ref ‖ π). */

@@ -1,12 +1,12 @@
 /**
- * Reinforcement learning from the task reward: TimerPO (AnomSeer), with GRPO and Dr. GRPO by name. Every rank runs
- * this program on its share of the prompts. One step:
+ * Reinforcement learning from the task reward: TimerPO (AnomSeer), and GRPO and its kin by name. Every rank runs this program on its
+ * share of the prompts. One step:
  *
- *   1. sample prompts                          6. advantages; a group is skipped only if all of them are zero
- *   2. G responses to each, with hidden states 7. reference log-probabilities
- *   3. score                                   8. policy loss + KL − entropy, backward
- *   4. hidden states of the expert traces      9. reduce over ranks, clip, AdamW
- *   5. similarity by optimal transport        10. guards, log, checkpoint
+ *   1. sample prompts                           6. advantages; a group is skipped only if all of them are zero
+ *   2. G responses to each, with hidden states  7. reference log-probabilities
+ *   3. score; replace equal groups if asked to  8. policy loss + KL − entropy, backward
+ *   4. hidden states of the expert traces       9. reduce over ranks, clip, AdamW
+ *   5. similarity by optimal transport         10. guards, log, checkpoint
  *
  * Departures from the papers and their releases:
  * - AnomSeer trains without a supervised stage, this follows one.
@@ -26,6 +26,9 @@
  *   the mean of a response, which is the same sum where the response has one advantage.
  * - With `rl.topEntropy` tokens are chosen once per step, by the policy before its updates and over all ranks; TRL chooses in every
  *   micro-batch. The entropy bonus is divided as the loss is; TRL divides it by the number of chosen tokens.
+ * - `rl.resample` replaces groups of equal rewards prompt by prompt, for so many rounds; DAPO samples whole batches until enough groups
+ *   differ. Reward and shares of equal groups are logged of the prompts that came first, as are the parts and lengths of responses.
+ * - A divergence in the reward (`rl.klIn`) is summed over a response and taken from its reward before the advantages, as in TRL's RLOO.
  * - k3 is held at 10 per token, as in the releases; its log-ratio at 20 before it, as in later versions of verl.
  * - Warm-up and cosine (the releases: constant); AdamW's β are (.9, .95) and its weight decay 0 (theirs: (.9, .999) and .01);
  *   several epochs per step are possible.
@@ -35,7 +38,8 @@
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
 import type { RlRecipe } from '../recipe.ts';
-import { advantageOf, isZeroVariance, withEqualSpread } from './advantage.ts';
+import type { Example } from '../types.ts';
+import { advantagesOf, isZeroVariance } from './advantage.ts';
 import { alarmsOf, checkAlarms, type GuardedStep } from './guards.ts';
 import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
 import type { TokenLoss } from './loss.ts';
@@ -55,12 +59,13 @@ import { cosineSchedule, type OptimizerOptions } from './optimizer.ts';
 import {
   entropyThreshold,
   kalmanLogRatio,
+  klSum,
   lossDenominator,
   policyLoss,
   sequenceLogRatio,
   tokenWeights,
 } from './policy-loss.ts';
-import { type RolloutOptions, rollout } from './rollout.ts';
+import { type RolloutGroup, type RolloutOptions, rollout } from './rollout.ts';
 import { anchorsOf, type SimilarityResult, similarityTo } from './similarity.ts';
 import { PromptEncoder, type Task } from './task.ts';
 import type { Validation, ValidationKeys } from './validation.ts';
@@ -106,6 +111,23 @@ export function cautions(
   return out;
 }
 
+/** Whether nothing can be learnt from the rewards of a group: all are equal. */
+const hasEqualRewards = ({ scores }: RolloutGroup): boolean =>
+  scores.every(({ total }) => total === scores[0]!.total);
+
+/**
+ * Number of the example that takes the place of prompt `place` of a step in a round of resampling: those of all steps come first, so that
+ * replacements leave them as they are. A function of the step alone, so that a resumed run asks the same.
+ */
+export function replacement(
+  { steps, prompts, resample }: Pick<RlOptions, 'steps' | 'prompts' | 'resample'>,
+  step: number,
+  round: number,
+  place: number,
+): number {
+  return steps * prompts + (step * resample + round - 1) * prompts + place;
+}
+
 /** Runs from `start`, before which the steps of `history` were, and returns the number of steps that are done. Collective. */
 export async function rl(
   learner: Learner,
@@ -125,6 +147,8 @@ export async function rl(
   // policy would not be 1 with the sampler's log-probabilities: there the trainer's own are the old ones.
   const rounded = policy.flat.dtype === 'bfloat16';
   const updates = options.epochs * options.miniBatches;
+  // What the loss holds the policy to; a divergence in the reward is taken from it beforehand.
+  const holding = options.klIn === 'loss' ? reference : null;
   const { nonFinite } = options.guards;
   const watched = [...history];
   let { skippedInARow } = start;
@@ -135,13 +159,12 @@ export async function rl(
       return step;
     }
     const learningRate = cosineSchedule(step, options.steps, options);
-    const meter = new StepMeter(step + 1, learningRate, task.parts);
+    const meter = new StepMeter(step + 1, learningRate, Object.keys(task.weights));
     // 1. prompts
     const [from, to] = workers.shard(options.prompts);
     const numbers = Array.from({ length: to - from }, (_, i) => step * options.prompts + from + i);
     const examples = numbers.map((index) => task.example(index));
-    const prompts = [];
-    for (const one of examples) prompts.push(encoder.encode(await task.picture(one), task.instruction(one)));
+    const prompts = await promptsOf(examples);
     meter.lap('data');
     if (step === start.step && engine.info.device !== 'cpu') rehearse(prompts);
     // 2. and 3. responses and their scores
@@ -150,6 +173,19 @@ export async function rl(
     meter.lap('rollout');
     meter.responses(groups);
     meter.marks(groups, task.marked);
+    for (let round = 1; round <= options.resample; round++) {
+      const places = groups.flatMap((group, i) => (hasEqualRewards(group) ? [i] : []));
+      if (places.length === 0) break;
+      const further = places.map((i) => replacement(options, step, round, from + i));
+      const others = further.map((index) => task.example(index));
+      const found = await rollout(policy, others, await promptsOf(others), further, task.score, asked);
+      meter.resampled(places.length);
+      places.forEach((i, k) => {
+        groups[i] = found[k]!;
+        numbers[i] = further[k]!;
+      });
+      meter.lap('rollout');
+    }
     // 4. and 5. similarity to the expert traces
     let compared: SimilarityResult | null = null;
     if (grounded && groups.length > 0) {
@@ -162,15 +198,16 @@ export async function rl(
     }
     meter.lap('transport');
     // 6. advantages
-    const plain = groups.map(({ scores }, p) => {
-      const rewards = scores.map(({ total }) => total);
-      const similarity = rewards.map((_, g) => compared?.similarity[p * options.group + g] ?? 0);
-      return advantageOf(options.advantage, { rewards, similarity }, options.timerpo);
-    });
-    const advantages =
-      grounded && options.timerpo.scale === 'spread'
-        ? withEqualSpread(plain, options.timerpo.alpha, (values) => workers.allReduce(values))
-        : plain;
+    const penalties =
+      options.klIn === 'reward' && reference !== null ? klPenalties(groups, reference, meter) : null;
+    const records = groups.map(({ example, responses, scores }, p) => ({
+      rewards: scores.map(({ total }, g) => total - (penalties === null ? 0 : penalties[p]![g]!)),
+      parts: scores.map(({ parts }) => parts),
+      lengths: responses.map(({ ids }) => ids.length),
+      similarity: scores.map((_, g) => compared?.similarity[p * options.group + g] ?? 0),
+      task: example.task,
+    }));
+    const advantages = advantagesOf(records, { ...options, weights: task.weights }, workers);
     meter.advantages(advantages);
     const kept = groups.flatMap(({ prompt, responses }, p) => {
       if (isZeroVariance(advantages[p]!)) return [];
@@ -178,7 +215,7 @@ export async function rl(
       return splitGroup({ index: from + p, prompt, responses, advantage }, options.tokens);
     });
     // 7. log-probabilities of the reference, and old ones
-    const referenceLogProbs = reference === null ? null : groupLogProbs(reference, kept, options);
+    const referenceLogProbs = holding === null ? null : groupLogProbs(holding, kept, options);
     const oldLogProbs = rounded && updates > 1 ? groupLogProbs(policy, kept, options) : null;
     const entropies = options.topEntropy < 1 ? groupLogProbs(policy, kept, options, 'entropy') : null;
     const training = kept.map(
@@ -233,6 +270,34 @@ export async function rl(
   save(options.steps);
   return options.steps;
 
+  async function promptsOf(examples: readonly Example[]): Promise<EncodedPrompt[]> {
+    const out = [];
+    for (const one of examples) out.push(encoder.encode(await task.picture(one), task.instruction(one)));
+    return out;
+  }
+
+  /** β · Σ_t KL_t of each response, which its reward is lessened by (`rl.klIn: reward`): [P][G]. */
+  function klPenalties(groups: readonly RolloutGroup[], scorer: Scorer, meter: StepMeter): number[][] {
+    const pieces = groups.flatMap(({ prompt, responses }, index) =>
+      splitGroup({ index, prompt, responses, advantage: responses.map(() => 0) }, options.tokens),
+    );
+    const references = groupLogProbs(scorer, pieces, options);
+    const own = rounded
+      ? groupLogProbs(policy, pieces, options)
+      : pieces.map(({ responses }) => concatenate(responses.map(({ logProbs }) => logProbs)));
+    const out: number[][] = groups.map(() => []);
+    pieces.forEach(({ index, responses }, i) => {
+      let at = 0;
+      for (const { ids } of responses) {
+        const [log, base] = [own[i]!, references[i]!].map((all) => all.subarray(at, at + ids.length));
+        out[index]!.push(options.kl * klSum(options.klEstimator, log!, base!));
+        meter.divergence(klSum('k3', log!, base!), ids.length);
+        at += ids.length;
+      }
+    });
+    return out;
+  }
+
   /**
    * Adds the gradient of the loss over a micro-batch; returns its number of tokens. Those of an entropy below `least` have no policy
    * gradient.
@@ -243,7 +308,7 @@ export async function rl(
     // Null: the log-probabilities of this very forward pass.
     const own = rounded && updates > 1 ? concatenate(microBatch.map((one) => one.oldLogProbs!)) : null; // [K]
     const old = rounded ? own : sampled; // [K]
-    const base = reference === null ? null : concatenate(microBatch.map((one) => one.referenceLogProbs!)); // [K]
+    const base = holding === null ? null : concatenate(microBatch.map((one) => one.referenceLogProbs!)); // [K]
     const perResponse = microBatch.flatMap(({ advantage }) => advantage); // [B]
     const lengths = responses.map(({ ids }) => ids.length); // [B]
     const weight = tokenWeights(options.aggregation, lengths); // [K]
@@ -282,6 +347,7 @@ export async function rl(
           { ...options, kl: base === null ? 0 : options.kl },
         );
         meter.loss(engine.item(result.loss), result, last - first);
+        if (base !== null) meter.divergence(result.kl, last - first);
         return result.loss;
       };
       const { temperature } = options;

@@ -6,8 +6,8 @@ import type { Example, Picture, Score } from '../types.ts';
 /** The caller composes it; training imports no data set and no reward. */
 export interface Task {
   readonly name: string;
-  /** Names of the parts that scores may have. */
-  readonly parts: readonly string[];
+  /** Weights of the parts that scores may have, by name. */
+  readonly weights: Readonly<Record<string, number>>;
   /** Training example number `index`: a pure function, so that runs repeat and resume. */
   example(index: number): Example;
   /** What the policy sees of it; null where it reads numbers in the instruction instead. */

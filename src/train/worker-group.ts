@@ -101,11 +101,11 @@ export class WorkerGroup {
   }
 
   /** Every rank's values, of which ranks may have different numbers, one after another in rank order. Collective. */
-  gather(values: ArrayLike<number>): Float32Array {
+  gather(values: ArrayLike<number>): Float64Array {
     const own = Array.from(values);
     const counts = this.allGather([own.length]).map(([count]) => count!);
     const rounds = Math.ceil(Math.max(...counts) / SLOT);
-    const parts = counts.map((count) => new Float32Array(count));
+    const parts = counts.map((count) => new Float64Array(count));
     for (let round = 0; round < rounds; round++) {
       const at = round * SLOT;
       const sent = own.slice(at, at + SLOT);
@@ -114,7 +114,7 @@ export class WorkerGroup {
         if (at < part.length) part.set(of.subarray(0, Math.min(SLOT, part.length - at)), at);
       });
     }
-    const out = new Float32Array(counts.reduce((sum, count) => sum + count, 0));
+    const out = new Float64Array(counts.reduce((sum, count) => sum + count, 0));
     let at = 0;
     for (const part of parts) {
       out.set(part, at);

@@ -89,7 +89,7 @@ const kindOf = ({ channels }: Example): number => channels[0]![0]!;
 export function tinyTask(overrides: Partial<Task> = {}): Task {
   return {
     name: 'tiny',
-    parts: ['exact', 'whim', 'class', 'format', 'localisation', 'never'],
+    weights: { exact: 1, whim: 1, class: 1, format: 1, localisation: 1, never: 1 },
     example: (index) => ({
       id: `tiny/train/${index}`,
       task: 'tiny',

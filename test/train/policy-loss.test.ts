@@ -323,11 +323,11 @@ test('the denominators are those of the whole update, and weights of a response 
 });
 
 test('the tokens of highest entropy are those above a quantile', () => {
-  const entropies = Float32Array.of(0.5, 3, 1, 2, 4);
+  const entropies = Float64Array.of(0.5, 3, 1, 2, 4);
   expect(entropyThreshold(entropies, 0.5)).toBe(2);
   expect(entropyThreshold(entropies, 0.2)).toBeCloseTo(3.2, 5);
   expect(entropyThreshold(entropies, 1)).toBe(0.5);
-  expect(entropyThreshold(new Float32Array(0), 0.2)).toBe(-Infinity);
+  expect(entropyThreshold(new Float64Array(0), 0.2)).toBe(-Infinity);
 });
 
 interface Golden {
@@ -369,7 +369,7 @@ describe('verl and TRL', () => {
     const { logProb, oldLogProb, referenceLogProb, entropy } = golden;
     const apart = Float32Array.from(logProb, (value, i) => value - oldLogProb[i]!);
     const weight = tokenWeights(aggregation, lengths);
-    const least = entropyThreshold(Float32Array.from(entropy), topEntropy);
+    const least = entropyThreshold(Float64Array.from(entropy), topEntropy);
     const tokens: Tokens = {
       ...{ logProb, oldLogProb, referenceLogProb, entropy, advantage: spread(golden.advantage) },
       ...(ratio === 'sequence' ? { logRatio: [...sequenceLogRatio(apart, lengths)] } : {}),

@@ -5,6 +5,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { TimeseerError } from '../../src/errors.ts';
+import { workerUrl } from '../../src/paths.ts';
 import { collate, type EncodedPrompt, responseSequence } from '../../src/policy/batch.ts';
 import { forward } from '../../src/policy/forward.ts';
 import { Policy } from '../../src/policy/policy.ts';
@@ -14,11 +15,11 @@ import { FOREIGN_CARD } from '../../src/tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../../src/train/checkpoint.ts';
 import { Learner } from '../../src/train/learner.ts';
 import type { Completion, RlMetrics } from '../../src/train/metrics.ts';
-import { cautions, type RlHooks, type RlOptions, rl } from '../../src/train/rl.ts';
+import { cautions, type RlHooks, type RlOptions, replacement, rl } from '../../src/train/rl.ts';
 import { rollout } from '../../src/train/rollout.ts';
 import type { Task } from '../../src/train/task.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
-import { requestStop, WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
+import { requestStop, runWorkers, WorkerGroup, workerGroupMemory } from '../../src/train/worker-group.ts';
 import {
   flatGradient,
   fullLogProbs,
@@ -26,6 +27,7 @@ import {
   identical,
   relativeDistance,
 } from '../helpers/full-sequence.ts';
+import type { RlJob, RlReport } from '../helpers/rl-program.ts';
 import {
   chance,
   mixedScore,
@@ -495,6 +497,112 @@ describe('the loss of a step', () => {
   });
 });
 
+test.each([
+  { advantage: 'reinforce_pp', ratio: 'sequence', aggregation: 'sequence_mean', resample: 2 },
+  { advantage: 'gdpo', normalise: 'task', aggregation: 'constant', topEntropy: 0.5 },
+  { advantage: 'timerpo', timerpo: { ...RL.timerpo, base: 'reinforce_pp' }, klIn: 'reward', ratio: 'kalman' },
+] as const)('one rank and two follow one trajectory: %j', async (own) => {
+  const options: RlOptions = { ...RL, prompts: 5, steps: 3, epochs: 2, learningRate: 2e-3, ...own };
+  const program = workerUrl('../helpers/rl-program', import.meta.url);
+  const on = (size: number) =>
+    runWorkers<RlJob, number, RlReport>({ size, program, job: { options }, onNote: () => {} });
+  const [[alone], pair] = [await on(1), await on(2)];
+  expect(pair[0]!.parameters).toEqual(pair[1]!.parameters);
+  expect(
+    relativeDistance(Float32Array.from(pair[0]!.parameters), Float32Array.from(alone!.parameters)),
+  ).toBeLessThan(1e-4);
+  alone!.lines.forEach((line, i) => {
+    const other = pair[0]!.lines[i]!;
+    for (const key of [
+      'reward',
+      'loss',
+      'kl',
+      'advantage',
+      'equalRewards',
+      'resampled',
+      'zeroVariance',
+    ] as const) {
+      expect(other[key]).toBeCloseTo(line[key], 3);
+    }
+  });
+});
+
+describe('a divergence in the reward', () => {
+  const task = tinyTask({ score: mixedScore([0]) });
+
+  test('is taken from it before the advantages, and is not in the loss', async () => {
+    const groups = await groupsOf(task);
+    const apart = engine.scope(() =>
+      groups.map(({ prompt, responses }) =>
+        responses.map((ids) => {
+          const of = (policy: Policy) =>
+            engine.floats(fullLogProbs(policy, prompt, ids, RL.temperature).logProb);
+          const base = of(reference);
+          return [...of(start)].map((value, t) => value - base[t]!);
+        }),
+      ),
+    );
+    const lessened = groups.map((group, p) => ({
+      ...group,
+      rewards: group.rewards.map(
+        (reward, g) => reward - RL.kl * apart[p]![g]!.reduce((sum, value) => sum + value, 0),
+      ),
+    }));
+    const want = gradientOf(
+      groups,
+      lessened.map((group) => timerpoOf(group, RL.timerpo.alpha)),
+      { kl: 0, entropy: RL.entropy },
+    );
+    const done = await run({ klIn: 'reward', klEstimator: 'k1' }, task);
+    expect(relativeDistance(given(done), want.gradient)).toBeLessThan(1e-3);
+    const [line] = done.lines;
+    expect(line!.reward).toBeCloseTo(mean(groups.flatMap(({ rewards }) => rewards)), 6);
+    // The log has k3 per token wherever it counts.
+    expect(line!.kl).toBeCloseTo((await run({}, task)).lines[0]!.kl, 6);
+  });
+});
+
+describe('groups of equal rewards', () => {
+  // Kinds 0 and 1 of three reward every response alike.
+  const task = tinyTask({ score: mixedScore([0, 1]) });
+  const options = { advantage: 'dr_grpo', prompts: 3, resample: 3 } as const;
+
+  test('are replaced by those of further prompts, round after round', async () => {
+    const plain = await run({ ...options, resample: 0 }, task);
+    expect(plain.lines[0]).toMatchObject({ equalRewards: 2 / 3, zeroVariance: 2 / 3, resampled: 0 });
+    const done = await run(options, task);
+    // Places 0 and 1 get the prompts 3 and 4 in the first round, of kinds 0 and 1 again, and so on: none is found …
+    expect(done.lines[0]).toMatchObject({ equalRewards: 2 / 3, zeroVariance: 2 / 3, resampled: 6 });
+    expect(done.lines[0]!.reward).toBe(plain.lines[0]!.reward);
+    // … but in two steps of 2 prompts there is one of kind 2 for place 1 in the first round, and for place 0 in the third.
+    const found = await run({ ...options, prompts: 2, steps: 2 }, task);
+    expect(found.lines[0]).toMatchObject({ equalRewards: 1, zeroVariance: 0, resampled: 4 });
+    expect(found.completions[0]!.seriesId).toBe('tiny/train/8');
+  });
+
+  test('are replaced by the same ones in a run that resumes, which no other step asks', () => {
+    const own = { steps: 4, prompts: 5, resample: 3 };
+    const asked = new Set<number>();
+    for (let step = 0; step < own.steps; step++) {
+      for (let place = 0; place < own.prompts; place++) {
+        asked.add(step * own.prompts + place);
+        for (let round = 1; round <= own.resample; round++) asked.add(replacement(own, step, round, place));
+      }
+    }
+    expect(asked.size).toBe(own.steps * own.prompts * (1 + own.resample));
+    expect(Math.max(...asked)).toBe(asked.size - 1);
+  });
+
+  test('are counted apart where nothing was earned and where everything was', async () => {
+    const scores = [0, 1, 0.4];
+    const graded = tinyTask({
+      score: (_, { channels }) => ({ total: scores[channels[0]![0]!]!, parts: {} }),
+    });
+    const [line] = (await run({ ...options, resample: 0, prompts: 3 }, graded)).lines;
+    expect(line).toMatchObject({ equalRewards: 1, allZero: 1 / 3, allFull: 1 / 3 });
+  });
+});
+
 describe('several updates of a step', () => {
   const task = tinyTask({ score: mixedScore([]) });
   const still = 1e-30; // a learning rate that leaves the weights where they are
@@ -563,7 +671,7 @@ describe('the reinforcement stage', () => {
   });
 
   test('stopped and resumed from its checkpoint it is the uninterrupted run, bit for bit', async () => {
-    const options = { ...RL, steps: 5, checkpointEvery: 2, miniBatches: 2 };
+    const options = { ...RL, steps: 5, checkpointEvery: 2, miniBatches: 2, resample: 1 };
     const task = tinyTask({ score: mixedScore([1]) });
     const timeless = ({ ms: _, ...rest }: RlMetrics) => rest;
     const whole = await run(options, task, { clip: OPTIMIZER.clip });

@@ -5,7 +5,7 @@ import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { Random } from '../../src/random.ts';
-import { advantageOf } from '../../src/train/advantage.ts';
+import { drGrpo, timerpo } from '../../src/train/advantage.ts';
 import { type HiddenStates, marginals, TIMERPO_TRANSPORT, transport } from '../../src/train/transport.ts';
 
 interface Golden {
@@ -56,8 +56,8 @@ test.each(golden.groups.map((group, i) => [i, group] as const))(
         expect(result.similarity[i]).toBeCloseTo(response.similarity, 9);
         expect(result.rowError[i]).toBeCloseTo(response.row_err, 9);
       });
-      const record = { rewards: group.rewards, similarity: [...result.similarity] };
-      const advantage = advantageOf('timerpo', record, { alpha: 0.3, projection: true });
+      const main = drGrpo({ rewards: group.rewards });
+      const advantage = timerpo(main, [...result.similarity], { alpha: 0.3, projection: true });
       group.rewards.forEach((_reward, i) => {
         expect(advantage.main[i]).toBeCloseTo(group.adv_main_mean_only[i]!, 9);
         expect(advantage.orthogonal[i]).toBeCloseTo(group.adv_ts_orth[i]!, 9);
