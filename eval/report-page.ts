@@ -162,7 +162,8 @@ function sizeOf({ run }: ReportInput): string {
 
 function trainedBy(input: ReportInput): string {
   const { run } = input;
-  const sft = run.samples > 0 ? `${grouped(run.samples)} expert traces` : '';
+  const few = run.traces === undefined ? '' : ` of ${grouped(run.traces)} series`;
+  const sft = run.samples > 0 ? `${grouped(run.samples)} supervised samples${few}` : '';
   const rl = run.steps > 0 ? `${grouped(run.steps)} steps of ${methodOf(input)}` : '';
   if (sft === '' && rl === '') return 'Without training';
   return `After ${sft}${sft !== '' && rl !== '' ? ' and ' : ''}${rl}`;

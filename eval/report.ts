@@ -62,6 +62,8 @@ export interface ReportRun {
   /** Supervised samples and TimerPO steps; 0 where a stage was skipped. */
   readonly samples: number;
   readonly steps: number;
+  /** Training series that have an expert trace, where not all have. */
+  readonly traces?: number;
   readonly trainingData: string;
   readonly heldOutData: string;
   /** Temperature of the sampled responses; absent of pages that were made before it was told. */

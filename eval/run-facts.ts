@@ -40,13 +40,17 @@ export interface RunData {
   readonly available: number | null;
 }
 
-function describeData({ data, seed, eval: evaluation }: Recipe, { facts, series, available }: RunData) {
+function describeData({ data, seed, rl, eval: evaluation }: Recipe, { facts, series, available }: RunData) {
   const count = series.length;
   const sampled = `Sampled answers: ${evaluation.samples} to each at temperature ${evaluation.temperature}`;
+  const anchored =
+    rl.steps > 0 && rl.advantage === 'timerpo' && rl.timerpo.alpha > 0 && rl.timerpo.trace === 'expert'
+      ? ' (what TimerPO compares responses with is made of the answer by classical analyses)'
+      : '';
   const few =
     data.traces === null
       ? ''
-      : `; ${data.traces} of them have expert traces, which the supervised stage goes through again and again, and reinforcement sees others, with their answers alone`;
+      : `; ${data.traces} of them have expert traces, which the supervised stage goes through again and again; reinforcement sees others, of which the answers alone are known${anchored}`;
   if (isGenerator(data.name)) {
     return {
       trainingData: `${data.name}, series of ${data.length} points from the train split, seed ${seed}${few}`,
@@ -104,6 +108,7 @@ export function describeRun(run: RunDirectory, data: RunData, method: string): R
     ),
     samples: sft?.samples ?? 0,
     steps: rl?.steps ?? 0,
+    ...(recipe.data.traces === null ? {} : { traces: recipe.data.traces }),
     temperature: recipe.eval.temperature,
     ...describeData(recipe, data),
   };
