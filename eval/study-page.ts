@@ -1,6 +1,6 @@
 /** The results of a study as a page and as Markdown. */
 import { type Html, html, page } from '../src/html/html.ts';
-import { fixed, grouped, lowerFirst, signed } from '../src/html/numbers.ts';
+import { duration, fixed, grouped, lowerFirst, signed } from '../src/html/numbers.ts';
 import { bullets, FOOTER, scrolling } from '../src/html/parts.ts';
 import { STYLE } from '../src/html/style.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';
@@ -148,18 +148,18 @@ const heads = (keys: readonly ResultKey[]): Html[] =>
 function valuesTable({ title, keys, arms }: SettingResult): Html {
   const rows = arms.map(
     (one) =>
-      html`<tr><th scope="row">${one.title}<span class="note">${trainedWith(one)}</span></th>${keys.map(
+      html`<tr><th scope="row">${one.title}<span class="note">${trainedWith(one)}, ${duration(one.seconds.training)}; ${seedsOf(one)} ${one.seeds.length === 1 ? 'seed' : 'seeds'}</span></th>${keys.map(
         ({ key }) => {
           const found = one.values[key];
           return found === undefined
             ? html`<td class="none">\u2013</td>`
             : html`<td><span class="mean">${tight(found.mean)}</span><span class="ci">${ends(found)}</span></td>`;
         },
-      )}<td>${one.seconds.training.toFixed(0)}</td><td>${seedsOf(one)}</td></tr>\n`,
+      )}</tr>\n`,
   );
   return scrolling(
     `Results: ${title}`,
-    html`<table class="study"><thead><tr><th scope="col">Arm</th>${heads(keys)}<th scope="col">Seconds</th><th scope="col">Seeds</th></tr></thead><tbody>${rows}</tbody></table>`,
+    html`<table class="study"><thead><tr><th scope="col">Arm</th>${heads(keys)}</tr></thead><tbody>${rows}</tbody></table>`,
   );
 }
 
