@@ -254,15 +254,15 @@ function tokensOf(
   };
 }
 
-/** What a finished cell keeps of a stage; TensorBoard's event files have the time and the machine in their names. */
-const KEPT = /^(?:metrics\.jsonl|validation\.jsonl|stage\.json|policy|events\..*)$/;
+/** What a finished cell keeps of a stage. */
+const KEPT = new Set(['metrics.jsonl', 'validation.jsonl', 'tensorboard', 'stage.json', 'policy']);
 
 /** Removes checkpoints, completions and the policies before the last one. */
 function prune(run: Run, last: PolicyName): void {
   for (const stage of ['sft', 'rl'] as const) {
     const directory = run.file(stage);
     for (const name of existsSync(directory) ? readdirSync(directory) : []) {
-      if (!KEPT.test(name)) rmSync(join(directory, name), { recursive: true, force: true });
+      if (!KEPT.has(name)) rmSync(join(directory, name), { recursive: true, force: true });
     }
   }
   for (const policy of POLICIES) {

@@ -83,11 +83,9 @@ describe('a study', { timeout: 240_000 }, () => {
     const cell = join(out, 'nano5/timerpo/seed-1');
     const files = readdirSync(cell).sort();
     expect(files).toEqual(['environment.json', 'eval', 'recipe.json', 'rl']);
-    expect(
-      readdirSync(join(cell, 'rl'))
-        .filter((name) => !name.startsWith('events.'))
-        .sort(),
-    ).toEqual(['metrics.jsonl', 'policy', 'stage.json']);
+    expect(readdirSync(join(cell, 'rl')).sort()).toEqual([
+      ...['metrics.jsonl', 'policy', 'stage.json', 'tensorboard'],
+    ]);
     expect(readdirSync(join(cell, 'eval')).sort()).toEqual([
       ...['rl.study.0.jsonl', 'rl.study.1.jsonl', 'rl.study.json'],
     ]);
