@@ -170,7 +170,7 @@ section.step{border-top:0;padding-top:1.2rem;scroll-margin-top:5rem}section.step
 .track .base{fill:var(--code)}.track .gold{fill:#2ca02c}.track .said{fill:#d62728}
 .responses{list-style:none;margin:.9rem 0 0;padding:0;display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,240px),1fr));gap:.6rem}.responses[hidden]{display:none}
 .completion{border:1px solid var(--rule);padding:.6rem .7rem .7rem;min-width:0}
-.completion .score{margin:0;max-width:none;font-size:.9rem}
+.completion .score{margin:0;max-width:none;font-size:.85rem}
 .completion .bar{display:block;height:3px;background:var(--code);margin:.15rem 0 .4rem}
 .completion .bar span{display:block;height:3px;background:var(--accent)}
 .completion .verdict{font-size:.85rem;margin:.1rem 0 .4rem}
@@ -256,7 +256,11 @@ export function completionsPage({ run, method, rewards, steps }: CompletionsPage
 <h1>Completions of ${run}</h1>
 <p class="byline">${method}, ${grouped(last)} ${last === 1 ? 'step' : 'steps'} so far; ${steps.length === last ? 'all of them are here.' : `${steps.length} of them are here: the last ones, and a sample of those before.`}</p>
 <p>Of every step the responses to the first prompt of each worker, as the policy wrote them. A response is reinforced in proportion to its advantage over the others of its group; its main part comes from the reward, its orthogonal part, where there is one, from the similarity to the expert trace.</p>
-<p class="key">In the strips, over the samples of the series:<i class="gold"></i>true intervals<i class="said"></i>predicted ones</p>
+${
+  steps.some((one) => one.body.markup.includes('class="track"'))
+    ? html`<p class="key">In the strips, over the samples of the series:<i class="gold"></i>true intervals<i class="said"></i>predicted ones</p>`
+    : null
+}
 ${rewardCurve(
   rewards,
   steps.map(({ step }) => step),

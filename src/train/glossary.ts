@@ -3,7 +3,7 @@
  * `timeseer runs --glossary` and the event files take names and meanings from here; `eval/glossary.ts` adds those of evaluation.
  * A key that `metrics.ts` logs and that is missing here does not compile.
  */
-import type { Completion, RlMetrics, SftMetrics } from './metrics.ts';
+import type { Completion, GroundingMetrics, RlMetrics, SftMetrics } from './metrics.ts';
 import type { ValidationLine } from './validation.ts';
 
 export interface LoggedName {
@@ -49,7 +49,9 @@ export const SFT_NAMES: Readonly<Record<keyof SftMetrics | 'time', LoggedName>> 
 };
 
 /** Lines of rl/metrics.jsonl. */
-export const RL_NAMES: Readonly<Record<keyof RlMetrics | 'time', LoggedName>> = {
+export const RL_NAMES: Readonly<
+  Record<keyof RlMetrics | 'time' | `grounding.${keyof GroundingMetrics}`, LoggedName>
+> = {
   ...COMMON,
   reward: { definition: 'Mean task reward of the sampled responses.', trl: 'reward' },
   rewardStd: {
@@ -76,13 +78,42 @@ export const RL_NAMES: Readonly<Record<keyof RlMetrics | 'time', LoggedName>> = 
     tag: 'train/orthogonal_rms',
   },
   grounding: {
+    definition: 'Whether the similarity to the traces carries information; null where no trace is read.',
+  },
+  'grounding.ratio': {
     definition:
-      'Whether the similarity to the traces carries information: ratio, the orthogonal part with its weight over the main part (root mean squares); ' +
-      'correlation of similarity and reward within groups; tokens, the effective number of response tokens that carry mass, exp of the entropy ' +
-      "of their marginal; partners, that of trace tokens that a response token's mass goes to, exp(H(plan) − H(rows)); and every " +
-      'rl.timerpo.gatesEvery steps, of the gold response: goldSimilarity, its similarity; goldFirst, share of groups in which no sampled ' +
-      'response is nearer to the trace (chance: 1 / (G + 1)); goldNearer, share of sampled responses that are farther (chance: 1/2).',
-    tag: 'grounding/*',
+      'Root mean square of the orthogonal part, with its weight, over that of the main part; null where that is 0.',
+    tag: 'grounding/ratio',
+  },
+  'grounding.correlation': {
+    definition:
+      'Correlation of similarity and reward within groups; null where no group has different rewards.',
+    tag: 'grounding/correlation',
+  },
+  'grounding.tokens': {
+    definition:
+      'Mean effective number of response tokens that carry mass: exp of the entropy of their marginal.',
+    tag: 'grounding/tokens',
+  },
+  'grounding.partners': {
+    definition:
+      "Mean effective number of trace tokens that a response token's mass goes to: exp(H(plan) − H(rows)).",
+    tag: 'grounding/partners',
+  },
+  'grounding.goldSimilarity': {
+    definition:
+      'Mean similarity of the gold response to the trace, every rl.timerpo.gatesEvery steps; null in others, as the two below.',
+    tag: 'grounding/gold_similarity',
+  },
+  'grounding.goldFirst': {
+    definition:
+      'Share of groups in which no sampled response is nearer to the trace than the gold one; chance: 1 / (G + 1).',
+    tag: 'grounding/gold_first',
+  },
+  'grounding.goldNearer': {
+    definition:
+      'Mean share of sampled responses that are farther from the trace than the gold one, equal ones by half; chance: 1/2.',
+    tag: 'grounding/gold_nearer',
   },
   equalRewards: {
     definition: 'Share of groups whose rewards are all equal.',
@@ -110,7 +141,7 @@ export const RL_NAMES: Readonly<Record<keyof RlMetrics | 'time', LoggedName>> = 
   },
   kl: {
     definition:
-      'Mean k3 estimate of the KL divergence from the reference policy, per token, at most 10 each.',
+      'Mean k3 estimate of the KL divergence from the reference policy, per token, at most 10 each; biased with rl.topP < 1.',
     trl: 'kl',
   },
   entropy: { definition: 'Mean entropy of the next-token distribution, in nats per token.', trl: 'entropy' },
