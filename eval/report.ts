@@ -207,6 +207,7 @@ export const METHODS = {
   rloo: 'RLOO',
   reinforce_pp: 'REINFORCE++',
   gdpo: 'GDPO',
+  none: 'self-distillation',
 } as const;
 
 function titleOf({ input, data }: Recipe, facts: DataFacts): string {

@@ -234,6 +234,30 @@ const guard = <Limit extends z.ZodType>(limit: Limit, usual: 'warn' | 'stop' = '
     .readonly()
     .prefault({} as never);
 
+/** On-policy self-distillation: the policy with the expert trace in its prompt teaches the policy without it. */
+const distillation = z
+  .strictObject({
+    weight: nonNegative
+      .max(1e6)
+      .default(0)
+      .describe(
+        'Weight of the per-token divergence from the teacher that sees the expert trace; 0: no teacher.',
+      ),
+    teacher: z
+      .enum(['initial', 'current'])
+      .default('initial')
+      .describe('Weights of the teacher: of the policy that the stage began with, or as they are now.'),
+    divergence: z
+      .enum(['reverse_kl', 'forward_kl', 'jsd'])
+      .default('reverse_kl')
+      .describe('Divergence: KL(student ‖ teacher), KL(teacher ‖ student) or Jensen–Shannon.'),
+    estimator: z
+      .enum(['full', 'sampled'])
+      .default('full')
+      .describe('Over the full vocabulary, or a policy gradient at the sampled token alone (reverse_kl).'),
+  })
+  .readonly();
+
 /** What is watched in the metrics, and what is done about it; `src/train/guards.ts` defines each. */
 const guards = z
   .strictObject({
@@ -302,10 +326,13 @@ const rl = z
     maxTokens: count(1, LONGEST_RESPONSE).default(96).describe('Longest response, in tokens.'),
     reward: reward.prefault({}),
     advantage: z
-      .enum(['timerpo', 'grpo', 'dr_grpo', 'rloo', 'reinforce_pp', 'gdpo'])
+      .enum(['timerpo', 'grpo', 'dr_grpo', 'rloo', 'reinforce_pp', 'gdpo', 'none'])
       .default('timerpo')
-      .describe('Advantage estimator of a group of responses.'),
+      .describe(
+        'Advantage estimator of a group of responses; none: no reward is maximised, distillation alone.',
+      ),
     timerpo: timerpo.prefault({}),
+    distillation: distillation.prefault({}),
     normalise: z
       .enum(['batch', 'task'])
       .default('batch')
@@ -491,6 +518,21 @@ export const recipeSchema = z
   })
   .readonly()
   .superRefine((recipe, context) => {
+    const { advantage, distillation, timerpo: own, kl, klIn } = recipe.rl;
+    if (advantage === 'none' && distillation.weight === 0) {
+      context.addIssue({
+        code: 'custom',
+        path: ['rl', 'advantage'],
+        message: 'an estimator: without one, and without rl.distillation.weight, nothing is learnt',
+      });
+    }
+    if (distillation.estimator === 'sampled' && distillation.divergence !== 'reverse_kl') {
+      context.addIssue({
+        code: 'custom',
+        path: ['rl', 'distillation', 'estimator'],
+        message: `full: sampled tokens estimate reverse_kl alone, not ${distillation.divergence}`,
+      });
+    }
     if (recipe.rl.prompts % recipe.rl.miniBatches !== 0) {
       context.addIssue({
         code: 'custom',
@@ -507,7 +549,6 @@ export const recipeSchema = z
         message: `${patience > 0 ? 0 : 'last'} while ${stage}.evalEvery is 0: there is nothing to go by without evaluations`,
       });
     }
-    const { advantage, timerpo: own, kl, klIn } = recipe.rl;
     if (kl > 0 && klIn === 'reward' && (advantage === 'timerpo' ? own.base : advantage) === 'gdpo') {
       context.addIssue({
         code: 'custom',

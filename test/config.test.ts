@@ -180,7 +180,15 @@ describe('loadRecipe', () => {
     ['rl:\n  clipRatio: 1\n', 'r.yaml:2: rl.clipRatio: got 1, expected a number < 1'],
     [
       'rl:\n  advantage: ppo\n',
-      'r.yaml:2: rl.advantage: got "ppo", expected one of timerpo, grpo, dr_grpo, rloo, reinforce_pp, gdpo',
+      'r.yaml:2: rl.advantage: got "ppo", expected one of timerpo, grpo, dr_grpo, rloo, reinforce_pp, gdpo, none',
+    ],
+    [
+      'rl:\n  advantage: none\n',
+      'r.yaml:2: rl.advantage: got "none", expected an estimator: without one, and without rl.distillation.weight, nothing is learnt',
+    ],
+    [
+      'rl:\n  distillation:\n    divergence: jsd\n    estimator: sampled\n',
+      'r.yaml:4: rl.distillation.estimator: got "sampled", expected full: sampled tokens estimate reverse_kl alone, not jsd',
     ],
     ['rl:\n  betas: [0.9]\n', 'r.yaml:2: rl.betas: got [0.9], expected 2 entries'],
     ['rl:\n  betas: [0.9, 2]\n', 'r.yaml:2: rl.betas.1: got 2, expected a number < 1'],

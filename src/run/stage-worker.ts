@@ -94,9 +94,11 @@ function learnerOf(own: TrainingJob): { learner: Learner; card: PolicyCard; star
   return { learner, card, start: state };
 }
 
-/** What the KL term refers to: the policy that the stage began with. Collective. */
+/** What the KL term refers to, and who the initial teacher is: the policy that the stage began with. Collective. */
 function referenceOf({ base, from, recipe }: TrainingJob, policy: Policy): Scorer | null {
-  if (recipe.rl.kl === 0) return null;
+  const { kl, distillation } = recipe.rl;
+  const taught = distillation.weight > 0 && distillation.teacher === 'initial';
+  if (kl === 0 && !taught) return null;
   if (policy.adapter !== null) return { ...policy.withoutAdapter, forbidden: policy.forbidden };
   // A stage that begins has just compared the files of its base with their hashes.
   const options = { dtype: policy.dtype, tuning: 'none', checked: from === base } as const;

@@ -33,7 +33,7 @@ import {
   teacherTrace,
 } from '../tasks/kinds.ts';
 import { numericText } from '../tasks/numeric-text.ts';
-import { instruction } from '../tasks/prompt.ts';
+import { instruction, teacherInstruction } from '../tasks/prompt.ts';
 import { type Reading, reasoningRange } from '../tasks/response.ts';
 import type { Task } from '../train/task.ts';
 import type { Example, Picture } from '../types.ts';
@@ -258,17 +258,19 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
       classes: facts.classes,
       reading,
     });
+  const question = (example: Example): string =>
+    instruction(style, prompt, {
+      length: lengthOf(example),
+      channels: example.names,
+      classes: card.classes,
+      ...(numbers === null ? axesOf(example) : { numbers: written(example, numbers) }),
+    });
   return {
     name: facts.task,
     weights: taskKind(facts.kind).reward.weights,
     picture: numbers === null ? painter(card.figure, parts) : () => null,
-    instruction: (example) =>
-      instruction(style, prompt, {
-        length: lengthOf(example),
-        channels: example.names,
-        classes: card.classes,
-        ...(numbers === null ? axesOf(example) : { numbers: written(example, numbers) }),
-      }),
+    instruction: question,
+    teacherInstruction: (example, trace) => teacherInstruction(style, question(example), trace),
     trace: (example) =>
       style === 'nano' ? nanoTrace(example, profile(), { cells }) : teacherTrace(example, profile()).text,
     genericTrace: genericTrace(facts.kind, style),

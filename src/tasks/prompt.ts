@@ -89,6 +89,15 @@ export function promptText(prompt: TaskPrompt, request: PromptRequest): string {
 }
 
 /**
+ * What the teacher of on-policy self-distillation is asked: the question, then a correct answer with its reasoning, and in the full style the
+ * request to answer anew. Small policies know no words for that: the trace alone follows.
+ */
+export function teacherInstruction(style: 'nano' | 'full', question: string, trace: string): string {
+  if (style === 'nano') return `${question}\n${trace}`;
+  return `${question}\n\nThis is a correct answer with its reasoning:\n${trace}\n\nNow give your own answer to the question, in the form that it asks for.`;
+}
+
+/**
  * What a policy is asked. `nano`: the kind's phrase, without the length, which is always the trained one; `full`: the whole prompt, with
  * context, classes and the form of the answer.
  * @throws ConfigError as `promptText`

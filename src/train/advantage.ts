@@ -31,7 +31,7 @@ export interface GroupAdvantage {
 export const REWARD_ADVANTAGES = ['grpo', 'dr_grpo', 'rloo', 'reinforce_pp', 'gdpo'] as const;
 export type RewardAdvantage = (typeof REWARD_ADVANTAGES)[number];
 
-export const ADVANTAGES = ['timerpo', ...REWARD_ADVANTAGES] as const;
+export const ADVANTAGES = ['timerpo', ...REWARD_ADVANTAGES, 'none'] as const;
 export type AdvantageName = (typeof ADVANTAGES)[number];
 
 const PROJECTION_EPSILON = 1e-8;
@@ -261,6 +261,13 @@ export function advantagesOf(
   ranks: Ranks,
 ): GroupAdvantage[] {
   const { advantage: name, timerpo: own } = options;
+  if (name === 'none') {
+    // Rewards are logged, and what is learnt comes from other terms of the loss.
+    return groups.map(({ rewards }) => {
+      const zeros = rewards.map(() => 0);
+      return { main: zeros, orthogonal: zeros, advantage: zeros };
+    });
+  }
   const mains = rewardAdvantages(name === 'timerpo' ? own.base : name, groups, options, (values) =>
     ranks.gather(values),
   );

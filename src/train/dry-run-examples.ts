@@ -166,6 +166,8 @@ export interface GroupSizes {
   readonly grounded: boolean;
   /** Whether traces are encoded behind their prompts. */
   readonly behind: boolean;
+  /** Whether a teacher is shown the traces. */
+  readonly distilled: boolean;
 }
 
 /** Prompts that are in the policy at the same time, at most: of those, more would say the same. */
@@ -174,7 +176,7 @@ export function promptsAtOnce({ group, maxTokens, rows, tokens }: GroupSizes): n
 }
 
 export function plannedGroups(examples: readonly PlannedExample[], sizes: GroupSizes): PlannedGroups {
-  const { group, maxTokens, rows, tokens, grounded, behind } = sizes;
+  const { group, maxTokens, rows, tokens, grounded, behind, distilled } = sizes;
   const sorted = [...examples].sort(
     (a, b) =>
       b.prompt.ids.length - a.prompt.ids.length ||
@@ -187,8 +189,11 @@ export function plannedGroups(examples: readonly PlannedExample[], sizes: GroupS
     ...{ logProbs: new Float32Array(0), hidden: new Float32Array(0) },
   }));
   const advantage = responses.map(() => 0);
-  const parts = sorted.flatMap(({ prompt }, place) =>
-    splitGroup({ prompt, responses, advantage, place }, tokens),
+  const parts = sorted.flatMap(({ prompt, trace }, place) =>
+    splitGroup(
+      { prompt, responses, advantage, place, told: distilled ? prompt.ids.length + trace.length : 0 },
+      tokens,
+    ),
   );
   const telling = undominated(groupMicroBatches(parts, tokens), (one) => [
     one.length,
@@ -196,6 +201,8 @@ export function plannedGroups(examples: readonly PlannedExample[], sizes: GroupS
     largest(one.map(({ prompt }) => prompt.ids.length)),
     total(one.map(({ prompt }) => prompt.ids.length)),
     total(one.map(({ prompt }) => patchesOf(prompt))),
+    one.length * largest(one.map(({ told }) => told)),
+    total(one.map(({ told }) => told)),
   ]);
   const taught = 1 + largest(telling.flat().map(({ place }) => place));
   const shortest = sorted.reduce((least, { trace }) => Math.min(least, trace.length), TRACE_TOKENS);

@@ -225,7 +225,8 @@ async function runRl(
   const { rl: own, memory, seed } = recipe;
   const grounded = own.advantage === 'timerpo' && own.timerpo.alpha > 0;
   const { context, gatesEvery } = own.timerpo;
-  const sizes = { ...own, ...memory, grounded, behind: grounded && (context === 'prompt' || gatesEvery > 0) };
+  const behind = grounded && (context === 'prompt' || gatesEvery > 0);
+  const sizes = { ...own, ...memory, grounded, behind, distilled: own.distillation.weight > 0 };
   const share = Math.ceil(own.prompts / workers);
   const many = promptsAtOnce(sizes);
   // Mini-batches of few prompts are smaller than micro-batches: which prompts fall into which then counts.
@@ -279,7 +280,9 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
   const policy = new EmptyPolicy(engine, subject, reader.prompting, options);
   const usable = policy.forbidden.findIndex((penalty, id) => penalty === 0 && id !== policy.dims.special.end);
   engine.integer = Math.max(0, usable); // whatever is sampled, it ends nothing
-  const separate = stage === 'rl' && recipe.rl.kl > 0 && policy.adapter === null;
+  const { kl, distillation } = recipe.rl;
+  const referred = kl > 0 || (distillation.weight > 0 && distillation.teacher === 'initial');
+  const separate = stage === 'rl' && referred && policy.adapter === null;
   const reference = separate ? new EmptyPolicy(engine, subject, reader.prompting, { tuning: 'none' }) : null;
   const own = recipe[stage];
   const wanted = stage === 'sft' ? recipe.sft.batch : recipe.rl.prompts;
@@ -292,7 +295,7 @@ export async function dryRun(input: StageInput): Promise<StageMeasure> {
   if (stage === 'sft') await runSft(run);
   else {
     const scorer = reference ?? { ...policy.withoutAdapter, forbidden: policy.forbidden };
-    await runRl(run, recipe.rl.kl > 0 ? watched(scorer, ledger) : null);
+    await runRl(run, referred ? watched(scorer, ledger) : null);
   }
 
   const { master, ...moments } = learner.optimizer.buffers;

@@ -77,6 +77,12 @@ export const RL_NAMES: Readonly<
       'Root mean square of the orthogonal, trace-grounded part of the advantages, before its weight.',
     tag: 'train/orthogonal_rms',
   },
+  distillation: {
+    definition:
+      'Mean divergence per token, in nats, from the teacher that sees the expert trace: rl.distillation.divergence, or its estimate at the ' +
+      'sampled tokens; null without a teacher.',
+    tag: 'train/distillation',
+  },
   grounding: {
     definition: 'Whether the similarity to the traces carries information; null where no trace is read.',
   },

@@ -22,8 +22,30 @@ export function chunkTokens(engine: Engine, vocabulary: number): number {
   return Math.max(1, Math.floor(logits / vocabulary));
 }
 
-/** Loss of tokens start … end, a scalar, from their log-probabilities (and entropies, when asked for). */
-export type TokenLoss = (logProb: Tensor, entropy: Tensor | null, start: number, end: number) => Tensor;
+/** log π over the vocabulary, after mask and temperature: hidden [N, D], head [V, D] → [N, V], at least float32. */
+export function vocabularyLogProbs(
+  engine: Engine,
+  hidden: Tensor,
+  head: Tensor,
+  { temperature = 1, mask }: LogProbOptions,
+): Tensor {
+  const product = engine.linear(hidden, head);
+  const logits = product.dtype === 'bfloat16' ? engine.cast(product, 'float32') : product;
+  const allowed = mask === undefined ? logits : engine.add(logits, mask);
+  return engine.logSoftmax(engine.div(allowed, temperature));
+}
+
+/**
+ * Loss of tokens start … end, a scalar, from their log-probabilities (and entropies, when asked for). `vocabulary` gives log π over the whole
+ * vocabulary [k, V], with gradient, to a loss that needs it.
+ */
+export type TokenLoss = (
+  logProb: Tensor,
+  entropy: Tensor | null,
+  start: number,
+  end: number,
+  vocabulary: () => Tensor,
+) => Tensor;
 
 /**
  * Gradient of Σ loss over all K tokens with respect to the hidden states [K, D]. That of the head [V, D] goes chunk by
@@ -51,7 +73,8 @@ export function headGradients(
         const ids = engine.tensor(targets.subarray(start, end), [end - start]);
         const { logProb, entropy } = engine.logProbs(leaf, weight, ids, options);
         const inputs = headGradient === null ? [leaf] : [leaf, weight];
-        const [forStates, forHead] = engine.grad(loss(logProb, entropy, start, end), inputs);
+        const vocabulary = (): Tensor => vocabularyLogProbs(engine, leaf, weight, options);
+        const [forStates, forHead] = engine.grad(loss(logProb, entropy, start, end, vocabulary), inputs);
         if (forHead !== undefined) headGradient?.(forHead);
         return forStates!;
       });

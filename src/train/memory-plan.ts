@@ -144,7 +144,8 @@ function candidates(
   if (PASSES.has(at) && !recompute) found.push(['memory.recompute', 'always']);
   if (workers > 1) found.push([`${stage}.workers`, Math.ceil(workers / 2)]);
   if (dtype === 'float32') found.push(['policy.dtype', 'bfloat16']);
-  if (stage === 'rl' && rl.kl > 0 && policy.tune !== 'adapter') found.push(['rl.kl', 0]);
+  const alone = rl.distillation.weight === 0 || rl.distillation.teacher === 'current';
+  if (stage === 'rl' && rl.kl > 0 && alone && policy.tune !== 'adapter') found.push(['rl.kl', 0]);
   if (policy.tune === 'all') found.push(['policy.tune', 'decoder']);
   if (policy.tune !== 'adapter') found.push(['policy.tune', 'adapter']);
   return found;
@@ -219,7 +220,7 @@ function heldLines(plan: StagePlan): [name: string, bytes: number, note: string]
   const lines: [string, number, string][] = [
     ['weights', held.weights, ''],
     ['adapter', held.adapter, 'float32'],
-    ['reference policy', held.reference, 'rl.kl > 0'],
+    ['reference policy', held.reference, 'rl.kl > 0, or the initial teacher of rl.distillation'],
     ['master copy', held.master, 'float32, of bfloat16 weights'],
     ['moments', held.moments, 'AdamW, float32'],
     [

@@ -70,6 +70,8 @@ export interface RlMetrics {
   readonly advantage: number;
   /** Root mean square of their orthogonal time-series part. */
   readonly orthogonal: number;
+  /** Mean divergence per token from the teacher that sees the expert trace, `rl.distillation.divergence` or its estimate; null without one. */
+  readonly distillation: number | null;
   /** Null where no trace is read. */
   readonly grounding: GroundingMetrics | null;
   /** Share of groups whose rewards are all equal, before any is replaced; of them those that are all 0, and all 1. */
@@ -186,6 +188,8 @@ const SUMS = [
   'entropy',
   'clipped',
   'lossTokens',
+  'divergence',
+  'distilled',
   'gap',
   'gapTokens',
   'tokens',
@@ -371,6 +375,12 @@ export class StepMeter {
     this.#sums.resampled += groups;
   }
 
+  /** Divergence of a chunk of tokens from the teacher, their sum; before `loss` counts them. */
+  distillation(value: number): void {
+    this.#sums.divergence += value;
+    this.#sums.distilled++;
+  }
+
   /** `denominator`: this rank's part of what the sum of the update's loss is divided by. */
   update(report: StepReport, denominator: number): void {
     this.#sums.denominator += denominator;
@@ -408,6 +418,7 @@ export class StepMeter {
       transportError: error < 0 ? null : error,
       advantage: Math.sqrt(sum.advantageSquared / sum.responses),
       orthogonal: Math.sqrt(sum.orthogonalSquared / sum.responses),
+      distillation: sum.distilled === 0 ? null : perToken(sum.divergence),
       grounding: groundingOf(sum),
       equalRewards: sum.equal / sum.groups,
       allZero: sum.allZero / sum.groups,

@@ -74,6 +74,8 @@ export interface TrainingGroup {
   /** Number of its prompt in the step, over all ranks. */
   readonly index: number;
   readonly prompt: EncodedPrompt;
+  /** The prompt of the teacher of self-distillation; null without one. */
+  readonly teacherPrompt: EncodedPrompt | null;
   readonly responses: readonly Sampled[]; // [G], or fewer of a group too long for one forward pass
   readonly advantage: readonly number[]; // [G]
   /** Log-probabilities of the reference, and of the policy before the step's updates; null where they are not needed. */

@@ -30,16 +30,22 @@
  *   differ. Reward and shares of equal groups are logged of the prompts that came first, as are the parts and lengths of responses.
  * - A divergence in the reward (`rl.klIn`) is summed over a response and taken from its reward before the advantages, as in TRL's RLOO.
  * - k3 is held at 10 per token, as in the releases; its log-ratio at 20 before it, as in later versions of verl.
+ * - Beside an advantage, or in its place, the policy can learn from itself with the expert trace in its prompt (`distillation.ts`). Then no group is
+ *   skipped.
  * - Warm-up and cosine (the releases: constant); AdamW's β are (.9, .95) and its weight decay 0 (theirs: (.9, .999) and .01);
  *   several epochs per step are possible.
  * - Answers are read as the releases read them; the format is judged more strictly (`src/tasks/response.ts`).
  * The quickstart's sizes (16 prompts × 8 responses, learning rate 2e-4) suit a policy of a million parameters.
  */
+
+import type { Tensor } from '../engine/engine.ts';
+import { TimeseerError } from '../errors.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
 import type { RlRecipe } from '../recipe.ts';
 import type { Example } from '../types.ts';
 import { advantagesOf, isZeroVariance } from './advantage.ts';
+import { divergenceTo, type Teacher } from './distillation.ts';
 import { alarmsOf, checkAlarms, type GuardedStep } from './guards.ts';
 import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
 import type { TokenLoss } from './loss.ts';
@@ -128,7 +134,10 @@ export function replacement(
   return steps * prompts + (step * resample + round - 1) * prompts + place;
 }
 
-/** Runs from `start`, before which the steps of `history` were, and returns the number of steps that are done. Collective. */
+/**
+ * Runs from `start`, before which the steps of `history` were, and returns the number of steps that are done. `reference` is the policy that the
+ * stage began with: of the KL penalty, and the teacher where that is the initial one; null where neither is wanted. Collective.
+ */
 export async function rl(
   learner: Learner,
   reference: Scorer | null,
@@ -146,9 +155,16 @@ export async function rl(
   // Sampler and trainer compute the same in float32. In bfloat16 they round differently, so that the ratio of an update on
   // policy would not be 1 with the sampler's log-probabilities: there the trainer's own are the old ones.
   const rounded = policy.flat.dtype === 'bfloat16';
+  const penalised = options.kl > 0 ? reference : null;
+  const { distillation } = options;
+  const current = distillation.teacher === 'current' ? policy : reference;
+  const teacher = distillation.weight > 0 ? current : null;
+  if (distillation.weight > 0 && teacher === null) {
+    throw new TimeseerError('rl: the initial teacher of rl.distillation is the reference, and there is none');
+  }
   const updates = options.epochs * options.miniBatches;
   // What the loss holds the policy to; a divergence in the reward is taken from it beforehand.
-  const holding = options.klIn === 'loss' ? reference : null;
+  const holding = options.klIn === 'loss' ? penalised : null;
   const { nonFinite } = options.guards;
   const watched = [...history];
   let { skippedInARow } = start;
@@ -166,7 +182,8 @@ export async function rl(
     const examples = numbers.map((index) => task.example(index));
     const prompts = await promptsOf(examples);
     meter.lap('data');
-    if (step === start.step && engine.info.device !== 'cpu') rehearse(prompts);
+    if (step === start.step && engine.info.device !== 'cpu')
+      rehearse(prompts, await teacherPromptsOf(examples));
     // 2. and 3. responses and their scores
     const asked = { ...options, seed, hidden: grounded };
     const groups = await rollout(policy, examples, prompts, numbers, task.score, asked);
@@ -197,9 +214,11 @@ export async function rl(
       meter.similarity(groups, compared);
     }
     meter.lap('transport');
+    const teacherPrompts = await teacherPromptsOf(groups.map(({ example }) => example));
+    meter.lap('data');
     // 6. advantages
     const penalties =
-      options.klIn === 'reward' && reference !== null ? klPenalties(groups, reference, meter) : null;
+      options.klIn === 'reward' && penalised !== null ? klPenalties(groups, penalised, meter) : null;
     const records = groups.map(({ example, responses, scores }, p) => ({
       rewards: scores.map(({ total }, g) => total - (penalties === null ? 0 : penalties[p]![g]!)),
       parts: scores.map(({ parts }) => parts),
@@ -210,9 +229,10 @@ export async function rl(
     const advantages = advantagesOf(records, { ...options, weights: task.weights }, workers);
     meter.advantages(advantages);
     const kept = groups.flatMap(({ prompt, responses }, p) => {
-      if (isZeroVariance(advantages[p]!)) return [];
+      if (isZeroVariance(advantages[p]!) && teacher === null) return [];
       const { advantage } = advantages[p]!;
-      return splitGroup({ index: from + p, prompt, responses, advantage }, options.tokens);
+      const teacherPrompt = teacherPrompts[p] ?? null;
+      return splitGroup({ index: from + p, prompt, teacherPrompt, responses, advantage }, options.tokens);
     });
     // 7. log-probabilities of the reference, and old ones
     const referenceLogProbs = holding === null ? null : groupLogProbs(holding, kept, options);
@@ -276,10 +296,22 @@ export async function rl(
     return out;
   }
 
+  /** The same with the expert trace, for the teacher of self-distillation; none without one. */
+  async function teacherPromptsOf(examples: readonly Example[]): Promise<EncodedPrompt[]> {
+    const out: EncodedPrompt[] = [];
+    for (const one of teacher === null ? [] : examples) {
+      out.push(encoder.encode(await task.picture(one), task.teacherInstruction(one, task.trace(one))));
+    }
+    return out;
+  }
+
   /** β · Σ_t KL_t of each response, which its reward is lessened by (`rl.klIn: reward`): [P][G]. */
   function klPenalties(groups: readonly RolloutGroup[], scorer: Scorer, meter: StepMeter): number[][] {
     const pieces = groups.flatMap(({ prompt, responses }, index) =>
-      splitGroup({ index, prompt, responses, advantage: responses.map(() => 0) }, options.tokens),
+      splitGroup(
+        { index, prompt, teacherPrompt: null, responses, advantage: responses.map(() => 0) },
+        options.tokens,
+      ),
     );
     const references = groupLogProbs(scorer, pieces, options);
     const own = rounded
@@ -317,6 +349,7 @@ export async function rl(
         ? null
         : concatenate(microBatch.map(({ entropies }) => entropies!)).map((value) => (value >= least ? 1 : 0)); // [K]
     engine.scope(() => {
+      const told = teacher === null ? null : tokensOfTeacher(teacher, microBatch);
       const tape = learner.tape();
       const { states, targets, owner } = responseStates(
         policy,
@@ -328,7 +361,8 @@ export async function rl(
       const advantage = Float32Array.from(owner, (b) => perResponse[b]!); // [K]
       const mask = engine.tensor(policy.forbidden, [policy.forbidden.length]); // [V]
       const logRatio = old === null ? null : levelLogRatio(old, { states, targets }, lengths); // [K]
-      const lossOf: TokenLoss = (logProb, entropy, first, last) => {
+      const { temperature } = options;
+      const lossOf: TokenLoss = (logProb, entropy, first, last, vocabulary) => {
         const given = (values: Float32Array | null) =>
           values === null ? null : engine.tensor(values.subarray(first, last), [last - first]);
         meter.samplerGap(engine.floats(logProb), sampled.subarray(first, last));
@@ -346,11 +380,30 @@ export async function rl(
           },
           { ...options, kl: base === null ? 0 : options.kl },
         );
-        meter.loss(engine.item(result.loss), result, last - first);
         if (base !== null) meter.divergence(result.kl, last - first);
-        return result.loss;
+        if (told === null) {
+          meter.loss(engine.item(result.loss), result, last - first);
+          return result.loss;
+        }
+        const own = { logProb, vocabulary };
+        const { cost, value } = divergenceTo(
+          engine,
+          told,
+          own,
+          [first, last],
+          { temperature, mask },
+          distillation,
+        );
+        const weights = given(weight);
+        const weighted = (values: Tensor): Tensor =>
+          engine.mul(
+            engine.sum(weights === null ? values : engine.mul(values, weights)),
+            distillation.weight,
+          );
+        meter.distillation(engine.item(engine.sum(value)));
+        meter.loss(engine.item(result.loss) + engine.item(weighted(value)), result, last - first);
+        return engine.add(result.loss, weighted(cost));
       };
-      const { temperature } = options;
       learner.backward(states, targets, { temperature, mask, entropy: true }, lossOf, tape);
     });
     return sampled.length;
@@ -369,8 +422,18 @@ export async function rl(
       : kalmanLogRatio(logRatio, lengths, options.kalmanNoise);
   }
 
+  /** What the teacher, which is shown the expert traces, has of the tokens of a micro-batch; without gradient. */
+  function tokensOfTeacher(of: Scorer, microBatch: readonly TrainingGroup[]): Teacher {
+    const prompts = microBatch.map(({ teacherPrompt }) => teacherPrompt!);
+    const ids = microBatch.flatMap((group) => group.responses.map((response) => response.ids));
+    return engine.scope(() => {
+      const { states, targets } = engine.noGrad(() => responseStates(of, prompts, ids));
+      return { states, targets, head: of.weights.head };
+    });
+  }
+
   /** The most that a micro-batch can need, before anything is learnt: memory that is too small shows here. */
-  function rehearse(prompts: readonly EncodedPrompt[]): void {
+  function rehearse(prompts: readonly EncodedPrompt[], teacherPrompts: readonly EncodedPrompt[]): void {
     const ids = new Int32Array(options.maxTokens).fill(policy.dims.special.end);
     const longest: Sampled = {
       ...{ prompt: 0, sample: 0, ids, text: '', finished: true },
@@ -380,7 +443,14 @@ export async function rl(
     const groups = prompts.flatMap((prompt, index) =>
       splitGroup(
         {
-          ...{ index, prompt, referenceLogProbs: zeros, oldLogProbs: zeros, entropies: zeros },
+          ...{
+            index,
+            prompt,
+            teacherPrompt: teacherPrompts[index] ?? null,
+            referenceLogProbs: zeros,
+            oldLogProbs: zeros,
+            entropies: zeros,
+          },
           responses: Array.from({ length: options.group }, () => longest),
           advantage: new Array<number>(options.group).fill(1),
         },

@@ -16,6 +16,8 @@ export interface Task {
   instruction(example: Example): string;
   /** The expert trace with the gold answer: target of supervision, anchor of the transport. Training split only. */
   trace(example: Example): string;
+  /** What a teacher is asked that is shown the expert trace (`trace`) beside the question. Training split only. */
+  teacherInstruction(example: Example, trace: string): string;
   /** Reasoning of the same style that is the same for every example: it depends on no series and no label, and answers nothing. */
   readonly genericTrace: string;
   /** Where the reasoning of a response or a trace stands, in characters; null where it is not found. */

@@ -102,6 +102,7 @@ export function tinyTask(overrides: Partial<Task> = {}): Task {
     picture: (example) => picture(kindOf(example)),
     instruction: (example) => INSTRUCTIONS[kindOf(example)]!,
     trace: (example) => TRACES[kindOf(example)]!,
+    teacherInstruction: (example, trace) => `${INSTRUCTIONS[kindOf(example)]!} ${trace}`,
     genericTrace: '<think>dark; white</think>',
     reasoning: (text) => {
       const end = text.indexOf('</think>');

@@ -8,7 +8,7 @@ import { parseAnswer } from '../../src/tasks/anomaly.ts';
 import { parseClassification } from '../../src/tasks/classification.ts';
 import type { PromptRequest, TaskPrompt } from '../../src/tasks/kind.ts';
 import { numericText } from '../../src/tasks/numeric-text.ts';
-import { customPrompt, promptText, promptVersion } from '../../src/tasks/prompt.ts';
+import { customPrompt, promptText, promptVersion, teacherInstruction } from '../../src/tasks/prompt.ts';
 import { ANOMALY_CLASSES } from '../../src/types.ts';
 
 const PROMPT_NAMES = BENCHMARK_PROMPTS.map(({ name }) => name);
@@ -163,5 +163,17 @@ describe('promptText', () => {
       /^The plot shows one time series of 9 points; the x axis is the index, 0 to 8\.\nFind/,
     );
     expect(text).toContain('- trend: stretches');
+  });
+});
+
+describe('what a teacher is asked', () => {
+  const trace = '<think>flat</think><answer>[]</answer><class>normal</class>';
+
+  it('is the question, then the trace, then in the full style to answer anew', () => {
+    expect(teacherInstruction('nano', 'Find the anomalies.', trace)).toBe(`Find the anomalies.\n${trace}`);
+    const text = teacherInstruction('full', 'Where?\nSay it.', trace);
+    expect(text.startsWith('Where?\nSay it.\n\n')).toBe(true);
+    expect(text.split(trace)).toHaveLength(2);
+    expect(text.slice(text.indexOf(trace) + trace.length)).toMatch(/^\n\nNow give your own answer/);
   });
 });

@@ -82,6 +82,8 @@ async function whole(stage: 'sft' | 'rl', recipe: Recipe, recompute: boolean): P
   return new Map([...ledger.peaks()].map(([phase, { bytes }]) => [phase, bytes]));
 }
 
+const DISTILLED = { ...defaultRecipe().rl.distillation, weight: 1, teacher: 'current' } as const;
+
 describe('a plan of some examples peaks where all of them do', () => {
   test.each([
     ['sft', recipeOf({}), false],
@@ -96,6 +98,7 @@ describe('a plan of some examples peaks where all of them do', () => {
       recipeOf({ rl: { timerpo: { ...defaultRecipe().rl.timerpo, context: 'prompt', gatesEvery: 0 } } }),
       false,
     ],
+    ['rl', recipeOf({ rl: { distillation: DISTILLED, advantage: 'none' } }), false],
     ['rl', recipeOf({ rl: { group: 8, maxTokens: 60 }, memory: { tokens: 200 } }), false],
   ] as const)('%s, case %#', async (stage, recipe, recompute) => {
     const plan = await dryRun({ subject, stage, recipe, task: variedTask(), recompute });
@@ -114,7 +117,15 @@ describe('a plan of some examples peaks where all of them do', () => {
 });
 
 describe('examples of a plan', () => {
-  const sizes = { group: 3, maxTokens: 20, rows: 12, tokens: 400, grounded: false, behind: false };
+  const sizes = {
+    group: 3,
+    maxTokens: 20,
+    rows: 12,
+    tokens: 400,
+    grounded: false,
+    behind: false,
+    distilled: false,
+  };
 
   test('are read once, and prompts that differ in pixels alone are one', async () => {
     let drawn = 0;

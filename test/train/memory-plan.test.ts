@@ -53,6 +53,8 @@ interface Case {
   readonly recompute: boolean;
   /** Tokens of a piece. */
   readonly tokens?: number;
+  /** With a teacher that is shown the traces. */
+  readonly distilled?: boolean;
   /** Longer texts: attention then takes the tiled kernel where there is one. */
   readonly long?: boolean;
 }
@@ -68,6 +70,15 @@ const cases: readonly Case[] = [
   { stage: 'rl', dims: 'tiny', dtype: 'bfloat16', tune: 'all', recompute: true, tokens: 150 },
   { stage: 'rl', dims: 'medium', dtype: 'float32', tune: 'adapter', recompute: true },
   { stage: 'rl', dims: 'medium', dtype: 'bfloat16', tune: 'decoder', recompute: false, tokens: 300 },
+  {
+    stage: 'rl',
+    dims: 'medium',
+    dtype: 'float32',
+    tune: 'all',
+    recompute: false,
+    long: true,
+    distilled: true,
+  },
 ];
 
 /** Every response is scored otherwise than the one before: no group has zero variance. */
@@ -86,8 +97,9 @@ const taskOf = ({ long }: Case): Task =>
       : { score: variedScore() },
   );
 
-function recipeOf({ stage, tune, tokens }: Case): Recipe {
+function recipeOf({ stage, tune, tokens, distilled }: Case): Recipe {
   const base = defaultRecipe();
+  const distillation = { ...base.rl.distillation, weight: distilled === true ? 1 : 0 };
   return {
     ...base,
     policy: {
@@ -102,7 +114,15 @@ function recipeOf({ stage, tune, tokens }: Case): Recipe {
     },
     memory: { ...base.memory, tokens: tokens ?? 4096 },
     sft: { ...base.sft, samples: stage === 'sft' ? 16 : 0, batch: 8, workers: 1 },
-    rl: { ...base.rl, steps: stage === 'rl' ? 1 : 0, prompts: 3, group: 3, maxTokens: 18, workers: 1 },
+    rl: {
+      ...base.rl,
+      distillation,
+      steps: stage === 'rl' ? 1 : 0,
+      prompts: 3,
+      group: 3,
+      maxTokens: 18,
+      workers: 1,
+    },
   };
 }
 

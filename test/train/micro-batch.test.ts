@@ -297,6 +297,7 @@ describe('a step in micro-batches', () => {
     topP: 1,
     maxTokens: 20,
     advantage: 'timerpo',
+    distillation: defaultRecipe().rl.distillation,
     timerpo: defaultRecipe().rl.timerpo,
     learningRate: 1e-3,
     warmup: 0,

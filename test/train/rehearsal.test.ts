@@ -52,6 +52,7 @@ describe('a rehearsal', () => {
       topP: 1,
       maxTokens: 14,
       advantage: 'grpo',
+      distillation: defaultRecipe().rl.distillation,
       timerpo: { ...defaultRecipe().rl.timerpo, alpha: 0 },
       learningRate: 1e-3,
       warmup: 0,

@@ -55,6 +55,7 @@ const RL: RlOptions = {
   topP: 1,
   maxTokens: 20,
   advantage: 'timerpo',
+  distillation: defaultRecipe().rl.distillation,
   timerpo: defaultRecipe().rl.timerpo,
   learningRate: 1e-3,
   warmup: 0,

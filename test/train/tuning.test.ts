@@ -40,6 +40,7 @@ const RL: RlOptions = {
   topP: 1,
   maxTokens: 16,
   advantage: 'timerpo',
+  distillation: defaultRecipe().rl.distillation,
   timerpo: defaultRecipe().rl.timerpo,
   learningRate: 1e-3,
   warmup: 0,

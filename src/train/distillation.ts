@@ -1,0 +1,107 @@
+/**
+ * On-policy self-distillation on expert traces: OPSD (Zhao et al. 2026, arXiv 2601.18734) and SDFT (Shenfeld et al. 2026, arXiv 2601.19897).
+ * The student answers the usual prompt; the teacher is the same policy with the expert trace in its prompt, and says at every token of the
+ * student's own responses what it would have said. Per-token divergence of the two distributions, no gradient through the teacher.
+ *
+ * The published choices, as TRL's SDFTTrainer has them too:
+ * - teacher: the policy that the stage began with (OPSD's fixed teacher, TRL's `base`), or the policy as it is now (TRL's `live`). The papers'
+ *   moving averages of the weights are not offered: they would be a second policy in every checkpoint.
+ * - divergence: reverse KL(student ‖ teacher) (both papers' objective on the student's tokens), forward KL(teacher ‖ student), or the
+ *   Jensen–Shannon divergence, the mean of both to their even mixture.
+ * - estimator: over the full vocabulary, exact and differentiated as such; or at the sampled token alone, a policy gradient with the
+ *   detached log-ratio as its cost, for reverse KL. Their gradients agree in expectation over the student's tokens. What the choice of a token
+ *   changes about later ones counts in neither (nor in the papers).
+ *
+ * Both distributions are after temperature and vocabulary mask, as everywhere in the loss. In later epochs over the same rollouts tokens are
+ * not reweighted. Divergences of single tokens are not cut off (OPSD's releases clip them at a value that they give as an option).
+ */
+import type { Engine, LogProbOptions, Tensor } from '../engine/engine.ts';
+import { vocabularyLogProbs } from './loss.ts';
+
+export const DIVERGENCES = ['reverse_kl', 'forward_kl', 'jsd'] as const;
+export type Divergence = (typeof DIVERGENCES)[number];
+
+export interface DistillationOptions {
+  /** Weight of the divergence in the loss, per token; 0: no teacher. */
+  readonly weight: number;
+  readonly teacher: 'initial' | 'current';
+  readonly divergence: Divergence;
+  readonly estimator: 'full' | 'sampled';
+}
+
+/** Σ_v exp(p)·(p − q) of log-probabilities [N, V]: [N]. A token that p rules out adds nothing. */
+function klDivergence(engine: Engine, p: Tensor, q: Tensor): Tensor {
+  return engine.sum(engine.mul(engine.exp(p), engine.sub(p, q)), 1);
+}
+
+/** log of the even mixture of two distributions, of log-probabilities [N, V]: [N, V]. */
+function evenMixture(engine: Engine, p: Tensor, q: Tensor): Tensor {
+  const [tokens, vocabulary] = p.shape as [number, number];
+  const flat = (values: Tensor): Tensor => engine.reshape(values, [tokens * vocabulary, 1]);
+  const sum = engine.logSumExp(engine.concat([flat(p), flat(q)], 1), 1); // [N·V]
+  return engine.reshape(engine.sub(sum, Math.LN2), [tokens, vocabulary]);
+}
+
+/** Divergence of each token, in nats, ≥ 0 up to rounding, from log-probabilities [N, V] with gradient where they have one: [N]. */
+export function tokenDivergence(
+  engine: Engine,
+  student: Tensor,
+  teacher: Tensor,
+  divergence: Divergence,
+): Tensor {
+  if (divergence === 'reverse_kl') return klDivergence(engine, student, teacher);
+  if (divergence === 'forward_kl') return klDivergence(engine, teacher, student);
+  const mixture = evenMixture(engine, student, teacher);
+  const both = engine.add(klDivergence(engine, student, mixture), klDivergence(engine, teacher, mixture));
+  return engine.mul(both, 0.5);
+}
+
+/**
+ * Reverse KL at the sampled tokens alone, from their log-probabilities [N]: `value` log π − log π_T, unbiased though of either sign, and `cost`,
+ * whose gradient (log π − log π_T)·∇log π is in expectation over the student's tokens that of the divergence.
+ */
+export function sampledDivergence(
+  engine: Engine,
+  student: Tensor,
+  teacher: Tensor,
+): { value: Tensor; cost: Tensor } {
+  const value = engine.sub(engine.detach(student), teacher);
+  return { value, cost: engine.mul(value, student) };
+}
+
+/** What the teacher says of K tokens, from its states that predict them [K, D] (without gradient) and its head [V, D]. */
+export interface Teacher {
+  readonly states: Tensor;
+  readonly head: Tensor;
+  readonly targets: Int32Array; // [K]
+}
+
+/** What a chunk of tokens has of the student. */
+export interface StudentTokens {
+  readonly logProb: Tensor; // [k], with gradient
+  /** log π over the vocabulary [k, V], with gradient; computed when it is called. */
+  vocabulary(): Tensor;
+}
+
+/**
+ * Divergence of tokens `first` up to `last` to the teacher: `cost` [k], what to differentiate, and `value` [k] for the log, the divergence itself
+ * or its estimate. Run inside a scope.
+ */
+export function divergenceTo(
+  engine: Engine,
+  { states, head, targets }: Teacher,
+  student: StudentTokens,
+  [first, last]: readonly [number, number],
+  options: LogProbOptions,
+  { divergence, estimator }: Pick<DistillationOptions, 'divergence' | 'estimator'>,
+): { cost: Tensor; value: Tensor } {
+  const part = engine.narrow(states, 0, first, last - first); // [k, D]
+  if (estimator === 'sampled') {
+    const ids = engine.tensor(targets.subarray(first, last), [last - first]);
+    const { logProb } = engine.noGrad(() => engine.logProbs(part, head, ids, { ...options, entropy: false }));
+    return sampledDivergence(engine, student.logProb, logProb);
+  }
+  const teacher = engine.noGrad(() => vocabularyLogProbs(engine, part, head, options)); // [k, V]
+  const value = tokenDivergence(engine, student.vocabulary(), teacher, divergence);
+  return { cost: value, value };
+}
