@@ -206,6 +206,11 @@ export function makeDirectory(path: string): void {
     makeDirectory(above);
     mkdirSync(path);
   }
+  try {
+    syncPath(dirname(path));
+  } catch {
+    // a directory that may be written to but not read, or a file system that syncs by itself
+  }
 }
 
 /** A directory that this process had claimed was removed while it was worked on. */

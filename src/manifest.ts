@@ -8,7 +8,7 @@ import { createHash } from 'node:crypto';
 import { closeSync, existsSync, fstatSync, openSync, readdirSync, readSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { CheckpointError, reasonOf } from './errors.ts';
-import { readUtf8, recordHashes, writeDirectoryAtomic, writeFileAtomic } from './files.ts';
+import { readUtf8, recordHashes, syncPath, writeDirectoryAtomic, writeFileAtomic } from './files.ts';
 
 export const MANIFEST_FILE = 'timeseer.sha256';
 
@@ -63,9 +63,12 @@ export function writeManifestedDirectory(
     } finally {
       stop();
     }
-    const lines = filesIn(temporary).map(
-      (name) => `${hashes.get(name) ?? hashOf(join(temporary, name))}  ${name}\n`,
-    );
+    const lines = filesIn(temporary).map((name) => {
+      const file = join(temporary, name);
+      // What was copied there is not on the disk yet, and the manifest would outlast it in a power failure.
+      if (!hashes.has(name)) syncPath(file);
+      return `${hashes.get(name) ?? hashOf(file)}  ${name}\n`;
+    });
     writeFileAtomic(join(temporary, MANIFEST_FILE), lines.join(''));
   };
   writeDirectoryAtomic(target, whole, retired);

@@ -22,7 +22,14 @@ const policy = join(shared, 'policy');
 const recipe = join(shared, 'tiny.yaml');
 /** A run of both stages that is evaluated every other step of reinforcement. */
 const whole = join(shared, 'whole');
-const EVALUATED = ['rl.evalEvery=2', 'rl.evalSeries=6', 'rl.keep.last=2', 'sft.samples=40'];
+const EVALUATED = [
+  'rl.evalEvery=2',
+  'rl.evalSeries=6',
+  'rl.keep.last=2',
+  'sft.samples=40',
+  'sft.evalEvery=7',
+  'sft.evalSeries=3',
+];
 const set = (...keys: string[]): string[] => keys.flatMap((key) => ['--set', key]);
 let out = '';
 
@@ -31,8 +38,8 @@ interface Line {
   readonly examples: number;
   readonly metrics: Record<string, number>;
 }
-const lines = (directory: string): Line[] =>
-  readFileSync(join(directory, 'rl/validation.jsonl'), 'utf8')
+const lines = (directory: string, stage = 'rl'): Line[] =>
+  readFileSync(join(directory, stage, 'validation.jsonl'), 'utf8')
     .trim()
     .split('\n')
     .map((line) => JSON.parse(line) as Line);
@@ -68,6 +75,10 @@ describe('evaluation while a stage trains', { timeout: 120_000 }, () => {
       [2, 6],
       [4, 6],
       [6, 6],
+    ]);
+    expect(lines(whole, 'sft').map(({ step, examples }) => [step, examples])).toEqual([
+      [7, 3],
+      [10, 3],
     ]);
     const rewards = lines(whole).map(({ metrics }) => metrics['reward']!);
     const best = 2 * (rewards.indexOf(Math.max(...rewards)) + 1);

@@ -12,7 +12,7 @@ import { pathToFileURL } from 'node:url';
 import { readEvents } from '../helpers/event-file.ts';
 import { Child, type Ending } from '../helpers/tiny-run.ts';
 
-const PRELOAD = pathToFileURL(join(import.meta.dirname, 'kill-at.mjs')).href;
+export const PRELOAD = pathToFileURL(join(import.meta.dirname, 'kill-at.mjs')).href;
 
 /** When a process is killed: milliseconds after it started, or at a call as kill-at.mjs has it. */
 export type Kill = number | string;
@@ -43,7 +43,7 @@ export async function attempt(
 }
 
 /** Whether something was begun that can be gone on with; what had not come so far is begun again. */
-const begun = ({ out }: Stage): boolean => existsSync(join(out, 'recipe.json'));
+export const begun = ({ out }: Stage): boolean => existsSync(join(out, 'recipe.json'));
 
 /**
  * Goes through a stage with one kill after the other, then to its end; returns how many of them came before the end.

@@ -1,8 +1,19 @@
-import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statfsSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { readState } from '../../src/train/checkpoint.ts';
+import { Random } from '../../src/random.ts';
+import { checkpointDamage, readState } from '../../src/train/checkpoint.ts';
 import {
   Child,
   edit,
@@ -15,6 +26,7 @@ import {
   writeTinyRecipe,
 } from '../helpers/tiny-run.ts';
 import { attempt, broken, differences, type Stage } from './harness.ts';
+import { loseAt } from './power-loss.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-kill-'));
 const recipe = join(shared, 'tiny.yaml');
@@ -81,6 +93,19 @@ describe('killed and resumed, a run is the unbroken one, byte for byte', { timeo
     expect(differences(half, out)).toContain('sft/policy/model.safetensors');
   });
 
+  test('after power failures: what was not synced is lost, or half of it', async () => {
+    const root = dirname(out);
+    const [first, second] = ['worker renameSync 1 \\.old\\.tmp$', 'worker fsyncSync 9'];
+    expect(await loseAt(sft, root, first)).toBe(true);
+    // The first checkpoint was synced before the second took its place.
+    expect(checkpointDamage(join(out, 'sft/checkpoint'))).toBeNull();
+    expect(readState(join(out, 'sft/checkpoint'))!.step).toBe(7);
+    const random = new Random(3, 'power');
+    expect(await loseAt(sft, root, second, () => random.uniform() < 0.5)).toBe(true);
+    expect((await attempt(sft.resume)).code).toBe(0);
+    expect(differences(half, out)).toEqual([]);
+  });
+
   test('after a full disk, whatever did not fit', async () => {
     for (const kib of [1, 30, 120]) {
       const { code, err } = await new Child(existsSync(out) ? sft.resume : sft.begin, kib).ended;
@@ -89,6 +114,98 @@ describe('killed and resumed, a run is the unbroken one, byte for byte', { timeo
     }
     expect((await attempt(sft.resume)).code).toBe(0);
     expect(differences(half, out)).toEqual([]);
+  });
+});
+
+describe('evaluation, killed and begun again, is the unbroken one', { timeout: 300_000 }, () => {
+  test('of a policy by itself', async () => {
+    const [one, two] = ['one', 'two'].map((name) => join(dirname(out), name));
+    const asked = [
+      '--policy',
+      whole,
+      '--count',
+      '6',
+      '--length',
+      '400',
+      '--max-tokens',
+      '16',
+      '--workers',
+      '1',
+      '--quiet',
+    ];
+    const evaluation = (to: string): Stage => {
+      const begin = ['eval', ...asked, '--out', to];
+      return { out: to, begin, resume: begin };
+    };
+    expect(await broken(evaluation(one!), [])).toBe(0);
+    // The records are there and the metrics are not.
+    expect(await broken(evaluation(two!), ['main renameSync 1 records\\.jsonl$'])).toBe(1);
+    expect(differences(one!, two!)).toEqual([]);
+  });
+
+  test('beside the training: before its policy is there, with a result that is not yet recorded, at its link to the best', async () => {
+    const evaluated = ['rl.evalEvery=2', 'rl.evalSeries=4', 'rl.keep.last=2'].flatMap((key) => [
+      '--set',
+      key,
+    ]);
+    const begin = [
+      'train',
+      '--recipe',
+      recipe,
+      '--policy',
+      join(half, 'sft/policy'),
+      ...evaluated,
+      '--quiet',
+      '--out',
+    ];
+    const unbroken = join(dirname(out), 'unbroken');
+    expect((await attempt([...begin, unbroken])).code).toBe(0);
+    const stage: Stage = { ...rl, begin: [...begin, out] };
+    const kills = [
+      'worker mkdirSync 1 validation/\\.step-2',
+      'main openSync 1 validation\\.jsonl$',
+      'main renameSync 2 best$',
+    ];
+    expect(await broken(stage, kills)).toBe(3);
+    expect(differences(unbroken, out)).toEqual([]);
+  });
+});
+
+describe('a full disk', { timeout: 300_000 }, () => {
+  /** A small file system of its own, where that is permitted. */
+  const disk = join(shared, 'disk');
+  let mounted = false;
+  beforeAll(() => {
+    mkdirSync(disk);
+    mounted = spawnSync('mount', ['-t', 'tmpfs', '-o', 'size=8m', 'tmpfs', disk]).status === 0;
+  });
+  afterAll(() => void (mounted && spawnSync('umount', [disk])));
+
+  test('ends a run with an error, its last checkpoint whole; with room again it is the unbroken run', async ({
+    skip,
+  }) => {
+    skip(!mounted, 'no file system can be mounted here');
+    const run = join(disk, 'run');
+    cpSync(half, run, { recursive: true });
+    const [begin, resume] = [rl.begin, rl.resume].map((args) =>
+      args.map((word) => (word === out ? run : word)),
+    );
+    expect((await attempt(begin!, 'main renameSync 1 rl/stage\\.json$')).code).toBeNull();
+    const checkpoint = join(run, 'rl/checkpoint');
+    const { step } = readState(checkpoint)!;
+    const { bavail, bsize } = statfsSync(disk);
+    // Room for the log of the steps up to the next checkpoint, and not for that.
+    writeFileSync(join(disk, 'filler'), Buffer.alloc(bavail * bsize - 96 * 1024));
+    const { code, err } = await attempt(resume!);
+    expect(err).toMatch(
+      /^error: [^\n]*rl\/\.checkpoint\.[^\n]*: not written \(the disk is full: free some space[^\n]*\n$/,
+    );
+    expect(code).toBe(1);
+    expect(checkpointDamage(checkpoint)).toBeNull();
+    expect(readState(checkpoint)!.step).toBe(step);
+    rmSync(join(disk, 'filler'));
+    expect((await attempt(resume!)).code).toBe(0);
+    expect(differences(whole, run)).toEqual([]);
   });
 });
 

@@ -1,20 +1,26 @@
 /**
- * Many kills, at calls and instants drawn at random, in sft, train and a short quickstart; says which, and what differs at the end.
+ * Many kills, at calls and instants drawn at random, in sft, train (evaluated meanwhile), a short quickstart and eval; or power failures,
+ * after which what was not synced is lost, or half of it. Says which, and what differs at the end.
  *
- *     npm run build && npx tsx test/kill/run.ts --kills 200 --seed 7
+ *     npm run build && npx tsx test/kill/run.ts --kills 200 --seed 7 [--power]
  *
  * Exit code 1 when something differs, or when the control, whose random streams are another's after a kill, does not.
  */
-import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Random } from '../../src/random.ts';
 import { Child, edit, editListed, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
-import { attempt, broken, differences, type Kill, type Stage } from './harness.ts';
+import { attempt, begun, broken, differences, type Kill, type Stage } from './harness.ts';
+import { loseAt } from './power-loss.ts';
 
 const { values } = parseArgs({
-  options: { kills: { type: 'string', default: '60' }, seed: { type: 'string', default: '1' } },
+  options: {
+    kills: { type: 'string', default: '60' },
+    seed: { type: 'string', default: '1' },
+    power: { type: 'boolean', default: false },
+  },
 });
 const total = Number(values.kills);
 const random = new Random(Number(values.seed), 'kill');
@@ -37,10 +43,30 @@ function draw(): Kill {
   return `${thread} * ${between(1, CALLS[thread])}`;
 }
 
-function stage(name: 'sft' | 'train' | 'quickstart', out: string): Stage {
+/** Reinforcement is evaluated meanwhile. */
+const EVALUATED = ['rl.evalEvery=2', 'rl.evalSeries=4', 'rl.keep.last=2'].flatMap((key) => ['--set', key]);
+
+type Name = 'sft' | 'train' | 'quickstart' | 'eval';
+
+function stage(name: Name, out: string): Stage {
+  if (name === 'eval') {
+    const asked = [
+      '--policy',
+      whole.train,
+      '--count',
+      '8',
+      '--length',
+      '400',
+      '--max-tokens',
+      '16',
+      '--quiet',
+    ];
+    const begin = [name, ...asked, '--out', out];
+    return { out, begin, resume: begin };
+  }
   const resume = [name, '--out', out, '--resume', '--quiet'];
   if (name === 'train') return { out, begin: [name, '--out', out, '--quiet'], resume };
-  const begin = [name, '--recipe', recipe, '--set', 'sft.samples=80', '--out', out, '--quiet'];
+  const begin = [name, '--recipe', recipe, '--set', 'sft.samples=80', ...EVALUATED, '--out', out, '--quiet'];
   return { out, begin, resume };
 }
 
@@ -48,6 +74,24 @@ function stage(name: 'sft' | 'train' | 'quickstart', out: string): Stage {
 async function done(args: readonly string[]): Promise<void> {
   const { code, err } = await new Child(args).ended;
   if (code !== 0) throw new Error(`${args.join(' ')}: ${err}`);
+}
+
+const whole: Readonly<Record<Name, string>> = {
+  sft: join(shared, 'sft'),
+  train: join(shared, 'train'),
+  quickstart: join(shared, 'quickstart'),
+  eval: join(shared, 'eval'),
+};
+
+/** Goes through a stage with one power failure after the other, then to its end; `share` of what was not synced is there afterwards. */
+async function lost(one: Stage, root: string, kills: readonly Kill[], share: number): Promise<number> {
+  let count = 0;
+  for (const kill of kills) {
+    if (!(await loseAt(one, root, kill, () => random.uniform() < share))) break;
+    count++;
+  }
+  await done(begun(one) ? one.resume : one.begin);
+  return count;
 }
 
 let failures = 0;
@@ -63,15 +107,11 @@ function judge(what: string, different: readonly string[], wanted = false): void
 try {
   writeTinyPolicy(join(shared, 'policy'));
   writeTinyRecipe(recipe, join(shared, 'policy'));
-  const whole = {
-    sft: join(shared, 'sft'),
-    train: join(shared, 'train'),
-    quickstart: join(shared, 'quickstart'),
-  };
   await done(stage('sft', whole.sft).begin);
   cpSync(whole.sft, whole.train, { recursive: true });
   await done(stage('train', whole.train).begin);
   await done(stage('quickstart', whole.quickstart).begin);
+  await done(stage('eval', whole.eval).begin);
 
   const control = stage('sft', join(shared, 'control'));
   await attempt(control.begin, 'worker renameSync 1 \\.old\\.tmp$');
@@ -83,18 +123,23 @@ try {
   judge('control, random streams of another seed', differences(whole.sft, control.out), true);
 
   for (let run = 0; killed < total && run < total; run++) {
-    const name = (['sft', 'train', 'quickstart'] as const)[run % 3]!;
-    const out = join(shared, `run-${run}`);
+    const name = (['sft', 'train', 'quickstart', 'eval'] as const)[run % 4]!;
+    const root = join(shared, `run-${run}`);
+    const out = join(root, 'run');
+    mkdirSync(root);
     if (name === 'train') cpSync(whole.sft, out, { recursive: true });
+    const share = random.uniform() < 0.5 ? 0 : 0.5;
     const kills = Array.from({ length: CHAIN }, draw);
     try {
-      const here = await broken(stage(name, out), kills);
+      const here = values.power
+        ? await lost(stage(name, out), root, kills, share)
+        : await broken(stage(name, out), kills);
       killed += here;
       judge(`${name}, ${here} kills of ${JSON.stringify(kills)}`, differences(whole[name], out));
     } catch (error) {
       judge(`${name}, ${JSON.stringify(kills)}: ${(error as Error).message}`, ['its end']);
     }
-    rmSync(out, { recursive: true, force: true });
+    rmSync(root, { recursive: true, force: true });
   }
 } finally {
   rmSync(shared, { recursive: true, force: true });
