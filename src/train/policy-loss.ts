@@ -4,11 +4,9 @@
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 
-export const RATIO_LEVELS = ['token', 'sequence', 'kalman'] as const;
-export type RatioLevel = (typeof RATIO_LEVELS)[number];
+export type RatioLevel = 'token' | 'sequence' | 'kalman';
 
-export const AGGREGATIONS = ['token_mean', 'sequence_mean', 'constant'] as const;
-export type Aggregation = (typeof AGGREGATIONS)[number];
+export type Aggregation = 'token_mean' | 'sequence_mean' | 'constant';
 
 export const KL_ESTIMATORS = ['k1', 'k2', 'k3'] as const;
 export type KlEstimator = (typeof KL_ESTIMATORS)[number];

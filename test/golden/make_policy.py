@@ -1,7 +1,8 @@
 """Makes test/golden/policy/advantages.json and losses.json: advantages, policy losses with their gradients and divergences, by the
 functions of verl and TRL themselves.
 
-    python test/golden/make_policy.py              (torch 2.15, verl 0.9.1, trl 1.16.0, numpy 2.4)
+    pip install --no-deps verl==0.9.1 trl==1.16.0  (then what their imports ask for)
+    python test/golden/make_policy.py              (torch 2.15, numpy 2.4)
 
 Inputs are written beside the results. Of TRL's advantages, which are lines of a method, those lines are run; its std epsilon 1e-4 is
 replaced by 1e-6, that of verl. TRL's loss is its method, on a policy that returns the log-probabilities and entropies given.

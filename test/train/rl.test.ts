@@ -499,10 +499,24 @@ describe('the loss of a step', () => {
 });
 
 test.each([
-  { advantage: 'reinforce_pp', ratio: 'sequence', aggregation: 'sequence_mean', resample: 2 },
-  { advantage: 'gdpo', normalise: 'task', aggregation: 'constant', topEntropy: 0.5 },
-  { advantage: 'timerpo', timerpo: { ...RL.timerpo, base: 'reinforce_pp' }, klIn: 'reward', ratio: 'kalman' },
-] as const)('one rank and two follow one trajectory: %j', async (own) => {
+  {
+    name: 'REINFORCE++ at sequence level, with resampling',
+    own: { advantage: 'reinforce_pp', ratio: 'sequence', aggregation: 'sequence_mean', resample: 2 },
+  },
+  {
+    name: 'GDPO per task, of some tokens, divided by the constant',
+    own: { advantage: 'gdpo', normalise: 'task', aggregation: 'constant', topEntropy: 0.5 },
+  },
+  {
+    name: 'TimerPO on REINFORCE++, filtered, with a divergence in the reward',
+    own: {
+      advantage: 'timerpo',
+      timerpo: { ...RL.timerpo, base: 'reinforce_pp' },
+      klIn: 'reward',
+      ratio: 'kalman',
+    },
+  },
+] as const)('one rank and two follow one trajectory: $name', async ({ own }) => {
   const options: RlOptions = { ...RL, prompts: 5, steps: 3, epochs: 2, learningRate: 2e-3, ...own };
   const program = workerUrl('../helpers/rl-program', import.meta.url);
   const on = (size: number) =>
