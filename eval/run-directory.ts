@@ -7,6 +7,7 @@
  *   sft/ rl/          metrics.jsonl, rl/completions.jsonl, stage.json, checkpoint/ (while training), policy/ and adapter/ (at the end)
  *                     where they are evaluated while they train also validation.jsonl, validation/ and best, and checkpoints/ where
  *                     more than one is kept
+ *                     and for readers alone tensorboard/ (the metrics as events) and rl/completions.html
  *   eval/             {initial,sft,rl}.{greedy,sampled}.jsonl, {sft,rl}.anomllm.greedy.jsonl, classical.{json,jsonl}
  *   report.html report.json summary.json   last
  */
