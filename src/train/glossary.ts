@@ -152,7 +152,8 @@ export const RL_NAMES: Readonly<
   },
   entropy: { definition: 'Mean entropy of the next-token distribution, in nats per token.', trl: 'entropy' },
   clipped: {
-    definition: 'Share of tokens at which the clipped term of the loss was the smaller one.',
+    definition:
+      'Share of tokens whose ratio was held back by clipping: with rl.loss ppo they have no policy gradient.',
     trl: 'clip_ratio/region_mean',
   },
   samplerGap: {

@@ -89,7 +89,7 @@ export interface RlMetrics {
   readonly loss: number;
   readonly kl: number;
   readonly entropy: number;
-  /** Share of tokens at which the clipped term was the smaller one. */
+  /** Share of tokens whose ratio was held back by clipping. */
   readonly clipped: number;
   /** Mean |log π of the trainer − log π of the sampler| per token in the first pass, neither within a nucleus: 0 up to rounding. */
   readonly samplerGap: number;
