@@ -28,7 +28,7 @@ import {
 } from '../../eval/study-results.ts';
 import { changedKeys, loadRecipe } from '../config.ts';
 import { ConfigError, TimeseerError } from '../errors.ts';
-import { gone, SystemError, WriteError, writeFileAtomic } from '../files.ts';
+import { gone, SystemError, tidyUp, WriteError, writeFileAtomic } from '../files.ts';
 import { Interrupted } from '../interrupt.ts';
 import { claimDirectory } from '../lock.ts';
 import { formatDuration } from '../progress.ts';
@@ -396,6 +396,7 @@ export async function runStudy(given: StudyRequest): Promise<StudyOutcome> {
   openEngine(given.device);
   const lock = await claimDirectory(out);
   try {
+    tidyUp(out, () => true);
     writeFileAtomic(copy, study.text);
     const pace = new Pace();
     const todo = cells.filter((cell) => {
