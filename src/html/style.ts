@@ -76,8 +76,8 @@ tbody th{font-weight:500}
 .record td,.record th{text-align:left}.record td{overflow-wrap:anywhere}
 .spans{min-width:560px}.spans tbody th{color:var(--ink);font-weight:500}.spans thead th{color:var(--ink);font-weight:600;white-space:normal}
 .record th{color:var(--soft);font-weight:400;width:16rem;min-width:9rem}
-.study{font-size:.85rem}.study thead th{white-space:normal}.study th,.study td{padding:.4rem .35rem}
-.study th:first-child{min-width:8rem;padding-left:0}.study .ci{font-size:.72rem}.study .whisker{min-width:60px}
+.study{font-size:.85rem}.study thead th{white-space:normal}.study th,.study td{padding:.4rem .22rem}
+.study th:first-child{min-width:7rem;padding-left:0}.study .ci{font-size:.69rem}.study .whisker{min-width:60px}
 .legend{display:flex;flex-wrap:wrap;gap:.4rem;margin:0 0 1.2rem}
 .legend button{display:flex;align-items:center;gap:.45rem;font:inherit;font-size:.875rem;color:var(--ink);background:var(--card);border:1px solid var(--rule);padding:.2rem .6rem;cursor:pointer}
 .legend button[aria-pressed=false]{color:var(--soft);opacity:.55;text-decoration:line-through}
