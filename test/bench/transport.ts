@@ -4,14 +4,30 @@
  *
  * Both through the public function, which takes the log domain where ε is too small for the scaling form; the number
  * of operations does not depend on ε.
+ *
+ * Then, on the CPU, in turns with POT: 128 problems of 100 × 200, 50 iterations, float64, from the same hidden states to the costs.
  */
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { Random } from '../../src/random.ts';
 import { type HiddenStates, TIMERPO_TRANSPORT, transport } from '../../src/train/transport.ts';
+import { type Comparison, comparisonTable, OURS, takeTurns } from './compare.ts';
 import { type BenchOptions, benchOptions, gflops, type Machine, machineOf, median } from './measure.ts';
+import { openPeer, sorted } from './peer.ts';
+import { openTeam } from './team.ts';
+import type { TransportJob } from './transport-worker.ts';
+import { withScratch } from './workload.ts';
 
 const [PROMPTS, GROUP, TOKENS, WIDTH] = [8, 8, 50, 128];
+const PROBLEMS = { prompts: 16, group: 8, rows: 100, columns: 200, width: WIDTH } as const;
+/** Relative: sums of 20 000 terms in another order, 50 times. */
+const TOLERANCE = 1e-9;
+const SOLVERS = [
+  ['sinkhorn', 'POT, ot.sinkhorn'],
+  ['batch', 'POT, ot.batch.solve_batch'],
+] as const;
 const LOG_DOMAIN = { ...TIMERPO_TRANSPORT, epsilon: 0.0039 };
 
 export interface TransportReport {
@@ -23,9 +39,71 @@ export interface TransportReport {
   readonly ratio: number;
   readonly iterationRatio: number;
   readonly gflops: number;
+  /** In turns with POT; null on a GPU. */
+  readonly pot: PotComparison | null;
 }
 
-export function measureTransport({ rounds, device }: BenchOptions): TransportReport {
+export interface PotComparison {
+  readonly rows: readonly Comparison[];
+  readonly gflops: number;
+  /** Largest relative difference of a problem's cost from ours. */
+  readonly difference: number;
+  readonly peers: readonly string[];
+  readonly skipped: readonly string[];
+}
+
+/** Writes states of responses, then of traces: float32. */
+function writeStates(file: string): void {
+  const { prompts, group, rows, columns, width } = PROBLEMS;
+  const random = new Random(12, 'states');
+  const count = prompts * (group * rows + columns) * width;
+  writeFileSync(
+    file,
+    Float32Array.from({ length: count }, () => random.normal()),
+  );
+}
+
+/** @throws Error where POT's costs are not ours */
+async function compareWithPot(rounds: number): Promise<PotComparison> {
+  return withScratch(async (scratch) => {
+    const file = join(scratch, 'states.f32');
+    writeStates(file);
+    const { epsilon, iterations } = TIMERPO_TRANSPORT;
+    const job: TransportJob = { file, ...PROBLEMS };
+    const args = Object.entries({ ...job, epsilon, iterations }).flatMap(([key, value]) => [
+      `--${key}`,
+      String(value),
+    ]);
+    const { contenders, peers, skipped } = sorted<readonly number[]>(
+      await Promise.all([
+        ...[1, 2].map((size) =>
+          openTeam<TransportJob, readonly number[]>(OURS, './transport-worker', size, job),
+        ),
+        ...SOLVERS.flatMap(([solver, name]) =>
+          [1, 2].map((size) => openPeer<readonly number[]>(name, 'pot', size, ['--solver', solver, ...args])),
+        ),
+      ]),
+    );
+    try {
+      const solved = (answers: readonly (readonly number[])[]): number => answers.flat().length;
+      const { rows, last, gflops: now } = await takeTurns(contenders, 'transport', solved, rounds, 'cpu');
+      const ours = last.get(contenders[0]!)!.flat();
+      const differences = contenders.flatMap((contender) =>
+        last
+          .get(contender)!
+          .flat()
+          .map((cost, b) => Math.abs(cost / ours[b]! - 1)),
+      );
+      const difference = Math.max(...differences);
+      if (!(difference <= TOLERANCE)) throw new Error(`transport: costs of POT differ by ${difference}`);
+      return { rows, gflops: now, difference, peers, skipped };
+    } finally {
+      for (const contender of contenders) await contender.close();
+    }
+  });
+}
+
+export async function measureTransport({ rounds, device }: BenchOptions): Promise<TransportReport> {
   const engine = openTorch({ device, threads: 1 });
   const states = (rows: number, name: string): HiddenStates => {
     const random = new Random(11, name);
@@ -64,13 +142,14 @@ export function measureTransport({ rounds, device }: BenchOptions): TransportRep
     ratio: median(logDomain.map((ms, i) => ms / scaling[i]!)),
     iterationRatio: median(iterations),
     gflops: gflops(device),
+    pot: device === 'cpu' ? await compareWithPot(rounds) : null,
   };
 }
 
 if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
   const options = benchOptions(15);
-  const report = measureTransport(options);
-  const { machine, scaling, logDomain, ratio, iterationRatio } = report;
+  const report = await measureTransport(options);
+  const { machine, scaling, logDomain, ratio, iterationRatio, pot } = report;
   if (options.json) console.log(JSON.stringify(report, null, 2));
   else {
     console.log(
@@ -78,5 +157,16 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
         `${machine.device}, matmul on one thread ${report.gflops.toFixed(0)} GFLOP/s\n` +
         `scaling ${scaling.toFixed(1)} ms, log domain ${logDomain.toFixed(1)} ms: ${ratio.toFixed(1)}×; of the iterations alone ${iterationRatio.toFixed(1)}×`,
     );
+    if (pot !== null) {
+      const { prompts, group, rows, columns } = PROBLEMS;
+      console.log(
+        [
+          `\n${prompts * group} responses of ${rows} tokens to traces of ${columns}, 50 iterations, from hidden states, in turns; matmul on one thread ${pot.gflops.toFixed(0)} GFLOP/s; ${pot.peers.join('; ')}`,
+          comparisonTable('responses', pot.rows),
+          `costs differ by at most ${pot.difference.toExponential(0)}`,
+          ...pot.skipped.map((why) => `SKIPPED ${why} (set TIMESEER_PYTHON to a Python with POT and torch)`),
+        ].join('\n'),
+      );
+    }
   }
 }
