@@ -45,6 +45,24 @@ export const SIZES = {
     picture: [168, 84],
     text: 16,
   },
+  '50m': {
+    about: '48 M parameters',
+    dims: (special) => ({
+      ...TEXT,
+      vocabulary: 8192,
+      width: 512,
+      layers: 11,
+      heads: 8,
+      kvHeads: 2,
+      headDim: 64,
+      inner: 1408,
+      sections: [8, 12, 12],
+      vision: { ...SIGHT, depth: 6, width: 384, heads: 6, inner: 768, fullAttention: [2, 5] },
+      special,
+    }),
+    picture: [588, 224],
+    text: 64,
+  },
   '120m': {
     about: '120 M parameters',
     dims: (special) => ({
@@ -132,6 +150,15 @@ export function largePolicy(engine: Engine, size: LargeSize, seed: number, dtype
     preprocessor: new ImageProcessor(dims.vision, { min_pixels: 28 * 28 }).json(),
   };
   return new Policy(engine, parts, tiledWeights(engine, layoutOf(dims), seed, dtype));
+}
+
+/** The tokenizer, template and special tokens of a policy over random weights of another size. */
+export function resized(policy: Policy, size: LargeSize, seed: number): Policy {
+  const dims = size.dims(policy.dims.special);
+  const { tokenizer, tokenizerConfig, template } = policy.parts;
+  const preprocessor = new ImageProcessor(dims.vision, { min_pixels: 28 * 28 }).json();
+  const parts: PolicyParts = { config: configJson(dims), tokenizer, tokenizerConfig, template, preprocessor };
+  return new Policy(policy.engine, parts, tiledWeights(policy.engine, layoutOf(dims), seed, 'float32'));
 }
 
 function picture(index: number, [width, height]: readonly [number, number]): Picture {

@@ -1,7 +1,7 @@
 /**
- * One TimerPO step at quickstart size (16 prompts × 8 responses), by the stage's own loop, in its parts: milliseconds,
- * median over steps, with one and two workers: npx tsx test/bench/timerpo-step.ts [--json] [--rounds STEPS]
- * [--policy DIR] [--device cuda]
+ * One TimerPO step at quickstart size, by the stage's own loop, in its parts: milliseconds,
+ * median over steps, with one and two workers; then, on the CPU, in turns with the same step in PyTorch and transformers, of this policy and
+ * of one of 48 M parameters: npx tsx test/bench/timerpo-step.ts [--json] [--rounds STEPS] [--policy DIR] [--device cuda]
  */
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -17,10 +17,13 @@ import {
   median,
   table,
 } from './measure.ts';
+import { compareSteps, comparisonText, type StepComparison } from './timerpo-compare.ts';
 import { quickstart, withPolicy, withScratch } from './workload.ts';
 
 /** Steps that warm up and are not counted. */
 const WARM = 2;
+/** Most rounds of turns with the peer. */
+const TURNS = 5;
 
 export interface StepRow {
   readonly workers: number;
@@ -43,6 +46,8 @@ export interface StepReport {
   readonly group: number;
   readonly steps: number;
   readonly rows: readonly StepRow[];
+  /** In turns with a peer; none on a GPU. */
+  readonly against: readonly StepComparison[];
 }
 
 const PARTS = ['data', 'rollout', 'transport', 'reference', 'update'] as const;
@@ -104,12 +109,14 @@ export async function measureSteps(options: BenchOptions): Promise<StepReport> {
     withScratch(async (scratch) => {
       const rows: StepRow[] = [];
       for (const workers of [1, 2]) rows.push(await steps(policy, workers, options, scratch));
-      return { machine, prompts, group, steps: options.rounds, rows };
+      const turns = Math.min(TURNS, options.rounds);
+      const against = options.device === 'cpu' ? await compareSteps(policy, turns) : [];
+      return { machine, prompts, group, steps: options.rounds, rows, against };
     }),
   );
 }
 
-function text({ machine, prompts, group, steps: count, rows }: StepReport): string {
+function text({ machine, prompts, group, steps: count, rows, against }: StepReport): string {
   const cell = (value: number): string => value.toFixed(value < 10 ? 1 : 0);
   return [
     `TimerPO step, ${prompts} prompts × ${group} responses, ms, median of ${count} steps; libtorch ${machine.libtorch}, ${machine.blas}, ${machine.device}`,
@@ -135,6 +142,7 @@ function text({ machine, prompts, group, steps: count, rows }: StepReport): stri
         row.gflops.toFixed(0),
       ]),
     ),
+    ...against.map((one) => `\n${comparisonText(one)}`),
   ].join('\n');
 }
 
