@@ -37,7 +37,8 @@ export function sorted<Answer>(opened: readonly (Contender<Answer> | Peer<Answer
 
 /**
  * Starts `peer/PROGRAM.py` with the Python that TIMESEER_PYTHON names (`python3` without it) and waits until it is
- * ready. It answers each question with one JSON array, an element per process.
+ * ready. It answers each question with one JSON array, an element per process; before that it may ask in turn, with
+ * {"request": …}, which `reply` answers.
  * @returns why it cannot run, when it cannot.
  */
 export async function openPeer<Answer>(
@@ -46,8 +47,9 @@ export async function openPeer<Answer>(
   processes: number,
   args: readonly string[],
   threads = 1,
+  own: { readonly python?: string | undefined; readonly reply?: (request: unknown) => unknown } = {},
 ): Promise<Peer<Answer> | string> {
-  const python = process.env['TIMESEER_PYTHON'] ?? 'python3';
+  const python = own.python ?? process.env['TIMESEER_PYTHON'] ?? 'python3';
   const file = fileURLToPath(new URL(`./peer/${program}.py`, import.meta.url));
   const child: ChildProcessWithoutNullStreams = spawn(
     python,
@@ -73,8 +75,12 @@ export async function openPeer<Answer>(
   gone.catch(() => {}); // asked for when an answer is awaited
   const lines = createInterface(child.stdout);
   const answer = async (): Promise<unknown> => {
-    const [line] = (await Promise.race([once(lines, 'line'), gone])) as [string];
-    return JSON.parse(line);
+    for (;;) {
+      const [line] = (await Promise.race([once(lines, 'line'), gone])) as [string];
+      const said = JSON.parse(line) as { readonly request?: unknown };
+      if (said.request === undefined) return said;
+      child.stdin.write(`${JSON.stringify(own.reply?.(said.request) ?? null)}\n`);
+    }
   };
   try {
     const { versions } = (await answer()) as { versions: string };

@@ -25,8 +25,13 @@ export const BENCHMARKS = {
   data: { about: 'AnomLLM prepared with figures and traces', policy: false, device: false },
   'matrix-profile': { about: 'exact matrix profiles against stumpy', policy: false, device: false },
   engine: { about: 'cost of an engine call', policy: false, device: false },
-  transport: { about: 'Sinkhorn: scaling form against log domain', policy: false, device: true },
-  'timerpo-step': { about: 'one TimerPO step in its parts', policy: true, device: true },
+  transport: { about: 'Sinkhorn: scaling form against log domain, and POT', policy: false, device: true },
+  'timerpo-step': {
+    about: 'one TimerPO step in its parts, and against PyTorch',
+    policy: true,
+    device: true,
+  },
+  trl: { about: "GRPO to a reward against TRL's trainer", policy: true, device: false },
   decode: { about: 'batched sampling against PyTorch', policy: true, device: true },
   train: { about: 'supervised stage and update against PyTorch', policy: true, device: true },
   large: {

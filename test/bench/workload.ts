@@ -17,7 +17,7 @@ import { PromptEncoder } from '../../src/train/task.ts';
 import { float32Tensor } from '../helpers/safetensors.ts';
 
 /** Enough that most responses are well formed and end by themselves. */
-const SAMPLES = 2400;
+const SAMPLES = 4000;
 
 export function quickstart(set: readonly string[] = []): Recipe {
   return loadRecipe('quickstart', set);
