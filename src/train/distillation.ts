@@ -12,6 +12,10 @@
  *   detached log-ratio as its cost, for reverse KL. Their gradients agree in expectation over the student's tokens. What the choice of a token
  *   changes about later ones counts in neither (nor in the papers).
  *
+ * The teacher is as good as its reading of traces in prompts, which large instruction-tuned models do unasked and small ones do not. Measured:
+ * a nano policy after 4000 supervised samples, which had never been shown a trace, loses everything to its initial self as the teacher, alone,
+ * reverse KL, weight 1, learning rate 2e-4: sampled reward .51 → .03 and format .79 → 0 in 15 steps, while the divergence falls from 2.0 to 1.3.
+ *
  * Both distributions are after temperature and vocabulary mask, as everywhere in the loss. In later epochs over the same rollouts tokens are
  * not reweighted. Divergences of single tokens are not cut off (OPSD's releases clip them at a value that they give as an option).
  */

@@ -96,9 +96,9 @@ export interface RlHooks {
 
 /** What somebody who starts a stage with these options should know, one sentence each. */
 export function cautions(
-  options: Pick<RlOptions, 'topP' | 'ratio' | 'aggregation' | 'kl' | 'klEstimator'>,
+  options: Pick<RlOptions, 'topP' | 'ratio' | 'aggregation' | 'kl' | 'klEstimator' | 'distillation'>,
 ): string[] {
-  const { topP, ratio, aggregation, kl, klEstimator } = options;
+  const { topP, ratio, aggregation, kl, klEstimator, distillation } = options;
   const out: string[] = [];
   if (topP !== 1) {
     out.push(
@@ -112,6 +112,12 @@ export function cautions(
   if (kl > 0 && klEstimator === 'k1') {
     out.push(
       'rl.klEstimator is k1: its gradient is 0 in expectation, so that nothing holds the policy; k2 and k3 do',
+    );
+  }
+  if (distillation.weight > 0) {
+    out.push(
+      'rl.distillation: the teacher reads the expert trace in its prompt; a policy that was never taught to, as a small one, teaches ' +
+        'nonsense: watch the reward and the format of the first steps',
     );
   }
   return out;

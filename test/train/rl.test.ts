@@ -397,6 +397,9 @@ describe('one step', () => {
       expect.stringMatching(/gradient is 0 in expectation/),
     ]);
     expect(cautions({ ...RL, klEstimator: 'k1', kl: 0 })).toEqual([]);
+    expect(cautions({ ...RL, distillation: { ...RL.distillation, weight: 0.1 } })).toEqual([
+      expect.stringMatching(/the teacher reads the expert trace in its prompt/),
+    ]);
   });
 
   test('in which every group has zero variance updates nothing', async () => {
