@@ -27,7 +27,7 @@ beforeAll(async () => {
   await buildReport(one);
   other = join(directory, 'other');
   cpSync(one, other, { recursive: true });
-  edit(join(other, 'recipe.json'), (text) => text.replace(/"kl":\s*0\.001/, '"kl":0'));
+  edit(join(other, 'recipe.json'), (text) => text.replace(/"kl":\s*0,/, '"kl":0.02,'));
   for (const mode of ['greedy', 'sampled']) {
     cpSync(join(other, `eval/sft.${mode}.jsonl`), join(other, `eval/rl.${mode}.jsonl`));
   }
@@ -71,7 +71,7 @@ describe('timeseer runs', () => {
   test('names the keys that are not at their defaults', async () => {
     const found = await listed(directory);
     const { changed } = found['other'] as RunFacts;
-    expect(changed).toMatchObject({ 'rl.kl': 0, seed: 7, 'eval.temperature': 0.7 });
+    expect(changed).toMatchObject({ 'rl.kl': 0.02, seed: 7, 'eval.temperature': 0.7 });
     expect(Object.keys(changed)).not.toContain('rl.entropy');
     expect(Object.keys(changed).filter((key) => key.startsWith('requirements'))).toEqual([]);
   });
@@ -130,7 +130,7 @@ describe('timeseer runs --compare', () => {
     const { code, out } = await inside('runs', '--compare', one, other, '--json');
     expect(code).toBe(0);
     const { keys, metrics, notes, runs } = JSON.parse(out);
-    expect(keys).toEqual([{ key: 'rl.kl', values: [0.001, 0] }]);
+    expect(keys).toEqual([{ key: 'rl.kl', values: [0, 0.02] }]);
     expect(notes).toEqual([]);
     expect(runs[1]).toEqual({ path: other, policy: 'rl', series: 20 });
     const { gain, metrics_after: after } = readSummary(join(one, 'summary.json')).rl!;
@@ -148,7 +148,7 @@ describe('timeseer runs --compare', () => {
 
   test('prints both tables and the curves', async () => {
     const { out } = await inside('runs', '--compare', one, other);
-    expect(out).toMatch(/^key +\S+one +\S+other\nrl\.kl +0\.001 +0\n/);
+    expect(out).toMatch(/^key +\S+one +\S+other\nrl\.kl +0 +0\.02\n/);
     expect(out).toMatch(/^Point F1 +0\.\d{3} +0\.\d{3} +[+−]\d\.\d{3} \[[+−]/m);
     expect(out).toMatch(/other +[▁▂▃▄▅▆▇█]{20} +20 steps, 0\.\d{3} → 0\.\d{3}/);
   });

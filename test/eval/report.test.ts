@@ -406,7 +406,7 @@ describe('what a run has not reached', () => {
     expect((await assembleReport(copy)).input.caveats.join('\n')).not.toMatch(said);
     const file = join(copy, 'recipe.json');
     const text = readFileSync(file, 'utf8');
-    writeFileSync(file, text.replace('mean_of_six', 'point_f1').replace('"exact"', '"graded"'));
+    writeFileSync(file, text.replace('f05_affiliation', 'point_f1').replace('"exact"', '"graded"'));
     expect((await assembleReport(copy)).input.caveats.join('\n')).toMatch(said);
   });
 

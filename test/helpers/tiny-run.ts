@@ -56,7 +56,7 @@ export function writeTinyRecipe(file: string, policy: string): void {
     `data: {length: ${LENGTH}, heldOut: 12}
 policy: {init: ${JSON.stringify(policy)}}
 sft: {samples: 118, batch: 4, warmup: 2, learningRate: 0.01, checkpointEvery: 7, workers: 2}
-rl: {steps: 6, prompts: 2, group: 3, maxTokens: 24, warmup: 1, miniBatches: 2, checkpointEvery: 2, workers: 2}
+rl: {steps: 6, prompts: 2, group: 3, kl: 0.001, maxTokens: 24, warmup: 1, miniBatches: 2, checkpointEvery: 2, workers: 2}
 eval: {series: 12, samples: 2, transfer: 8, validation: 16, bootstrap: 100, maxTokens: 24}
 `,
   );

@@ -120,6 +120,7 @@ function recipeOf({ stage, tune, tokens, distilled }: Case): Recipe {
       steps: stage === 'rl' ? 1 : 0,
       prompts: 3,
       group: 3,
+      kl: 0.001,
       maxTokens: 18,
       workers: 1,
     },
