@@ -72,7 +72,11 @@ def start(rank, size, shared):
     trace, trace_mask = trace.repeat_interleave(group, 0), trace_mask.repeat_interleave(group, 0)
     given = torch.cat((tokens[:, prompt:], torch.full((last - first, 1), end)), 1)
     given = torch.where(torch.arange(given.shape[1]) < (total - prompt)[:, None], given, end)
-    all_tokens = sum(data.total) - prompt * len(data.total)
+    # A group whose responses are all the same has no advantage in it; timeseer leaves it out of the loss, and of its mean.
+    texts = [tuple(data.tokens[n, prompt:data.total[n]].tolist()) for n in range(count * group)]
+    taught = torch.tensor([len(set(texts[at:at + group])) > 1 for at in range(0, len(texts), group)]).repeat_interleave(group)
+    all_tokens = sum(len(text) for text, counts in zip(texts, taught.tolist()) if counts)
+    taught = taught[first:last]
 
     def load(directory):
         model = Qwen2_5_VLForConditionalGeneration.from_pretrained(directory, dtype=torch.float32)
@@ -155,10 +159,11 @@ def start(rank, size, shared):
             apart = (base[rows] - new).clamp(-20, 20)
             k3 = (apart.exp() - apart - 1).clamp(-10, 10)
             each = work["kl"] * k3 - gain - work["entropy"] * entropy
-            loss = each[own[rows]].sum() / all_tokens
+            counted = own[rows] & taught[rows, None]
+            loss = each[counted].sum() / all_tokens
             loss.backward()
             for name, value in dict(loss=each, kl=k3, entropy=entropy).items():
-                sums[name] += value.detach()[own[rows]].sum().item() / all_tokens
+                sums[name] += value.detach()[counted].sum().item() / all_tokens
         if size > 1:
             flat = torch.cat([p.grad.reshape(-1) for p in parameters if p.grad is not None])
             gradients[rank, :flat.numel()] = flat
