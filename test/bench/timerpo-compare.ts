@@ -50,8 +50,9 @@ export interface StepComparison {
 
 /** What both sides must agree on. */
 const COMPARED = ['loss', 'gradNorm', 'kl', 'entropy', 'similarity', 'advantage'] as const;
-/** Relative. */
+/** Relative; of a loss whose parts nearly cancel, to .01. */
 const TOLERANCE = 1e-4;
+const LEAST_LOSS = 0.01;
 const PARTS = ['data', 'rollout', 'transport', 'reference', 'update'] as const;
 
 /** The numbers of a step over all ranks: ours has them on rank 0, a peer's losses are shares and its other numbers means. */
@@ -74,7 +75,9 @@ function differenceOf(
   peer: readonly (StepAnswer | null)[],
 ): number {
   const [a, b] = [whole(ours), whole(peer)];
-  const differences = COMPARED.map((key) => Math.abs(a[key] - b[key]) / Math.max(Math.abs(a[key]), 1e-12));
+  const differences = COMPARED.map(
+    (key) => Math.abs(a[key] - b[key]) / Math.max(Math.abs(a[key]), key === 'loss' ? LEAST_LOSS : 1e-12),
+  );
   COMPARED.forEach((key, i) => {
     if (!(differences[i]! <= TOLERANCE))
       throw new Error(`timerpo-step: ${key} is ${a[key]} here and ${b[key]} in ${name}: not the same step`);
