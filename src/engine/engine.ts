@@ -69,6 +69,26 @@ export interface AttentionStepInput {
   readonly prefix?: AttentionPrefix | undefined;
 }
 
+/** B problems of entropic optimal transport, in float64. A place without mass is padding. */
+export interface SinkhornInput {
+  readonly cost: Tensor; // [B, T, S]
+  readonly rows: Tensor; // masses [B, T]
+  readonly columns: Tensor; // masses [B, S]
+  /** Entropic regularisation. The largest cost / ε must stay below 700, where exp(−cost / ε) leaves the normal numbers. */
+  readonly epsilon: number;
+  /** Each scales rows, then columns. */
+  readonly iterations: number;
+}
+
+export interface SinkhornResult {
+  /** ⟨plan, cost⟩ [B] */
+  readonly distance: Tensor;
+  /** Of the plan [B, T]; its column sums are the masses. */
+  readonly rowSums: Tensor;
+  readonly u: Tensor; // [B, T]
+  readonly v: Tensor; // [B, S]
+}
+
 export interface LogProbOptions {
   /** Divides the logits; > 0. */
   readonly temperature?: number;
@@ -274,6 +294,11 @@ export interface Engine {
    * body that cannot be recorded is an EngineError; either way it may have run, and the engine stays usable.
    */
   record(body: () => void): Recording | null;
+  /**
+   * Sinkhorn (Cuturi 2013) as scalings of K = exp(−cost / ε), no autograd: u = rows / (K·v), v = columns / (Kᵀ·u), from v = 1. The
+   * plan is diag(u)·K·diag(v).
+   */
+  sinkhorn(input: SinkhornInput): SinkhornResult;
   /** One decoupled-weight-decay Adam update in place (Loshchilov & Hutter 2019, as torch.optim.AdamW). */
   adamW(state: AdamWState, options: AdamWOptions): void;
 }

@@ -116,8 +116,8 @@ function potentialOf(masses: Float64Array, potentials: Float64Array, start: numb
 /**
  * Transport of B = P·G responses to the traces of their P prompts; G consecutive responses share a trace.
  * Sinkhorn in float64, `iterations` fixed rounds that scale rows first (AnomSeer), batched over all
- * responses. While 2/ε ≤ 500 (C ≤ 2) the scaling form is used: its iterates are those of the log domain, at a quarter
- * of the time; beyond, the log domain.
+ * responses. While 2/ε ≤ 500 (C ≤ 2) the scaling form is used (`Engine.sinkhorn`): its iterates are those of the log domain,
+ * at a fraction of the time; beyond, the log domain.
  * @throws ConfigError for ε ≤ 0, no iteration, τ ≤ 0, or an empty response or trace.
  */
 export function transport(
@@ -152,19 +152,15 @@ export function transport(
       const distanceMatrix = engine.clamp(engine.add(engine.mul(cosine, -1), 1), 0, 2);
       const cost = engine.reshape(distanceMatrix, [rows, length, traceLength]); // [B, T, S]
 
-      const r = engine.tensor(from.marginal, [rows, length, 1]); // [B, T, 1]
-      const spread = new Float64Array(rows * traceLength);
+      const spread = new Float64Array(rows * traceLength); // [B·S]
       for (let b = 0; b < rows; b++) {
         const p = Math.floor(b / group);
         spread.set(to.marginal.subarray(p * traceLength, (p + 1) * traceLength), b * traceLength);
       }
-      const c = engine.tensor(spread, [rows, 1, traceLength]); // [B, 1, S]
-      const { plan, logU, logV } =
+      const { distance, rowSums, logU, logV } =
         2 / epsilon <= SCALING_LIMIT
-          ? scalingPlan(engine, cost, r, c, spread, epsilon, iterations)
-          : logPlan(engine, cost, from.marginal, spread, epsilon, iterations); // [B, T, S]
-      const distance = engine.doubles(engine.sum(engine.sum(engine.mul(plan, cost), 2), 1)); // [B]
-      const rowSums = engine.doubles(engine.sum(plan, 2)); // [B, T]
+          ? byScaling(engine, cost, from.marginal, spread, epsilon, iterations)
+          : inLogDomain(engine, cost, from.marginal, spread, epsilon, iterations);
       const tokens = new Float64Array(rows);
       const partners = new Float64Array(rows);
       const rowError = new Float64Array(rows);
@@ -187,45 +183,37 @@ export function transport(
   );
 }
 
-/** A transport plan and the logarithms of its scalings, which say nothing at padding. */
+/** What is read of a transport plan, and the logarithms of its scalings, which say nothing at padding. */
 interface Scaled {
-  readonly plan: Tensor; // [B, T, S]
+  readonly distance: Float64Array; // [B]
+  readonly rowSums: Float64Array; // [B·T]
   readonly logU: Float64Array; // [B·T]
   readonly logV: Float64Array; // [B·S]
 }
 
-/** diag(u)·exp(−C/ε)·diag(v); padding has zero mass and stays zero. */
-function scalingPlan(
+/** Plans diag(u)·exp(−C/ε)·diag(v); padding has zero mass and stays zero. */
+function byScaling(
   engine: Engine,
-  cost: Tensor,
-  r: Tensor, // [B, T, 1]
-  c: Tensor, // [B, 1, S]
+  cost: Tensor, // [B, T, S]
+  rowMass: Float64Array, // [B·T]
   columnMass: Float64Array, // [B·S]
   epsilon: number,
   iterations: number,
 ): Scaled {
-  const [rows, , traceLength] = cost.shape as [number, number, number];
-  const kernel = engine.exp(engine.mul(cost, -1 / epsilon)); // [B, T, S]
-  let u = r;
-  // Starts at 1, at padding at 0: a padded column must not take part in the first row scaling.
-  const start = columnMass.map((mass) => (mass > 0 ? 1 : 0));
-  let v = engine.tensor(start, [rows, traceLength, 1]); // [B, S, 1]
-  for (let i = 0; i < iterations; i++) {
-    [u, v] = engine.scope(() => {
-      const nextU = engine.div(r, engine.matmul(kernel, v)); // [B, T, 1]
-      const column = engine.matmul(engine.permute(nextU, [0, 2, 1]), kernel); // [B, 1, S]
-      return [nextU, engine.reshape(engine.div(c, column), [rows, traceLength, 1])] as const;
-    }) as [Tensor, Tensor];
-  }
+  const [count, length, width] = cost.shape as [number, number, number];
+  const rows = engine.tensor(rowMass, [count, length]);
+  const columns = engine.tensor(columnMass, [count, width]);
+  const { distance, rowSums, u, v } = engine.sinkhorn({ cost, rows, columns, epsilon, iterations });
   return {
-    plan: engine.mul(engine.mul(kernel, u), engine.reshape(v, [rows, 1, traceLength])),
+    distance: engine.doubles(distance),
+    rowSums: engine.doubles(rowSums),
     logU: engine.doubles(u).map(Math.log),
     logV: engine.doubles(v).map(Math.log),
   };
 }
 
 /** The same iterates as potentials f = log u, g = log v; padding is −Infinity. */
-function logPlan(
+function inLogDomain(
   engine: Engine,
   cost: Tensor, // [B, T, S]
   rowMass: Float64Array, // [B·T]
@@ -248,6 +236,11 @@ function logPlan(
       return [nextF, engine.sub(logC, engine.reshape(columnLog, [rows, 1, traceLength]))] as const;
     }) as [Tensor, Tensor];
   }
-  const plan = engine.exp(engine.add(engine.add(logKernel, f), g));
-  return { plan, logU: engine.doubles(f), logV: engine.doubles(g) };
+  const plan = engine.exp(engine.add(engine.add(logKernel, f), g)); // [B, T, S]
+  return {
+    distance: engine.doubles(engine.sum(engine.sum(engine.mul(plan, cost), 2), 1)),
+    rowSums: engine.doubles(engine.sum(plan, 2)),
+    logU: engine.doubles(f),
+    logV: engine.doubles(g),
+  };
 }

@@ -5,7 +5,7 @@
  * Both through the public function, which takes the log domain where ε is too small for the scaling form; the number
  * of operations does not depend on ε.
  *
- * Then, on the CPU, in turns with POT: 128 problems of 100 × 200, 50 iterations, float64, from the same hidden states to the costs.
+ * Then, on the CPU, in turns with POT: 128 problems of 100 × 200, 50 iterations, float64, from the same costs and from the same hidden states.
  */
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -43,11 +43,17 @@ export interface TransportReport {
   readonly pot: PotComparison | null;
 }
 
-export interface PotComparison {
+export interface PotRow {
+  /** From costs and masses, or from hidden states. */
+  readonly question: 'sinkhorn' | 'transport';
   readonly rows: readonly Comparison[];
   readonly gflops: number;
   /** Largest relative difference of a problem's cost from ours. */
   readonly difference: number;
+}
+
+export interface PotComparison {
+  readonly compared: readonly PotRow[];
   readonly peers: readonly string[];
   readonly skipped: readonly string[];
 }
@@ -86,17 +92,19 @@ async function compareWithPot(rounds: number): Promise<PotComparison> {
     );
     try {
       const solved = (answers: readonly (readonly number[])[]): number => answers.flat().length;
-      const { rows, last, gflops: now } = await takeTurns(contenders, 'transport', solved, rounds, 'cpu');
-      const ours = last.get(contenders[0]!)!.flat();
-      const differences = contenders.flatMap((contender) =>
-        last
-          .get(contender)!
-          .flat()
-          .map((cost, b) => Math.abs(cost / ours[b]! - 1)),
-      );
-      const difference = Math.max(...differences);
-      if (!(difference <= TOLERANCE)) throw new Error(`transport: costs of POT differ by ${difference}`);
-      return { rows, gflops: now, difference, peers, skipped };
+      const compared: PotRow[] = [];
+      for (const question of ['sinkhorn', 'transport'] as const) {
+        const { rows, last, gflops: now } = await takeTurns(contenders, question, solved, rounds, 'cpu');
+        const ours = last.get(contenders[0]!)!.flat();
+        const differences = contenders.flatMap((contender) => {
+          const costs = last.get(contender)!.flat();
+          return costs.map((cost, b) => Math.abs(cost / ours[b]! - 1));
+        });
+        const difference = Math.max(...differences);
+        if (!(difference <= TOLERANCE)) throw new Error(`transport: costs of POT differ by ${difference}`);
+        compared.push({ question, rows, gflops: now, difference });
+      }
+      return { compared, peers, skipped };
     } finally {
       for (const contender of contenders) await contender.close();
     }
@@ -159,14 +167,17 @@ if (import.meta.url === pathToFileURL(process.argv[1] ?? '').href) {
     );
     if (pot !== null) {
       const { prompts, group, rows, columns } = PROBLEMS;
-      console.log(
-        [
-          `\n${prompts * group} responses of ${rows} tokens to traces of ${columns}, 50 iterations, from hidden states, in turns; matmul on one thread ${pot.gflops.toFixed(0)} GFLOP/s; ${pot.peers.join('; ')}`,
-          comparisonTable('responses', pot.rows),
-          `costs differ by at most ${pot.difference.toExponential(0)}`,
-          ...pot.skipped.map((why) => `SKIPPED ${why} (set TIMESEER_PYTHON to a Python with POT and torch)`),
-        ].join('\n'),
+      const size = `${prompts * group} problems of ${rows} × ${columns}, 50 iterations`;
+      const from = { sinkhorn: 'from costs and masses', transport: 'from hidden states' };
+      const lines = pot.compared.flatMap((one) => [
+        `\n${size}, ${from[one.question]}, in turns; matmul on one thread ${one.gflops.toFixed(0)} GFLOP/s; ${pot.peers.join('; ')}`,
+        comparisonTable('problems', one.rows),
+        `costs differ by at most ${one.difference.toExponential(0)}`,
+      ]);
+      const skipped = pot.skipped.map(
+        (why) => `SKIPPED ${why} (set TIMESEER_PYTHON to a Python with POT and torch)`,
       );
+      console.log([...lines, ...skipped].join('\n'));
     }
   }
 }

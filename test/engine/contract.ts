@@ -11,6 +11,7 @@ import { longAttentionContract } from './long-attention.ts';
 import { NETWORK_CASES } from './network-cases.ts';
 import { ownershipContract } from './ownership.ts';
 import { samplingContract } from './sampling.ts';
+import { sinkhornContract } from './sinkhorn.ts';
 import { fromFileContract, tensorDataContract } from './tensor-data.ts';
 import { updateContract } from './update.ts';
 
@@ -174,5 +175,6 @@ export function engineContract(name: string, open: () => Engine): void {
     attentionStepContract(() => engine);
     samplingContract(() => engine);
     updateContract(() => engine);
+    sinkhornContract(() => engine);
   });
 }

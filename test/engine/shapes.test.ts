@@ -174,6 +174,15 @@ describe('wrong shapes and dtypes', () => {
       /^sample: temperature/,
     ],
     [
+      'sinkhorn masses',
+      () =>
+        engine.sinkhorn({
+          ...{ cost: engine.zeros([2, 3, 4], 'float64'), rows: engine.zeros([2, 4], 'float64') },
+          ...{ columns: engine.zeros([2, 4], 'float64'), epsilon: 0.08, iterations: 5 },
+        }),
+      /^sinkhorn: cost \[2,3,4\], rows \[2,4\] and columns \[2,4\] do not fit/,
+    ],
+    [
       'adamW shapes',
       () =>
         engine.adamW(

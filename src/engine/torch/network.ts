@@ -1,6 +1,14 @@
-/** The neural-network operations of the contract, composed of the fewest operators: ATen's, and those of fused.cc. */
+/** The neural-network operations of the contract, composed of the fewest operators: ATen's, and those of fused.cc and sinkhorn.cc. */
 import { EngineError } from '../../errors.ts';
-import type { AdamWOptions, AdamWState, LogProbOptions, SampleOptions, Tensor } from '../engine.ts';
+import type {
+  AdamWOptions,
+  AdamWState,
+  LogProbOptions,
+  SampleOptions,
+  SinkhornInput,
+  SinkhornResult,
+  Tensor,
+} from '../engine.ts';
 import { type Operators, sameShape, shapeText } from './operators.ts';
 
 export function rmsNorm(ops: Operators, x: Tensor, weight: Tensor, epsilon: number): Tensor {
@@ -163,6 +171,56 @@ function invert(ops: Operators, weights: Tensor, draws: Tensor): Tensor {
   const below = ops.one('clamp', ops.one('to.dtype', draws, 'float64'), 0, 1 - 2 ** -32);
   const found = ops.one('searchsorted.Tensor', cumulative, ops.one('mul.Tensor', below, total), false, true);
   return ops.one('clamp', found, null, cumulative.shape[1]! - 1); // [B, 1]; NaN logits find V
+}
+
+export function sinkhorn(ops: Operators, input: SinkhornInput): SinkhornResult {
+  const { cost, rows, columns, epsilon, iterations } = input;
+  ops.check('sinkhorn', [cost, rows, columns]);
+  const [count, length, width] = cost.shape as [number, number, number]; // B, T, S
+  const fits = rows.shape.join() === `${count},${length}` && columns.shape.join() === `${count},${width}`;
+  if (cost.shape.length !== 3 || !fits || [cost, rows, columns].some(({ dtype }) => dtype !== 'float64')) {
+    throw new EngineError(
+      `sinkhorn: cost ${shapeText(cost)}, rows ${shapeText(rows)} and columns ${shapeText(columns)} do not fit: ` +
+        'want [B, T, S], [B, T] and [B, S], all of float64',
+    );
+  }
+  if (!(epsilon > 0) || !(Number.isInteger(iterations) && iterations > 0)) {
+    throw new EngineError(`sinkhorn: ε > 0 and iterations ≥ 1 wanted, got ${epsilon} and ${iterations}`);
+  }
+  if (ops.device === 'cpu') {
+    const [distance, rowSums, u, v] = ops.many(
+      'timeseer::sinkhorn',
+      ...([cost, rows, columns, epsilon, iterations] as const),
+    );
+    return { distance: distance!, rowSums: rowSums!, u: u!, v: v! };
+  }
+  return sinkhornByProducts(ops, input);
+}
+
+/** The same as products with the kernels of all problems: few calls, which is what a GPU wants. */
+function sinkhornByProducts(
+  ops: Operators,
+  { cost, rows, columns, epsilon, iterations }: SinkhornInput,
+): SinkhornResult {
+  const kernel = ops.one('exp', ops.one('mul.Scalar', cost, -1 / epsilon)); // [B, T, S]
+  const turned = ops.one('transpose.int', kernel, 1, 2); // [B, S, T]
+  const r = ops.one('unsqueeze', rows, 2); // [B, T, 1]
+  const c = ops.one('unsqueeze', columns, 2); // [B, S, 1]
+  let u = r;
+  // A padded column must not take part in the first scaling of the rows.
+  let v = ops.one('to.dtype', ops.one('gt.Scalar', c, 0), 'float64'); // [B, S, 1]
+  for (let i = 0; i < iterations; i++) {
+    u = ops.one('div.Tensor', r, ops.one('matmul', kernel, v));
+    v = ops.one('div.Tensor', c, ops.one('matmul', turned, u));
+  }
+  const scaled = ops.one('mul.Tensor', kernel, u);
+  const plan = ops.one('mul.Tensor', scaled, ops.one('transpose.int', v, 1, 2)); // [B, T, S]
+  return {
+    distance: ops.one('sum.dim_IntList', ops.one('mul.Tensor', plan, cost), [1, 2]), // [B]
+    rowSums: ops.one('sum.dim_IntList', plan, [2]), // [B, T]
+    u: ops.one('squeeze.dim', u, 2),
+    v: ops.one('squeeze.dim', v, 2),
+  };
 }
 
 export function adamW(ops: Operators, state: AdamWState, options: AdamWOptions): void {

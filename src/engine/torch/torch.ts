@@ -12,6 +12,8 @@ import type {
   MemoryUse,
   Recording,
   SampleOptions,
+  SinkhornInput,
+  SinkhornResult,
   Tensor,
 } from '../engine.ts';
 import { Arena, type TorchTensor } from './arena.ts';
@@ -299,6 +301,10 @@ export class TorchEngine implements Engine {
 
   record(body: () => void): Recording | null {
     return autograd.record(this.#ops, () => this.noGrad(() => this.#arena.scope(body)));
+  }
+
+  sinkhorn(input: SinkhornInput): SinkhornResult {
+    return this.noGrad(() => this.#arena.scope(() => network.sinkhorn(this.#ops, input)));
   }
 
   adamW(state: AdamWState, options: AdamWOptions): void {

@@ -5,7 +5,8 @@
 
 FILE holds states of responses [P·G, T, D], then of traces [P, S, D], as float32. `sinkhorn` is `ot.sinkhorn`, a problem at a time; it scales
 columns first, so it gets each problem transposed and its iterates are those of scaling rows first. `batch` is `ot.batch.solve_batch`,
-all at once. N processes share the prompts. Question `transport`: norms, masses, cosines, plans; ⟨plan, cost⟩ of every response.
+all at once. N processes share the prompts. Questions: `transport`, norms, masses, cosines, plans; `sinkhorn`, the same from costs and
+masses that are ready. Answers: ⟨plan, cost⟩ of every response.
 """
 
 import argparse
@@ -36,23 +37,22 @@ def start(rank, size, options):
         (x, r), (y, c) = prepared(responses), prepared(traces)
         return np.clip(1 - x @ np.repeat(y, g, 0).transpose(0, 2, 1), 0, 2), r, np.repeat(c, g, 0)
 
-    def one_by_one():
-        cost, r, c = problems()
+    def one_by_one(cost, r, c):
         found = []
         for i in range(len(cost)):
             plan = ot.sinkhorn(c[i], r[i], cost[i].T, options.epsilon, numItermax=options.iterations, stopThr=0, warn=False)
             found.append(float((plan * cost[i].T).sum()))
         return found
 
-    def batched():
-        cost, r, c = problems()
+    def batched(cost, r, c):
         found = solve_batch(
             cost, options.epsilon, r, c, max_iter=options.iterations, tol=0, method="sinkhorn", grad="detach"
         )
         return found.value_linear.tolist()
 
     solver = {"sinkhorn": one_by_one, "batch": batched}[options.solver]
-    return lambda _: solver()
+    ready = problems()
+    return lambda question: solver(*(problems() if question == "transport" else ready))
 
 
 if __name__ == "__main__":
