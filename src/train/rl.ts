@@ -35,7 +35,7 @@
  * - Warm-up and cosine (the releases: constant); AdamW's β are (.9, .95) and its weight decay 0 (theirs: (.9, .999) and .01);
  *   several epochs per step are possible.
  * - Answers are read as the releases read them; the format is judged more strictly (`src/tasks/response.ts`).
- * The quickstart's sizes (16 prompts × 8 responses, learning rate 2e-4) suit a policy of a million parameters.
+ * The quickstart's sizes (16 prompts × 16 responses, learning rate 2e-4) suit a policy of a million parameters.
  */
 
 import type { Tensor } from '../engine/engine.ts';

@@ -17,7 +17,7 @@ interface Setting extends StepSizes {
   readonly size: keyof typeof SIZES | null;
   /** Cores, each of one worker or process. */
   readonly cores: readonly number[];
-  /** Sequences that go through the peer at once: the fastest of 8, 16, 32 and 64. */
+  /** Sequences that go through the peer at once. */
   readonly rows: number;
 }
 
