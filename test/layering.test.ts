@@ -14,6 +14,7 @@ const ALLOWED: Record<string, readonly string[]> = {
   'src/plot': [],
   'src/html': [],
   'src/expcot': ['src/series'],
+  'src/detect': ['src/series'],
   'src/policy': ['src/engine'],
   'src/hub': ['src/policy'],
   rewards: ['src/series'],

@@ -1,0 +1,70 @@
+/** What the detector says about one series: a score for every sample, what was expected, and ranked findings. */
+
+/**
+ * How a stretch departs:
+ * `spike` and `dip`: a few samples far above or below what is expected; `level`: values shifted for longer; `trend`: a drift away;
+ * `variance`: the noise around the expected values is larger or smaller; `flat`: the values stand still; `cutoff`: they are capped;
+ * `shape`: a pattern that no other stretch has; `frequency`: the pattern runs faster or slower.
+ */
+export const KINDS = [
+  'spike',
+  'dip',
+  'level',
+  'trend',
+  'variance',
+  'flat',
+  'cutoff',
+  'shape',
+  'frequency',
+] as const;
+export type Kind = (typeof KINDS)[number];
+
+/** From the least to the most severe, and from which severity on. */
+export const LEVELS = { low: 1, medium: 2, high: 4, critical: 8 } as const;
+export type Level = keyof typeof LEVELS;
+
+/** A stretch that departs from what the rest of the series lets one expect. Values are those of the series, in its units. */
+export interface Finding {
+  /** Half-open, in samples. */
+  readonly start: number;
+  readonly end: number;
+  readonly kind: Kind;
+  readonly direction: 'above' | 'below' | null;
+  /** −log₁₀ of how many stretches as unusual a series of this length has by chance; larger is rarer, ≥ 0. */
+  readonly severity: number;
+  readonly level: Level;
+  /** The sample with the largest departure, inside [start, end). */
+  readonly peak: number;
+  /** The values as they stand in the series. */
+  readonly observed: {
+    readonly least: number;
+    readonly mean: number;
+    readonly largest: number;
+    readonly peak: number;
+  };
+  /** What was expected at the peak, and the band that holds 99 % of the other samples there. */
+  readonly expected: { readonly value: number; readonly low: number; readonly high: number };
+  /** One sentence: what changed, from what, to what. Time is named by the caller's words for samples. */
+  readonly statement: string;
+  /** What speaks for the finding and what against, one clause each. */
+  readonly evidence: { readonly for: readonly string[]; readonly against: readonly string[] };
+  /** Other stretches like this one, [start, end) in samples. */
+  readonly similar: readonly (readonly [start: number, end: number])[];
+  /** Whether it lasts until the end of the series. */
+  readonly ongoing: boolean;
+}
+
+export interface Detection {
+  /** Severity of the most unusual stretch that a sample belongs to, ≥ 0 [N]. */
+  readonly score: Float64Array;
+  /** The expected value of every sample, and the band that holds 99 % of the samples [N]. */
+  readonly expected: Float64Array;
+  readonly low: Float64Array;
+  readonly high: Float64Array;
+  /** By falling severity. */
+  readonly findings: readonly Finding[];
+  /** What the series looks like apart from the findings, a sentence each: season, level, noise. */
+  readonly structure: readonly string[];
+  /** Seasons in samples, shortest first; empty without one. */
+  readonly seasons: readonly number[];
+}
