@@ -1,6 +1,5 @@
 /**
- * Records of a CSV text (RFC 4180, with comma, semicolon or tab, and CRLF, LF or CR), one at a time, as positions in
- * the text. A scan of our own instead of a library: `explain` must name the column of a wrong cell inside its line,
+ * Records of a CSV text (RFC 4180, with any delimiter, and CRLF, LF or CR), one at a time, as positions in the text. A scan of our own instead of a library: `explain` must name the column of a wrong cell inside its line,
  * which the common parsers do not keep, and a million rows must take about a second, without an object per row.
  */
 import { DataError } from '../../src/errors.ts';
@@ -8,29 +7,49 @@ import { DataError } from '../../src/errors.ts';
 const QUOTE = 34;
 const LF = 10;
 const CR = 13;
+const TAB = 9;
+const HASH = 35;
+const PERCENT = 37;
+const SLASH = 47;
+
+/** The delimiter of columns that are set apart by blanks and tabs, however many. */
+export const BLANKS = ' ';
 
 /** Most fields of a record: the points of a long series in one row. */
 const MAXIMUM_FIELDS = 1_000_000;
 
 const isBlank = (code: number): boolean => code === 32 || code === 9;
 
+/** What a spreadsheet writes for a value that it could not compute: no comment, though it begins like one. */
+const SPREADSHEET_ERROR = /#(?:N\/A|DIV\/0!|REF!|VALUE!|NUM!|NAME\?|NULL!)/iy;
+
 /** A walk over the records; the fields of the current one are read with `field`. */
 export class CsvRecords {
   /** Number of fields of the current record; a blank line has one empty field. */
   width = 0;
+  /** Comment lines passed so far. */
+  comments = 0;
+  /** The last comment line, from its mark on. */
+  comment = '';
   readonly #text: string;
   readonly #file: string;
   readonly #delimiter: number;
+  /** Tabs beside blanks; else the delimiter once more. */
+  readonly #second: number;
+  readonly #skipsComments: boolean;
   readonly #starts: number[] = [];
   readonly #ends: number[] = [];
   #position = 0;
   /** The line of the last place that was asked for, and its offset. */
   #counted = { line: 1, start: 0 };
 
-  constructor(text: string, delimiter: string, file: string) {
+  /** `skipComments`: lines that begin with `#`, `//` or `%` and words are no records. */
+  constructor(text: string, delimiter: string, file: string, skipComments = false) {
     this.#text = text;
     this.#file = file;
     this.#delimiter = delimiter.charCodeAt(0);
+    this.#second = delimiter === BLANKS ? TAB : this.#delimiter;
+    this.#skipsComments = skipComments;
   }
 
   /**
@@ -41,22 +60,30 @@ export class CsvRecords {
   next(): boolean {
     const text = this.#text;
     const length = text.length;
+    if (this.#skipsComments) this.#skipComments();
     let at = this.#position;
     if (at >= length) return false;
+    const delimiter = this.#delimiter;
+    const second = this.#second;
+    const runs = second !== delimiter;
     let width = 0;
     for (;;) {
-      while (at < length && isBlank(text.charCodeAt(at)) && text.charCodeAt(at) !== this.#delimiter) at++;
-      this.#starts[width] = at;
-      if (text.charCodeAt(at) === QUOTE) at = this.#skipQuoted(at);
       let code = text.charCodeAt(at);
-      while (at < length && code !== this.#delimiter && code !== LF && code !== CR) {
+      while (at < length && isBlank(code) && (runs || code !== delimiter)) code = text.charCodeAt(++at);
+      if (runs && width > 0 && (at >= length || code === LF || code === CR)) break;
+      this.#starts[width] = at;
+      if (code === QUOTE) {
+        at = this.#skipQuoted(at);
+        code = text.charCodeAt(at);
+      }
+      while (at < length && code !== delimiter && code !== second && code !== LF && code !== CR) {
         code = text.charCodeAt(++at);
       }
       this.#ends[width++] = at;
       if (width > MAXIMUM_FIELDS) {
         throw new DataError(`more than ${MAXIMUM_FIELDS} fields in one line`, this.#place(this.#position));
       }
-      if (at >= length || code !== this.#delimiter) break;
+      if (at >= length || code === LF || code === CR) break;
       at++;
     }
     if (text.charCodeAt(at) === CR && text.charCodeAt(at + 1) === LF) at++;
@@ -84,6 +111,16 @@ export class CsvRecords {
     return this.width === 1 && this.#starts[0] === this.#ends[0];
   }
 
+  /** Content of all fields of the current record. */
+  fields(): string[] {
+    return Array.from({ length: this.width }, (_, i) => this.field(i));
+  }
+
+  /** 1-based line on which the current record begins. */
+  get line(): number {
+    return this.#place(this.#starts[0]!).line;
+  }
+
   /** Where a field of the current record begins: file, 1-based line and column. */
   place(index: number): { file: string; line: number; column: number } {
     return this.#place(this.#starts[index]!);
@@ -103,6 +140,32 @@ export class CsvRecords {
     return { file: this.#file, line, column: offset - start + 1 };
   }
 
+  #skipComments(): void {
+    const text = this.#text;
+    while (this.#position < text.length) {
+      let at = this.#position;
+      while (isBlank(text.charCodeAt(at))) at++;
+      if (!this.#isComment(at)) return;
+      let end = at;
+      while (end < text.length && text.charCodeAt(end) !== LF && text.charCodeAt(end) !== CR) end++;
+      this.comments++;
+      this.comment = text.slice(at, end);
+      this.#position = text.charCodeAt(end) === CR && text.charCodeAt(end + 1) === LF ? end + 2 : end + 1;
+    }
+  }
+
+  #isComment(at: number): boolean {
+    const code = this.#text.charCodeAt(at);
+    if (code !== HASH && code !== PERCENT && code !== SLASH) return false;
+    const next = this.#text.charCodeAt(at + 1);
+    if (code === SLASH) return next === SLASH;
+    // A unit alone is the cell of a row of units.
+    if (code === PERCENT)
+      return !Number.isNaN(next) && next !== this.#delimiter && next !== LF && next !== CR;
+    SPREADSHEET_ERROR.lastIndex = at;
+    return !SPREADSHEET_ERROR.test(this.#text);
+  }
+
   /** From an opening quote to what follows its closing one, blanks skipped. */
   #skipQuoted(open: number): number {
     const text = this.#text;
@@ -114,9 +177,10 @@ export class CsvRecords {
       if (text.charCodeAt(at) !== QUOTE) break;
       at++;
     }
-    while (isBlank(text.charCodeAt(at)) && text.charCodeAt(at) !== this.#delimiter) at++;
-    const code = text.charCodeAt(at);
-    if (at < text.length && code !== this.#delimiter && code !== LF && code !== CR) {
+    const [delimiter, second] = [this.#delimiter, this.#second];
+    let code = text.charCodeAt(at);
+    while (isBlank(code) && code !== delimiter && code !== second) code = text.charCodeAt(++at);
+    if (at < text.length && code !== delimiter && code !== second && code !== LF && code !== CR) {
       throw new DataError(
         'text after a closing quote; double the quotes inside a quoted field',
         this.#place(at),
@@ -130,6 +194,21 @@ export class CsvRecords {
 const DELIMITERS = ['\t', ';', ','] as const;
 
 /**
+ * Numbers of fields of the first records that are not blank, and whether there are as many of them as asked for, or no more in the
+ * text; not so where a quote stands in the wrong place, which under another delimiter may be fine.
+ */
+export function firstWidths(walk: CsvRecords, records: number): { widths: number[]; whole: boolean } {
+  const widths: number[] = [];
+  try {
+    while (widths.length < records && walk.next()) if (!walk.blank) widths.push(walk.width);
+  } catch (error) {
+    if (!(error instanceof DataError)) throw error;
+    return { widths, whole: false };
+  }
+  return { widths, whole: true };
+}
+
+/**
  * The delimiter of a CSV text: the one that splits the first records into the same number of fields, at least two;
  * else the one that splits the first record most; a comma when none occurs.
  */
@@ -137,21 +216,9 @@ export function detectDelimiter(text: string, file: string, records = 20): strin
   let widest = ',';
   let width = 1;
   for (const delimiter of DELIMITERS) {
-    const walk = new CsvRecords(text, delimiter, file);
-    let first = 0;
-    let even = true;
-    try {
-      for (let seen = 0; seen < records && walk.next(); ) {
-        if (walk.blank) continue;
-        if (seen === 0) first = walk.width;
-        even &&= walk.width === first;
-        seen++;
-      }
-    } catch (error) {
-      if (!(error instanceof DataError)) throw error;
-      even = false; // a quote in the wrong place under this delimiter may be fine under the next
-    }
-    if (even && first >= 2) return delimiter;
+    const { widths, whole } = firstWidths(new CsvRecords(text, delimiter, file), records);
+    const first = widths[0] ?? 0;
+    if (whole && first >= 2 && widths.every((one) => one === first)) return delimiter;
     if (first > width) {
       width = first;
       widest = delimiter;
