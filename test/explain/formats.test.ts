@@ -1,0 +1,190 @@
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { ConfigError, DataError } from '../../src/errors.ts';
+import { FORMATS, numberWords, scoresCsv, toCsv, toGrafana, toMarkdown } from '../../src/explain/formats.ts';
+import { type AnomalyReport, buildReport, selectFindings } from '../../src/explain/report.ts';
+import { failOn, newFindings, readState, sinceReport, tellOnce } from '../../src/explain/state.ts';
+import { host, requests } from '../helpers/anomalies.ts';
+
+const report = buildReport(requests());
+
+/** Fields of a CSV text without line breaks inside of fields. */
+const fields = (text: string): string[][] =>
+  text
+    .trimEnd()
+    .split('\n')
+    .map((line) =>
+      [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^",]*))/g)].map(
+        ([, quoted, plain]) => quoted?.replaceAll('""', '"') ?? plain!,
+      ),
+    );
+
+describe('a report for other programs', () => {
+  test('is JSON that reads back as it was', () => {
+    expect(JSON.parse(FORMATS['json']!(report))).toEqual(report);
+  });
+
+  test('is CSV with one record for each finding, quoted where it must be', () => {
+    const odd = {
+      ...report,
+      findings: report.findings.map((one) => ({ ...one, statement: 'it said "0", twice' })),
+    };
+    const [header, ...records] = fields(toCsv(odd));
+    expect(records).toHaveLength(3);
+    for (const record of records) expect(record).toHaveLength(header!.length);
+    const first = Object.fromEntries(header!.map((name, i) => [name, records[0]![i]]));
+    expect(first).toMatchObject({
+      ...{
+        rank: '1',
+        from: '2025-03-04T14:00:00',
+        to: '2025-03-04T16:30:00',
+        level: 'critical',
+        ongoing: 'false',
+      },
+      ...{ observed_least: '0', first_line: '458', event: '', statement: 'it said "0", twice' },
+    });
+  });
+
+  test('has a score for every sample', () => {
+    const source = requests();
+    const { values, detection } = source.columns[0]!;
+    values[7] = Number.NaN;
+    const records = fields([...scoresCsv(source)].join(''));
+    expect(records).toHaveLength(2881);
+    expect(records[0]).toEqual(['column', 'index', 'time', 'value', 'expected', 'low', 'high', 'score']);
+    expect(records[461]).toEqual([
+      ...['requests', '460', '2025-03-04T14:20:00', '0', String(detection.expected[460])],
+      ...[String(detection.low[460]), String(detection.high[460]), '14.2'],
+    ]);
+    expect(records[8]![3]).toBe('');
+    expect(fields([...scoresCsv({ ...source, time: null })].join(''))[0]).not.toContain('time');
+  });
+
+  test('is Markdown in which nothing of the file is markup', () => {
+    const plain = toMarkdown(report);
+    expect(plain).toContain(
+      '| 1 | **critical** | 2025-03-04 14:00 to 16:30 | 2 h 35 min, over for 8 d 7 h | requests | flat line | 0 throughout |',
+    );
+    expect(plain).toContain('   - against: a part of the same length is missing nowhere else');
+    const text = toMarkdown({ ...report, file: '[x](http://y) | <b>\n# z @all `c`' });
+    expect(text.split('\n')[0]).toBe(
+      '# Anomalies in \\[x\\]\\(http://y\\) \\| &lt;b&gt; \\# z \\@all \\`c\\`',
+    );
+    expect(toMarkdown(buildReport(host()))).toContain('## Across columns');
+  });
+
+  test('is annotations of Grafana, in milliseconds', () => {
+    expect(toGrafana(report)[0]).toEqual({
+      time: Date.UTC(2025, 2, 4, 14),
+      timeEnd: Date.UTC(2025, 2, 4, 16, 35),
+      tags: ['timeseer', 'critical', 'flat', 'requests'],
+      text: 'requests: Between 14:00 and 16:30 requests fell to 0.',
+    });
+    const [first] = report.findings;
+    expect(toGrafana({ ...report, findings: [{ ...first!, statement: '<img src=x>' }] })[0]!.text).toContain(
+      '&lt;img',
+    );
+    expect(() => toGrafana(buildReport(requests({ time: null, step: null })))).toThrow(DataError);
+  });
+
+  test('writes numbers with six digits and a true minus', () => {
+    const words = [0, -12.3456789, 1234567.25, 0.1 + 0.2, 1.5e-7, -2e20, null].map(numberWords);
+    expect(words).toEqual([
+      '0',
+      '\u221212.3457',
+      '1234567.25',
+      '0.3',
+      '1.5e\u22127',
+      '\u22122e+20',
+      '\u2013',
+    ]);
+  });
+});
+
+describe('what is told', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'state-'));
+  afterAll(() => rmSync(directory, { recursive: true, force: true }));
+  const kinds = (one: AnomalyReport): string[] => one.findings.map(({ kind }) => kind);
+
+  test('fails from a level on', () => {
+    expect([failOn(report, 'low'), failOn(report, 'critical'), failOn(report, null)]).toEqual([1, 1, 0]);
+    const mild = selectFindings(report, ({ level }) => level === 'medium');
+    expect([failOn(mild, 'medium'), failOn(mild, 'high')]).toEqual([1, 0]);
+  });
+
+  test('begins at a moment or a span before the end, in the zone of the recording', () => {
+    expect(kinds(sinceReport(report, '2025-03-04'))).toEqual(['flat', 'spike', 'level']);
+    expect(kinds(sinceReport(report, '2025-03-04T16:30'))).toEqual(['flat', 'spike', 'level']);
+    expect(kinds(sinceReport(report, '2025-03-04 16:31'))).toEqual(['spike', 'level']);
+    expect(kinds(sinceReport(report, '2h'))).toEqual(['level']);
+    expect(sinceReport(report, '2h').findings[0]!.rank).toBe(1);
+    const berlin = buildReport(requests({ zone: 'Europe/Berlin' }));
+    expect(kinds(sinceReport(berlin, '2025-03-04T17:30'))).toEqual(['flat', 'spike', 'level']);
+    expect(kinds(sinceReport(berlin, '2025-03-04T17:31'))).toEqual(['spike', 'level']);
+    expect(kinds(sinceReport(berlin, '2025-03-04T16:31Z'))).toEqual(['spike', 'level']);
+    for (const wrong of ['yesterday', '2025-13-01', '3 fortnights']) {
+      expect(() => sinceReport(report, wrong)).toThrow(ConfigError);
+    }
+    expect(() => sinceReport(buildReport(requests({ time: null, step: null })), '2h')).toThrow('no time');
+  });
+
+  test('is told once, also when it has grown or its beginning was found elsewhere', async () => {
+    const path = join(directory, 'once.json');
+    const told: string[][] = [];
+    const tell = (fresh: AnomalyReport): void => void told.push(kinds(fresh));
+    const early = selectFindings(report, ({ kind }) => kind !== 'spike');
+    await tellOnce(path, early, tell);
+    await tellOnce(path, report, tell);
+    const grown = requests();
+    const { detection } = grown.columns[0]!;
+    const findings = detection.findings.map((one) =>
+      one.kind === 'flat' ? { ...one, start: 450, end: 495 } : one,
+    );
+    const column = { ...grown.columns[0]!, detection: { ...detection, findings } };
+    await tellOnce(path, buildReport({ ...grown, columns: [column] }), tell);
+    expect(told).toEqual([['flat', 'level'], ['spike'], []]);
+    expect(readdirSync(directory)).toEqual(['once.json']);
+  });
+
+  test('is told again when telling it failed', async () => {
+    const path = join(directory, 'failed.json');
+    const fail = (): void => {
+      throw new Error('the pager is down');
+    };
+    await expect(tellOnce(path, report, fail)).rejects.toThrow('the pager is down');
+    expect((await tellOnce(path, report, () => {})).findings).toHaveLength(3);
+  });
+
+  test('is told by one of two runs at the same time', async () => {
+    const path = join(directory, 'twice.json');
+    const pause = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 30));
+    const runs = await Promise.all([tellOnce(path, report, pause), tellOnce(path, report, pause)]);
+    expect(runs.map((fresh) => fresh.findings.length).sort()).toEqual([0, 3]);
+  });
+
+  test('is forgotten when it was over before the recording begins', () => {
+    const { state } = newFindings(report, null);
+    expect(Object.keys(state.seen)).toHaveLength(3);
+    const later = { ...selectFindings(report, () => false), from: report.findings[1]!.to };
+    expect(Object.values(newFindings(later, state).state.seen).map(({ kind }) => kind)).toEqual([
+      'spike',
+      'level',
+    ]);
+  });
+
+  test('a damaged state file is said to be one', async () => {
+    const path = join(directory, 'damaged.json');
+    for (const [content, why] of [
+      ['{"schema":', 'not a state file'],
+      ['{"schema":"timeseer.anomalies.state","version":1,"timed":true,"seen":{"a":{}}}', 'seen.a.column'],
+    ] as const) {
+      writeFileSync(path, content);
+      expect(() => readState(path)).toThrow(DataError);
+      expect(() => readState(path)).toThrow(why);
+      await expect(tellOnce(path, report, () => {})).rejects.toThrow(path);
+      expect(readFileSync(path, 'utf8')).toBe(content);
+    }
+  });
+});

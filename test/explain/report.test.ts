@@ -1,0 +1,268 @@
+import { describe, expect, test } from 'vitest';
+import { DataError } from '../../src/errors.ts';
+import {
+  type AnomalyReport,
+  buildReport,
+  checkReport,
+  type ReportSource,
+  reportSchema,
+  selectFindings,
+} from '../../src/explain/report.ts';
+import { durationWords, isoTime, offsetAt, spanWords, zoneOffsets } from '../../src/explain/report-time.ts';
+import { ReportMismatch, verify } from '../../src/explain/verify.ts';
+import { host, requests, sampleColumn, sampleSource } from '../helpers/anomalies.ts';
+
+describe('a report', () => {
+  const source = requests();
+  const report = buildReport(source);
+
+  test('ranks findings, with times, durations, values and lines of the file', () => {
+    expect(report.findings.map(({ rank, level, kind }) => [rank, level, kind])).toEqual([
+      [1, 'critical', 'flat'],
+      [2, 'high', 'spike'],
+      [3, 'medium', 'level'],
+    ]);
+    expect(report.findings[0]).toMatchObject({
+      ...{ start: 456, end: 487, durationSeconds: 9300, duration: '2 h 35 min', ongoing: false },
+      from: { iso: '2025-03-04T14:00:00', shown: '2025-03-04 14:00', ms: Date.UTC(2025, 2, 4, 14) },
+      to: { iso: '2025-03-04T16:30:00' },
+      observed: { least: 0, mean: 0, largest: 0, peak: 0 },
+      rows: { first: 458, last: 488 },
+      similar: [{ start: 1700, end: 1704, from: { shown: '2025-03-08 21:40' } }],
+    });
+    expect(report.counts).toEqual({ low: 0, medium: 1, high: 1, critical: 1, ongoing: 1 });
+  });
+
+  test('tells at its head how many, the worst, and what goes on', () => {
+    expect(report.headline).toBe(
+      '3 findings, 1 ongoing. The worst is a critical flat line in requests, 2025-03-04 14:00 to 16:30 (2 h 35 min), over for 8 d 7 h. ' +
+        'Ongoing: medium level shift in requests since 2025-03-12 17:20.',
+    );
+    const quiet = selectFindings(report, () => false);
+    expect(quiet.headline).toBe(
+      'Nothing unusual in 2\u202f880 samples, 2025-03-03 00:00 to 2025-03-12 23:55.',
+    );
+    expect(selectFindings(report, ({ ongoing }) => ongoing).headline).toBe(
+      '1 finding, ongoing. It is a medium level shift in requests, 2025-03-12 17:20 to 23:55 (6 h 40 min), ongoing since 2025-03-12 17:20.',
+    );
+  });
+
+  test('recognises a finding in a longer recording', () => {
+    const longer = buildReport({
+      ...source,
+      ...{ time: source.time!.slice(100), lines: null },
+      columns: source.columns.map(({ name, values, detection }) => ({
+        name,
+        values: values.slice(100),
+        detection: {
+          ...detection,
+          ...{ score: detection.score.slice(100), expected: detection.expected.slice(100) },
+          ...{ low: detection.low.slice(100), high: detection.high.slice(100) },
+          findings: detection.findings
+            .slice(0, 1)
+            .map((one) => ({ ...one, start: 356, end: 390, peak: 360, similar: [] })),
+        },
+      })),
+    });
+    expect(longer.findings[0]!.id).toBe(report.findings[0]!.id);
+    expect(new Set(report.findings.map(({ id }) => id)).size).toBe(3);
+  });
+
+  test('counts samples where there is no time', () => {
+    const bare = buildReport(requests({ time: null, step: null, lines: null }));
+    expect(bare.findings[0]).toMatchObject({
+      from: null,
+      durationSeconds: null,
+      duration: '31 samples',
+      rows: null,
+    });
+    expect(bare.headline).toContain('flat line in requests, samples 456 to 486 (31 samples), over.');
+    verify(bare, requests({ time: null, step: null, lines: null }));
+  });
+
+  test('reads its own JSON, publishes its schema, and never holds a number that is none', () => {
+    expect(checkReport(JSON.parse(JSON.stringify(report)))).toEqual(report);
+    expect(reportSchema()).toMatchObject({ type: 'object', properties: { version: { const: 1 } } });
+    const column = source.columns[0]!;
+    const values = column.values.map((value, i) => (i < 500 ? Number.NaN : value));
+    const findings = column.detection.findings.map((one) => ({
+      ...one,
+      severity: Number.POSITIVE_INFINITY,
+      level: 'critical' as const,
+      expected: { value: Number.NaN, low: Number.NEGATIVE_INFINITY, high: Number.POSITIVE_INFINITY },
+    }));
+    const odd = { ...source, columns: [{ ...column, values, detection: { ...column.detection, findings } }] };
+    const told = buildReport(odd);
+    verify(told, odd);
+    expect(told.findings[0]).toMatchObject({
+      severity: 999,
+      expected: { value: null, low: null },
+      observed: { least: null, mean: null, peak: null },
+    });
+    expect(() => checkReport({ ...report, samples: Number.NaN })).toThrow(/samples/);
+    expect(() => checkReport({ ...report, version: 2 }, 'r.json')).toThrow(DataError);
+  });
+
+  test('refuses columns of different lengths and of one name', () => {
+    const short = { ...source.columns[0]!, values: new Float64Array(7) };
+    expect(() => buildReport({ ...source, columns: [short] })).toThrow('column requests');
+    expect(() => buildReport({ ...source, columns: [source.columns[0]!, source.columns[0]!] })).toThrow(
+      'same name',
+    );
+  });
+});
+
+describe('findings of several columns', () => {
+  const report = buildReport(host());
+
+  test('that overlap are one event: who departs first, how much later the others follow, whose share is how large', () => {
+    expect(report.events).toHaveLength(1);
+    expect(report.events[0]).toMatchObject({
+      start: 1200,
+      end: 1262,
+      level: 'critical',
+      severity: 9.5,
+      ongoing: false,
+    });
+    expect(report.events[0]!.columns).toMatchObject([
+      { column: 'disk_wait_ms', samplesLater: 0, secondsLater: 0, share: 6.3 / 20.2 },
+      { column: 'load', samplesLater: 6, secondsLater: 1800, share: 4.4 / 20.2 },
+      { column: 'requests', samplesLater: 12, secondsLater: 3600, share: 9.5 / 20.2 },
+    ]);
+    expect(report.events[0]!.statement).toBe(
+      'disk_wait_ms departs first at 2025-03-07 04:00, load 30 min later and requests 1 h later. ' +
+        'Share of the severity: requests 47 %, disk_wait_ms 31 % and load 22 %.',
+    );
+    expect(report.findings.map(({ event }) => event !== null)).toEqual([true, true, true, false]);
+  });
+
+  test('do not join what lies far inside a much longer one', () => {
+    const columns = [
+      sampleColumn('a', 1000, {
+        ...{ day: 100, mean: 5 },
+        departures: [{ start: 100, end: 900, severity: 3, kind: 'trend', becomes: (usual) => usual + 2 }],
+      }),
+      sampleColumn('b', 1000, {
+        ...{ day: 100, mean: 5 },
+        departures: [{ start: 600, end: 603, severity: 4, kind: 'spike', becomes: (usual) => usual + 9 }],
+      }),
+    ];
+    expect(buildReport(sampleSource(columns)).events).toEqual([]);
+  });
+});
+
+describe('verification', () => {
+  const source = host();
+  const report = buildReport(source);
+  /** A copy of the report with one thing changed. */
+  const corrupted = (change: (copy: AnomalyReport) => void): AnomalyReport => {
+    const copy = structuredClone(report);
+    change(copy);
+    return copy;
+  };
+
+  test('passes what the values hold', () => {
+    for (const one of [source, requests(), requests({ step: null, zone: 'Europe/Berlin' })])
+      verify(buildReport(one), one);
+  });
+
+  const changes: Record<string, (copy: AnomalyReport) => void> = {
+    least: (copy) => {
+      copy.findings[1]!.observed.least! -= 0.001;
+    },
+    mean: (copy) => {
+      copy.findings[0]!.observed.mean! *= 1.00001;
+    },
+    largest: (copy) => {
+      copy.findings[2]!.observed.largest! += 1;
+    },
+    'value at the peak': (copy) => {
+      copy.findings[0]!.observed.peak! += 0.5;
+    },
+    'peak inside': (copy) => {
+      copy.findings[0]!.peak.index = copy.findings[0]!.end;
+    },
+    from: (copy) => {
+      copy.findings[0]!.from!.shown = '2025-03-07 05:05';
+    },
+    to: (copy) => {
+      copy.findings[0]!.to!.ms += 1000;
+    },
+    seconds: (copy) => {
+      copy.findings[0]!.durationSeconds! += 300;
+    },
+    duration: (copy) => {
+      copy.findings[0]!.duration = '4 h 5 min';
+    },
+    rows: (copy) => void copy.findings[0]!.rows!.last++,
+    ongoing: (copy) => {
+      copy.findings[0]!.ongoing = true;
+    },
+    counts: (copy) => void copy.counts.critical++,
+    rank: (copy) => void copy.findings.reverse(),
+    headline: (copy) => {
+      copy.headline = copy.headline.replace('4 findings', '5 findings');
+    },
+    samples: (copy) => void copy.samples--,
+    missing: (copy) => void copy.columns[2]!.missing++,
+    shares: (copy) => {
+      copy.events[0]!.columns[0]!.share += 0.01;
+    },
+    'seconds until load': (copy) => {
+      copy.events[0]!.columns[1]!.secondsLater = 1500;
+    },
+    statement: (copy) => {
+      copy.events[0]!.statement = copy.events[0]!.statement.replace('1 h', '2 h');
+    },
+    band: (copy) => {
+      copy.findings[0]!.expected.low = copy.findings[0]!.expected.high! + 1;
+    },
+  };
+  test.each(Object.keys(changes))('refuses a report whose %s is wrong', (name) => {
+    const wrong = corrupted(changes[name]!);
+    expect(() => verify(wrong, source)).toThrow(ReportMismatch);
+    expect(() => verify(wrong, source)).toThrow(name);
+  });
+
+  test('refuses a report when a value of the recording is another one', () => {
+    const values = source.columns[0]!.values.slice();
+    values[1220] = -1;
+    const other: ReportSource = {
+      ...source,
+      columns: [{ ...source.columns[0]!, values }, ...source.columns.slice(1)],
+    };
+    expect(() => verify(report, other)).toThrow('least');
+  });
+});
+
+describe('times', () => {
+  test('stand with their offset, and without one where the file names no zone', () => {
+    const summer = Date.UTC(2025, 6, 1, 12);
+    expect(isoTime(summer, null)).toBe('2025-07-01T12:00:00');
+    expect(isoTime(summer, 'UTC')).toBe('2025-07-01T12:00:00Z');
+    expect(isoTime(summer, '-03:30')).toBe('2025-07-01T08:30:00-03:30');
+    expect(isoTime(summer + 250, 'Europe/Berlin')).toBe('2025-07-01T14:00:00.250+02:00');
+    expect(() => isoTime(summer, 'Mars/Olympus')).toThrow(RangeError);
+  });
+
+  test('follow the changes of the clock to the second', () => {
+    const [start, end] = [Date.UTC(2025, 0, 1), Date.UTC(2026, 0, 1)];
+    const offsets = zoneOffsets('America/New_York', start, end);
+    expect(offsets.map(({ from, offset }) => [from, offset / 3_600_000])).toEqual([
+      [start, -5],
+      [Date.UTC(2025, 2, 9, 7), -4],
+      [Date.UTC(2025, 10, 2, 6), -5],
+    ]);
+    expect(offsetAt(offsets, Date.UTC(2025, 2, 9, 7) - 1)).toBe(-5 * 3_600_000);
+    expect(offsetAt(offsets, Date.UTC(2025, 2, 9, 7))).toBe(-4 * 3_600_000);
+  });
+
+  test('have durations and spans in words', () => {
+    const words = [9300, 45, 0.25, 86_399, 90_061, 3600, 172_800, 3599.6].map(durationWords);
+    expect(words).toEqual(['2 h 35 min', '45 s', '0.25 s', '1 d', '1 d 1 h', '1 h', '2 d', '1 h']);
+    expect(spanWords('2025-03-04 14:00', '2025-03-04 16:30')).toBe('2025-03-04 14:00 to 16:30');
+    expect(spanWords('2025-03-04 14:00', '2025-03-05 01:30')).toBe('2025-03-04 14:00 to 2025-03-05 01:30');
+    expect(spanWords('2025-03-04', '2025-03-05')).toBe('2025-03-04 to 2025-03-05');
+    expect(spanWords('2025-03-04', '2025-03-04')).toBe('2025-03-04');
+  });
+});
