@@ -56,7 +56,8 @@ interface Column {
   readonly time: boolean;
 }
 
-const show = (text: string): string => JSON.stringify(text.length > 40 ? `${text.slice(0, 37)}...` : text);
+export const show = (text: string): string =>
+  JSON.stringify(text.length > 40 ? `${text.slice(0, 37)}...` : text);
 
 /** The text of a file. @throws DataError for one of more than `maximum` bytes, unreadable or not UTF-8 */
 export function readText(path: string, maximum?: number): string {
@@ -73,7 +74,7 @@ export function readText(path: string, maximum?: number): string {
 }
 
 /** A header has words, and neither numbers nor dates. */
-function isHeader(cells: readonly string[]): boolean {
+export function isHeader(cells: readonly string[]): boolean {
   let words = 0;
   for (const cell of cells) {
     if (cell === '') continue;
@@ -114,13 +115,19 @@ function describe(header: string | null, index: number, cells: readonly string[]
 /** Columns that a message names; a file may have thousands. */
 const NAMED = 10;
 
-function listed(columns: readonly Column[]): string {
+export function listed(columns: readonly { readonly name: string }[]): string {
   const names = columns.slice(0, NAMED).map(({ name }) => show(name));
   const more = columns.length - names.length;
   return names.join(', ') + (more > 0 ? ` and ${more} more` : '');
 }
 
-function chosenColumn(columns: readonly Column[], wanted: string | number, path: string): number {
+/** The column of a name, in any case where it is not ambiguous, or of a number from 1. @throws ConfigError for none */
+export function chosenColumn(
+  columns: readonly { readonly name: string }[],
+  wanted: string | number,
+  path: string,
+  option = '--column',
+): number {
   const text = String(wanted);
   const same = (name: string, fold: boolean): boolean =>
     fold ? name.toLowerCase() === text.toLowerCase() : name === text;
@@ -130,7 +137,7 @@ function chosenColumn(columns: readonly Column[], wanted: string | number, path:
     if (found.length === 1) return found[0]!;
     if (found.length > 1) {
       throw new ConfigError(
-        `--column ${text}: ${found.length} columns of ${path} have this name; give a number from 1 to ${columns.length}`,
+        `${option} ${text}: ${found.length} columns of ${path} have this name; give a number from 1 to ${columns.length}`,
       );
     }
   }
@@ -138,7 +145,7 @@ function chosenColumn(columns: readonly Column[], wanted: string | number, path:
   if (number >= 1 && number <= columns.length) return number - 1;
   const names = columns.map(({ name }) => name);
   throw new ConfigError(
-    `--column ${text}: ${path} has no such column.${suggestion(text, names)} Columns: ${listed(columns)}, or a number from 1 to ${columns.length}`,
+    `${option} ${text}: ${path} has no such column.${suggestion(text, names)} Columns: ${listed(columns)}, or a number from 1 to ${columns.length}`,
   );
 }
 

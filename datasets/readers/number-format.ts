@@ -1,0 +1,208 @@
+/** Numbers as people and spreadsheets write them: decimal commas, thousands separators, units; told by a whole column. */
+import { NUMBER } from './csv.ts';
+
+/** How the numbers of a column are written. */
+export interface NumberFormat {
+  readonly decimal: '.' | ',';
+  /** Whether `1.234` of a column with decimal commas is a thousand, and `1,234` of one with decimal points. */
+  readonly grouped: boolean;
+  /** What stands before or behind the numbers: `%`, `ms`, `€`; empty for none. */
+  readonly unit: string;
+}
+
+/** What a cell is beside a number. */
+export type CellKind = 'number' | 'missing' | 'infinite' | 'truth' | 'word';
+
+const MISSING =
+  /^(?:[+-]?nan|-nan\(ind\)|n\/?a|null|nil|none|undefined|n\/d|no ?data|missing|\?|-+|–|—|\.|\*|\\n|#(?:n\/a|div\/0!|ref!|value!|num!|name\?|null!))$/i;
+const INFINITE = /^[+-]?(?:inf|infinity|∞)$/i;
+const TRUTH = /^(?:true|false)$/i;
+/** No number is longer, with its unit. */
+const LONGEST = 64;
+/** A sign, a currency, a sign, digits with separators, an exponent, and a unit. Cells are short, so that it takes no time. */
+const PARTS =
+  /^([+-]?)\s?([$€£¥]|[A-Z]{3}(?= ))?\s?([+-]?)((?:\d|[.,]\d)(?:[\d.,'’]|[ \u00a0\u2009\u202f](?=\d))*(?:e[+-]?\d+)?)\s*(.*)$/iu;
+/** A unit begins with a letter or a sign of its own, and has no blanks. */
+const UNIT = /^(?:[\p{L}%‰°$€£¥µΩ][^\s,;:"]{0,11})?$/u;
+const GROUPED = /^\d{1,3}(?:[ '’\u00a0\u2009\u202f]\d{3})+(?=$|[.,e])/i;
+const SEPARATOR = /[ '’\u00a0\u2009\u202f]/g;
+const POINT_GROUPS = /^\d{1,3}(?:\.\d{3})+$/;
+const COMMA_GROUPS = /^\d{1,3}(?:,\d{3})+$/;
+
+/** Two separators of one kind, which only set thousands apart. */
+const TWO_GROUPS = /,[^,]*,|\.[^.]*\./;
+const GROUPS = /^[+-]?\d{1,3}(?:(?:,\d{3}){2,}(?:\.\d*)?|(?:\.\d{3}){2,}(?:,\d*)?)(?:e[+-]?\d+)?$/i;
+
+interface Parts {
+  /** With its sign, and without blanks and apostrophes between thousands. */
+  readonly body: string;
+  readonly unit: string;
+  readonly spaced: boolean;
+}
+
+function partsOf(cell: string): Parts | null {
+  if (cell.length > LONGEST) return null;
+  const match = PARTS.exec(cell.replaceAll('\u2212', '-').trim());
+  if (match === null) return null;
+  const [, before = '', currency = '', after = '', digits = '', suffix = ''] = match;
+  const spaced = GROUPED.test(digits);
+  const body = spaced ? digits.replaceAll(SEPARATOR, '') : digits;
+  if ((before !== '' && after !== '') || (currency !== '' && suffix !== '') || !UNIT.test(suffix))
+    return null;
+  if (!/^[\d.,]+(?:e[+-]?\d+)?$/i.test(body)) return null;
+  return { body: before + after + body, unit: currency + suffix, spaced };
+}
+
+/** What stands beside a number, empty for nothing; null where the cell is no number. */
+export const unitOf = (cell: string): string | null => partsOf(cell)?.unit ?? null;
+
+/** Units of a column that are counted. */
+const UNITS = 20;
+
+/**
+ * What the cells of one column are, gathered one at a time; from it, how its numbers are written. A decision takes all of them:
+ * `1.234` alone may be either.
+ */
+export class ColumnSurvey {
+  /** Cells that are empty. */
+  empty = 0;
+  /** Marks of missing values, such as `NaN`, `-` and `#N/A`. */
+  missing = 0;
+  infinite = 0;
+  truths = 0;
+  /** Cells of words alone, such as `error`. */
+  words = 0;
+  /** Cells with digits that are no numbers. */
+  odd = 0;
+  /** Numbers as programs write them. */
+  plain = 0;
+  /** Numbers with a unit or with separators. */
+  written = 0;
+  /** Numbers whose comma is the decimal one for certain, whose comma sets thousands apart for certain, and which may be either. */
+  readonly commas = { decimal: 0, thousands: 0, either: 0 };
+  readonly points = { decimal: 0, thousands: 0, either: 0 };
+  spaced = 0;
+  readonly #units = new Map<string, number>();
+
+  add(cell: string): void {
+    if (cell === '') this.empty++;
+    else if (NUMBER.test(cell)) {
+      this.plain++;
+      const point = cell.indexOf('.');
+      if (point >= 0) this.#judge(cell, point, this.points);
+    } else this.#addOther(cell);
+  }
+
+  #addOther(cell: string): void {
+    const kind = kindOf(cell);
+    if (kind === 'missing') this.missing++;
+    else if (kind === 'infinite') this.infinite++;
+    else if (kind === 'truth') this.truths++;
+    else {
+      const parts = kind === 'word' ? null : partsOf(cell);
+      // `10.0.0.1` is an address, no thousands.
+      if (parts === null || TWO_GROUPS.test(parts.body) !== GROUPS.test(parts.body)) {
+        this[kind === 'word' ? 'words' : 'odd']++;
+        return;
+      }
+      this.written++;
+      if (parts.spaced) this.spaced++;
+      if (this.#units.size < UNITS || this.#units.has(parts.unit))
+        this.#units.set(parts.unit, (this.#units.get(parts.unit) ?? 0) + 1);
+      const { body } = parts;
+      const [comma, point] = [body.lastIndexOf(','), body.lastIndexOf('.')];
+      if (comma >= 0 && point >= 0) {
+        this[comma > point ? 'commas' : 'points'].decimal++;
+        this[comma > point ? 'points' : 'commas'].thousands++;
+      } else if (comma >= 0) this.#judge(body, comma, this.commas);
+      else if (point >= 0) this.#judge(body, point, this.points);
+    }
+  }
+
+  /** What the only kind of separator in a number says. */
+  #judge(text: string, last: number, counts: { decimal: number; thousands: number; either: number }): void {
+    const signed = text.charCodeAt(0) === 43 || text.charCodeAt(0) === 45 ? 1 : 0;
+    const first = text.indexOf(text[last]!);
+    if (first !== last) counts.thousands++;
+    else if (
+      text.length - last === 4 &&
+      last - signed >= 1 &&
+      last - signed <= 3 &&
+      text.charCodeAt(signed) !== 48
+    )
+      counts.either++;
+    else counts.decimal++;
+  }
+
+  /** Numbers with one unit, or none. */
+  get numbers(): number {
+    const unit = this.#unit();
+    if (unit === '') return this.plain + (this.#units.get('') ?? 0);
+    return this.plain + (this.#units.get('') ?? 0) + (this.#units.get(unit) ?? 0);
+  }
+
+  /** Cells that are there. */
+  get filled(): number {
+    return this.plain + this.written + this.words + this.odd + this.truths + this.infinite + this.missing;
+  }
+
+  /** Cells that are neither a number nor a mark. */
+  get unread(): number {
+    return this.plain + this.written + this.words + this.odd + this.truths - this.numbers;
+  }
+
+  /** The unit of most numbers; none where most have none. */
+  #unit(): string {
+    let best = '';
+    let most = this.plain;
+    for (const [unit, count] of this.#units) if (unit !== '' && count > most) [best, most] = [unit, count];
+    return best;
+  }
+
+  /** Commas that are decimal for certain, so that those of other columns of the file are, too. */
+  get hasDecimalComma(): boolean {
+    return this.commas.decimal > 0 && this.commas.decimal > this.points.decimal;
+  }
+
+  /**
+   * `commaFile`: whether another column of the file has decimal commas for certain; `commaFields`: whether commas separate fields.
+   * They decide where this column does not.
+   */
+  format(commaFile: boolean, commaFields: boolean): NumberFormat {
+    const { commas, points } = this;
+    const sure = commas.decimal + points.thousands - (points.decimal + commas.thousands);
+    // `987` beside `1,234` has no decimals, so that those of the other are none either.
+    const whole = this.plain > points.decimal + points.either;
+    const either = commas.either > 0 ? commaFile || !(commaFields || whole) : commaFile && points.either > 0;
+    const comma = sure > 0 || (sure === 0 && either);
+    const grouped = comma ? points.decimal === 0 : commas.decimal === 0;
+    return { decimal: comma ? ',' : '.', grouped, unit: this.#unit() };
+  }
+}
+
+/** What a cell that is not empty is, apart from the way numbers are written in its column. */
+export function kindOf(cell: string): CellKind {
+  if (cell.length > LONGEST) return NUMBER.test(cell) ? 'number' : 'word';
+  if (MISSING.test(cell)) return 'missing';
+  if (INFINITE.test(cell)) return 'infinite';
+  if (TRUTH.test(cell)) return 'truth';
+  return /\d/.test(cell) ? 'number' : 'word';
+}
+
+/** The number of a cell in a column of this format, possibly infinite; NaN for a cell that is none. */
+export function readNumber(cell: string, format: NumberFormat): number {
+  const comma = format.decimal === ',';
+  if (NUMBER.test(cell) && !(comma && cell.includes('.'))) return Number(cell);
+  const parts = partsOf(cell);
+  if (parts === null || (parts.unit !== '' && parts.unit !== format.unit)) return Number.NaN;
+  const [decimal, group, groups] = comma ? [',', '.', POINT_GROUPS] : ['.', ',', COMMA_GROUPS];
+  let { body } = parts;
+  if (body.includes(group)) {
+    const end = body.search(comma ? /[,e]/i : /[.e]/i);
+    const whole = (end < 0 ? body : body.slice(0, end)).replace(/^[+-]/, '');
+    if (!format.grouped || !groups.test(whole)) return Number.NaN;
+    body = body.replaceAll(group, '');
+  }
+  if (decimal === ',') body = body.replace(',', '.');
+  return NUMBER.test(body) ? Number(body) : Number.NaN;
+}

@@ -1,0 +1,81 @@
+/** Text out of bytes in the encodings that programs save tables in. */
+import { DataError } from '../../src/errors.ts';
+
+export interface DecodedText {
+  readonly text: string;
+  /** What had to be assumed, as plain sentences; empty for UTF-8. */
+  readonly assumed: readonly string[];
+}
+
+/** First bytes of files that people take for tables, and what to do with them. */
+const NO_TEXT: readonly (readonly [bytes: readonly number[], advice: string])[] = [
+  [[0x1f, 0x8b], 'a gzip archive; unpack it first (gunzip)'],
+  [[0x50, 0x4b, 0x03, 0x04], 'a zip archive or an Excel workbook; save the sheet as CSV, or unpack it first'],
+  [[0xd0, 0xcf, 0x11, 0xe0], 'an old Excel workbook; save the sheet as CSV'],
+  [[0x50, 0x41, 0x52, 0x31], 'a Parquet file; save it as CSV'],
+  [[0x28, 0xb5, 0x2f, 0xfd], 'a Zstandard archive; unpack it first (unzstd)'],
+];
+
+/** Bytes by which UTF-16 without a byte-order mark is told from other text. */
+const PROBE = 4096;
+
+/** `le` or `be` where nearly every other byte of the beginning is zero, as in UTF-16 of Latin text. */
+function wide(bytes: Uint8Array): 'utf-16le' | 'utf-16be' | null {
+  const length = Math.min(bytes.length, PROBE) & ~1;
+  if (length < 8) return null;
+  const zeros = [0, 0];
+  for (let i = 0; i < length; i++) if (bytes[i] === 0) zeros[i & 1]!++;
+  const half = length / 2;
+  if (zeros[1]! > 0.9 * half && zeros[0]! < 0.1 * half) return 'utf-16le';
+  if (zeros[0]! > 0.9 * half && zeros[1]! < 0.1 * half) return 'utf-16be';
+  return null;
+}
+
+/**
+ * The text of a file: UTF-8, UTF-16 of either byte order (by its mark, or by its zero bytes), and Windows-1252, which holds Latin-1,
+ * where the bytes are no UTF-8. NUL bytes, which a log that was cut while it was written begins with, are left out.
+ *
+ * @throws DataError for archives and workbooks, and for a text that is longer than a string can be
+ */
+export function decodeText(bytes: Uint8Array, file: string): DecodedText {
+  for (const [first, advice] of NO_TEXT) {
+    if (first.every((byte, i) => bytes[i] === byte)) throw new DataError(`not text, but ${advice}`, { file });
+  }
+  const assumed: string[] = [];
+  let text: string;
+  try {
+    const marked =
+      bytes[0] === 0xff && bytes[1] === 0xfe
+        ? 'utf-16le'
+        : bytes[0] === 0xfe && bytes[1] === 0xff
+          ? 'utf-16be'
+          : null;
+    const encoding = marked ?? wide(bytes);
+    if (encoding !== null) {
+      text = new TextDecoder(encoding).decode(bytes);
+      const order = encoding === 'utf-16le' ? 'little-endian' : 'big-endian';
+      assumed.push(
+        `The file is read as UTF-16, ${order}${marked === null ? ', though it has no byte-order mark' : ''}.`,
+      );
+    } else {
+      try {
+        text = new TextDecoder('utf-8', { fatal: true }).decode(bytes);
+      } catch (cause) {
+        if ((cause as NodeJS.ErrnoException).code !== 'ERR_ENCODING_INVALID_ENCODED_DATA') throw cause;
+        text = new TextDecoder('windows-1252').decode(bytes);
+        assumed.push('The file is not UTF-8; it is read as Windows-1252 (Western European).');
+      }
+    }
+  } catch (cause) {
+    throw new DataError(`${bytes.length} bytes, more text than can be held; cut the file into parts`, {
+      file,
+      cause,
+    });
+  }
+  if (text.includes('\0')) {
+    const all = text.length;
+    text = text.replaceAll('\0', '');
+    assumed.push(`${all - text.length} NUL bytes were left out.`);
+  }
+  return { text, assumed };
+}

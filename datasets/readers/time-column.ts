@@ -1,0 +1,442 @@
+/** The column or columns of a table that hold the time: which they are, how they are written, and the instants they name. */
+import { DataError } from '../../src/errors.ts';
+import {
+  DAY,
+  HOUR,
+  instantsOf,
+  MINUTE,
+  offsetZone,
+  parseCompact,
+  parseStamp,
+  SECOND,
+  type TimeOrigin,
+} from './clock.ts';
+import { NUMBER, show } from './csv.ts';
+import type { CsvRecords } from './csv-records.ts';
+import { Column } from './record.ts';
+
+/** What a number of a time column counts. */
+interface NumberForm {
+  readonly what: 'epoch' | 'compact' | 'excel' | 'year' | 'elapsed' | 'index';
+  /** Ms of one. */
+  readonly unit: number;
+  readonly name: string;
+}
+
+/** Where the time stands, and how it is written. */
+export interface TimePlan {
+  /** Columns from 0: one, or one of dates and one of clocks. */
+  readonly columns: readonly [number] | readonly [number, number];
+  readonly names: readonly string[];
+  /** Null for time stamps in words and figures. */
+  readonly number: NumberForm | null;
+}
+
+export interface SampledColumn {
+  readonly name: string;
+  readonly header: string | null;
+  readonly cells: readonly string[];
+}
+
+const WORDS = /(?:^|[^a-z])(?:time|timestamp|date|datetime|epoch|unix|zeit|datum|uhrzeit|hora|fecha|heure)/i;
+const NAMES =
+  /^[@_]?(?:times?|timestamps?|time[_ ]?stamp|dates?|date[_ ]?time|ds|dt|ts|t|epoch|unix|years?|jahr|month|day|tag|period|created[_ ]?at|seconds?|secs?)(?:[^a-z].*)?$/i;
+const INDEX = /^(?:index|idx|steps?|t|n|no|nr|#|row|id|sample|unnamed: 0)?$/i;
+const DATE = /(?:^|[^a-z])(?:date|datum|fecha|day|tag)(?:[^a-z]|$)/i;
+const YEAR = /(?:^|[^a-z])(?:years?|yr|jahr|ann[eé]e|date|time|period)(?:[^a-z]|$)/i;
+const UNIT_OF_HEADER: readonly (readonly [RegExp, number, string])[] = [
+  [/(?:^|[^a-z])(?:ns|nanoseconds?)[^a-z]*$/i, 1e-6, 'nanoseconds'],
+  [/(?:^|[^a-z])(?:us|µs|microseconds?)[^a-z]*$/i, 1e-3, 'microseconds'],
+  [/(?:^|[^a-z])(?:ms|msecs?|milliseconds?)[^a-z]*$/i, 1, 'milliseconds'],
+  [/(?:^|[^a-z])(?:min|mins|minutes?)[^a-z]*$/i, MINUTE, 'minutes'],
+  [/(?:^|[^a-z])(?:h|hr|hrs|hours?)[^a-z]*$/i, HOUR, 'hours'],
+  [/(?:^|[^a-z])(?:d|days?)[^a-z]*$/i, DAY, 'days'],
+];
+const EPOCHS: readonly (readonly [number, string])[] = [
+  [SECOND, 'seconds'],
+  [1, 'milliseconds'],
+  [1e-3, 'microseconds'],
+  [1e-6, 'nanoseconds'],
+];
+const EARLIEST = Date.UTC(1980, 0, 1);
+const LATEST = Date.UTC(2100, 0, 1);
+/** 1 January 1970 as spreadsheets count days. */
+const EXCEL_EPOCH = 25_569;
+
+/** Whether nearly all numbers go up, or nearly all go down, as those that count rows or time. */
+function counts(numbers: readonly number[]): boolean {
+  let [up, down] = [0, 0];
+  for (let i = 1; i < numbers.length; i++) {
+    if (numbers[i]! > numbers[i - 1]!) up++;
+    else if (numbers[i]! < numbers[i - 1]!) down++;
+  }
+  return numbers.length > 1 && Math.max(up, down) >= 0.9 * (numbers.length - 1);
+}
+
+/**
+ * How numbers of a column would be read as time; null where neither their size nor the header says so. `meant`: the column was named as
+ * time.
+ */
+function numberForm(column: SampledColumn, index: number, meant = false): NumberForm | null {
+  const { header } = column;
+  const filled = column.cells.filter((cell) => cell !== '');
+  const cells = filled.filter((cell) => NUMBER.test(cell));
+  if (cells.length === 0 || 2 * cells.length <= filled.length) return null;
+  const numbers = cells.map(Number);
+  const name = header ?? '';
+  const named = meant || NAMES.test(name) || WORDS.test(name);
+  const [low, high] = [Math.min(...numbers), Math.max(...numbers)];
+  const whole = numbers.every(Number.isInteger);
+  // Without a header only the first column, and only numbers that hardly are anything else.
+  if (named || (index === 0 && name === '')) {
+    if (cells.every((cell) => !Number.isNaN(parseCompact(cell))))
+      return { what: 'compact', unit: 1, name: 'dates' };
+    for (const [unit, unitName] of EPOCHS) {
+      if (low * unit >= EARLIEST && high * unit <= LATEST) return { what: 'epoch', unit, name: unitName };
+    }
+  }
+  const byOne = numbers.length > 1 && numbers.every((one, i) => one === low + i);
+  if (whole && low >= 1500 && high <= 2200 && low !== high && YEAR.test(name)) {
+    if (byOne || /year|yr|jahr|ann/i.test(name)) return { what: 'year', unit: 1, name: 'years' };
+  }
+  if (DATE.test(name) && low >= 20_000 && high <= 80_000)
+    return { what: 'excel', unit: DAY, name: 'days since 1899-12-30' };
+  const rows = byOne && (low === 0 || low === 1) && (numbers.length > 2 || header === '');
+  if ((rows && INDEX.test(name)) || (header && INDEX.test(name) && whole && counts(numbers)))
+    return { what: 'index', unit: 1, name: 'row numbers' };
+  if (!meant && !(NAMES.test(name) && counts(numbers))) return null;
+  const [, unit, unitName] = UNIT_OF_HEADER.find(([pattern]) => pattern.test(name)) ?? [
+    null,
+    SECOND,
+    'seconds',
+  ];
+  return { what: 'elapsed', unit, name: unitName };
+}
+
+type Kind = 'stamp' | 'date' | 'clock' | 'none';
+
+function kindOfCells(cells: readonly string[]): Kind {
+  let filled = 0;
+  const counts = { stamp: 0, date: 0, clock: 0 };
+  for (const cell of cells) {
+    if (cell === '') continue;
+    filled++;
+    const stamp = NUMBER.test(cell) ? null : parseStamp(cell);
+    if (stamp !== null) counts[stamp.date ? (stamp.clock ? 'stamp' : 'date') : 'clock']++;
+  }
+  const all = counts.stamp + counts.date + counts.clock;
+  if (all === 0 || 2 * all < filled) return 'none';
+  if (counts.stamp > 0 || (counts.date > 0 && counts.clock > 0)) return 'stamp';
+  return counts.date > 0 ? 'date' : 'clock';
+}
+
+/**
+ * Columns that hold the time. The first of dates with a clock; else the first of dates, joined with the first of clocks; else clocks
+ * alone; else numbers that count time: since 1970 by their size, or as the header says; else row numbers.
+ */
+export function findTime(columns: readonly SampledColumn[]): TimePlan | null {
+  const kinds = columns.map(({ cells }) => kindOfCells(cells));
+  const [stamp, date, clock] = [kinds.indexOf('stamp'), kinds.indexOf('date'), kinds.indexOf('clock')];
+  if (stamp >= 0) return planOf(columns, [stamp]);
+  if (date >= 0) return planOf(columns, clock >= 0 ? [date, clock] : [date]);
+  const forms = columns.map((column, i) => numberForm(column, i));
+  const compact = forms.findIndex((form) => form?.what === 'compact');
+  if (compact >= 0 && clock >= 0) return planOf(columns, [compact, clock]);
+  if (clock >= 0) return planOf(columns, [clock]);
+  const byRank = (['epoch', 'compact', 'excel', 'year', 'elapsed', 'index'] as const)
+    .map((what) => forms.findIndex((form) => form?.what === what))
+    .find((i) => i >= 0);
+  // The only column of a file is its values.
+  return byRank === undefined || columns.length === 1 ? null : planOf(columns, [byRank]);
+}
+
+/** How columns of time are written; `meant`: they were named as such. */
+export function planOf(
+  columns: readonly SampledColumn[],
+  chosen: readonly [number] | readonly [number, number],
+  meant = false,
+): TimePlan {
+  const first = columns[chosen[0]]!;
+  const number = kindOfCells(first.cells) === 'none' ? numberForm(first, chosen[0], meant) : null;
+  return { columns: chosen, names: chosen.map((i) => columns[i]!.name), number };
+}
+
+/** Numbers that may be time are no series of values beside a column of time. */
+export function countsTime(column: SampledColumn, index: number): boolean {
+  const form = numberForm(column, index);
+  return form !== null && (form.what !== 'year' || /year|jahr/i.test(column.header ?? ''));
+}
+
+export interface Note {
+  readonly code: string;
+  readonly text: string;
+}
+
+export interface ReadTimes {
+  /** [N] in the order of the file. */
+  readonly time: Float64Array;
+  readonly zone: string | null;
+  readonly origin: TimeOrigin;
+  /** Row numbers: they order the rows, and name no time. */
+  readonly ordinal: boolean;
+  readonly notes: readonly Note[];
+}
+
+/** A step back by this much is the next day of a clock without a date. */
+const NEXT_DAY = 6 * HOUR;
+
+/** Reads the time of one row after another. */
+export class TimeColumn {
+  readonly #plan: TimePlan;
+  #lines: Int32Array = new Int32Array(0);
+  readonly #wall = new Column();
+  /** The other reading of `03/04/2024`; null as long as none was seen. */
+  #monthFirst: Column | null = null;
+  readonly #offset = new Column();
+  #dated = false;
+  #example: { cell: string; line: number } | null = null;
+
+  constructor(plan: TimePlan) {
+    this.#plan = plan;
+  }
+
+  /** @throws DataError with line and column for a cell that is no time */
+  add(records: CsvRecords): void {
+    const { columns, number } = this.#plan;
+    const cell = records.field(columns[0]);
+    if (columns.length === 2) {
+      const date = number?.what === 'compact' ? null : parseStamp(cell);
+      const wall = date === null ? parseCompact(cell) : date.wall;
+      const other = date === null ? wall : date.monthFirst;
+      if (Number.isNaN(wall) && Number.isNaN(other)) throw this.#wrong(records, 0, cell);
+      const second = records.field(columns[1]);
+      const clock = parseStamp(second);
+      if (clock === null || clock.date) throw this.#wrong(records, 1, second);
+      this.#dated = true;
+      this.#push(wall + clock.wall, other + clock.wall, date?.offset || clock.offset, cell, records);
+      return;
+    }
+    if (number !== null) {
+      const value =
+        number.what === 'compact' ? parseCompact(cell) : NUMBER.test(cell) ? Number(cell) : Number.NaN;
+      let ms = value * number.unit;
+      if (number.what === 'year') ms = Date.UTC(value, 0, 1);
+      if (number.what === 'excel') ms = Math.round((value - EXCEL_EPOCH) * DAY);
+      if (!(Math.abs(ms) <= 8.64e15)) throw this.#wrong(records, 0, cell);
+      this.#push(ms, ms, Number.NaN, cell, records);
+      return;
+    }
+    const stamp = parseStamp(cell);
+    if (stamp === null) throw this.#wrong(records, 0, cell);
+    if (this.#wall.length === 0) this.#dated = stamp.date;
+    else if (stamp.date !== this.#dated) throw this.#wrong(records, 0, cell);
+    this.#push(stamp.wall, stamp.monthFirst, stamp.offset, cell, records);
+  }
+
+  #push(wall: number, other: number, offset: number, cell: string, records: CsvRecords): void {
+    this.#example ??= { cell, line: records.line };
+    if (this.#monthFirst === null && wall !== other) {
+      this.#monthFirst = new Column();
+      for (let i = 0; i < this.#wall.length; i++) this.#monthFirst.push(this.#wall.at(i)!);
+    }
+    this.#wall.push(wall);
+    this.#offset.push(offset);
+    this.#monthFirst?.push(other);
+  }
+
+  #wrong(records: CsvRecords, part: 0 | 1, cell: string): DataError {
+    const { columns, names, number } = this.#plan;
+    const what = cell === '' ? 'empty cell' : show(cell);
+    const example = this.#example;
+    const like =
+      part === 1
+        ? ' such as 14:05'
+        : example === null
+          ? ''
+          : ` written like ${show(example.cell)} of line ${example.line}`;
+    const noun = part === 1 ? 'time of day' : number !== null ? `number of ${number.name}` : 'time';
+    return new DataError(
+      `${what} in the time column ${show(names[part]!)}; expected a ${noun}${like}; correct the cell or remove the row`,
+      records.place(columns[part]!),
+    );
+  }
+
+  /**
+   * The instants of all rows; `lines` [N] of the file, for messages.
+   *
+   * @throws DataError where some dates exist with the day first alone, and others with the month first alone
+   */
+  finish(lines: Int32Array, file: string, tz: string | null): ReadTimes {
+    this.#lines = lines;
+    const notes: Note[] = [];
+    const { number } = this.#plan;
+    const offset = this.#offset.take();
+    const time = this.#dates(this.#wall.take(), file, notes);
+    if (number !== null && number.what !== 'compact') return this.#numbers(time, number, tz, notes);
+    if (!this.#dated && number === null) {
+      const days = rollOver(time);
+      notes.push({
+        code: 'time-of-day',
+        text: `Column ${show(this.#plan.names[0]!)} holds times of day without a date; ${days === 0 ? 'all are taken to be of one day' : `a new day is taken to begin where the clock goes back (${days === 1 ? 'once' : `${days} times`})`}.`,
+      });
+      return { time, zone: null, origin: 'midnight', ordinal: false, notes };
+    }
+    const seen = new Set<number>();
+    let naive = 0;
+    for (const one of offset) {
+      if (Number.isNaN(one)) naive++;
+      else seen.add(one);
+    }
+    for (let i = 0; i < time.length; i++) if (!Number.isNaN(offset[i]!)) time[i]! -= offset[i]! * MINUTE;
+    if (naive > 0 && tz !== null) this.#localize(time, offset, tz, notes);
+    const zones = [...seen];
+    if (naive === time.length) {
+      if (tz === null) {
+        notes.push({
+          code: 'naive-time',
+          text: 'The time stamps name no time zone; they are shown as written, and --tz says which zone they are of.',
+        });
+      }
+      return { time, zone: tz, origin: 'calendar', ordinal: false, notes };
+    }
+    if (naive > 0) {
+      const first = offset.findIndex(Number.isNaN);
+      notes.push({
+        code: 'naive-time',
+        text: `${naive} of ${time.length} time stamps name no time zone, the first in line ${this.#lines[first]}; they are taken as ${tz ?? 'UTC'}.`,
+      });
+    }
+    if (zones.length > 1) {
+      const names = zones.slice(0, 4).map(offsetZone).join(', ');
+      notes.push({
+        code: 'mixed-offsets',
+        text: `The time stamps have ${zones.length} offsets (${names}); all are shown in ${tz ?? 'UTC, and --tz says in which zone to show them'}.`,
+      });
+    }
+    const zone = tz ?? (zones.length === 1 && naive === 0 ? offsetZone(zones[0]!) : 'UTC');
+    return { time, zone, origin: 'calendar', ordinal: false, notes };
+  }
+
+  #numbers(time: Float64Array, number: NumberForm, tz: string | null, notes: Note[]): ReadTimes {
+    const name = show(this.#plan.names[0]!);
+    const calendar = { time, origin: 'calendar' as const, ordinal: false, notes };
+    if (number.what === 'index') return { time, zone: null, origin: 'start', ordinal: true, notes };
+    if (number.what === 'epoch') {
+      notes.push({
+        code: 'epoch-unit',
+        text: `Column ${name} is read as ${number.name} since 1970 (UTC), by the size of its numbers.`,
+      });
+      return { ...calendar, zone: tz ?? 'UTC' };
+    }
+    if (number.what === 'excel') {
+      notes.push({
+        code: 'excel-date',
+        text: `Column ${name} is read as dates of a spreadsheet, which counts days from 1899-12-30.`,
+      });
+      return { ...calendar, zone: null };
+    }
+    if (number.what === 'year') return { ...calendar, zone: null };
+    notes.push({
+      code: 'elapsed',
+      text: `Column ${name} holds no dates; it is read as ${number.name} since the beginning.`,
+    });
+    return { time, zone: null, origin: 'start', ordinal: false, notes };
+  }
+
+  /** Decides between day and month first over the whole column. */
+  #dates(dayFirst: Float64Array, file: string, notes: Note[]): Float64Array {
+    const monthFirst = this.#monthFirst?.take();
+    if (monthFirst === undefined) return dayFirst;
+    const noDay = dayFirst.findIndex(Number.isNaN);
+    const noMonth = monthFirst.findIndex(Number.isNaN);
+    if (noDay >= 0 && noMonth >= 0) {
+      throw new DataError(
+        `the dates of column ${show(this.#plan.names[0]!)} are written in two ways: the one of line ${this.#lines[noMonth]} has the day first, the one of line ${this.#lines[noDay]} the month; write them in one, best as 2024-03-01`,
+        { file, line: this.#lines[Math.max(noDay, noMonth)]! },
+      );
+    }
+    if (noDay >= 0) return monthFirst;
+    if (noMonth >= 0) return dayFirst;
+    const [a, b] = [regularity(dayFirst), regularity(monthFirst)];
+    const difference = a.even - b.even || a.exact - b.exact || b.backward - a.backward;
+    const order = difference > 0 ? 'day' : 'month';
+    const why =
+      difference === 0
+        ? 'nothing in the file tells which'
+        : `read so, the rows are ${a.even === b.even && a.exact === b.exact ? 'in order' : 'more evenly spaced'}`;
+    notes.push({
+      code: 'day-order',
+      text: `Dates such as ${show(this.#example!.cell)} are read with the ${order} first; ${why}.`,
+    });
+    return difference > 0 ? dayFirst : monthFirst;
+  }
+
+  /** Local times without an offset become instants. */
+  #localize(time: Float64Array, offset: Float64Array, tz: string, notes: Note[]): void {
+    let back = 0;
+    for (let i = 1; i < time.length; i++) back += Math.sign(time[i]! - time[i - 1]!);
+    const step = back < 0 ? -1 : 1;
+    let twice = 0;
+    let first = -1;
+    // Where an hour is there twice, its second turn begins where the clock goes back, or where a stamp comes once more than usual.
+    let usual = 1;
+    let same = 0;
+    let last = Number.NaN;
+    for (let k = 0, i = step > 0 ? 0 : time.length - 1; k < time.length; k++, i += step) {
+      if (!Number.isNaN(offset[i]!)) continue;
+      const wall = time[i]!;
+      const [early, late] = instantsOf(wall, tz);
+      let instant = early;
+      if (late !== undefined) {
+        twice++;
+        if (first < 0 || i < first) first = i;
+        if (early < last || (early === last && same >= usual)) instant = late;
+      }
+      if (instant === last) same++;
+      else {
+        same = 1;
+        last = instant;
+      }
+      if (late === undefined) usual = same;
+      time[i] = instant;
+    }
+    if (twice > 0) {
+      notes.push({
+        code: 'ambiguous-hour',
+        text: `${twice} time stamps are of an hour that is there twice in ${tz}, where clocks are set back, the first in line ${this.#lines[first]}; they are taken in the order of the rows.`,
+      });
+    }
+  }
+}
+
+/** Shares of differences near the median one and equal to it, and steps back in the order of the file. */
+function regularity(time: Float64Array): { even: number; exact: number; backward: number } {
+  let backward = 0;
+  for (let i = 1; i < time.length; i++) if (time[i]! < time[i - 1]!) backward++;
+  const sorted = time.slice().sort();
+  const steps = new Float64Array(Math.max(0, sorted.length - 1));
+  for (let i = 0; i < steps.length; i++) steps[i] = sorted[i + 1]! - sorted[i]!;
+  const median = steps.slice().sort()[steps.length >> 1] ?? 0;
+  let [near, equal] = [0, 0];
+  for (const one of steps) {
+    if (Math.abs(one - median) <= 0.1 * median) near++;
+    if (one === median) equal++;
+  }
+  return { even: near, exact: equal, backward: Math.min(backward, time.length - 1 - backward) };
+}
+
+/** Adds a day wherever the clock goes back by hours; gives the number of days added. Rows may be in descending order. */
+function rollOver(time: Float64Array): number {
+  let forward = 0;
+  for (let i = 1; i < time.length; i++) forward += Math.sign(time[i]! - time[i - 1]!);
+  const step = forward < 0 ? -1 : 1;
+  let days = 0;
+  let last = Number.NaN;
+  for (let k = 0, i = step > 0 ? 0 : time.length - 1; k < time.length; k++, i += step) {
+    const clock = time[i]!;
+    if (last - clock >= NEXT_DAY) days++;
+    last = clock;
+    time[i] = clock + days * DAY;
+  }
+  return days;
+}

@@ -1,0 +1,755 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, describe, expect, it } from 'vitest';
+import {
+  formatTime,
+  type Recording,
+  type RecordingOptions,
+  readRecording,
+  readRecordings,
+} from '../../../datasets/readers/recording.ts';
+import { ConfigError, DataError, TimeseerError } from '../../../src/errors.ts';
+import { mutant } from '../../helpers/mutate.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'timeseer-recording-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+const path = join(root, 'pump.csv');
+
+function read(content: string | Uint8Array, options: RecordingOptions = {}): Recording {
+  writeFileSync(path, content);
+  return readRecording(path, options);
+}
+
+function failure(content: string | Uint8Array, options: RecordingOptions = {}): Error {
+  try {
+    read(content, options);
+  } catch (error) {
+    return error as Error;
+  }
+  throw new Error('expected an error, nothing was thrown');
+}
+
+const values = (recording: Recording, k = 0): number[] => [...recording.columns[k]!.values];
+const times = (recording: Recording): string[] => [...recording.time!].map((ms) => formatTime(ms, recording));
+const note = (recording: Recording, code: string): string =>
+  recording.notes
+    .filter((one) => one.code === code)
+    .map(({ text }) => text)
+    .join(' ');
+const codes = (recording: Recording): string[] => recording.notes.map(({ code }) => code);
+const stamp = (ms: number): string => new Date(ms).toISOString().slice(0, 19).replace('T', ' ');
+const NOON = Date.parse('2024-03-01T12:00:00Z');
+const minutes = (n: number): string => stamp(NOON + n * 60_000);
+
+describe('the order of rows', () => {
+  it('is that of the time, and says what was out of order', () => {
+    const r = read(
+      `time,v\n${minutes(0)},5\n${minutes(2)},7\n${minutes(1)},6\n${minutes(3)},9\n${minutes(4)},1\n`,
+    );
+    expect(values(r)).toEqual([5, 6, 7, 9, 1]);
+    expect([...r.rows]).toEqual([2, 4, 3, 5, 6]);
+    expect(r.step).toBe(60_000);
+    expect(note(r, 'sorted')).toBe(
+      '1 of 5 rows were out of order, the first in line 4 (2024-03-01 12:01 after 2024-03-01 12:02); they were sorted.',
+    );
+  });
+
+  it('is turned round where times go down', () => {
+    const r = read(`time,v\n${[3, 2, 1, 0].map((n) => `${minutes(n)},${n * n}`).join('\n')}\n`);
+    expect(values(r)).toEqual([0, 1, 4, 9]);
+    expect([...r.rows]).toEqual([5, 4, 3, 2]);
+    expect(note(r, 'sorted')).toBe('The rows are in descending order of time and were turned round.');
+  });
+
+  it('does not matter', () => {
+    const row = fc.record({ at: fc.integer({ min: 0, max: 400 }), v: fc.integer({ min: -99, max: 99 }) });
+    const writing = fc.constantFrom<(ms: number) => string>(
+      stamp,
+      (ms) => new Date(ms).toISOString(),
+      (ms) => String(ms / 1000),
+      (ms) => new Date(ms).toISOString().replace(/(\d+)-(\d+)-(\d+)T(\d+:\d+).*/, '$3.$2.$1 $4'),
+    );
+    fc.assert(
+      fc.property(
+        fc.array(row, { minLength: 4, maxLength: 60 }),
+        fc.constantFrom(1, 60, 3600),
+        writing,
+        fc.integer({ min: 1, max: 1e6 }),
+        (rows, seconds, write, seed) => {
+          const lines = rows.map(({ at, v }) => `${write(NOON + at * seconds * 60_000)};${v};${v % 7}`);
+          const shuffled = lines
+            .map((line, i) => [Math.sin(seed * (i + 1)), line] as const)
+            .sort((a, b) => a[0] - b[0])
+            .map(([, line]) => line);
+          const content = (some: readonly string[]): string => `time;v;w\n${some.join('\n')}\n`;
+          let a: Recording;
+          try {
+            a = read(content(lines));
+          } catch (error) {
+            expect(failure(content(shuffled)).constructor).toBe((error as Error).constructor);
+            return;
+          }
+          const b = read(content(shuffled));
+          expect({ ...b, notes: [], rows: [] }).toEqual({ ...a, notes: [], rows: [] });
+          expect(a.time!.every((ms, i) => i === 0 || ms > a.time![i - 1]!)).toBe(true);
+        },
+      ),
+      { numRuns: 60 },
+    );
+  });
+});
+
+describe('several rows of one time', () => {
+  it('are one where they are equal', () => {
+    const r = read(`time,v\n${minutes(0)},5\n${minutes(1)},6\n${minutes(1)},6\n${minutes(2)},8\n`);
+    expect(values(r)).toEqual([5, 6, 8]);
+    expect(note(r, 'duplicates')).toBe('1 row that repeats another was dropped, the first in line 4.');
+  });
+
+  it('give their mean where nothing tells them apart', () => {
+    const r = read(`time,v,w\n${minutes(0)},5,1\n${minutes(1)},6,2\n${minutes(1)},9,2\n${minutes(2)},8,3\n`);
+    expect(values(r)).toEqual([5, 7.5, 8]);
+    expect(values(r, 1)).toEqual([1, 2, 3]);
+    expect(note(r, 'duplicates')).toBe(
+      '1 time stamp has several rows of different values, the first 2024-03-01 12:01 in line 3; their mean is used.',
+    );
+  });
+
+  const HOSTS = `time,host,load\n${Array.from({ length: 6 }, (_, i) => `${minutes(i)},web-1,${i}\n${minutes(i)},db,${100 - i * i}\n`).join('')}`;
+
+  it('are series where a column tells them apart, and the message says how to read one', () => {
+    const error = failure(HOSTS);
+    expect(error).toBeInstanceOf(DataError);
+    expect(error.message).toBe(
+      `${path}: 2 series in one file, told apart by column "host": "web-1", "db"; read one of them with --key host --select web-1`,
+    );
+    const db = read(HOSTS, { key: 'host', select: 'db' });
+    expect(values(db)).toEqual([100, 99, 96, 91, 84, 75]);
+    expect(db.key).toBe('db');
+    expect([...db.rows]).toEqual([3, 5, 7, 9, 11, 13]);
+    expect(values(read(HOSTS, { select: 'web-1' }))).toEqual([0, 1, 2, 3, 4, 5]);
+    expect(note(db, 'split')).toBe('Of 2 series told apart by column "host", this is "db": 6 of 12 rows.');
+    expect(readRecordings(path).map(({ key, columns }) => [key, columns[0]!.values[1]])).toEqual([
+      ['web-1', 1],
+      ['db', 99],
+    ]);
+  });
+
+  it('a key or value that is not there is refused with the ones that are', () => {
+    expect(failure(HOSTS, { key: 'host', select: 'dbb' })).toBeInstanceOf(ConfigError);
+    expect(failure(HOSTS, { key: 'host', select: 'dbb' }).message).toContain(
+      'Did you mean db? Values: "web-1", "db"',
+    );
+    expect(failure(HOSTS, { key: 'hots' }).message).toContain('--key hots');
+    expect(failure(`time,v\n${minutes(0)},5\n${minutes(1)},6\n`, { select: 'x' }).message).toContain(
+      'holds one series',
+    );
+  });
+
+  it('are told apart by a column of numbers, or by two columns, where no other does', () => {
+    const ids = `time,sensor,v\n${[0, 1, 2, 3].flatMap((i) => [7, 9].map((id) => `${minutes(i)},${id},${i * id}.5`)).join('\n')}\n`;
+    expect(failure(ids).message).toContain(
+      'column "sensor": "7", "9"; read one of them with --key sensor --select 7',
+    );
+    const nine = read(ids, { key: 'sensor', select: '9' });
+    expect(nine.columns.map(({ name }) => name)).toEqual(['v']);
+    const long = `time,host,metric,v\n${[0, 1, 2, 3].flatMap((i) => ['a', 'b'].flatMap((h) => ['cpu', 'mem'].map((m, k) => `${minutes(i)},${h},${m},${i + 10 * k}`))).join('\n')}\n`;
+    expect(failure(long).message).toContain('4 series in one file, told apart by column "host,metric"');
+    expect(values(read(long, { key: 'host,metric', select: 'b / mem' }))).toEqual([10, 11, 12, 13]);
+  });
+
+  it('of two hosts that report at different seconds are series, too', () => {
+    const rows = Array.from(
+      { length: 10 },
+      (_, i) => `${stamp(NOON + i * 60_000)},a,1${i}\n${stamp(NOON + i * 60_000 + 17_000)},b,2${i}\n`,
+    );
+    expect(failure(`time,host,v\n${rows.join('')}`).message).toContain(
+      'told apart by column "host": "a", "b"',
+    );
+  });
+
+  it('a column of states is no key', () => {
+    const rows = Array.from(
+      { length: 12 },
+      (_, i) => `${minutes(i)},${i % 5 === 0 ? 'warn' : 'ok'},${i * i}`,
+    );
+    expect(values(read(`time,state,v\n${rows.join('\n')}\n`)).length).toBe(12);
+  });
+});
+
+describe('the time', () => {
+  const four = (cells: readonly string[], header = 'time'): string =>
+    `${header};v\n${cells.map((cell, i) => `${cell};${i * i}.5`).join('\n')}\n`;
+
+  it.each<[string, string[], string[], string | null]>([
+    [
+      'T and Z',
+      ['2024-03-01T23:50:00Z', '2024-03-01T23:55:00Z', '2024-03-02T00:00:00Z'],
+      ['2024-03-01 23:50 UTC', '2024-03-01 23:55 UTC', '2024-03-02 00:00 UTC'],
+      'UTC',
+    ],
+    [
+      'one offset',
+      ['2024-03-01 23:50+0200', '2024-03-01 23:55+0200', '2024-03-02 00:00+0200'],
+      ['2024-03-01 23:50 +02:00', '2024-03-01 23:55 +02:00', '2024-03-02 00:00 +02:00'],
+      '+02:00',
+    ],
+    [
+      'fractions',
+      ['2024-03-01 10:00:00.25', '2024-03-01 10:00:00.5', '2024-03-01 10:00:00.75'],
+      ['2024-03-01 10:00:00.250', '2024-03-01 10:00:00.500', '2024-03-01 10:00:00.750'],
+      null,
+    ],
+    ['points', ['30.04.2024', '01.05.2024', '02.05.2024'], ['2024-04-30', '2024-05-01', '2024-05-02'], null],
+    [
+      'AM and PM',
+      ['4/30/2024 11:00 PM', '5/1/2024 12:00 AM', '5/1/2024 1:00 AM'],
+      ['2024-04-30 23:00', '2024-05-01 00:00', '2024-05-01 01:00'],
+      null,
+    ],
+    [
+      'a day above 12 that comes first',
+      ['11/03/2024', '12/03/2024', '13/03/2024', '14/03/2024'],
+      ['2024-03-11', '2024-03-12', '2024-03-13', '2024-03-14'],
+      null,
+    ],
+    [
+      'names of months',
+      ['30 Apr 2024', '1 May 2024', '2 May 2024'],
+      ['2024-04-30', '2024-05-01', '2024-05-02'],
+      null,
+    ],
+    [
+      'months',
+      ['2024-01', '2024-02', '2024-03', '2024-04'],
+      ['2024-01-01', '2024-02-01', '2024-03-01', '2024-04-01'],
+      null,
+    ],
+    ['years', ['1899', '1900', '1901'], ['1899', '1900', '1901'], null],
+    ['figures alone', ['20240229', '20240301', '20240302'], ['2024-02-29', '2024-03-01', '2024-03-02'], null],
+    [
+      'figures with a clock',
+      ['202402292330', '202403010000', '202403010030'],
+      ['2024-02-29 23:30', '2024-03-01 00:00', '2024-03-01 00:30'],
+      null,
+    ],
+  ])('with %s', (_, cells, expected, zone) => {
+    const r = read(four(cells));
+    expect(times(r)).toEqual(expected);
+    expect(r.zone).toBe(zone);
+    expect(r.columns.map(({ name }) => name)).toEqual(['v']);
+    expect(codes(r).includes('naive-time')).toBe(zone === null && !['years'].includes(_));
+  });
+
+  it('of day and month in figures is read so that samples are even, and that is said', () => {
+    const r = read(four(['03/01/2024', '04/01/2024', '05/01/2024', '06/01/2024']));
+    expect(times(r)).toEqual(['2024-01-03', '2024-01-04', '2024-01-05', '2024-01-06']);
+    expect(note(r, 'day-order')).toBe(
+      'Dates such as "03/01/2024" are read with the day first; read so, the rows are more evenly spaced.',
+    );
+    const one = read(four(['03/04/2024 10:00', '03/04/2024 10:05', '03/04/2024 10:10']));
+    expect(times(one)[0]).toBe('2024-03-04 10:00');
+    expect(note(one, 'day-order')).toContain('read with the month first; nothing in the file tells which');
+    const error = failure(four(['13/01/2024', '01/14/2024', '01/15/2024'])) as DataError;
+    expect(error.message).toContain('line 2 has the day first, the one of line 3 the month');
+  });
+
+  it.each<[string, number]>([
+    ['seconds', 1e-3],
+    ['milliseconds', 1],
+    ['microseconds', 1e3],
+    ['nanoseconds', 1e6],
+  ])('since 1970 in %s is told by its size', (unit, factor) => {
+    const r = read(
+      four(
+        [0, 1, 2].map((i) => String((NOON + i * 60_000) * factor)),
+        'ts',
+      ),
+    );
+    expect(times(r)).toEqual(['2024-03-01 12:00 UTC', '2024-03-01 12:01 UTC', '2024-03-01 12:02 UTC']);
+    expect(note(r, 'epoch-unit')).toBe(
+      `Column "ts" is read as ${unit} since 1970 (UTC), by the size of its numbers.`,
+    );
+    expect(r.step).toBe(60_000);
+  });
+
+  it('in two columns is joined', () => {
+    const r = read('v,Date,Clock\n5,2024-02-29,23:50\n7,2024-02-29,23:55\n8,2024-03-01,0:00\n');
+    expect(times(r)).toEqual(['2024-02-29 23:50', '2024-02-29 23:55', '2024-03-01 00:00']);
+    expect(values(r)).toEqual([5, 7, 8]);
+    const named = read('v,d,c,made\n5,2024-02-29,23:50,2024-03-09\n7,2024-02-29,23:55,2024-03-09\n', {
+      time: 'd,c',
+    });
+    expect(times(named)).toEqual(['2024-02-29 23:50', '2024-02-29 23:55']);
+  });
+
+  it('of day alone goes on after midnight', () => {
+    const r = read('clock,v\n23:50,1\n23:55,2\n00:00,4\n00:05,8\n');
+    expect(times(r)).toEqual(['23:50', '23:55', 'day 2, 00:00', 'day 2, 00:05']);
+    expect(r.origin).toBe('midnight');
+    expect(note(r, 'time-of-day')).toContain('a new day is taken to begin where the clock goes back (once)');
+  });
+
+  it('as a spreadsheet counts days is one under a header of dates alone', () => {
+    const r = read('date,v\n45352,1\n45352.5,2\n45353,4\n');
+    expect(times(r)).toEqual(['2024-03-01 00:00', '2024-03-01 12:00', '2024-03-02 00:00']);
+    expect(codes(r)).toContain('excel-date');
+    expect(read('a,v\n45352,1\n45353,4\n').time).toBeNull();
+  });
+
+  it('elapsed is counted from the beginning, in the unit of the header', () => {
+    const r = read('time_ms,v\n0,1\n500,2\n1000,4\n1500,3\n');
+    expect(times(r)).toEqual(['0:00:00.000', '0:00:00.500', '0:00:01.000', '0:00:01.500']);
+    expect(r).toMatchObject({ origin: 'start', step: 500, zone: null });
+    expect(note(r, 'elapsed')).toContain('milliseconds since the beginning');
+  });
+
+  it('is none where there are row numbers alone, or nothing', () => {
+    expect(read(',v\n0,5\n1,7\n2,6\n')).toMatchObject({ time: null, step: null, zone: null, gaps: [] });
+    const r = read('5\n7\n6\n');
+    expect(r.time).toBeNull();
+    expect(values(r)).toEqual([5, 7, 6]);
+    expect([...r.rows]).toEqual([1, 2, 3]);
+  });
+
+  it('with several offsets is shown in UTC, or in the zone that is asked for', () => {
+    const cells = ['2024-03-31T01:30+01:00', '2024-03-31T03:00+02:00', '2024-03-31T03:30+02:00'];
+    const r = read(four(cells));
+    expect(times(r)).toEqual(['2024-03-31 00:30 UTC', '2024-03-31 01:00 UTC', '2024-03-31 01:30 UTC']);
+    expect(note(r, 'mixed-offsets')).toContain('2 offsets (+01:00, +02:00)');
+    expect(times(read(four(cells), { tz: 'Europe/Berlin' }))[1]).toBe('2024-03-31 03:00 +02:00');
+  });
+
+  it('of a zone keeps its order and step on days of 23 and 25 hours', () => {
+    const local = (from: number, to: number): string[] => {
+      const format = new Intl.DateTimeFormat('sv-SE', {
+        timeZone: 'Europe/Berlin',
+        dateStyle: 'short',
+        timeStyle: 'short',
+      });
+      const cells: string[] = [];
+      for (let ms = from; ms < to; ms += 1_800_000) cells.push(format.format(ms));
+      return cells;
+    };
+    for (const [day, hours, twice] of [
+      ['2024-03-31', 23, 0],
+      ['2024-10-27', 25, 4],
+    ] as const) {
+      const from = Date.parse(`${day}T00:00:00${day < '2024-06' ? '+01:00' : '+02:00'}`);
+      const cells = local(from, from + hours * 3_600_000);
+      expect(cells.length).toBe(2 * hours);
+      for (const some of [cells, cells.toReversed()]) {
+        const r = read(four(some), { tz: 'Europe/Berlin' });
+        expect([...r.time!]).toEqual(cells.map((_, i) => from + i * 1_800_000));
+        expect(r.gaps).toEqual([]);
+        expect(r.zone).toBe('Europe/Berlin');
+        if (twice > 0)
+          expect(note(r, 'ambiguous-hour')).toContain(
+            `${twice} time stamps are of an hour that is there twice in Europe/Berlin, where clocks are set back, the first in line ${some === cells ? 6 : 44};`,
+          );
+      }
+      const hourly = read(four(cells.filter((_, i) => i % 2 === 0)), { tz: 'Europe/Berlin' });
+      expect(hourly.time!.length).toBe(hours);
+      expect(codes(hourly)).not.toContain('duplicates');
+    }
+  });
+
+  it.each<[string, string, number, number, string]>([
+    [
+      'no date',
+      'time,v\n2024-03-01 10:00,5\n2024-03-01 10:05,6\n2024-13-01 10:10,7\n',
+      4,
+      1,
+      '"2024-13-01 10:10" in the time column "time"; expected a time written like "2024-03-01 10:00" of line 2',
+    ],
+    [
+      'nothing',
+      'v,time\n5,2024-03-01 10:00\n6,\n7,2024-03-01 10:10\n',
+      3,
+      3,
+      'empty cell in the time column "time"',
+    ],
+    [
+      'a clock among dates',
+      'time,v\n2024-03-01 10:00,5\n10:05,6\n2024-03-01 10:10,7\n',
+      3,
+      1,
+      '"10:05" in the time column',
+    ],
+    [
+      'a word among numbers',
+      'ts,v\n1700000000,5\n1700000060,6\nnow,7\n1700000180,8\n',
+      4,
+      1,
+      '"now" in the time column "ts"; expected a number of seconds',
+    ],
+  ])('that is %s is refused with its place', (_, content, line, column, message) => {
+    const error = failure(content) as DataError;
+    expect(error).toBeInstanceOf(DataError);
+    expect([error.line, error.column]).toEqual([line, column]);
+    expect(error.message).toContain(message);
+  });
+
+  it('since which samples are read', () => {
+    const content = `time,v\n${[0, 1, 2, 3, 4, 5].map((n) => `${minutes(n)},${n * n}`).join('\n')}\n`;
+    expect(values(read(content, { since: '2min' }))).toEqual([9, 16, 25]);
+    expect(values(read(content, { since: '2024-03-01 12:04' }))).toEqual([16, 25]);
+    expect(failure(content, { since: '2024-03-01 13:00' }).message).toContain('no sample since');
+    expect(failure(content, { tz: 'Mars/Base' })).toBeInstanceOf(ConfigError);
+  });
+});
+
+describe('the step', () => {
+  const at = (offsets: readonly number[], unit = 60_000): string =>
+    `time,v\n${offsets.map((n, i) => `${new Date(NOON + n * unit).toISOString()},${i + 1}`).join('\n')}\n`;
+
+  it('is the median, and what it lacks is a gap of missing values', () => {
+    const r = read(at([0, 1, 2, 3, 7, 8, 9, 10, 12, 13, 14, 15, 16, 17, 18, 19]));
+    expect(r.step).toBe(60_000);
+    expect(values(r).slice(0, 10)).toEqual([1, 2, 3, 4, Number.NaN, Number.NaN, Number.NaN, 5, 6, 7]);
+    expect([...r.rows].slice(2, 8)).toEqual([4, 5, -1, -1, -1, 6]);
+    expect(r.gaps).toEqual([
+      { from: NOON + 180_000, to: NOON + 420_000, missing: 3 },
+      { from: NOON + 600_000, to: NOON + 720_000, missing: 1 },
+    ]);
+    expect([...r.time!]).toEqual(Array.from({ length: 20 }, (_, i) => NOON + i * 60_000));
+    expect(note(r, 'gaps')).toBe(
+      '2 gaps without samples (4 missing at a step of 1 min), the longest from 2024-03-01 12:03 UTC to 2024-03-01 12:07 UTC.',
+    );
+  });
+
+  it('leaves long gaps as jumps, and says so', () => {
+    const r = read(at([0, 1, 2, 3, 50_000, 50_001, 50_002]));
+    expect(r.columns[0]!.values.length).toBe(7);
+    expect(r.gaps).toEqual([{ from: NOON + 180_000, to: NOON + 50_000 * 60_000, missing: 49_996 }]);
+    expect(note(r, 'gaps')).toContain('too long to be filled, and the time jumps there');
+  });
+
+  it('keeps samples that are a little off, and says so', () => {
+    const r = read(at([0, 1.01, 2, 2.97, 4, 5.02, 6, 7, 8, 9]));
+    expect(r.step).toBe(60_000);
+    expect([...r.time!][1]).toBe(NOON + 60_600);
+    expect(codes(r)).not.toContain('resampled');
+    expect(note(r, 'jitter')).toContain(
+      'of 10 are off an even step of 1 min, most of them by 3 % of it or less',
+    );
+  });
+
+  it('of stamps that were rounded to the second is their mean', () => {
+    const r = read(
+      at(
+        Array.from({ length: 41 }, (_, i) => Math.floor(2.5 * i)),
+        1000,
+      ),
+    );
+    expect(r.step).toBe(2500);
+    expect(r.columns[0]!.values.length).toBe(41);
+    expect(codes(r)).not.toContain('resampled');
+  });
+
+  it('is made even where no step explains the times, but not over long gaps', () => {
+    const offsets = [0, 1, 2.4, 3, 4.7, 5, 6.3, 7, 8.5, 9, 30, 31.5, 32, 33, 34.6, 35];
+    const r = read(at(offsets));
+    expect(r.step).toBe(60_000);
+    expect(r.time!.every((ms, i) => ms === NOON + i * 60_000)).toBe(true);
+    expect(values(r)[3]).toBe(4);
+    expect(values(r)[2]).toBeCloseTo(2 + 1 / 1.4, 12);
+    expect(values(r)[15]).toBeNaN();
+    expect(values(r).slice(30, 31)).toEqual([11]);
+    expect(r.rows[2]).toBe(4);
+    expect(r.rows[15]).toBe(-1);
+    expect(r.gaps).toEqual([{ from: NOON + 9 * 60_000, to: NOON + 30 * 60_000, missing: 20 }]);
+    expect(note(r, 'resampled')).toBe(
+      'The samples are unevenly spaced (18 s to 21 min apart); 16 samples were interpolated to 36, one every 1 min.',
+    );
+  });
+
+  it('of months, quarters, years and working days is that of the calendar', () => {
+    const rows = (dates: readonly string[]): string =>
+      `date,v\n${dates.map((date, i) => `${date},${i * i}`).join('\n')}\n`;
+    const months = Array.from({ length: 30 }, (_, i) =>
+      new Date(Date.UTC(2021, i + 1, 0)).toISOString().slice(0, 10),
+    );
+    const r = read(rows(months.filter((_, i) => i !== 13)));
+    expect(r.columns[0]!.values.length).toBe(30);
+    expect(times(r)[13]).toBe('2022-02-28');
+    expect(values(r)[13]).toBeNaN();
+    expect(note(r, 'calendar')).toBe('The samples are one for each month, and kept as they are.');
+    const years = read(rows(['1999-06-30', '2000-06-30', '2001-06-30', '2002-06-30', '2003-06-30']));
+    expect(note(years, 'calendar')).toContain('year');
+    const days = Array.from({ length: 40 }, (_, i) => new Date(Date.UTC(2024, 2, 1 + i))).filter(
+      (day) => day.getUTCDay() % 6 !== 0,
+    );
+    const work = read(rows(days.filter((_, i) => i !== 9).map((day) => day.toISOString().slice(0, 10))));
+    expect(work.gaps).toHaveLength(1);
+    expect(times(work)).toEqual(days.map((day) => day.toISOString().slice(0, 10)));
+    expect(note(work, 'calendar')).toContain('working day');
+  });
+});
+
+describe('numbers', () => {
+  it.each<[string, string, number[], string[]]>([
+    ['a decimal comma', 'v\n1,5\n2,25\n-3\n', [1.5, 2.25, -3], ['decimal-comma']],
+    [
+      'a decimal comma and points between thousands',
+      'a;v\nx;1.234,5\ny;987,25\nz;1.000\n',
+      [1234.5, 987.25, 1000],
+      ['delimiter', 'decimal-comma', 'thousands'],
+    ],
+    ['commas between thousands', 'a,v\nx,"1,234.5"\ny,12\nz,"3,000"\n', [1234.5, 12, 3000], ['thousands']],
+    [
+      'blanks between thousands',
+      'a;v\nx;1 234,5\ny;12\nz;3\u00a0000\n',
+      [1234.5, 12, 3000],
+      ['delimiter', 'decimal-comma', 'thousands'],
+    ],
+    ['apostrophes between thousands', "a;v\nx;1'234.5\ny;12\n", [1234.5, 12], ['delimiter', 'thousands']],
+    ['percent', 'v\n45%\n7 %\n-3.5%\n', [45, 7, -3.5], ['unit']],
+    ['a unit', 'v\n12 ms\n13ms\n0\n', [12, 13, 0], ['unit']],
+    ['a currency', 'v\n"$1,200.50"\n-$3.00\n$5\n', [1200.5, -3, 5], ['thousands', 'unit']],
+    ['quotes', '"v"\n"1.5"\n"2"\n', [1.5, 2], []],
+    ['true and false', 'v\ntrue\nFALSE\nTrue\n', [1, 0, 1], ['boolean']],
+    [
+      'marks of missing values',
+      'a,v\nx,1\ny,-\nz,#N/A\nw,\n',
+      [1, Number.NaN, Number.NaN, Number.NaN],
+      ['missing'],
+    ],
+    ['infinities', 'v\n1\ninf\n1e999\n-2\n', [1, Number.NaN, Number.NaN, -2], ['infinite', 'missing']],
+    ['a typographic minus', 'v\n\u22121.5\n2\n', [-1.5, 2], []],
+    ['points that are decimal, beside semicolons', 'a;v\nx;1.234\ny;5.678\n', [1.234, 5.678], ['delimiter']],
+  ])('with %s', (_, content, expected, said) => {
+    const r = read(content);
+    expect(values(r)).toEqual(expected);
+    expect(codes(r)).toEqual(said);
+  });
+
+  it('say how they were read by an example', () => {
+    expect(note(read('a;v\nx;1.234,5\ny;987,25\n'), 'decimal-comma')).toBe(
+      'Numbers are read with a decimal comma: "1.234,5" in line 2 is 1234.5.',
+    );
+    expect(note(read('v\n12 ms\n13ms\n'), 'unit')).toBe('"ms" was taken off the numbers of column "v".');
+    expect(note(read('v\n1\n\n3\n\n'), 'missing')).toBe('1 value missing, the first in line 3, column "v".');
+  });
+
+  it('among a few words have missing values, and a first line', () => {
+    const rows = Array.from(
+      { length: 300 },
+      (_, i) => `${minutes(i)},${i % 2},${i === 41 ? 'timeout' : i / 2}`,
+    );
+    const r = read(`time,up,latency\n${rows.join('\n')}\n`);
+    expect(values(r, 1)[41]).toBeNaN();
+    expect(note(r, 'words')).toBe(
+      '1 cell of words among the numbers is taken as missing, the first "timeout" in line 43, column "latency".',
+    );
+  });
+
+  it.each<[string, string, number, number, string]>([
+    [
+      'many words',
+      'a,v\nx,1\ny,error\nz,3\n',
+      3,
+      3,
+      '"error" in column "v" is not a number; 1 cell of 3 are words, too many to be taken as missing',
+    ],
+    [
+      'another way of writing',
+      'a;v\nx;1,5\ny;2.5\nz;3,5\nw;4,5\n',
+      3,
+      3,
+      '"2.5" in column "v" is not a number; others are written like "1,5"',
+    ],
+    [
+      'another unit',
+      'v\n12 ms\n13 ms\n1 s\n14 ms\n',
+      4,
+      1,
+      '"1 s" in column "v" is not a number; others are written like "12 ms"',
+    ],
+    [
+      'a field too many',
+      'a,v\nx,1\ny,1,5\n',
+      3,
+      3,
+      '3 fields where the others have 2; if a decimal comma splits a number',
+    ],
+    [
+      'a field too few in the middle',
+      'a,b,v\nx,1,2\ny,1\nz,1,3\nw,2,4\n',
+      3,
+      3,
+      '2 fields where the others have 3',
+    ],
+  ])('with %s are refused with the place', (_, content, line, column, message) => {
+    const error = failure(content) as DataError;
+    expect(error).toBeInstanceOf(DataError);
+    expect(error.message).toContain(message);
+    expect([error.line, error.column]).toEqual([line, column]);
+  });
+
+  it.each<[string, string, RecordingOptions, string]>([
+    ['one row', 'v\n1\n', {}, '1 row of data; a recording needs at least 2'],
+    ['one time', `time,v\n${minutes(0)},1\n${minutes(0)},3\n`, {}, '1 sample; a recording needs at least 2'],
+    ['an empty file', '', {}, 'empty; expected a column of numbers'],
+    ['a header alone', 'time,v\n', {}, 'only a header ("time", "v"), no data below it'],
+    [
+      'words alone',
+      'a,b\nx,y\nz,w\n',
+      {},
+      'no column of numbers beside the time: "a" begins with "x", "b" begins with "y"',
+    ],
+    ['a column without a number', 'a,v\nx,NA\ny,\n', {}, 'column "v" holds no number'],
+    [
+      '100 columns',
+      `${Array.from({ length: 100 }, (_, i) => `c${i}`).join(',')}\n${'1.5,'.repeat(99)}2\n${'2.5,'.repeat(99)}3\n`,
+      {},
+      '100 columns of numbers, more than the 64 that are read at once',
+    ],
+  ])('of %s are refused', (_, content, options, message) => {
+    expect(failure(content, options)).toBeInstanceOf(TimeseerError);
+    expect(failure(content, options).message).toContain(message);
+  });
+
+  it('of a gzip archive or a workbook are refused with what to do', () => {
+    expect(failure(Uint8Array.of(0x1f, 0x8b, 8, 0, 0)).message).toContain('gzip archive; unpack it first');
+    expect(failure(Uint8Array.of(0x50, 0x4b, 3, 4, 0)).message).toContain('save the sheet as CSV');
+    expect(() => readRecording(join(root, 'none.csv'))).toThrow(/none.csv: cannot be read \(no such file/);
+  });
+});
+
+describe('columns', () => {
+  const WIDE = `time,host,cpu,mem,ok\n${[0, 1, 2].map((n) => `${minutes(n)},a,${n + 0.5},${n * 10},true`).join('\n')}\n`;
+
+  it('are all of numbers that are no time', () => {
+    expect(read(WIDE).columns.map(({ name }) => name)).toEqual(['cpu', 'mem', 'ok']);
+    expect(read('n,v\n0,5\n1,7\n2,9\n').columns.map(({ name }) => name)).toEqual(['v']);
+  });
+
+  it('are the ones asked for, by name or number', () => {
+    expect(read(WIDE, { columns: ['MEM', 3] }).columns).toEqual([
+      { name: 'mem', values: Float64Array.of(0, 10, 20) },
+      { name: 'cpu', values: Float64Array.of(0.5, 1.5, 2.5) },
+    ]);
+    expect(failure(WIDE, { columns: ['men'] }).message).toContain('--columns men');
+    expect(failure(WIDE, { columns: ['host'] }).message).toContain(
+      ':2:21: "a" in column "host" is not a number',
+    );
+    expect(failure(WIDE, { time: 'tmie' }).message).toContain('--time tmie');
+  });
+
+  it('come from bytes, too', () => {
+    const r = readRecording(new TextEncoder().encode(WIDE), { name: 'upload.csv', columns: ['cpu'] });
+    expect([r.name, values(r)]).toEqual(['upload', [0.5, 1.5, 2.5]]);
+  });
+});
+
+describe('tables', () => {
+  const rows = (between: string): string => ['time', 'v'].join(between);
+  it.each<[string, string]>([
+    ['|', `${rows('|')}\n${minutes(0)}|5\n${minutes(1)}|7\n`],
+    ['tabs', `${rows('\t')}\n${minutes(0)}\t5\n${minutes(1)}\t7\n`],
+    ['blanks', `date time v\n${minutes(0)}   5\n${minutes(1)}\t 7  \n`],
+    ['blanks and a decimal comma', `date time v w\n${minutes(0)}   5,0 1,5\n${minutes(1)}  7,0  2,5\n`],
+    ['a stated delimiter', `sep=;\ntime;v\n${minutes(0)};5\n${minutes(1)};7\n`],
+    [
+      'comments',
+      `# made by pump 7, on Monday\n// and more\ntime,v\n${minutes(0)},5\n# restart, by hand\n${minutes(1)},7\n% end\n`,
+    ],
+    ['a header in a comment', `# time, v\n${minutes(0)},5\n${minutes(1)},7\n`],
+    ['lines above', `Report of pump 7\n\nExported today\ntime,v\n${minutes(0)},5\n${minutes(1)},7\n`],
+    ['units below the header', `time,v\n,%\n${minutes(0)},5\n${minutes(1)},7\n`],
+    ['a delimiter at the end of rows', `time,v\n${minutes(0)},5,\n${minutes(1)},7,\n`],
+    ['a delimiter at the end of all lines', `time,v,\n${minutes(0)},5,\n${minutes(1)},7,\n`],
+    ['a header that comes again', `time,v\n${minutes(0)},5\ntime,v\n${minutes(1)},7\n`],
+    ['a last line that ends early', `time,v\n${minutes(0)},5\n${minutes(1)},7\n2024-03-0`],
+    ['blank lines', `\n\ntime,v\n\n${minutes(0)},5\n \n${minutes(1)},7\n\n`],
+    ['NUL bytes', `\0\0\0time,v\n${minutes(0)},5\n${minutes(1)},7\n`],
+    ['row names without a header', `time v\n1 2024-03-01T12:00 5\n2 2024-03-01T12:01 7\n`],
+  ])('with %s are read', (_, content) => {
+    const r = read(content);
+    expect(times(r)).toEqual(['2024-03-01 12:00', '2024-03-01 12:01']);
+    expect(r.columns[0]).toEqual({ name: 'v', values: Float64Array.of(5, 7) });
+  });
+
+  it('say what was skipped', () => {
+    const r = read(`Report\ntime,v\nh,%\n${minutes(0)},5\n# restart\n${minutes(1)},7\ntime,v\n2024`);
+    expect(r.notes.map(({ text }) => text)).toEqual([
+      '1 line above the table was skipped.',
+      '1 comment line skipped.',
+      'The row below the header holds words alone ("h", "%") and was skipped.',
+      'The header comes again 1 time, first in line 7; these lines were skipped.',
+      'Line 8, the last, ends early and was left out.',
+      'The time stamps name no time zone; they are shown as written, and --tz says which zone they are of.',
+    ]);
+  });
+
+  const text = `time;Größe\n${minutes(0)};5\n${minutes(1)};7\n`;
+  const utf16 = Buffer.from(text, 'utf16le');
+  it.each<[string, Uint8Array, string]>([
+    ['UTF-16, little-endian', Buffer.concat([Uint8Array.of(0xff, 0xfe), utf16]), 'UTF-16, little-endian.'],
+    [
+      'UTF-16, big-endian',
+      Buffer.concat([Uint8Array.of(0xfe, 0xff), Buffer.from(utf16).swap16()]),
+      'UTF-16, big-endian.',
+    ],
+    ['UTF-16 without a mark', utf16, 'UTF-16, little-endian, though it has no byte-order mark.'],
+    ['UTF-8 with a mark', Buffer.from(`\ufeff${text}`), ''],
+    ['Latin-1', Buffer.from(text, 'latin1'), 'Windows-1252 (Western European).'],
+  ])('in %s are read', (_, bytes, said) => {
+    const r = read(bytes);
+    expect(r.columns[0]).toEqual({ name: 'Größe', values: Float64Array.of(5, 7) });
+    expect(note(r, 'encoding').endsWith(said)).toBe(true);
+  });
+});
+
+describe('whatever the file', () => {
+  const WHOLE = [
+    `time,host,v,w\n${[0, 1, 2, 3, 4].map((n) => `${minutes(n)},a,${n},"1,50${n}"\n${minutes(n)},b,${n / 3},3`).join('\n')}\n`,
+    `# pump\nDatum;Zeit;Druck\n01.03.2024;10:00;1,5\n01.03.2024;10:05;1.200,5\n02.03.2024;10:05;-\n`,
+    `ts v\n1700000000 12ms\n1700000060 13ms\n1700000190 -1ms\n`,
+  ];
+  it('it gives recordings that hold together, or a typed error', () => {
+    const tally = { read: 0, refused: 0 };
+    for (let i = 0; i < 1200; i++) {
+      const bytes = mutant(Buffer.from(WHOLE[i % WHOLE.length]!), 7, 'recording', i);
+      let all: Recording[];
+      try {
+        all = readRecordings(bytes, { ...(i % 4 === 0 ? { tz: 'Europe/Berlin' } : {}) });
+      } catch (error) {
+        if (!(error instanceof TimeseerError))
+          throw new Error(`mutant ${i}: ${(error as Error).stack}`, { cause: error });
+        tally.refused++;
+        continue;
+      }
+      tally.read++;
+      for (const { columns, time, rows, step, notes } of all) {
+        const { length } = columns[0]!.values;
+        expect(length).toBeGreaterThan(1);
+        expect(rows.length).toBe(length);
+        expect(columns.every((column) => column.values.length === length)).toBe(true);
+        expect(
+          columns.every((column) => column.values.every((v) => Number.isFinite(v) || Number.isNaN(v))),
+        ).toBe(true);
+        expect(
+          time === null || (time.length === length && time.every((ms, k) => k === 0 || ms > time[k - 1]!)),
+        ).toBe(true);
+        expect(step === null || step > 0).toBe(true);
+        const wrong = notes.filter(
+          ({ text: said }) => !said.endsWith('.') || / (?:NaN|undefined|null)/.test(said),
+        );
+        expect(wrong).toEqual([]);
+      }
+    }
+    expect(Math.min(tally.read, tally.refused)).toBeGreaterThan(100);
+  });
+
+  it('a million rows keep their times and lines', () => {
+    const lines = ['time,v,w'];
+    for (let i = 0; i < 1_000_000; i++) lines.push(`${stamp(NOON + i * 1000)},${i / 8},${i % 60}`);
+    const r = readRecording(new TextEncoder().encode(lines.join('\n')));
+    expect([r.step, r.time!.length, r.rows[999_999]]).toEqual([1000, 1_000_000, 1_000_001]);
+    expect(r.columns[0]!.values[999_999]).toBe(999_999 / 8);
+  });
+});
