@@ -61,7 +61,7 @@ const ZONES: Readonly<Record<string, number>> = {
 };
 
 const WEEKDAY = /(?:mon|tue|wed|thu|fri|sat|sun)[a-z]{0,6}\.?,? +/iy;
-const BETWEEN = /[T_:-]|,? +/iy;
+const BETWEEN = /[T_:-]|,? +(?:@ +|at +)?/iy;
 const CLOCK = /(\d{1,2}):(\d{2})(?::(\d{2})(?:[.,:](\d{1,9})\d*)?)?(?: ?([ap])\.?m\b\.?)?/iy;
 const COMPACT_CLOCK = /(\d{2})(\d{2})(?:(\d{2})(?:[.,](\d{1,9})\d*)?)?(?!\d)/y;
 /** The groups of a clock, of which only the first and the last are there. */

@@ -11,6 +11,9 @@ const TAB = 9;
 const HASH = 35;
 const PERCENT = 37;
 const SLASH = 47;
+const PLUS = 43;
+const DASH = 45;
+const BAR = 124;
 
 /** The delimiter of columns that are set apart by blanks and tabs, however many. */
 export const BLANKS = ' ';
@@ -20,6 +23,9 @@ const MAXIMUM_FIELDS = 1_000_000;
 
 const isBlank = (code: number): boolean => code === 32 || code === 9;
 
+/** Characters of a ruler below a header, as databases print it. */
+const RULER = new Set([...'-+|=: \t'].map((one) => one.charCodeAt(0)));
+const SHORTEST_RULER = 4;
 /** What a spreadsheet writes for a value that it could not compute: no comment, though it begins like one. */
 const SPREADSHEET_ERROR = /#(?:N\/A|DIV\/0!|REF!|VALUE!|NUM!|NAME\?|NULL!)/iy;
 
@@ -43,7 +49,7 @@ export class CsvRecords {
   /** The line of the last place that was asked for, and its offset. */
   #counted = { line: 1, start: 0 };
 
-  /** `skipComments`: lines that begin with `#`, `//` or `%` and words are no records. */
+  /** `skipComments`: lines that begin with `#`, `//` or `%` and words are no records, nor are rulers such as `----+----`. */
   constructor(text: string, delimiter: string, file: string, skipComments = false) {
     this.#text = text;
     this.#file = file;
@@ -156,6 +162,7 @@ export class CsvRecords {
 
   #isComment(at: number): boolean {
     const code = this.#text.charCodeAt(at);
+    if (code === DASH || code === PLUS || code === BAR) return this.#isRuler(at);
     if (code !== HASH && code !== PERCENT && code !== SLASH) return false;
     const next = this.#text.charCodeAt(at + 1);
     if (code === SLASH) return next === SLASH;
@@ -164,6 +171,14 @@ export class CsvRecords {
       return !Number.isNaN(next) && next !== this.#delimiter && next !== LF && next !== CR;
     SPREADSHEET_ERROR.lastIndex = at;
     return !SPREADSHEET_ERROR.test(this.#text);
+  }
+
+  #isRuler(at: number): boolean {
+    const text = this.#text;
+    let dashes = 0;
+    let end = at;
+    for (; RULER.has(text.charCodeAt(end)); end++) if (text.charCodeAt(end) === DASH) dashes++;
+    return dashes >= SHORTEST_RULER && (text.charCodeAt(end) === LF || text.charCodeAt(end) === CR);
   }
 
   /** From an opening quote to what follows its closing one, blanks skipped. */

@@ -1,7 +1,7 @@
 /** Recordings: tables of measurements with their time, read as they come from the field, and what had to be assumed to read them. */
 import { ConfigError, DataError, reasonOf, suggestion } from '../../src/errors.ts';
 import { readBytes } from '../../src/files.ts';
-import { checkZone, formatDuration, formatTime, parseInstant, type TimeOrigin } from './clock.ts';
+import { checkZone, formatDuration, formatTime, HOUR, parseInstant, type TimeOrigin } from './clock.ts';
 import { chosenColumn, listed, NUMBER, show } from './csv.ts';
 import { BLANKS, CsvRecords } from './csv-records.ts';
 import { ColumnSurvey, kindOf, type NumberFormat, readNumber } from './number-format.ts';
@@ -21,6 +21,7 @@ import { decodeText } from './text-encoding.ts';
 import {
   countsTime,
   findTime,
+  isTimeName,
   type Note,
   planOf,
   type ReadTimes,
@@ -301,6 +302,14 @@ function openTable(source: string | Uint8Array, options: RecordingOptions): Tabl
     });
   if (walk.cut > 0)
     notes.push({ code: 'cut', text: `Line ${walk.cut}, the last, ends early and was left out.` });
+  const unread =
+    plan === null ? columns.find(({ header, survey }) => isTimeName(header) && survey.unread > 0) : undefined;
+  if (unread !== undefined) {
+    notes.push({
+      code: 'no-time',
+      text: `Column ${show(unread.name)} is not read as time: ${show(unread.cells[0] ?? '')} is no date or clock that is known; write it as 2024-03-01 14:05. The samples have their numbers alone.`,
+    });
+  }
   return {
     file,
     name: stem(file),
@@ -693,7 +702,16 @@ function recordingOf(
   const firstAveraged =
     merged.firstAveraged < 0
       ? null
-      : { line: rows.lines[merged.firstAveraged]!, ms: rows.time[merged.firstAveraged]! };
+      : {
+          line: rows.lines[merged.firstAveraged]!,
+          ms: rows.time[merged.firstAveraged]!,
+          // Clocks are set back on Sundays, and then show one hour twice.
+          inOneHour:
+            zone === null &&
+            origin === 'calendar' &&
+            new Date(rows.time[merged.firstAveraged]!).getUTCDay() === 0 &&
+            rows.time[merged.lastAveraged]! - rows.time[merged.firstAveraged]! < HOUR,
+        };
   const firstRepeated = merged.firstRepeated < 0 ? 0 : rows.lines[merged.firstRepeated]!;
   rows = merged.rows;
   if (options.since !== undefined) {
@@ -736,7 +754,7 @@ function recordingOf(
   if (firstAveraged !== null)
     notes.push({
       code: 'duplicates',
-      text: `${plural(merged.averaged, 'time stamp')} ${merged.averaged === 1 ? 'has' : 'have'} several rows of different values, the first ${at(firstAveraged.ms)} in line ${firstAveraged.line}; their mean is used.`,
+      text: `${plural(merged.averaged, 'time stamp')} ${merged.averaged === 1 ? 'has' : 'have'} several rows of different values, the first ${at(firstAveraged.ms)} in line ${firstAveraged.line}; their mean is used.${firstAveraged.inOneHour ? ' If this is the hour that is there twice where clocks are set back, --tz with the zone reads both.' : ''}`,
     });
   noteSampling(sampled, rows.time.length, at, notes);
   return {

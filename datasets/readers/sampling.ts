@@ -86,19 +86,20 @@ export interface Merged {
   /** Rows dropped because they say the same once more, and the first of them, by row. */
   readonly repeated: number;
   readonly firstRepeated: number;
-  /** Times with several values, of which the mean was taken, and the first row of the first of them. */
+  /** Times with several values, of which the mean was taken, the first row of the first of them, and that of the last. */
   readonly averaged: number;
   readonly firstAveraged: number;
+  readonly lastAveraged: number;
 }
 
 /** One row for each time: equal rows once, the mean of others, without their missing values. Rows are sorted. */
 export function mergeRows(rows: Rows): Merged {
   const ends = runsOf(rows.time);
   if (ends.length === rows.time.length)
-    return { rows, repeated: 0, firstRepeated: -1, averaged: 0, firstAveraged: -1 };
+    return { rows, repeated: 0, firstRepeated: -1, averaged: 0, firstAveraged: -1, lastAveraged: -1 };
   const starts = ends.map((_, run) => (run === 0 ? 0 : ends[run - 1]!));
   const merged = rowsAt(rows, starts);
-  let [repeated, firstRepeated, averaged, firstAveraged] = [0, -1, 0, -1];
+  let [repeated, firstRepeated, averaged, firstAveraged, lastAveraged] = [0, -1, 0, -1, -1];
   for (let run = 0; run < ends.length; run++) {
     const [start, end] = [starts[run]!, ends[run]!];
     if (end - start === 1) continue;
@@ -122,9 +123,10 @@ export function mergeRows(rows: Rows): Merged {
     } else {
       averaged++;
       if (firstAveraged < 0) firstAveraged = start;
+      lastAveraged = start;
     }
   }
-  return { rows: merged, repeated, firstRepeated, averaged, firstAveraged };
+  return { rows: merged, repeated, firstRepeated, averaged, firstAveraged, lastAveraged };
 }
 
 /** A grid on which samples lie, as whole numbers that count its positions. */

@@ -40,10 +40,12 @@ export interface SampledColumn {
 
 const WORDS = /(?:^|[^a-z])(?:time|timestamp|date|datetime|epoch|unix|zeit|datum|uhrzeit|hora|fecha|heure)/i;
 const NAMES =
-  /^[@_]?(?:times?|timestamps?|time[_ ]?stamp|dates?|date[_ ]?time|ds|dt|ts|t|epoch|unix|years?|jahr|month|day|tag|period|created[_ ]?at|seconds?|secs?)(?:[^a-z].*)?$/i;
+  /^[@_]?(?:times?|timestamps?|time[_ ]?stamp|dates?|date[_ ]?time|ds|dt|ts|t|epoch|unix|created[_ ]?at|seconds?|secs?)(?:[^a-z].*)?$/i;
 const INDEX = /^(?:index|idx|steps?|t|n|no|nr|#|row|id|sample|unnamed: 0)?$/i;
 const DATE = /(?:^|[^a-z])(?:date|datum|fecha|day|tag)(?:[^a-z]|$)/i;
 const YEAR = /(?:^|[^a-z])(?:years?|yr|jahr|ann[eé]e|date|time|period)(?:[^a-z]|$)/i;
+/** Whole hours beside dates. */
+const HOURS = /^(?:hr|hours?|h|stunde|time|uhrzeit)$/i;
 const UNIT_OF_HEADER: readonly (readonly [RegExp, number, string])[] = [
   [/(?:^|[^a-z])(?:ns|nanoseconds?)[^a-z]*$/i, 1e-6, 'nanoseconds'],
   [/(?:^|[^a-z])(?:us|µs|microseconds?)[^a-z]*$/i, 1e-3, 'microseconds'],
@@ -130,15 +132,33 @@ function kindOfCells(cells: readonly string[]): Kind {
   return counts.date > 0 ? 'date' : 'clock';
 }
 
+/** Whether a column is the hour of dates that come several times each. */
+function holdsHours({ header, cells }: SampledColumn, dates: SampledColumn): boolean {
+  if (header === null || !HOURS.test(header) || new Set(dates.cells).size === dates.cells.length)
+    return false;
+  return cells.every((cell) => !Number.isNaN(hourOf(cell)));
+}
+
+/** Ms since midnight of a whole hour from 0 to 24; NaN for any other text. */
+const hourOf = (cell: string): number =>
+  /^\d{1,2}$/.test(cell) && Number(cell) <= 24 ? Number(cell) * HOUR : Number.NaN;
+
+/** Whether the header of a column names the time. */
+export const isTimeName = (header: string | null): boolean =>
+  header !== null && header !== '' && (NAMES.test(header) || WORDS.test(header));
+
 /**
- * Columns that hold the time. The first of dates with a clock; else the first of dates, joined with the first of clocks; else clocks
- * alone; else numbers that count time: since 1970 by their size, or as the header says; else row numbers.
+ * Columns that hold the time. The first of dates with a clock; else the first of dates, joined with the first of clocks, or
+ * of whole hours; else clocks alone; else numbers that count time: since 1970 by their size, or as the header says; else row numbers.
  */
 export function findTime(columns: readonly SampledColumn[]): TimePlan | null {
   const kinds = columns.map(({ cells }) => kindOfCells(cells));
   const [stamp, date, clock] = [kinds.indexOf('stamp'), kinds.indexOf('date'), kinds.indexOf('clock')];
   if (stamp >= 0) return planOf(columns, [stamp]);
-  if (date >= 0) return planOf(columns, clock >= 0 ? [date, clock] : [date]);
+  if (date >= 0) {
+    const second = clock >= 0 ? clock : columns.findIndex((column) => holdsHours(column, columns[date]!));
+    return planOf(columns, second >= 0 ? [date, second] : [date]);
+  }
   const forms = columns.map((column, i) => numberForm(column, i));
   const compact = forms.findIndex((form) => form?.what === 'compact');
   if (compact >= 0 && clock >= 0) return planOf(columns, [compact, clock]);
@@ -211,9 +231,11 @@ export class TimeColumn {
       if (Number.isNaN(wall) && Number.isNaN(other)) throw this.#wrong(records, 0, cell);
       const second = records.field(columns[1]);
       const clock = parseStamp(second);
-      if (clock === null || clock.date) throw this.#wrong(records, 1, second);
+      const ofDay = clock === null ? hourOf(second) : clock.date ? Number.NaN : clock.wall;
+      if (Number.isNaN(ofDay)) throw this.#wrong(records, 1, second);
+      const zones = [date?.offset, clock?.offset].filter((one) => one !== undefined && !Number.isNaN(one));
       this.#dated = true;
-      this.#push(wall + clock.wall, other + clock.wall, date?.offset || clock.offset, cell, records);
+      this.#push(wall + ofDay, other + ofDay, zones[0] ?? Number.NaN, cell, records);
       return;
     }
     if (number !== null) {

@@ -14,6 +14,7 @@ import { numericColumns, readCsv, readSeriesCsv } from '../../../datasets/reader
 import { readEmgdb } from '../../../datasets/readers/emgdb.ts';
 import { formatOf, readRecords } from '../../../datasets/readers/formats.ts';
 import { readNab, readNabWindows } from '../../../datasets/readers/nab.ts';
+import { readRecordings } from '../../../datasets/readers/recording.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';
 import { readWfdbHeader } from '../../../datasets/readers/wfdb.ts';
 import { loadRecipe } from '../../../src/config.ts';
@@ -107,6 +108,17 @@ const CASES: readonly Case[] = [
     name,
     text: golden(name),
     read: byFormat,
+  })),
+  ...[
+    `time,host,v\n2024-03-01 10:00,a,1.5\n2024-03-01 10:05,${HERE},2\n2024-03-01 10:10,a,3\n`,
+    `time;v\n2024-03-01 10:00;1,5\n${HERE};2,5\n2024-03-01 10:10;3\n`,
+    `time;v\n01/03/2024 10:00;1,5\n01/03/2024 10:05;${HERE}\n01/03/2024 10:10;3 ms\n`,
+    `${HERE}\ntime v\n1700000000 1\n1700000060 2\n`,
+  ].map((text, i) => ({
+    what: `recording ${i + 1}`,
+    name: 'recording.csv',
+    text,
+    read: (path: string) => all(readRecordings(path)),
   })),
   { what: 'UCR tsv', name: 'ucr.tsv', text: golden('ucr.tsv'), read: byFormat },
   {

@@ -285,6 +285,46 @@ describe('the time', () => {
     expect(times(named)).toEqual(['2024-02-29 23:50', '2024-02-29 23:55']);
   });
 
+  it('of whole hours beside dates that repeat is joined', () => {
+    const rows = Array.from(
+      { length: 48 },
+      (_, i) => `2024-02-${28 + Math.floor(i / 24)},${i % 24},${i * i}`,
+    );
+    const r = read(`day,hr,count\n${rows.join('\n')}\n`);
+    expect(times(r).slice(22, 26)).toEqual([
+      '2024-02-28 22:00',
+      '2024-02-28 23:00',
+      '2024-02-29 00:00',
+      '2024-02-29 01:00',
+    ]);
+    expect(r.columns.map(({ name }) => name)).toEqual(['count']);
+  });
+
+  it('that cannot be read is said to be missing', () => {
+    const r = read('time,v\nMar  1 12:00:01,5\nMar  1 12:00:02,7\n');
+    expect(r.time).toBeNull();
+    expect(note(r, 'no-time')).toContain(
+      'Column "time" is not read as time: "Mar  1 12:00:01" is no date or clock',
+    );
+  });
+
+  it('of the hour that is there twice is not averaged without a word', () => {
+    const rows = ['00', '01', '02', '02', '03', '04'].map((hour, i) => `2024-10-27 ${hour}:00,${i * i}`);
+    expect(note(read(`time,v\n${rows.join('\n')}\n`), 'duplicates')).toContain(
+      '--tz with the zone reads both.',
+    );
+    expect(values(read(`time,v\n${rows.join('\n')}\n`, { tz: 'Europe/Berlin' }))).toEqual([
+      0, 1, 4, 9, 16, 25,
+    ]);
+  });
+
+  it('is not what numbers of another meaning are', () => {
+    const rows = Array.from({ length: 6 }, (_, i) => `${20 + ((i * 7) % 5)},${(i * 37) % 11},${300 + i}00`);
+    const r = read(`t,response_time,voltage\n${rows.join('\n')}\n`);
+    expect(r.time).toBeNull();
+    expect(r.columns.map(({ name }) => name)).toEqual(['t', 'response_time', 'voltage']);
+  });
+
   it('of day alone goes on after midnight', () => {
     const r = read('clock,v\n23:50,1\n23:55,2\n00:00,4\n00:05,8\n');
     expect(times(r)).toEqual(['23:50', '23:55', 'day 2, 00:00', 'day 2, 00:05']);
@@ -664,6 +704,7 @@ describe('tables', () => {
     ['a delimiter at the end of all lines', `time,v,\n${minutes(0)},5,\n${minutes(1)},7,\n`],
     ['a header that comes again', `time,v\n${minutes(0)},5\ntime,v\n${minutes(1)},7\n`],
     ['a last line that ends early', `time,v\n${minutes(0)},5\n${minutes(1)},7\n2024-03-0`],
+    ['a ruler', ` time | v \n--------+----\n ${minutes(0)} | 5 \n ${minutes(1)} | 7 \n(2 rows)`],
     ['blank lines', `\n\ntime,v\n\n${minutes(0)},5\n \n${minutes(1)},7\n\n`],
     ['NUL bytes', `\0\0\0time,v\n${minutes(0)},5\n${minutes(1)},7\n`],
     ['row names without a header', `time v\n1 2024-03-01T12:00 5\n2 2024-03-01T12:01 7\n`],
@@ -745,11 +786,17 @@ describe('whatever the file', () => {
     expect(Math.min(tally.read, tally.refused)).toBeGreaterThan(100);
   });
 
-  it('a million rows keep their times and lines', () => {
-    const lines = ['time,v,w'];
-    for (let i = 0; i < 1_000_000; i++) lines.push(`${stamp(NOON + i * 1000)},${i / 8},${i % 60}`);
+  it('many rows keep their times and lines', () => {
+    // A day of stamps, again and again under another date.
+    const day = Array.from({ length: 86_400 }, (_, i) => `${stamp(NOON + i * 1000).slice(10)},${i / 8}`);
+    const lines = ['time,v'];
+    for (let i = 0; i < 300_000; i++) {
+      const date = Math.floor((43_200 + i) / 86_400);
+      lines.push(`2024-03-${date < 9 ? 0 : ''}${date + 1}${day[i % 86_400]}`);
+    }
     const r = readRecording(new TextEncoder().encode(lines.join('\n')));
-    expect([r.step, r.time!.length, r.rows[999_999]]).toEqual([1000, 1_000_000, 1_000_001]);
-    expect(r.columns[0]!.values[999_999]).toBe(999_999 / 8);
+    expect([r.step, r.time!.length, r.rows[299_999]]).toEqual([1000, 300_000, 300_001]);
+    expect(r.time![299_999]).toBe(NOON + 299_999_000);
+    expect(r.columns[0]!.values[299_999]).toBe((299_999 % 86_400) / 8);
   });
 });
