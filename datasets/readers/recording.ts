@@ -102,19 +102,10 @@ const MIXED = 0.1;
  * with fewer than two samples, or with several series that a key tells apart. ConfigError for options that name what is not there
  */
 export function readRecording(source: string | Uint8Array, options: RecordingOptions = {}): Recording {
-  const table = openTable(source, options);
-  const { series, key } = seriesOf(table, options);
+  const { table, series, key } = openSeries(source, options);
   if (series.length === 1) return series[0]!.read();
   const names = series.map(({ name }) => name!);
-  const { select } = options;
-  if (select !== undefined) {
-    const found = series.find(({ name }) => name === select);
-    if (found !== undefined) return found.read();
-    throw new ConfigError(
-      `--select ${select}: column ${show(key)} of ${table.file} has no such value.${suggestion(select, names)} Values: ${keysListed(names)}`,
-    );
-  }
-  const first = names[0]!.includes(' ') ? show(names[0]!) : names[0]!;
+  const first = /[^\w.-]/.test(names[0]!) ? show(names[0]!) : names[0]!;
   throw new DataError(
     `${names.length} series in one file, told apart by column ${show(key)}: ${keysListed(names)}; read one of them with --key ${/\s/.test(key) ? show(key) : key} --select ${first}`,
     { file: table.file },
@@ -123,12 +114,24 @@ export function readRecording(source: string | Uint8Array, options: RecordingOpt
 
 /** As `readRecording`, one recording for each value of the key column, in order of the file; one where the file has no key. */
 export function readRecordings(source: string | Uint8Array, options: RecordingOptions = {}): Recording[] {
+  return openSeries(source, options).series.map(({ read }) => read());
+}
+
+/** The series of a file, or the one that is selected. @throws ConfigError for one that is not there */
+function openSeries(
+  source: string | Uint8Array,
+  options: RecordingOptions,
+): { table: Table; series: readonly Series[]; key: string } {
   const table = openTable(source, options);
-  const { series } = seriesOf(table, options);
+  const { series, key } = seriesOf(table, options);
   const { select } = options;
-  return series
-    .filter(({ name }) => select === undefined || name === null || name === select)
-    .map(({ read }) => read());
+  if (select === undefined) return { table, series, key };
+  const found = series.filter(({ name }) => name === select);
+  if (found.length > 0) return { table, series: found, key };
+  const names = series.map(({ name }) => name!);
+  throw new ConfigError(
+    `--select ${select}: column ${show(key)} of ${table.file} has no such value.${suggestion(select, names)} Values: ${keysListed(names)}`,
+  );
 }
 
 function keysListed(names: readonly string[]): string {
@@ -562,13 +565,16 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
   const kept = chosen.flatMap((i, k) => (found.columns.includes(i) ? [] : [k]));
   if (kept.length === 0)
     throw new DataError(`no column of numbers beside the time and the key ${show(key)}`, { file });
-  const counts = new Int32Array(found.names.length);
-  for (const id of found.ids) counts[id]!++;
+  // Rows by key, those of one in order of the file.
+  const ends = new Int32Array(found.names.length);
+  for (const id of found.ids) ends[id]!++;
+  for (let id = 1; id < ends.length; id++) ends[id]! += ends[id - 1]!;
+  const byKey = new Int32Array(found.ids.length);
+  const next = Int32Array.from(ends, (_, id) => (id === 0 ? 0 : ends[id - 1]!));
+  for (let i = 0; i < found.ids.length; i++) byKey[next[found.ids[i]!]!++] = i;
   const series = found.names.map((name, id): Series => {
     const read = (): Recording => {
-      const order = new Int32Array(counts[id]!);
-      let at = 0;
-      for (let i = 0; i < found.ids.length; i++) if (found.ids[i] === id) order[at++] = i;
+      const order = byKey.subarray(id === 0 ? 0 : ends[id - 1]!, ends[id]!);
       const rows = rowsAt({ ...all, values: kept.map((k) => values[k]!) }, order);
       const text = `Of ${plural(found.names.length, 'series', 'series')} told apart by column ${show(key)}, this is ${show(name)}: ${order.length} of ${lines.length} rows.`;
       return recordingOf(
@@ -591,23 +597,25 @@ function seriesOf(table: Table, options: RecordingOptions): { series: Series[]; 
  * them.
  */
 function findKey(table: Table, all: Rows, values: readonly number[]): Keys | null {
+  const open = table.columns.flatMap((column, i) => {
+    if (table.timeColumns.includes(i) || values.includes(i) || column.survey.filled === 0) return [];
+    const { plain, filled, points } = column.survey;
+    const whole = plain === filled && points.decimal + points.either === 0;
+    return whole || !isNumeric(column) ? [i] : [];
+  });
+  if (open.length === 0) return null;
   const { rows, order } = sortRows(all);
   const ends = runsOf(rows.time);
   let several = 0;
   for (let run = 0; run < ends.length; run++)
     if (ends[run]! - (run === 0 ? 0 : ends[run - 1]!) > 1) several++;
   const shared = several >= MIXED * ends.length;
-  if (!shared && (several > 0 || ends.length < 8 || sampleEvenlyOrNull(rows) !== null)) return null;
-  const candidates = table.columns.flatMap((column, i) => {
-    if (table.timeColumns.includes(i) || values.includes(i)) return [];
-    const { survey } = column;
-    const whole = survey.plain === survey.filled && survey.points.decimal + survey.points.either === 0;
-    return survey.filled > 0 && (!isNumeric(column) || (shared && whole)) ? [i] : [];
-  });
-  const pairs = candidates.flatMap((a, k) => candidates.slice(k + 1).map((b) => [a, b]));
   const isText = (set: readonly number[]): boolean => set.every((i) => !isNumeric(table.columns[i]!));
+  const candidates = shared ? open : open.filter((i) => isText([i]));
+  if (candidates.length === 0) return null;
+  if (!shared && (several > 0 || ends.length < 8 || sampleEvenlyOrNull(rows) !== null)) return null;
+  const pairs = candidates.flatMap((a, k) => candidates.slice(k + 1).map((b) => [a, b]));
   const sets = [...candidates.map((i) => [i]), ...pairs.filter(isText).slice(0, 20)].slice(0, 60);
-  if (sets.length === 0) return null;
   const most = Math.min(MOST_KEYS, Math.floor(table.lines.length / 2));
   const fitting = readKeys(table, sets, most).filter((keys): keys is Keys => {
     if (keys === null || keys.names.length < 2) return false;

@@ -1,9 +1,11 @@
 /** How a text is laid out as a table: what separates its fields, where its rows begin, and what their columns are called. */
 import { DataError } from '../../src/errors.ts';
+import { parseStamp } from './clock.ts';
 import { isHeader, show } from './csv.ts';
 import { BLANKS, CsvRecords, firstWidths } from './csv-records.ts';
 import { unitOf } from './number-format.ts';
 import { MOST_CHANNELS } from './record.ts';
+import { isTimeName } from './time-column.ts';
 
 export interface TableLayout {
   readonly delimiter: string;
@@ -171,6 +173,12 @@ export function tableLayout(text: string, file: string): TableLayout {
   if (stated !== null) skipped++;
   if (header !== null && header.length === width - 1) {
     const blankEnd = rows.every(({ cells }) => cells.length < width || cells.at(-1) === '');
+    if (!blankEnd && delimiter === ',' && isTimeName(header[0]!) && parseStamp(rows[0]!.cells[0]!) !== null) {
+      throw new DataError(
+        `the header has ${width - 1} fields and the rows have ${width}; if decimal commas split the numbers, separate the fields by semicolons`,
+        { file },
+      );
+    }
     if (blankEnd) header.push('');
     else header.unshift('');
   }

@@ -294,7 +294,7 @@ export class TimeColumn {
     const { number } = this.#plan;
     const offset = this.#offset.take();
     const time = this.#dates(this.#wall.take(), file, notes);
-    if (number !== null && number.what !== 'compact') return this.#numbers(time, number, tz, notes);
+    if (number !== null && number.what !== 'compact') return this.#numbers(time, offset, number, tz, notes);
     if (!this.#dated && number === null) {
       const days = rollOver(time);
       notes.push({
@@ -339,7 +339,13 @@ export class TimeColumn {
     return { time, zone, origin: 'calendar', ordinal: false, notes };
   }
 
-  #numbers(time: Float64Array, number: NumberForm, tz: string | null, notes: Note[]): ReadTimes {
+  #numbers(
+    time: Float64Array,
+    offset: Float64Array,
+    number: NumberForm,
+    tz: string | null,
+    notes: Note[],
+  ): ReadTimes {
     const name = show(this.#plan.names[0]!);
     const calendar = { time, origin: 'calendar' as const, ordinal: false, notes };
     if (number.what === 'index') return { time, zone: null, origin: 'start', ordinal: true, notes };
@@ -355,7 +361,8 @@ export class TimeColumn {
         code: 'excel-date',
         text: `Column ${name} is read as dates of a spreadsheet, which counts days from 1899-12-30.`,
       });
-      return { ...calendar, zone: null };
+      if (tz !== null) this.#localize(time, offset, tz, notes);
+      return { ...calendar, zone: tz };
     }
     if (number.what === 'year') return { ...calendar, zone: null };
     notes.push({
