@@ -1,5 +1,6 @@
 /** A report in the forms that other programs take: JSON, CSV, Markdown, Grafana annotations; and the scores of every sample. */
 import { DataError } from '../errors.ts';
+import { grouped } from '../html/numbers.ts';
 import {
   type AnomalyReport,
   KIND_WORDS,
@@ -10,15 +11,15 @@ import {
 } from './report.ts';
 import { isoTime } from './report-time.ts';
 
-/** A number for people: six significant digits at most; a dash where there is none. */
+/** A number for people: four significant digits, whole ones in full and grouped from five digits on; a dash where there is none. */
 export function numberWords(value: number | null): string {
   if (value === null) return '\u2013';
   const size = Math.abs(value);
   const text =
     size !== 0 && (size < 1e-4 || size >= 1e15)
-      ? value.toPrecision(6).replace(/\.?0+(?=e|$)/, '')
-      : String(Number(value.toPrecision(size >= 1e6 ? 15 : 6)));
-  return text.replaceAll('-', '\u2212');
+      ? value.toExponential(3).replace(/\.?0+(?=e)/, '')
+      : String(size >= 1000 ? Math.round(value) : Number(value.toPrecision(4)));
+  return text.replaceAll('-', '\u2212').replace(/\d{5,}$/, (whole) => grouped(Number(whole)));
 }
 
 /** What was observed: the value of a single sample, else least to largest and the mean. */

@@ -89,17 +89,19 @@ describe('a report for other programs', () => {
     expect(() => toGrafana(buildReport(requests({ time: null, step: null })))).toThrow(DataError);
   });
 
-  test('writes numbers with six digits and a true minus', () => {
-    const words = [0, -12.3456789, 1234567.25, 0.1 + 0.2, 1.5e-7, -2e20, null].map(numberWords);
-    expect(words).toEqual([
+  test('writes numbers with four digits, whole ones in full, and a true minus', () => {
+    const words = [0, -12.3456789, 1234567.25, 9876.5, 0.1 + 0.2, 1.5e-7, -2e20, null].map(numberWords);
+    const told = [
       '0',
-      '\u221212.3457',
-      '1234567.25',
+      '\u221212.35',
+      '1\u202f234\u202f567',
+      '9877',
       '0.3',
       '1.5e\u22127',
       '\u22122e+20',
       '\u2013',
-    ]);
+    ];
+    expect(words).toEqual(told);
   });
 });
 

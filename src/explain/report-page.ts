@@ -1,0 +1,330 @@
+/**
+ * The page of a report for one who was woken by it: a headline, the plot of all columns, and the ranked findings, each of which shows
+ * itself in the plot. One file that loads nothing.
+ */
+import { LEVELS } from '../detect/finding.ts';
+import { type Html, html, jsonBlock, page } from '../html/html.ts';
+import { grouped } from '../html/numbers.ts';
+import { bullets, FOOTER, scrolling } from '../html/parts.ts';
+import { STYLE } from '../html/style.ts';
+import { numberWords, observedWords } from './formats.ts';
+import {
+  type AnomalyReport,
+  KIND_WORDS,
+  type ReportEvent,
+  type ReportFinding,
+  type ReportSource,
+  stateWords,
+  whenWords,
+} from './report.ts';
+import { LEVEL_SIGNS, type PlotData, type PlotMark, type PlotTarget, plotScripts } from './report-plot.ts';
+import { axisPlaces, breaksOf, context, evenStep, pageColumn } from './report-samples.ts';
+import { durationWords, spanWords } from './report-time.ts';
+import { verify } from './verify.ts';
+
+/** Findings that the page shows; the JSON file has all of them. */
+const MOST_FINDINGS = 100;
+/** Columns that the page draws: those with the most severe findings. */
+const MOST_COLUMNS = 12;
+/** Notes that stand open. */
+const OPEN_NOTES = 4;
+/** Stretches like a finding that are named. */
+const MOST_SIMILAR = 8;
+
+const COLOURS = {
+  light:
+    '--critical:#a80f3c;--high:#c4470e;--medium:#846500;--low:#56616d;--series:#1f4f8f;--band:rgba(70,120,180,.20);',
+  dark: '--critical:#ff7a98;--high:#f7a063;--medium:#dcc45a;--low:#a9b3be;--series:#8fc0f5;--band:rgba(125,175,235,.22);',
+};
+
+const PAGE_STYLE = `
+:root{${COLOURS.light}}
+@media (prefers-color-scheme:dark){:root:not([data-scheme=light]){${COLOURS.dark}}}
+main.report,header.top,footer{max-width:1560px}
+header.top{padding-top:1.4rem}
+header.top h1{font-size:1.15rem;margin:0;color:var(--soft);font-weight:600;overflow-wrap:anywhere}
+.headline{font-size:1.3rem;line-height:1.4;font-weight:600;max-width:none;margin:.2rem 0 .1rem}
+.since{max-width:none;margin:0 0 .5rem;font-size:1.05rem}.headline span,.since span{white-space:nowrap}
+.byline{margin-bottom:.5rem;max-width:none;font-size:.9rem}
+.notes{font-size:.875rem;color:var(--soft);margin:0 0 .7rem}.notes .list{max-width:none;margin:0;columns:2 28rem}.notes details{margin:.2rem 0 0}
+main.report{display:grid;grid-template-columns:minmax(0,1fr);gap:1.4rem}
+.plotside{min-width:0}
+#plot{min-height:260px}
+.bar{display:flex;flex-wrap:wrap;align-items:center;gap:.4rem .6rem;margin:.2rem 0 .4rem;font-size:.875rem}
+.bar button{font:inherit;color:var(--ink);background:var(--card);border:1px solid var(--rule);padding:.3rem .7rem;cursor:pointer}
+.bar button:disabled{color:var(--soft);opacity:.6;cursor:default}
+.bar #shown{flex:1 1 12rem;min-width:0;font-weight:600}
+.key{display:flex;flex-wrap:wrap;gap:.15rem 1rem;font-size:.8rem;color:var(--soft);margin:0 0 .3rem;padding:0;list-style:none}
+.swatch{display:inline-block;width:1.5em;height:.7em;margin-right:.35em;vertical-align:baseline}
+.swatch.line{height:0;border-top:2px solid var(--series);vertical-align:middle}
+.swatch.usual{height:0;border-top:1px dashed var(--soft);vertical-align:middle}
+.swatch.band{background:var(--band)}
+.hint{font-size:.8rem;color:var(--soft);max-width:none;margin:0 0 .5rem}
+ol.findings,ol.members{list-style:none;margin:0;padding:0}
+.findings>li{border:1px solid var(--rule);background:var(--card);margin:0 0 .7rem;padding:0}
+.findings li.selected{outline:2px solid var(--accent);outline-offset:-1px}
+.pick{display:block;width:100%;text-align:left;font:inherit;color:inherit;background:none;border:0;padding:.65rem .9rem .4rem;cursor:pointer}
+.pick:hover .when{text-decoration:underline}
+.pick .rank{color:var(--soft);margin-right:.5em}
+.pick .when{font-weight:600}
+.pick .what{display:block;font-size:.875rem;color:var(--soft);overflow-wrap:anywhere}
+.level{font-weight:700;white-space:nowrap;margin-right:.6em}
+${Object.keys(LEVELS)
+  .map((name) => `.level.${name}{color:var(--${name})}`)
+  .join('')}
+.ongoing{font-weight:700;color:var(--ink)}
+.told{padding:0 .9rem .65rem;font-size:.925rem}
+.told p{margin:0 0 .35rem}
+.told .facts{margin:0;gap:.1rem .9rem;font-size:.875rem}
+.told .more{margin-top:.35rem}
+.js .told .more{display:none}.js li.selected>.told .more{display:grid}
+.members{padding:0 .6rem .2rem!important}.members>li{border-top:1px solid var(--rule)}.members .pick{padding-left:.3rem}.members .told{padding-left:.3rem}
+.findings h3{margin:0}
+.unusual h2{margin:0 0 .5rem}
+.usual-shape{border-top:1px solid var(--rule);padding-top:1.2rem}
+.usual-shape td.structure{text-align:left;min-width:18rem}
+@media screen and (min-width:1100px){
+main.report{grid-template-columns:minmax(0,1fr) 25.5rem}
+.plotside{position:sticky;top:0;align-self:start;max-height:100vh;overflow:auto;padding-top:.4rem}
+.usual-shape,.wide{grid-column:1/-1}
+}
+@media (max-width:640px){.headline{font-size:1.1rem}.told .facts{grid-template-columns:max-content 1fr;gap:.1rem .7rem}.told .facts dd{margin:0}.bar button{padding:.5rem .8rem}}
+@media print{
+.bar,.hint{display:none}.js .told .more{display:grid}.findings>li{break-inside:avoid}.findings li.selected{outline:none}
+main.report{display:block}.plotside{break-inside:avoid}.notes details>*{display:block}.pick{padding-bottom:.1rem}
+}`.replaceAll('\n', '');
+
+const levelBadge = (level: string): Html =>
+  html`<span class="level ${level}"><span aria-hidden="true">${LEVEL_SIGNS[level]![0]}</span> ${level}</span>`;
+
+const direction = ({ observed, expected, direction: side }: ReportFinding): string =>
+  observed.peak === null || expected.value === null || side === null ? '' : `, ${side} what was expected`;
+
+function facts(one: ReportFinding): Html {
+  const single = one.end - one.start === 1;
+  return html`<dl class="facts"><dt>Observed</dt><dd><strong>${observedWords(one)}</strong>${
+    single || one.observed.least === one.observed.largest
+      ? null
+      : html`; ${numberWords(one.observed.peak)} where it departs most${one.peak.at === null ? null : html` (${one.peak.at.shown})`}`
+  }</dd><dt>Expected there</dt><dd>${numberWords(one.expected.value)}; 99 % of the other samples lie from ${numberWords(one.expected.low)} to ${numberWords(one.expected.high)}</dd></dl>`;
+}
+
+/** What speaks for a finding and against it, what was like it, and where it stands in the file. */
+function more(one: ReportFinding): Html {
+  const clauses = (title: string, texts: readonly string[]): Html | null =>
+    texts.length === 0
+      ? null
+      : html`<dt>${title}</dt><dd>${texts.map((text) => html`<div>${text}</div>`)}</dd>`;
+  const named = one.similar.slice(0, MOST_SIMILAR).map((other) => whenWords(other));
+  const rest = one.similar.length - named.length;
+  const place = [
+    one.end - one.start === 1 ? `sample ${one.start}` : `samples ${one.start} to ${one.end - 1}`,
+    ...(one.rows === null
+      ? []
+      : [
+          one.rows.first === one.rows.last
+            ? `line ${one.rows.first} of the file`
+            : `lines ${one.rows.first} to ${one.rows.last} of the file`,
+        ]),
+  ];
+  return html`<dl class="facts more">${clauses('For', one.evidence.for)}${clauses('Against', one.evidence.against)}<dt>Similar</dt><dd>${
+    named.length === 0
+      ? 'nothing like it in this recording'
+      : html`${named.map((text) => html`<div>${text}</div>`)}${rest > 0 ? html`<div>and ${rest} more</div>` : null}`
+  }</dd><dt>Where</dt><dd>${place.join(', ')}; severity ${numberWords(Number(one.severity.toPrecision(3)))}</dd></dl>`;
+}
+
+function stateHtml(one: ReportFinding, report: AnomalyReport): Html {
+  const text = stateWords(one, report.to);
+  return one.ongoing ? html`<span class="ongoing">${text}</span>` : html`${text}`;
+}
+
+function findingItem(one: ReportFinding, target: number, report: AnomalyReport): Html {
+  return html`<li><button type="button" class="pick" data-target="${target}" aria-pressed="false"><span class="rank">${one.rank}</span>${levelBadge(one.level)}<span class="when">${whenWords(one)}</span><span class="what">${one.column} \u00b7 ${KIND_WORDS[one.kind]}${direction(one)} \u00b7 ${one.duration.replaceAll(' ', '\u00a0')} \u00b7 ${stateHtml(one, report)}</span></button>
+<div class="told"><p>${one.statement}</p>${facts(one)}${more(one)}</div></li>
+`;
+}
+
+function eventItem(event: ReportEvent, members: readonly Html[], target: number): Html {
+  return html`<li><button type="button" class="pick" data-target="${target}" aria-pressed="false">${levelBadge(event.level)}<span class="when">${whenWords(event)}</span><span class="what">${event.columns.length} columns together: ${event.columns.map(({ column }) => column).join(', ')}${event.ongoing ? html` \u00b7 <span class="ongoing">ongoing</span>` : null}</span></button>
+<div class="told"><p>${event.statement}</p></div><ol class="members">${members}</ol></li>
+`;
+}
+
+/** Entries of the list by rank, an event in the place of its most severe finding, and what each shows in the plot. */
+function entries(
+  report: AnomalyReport,
+  findings: readonly ReportFinding[],
+  place: (sample: number) => number,
+): { items: Html[]; targets: PlotTarget[] } {
+  const targets: PlotTarget[] = [];
+  const target = (start: number, end: number, marks: readonly number[], title: string): number => {
+    const [from, to] = context(start, end, report.samples);
+    targets.push({ marks, view: [place(from), place(to - 1)], title });
+    return targets.length - 1;
+  };
+  const single = (one: ReportFinding): Html => {
+    const title = `${one.rank} of ${report.findings.length}: ${one.level} ${KIND_WORDS[one.kind]} in ${one.column}, ${whenWords(one)}`;
+    return findingItem(one, target(one.start, one.end, [findings.indexOf(one)], title), report);
+  };
+  const items: Html[] = [];
+  const done = new Set<string>();
+  for (const one of findings) {
+    if (one.event === null) items.push(single(one));
+    else if (!done.has(one.event)) {
+      done.add(one.event);
+      const event = report.events.find(({ id }) => id === one.event)!;
+      const members = findings.filter((other) => other.event === event.id);
+      const title = `${event.columns.length} columns together, ${whenWords(event)}`;
+      const own = target(
+        event.start,
+        event.end,
+        members.map((other) => findings.indexOf(other)),
+        title,
+      );
+      items.push(eventItem(event, members.map(single), own));
+    }
+  }
+  return { items, targets };
+}
+
+function zoneWords({ zone, from }: AnomalyReport): string {
+  if (from === null) return 'sample';
+  return zone === null ? 'time as in the file' : `time, ${zone}`;
+}
+
+/** How many findings and whether they last, then the worst of them; stamps do not break. */
+function headline(report: AnomalyReport): Html {
+  const whole = (text: string): (Html | string)[] =>
+    text
+      .split(/(\d{4}-\d\d-\d\d(?: \d\d:\d\d(?::\d\d)?)?)/)
+      .map((part, i) => (i % 2 === 1 ? html`<span>${part}</span>` : part));
+  if (report.findings.length === 0) return html`<p class="headline">${whole(report.headline)}</p>`;
+  const end = report.headline.indexOf('. ') + 1;
+  return html`<p class="headline">${report.headline.slice(0, end)}</p><p class="since">${whole(report.headline.slice(end + 1))}</p>`;
+}
+
+function columnsTable(report: AnomalyReport): Html {
+  const rows = report.columns.map(
+    (column) =>
+      html`<tr><th scope="row">${column.name}</th><td>${column.findings}</td><td>${grouped(column.missing)}</td><td>${numberWords(column.least)}</td><td>${numberWords(column.mean)}</td><td>${numberWords(column.largest)}</td><td class="structure">${column.structure.join(' ')}</td></tr>\n`,
+  );
+  return scrolling(
+    'Columns',
+    html`<table><thead><tr><th scope="col">Column</th><th scope="col">Findings</th><th scope="col">Missing</th><th scope="col">Least</th><th scope="col">Mean</th><th scope="col">Largest</th><th scope="col" style="text-align:left">Apart from the findings</th></tr></thead><tbody>${rows}</tbody></table>`,
+  );
+}
+
+function notesBlock(notes: AnomalyReport['notes']): Html | null {
+  if (notes.length === 0) return null;
+  const texts = notes.map(({ text }) => text);
+  const [open, rest] = [texts.slice(0, OPEN_NOTES), texts.slice(OPEN_NOTES)];
+  return html`<div class="notes" role="note" aria-label="What was assumed about the file">${bullets(open)}${
+    rest.length === 0
+      ? null
+      : html`<details><summary>${rest.length} more about the file</summary>${bullets(rest)}</details>`
+  }</div>`;
+}
+
+/** The columns that are drawn, in the order of the file. */
+function drawnColumns(report: AnomalyReport, { columns }: ReportSource): ReportSource['columns'] {
+  const worst = (name: string): number =>
+    report.findings.find(({ column }) => column === name)?.severity ?? 0;
+  const chosen = new Set(
+    [...columns]
+      .sort((a, b) => worst(b.name) - worst(a.name))
+      .slice(0, MOST_COLUMNS)
+      .map(({ name }) => name),
+  );
+  return columns.filter(({ name }) => chosen.has(name));
+}
+
+/** Said under the plot: what of the samples is in the page, where it is not everything. */
+function reductionWords(columns: PlotData['columns'], samples: number): string | null {
+  const kept = columns.reduce((sum, column) => sum + column.kept, 0);
+  if (kept === samples * columns.length) return null;
+  const all = samples * columns.length;
+  return `This page holds ${grouped(kept)} of ${grouped(all)} values: the least and the largest of about every ${Math.max(2, Math.round((3 * all) / kept))}, and more around the findings.`;
+}
+
+/**
+ * The page as text. The report may be a selection of what `source` holds; it is verified first.
+ *
+ * @throws ReportMismatch when a number of the report does not hold
+ */
+export function reportPage(report: AnomalyReport, source: ReportSource): string {
+  verify(report, source);
+  const places = axisPlaces(source);
+  const place = (sample: number): number => places[sample]!;
+  const step = evenStep(places);
+  const findings = report.findings.slice(0, MOST_FINDINGS);
+  const drawn = drawnColumns(report, source);
+  const { items, targets } = entries(report, findings, place);
+  const marks = findings.map(
+    (one): PlotMark => ({
+      rank: one.rank,
+      column: drawn.findIndex(({ name }) => name === one.column),
+      level: one.level,
+      from: place(one.start),
+      to: place(one.end - 1),
+      peak: place(one.peak.index),
+      value: one.observed.peak,
+      similar: one.similar.map(({ start, end }) => [place(start), place(end - 1)] as const),
+    }),
+  );
+  const data: PlotData = {
+    samples: report.samples,
+    timed: source.time !== null,
+    axisTitle: zoneWords(report),
+    even: step === null ? null : { first: places[0] ?? 0, step },
+    whole: [places[0] ?? 0, places.at(-1) ?? 1],
+    breaks: breaksOf(source),
+    columns: drawn.map((column) => {
+      const told = report.findings.filter((one) => one.column === column.name);
+      return pageColumn(column, told, { places, even: step !== null, columns: drawn.length });
+    }),
+    marks,
+    targets,
+    levels: Object.entries(LEVELS),
+  };
+  const reduced = reductionWords(data.columns, report.samples);
+  const whole =
+    report.from === null || report.to === null ? null : spanWords(report.from.shown, report.to.shown);
+  const byline = [
+    `${grouped(report.samples)} samples${source.columns.length > 1 ? ` of ${source.columns.length} columns` : ''}`,
+    ...(whole === null ? [] : [whole]),
+    ...(report.stepSeconds === null ? [] : [`one every ${durationWords(report.stepSeconds)}`]),
+  ];
+  const hidden = report.findings.length - findings.length;
+  const undrawn = source.columns.length - drawn.length;
+  const signs = Object.keys(LEVELS)
+    .reverse()
+    .map((name) => html`<li>${levelBadge(name)}</li>`);
+  const body = html`<header class="top"><h1><bdi>${report.file}</bdi></h1>
+${headline(report)}
+<p class="byline">${byline.join(' \u00b7 ')}</p>
+${notesBlock(report.notes)}</header>
+<main class="report">
+<div class="plotside"><ul class="key"><li><span class="swatch line"></span>observed</li><li><span class="swatch usual"></span>expected (when zoomed in)</li><li><span class="swatch band"></span>holds 99 % of the other samples</li>${signs}</ul>
+<div id="plot" role="group" aria-label="Plot of ${drawn.map(({ name }) => name).join(', ')} with the findings and their score. The list beside it tells the same in words."></div>
+<noscript><p class="failure">The plot needs JavaScript; it is inside this file and loads nothing.</p></noscript>
+<div class="bar" role="group" aria-label="What the plot shows">${
+    targets.length === 0
+      ? null
+      : html`<button type="button" id="previous">\u2039 Previous</button><button type="button" id="next">Next \u203a</button>`
+  }<span id="shown" role="status" aria-live="polite"></span><button type="button" id="all">Show all</button></div>
+<p class="hint">Drag across the plot to zoom; a click on a finding shows it; \u2191 \u2193 and Enter in the list; Esc shows all.${undrawn === 0 ? null : ` ${undrawn} columns with less severe findings are not drawn.`}${reduced === null ? null : ` ${reduced}`}</p></div>
+<section class="unusual" aria-labelledby="unusual" style="border:0;padding:0"><h2 id="unusual">Findings</h2>${
+    items.length === 0
+      ? html`<p>Nothing unusual was found.</p>`
+      : html`<ol class="findings" id="findings">${items}</ol>`
+  }${hidden === 0 ? null : html`<p>${grouped(hidden)} less severe findings are in the JSON file.</p>`}</section>
+<section class="usual-shape" aria-labelledby="columns"><h2 id="columns">Columns</h2>${columnsTable(report)}</section>
+</main>${FOOTER}${jsonBlock('report-data', data)}`;
+  return page({
+    title: `${report.file}: ${report.findings.length === 0 ? 'nothing unusual' : report.headline.split('.')[0]!}`,
+    style: `${STYLE}${PAGE_STYLE}`,
+    body,
+    scripts: plotScripts(),
+  });
+}

@@ -1,0 +1,308 @@
+/** The plot of a report page: what it is given, and the program that draws it in the browser with plotly.js. */
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type { PageColumn } from './report-samples.ts';
+
+/** A finding as the plot marks it; places are those of the x axis. */
+export interface PlotMark {
+  readonly rank: number;
+  /** Of those drawn; −1 where it is not among them. */
+  readonly column: number;
+  readonly level: string;
+  readonly from: number;
+  readonly to: number;
+  readonly peak: number;
+  readonly value: number | null;
+  /** Stretches like it. */
+  readonly similar: readonly (readonly [from: number, to: number])[];
+}
+
+/** What an entry of the list shows: a finding, or those of an event. */
+export interface PlotTarget {
+  readonly marks: readonly number[];
+  /** Places between which it is shown with what lies around it. */
+  readonly view: readonly [from: number, to: number];
+  /** As the bar under the plot names it. */
+  readonly title: string;
+}
+
+export interface PlotData {
+  readonly samples: number;
+  readonly timed: boolean;
+  readonly axisTitle: string;
+  /** Place of the first sample and distance of neighbours; null where the columns carry places. */
+  readonly even: { readonly first: number; readonly step: number } | null;
+  /** Places of the first and the last sample. */
+  readonly whole: readonly [from: number, to: number];
+  /** Samples after which there is a gap in time. */
+  readonly breaks: readonly number[];
+  readonly columns: readonly PageColumn[];
+  readonly marks: readonly PlotMark[];
+  readonly targets: readonly PlotTarget[];
+  /** Names of the levels and from which score on. */
+  readonly levels: readonly (readonly [name: string, from: number])[];
+}
+
+/** Shown for each level, so that colour alone says nothing: character in lists, symbol of plotly in the plot. */
+export const LEVEL_SIGNS: Readonly<Record<string, readonly [sign: string, symbol: string]>> = {
+  low: ['\u25cf', 'circle'],
+  medium: ['\u25a0', 'square'],
+  high: ['\u25b2', 'triangle-up'],
+  critical: ['\u25c6', 'diamond'],
+};
+
+/** Runs in the browser. Colours come from the style sheet, so that both schemes and paper are right. */
+const DRAW = `(() => {
+'use strict';
+const root = document.documentElement;
+root.classList.add('js');
+const data = JSON.parse(document.getElementById('report-data').textContent);
+const box = document.getElementById('plot');
+const signs = ${JSON.stringify(Object.fromEntries(Object.entries(LEVEL_SIGNS).map(([name, [, symbol]]) => [name, symbol])))};
+const plain = (text) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
+const digits = (value) => Number.isFinite(value) ? String(Number(value.toPrecision(6))).replaceAll('-', '\\u2212') : '\\u2013';
+const bytes = (text) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0)).buffer;
+const numbers = ({base, scale, data}) => Float64Array.from(new Float32Array(bytes(data)), (value) => base + scale * value);
+const columns = data.columns.map((column) => {
+  const index = column.index === null ? Uint32Array.from({length: data.samples}, (_, i) => i) : new Uint32Array(bytes(column.index));
+  const place = data.even === null ? new Float64Array(bytes(column.place)) : Float64Array.from(index, (i) => data.even.first + i * data.even.step);
+  return {name: column.name, index, place, value: numbers(column.value), expected: numbers(column.expected),
+    low: numbers(column.low), high: numbers(column.high), score: Float64Array.from(new Uint16Array(bytes(column.score)), (n) => n / 100)};
+});
+const pad = (data.whole[1] - data.whole[0]) * .01 || 1;
+const whole = [data.whole[0] - pad, data.whole[1] + pad];
+let view = whole;
+let selected = -1;
+
+/** First place of sorted numbers that is at least the wanted one. */
+const search = (sorted, wanted) => {
+  let low = 0, high = sorted.length;
+  while (low < high) { const middle = (low + high) >> 1; if (sorted[middle] < wanted) low = middle + 1; else high = middle; }
+  return low;
+};
+const broken = (a, b) => { const at = search(data.breaks, a); return at < data.breaks.length && data.breaks[at] < b; };
+
+/** Of the samples in view all, or of many the extremes of as many parts as there is room for. */
+const reduce = (column) => {
+  const from = Math.max(0, search(column.place, view[0]) - 1);
+  const to = Math.min(column.index.length, search(column.place, view[1]) + 1);
+  const most = Math.floor(7500 / columns.length);
+  const {index, place, value, low, high, expected, score} = column;
+  const line = {x: [], y: [], k: []}, usual = {x: [], y: []}, rarity = {x: [], y: []}, polygons = {x: [], y: []};
+  let edge = {x: [], low: [], high: []};
+  const closeBand = () => {
+    if (edge.x.length > 0) {
+      if (polygons.x.length > 0) { polygons.x.push(null); polygons.y.push(null); }
+      for (let i = 0; i < edge.x.length; i++) { polygons.x.push(edge.x[i]); polygons.y.push(edge.high[i]); }
+      for (let i = edge.x.length - 1; i >= 0; i--) { polygons.x.push(edge.x[i]); polygons.y.push(edge.low[i]); }
+    }
+    edge = {x: [], low: [], high: []};
+  };
+  const exact = (to - from) * 5 <= most;
+  const parts = exact ? to - from : Math.max(50, Math.min(Math.floor(most / 5), Math.floor(box.clientWidth)));
+  const size = (index[to - 1] + 1 - index[from]) / parts;
+  let last = -1;
+  for (let k = from, part = 0; part < parts && k < to; part++) {
+    const until = exact ? k + 1 : index[from] + (part + 1) * size;
+    const first = k;
+    let least = -1, most = -1, gap = -1, bottom = Infinity, top = -Infinity, worst = 0;
+    for (; k < to && (exact ? k < until : index[k] < until); k++) {
+      if (Number.isNaN(value[k])) gap = k;
+      else {
+        if (least < 0 || value[k] < value[least]) least = k;
+        if (most < 0 || value[k] > value[most]) most = k;
+      }
+      if (low[k] < bottom) bottom = low[k];
+      if (high[k] > top) top = high[k];
+      if (score[k] > worst) worst = score[k];
+    }
+    if (k === first) continue;
+    const cut = last >= 0 && broken(index[last], index[first]);
+    last = k - 1;
+    if (cut) {
+      for (const one of [line, usual, rarity]) { one.x.push(place[first]); one.y.push(null); }
+      line.k.push(-1);
+      closeBand();
+    }
+    const kept = [...new Set([least, most, gap])].filter((i) => i >= 0).sort((a, b) => a - b);
+    for (const i of kept) { line.x.push(place[i]); line.y.push(Number.isNaN(value[i]) ? null : value[i]); line.k.push(i); }
+    const middle = (first + k - 1) >> 1;
+    if (bottom <= top) { edge.x.push(place[middle]); edge.low.push(bottom); edge.high.push(top); } else closeBand();
+    if (exact) { usual.x.push(place[first]); usual.y.push(Number.isNaN(expected[first]) ? null : expected[first]); }
+    rarity.x.push(place[middle]);
+    rarity.y.push(worst);
+  }
+  closeBand();
+  return {line, usual, rarity, polygons};
+};
+
+/** Scores from 0 to hundreds in one track: the levels lie about evenly. */
+const squeeze = (score) => Math.log2(1 + score);
+
+const draw = () => {
+  const css = getComputedStyle(root);
+  const color = (name) => css.getPropertyValue('--' + name).trim();
+  const ink = color('ink'), soft = color('soft');
+  const n = columns.length;
+  const narrow = box.clientWidth < 560;
+  const tall = n === 1 ? (narrow ? 230 : 320) : n === 2 ? 200 : n === 3 ? 165 : 125;
+  const gap = 30, track = 62, margin = {l: narrow ? 48 : 62, r: 14, t: 26, b: 46};
+  const inner = n * tall + n * gap + track;
+  const axis = {gridcolor: color('grid'), linecolor: color('rule'), zerolinecolor: color('rule'), tickfont: {size: 11}};
+  const layout = {
+    autosize: true, height: inner + margin.t + margin.b, margin, paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)',
+    font: {family: css.fontFamily, size: 12, color: soft}, showlegend: false, dragmode: 'zoom', modebar: {bgcolor: 'rgba(0,0,0,0)', color: soft, activecolor: color('accent')},
+    hovermode: 'x unified', hoversubplots: 'axis', hoverlabel: {bgcolor: color('card'), bordercolor: color('rule'), font: {color: ink, size: 12}},
+    xaxis: {...axis, type: data.timed ? 'date' : 'linear', range: [...view], autorange: false, anchor: 'y' + (n + 1), title: {text: plain(data.axisTitle), standoff: 6, font: {size: 11}},
+      hoverformat: data.timed ? '%a %Y-%m-%d %H:%M:%S' : 'd', nticks: narrow ? 4 : 9, showspikes: false},
+    shapes: [], annotations: [],
+  };
+  const traces = [];
+  const selectedMarks = new Set(selected < 0 ? [] : data.targets[selected].marks);
+  columns.forEach((column, c) => {
+    const top = 1 - c * (tall + gap) / inner;
+    const y = c === 0 ? 'y' : 'y' + (c + 1);
+    const ref = y + ' domain';
+    layout['yaxis' + (c === 0 ? '' : c + 1)] = {...axis, domain: [Math.max(0, top - tall / inner), top], fixedrange: true, nticks: n > 2 ? 4 : 6,
+      exponentformat: 'SI', zeroline: false, anchor: 'x', automargin: false};
+    layout.annotations.push({text: (n > 1 ? '<span style="color:' + color('c' + (c % 5 + 1)) + '">\\u25ac</span> ' : '') + '<b>' + plain(column.name.length > 60 ? column.name.slice(0, 59) + '\\u2026' : column.name) + '</b>', xref: 'paper', x: 0, yref: 'paper', y: top,
+      xanchor: 'left', yanchor: 'bottom', showarrow: false, font: {size: 12, color: ink}});
+    const {line, usual, rarity, polygons} = reduce(column);
+    const base = {type: 'scatter', xaxis: 'x', yaxis: y, hoverinfo: 'skip', connectgaps: false};
+    traces.push({...base, ...polygons, mode: 'none', fill: 'toself', fillcolor: color('band'), hoveron: 'points'});
+    if (usual.x.length > 0) traces.push({...base, ...usual, mode: 'lines', line: {color: soft, width: 1, dash: '4px,3px'}});
+    traces.push({...base, x: line.x, y: line.y, mode: line.x.length === 1 ? 'markers' : 'lines', line: {color: color('series'), width: 1.5}, hoverinfo: undefined,
+      text: line.k.map((k) => k < 0 ? '' : plain(column.name) + ' <b>' + digits(column.value[k]) + '</b>, expected ' + digits(column.expected[k])
+        + ' (' + digits(column.low[k]) + ' to ' + digits(column.high[k]) + '), score ' + digits(column.score[k])),
+      hovertemplate: '%{text}<extra></extra>'});
+    traces.push({...base, x: rarity.x, y: rarity.y.map((score) => score === null ? null : squeeze(score)), yaxis: 'y' + (n + 1), mode: 'lines',
+      line: {color: n === 1 ? color('series') : color('c' + (c % 5 + 1)), width: 1.2}, ...(n === 1 ? {fill: 'tozeroy', fillcolor: color('band')} : {})});
+    // the least severe first, so that the most severe lie on top
+    const marks = data.marks.map((mark, m) => ({...mark, m})).filter((mark) => mark.column === c && mark.to >= view[0] && mark.from <= view[1]).reverse();
+    const half = (data.even ? data.even.step : 0) / 2;
+    for (const mark of marks) {
+      const chosen = selectedMarks.has(mark.m);
+      layout.shapes.push({type: 'rect', xref: 'x', yref: ref, x0: mark.from - half, x1: mark.to + half, y0: 0, y1: 1, layer: 'below',
+        fillcolor: color(mark.level), opacity: chosen ? .24 : .13, line: {color: color(mark.level), width: 1}});
+      if (chosen) for (const [from, to] of mark.similar) layout.shapes.push({type: 'rect', xref: 'x', yref: ref, x0: from - half, x1: to + half, y0: 0, y1: 1,
+        layer: 'below', fillcolor: 'rgba(0,0,0,0)', line: {color: soft, width: 1, dash: 'dot'}});
+    }
+    const width = (view[1] - view[0]) / Math.max(1, box.clientWidth);
+    const taken = [];
+    const labelled = new Set();
+    for (const mark of [...marks].reverse()) {
+      if (taken.some((place) => Math.abs(place - mark.peak) < 18 * width)) continue;
+      taken.push(mark.peak);
+      labelled.add(mark.m);
+    }
+    const peaks = marks.filter((mark) => mark.value !== null);
+    traces.push({...base, x: peaks.map((mark) => mark.peak), y: peaks.map((mark) => mark.value), mode: 'markers+text', cliponaxis: false, customdata: peaks.map((mark) => mark.m),
+      text: peaks.map((mark) => labelled.has(mark.m) ? '<b>' + mark.rank + '</b>' : ''), textposition: 'top center', textfont: {size: 12, color: ink},
+      marker: {opacity: 1, size: peaks.map((mark) => selectedMarks.has(mark.m) ? 13 : 10), symbol: peaks.map((mark) => signs[mark.level]),
+        color: peaks.map((mark) => color(mark.level)), line: {color: color('card'), width: 1.5}}});
+  });
+  const top = Math.max(1, ...traces.filter((trace) => trace.yaxis === 'y' + (n + 1)).flatMap((trace) => trace.y));
+  layout['yaxis' + (n + 1)] = {...axis, domain: [0, track / inner], fixedrange: true, range: [0, Math.max(squeeze(9), top) * 1.06], anchor: 'x', zeroline: false,
+    tickvals: data.levels.map(([, from]) => squeeze(from)), ticktext: data.levels.map(([name]) => name), tickfont: {size: narrow ? 8 : 10}};
+  layout.annotations.push({text: '<b>Score</b>', xref: 'paper', x: 0, yref: 'paper', y: track / inner, xanchor: 'left', yanchor: 'bottom',
+    showarrow: false, font: {size: 12, color: ink}});
+  return Plotly.react(box, traces, layout, {staticPlot: false, displaylogo: false, responsive: true, doubleClick: false, scrollZoom: false,
+    displayModeBar: narrow ? false : 'hover', modeBarButtons: [['toImage', 'zoom2d', 'pan2d']],
+    toImageButtonOptions: {filename: 'anomalies'}});
+};
+
+const buttons = [...document.querySelectorAll('.pick')];
+const shown = document.getElementById('shown');
+const whole_button = document.getElementById('all');
+const more = data.targets.length;
+/** The entry of the list at which the arrow keys are. */
+const rove = (button) => { for (const one of buttons) one.tabIndex = one === button ? 0 : -1; };
+const say = () => {
+  const zoomed = view[0] !== whole[0] || view[1] !== whole[1];
+  for (const button of buttons) {
+    const on = Number(button.dataset.target) === selected;
+    button.setAttribute('aria-pressed', String(on));
+    button.closest('li').classList.toggle('selected', on);
+  }
+  if (whole_button) whole_button.disabled = !zoomed;
+  if (shown) shown.textContent = selected >= 0 ? data.targets[selected].title : zoomed ? 'Part of the recording' : 'The whole recording';
+  root.dataset.view = zoomed ? selected >= 0 ? 'finding' : 'part' : 'whole';
+};
+const showAll = () => { view = whole; selected = -1; say(); return draw(); };
+const show = (target, reveal) => {
+  selected = target;
+  view = [...data.targets[target].view];
+  const button = buttons.find((one) => Number(one.dataset.target) === target);
+  if (button) {
+    rove(button);
+    if (reveal) button.scrollIntoView({block: 'nearest'});
+  }
+  say();
+  const top = box.getBoundingClientRect().top;
+  if (!reveal && (top < -40 || top > innerHeight * .6)) box.scrollIntoView({block: 'start'});
+  return draw();
+};
+const step = (by) => { if (more > 0) show(selected < 0 ? (by > 0 ? 0 : more - 1) : (selected + by + more) % more, true); };
+for (const button of buttons) button.addEventListener('click', () => {
+  const target = Number(button.dataset.target);
+  if (target === selected && root.dataset.view === 'finding') showAll(); else show(target, false);
+});
+const list = document.getElementById('findings');
+if (list) list.addEventListener('keydown', (event) => {
+  const at = buttons.indexOf(document.activeElement);
+  if (at < 0) return;
+  const to = {ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: buttons.length - 1}[event.key];
+  if (to === undefined) return;
+  event.preventDefault();
+  const next = buttons[Math.max(0, Math.min(buttons.length - 1, to))];
+  rove(next);
+  next.focus();
+});
+addEventListener('keydown', (event) => { if (event.key === 'Escape' && root.dataset.view !== 'whole') showAll(); });
+for (const [id, act] of [['all', showAll], ['previous', () => step(-1)], ['next', () => step(1)]]) {
+  const button = document.getElementById(id);
+  if (button) button.addEventListener('click', act);
+}
+/** Places of an axis as plotly tells them: dates as text without a zone. */
+const placeOf = (value) => typeof value === 'number' ? value : data.timed ? Date.parse(value.replace(' ', 'T') + (value.length > 10 ? 'Z' : '')) : Number(value);
+const failed = (error) => {
+  box.className = 'failure';
+  box.textContent = 'The plot could not be drawn: ' + error.message;
+};
+say();
+if (buttons.length > 0) rove(buttons[0]);
+draw().then(() => {
+  box.on('plotly_relayout', (change) => {
+    const range = change['xaxis.range'] ?? [change['xaxis.range[0]'], change['xaxis.range[1]']];
+    if (change['xaxis.autorange']) showAll();
+    else if (range[0] !== undefined) {
+      view = range.map(placeOf);
+      selected = -1;
+      say();
+      draw();
+    } else if (change.autosize) draw();
+  });
+  box.on('plotly_doubleclick', () => { showAll(); });
+  box.on('plotly_click', ({points}) => {
+    const place = placeOf(points[0].x);
+    const near = (view[1] - view[0]) / Math.max(1, box.clientWidth) * 8;
+    const hit = data.targets.findIndex(({marks}) => marks.length === 1 && marks.some((m) => data.marks[m].from - near <= place && place <= data.marks[m].to + near));
+    if (hit >= 0) show(hit, true);
+  });
+  root.dataset.report = 'drawn';
+}).catch(failed);
+matchMedia('(prefers-color-scheme: dark)').addEventListener('change', draw);
+addEventListener('beforeprint', () => { root.dataset.scheme = 'light'; draw(); Plotly.relayout(box, {width: 680}); });
+addEventListener('afterprint', () => { delete root.dataset.scheme; draw(); });
+})();`;
+
+let plotly: string | undefined;
+
+/** Program texts to inline, in order: plotly.js, then the drawing. */
+export function plotScripts(): string[] {
+  plotly ??= readFileSync(
+    createRequire(import.meta.url).resolve('plotly.js-basic-dist-min/plotly-basic.min.js'),
+    'utf8',
+  );
+  return [plotly, DRAW];
+}

@@ -1,0 +1,337 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { buildReport, type ReportSource } from '../../src/explain/report.ts';
+import { reportPage } from '../../src/explain/report-page.ts';
+import {
+  axisPlaces,
+  breaksOf,
+  context,
+  encodeNumbers,
+  evenStep,
+  keptSamples,
+} from '../../src/explain/report-samples.ts';
+import { host, requests, sampleColumn, sampleSource } from '../helpers/anomalies.ts';
+import { findBrowser } from '../helpers/browser.ts';
+import { BrowserSession, type SessionOptions } from '../helpers/browser-session.ts';
+
+const HOSTILE = `</script><img src=x onerror="document.title='owned'"><b>"&amp;`;
+
+const pageOf = (source: ReportSource): string => reportPage(buildReport(source), source);
+
+/** 100 000 samples at each minute, with spikes of one sample and longer departures. */
+function long(): ReportSource {
+  const n = 100_000;
+  const departures = Array.from({ length: 30 }, (_, k) => ({
+    start: 3000 + 3101 * k,
+    end: 3000 + 3101 * k + (k % 3 === 0 ? 500 : 1),
+    severity: 1.5 + (k % 7),
+    kind: 'spike' as const,
+    becomes: (usual: number) => usual + 60 + k,
+  }));
+  const first = Date.UTC(2025, 0, 1);
+  return sampleSource([sampleColumn('latency', n, { day: 1440, mean: 80, departures })], {
+    ...{ step: 60_000, lines: null, time: Float64Array.from({ length: n }, (_, i) => first + i * 60_000) },
+  });
+}
+
+/** Every host a page names as something to load. */
+const loads = (text: string): string[] =>
+  [
+    ...text
+      .replace(/<script[\s\S]*?<\/script>/g, '')
+      .matchAll(/(?:src|href|action)="(?!data:,")[^"]*"|url\([^)]*\)|@import/g),
+  ].map(([all]) => all);
+
+describe('the samples in a page', () => {
+  const source = long();
+  const column = source.columns[0]!;
+
+  test('are all of a short recording, and of a long one the extremes, with every finding in full', () => {
+    expect(keptSamples(column, [], 100_000)).toHaveLength(100_000);
+    const stretches = column.detection.findings.map(({ start, end }) => [start, end] as const);
+    const kept = keptSamples(column, stretches, 40_000);
+    expect(kept.length).toBeLessThan(42_000);
+    expect([...kept].every((index, k) => k === 0 || index > kept[k - 1]!)).toBe(true);
+    const there = new Set(kept);
+    const spike = column.detection.findings.find(({ start, end }) => end - start === 1)!;
+    for (let i = spike.start - 50; i < spike.end + 50; i++) expect(there.has(i)).toBe(true);
+    for (const extreme of [Math.min(...column.values), Math.max(...column.values)]) {
+      expect(there.has(column.values.indexOf(extreme))).toBe(true);
+    }
+  });
+
+  test('lie in a window of three times the length of a finding to either side, at least 50', () => {
+    expect(context(1000, 1001, 5000)).toEqual([950, 1051]);
+    expect(context(1000, 1100, 5000)).toEqual([700, 1400]);
+    expect(context(10, 100, 200)).toEqual([0, 200]);
+  });
+
+  test('keep their digits beside a large offset, and magnitudes beyond float32', () => {
+    const decoded = (values: number[]): number[] => {
+      const { base, scale, data } = encodeNumbers(Float64Array.from(values));
+      const bytes = Buffer.from(data, 'base64');
+      return values.map((_, i) => base + scale * bytes.readFloatLE(4 * i));
+    };
+    decoded([1.7e9, 1.7e9 + 1, 1.7e9 + 7]).forEach((value, i) => {
+      expect(value).toBeCloseTo([1.7e9, 1.7e9 + 1, 1.7e9 + 7][i]!, 4);
+    });
+    expect(decoded([1e300, -3e299])[1]! / -3e299).toBeCloseTo(1, 6);
+    expect(decoded([0, 310, 1e6])).toEqual([0, 310, 1e6]);
+    expect(decoded([5, Number.NaN])[1]).toBeNaN();
+  });
+
+  test('stand at the clock of their zone, and gaps in time are known', () => {
+    const time = Float64Array.of(
+      Date.UTC(2025, 2, 30, 0),
+      Date.UTC(2025, 2, 30, 1),
+      Date.UTC(2025, 2, 30, 9),
+    );
+    const columns = [sampleColumn('a', 3, { day: 3, mean: 1, departures: [] })];
+    const places = axisPlaces(sampleSource(columns, { time, zone: 'Europe/Berlin' }));
+    expect([...places].map((ms) => new Date(ms).getUTCHours())).toEqual([1, 3, 11]);
+    expect(evenStep(places)).toBeNull();
+    expect(evenStep(Float64Array.of(5, 7, 9))).toBe(2);
+    expect(breaksOf({ time, step: 3_600_000 })).toEqual([1]);
+  });
+});
+
+describe('the page', () => {
+  test('tells what matters first, then each finding with what was observed and expected', () => {
+    const text = pageOf(requests());
+    for (const part of [
+      '<p class="headline">3 findings, 1 ongoing.</p>',
+      'Between 14:00 and 16:30 requests fell to 0.',
+      '<strong>0 throughout</strong>',
+      'lines 458 to 488 of the file',
+      '2025-03-08 21:40 to 21:55',
+      'a part of the same length is missing nowhere else',
+      'The time stamps name no zone',
+    ]) {
+      expect(text).toContain(part);
+    }
+    expect(text.indexOf('3 findings, 1 ongoing')).toBeLessThan(text.indexOf('id="plot"'));
+  });
+
+  test('loads nothing, and shows text of the file as text', () => {
+    const source = requests();
+    const [column] = source.columns;
+    const findings = column!.detection.findings.map((one) => ({
+      ...one,
+      statement: HOSTILE,
+      evidence: { for: [HOSTILE], against: [HOSTILE] },
+    }));
+    const detection = { ...column!.detection, findings, structure: [HOSTILE] };
+    const text = pageOf({
+      ...source,
+      file: HOSTILE,
+      notes: [{ code: 'x', text: HOSTILE }],
+      columns: [{ ...column!, name: HOSTILE, detection }],
+    });
+    expect(loads(text)).toEqual([]);
+    expect(text).not.toContain('<img');
+    expect(text.match(/<\/script>/g)).toHaveLength(3); // the data, plotly.js, the drawing
+    expect(text).toContain("default-src 'none'");
+  });
+
+  test('stays below 3 MB for 100 000 points in each of three columns', () => {
+    const { columns, ...rest } = long();
+    const one = columns[0]!;
+    const three = { ...rest, columns: [one, { ...one, name: 'b' }, { ...one, name: 'c' }] };
+    expect(pageOf({ ...rest, columns }).length).toBeLessThan(3_000_000);
+    expect(pageOf(three).length).toBeLessThan(3_000_000);
+    expect(pageOf(three)).toContain('values: the least and the largest of about every');
+  });
+
+  test('says so where nothing was found', () => {
+    const quiet = sampleSource([sampleColumn('a', 400, { day: 100, mean: 5, departures: [] })]);
+    expect(pageOf(quiet)).toContain('Nothing unusual in 400 samples');
+    expect(pageOf(quiet)).not.toContain('id="previous"');
+  });
+
+  test('is not made of a report that the values contradict', () => {
+    const report = buildReport(requests());
+    report.findings[0]!.observed.largest = 1;
+    expect(() => reportPage(report, requests())).toThrow('largest');
+  });
+});
+
+const browser = findBrowser();
+if (browser === null)
+  console.warn('No Chromium found: the report page is not used. Install one, or set CHROMIUM.');
+
+describe.skipIf(browser === null)('the page in a browser (skipped where there is none)', () => {
+  const open = (source: ReportSource, options?: SessionOptions): Promise<BrowserSession> =>
+    BrowserSession.open(
+      browser ?? '',
+      pageOf(source),
+      "document.documentElement.dataset.report === 'drawn'",
+      options,
+    );
+  /** What the x axis shows, in ms or samples. */
+  const range = (session: BrowserSession): Promise<[number, number]> =>
+    session.evaluate("document.getElementById('plot')._fullLayout.xaxis._rl.map(Number)");
+  const view = (session: BrowserSession): Promise<string> =>
+    session.evaluate('document.documentElement.dataset.view');
+  const points = (session: BrowserSession): Promise<number> =>
+    session.evaluate("document.getElementById('plot').data.reduce((sum, trace) => sum + trace.x.length, 0)");
+  const focused = (session: BrowserSession): Promise<string | undefined> =>
+    session.evaluate('document.activeElement.dataset.target');
+
+  describe('with three findings', () => {
+    let session: BrowserSession;
+    let whole: [number, number];
+    beforeAll(async () => {
+      session = await open(requests());
+      whole = await range(session);
+    });
+    afterAll(() => session?.close());
+
+    test('shows the whole recording at first', () => {
+      expect(whole[0]).toBeLessThanOrEqual(Date.UTC(2025, 2, 3));
+      expect(whole[1]).toBeGreaterThanOrEqual(Date.UTC(2025, 2, 12, 23, 55));
+    });
+
+    test('shows a finding that is clicked with what lies around it, and everything at the second click', async () => {
+      await session.click('.pick[data-target="0"]');
+      const start = Date.UTC(2025, 2, 4, 14) - 93 * 300_000;
+      expect(await range(session)).toEqual([start, Date.UTC(2025, 2, 4, 16, 30) + 93 * 300_000]);
+      expect(await session.evaluate("document.getElementById('shown').textContent")).toContain(
+        '1 of 3: critical flat line',
+      );
+      expect(
+        await session.evaluate(`getComputedStyle(document.querySelector('li.selected .more')).display`),
+      ).toBe('grid');
+      await session.click('.pick[data-target="0"]');
+      expect(await range(session)).toEqual(whole);
+    });
+
+    test('is used by keys alone: arrows move, Enter shows, Escape shows all', async () => {
+      await session.evaluate('document.querySelector(".pick").focus()');
+      await session.press('ArrowDown');
+      await session.press('ArrowDown');
+      await session.press('ArrowUp');
+      expect(await focused(session)).toBe('1');
+      await session.press('Enter');
+      expect(await view(session)).toBe('finding');
+      expect((await range(session))[0]).toBe(Date.UTC(2025, 2, 3) + (1610 - 50) * 300_000);
+      await session.press('Escape');
+      expect(await range(session)).toEqual(whole);
+      await session.press('End');
+      expect(await focused(session)).toBe('2');
+    });
+
+    test('zooms by dragging over the plot, and the button shows all again', async () => {
+      const [left, top, width] = await session.evaluate<[number, number, number]>(
+        "(() => { scrollTo({top: 0, behavior: 'instant'}); const r = document.querySelector('#plot .nsewdrag').getBoundingClientRect(); return [r.x, r.y, r.width]; })()",
+      );
+      await session.drag([left + 0.25 * width, top + 100], [left + 0.5 * width, top + 110]);
+      await session.until("document.documentElement.dataset.view === 'part'");
+      const [from, to] = await range(session);
+      expect((from - whole[0]) / (whole[1] - whole[0])).toBeCloseTo(0.25, 1);
+      expect((to - whole[0]) / (whole[1] - whole[0])).toBeCloseTo(0.5, 1);
+      await session.click('#all');
+      expect(await range(session)).toEqual(whole);
+    });
+
+    test('shows a finding whose mark in the plot is clicked', async () => {
+      const at = await session.evaluate<[number, number]>(
+        `(() => { scrollTo({top: 0, behavior: 'instant'}); const marks = [...document.querySelectorAll('#plot .scatterlayer .points path')];
+          const r = marks.at(-2).getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2]; })()`,
+      );
+      await session.drag(at, at);
+      await session.until("document.documentElement.dataset.view === 'finding'");
+      expect(await session.evaluate("document.querySelectorAll('li.selected').length")).toBe(1);
+      await session.press('Escape');
+    });
+
+    test('asks for nothing and complains about nothing', () => {
+      expect(session.requests).toEqual([]);
+      expect(session.complaints).toEqual([]);
+    });
+  });
+
+  test('sees what a page asks for, and what it complains about', async () => {
+    const bad =
+      '<img src="http://example.org/x.png"><script>fetch("http://example.org/y"); throw new Error("on purpose")</script>';
+    const session = await BrowserSession.open(browser ?? '', bad, "document.readyState === 'complete'");
+    try {
+      expect([...session.requests].sort()).toEqual(['http://example.org/x.png', 'http://example.org/y']);
+      expect(session.complaints.join()).toContain('on purpose');
+    } finally {
+      await session.close();
+    }
+  });
+
+  test('draws 100 000 points by fewer than 8000, and every sample around a finding', async () => {
+    const session = await open(long());
+    try {
+      expect(await points(session)).toBeLessThan(8000);
+      const spike = buildReport(long()).findings.find(({ start, end }) => end - start === 1)!;
+      await session.evaluate(`document.querySelectorAll(".pick")[${spike.rank - 1}].click()`);
+      expect(await points(session)).toBeLessThan(8000);
+      const [from, to] = context(spike.start, spike.end, 100_000);
+      const samples = await session.evaluate<number>(
+        `(() => { const plot = document.getElementById('plot'); const [a, b] = plot._fullLayout.xaxis._rl.map(Number);
+          return plot.data.find((trace) => trace.hovertemplate).x.filter((x) => x >= a && x <= b).length; })()`,
+      );
+      expect(samples).toBe(to - from);
+      expect(session.complaints).toEqual([]);
+    } finally {
+      await session.close();
+    }
+  });
+
+  test('shows hostile names as text in the plot and the list, in the dark too', async () => {
+    const source = host();
+    const columns = source.columns.map((column, c) => ({ ...column, name: `${c}${HOSTILE}` }));
+    const session = await open({ ...source, file: HOSTILE, columns }, { dark: true });
+    try {
+      await session.evaluate('document.querySelectorAll(".pick")[1].click()');
+      expect(await session.evaluate('document.title')).toContain('</script>');
+      expect(await session.evaluate("document.querySelectorAll('img[src=x]').length")).toBe(0);
+      expect(
+        await session.evaluate("document.querySelector('#plot .annotation text').textContent"),
+      ).toContain('</script><img src=x');
+      expect(session.requests).toEqual([]);
+      expect(session.complaints).toEqual([]);
+      const ink = await session.evaluate<string>(
+        "document.querySelector('#plot .annotation text').style.fill",
+      );
+      expect(ink).toBe('rgb(230, 232, 235)');
+    } finally {
+      await session.close();
+    }
+  });
+
+  test('fits a screen of 390 px, of which the plot takes the width', async () => {
+    const session = await open(host(), { width: 390, height: 844 });
+    try {
+      expect(await session.evaluate('document.documentElement.scrollWidth')).toBeLessThanOrEqual(390);
+      expect(
+        await session.evaluate("document.querySelector('#plot svg').getBoundingClientRect().width"),
+      ).toBeGreaterThan(340);
+      await session.click('.pick[data-target="1"]');
+      expect(await view(session)).toBe('finding');
+    } finally {
+      await session.close();
+    }
+  });
+
+  test('prints the list in full', async () => {
+    const session = await open(requests());
+    try {
+      await session.send('Emulation.setEmulatedMedia', { media: 'print' });
+      const shown =
+        "[...document.querySelectorAll('.more')].every((one) => getComputedStyle(one).display !== 'none')";
+      expect(await session.evaluate(shown)).toBe(true);
+      expect(await session.evaluate("getComputedStyle(document.querySelector('.bar')).display")).toBe('none');
+      const { data } = await session.send('Page.printToPDF', {});
+      expect(
+        Buffer.from(data as string, 'base64')
+          .subarray(0, 5)
+          .toString(),
+      ).toBe('%PDF-');
+    } finally {
+      await session.close();
+    }
+  });
+});
