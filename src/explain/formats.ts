@@ -3,35 +3,50 @@ import { DataError } from '../errors.ts';
 import { grouped } from '../html/numbers.ts';
 import {
   type AnomalyReport,
+  instant,
   KIND_WORDS,
   type ReportFinding,
   type ReportSource,
   stateWords,
   whenWords,
 } from './report.ts';
-import { isoTime } from './report-time.ts';
 
-/** A number for people: four significant digits, whole ones in full and grouped from five digits on; a dash where there is none. */
-export function numberWords(value: number | null): string {
+/**
+ * A number for people: as many decimals as tell apart hundredths of `spread`, or six significant digits without one; whole parts are
+ * grouped from five digits on; a dash where there is none.
+ */
+export function numberWords(value: number | null, spread: number | null = null): string {
   if (value === null) return '\u2013';
   const size = Math.abs(value);
   const text =
     size !== 0 && (size < 1e-4 || size >= 1e15)
       ? value.toExponential(3).replace(/\.?0+(?=e)/, '')
-      : String(size >= 1000 ? Math.round(value) : Number(value.toPrecision(4)));
-  return text.replaceAll('-', '\u2212').replace(/\d{5,}$/, (whole) => grouped(Number(whole)));
+      : spread !== null && spread > 0
+        ? String(Number(value.toFixed(Math.min(12, Math.max(0, 2 - Math.floor(Math.log10(spread)))))))
+        : String(Number(value.toPrecision(size >= 1e6 ? 15 : 6)));
+  return text
+    .replaceAll('-', '\u2212')
+    .replace(/^(\u2212?)(\d{5,})(?=\.|$)/, (_, sign, whole) => sign + grouped(Number(whole)));
+}
+
+/** Width of the band that is expected; null where there is none. */
+export function bandWidth({ expected: { low, high } }: ReportFinding): number | null {
+  return low === null || high === null || !Number.isFinite(high - low) ? null : high - low;
 }
 
 /** What was observed: the value of a single sample, else least to largest and the mean. */
-export function observedWords({ observed, start, end }: ReportFinding): string {
-  if (end - start === 1) return numberWords(observed.peak);
-  if (observed.least === observed.largest) return `${numberWords(observed.least)} throughout`;
-  return `${numberWords(observed.least)} to ${numberWords(observed.largest)}, mean ${numberWords(observed.mean)}`;
+export function observedWords(one: ReportFinding): string {
+  const { observed, start, end } = one;
+  const words = (value: number | null): string => numberWords(value, bandWidth(one));
+  if (end - start === 1) return words(observed.peak);
+  if (observed.least === observed.largest) return `${words(observed.least)} throughout`;
+  return `${words(observed.least)} to ${words(observed.largest)}, mean ${words(observed.mean)}`;
 }
 
 /** What was expected where it departs most. */
-export function expectedWords({ expected }: ReportFinding): string {
-  return `${numberWords(expected.value)} (${numberWords(expected.low)} to ${numberWords(expected.high)})`;
+export function expectedWords(one: ReportFinding): string {
+  const words = (value: number | null): string => numberWords(value, bandWidth(one));
+  return `${words(one.expected.value)} (${words(one.expected.low)} to ${words(one.expected.high)})`;
 }
 
 /** The report itself, indented. */
@@ -55,8 +70,8 @@ const COLUMNS: Readonly<Record<string, (finding: ReportFinding) => Cell>> = {
   id: (one) => one.id,
   rank: (one) => one.rank,
   column: (one) => one.column,
-  from: (one) => one.from?.iso,
-  to: (one) => one.to?.iso,
+  from: (one) => one.from?.iso ?? one.from?.shown,
+  to: (one) => one.to?.iso ?? one.to?.shown,
   duration_seconds: (one) => one.durationSeconds,
   start: (one) => one.start,
   end: (one) => one.end,
@@ -65,7 +80,7 @@ const COLUMNS: Readonly<Record<string, (finding: ReportFinding) => Cell>> = {
   level: (one) => one.level,
   severity: (one) => one.severity,
   ongoing: (one) => one.ongoing,
-  peak_time: (one) => one.peak.at?.iso,
+  peak_time: (one) => one.peak.at?.iso ?? one.peak.at?.shown,
   peak_index: (one) => one.peak.index,
   observed_peak: (one) => one.observed.peak,
   observed_least: (one) => one.observed.least,
@@ -102,7 +117,7 @@ export function* scoresCsv(source: ReportSource): Generator<string> {
       let part = '';
       for (let i = at; i < Math.min(values.length, at + 4096); i++) {
         const numbers = [values[i]!, expected[i]!, low[i]!, high[i]!, score[i]!];
-        const stamp = source.time === null ? [] : [isoTime(source.time[i]!, source.zone)];
+        const stamp = source.time === null ? [] : [instant(source, i)!.iso ?? source.time[i]!];
         part += `${csvRecord([name, i, ...stamp, ...numbers.map((value) => (Number.isFinite(value) ? value : null))])}\n`;
       }
       yield part;
@@ -181,9 +196,9 @@ export interface GrafanaAnnotation {
  */
 export function toGrafana(report: AnomalyReport): GrafanaAnnotation[] {
   return report.findings.map((one) => {
-    if (one.from === null || one.to === null) {
+    if (one.from === null || one.to === null || report.origin !== 'calendar') {
       throw new DataError(
-        'annotations need times, and no time column was found; name one, or choose another format',
+        'annotations need dates, and no column of them was found; name one, or choose another format',
         {
           file: report.file,
         },

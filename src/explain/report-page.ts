@@ -7,7 +7,7 @@ import { type Html, html, jsonBlock, page } from '../html/html.ts';
 import { grouped } from '../html/numbers.ts';
 import { bullets, FOOTER, scrolling } from '../html/parts.ts';
 import { STYLE } from '../html/style.ts';
-import { numberWords, observedWords } from './formats.ts';
+import { bandWidth, numberWords, observedWords } from './formats.ts';
 import {
   type AnomalyReport,
   KIND_WORDS,
@@ -18,7 +18,7 @@ import {
   whenWords,
 } from './report.ts';
 import { LEVEL_SIGNS, type PlotData, type PlotMark, type PlotTarget, plotScripts } from './report-plot.ts';
-import { axisPlaces, breaksOf, context, evenStep, pageColumn } from './report-samples.ts';
+import { axisPlaces, axisUnit, breaksOf, context, evenStep, pageColumn } from './report-samples.ts';
 import { durationWords, spanWords } from './report-time.ts';
 import { verify } from './verify.ts';
 
@@ -44,7 +44,7 @@ main.report,header.top,footer{max-width:1560px}
 header.top{padding-top:1.4rem}
 header.top h1{font-size:1.15rem;margin:0;color:var(--soft);font-weight:600;overflow-wrap:anywhere}
 .headline{font-size:1.3rem;line-height:1.4;font-weight:600;max-width:none;margin:.2rem 0 .1rem}
-.since{max-width:none;margin:0 0 .5rem;font-size:1.05rem}.headline span,.since span{white-space:nowrap}
+.since{max-width:none;margin:0 0 .5rem;font-size:1.05rem}.headline span,.since span,.stamp{white-space:nowrap}
 .byline{margin-bottom:.5rem;max-width:none;font-size:.9rem}
 .notes{font-size:.875rem;color:var(--soft);margin:0 0 .7rem}.notes .list{max-width:none;margin:0;columns:2 28rem}.notes details{margin:.2rem 0 0}
 main.report{display:grid;grid-template-columns:minmax(0,1fr);gap:1.4rem}
@@ -101,12 +101,13 @@ const direction = ({ observed, expected, direction: side }: ReportFinding): stri
   observed.peak === null || expected.value === null || side === null ? '' : `, ${side} what was expected`;
 
 function facts(one: ReportFinding): Html {
+  const words = (value: number | null): string => numberWords(value, bandWidth(one));
   const single = one.end - one.start === 1;
   return html`<dl class="facts"><dt>Observed</dt><dd><strong>${observedWords(one)}</strong>${
     single || one.observed.least === one.observed.largest
       ? null
-      : html`; ${numberWords(one.observed.peak)} where it departs most${one.peak.at === null ? null : html` (${one.peak.at.shown})`}`
-  }</dd><dt>Expected there</dt><dd>${numberWords(one.expected.value)}; 99 % of the other samples lie from ${numberWords(one.expected.low)} to ${numberWords(one.expected.high)}</dd></dl>`;
+      : html`; ${words(one.observed.peak)} where it departs most${one.peak.at === null ? null : html` (<span class="stamp">${one.peak.at.shown}</span>)`}`
+  }</dd><dt>Expected there</dt><dd>${words(one.expected.value)}; 99 % of the other samples lie from ${words(one.expected.low)} to ${words(one.expected.high)}</dd></dl>`;
 }
 
 /** What speaks for a finding and against it, what was like it, and where it stands in the file. */
@@ -188,8 +189,12 @@ function entries(
   return { items, targets };
 }
 
-function zoneWords({ zone, from }: AnomalyReport): string {
-  if (from === null) return 'sample';
+/** What the x axis counts. */
+function axisTitle({ zone, origin, from, to }: AnomalyReport): string {
+  if (from === null || to === null) return 'sample';
+  const unit = axisUnit(to.ms - from.ms)[0];
+  if (origin === 'midnight') return `${unit} since the first midnight`;
+  if (origin === 'start') return `${unit} since the beginning`;
   return zone === null ? 'time as in the file' : `time, ${zone}`;
 }
 
@@ -205,9 +210,11 @@ function headline(report: AnomalyReport): Html {
 }
 
 function columnsTable(report: AnomalyReport): Html {
+  const words = ({ least, largest }: AnomalyReport['columns'][number], value: number | null): string =>
+    numberWords(value, least === null || largest === null ? null : largest - least);
   const rows = report.columns.map(
     (column) =>
-      html`<tr><th scope="row">${column.name}</th><td>${column.findings}</td><td>${grouped(column.missing)}</td><td>${numberWords(column.least)}</td><td>${numberWords(column.mean)}</td><td>${numberWords(column.largest)}</td><td class="structure">${column.structure.join(' ')}</td></tr>\n`,
+      html`<tr><th scope="row">${column.name}</th><td>${column.findings}</td><td>${grouped(column.missing)}</td><td>${words(column, column.least)}</td><td>${words(column, column.mean)}</td><td>${words(column, column.largest)}</td><td class="structure">${column.structure.join(' ')}</td></tr>\n`,
   );
   return scrolling(
     'Columns',
@@ -274,8 +281,8 @@ export function reportPage(report: AnomalyReport, source: ReportSource): string 
   );
   const data: PlotData = {
     samples: report.samples,
-    timed: source.time !== null,
-    axisTitle: zoneWords(report),
+    timed: source.time !== null && source.origin === 'calendar',
+    axisTitle: axisTitle(report),
     even: step === null ? null : { first: places[0] ?? 0, step },
     whole: [places[0] ?? 0, places.at(-1) ?? 1],
     breaks: breaksOf(source),

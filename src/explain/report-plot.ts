@@ -60,7 +60,8 @@ const data = JSON.parse(document.getElementById('report-data').textContent);
 const box = document.getElementById('plot');
 const signs = ${JSON.stringify(Object.fromEntries(Object.entries(LEVEL_SIGNS).map(([name, [, symbol]]) => [name, symbol])))};
 const plain = (text) => text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
-const digits = (value) => Number.isFinite(value) ? String(Number(value.toPrecision(6))).replaceAll('-', '\\u2212') : '\\u2013';
+const digits = (value, spread) => !Number.isFinite(value) ? '\\u2013'
+  : String(Number(spread > 0 && Math.abs(value) < 1e15 ? value.toFixed(Math.min(12, Math.max(0, 2 - Math.floor(Math.log10(spread))))) : value.toPrecision(6))).replaceAll('-', '\\u2212');
 const bytes = (text) => Uint8Array.from(atob(text), (character) => character.charCodeAt(0)).buffer;
 const numbers = ({base, scale, data}) => Float64Array.from(new Float32Array(bytes(data)), (value) => base + scale * value);
 const columns = data.columns.map((column) => {
@@ -154,7 +155,7 @@ const draw = () => {
     font: {family: css.fontFamily, size: 12, color: soft}, showlegend: false, dragmode: 'zoom', modebar: {bgcolor: 'rgba(0,0,0,0)', color: soft, activecolor: color('accent')},
     hovermode: 'x unified', hoversubplots: 'axis', hoverlabel: {bgcolor: color('card'), bordercolor: color('rule'), font: {color: ink, size: 12}},
     xaxis: {...axis, type: data.timed ? 'date' : 'linear', range: [...view], autorange: false, anchor: 'y' + (n + 1), title: {text: plain(data.axisTitle), standoff: 6, font: {size: 11}},
-      hoverformat: data.timed ? '%a %Y-%m-%d %H:%M:%S' : 'd', nticks: narrow ? 4 : 9, showspikes: false},
+      hoverformat: data.timed ? '%a %Y-%m-%d %H:%M:%S' : '.8~g', nticks: narrow ? 4 : 9, showspikes: false},
     shapes: [], annotations: [],
   };
   const traces = [];
@@ -172,8 +173,12 @@ const draw = () => {
     traces.push({...base, ...polygons, mode: 'none', fill: 'toself', fillcolor: color('band'), hoveron: 'points'});
     if (usual.x.length > 0) traces.push({...base, ...usual, mode: 'lines', line: {color: soft, width: 1, dash: '4px,3px'}});
     traces.push({...base, x: line.x, y: line.y, mode: line.x.length === 1 ? 'markers' : 'lines', line: {color: color('series'), width: 1.5}, hoverinfo: undefined,
-      text: line.k.map((k) => k < 0 ? '' : plain(column.name) + ' <b>' + digits(column.value[k]) + '</b>, expected ' + digits(column.expected[k])
-        + ' (' + digits(column.low[k]) + ' to ' + digits(column.high[k]) + '), score ' + digits(column.score[k])),
+      text: line.k.map((k) => {
+        if (k < 0) return '';
+        const words = (value) => digits(value, column.high[k] - column.low[k]);
+        return plain(column.name) + ' <b>' + words(column.value[k]) + '</b><br>expected ' + words(column.expected[k]) + ' (' + words(column.low[k]) + ' to '
+          + words(column.high[k]) + ')<br>score ' + digits(column.score[k], 1);
+      }),
       hovertemplate: '%{text}<extra></extra>'});
     traces.push({...base, x: rarity.x, y: rarity.y.map((score) => score === null ? null : squeeze(score)), yaxis: 'y' + (n + 1), mode: 'lines',
       line: {color: n === 1 ? color('series') : color('c' + (c % 5 + 1)), width: 1.2}, ...(n === 1 ? {fill: 'tozeroy', fillcolor: color('band')} : {})});

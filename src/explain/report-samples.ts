@@ -70,10 +70,27 @@ export function keptSamples(column: ReportColumn, important: readonly Stretch[],
   return kept;
 }
 
-/** Places of the samples on the axis of the plot: the clock of the recording's zone as ms, or the samples' numbers. */
-export function axisPlaces({ time, zone, columns }: ReportSource): Float64Array {
+/** The longest unit of which a length of time has at least two. */
+export function axisUnit(ms: number): readonly [name: string, ms: number] {
+  const units = [
+    ['days', 86_400_000],
+    ['hours', 3_600_000],
+    ['minutes', 60_000],
+  ] as const;
+  return units.find(([, size]) => ms >= 2 * size) ?? ['seconds', 1000];
+}
+
+/**
+ * Places of the samples on the axis of the plot: the clock of the recording's zone as ms; a number of units where the times have no
+ * date; without time the samples' numbers.
+ */
+export function axisPlaces({ time, zone, origin, columns }: ReportSource): Float64Array {
   const n = columns[0]?.values.length ?? 0;
   if (time === null || n === 0) return Float64Array.from({ length: n }, (_, i) => i);
+  if (origin !== 'calendar') {
+    const [, unit] = axisUnit(time[n - 1]! - time[0]!);
+    return time.map((ms) => ms / unit);
+  }
   const offsets = zoneOffsets(zone, time[0]!, time[n - 1]!);
   return offsets.length === 1
     ? time.map((ms) => ms + offsets[0]!.offset)

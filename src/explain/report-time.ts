@@ -1,4 +1,5 @@
 /** Instants and durations as reports write them: ISO 8601, in words, and the clock of a time zone. */
+import { formatDuration } from '../../datasets/readers/clock.ts';
 
 /** Clock of a zone from a moment on: what is added to milliseconds since 1970 in UTC. */
 export interface ZoneOffset {
@@ -83,32 +84,14 @@ export function isoTime(ms: number, zone: string | null): string {
   return `${text}${offset < 0 ? '-' : '+'}${two(Math.floor(minutes / 60))}:${two(minutes % 60)}`;
 }
 
-/** Largest first; a duration is told in two neighbouring ones. */
-const UNITS = [
-  ['d', 86_400],
-  ['h', 3600],
-  ['min', 60],
-  ['s', 1],
-] as const;
+/** 9300 → "2 h 35 min". */
+export const durationWords = (seconds: number): string => formatDuration(1000 * seconds);
 
-/** 9300 → "2 h 35 min", 45 → "45 s", 0.25 → "0.25 s", 90061 → "1 d 1 h": rounded to the smaller of two neighbouring units. */
-export function durationWords(seconds: number): string {
-  if (seconds < 60) return `${Number(seconds.toPrecision(3))} s`;
-  const first = UNITS.findIndex(([, size]) => seconds >= size);
-  const next = UNITS[first + 1]!;
-  const rounded = Math.round(seconds / next[1]) * next[1];
-  const at = UNITS.findIndex(([, size]) => rounded >= size);
-  const [unit, size] = UNITS[at]!;
-  const below = UNITS[at + 1]!;
-  const rest = Math.round((rounded % size) / below[1]);
-  return `${Math.floor(rounded / size)} ${unit}${rest === 0 ? '' : ` ${rest} ${below[0]}`}`;
-}
-
-/** "2025-03-04 14:00 to 16:30": what both stamps begin with is told once; one stamp where they are the same. */
+/** "2025-03-04 14:00 to 16:30 +01:00": the day and the zone of both stamps are told once; one stamp where they are the same. */
 export function spanWords(from: string, to: string): string {
   if (from === to) return from;
-  const [day, ...clock] = to.split(' ');
-  return clock.length > 0 && from.startsWith(`${day} `)
-    ? `${from} to ${clock.join(' ')}`
-    : `${from} to ${to}`;
+  const [[day, clock, zone], [lastDay, lastClock, lastZone]] = [from.split(' '), to.split(' ')];
+  if (clock === undefined || lastClock === undefined || day !== lastDay) return `${from} to ${to}`;
+  const tail = lastZone === undefined ? lastClock : `${lastClock} ${lastZone}`;
+  return zone === lastZone ? `${day} ${clock} to ${tail}` : `${from} to ${tail}`;
 }

@@ -6,6 +6,8 @@
  */
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
+import type { TimeOrigin } from '../../datasets/readers/clock.ts';
+import { formatTime, type Recording } from '../../datasets/readers/recording.ts';
 import type { Detection, Finding } from '../detect/finding.ts';
 import { KINDS, LEVELS, type Level } from '../detect/finding.ts';
 import { DataError } from '../errors.ts';
@@ -26,24 +28,40 @@ export interface ReportSource {
   readonly columns: readonly ReportColumn[];
   /** Instants of the samples in ms since 1970, rising; without a zone as if the clock stood in UTC. Null: samples are counted. */
   readonly time: Float64Array | null; // [N]
+  /** What 0 ms is: 1970, midnight of a first day that has no date, or the beginning. */
+  readonly origin: TimeOrigin;
   /** Milliseconds from a sample to the next; null without time, and where there is no usual step. */
   readonly step: number | null;
   /** IANA name or offset ("+02:00"); null where the stamps name none. */
   readonly zone: string | null;
   /** A stamp for people. */
   readonly formatTime: (ms: number) => string;
-  /** Line of the file that each sample comes from, 1-based; null where there are no lines. */
+  /** Line of the file that each sample comes from, counted from 1; below 1 for a sample that stands for none. Null: no lines. */
   readonly lines: ArrayLike<number> | null; // [N]
   /** What was assumed about the file, and what is noteworthy in it. */
   readonly notes: readonly { readonly code: string; readonly text: string }[];
+}
+
+/** A recording with what the detector says about each of its columns, in their order; `file` as the report names it. */
+export function reportSource(
+  file: string,
+  recording: Recording,
+  detections: readonly Detection[],
+): ReportSource {
+  const { columns, time, origin, step, zone, rows, notes } = recording;
+  return {
+    ...{ file, time, origin, step, zone, notes, lines: rows },
+    columns: columns.map(({ name, values }, c) => ({ name, values, detection: detections[c]! })),
+    formatTime: (ms) => formatTime(ms, { zone, step, origin }),
+  };
 }
 
 const finite = z.number();
 const index = z.int().nonnegative();
 const LEVEL_NAMES = Object.keys(LEVELS) as [Level, ...Level[]];
 
-/** An instant; `ms` since 1970, of stamps without a zone as if the clock stood in UTC. */
-const INSTANT = z.strictObject({ iso: z.string(), shown: z.string(), ms: finite });
+/** An instant; `ms` since 1970 (or the recording's `origin`), of stamps without a zone as if the clock stood in UTC; `iso` where it has a date. */
+const INSTANT = z.strictObject({ iso: z.string().nullable(), shown: z.string(), ms: finite });
 
 /** Where something lies: half-open in samples, and the stamps of its first and its last sample. */
 const EXTENT = z.strictObject({
@@ -127,6 +145,7 @@ export const REPORT = z.strictObject({
   from: INSTANT.nullable(),
   to: INSTANT.nullable(),
   stepSeconds: finite.positive().nullable(),
+  origin: z.enum(['calendar', 'midnight', 'start']),
   zone: z.string().nullable(),
   notes: z.array(z.strictObject({ code: z.string(), text: z.string() })),
   columns: z.array(
@@ -206,8 +225,12 @@ export function summary(
 export function instant(source: ReportSource, sample: number): Instant | null {
   const ms = source.time?.[sample];
   if (ms === undefined) return null;
-  return { iso: isoTime(ms, source.zone), shown: source.formatTime(ms), ms };
+  const iso = source.origin === 'calendar' ? isoTime(ms, source.zone) : null;
+  return { iso, shown: source.formatTime(ms), ms };
 }
+
+/** What an id is made of: the instant, or the sample where there is no time. */
+const instantKey = (at: Instant | null, sample: number): string => String(at?.iso ?? at?.ms ?? sample);
 
 /** Stamps of a stretch. */
 export function extentOf(source: ReportSource, start: number, end: number): z.infer<typeof EXTENT> {
@@ -231,10 +254,11 @@ export function rowsOf({ lines }: ReportSource, start: number, end: number): Rep
   if (lines === null) return null;
   let [first, last] = [Infinity, 0];
   for (let i = start; i < end; i++) {
+    if (lines[i]! < 1) continue;
     first = Math.min(first, lines[i]!);
     last = Math.max(last, lines[i]!);
   }
-  return { first, last };
+  return last === 0 ? null : { first, last };
 }
 
 /** Twelve hexadecimal digits of the texts. */
@@ -248,7 +272,7 @@ function toFinding(source: ReportSource, column: ReportColumn, found: Finding): 
   const seconds = secondsOf(source, start, end);
   const { missing: _, ...observed } = summary(values, start, end);
   return {
-    id: idOf(column.name, found.kind, instant(source, start)?.iso ?? String(start)),
+    id: idOf(column.name, found.kind, instantKey(instant(source, start), start)),
     rank: 1,
     column: column.name,
     ...extentOf(source, start, end),
@@ -332,7 +356,7 @@ function toEvent(members: readonly ReportFinding[]): ReportEvent {
     };
   });
   return {
-    id: idOf('event', ...names, earliest.from?.iso ?? String(earliest.start)),
+    id: idOf('event', ...names, instantKey(earliest.from, earliest.start)),
     ...{ start: earliest.start, end: latest.end, from: earliest.from, to: latest.to },
     columns,
     severity: worst.severity,
@@ -502,6 +526,7 @@ export function buildReport(source: ReportSource, policy?: AnomalyReport['policy
     samples,
     from: samples === 0 ? null : instant(source, 0),
     to: samples === 0 ? null : instant(source, samples - 1),
+    origin: source.origin,
     stepSeconds: source.step === null ? null : source.step / 1000,
     zone: source.zone,
     notes: source.notes.map(({ code, text }) => ({ code, text })),

@@ -31,15 +31,15 @@ export function sinceReport(report: AnomalyReport, since: string): AnomalyReport
 
 const UNITS = { s: 1000, min: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const;
 
-function parseSince(since: string, { to, zone }: AnomalyReport): number {
+function parseSince(since: string, { to, zone, origin }: AnomalyReport): number {
   const [, amount, unit] = /^(\d+(?:\.\d+)?) ?(s|min|h|d|w)$/.exec(since) ?? [];
   if (amount !== undefined) return to!.ms - Number(amount) * UNITS[unit as keyof typeof UNITS];
   const stamp = /^(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d(?::\d\d(?:\.\d+)?)?))?(Z|[+-]\d\d:\d\d)?$/.exec(since);
   const clock =
     stamp === null ? Number.NaN : Date.parse(`${stamp[1]}T${stamp[2] ?? '00:00'}${stamp[3] ?? 'Z'}`);
-  if (stamp === null || Number.isNaN(clock)) {
+  if (stamp === null || Number.isNaN(clock) || origin !== 'calendar') {
     throw new ConfigError(
-      `--since: expected a date ("2025-03-04", "2025-03-04T14:00") or a span before the end ("90min", "2h", "3d"), got ${JSON.stringify(since)}`,
+      `--since: expected a date of a recording that has dates ("2025-03-04", "2025-03-04T14:00") or a span before the end ("90min", "2h", "3d"), got ${JSON.stringify(since)}`,
     );
   }
   if (stamp[3] !== undefined) return clock;

@@ -114,6 +114,7 @@ export function verify(report: AnomalyReport, source: ReportSource): void {
   );
   same('first stamp', report.from, samples === 0 ? null : instant(source, 0));
   same('last stamp', report.to, samples === 0 ? null : instant(source, samples - 1));
+  same('origin', report.origin, source.origin);
   same('step', report.stepSeconds, source.step === null ? null : source.step / 1000);
   const byName = new Map(source.columns.map((column) => [column.name, column]));
   report.columns.forEach(({ name, findings, ...told }) => {

@@ -89,19 +89,28 @@ describe('a report for other programs', () => {
     expect(() => toGrafana(buildReport(requests({ time: null, step: null })))).toThrow(DataError);
   });
 
-  test('writes numbers with four digits, whole ones in full, and a true minus', () => {
-    const words = [0, -12.3456789, 1234567.25, 9876.5, 0.1 + 0.2, 1.5e-7, -2e20, null].map(numberWords);
+  test('writes numbers as finely as what is usual varies, with a true minus', () => {
+    const words = [0, -12.3456789, 1234567.25, 9876.5, 0.1 + 0.2, 1.5e-7, -2e20, null].map((value) =>
+      numberWords(value),
+    );
     const told = [
       '0',
-      '\u221212.35',
-      '1\u202f234\u202f567',
-      '9877',
+      '\u221212.3457',
+      '1\u202f234\u202f567.25',
+      '9876.5',
       '0.3',
       '1.5e\u22127',
       '\u22122e+20',
       '\u2013',
     ];
     expect(words).toEqual(told);
+    const fine = [
+      numberWords(1013.254, 0.5),
+      numberWords(446.315, 66),
+      numberWords(-51234.6, 20_000),
+      numberWords(3, 0),
+    ];
+    expect(fine).toEqual(['1013.254', '446.3', '\u221251\u202f235', '3']);
   });
 });
 

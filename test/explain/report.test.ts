@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { readRecording } from '../../datasets/readers/recording.ts';
 import { DataError } from '../../src/errors.ts';
 import {
   type AnomalyReport,
@@ -6,6 +7,7 @@ import {
   checkReport,
   type ReportSource,
   reportSchema,
+  reportSource,
   selectFindings,
 } from '../../src/explain/report.ts';
 import { durationWords, isoTime, offsetAt, spanWords, zoneOffsets } from '../../src/explain/report-time.ts';
@@ -101,6 +103,48 @@ describe('a report', () => {
     });
     expect(() => checkReport({ ...report, samples: Number.NaN })).toThrow(/samples/);
     expect(() => checkReport({ ...report, version: 2 }, 'r.json')).toThrow(DataError);
+  });
+
+  test('of times without dates tells no dates, and of a sample that stands for none no line', () => {
+    const lines = Int32Array.from({ length: 2880 }, (_, i) => (i === 456 || i > 2790 ? -1 : i + 2));
+    const elapsed = requests({
+      origin: 'start',
+      time: Float64Array.from({ length: 2880 }, (_, i) => i * 1000),
+      step: 1000,
+      lines,
+    });
+    const told = buildReport(elapsed);
+    verify(told, elapsed);
+    expect(told.findings.map(({ from, rows }) => [from!.iso, rows])).toEqual([
+      [null, { first: 459, last: 488 }],
+      [null, { first: 1612, last: 1614 }],
+      [null, null],
+    ]);
+    expect(new Set(told.findings.map(({ id }) => id)).size).toBe(3);
+  });
+
+  test('is made of a recording as it is read', () => {
+    const rows = Array.from(
+      { length: 400 },
+      (_, i) =>
+        `2025-03-03T${String(Math.floor(i / 60)).padStart(2, '0')}:${String(i % 60).padStart(2, '0')}:00Z,${i % 7}`,
+    );
+    const recording = readRecording(Buffer.from(`time,load\n${rows.join('\n')}\n`), { name: 'load.csv' });
+    const { detection } = sampleColumn('load', 400, {
+      day: 100,
+      mean: 5,
+      departures: [{ start: 60, end: 65, severity: 3, kind: 'spike', becomes: (usual) => usual }],
+    });
+    const read = reportSource('load.csv', recording, [detection]);
+    const told = buildReport(read);
+    verify(told, read);
+    expect(told.columns[0]).toMatchObject({ name: 'load', least: 0, largest: 6 });
+    expect(told.findings[0]).toMatchObject({
+      from: { iso: '2025-03-03T01:00:00Z' },
+      duration: '5 min',
+      rows: { first: 62, last: 66 },
+    });
+    expect(told.headline).toContain('2025-03-03 01:00 to 01:04 UTC (5 min)');
   });
 
   test('refuses columns of different lengths and of one name', () => {
@@ -259,9 +303,13 @@ describe('times', () => {
 
   test('have durations and spans in words', () => {
     const words = [9300, 45, 0.25, 86_399, 90_061, 3600, 172_800, 3599.6].map(durationWords);
-    expect(words).toEqual(['2 h 35 min', '45 s', '0.25 s', '1 d', '1 d 1 h', '1 h', '2 d', '1 h']);
+    expect(words).toEqual(['2 h 35 min', '45 s', '250 ms', '1 d', '1 d 1 h', '1 h', '2 d', '1 h']);
     expect(spanWords('2025-03-04 14:00', '2025-03-04 16:30')).toBe('2025-03-04 14:00 to 16:30');
     expect(spanWords('2025-03-04 14:00', '2025-03-05 01:30')).toBe('2025-03-04 14:00 to 2025-03-05 01:30');
+    expect(spanWords('2025-03-04 14:00 UTC', '2025-03-04 16:30 UTC')).toBe('2025-03-04 14:00 to 16:30 UTC');
+    expect(spanWords('2025-03-30 01:00 +01:00', '2025-03-30 04:00 +02:00')).toBe(
+      '2025-03-30 01:00 +01:00 to 04:00 +02:00',
+    );
     expect(spanWords('2025-03-04', '2025-03-05')).toBe('2025-03-04 to 2025-03-05');
     expect(spanWords('2025-03-04', '2025-03-04')).toBe('2025-03-04');
   });

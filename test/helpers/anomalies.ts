@@ -91,6 +91,7 @@ export function sampleSource(
     columns,
     time: Float64Array.from({ length: columns[0]!.values.length }, (_, i) => first + i * step),
     step,
+    origin: 'calendar',
     zone: null,
     formatTime: stamp,
     lines: Int32Array.from({ length: columns[0]!.values.length }, (_, i) => i + 2),
