@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { type Html, html, jsonBlock } from '../src/html/html.ts';
 import type { Curve, CurvePanel } from './report.ts';
-import type { RlLine, SftLine } from './run-directory.ts';
+import type { RlLine, SftLine, ValidationLine } from './run-directory.ts';
 
 type Value = number | null;
 
@@ -120,6 +120,33 @@ export function rlPanels(lines: readonly RlLine[], method: string): CurvePanel[]
     .map((panel) => ({ ...panel, curves: panel.curves.filter(({ y }) => y.some((value) => value !== null)) }))
     .filter((panel) => panel.curves.length > 0)
     .map((panel) => ({ ...panel, xLabel: `${method} step` }));
+}
+
+/** What is shown of an evaluation beside training, in the order of the legend. */
+const VALIDATED = [
+  ['reward', 'reward'],
+  ['format', 'format'],
+  ['class_accuracy', 'class'],
+  ['point_f1', 'point F1'],
+  ['affiliation_f1', 'affiliation F1'],
+] as const;
+
+/** Scores on validation series while the stage called `method` trained; no panel where it was not evaluated, no curve without values. */
+export function validationPanels(lines: readonly ValidationLine[], method: string): CurvePanel[] {
+  const curves = VALIDATED.map(([key, name]) => ({
+    name,
+    x: lines.map(({ step }) => step),
+    y: lines.map(({ metrics }) => metrics[key] ?? null),
+  })).filter(({ y }) => y.some((value) => value !== null));
+  if (curves.length === 0) return [];
+  return [
+    {
+      title: `Validation during ${method}`,
+      definition: `Greedy answers to the same ${lines[0]!.examples} validation series after so many steps; up is better. The best policy is chosen by them where the recipe says so; held-out series have no part in it.`,
+      xLabel: `${method} step`,
+      curves,
+    },
+  ];
 }
 
 /** Points per curve that a page carries; longer ones are averaged in buckets. */

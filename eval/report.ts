@@ -21,7 +21,7 @@ import { runBaselines, sampleTraining, writeBaselines } from './baselines.ts';
 import { openHeldOut, trainingOf, validationOf } from './harness.ts';
 import type { MetricOptions, Metrics } from './metrics.ts';
 import { checkCoverage } from './records.ts';
-import { rlPanels, sftPanels } from './report-curves.ts';
+import { rlPanels, sftPanels, validationPanels } from './report-curves.ts';
 import { buildExamples, type DrawExample, exampleRule, plainDrawing } from './report-examples.ts';
 import { reportPage } from './report-page.ts';
 import {
@@ -276,7 +276,12 @@ export async function assembleReport(
     stages,
     floors,
     gains,
-    curves: [...sftPanels(run.sftLines()), ...rlPanels(run.rlLines(), method)],
+    curves: [
+      ...sftPanels(run.sftLines()),
+      ...validationPanels(run.validationLines('sft'), 'SFT'),
+      ...validationPanels(run.validationLines('rl'), method),
+      ...rlPanels(run.rlLines(), method),
+    ],
     examples: await buildExamples(answers[last]!.greedy, series, {
       by: `${policyLabel(last, method)}, greedy`,
       draw: options.draw ?? drawingOf(recipe, facts),

@@ -92,6 +92,15 @@ export type SftLine = z.infer<typeof sftShape>;
 /** A reinforcement step. */
 export type RlLine = z.infer<typeof rlShape>;
 
+const validationShape = z.looseObject({
+  step: z.int(),
+  examples: z.int(),
+  metrics: z.record(z.string(), z.number().nullable()),
+});
+
+/** The policy after so many steps, evaluated greedily on validation series; null: the metric was undefined. */
+export type ValidationLine = z.infer<typeof validationShape>;
+
 /** Absent: the stage was not run. The line that a killed process left half-written is dropped. */
 function readLines<Shape extends z.ZodType>(file: string, shape: Shape): z.infer<Shape>[] {
   if (!existsSync(file)) return [];
@@ -183,6 +192,11 @@ export class RunDirectory {
   /** Empty when the stage was not run. @throws DataError when damaged. */
   rlLines(): RlLine[] {
     return readLines(this.file('rl', 'metrics.jsonl'), rlShape);
+  }
+
+  /** Empty when the stage was not evaluated while it trained. @throws DataError when damaged. */
+  validationLines(stage: 'sft' | 'rl'): ValidationLine[] {
+    return readLines(this.file(stage, 'validation.jsonl'), validationShape);
   }
 
   /** Path of a policy's answers. */

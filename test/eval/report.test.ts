@@ -250,6 +250,29 @@ describe('what the report shows', () => {
     );
   });
 
+  test('a run that was evaluated while it trained shows how it did on validation series', async () => {
+    const copy = copyRun();
+    const line = (step: number, reward: number, f1: number | null) =>
+      JSON.stringify({ step, examples: 40, metrics: { reward, point_f1: f1, unparsable: 0.1 } });
+    writeFileSync(
+      join(copy, 'rl/validation.jsonl'),
+      `${[line(5, 0.5, null), line(10, 0.75, 0.6), line(13, 0.625, 0.7)].join('\n')}\n`,
+    );
+    const { curves } = (await assembleReport(copy)).input;
+    const panel = curves.find(({ title }) => title.startsWith('Validation during'))!;
+    expect(panel).toMatchObject({
+      title: 'Validation during TimerPO',
+      curves: [
+        { name: 'reward', x: [5, 10, 13], y: [0.5, 0.75, 0.625] },
+        { name: 'point F1', x: [5, 10, 13], y: [null, 0.6, 0.7] },
+      ],
+    });
+    expect(panel.definition).toMatch(/the same 40 validation series/);
+    expect(written().curves.some(({ title }) => title.startsWith('Validation'))).toBe(false);
+    writeFileSync(join(copy, 'rl/validation.jsonl'), '{"step": 5, "examples": "many"}\n');
+    await expect(assembleReport(copy)).rejects.toThrow(/validation\.jsonl.*examples/s);
+  });
+
   test('examples follow the rule: two of each class, then the two lowest rewards', () => {
     const input = written();
     const greedy = records('rl.greedy');
