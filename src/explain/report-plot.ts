@@ -103,11 +103,12 @@ const reduce = (column) => {
   const parts = exact ? to - from : Math.max(50, Math.min(Math.floor(most / 5), Math.floor(box.clientWidth)));
   const size = (index[to - 1] + 1 - index[from]) / parts;
   let last = -1;
-  for (let k = from, part = 0; part < parts && k < to; part++) {
-    const until = exact ? k + 1 : index[from] + (part + 1) * size;
+  for (let k = from; k < to;) {
     const first = k;
+    const until = exact ? 0 : index[from] + (Math.floor((index[k] - index[from]) / size) + 1) * size;
     let least = -1, most = -1, gap = -1, bottom = Infinity, top = -Infinity, worst = 0;
-    for (; k < to && (exact ? k < until : index[k] < until); k++) {
+    // a part ends at a gap
+    for (; k < to && (k === first || (index[k] < until && !broken(index[k - 1], index[k]))); k++) {
       if (Number.isNaN(value[k])) gap = k;
       else {
         if (least < 0 || value[k] < value[least]) least = k;
@@ -117,7 +118,6 @@ const reduce = (column) => {
       if (high[k] > top) top = high[k];
       if (score[k] > worst) worst = score[k];
     }
-    if (k === first) continue;
     const cut = last >= 0 && broken(index[last], index[first]);
     last = k - 1;
     if (cut) {
@@ -152,7 +152,7 @@ const draw = () => {
   const axis = {gridcolor: color('grid'), linecolor: color('rule'), zerolinecolor: color('rule'), tickfont: {size: 11}};
   const layout = {
     autosize: true, height: inner + margin.t + margin.b, margin, paper_bgcolor: 'rgba(0,0,0,0)', plot_bgcolor: 'rgba(0,0,0,0)',
-    font: {family: css.fontFamily, size: 12, color: soft}, showlegend: false, dragmode: 'zoom', modebar: {bgcolor: 'rgba(0,0,0,0)', color: soft, activecolor: color('accent')},
+    font: {family: css.fontFamily, size: 12, color: soft}, showlegend: false, dragmode: 'zoom', separators: '.\\u202f', modebar: {bgcolor: 'rgba(0,0,0,0)', color: soft, activecolor: color('accent')},
     hovermode: 'x unified', hoversubplots: 'axis', hoverlabel: {bgcolor: color('card'), bordercolor: color('rule'), font: {color: ink, size: 12}},
     xaxis: {...axis, type: data.timed ? 'date' : 'linear', range: [...view], autorange: false, anchor: 'y' + (n + 1), title: {text: plain(data.axisTitle), standoff: 6, font: {size: 11}},
       hoverformat: data.timed ? '%a %Y-%m-%d %H:%M:%S' : '.8~g', nticks: narrow ? 4 : 9, showspikes: false},

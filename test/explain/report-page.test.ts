@@ -280,6 +280,25 @@ describe.skipIf(browser === null)('the page in a browser (skipped where there is
     }
   });
 
+  test('draws no line across a gap in time or missing values, however many samples share a part of it', async () => {
+    const { columns, ...rest } = requests();
+    const first = rest.time![0]!;
+    const time = rest.time!.map((_, i) => first + i * 300_000 + (i > 1500 ? 86_400_000 : 0));
+    const values = columns[0]!.values.slice().fill(Number.NaN, 2000, 2050);
+    const session = await open({ ...rest, time, columns: [{ ...columns[0]!, values }] });
+    try {
+      const cuts = await session.evaluate<number[]>(
+        `(() => { const {x, y} = document.getElementById('plot').data.find((trace) => trace.hovertemplate);
+          return [...y.keys()].filter((i) => y[i] === null && y[i - 1] !== null).map((i) => x[i]); })()`,
+      );
+      expect(cuts).toHaveLength(2);
+      expect(cuts[0]).toBe(time[1501]);
+      expect(Math.abs(cuts[1]! - time[2000]!)).toBeLessThan(5 * 300_000);
+    } finally {
+      await session.close();
+    }
+  });
+
   test('shows hostile names as text in the plot and the list, in the dark too', async () => {
     const source = host();
     const columns = source.columns.map((column, c) => ({ ...column, name: `${c}${HOSTILE}` }));
