@@ -1,0 +1,190 @@
+/**
+ * What similar stretches of a series let one expect: each window is laid over its nearest neighbours elsewhere, as in forecasting by
+ * analogues (Lorenz 1969) and as the matrix profile compares windows, but with the amplitude kept and with a residual for every sample.
+ */
+import { quantileInPlace } from '../series/stats.ts';
+
+/** Values by which windows are compared. */
+const PIECES = 16;
+/** Neighbours whose median is taken. */
+const NEIGHBOURS = 3;
+/** Windows that hold each sample. */
+const COVER = 8;
+/** Longest series that is compared in full; longer ones are averaged in groups first. */
+const LONGEST = 8192;
+
+/** Means of groups of `pool` samples. */
+function pooled(values: Float64Array, pool: number): Float64Array {
+  if (pool === 1) return values;
+  return Float64Array.from({ length: Math.floor(values.length / pool) }, (_, i) => {
+    let sum = 0;
+    for (let k = 0; k < pool; k++) sum += values[i * pool + k]!;
+    return sum / pool;
+  });
+}
+
+/** How many samples are averaged before windows of a series of `n` are compared. */
+export function poolOf(n: number): number {
+  return Math.ceil(n / LONGEST);
+}
+
+export interface Analogues {
+  /** [N] */
+  readonly expected: Float64Array;
+  readonly window: number;
+  /** Median distance to the middle of what the neighbours let one expect, over that to the mean of the window. */
+  readonly rest: number;
+}
+
+/** The expectation of [N] from windows of `window` samples; null where fewer than four windows fit. */
+export function analogues(given: Float64Array, window: number): Analogues | null {
+  const pool = poolOf(given.length);
+  const values = pooled(given, pool);
+  const n = values.length;
+  const m = Math.max(4, Math.round(window / pool));
+  if (n < 4 * m) return null;
+  const pieces = Math.min(PIECES, m);
+  const count = n - m + 1;
+  const sums = new Float64Array(n + 1);
+  for (let i = 0; i < n; i++) sums[i + 1] = sums[i]! + values[i]!;
+  const means = Float64Array.from({ length: count }, (_, i) => (sums[i + m]! - sums[i]!) / m);
+  // Piece means without the window's own mean [count, pieces].
+  const bounds = Int32Array.from({ length: pieces + 1 }, (_, k) => Math.round((k * m) / pieces));
+  const features = new Float64Array(count * pieces);
+  for (let i = 0; i < count; i++) {
+    for (let k = 0; k < pieces; k++) {
+      const [from, to] = [bounds[k]!, bounds[k + 1]!];
+      features[i * pieces + k] =
+        ((sums[i + to]! - sums[i + from]!) / (to - from) - means[i]!) * Math.sqrt(to - from);
+    }
+  }
+  const step = Math.max(1, Math.round(m / COVER));
+  const expected = new Float64Array(n);
+  const best = new Float64Array(n).fill(Number.POSITIVE_INFINITY);
+  const distances = new Float64Array(count);
+  const nearest = new Int32Array(NEIGHBOURS);
+  const offsets = new Float64Array(NEIGHBOURS);
+  const scratch = new Float64Array(m);
+  const off = new Float64Array(n); // distance to the mean of the window
+  const left = new Float64Array(n); // to the middle of the neighbours
+  for (let start = 0; ; start = Math.min(start + step, count - 1)) {
+    const own = start * pieces;
+    for (let j = 0; j < count; j++) {
+      if (Math.abs(j - start) < m) {
+        distances[j] = Number.POSITIVE_INFINITY;
+        continue;
+      }
+      let sum = 0;
+      for (let k = 0, at = j * pieces; k < pieces; k++, at++)
+        sum += (features[own + k]! - features[at]!) ** 2;
+      distances[j] = sum;
+    }
+    let kept = 0;
+    let total = 0;
+    for (; kept < NEIGHBOURS; kept++) {
+      let least = -1;
+      for (let j = 0; j < count; j++) {
+        if (distances[j]! < Number.POSITIVE_INFINITY && (least < 0 || distances[j]! < distances[least]!))
+          least = j;
+      }
+      if (least < 0) break;
+      total += distances[least]!;
+      nearest[kept] = aligned(values, means, start, least, m, Math.ceil(m / pieces));
+      // Neighbours of different places, not of one shifted by a sample.
+      const reach = Math.max(1, m >> 1);
+      for (let j = Math.max(0, least - reach); j <= Math.min(count - 1, least + reach); j++) {
+        distances[j] = Number.POSITIVE_INFINITY;
+      }
+    }
+    for (let i = 0; i < kept; i++) offsets[i] = offsetOf(values, start, nearest[i]!, m, scratch);
+    if (kept > 0) {
+      const distance = total / kept;
+      for (let k = 0; k < m; k++) {
+        const t = start + k;
+        if (distance >= best[t]!) continue;
+        best[t] = distance;
+        left[t] = Math.abs(values[t]! - middleOf(values, offsets, nearest, kept, k));
+        off[t] = Math.abs(values[t]! - means[start]!);
+        expected[t] = nearestExpected(values[t]!, values, offsets, nearest, kept, k);
+      }
+    }
+    if (start === count - 1) break;
+  }
+  const rest = quantileInPlace(left, n, 0.5) / Math.max(1e-300, quantileInPlace(off, n, 0.5));
+  if (pool === 1) return { expected, window: m, rest };
+  return {
+    expected: Float64Array.from(given, (_, i) => expected[Math.min(n - 1, Math.floor(i / pool))]!),
+    window: m * pool,
+    rest,
+  };
+}
+
+/** The window near `other`, within `reach` samples, that is nearest to the one at `start` sample by sample. */
+function aligned(
+  values: Float64Array,
+  means: Float64Array,
+  start: number,
+  other: number,
+  m: number,
+  reach: number,
+): number {
+  let best = other;
+  let least = Number.POSITIVE_INFINITY;
+  for (let at = Math.max(0, other - reach); at <= Math.min(means.length - 1, other + reach); at++) {
+    if (Math.abs(at - start) < m) continue;
+    const offset = means[start]! - means[at]!;
+    let sum = 0;
+    for (let k = 0; k < m && sum < least; k++) sum += (values[start + k]! - values[at + k]! - offset) ** 2;
+    if (sum < least) {
+      least = sum;
+      best = at;
+    }
+  }
+  return best;
+}
+
+/** How much higher one window lies than another: the median, so that a spike in one does not shift the rest. */
+function offsetOf(
+  values: Float64Array,
+  start: number,
+  other: number,
+  m: number,
+  scratch: Float64Array,
+): number {
+  for (let k = 0; k < m; k++) scratch[k] = values[start + k]! - values[other + k]!;
+  return quantileInPlace(scratch, m, 0.5);
+}
+
+/** Of the values that the neighbours let one expect, and all between them, the nearest to what is there. */
+function nearestExpected(
+  value: number,
+  values: Float64Array,
+  offsets: Float64Array,
+  nearest: Int32Array,
+  kept: number,
+  k: number,
+): number {
+  let low = Number.POSITIVE_INFINITY;
+  let high = Number.NEGATIVE_INFINITY;
+  for (let i = 0; i < kept; i++) {
+    const other = values[nearest[i]! + k]! + offsets[i]!;
+    low = Math.min(low, other);
+    high = Math.max(high, other);
+  }
+  return Math.min(high, Math.max(low, value));
+}
+
+/** Median of what the neighbours let one expect at offset k. */
+function middleOf(
+  values: Float64Array,
+  offsets: Float64Array,
+  nearest: Int32Array,
+  kept: number,
+  k: number,
+): number {
+  const at = (i: number): number => values[nearest[i]! + k]! + offsets[i]!;
+  if (kept === 1) return at(0);
+  if (kept === 2) return (at(0) + at(1)) / 2;
+  const [a, b, c] = [at(0), at(1), at(2)];
+  return Math.max(Math.min(a, b), Math.min(Math.max(a, b), c));
+}

@@ -1,0 +1,549 @@
+/**
+ * Finds what is unusual in a series. Several expectations are laid beside the values (the level, the neighbours, the season, similar stretches),
+ * and beside them how much the values move; each leaves a track of departures that is scanned at many window lengths and calibrated
+ * against its own usual departures. What the tracks find is then joined: the rarest account of a stretch names it.
+ */
+import { requireOption } from '../series/checks.ts';
+import { bridge } from '../series/missing.ts';
+import { runningMedians } from '../series/robust.ts';
+import { largestMagnitude, quantileInPlace } from '../series/stats.ts';
+import { analogues } from './analog.ts';
+import { describeAll, shown } from './describe.ts';
+import { type Expectation, expectation } from './expectation.ts';
+import { type Detection, LEVELS } from './finding.ts';
+import { type Stretch, scan, windowLengths } from './scan.ts';
+import { difference, findSeason, type Season } from './season.ts';
+import { type Step, steps } from './steps.ts';
+import { fitTail, surprise } from './tail.ts';
+
+export type TrackName = 'level' | 'local' | 'season' | 'analogue' | 'step' | 'movement' | 'size';
+
+export interface Track {
+  readonly name: TrackName;
+  /** Departures [N]. */
+  readonly values: Float64Array;
+  readonly floor: number;
+  readonly windows: readonly number[];
+  /** Small values are no departure. */
+  readonly onlyAbove?: boolean;
+}
+
+export interface Candidate extends Stretch {
+  readonly track: TrackName;
+}
+
+/** Robust range of the values: 1 % to 99 %. */
+function robustRange(values: Float64Array): { low: number; high: number; middle: number } {
+  const stride = Math.max(1, Math.floor(values.length / 50_000));
+  const sample = Float64Array.from(
+    { length: Math.ceil(values.length / stride) },
+    (_, i) => values[i * stride]!,
+  );
+  return {
+    low: quantileInPlace(sample, sample.length, 0.01),
+    high: quantileInPlace(sample, sample.length, 0.99),
+    middle: quantileInPlace(sample, sample.length, 0.5),
+  };
+}
+
+/** Running median of the samples around each; near the ends of as many as lie on the shorter side, so that a slope is no departure [N]. */
+export function centredMedians(values: Float64Array, window: number): Float64Array {
+  const n = values.length;
+  const half = window >> 1;
+  const medians = runningMedians(values, window);
+  const edge = (i: number, reach: number): number =>
+    quantileInPlace(values.slice(i - reach, i + reach + 1), 2 * reach + 1, 0.5);
+  return values.map((_, i) => {
+    const reach = Math.min(i, n - 1 - i);
+    return reach < half ? edge(i, reach) : medians[i - half]!;
+  });
+}
+
+/** Departures from an expectation, of which its values a few samples earlier and later count too: an edge may come early or late [N]. */
+function departures(values: Float64Array, expected: Float64Array, jitter: number): Float64Array {
+  const n = values.length;
+  return values.map((value, i) => {
+    let least = expected[i]!;
+    let largest = least;
+    for (let k = Math.max(0, i - jitter); k <= Math.min(n - 1, i + jitter); k++) {
+      least = Math.min(least, expected[k]!);
+      largest = Math.max(largest, expected[k]!);
+    }
+    return value - Math.min(largest, Math.max(least, value));
+  });
+}
+
+/** How much more or less than usual the values vary at each phase of the season: rush hours vary more than nights [N]. */
+function spreadOfPhase(departures: Float64Array, period: number): Float64Array {
+  const n = departures.length;
+  const even = new Float64Array(n).fill(1);
+  const bins = Math.min(48, Math.floor(period / 2), Math.floor(n / 150));
+  if (bins < 2) return even;
+  const binOf = (i: number): number => Math.min(bins - 1, Math.floor(((i % period) / period) * bins));
+  const members: number[][] = Array.from({ length: bins }, () => []);
+  const stride = Math.max(1, Math.floor(n / 50_000));
+  for (let i = 0; i < n; i += stride) members[binOf(i)]!.push(Math.abs(departures[i]!));
+  const wide = (sizes: readonly number[]): number =>
+    quantileInPlace(Float64Array.from(sizes), sizes.length, 0.7);
+  const all = wide(members.flat());
+  if (!(all > 0)) return even;
+  const raw = members.map((some) => (some.length < 8 ? all : wide(some)));
+  const scale = raw.map((own, k) => {
+    const around = raw[(k + bins - 1) % bins]! + raw[(k + 1) % bins]!;
+    return Math.max(0.4, (around + 2 * own) / 4 / all);
+  });
+  return even.map((_, i) => scale[binOf(i)]!);
+}
+
+/** Mean of the steps from sample to sample, the largest twentieth left out. */
+function meanStep(values: Float64Array): number {
+  const steps = Float64Array.from({ length: values.length - 1 }, (_, i) =>
+    Math.abs(values[i + 1]! - values[i]!),
+  ).sort();
+  const kept = Math.ceil(0.95 * steps.length);
+  let sum = 0;
+  for (let i = 0; i < kept; i++) sum += steps[i]!;
+  return sum / kept;
+}
+
+/** log of how much the values move from sample to sample, as a track whose means are local log-scales. */
+function movement(values: Float64Array, floor: number): Float64Array {
+  const n = values.length;
+  const out = new Float64Array(n);
+  for (let i = 1; i < n; i++) out[i] = Math.log(Math.abs(values[i]! - values[i - 1]!) + floor);
+  out[0] = out[1]!;
+  return out;
+}
+
+/** log of how far the values are from what is expected: a track in which a stretch that departs up and down is one [N]. */
+function size(departures: Float64Array, floor: number): Float64Array {
+  return departures.map((value) => Math.log(Math.abs(value) + floor));
+}
+
+/** The usual size of a departure: the mean of the nearer three quarters. */
+function usualSize(departures: Float64Array): number {
+  const sizes = departures.map(Math.abs).sort();
+  const kept = Math.ceil(0.75 * sizes.length);
+  let sum = 0;
+  for (let i = 0; i < kept; i++) sum += sizes[i]!;
+  return sum / kept;
+}
+
+/** Similar stretches must leave less than this part of the usual departures from the mean of the stretch. */
+const MOST_LEFT = 0.5;
+/** Edges that halve the severity of a stretch between two like them. */
+const PEERS = 4;
+/** Steps of usual size that make a jump. */
+const JUMP = 10;
+/** An edge this part as high as the stretch makes a box of it. */
+const BOX = 0.7;
+
+/** For a stretch that begins and ends with a jump: how many pairs of jumps as high the rest of the series has. */
+function likeEdges(values: Float64Array, usualStep: number, { start, end, peak }: Candidate): number {
+  const n = values.length;
+  if (start < 1 || end >= n) return 0;
+  const jumpAt = (at: number): number => {
+    let largest = 0;
+    for (let i = Math.max(1, at - 1); i <= Math.min(n - 1, at + 1); i++) {
+      largest = Math.max(largest, Math.abs(values[i]! - values[i - 1]!));
+    }
+    return largest;
+  };
+  const edge = Math.min(jumpAt(start), jumpAt(end));
+  const height = Math.abs(values[peak]! - values[start - 1]!);
+  if (edge < BOX * height || edge < JUMP * usualStep) return 0;
+  let alike = 0;
+  for (let i = 1; i < n; i++) {
+    if (Math.abs(values[i]! - values[i - 1]!) >= BOX * edge && (i < start - 2 || i > end + 2)) alike++;
+  }
+  return alike / 2;
+}
+
+/** Whether what departs from level and neighbours is what the season lets one expect. */
+function explained(departures: Float64Array, { start, end, sign }: Candidate): boolean {
+  const { centre, bandAbove, bandBelow } = fitTail(departures, 1e-300);
+  let sum = 0;
+  for (let i = start; i < end; i++) sum += departures[i]! - centre;
+  const mean = sum / (end - start);
+  return sign > 0 ? mean < bandAbove / 2 : -mean < bandBelow / 2;
+}
+
+export interface Analysed {
+  readonly values: Float64Array;
+  readonly season: Season | null;
+  readonly tracks: readonly Track[];
+  readonly candidates: readonly Candidate[];
+  /** What explains most [N], how much more or less than usual the values vary there [N], and what is no departure. */
+  readonly ordinary: Float64Array;
+  readonly phases: Float64Array | null;
+  readonly floor: number;
+  readonly usualStep: number;
+}
+
+export interface AnalyseOptions {
+  /** Samples of an hour, a day, a week, where known. */
+  readonly calendar?: readonly number[];
+  /** Departures below this part of the range of the values (1 % to 99 %) are none; default 0.02. */
+  readonly relativeFloor?: number;
+  /** Departures below this are none, in units of the values; default 0. */
+  readonly absoluteFloor?: number;
+}
+
+/** @param values [N], N ≥ 2, finite */
+export function analyse(values: Float64Array, options: AnalyseOptions = {}): Analysed {
+  const n = values.length;
+  const { low, high, middle } = robustRange(values);
+  const range = high - low;
+  const tracks: Track[] = [];
+  const least = LEVELS.low;
+  let largest = range;
+  if (!(range > 0)) for (const value of values) largest = Math.max(largest, Math.abs(value - middle));
+  const floor =
+    Math.max((options.relativeFloor ?? 0.02) * largest, options.absoluteFloor ?? 0) || Number.MIN_VALUE;
+  const usualStep = quantileInPlace(
+    Float64Array.from({ length: n - 1 }, (_, i) => Math.abs(values[i + 1]! - values[i]!)),
+    n - 1,
+    0.5,
+  );
+  const season = findSeason(values, options.calendar);
+  const jitter = season === null ? 1 : Math.max(1, Math.round(season.period / 150));
+  const residual = season === null ? null : departures(values, season.expected, jitter);
+  const phases = season === null || residual === null ? null : spreadOfPhase(residual, season.period);
+  tracks.push({
+    name: 'level',
+    values: values.map((value) => value - middle),
+    floor,
+    windows: windowLengths(n),
+  });
+  for (const window of [9, 33]) {
+    if (n < 3 * window) continue;
+    tracks.push({
+      name: 'local',
+      values: difference(values, centredMedians(values, window)),
+      floor,
+      windows: windowLengths(n).filter((w) => w <= window / 2),
+    });
+  }
+  if (season !== null && residual !== null) {
+    tracks.push({
+      name: 'season',
+      values: residual.map((value, i) => value / phases![i]!),
+      floor,
+      windows: windowLengths(n),
+    });
+  }
+  const window =
+    season === null ? Math.min(64, n >> 3) : Math.min(season.period * Math.ceil(16 / season.period), n >> 2);
+  const similar = analogues(values, window);
+  if (similar !== null && similar.rest < MOST_LEFT) {
+    tracks.push({
+      name: 'analogue',
+      values: departures(values, similar.expected, jitter),
+      floor,
+      windows: windowLengths(n).filter((w) => w <= 4 * similar.window),
+    });
+  }
+  for (const { name, values: departures } of [...tracks]) {
+    if (name !== 'season' && name !== 'analogue') continue;
+    tracks.push({
+      name: 'size',
+      values: size(departures, Math.max(floor, usualSize(departures))),
+      floor: 0.05,
+      windows: windowLengths(n, 5),
+      onlyAbove: true,
+    });
+  }
+  // Where nothing moves most of the time, to stand still is no departure, and what moves is seen by the others.
+  if (usualStep > 0) {
+    tracks.push({
+      name: 'movement',
+      values: movement(values, Math.max(floor / 20, 0.2 * meanStep(values))),
+      floor: 0.05,
+      windows: windowLengths(n, 8),
+    });
+  }
+  const looks = tracks.length;
+  const candidates = tracks.flatMap((track): Candidate[] =>
+    scan(track.values, { floor: track.floor, windows: track.windows, least, looks })
+      .filter(({ sign }) => sign > 0 || track.onlyAbove !== true)
+      .map((one) => ({ ...one, track: track.name })),
+  );
+  const calm = residual ?? values;
+  const vetoed = (one: Candidate): boolean =>
+    seasonal !== undefined &&
+    (one.track === 'level' || one.track === 'local') &&
+    explained(seasonal.values, one);
+  const seasonal = tracks.find(({ name }) => name === 'season');
+  candidates.push(
+    ...levels(
+      steps(calm, { floor, least, looks, shortest: Math.max(12, Math.ceil(season?.period ?? 0)) }),
+      n,
+    ),
+  );
+  const judged = candidates
+    .filter((one) => !vetoed(one))
+    .map((one) => ({ ...one, severity: one.severity / (1 + likeEdges(values, usualStep, one) / PEERS) }))
+    .filter(({ severity }) => severity >= least)
+    .sort((a, b) => b.severity - a.severity);
+  const ordinary =
+    season?.expected ??
+    (similar !== null && similar.rest < MOST_LEFT ? similar.expected : levelOrNeighbours(values, middle));
+  return { values, season, tracks, candidates: judged, ordinary, phases, floor, usualStep };
+}
+
+/** Neighbours must explain the values so much better than their level to be what is expected. */
+const FOLLOWS = 0.5;
+
+/** The level of the whole series, or the running median where the level moves [N]. */
+function levelOrNeighbours(values: Float64Array, middle: number): Float64Array {
+  const level = values.map(() => middle);
+  if (values.length < 99) return level;
+  const near = centredMedians(values, 33);
+  return usualSize(difference(values, near)) < FOLLOWS * usualSize(difference(values, level)) ? near : level;
+}
+
+/** Longest part of a series that is an episode rather than half of it. */
+const LONGEST_EPISODE = 1 / 3;
+
+/** From a step to the one that takes it back, or to the end. */
+function levels(found: readonly Step[], n: number): Candidate[] {
+  const out: Candidate[] = [];
+  const used = new Set<Step>();
+  for (const one of [...found].sort((a, b) => b.severity - a.severity)) {
+    if (used.has(one)) continue;
+    const back = found.find(
+      (other) =>
+        !used.has(other) &&
+        Math.sign(other.size) !== Math.sign(one.size) &&
+        Math.abs(other.size) > 0.4 * Math.abs(one.size) &&
+        Math.abs(other.size) < 2.5 * Math.abs(one.size) &&
+        Math.abs(other.at - one.at) <= LONGEST_EPISODE * n &&
+        !found.some(
+          (between) => between.at > Math.min(one.at, other.at) && between.at < Math.max(one.at, other.at),
+        ),
+    );
+    used.add(one);
+    if (back !== undefined) used.add(back);
+    const first = back !== undefined && back.at < one.at ? back : one;
+    const start = first.at;
+    const end =
+      back !== undefined ? Math.max(one.at, back.at) : n - start <= LONGEST_EPISODE * n ? n : start + 1;
+    out.push({
+      start,
+      end,
+      sign: first.size > 0 ? 1 : -1,
+      severity: one.severity,
+      peak: start,
+      track: 'step',
+    });
+  }
+  return out;
+}
+
+export interface Joined extends Candidate {
+  /** The candidates that it is made of, itself the most severe. */
+  readonly members: readonly Candidate[];
+}
+
+/** Weaker than this part of the most severe member, a candidate does not stretch a group. */
+const WEAK = 0.4;
+
+/** Candidates that overlap or all but touch are one: its extent is that of all of them that are not weak. */
+export function join(candidates: readonly Candidate[], period: number | null = null): Joined[] {
+  const groups: { start: number; end: number; members: Candidate[] }[] = [];
+  for (const one of candidates) {
+    const near = groups.filter(({ start, end, members }) => {
+      const gap = Math.max(one.start - end, start - one.end);
+      const shorter = Math.min(end - start, one.end - one.start);
+      return (
+        gap <= Math.min(Math.max(2, 0.5 * shorter), period === null ? 16 : Math.max(2, period / 3)) &&
+        one.severity >= WEAK * members[0]!.severity
+      );
+    });
+    const inside = groups.some(({ start, end }) => one.start < end && start < one.end);
+    if (near.length === 0) {
+      if (!inside) groups.push({ start: one.start, end: one.end, members: [one] });
+      continue;
+    }
+    const first = near[0]!;
+    for (const other of near.slice(1)) {
+      first.start = Math.min(first.start, other.start);
+      first.end = Math.max(first.end, other.end);
+      first.members.push(...other.members);
+      groups.splice(groups.indexOf(other), 1);
+    }
+    first.start = Math.min(first.start, one.start);
+    first.end = Math.max(first.end, one.end);
+    first.members.push(one);
+  }
+  // A longer stretch that the strong parts all but fill is one event of which they are parts.
+  for (const one of candidates) {
+    const inside = groups.filter(({ start, end }) => {
+      const shared = Math.min(end, one.end) - Math.max(start, one.start);
+      return 2 * shared >= end - start;
+    });
+    if (inside.length === 0 || inside.some(({ members }) => members.includes(one))) continue;
+    const covered = inside.reduce((sum, { start, end }) => sum + end - start, 0);
+    const hull = Math.max(...inside.map(({ end }) => end)) - Math.min(...inside.map(({ start }) => start));
+    const length = one.end - one.start;
+    if (hull < 0.5 * length || (inside.length < 2 && covered < 0.5 * length)) continue;
+    const first = inside[0]!;
+    for (const other of inside.slice(1)) {
+      first.members.push(...other.members);
+      groups.splice(groups.indexOf(other), 1);
+    }
+    first.members.push(one);
+    first.start = Math.min(one.start, ...inside.map(({ start }) => start));
+    first.end = Math.max(one.end, ...inside.map(({ end }) => end));
+  }
+  // What lies inside of another stretch is part of it.
+  const apart: typeof groups = [];
+  for (const one of groups.sort((a, b) => a.start - b.start)) {
+    const last = apart.at(-1);
+    if (last === undefined || one.start >= last.end) apart.push(one);
+    else {
+      last.end = Math.max(last.end, one.end);
+      last.members.push(...one.members);
+    }
+  }
+  return apart
+    .map(({ start, end, members }) => {
+      members.sort((a, b) => b.severity - a.severity);
+      return { ...members[0]!, start, end, members };
+    })
+    .sort((a, b) => b.severity - a.severity);
+}
+
+export interface DetectOptions extends AnalyseOptions {
+  /**
+   * Least severity of a finding; default 2: of a hundred series without anomaly one has a finding by chance, if its departures are
+   * distributed as they seem.
+   */
+  readonly severity?: number;
+  /** Only findings in this direction. */
+  readonly direction?: 'above' | 'below' | 'both';
+}
+
+/** Series of fewer samples tell nothing of what is usual. */
+const FEWEST_SAMPLES = 16;
+export const DEFAULT_SEVERITY = LEVELS.medium;
+
+/**
+ * What is unusual in [N] values; NaN is a missing one. Bounded: O(N log N), and at most a few seconds for a million samples.
+ *
+ * @throws DataError for no sample, no value at all, or an infinite one; ConfigError for an option out of range
+ */
+export function detect(given: Float64Array, options: DetectOptions = {}): Detection {
+  const {
+    severity = DEFAULT_SEVERITY,
+    direction = 'both',
+    relativeFloor = 0.02,
+    absoluteFloor = 0,
+  } = options;
+  requireOption(severity >= LEVELS.low && severity <= 100, 'severity', severity, `${LEVELS.low} to 100`);
+  requireOption(relativeFloor >= 0 && relativeFloor <= 1, 'relative floor', relativeFloor, '0 to 1');
+  requireOption(
+    absoluteFloor >= 0 && Number.isFinite(absoluteFloor),
+    'absolute floor',
+    absoluteFloor,
+    'a number from 0 on',
+  );
+  const { values: bridged } = bridge(given);
+  const n = bridged.length;
+  // Values so large or small that their squares are not finite are analysed in other units.
+  const magnitude = largestMagnitude(bridged);
+  const unit = magnitude > 1e100 || (magnitude > 0 && magnitude < 1e-100) ? magnitude : 1;
+  const values = unit === 1 ? bridged : bridged.map((value) => value / unit);
+  const constant = values.every((value) => value === values[0]);
+  if (n < FEWEST_SAMPLES || constant) {
+    const structure = [
+      constant ? 'Every value is the same.' : `${n} samples are too few to tell what is usual.`,
+    ];
+    return {
+      score: new Float64Array(n),
+      expected: bridged,
+      low: bridged,
+      high: bridged,
+      findings: [],
+      structure,
+      seasons: [],
+    };
+  }
+  const analysed = analyse(values, { ...options, absoluteFloor: absoluteFloor / unit });
+  const { season, tracks, candidates, usualStep } = analysed;
+  const all = join(candidates, season?.period ?? null);
+  const unusual = new Uint8Array(n);
+  for (const { start, end, severity: own } of all) if (own >= LEVELS.medium) unusual.fill(1, start, end);
+  const { ordinary, phases: scale, floor } = analysed;
+  const inside = expectation(values, ordinary, { floor, scale, unusual: (i) => unusual[i] === 1 });
+  const inUnits = (some: Float64Array): Float64Array =>
+    unit === 1 ? some : some.map((value) => value * unit);
+  const base = { expected: inUnits(inside.expected), low: inUnits(inside.low), high: inUnits(inside.high) };
+  const joined = all
+    .filter((one) => one.severity >= severity)
+    .map((one) => trimmed(one, values, inside))
+    .flatMap((one) => withoutGaps(one, given));
+  const described = { values: given, base, period: season?.period ?? null, usualStep: usualStep * unit };
+  const findings = describeAll(joined, described).filter(
+    (one) => direction === 'both' || one.direction === direction,
+  );
+  return {
+    score: scores(tracks, candidates, n),
+    ...base,
+    findings,
+    structure: structureOf(season, base),
+    seasons: season === null ? [] : [season.period],
+  };
+}
+
+/** Samples outside of the band that make a stretch theirs, as a part of those between the first and the last of them. */
+const MOSTLY_OUTSIDE = 0.6;
+
+/** A stretch that leaves the band ends where it comes back. */
+function trimmed(one: Joined, values: Float64Array, { low, high }: Expectation): Joined {
+  let [start, end, outside] = [one.end, one.start, 0];
+  for (let i = one.start; i < one.end; i++) {
+    if (values[i]! >= low[i]! && values[i]! <= high[i]!) continue;
+    outside++;
+    start = Math.min(start, i);
+    end = i + 1;
+  }
+  return outside >= MOSTLY_OUTSIDE * (end - start) && outside > 0 ? { ...one, start, end } : one;
+}
+
+/** A stretch without the missing values at its ends; none where half of it is missing. */
+function withoutGaps(one: Joined, given: Float64Array): Joined[] {
+  let { start, end } = one;
+  while (start < end && Number.isNaN(given[start]!)) start++;
+  while (end > start && Number.isNaN(given[end - 1]!)) end--;
+  let known = 0;
+  for (let i = one.start; i < one.end; i++) if (!Number.isNaN(given[i]!)) known++;
+  return 2 * known < one.end - one.start || known === 0 ? [] : [{ ...one, start, end }];
+}
+
+/** Below the severity of a finding a score tells how near a sample comes to one on its own: from 0 to 1 [N]. */
+function scores(tracks: readonly Track[], candidates: readonly Candidate[], n: number): Float64Array {
+  const out = new Float64Array(n);
+  const chance = Math.log10(n * tracks.length) + LEVELS.low;
+  for (const { name, values, floor } of tracks) {
+    if (name === 'movement' || name === 'size') continue;
+    const tail = fitTail(values, floor);
+    for (let i = 0; i < n; i++) {
+      const own = (surprise(tail, values[i]! - tail.centre) - Math.LN2) / Math.LN10 / chance;
+      out[i] = Math.max(out[i]!, Math.min(own, LEVELS.low));
+    }
+  }
+  for (const { start, end, severity } of candidates) {
+    for (let i = start; i < end; i++) out[i] = Math.max(out[i]!, severity);
+  }
+  return out;
+}
+
+/** What the series looks like, in a sentence each. */
+function structureOf(season: Season | null, { low, high }: Expectation): string[] {
+  const width = quantileInPlace(difference(high, low), low.length, 0.5);
+  const band = `99 of 100 samples lie within a band of ${shown(width)}`;
+  return season === null
+    ? [`No season was found; ${band}.`]
+    : [`Repeats every ${shown(season.period)} samples; ${band} around what the other cycles let one expect.`];
+}

@@ -1,0 +1,33 @@
+/** What is expected of every sample, and the band that holds 99 % of the others. */
+import { fitTail } from './tail.ts';
+
+export interface Expectation {
+  readonly expected: Float64Array; // [N]
+  readonly low: Float64Array; // [N]
+  readonly high: Float64Array; // [N]
+}
+
+export interface ExpectationOptions {
+  /** Departures below this are none. */
+  readonly floor: number;
+  /** How much more or less than usual the values vary at a sample [N]. */
+  readonly scale: Float64Array | null;
+  /** Samples that do not count as others. */
+  readonly unusual: (index: number) => boolean;
+}
+
+/** The band around what is expected [N] of values [N]. */
+export function expectation(
+  values: Float64Array,
+  expected: Float64Array,
+  { floor, scale, unusual }: ExpectationOptions,
+): Expectation {
+  const departures = values.map((value, i) => (value - expected[i]!) / (scale?.[i] ?? 1));
+  const usual = departures.filter((_, i) => !unusual(i));
+  const { centre, bandAbove, bandBelow } = fitTail(usual.length > 0 ? usual : departures, floor);
+  return {
+    expected,
+    low: expected.map((value, i) => value + (centre - bandBelow) * (scale?.[i] ?? 1)),
+    high: expected.map((value, i) => value + (centre + bandAbove) * (scale?.[i] ?? 1)),
+  };
+}

@@ -1,0 +1,188 @@
+/** Stretches of a track of departures that are too far, for too long, to be chance: means over windows of many lengths, each against its own tail. */
+import { cumulative } from './season.ts';
+import { fitTail, reachOf, surprise, type Tail, tempered } from './tail.ts';
+
+export interface Stretch {
+  /** Half-open, in samples. */
+  readonly start: number;
+  readonly end: number;
+  readonly sign: 1 | -1;
+  /** −log₁₀ of the number of such stretches that chance puts into the series. */
+  readonly severity: number;
+  /** The sample that departs most. */
+  readonly peak: number;
+}
+
+export interface ScanOptions {
+  /** Departures below this are none, in the units of the track, > 0. */
+  readonly floor: number;
+  /** Window lengths, ascending. */
+  readonly windows: readonly number[];
+  /** Least severity. */
+  readonly least: number;
+  /** Tracks × window lengths that are looked at in all: places where chance may strike. */
+  readonly looks: number;
+}
+
+/** Window lengths from `shortest`, each half as long again, to the longest of which a tail can be read. */
+export function windowLengths(n: number, shortest = 1, share = 1 / 12): number[] {
+  const lengths: number[] = [];
+  for (let w = shortest; w <= Math.max(shortest, n * share); w = Math.max(w + 1, Math.round(w * 1.5)))
+    lengths.push(w);
+  return lengths;
+}
+
+/** The part of a neighbourhood whose departures, less half of what is usual inside, add up to most: its exact extent. */
+function extent(
+  track: Float64Array,
+  centre: number,
+  sign: number,
+  from: number,
+  to: number,
+  cut: number,
+): { start: number; end: number } {
+  let best = Number.NEGATIVE_INFINITY;
+  let start = from;
+  let found = { start: from, end: to };
+  let sum = 0;
+  for (let i = from; i < to; i++) {
+    if (sum <= 0) {
+      sum = 0;
+      start = i;
+    }
+    sum += sign * (track[i]! - centre) - cut;
+    if (sum > best) {
+      best = sum;
+      found = { start, end: i + 1 };
+    }
+  }
+  return found;
+}
+
+/** What is as severe in short windows is no evidence for longer ones. */
+const SETTLED = 3;
+/** The part of its height down to which a single peak reaches. */
+const PART = 0.3;
+/** The part of the band beyond which samples depart on their own. */
+const CORE = 0.5;
+/** Stretches at least this part as high and as long are peers of one another. */
+const ALIKE = 0.7;
+/** Peers that halve the severity: what happens often is usual, however far from the rest it lies. */
+const PEERS = 4;
+
+/** Stretches of a track [N] by falling severity, none of which overlap. */
+export function scan(track: Float64Array, { floor, windows, least, looks }: ScanOptions): Stretch[] {
+  const n = track.length;
+  const single = fitTail(track, floor);
+  // Beyond the first window a single sample counts no more than the band: a spike is no shift of level.
+  const rest = track.map((value) =>
+    Math.min(single.centre + single.bandAbove, Math.max(single.centre - single.bandBelow, value)),
+  );
+  const sigma = deviation(rest);
+  const found: Stretch[] = [];
+  const taken = new Uint8Array(n);
+  for (const w of windows) {
+    if (w > n) break;
+    const count = n - w + 1;
+    const sums = cumulative(rest);
+    const means =
+      w === 1 ? track : Float64Array.from({ length: count }, (_, i) => (sums[i + w]! - sums[i]!) / w);
+    const tail = w === 1 ? single : fitTail(means, floor, w, { tail: single, sigma });
+    const chance = Math.log10((n / w) * looks);
+    const places = peaks(means, tail, (least + chance) * Math.LN10)
+      .map((start) => {
+        const mean = means[start]! - tail.centre;
+        return { start, mean, severity: tempered(surprise(tail, mean) / Math.LN10 - chance) };
+      })
+      .sort((one, other) => other.severity - one.severity);
+    for (const { start, mean, severity } of places) {
+      let covered = 0;
+      for (let i = start; i < start + w; i++) covered += taken[i]!;
+      if (2 * covered >= w) continue;
+      const sign = mean > 0 ? 1 : -1;
+      const band = sign > 0 ? single.bandAbove : single.bandBelow;
+      const departure = (i: number): number => sign * (track[i]! - single.centre);
+      let peak = start;
+      for (let i = start; i < start + w; i++) if (departure(i) > departure(peak)) peak = i;
+      // Samples that depart on their own tell exactly where a strong stretch ends; a weak one is all that lies beyond half its mean.
+      const cut =
+        w === 1
+          ? Math.max(band, PART * departure(peak))
+          : Math.abs(mean) > CORE * band
+            ? Math.max(0.5 * Math.abs(mean), CORE * band)
+            : 0.5 * Math.abs(mean);
+      const reach = Math.max(4, w);
+      const part = extent(
+        track,
+        single.centre,
+        sign,
+        Math.max(0, start - reach),
+        Math.min(n, start + w + reach),
+        cut,
+      );
+      let free = true;
+      for (let i = part.start; i < part.end; i++) {
+        free &&= taken[i] === 0;
+        taken[i] = 1;
+        if (severity >= SETTLED) rest[i] = single.centre;
+      }
+      const own = free
+        ? undefined
+        : found.find((one) => one.start <= part.end && part.start <= one.end && one.sign === sign);
+      if (own !== undefined) {
+        Object.assign(own, {
+          start: Math.min(own.start, part.start),
+          end: Math.max(own.end, part.end),
+          severity: Math.max(own.severity, severity),
+        });
+        continue;
+      }
+      if (peak < part.start || peak >= part.end) peak = part.start;
+      for (let i = part.start; i < part.end; i++) if (departure(i) > departure(peak)) peak = i;
+      found.push({ ...part, sign, severity, peak });
+    }
+  }
+  return found
+    .map((one) => {
+      const height = Math.abs(track[one.peak]! - single.centre);
+      const peers = found.filter(
+        (other) =>
+          other !== one &&
+          other.sign === one.sign &&
+          Math.abs(track[other.peak]! - single.centre) > ALIKE * height &&
+          other.end - other.start >= ALIKE * (one.end - one.start),
+      ).length;
+      return { ...one, severity: one.severity / (1 + peers / PEERS) };
+    })
+    .filter(({ severity }) => severity >= least)
+    .sort((one, other) => other.severity - one.severity);
+}
+
+/** Where runs of values that are rarer than `wanted` (−ln of their share) have their peaks. */
+function peaks(values: Float64Array, tail: Tail, wanted: number): number[] {
+  const up = reachOf(tail, 1, wanted);
+  const down = reachOf(tail, -1, wanted);
+  const out: number[] = [];
+  for (let i = 0; i < values.length; i++) {
+    const sign = values[i]! - tail.centre >= up ? 1 : tail.centre - values[i]! >= down ? -1 : 0;
+    if (sign === 0) continue;
+    const far = sign > 0 ? up : down;
+    let top = i;
+    let j = i;
+    for (; j < values.length && sign * (values[j]! - tail.centre) >= far; j++) {
+      if (sign * values[j]! > sign * values[top]!) top = j;
+    }
+    out.push(top);
+    i = j - 1;
+  }
+  return out;
+}
+
+/** Standard deviation. */
+export function deviation(values: Float64Array): number {
+  let mean = 0;
+  for (const value of values) mean += value / values.length;
+  let sum = 0;
+  for (const value of values) sum += (value - mean) ** 2;
+  return Math.sqrt(sum / values.length);
+}

@@ -1,0 +1,220 @@
+/** Seasons of a series: found by autocorrelation or named by the calendar, kept where they predict; and what they let one expect. */
+import { seriesOfSpectrum, spectrum } from '../series/spectrum.ts';
+import { quantileInPlace } from '../series/stats.ts';
+
+/** Cycles on each side whose values at the same phase are averaged. */
+const CYCLES = 4;
+/** Fewest whole cycles in which a season can be told from chance. */
+const FEWEST_CYCLES = 3;
+/** A season must leave at most this part of the usual departures without it. */
+const LEAST_GAIN = 0.8;
+/** A longer season must be better than a shorter one by this factor. */
+const LONGER_GAIN = 0.9;
+const LONGEST_CORRELATED = 1 << 17;
+
+export interface Season {
+  /** In samples; not whole where the phase drifts against the samples. */
+  readonly period: number;
+  /** What the other cycles let one expect [N]. */
+  readonly expected: Float64Array;
+  /** Median |value − expected| over median |value − level|. */
+  readonly rest: number;
+}
+
+function medianOfAbs(values: Float64Array, stride: number): number {
+  const n = Math.ceil(values.length / stride);
+  const sample = new Float64Array(n);
+  for (let i = 0; i < n; i++) sample[i] = Math.abs(values[i * stride]!);
+  return quantileInPlace(sample, n, 0.5);
+}
+
+/** Sums of the values before each index [N + 1]. */
+export function cumulative(values: Float64Array): Float64Array {
+  const sums = new Float64Array(values.length + 1);
+  for (let i = 0; i < values.length; i++) sums[i + 1] = sums[i]! + values[i]!;
+  return sums;
+}
+
+/** Mean of the window of `period` samples around each sample [N]; at the ends of the nearest whole window. Fractions weigh the outer samples. */
+function cycleMeans(values: Float64Array, period: number): Float64Array {
+  const n = values.length;
+  const sums = cumulative(values);
+  const at = (x: number): number => {
+    const whole = Math.floor(x);
+    return whole >= n ? sums[n]! : sums[whole]! + (x - whole) * values[whole]!;
+  };
+  return Float64Array.from(values, (_, i) => {
+    const start = Math.min(Math.max(0, i + 0.5 - period / 2), n - period);
+    return (at(start + period) - at(start)) / period;
+  });
+}
+
+function medianOf(scratch: Float64Array, n: number): number {
+  // Insertion: never more than a handful.
+  for (let i = 1; i < n; i++) {
+    const value = scratch[i]!;
+    let j = i - 1;
+    for (; j >= 0 && scratch[j]! > value; j--) scratch[j + 1] = scratch[j]!;
+    scratch[j + 1] = value;
+  }
+  return n % 2 === 1 ? scratch[n >> 1]! : (scratch[(n >> 1) - 1]! + scratch[n >> 1]!) / 2;
+}
+
+/** Level without season: the median of the cycle means up to three cycles before and after, so that an unusual cycle does not move it [N]. */
+export function seasonLevel(values: Float64Array, period: number): Float64Array {
+  const means = cycleMeans(values, period);
+  const n = values.length;
+  const scratch = new Float64Array(7);
+  return Float64Array.from(values, (_, i) => {
+    let count = 0;
+    for (let k = -3; k <= 3; k++) {
+      const at = Math.round(i + k * period);
+      if (at >= 0 && at < n) scratch[count++] = means[at]!;
+    }
+    return medianOf(scratch, count);
+  });
+}
+
+/** What the same phase of the nearest other cycles lets one expect: their median, on the level of the cycles around [N]. */
+export function seasonExpectation(values: Float64Array, period: number): Float64Array {
+  const n = values.length;
+  const level = seasonLevel(values, period);
+  const scratch = new Float64Array(2 * CYCLES);
+  const whole = Number.isInteger(period);
+  const out = new Float64Array(n);
+  for (let i = 0; i < n; i++) {
+    let count = 0;
+    const take = (k: number): void => {
+      const x = i + k * period;
+      if (x < 0 || x > n - 1) return;
+      const left = Math.floor(x);
+      const part = whole ? 0 : x - left;
+      const value = part === 0 ? values[left]! : (1 - part) * values[left]! + part * values[left + 1]!;
+      scratch[count++] = value - level[left]!;
+    };
+    for (let k = 1; count < 2 * CYCLES && k <= 2 * CYCLES; k++) {
+      take(-k);
+      if (count < 2 * CYCLES) take(k);
+    }
+    out[i] = level[i]! + (count === 0 ? 0 : medianOf(scratch, count));
+  }
+  return out;
+}
+
+/** Autocorrelation of [N] at lags 0 … N/2, without the bias of short overlaps. */
+function correlogram(values: Float64Array): Float64Array {
+  const n = values.length;
+  let size = 1;
+  while (size < 2 * n) size *= 2;
+  const padded = new Float64Array(size);
+  let mean = 0;
+  for (const value of values) mean += value / n;
+  for (let i = 0; i < n; i++) padded[i] = values[i]! - mean;
+  const { re, im } = spectrum(padded);
+  for (let k = 0; k < re.length; k++) {
+    re[k] = re[k]! ** 2 + im[k]! ** 2;
+    im[k] = 0;
+  }
+  const products = seriesOfSpectrum({ n: size, re, im });
+  const lags = n >> 1;
+  const own = products[0]! / n;
+  return Float64Array.from({ length: lags + 1 }, (_, k) => (own > 0 ? products[k]! / (n - k) / own : 0));
+}
+
+/** Lags at which a series is like itself: local maxima, the highest first, with the largest correlation. */
+function correlatedLags(values: Float64Array, least: number): number[] {
+  const r = correlogram(values);
+  const n = values.length;
+  const found: { lag: number; height: number }[] = [];
+  let dipped = false; // before the first dip the series is only smooth
+  for (let k = 2; k < r.length - 1 && k <= n / FEWEST_CYCLES; k++) {
+    if (r[k]! < 0.05 || r[k]! < r[k - 1]!) dipped = true;
+    if (dipped && k >= least && r[k]! > 0.1 && r[k]! >= r[k - 1]! && r[k]! > r[k + 1]!) {
+      found.push({ lag: k, height: r[k]! });
+    }
+  }
+  found.sort((a, b) => b.height - a.height);
+  // Multiples of a period are as high as itself: the shortest of almost equal height, and its refinement at the largest multiple.
+  const kept: number[] = [];
+  for (const { lag, height } of found.slice(0, 60)) {
+    if (kept.length >= 6) break;
+    const shorter = found.filter((one) => one.lag <= lag && one.height > 0.9 * height).map((one) => one.lag);
+    for (const one of [Math.min(...shorter), lag]) {
+      if (!kept.some((other) => Math.abs(other - one) <= Math.max(1, 0.02 * one))) kept.push(one);
+    }
+  }
+  return kept.map((lag) => refine(r, lag));
+}
+
+/** The period near a lag, read off at its largest multiple that still correlates. */
+function refine(r: Float64Array, lag: number): number {
+  let period = lag;
+  for (let k = 2; k * period < r.length - 2; k++) {
+    const middle = Math.round(k * period);
+    const reach = 2; // the period is known to half a sample over k − 1 cycles
+    let best = middle;
+    for (let at = middle - reach; at <= Math.min(r.length - 2, middle + reach); at++) {
+      if (r[at]! > r[best]!) best = at;
+    }
+    if (r[best]! < 0.5 * r[lag]!) break;
+    const [a, b, c] = [r[best - 1]!, r[best]!, r[best + 1]!];
+    const bend = a - 2 * b + c;
+    const aside = bend < 0 ? (a - c) / (2 * bend) : 0;
+    const refined = (best + Math.max(-0.5, Math.min(0.5, aside))) / k;
+    if (Math.abs(refined - lag) > Math.max(1, 0.05 * lag)) break;
+    period = refined;
+  }
+  const nearest = Math.round(period);
+  return Math.abs(period - nearest) * (r.length / period) < 0.5 ? nearest : period;
+}
+
+/**
+ * The season that predicts [N] best, or null: candidates are the lags at which the series correlates with itself, and `calendar`
+ * (samples of an hour, a day, a week where the sampling step is known).
+ */
+export function findSeason(values: Float64Array, calendar: readonly number[] = []): Season | null {
+  const n = values.length;
+  if (n < 4 * FEWEST_CYCLES) return null;
+  const stride = Math.max(1, Math.floor(n / 20_000));
+  // Outliers would be all that the correlation sees.
+  const sample = Float64Array.from({ length: Math.ceil(n / stride) }, (_, i) => values[i * stride]!).sort();
+  const q = (share: number): number => sample[Math.floor(share * (sample.length - 1))]!;
+  const reach = 1.5 * (q(0.9) - q(0.1)) || Number.POSITIVE_INFINITY;
+  const clipped = values.map((value) => Math.min(q(0.9) + reach, Math.max(q(0.1) - reach, value)));
+  const pool = Math.ceil(n / LONGEST_CORRELATED);
+  const short =
+    pool === 1
+      ? clipped
+      : Float64Array.from({ length: Math.floor(n / pool) }, (_, i) => {
+          let sum = 0;
+          for (let k = 0; k < pool; k++) sum += clipped[i * pool + k]!;
+          return sum / pool;
+        });
+  const candidates = [
+    ...calendar.filter((period) => period >= 3 && n / period >= FEWEST_CYCLES),
+    ...correlatedLags(short, 3).map((period) => period * pool),
+  ].flatMap((period) => [Math.round(period), period]);
+  let best: (Season & { readonly left: number }) | null = null;
+  // Shorter ones first, and a whole number of samples before one that is not.
+  const sorted = [...new Set(candidates)].sort(
+    (a, b) => Math.round(a) - Math.round(b) || Number(Number.isInteger(b)) - Number(Number.isInteger(a)),
+  );
+  for (const period of sorted) {
+    if (n / period < FEWEST_CYCLES) continue;
+    // A level that follows the values explains them without a season: what counts is what the season adds to it.
+    const level = cycleMeans(clipped, period);
+    const without = medianOfAbs(difference(clipped, level), stride);
+    if (!(without > 0)) continue;
+    const expected = seasonExpectation(clipped, period);
+    const left = medianOfAbs(difference(clipped, expected), stride);
+    const rest = left / without;
+    if (rest < LEAST_GAIN && (best === null || left < LONGER_GAIN * best.left))
+      best = { period, expected, rest, left };
+  }
+  return best === null
+    ? null
+    : { period: best.period, rest: best.rest, expected: seasonExpectation(values, best.period) };
+}
+
+export const difference = (a: Float64Array, b: Float64Array): Float64Array =>
+  a.map((value, i) => value - b[i]!);

@@ -1,0 +1,255 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { detect } from '../../src/detect/detect.ts';
+import { LEVELS } from '../../src/detect/finding.ts';
+import { ConfigError, DataError } from '../../src/errors.ts';
+import { Random } from '../../src/random.ts';
+
+/** Independent standard normal numbers. */
+function noise(seed: number, n: number): Float64Array {
+  const draw = new Random(seed, 'detect');
+  return Float64Array.from({ length: n }, () => draw.normal());
+}
+
+/** Requests of a shop: a busy hour a day of 96 samples, noise that grows with the load. */
+function days(seed: number, n = 1440): Float64Array {
+  return noise(seed, n).map((error, i) => {
+    const hour = (i % 96) / 96;
+    return 300 + 200 * Math.exp(-((hour - 0.55) ** 2) / 0.02) + (6 + 12 * hour) * error;
+  });
+}
+
+const withStretch = (
+  values: Float64Array,
+  start: number,
+  end: number,
+  change: (value: number, i: number) => number,
+) => values.map((value, i) => (i >= start && i < end ? change(value, i) : value));
+
+/** Intersection over union of the worst finding and a stretch. */
+function overlapOfWorst(values: Float64Array, start: number, end: number): number {
+  const worst = detect(values).findings[0];
+  if (worst === undefined) return 0;
+  const shared = Math.max(0, Math.min(worst.end, end) - Math.max(worst.start, start));
+  return shared / (worst.end - worst.start + end - start - shared);
+}
+
+describe('a stretch that departs is found where it is', () => {
+  test.each([
+    ['a spike in noise', withStretch(noise(1, 1500), 700, 701, (value) => value + 9), 700, 701],
+    [
+      'a dip of three samples in noise',
+      withStretch(noise(2, 1500), 411, 414, (value) => value - 9),
+      411,
+      414,
+    ],
+    ['an outage of a busy day', withStretch(days(3), 1010, 1034, () => 0), 1010, 1034],
+    [
+      'a level shift that is taken back',
+      withStretch(noise(4, 1500), 900, 990, (value) => value + 5),
+      900,
+      990,
+    ],
+    ['noise that grows', withStretch(noise(5, 1500), 300, 380, (value) => 5 * value), 300, 380],
+    ['a stuck sensor', withStretch(noise(6, 1500), 1200, 1260, () => 0.3), 1200, 1260],
+  ])('%s', (_, values, start, end) => {
+    expect(overlapOfWorst(values, start, end)).toBeGreaterThan(0.7);
+  });
+
+  test('a spike on a slope, which lies inside the range of the values', () => {
+    const slope = noise(7, 1500).map((error, i) => 0.05 * i + 0.5 * error);
+    expect(
+      overlapOfWorst(
+        withStretch(slope, 640, 641, (value) => value + 12),
+        640,
+        641,
+      ),
+    ).toBe(1);
+  });
+
+  test('a quiet night hour at noon, which is unusual only for its phase', () => {
+    const worst = detect(withStretch(days(8), 672 + 48, 672 + 60, (value) => 300 + (value - 300) / 40))
+      .findings[0]!;
+    expect(worst).toMatchObject({ direction: 'below' });
+    expect(Math.abs(worst.start - 720)).toBeLessThanOrEqual(4);
+    expect(Math.abs(worst.end - 732)).toBeLessThanOrEqual(4);
+    expect(worst.expected.value).toBeGreaterThan(420);
+  });
+
+  test('what lasts to the end is ongoing', () => {
+    const [worst] = detect(withStretch(noise(9, 1500), 1300, 1500, (value) => value + 5)).findings;
+    expect(worst).toMatchObject({ kind: 'level', direction: 'above', ongoing: true, end: 1500 });
+    expect(Math.abs(worst!.start - 1300)).toBeLessThanOrEqual(3);
+  });
+});
+
+describe('what is usual is no finding', () => {
+  const shape = (f: (i: number) => number) => Float64Array.from({ length: 1500 }, (_, i) => f(i));
+  const many = (make: (seed: number) => Float64Array, count = 30): number =>
+    Array.from({ length: count }, (_, seed) => detect(make(seed + 100)).findings.length).filter((n) => n > 0)
+      .length;
+
+  test.each([
+    ['a sine', shape((i) => Math.sin(i / 7.3))],
+    ['a square wave', shape((i) => (i % 74 < 30 ? 5 : 1))],
+    ['a sawtooth whose period is no whole number', shape((i) => (i / 41.7) % 1)],
+    ['a line', shape((i) => 3 + 0.01 * i)],
+    ['one value', shape(() => 7)],
+    ['spikes at equal distances', noise(11, 1500).map((error, i) => (i % 61 === 7 ? 30 : 0) + error)],
+  ])('%s', (_, values) => {
+    expect(detect(values).findings).toEqual([]);
+  });
+
+  test('noise has a finding in hardly any series, whatever its distribution', () => {
+    expect(many((seed) => noise(seed, 800))).toBeLessThanOrEqual(1);
+    expect(many((seed) => noise(seed, 800).map((value) => Math.exp(0.6 * value)))).toBeLessThanOrEqual(2);
+    const walk = (seed: number): Float64Array => {
+      let at = 0;
+      return noise(seed, 800).map((step) => (at += step));
+    };
+    expect(many(walk)).toBeLessThanOrEqual(4);
+  });
+});
+
+describe('what a finding says', () => {
+  const values = withStretch(days(12), 580, 600, () => 0);
+  const { findings, score, low, high, seasons, structure } = detect(values);
+  const [worst] = findings;
+
+  test('are values of the series, at places of the series', () => {
+    expect(worst).toMatchObject({
+      kind: 'level',
+      direction: 'below',
+      observed: { least: 0, mean: 0, largest: 0, peak: 0 },
+      ongoing: false,
+    });
+    expect(worst!.statement).toMatch(/^Was 0 on average \(0 to 0\) for 20 samples, below the \d+/);
+    expect(worst!.severity).toBeGreaterThanOrEqual(LEVELS[worst!.level]);
+    expect(worst!.evidence.for.length).toBeGreaterThan(0);
+  });
+
+  test('with a score for every sample, above 1 in findings alone, and a band that holds the others', () => {
+    expect(score).toHaveLength(values.length);
+    expect(Math.min(...score)).toBeGreaterThanOrEqual(0);
+    expect(Math.min(...score.subarray(580, 600))).toBeGreaterThanOrEqual(LEVELS.high);
+    const outside = values.filter(
+      (value, i) => (i < 570 || i > 610) && (value < low[i]! || value > high[i]!),
+    );
+    expect(outside.length / values.length).toBeLessThan(0.03);
+    expect(seasons).toEqual([96]);
+    expect(structure[0]).toMatch(/^Repeats every 96 samples/);
+  });
+
+  test('that others are like it', () => {
+    const twice = withStretch(
+      withStretch(noise(13, 1500), 300, 303, () => 12),
+      1100,
+      1103,
+      () => 12,
+    );
+    const [first, second] = detect(twice).findings;
+    expect([first!.similar, second!.similar].flat()).toHaveLength(2);
+    expect(first!.evidence.against.join()).toMatch(/1 other stretch/);
+  });
+});
+
+describe('options', () => {
+  const values = withStretch(
+    withStretch(noise(14, 1500), 300, 303, () => 9),
+    900,
+    903,
+    () => -14,
+  );
+
+  test('a direction leaves the other one out', () => {
+    expect(detect(values, { direction: 'above' }).findings.map(({ start }) => start)).toEqual([300]);
+    expect(detect(values, { direction: 'below' }).findings.map(({ start }) => start)).toEqual([900]);
+    expect(detect(values).findings.map(({ start }) => start)).toEqual([900, 300]);
+  });
+
+  test('a floor makes smaller departures none', () => {
+    expect(detect(values, { absoluteFloor: 12 }).findings.map(({ start }) => start)).not.toContain(300);
+  });
+
+  test('a higher severity leaves fewer', () => {
+    const [first, second] = detect(values).findings;
+    expect(detect(values, { severity: (first!.severity + second!.severity) / 2 }).findings).toHaveLength(1);
+  });
+
+  test('out of range are refused by name', () => {
+    for (const wrong of [
+      { severity: 0.5 },
+      { severity: Number.NaN },
+      { relativeFloor: 2 },
+      { absoluteFloor: -1 },
+    ]) {
+      expect(() => detect(values, wrong)).toThrow(ConfigError);
+    }
+  });
+});
+
+describe('any series', () => {
+  test('with gaps: a gap is no finding, and none begins or ends in one', () => {
+    const gappy = withStretch(
+      withStretch(days(15), 200, 260, () => Number.NaN),
+      700,
+      712,
+      (_, i) => (i < 704 ? Number.NaN : 0),
+    );
+    const { findings } = detect(gappy);
+    expect(findings[0]).toMatchObject({ start: 704, observed: { least: 0 } });
+    for (const one of findings) {
+      expect(one.end <= 200 || one.start >= 260).toBe(true);
+      expect(Number.isNaN(gappy[one.start]!) || Number.isNaN(gappy[one.end - 1]!)).toBe(false);
+    }
+  });
+
+  test('too short or without a value says so', () => {
+    expect(detect(Float64Array.of(1, 5, 2)).structure[0]).toMatch(/3 samples are too few/);
+    expect(() => detect(new Float64Array(30).fill(Number.NaN))).toThrow(DataError);
+    expect(() => detect(new Float64Array(0))).toThrow(DataError);
+    expect(() => detect(Float64Array.of(...noise(1, 30), Number.POSITIVE_INFINITY))).toThrow(DataError);
+  });
+
+  test('says the same in other units, also where squares overflow', () => {
+    const values = withStretch(days(16), 500, 520, () => 0);
+    const found = (factor: number, offset = 0) =>
+      detect(values.map((value) => factor * value + offset)).findings.map(({ start, end, kind }) => ({
+        start,
+        end,
+        kind,
+      }));
+    const plain = found(1);
+    expect(plain.length).toBeGreaterThan(0);
+    expect(found(1024)).toEqual(plain);
+    expect(found(2 ** -20, 0)).toEqual(plain);
+    expect(found(1e250)).toEqual(plain);
+    expect(found(1e-250)).toEqual(plain);
+  });
+
+  test('gives findings inside the series, sorted and apart, and finite numbers', () => {
+    const value = fc.oneof(
+      fc.double({ min: -1e3, max: 1e3, noNaN: true }),
+      fc.constantFrom(0, 1, Number.NaN, 1e300, -1e-300),
+    );
+    fc.assert(
+      fc.property(fc.array(value, { minLength: 2, maxLength: 120 }), (raw) => {
+        if (raw.every(Number.isNaN)) return;
+        const values = Float64Array.from(raw);
+        const { findings, score, expected } = detect(values, { severity: 1 });
+        expect(score.every((one) => Number.isFinite(one) && one >= 0)).toBe(true);
+        expect(expected.every(Number.isFinite)).toBe(true);
+        findings.forEach((one, i) => {
+          expect(one.start).toBeGreaterThanOrEqual(0);
+          expect(one.end).toBeLessThanOrEqual(values.length);
+          expect(one.start).toBeLessThan(one.end);
+          expect(one.peak >= one.start && one.peak < one.end).toBe(true);
+          expect(one.severity).toBeGreaterThanOrEqual(findings[i + 1]?.severity ?? 1);
+          for (const other of findings)
+            expect(other === one || other.end <= one.start || one.end <= other.start).toBe(true);
+        });
+      }),
+      { numRuns: 60 },
+    );
+  });
+});
