@@ -88,6 +88,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'List runs and what they have come to, or compare some',
     async () => (await import('./commands/runs.ts')).runs,
   ),
+  detect: lazy(
+    'Find what is unusual in a CSV file, without any policy: scores, findings, a page',
+    async () => (await import('./commands/detect.ts')).detectCommand,
+  ),
   explain: lazy(
     'Find and explain the anomalies of a CSV file',
     async () => (await import('./commands/explain.ts')).explainCommand,

@@ -135,9 +135,11 @@ const EVENT = z.strictObject({
 
 const COUNTS = z.strictObject({ low: index, medium: index, high: index, critical: index, ongoing: index });
 
+export const REPORT_SCHEMA = 'timeseer.anomalies' as const;
+
 /** The published shape of a report. A later version only adds fields, or has another number. */
 export const REPORT = z.strictObject({
-  schema: z.literal('timeseer.anomalies'),
+  schema: z.literal(REPORT_SCHEMA),
   version: z.literal(1),
   file: z.string(),
   samples: index,
@@ -520,7 +522,7 @@ export function buildReport(source: ReportSource, policy?: AnomalyReport['policy
     findings: 0,
   }));
   const base = {
-    schema: 'timeseer.anomalies' as const,
+    schema: REPORT_SCHEMA,
     version: 1 as const,
     file: source.file,
     samples,

@@ -7,6 +7,7 @@ import { ConfigError } from '../errors.ts';
 import { type ExplainSource, explain } from '../explain/explain.ts';
 import { type Explanation, writeExplanation } from '../explain/page.ts';
 import { policyReader, type Reader } from '../explain/reader.ts';
+import { REPORT_SCHEMA } from '../explain/report.ts';
 import { WriteError } from '../files.ts';
 import { cores } from '../machine.ts';
 import { packageVersion } from '../paths.ts';
@@ -41,7 +42,9 @@ function isOurs(path: string): boolean {
     const text = readFileSync(path, 'utf8');
     if (path.endsWith('.html')) return text.includes('Written by timeseer.');
     const content: unknown = JSON.parse(text);
-    return typeof content === 'object' && content !== null && 'classical' in content && 'windows' in content;
+    if (typeof content !== 'object' || content === null) return false;
+    if ('schema' in content) return content.schema === REPORT_SCHEMA;
+    return 'classical' in content && 'windows' in content;
   } catch {
     return false;
   }
@@ -60,7 +63,7 @@ function standing(path: string): string {
  * Refuses a place where nothing can be written, and to replace what this command did not write, before any work is done.
  * @throws WriteError; ConfigError
  */
-function checkTarget(out: string): void {
+export function checkTarget(out: string): void {
   if (Buffer.byteLength(basename(out)) > LONGEST_NAME) {
     throw new WriteError(
       `--out: the name ${basename(out).slice(0, 40)}\u2026 is longer than ${LONGEST_NAME} bytes; choose a shorter one with --out`,

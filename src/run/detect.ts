@@ -1,0 +1,63 @@
+/** Finds what is unusual in a file of numbers by the classical detector, without any policy: reads, detects column by column, reports. */
+import { basename } from 'node:path';
+import { performance } from 'node:perf_hooks';
+import { type Recording, readRecording } from '../../datasets/readers/recording.ts';
+import { type DetectOptions, detect } from '../detect/detect.ts';
+import { type AnomalyReport, buildReport, type ReportSource, reportSource } from '../explain/report.ts';
+import { verify } from '../explain/verify.ts';
+import { Progress } from '../progress.ts';
+
+export interface DetectRequest extends Omit<DetectOptions, 'calendar'> {
+  readonly file: string;
+  readonly columns: readonly string[];
+  readonly time: string | undefined;
+  readonly key: string | undefined;
+  readonly select: string | undefined;
+  readonly tz: string | undefined;
+}
+
+export interface Detected {
+  readonly source: ReportSource;
+  readonly report: AnomalyReport;
+  readonly seconds: number;
+}
+
+const HOUR = 3_600_000;
+
+/** Samples of an hour, a day and a week, where the step makes whole ones. */
+export function calendarOf({ step, time }: Pick<Recording, 'step' | 'time'>): number[] {
+  if (time === null || step === null) return [];
+  return [HOUR, 24 * HOUR, 168 * HOUR].map((span) => span / step).filter((samples) => samples >= 3);
+}
+
+/**
+ * @throws DataError for a file that cannot be read as a recording; ConfigError for an option that names what is not there
+ */
+export async function detectFile(request: DetectRequest): Promise<Detected> {
+  const started = performance.now();
+  const { file, columns, time, key, select, tz, ...options } = request;
+  const recording = readRecording(file, {
+    ...(columns.length === 0 ? {} : { columns }),
+    ...{ time, key, select, tz },
+  });
+  const calendar = calendarOf(recording);
+  const progress =
+    recording.columns.length > 1
+      ? new Progress({ label: 'detect', total: recording.columns.length, unit: 'columns' })
+      : null;
+  try {
+    const detections = [];
+    for (const { values } of recording.columns) {
+      detections.push(detect(values, { ...options, calendar }));
+      progress?.update(detections.length);
+      await new Promise(setImmediate);
+    }
+    progress?.stop();
+    const source = reportSource(basename(file), recording, detections);
+    const report = buildReport(source);
+    verify(report, source);
+    return { source, report, seconds: (performance.now() - started) / 1000 };
+  } finally {
+    progress?.stop();
+  }
+}

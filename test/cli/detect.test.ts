@@ -1,0 +1,108 @@
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { checkReport } from '../../src/explain/report.ts';
+import { Random } from '../../src/random.ts';
+import { inside } from '../helpers/command-line.ts';
+
+let directory = '';
+let file = '';
+const place = (name: string): string => join(directory, name);
+
+/** Ten days of requests and errors, every 15 minutes; on the eighth of March requests fall to 0 and errors rise from 14:00 to 16:30. */
+beforeAll(() => {
+  directory = mkdtempSync(join(tmpdir(), 'detect-'));
+  file = place('shop.csv');
+  const draw = new Random(3, 'shop');
+  const rows = Array.from({ length: 960 }, (_, i) => {
+    const at = new Date(Date.UTC(2025, 2, 1) + i * 900_000).toISOString().slice(0, 16).replace('T', ' ');
+    const out = i >= 728 && i < 738;
+    const hour = (i % 96) / 96;
+    const requests = out ? 0 : 300 + 200 * Math.sin(Math.PI * hour) + 8 * draw.normal();
+    const errors = (out ? 90 : 6) + draw.normal();
+    return `${at};${requests.toFixed(1).replace('.', ',')};${errors.toFixed(1).replace('.', ',')}`;
+  });
+  // The file is as people have it: newest first, decimal commas.
+  writeFileSync(file, `time;requests;errors\n${rows.reverse().join('\n')}\n`);
+});
+afterEach(() => {
+  process.exitCode = undefined;
+});
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+
+describe('timeseer detect', () => {
+  test('says what happened when, what was expected, and what it assumed about the file', async () => {
+    const { code, out } = await inside('detect', file);
+    expect(code).toBe(0);
+    expect(out).toContain('2025-03-08 14:00 to 16:15');
+    expect(out).toMatch(/requests: level shift/);
+    expect(out).toMatch(/Was 0 on average \(0 to 0\) for 10 samples, below the 4\d\d/);
+    expect(out).toMatch(/note: .*comma/i);
+  });
+
+  test('writes a page, a report that its schema accepts, and a score for every sample', async () => {
+    const { code } = await inside('detect', file, '--out', place('report'), '--scores', place('scores.csv'));
+    expect(code).toBe(0);
+    const report = checkReport(JSON.parse(readFileSync(place('report.json'), 'utf8')));
+    expect(report.events).toHaveLength(1);
+    expect(report.findings.map(({ column, start, end }) => [column, start, end]).sort()).toEqual([
+      ['errors', 728, 738],
+      ['requests', 728, 738],
+    ]);
+    expect(readFileSync(place('report.html'), 'utf8')).toContain('Written by timeseer.');
+    const scores = readFileSync(place('scores.csv'), 'utf8').trimEnd().split('\n');
+    expect(scores).toHaveLength(1 + 2 * 960);
+  });
+
+  test('chooses a column, a direction and a form, and fails on what is severe', async () => {
+    const json = await inside('detect', file, '--column', 'errors', '--json', '--fail-on', 'high');
+    expect(JSON.parse(json.out).findings).toMatchObject([
+      { column: 'errors', direction: 'above', level: 'critical' },
+    ]);
+    expect(json.code).toBe(1);
+    const below = await inside(
+      'detect',
+      file,
+      '--column',
+      'errors',
+      '--direction',
+      'below',
+      '--fail-on',
+      'low',
+    );
+    expect(below.out).toMatch(/Nothing unusual/);
+    expect(below.code).toBe(0);
+    const annotations = await inside('detect', file, '--format', 'grafana-annotations');
+    expect(JSON.parse(annotations.out)).toHaveLength(2);
+  });
+
+  test('tells each finding once where it keeps a state', async () => {
+    const args = ['detect', file, '--json', '--state', place('seen.json')];
+    expect(JSON.parse((await inside(...args)).out).findings).toHaveLength(2);
+    expect(JSON.parse((await inside(...args)).out).findings).toHaveLength(0);
+  });
+
+  test('prints its schema', async () => {
+    expect(JSON.parse((await inside('detect', '--schema')).out)).toMatchObject({ type: 'object' });
+  });
+
+  test('refuses what it cannot do, and leaves files that are not its own', async () => {
+    for (const [args, reason] of [
+      [[], /which file/],
+      [['detect', file, '--column', 'request'], /no such column.*requests/s],
+      [['detect', place('nothing.csv')], /nothing\.csv/],
+      [['detect', file, '--severity', '0'], /severity.*1 to 100/],
+      [['detect', file, '--since', 'yesterday'], /--since/],
+    ] as const) {
+      const { code, err } = await inside(...(args.length === 0 ? ['detect'] : args));
+      expect(code).not.toBe(0);
+      expect(err).toMatch(reason);
+    }
+    writeFileSync(place('mine.html'), 'my own page');
+    const { code, err } = await inside('detect', file, '--out', place('mine'));
+    expect(code).not.toBe(0);
+    expect(err).toMatch(/was not written by this command/);
+    expect(existsSync(place('mine.json'))).toBe(false);
+  });
+});
