@@ -17,6 +17,7 @@ import { type Dims, parseDims } from '../policy/model-config.ts';
 import { loadAdapter, saveAdapter, writeAdapter } from '../policy/peft.ts';
 import { Policy } from '../policy/policy.ts';
 import { type PolicyCard, writeCard } from '../tasks/card.ts';
+import { writeReference } from '../tasks/reference.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint.ts';
 import { BEGINNING, Learner, type StageStart } from '../train/learner.ts';
 import { type RlMetrics, readLog } from '../train/metrics.ts';
@@ -33,6 +34,7 @@ import {
 } from '../train/worker-group.ts';
 import type { EvalRecord } from '../types.ts';
 import { openEngine } from './engine.ts';
+import { makePolicyReference } from './policy-reference.ts';
 import type { EvalJob, Likelihood, StageJob, StageNote, StageResult, TrainingJob } from './stage.ts';
 import { evaluationCard, exampleTask, trainingCard, trainingTask } from './task.ts';
 import { readValidation, snapshotOf } from './validation.ts';
@@ -149,7 +151,7 @@ function outputOf({ policy }: Learner, own: TrainingJob): Policy {
  * Writes the finished policy beside the checkpoint, a trained adapter also by itself: merged, the policy is a plain
  * checkpoint, which everything that reads one can use, and which the next stage begins with. Rank 0 only.
  */
-function publish(learner: Learner, card: PolicyCard, own: TrainingJob): void {
+async function publish(learner: Learner, card: PolicyCard, own: TrainingJob): Promise<void> {
   if (rank !== 0) return;
   const { base, output, adapter, recipe } = own;
   const policy = outputOf(learner, own);
@@ -159,9 +161,11 @@ function publish(learner: Learner, card: PolicyCard, own: TrainingJob): void {
     saveAdapter(policy, adapter, basename(base) === 'initial' && init !== 'nano' ? init : resolve(base));
     mergeAdapter(policy);
   }
+  const reference = await makePolicyReference(policy, card, own);
   writeManifestedDirectory(output, (temporary) => {
     policy.write(temporary);
     writeCard(temporary, card);
+    if (reference !== null) writeReference(temporary, reference);
   });
 }
 
@@ -219,7 +223,7 @@ async function train(own: TrainingJob): Promise<StageResult> {
         );
   const ended = steps === stepsOf(own) || validation?.exhausted === true;
   const complete = ended && (validation?.finish(steps) ?? true);
-  if (complete) publish(learner, card, own);
+  if (complete) await publish(learner, card, own);
   return { steps, complete, records: [], likelihoods: [] };
 }
 
