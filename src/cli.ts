@@ -89,11 +89,11 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     async () => (await import('./commands/runs.ts')).runs,
   ),
   detect: lazy(
-    'Find what is unusual in a CSV file, without any policy: scores, findings, a page',
+    'Find what is unusual in a CSV file: scores and findings, for programs and cron jobs',
     async () => (await import('./commands/detect.ts')).detectCommand,
   ),
   explain: lazy(
-    'Find and explain the anomalies of a CSV file',
+    'Find what is unusual in a CSV file, and write a page that shows it',
     async () => (await import('./commands/explain.ts')).explainCommand,
   ),
   quickstart: lazy(

@@ -78,7 +78,5 @@ const inOrder = [...commands.slice(1), commands[0]!].map((args) => [args.join(' 
 test.each(inOrder)('npx timeseer %s', async (_, args) => {
   const { code, err } = await inside(...shortened(args));
   expect(err).not.toMatch(/error:/);
-  // After a handful of steps a policy may say nothing that can be read, which `explain` reports as a failure.
-  const mute = args[0] === 'explain' && /none of the policy's .* could be read/.test(err);
-  expect(code).toBe(mute ? 1 : 0);
+  expect(code).toBe(0);
 });

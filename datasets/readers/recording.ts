@@ -359,7 +359,7 @@ function valueColumns(table: Table, wanted: RecordingOptions['columns'], keys: r
   const { columns, file, timeColumns: taken, times } = table;
   if (wanted !== undefined) {
     if (wanted.length === 0) throw new ConfigError('columns: at least one is needed');
-    return [...new Set(wanted.map((one) => chosenColumn(columns, one, file, '--columns')))];
+    return [...new Set(wanted.map((one) => chosenColumn(columns, one, file, '--column')))];
   }
   const numeric = columns.flatMap((column, i) =>
     !taken.includes(i) && !keys.includes(i) && isNumeric(column) ? [i] : [],
@@ -383,7 +383,7 @@ function valueColumns(table: Table, wanted: RecordingOptions['columns'], keys: r
   }
   if (chosen.length > MOST_COLUMNS) {
     throw new DataError(
-      `${chosen.length} columns of numbers, more than the ${MOST_COLUMNS} that are read at once: ${listed(chosen.map((i) => columns[i]!))}; name some with --columns`,
+      `${chosen.length} columns of numbers, more than the ${MOST_COLUMNS} that are read at once: ${listed(chosen.map((i) => columns[i]!))}; name some with --column`,
       { file },
     );
   }
@@ -481,7 +481,7 @@ function readValues(table: Table, chosen: readonly number[], notes: Note[]): Flo
 
 function adviceFor(cell: string, { survey, cells }: TableColumn, format: NumberFormat): string {
   if (kindOf(cell) === 'word' && survey.numbers > 0)
-    return `; ${plural(survey.words, 'cell')} of ${survey.filled} are words, too many to be taken as missing; remove them, or leave the column out with --columns`;
+    return `; ${plural(survey.words, 'cell')} of ${survey.filled} are words, too many to be taken as missing; remove them, or leave the column out with --column`;
   if (survey.numbers === 0) return '';
   const like = cells.find((one) => one !== cell && !Number.isNaN(readNumber(one, format)));
   return `${like === undefined ? '' : `; others are written like ${show(like)}`}; correct the cell or remove the row`;

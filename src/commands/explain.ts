@@ -1,106 +1,65 @@
-/** `timeseer explain`: what a policy and the classical analyses see in one CSV file. */
+/** `timeseer explain`: a page and a JSON file of what is unusual in a CSV file, and beside it what a policy says. */
 import type { CommandModule } from 'yargs';
-import { MOST_WINDOWS } from '../explain/explain.ts';
-import { disagrees, type Explanation } from '../explain/page.ts';
-import { type ExplainRequest, explainFile } from '../run/explain.ts';
-import { print, printJson, say } from '../terminal.ts';
+import type { Level } from '../detect/finding.ts';
+import { scoresCsv, toJson } from '../explain/formats.ts';
+import { MOST_WINDOWS } from '../explain/policy-answers.ts';
+import { failOn } from '../explain/state.ts';
+import { writeFileAtomic } from '../files.ts';
+import { explainFile } from '../run/explain.ts';
+import { print, say } from '../terminal.ts';
+import {
+  type DetectOptionValues,
+  detectOptions,
+  detectRequest,
+  FILE_WORDS,
+  LEVEL_WORDS,
+  reportText,
+} from './detect-options.ts';
 
-export interface ExplainArguments extends ExplainRequest {
+export interface ExplainArguments extends DetectOptionValues {
+  readonly file: string;
+  readonly policy: string | undefined;
+  readonly out: string | undefined;
+  readonly device: string | undefined;
+  readonly window: number | undefined;
+  readonly overlap: number | undefined;
   readonly json: boolean;
 }
 
-const SHOWN = 10;
-
-function count(n: number, one: string, many = `${one}s`): string {
-  return `${n} ${n === 1 ? one : many}`;
-}
-
-/** Whether the policy was asked, and none of its answers could be read. */
-function unanswered({ windows }: Explanation): boolean {
-  return windows.length > 0 && windows.every((one) => one.intervals === null);
-}
-
-function summary(found: Explanation, files: { html: string; json: string }, seconds: number): string {
-  const { intervals, classical, windows } = found;
-  const lines = [
-    `${found.file}: ${found.length} samples, ${unanswered(found) ? 'no readable answer' : `${count(intervals.length, 'anomaly', 'anomalies')}, class ${found.class}`} ` +
-      `(${found.policy === null ? 'classical analyses' : `policy ${found.policy}`}, ${seconds.toFixed(1)} s)`,
-  ];
-  for (const { start, end, from, to, confirmed } of intervals.slice(0, SHOWN)) {
-    const when = from === null ? '' : `  ${from} to ${to}`;
-    const also = found.policy === null ? '' : confirmed ? '  classical analyses too' : '  policy alone';
-    lines.push(`  [${start}, ${end})${when}${also}`);
-  }
-  if (intervals.length > SHOWN) lines.push(`  and ${intervals.length - SHOWN} more`);
-  if (disagrees(found)) {
-    const said = classical.intervals.slice(0, SHOWN).map(([start, end]) => `[${start}, ${end})`);
-    const more = classical.intervals.length - said.length;
-    lines.push(
-      said.length === 0
-        ? '  the classical analyses disagree: they find nothing'
-        : `  the classical analyses disagree: ${said.join(' ')}${more > 0 ? ` and ${more} more` : ''} ${classical.class}`,
-    );
-  }
-  if (found.policy !== null) {
-    const unreadable = windows.filter((one) => one.intervals === null).length;
-    lines.push(
-      `  ${count(windows.length, 'window')} answered` +
-        (unreadable === 0 ? '' : `, ${unreadable} of them unreadable: they count as nothing found`),
-      `  classical analyses: ${count(classical.intervals.length, 'interval')}, class ${classical.class}` +
-        (classical.agreement === undefined
-          ? ''
-          : `, intersection over union ${classical.agreement.toFixed(2)}`),
-    );
-  }
-  lines.push(`  ${files.html}`, `  ${files.json}`);
-  return lines.join('\n');
-}
-
 export async function runExplain(args: ExplainArguments): Promise<void> {
-  const { found, files, seconds } = await explainFile(args);
-  if (args.json) {
-    const { figure: _figure, windows, ...rest } = found;
-    printJson({
-      out: files,
-      seconds: Number(seconds.toFixed(3)),
-      ...rest,
-      windows: windows.length,
-      unreadable: windows.filter((one) => one.intervals === null).length,
-    });
-  } else print(summary(found, files, seconds));
-  if (unanswered(found)) {
-    say(
-      `warning: none of the policy's ${count(found.windows.length, 'answer')} could be read, so it says nothing about this series; they are in ${files.html}`,
-    );
-    process.exitCode = 1;
+  const { out, policy, device, window, overlap, since } = args;
+  const { report, source, files, seconds } = await explainFile({
+    ...{ detect: detectRequest(args.file, args), since },
+    ...{ out, policy, device, window, overlap },
+  });
+  const written: string[] = Object.values(files);
+  if (args.scores !== undefined) {
+    writeFileAtomic(args.scores, [...scoresCsv(source)].join(''));
+    written.push(args.scores);
   }
+  if (args.json) {
+    print(toJson(report).trimEnd());
+    for (const file of written) say(file);
+  } else print(reportText(report, written, seconds));
+  const level = args['fail-on'];
+  if (level !== undefined) process.exitCode = failOn(report, level as Level);
 }
 
 export const explainCommand: CommandModule<object, ExplainArguments> = {
   command: 'explain <file>',
-  describe: 'Find and explain the anomalies of a CSV file',
+  describe: 'Find what is unusual in a CSV file, and write a page that shows it',
   builder: (yargs) =>
-    yargs
-      .positional('file', {
-        type: 'string',
-        demandOption: true,
-        describe:
-          'CSV with one column of numbers, with or without a header and a time column; at least 2 samples, empty cells are gaps',
-      })
-      .option('policy', {
-        type: 'string',
-        describe: 'Directory of a run or of a policy (default: none, the classical analyses alone)',
-        requiresArg: true,
-      })
-      .option('column', {
-        type: 'string',
-        describe: 'Value column, by name or number, where there are several',
-        requiresArg: true,
-      })
+    detectOptions(yargs.positional('file', { type: 'string', demandOption: true, describe: FILE_WORDS }))
       .option('out', {
         type: 'string',
         describe:
           'Path of the result without .html and .json (default: <name of the file>[.<column>].explain in the current directory)',
+        requiresArg: true,
+      })
+      .option('policy', {
+        type: 'string',
+        describe:
+          'Directory of a run or of a policy, whose answers stand beside the findings and change none',
         requiresArg: true,
       })
       .option('device', {
@@ -110,25 +69,21 @@ export const explainCommand: CommandModule<object, ExplainArguments> = {
       })
       .option('window', {
         type: 'number',
-        describe: `Samples per window (default: what the policy was taught; longer where ${MOST_WINDOWS} windows do not reach)`,
+        describe: `Samples per window of the policy (default: what it was taught; longer where ${MOST_WINDOWS} windows do not reach)`,
         requiresArg: true,
       })
       .option('overlap', {
         type: 'number',
-        default: 0.5,
-        describe: 'Share that neighbouring windows have in common, 0 to 0.9',
+        describe: 'Share that neighbouring windows of the policy have in common, 0 to 0.9 (default 0.5)',
         requiresArg: true,
       })
-      .option('json', { type: 'boolean', default: false, describe: 'Print the summary as JSON' })
+      .option('json', { type: 'boolean', default: false, describe: 'Print the report as JSON' })
+      .example('$0 explain metrics.csv', 'All columns of numbers: metrics.explain.html and .json')
+      .example('$0 explain metrics.csv --column requests --out reports/requests', 'One column')
       .example(
-        '$0 explain my.csv --policy runs/quickstart',
-        'The best policy of a run, one page and its JSON',
+        '$0 explain series.csv --policy runs/quickstart',
+        'With what a policy says, for series like those that it was taught',
       )
-      .example('$0 explain my.csv --column temperature --out reports/my', 'The classical analyses alone')
-      .example(
-        '$0 explain my.csv --policy runs/quickstart --window 4000',
-        'Longer windows, for slower anomalies',
-      )
-      .epilogue('An earlier explanation of the same name is replaced; any other file is not.'),
+      .epilogue(`${LEVEL_WORDS} An earlier result of the same name is replaced; any other file is not.`),
   handler: runExplain,
 };

@@ -27,6 +27,11 @@ export const quickstart: CommandModule<object, RunArguments> = {
     }
     print(`${resultLines(summary).join('\n')}\n`);
     print(`report: ${files.report}\nsummary: ${files.summary}`);
-    if (explains) print(`ask it about a file: npx timeseer explain my.csv --policy ${shellWord(out)}`);
+    if (explains) {
+      print(
+        `ask it about a series like those that it learned: npx timeseer explain my.csv --policy ${shellWord(out)}\n` +
+          'for recordings leave --policy out: on those it finds less than the detector does without it, and abstains where it notices that',
+      );
+    }
   },
 };

@@ -10,9 +10,9 @@ import { recurrence } from './false-alarms.ts';
 import { localEvidence } from './shape.ts';
 
 /** Cycles that must fit into the series: fewer give no typical cycle. */
-export const FEWEST_WHOLE_CYCLES = 6;
+const FEWEST_WHOLE_CYCLES = 6;
 /** Shortest period, in samples, of which a part can be told from a point. */
-export const SHORTEST_PERIOD = 8;
+const SHORTEST_PERIOD = 8;
 /** Departure, in standard deviations of the usual departures, that is flagged. */
 export const FLAG_FROM = 5;
 /** Least departure as a part of half the height of the cycle: smaller ones are ripples of a clean series. */

@@ -47,7 +47,7 @@ export function discordRatio({ distance, mean }: { distance: number; mean: numbe
 }
 
 /** Least ratio at which a wave of a series of `length` samples is unlike the others. */
-export function leastRatioOfWave(length: number): number {
+function leastRatioOfWave(length: number): number {
   return LEAST_RATIO_OF_WAVE + Math.max(0, Math.log10(length / 1000));
 }
 /** Level change, in standard deviations around the line, from which a departure is a trend (others reach 0.7). */

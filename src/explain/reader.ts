@@ -1,12 +1,16 @@
 /** Who answers about a window of a series: a policy, in the way its card says it was taught. */
 
+import { createHash } from 'node:crypto';
 import { VALUE_CHANNEL } from '../../datasets/example.ts';
+import type { EncodedPrompt } from '../policy/batch.ts';
+import { pictureFeatures } from '../policy/features.ts';
 import { generate } from '../policy/generate.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import type { PromptRequest } from '../tasks/kind.ts';
 import { numericText } from '../tasks/numeric-text.ts';
 import { customPrompt, instruction } from '../tasks/prompt.ts';
+import { distanceFrom, type PolicyReference } from '../tasks/reference.ts';
 import { PromptEncoder } from '../train/task.ts';
 import type { Picture } from '../types.ts';
 
@@ -19,6 +23,17 @@ const EFFORT = {
   full: { batch: 4, maxTokens: 1024 },
 } as const;
 
+/** The greedy answer about a window. */
+export interface Reading {
+  readonly text: string;
+  /** Mean natural logarithm of the probability of its tokens; null where that is not known. */
+  readonly logProbability: number | null;
+  /** Of the window from what was taught; null without a reference. */
+  readonly distance: number | null;
+  /** The same for windows that were shown the same. */
+  readonly input: string;
+}
+
 export interface Reader {
   /** Where it is from, as the page shows it. */
   readonly name: string;
@@ -30,14 +45,22 @@ export interface Reader {
   readonly record: Readonly<Record<string, string | number>>;
   /** How far its answers can be trusted, one sentence each. */
   readonly caveats: readonly string[];
+  /** What its training data look like to it; null where that is not known. */
+  readonly reference: PolicyReference | null;
   /** What it is shown of a window [W]. */
   picture(window: Float64Array): Picture | Promise<Picture>;
-  /** One response to each window [W]. */
-  answer(windows: readonly Float64Array[]): Promise<readonly string[]>;
+  /** The greedy answer to each window [W]. */
+  answer(windows: readonly Float64Array[]): Promise<readonly Reading[]>;
+  /** `samples` answers to each window, drawn at a temperature. */
+  sample(
+    windows: readonly Float64Array[],
+    draw: { readonly samples: number; readonly temperature: number },
+  ): Promise<readonly (readonly string[])[]>;
 }
 
 export interface PolicyReaderOptions {
   readonly name: string;
+  readonly reference: PolicyReference | null;
   /** Draws a series as the policy's figure has it. */
   readonly picture: (values: Float64Array) => Picture | Promise<Picture>;
 }
@@ -56,16 +79,29 @@ function asked({ numbers, classes }: PolicyCard, values: Float64Array): PromptRe
       };
 }
 
-/** Reads windows with a policy, greedily. */
+/** Reads windows with a policy. */
 export function policyReader(policy: Policy, card: PolicyCard, options: PolicyReaderOptions): Reader {
+  const { name, reference, picture } = options;
   const encoder = new PromptEncoder(policy);
   const words = customPrompt(card.kind);
   const { batch, maxTokens } = EFFORT[card.style];
   const { info } = policy.engine;
+  const promptsOf = async (
+    windows: readonly Float64Array[],
+  ): Promise<{ encoded: EncodedPrompt; input: string }[]> => {
+    const prompts = [];
+    for (const values of windows) {
+      const seen = card.numbers === null ? await picture(values) : null;
+      const question = instruction(card.style, words, asked(card, values));
+      const input = createHash('sha256').update(question);
+      if (seen !== null) input.update(seen.data);
+      prompts.push({ encoded: encoder.encode(seen, question), input: input.digest('base64') });
+    }
+    return prompts;
+  };
   return {
-    name: options.name,
+    ...{ name, reference, picture, batch },
     length: card.length,
-    batch,
     record: {
       parameters: policy.layout.size,
       stage: card.stage,
@@ -77,19 +113,26 @@ export function policyReader(policy: Policy, card: PolicyCard, options: PolicyRe
     caveats:
       card.style === 'nano'
         ? [
-            `The policy is small (${(policy.layout.size / 1e6).toPrecision(2)} million parameters): on data unlike those that it was taught its answer is a hint, to be held against the classical evidence.`,
+            `The policy is small (${(policy.layout.size / 1e6).toPrecision(2)} million parameters): on data unlike those that it was taught its answer is a hint.`,
             ...card.limitations,
           ]
         : [],
-    picture: options.picture,
     async answer(windows) {
-      const prompts = [];
-      for (const values of windows) {
-        const picture = card.numbers === null ? await options.picture(values) : null;
-        prompts.push(encoder.encode(picture, instruction(card.style, words, asked(card, values))));
-      }
-      const responses = await generate(policy, prompts, { temperature: 0, maxTokens, seed: 0 });
-      return responses.map(({ text }) => text);
+      const prompts = await promptsOf(windows);
+      const encoded = prompts.map((one) => one.encoded);
+      const responses = await generate(policy, encoded, { temperature: 0, maxTokens, seed: 0 });
+      const features = reference === null ? null : pictureFeatures(policy, encoded);
+      return responses.map(({ text, logProbs }, i) => ({
+        text,
+        logProbability: logProbs.reduce((sum, value) => sum + value, 0) / logProbs.length,
+        distance: features === null ? null : distanceFrom(reference!, features[i]!),
+        input: prompts[i]!.input,
+      }));
+    },
+    async sample(windows, { samples, temperature }) {
+      const encoded = (await promptsOf(windows)).map((one) => one.encoded);
+      const responses = await generate(policy, encoded, { temperature, samples, maxTokens, seed: 0 });
+      return windows.map((_, p) => responses.filter((one) => one.prompt === p).map(({ text }) => text));
     },
   };
 }

@@ -8,6 +8,7 @@ import { grouped } from '../html/numbers.ts';
 import { bullets, FOOTER, scrolling } from '../html/parts.ts';
 import { STYLE } from '../html/style.ts';
 import { bandWidth, numberWords, observedWords } from './formats.ts';
+import { POLICY_STYLE, policyBlock, type SeenPictures } from './policy-page.ts';
 import {
   type AnomalyReport,
   KIND_WORDS,
@@ -47,7 +48,8 @@ header.top h1{font-size:1.15rem;margin:0;color:var(--soft);font-weight:600;overf
 .since{max-width:none;margin:0 0 .5rem;font-size:1.05rem}.headline span,.since span,.stamp{white-space:nowrap}
 .byline{margin-bottom:.5rem;max-width:none;font-size:.9rem}
 .notes{font-size:.875rem;color:var(--soft);margin:0 0 .7rem}.notes .list{max-width:none;margin:0;columns:2 28rem}.notes details{margin:.2rem 0 0}
-main.report{display:grid;grid-template-columns:minmax(0,1fr);gap:1.4rem}
+main.report>*{margin:0 0 1.4rem}
+.board{display:grid;grid-template-columns:minmax(0,1fr);gap:1.4rem}
 .plotside{min-width:0}
 #plot{min-height:260px}
 .bar{display:flex;flex-wrap:wrap;align-items:center;gap:.4rem .6rem;margin:.2rem 0 .4rem;font-size:.875rem}
@@ -84,14 +86,13 @@ ${Object.keys(LEVELS)
 .usual-shape{border-top:1px solid var(--rule);padding-top:1.2rem}
 .usual-shape td.structure{text-align:left;min-width:18rem}
 @media screen and (min-width:1100px){
-main.report{grid-template-columns:minmax(0,1fr) 25.5rem}
+.board{grid-template-columns:minmax(0,1fr) 25.5rem}
 .plotside{position:sticky;top:0;align-self:start;max-height:100vh;overflow:auto;padding-top:.4rem}
-.usual-shape,.wide{grid-column:1/-1}
 }
 @media (max-width:640px){.headline{font-size:1.1rem}.told .facts{grid-template-columns:max-content 1fr;gap:.1rem .7rem}.told .facts dd{margin:0}.bar button{padding:.5rem .8rem}}
 @media print{
 .bar,.hint{display:none}.js .told .more{display:grid}.findings>li{break-inside:avoid}.findings li.selected{outline:none}
-main.report{display:block}.plotside{break-inside:avoid}.notes details>*{display:block}.pick{padding-bottom:.1rem}
+.board{display:block}.plotside{break-inside:avoid}.notes details>*{display:block}.pick{padding-bottom:.1rem}
 }`.replaceAll('\n', '');
 
 const levelBadge = (level: string): Html =>
@@ -128,7 +129,11 @@ function more(one: ReportFinding): Html {
             : `lines ${one.rows.first} to ${one.rows.last} of the file`,
         ]),
   ];
-  return html`<dl class="facts more">${clauses('For', one.evidence.for)}${clauses('Against', one.evidence.against)}<dt>Similar</dt><dd>${
+  return html`<dl class="facts more">${clauses('For', one.evidence.for)}${clauses('Against', one.evidence.against)}${
+    one.markedByPolicy === null
+      ? null
+      : html`<dt>Policy</dt><dd>${one.markedByPolicy ? 'marks it as well' : 'does not mark it'}</dd>`
+  }<dt>Similar</dt><dd>${
     named.length === 0
       ? 'nothing like it in this recording'
       : html`${named.map((text) => html`<div>${text}</div>`)}${rest > 0 ? html`<div>and ${rest} more</div>` : null}`
@@ -254,12 +259,17 @@ function reductionWords(columns: PlotData['columns'], samples: number): string |
   return `This page holds ${grouped(kept)} of ${grouped(all)} values: the least and the largest of about every ${Math.max(2, Math.round((3 * all) / kept))}, and more around the findings.`;
 }
 
+export interface PageOptions {
+  /** What the policy saw, where one was asked. */
+  readonly seen?: SeenPictures;
+}
+
 /**
  * The page as text. The report may be a selection of what `source` holds; it is verified first.
  *
- * @throws ReportMismatch when a number of the report does not hold
+ * @throws ReportMismatch when a number of the report does not hold; DataError for a picture that is no PNG data URI
  */
-export function reportPage(report: AnomalyReport, source: ReportSource): string {
+export function reportPage(report: AnomalyReport, source: ReportSource, options: PageOptions = {}): string {
   verify(report, source);
   const places = axisPlaces(source);
   const place = (sample: number): number => places[sample]!;
@@ -311,7 +321,7 @@ export function reportPage(report: AnomalyReport, source: ReportSource): string 
 ${headline(report)}
 <p class="byline">${byline.join(' \u00b7 ')}</p>
 ${notesBlock(report.notes)}</header>
-<main class="report">
+<main class="report"><div class="board">
 <div class="plotside"><ul class="key"><li><span class="swatch line"></span>observed</li><li><span class="swatch usual"></span>expected (when zoomed in)</li><li><span class="swatch band"></span>holds 99 % of the other samples</li>${signs}</ul>
 <div id="plot" role="group" aria-label="Plot of ${drawn.map(({ name }) => name).join(', ')} with the findings and their score. The list beside it tells the same in words."></div>
 <noscript><p class="failure">The plot needs JavaScript; it is inside this file and loads nothing.</p></noscript>
@@ -325,12 +335,12 @@ ${notesBlock(report.notes)}</header>
     items.length === 0
       ? html`<p>Nothing unusual was found.</p>`
       : html`<ol class="findings" id="findings">${items}</ol>`
-  }${hidden === 0 ? null : html`<p>${grouped(hidden)} less severe findings are in the JSON file.</p>`}</section>
+  }${hidden === 0 ? null : html`<p>${grouped(hidden)} less severe findings are in the JSON file.</p>`}</section></div>
 <section class="usual-shape" aria-labelledby="columns"><h2 id="columns">Columns</h2>${columnsTable(report)}</section>
-</main>${FOOTER}${jsonBlock('report-data', data)}`;
+${policyBlock(report.policy, options.seen ?? new Map())}</main>${FOOTER}${jsonBlock('report-data', data)}`;
   return page({
     title: `${report.file}: ${report.findings.length === 0 ? 'nothing unusual' : report.headline.split('.')[0]!}`,
-    style: `${STYLE}${PAGE_STYLE}`,
+    style: `${STYLE}${PAGE_STYLE}${report.policy === undefined ? '' : POLICY_STYLE}`,
     body,
     scripts: plotScripts(),
   });

@@ -12,6 +12,9 @@ import type { Detection, Finding } from '../detect/finding.ts';
 import { KINDS, LEVELS, type Level } from '../detect/finding.ts';
 import { DataError } from '../errors.ts';
 import { grouped } from '../html/numbers.ts';
+import { overlap } from '../series/intervals.ts';
+import type { Interval } from '../types.ts';
+import { POLICY_COLUMN, POLICY_HEAD, type PolicyColumn, type PolicyHead } from './policy-section.ts';
 import { durationWords, isoTime, spanWords } from './report-time.ts';
 
 /** One column of numbers and what the detector says about it. */
@@ -109,6 +112,8 @@ const FINDING = z.strictObject({
   rows: z.strictObject({ first: z.int().positive(), last: z.int().positive() }).nullable(),
   /** The event that it is part of. */
   event: z.string().nullable(),
+  /** Whether a policy marks part of it as well; null where none was asked about it, or it abstains. */
+  markedByPolicy: z.boolean().nullable(),
 });
 
 /** Findings of several columns at the same time. */
@@ -135,12 +140,23 @@ const EVENT = z.strictObject({
 
 const COUNTS = z.strictObject({ low: index, medium: index, high: index, critical: index, ongoing: index });
 
-export const REPORT_SCHEMA = 'timeseer.anomalies' as const;
+/** What a policy says about the same recording. It changes nothing of the findings, their ranks and levels. */
+const POLICY = POLICY_HEAD.extend({
+  columns: z.array(
+    POLICY_COLUMN.extend({
+      /** What it marks; nothing where it abstains. `finding`: whether a finding of the column overlaps. */
+      intervals: z.array(EXTENT.extend({ finding: z.boolean() })),
+    }),
+  ),
+});
 
-/** The published shape of a report. A later version only adds fields, or has another number. */
+export const REPORT_SCHEMA = 'timeseer.anomalies' as const;
+const VERSION = 2;
+
+/** The published shape of a report. A version has these fields and no others. */
 export const REPORT = z.strictObject({
   schema: z.literal(REPORT_SCHEMA),
-  version: z.literal(1),
+  version: z.literal(VERSION),
   file: z.string(),
   samples: index,
   /** Stamps of the first and the last sample. */
@@ -168,8 +184,8 @@ export const REPORT = z.strictObject({
   counts: COUNTS,
   findings: z.array(FINDING),
   events: z.array(EVENT),
-  /** What a policy says about the same recording. */
-  policy: z.record(z.string(), z.json()).optional(),
+  /** Absent where none was asked. */
+  policy: POLICY.optional(),
 });
 
 export type AnomalyReport = z.infer<typeof REPORT>;
@@ -188,7 +204,7 @@ export function checkReport(value: unknown, file?: string): AnomalyReport {
   if (checked.success) return checked.data;
   const issue = checked.error.issues[0]!;
   throw new DataError(
-    `not a report of version 1: ${issue.path.join('.') || 'the whole'}: ${issue.message}`,
+    `not a report of version ${VERSION}: ${issue.path.join('.') || 'the whole'}: ${issue.message}`,
     file === undefined ? {} : { file },
   );
 }
@@ -297,6 +313,7 @@ function toFinding(source: ReportSource, column: ReportColumn, found: Finding): 
     ongoing: found.ongoing,
     rows: rowsOf(source, start, end),
     event: null,
+    markedByPolicy: null,
   };
 }
 
@@ -484,13 +501,50 @@ function assemble(
   return { ...base, columns, headline, counts: countFindings(findings), findings, events };
 }
 
+/** What a policy says about a recording, before it is held against the findings. */
+export interface PolicyOpinion extends PolicyHead {
+  readonly columns: readonly (PolicyColumn & { readonly intervals: readonly Interval[] })[];
+}
+
+/** Whether what a policy marks of a finding's column overlaps it; null where the policy does not answer there. */
+export function markedBy(
+  policy: Pick<PolicyOpinion, 'columns'> | undefined,
+  { column, start, end }: Pick<ReportFinding, 'column' | 'start' | 'end'>,
+): boolean | null {
+  const said = policy?.columns.find((one) => one.column === column);
+  return said?.status === 'answers' ? overlap(said.intervals, [[start, end]]) > 0 : null;
+}
+
+function toPolicy(
+  source: ReportSource,
+  { name, record, notes, columns }: PolicyOpinion,
+  findings: readonly ReportFinding[],
+): NonNullable<AnomalyReport['policy']> {
+  return {
+    ...{ name, record, notes },
+    columns: columns.map((said) => {
+      const { column, status, statement, window, doubtful, limit, signals, answers } = said;
+      const found = findings
+        .filter((one) => one.column === column)
+        .map(({ start, end }): Interval => [start, end]);
+      return {
+        ...{ column, status, statement, window, doubtful, limit, class: said.class, signals, answers },
+        intervals: said.intervals.map(([start, end]) => ({
+          ...extentOf(source, start, end),
+          finding: found.some((one) => overlap([one], [[start, end]]) > 0),
+        })),
+      };
+    }),
+  };
+}
+
 /**
  * The report of a recording.
  *
- * @param policy what a policy says about it, as JSON
+ * @param policy what a policy says about it
  * @throws DataError where columns, stamps or lines are of another length than the values, or two columns have one name
  */
-export function buildReport(source: ReportSource, policy?: AnomalyReport['policy']): AnomalyReport {
+export function buildReport(source: ReportSource, policy?: PolicyOpinion): AnomalyReport {
   const samples = source.columns[0]?.values.length ?? 0;
   for (const { name, values, detection } of source.columns) {
     const lengths = [
@@ -523,7 +577,7 @@ export function buildReport(source: ReportSource, policy?: AnomalyReport['policy
   }));
   const base = {
     schema: REPORT_SCHEMA,
-    version: 1 as const,
+    version: VERSION,
     file: source.file,
     samples,
     from: samples === 0 ? null : instant(source, 0),
@@ -533,8 +587,7 @@ export function buildReport(source: ReportSource, policy?: AnomalyReport['policy
     zone: source.zone,
     notes: source.notes.map(({ code, text }) => ({ code, text })),
     columns,
-    ...(policy === undefined ? {} : { policy }),
-  };
+  } as const;
   const found = source.columns.flatMap((column) =>
     column.detection.findings.map((one) => toFinding(source, column, one)),
   );
@@ -545,7 +598,11 @@ export function buildReport(source: ReportSource, policy?: AnomalyReport['policy
     seen.set(one.id, before + 1);
     return before === 0 ? one : { ...one, id: idOf(one.id, String(before)) };
   });
-  return assemble(base, unique);
+  const marked = unique.map((one) => ({ ...one, markedByPolicy: markedBy(policy, one) }));
+  return assemble(
+    policy === undefined ? base : { ...base, policy: toPolicy(source, policy, marked) },
+    marked,
+  );
 }
 
 /** The report of only those findings that are `wanted`: ranked, joined and counted anew. */

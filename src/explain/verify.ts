@@ -1,5 +1,6 @@
 /** Checks every number of a report against the values that it tells of: what does not hold is never printed. */
 import { LEVELS } from '../detect/finding.ts';
+import { policyStatement } from './policy-section.ts';
 import {
   type AnomalyReport,
   checkReport,
@@ -98,6 +99,32 @@ function checkEvents({ events, findings }: AnomalyReport): void {
   }
 }
 
+/** What a policy says against the findings, its own answers and the stamps. */
+function checkPolicy({ policy, findings }: AnomalyReport, source: ReportSource): void {
+  for (const one of findings) {
+    const said = policy?.columns.find(({ column }) => column === one.column);
+    const marks =
+      said?.status === 'answers'
+        ? said.intervals.some(({ start, end }) => start < one.end && one.start < end)
+        : null;
+    same(`finding ${one.rank}: marked by the policy`, one.markedByPolicy, marks);
+  }
+  for (const said of policy?.columns ?? []) {
+    const at = `policy: ${said.column}`;
+    same(`${at}: statement`, said.statement, policyStatement(said));
+    same(`${at}: doubtful`, said.doubtful, said.answers.filter(({ doubts }) => doubts.length > 0).length);
+    if (said.status !== 'answers') same(`${at}: intervals`, said.intervals.length, 0);
+    for (const { finding, ...interval } of said.intervals) {
+      same(`${at}: an interval`, interval, extentOf(source, interval.start, interval.end));
+      // A report of some of the findings knows of the others only here.
+      const found = findings.some(
+        (one) => one.column === said.column && one.start < interval.end && interval.start < one.end,
+      );
+      if (found) same(`${at}: a finding overlaps`, finding, true);
+    }
+  }
+}
+
 /**
  * Recomputes from the recording what a report says of it: extremes, means, stamps, durations, lines, counts, ranks, leads, shares.
  *
@@ -136,6 +163,7 @@ export function verify(report: AnomalyReport, source: ReportSource): void {
     checkFinding(one, source, column, samples);
   });
   checkEvents(report);
+  checkPolicy(report, source);
   same('counts', report.counts, countFindings(report.findings));
   same('headline', report.headline, headlineOf(report.findings, report));
 }

@@ -3,13 +3,9 @@
  * length, and their answers mapped back and merged.
  */
 
-import { setImmediate } from 'node:timers/promises';
 import { ConfigError } from '../errors.ts';
-import { encodePng } from '../plot/png.ts';
 import { mergeIntervals, runs } from '../series/intervals.ts';
-import { parseAnswer } from '../tasks/anomaly.ts';
 import type { Interval } from '../types.ts';
-import { type ExplainedWindow, shownWindows } from './page.ts';
 import { type Reader, UNTAUGHT_LENGTH } from './reader.ts';
 
 export interface WindowOptions {
@@ -124,59 +120,8 @@ export function mapBack(intervals: readonly Interval[], length: number, window: 
 }
 
 /** The samples of a window, at the length that the reader is asked about. */
-function shownOf(values: Float64Array, reader: Reader, [start, end]: Interval): Float64Array {
+export function shownOf(values: Float64Array, reader: Reader, [start, end]: Interval): Float64Array {
   return resample(values.subarray(start, end), reader.length ?? Math.min(end - start, UNTAUGHT_LENGTH));
-}
-
-/** Asks the reader about all windows, in batches. */
-export async function askWindows(
-  values: Float64Array,
-  reader: Reader,
-  plan: readonly Interval[],
-  onProgress: (done: number, total: number) => void = () => {},
-): Promise<ExplainedWindow[]> {
-  const answered: ExplainedWindow[] = [];
-  for (let first = 0; first < plan.length; first += reader.batch) {
-    const batch = plan.slice(first, first + reader.batch);
-    const shown = batch.map((window) => shownOf(values, reader, window));
-    const responses = await reader.answer(shown);
-    for (const [i, window] of batch.entries()) {
-      const length = shown[i]!.length;
-      const response = responses[i] ?? '';
-      const { intervals, class: label, problem } = parseAnswer(response, length);
-      answered.push({
-        start: window[0],
-        end: window[1],
-        intervals: intervals === null ? null : mapBack(intervals, length, window),
-        class: label,
-        response,
-        problem,
-      });
-    }
-    onProgress(answered.length, plan.length);
-    await setImmediate();
-  }
-  return answered;
-}
-
-/** The windows, those that the page shows with their pictures. */
-export async function withPictures(
-  values: Float64Array,
-  reader: Reader,
-  windows: readonly ExplainedWindow[],
-): Promise<ExplainedWindow[]> {
-  const chosen = new Set(shownWindows(windows));
-  const pictured: ExplainedWindow[] = [];
-  for (const one of windows) {
-    if (!chosen.has(one)) {
-      pictured.push(one);
-      continue;
-    }
-    const picture = await reader.picture(shownOf(values, reader, [one.start, one.end]));
-    const seen = `data:image/png;base64,${encodePng(picture).toString('base64')}`;
-    pictured.push({ ...one, seen });
-  }
-  return pictured;
 }
 
 /** Share of the votes from which a sample is anomalous. */
@@ -193,7 +138,11 @@ const MAJORITY = 0.5;
  */
 export function mergeWindows(
   length: number,
-  answers: readonly Pick<ExplainedWindow, 'start' | 'end' | 'intervals'>[],
+  answers: readonly {
+    readonly start: number;
+    readonly end: number;
+    readonly intervals: readonly Interval[] | null;
+  }[],
 ): Interval[] {
   // Votes and windows, as differences along the series.
   const votes = new Int32Array(length + 1);

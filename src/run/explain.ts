@@ -1,121 +1,54 @@
-/** Explains a CSV file with a policy, or with the classical analyses alone: opens both, and writes page and JSON. */
-import { existsSync, readFileSync, statSync } from 'node:fs';
-import { basename, dirname, parse } from 'node:path';
+/** Explains a CSV file: what the detector finds in it, beside it what a policy says where one is asked, as a page and JSON. */
 import { performance } from 'node:perf_hooks';
-import { readSeriesCsv } from '../../datasets/readers/csv.ts';
 import { ConfigError } from '../errors.ts';
-import { type ExplainSource, explain } from '../explain/explain.ts';
-import { type Explanation, writeExplanation } from '../explain/page.ts';
+import { askColumn, type ColumnAnswers } from '../explain/policy-answers.ts';
 import { policyReader, type Reader } from '../explain/reader.ts';
-import { REPORT_SCHEMA } from '../explain/report.ts';
-import { WriteError } from '../files.ts';
+import { type AnomalyReport, buildReport, type PolicyOpinion, type ReportSource } from '../explain/report.ts';
+import { checkTarget, defaultTarget, writeReport } from '../explain/report-files.ts';
+import { sinceReport } from '../explain/state.ts';
+import { verify } from '../explain/verify.ts';
 import { cores } from '../machine.ts';
-import { packageVersion } from '../paths.ts';
 import { figure } from '../plot/figure.ts';
 import { Policy } from '../policy/policy.ts';
 import { Progress } from '../progress.ts';
 import { readCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
+import { readReference } from '../tasks/reference.ts';
+import { type DetectRequest, detectFile } from './detect.ts';
 import { openEngine } from './engine.ts';
 import { findPolicy } from './run-policy.ts';
 import { pictureOf } from './task.ts';
 
 export interface ExplainRequest {
-  readonly file: string;
-  readonly policy: string | undefined;
-  readonly column: string | undefined;
+  readonly detect: DetectRequest;
+  /** As `sinceReport` takes it. */
+  readonly since: string | undefined;
   readonly out: string | undefined;
+  readonly policy: string | undefined;
   readonly device: string | undefined;
   readonly window: number | undefined;
-  readonly overlap: number;
-}
-
-/** Named after the file, and the column where one is asked for: columns of one file do not replace each other. */
-function defaultTarget(file: string, column: string | undefined): string {
-  const safe = column?.replace(/[^\p{L}\p{N}_-]+/gu, '_').slice(0, 40);
-  return `${parse(file).name}${safe === undefined ? '' : `.${safe}`}.explain`;
-}
-
-/** Whether a file is one that this command wrote. */
-function isOurs(path: string): boolean {
-  try {
-    const text = readFileSync(path, 'utf8');
-    if (path.endsWith('.html')) return text.includes('Written by timeseer.');
-    const content: unknown = JSON.parse(text);
-    if (typeof content !== 'object' || content === null) return false;
-    if ('schema' in content) return content.schema === REPORT_SCHEMA;
-    return 'classical' in content && 'windows' in content;
-  } catch {
-    return false;
-  }
-}
-
-/** Bytes of a name: file systems allow 255, of which temporary names beside the result need some 50. */
-const LONGEST_NAME = 200;
-
-/** The nearest directory above a path that is there already, or the file that stands in its place. */
-function standing(path: string): string {
-  const parent = dirname(path);
-  return existsSync(parent) || parent === path ? parent : standing(parent);
-}
-
-/**
- * Refuses a place where nothing can be written, and to replace what this command did not write, before any work is done.
- * @throws WriteError; ConfigError
- */
-export function checkTarget(out: string): void {
-  if (Buffer.byteLength(basename(out)) > LONGEST_NAME) {
-    throw new WriteError(
-      `--out: the name ${basename(out).slice(0, 40)}\u2026 is longer than ${LONGEST_NAME} bytes; choose a shorter one with --out`,
-    );
-  }
-  const above = standing(out);
-  if (existsSync(above) && !statSync(above).isDirectory()) {
-    throw new WriteError(
-      `--out ${out}: ${above} is a file, not a directory; choose another place with --out`,
-    );
-  }
-  for (const path of [`${out}.html`, `${out}.json`]) {
-    if (!existsSync(path)) continue;
-    if (!statSync(path).isFile())
-      throw new ConfigError(`--out ${out}: ${path} is a directory; choose another`);
-    if (!isOurs(path)) {
-      throw new ConfigError(
-        `--out ${out}: ${path} is there and was not written by this command, so it is kept; choose another --out`,
-      );
-    }
-  }
+  readonly overlap: number | undefined;
 }
 
 /** More samples than any file that can be read has. */
 const LONGEST_WINDOW = 500_000_000;
 
 function checkOptions({ window, overlap, policy, device }: ExplainRequest): void {
+  if (policy === undefined) {
+    const alone = Object.entries({ device, window, overlap }).find(([, value]) => value !== undefined);
+    if (alone === undefined) return;
+    throw new ConfigError(
+      `--${alone[0]}: is about a policy, and none is asked; add --policy, or leave it out`,
+    );
+  }
   if (window !== undefined && !(Number.isInteger(window) && window >= 2 && window <= LONGEST_WINDOW)) {
     throw new ConfigError(
       `--window: expected a whole number of at least 2 samples, got ${window}${window > LONGEST_WINDOW ? `, more than any file has (${LONGEST_WINDOW})` : ''}`,
     );
   }
-  if (device !== undefined && policy === undefined) {
-    throw new ConfigError('--device: only a policy runs on a device; add --policy, or leave it out');
-  }
-  if (window !== undefined && policy === undefined) {
-    throw new ConfigError('--window: only a policy sees windows; add --policy, or leave it out');
-  }
-  if (!(overlap >= 0 && overlap <= 0.9)) {
+  if (overlap !== undefined && !(overlap >= 0 && overlap <= 0.9)) {
     throw new ConfigError(`--overlap: expected a share from 0 to 0.9, got ${overlap}`);
   }
-}
-
-function readSource(args: ExplainRequest): ExplainSource {
-  const { values, time, column } = readSeriesCsv(args.file, { column: args.column, missing: true });
-  // A file without a header has no names; the reader numbers its columns.
-  return {
-    file: basename(args.file),
-    column: /^column \d+$/.test(column) ? null : column,
-    values,
-    time,
-  };
 }
 
 /** Loads the policy; everything that can be wrong with it is found here. */
@@ -131,14 +64,46 @@ function openReader(path: string, device: string): { reader: Reader; policy: Pol
   const policy = Policy.load(openEngine(device, cores()), directory);
   const reader = policyReader(policy, card, {
     name: directory,
+    reference: readReference(directory, policy.dims.width),
     picture: (values) => pictureOf(shape, values),
   });
   return { reader, policy };
 }
 
+const NO_REFERENCE =
+  'There is no record beside this policy of what it was taught, so neither how far a window is from that nor how sure it should be of an answer is known.';
+
+/** Asks the policy about every column. */
+async function ask(
+  { columns }: ReportSource,
+  reader: Reader,
+  { window, overlap }: ExplainRequest,
+): Promise<Omit<PolicyOpinion, 'columns'> & { readonly columns: readonly ColumnAnswers[] }> {
+  const said: ColumnAnswers[] = [];
+  for (const { name, values, detection } of columns) {
+    let progress: Progress | undefined;
+    const onProgress = (done: number, total: number): void => {
+      progress ??= new Progress({
+        label: columns.length === 1 ? 'policy' : `policy, ${name}`,
+        ...{ total, unit: 'windows' },
+      });
+      progress.update(done);
+    };
+    const season = detection.seasons[0] ?? null;
+    try {
+      said.push(await askColumn({ name, values, season }, reader, { window, overlap, onProgress }));
+    } finally {
+      progress?.stop();
+    }
+  }
+  const notes = [...reader.caveats, ...(reader.reference === null ? [NO_REFERENCE] : [])];
+  return { name: reader.name, record: { ...reader.record }, notes, columns: said };
+}
+
 /** What was found, and where it was written. */
 export interface Explained {
-  readonly found: Explanation;
+  readonly source: ReportSource;
+  readonly report: AnomalyReport;
   readonly files: { readonly html: string; readonly json: string };
   readonly seconds: number;
 }
@@ -152,26 +117,20 @@ export interface Explained {
 export async function explainFile(request: ExplainRequest): Promise<Explained> {
   const started = performance.now();
   checkOptions(request);
-  const source = readSource(request);
-  const out = request.out ?? defaultTarget(request.file, request.column);
+  const { file, columns, select } = request.detect;
+  const out = request.out ?? defaultTarget(file, [...(select === undefined ? [] : [select]), ...columns]);
   checkTarget(out);
   const opened = request.policy === undefined ? null : openReader(request.policy, request.device ?? 'cpu');
-  let progress: Progress | undefined;
   try {
-    const found = await explain(source, opened?.reader ?? null, {
-      ...(request.window === undefined ? {} : { window: request.window }),
-      overlap: request.overlap,
-      onProgress: (done, total) => {
-        progress ??= new Progress({ label: 'explain', total, unit: 'windows' });
-        progress.update(done);
-      },
-      environment: { timeseer: packageVersion(), node: process.version },
-    });
-    progress?.stop();
-    const files = writeExplanation(out, found);
-    return { found, files, seconds: (performance.now() - started) / 1000 };
+    const { source, report: alone } = await detectFile(request.detect);
+    const opinion = opened === null ? null : await ask(source, opened.reader, request);
+    const whole = opinion === null ? alone : buildReport(source, opinion);
+    verify(whole, source);
+    const report = request.since === undefined ? whole : sinceReport(whole, request.since);
+    const seen = new Map(opinion?.columns.map((one) => [one.column, one.seen]));
+    const files = writeReport(out, report, source, { seen });
+    return { source, report, files, seconds: (performance.now() - started) / 1000 };
   } finally {
-    progress?.stop();
     opened?.policy.dispose();
   }
 }

@@ -19,7 +19,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi 
 import { main } from '../../src/cli.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { CheckpointError } from '../../src/errors.ts';
-import type { Explanation } from '../../src/explain/page.ts';
+import { checkReport } from '../../src/explain/report.ts';
 import { writeManifestedDirectory } from '../../src/manifest.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
@@ -102,49 +102,75 @@ const wave = (length: number): number[] =>
 const written = (): string[] => readdirSync(directory).filter((name) => !name.endsWith('.csv'));
 
 describe('timeseer explain', () => {
-  test('writes a page and its JSON for a policy of a run directory', async () => {
-    const stamps = wave(600).map(
-      (value, i) =>
-        `2024-03-01 ${String(Math.floor(i / 60)).padStart(2, '0')}:${String(i % 60).padStart(2, '0')},${value}`,
-    );
-    const file = csv('pump.csv', ['time,pressure', ...stamps]);
-    const out = join(directory, 'deep/er/pump');
-    const {
-      code,
-      out: text,
-      err,
-    } = await inside(...['explain', file, '--policy', join(shared, 'run'), '--window', '250', '--out', out]);
-    const found = JSON.parse(readFileSync(`${out}.json`, 'utf8')) as Explanation;
-    // What an untrained policy says can hardly ever be read.
-    const unreadable = found.windows.every(({ intervals }) => intervals === null);
-    expect(code).toBe(unreadable ? 1 : 0);
-    expect(/^warning: none of the policy's 4 answers could be read/m.test(err)).toBe(unreadable);
-    expect(found).toMatchObject({
-      file: 'pump.csv',
-      column: 'pressure',
-      length: 600,
-      policy: policyDirectory,
-    });
-    expect(found.windows.length).toBe(4);
-    expect(found.classical.intervals.length).toBeGreaterThan(0);
+  test('finds what detect finds, and writes a page and its JSON', async () => {
+    const file = csv('plain.csv', wave(600));
+    const out = join(directory, 'deep/er/plain');
+    const { code, out: text } = await inside('explain', file, '--out', out);
+    expect(code).toBe(0);
+    expect(text).toMatch(/^plain\.csv: 1 finding/);
     expect(text).toContain(`${out}.html`);
-    expect(text).toMatch(/^pump\.csv: 600 samples, /);
-    expect(readFileSync(`${out}.html`, 'utf8')).toContain('pressure');
-    expect(readdirSync(join(directory, 'deep/er')).sort()).toEqual(['pump.html', 'pump.json']);
+    expect(readdirSync(join(directory, 'deep/er')).sort()).toEqual(['plain.html', 'plain.json']);
+    const report = checkReport(JSON.parse(readFileSync(`${out}.json`, 'utf8')));
+    expect(report.findings[0]!.start).toBeLessThan(412);
+    expect(report.findings[0]!.end).toBeGreaterThan(400);
+    expect(report.findings[0]!.markedByPolicy).toBeNull();
+    expect(report.policy).toBeUndefined();
+    const printed = JSON.parse((await inside('explain', file, '--out', out, '--json')).out) as unknown;
+    expect(printed).toEqual(report);
+    expect(JSON.parse((await inside('detect', file, '--json')).out)).toEqual(report);
   });
 
-  test('takes the classical analyses alone without --policy, from a file without header or time', async () => {
-    const file = csv('plain.csv', wave(600));
-    const out = join(directory, 'plain');
-    const { code, out: text } = await inside('explain', file, '--out', out, '--json');
+  test('reads recordings as detect does: any order, a chosen column, and fails on what is severe', async () => {
+    const rows = wave(600).map((value, i) => {
+      const clock = new Date(Date.UTC(2025, 2, 1) + 60_000 * i).toISOString().slice(0, 16).replace('T', ' ');
+      return `${clock};${String(value).replace('.', ',')};${i % 5}`;
+    });
+    const file = csv('pump.csv', ['time;pressure;other', ...rows.reverse()]);
+    const out = join(directory, 'pump');
+    const args = [
+      'explain',
+      file,
+      '--column',
+      'pressure',
+      '--out',
+      out,
+      '--scores',
+      join(directory, 'scores.csv'),
+    ];
+    const { code, out: text } = await inside(...args, '--tz', 'UTC', '--fail-on', 'low');
+    expect(text).toContain('2025-03-01 06:40');
+    expect(code).toBe(1);
+    expect(readFileSync(join(directory, 'scores.csv'), 'utf8').trimEnd().split('\n')).toHaveLength(601);
+    expect((await inside(...args, '--since', '10min')).out).toContain('Nothing unusual');
+  });
+
+  test('puts what a policy of a run directory says beside the findings, and changes none by it', async () => {
+    const file = csv('pump.csv', ['pressure,flow', ...wave(600).map((value) => `${value},1`)]);
+    const [out, alone] = [join(directory, 'pump'), join(directory, 'alone')];
+    const { code, out: text } = await inside(
+      ...['explain', file, '--policy', join(shared, 'run'), '--window', '250', '--out', out],
+    );
     expect(code).toBe(0);
-    const summary = JSON.parse(text) as Record<string, unknown>;
-    expect(summary).toMatchObject({ file: 'plain.csv', column: null, policy: null, windows: 0 });
-    expect(summary['out']).toEqual({ html: `${out}.html`, json: `${out}.json` });
-    expect(summary['intervals']).toMatchObject([{ from: null, to: null }]);
-    const { start, end } = (summary['intervals'] as { start: number; end: number }[])[0]!;
-    expect(start).toBeLessThan(412);
-    expect(end).toBeGreaterThan(400);
+    await inside('explain', file, '--out', alone);
+    const [found, plain] = [out, alone].map((name) =>
+      checkReport(JSON.parse(readFileSync(`${name}.json`, 'utf8'))),
+    );
+    const { policy, ...rest } = found!;
+    const bare = rest.findings.map((one) => ({ ...one, markedByPolicy: null }));
+    expect({ ...rest, findings: bare }).toEqual(plain);
+    expect(policy!.name).toBe(policyDirectory);
+    expect(policy!.notes.join(' ')).toContain('no record beside this policy');
+    const [pressure, flow] = policy!.columns;
+    expect(pressure).toMatchObject({ column: 'pressure', window: 250 });
+    expect(pressure!.answers).toHaveLength(4);
+    // What an untrained policy says can hardly ever be read.
+    expect(pressure).toMatchObject({ status: 'abstains', intervals: [] });
+    expect(flow).toMatchObject({ column: 'flow', status: 'not asked' });
+    expect(text).toContain(`policy, pressure: ${pressure!.statement}`);
+    const page = readFileSync(`${out}.html`, 'utf8');
+    expect(page.indexOf('What the policy says')).toBeGreaterThan(page.indexOf('id="findings"'));
+    expect(page).toContain('Abstains: ');
+    expect(readFileSync(`${alone}.html`, 'utf8')).not.toContain('What the policy says');
   });
 
   test('the default result is named after the file, in the current directory', () => {
@@ -201,27 +227,15 @@ describe('timeseer explain', () => {
 
 describe('bad input is one clear error, and writes nothing', () => {
   test.each([
-    [
-      'text in a number column',
-      ['value', '1', '2', 'three', '4'],
-      /bad\.csv:4:1: "three" in column "value" is not a number/,
-    ],
-    ['an empty file', [], /bad\.csv: empty/],
-    ['no value at all', ['t,v', '0,', '1,NaN', '2,NA'], /bad\.csv: column "v" holds no number/],
-    ['Infinity', ['1', '-Infinity', '3'], /bad\.csv:2:1: "-Infinity" .* not a finite number/],
-    ['an overflowing number', ['1', '1e999', '3'], /bad\.csv:2:1: "1e999" .* not a finite number/],
-    ['one point', ['value', '5'], /bad\.csv: 1 point; a series needs at least 2/],
-    ['two columns of numbers', ['a,b', '1,2', '3,5', '4,4'], /2 columns of numbers: "a", "b"; say which/],
+    ['a column of words', ['when,what', ...Array.from({ length: 9 }, () => 'a,b')], /bad\.csv: /],
+    ['an empty file', [], /bad\.csv: /],
+    ['no value at all', ['t,v', '0,', '1,NaN', '2,NA'], /bad\.csv: /],
+    ['one point', ['value', '5'], /bad\.csv: .*at least 2/],
   ])('%s', async (_name, lines, message) => {
     const file = lines.length === 0 ? join(directory, 'bad.csv') : csv('bad.csv', lines);
     if (lines.length === 0) writeFileSync(file, '');
     const { code, out, err } = await inside(
-      'explain',
-      file,
-      '--policy',
-      policyDirectory,
-      '--out',
-      join(directory, 'o'),
+      ...['explain', file, '--policy', policyDirectory, '--out', join(directory, 'o')],
     );
     expect(code).toBe(1);
     expect(out).toBe('');
@@ -230,14 +244,17 @@ describe('bad input is one clear error, and writes nothing', () => {
     expect(written()).toEqual([]);
   });
 
-  test('a missing file, and a column that is not there', async () => {
+  test('a missing file, a directory, and a column that is not there or holds words', async () => {
     const missing = await inside('explain', join(directory, 'none.csv'));
     expect(missing.code).toBe(1);
     expect(missing.err).toMatch(/none\.csv: cannot be read/);
-    const file = csv('two.csv', ['a,b', '1,2', '3,5', '4,4']);
+    expect((await inside('explain', directory)).err).toMatch(/^error: .*\n$/);
+    const file = csv('two.csv', ['a,b', ...Array.from({ length: 9 }, (_, i) => `${i},x`)]);
     const wrong = await inside('explain', file, '--column', 'c');
     expect(wrong.code).toBe(2);
     expect(wrong.err).toMatch(/--column c: .* no such column/);
+    expect((await inside('explain', file, '--column', 'b')).err).toMatch(/^error: .*two\.csv.*"?b"?.*\n$/);
+    expect(written()).toEqual([]);
   });
 
   test.each([
@@ -266,16 +283,14 @@ describe('bad input is one clear error, and writes nothing', () => {
     expect(written()).toEqual([]);
   });
 
-  test('a device without a policy', async () => {
-    const { code, err } = await inside('explain', csv('good.csv', wave(300)), '--device', 'cpu');
+  test.each([
+    ['--device', 'cpu'],
+    ['--window', '100'],
+    ['--overlap', '0.2'],
+  ])('%s %s without a policy', async (...option) => {
+    const { code, err } = await inside('explain', csv('good.csv', wave(300)), ...option);
     expect(code).toBe(2);
-    expect(err).toMatch(/only a policy runs on a device/);
-  });
-
-  test('a window without a policy', async () => {
-    const { code, err } = await inside('explain', csv('good.csv', wave(300)), '--window', '100');
-    expect(code).toBe(2);
-    expect(err).toMatch(/only a policy sees windows/);
+    expect(err).toMatch(new RegExp(`${option[0]}: is about a policy, and none is asked`));
   });
 
   test.each([
@@ -288,6 +303,14 @@ describe('bad input is one clear error, and writes nothing', () => {
       /timeseer\.json/,
     ],
     ['a broken configuration', (to: string) => writeFileSync(join(to, 'config.json'), '{}'), /config\.json/],
+    [
+      'a broken reference',
+      (to: string) => {
+        rmSync(join(to, 'timeseer.sha256'));
+        writeFileSync(join(to, 'timeseer.reference.json'), '{"version": 9}');
+      },
+      /timeseer\.reference\.json: not a reference of this version \(version: /,
+    ],
   ])('a checkpoint with %s', async (_name, spoil, message) => {
     const broken = join(directory, 'policy');
     cpSync(policyDirectory, broken, { recursive: true });
@@ -339,7 +362,7 @@ describe('bad input is one clear error, and writes nothing', () => {
     expect(written()).toEqual(['o.html', 'o.json']);
   });
 
-  test('no libtorch: the policy cannot be loaded, the classical analyses still work', () => {
+  test('no libtorch: the policy cannot be loaded, the detector still works', () => {
     const file = csv('good.csv', wave(300));
     const env = {
       ...process.env,
@@ -411,6 +434,6 @@ test.skipIf(browser === null)('the page shows itself in a browser without a comp
   await inside('explain', file, '--policy', policyDirectory, '--out', out);
   const { dom, complaints } = loadPage(browser!, { 'seen.html': readFileSync(`${out}.html`, 'utf8') });
   expect(complaints).toEqual([]);
+  expect(dom).toContain('data-report="drawn"');
   expect(dom).toContain('as the policy sees it');
-  expect(dom).toContain('The policy’s reasoning, verbatim');
 });

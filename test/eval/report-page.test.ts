@@ -1,17 +1,12 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
-import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { beforeAll, describe, expect, test } from 'vitest';
 import type { ReportInput } from '../../eval/report.ts';
 import { movingMean } from '../../eval/report-curves.ts';
 import { labelled, reportPage } from '../../eval/report-page.ts';
 import { confusionTable } from '../../eval/report-tables.ts';
 import { requirementsOf } from '../../eval/results.ts';
 import { DataError } from '../../src/errors.ts';
-import { explainPage, writeExplanation } from '../../src/explain/page.ts';
 import { change, compact, duration, fixed, grouped, signed } from '../../src/html/numbers.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
-import { sampleExplanation } from '../helpers/explanation.ts';
 import { sampleReport } from '../helpers/report.ts';
 
 const HOSTILE = `</pre></script><img src=x onerror="document.title='owned'"><script>document.title='owned'</script>`;
@@ -33,9 +28,7 @@ const local = (reference: string) => /^(?:#|data:image\/png;base64,|data:,$)/.te
 
 let input: ReportInput;
 let hostile: ReportInput;
-let directory = '';
 beforeAll(async () => {
-  directory = mkdtempSync(join(tmpdir(), 'report-'));
   input = await sampleReport();
   hostile = {
     ...input,
@@ -51,7 +44,6 @@ beforeAll(async () => {
     curves: input.curves.map((panel) => ({ ...panel, title: HOSTILE, xLabel: HOSTILE })),
   };
 });
-afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
 describe('requirements of a change', () => {
   const of = (ci95: readonly [number, number], lowerAbove: number | null, notLower = false) => {
@@ -191,59 +183,6 @@ describe('the report page', () => {
   });
 });
 
-describe('the explanation page', () => {
-  test('shows intervals with their time stamps, evidence, windows, and loads nothing', async () => {
-    const text = explainPage(await sampleExplanation());
-    for (const part of [
-      '2025-03-01 18:20',
-      'pressure_bar',
-      'trend test',
-      '1 of 2 windows',
-      'do not mark it',
-    ]) {
-      expect(text).toContain(part);
-    }
-    expect(references(text).filter((reference) => !local(reference))).toEqual([]);
-    expect(text).not.toContain('<script');
-  });
-
-  test('shows hostile text as text', async () => {
-    const base = await sampleExplanation();
-    const text = explainPage({
-      ...base,
-      file: HOSTILE,
-      column: HOSTILE,
-      class: HOSTILE,
-      windows: base.windows.map((one) => ({ ...one, response: HOSTILE, class: HOSTILE })),
-      classical: { ...base.classical, trace: HOSTILE },
-    });
-    expect(text.split(ESCAPED).length).toBeGreaterThan(8);
-    expect(text).not.toContain('<img src=x');
-  });
-
-  test('of a long series shows the windows that tell something and counts the rest', async () => {
-    const base = await sampleExplanation();
-    const quiet = { ...base.windows[0]!, intervals: [], class: 'normal' };
-    const text = explainPage({ ...base, windows: [...new Array(60).fill(quiet), base.windows[0]!] });
-    expect(text.match(/<article/g)).toHaveLength(1);
-    expect(text).toContain('60 more windows');
-  });
-
-  test('says plainly when there is no anomaly and no policy', async () => {
-    const base = await sampleExplanation();
-    const text = explainPage({ ...base, policy: null, windows: [], intervals: [], class: 'normal' });
-    expect(text).toContain('The classical analyses find no anomaly');
-    expect(text).toContain('No anomaly was found.');
-  });
-
-  test('has a JSON twin with the same content', async () => {
-    const explanation = await sampleExplanation();
-    const files = writeExplanation(join(directory, 'out'), explanation);
-    expect(JSON.parse(readFileSync(files.json, 'utf8'))).toEqual(explanation);
-    expect(readFileSync(files.html, 'utf8')).toBe(explainPage(explanation));
-  });
-});
-
 const browser = findBrowser();
 if (browser === null)
   console.warn('No Chromium found: the pages are not looked at. Install one, or set CHROMIUM.');
@@ -278,10 +217,9 @@ describe.skipIf(browser === null)('in a headless browser (skipped where there is
     expect(dom).toContain('data-curves="drawn"');
   });
 
-  test('no page is wider than a screen of 400 or 1200 px, and a wide one would be noticed', async () => {
+  test('no page is wider than a screen of 400 or 1200 px, and a wide one would be noticed', () => {
     const files = {
       'report.html': reportPage(input),
-      'explain.html': explainPage(await sampleExplanation()),
       'wide.html': '<div style="width:1300px">wide</div>',
     };
     const frames = [400, 1200].flatMap((width) =>
@@ -293,7 +231,7 @@ describe.skipIf(browser === null)('in a headless browser (skipped where there is
       .map((f) => f.contentDocument.documentElement).map((e) => e.scrollWidth <= e.clientWidth).join(); }</script>`;
     const { dom, complaints } = look({ 'frames.html': `<body>${frames.join('')}${measure}`, ...files });
     expect(complaints).toEqual([]);
-    expect(dom).toContain('data-fits="true,true,false,true,true,false"');
+    expect(dom).toContain('data-fits="true,false,true,false"');
   });
 });
 

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { policyStatement } from '../../src/explain/policy-section.ts';
 import { buildReport, type ReportSource } from '../../src/explain/report.ts';
 import { reportPage } from '../../src/explain/report-page.ts';
 import {
@@ -130,6 +131,32 @@ describe('the page', () => {
     expect(text).not.toContain('<img');
     expect(text.match(/<\/script>/g)).toHaveLength(3); // the data, plotly.js, the drawing
     expect(text).toContain("default-src 'none'");
+  });
+
+  test('shows what a policy says after the findings, its text as text', () => {
+    const answers = Array.from({ length: 30 }, (_, k) => ({
+      ...{ start: 90 * k, end: 90 * k + 100, class: HOSTILE, response: HOSTILE, problem: HOSTILE },
+      ...{ intervals: null, logProbability: -3, distance: null, sampleAgreement: 0, shiftAgreement: null },
+      doubts: ['unreadable' as const],
+    }));
+    const signals = [
+      { name: 'unreadable' as const, text: 'Share', value: 1, limit: 0, windows: 30, doubtful: 30 },
+    ];
+    const told = { status: 'abstains' as const, doubtful: 30, limit: 0.3, class: null, signals, answers };
+    const column = {
+      ...{ column: 'requests', window: 100, intervals: [], ...told },
+      statement: policyStatement({ ...told, intervals: [] }),
+    };
+    const opinion = { name: HOSTILE, record: { [HOSTILE]: HOSTILE }, notes: [HOSTILE], columns: [column] };
+    const seen = new Map([['requests', new Map([[0, 'data:image/png;base64,iVBORw0KGgo=']])]]);
+    const text = reportPage(buildReport(requests(), opinion), requests(), { seen });
+    expect(text).toContain('Abstains: 30 of 30 windows (100 %, limit 30 %)');
+    expect(text.indexOf('What the policy says')).toBeGreaterThan(text.indexOf('</ol>'));
+    expect(text.match(/<article>/g)).toHaveLength(12);
+    expect(text.match(/<img/g)).toHaveLength(1);
+    expect(text).toContain('18 more answers are in the JSON file.');
+    expect(text).not.toContain('<img src=x');
+    expect(text).not.toContain('<b>"');
   });
 
   test('stays below 3 MB for 100 000 points in each of three columns', () => {

@@ -1,10 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import { readRecording } from '../../datasets/readers/recording.ts';
 import { DataError } from '../../src/errors.ts';
+import { policyStatement } from '../../src/explain/policy-section.ts';
 import {
   type AnomalyReport,
   buildReport,
   checkReport,
+  type PolicyOpinion,
   type ReportSource,
   reportSchema,
   reportSource,
@@ -84,7 +86,7 @@ describe('a report', () => {
 
   test('reads its own JSON, publishes its schema, and never holds a number that is none', () => {
     expect(checkReport(JSON.parse(JSON.stringify(report)))).toEqual(report);
-    expect(reportSchema()).toMatchObject({ type: 'object', properties: { version: { const: 1 } } });
+    expect(reportSchema()).toMatchObject({ type: 'object', properties: { version: { const: 2 } } });
     const column = source.columns[0]!;
     const values = column.values.map((value, i) => (i < 500 ? Number.NaN : value));
     const findings = column.detection.findings.map((one) => ({
@@ -102,7 +104,7 @@ describe('a report', () => {
       observed: { least: null, mean: null, peak: null },
     });
     expect(() => checkReport({ ...report, samples: Number.NaN })).toThrow(/samples/);
-    expect(() => checkReport({ ...report, version: 2 }, 'r.json')).toThrow(DataError);
+    expect(() => checkReport({ ...report, version: 1 }, 'r.json')).toThrow(DataError);
   });
 
   test('of times without dates tells no dates, and of a sample that stands for none no line', () => {
@@ -312,5 +314,75 @@ describe('times', () => {
     );
     expect(spanWords('2025-03-04', '2025-03-05')).toBe('2025-03-04 to 2025-03-05');
     expect(spanWords('2025-03-04', '2025-03-04')).toBe('2025-03-04');
+  });
+});
+
+describe('what a policy says in a report', () => {
+  const source = requests();
+  const plain = buildReport(source);
+  const opinion = (change: Partial<PolicyOpinion['columns'][number]> = {}): PolicyOpinion => {
+    const answers = [
+      {
+        ...{ start: 0, end: 1440, class: 'trend', response: 'a', problem: null, doubts: [] },
+        intervals: [[480, 500] as [number, number]],
+        ...{ logProbability: -0.1, distance: null, sampleAgreement: 0.8, shiftAgreement: null },
+      },
+    ];
+    const told = {
+      ...{ status: 'answers' as const, doubtful: 0, limit: 0.3, class: 'trend', signals: [], answers },
+      intervals: [
+        [480, 500],
+        [900, 910],
+      ] as const,
+      ...change,
+    };
+    const column = { column: 'requests', window: 1440, statement: policyStatement(told), ...told };
+    return { name: 'runs/x', record: { parameters: 1 }, notes: ['It is small.'], columns: [column] };
+  };
+
+  test('changes nothing of the findings but that they know whether it marks them as well', () => {
+    const report = buildReport(source, opinion());
+    verify(report, source);
+    expect(report.findings.map(({ markedByPolicy }) => markedByPolicy)).toEqual([true, false, false]);
+    const { policy, ...rest } = report;
+    const bare = rest.findings.map((one) => ({ ...one, markedByPolicy: null }));
+    expect({ ...rest, findings: bare }).toEqual(plain);
+    expect(policy!.columns[0]).toMatchObject({
+      statement: 'Marks 2 intervals, most of it called trend.',
+      intervals: [
+        { start: 480, end: 500, from: { shown: '2025-03-04 16:00' }, finding: true },
+        { start: 900, end: 910, finding: false },
+      ],
+    });
+    expect(checkReport(JSON.parse(JSON.stringify(report)))).toEqual(report);
+  });
+
+  test('marks no finding where it abstains', () => {
+    const report = buildReport(source, opinion({ status: 'abstains', doubtful: 1, intervals: [] }));
+    expect(report.findings.map(({ markedByPolicy }) => markedByPolicy)).toEqual([null, null, null]);
+  });
+
+  test('is checked against the findings, its own numbers, and the stamps', () => {
+    const wrong = (change: (report: AnomalyReport) => void): (() => void) => {
+      const report = buildReport(source, opinion());
+      change(report);
+      return () => verify(report, source);
+    };
+    expect(wrong((report) => (report.findings[1]!.markedByPolicy = true))).toThrow(/marked by the policy/);
+    expect(wrong(({ policy }) => (policy!.columns[0]!.intervals[0]!.finding = false))).toThrow(
+      /a finding overlaps/,
+    );
+    expect(wrong(({ policy }) => (policy!.columns[0]!.intervals[0]!.end = 501))).toThrow(/an interval/);
+    expect(wrong(({ policy }) => (policy!.columns[0]!.statement = 'Marks 9 intervals.'))).toThrow(
+      /statement/,
+    );
+    expect(wrong(({ policy }) => (policy!.columns[0]!.doubtful = 1))).toThrow(/statement|doubtful/);
+    expect(wrong(({ policy }) => (policy!.columns[0]!.status = 'abstains'))).toThrow(ReportMismatch);
+  });
+
+  test('stays in a report of some of the findings, and knows of the others', () => {
+    const report = selectFindings(buildReport(source, opinion()), ({ rank }) => rank > 1);
+    verify(report, source);
+    expect(report.policy!.columns[0]!.intervals[0]!.finding).toBe(true);
   });
 });

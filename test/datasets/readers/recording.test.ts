@@ -682,7 +682,7 @@ describe('columns', () => {
       { name: 'mem', values: Float64Array.of(0, 10, 20) },
       { name: 'cpu', values: Float64Array.of(0.5, 1.5, 2.5) },
     ]);
-    expect(failure(WIDE, { columns: ['men'] }).message).toContain('--columns men');
+    expect(failure(WIDE, { columns: ['men'] }).message).toContain('--column men');
     expect(failure(WIDE, { columns: ['host'] }).message).toContain(
       ':2:21: "a" in column "host" is not a number',
     );

@@ -1,0 +1,124 @@
+/** The options that `detect` and `explain` share: what is read, what counts as unusual, and what is told. */
+import type { Argv } from 'yargs';
+import { DEFAULT_SEVERITY } from '../detect/detect.ts';
+import { LEVELS } from '../detect/finding.ts';
+import { type AnomalyReport, KIND_WORDS, whenWords } from '../explain/report.ts';
+import type { DetectRequest } from '../run/detect.ts';
+
+export interface DetectOptionValues {
+  readonly column: readonly string[];
+  readonly time: string | undefined;
+  readonly key: string | undefined;
+  readonly select: string | undefined;
+  readonly tz: string | undefined;
+  readonly severity: number;
+  readonly direction: 'above' | 'below' | 'both';
+  readonly 'min-change': number;
+  readonly 'min-share': number;
+  readonly since: string | undefined;
+  readonly scores: string | undefined;
+  readonly 'fail-on': string | undefined;
+}
+
+export const FILE_WORDS =
+  'CSV with columns of numbers, with or without header and time; any separator, order and encoding';
+
+export const LEVEL_WORDS = `Levels by severity: ${Object.entries(LEVELS)
+  .map(([name, least]) => `${name} from ${least}`)
+  .join(', ')}.`;
+
+export function detectOptions<T>(cli: Argv<T>): Argv<T & DetectOptionValues> {
+  return cli
+    .option('column', {
+      type: 'string',
+      array: true,
+      nargs: 1,
+      default: [] as string[],
+      describe: 'Column of values, by name or number (repeatable; default: every column of numbers)',
+    })
+    .option('time', { type: 'string', describe: 'Column of time, or two as date,clock', requiresArg: true })
+    .option('key', {
+      type: 'string',
+      describe: 'Column that tells series apart whose rows are mixed',
+      requiresArg: true,
+    })
+    .option('select', {
+      type: 'string',
+      describe: 'Series to read, by its value in the key column',
+      requiresArg: true,
+    })
+    .option('tz', {
+      type: 'string',
+      describe: 'Zone of stamps that name none: Europe/Berlin, UTC, +02:00',
+      requiresArg: true,
+    })
+    .option('severity', {
+      type: 'number',
+      default: DEFAULT_SEVERITY,
+      describe: 'Least severity: 2 is one finding by chance in a hundred series, 3 in a thousand; 1 to 100',
+      requiresArg: true,
+    })
+    .option('direction', {
+      choices: ['above', 'below', 'both'] as const,
+      default: 'both' as const,
+      describe: 'Which departures count',
+    })
+    .option('min-change', {
+      type: 'number',
+      default: 0,
+      describe: 'Smaller departures are none, in units of the values',
+      requiresArg: true,
+    })
+    .option('min-share', {
+      type: 'number',
+      default: 0.02,
+      describe: 'Smaller departures are none, as a part of the range of the values, 0 to 1',
+      requiresArg: true,
+    })
+    .option('since', {
+      type: 'string',
+      describe: 'Only what lasts until then or longer: 2025-03-04T14:00, or 2h before the end',
+      requiresArg: true,
+    })
+    .option('scores', {
+      type: 'string',
+      describe: 'Write a score for every sample, with what was expected, to this CSV file',
+      requiresArg: true,
+    })
+    .option('fail-on', {
+      choices: Object.keys(LEVELS),
+      describe: 'Exit with 1 where a finding is at least this severe',
+      requiresArg: true,
+    }) as Argv<T & DetectOptionValues>;
+}
+
+export function detectRequest(file: string, args: DetectOptionValues): DetectRequest {
+  const { time, key, select, tz, severity, direction } = args;
+  return {
+    ...{ file, columns: args.column.map(String), time, key, select, tz, severity, direction },
+    absoluteFloor: args['min-change'],
+    relativeFloor: args['min-share'],
+  };
+}
+
+/** Findings that a terminal shows. */
+const SHOWN = 20;
+
+/** For a terminal: the headline, what was assumed, a line or two for each finding, what a policy says, and the files written. */
+export function reportText(report: AnomalyReport, files: readonly string[], seconds: number): string {
+  const several = report.columns.length > 1;
+  const lines = [`${report.file}: ${report.headline} (${seconds.toFixed(1)} s)`];
+  for (const { text: note } of report.notes) lines.push(`  note: ${note}`);
+  for (const one of report.findings.slice(0, SHOWN)) {
+    lines.push(
+      `${String(one.rank).padStart(3)}  ${one.level.padEnd(8)} ${one.severity.toFixed(1).padStart(5)}  ${several ? `${one.column}: ` : ''}${KIND_WORDS[one.kind]}, ${whenWords(one)} (${one.duration})`,
+      `     ${one.statement}`,
+    );
+  }
+  const more = report.findings.length - SHOWN;
+  if (more > 0) lines.push(`     and ${more} more: detect --format csv lists all`);
+  for (const { column, statement } of report.policy?.columns ?? []) {
+    lines.push(`  policy${several ? `, ${column}` : ''}: ${statement}`);
+  }
+  return [...lines, ...files.map((file) => `  ${file}`)].join('\n');
+}

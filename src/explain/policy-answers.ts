@@ -1,0 +1,160 @@
+/**
+ * What a policy says about one column: overlapping windows of it are asked about (`windows.ts`, `reader.ts`), each answer is held against
+ * what can be known of its worth (`trust.ts`), and those that are left are merged. Work is bounded: at most MOST_WINDOWS windows.
+ */
+
+import { setImmediate } from 'node:timers/promises';
+import { encodePng } from '../plot/png.ts';
+import { overlap } from '../series/intervals.ts';
+import { bridge } from '../series/missing.ts';
+import { parseAnswer } from '../tasks/anomaly.ts';
+import type { Interval } from '../types.ts';
+import { type PolicyAnswer, type PolicyColumn, policyStatement, shownAnswers } from './policy-section.ts';
+import { type Reader, UNTAUGHT_LENGTH } from './reader.ts';
+import { type AskedWindow, judge, MOST_DOUBTFUL, pairwiseAgreement } from './trust.ts';
+import { cutWindows, mapBack, mergeWindows, shownOf, windowSize } from './windows.ts';
+
+/** Most windows answered: a million samples in overlapping windows of 1000. Beyond, windows are longer. */
+export const MOST_WINDOWS = 2048;
+/** Windows that are asked again, evenly spread; how often, and how much at random. */
+const MOST_SAMPLED = 64;
+const DRAW = { samples: 4, temperature: 0.7 } as const;
+
+export interface AskOptions {
+  /** Samples per window; when absent, what shows the policy what it was taught (see `windowSize`). */
+  readonly window?: number | undefined;
+  /** Share that neighbouring windows have in common, in [0, 0.9]; half when absent. */
+  readonly overlap?: number | undefined;
+  /** Windows answered so far, of all. */
+  readonly onProgress?: (done: number, total: number) => void;
+}
+
+/** Values whose squares stay inside float64: those of extreme magnitude are divided by a power of ten. */
+export function tame(values: Float64Array): Float64Array {
+  let largest = 0;
+  for (const value of values) if (!Number.isNaN(value)) largest = Math.max(largest, Math.abs(value));
+  if (largest === 0 || (largest <= 1e100 && largest >= 1e-100)) return values;
+  const exponent = Math.floor(Math.log10(largest));
+  // In two steps: 10^−exponent itself may be beyond float64.
+  const half = Math.trunc(exponent / 2);
+  const [a, b] = [10 ** -half, 10 ** -(exponent - half)];
+  return values.map((value) => value * a * b);
+}
+
+/**
+ * The class that most of the merged samples have by the answers that count; an answer that names none although it marks some decides only
+ * where all such do. Null where nothing is marked.
+ */
+export function classOf(
+  answers: readonly Pick<PolicyAnswer, 'intervals' | 'class'>[],
+  merged: readonly Interval[],
+): string | null {
+  const weights = new Map<string, number>();
+  for (const one of answers) {
+    if (one.intervals === null || one.class === null) continue;
+    const samples = overlap(one.intervals, merged);
+    if (samples > 0) weights.set(one.class, (weights.get(one.class) ?? 0) + samples);
+  }
+  const ranked = [...weights].sort((a, b) => b[1] - a[1]).map(([name]) => name);
+  return ranked.find((name) => name !== 'normal') ?? ranked[0] ?? null;
+}
+
+async function askWindows(
+  values: Float64Array,
+  reader: Reader,
+  plan: readonly Interval[],
+  onProgress: (done: number, total: number) => void,
+): Promise<AskedWindow[]> {
+  const stride = Math.max(1, Math.ceil(plan.length / MOST_SAMPLED));
+  const asked: AskedWindow[] = [];
+  for (let first = 0; first < plan.length; first += reader.batch) {
+    const batch = plan.slice(first, first + reader.batch);
+    const shown = batch.map((window) => shownOf(values, reader, window));
+    const readings = await reader.answer(shown);
+    const again = batch.map((_, i) => i).filter((i) => (first + i) % stride === 0);
+    const drawn = await reader.sample(
+      again.map((i) => shown[i]!),
+      DRAW,
+    );
+    for (const [i, window] of batch.entries()) {
+      const { length } = shown[i]!;
+      const { text: response, logProbability, distance, input } = readings[i]!;
+      const { intervals, class: label, problem } = parseAnswer(response, length);
+      const texts = drawn[again.indexOf(i)];
+      asked.push({
+        ...{ start: window[0], end: window[1], class: label, response, problem },
+        intervals: intervals === null ? null : mapBack(intervals, length, window),
+        ...{ logProbability, distance, input },
+        sampleAgreement:
+          texts === undefined
+            ? null
+            : pairwiseAgreement(texts.map((text) => parseAnswer(text, length).intervals)),
+      });
+    }
+    onProgress(asked.length, plan.length);
+    await setImmediate();
+  }
+  return asked;
+}
+
+/** What a policy says about a column, the intervals half-open in samples. */
+export interface ColumnAnswers extends PolicyColumn {
+  readonly intervals: readonly Interval[];
+  /** What the policy saw of the windows that a page shows, PNG data URIs by the window's start. */
+  readonly seen: ReadonlyMap<number, string>;
+}
+
+async function picturesOf(
+  values: Float64Array,
+  reader: Reader,
+  answers: readonly PolicyAnswer[],
+): Promise<Map<number, string>> {
+  const seen = new Map<number, string>();
+  for (const { start, end } of shownAnswers(answers)) {
+    const picture = await reader.picture(shownOf(values, reader, [start, end]));
+    seen.set(start, `data:image/png;base64,${encodePng(picture).toString('base64')}`);
+  }
+  return seen;
+}
+
+/**
+ * Asks a policy about a column [N] of finite values, NaN where missing; gaps are bridged by straight lines. `season` in samples, null
+ * without one. A column without two different values is not asked about.
+ *
+ * @throws ConfigError for a window or overlap out of range
+ */
+export async function askColumn(
+  column: { readonly name: string; readonly values: Float64Array; readonly season: number | null },
+  reader: Reader,
+  options: AskOptions = {},
+): Promise<ColumnAnswers> {
+  const { name, values: given, season } = column;
+  const first = given.find((value) => !Number.isNaN(value));
+  const limit = MOST_DOUBTFUL;
+  if (!given.some((value) => !Number.isNaN(value) && value !== first)) {
+    const nothing = {
+      ...{ status: 'not asked' as const, doubtful: 0, limit, class: null },
+      ...{ signals: [], answers: [], intervals: [] },
+    };
+    const statement = policyStatement(nothing);
+    return { column: name, ...nothing, statement, window: null, seen: new Map() };
+  }
+  const { values } = bridge(tame(given));
+  const size =
+    options.window ?? (reader.length === null ? UNTAUGHT_LENGTH : windowSize(reader.length, season));
+  const plan = cutWindows(values.length, { size, overlap: options.overlap ?? 0.5, limit: MOST_WINDOWS });
+  const asked = await askWindows(values, reader, plan, options.onProgress ?? (() => {}));
+  const { answers, signals, doubtful, abstains } = judge(asked, reader.reference);
+  const counted = abstains ? [] : answers.filter(({ doubts }) => doubts.length === 0);
+  const intervals = mergeWindows(values.length, counted);
+  const told = {
+    status: abstains ? ('abstains' as const) : ('answers' as const),
+    ...{ doubtful, limit, signals, answers, class: classOf(counted, intervals) },
+  };
+  return {
+    ...{ column: name, ...told, intervals },
+    statement: policyStatement({ ...told, intervals }),
+    window: plan[0]![1] - plan[0]![0],
+    seen: await picturesOf(values, reader, answers),
+  };
+}

@@ -1,0 +1,140 @@
+/** What of a report a policy says: beside the findings, never among them. */
+import { z } from 'zod';
+import { grouped } from '../html/numbers.ts';
+
+const finite = z.number();
+const index = z.int().nonnegative();
+
+/** Why an answer about a window is not believed; `trust.ts` says how each is measured. */
+export const DOUBTS = ['unreadable', 'unlike', 'unsure', 'samples', 'shifts', 'repeated'] as const;
+export type Doubt = (typeof DOUBTS)[number];
+
+/** One answer, about the window [start, end). */
+export const ANSWER = z.strictObject({
+  start: index,
+  end: index,
+  /** In samples of the series; null where the answer cannot be read. */
+  intervals: z.array(z.tuple([index, index])).nullable(),
+  class: z.string().nullable(),
+  /** Verbatim. */
+  response: z.string(),
+  /** Why it is not well formed; null where it is. */
+  problem: z.string().nullable(),
+  /** Mean natural logarithm of the probability of its tokens. */
+  logProbability: finite.nullable(),
+  /** Of what was shown from what the policy was taught; null where the policy has no record of that. */
+  distance: finite.nonnegative().nullable(),
+  /** Intersection over union of what answers drawn at random mark; null for a window that was not asked again. */
+  sampleAgreement: finite.min(0).max(1).nullable(),
+  /** The same with what the neighbouring windows mark where they overlap; null where nobody marks anything. */
+  shiftAgreement: finite.min(0).max(1).nullable(),
+  doubts: z.array(z.enum(DOUBTS)),
+});
+export type PolicyAnswer = z.infer<typeof ANSWER>;
+
+/** How far the answers about a column are to be believed by one measure. */
+export const SIGNAL = z.strictObject({
+  name: z.enum(DOUBTS),
+  /** What the number is. */
+  text: z.string(),
+  /** Of the column: a mean, median or share; null where it could not be measured. */
+  value: finite.nullable(),
+  /** A window on the wrong side of it is doubtful; null: no limit is known, and the number counts for nothing. */
+  limit: finite.nullable(),
+  /** Windows that were measured, and those that are doubtful by it. */
+  windows: index,
+  doubtful: index,
+});
+export type PolicySignal = z.infer<typeof SIGNAL>;
+
+/** A column without its intervals, which the report knows in time. */
+export const POLICY_COLUMN = z.strictObject({
+  column: z.string(),
+  /** `abstains`: too many answers are doubtful, so none counts; `not asked`: there is nothing to see. */
+  status: z.enum(['answers', 'abstains', 'not asked']),
+  /** One sentence: what the policy says, or why it says nothing. */
+  statement: z.string(),
+  /** Samples per window; null where it was not asked. */
+  window: index.nullable(),
+  /** Windows with a doubt; they have no vote. */
+  doubtful: index,
+  /** Share of doubtful windows from which on the policy abstains on the column. */
+  limit: finite.min(0).max(1),
+  /** Of the answers that count, the one most samples have; null where none counts. */
+  class: z.string().nullable(),
+  signals: z.array(SIGNAL),
+  answers: z.array(ANSWER),
+});
+export type PolicyColumn = z.infer<typeof POLICY_COLUMN>;
+
+/** What the policy is, and what is to be known about all of its answers. */
+export const POLICY_HEAD = z.strictObject({
+  name: z.string(),
+  /** Parameters, stage, figure, engine, device. */
+  record: z.record(z.string(), z.union([z.string(), z.number()])),
+  notes: z.array(z.string()),
+});
+export type PolicyHead = z.infer<typeof POLICY_HEAD>;
+
+type Told = Pick<PolicyColumn, 'status' | 'doubtful' | 'limit' | 'signals' | 'answers' | 'class'> & {
+  readonly intervals: readonly unknown[];
+};
+
+const percent = (share: number): string => `${Math.round(100 * share)} %`;
+const windowsWords = (n: number): string => (n === 1 ? '1 window' : `${grouped(n)} windows`);
+
+/** A number of a signal as it is told. */
+export const signalNumber = (value: number | null): string =>
+  value === null ? '\u2013' : String(Number(value.toPrecision(2))).replace('-', '\u2212');
+
+/** What is wrong with the windows that a signal counts. */
+const WRONG: Readonly<Record<Doubt, (signal: PolicySignal) => string>> = {
+  unreadable: () => 'have an answer that cannot be read',
+  unlike: ({ value, limit }) =>
+    `look unlike what it was taught (median distance ${signalNumber(value)}, limit ${signalNumber(limit)})`,
+  unsure: ({ value, limit }) =>
+    `have an answer that it is less sure of than on its own validation series (median log-probability ${signalNumber(value)} a token, limit ${signalNumber(limit)})`,
+  samples: ({ value, limit }) =>
+    `are answered otherwise when asked again (mean agreement ${signalNumber(value)}, limit ${signalNumber(limit)})`,
+  shifts: ({ value, limit }) =>
+    `are contradicted by the windows that overlap them (agreement ${signalNumber(value)}, limit ${signalNumber(limit)})`,
+  repeated: ({ value, limit }) =>
+    `get a text that other windows get as well (${percent(value ?? 0)} of those that mark something have the same, limit ${percent(limit ?? 0)})`,
+};
+
+/** One sentence about a column. */
+export function policyStatement(told: Told): string {
+  const { status, doubtful, limit, signals, answers, intervals } = told;
+  if (status === 'not asked') return 'Not asked: there are no two different values in this column.';
+  const reasons = signals
+    .filter((signal) => signal.doubtful > 0)
+    .sort((a, b) => b.doubtful - a.doubtful)
+    .map((signal) => `${grouped(signal.doubtful)} ${WRONG[signal.name](signal)}`);
+  if (status === 'abstains') {
+    return `Abstains: ${grouped(doubtful)} of ${windowsWords(answers.length)} (${percent(doubtful / answers.length)}, limit ${percent(limit)}) cannot be trusted: ${reasons.join('; ')}.`;
+  }
+  const marks =
+    intervals.length === 0
+      ? 'Marks nothing'
+      : intervals.length === 1
+        ? 'Marks one interval'
+        : `Marks ${grouped(intervals.length)} intervals`;
+  const left =
+    doubtful === 0
+      ? ''
+      : `; ${grouped(doubtful)} of ${windowsWords(answers.length)} are left out because they cannot be trusted: ${reasons.join('; ')}`;
+  const kind = told.class === null || intervals.length === 0 ? '' : `, most of it called ${told.class}`;
+  return `${marks}${kind}${left}.`;
+}
+
+/** Answers that a page shows. */
+const MOST_SHOWN = 12;
+
+/** The windows that a page shows: those that mark something or went wrong first, in their order. */
+export function shownAnswers(answers: readonly PolicyAnswer[]): readonly PolicyAnswer[] {
+  const telling = (one: PolicyAnswer): boolean => one.intervals === null || one.intervals.length > 0;
+  const chosen = new Set(
+    [...answers.filter(telling), ...answers.filter((one) => !telling(one))].slice(0, MOST_SHOWN),
+  );
+  return answers.filter((one) => chosen.has(one));
+}

@@ -1,0 +1,214 @@
+/**
+ * Whether a policy can be believed about the windows of a series. A policy answers whatever it is shown; that it is far from what it was
+ * taught shows in six ways, each measured window by window:
+ *
+ *   unreadable  the answer is none
+ *   unlike      what it was shown lies farther from its training pictures than 99 % of its validation pictures do
+ *   unsure      its tokens are less probable than those of 99 % of its answers to validation pictures
+ *   samples     answers drawn at random mark other samples than each other
+ *   shifts      windows that overlap mark other samples where they do, and not only here and there
+ *   repeated    many windows that look different get one and the same text
+ *
+ * A window with any doubt has no vote, and from a share of such windows on the policy abstains on the whole column.
+ */
+import { coverage, overlap } from '../series/intervals.ts';
+import type { PolicyReference } from '../tasks/reference.ts';
+import type { Interval } from '../types.ts';
+import type { Doubt, PolicyAnswer, PolicySignal } from './policy-section.ts';
+
+/** What a policy said about a window, and what can be measured of it alone. */
+export interface AskedWindow extends Omit<PolicyAnswer, 'shiftAgreement' | 'doubts' | 'intervals'> {
+  readonly intervals: readonly Interval[] | null;
+  /** The same for windows that were shown the same. */
+  readonly input: string;
+}
+
+/**
+ * Limits. Those of `unlike` and `unsure` are the policy's own (see `PolicyReference`).
+ */
+export const LEAST_SAMPLE_AGREEMENT = 0.3;
+export const LEAST_SHIFT_AGREEMENT = 0.2;
+export const MOST_REPEATED = 0.1;
+/** Texts that fewer windows have are no repetition, and of fewer windows that overlap nothing can be said. */
+const FEWEST_WINDOWS = 3;
+export const MOST_DOUBTFUL = 0.3;
+
+/** Intersection over union of two lists of sorted, disjoint intervals; null where both are empty. */
+export function agreement(a: readonly Interval[], b: readonly Interval[]): number | null {
+  const shared = overlap(a, b);
+  const all = coverage(a) + coverage(b) - shared;
+  return all === 0 ? null : shared / all;
+}
+
+/**
+ * Mean agreement over all pairs of answers, in [0, 1]. Two that mark nothing agree; one that cannot be read (null) agrees with none.
+ */
+export function pairwiseAgreement(answers: readonly (readonly Interval[] | null)[]): number {
+  let [sum, pairs] = [0, 0];
+  for (let i = 0; i < answers.length; i++) {
+    for (let j = 0; j < i; j++, pairs++) {
+      const [a, b] = [answers[i]!, answers[j]!];
+      if (a !== null && b !== null) sum += agreement(a, b) ?? 1;
+    }
+  }
+  return pairs === 0 ? 1 : sum / pairs;
+}
+
+const clipped = (intervals: readonly Interval[], [start, end]: Interval): Interval[] =>
+  intervals.flatMap(([from, to]): Interval[] =>
+    from < end && to > start ? [[Math.max(from, start), Math.min(to, end)]] : [],
+  );
+
+/** Agreement of each window with its two neighbours, where they overlap and somebody marks something; and of all of them together. */
+export function shiftAgreements(windows: readonly Pick<AskedWindow, 'start' | 'end' | 'intervals'>[]): {
+  readonly each: (number | null)[];
+  readonly all: number | null;
+} {
+  const shared = windows.map(() => 0);
+  const union = windows.map(() => 0);
+  for (let i = 0; i + 1 < windows.length; i++) {
+    const [a, b] = [windows[i]!, windows[i + 1]!];
+    if (a.intervals === null || b.intervals === null || b.start >= a.end) continue;
+    const both: Interval = [b.start, a.end];
+    const [left, right] = [clipped(a.intervals, both), clipped(b.intervals, both)];
+    const common = overlap(left, right);
+    const marked = coverage(left) + coverage(right) - common;
+    for (const k of [i, i + 1]) {
+      shared[k]! += common;
+      union[k]! += marked;
+    }
+  }
+  const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
+  const marked = sum(union);
+  return {
+    each: shared.map((common, i) => (union[i]! > 0 ? common / union[i]! : null)),
+    all: marked > 0 ? sum(shared) / marked : null,
+  };
+}
+
+/**
+ * The share that the most common text has among the windows that mark something and were shown something of their own, and the windows
+ * whose text is that of too many. Texts that mark nothing are left out: of a series without anomalies they are rightly all the same.
+ */
+export function repetition(windows: readonly Pick<AskedWindow, 'intervals' | 'input' | 'response'>[]): {
+  readonly share: number | null;
+  readonly marking: number;
+  readonly repeated: boolean[];
+} {
+  const inputs = new Map<string, Set<string>>();
+  const seen = new Set<string>();
+  for (const { intervals, input, response } of windows) {
+    if (intervals === null || intervals.length === 0) continue;
+    seen.add(input);
+    inputs.set(response, (inputs.get(response) ?? new Set()).add(input));
+  }
+  const counts = [...inputs.values()].map((set) => set.size);
+  const tooMany = (response: string): boolean => {
+    const count = inputs.get(response)?.size ?? 0;
+    return count >= FEWEST_WINDOWS && count > MOST_REPEATED * seen.size;
+  };
+  return {
+    share: seen.size < FEWEST_WINDOWS ? null : Math.max(...counts) / seen.size,
+    marking: windows.filter(({ intervals }) => intervals !== null && intervals.length > 0).length,
+    repeated: windows.map(
+      ({ intervals, response }) => intervals !== null && intervals.length > 0 && tooMany(response),
+    ),
+  };
+}
+
+function median(values: readonly number[]): number | null {
+  if (values.length === 0) return null;
+  const sorted = [...values].sort((a, b) => a - b);
+  return (sorted[(sorted.length - 1) >> 1]! + sorted[sorted.length >> 1]!) / 2;
+}
+
+const mean = (values: readonly number[]): number | null =>
+  values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length;
+
+const known = (values: readonly (number | null)[]): number[] => values.filter((value) => value !== null);
+
+export interface Trust {
+  readonly answers: PolicyAnswer[];
+  readonly signals: PolicySignal[];
+  readonly doubtful: number;
+  readonly abstains: boolean;
+}
+
+/** Judges what was answered about the windows of a column, in their order; `reference` of the policy, null where it has none. */
+export function judge(windows: readonly AskedWindow[], reference: PolicyReference | null): Trust {
+  const shifts = shiftAgreements(windows);
+  const shifted = known(shifts.each).length;
+  // One anomaly that one of two windows overlooks is a mistake, and says nothing about the others.
+  const contradicts = shifted >= FEWEST_WINDOWS && shifts.all !== null && shifts.all < LEAST_SHIFT_AGREEMENT;
+  const { share, marking, repeated } = repetition(windows);
+  const farthest = reference?.distance.p99 ?? null;
+  const leastSure = reference?.logProbability.p01 ?? null;
+  const answers = windows.map(({ input: _, ...one }, i): PolicyAnswer => {
+    const { intervals, distance, logProbability, sampleAgreement } = one;
+    const shiftAgreement = shifts.each[i]!;
+    const doubts: Record<Doubt, boolean> = {
+      unreadable: intervals === null,
+      unlike: farthest !== null && distance !== null && distance > farthest,
+      unsure: leastSure !== null && logProbability !== null && logProbability < leastSure,
+      samples: sampleAgreement !== null && sampleAgreement < LEAST_SAMPLE_AGREEMENT,
+      shifts: contradicts && shiftAgreement !== null && shiftAgreement < LEAST_SHIFT_AGREEMENT,
+      repeated: repeated[i]!,
+    };
+    return {
+      ...one,
+      intervals: intervals === null ? null : intervals.map(([start, end]) => [start, end]),
+      shiftAgreement,
+      doubts: (Object.keys(doubts) as Doubt[]).filter((name) => doubts[name]),
+    };
+  });
+  const count = (name: Doubt): number => answers.filter(({ doubts }) => doubts.includes(name)).length;
+  const signal = (
+    name: Doubt,
+    text: string,
+    value: number | null,
+    limit: number | null,
+    measured: number,
+  ): PolicySignal => ({ name, text, value, limit, windows: measured, doubtful: count(name) });
+  const distances = known(answers.map(({ distance }) => distance));
+  const probabilities = known(answers.map(({ logProbability }) => logProbability));
+  const sampled = known(answers.map(({ sampleAgreement }) => sampleAgreement));
+  const total = answers.length;
+  const doubtful = answers.filter(({ doubts }) => doubts.length > 0).length;
+  return {
+    answers,
+    signals: [
+      signal('unreadable', 'Share of answers that cannot be read', count('unreadable') / total, 0, total),
+      signal(
+        'unlike',
+        'Distance from what it was taught, median',
+        median(distances),
+        farthest,
+        distances.length,
+      ),
+      signal(
+        'unsure',
+        'Log-probability of a token of its answers, median',
+        median(probabilities),
+        leastSure,
+        probabilities.length,
+      ),
+      signal(
+        'samples',
+        'Agreement of answers drawn at random, mean',
+        mean(sampled),
+        LEAST_SAMPLE_AGREEMENT,
+        sampled.length,
+      ),
+      signal('shifts', 'Agreement of overlapping windows', shifts.all, LEAST_SHIFT_AGREEMENT, shifted),
+      signal(
+        'repeated',
+        'Share of the most common text among windows that mark something',
+        share,
+        MOST_REPEATED,
+        marking,
+      ),
+    ],
+    doubtful,
+    abstains: doubtful > MOST_DOUBTFUL * total,
+  };
+}
