@@ -3,16 +3,19 @@ import { quantileInPlace } from '../series/stats.ts';
 import type { Candidate, Joined } from './detect.ts';
 import type { Expectation } from './expectation.ts';
 import { type Finding, type Kind, LEVELS, type Level } from './finding.ts';
+import { type Cycles, precedents } from './precedents.ts';
 
 /** What describing needs to know of a series. */
 export interface Described {
   /** [N]; NaN where missing. */
   readonly values: Float64Array;
   readonly base: Expectation;
-  /** Samples of a season; null without one. */
-  readonly period: number | null;
+  /** Null without one. */
+  readonly season: Cycles | null;
   /** Median step from sample to sample. */
   readonly usualStep: number;
+  /** Of the whole series. */
+  readonly steps: { readonly sum: number; readonly count: number };
 }
 
 /** Samples up to which a departure is a spike or a dip rather than a level, at least; or this part of a season. */
@@ -33,9 +36,10 @@ export function levelOf(severity: number): Level {
   return levels.filter((level) => severity >= LEVELS[level]).at(-1) ?? 'low';
 }
 
-/** Four significant digits, as few as needed. */
+/** Four significant digits, or all before the decimal point; as few as needed. */
 export function shown(value: number): string {
-  return String(Number(value.toPrecision(4)));
+  const whole = Math.abs(value) >= 1000 && Math.abs(value) < 1e15;
+  return String(whole ? Math.round(value) : Number(value.toPrecision(4)));
 }
 
 interface Facts {
@@ -46,14 +50,27 @@ interface Facts {
   readonly expected: number;
   /** Sum of the departures over the sum of their sizes, −1 to 1. */
   readonly balance: number;
-  /** Mean step from sample to sample inside. */
+  /** Mean step from sample to sample inside, and outside. */
   readonly step: number;
+  readonly usualStep: number;
 }
 
-function factsOf(values: Float64Array, expected: Float64Array, start: number, end: number): Facts {
+/** Sum and number of the steps between values that are there, in samples [from, to). */
+export function stepsIn(values: Float64Array, from: number, to: number): { sum: number; count: number } {
+  let [sum, count] = [0, 0];
+  for (let i = from + 1; i < to; i++) {
+    const step = Math.abs(values[i]! - values[i - 1]!);
+    if (Number.isNaN(step)) continue;
+    sum += step;
+    count++;
+  }
+  return { sum, count };
+}
+
+function factsOf({ values, base: { expected }, steps }: Described, start: number, end: number): Facts {
   let least = Number.POSITIVE_INFINITY;
   let largest = Number.NEGATIVE_INFINITY;
-  let [sum, sumExpected, departures, sizes, steps, n, moves] = [0, 0, 0, 0, 0, 0, 0];
+  let [sum, sumExpected, departures, sizes, n] = [0, 0, 0, 0, 0];
   for (let i = start; i < end; i++) {
     if (Number.isNaN(values[i]!)) continue;
     n++;
@@ -63,18 +80,16 @@ function factsOf(values: Float64Array, expected: Float64Array, start: number, en
     sumExpected += expected[i]!;
     departures += values[i]! - expected[i]!;
     sizes += Math.abs(values[i]! - expected[i]!);
-    const move = i > start ? Math.abs(values[i]! - values[i - 1]!) : Number.NaN;
-    if (Number.isNaN(move)) continue;
-    steps += move;
-    moves++;
   }
+  const own = stepsIn(values, start, end);
   return {
     least,
     largest,
     mean: sum / n,
     expected: sumExpected / n,
     balance: sizes === 0 ? 0 : departures / sizes,
-    step: moves === 0 ? 0 : steps / moves,
+    step: own.count === 0 ? 0 : own.sum / own.count,
+    usualStep: (steps.sum - own.sum) / Math.max(1, steps.count - own.count),
   };
 }
 
@@ -89,8 +104,9 @@ function kindOf(
   joined: Joined,
   facts: Facts,
   described: Described,
-): { kind: Kind; direction: Finding['direction'] } {
-  const { values, base, period, usualStep } = described;
+): { kind: Kind; direction: Finding['direction']; pace?: number } {
+  const { values, base, season, usualStep } = described;
+  const period = season?.period ?? null;
   const { start, end, track, sign } = joined;
   const length = end - start;
   const band = base.high[joined.peak]! - base.low[joined.peak]!;
@@ -104,6 +120,11 @@ function kindOf(
       ? { kind: 'cutoff', direction: direction === 'below' ? 'above' : 'below' }
       : { kind: 'flat', direction: null };
   }
+  const drift = driftOf(values, base.expected, start, end);
+  if (drift !== 0 && length >= DRIFT_SAMPLES)
+    return { kind: 'trend', direction: drift > 0 ? 'above' : 'below' };
+  const pace = period === null ? null : otherPace(values, start, end, period);
+  if (pace !== null) return { kind: 'frequency', direction: null, pace };
   if (track === 'movement') {
     return sign > 0 ? { kind: 'variance', direction: 'above' } : { kind: 'variance', direction: 'below' };
   }
@@ -119,6 +140,109 @@ function kindOf(
   return { kind: 'shape', direction: null };
 }
 
+/** Samples of a drift, at least. */
+const DRIFT_SAMPLES = 12;
+/** Parts of a drift whose means are compared. */
+const DRIFT_PARTS = 6;
+
+/**
+ * Which way the values drift from what is expected: 1 or −1 where the departures grow from part to part of the stretch, beginning near
+ * none or ending there; 0 where they do not.
+ */
+function driftOf(values: Float64Array, expected: Float64Array, start: number, end: number): -1 | 0 | 1 {
+  const means: number[] = [];
+  for (let part = 0; part < DRIFT_PARTS; part++) {
+    const from = start + Math.round((part * (end - start)) / DRIFT_PARTS);
+    const to = start + Math.round(((part + 1) * (end - start)) / DRIFT_PARTS);
+    let [sum, n] = [0, 0];
+    for (let i = from; i < to; i++) {
+      if (Number.isNaN(values[i]!)) continue;
+      sum += values[i]! - expected[i]!;
+      n++;
+    }
+    if (n === 0) return 0;
+    means.push(sum / n);
+  }
+  const far = means.at(-1)!;
+  const sign = far > 0 ? 1 : -1;
+  const steady = means.every((mean, i) => i === 0 || sign * (mean - means[i - 1]!) > 0.05 * Math.abs(far));
+  return steady && Math.abs(means[0]!) < 0.35 * Math.abs(far) ? sign : 0;
+}
+
+/** A season that is run through in less or more than this part of its time is another pace. */
+const OTHER_PACE = 0.8;
+
+/** Samples of a stretch that are compared with each other. */
+const MOST_COMPARED = 4096;
+
+/** The lag at which a stretch is most like itself where that is faster or slower than the season, else null. */
+function otherPace(values: Float64Array, from: number, to: number, period: number): number | null {
+  const spare = Math.max(0, to - from - MOST_COMPARED) >> 1;
+  const [start, end] = [from + spare, to - spare];
+  const longest = Math.min(Math.floor((end - start) / 1.5), Math.ceil(2 * period));
+  if (end - start < 8 || longest < 4) return null;
+  let mean = 0;
+  for (let i = start; i < end; i++) {
+    if (Number.isNaN(values[i]!)) return null;
+    mean += values[i]! / (end - start);
+  }
+  const likeness = (lag: number): number => {
+    let [products, left, right] = [0, 0, 0];
+    for (let i = start; i + lag < end; i++) {
+      const [a, b] = [values[i]! - mean, values[i + lag]! - mean];
+      products += a * b;
+      left += a * a;
+      right += b * b;
+    }
+    return products / Math.sqrt(left * right || 1);
+  };
+  let best = 0;
+  let height = 0.7;
+  let dipped = false; // before the first dip the stretch is only smooth
+  for (let lag = 1; lag <= longest; lag++) {
+    const r = likeness(lag);
+    if (r < 0.3) dipped = true;
+    if (dipped && r > height + 0.05) {
+      best = lag;
+      height = r;
+    }
+  }
+  if (best === 0) return null;
+  const pace = best / period;
+  // A pattern with several humps a season is like itself at parts of it, too: the series around it tells.
+  const other = pace < OTHER_PACE || pace > 1 / OTHER_PACE;
+  return other && likeAround(values, start, end, best) < height - 0.2 ? best : null;
+}
+
+/** How like itself at a lag the series is in as many samples before and after the stretch. */
+function likeAround(values: Float64Array, start: number, end: number, lag: number): number {
+  const reach = Math.max(4 * lag, end - start);
+  let best = -1;
+  for (const [from, to] of [
+    [Math.max(0, start - reach), start],
+    [end, Math.min(values.length, end + reach)],
+  ] as const) {
+    if (to - from < 2 * lag) continue;
+    let [mean, n] = [0, 0];
+    for (let i = from; i < to; i++) {
+      if (Number.isNaN(values[i]!)) continue;
+      mean += values[i]!;
+      n++;
+    }
+    mean /= n;
+    let [products, left, right] = [0, 0, 0];
+    for (let i = from; i + lag < to; i++) {
+      const [a, b] = [values[i]! - mean, values[i + lag]! - mean];
+      if (Number.isNaN(a) || Number.isNaN(b)) continue;
+      products += a * b;
+      left += a * a;
+      right += b * b;
+    }
+    best = Math.max(best, products / Math.sqrt(left * right || 1));
+  }
+  return best;
+}
+
 /** Median step in as many samples as the stretch has, before and after it. */
 function stepsAround(values: Float64Array, start: number, end: number): number {
   const reach = Math.max(20, end - start);
@@ -130,34 +254,39 @@ function stepsAround(values: Float64Array, start: number, end: number): number {
   return steps.length === 0 ? 0 : quantileInPlace(Float64Array.from(steps), steps.length, 0.5);
 }
 
-const samples = (n: number): string => (n === 1 ? 'one sample' : `${n} samples`);
-
+/** What happened, as it follows the name of what is measured. */
 function statementOf(
   kind: Kind,
   direction: Finding['direction'],
   facts: Facts,
-  finding: Omit<Finding, 'statement' | 'evidence' | 'similar'>,
+  { observed, expected }: Pick<Finding, 'observed' | 'expected'>,
+  paces: { readonly pace: number | undefined; readonly period: number | null },
 ): string {
-  const { observed, expected, start, end } = finding;
   const band = `${shown(expected.low)} to ${shown(expected.high)}`;
-  const length = samples(end - start);
+  const range =
+    observed.least === observed.largest ? '' : ` (${shown(observed.least)} to ${shown(observed.largest)})`;
   switch (kind) {
     case 'spike':
-      return `Rose to ${shown(observed.peak)} for ${length} where ${shown(expected.value)} was expected (usual: ${band}).`;
+      return `rose to ${shown(observed.peak)} where ${shown(expected.value)} was expected (usual: ${band})`;
     case 'dip':
-      return `Fell to ${shown(observed.peak)} for ${length} where ${shown(expected.value)} was expected (usual: ${band}).`;
-    case 'level':
-      return `Was ${shown(observed.mean)} on average (${shown(observed.least)} to ${shown(observed.largest)}) for ${length}, ${direction === 'above' ? 'above' : 'below'} the ${shown(facts.expected)} that was expected.`;
+      return `fell to ${shown(observed.peak)} where ${shown(expected.value)} was expected (usual: ${band})`;
+    case 'level': {
+      const moved = observed.mean > facts.expected ? 'rose' : 'fell';
+      const mean = observed.least === observed.largest ? '' : ' on average';
+      return `${moved} to ${shown(observed.mean)}${mean}${range} where ${shown(facts.expected)} was expected`;
+    }
     case 'trend':
-      return `Drifted ${direction === 'above' ? 'up' : 'down'} to ${shown(observed.peak)} where ${shown(expected.value)} was expected (usual: ${band}).`;
+      return `drifted ${direction === 'above' ? 'up' : 'down'} to ${shown(observed.peak)} where ${shown(expected.value)} was expected (usual: ${band})`;
     case 'variance':
-      return `Moved by ${shown(facts.step)} from sample to sample on average for ${length}, ${direction === 'above' ? 'more' : 'less'} than usual.`;
+      return `moved ${direction === 'above' ? 'more' : 'less'} than usual: by ${shown(facts.step)} from sample to sample on average, against ${shown(facts.usualStep)} elsewhere`;
     case 'flat':
-      return `Stood still at ${shown(observed.mean)} for ${length}.`;
+      return `stood still at ${shown(observed.mean)}${range}`;
     case 'cutoff':
-      return `Did not go ${direction === 'above' ? 'above' : 'below'} ${shown(direction === 'above' ? observed.largest : observed.least)} for ${length}, where up to ${shown(expected.value)} was expected.`;
-    default:
-      return `Has another shape than the rest for ${length}: ${shown(observed.least)} to ${shown(observed.largest)}, at its peak ${shown(observed.peak)} where ${shown(expected.value)} was expected.`;
+      return `was cut off at ${shown(direction === 'above' ? observed.largest : observed.least)} where up to ${shown(expected.value)} was expected`;
+    case 'frequency':
+      return `repeated every ${shown(paces.pace!)} samples instead of every ${shown(paces.period!)}`;
+    case 'shape':
+      return `had another shape than elsewhere${range}; it was ${shown(observed.peak)} where ${shown(expected.value)} was expected`;
   }
 }
 
@@ -173,16 +302,20 @@ const ACCOUNTS: Readonly<Record<Candidate['track'], string>> = {
 };
 
 /** The findings of a series, without those that are `similar` to each other filled in. */
-function describe(joined: Joined, described: Described): Finding {
+function describe(
+  joined: Joined,
+  described: Described,
+  others: readonly (readonly [number, number])[],
+): Finding {
   const { values, base } = described;
   const { start, end, severity, members } = joined;
-  const facts = factsOf(values, base.expected, start, end);
+  const facts = factsOf(described, start, end);
   // A stretch begins with a value: missing ones at its ends were cut off.
   let peak = start;
   for (let i = start; i < end; i++) {
     if (Math.abs(values[i]! - base.expected[i]!) > Math.abs(values[peak]! - base.expected[peak]!)) peak = i;
   }
-  const { kind, direction } = kindOf({ ...joined, peak }, facts, described);
+  const { kind, direction, pace } = kindOf({ ...joined, peak }, facts, described);
   const finding = {
     start,
     end,
@@ -199,7 +332,14 @@ function describe(joined: Joined, described: Described): Finding {
   const inside = values[peak]! >= base.low[peak]! && values[peak]! <= base.high[peak]!;
   return {
     ...finding,
-    statement: statementOf(kind, direction, facts, finding),
+    before:
+      described.season === null
+        ? null
+        : precedents(values, { start, end, peak, kind }, described.season, others),
+    statement: statementOf(kind, direction, facts, finding, {
+      pace,
+      period: described.season?.period ?? null,
+    }),
     evidence: {
       for: names.map((name) => ACCOUNTS[name]),
       against: inside ? ['no single value leaves the usual band'] : [],
@@ -210,7 +350,13 @@ function describe(joined: Joined, described: Described): Finding {
 
 /** Findings by falling severity, each with the others that are like it. */
 export function describeAll(all: readonly Joined[], described: Described): Finding[] {
-  const findings = all.map((one) => describe(one, described));
+  const findings = all.map((one) =>
+    describe(
+      one,
+      described,
+      all.filter((other) => other !== one).map(({ start, end }) => [start, end] as const),
+    ),
+  );
   return findings.map((one) => {
     const height = Math.abs(one.observed.peak - one.expected.value);
     const similar = findings.filter((other) => {

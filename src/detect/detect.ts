@@ -8,10 +8,10 @@ import { bridge } from '../series/missing.ts';
 import { runningMedians } from '../series/robust.ts';
 import { largestMagnitude, quantileInPlace } from '../series/stats.ts';
 import { analogues } from './analog.ts';
-import { describeAll, shown } from './describe.ts';
+import { describeAll, shown, stepsIn } from './describe.ts';
 import { type Expectation, expectation } from './expectation.ts';
 import { type Detection, LEVELS } from './finding.ts';
-import { type Stretch, scan, windowLengths } from './scan.ts';
+import { type Stretch, scan, usualTail, windowLengths } from './scan.ts';
 import { difference, findSeason, type Season } from './season.ts';
 import { type Step, steps } from './steps.ts';
 import { fitTail, surprise } from './tail.ts';
@@ -27,6 +27,9 @@ export interface Track {
   /** Small values are no departure. */
   readonly onlyAbove?: boolean;
 }
+
+/** Tracks of logarithms. */
+const LOGARITHMIC: ReadonlySet<TrackName> = new Set<TrackName>(['movement', 'size']);
 
 export interface Candidate extends Stretch {
   readonly track: TrackName;
@@ -46,6 +49,27 @@ function robustRange(values: Float64Array): { low: number; high: number; middle:
   };
 }
 
+/** Values that are so few among the samples are steps of a scale. */
+const MOST_STEPS = 256;
+const SAMPLES_PER_STEP = 8;
+
+/** The step of values that are counted or rounded; 0 where they are not. */
+function quantum(values: Float64Array, range: number): number {
+  const stride = Math.max(1, Math.floor(values.length / 50_000));
+  const distinct = new Set<number>();
+  let count = 0;
+  for (let i = 0; i < values.length; i += stride, count++) {
+    distinct.add(values[i]!);
+    if (distinct.size > MOST_STEPS) return 0;
+  }
+  if (count < SAMPLES_PER_STEP * distinct.size) return 0;
+  const sorted = Float64Array.from(distinct).sort();
+  let least = Infinity;
+  for (let i = 1; i < sorted.length; i++) least = Math.min(least, sorted[i]! - sorted[i - 1]!);
+  // Of a few levels that lie far apart a whole step is a departure.
+  return least <= range / 4 ? least : 0;
+}
+
 /** Running median of the samples around each; near the ends of as many as lie on the shorter side, so that a slope is no departure [N]. */
 export function centredMedians(values: Float64Array, window: number): Float64Array {
   const n = values.length;
@@ -59,9 +83,19 @@ export function centredMedians(values: Float64Array, window: number): Float64Arr
   });
 }
 
-/** Departures from an expectation, of which its values a few samples earlier and later count too: an edge may come early or late [N]. */
+/** An expectation that changes by so many usual departures within the jitter has an edge there. */
+const EDGE = 6;
+
+/**
+ * Departures from an expectation, of whose edges the values a few samples earlier and later count too: an edge may come early or late [N].
+ */
 function departures(values: Float64Array, expected: Float64Array, jitter: number): Float64Array {
   const n = values.length;
+  const stride = Math.max(1, Math.floor(n / 20_000));
+  const sizes = Float64Array.from({ length: Math.ceil(n / stride) }, (_, i) =>
+    Math.abs(values[i * stride]! - expected[i * stride]!),
+  );
+  const usual = quantileInPlace(sizes, sizes.length, 0.7);
   return values.map((value, i) => {
     let least = expected[i]!;
     let largest = least;
@@ -69,17 +103,22 @@ function departures(values: Float64Array, expected: Float64Array, jitter: number
       least = Math.min(least, expected[k]!);
       largest = Math.max(largest, expected[k]!);
     }
-    return value - Math.min(largest, Math.max(least, value));
+    return largest - least > EDGE * usual
+      ? value - Math.min(largest, Math.max(least, value))
+      : value - expected[i]!;
   });
 }
 
 /** How much more or less than usual the values vary at each phase of the season: rush hours vary more than nights [N]. */
-function spreadOfPhase(departures: Float64Array, period: number): Float64Array {
+function spreadOfPhase(departures: Float64Array, period: number, clock: Int32Array | null): Float64Array {
   const n = departures.length;
   const even = new Float64Array(n).fill(1);
   const bins = Math.min(48, Math.floor(period / 2), Math.floor(n / 150));
   if (bins < 2) return even;
-  const binOf = (i: number): number => Math.min(bins - 1, Math.floor(((i % period) / period) * bins));
+  const binOf = (i: number): number => {
+    const phase = (i + (clock?.[i] ?? 0)) / period;
+    return Math.min(bins - 1, Math.floor((phase - Math.floor(phase)) * bins));
+  };
   const members: number[][] = Array.from({ length: bins }, () => []);
   const stride = Math.max(1, Math.floor(n / 50_000));
   for (let i = 0; i < n; i += stride) members[binOf(i)]!.push(Math.abs(departures[i]!));
@@ -137,8 +176,14 @@ const PEERS = 4;
 const JUMP = 10;
 /** An edge this part as high as the stretch makes a box of it. */
 const BOX = 0.7;
+/** A level that this part of the samples has is a usual one; within this part of the height of its edges. */
+const USUAL_LEVEL = 0.05;
+const SAME_LEVEL = 0.2;
 
-/** For a stretch that begins and ends with a jump: how many pairs of jumps as high the rest of the series has. */
+/**
+ * For a stretch that begins or ends with a jump to or from a level at which the series often is: how many pairs of jumps as high there are
+ * elsewhere. A load that goes on and off is no stranger for doing it a little sooner or later than before.
+ */
 function likeEdges(values: Float64Array, usualStep: number, { start, end, peak }: Candidate): number {
   const n = values.length;
   if (start < 1 || end >= n) return 0;
@@ -149,14 +194,55 @@ function likeEdges(values: Float64Array, usualStep: number, { start, end, peak }
     }
     return largest;
   };
-  const edge = Math.min(jumpAt(start), jumpAt(end));
-  const height = Math.abs(values[peak]! - values[start - 1]!);
+  const edge = Math.max(jumpAt(start), jumpAt(end));
+  const height = Math.max(
+    Math.abs(values[peak]! - values[start - 1]!),
+    Math.abs(values[peak]! - values[end]!),
+  );
   if (edge < BOX * height || edge < JUMP * usualStep) return 0;
+  let there = 0;
+  for (let i = 0; i < n; i++) {
+    if ((i < start || i >= end) && Math.abs(values[i]! - values[peak]!) < SAME_LEVEL * edge) there++;
+  }
+  if (there < USUAL_LEVEL * n) return 0;
   let alike = 0;
   for (let i = 1; i < n; i++) {
     if (Math.abs(values[i]! - values[i - 1]!) >= BOX * edge && (i < start - 2 || i > end + 2)) alike++;
   }
   return alike / 2;
+}
+
+/** Stretches that come at equal distances, at least; this part of the distances may miss a multiple of the usual one by more than OFF of it. */
+const FEWEST_REGULAR = 6;
+const REGULAR = 0.8;
+const OFF = 0.1;
+/** Peers are this alike in height. */
+const AS_HIGH = 0.6;
+
+/**
+ * Whether stretches like one come at equal distances: a job that runs every hour. Of places at random a fifth of the distances are as near
+ * to a multiple of the usual one; that four fifths of five and more are has a chance below 1 %, and of ten below one in ten thousand.
+ */
+function regular(one: Candidate, candidates: readonly Candidate[]): boolean {
+  const alike = candidates
+    .filter(
+      (other) =>
+        other.track === one.track &&
+        other.sign === one.sign &&
+        other.severity >= AS_HIGH * one.severity &&
+        other.severity * AS_HIGH <= one.severity,
+    )
+    .map(({ peak }) => peak)
+    .sort((a, b) => a - b)
+    .filter((peak, i, peaks) => i === 0 || peak > peaks[i - 1]! + 1);
+  if (alike.length < FEWEST_REGULAR) return false;
+  const gaps = Float64Array.from({ length: alike.length - 1 }, (_, i) => alike[i + 1]! - alike[i]!);
+  const usual = quantileInPlace(gaps.slice(), gaps.length, 0.5);
+  const near = gaps.filter((gap) => {
+    const times = Math.round(gap / usual);
+    return times >= 1 && Math.abs(gap - times * usual) <= Math.max(1, OFF * usual);
+  }).length;
+  return near >= REGULAR * gaps.length;
 }
 
 /** Whether what departs from level and neighbours is what the season lets one expect. */
@@ -183,6 +269,8 @@ export interface Analysed {
 export interface AnalyseOptions {
   /** Samples of an hour, a day, a week, where known. */
   readonly calendar?: readonly number[];
+  /** [N] samples that the clock of the calendar is ahead of the count of samples; where it is never changed, absent. */
+  readonly clock?: Int32Array;
   /** Departures below this part of the range of the values (1 % to 99 %) are none; default 0.02. */
   readonly relativeFloor?: number;
   /** Departures below this are none, in units of the values; default 0. */
@@ -199,16 +287,18 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
   let largest = range;
   if (!(range > 0)) for (const value of values) largest = Math.max(largest, Math.abs(value - middle));
   const floor =
-    Math.max((options.relativeFloor ?? 0.02) * largest, options.absoluteFloor ?? 0) || Number.MIN_VALUE;
+    Math.max((options.relativeFloor ?? 0.02) * largest, options.absoluteFloor ?? 0, quantum(values, range)) ||
+    Number.MIN_VALUE;
   const usualStep = quantileInPlace(
     Float64Array.from({ length: n - 1 }, (_, i) => Math.abs(values[i + 1]! - values[i]!)),
     n - 1,
     0.5,
   );
-  const season = findSeason(values, options.calendar);
+  const season = findSeason(values, options.calendar, options.clock);
   const jitter = season === null ? 1 : Math.max(1, Math.round(season.period / 150));
   const residual = season === null ? null : departures(values, season.expected, jitter);
-  const phases = season === null || residual === null ? null : spreadOfPhase(residual, season.period);
+  const phases =
+    season === null || residual === null ? null : spreadOfPhase(residual, season.period, season.clock);
   tracks.push({
     name: 'level',
     values: values.map((value) => value - middle),
@@ -264,7 +354,10 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
   }
   const looks = tracks.length;
   const candidates = tracks.flatMap((track): Candidate[] =>
-    scan(track.values, { floor: track.floor, windows: track.windows, least, looks })
+    scan(track.values, {
+      ...{ floor: track.floor, windows: track.windows, least, looks },
+      logarithmic: LOGARITHMIC.has(track.name),
+    })
       .filter(({ sign }) => sign > 0 || track.onlyAbove !== true)
       .map((one) => ({ ...one, track: track.name })),
   );
@@ -281,8 +374,11 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
     ),
   );
   const judged = candidates
-    .filter((one) => !vetoed(one))
-    .map((one) => ({ ...one, severity: one.severity / (1 + likeEdges(values, usualStep, one) / PEERS) }))
+    .filter((one) => !vetoed(one) && !regular(one, candidates))
+    .map((one) => ({
+      ...one,
+      severity: one.severity / (1 + (likeEdges(values, usualStep, one) / PEERS) ** 3),
+    }))
     .filter(({ severity }) => severity >= least)
     .sort((a, b) => b.severity - a.severity);
   const ordinary =
@@ -348,8 +444,13 @@ export interface Joined extends Candidate {
 /** Weaker than this part of the most severe member, a candidate does not stretch a group. */
 const WEAK = 0.4;
 
+/** A step that is never taken back stretches a group to the end only where it is as severe. */
+const LASTING = 1;
+
 /** Candidates that overlap or all but touch are one: its extent is that of all of them that are not weak. */
 export function join(candidates: readonly Candidate[], period: number | null = null): Joined[] {
+  const last = Math.max(...candidates.map(({ end }) => end));
+  const lasting = (one: Candidate): boolean => one.track === 'step' && one.end === last;
   const groups: { start: number; end: number; members: Candidate[] }[] = [];
   for (const one of candidates) {
     const near = groups.filter(({ start, end, members }) => {
@@ -357,7 +458,7 @@ export function join(candidates: readonly Candidate[], period: number | null = n
       const shorter = Math.min(end - start, one.end - one.start);
       return (
         gap <= Math.min(Math.max(2, 0.5 * shorter), period === null ? 16 : Math.max(2, period / 3)) &&
-        one.severity >= WEAK * members[0]!.severity
+        one.severity >= (lasting(one) ? LASTING : WEAK) * members[0]!.severity
       );
     });
     const inside = groups.some(({ start, end }) => one.start < end && start < one.end);
@@ -483,7 +584,7 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
     .filter((one) => one.severity >= severity)
     .map((one) => trimmed(one, values, inside))
     .flatMap((one) => withoutGaps(one, given));
-  const described = { values: given, base, period: season?.period ?? null, usualStep: usualStep * unit };
+  const described = { values: given, base, season, usualStep: usualStep * unit, steps: stepsIn(given, 0, n) };
   const findings = describeAll(joined, described).filter(
     (one) => direction === 'both' || one.direction === direction,
   );
@@ -526,8 +627,8 @@ function scores(tracks: readonly Track[], candidates: readonly Candidate[], n: n
   const out = new Float64Array(n);
   const chance = Math.log10(n * tracks.length) + LEVELS.low;
   for (const { name, values, floor } of tracks) {
-    if (name === 'movement' || name === 'size') continue;
-    const tail = fitTail(values, floor);
+    if (LOGARITHMIC.has(name)) continue;
+    const tail = usualTail(values, floor);
     for (let i = 0; i < n; i++) {
       const own = (surprise(tail, values[i]! - tail.centre) - Math.LN2) / Math.LN10 / chance;
       out[i] = Math.max(out[i]!, Math.min(own, LEVELS.low));

@@ -44,7 +44,18 @@ export interface Finding {
   };
   /** What was expected at the peak, and the band that holds 99 % of the other samples there. */
   readonly expected: { readonly value: number; readonly low: number; readonly high: number };
-  /** One sentence: what changed, from what, to what. Time is named by the caller's words for samples. */
+  /**
+   * At the same phase of the season in earlier cycles of `period` samples: from which samples on, latest first; least and largest of the
+   * values there (spike, dip) or of the means over as long a stretch (other kinds). Null without a season, or where too few cycles are
+   * comparable.
+   */
+  readonly before: {
+    readonly period: number;
+    readonly starts: readonly number[];
+    readonly least: number;
+    readonly largest: number;
+  } | null;
+  /** What happened, from what to what, as it follows the name of what is measured: "fell to 0 where 310 was expected". */
   readonly statement: string;
   /** What speaks for the finding and what against, one clause each. */
   readonly evidence: { readonly for: readonly string[]; readonly against: readonly string[] };

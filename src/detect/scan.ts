@@ -20,6 +20,8 @@ export interface ScanOptions {
   readonly windows: readonly number[];
   /** Least severity. */
   readonly least: number;
+  /** The values are logarithms. */
+  readonly logarithmic?: boolean;
   /** Tracks × window lengths that are looked at in all: places where chance may strike. */
   readonly looks: number;
 }
@@ -68,17 +70,94 @@ const CORE = 0.5;
 /** Stretches at least this part as high and as long are peers of one another. */
 const ALIKE = 0.7;
 /** Peers that halve the severity: what happens often is usual, however far from the rest it lies. */
-const PEERS = 4;
+const PEERS = 6;
+
+/** Parts of a series in which departures may crowd: window lengths. */
+const CROWDS = [1 / 40, 1 / 24, 1 / 16, 1 / 12, 1 / 8] as const;
+const MOST_CROWDS = 3;
+/** Departures in a crowd are so many times as large as in any other window of its length. */
+const CROWDED = 5;
+const FEWEST_CROWDED = 8;
+
+/**
+ * Stretches in which the departures of a track [N] are on average at least five times as large as anywhere else: what one long anomaly leaves is
+ * no measure of what is usual. At most three, by time; in heavy tails and in walks hardly ever one.
+ */
+export function crowds(track: Float64Array): [start: number, end: number][] {
+  const n = track.length;
+  const centre = fitTail(track, 1e-300).centre;
+  const sums = cumulative(track.map((value) => Math.abs(value - centre)));
+  let found: [number, number][] = [];
+  let strongest = CROWDED;
+  for (const share of CROWDS) {
+    const w = Math.floor(share * n);
+    if (w < FEWEST_CROWDED) continue;
+    const taken: [number, number][] = [];
+    const sizes: number[] = [];
+    while (taken.length <= MOST_CROWDS) {
+      let best = -1;
+      let most = 0;
+      for (let i = 0; i + w <= n; i++) {
+        const over = taken.find(([start, end]) => i < end + w && i + w > start - w);
+        if (over !== undefined) {
+          i = over[1] + w - 1;
+          continue;
+        }
+        const sum = sums[i + w]! - sums[i]!;
+        if (sum > most) {
+          most = sum;
+          best = i;
+        }
+      }
+      if (best < 0) break;
+      sizes.push(most);
+      taken.push([best, best + w]);
+    }
+    for (let j = 1; j < sizes.length && j <= MOST_CROWDS; j++) {
+      const ratio = sizes[j - 1]! / Math.max(sizes[j]!, 1e-300);
+      if (ratio < strongest) continue;
+      strongest = ratio;
+      found = taken.slice(0, j);
+    }
+  }
+  return (
+    found
+      .map(([start, end]): [number, number] => [start - ((end - start) >> 1), end + ((end - start) >> 1)])
+      // At the ends expectations are of one side alone, and departures larger for it.
+      .filter(([start, end]) => start > 0 && end < n)
+      .sort((a, b) => a[0] - b[0])
+  );
+}
+
+/** The values of windows of `w` samples [N − w + 1] that touch none of the stretches. */
+function apartFrom(
+  values: Float64Array,
+  stretches: readonly (readonly [number, number])[],
+  w: number,
+): Float64Array {
+  if (stretches.length === 0) return values;
+  const kept = values.filter((_, i) => stretches.every(([start, end]) => i + w <= start || i >= end));
+  return 2 * kept.length < values.length ? values : kept;
+}
+
+/** The tails of a track [N], its crowds left out. */
+export function usualTail(track: Float64Array, floor: number): Tail {
+  return fitTail(apartFrom(track, crowds(track), 1), floor);
+}
 
 /** Stretches of a track [N] by falling severity, none of which overlap. */
-export function scan(track: Float64Array, { floor, windows, least, looks }: ScanOptions): Stretch[] {
+export function scan(
+  track: Float64Array,
+  { floor, windows, least, looks, logarithmic }: ScanOptions,
+): Stretch[] {
   const n = track.length;
-  const single = fitTail(track, floor);
+  const crowded = logarithmic === true ? [] : crowds(track);
+  const single = fitTail(apartFrom(track, crowded, 1), floor);
   // Beyond the first window a single sample counts no more than the band: a spike is no shift of level.
   const rest = track.map((value) =>
     Math.min(single.centre + single.bandAbove, Math.max(single.centre - single.bandBelow, value)),
   );
-  const sigma = deviation(rest);
+  const sigma = deviation(apartFrom(rest, crowded, 1));
   const found: Stretch[] = [];
   const taken = new Uint8Array(n);
   for (const w of windows) {
@@ -87,7 +166,7 @@ export function scan(track: Float64Array, { floor, windows, least, looks }: Scan
     const sums = cumulative(rest);
     const means =
       w === 1 ? track : Float64Array.from({ length: count }, (_, i) => (sums[i + w]! - sums[i]!) / w);
-    const tail = w === 1 ? single : fitTail(means, floor, w, { tail: single, sigma });
+    const tail = w === 1 ? single : fitTail(apartFrom(means, crowded, w), floor, w, { tail: single, sigma });
     const chance = Math.log10((n / w) * looks);
     const places = peaks(means, tail, (least + chance) * Math.LN10)
       .map((start) => {
@@ -112,12 +191,18 @@ export function scan(track: Float64Array, { floor, windows, least, looks }: Scan
             ? Math.max(0.5 * Math.abs(mean), CORE * band)
             : 0.5 * Math.abs(mean);
       const reach = Math.max(4, w);
+      let [from, to] = [start, start + w];
+      // A stretch of samples that depart on their own, however long, is theirs.
+      if (w === 1) {
+        while (from > 0 && departure(from - 1) > cut) from--;
+        while (to < n && departure(to) > cut) to++;
+      }
       const part = extent(
         track,
         single.centre,
         sign,
-        Math.max(0, start - reach),
-        Math.min(n, start + w + reach),
+        Math.max(0, from - reach),
+        Math.min(n, to + reach),
         cut,
       );
       let free = true;
@@ -152,7 +237,7 @@ export function scan(track: Float64Array, { floor, windows, least, looks }: Scan
           Math.abs(track[other.peak]! - single.centre) > ALIKE * height &&
           other.end - other.start >= ALIKE * (one.end - one.start),
       ).length;
-      return { ...one, severity: one.severity / (1 + peers / PEERS) };
+      return { ...one, severity: one.severity / (1 + (peers / PEERS) ** 1.25) };
     })
     .filter(({ severity }) => severity >= least)
     .sort((one, other) => other.severity - one.severity);

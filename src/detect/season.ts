@@ -4,6 +4,12 @@ import { quantileInPlace } from '../series/stats.ts';
 
 /** Cycles on each side whose values at the same phase are averaged. */
 const CYCLES = 4;
+/** The farthest cycles that are averaged lie this part of the series away. */
+const FAR = 4;
+/** They must predict this part of the samples so well, beside nearer ones, or within this part of the range. */
+const MOST = 0.75;
+const AS_GOOD = 1.1;
+const AS_NEAR = 0.002;
 /** Fewest whole cycles in which a season can be told from chance. */
 const FEWEST_CYCLES = 3;
 /** A season must leave at most this part of the usual departures without it. */
@@ -19,14 +25,29 @@ export interface Season {
   readonly expected: Float64Array;
   /** Median |value − expected| over median |value − level|. */
   readonly rest: number;
+  /** The clock that it follows [N], where one is changed. */
+  readonly clock: Int32Array | null;
 }
 
-function medianOfAbs(values: Float64Array, stride: number): number {
+function quantileOfAbs(values: Float64Array, stride: number, share: number): number {
   const n = Math.ceil(values.length / stride);
   const sample = new Float64Array(n);
   for (let i = 0; i < n; i++) sample[i] = Math.abs(values[i * stride]!);
-  return quantileInPlace(sample, n, 0.5);
+  return quantileInPlace(sample, n, share);
 }
+
+const medianOfAbs = (values: Float64Array, stride: number): number => quantileOfAbs(values, stride, 0.5);
+
+function meanOfAbs(values: Float64Array, stride: number): number {
+  let [sum, n] = [0, 0];
+  for (let i = 0; i < values.length; i += stride, n++) sum += Math.abs(values[i]!);
+  return sum / n;
+}
+
+/** Means of values carry rounding errors of this part of them. */
+const ROUNDING = 1e-10;
+/** Weight of the mean departure beside the median one. */
+const EDGES = 0.1;
 
 /** Sums of the values before each index [N + 1]. */
 export function cumulative(values: Float64Array): Float64Array {
@@ -60,32 +81,44 @@ function medianOf(scratch: Float64Array, n: number): number {
   return n % 2 === 1 ? scratch[n >> 1]! : (scratch[(n >> 1) - 1]! + scratch[n >> 1]!) / 2;
 }
 
-/** Level without season: the median of the cycle means up to three cycles before and after, so that an unusual cycle does not move it [N]. */
-export function seasonLevel(values: Float64Array, period: number): Float64Array {
+/** Level without season: the median of the cycle means up to three cycles before and after, or `spacing` times as many, so that an unusual cycle does not move it [N]. */
+export function seasonLevel(values: Float64Array, period: number, spacing = 1): Float64Array {
   const means = cycleMeans(values, period);
   const n = values.length;
   const scratch = new Float64Array(7);
   return Float64Array.from(values, (_, i) => {
     let count = 0;
     for (let k = -3; k <= 3; k++) {
-      const at = Math.round(i + k * period);
+      const at = Math.round(i + k * spacing * period);
       if (at >= 0 && at < n) scratch[count++] = means[at]!;
     }
     return medianOf(scratch, count);
   });
 }
 
-/** What the same phase of the nearest other cycles lets one expect: their median, on the level of the cycles around [N]. */
-export function seasonExpectation(values: Float64Array, period: number): Float64Array {
+/**
+ * What the same phase of the nearest other cycles, or of every so many (`spacing`), lets one expect: their median, on the level of the
+ * cycles around [N].
+ *
+ * @param clock [N] samples that the clock which the season follows is ahead of the count of samples: a day with 23 hours moves it by an
+ * hour from there on
+ */
+export function seasonExpectation(
+  values: Float64Array,
+  period: number,
+  clock: Int32Array | null = null,
+  spacing = 1,
+): Float64Array {
   const n = values.length;
-  const level = seasonLevel(values, period);
+  const level = seasonLevel(values, period, spacing);
   const scratch = new Float64Array(2 * CYCLES);
   const whole = Number.isInteger(period);
   const out = new Float64Array(n);
   for (let i = 0; i < n; i++) {
     let count = 0;
     const take = (k: number): void => {
-      const x = i + k * period;
+      let x = i + k * spacing * period;
+      if (clock !== null) x -= clock[Math.round(Math.min(n - 1, Math.max(0, x)))]! - clock[i]!;
       if (x < 0 || x > n - 1) return;
       const left = Math.floor(x);
       const part = whole ? 0 : x - left;
@@ -170,9 +203,13 @@ function refine(r: Float64Array, lag: number): number {
 
 /**
  * The season that predicts [N] best, or null: candidates are the lags at which the series correlates with itself, and `calendar`
- * (samples of an hour, a day, a week where the sampling step is known).
+ * (samples of an hour, a day, a week where the sampling step is known), which follows the `clock` (see `seasonExpectation`).
  */
-export function findSeason(values: Float64Array, calendar: readonly number[] = []): Season | null {
+export function findSeason(
+  values: Float64Array,
+  calendar: readonly number[] = [],
+  clock: Int32Array | null = null,
+): Season | null {
   const n = values.length;
   if (n < 4 * FEWEST_CYCLES) return null;
   const stride = Math.max(1, Math.floor(n / 20_000));
@@ -194,7 +231,9 @@ export function findSeason(values: Float64Array, calendar: readonly number[] = [
     ...calendar.filter((period) => period >= 3 && n / period >= FEWEST_CYCLES),
     ...correlatedLags(short, 3).map((period) => period * pool),
   ].flatMap((period) => [Math.round(period), period]);
-  let best: (Season & { readonly left: number }) | null = null;
+  const magnitude = Math.max(Math.abs(sample[0]!), Math.abs(sample.at(-1)!));
+  let best: (Season & { readonly left: number; readonly spacing: number }) | null = null;
+  const clockOf = (period: number): Int32Array | null => (calendar.includes(period) ? clock : null);
   // Shorter ones first, and a whole number of samples before one that is not.
   const sorted = [...new Set(candidates)].sort(
     (a, b) => Math.round(a) - Math.round(b) || Number(Number.isInteger(b)) - Number(Number.isInteger(a)),
@@ -203,17 +242,36 @@ export function findSeason(values: Float64Array, calendar: readonly number[] = [
     if (n / period < FEWEST_CYCLES) continue;
     // A level that follows the values explains them without a season: what counts is what the season adds to it.
     const level = cycleMeans(clipped, period);
-    const without = medianOfAbs(difference(clipped, level), stride);
-    if (!(without > 0)) continue;
-    const expected = seasonExpectation(clipped, period);
-    const left = medianOfAbs(difference(clipped, expected), stride);
+    const around = difference(clipped, level);
+    const without = medianOfAbs(around, stride) + EDGES * meanOfAbs(around, stride);
+    if (!(without > ROUNDING * magnitude)) continue;
+    const expected = seasonExpectation(clipped, period, clockOf(period));
+    const rests = difference(clipped, expected);
+    // Of a pattern that repeats exactly apart from its edges the median is 0 at any period near by.
+    const left = medianOfAbs(rests, stride) + EDGES * meanOfAbs(rests, stride);
     const rest = left / without;
     if (rest < LEAST_GAIN && (best === null || left < LONGER_GAIN * best.left))
-      best = { period, expected, rest, left };
+      best = { period, expected, rest, clock: clockOf(period), left, spacing: 1 };
+  }
+  if (best !== null) {
+    // Far cycles are no part of an anomaly of a few cycles; where the season keeps its shape and its level they predict as well.
+    const spacing = Math.floor(n / best.period / CYCLES / FAR);
+    if (spacing > 1) {
+      const far = seasonExpectation(clipped, best.period, best.clock, spacing);
+      const usual = (expected: Float64Array): number =>
+        quantileOfAbs(difference(clipped, expected), stride, MOST);
+      if (usual(far) <= AS_GOOD * usual(best.expected) + AS_NEAR * (q(0.9) - q(0.1)))
+        best = { ...best, spacing };
+    }
   }
   return best === null
     ? null
-    : { period: best.period, rest: best.rest, expected: seasonExpectation(values, best.period) };
+    : {
+        period: best.period,
+        rest: best.rest,
+        clock: best.clock,
+        expected: seasonExpectation(values, best.period, best.clock, best.spacing),
+      };
 }
 
 export const difference = (a: Float64Array, b: Float64Array): Float64Array =>

@@ -88,10 +88,10 @@ export function isoTime(ms: number, zone: string | null): string {
 export const durationWords = (seconds: number): string => formatDuration(1000 * seconds);
 
 /** "2025-03-04 14:00 to 16:30 +01:00": the day and the zone of both stamps are told once; one stamp where they are the same. */
-export function spanWords(from: string, to: string): string {
+export function spanWords(from: string, to: string, between = 'to'): string {
   if (from === to) return from;
   const [[day, clock, zone], [lastDay, lastClock, lastZone]] = [from.split(' '), to.split(' ')];
-  if (clock === undefined || lastClock === undefined || day !== lastDay) return `${from} to ${to}`;
+  if (clock === undefined || lastClock === undefined || day !== lastDay) return `${from} ${between} ${to}`;
   const tail = lastZone === undefined ? lastClock : `${lastClock} ${lastZone}`;
-  return zone === lastZone ? `${day} ${clock} to ${tail}` : `${from} to ${tail}`;
+  return zone === lastZone ? `${day} ${clock} ${between} ${tail}` : `${from} ${between} ${tail}`;
 }

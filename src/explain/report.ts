@@ -6,10 +6,12 @@
  */
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import type { TimeOrigin } from '../../datasets/readers/clock.ts';
-import { formatTime, type Recording } from '../../datasets/readers/recording.ts';
+import { DAY, HOUR, type TimeOrigin } from '../../datasets/readers/clock.ts';
+import { formatTime, type Recording, wallTime } from '../../datasets/readers/recording.ts';
+import { shown } from '../detect/describe.ts';
 import type { Detection, Finding } from '../detect/finding.ts';
 import { KINDS, LEVELS, type Level } from '../detect/finding.ts';
+import { atPeak } from '../detect/precedents.ts';
 import { DataError } from '../errors.ts';
 import { grouped } from '../html/numbers.ts';
 import { overlap } from '../series/intervals.ts';
@@ -104,6 +106,14 @@ const FINDING = z.strictObject({
     low: finite.nullable(),
     high: finite.nullable(),
   }),
+  /**
+   * At the same phase of earlier cycles of the season, latest first: where they begin, least and largest of the values (spike, dip) or of
+   * the means over as long a stretch. Null without a season, or where too few cycles are comparable.
+   */
+  before: z
+    .strictObject({ period: finite.positive(), starts: z.array(index), least: finite, largest: finite })
+    .nullable(),
+  /** When, what, and how it was before. */
   statement: z.string(),
   evidence: z.strictObject({ for: z.array(z.string()), against: z.array(z.string()) }),
   similar: z.array(EXTENT),
@@ -284,6 +294,61 @@ export function idOf(...parts: readonly string[]): string {
   return createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 12);
 }
 
+const WEEKDAYS = [
+  'Sundays',
+  'Mondays',
+  'Tuesdays',
+  'Wednesdays',
+  'Thursdays',
+  'Fridays',
+  'Saturdays',
+] as const;
+const WEEK = 7 * DAY;
+
+/** "on the 9 Tuesdays before it was 310 to 420 at that time"; null where earlier cycles tell nothing. */
+function beforeWords(source: ReportSource, { start, end, kind, before }: Finding): string | null {
+  if (before === null) return null;
+  const { starts, period, least, largest } = before;
+  const count = starts.length;
+  const span = source.step === null || source.origin === 'start' ? 0 : period * source.step;
+  const near = (unit: number): boolean => Math.abs(span / unit - 1) < 0.01;
+  const short = (secondsOf(source, start, end) ?? 0) * 1000 <= DAY;
+  const weekly = near(WEEK) && short && source.origin === 'calendar';
+  const unit = weekly
+    ? WEEKDAYS[new Date(wallTime(source.time![starts[0]!]!, source.zone)).getUTCDay()]!
+    : near(WEEK)
+      ? 'weeks'
+      : near(DAY)
+        ? 'days'
+        : near(HOUR)
+          ? 'hours'
+          : 'cycles';
+  const next = starts.every((at, k) => Math.abs((k === 0 ? start : starts[k - 1]!) - at) < 1.5 * period);
+  const where = `${weekly || unit === 'days' ? 'on' : 'in'} ${next ? `the ${count} ${unit} before` : `${count} earlier ${unit}`}`;
+  const values = least === largest ? shown(least) : `${shown(least)} to ${shown(largest)}`;
+  return `${where} it was ${values}${atPeak(kind) ? '' : ' on average'} at ${span >= 0.99 * DAY ? 'that time' : 'the same phase'}`;
+}
+
+/** When, what, and how it was before: a sentence. */
+export function findingStatement(source: ReportSource, column: string, found: Finding): string {
+  const { start, end, ongoing } = found;
+  const { from, to } = extentOf(source, start, end);
+  const when =
+    from === null || to === null
+      ? end - start === 1
+        ? `At sample ${start}`
+        : ongoing
+          ? `Since sample ${start}`
+          : `In samples ${start} to ${end - 1}`
+      : end - start === 1
+        ? `At ${from.shown}`
+        : ongoing
+          ? `Since ${from.shown}`
+          : `Between ${spanWords(from.shown, to.shown, 'and')}`;
+  const before = beforeWords(source, found);
+  return `${when} ${column} ${found.statement}${before === null ? '' : `; ${before}`}.`;
+}
+
 function toFinding(source: ReportSource, column: ReportColumn, found: Finding): ReportFinding {
   const { start, end } = found;
   const { values } = column;
@@ -307,7 +372,8 @@ function toFinding(source: ReportSource, column: ReportColumn, found: Finding): 
       low: orNull(found.expected.low),
       high: orNull(found.expected.high),
     },
-    statement: found.statement,
+    before: found.before === null ? null : { ...found.before, starts: [...found.before.starts] },
+    statement: findingStatement(source, column.name, found),
     evidence: { for: [...found.evidence.for], against: [...found.evidence.against] },
     similar: found.similar.map(([from, to]) => extentOf(source, from, to)),
     ongoing: found.ongoing,

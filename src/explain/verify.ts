@@ -1,5 +1,6 @@
 /** Checks every number of a report against the values that it tells of: what does not hold is never printed. */
 import { LEVELS } from '../detect/finding.ts';
+import { atPeak } from '../detect/precedents.ts';
 import { policyStatement } from './policy-section.ts';
 import {
   type AnomalyReport,
@@ -7,6 +8,7 @@ import {
   countFindings,
   eventStatement,
   extentOf,
+  findingStatement,
   headlineOf,
   instant,
   lengthWords,
@@ -61,6 +63,26 @@ function checkFinding(one: ReportFinding, source: ReportSource, column: ReportCo
   same(`${at}: rows`, one.rows, rowsOf(source, start, end));
   same(`${at}: ongoing`, one.ongoing, end === samples);
   same(`${at}: severity`, one.severity >= LEVELS[one.level], true);
+  const found = column.detection.findings.find(
+    (other) => other.start === start && other.end === end && other.kind === one.kind,
+  );
+  if (found === undefined) throw new ReportMismatch(`${at}: a finding of the detector`, [start, end], null);
+  same(`${at}: statement`, one.statement, findingStatement(source, column.name, found));
+  if (one.before !== null) {
+    const { starts, least: low, largest: high } = one.before;
+    const told = starts.map((first) =>
+      atPeak(one.kind)
+        ? column.values[first]!
+        : (summary(column.values, first, first + end - start).mean ?? Number.NaN),
+    );
+    same(`${at}: least of the cycles before`, low, Math.min(...told));
+    same(`${at}: largest of the cycles before`, high, Math.max(...told));
+    same(
+      `${at}: cycles before`,
+      starts.every((first) => first >= 0 && first < start),
+      true,
+    );
+  }
   for (const other of one.similar) {
     if (!(other.start < other.end && other.end <= samples)) {
       throw new ReportMismatch(`${at}: a similar stretch`, [other.start, other.end], [0, samples]);

@@ -123,7 +123,7 @@ describe('what a finding says', () => {
       observed: { least: 0, mean: 0, largest: 0, peak: 0 },
       ongoing: false,
     });
-    expect(worst!.statement).toMatch(/^Was 0 on average \(0 to 0\) for 20 samples, below the \d+/);
+    expect(worst!.statement).toMatch(/^fell to 0 where \d+(\.\d)? was expected$/);
     expect(worst!.severity).toBeGreaterThanOrEqual(LEVELS[worst!.level]);
     expect(worst!.evidence.for.length).toBeGreaterThan(0);
   });
@@ -140,6 +140,23 @@ describe('what a finding says', () => {
     expect(structure[0]).toMatch(/^Repeats every 96 samples/);
   });
 
+  test('with what the series did at the same phase of earlier cycles', () => {
+    const { before, start } = worst!;
+    expect(before).toMatchObject({ period: 96, starts: [1, 2, 3, 4, 5, 6].map((k) => start - 96 * k) });
+    const mean = (from: number): number =>
+      values.subarray(from, from + worst!.end - start).reduce((sum, value) => sum + value, 0) /
+      (worst!.end - start);
+    expect(before!.least).toBeCloseTo(Math.min(...before!.starts.map(mean)), 9);
+    expect(before!.largest).toBeCloseTo(Math.max(...before!.starts.map(mean)), 9);
+  });
+
+  test('apart from cycles with another finding, and null where there is no season', () => {
+    const twice = withStretch(values, 580 - 192, 600 - 192, () => 900);
+    const again = detect(twice).findings.find((one) => one.direction === 'below')!;
+    expect(again.before!.starts.slice(0, 2)).toEqual([again.start - 96, again.start - 288]);
+    expect(detect(withStretch(noise(1, 1500), 700, 703, () => 12)).findings[0]!.before).toBeNull();
+  });
+
   test('that others are like it', () => {
     const twice = withStretch(
       withStretch(noise(13, 1500), 300, 303, () => 12),
@@ -150,6 +167,45 @@ describe('what a finding says', () => {
     const [first, second] = detect(twice).findings;
     expect([first!.similar, second!.similar].flat()).toHaveLength(2);
     expect(first!.evidence.against.join()).toMatch(/1 other stretch/);
+  });
+});
+
+describe('kinds', () => {
+  const kindOf = (values: Float64Array) => {
+    const { kind, direction, statement } = detect(values).findings[0]!;
+    return { kind, direction, statement };
+  };
+
+  test('a drift away is a trend', () => {
+    const drift = withStretch(days(21), 600, 800, (value, i) => value + 0.9 * (i - 600));
+    expect(kindOf(drift)).toMatchObject({ kind: 'trend', direction: 'above' });
+  });
+
+  test('a wave that runs faster for a time is a change of frequency, told by its period', () => {
+    const noisy = noise(22, 1600);
+    let phase = 0;
+    const wave = noisy.map((error, i) => {
+      phase += i >= 700 && i < 900 ? 1 / 21 : 1 / 47;
+      return 10 * Math.sin(2 * Math.PI * phase) + 0.4 * error;
+    });
+    expect(kindOf(wave)).toMatchObject({
+      kind: 'frequency',
+      statement: expect.stringMatching(/^repeated every (20|21|22) samples instead of every 47/),
+    });
+  });
+});
+
+describe('the clock of the calendar', () => {
+  /** Quarter hours of 20 days whose 9th has 23 hours: from then on the peak comes an hour earlier. */
+  const shifted = noise(23, 20 * 96).map((error, i) => {
+    const hour = ((i + (i >= 9 * 96 ? 4 : 0)) % 96) / 96;
+    return 300 + 200 * Math.exp(-((hour - 0.55) ** 2) / 0.002) + 6 * error;
+  });
+
+  test('a day of 23 hours keeps its season', () => {
+    const clock = Int32Array.from(shifted, (_, i) => (i >= 9 * 96 ? 4 : 0));
+    expect(detect(shifted, { calendar: [4, 96], clock }).findings).toEqual([]);
+    expect(detect(shifted, { calendar: [4, 96] }).findings.length).toBeGreaterThan(0);
   });
 });
 

@@ -80,7 +80,7 @@ describe('a report for other programs', () => {
       time: Date.UTC(2025, 2, 4, 14),
       timeEnd: Date.UTC(2025, 2, 4, 16, 35),
       tags: ['timeseer', 'critical', 'flat', 'requests'],
-      text: 'requests: Between 14:00 and 16:30 requests fell to 0.',
+      text: 'requests: Between 2025-03-04 14:00 and 16:30 requests fell to 0.',
     });
     const [first] = report.findings;
     expect(toGrafana({ ...report, findings: [{ ...first!, statement: '<img src=x>' }] })[0]!.text).toContain(

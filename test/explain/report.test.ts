@@ -91,6 +91,7 @@ describe('a report', () => {
     const values = column.values.map((value, i) => (i < 500 ? Number.NaN : value));
     const findings = column.detection.findings.map((one) => ({
       ...one,
+      before: null,
       severity: Number.POSITIVE_INFINITY,
       level: 'critical' as const,
       expected: { value: Number.NaN, low: Number.NEGATIVE_INFINITY, high: Number.POSITIVE_INFINITY },
@@ -154,6 +155,47 @@ describe('a report', () => {
     expect(() => buildReport({ ...source, columns: [short] })).toThrow('column requests');
     expect(() => buildReport({ ...source, columns: [source.columns[0]!, source.columns[0]!] })).toThrow(
       'same name',
+    );
+  });
+});
+
+describe('the sentence of a finding', () => {
+  const told = (change: Parameters<typeof requests>[0] = {}) =>
+    buildReport(requests(change)).findings.map(({ statement }) => statement);
+
+  test('says when, what, and how it was at that time on earlier days', () => {
+    const [flat, spike, level] = told();
+    expect(flat).toBe('Between 2025-03-04 14:00 and 16:30 requests fell to 0.'); // one day before it is too few
+    expect(spike).toMatch(
+      /^Between 2025-03-08 14:10 and 14:20 requests went to \d+ where \d+ is usual; on the 5 days before it was [\d.]+ to [\d.]+ at that time\.$/,
+    );
+    expect(level).toMatch(
+      /^Since 2025-03-12 17:20 requests .* on the 9 days before it was .* on average at that time\.$/,
+    );
+  });
+
+  test('counts samples and cycles where there is no time', () => {
+    const [flat, spike] = told({ time: null, step: null, lines: null });
+    expect(flat).toBe('In samples 456 to 486 requests fell to 0.');
+    expect(spike).toMatch(
+      /^In samples 1610 to 1612 .*; in the 5 cycles before it was .* at the same phase\.$/,
+    );
+  });
+
+  test('names the weekday where the season is a week', () => {
+    const weekly = sampleColumn('sales', 30 * 24, {
+      day: 168,
+      mean: 300,
+      departures: [{ start: 532, end: 533, severity: 5, kind: 'spike', becomes: (usual) => usual + 260 }],
+    });
+    const hourly = sampleSource([weekly], {
+      time: Float64Array.from({ length: 720 }, (_, i) => Date.UTC(2025, 2, 3) + i * 3_600_000),
+      step: 3_600_000,
+    });
+    const report = buildReport(hourly);
+    verify(report, hourly);
+    expect(report.findings[0]!.statement).toMatch(
+      /^At 2025-03-25 04:00 sales .*; on the 3 Tuesdays before it was [\d.]+ to [\d.]+ at that time\.$/,
     );
   });
 });

@@ -1,5 +1,6 @@
 /** Made-up recordings with what a detector would say about them. */
 import { type Detection, type Finding, LEVELS, type Level } from '../../src/detect/finding.ts';
+import { precedents } from '../../src/detect/precedents.ts';
 import type { ReportColumn, ReportSource } from '../../src/explain/report.ts';
 import { Random } from '../../src/random.ts';
 
@@ -54,9 +55,10 @@ export function sampleColumn(
         peak: values[peak]!,
       },
       expected: { value: expected[peak]!, low: expected[peak]! - width, high: expected[peak]! + width },
+      before: precedents(values, { ...one, peak }, { period: day, clock: null }, []),
       statement:
         one.statement ??
-        `${name} went to ${values[peak]!.toPrecision(3)} where ${expected[peak]!.toPrecision(3)} is usual.`,
+        `went to ${values[peak]!.toPrecision(3)} where ${expected[peak]!.toPrecision(3)} is usual`,
       evidence: one.evidence ?? {
         for: [`${distance(peak).toPrecision(3)} from what is usual at that time of day`],
         against: [],
@@ -115,7 +117,7 @@ export function requests(change: Partial<ReportSource> = {}): ReportSource {
         severity: 14.2,
         kind: 'flat',
         becomes: () => 0,
-        statement: 'Between 14:00 and 16:30 requests fell to 0.',
+        statement: 'fell to 0',
         evidence: {
           for: ['31 samples at 0, where no other day has one', 'it begins and ends within one sample'],
           against: ['a part of the same length is missing nowhere else'],
