@@ -326,7 +326,7 @@ export class MaterialPool {
   async learn(onProgress: (read: number) => void): Promise<Learned> {
     this.#signal.throwIfAborted();
     if (this.#own !== null) return this.#own.learn(onProgress);
-    return (await this.#pool.ask('classes', onProgress)) as Learned;
+    return (await this.#pool.ask('classes', { onProgress })) as Learned;
   }
 
   /**

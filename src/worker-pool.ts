@@ -34,12 +34,21 @@ export interface WorkerPoolOptions<Request> {
   /** What they run: it calls `answerRequests`. */
   readonly program: WorkerProgram;
   readonly workerData?: unknown;
+  /** Requests a Worker holds at a time; when absent 2: one under way, one waiting, so that it never idles. */
+  readonly depth?: number;
   /** The message of the error with which requests fail whose Worker has died, `request` being the first of them. */
   readonly failure: (problem: string, request: Request | undefined) => string;
 }
 
-/** Requests a Worker holds at a time: one under way, one waiting, so that it never idles. */
 const DEPTH = 2;
+
+export interface AskOptions {
+  readonly onProgress?: (done: number) => void;
+  /**
+   * Aborting rejects with the signal's reason. A Worker that has begun is ended, and what waited behind the request goes to another.
+   */
+  readonly signal?: AbortSignal;
+}
 
 export class WorkerPool<Request, Reply> {
   readonly #options: WorkerPoolOptions<Request>;
@@ -55,19 +64,45 @@ export class WorkerPool<Request, Reply> {
 
   /** Requests that keep all Workers busy. */
   get capacity(): number {
-    return this.#options.size * DEPTH;
+    return this.#options.size * this.#depth;
+  }
+
+  get #depth(): number {
+    return this.#options.depth ?? DEPTH;
   }
 
   /**
    * Rejects with the typed error of the Worker, or with a TimeseerError when the Worker dies (the pool goes on with a new one), or
    * the pool is closed.
    */
-  ask(request: Request, onProgress?: (done: number) => void): Promise<Reply> {
+  ask(request: Request, { onProgress, signal }: AskOptions = {}): Promise<Reply> {
     if (this.#closed) return Promise.reject(new TimeseerError('the pool is closed; make a new one'));
-    return new Promise((resolve, reject) => {
-      this.#queue.push({ message: { id: this.#next++, request }, resolve, reject, onProgress });
+    if (signal?.aborted) return Promise.reject(signal.reason);
+    const id = this.#next++;
+    const reply = new Promise<Reply>((resolve, reject) => {
+      this.#queue.push({ message: { id, request }, resolve, reject, onProgress });
       this.#dispatch();
     });
+    if (signal === undefined) return reply;
+    const abort = (): void => this.#cancel(id, signal.reason);
+    signal.addEventListener('abort', abort);
+    return reply.finally(() => signal.removeEventListener('abort', abort));
+  }
+
+  /** Takes back a request that has no reply yet. */
+  #cancel(id: number, reason: unknown): void {
+    const waiting = this.#queue.findIndex(({ message }) => message.id === id);
+    if (waiting >= 0) this.#queue.splice(waiting, 1)[0]!.reject(reason);
+    const member = [...this.#members].find(({ pending }) => pending.has(id));
+    if (member !== undefined) {
+      this.#members.delete(member);
+      member.pending.get(id)!.reject(reason);
+      member.pending.delete(id);
+      this.#queue.unshift(...member.pending.values());
+      member.pending.clear();
+      void member.worker.terminate();
+    }
+    this.#dispatch();
   }
 
   /**
@@ -125,7 +160,7 @@ export class WorkerPool<Request, Reply> {
       }
       const busy = member === undefined || member.pending.size > 0;
       if (busy && this.#members.size < this.#options.size) member = this.#start();
-      if (member === undefined || member.pending.size >= DEPTH) return;
+      if (member === undefined || member.pending.size >= this.#depth) return;
       const job = this.#queue.shift()!;
       // An idle Worker does not keep the process alive; a busy one does.
       if (member.pending.size === 0) member.worker.ref();
