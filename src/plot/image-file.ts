@@ -21,6 +21,8 @@ function formatOf(bytes: Buffer): ImageFormat | null {
 
 /** What is wrong with the chunks of a PNG, up to its end; null when nothing is. */
 function pngFault(bytes: Buffer): string | null {
+  if (bytes.length < 33) return 'is truncated';
+  if (bytes.toString('latin1', 12, 16) !== 'IHDR') return 'is damaged: it does not begin with its size';
   for (let at = 8; at + 12 <= bytes.length; ) {
     const end = at + 12 + bytes.readUInt32BE(at);
     if (end > bytes.length) break;
@@ -77,14 +79,33 @@ function sizeOf(bytes: Buffer, format: ImageFormat): Size | null {
   return format === 'JPEG' ? jpegSize(bytes) : webpSize(bytes);
 }
 
+/** What the bytes are, by their header. @throws DataError as `decodeImage` */
+function inspect(bytes: Buffer, fail: Fail): { readonly format: ImageFormat; readonly size: Size } {
+  const format = formatOf(bytes);
+  if (format === null) throw fail('is no PNG, JPEG or WebP picture; convert it to one');
+  const wrong = fault(bytes, format);
+  if (wrong !== null) throw fail(`${wrong}: copy it again`);
+  const size = sizeOf(bytes, format);
+  if (size === null || size[0] * size[1] === 0)
+    throw fail(`is not a usable ${format} picture: it has no size`);
+  return { format, size };
+}
+
+type Fail = (problem: string, cause?: unknown) => DataError;
+const unnamed: Fail = (problem, cause) => new DataError(problem, { cause });
+
+/** Width and height of a picture as it is stored, without decoding it. @throws DataError as `decodeImage` */
+export function imageSize(bytes: Buffer): { readonly width: number; readonly height: number } {
+  const [width, height] = inspect(bytes, unnamed).size;
+  return { width, height };
+}
+
 /**
- * Reads a picture. What is transparent is laid over white and grey becomes RGB, as transformers' `convert_to_rgb` does;
- * a picture that was taken sideways is turned upright; colour profiles and gamma are left aside, as Pillow does. Of 16 bits
- * per channel the upper 8 are taken, of grey too, where Pillow cuts at 255 and leaves a white picture.
- * @throws DataError naming the file when it is missing, of another format, damaged, or larger than MOST_PIXELS
+ * Reads a picture file, as `decodeImage` does its bytes.
+ * @throws DataError naming the file, also when it is missing
  */
 export async function readImage(file: string): Promise<Picture> {
-  const fail = (problem: string, cause?: unknown): DataError => new DataError(problem, { file, cause });
+  const fail: Fail = (problem, cause) => new DataError(problem, { file, cause });
   const there = statSync(file, { throwIfNoEntry: false });
   if (there === undefined) throw fail('no such file');
   if (!there.isFile()) throw fail('is not a file; give a PNG, JPEG or WebP picture');
@@ -94,13 +115,17 @@ export async function readImage(file: string): Promise<Picture> {
   } catch (cause) {
     throw fail(`cannot be read (${reasonOf(cause)})`, cause);
   }
-  const format = formatOf(bytes);
-  if (format === null) throw fail('is no PNG, JPEG or WebP picture; convert it to one');
-  const wrong = fault(bytes, format);
-  if (wrong !== null) throw fail(`${wrong}: copy it again`);
-  const size = sizeOf(bytes, format);
-  if (size === null || size[0] * size[1] === 0)
-    throw fail(`is not a usable ${format} picture: it has no size`);
+  return decodeImage(bytes, fail);
+}
+
+/**
+ * Decodes a picture. What is transparent is laid over white and grey becomes RGB, as transformers' `convert_to_rgb` does;
+ * a picture that was taken sideways is turned upright; colour profiles and gamma are left aside, as Pillow does. Of 16 bits
+ * per channel the upper 8 are taken, of grey too, where Pillow cuts at 255 and leaves a white picture.
+ * @throws DataError when it is of another format, damaged, or larger than MOST_PIXELS
+ */
+export async function decodeImage(bytes: Buffer, fail: Fail = unnamed): Promise<Picture> {
+  const { format, size } = inspect(bytes, fail);
   if (size[0] * size[1] > MOST_PIXELS) {
     throw fail(`${size[0]} × ${size[1]} pixels are more than can be read, ${MOST_PIXELS}; make it smaller`);
   }

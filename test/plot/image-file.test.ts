@@ -6,7 +6,7 @@ import { fileURLToPath } from 'node:url';
 import { crc32, deflateSync } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
 import { DataError } from '../../src/errors.ts';
-import { readImage } from '../../src/plot/image-file.ts';
+import { decodeImage, imageSize, readImage } from '../../src/plot/image-file.ts';
 import { encodePng } from '../../src/plot/png.ts';
 import { Random } from '../../src/random.ts';
 
@@ -152,6 +152,28 @@ describe('reading pictures', () => {
       ['huge.webp', lossy, '16383 × 16383'],
     ] as const) {
       await expect(readImage(write(name, bytes))).rejects.toThrow(`${name}: ${size} pixels are more`);
+    }
+  });
+
+  it('tells the size of a picture without decoding it', async () => {
+    for (const { name, width, height } of files) {
+      const size = imageSize(golden(name));
+      expect([size.width, size.height].sort()).toEqual([width, height].sort()); // as stored: perhaps on its side
+    }
+  });
+
+  it('refuses damaged bytes with a typed error, wherever the damage is', async () => {
+    const draw = new Random(9, 'damage');
+    const names = files.map(({ name }) => name);
+    for (let i = 0; i < 300; i++) {
+      const bytes = Buffer.from(golden(names[i % names.length]!));
+      for (let k = 0; k < 3; k++)
+        bytes[draw.integer(0, Math.min(60, bytes.length - 1))] = draw.integer(0, 255);
+      const part = bytes.subarray(0, draw.integer(0, bytes.length));
+      for (const read of [async () => imageSize(part), async () => decodeImage(part)]) {
+        const error: unknown = await read().catch((cause: unknown) => cause);
+        if (error instanceof Error) expect(error).toBeInstanceOf(DataError);
+      }
     }
   });
 });
