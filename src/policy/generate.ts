@@ -101,6 +101,11 @@ export class Row {
     return Math.min(this.random.uniform(), 1 - 2 ** -24);
   }
 
+  /** Samples no more tokens. */
+  stop(): void {
+    this.ended = true;
+  }
+
   /** Appends a token. */
   take(id: number, logProb: number): void {
     const { stops, maxTokens } = this.limits;
@@ -221,12 +226,8 @@ export async function generate(
   options: GenerateOptions,
   how: Partial<GenerateSchedule> = {},
 ): Promise<Sampled[]> {
-  const { engine, dims } = policy;
-  const { seed, stream = 'sample', examples, samples = 1, maxRows = 256, signal, onTokens } = options;
-  const schedule = { ...defaultSchedule(engine.info.device, policy.layout.size), ...how };
+  const { seed, stream = 'sample', examples, samples = 1 } = options;
   const limits = limitsOf(policy, options);
-  signal?.throwIfAborted();
-  if (prompts.length === 0) return [];
   const groups: Group[] = prompts.map((prompt, p) => ({
     prompt,
     rows: Array.from(
@@ -234,6 +235,37 @@ export async function generate(
       (_, sample) => new Row(p, sample, new Random(seed, stream, examples?.[p] ?? p, sample), limits),
     ),
   }));
+  await decodeGroups(policy, groups, options, how);
+  return groups.flatMap(({ rows }) => rows.map((row) => sampled(policy, row)));
+}
+
+/** Of `GenerateOptions` what does not belong to the rows, which bring their own limits and random streams. */
+export interface DecodeOptions extends SamplingOptions, Pick<GenerateOptions, 'maxRows' | 'signal'> {
+  /** As that of `GenerateOptions`; may stop the row. */
+  readonly onTokens?: (row: Row, ids: Int32Array) => void;
+}
+
+/**
+ * Samples the rows of groups, each of as many rows, until all have ended: each by its own limits, or because it was stopped meanwhile. Their
+ * stop tokens are the same.
+ * @throws ConfigError when an option is out of its range; EngineError when the logits hold NaN.
+ */
+export async function decodeGroups(
+  policy: Policy,
+  groups: readonly Group[],
+  options: DecodeOptions,
+  how: Partial<GenerateSchedule> = {},
+): Promise<void> {
+  const { engine, dims } = policy;
+  const { maxRows = 256, signal, onTokens } = options;
+  const schedule = { ...defaultSchedule(engine.info.device, policy.layout.size), ...how };
+  signal?.throwIfAborted();
+  const [first] = groups;
+  if (first === undefined) return;
+  const prompts = groups.map(({ prompt }) => prompt);
+  const samples = first.rows.length;
+  const every = groups.flatMap(({ rows }) => rows.map((row) => row.limits));
+  const limits = { ...every[0]!, maxTokens: every.reduce((most, one) => Math.max(most, one.maxTokens), 0) };
   const waiting = [...groups];
   const sampler = new Sampler(policy, options, limits.stops);
   const rope = ropeTablesFor(policy, prompts, limits.maxTokens, 2 * GROWTH);
@@ -244,12 +276,11 @@ export async function generate(
     const before = rows.map((row) => row?.ids.length ?? 0);
     const kept = schedule.abridged && results.hidden !== null ? { ...results, hidden: NOTHING } : results;
     distribute(kept, rows, dims.width);
-    batch.retire();
-    if (onTokens === undefined) return;
-    for (const [b, row] of rows.entries()) {
+    for (const [b, row] of onTokens === undefined ? [] : rows.entries()) {
       const fresh = row?.ids.slice(before[b]) ?? [];
-      if (fresh.length > 0) onTokens({ prompt: row!.prompt, sample: row!.sample }, Int32Array.from(fresh));
+      if (fresh.length > 0) onTokens!(row!, Int32Array.from(fresh));
     }
+    batch.retire();
   };
   /** Lets waiting prompts into free places. */
   const admit = (batch: DecodingBatch, into: readonly number[]): void => {
@@ -310,5 +341,4 @@ export async function generate(
     engine.dispose(rope.cos, rope.sin, ...tensors);
     sampler.dispose();
   }
-  return groups.flatMap(({ rows }) => rows.map((row) => sampled(policy, row)));
 }
