@@ -36,6 +36,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Show what was found on this machine, and how to get what is missing',
     async () => (await import('./commands/doctor.ts')).doctor,
   ),
+  serve: lazy(
+    'Answer over HTTP: reports of recordings, and chat with a policy as OpenAI clients ask for it',
+    async () => (await import('./commands/serve.ts')).serveCommand,
+  ),
   pull: lazy(
     'Download a Qwen2.5-VL checkpoint from the Hugging Face hub',
     async () => (await import('./commands/pull.ts')).pullCommand,

@@ -27,7 +27,8 @@ Object.assign(ALLOWED, {
   eval: BELOW_EVAL,
   'src/explain': [...BELOW_EVAL, 'eval'],
   'src/run': [...BELOW_EVAL, 'eval', 'src/explain'],
-  'src/commands': [...BELOW_EVAL, 'eval', 'src/explain', 'src/run'],
+  'src/serve': [...BELOW_EVAL, 'eval', 'src/explain', 'src/run'],
+  'src/commands': [...BELOW_EVAL, 'eval', 'src/explain', 'src/run', 'src/serve'],
   'src/cli.ts': ['src/commands'],
 });
 

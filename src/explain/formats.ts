@@ -57,7 +57,7 @@ export function toJson(report: AnomalyReport): string {
 type Cell = string | number | boolean | null | undefined;
 
 /** One record as RFC 4180 writes it, without the line end. */
-function csvRecord(cells: readonly Cell[]): string {
+export function csvRecord(cells: readonly Cell[]): string {
   return cells
     .map((cell) => {
       const text = cell === null || cell === undefined ? '' : String(cell);

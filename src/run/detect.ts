@@ -31,6 +31,30 @@ export function calendarOf({ step, time }: Pick<Recording, 'step' | 'time'>): nu
 }
 
 /**
+ * Detects in every column of a recording.
+ * @param name what the report calls the recording
+ * @throws DataError for values that cannot be judged; ConfigError for an option out of range
+ */
+export async function detectRecording(
+  name: string,
+  recording: Recording,
+  options: Omit<DetectOptions, 'calendar'>,
+  onColumn: (done: number) => void = () => {},
+): Promise<Omit<Detected, 'seconds'>> {
+  const calendar = calendarOf(recording);
+  const detections = [];
+  for (const { values } of recording.columns) {
+    detections.push(detect(values, { ...options, calendar }));
+    onColumn(detections.length);
+    await new Promise(setImmediate);
+  }
+  const source = reportSource(name, recording, detections);
+  const report = buildReport(source);
+  verify(report, source);
+  return { source, report };
+}
+
+/**
  * @throws DataError for a file that cannot be read as a recording; ConfigError for an option that names what is not there
  */
 export async function detectFile(request: DetectRequest): Promise<Detected> {
@@ -40,23 +64,16 @@ export async function detectFile(request: DetectRequest): Promise<Detected> {
     ...(columns.length === 0 ? {} : { columns }),
     ...{ time, key, select, tz },
   });
-  const calendar = calendarOf(recording);
   const progress =
     recording.columns.length > 1
       ? new Progress({ label: 'detect', total: recording.columns.length, unit: 'columns' })
       : null;
   try {
-    const detections = [];
-    for (const { values } of recording.columns) {
-      detections.push(detect(values, { ...options, calendar }));
-      progress?.update(detections.length);
-      await new Promise(setImmediate);
-    }
-    progress?.stop();
-    const source = reportSource(basename(file), recording, detections);
-    const report = buildReport(source);
-    verify(report, source);
-    return { source, report, seconds: (performance.now() - started) / 1000 };
+    const detected = await detectRecording(basename(file), recording, options, (done) => {
+      progress?.update(done);
+      if (done === recording.columns.length) progress?.stop();
+    });
+    return { ...detected, seconds: (performance.now() - started) / 1000 };
   } finally {
     progress?.stop();
   }

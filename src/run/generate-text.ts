@@ -101,7 +101,7 @@ function samplingOf(args: TextArguments, config: GenerationConfig): Sampling {
 }
 
 /** @throws CheckpointError for an end token or a suppressed one that the policy cannot say */
-function checkIds({ stops, suppress }: GenerationConfig, vocabulary: number, directory: string): void {
+export function checkIds({ stops, suppress }: GenerationConfig, vocabulary: number, directory: string): void {
   for (const [key, ids] of [
     ['eos_token_id', stops],
     ['suppress_tokens', suppress],

@@ -1,0 +1,229 @@
+/** `timeseer serve`: an HTTP service that explains recordings, and lets a policy answer. */
+import type { CommandModule } from 'yargs';
+import { ConfigError } from '../errors.ts';
+import { withInterrupt } from '../interrupt.ts';
+import { cores } from '../machine.ts';
+import { isLocalHost, type ServeOptions, startService } from '../serve/server.ts';
+import { print, printJson } from '../terminal.ts';
+
+export interface ServeArguments {
+  readonly policy: string | undefined;
+  readonly adapter: string | undefined;
+  readonly device: string | undefined;
+  readonly dtype: 'auto' | 'float32' | 'bfloat16';
+  readonly threads: number;
+  readonly host: string;
+  readonly port: number;
+  readonly 'api-key': string | undefined;
+  readonly auth: boolean;
+  readonly 'max-body': number;
+  readonly 'max-queue': number;
+  readonly timeout: number;
+  readonly 'max-pixels': number;
+  readonly 'max-prompt': number;
+  readonly 'max-batch': number;
+  readonly json: boolean;
+}
+
+/** Where the key is taken from when it is not given: the list of processes shows command lines to everybody. */
+const KEY_VARIABLE = 'TIMESEER_API_KEY';
+
+function check(args: ServeArguments): void {
+  const whole = (name: keyof ServeArguments, least: number, most: number): void => {
+    const value = args[name] as number;
+    if (Number.isSafeInteger(value) && value >= least && value <= most) return;
+    throw new ConfigError(`--${name}: expected a whole number from ${least} to ${most}, got ${value}`);
+  };
+  whole('port', 0, 65_535);
+  whole('threads', 1, 1024);
+  whole('max-body', 1, 1024);
+  whole('max-queue', 1, 100_000);
+  whole('timeout', 1, 86_400);
+  whole('max-pixels', 1, 178_956_970);
+  whole('max-prompt', 1, 1_000_000);
+  whole('max-batch', 1, 1024);
+  if (args.adapter !== undefined && args.policy === undefined) {
+    throw new ConfigError('--adapter: needs the --policy beside which it was trained');
+  }
+}
+
+/** The key that clients must send, or null. @throws ConfigError when others could use the service without one */
+export function keyOf(
+  { auth, host, 'api-key': given }: Pick<ServeArguments, 'auth' | 'host' | 'api-key'>,
+  env: NodeJS.ProcessEnv = process.env,
+): string | null {
+  const key = given ?? env[KEY_VARIABLE];
+  if (!auth) {
+    if (given !== undefined)
+      throw new ConfigError('--api-key: has no effect with --no-auth; give one of them');
+    return null;
+  }
+  if (key !== undefined) {
+    if (/^[\x21-\x7e]+$/.test(key)) return key;
+    const where = given === undefined ? KEY_VARIABLE : '--api-key';
+    throw new ConfigError(`${where}: a key is of visible ASCII characters, without blanks, at least one`);
+  }
+  if (isLocalHost(host)) return null;
+  throw new ConfigError(
+    `--host ${host}: other machines may reach the service there, so it needs a key: set ${KEY_VARIABLE}, or say --no-auth`,
+  );
+}
+
+function optionsOf(args: ServeArguments): ServeOptions {
+  check(args);
+  const { policy, adapter, device, dtype, threads, host, port } = args;
+  return {
+    ...{ host, port, apiKey: keyOf(args) },
+    policy:
+      policy === undefined ? null : { policy, adapter, device, dtype, threads, maxRows: args['max-batch'] },
+    limits: {
+      bodyBytes: args['max-body'] * 1e6,
+      queue: args['max-queue'],
+      seconds: args.timeout,
+      pixels: args['max-pixels'],
+      promptTokens: args['max-prompt'],
+    },
+  };
+}
+
+/**
+ * Serves until it is interrupted: then answers what it has taken on, and ends; a second Ctrl-C ends it at once.
+ * @throws ConfigError for a wrong option or address; CheckpointError for a policy that cannot be loaded
+ */
+export async function runServe(args: ServeArguments): Promise<void> {
+  const options = optionsOf(args);
+  await withInterrupt(async (signal) => {
+    const service = await startService(options);
+    const { url, port, model } = service;
+    if (args.json) printJson({ url, port, model, key: options.apiKey !== null });
+    else {
+      const what = model === null ? 'no policy, so no chat' : `policy ${model}`;
+      print(`${url}: ${what}; ${options.apiKey === null ? 'no key needed' : 'with a key'}; Ctrl-C ends it`);
+    }
+    const stopped = new Promise<void>((resolve) => {
+      if (signal.aborted) resolve();
+      signal.addEventListener('abort', () => resolve());
+    });
+    try {
+      await Promise.race([stopped, service.failed]);
+    } finally {
+      await service.close();
+    }
+  }, 'stopping: answering what was asked before; press Ctrl-C again to quit at once');
+}
+
+export const serveCommand: CommandModule<object, ServeArguments> = {
+  command: 'serve',
+  describe: 'Answer over HTTP: reports of recordings, and chat with a policy as OpenAI clients ask for it',
+  builder: (yargs) =>
+    yargs
+      .option('policy', {
+        type: 'string',
+        describe: 'Directory of a Qwen2.5-VL checkpoint, of a policy, or of a run, to chat with',
+        requiresArg: true,
+      })
+      .option('adapter', {
+        type: 'string',
+        describe: 'Directory of a low-rank adapter of it, in PEFT format',
+        requiresArg: true,
+      })
+      .option('device', {
+        type: 'string',
+        describe: 'Where the policy runs: cpu (default), cuda or cuda:N',
+        requiresArg: true,
+      })
+      .option('dtype', {
+        choices: ['auto', 'float32', 'bfloat16'] as const,
+        default: 'auto' as const,
+        describe: 'What the weights are held in',
+        requiresArg: true,
+      })
+      .option('threads', {
+        type: 'number',
+        default: cores(),
+        defaultDescription: 'one per core',
+        describe: 'Threads of the policy',
+        requiresArg: true,
+      })
+      .option('max-batch', {
+        type: 'number',
+        default: 16,
+        describe: 'Answers that are decoded together',
+        requiresArg: true,
+      })
+      .option('max-prompt', {
+        type: 'number',
+        default: 8192,
+        describe: 'Longest prompt in tokens, those of its pictures included',
+        requiresArg: true,
+      })
+      .option('max-pixels', {
+        type: 'number',
+        default: 16_777_216,
+        describe: 'Pixels of all pictures of a prompt together',
+        requiresArg: true,
+      })
+      .group(
+        ['policy', 'adapter', 'device', 'dtype', 'threads', 'max-batch', 'max-prompt', 'max-pixels'],
+        'Chat:',
+      )
+      .option('host', {
+        type: 'string',
+        default: '127.0.0.1',
+        describe: 'Address to listen to; 0.0.0.0 for every network of this machine',
+        requiresArg: true,
+      })
+      .option('port', {
+        type: 'number',
+        default: 8000,
+        describe: 'Port to listen to; 0 for any',
+        requiresArg: true,
+      })
+      .option('api-key', {
+        type: 'string',
+        describe: `Key that clients must send (better: the variable ${KEY_VARIABLE}, which other users cannot see)`,
+        requiresArg: true,
+      })
+      .option('auth', {
+        type: 'boolean',
+        default: true,
+        describe: '--no-auth lets other machines in without a key',
+      })
+      .option('max-body', {
+        type: 'number',
+        default: 32,
+        describe: 'Largest body of a request in MB',
+        requiresArg: true,
+      })
+      .option('max-queue', {
+        type: 'number',
+        default: 64,
+        describe: 'Requests of a kind under way or waiting; more are refused',
+        requiresArg: true,
+      })
+      .option('timeout', {
+        type: 'number',
+        default: 300,
+        describe: 'Longest time for an answer in seconds',
+        requiresArg: true,
+      })
+      .option('json', { type: 'boolean', default: false, describe: 'Print the address as JSON' })
+      .example('$0 serve', 'Reports of recordings, for this machine alone, on port 8000')
+      .example(
+        'curl -H "Content-Type: text/csv" --data-binary @metrics.csv "localhost:8000/v1/explain?severity=3"',
+        'What is unusual in a table, as JSON',
+      )
+      .example(
+        'curl -H "Content-Type: text/csv" -H "Accept: text/html" --data-binary @metrics.csv localhost:8000/v1/explain',
+        'The same as a page',
+      )
+      .example(
+        '$0 serve --policy runs/quickstart',
+        'With a policy: OpenAI clients take http://127.0.0.1:8000/v1',
+      )
+      .example(
+        `${KEY_VARIABLE}=… $0 serve --host 0.0.0.0`,
+        'For other machines; put a proxy with TLS before it where the network is not yours',
+      ),
+  handler: runServe,
+};

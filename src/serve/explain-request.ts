@@ -1,0 +1,257 @@
+/** What POST /v1/explain is asked: a table or a JSON body with options → a recording, the detector's options, the form of the answer. */
+import { type Recording, readRecording } from '../../datasets/readers/recording.ts';
+import { DEFAULT_SEVERITY, type DetectOptions } from '../detect/detect.ts';
+import { DataError, suggestion } from '../errors.ts';
+import { csvRecord, type FORMATS } from '../explain/formats.ts';
+import { type Fields, isObject, parseBody, shown } from './json-body.ts';
+import { invalid, type Refused } from './refused.ts';
+
+export interface ExplainRequest {
+  readonly body: Uint8Array;
+  /** Whether the body is JSON, or else a table. */
+  readonly json: boolean;
+  /** Parameters of the address, in order. */
+  readonly query: readonly (readonly [name: string, value: string])[];
+  /** The header `Accept`. */
+  readonly accept: string | undefined;
+}
+
+/** Forms of the answer, and their media types. */
+export const FORMS = {
+  json: 'application/json',
+  html: 'text/html; charset=utf-8',
+  csv: 'text/csv; charset=utf-8',
+  markdown: 'text/markdown; charset=utf-8',
+  'grafana-annotations': 'application/json',
+} as const satisfies Record<keyof typeof FORMATS | 'html', string>;
+export type Form = keyof typeof FORMS;
+
+/** The options of `timeseer detect` that make sense for a request, under the same names. */
+interface Options {
+  readonly column: readonly string[];
+  readonly time?: string;
+  readonly key?: string;
+  readonly select?: string;
+  readonly tz?: string;
+  readonly since?: string;
+  readonly name?: string;
+  readonly severity?: number;
+  readonly direction?: 'above' | 'below' | 'both';
+  readonly 'min-change'?: number;
+  readonly 'min-share'?: number;
+  readonly format?: Form;
+}
+
+/** Options that say how a table is read, which a JSON body says by its own shape. */
+const OF_TABLES = ['column', 'time', 'key', 'select'] as const;
+const TEXTS = ['time', 'key', 'select', 'tz', 'since', 'name'] as const;
+const NUMBERS = ['severity', 'min-change', 'min-share'] as const;
+const CHOICES: Readonly<Record<string, readonly string[]>> = {
+  direction: ['above', 'below', 'both'],
+  format: Object.keys(FORMS),
+};
+const NAMES: readonly string[] = ['column', ...TEXTS, ...NUMBERS, ...Object.keys(CHOICES)];
+/** Longest text of an option, in characters. */
+const LONGEST = 500;
+
+export interface ExplainJob {
+  /** What the report calls the recording. */
+  readonly name: string;
+  readonly recording: Recording;
+  readonly options: Omit<DetectOptions, 'calendar'>;
+  readonly since: string | undefined;
+  readonly form: Form;
+}
+
+/** @throws Refused naming the option that is unknown, given twice, or has a wrong value */
+function optionsOf(pairs: readonly (readonly [string, unknown])[], json: boolean): Options {
+  const known = json ? NAMES.filter((name) => !(OF_TABLES as readonly string[]).includes(name)) : NAMES;
+  const found = new Map<string, unknown>();
+  const column: string[] = [];
+  for (const [name, value] of pairs) {
+    const param = json ? `options.${name.slice(0, LONGEST)}` : name.slice(0, LONGEST);
+    const fail = (expected: string): Refused =>
+      invalid(`${param}: expected ${expected}, got ${shown(value)}`, param);
+    if (!known.includes(name)) {
+      throw invalid(
+        `no option is called '${name.slice(0, LONGEST)}'.${suggestion(name.slice(0, LONGEST), known)} Options: ${known.join(', ')}`,
+        param,
+        'unknown_parameter',
+      );
+    }
+    if (found.has(name)) throw invalid(`${param}: given twice; give it once`, param);
+    const choices = CHOICES[name];
+    if ((NUMBERS as readonly string[]).includes(name)) {
+      const number = json || value === '' ? value : Number(value);
+      if (typeof number !== 'number' || !Number.isFinite(number)) throw fail('a number');
+      found.set(name, number);
+    } else if (typeof value !== 'string' || value === '' || value.length > LONGEST) {
+      throw fail(`a text of 1 to ${LONGEST} characters`);
+    } else if (name === 'column') {
+      column.push(value);
+    } else {
+      if (choices !== undefined && !choices.includes(value)) throw fail(`one of ${choices.join(', ')}`);
+      found.set(name, value);
+    }
+  }
+  return { ...Object.fromEntries(found), column };
+}
+
+/** Media types that the client takes, the best first. */
+function accepted(header: string): { type: string; quality: number }[] {
+  return header
+    .split(',')
+    .map((part) => {
+      const [type = '', ...parameters] = part.split(';').map((text) => text.trim().toLowerCase());
+      const stated = parameters.find((text) => text.startsWith('q='));
+      return { type, quality: stated === undefined ? 1 : Number(stated.slice(2)) };
+    })
+    .filter(({ type, quality }) => type !== '' && quality > 0)
+    .sort((a, b) => b.quality - a.quality);
+}
+
+/** The form that the option names, else the first that `Accept` takes; JSON where it takes any. @throws Refused (406) */
+export function formOf(accept: string | undefined, format: Form | undefined): Form {
+  if (format !== undefined) return format;
+  if (accept === undefined || accept.trim() === '') return 'json';
+  for (const { type } of accepted(accept)) {
+    const found = Object.entries(FORMS).find(([, media]) => {
+      const own = media.split(';')[0]!;
+      return type === own || type === '*/*' || type === `${own.split('/')[0]}/*`;
+    });
+    if (found !== undefined) return found[0] as Form;
+  }
+  const media = [...new Set(Object.values(FORMS))].map((one) => one.split(';')[0]);
+  throw invalid(`Accept: none of these types can be had; there are ${media.join(', ')}`, 'Accept', null, 406);
+}
+
+/** A list of numbers and nulls. @throws Refused naming the first that is neither */
+function series(value: unknown, param: string): readonly (number | null)[] {
+  if (!Array.isArray(value))
+    throw invalid(`${param}: expected a list of numbers, got ${shown(value)}`, param);
+  const wrong = value.findIndex((one) => one !== null && !(typeof one === 'number' && Number.isFinite(one)));
+  if (wrong < 0) return value;
+  const place = `${param.slice(0, LONGEST)}[${wrong}]`;
+  throw invalid(
+    `${place}: expected a finite number, or null where one is missing, got ${shown(value[wrong])}`,
+    place,
+  );
+}
+
+/** Columns of a JSON body by their names. */
+function columnsOf({ values, columns }: Fields): [name: string, values: readonly (number | null)[]][] {
+  if ((values === undefined) === (columns === undefined)) {
+    throw invalid(
+      "give either 'values', a list of numbers, or 'columns', an object of lists by their names",
+      'values',
+    );
+  }
+  if (values !== undefined) return [['value', series(values, 'values')]];
+  if (!isObject(columns)) throw invalid(`columns: expected an object, got ${shown(columns)}`, 'columns');
+  const found = Object.entries(columns).map(([name, list]): [string, readonly (number | null)[]] => {
+    const param = `columns.${name.slice(0, LONGEST)}`;
+    const usable =
+      /\p{L}/u.test(name) && !/\p{Cc}/u.test(name) && name.trim() === name && name.length <= LONGEST;
+    if (!usable || name.toLowerCase() === 'time') {
+      throw invalid(`${param}: a column's name needs a letter, and none is called time; rename it`, param);
+    }
+    return [name, series(list, param)];
+  });
+  const [first] = found;
+  if (first === undefined) throw invalid('columns: at least one is needed', 'columns');
+  const other = found.find(([, list]) => list.length !== first[1].length);
+  if (other !== undefined) {
+    throw invalid(
+      `columns.${other[0]}: ${other[1].length} values where '${first[0]}' has ${first[1].length}`,
+      `columns.${other[0]}`,
+    );
+  }
+  return found;
+}
+
+/** Times of a JSON body. @throws Refused for another number of them, or for what is neither text nor number */
+function timesOf({ time }: Fields, length: number): readonly (string | number)[] | null {
+  if (time === undefined || time === null) return null;
+  if (!Array.isArray(time)) throw invalid(`time: expected a list, got ${shown(time)}`, 'time');
+  if (time.length !== length) throw invalid(`time: ${time.length} times for ${length} values`, 'time');
+  const wrong = time.findIndex((one) =>
+    typeof one === 'string' ? one.length > LONGEST : !(typeof one === 'number' && Number.isFinite(one)),
+  );
+  if (wrong < 0) return time;
+  throw invalid(`time[${wrong}]: expected a text or a number, got ${shown(time[wrong])}`, `time[${wrong}]`);
+}
+
+/** Reads lists of numbers as a table is read, so that times mean the same in both. Numbers are written as no other format writes them. */
+function readLists(fields: Fields, name: string, tz: string | undefined): Recording {
+  const columns = columnsOf(fields);
+  const names = columns.map(([own]) => own);
+  const length = columns[0]![1].length;
+  const times = timesOf(fields, length);
+  const lines = [csvRecord([...(times === null ? [] : ['time']), ...names])];
+  for (let i = 0; i < length; i++) {
+    const cells = columns.map(([, values]) => values[i]?.toExponential() ?? 'NaN');
+    lines.push(times === null ? cells.join(',') : `${csvRecord([times[i]])},${cells.join(',')}`);
+  }
+  let recording: Recording;
+  try {
+    recording = readRecording(Buffer.from(`${lines.join('\n')}\n`), {
+      ...{ name, columns: names, tz },
+      ...(times === null ? {} : { time: 'time' }),
+    });
+  } catch (error) {
+    if (!(error instanceof DataError) || error.line === undefined) throw error;
+    // The place is that in the table which was made here.
+    const problem = error.message.replace(/^.*?:\d+(?::\d+)?: /s, '');
+    throw invalid(`time[${error.line - 2}]: ${problem}`, `time[${error.line - 2}]`);
+  }
+  const read = recording.columns.map((column) => column.name);
+  const lost = names.find((own, i) => own !== read[i]);
+  if (lost !== undefined)
+    throw invalid(`columns.${lost}: cannot be told from a number; rename it`, `columns.${lost}`);
+  // Behind the header: the place in the lists, from 1.
+  return { ...recording, rows: recording.rows.map((line) => (line > 0 ? line - 1 : line)) };
+}
+
+/**
+ * Reads a request. No option names a file: what is read is the body alone.
+ *
+ * @throws Refused (400, 406) naming the parameter; DataError and ConfigError as `readRecording`
+ */
+export function readExplainRequest(request: ExplainRequest): ExplainJob {
+  const { body, json, query, accept } = request;
+  const fields = json ? parseBody(body) : {};
+  if (json) {
+    const stray = Object.keys(fields).find((key) => !['values', 'columns', 'time', 'options'].includes(key));
+    if (stray !== undefined)
+      throw invalid(
+        `no field is called '${stray.slice(0, LONGEST)}'; a body has values or columns, time, and options`,
+        stray.slice(0, LONGEST),
+        'unknown_parameter',
+      );
+    if (query.length > 0)
+      throw invalid(`${query[0]![0]}: give options inside the JSON body, under 'options'`, query[0]![0]);
+    if (fields['options'] !== undefined && !isObject(fields['options']))
+      throw invalid(`options: expected an object, got ${shown(fields['options'])}`, 'options');
+  }
+  const pairs = json ? Object.entries((fields['options'] as Fields | undefined) ?? {}) : query;
+  const options = optionsOf(pairs, json);
+  const form = formOf(accept, options.format);
+  const name = options.name ?? (json ? 'recording.json' : 'recording.csv');
+  if (body.length === 0) throw invalid('the body is empty; send a table of numbers or JSON');
+  const { column, time, key, select, tz } = options;
+  const recording = json
+    ? readLists(fields, name, tz)
+    : readRecording(body, {
+        ...{ name, time, key, select, tz },
+        ...(column.length === 0 ? {} : { columns: column }),
+      });
+  return {
+    ...{ name, recording, form, since: options.since },
+    options: {
+      severity: options.severity ?? DEFAULT_SEVERITY,
+      direction: options.direction ?? 'both',
+      absoluteFloor: options['min-change'] ?? 0,
+      relativeFloor: options['min-share'] ?? 0.02,
+    },
+  };
+}

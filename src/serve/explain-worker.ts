@@ -1,0 +1,37 @@
+/** The Worker that detects: a request with its bytes → the report in the form that was asked for. */
+import { FORMATS } from '../explain/formats.ts';
+import { reportPage } from '../explain/report-page.ts';
+import { sinceReport } from '../explain/state.ts';
+import { detectRecording } from '../run/detect.ts';
+import { answerRequests } from '../worker-pool.ts';
+import { type ExplainRequest, FORMS, readExplainRequest } from './explain-request.ts';
+import { invalid, type Outcome, outcomeOf } from './refused.ts';
+
+export interface ExplainAnswer {
+  readonly type: string;
+  readonly text: string;
+}
+
+/** Values that are read at most, all columns together: detection takes some twenty seconds and a gigabyte for so many. */
+const MOST_VALUES = 2_000_000;
+
+async function explain(request: ExplainRequest): Promise<ExplainAnswer> {
+  const { name, recording, options, since, form } = readExplainRequest(request);
+  const values = recording.columns.reduce((sum, column) => sum + column.values.length, 0);
+  if (values > MOST_VALUES) {
+    throw invalid(
+      `${values} values (gaps count) are more than the ${MOST_VALUES} that are explained at once; send a part of them`,
+      null,
+      'too_many_values',
+      413,
+    );
+  }
+  const { source, report } = await detectRecording(name, recording, options);
+  const chosen = since === undefined ? report : sinceReport(report, since);
+  const text = form === 'html' ? reportPage(chosen, source) : FORMATS[form]!(chosen);
+  return { type: FORMS[form], text };
+}
+
+answerRequests<ExplainRequest, Outcome<ExplainAnswer>>(async (request) => ({
+  reply: await outcomeOf(() => explain(request)),
+}));

@@ -1,0 +1,134 @@
+/** The service as it runs: its Workers, its socket, its end. */
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { basename, resolve } from 'node:path';
+import { getRequestListener, RequestError } from '@hono/node-server';
+import { ConfigError, reasonOf } from '../errors.ts';
+import { cores } from '../machine.ts';
+import { workerUrl } from '../paths.ts';
+import { findPolicy } from '../run/run-policy.ts';
+import { WorkerPool } from '../worker-pool.ts';
+import { type AppLimits, createApp, isLocalName, refusalOf, type ServedPolicy, type Service } from './app.ts';
+import type { ChatLimits } from './chat-request.ts';
+import type { ChatWorkerData } from './chat-worker.ts';
+import { PolicyThread } from './policy-thread.ts';
+import type { PolicyWorkerData } from './policy-worker.ts';
+import { invalid } from './refused.ts';
+
+export interface PolicyOptions extends Omit<PolicyWorkerData, 'directory'> {
+  /** Directory of a policy or of a run. */
+  readonly policy: string;
+}
+
+export interface ServeOptions {
+  readonly host: string;
+  /** 0: any that is free. */
+  readonly port: number;
+  /** Null: whoever reaches the service may use it. */
+  readonly apiKey: string | null;
+  readonly policy: PolicyOptions | null;
+  readonly limits: AppLimits & Omit<ChatLimits, 'samples'>;
+}
+
+export interface RunningService {
+  readonly url: string;
+  readonly port: number;
+  /** Name of the policy's model; null without a policy. */
+  readonly model: string | null;
+  /** Rejects when the service cannot go on. */
+  readonly failed: Promise<never>;
+  /** Takes no more requests, answers those that it has, and ends. */
+  close(): Promise<void>;
+}
+
+/** Longest time until a request has come in whole, in seconds; until its header has. */
+const SECONDS_TO_SEND = 120;
+const SECONDS_TO_SEND_HEADER = 20;
+const HEADER_BYTES = 16_384;
+/** How often it is looked whether the last request has been answered, in ms. */
+const LOOK = 20;
+
+const dead = (what: string) => (problem: string) => `${what} ended (${problem})`;
+
+async function startPolicy({ policy, ...data }: PolicyOptions, limits: ChatLimits): Promise<ServedPolicy> {
+  const directory = findPolicy(policy);
+  const model = basename(resolve(policy));
+  const thread = await PolicyThread.start({ ...data, directory });
+  const workerData: ChatWorkerData = { directory, model, limits };
+  const requests: ServedPolicy['requests'] = new WorkerPool({
+    ...{ size: 1, depth: 1, workerData, failure: dead('the Worker that prepares prompts') },
+    program: workerUrl('./chat-worker.ts', import.meta.url),
+  });
+  // An empty body is refused: by then the Worker has read what it needs, so that the first client does not wait for it.
+  await requests.ask(new Uint8Array());
+  return { model, thread, requests, created: Math.floor(Date.now() / 1000) };
+}
+
+/** Whether a host is this machine itself. */
+export const isLocalHost = (host: string): boolean => isLocalName(host.includes(':') ? `[${host}]` : host);
+
+/**
+ * Starts the service; it runs until it is closed.
+ * @throws ConfigError for an address that cannot be listened to; CheckpointError for a policy that cannot be loaded
+ */
+export async function startService(options: ServeOptions): Promise<RunningService> {
+  const { host, port, apiKey, limits } = options;
+  const explain: Service['explain'] = new WorkerPool({
+    ...{ size: cores(), depth: 1, failure: dead('the Worker that detects') },
+    program: workerUrl('./explain-worker.ts', import.meta.url),
+  });
+  const policy =
+    options.policy === null
+      ? null
+      : await startPolicy(options.policy, { ...limits, samples: options.policy.maxRows });
+  let closing = false;
+  const app = createApp({
+    ...{ explain, policy, limits, apiKey, local: isLocalHost(host), closing: () => closing },
+  });
+  const endWorkers = async (): Promise<void> => {
+    await Promise.all([explain.close(), policy?.requests.close(), policy?.thread.terminate()]);
+  };
+  const errorHandler = (cause: unknown): Response => {
+    const unreadable = cause instanceof RequestError;
+    const { status, error } = refusalOf(
+      unreadable ? invalid(`the address of the request: ${cause.message}`) : cause,
+    );
+    return Response.json({ error }, { status });
+  };
+  const server = createServer(
+    {
+      maxHeaderSize: HEADER_BYTES,
+      requestTimeout: 1000 * SECONDS_TO_SEND,
+      headersTimeout: 1000 * SECONDS_TO_SEND_HEADER,
+      connectionsCheckingInterval: 2000,
+    },
+    getRequestListener(app.fetch, { errorHandler }),
+  );
+  try {
+    server.listen(port, host);
+    await once(server, 'listening');
+  } catch (cause) {
+    await endWorkers();
+    const taken = (cause as NodeJS.ErrnoException).code === 'EADDRINUSE';
+    throw new ConfigError(
+      `--host ${host} --port ${port}: ${taken ? 'another program listens there; choose another --port' : `cannot be listened to (${reasonOf(cause)})`}`,
+      { cause },
+    );
+  }
+  const bound = server.address() as AddressInfo;
+  const name = host.includes(':') ? `[${host}]` : host;
+  return {
+    ...{ url: `http://${name}:${bound.port}`, port: bound.port, model: policy?.model ?? null },
+    failed: policy?.thread.failed ?? new Promise<never>(() => {}),
+    close: async () => {
+      closing = true;
+      const closed = new Promise((done) => server.close(done));
+      // Connections that wait for a next request end at once; those with one under way when it is answered.
+      const idle = setInterval(() => server.closeIdleConnections(), LOOK);
+      await closed;
+      clearInterval(idle);
+      await endWorkers();
+    },
+  };
+}

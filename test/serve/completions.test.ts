@@ -1,0 +1,209 @@
+import fc from 'fast-check';
+import { afterAll, describe, expect, it } from 'vitest';
+import { generate } from '../../src/policy/generate.ts';
+import { parseGenerationConfig } from '../../src/policy/generation-config.ts';
+import {
+  type CompletionEvent,
+  type CompletionJob,
+  Completions,
+  StopTexts,
+} from '../../src/serve/completions.ts';
+import { policy, prompts } from '../policy/generate-policy.ts';
+import { engine } from '../policy/golden.ts';
+
+const born = engine.live();
+afterAll(() => expect(engine.live()).toBe(born));
+
+const config = parseGenerationConfig({ do_sample: true });
+
+function job(id: number, changes: Partial<CompletionJob> = {}): CompletionJob {
+  return {
+    ...{ id, prompt: prompts[id % prompts.length]!, samples: 1, temperature: 1, topP: 1, maxTokens: 24 },
+    ...{ seed: 40 + id, stop: [], ...changes },
+  };
+}
+
+/** What is told, and answers made of it. */
+class Told {
+  readonly events: CompletionEvent[] = [];
+  readonly completions: Completions;
+  onEvent: (event: CompletionEvent) => void = () => {};
+
+  constructor(maxRows = 8, how = config) {
+    this.completions = new Completions(policy, how, maxRows, (event) => {
+      this.events.push(event);
+      this.onEvent(event);
+    });
+  }
+
+  async answers(jobs: readonly CompletionJob[]): Promise<string[]> {
+    for (const one of jobs) this.completions.add(one);
+    await this.completions.idle();
+    return jobs.flatMap(({ id, samples }) =>
+      Array.from({ length: samples }, (_, sample) => {
+        const own = this.events.filter(
+          (event) => event.id === id && 'sample' in event && event.sample === sample,
+        );
+        return own.map((event) => (event.kind === 'text' ? event.text : '')).join('');
+      }),
+    );
+  }
+
+  ends(id: number): unknown[] {
+    return this.events.filter((event) => event.id === id && event.kind === 'end');
+  }
+}
+
+/** What `generate` answers to the prompt of a job alone. */
+async function alone({
+  prompt,
+  samples,
+  temperature,
+  topP,
+  maxTokens,
+  seed,
+}: CompletionJob): Promise<string[]> {
+  const options = { samples, temperature, topP, maxTokens, seed, free: true };
+  return (await generate(policy, [prompt], options)).map(({ text }) => text);
+}
+
+describe('completions', () => {
+  it('answers each job as if it were alone, whatever its seed, samples, length and sampling', async () => {
+    const jobs = [
+      job(0),
+      job(1, { maxTokens: 5 }),
+      job(2, { temperature: 0, maxTokens: 11 }),
+      job(3, { samples: 3 }),
+      job(4, { topP: 0.6 }),
+      job(5, { seed: 2 ** 40 + 3, maxTokens: 40 }),
+    ];
+    const told = new Told();
+    expect(await told.answers(jobs)).toEqual((await Promise.all(jobs.map(alone))).flat());
+    expect(told.ends(1)).toEqual([{ id: 1, kind: 'end', sample: 0, reason: 'length', tokens: 5 }]);
+    expect(told.ends(3)).toHaveLength(3);
+  });
+
+  it('decodes jobs together that wait when a batch begins and are sampled alike', async () => {
+    const told = new Told(3);
+    // The first goes alone, as nothing waits beside it; of the others three fit into a batch, and one is sampled otherwise.
+    const jobs = [0, 1, 2, 3, 4].map((id) => job(id, id === 2 ? { temperature: 0.5 } : {}));
+    told.completions.add(job(9));
+    await new Promise(setImmediate);
+    await told.answers(jobs);
+    const span = (id: number): [number, number] => {
+      const at = told.events.flatMap((event, i) => (event.id === id ? [i] : []));
+      return [at[0]!, at.at(-1)!];
+    };
+    const overlap = (a: number, b: number): boolean => span(a)[0] < span(b)[1] && span(b)[0] < span(a)[1];
+    expect([overlap(0, 1), overlap(1, 3), overlap(0, 3)]).toEqual([true, true, true]);
+    expect([9, 2, 4].map((id) => [0, 1, 3].some((other) => overlap(id, other)))).toEqual([
+      false,
+      false,
+      false,
+    ]);
+    expect(span(9)[1]).toBeLessThan(Math.min(span(0)[0], span(1)[0], span(3)[0]));
+  });
+
+  it('tells text as it is decoded', async () => {
+    const told = new Told();
+    await told.answers([job(1, { maxTokens: 200 })]);
+    expect(told.events.filter(({ kind }) => kind === 'text').length).toBeGreaterThan(10);
+  });
+
+  it('tells nothing more of a job that is stopped, decodes it no further, and goes on with the others', async () => {
+    const told = new Told();
+    let looks = 0;
+    told.onEvent = ({ id }) => {
+      if (id === 1 && ++looks === 3) told.completions.stop(1);
+    };
+    const texts = await told.answers([job(0), job(1, { maxTokens: 4000, samples: 1 }), job(2)]);
+    expect(told.events.filter(({ id }) => id === 1)).toHaveLength(3);
+    expect(texts[0]).toBe((await alone(job(0)))[0]);
+    expect(texts[2]).toBe((await alone(job(2)))[0]);
+    expect(engine.live()).toBe(born);
+  });
+
+  it('does not begin a job that is stopped while it waits', async () => {
+    const told = new Told(1);
+    told.completions.add(job(0));
+    told.completions.add(job(1));
+    told.completions.stop(1);
+    await told.completions.idle();
+    expect(new Set(told.events.map(({ id }) => id))).toEqual(new Set([0]));
+  });
+
+  it('says how an answer ended and how many tokens it took, the end token among them', async () => {
+    // Any of forty tokens ends an answer, so that some end early and some are cut off.
+    const stops = Array.from({ length: 40 }, (_, id) => id);
+    const told = new Told(8, parseGenerationConfig({ do_sample: true, eos_token_id: stops }));
+    const jobs = [2, 9, 30].map((maxTokens, id) => job(id, { samples: 4, maxTokens }));
+    const texts = await told.answers(jobs);
+    const ends = jobs.flatMap(({ id }) =>
+      (told.ends(id) as { sample: number; reason: string; tokens: number }[]).sort(
+        (a, b) => a.sample - b.sample,
+      ),
+    );
+    const wanted = (
+      await Promise.all(jobs.map((one) => generate(policy, [one.prompt], { ...one, stops, free: true })))
+    ).flat();
+    expect(ends.map(({ reason, tokens }) => [reason, tokens])).toEqual(
+      wanted.map(({ finished, ids }) => [finished ? 'stop' : 'length', ids.length]),
+    );
+    expect(texts).toEqual(wanted.map(({ text }) => text));
+    expect(new Set(ends.map(({ reason }) => reason)).size).toBe(2);
+  });
+
+  it('ends an answer before a stop text, and counts the tokens up to it', async () => {
+    const whole = (await alone(job(1, { maxTokens: 60 })))[0]!;
+    const stop = whole.slice(20, 23);
+    const told = new Told();
+    const [text] = await told.answers([job(1, { maxTokens: 60, stop: ['nowhere in it', stop] })]);
+    expect(text).toBe(whole.slice(0, whole.indexOf(stop)));
+    expect(told.ends(1)).toMatchObject([{ reason: 'stop' }]);
+    expect((told.ends(1)[0] as { tokens: number }).tokens).toBeLessThan(60);
+  });
+
+  it('fails the jobs of a batch that cannot be decoded, and answers the next', async () => {
+    const told = new Told();
+    const broken = { ...prompts[0]!, ids: Int32Array.of(10 ** 6) };
+    expect((await told.answers([job(0, { prompt: broken })]))[0]).toBe('');
+    expect(told.events).toMatchObject([{ id: 0, kind: 'failed' }]);
+    expect(await told.answers([job(1)])).toEqual(await alone(job(1)));
+    expect(engine.live()).toBe(born);
+  });
+});
+
+describe('stop texts', () => {
+  it('let through what comes before the first of them, in whatever pieces it comes', () => {
+    const letters = fc.string({ unit: fc.constantFrom('a', 'b', 'c'), maxLength: 30 });
+    const stops = fc.array(fc.string({ unit: fc.constantFrom('a', 'b', 'c'), minLength: 1, maxLength: 4 }), {
+      maxLength: 4,
+    });
+    fc.assert(
+      fc.property(fc.array(letters, { maxLength: 8 }), stops, (pieces, texts) => {
+        const filter = new StopTexts(texts);
+        let told = '';
+        let stopped = false;
+        for (const piece of pieces) {
+          const one = filter.push(piece);
+          told += one.text;
+          stopped = one.stopped;
+          if (stopped) break;
+        }
+        if (!stopped) told += filter.end();
+        // The text that is complete first ends the answer; of several, the one that begins first.
+        const whole = pieces.join('');
+        let end = whole.length;
+        let upTo = 0;
+        for (const piece of pieces) {
+          upTo += piece.length;
+          const found = texts.map((text) => whole.slice(0, upTo).indexOf(text)).filter((at) => at >= 0);
+          if (found.length === 0) continue;
+          end = Math.min(...found);
+          break;
+        }
+        expect(told).toBe(whole.slice(0, end));
+      }),
+    );
+  });
+});
