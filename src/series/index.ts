@@ -11,7 +11,8 @@
  * - Change points: `pelt`, `cusumTest`, `cusumShifts`
  * - Matrix profile: `matrixProfile` (exact), `anytimeMatrixProfile` (all cores, any time), `topMotifs`, `topDiscords`, `distanceProfile`
  * - Anomalies: `DETECTORS`, `rangeTest`, `outlierTest`, `trendTest`, `frequencyTest`, `profileTest`, `isolationScores`,
- *   `isolationOfWindows`, `spectralResidual`
+ *   `isolationOfWindows`, `spectralResidual`, `subPca`; scores of samples or windows by classical methods (`deviationScore`, `stlScore`,
+ *   `windowIsolation`, `windowDiscords`, `spectralScore`, `onSamples`) and what stands out of a score (`peaks`)
  * - Missing points (NaN): `bridge`
  * - Intervals `[start, end)` of samples: `runs`, `mergeIntervals`, `coverage`, `overlap`, `pointF1`
  */
@@ -39,6 +40,7 @@ export { type ForestOptions, isolationOfWindows, isolationScores } from './isola
 export { type MatrixProfile, type MatrixProfileOptions, matrixProfile } from './matrix-profile.ts';
 export { type Bridged, bridge } from './missing.ts';
 export * from './motifs.ts';
+export * from './point-scores.ts';
 export * from './robust.ts';
 export { type SavgolOptions, savgol } from './savgol.ts';
 export * from './spectral-residual.ts';
@@ -79,4 +81,5 @@ export {
   type Summary,
   summarise,
 } from './stats.ts';
+export { type SubPcaOptions, subPca } from './sub-pca.ts';
 export { type MannKendall, mannKendall, type TheilSen, theilSen } from './trend.ts';

@@ -1,0 +1,165 @@
+/**
+ * Recordings that are at hand: those of the Numenta Anomaly Benchmark with their labelled windows, and real series without labels into which
+ * textbook anomalies are put.
+ */
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { basename, join } from 'node:path';
+import { readRecording } from '../../datasets/readers/recording.ts';
+import { Random } from '../../src/random.ts';
+import { calendarOf } from '../../src/run/detect.ts';
+import { bridge } from '../../src/series/missing.ts';
+import type { Interval } from '../../src/types.ts';
+import { type Case, compose, type Half } from './anomaly-shapes.ts';
+
+export interface RecordingCase extends Case {
+  readonly file: string;
+}
+
+const halfOf = (index: number): Half => (index % 2 === 0 ? 'choose' : 'report');
+const instantOf = (stamp: string): number => Date.parse(`${stamp.slice(0, 19).replace(' ', 'T')}Z`);
+
+/** Samples of a stamp window, both ends included; null where it holds none. */
+export function samplesOf(time: Float64Array, from: number, to: number): Interval | null {
+  const start = time.findIndex((at) => at >= from);
+  const behind = time.findIndex((at) => at > to);
+  const end = behind < 0 ? time.length : behind;
+  return start < 0 || start >= end ? null : [start, end];
+}
+
+/** Every recording below `directory`/nab that has labels, by name; alternate ones for choosing and for reporting. */
+export function nabCases(directory: string): RecordingCase[] {
+  const root = join(directory, 'nab');
+  const labels = join(root, 'combined_windows.json');
+  if (!existsSync(labels)) return [];
+  const windows = new Map(
+    Object.entries(JSON.parse(readFileSync(labels, 'utf8')) as Record<string, [string, string][]>).map(
+      ([key, list]) => [basename(key), list],
+    ),
+  );
+  const files = readdirSync(root, { recursive: true, encoding: 'utf8' })
+    .filter((file) => windows.has(basename(file)))
+    .sort((a, b) => (basename(a) < basename(b) ? -1 : 1));
+  const seen = { anomalous: 0, clean: 0 };
+  return files.map((file) => {
+    const recording = readRecording(join(root, file), { columns: ['value'] });
+    const truth = windows.get(basename(file))!.flatMap(([from, to]): Interval[] => {
+      const samples = samplesOf(recording.time!, instantOf(from), instantOf(to));
+      return samples === null ? [] : [samples];
+    });
+    const base = basename(file, '.csv');
+    return {
+      ...{ name: `nab/${base}`, base, kind: truth.length === 0 ? 'clean' : 'recorded', truth },
+      half: halfOf(truth.length === 0 ? seen.clean++ : seen.anomalous++),
+      values: bridge(recording.columns[0]!.values).values,
+      calendar: calendarOf(recording),
+      file: join(root, file),
+    };
+  });
+}
+
+interface Real {
+  readonly name: string;
+  readonly values: Float64Array;
+  readonly calendar: readonly number[];
+  /** Samples of a cycle, about; null without one. */
+  readonly period: number | null;
+  readonly half: Half;
+}
+
+const LONGEST = 2500;
+const SHORTEST = 900;
+
+/** The longest stretch between labelled windows. */
+function unlabelled({ values, truth }: Case): Float64Array {
+  const edges = [0, ...truth.flat(), values.length];
+  let best = values.subarray(0, 0);
+  for (let i = 0; i < edges.length; i += 2) {
+    if (edges[i + 1]! - edges[i]! > best.length) best = values.subarray(edges[i]!, edges[i + 1]!);
+  }
+  return best.slice(0, LONGEST);
+}
+
+/** Acceleration of someone who walks: the first halves of windows that overlap by half, the longest runs of them. */
+function walking(directory: string): Real[] {
+  const path = (name: string): string => join(directory, 'timerbed', 'har', name);
+  if (!existsSync(path('y_train.txt')) || !existsSync(path('total_acc_x_train.txt'))) return [];
+  const labels = readFileSync(path('y_train.txt'), 'utf8').trim().split('\n').map(Number);
+  const rows = readFileSync(path('total_acc_x_train.txt'), 'utf8').trim().split('\n');
+  const found: { start: number; end: number }[] = [];
+  for (let start = 0; start < labels.length; ) {
+    let end = start + 1;
+    while (end < labels.length && labels[end] === labels[start]) end++;
+    if (labels[start] === 1) found.push({ start, end });
+    start = end;
+  }
+  return found
+    .sort((a, b) => b.end - b.start - (a.end - a.start))
+    .slice(0, 2)
+    .map(({ start, end }, i) => ({
+      name: `walking-${i + 1}`,
+      values: Float64Array.from(
+        rows.slice(start, end).flatMap((row) => row.trim().split(/\s+/).slice(0, 64).map(Number)),
+      ),
+      ...{ calendar: [], period: 27, half: halfOf(i) },
+    }))
+    .filter(({ values }) => values.length >= SHORTEST);
+}
+
+/** A healthy muscle at 4 kHz. */
+function muscle(directory: string): Real[] {
+  const file = join(directory, 'timerbed', 'emg', 'emg_healthy.txt');
+  if (!existsSync(file)) return [];
+  const lines = readFileSync(file, 'utf8')
+    .split('\n')
+    .slice(8000, 8000 + 3000);
+  return [
+    {
+      name: 'muscle',
+      values: Float64Array.from(lines, (line) => Number(line.trim().split(/\s+/)[1])),
+      ...{ calendar: [], period: null, half: 'report' as const },
+    },
+  ];
+}
+
+export const INJECTED = ['spike', 'dip', 'flat', 'level-shift', 'drift', 'variance', 'several'] as const;
+
+/** Textbook anomalies in real series, one each; what a recording without labels holds beside them is not known. */
+export function injectedCases(directory: string, nab: readonly Case[], seed: number): Case[] {
+  const real: Real[] = [
+    ...nab.map(
+      (one): Real => ({
+        ...{ name: one.base, values: unlabelled(one), calendar: one.calendar },
+        ...{ period: one.calendar[1] ?? null, half: one.half },
+      }),
+    ),
+    ...walking(directory),
+    ...muscle(directory),
+  ].filter(({ values }) => values.length >= SHORTEST);
+  return real.flatMap(({ name, values, calendar, period, half }) =>
+    INJECTED.flatMap((kind): Case[] => {
+      const random = new Random(seed, `injected/${name}/${kind}`);
+      const wave = { ...smoothWave(values), period, asymmetric: true, scale: 1, offset: 0 };
+      const kinds = kind === 'several' ? ['spike', 'level-shift', 'dip'] : [kind];
+      const { values: after, truth } = compose(random, wave, values.length, kinds);
+      if (truth.length === 0) return [];
+      return [
+        {
+          ...{ name: `injected/${name}/${kind}`, base: name, kind, half },
+          ...{ values: after, truth, calendar },
+        },
+      ];
+    }),
+  );
+}
+
+/** Signal and noise that add up to the values: running means of nine samples, and what is left of them. */
+function smoothWave(values: Float64Array): { signal: (t: number) => number; noise: Float64Array } {
+  const n = values.length;
+  const mean = values.map((_, i) => {
+    const [from, to] = [Math.max(0, i - 4), Math.min(n, i + 5)];
+    let sum = 0;
+    for (let k = from; k < to; k++) sum += values[k]!;
+    return sum / (to - from);
+  });
+  return { signal: (t) => mean[t]!, noise: values.map((value, i) => value - mean[i]!) };
+}
