@@ -2,7 +2,7 @@
 import { existsSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, parse } from 'node:path';
 import { ConfigError } from '../errors.ts';
-import { WriteError, writeFileAtomic } from '../files.ts';
+import { tidyUp, WriteError, writeFileAtomic } from '../files.ts';
 import { toJson } from './formats.ts';
 import { type AnomalyReport, REPORT_SCHEMA, type ReportSource } from './report.ts';
 import { type PageOptions, reportPage } from './report-page.ts';
@@ -55,6 +55,7 @@ export function checkTarget(out: string): void {
       `--out ${out}: ${above} is a file, not a directory; choose another place with --out`,
     );
   }
+  tidyUp(dirname(out), (name) => name === `${basename(out)}.html` || name === `${basename(out)}.json`);
   for (const path of [`${out}.html`, `${out}.json`]) {
     if (!existsSync(path)) continue;
     if (!statSync(path).isFile())

@@ -4,10 +4,11 @@ import { performance } from 'node:perf_hooks';
 import { type Recording, readRecording } from '../../datasets/readers/recording.ts';
 import { type DetectOptions, detect } from '../detect/detect.ts';
 import { type AnomalyReport, buildReport, type ReportSource, reportSource } from '../explain/report.ts';
+import { offsetAt, zoneOffsets } from '../explain/report-time.ts';
 import { verify } from '../explain/verify.ts';
 import { Progress } from '../progress.ts';
 
-export interface DetectRequest extends Omit<DetectOptions, 'calendar'> {
+export interface DetectRequest extends Omit<DetectOptions, 'calendar' | 'clock'> {
   readonly file: string;
   readonly columns: readonly string[];
   readonly time: string | undefined;
@@ -31,6 +32,22 @@ export function calendarOf({ step, time }: Pick<Recording, 'step' | 'time'>): nu
 }
 
 /**
+ * Samples that the clock of a recording is ahead of what it was at the beginning [N]: it goes forward in spring and back in autumn.
+ * Undefined where it is never changed.
+ */
+export function clockOf({
+  step,
+  time,
+  zone,
+  origin,
+}: Pick<Recording, 'step' | 'time' | 'zone' | 'origin'>): Int32Array | undefined {
+  if (time === null || step === null || time.length === 0 || origin !== 'calendar') return undefined;
+  const offsets = zoneOffsets(zone, time[0]!, time.at(-1)!);
+  if (offsets.length === 1) return undefined;
+  return Int32Array.from(time, (ms) => Math.round((offsetAt(offsets, ms) - offsets[0]!.offset) / step));
+}
+
+/**
  * Detects in every column of a recording.
  * @param name what the report calls the recording
  * @throws DataError for values that cannot be judged; ConfigError for an option out of range
@@ -38,13 +55,14 @@ export function calendarOf({ step, time }: Pick<Recording, 'step' | 'time'>): nu
 export async function detectRecording(
   name: string,
   recording: Recording,
-  options: Omit<DetectOptions, 'calendar'>,
+  options: Omit<DetectOptions, 'calendar' | 'clock'>,
   onColumn: (done: number) => void = () => {},
 ): Promise<Omit<Detected, 'seconds'>> {
   const calendar = calendarOf(recording);
+  const clock = clockOf(recording);
   const detections = [];
   for (const { values } of recording.columns) {
-    detections.push(detect(values, { ...options, calendar }));
+    detections.push(detect(values, { ...options, calendar, ...(clock === undefined ? {} : { clock }) }));
     onColumn(detections.length);
     await new Promise(setImmediate);
   }

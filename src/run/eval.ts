@@ -13,7 +13,7 @@ import { type Metrics, metricsOf, overallOf } from '../../eval/metrics.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { ConfigError, DataError } from '../errors.ts';
-import { writeFileAtomic } from '../files.ts';
+import { tidyUp, writeFileAtomic } from '../files.ts';
 import { Progress } from '../progress.ts';
 import { type NumbersFormat, readCard } from '../tasks/card.ts';
 import type { MetricSet } from '../tasks/evaluation.ts';
@@ -142,6 +142,9 @@ function check(given: EvalRequest): void {
 }
 
 /** Different temperatures, in the order given. @throws ConfigError */
+/** What an evaluation writes. */
+const RESULT = /^(?:records(?:\..+)?\.jsonl|metrics\.json)$/;
+
 function temperaturesOf(text: string): readonly number[] {
   const found = String(text)
     .split(',')
@@ -227,6 +230,7 @@ export async function runEval(given: EvalRequest): Promise<Evaluation> {
   if (given.out !== undefined && existsSync(given.out) && !statSync(given.out).isDirectory()) {
     throw new ConfigError(`${given.out}: is a file; give a directory with --out`);
   }
+  if (given.out !== undefined) tidyUp(given.out, (name) => RESULT.test(name));
   const from = findPolicy(given.policy);
   const seed = given.seed ?? 42;
   const { split } = given;

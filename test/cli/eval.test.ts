@@ -1,10 +1,20 @@
-import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { readRecords } from '../../eval/records.ts';
 import { RUN_VERSION } from '../../eval/run-directory.ts';
+import { OWNER } from '../../src/files.ts';
 import { recipeSchema } from '../../src/recipe.ts';
 import { listing, timeseer, until, writeTinyPolicy } from '../helpers/tiny-run.ts';
 
@@ -49,6 +59,16 @@ describe('timeseer eval', () => {
       data: { name: 'nano5', count: 7 },
       classical: {},
     });
+  });
+
+  test('removes what an evaluation that was killed while it wrote has left', async () => {
+    const gone = `${OWNER.split('-')[0]}-${2 ** 22 - 1}-1`;
+    mkdirSync(out);
+    writeFileSync(join(out, `.records.jsonl.${gone}.abc.tmp`), 'half');
+    writeFileSync(join(out, '.mine.tmp'), 'kept');
+    const { code } = await timeseer(...BASE, '--count', '2', '--out', out);
+    expect(code).toBe(0);
+    expect(readdirSync(out).sort()).toEqual(['.mine.tmp', 'metrics.json', 'records.jsonl']);
   });
 
   test('gives the same answers whatever the number of workers', async () => {

@@ -55,6 +55,7 @@ if (process.env.POWER_LOSS !== undefined) {
     mkdirSync(shadow, { recursive: true });
     keep(root);
     for (const name of readdirSync(root, { recursive: true })) keep(join(root, name));
+    writeFileSync(join(shadow, 'complete'), '');
   }
   fs.fsyncSync = (handle) => {
     fsyncSync(handle);

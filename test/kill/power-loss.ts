@@ -97,7 +97,8 @@ export async function loseAt(
       POWER_LOSS: `${root}\n${shadow}`,
     });
     if (code !== null && code !== 0) throw new Error(`ended with ${code}: ${err}`);
-    if (code === null) lose(root, shadow, there);
+    // Killed before all that was there is known to be on the disk, it has not changed anything yet.
+    if (code === null && existsSync(join(shadow, 'complete'))) lose(root, shadow, there);
     return code === null;
   } finally {
     rmSync(shadow, { recursive: true, force: true });

@@ -1,0 +1,40 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { Random } from '../../src/random.ts';
+import { detectFile } from '../../src/run/detect.ts';
+
+const shared = mkdtempSync(join(tmpdir(), 'timeseer-detect-'));
+afterAll(() => rmSync(shared, { recursive: true, force: true }));
+
+/** Half-hourly requests that follow the clock of Berlin, around the last Sunday of March 2025, stamped in UTC. */
+function acrossSpring(): string {
+  const draw = new Random(4, 'spring');
+  const first = Date.UTC(2025, 2, 16, 23); // midnight in Berlin
+  const spring = Date.UTC(2025, 2, 30, 1);
+  const rows = Array.from({ length: 26 * 48 }, (_, i) => {
+    const ms = first + i * 1_800_000;
+    const hour = ((ms + (ms < spring ? 1 : 2) * 3_600_000) % 86_400_000) / 86_400_000;
+    const value = 300 + 200 * Math.exp(-((hour - 0.55) ** 2) / 0.001) + 5 * draw.normal();
+    return `${new Date(ms).toISOString().slice(0, 19)}Z,${value.toFixed(2)}`;
+  });
+  return `time,requests\n${rows.join('\n')}\n`;
+}
+
+describe('a recording across the change of the clock', () => {
+  const file = join(shared, 'spring.csv');
+  writeFileSync(file, acrossSpring());
+  const request = { file, columns: [], time: undefined, key: undefined, select: undefined };
+
+  test('keeps its season where the zone is told', async () => {
+    const { report } = await detectFile({ ...request, tz: 'Europe/Berlin' });
+    expect(report.columns[0]!.seasons).toEqual([48]);
+    expect(report.findings).toEqual([]);
+  });
+
+  test('does not where it is not: the peak comes an hour early', async () => {
+    const { report } = await detectFile({ ...request, tz: undefined });
+    expect(report.findings.length).toBeGreaterThan(0);
+  });
+});
