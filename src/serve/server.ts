@@ -43,7 +43,7 @@ export interface RunningService {
 }
 
 /** Longest time until a request has come in whole, in seconds; until its header has. */
-const SECONDS_TO_SEND = 120;
+const SECONDS_TO_SEND = 60;
 const SECONDS_TO_SEND_HEADER = 20;
 const HEADER_BYTES = 16_384;
 /** How often it is looked whether the last request has been answered, in ms. */
