@@ -97,12 +97,8 @@ export function crowds(track: Float64Array): [start: number, end: number][] {
     while (taken.length <= MOST_CROWDS) {
       let best = -1;
       let most = 0;
-      for (let i = 0; i + w <= n; i++) {
-        const over = taken.find(([start, end]) => i < end + w && i + w > start - w);
-        if (over !== undefined) {
-          i = over[1] + w - 1;
-          continue;
-        }
+      for (let i = 0; i + w <= n; i += strideOf(w, n)) {
+        if (taken.some(([start, end]) => i < end + w && i + w > start - w)) continue;
         const sum = sums[i + w]! - sums[i]!;
         if (sum > most) {
           most = sum;
@@ -129,14 +125,23 @@ export function crowds(track: Float64Array): [start: number, end: number][] {
   );
 }
 
-/** The values of windows of `w` samples [N − w + 1] that touch none of the stretches. */
+/** Longest series of which every window is looked at. */
+const EVERY = 20_000;
+
+/** Windows of `w` of `n` samples are looked at so far apart: the extent of what is found is read from the samples. */
+const strideOf = (w: number, n: number): number => (n <= EVERY ? 1 : Math.max(1, w >> 4));
+
+/** The values of windows of `w` samples, every `stride`, that touch none of the stretches. */
 function apartFrom(
   values: Float64Array,
   stretches: readonly (readonly [number, number])[],
   w: number,
+  stride = 1,
 ): Float64Array {
   if (stretches.length === 0) return values;
-  const kept = values.filter((_, i) => stretches.every(([start, end]) => i + w <= start || i >= end));
+  const kept = values.filter((_, i) =>
+    stretches.every(([start, end]) => i * stride + w <= start || i * stride >= end),
+  );
   return 2 * kept.length < values.length ? values : kept;
 }
 
@@ -160,18 +165,23 @@ export function scan(
   const sigma = deviation(apartFrom(rest, crowded, 1));
   const found: Stretch[] = [];
   const taken = new Uint8Array(n);
+  let sums = cumulative(rest);
+  let changed = false;
   for (const w of windows) {
     if (w > n) break;
-    const count = n - w + 1;
-    const sums = cumulative(rest);
-    const means =
-      w === 1 ? track : Float64Array.from({ length: count }, (_, i) => (sums[i + w]! - sums[i]!) / w);
-    const tail = w === 1 ? single : fitTail(apartFrom(means, crowded, w), floor, w, { tail: single, sigma });
+    if (changed) sums = cumulative(rest);
+    changed = false;
+    const stride = strideOf(w, n);
+    const means = w === 1 ? track : new Float64Array(Math.floor((n - w) / stride) + 1);
+    if (w > 1)
+      for (let k = 0, i = 0; k < means.length; k++, i += stride) means[k] = (sums[i + w]! - sums[i]!) / w;
+    const tail =
+      w === 1 ? single : fitTail(apartFrom(means, crowded, w, stride), floor, w, { tail: single, sigma });
     const chance = Math.log10((n / w) * looks);
     const places = peaks(means, tail, (least + chance) * Math.LN10)
-      .map((start) => {
-        const mean = means[start]! - tail.centre;
-        return { start, mean, severity: tempered(surprise(tail, mean) / Math.LN10 - chance) };
+      .map((k) => {
+        const mean = means[k]! - tail.centre;
+        return { start: k * stride, mean, severity: tempered(surprise(tail, mean) / Math.LN10 - chance) };
       })
       .sort((one, other) => other.severity - one.severity);
     for (const { start, mean, severity } of places) {
@@ -211,6 +221,7 @@ export function scan(
         taken[i] = 1;
         if (severity >= SETTLED) rest[i] = single.centre;
       }
+      changed ||= severity >= SETTLED;
       const own = free
         ? undefined
         : found.find((one) => one.start <= part.end && part.start <= one.end && one.sign === sign);

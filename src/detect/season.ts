@@ -10,6 +10,8 @@ const FAR = 4;
 const MOST = 0.75;
 const AS_GOOD = 1.1;
 const AS_NEAR = 0.002;
+/** Longest series of which the level is found at every sample. */
+const EVERY = 20_000;
 /** Fewest whole cycles in which a season can be told from chance. */
 const FEWEST_CYCLES = 3;
 /** A season must leave at most this part of the usual departures without it. */
@@ -64,10 +66,12 @@ function cycleMeans(values: Float64Array, period: number): Float64Array {
     const whole = Math.floor(x);
     return whole >= n ? sums[n]! : sums[whole]! + (x - whole) * values[whole]!;
   };
-  return Float64Array.from(values, (_, i) => {
+  const means = new Float64Array(n);
+  for (let i = 0; i < n; i++) {
     const start = Math.min(Math.max(0, i + 0.5 - period / 2), n - period);
-    return (at(start + period) - at(start)) / period;
-  });
+    means[i] = (at(start + period) - at(start)) / period;
+  }
+  return means;
 }
 
 function medianOf(scratch: Float64Array, n: number): number {
@@ -86,14 +90,26 @@ export function seasonLevel(values: Float64Array, period: number, spacing = 1): 
   const means = cycleMeans(values, period);
   const n = values.length;
   const scratch = new Float64Array(7);
-  return Float64Array.from(values, (_, i) => {
+  // The level changes with the cycles, not with the samples: where it is found every so many, lines join it.
+  const stride = n <= EVERY ? 1 : Math.max(1, Math.floor(period / 32));
+  const levels = new Float64Array(Math.floor((n - 1) / stride) + 2);
+  for (let j = 0; j < levels.length; j++) {
+    const i = Math.min(n - 1, j * stride);
     let count = 0;
     for (let k = -3; k <= 3; k++) {
       const at = Math.round(i + k * spacing * period);
       if (at >= 0 && at < n) scratch[count++] = means[at]!;
     }
-    return medianOf(scratch, count);
-  });
+    levels[j] = medianOf(scratch, count);
+  }
+  if (stride === 1) return levels.subarray(0, n);
+  const out = new Float64Array(n);
+  for (let i = 0; i < n; i++) {
+    const j = Math.floor(i / stride);
+    const part = i / stride - j;
+    out[i] = (1 - part) * levels[j]! + part * levels[j + 1]!;
+  }
+  return out;
 }
 
 /**
@@ -274,5 +290,8 @@ export function findSeason(
       };
 }
 
-export const difference = (a: Float64Array, b: Float64Array): Float64Array =>
-  a.map((value, i) => value - b[i]!);
+export function difference(a: Float64Array, b: Float64Array): Float64Array {
+  const out = new Float64Array(a.length);
+  for (let i = 0; i < a.length; i++) out[i] = a[i]! - b[i]!;
+  return out;
+}
