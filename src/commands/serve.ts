@@ -224,6 +224,14 @@ export const serveCommand: CommandModule<object, ServeArguments> = {
       .example(
         `${KEY_VARIABLE}=… $0 serve --host 0.0.0.0`,
         'For other machines; put a proxy with TLS before it where the network is not yours',
+      )
+      .epilogue(
+        [
+          'POST /v1/explain: text/csv with the options of `detect` as parameters (column, time, key, select, tz, severity,',
+          'direction, min-change, min-share, since, format, name), or JSON: {"values": [1, null, 2]} or {"columns": {"a": [1, 2]}},',
+          'with "time": […] and "options": {"severity": 3}. POST /v1/chat/completions, GET /v1/models: as OpenAI has them; sampling',
+          'that a request does not name is that of the checkpoint. GET /health needs no key.',
+        ].join(' '),
       ),
   handler: runServe,
 };

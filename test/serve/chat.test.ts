@@ -219,7 +219,7 @@ describe("OpenAI's client", () => {
   });
 
   test('that goes away ends its decoding, streamed or not', async () => {
-    const long = ask({ temperature: 1, max_tokens: 440 });
+    const long = ask({ temperature: 1, max_tokens: 440, n: 8 });
     const stream = await client.chat.completions.create({ ...long, stream: true });
     for await (const chunk of stream) if ((chunk.choices[0]?.delta.content ?? '') !== '') break;
     await until(async () => (await underWay()) === 0);
