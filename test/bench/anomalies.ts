@@ -242,6 +242,28 @@ const MEASURES: Readonly<Record<string, (measured: Measured) => number>> = {
   'affiliation F1, as many alarms as reported': ({ atOwn }) => atOwn.f1,
 };
 
+const peers = Object.keys(PEERS);
+
+/** The peer with the largest mean. */
+const bestPeer = (results: readonly Result[], value: (measured: Measured) => number): string =>
+  peers.reduce((a, b) =>
+    mean(results.map(({ by }) => value(by[b]!))) > mean(results.map(({ by }) => value(by[a]!))) ? b : a,
+  );
+
+/** The detector less the best peer, over series; the best is that of these very series. */
+function comparisonsOf(results: readonly Result[]): Comparison[] {
+  return Object.entries(MEASURES).map(([measure, value]): Comparison => {
+    const peer = bestPeer(results, value);
+    return {
+      ...{ measure, peer },
+      difference: pairedDifference(
+        results.map(({ by }) => value(by.timeseer!)),
+        results.map(({ by }) => value(by[peer]!)),
+      ),
+    };
+  });
+}
+
 function groupReport(
   group: Group,
   results: readonly Result[],
@@ -279,24 +301,9 @@ function groupReport(
       threshold: contender === 'timeseer' ? DEFAULT_SEVERITY : (equal?.threshold ?? null),
     };
   });
-  const peers = Object.keys(PEERS);
-  const bestPeer = (value: (measured: Measured) => number, some: readonly Result[] = results): string =>
-    peers.reduce((a, b) =>
-      mean(some.map(({ by }) => value(by[b]!))) > mean(some.map(({ by }) => value(by[a]!))) ? b : a,
-    );
-  const comparisons = Object.entries(MEASURES).map(([measure, value]): Comparison => {
-    const peer = bestPeer(value);
-    return {
-      ...{ measure, peer },
-      difference: pairedDifference(
-        results.map(({ by }) => value(by.timeseer!)),
-        results.map(({ by }) => value(by[peer]!)),
-      ),
-    };
-  });
   const kinds = [...new Set(results.map(({ one }) => one.kind))].map((kind) => {
     const some = results.filter(({ one }) => one.kind === kind);
-    const peer = bestPeer(({ atTrue }) => atTrue.hit, some);
+    const peer = bestPeer(some, ({ atTrue }) => atTrue.hit);
     return {
       ...{ kind, series: some.length, peer },
       reported: mean(some.map(({ by }) => by.timeseer!.atOwn.hit)),
@@ -321,7 +328,8 @@ function groupReport(
     peers: Object.fromEntries(peers.map((peer) => [peer, by[peer]!.atTrue.f1])),
   }));
   return {
-    ...{ group, series: results.length, rows, comparisons, kinds, cases },
+    ...{ group, series: results.length, rows, kinds, cases },
+    comparisons: comparisonsOf(results),
     anomalies: results.reduce((sum, { one }) => sum + one.truth.length, 0),
     alarms: results.reduce((sum, { reported: own }) => sum + own.length, 0),
   };
@@ -404,6 +412,8 @@ interface SpeedRow {
   readonly page: boolean;
   /** From reading the file to the last byte written; the start of the process is not part of it. */
   readonly seconds: number;
+  /** Of processor time, which other work on the machine does not lengthen as much. */
+  readonly processor: number;
   readonly megabytes: number;
   readonly findings: number;
   readonly bounds: string;
@@ -421,13 +431,16 @@ function longSeries(n: number): Float64Array {
 
 async function timed(file: string, page: string | undefined): Promise<void> {
   const began = performance.now();
+  const before = process.cpuUsage();
   const { source, report } = await detectFile({
     ...{ file, columns: [], time: undefined, key: undefined, select: undefined, tz: undefined },
   });
   if (page !== undefined) writeFileSync(page, reportPage(report, source));
   const seconds = (performance.now() - began) / 1000;
+  const { user, system } = process.cpuUsage(before);
+  const processor = (user + system) / 1e6;
   const megabytes = process.resourceUsage().maxRSS / 1024;
-  console.log(JSON.stringify({ seconds, megabytes, findings: report.findings.length }));
+  console.log(JSON.stringify({ seconds, processor, megabytes, findings: report.findings.length }));
 }
 
 /** Each size in a process of its own. */
@@ -470,6 +483,13 @@ function speedRows(): SpeedRow[] {
 const two = (value: number | null): string =>
   value === null ? '–' : Number.isFinite(value) ? value.toFixed(3).replace(/^(-?)0\./, '$1.') : 'never';
 
+function printComparisons(comparisons: readonly Comparison[]): void {
+  for (const { measure, peer, difference } of comparisons) {
+    const [low, high] = difference.ci95;
+    console.log(`${measure}: ours less ${peer} ${two(difference.mean)} (95 % ${two(low)} to ${two(high)})`);
+  }
+}
+
 function printGroup({ group, series, anomalies, alarms, rows, comparisons, kinds }: GroupReport): void {
   console.log(`\n── ${group}: ${series} series, ${anomalies} anomalies, ${alarms} reported`);
   console.log(
@@ -495,10 +515,7 @@ function printGroup({ group, series, anomalies, alarms, rows, comparisons, kinds
       ]),
     ),
   );
-  for (const { measure, peer, difference } of comparisons) {
-    const [low, high] = difference.ci95;
-    console.log(`${measure}: ours less ${peer} ${two(difference.mean)} (95 % ${two(low)} to ${two(high)})`);
-  }
+  printComparisons(comparisons);
   if (kinds.length > 1) {
     console.log(
       table(
@@ -558,6 +575,7 @@ async function main(): Promise<void> {
     all.filter((one) => one.half === 'choose').length + all.filter((one) => one.half === half).length;
   const progress = new Progress({ label: 'anomalies', total: passes + clean.length, unit: 'series' });
   const groups: GroupReport[] = [];
+  const everyResult: Result[] = [];
   const evaluated: Prepared[] = [];
   const choices = new Map<Group, ReadonlyMap<string, Chosen>>();
   for (const group of GROUPS) {
@@ -578,6 +596,7 @@ async function main(): Promise<void> {
       await new Promise(setImmediate);
     }
     if (results.length > 0) groups.push(groupReport(group, results, chosen));
+    everyResult.push(...results);
   }
   const prepared: Prepared[] = [];
   for (const one of clean) {
@@ -586,6 +605,7 @@ async function main(): Promise<void> {
     await new Promise(setImmediate);
   }
   progress.stop();
+  const together = everyResult.length === 0 ? [] : comparisonsOf(everyResult);
   const shapes = groups.find(({ group }) => group === 'shapes');
   const quiet =
     prepared.length === 0
@@ -596,11 +616,17 @@ async function main(): Promise<void> {
   const seconds = (performance.now() - began) / 1000;
   const machine = { node: process.version, cores: availableParallelism(), load: loadavg()[0]! };
   if (values.json) {
-    console.log(JSON.stringify({ half, machine, seconds, groups, clean: quiet, numbers, speed }, null, 2));
+    console.log(
+      JSON.stringify({ half, machine, seconds, groups, together, clean: quiet, numbers, speed }, null, 2),
+    );
     return;
   }
   console.log(`half: ${half}`);
   for (const group of groups) printGroup(group);
+  if (groups.length > 1) {
+    console.log(`\n── all ${everyResult.length} series`);
+    printComparisons(together);
+  }
   if (quiet !== null) {
     console.log(
       `\n── clean: alarms on ${quiet.alarmed} of ${quiet.series} series, ${quiet.alarms} in all, ${two(quiet.falsePerThousand)} per 1000 points`,
@@ -617,11 +643,12 @@ async function main(): Promise<void> {
     console.log(`\n── speed (load ${machine.load.toFixed(1)} of ${machine.cores} cores)`);
     console.log(
       table(
-        ['samples', 'page', 's', 'MB', 'findings', 'bounds'],
+        ['samples', 'page', 's', 'processor s', 'MB', 'findings', 'bounds'],
         speed.map((row) => [
           String(row.samples),
           row.page ? 'yes' : 'no',
           row.seconds.toFixed(2),
+          row.processor.toFixed(2),
           row.megabytes.toFixed(0),
           String(row.findings),
           row.bounds,

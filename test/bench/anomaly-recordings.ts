@@ -67,7 +67,7 @@ interface Real {
 }
 
 const LONGEST = 2500;
-const SHORTEST = 900;
+const SHORTEST = 700;
 
 /** The longest stretch between labelled windows. */
 function unlabelled({ values, truth }: Case): Float64Array {
@@ -79,46 +79,32 @@ function unlabelled({ values, truth }: Case): Float64Array {
   return best.slice(0, LONGEST);
 }
 
-/** Acceleration of someone who walks: the first halves of windows that overlap by half, the longest runs of them. */
-function walking(directory: string): Real[] {
-  const path = (name: string): string => join(directory, 'timerbed', 'har', name);
-  if (!existsSync(path('y_train.txt')) || !existsSync(path('total_acc_x_train.txt'))) return [];
-  const labels = readFileSync(path('y_train.txt'), 'utf8').trim().split('\n').map(Number);
-  const rows = readFileSync(path('total_acc_x_train.txt'), 'utf8').trim().split('\n');
-  const found: { start: number; end: number }[] = [];
-  for (let start = 0; start < labels.length; ) {
-    let end = start + 1;
-    while (end < labels.length && labels[end] === labels[start]) end++;
-    if (labels[start] === 1) found.push({ start, end });
-    start = end;
-  }
-  return found
-    .sort((a, b) => b.end - b.start - (a.end - a.start))
-    .slice(0, 2)
-    .map(({ start, end }, i) => ({
-      name: `walking-${i + 1}`,
-      values: Float64Array.from(
-        rows.slice(start, end).flatMap((row) => row.trim().split(/\s+/).slice(0, 64).map(Number)),
-      ),
-      ...{ calendar: [], period: 27, half: halfOf(i) },
-    }))
-    .filter(({ values }) => values.length >= SHORTEST);
+/** The power that a household's computer draws on one day, every two minutes. */
+function households(directory: string): Real[] {
+  const file = join(directory, 'timerbed', 'ctu', 'Computers_TRAIN.ts');
+  if (!existsSync(file)) return [];
+  const lines = readFileSync(file, 'utf8').split(/\r?\n/);
+  const first = lines.findIndex((line) => line.toLowerCase().startsWith('@data')) + 1;
+  return [0, 25, 175, 225].flatMap((row, i): Real[] => {
+    const line = lines[first + row];
+    if (line === undefined || line === '') return [];
+    const values = Float64Array.from(line.split(':')[0]!.split(','), Number);
+    return [{ name: `household-${row}`, values, calendar: [], period: null, half: halfOf(i) }];
+  });
 }
 
-/** A healthy muscle at 4 kHz. */
-function muscle(directory: string): Real[] {
-  const file = join(directory, 'timerbed', 'emg', 'emg_healthy.txt');
-  if (!existsSync(file)) return [];
-  const lines = readFileSync(file, 'utf8')
-    .split('\n')
-    .slice(8000, 8000 + 3000);
-  return [
-    {
-      name: 'muscle',
-      values: Float64Array.from(lines, (line) => Number(line.trim().split(/\s+/)[1])),
-      ...{ calendar: [], period: null, half: 'report' as const },
-    },
-  ];
+/** Muscles at 4 kHz, lines that are damaged left out. */
+function muscles(directory: string): Real[] {
+  return ['healthy', 'neuropathy'].flatMap((name, i): Real[] => {
+    const file = join(directory, 'timerbed', 'emg', `emg_${name}.txt`);
+    if (!existsSync(file)) return [];
+    const numbers = readFileSync(file, 'latin1')
+      .split('\n')
+      .map((line) => Number(line.trim().split(/\s+/)[1]))
+      .filter(Number.isFinite);
+    const values = Float64Array.from(numbers.slice(8000, 8000 + LONGEST));
+    return [{ name: `muscle-${name}`, values, calendar: [], period: null, half: halfOf(i) }];
+  });
 }
 
 export const INJECTED = ['spike', 'dip', 'flat', 'level-shift', 'drift', 'variance', 'several'] as const;
@@ -132,8 +118,8 @@ export function injectedCases(directory: string, nab: readonly Case[], seed: num
         ...{ period: one.calendar[1] ?? null, half: one.half },
       }),
     ),
-    ...walking(directory),
-    ...muscle(directory),
+    ...households(directory),
+    ...muscles(directory),
   ].filter(({ values }) => values.length >= SHORTEST);
   return real.flatMap(({ name, values, calendar, period, half }) =>
     INJECTED.flatMap((kind): Case[] => {

@@ -22,6 +22,11 @@ export const BENCHMARKS = {
   render: { about: 'pictures against matplotlib', policy: false, device: false },
   analysis: { about: 'classical analyses and expert traces', policy: false, device: false },
   expert: { about: 'the blind expert on series without an anomaly', policy: false, device: false },
+  anomalies: {
+    about: 'the anomaly detector against classical scores at an equal number of alarms',
+    policy: false,
+    device: false,
+  },
   data: { about: 'AnomLLM prepared with figures and traces', policy: false, device: false },
   'matrix-profile': { about: 'exact matrix profiles against stumpy', policy: false, device: false },
   engine: { about: 'cost of an engine call', policy: false, device: false },
@@ -65,6 +70,9 @@ export async function runBenchmark(
   return out;
 }
 
+/** Benchmarks that measure once. */
+const WITHOUT_ROUNDS: readonly BenchmarkName[] = ['engine', 'analysis', 'anomalies'];
+
 /** Arguments of one benchmark on a device with a policy. */
 export function argumentsOf(
   name: BenchmarkName,
@@ -78,9 +86,7 @@ export function argumentsOf(
   return [
     ...(device ? ['--device', given.device] : []),
     ...(policy && given.policy !== undefined ? ['--policy', given.policy] : []),
-    ...(given.rounds === undefined || name === 'engine' || name === 'analysis'
-      ? []
-      : ['--rounds', given.rounds]),
+    ...(given.rounds === undefined || WITHOUT_ROUNDS.includes(name) ? [] : ['--rounds', given.rounds]),
   ];
 }
 
