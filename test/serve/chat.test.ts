@@ -231,6 +231,7 @@ describe("OpenAI's client", () => {
     await until(async () => (await underWay()) === 0);
     // The next does not wait behind what nobody reads, and nothing of it is an error.
     expect((await client.chat.completions.create(ask())).choices).toHaveLength(1);
+    expect(service.log.join('')).toContain('POST /v1/chat/completions 499');
     expect(service.log.join('')).not.toMatch(/error/);
   });
 

@@ -21,8 +21,14 @@ const table = `time,requests,errors\n${values.map((value, i) => `${times[i]},${v
 
 let service: TestService;
 let directory = '';
+/** What the command prints about the table. */
+let printed = '';
 beforeAll(async () => {
   directory = mkdtempSync(join(tmpdir(), 'service-'));
+  const file = join(directory, 'shop.csv');
+  writeFileSync(file, table);
+  const options = ['--format', 'json', '--severity', '3', '--column', 'requests'];
+  printed = (await inside('detect', file, ...options)).out;
   service = await openService();
 });
 afterAll(async () => {
@@ -59,22 +65,10 @@ async function raw(text: string): Promise<string> {
 
 describe('POST /v1/explain', () => {
   test('answers with the report that `timeseer detect --format json` prints', async () => {
-    const file = join(directory, 'shop.csv');
-    writeFileSync(file, table);
-    const { out } = await inside(
-      'detect',
-      file,
-      '--format',
-      'json',
-      '--severity',
-      '3',
-      '--column',
-      'requests',
-    );
     const response = await explain(table, { query: '?name=shop.csv&severity=3&column=requests' });
     expect(response.headers.get('content-type')).toBe('application/json');
-    expect(await response.text()).toBe(out);
-    expect(JSON.parse(out).findings).toMatchObject([{ column: 'requests', start: 250, end: 251 }]);
+    expect(await response.text()).toBe(printed);
+    expect(JSON.parse(printed).findings).toMatchObject([{ column: 'requests', start: 250, end: 251 }]);
   });
 
   test('takes lists of numbers with their times, and finds in them what it finds in the table', async () => {
@@ -309,6 +303,7 @@ describe('the service', () => {
     expect(await Promise.all(running)).toEqual(['AbortError', 'AbortError', 'AbortError']);
     await until(async () => (await health()) === 0);
     expect((await reportOf(await explain(table))).findings).not.toEqual([]);
+    expect(service.log.join('')).toContain('POST /v1/explain 499');
     expect(service.log.join('')).not.toMatch(/error/);
   });
 
