@@ -26,14 +26,25 @@ export interface Facts {
   readonly wrong: readonly string[];
 }
 
-/** Four significant digits, as statements print them. */
-const printed = (value: number): number => Number(value.toPrecision(4));
+/** A day with or without a clock time, or a clock time. */
+const STAMP = /\d{4}-\d\d-\d\d(?: \d\d:\d\d(?::\d\d)?)?|\d\d:\d\d(?::\d\d)?/g;
+
+/** Statements print four significant digits, of which the last may be rounded the other way. */
+const samePrint = (told: number, value: number): boolean =>
+  told === Number(value.toPrecision(4)) || Math.abs(told - value) <= 5.01e-4 * Math.abs(value);
 
 /** Facts of a report against the lines of the file that it was made from. */
 export function checkFacts(report: AnomalyReport, csv: string, detection: Detection): Facts {
   const lines = csv.trimEnd().split(/\r?\n/);
-  const cell = (line: number, column: number): string => lines[line - 1]!.split(',')[column]!;
+  const cells = lines.map((line) => line.split(','));
+  const cell = (line: number, column: number): string => cells[line - 1]![column]!;
   const ms = (line: number): number => Date.parse(`${cell(line, 0).slice(0, 19).replace(' ', 'T')}Z`);
+  const steps = (from: number, to: number): { sum: number; count: number } => {
+    let sum = 0;
+    for (let line = from + 1; line <= to; line++)
+      sum += Math.abs(Number(cell(line, 1)) - Number(cell(line - 1, 1)));
+    return { sum, count: to - from };
+  };
   let [told, holds] = [0, 0];
   const wrong: string[] = [];
   const check = (what: string, said: number | null, found: number): void => {
@@ -58,22 +69,43 @@ export function checkFacts(report: AnomalyReport, csv: string, detection: Detect
     check(`${at}: from as text`, Date.parse(`${one.from!.iso!.slice(0, 19)}Z`), ms(first));
     check(`${at}: time of the peak`, one.peak.at!.ms, ms(first + one.peak.index - one.start));
     check(`${at}: ongoing`, Number(one.ongoing), Number(last === lines.length));
-    let steps = 0;
-    for (let i = 1; i < values.length; i++) steps += Math.abs(values[i]! - values[i - 1]!);
     let expected = 0;
     for (let i = one.start; i < one.end; i++) expected += detection.expected[i]! / values.length;
+    const own = steps(first, last);
+    const all = steps(2, lines.length);
     const known = [
       ...[mean, peak, Math.min(...values), Math.max(...values), values.length, expected],
       ...[one.expected.value!, one.expected.low!, one.expected.high!],
-      ...(values.length > 1 ? [steps / (values.length - 1)] : []),
-    ].map(printed);
-    for (const number of one.statement.match(/-?\d+(?:\.\d+)?(?:e[+-]?\d+)?/gi) ?? []) {
+      ...[own.sum / own.count, (all.sum - own.sum) / (all.count - own.count), ...detection.seasons],
+    ];
+    if (one.before !== null) {
+      const single = one.kind === 'spike' || one.kind === 'dip';
+      const earlier = one.before.starts.map((sample) => {
+        let sum = 0;
+        const length = single ? 1 : values.length;
+        for (let i = 0; i < length; i++) sum += Number(cell(first - one.start + sample + i, 1));
+        return sum / length;
+      });
+      check(`${at}: least before`, one.before.least, Math.min(...earlier));
+      check(`${at}: largest before`, one.before.largest, Math.max(...earlier));
+      known.push(earlier.length, Math.min(...earlier), Math.max(...earlier));
+    }
+    const stamps = [first, last].flatMap((line) => [
+      cell(line, 0).slice(0, 16),
+      cell(line, 0).slice(0, 10),
+      cell(line, 0).slice(11, 16),
+    ]);
+    const sentence = one.statement.replace(STAMP, (stamp) => {
       told++;
-      // The last digit of four may be rounded the other way.
-      const near = known.some(
-        (value) => Math.abs(value - Number(number)) <= 1.01e-3 * Math.max(Math.abs(value), 1e-300),
-      );
-      if (near || known.includes(Number(number))) holds++;
+      if (stamps.includes(stamp.replace(/:00$/, '')) || stamps.includes(stamp)) holds++;
+      else wrong.push(`${at}: "${one.statement}": ${stamp}`);
+      return '';
+    });
+    const measured = sentence.match(/-?\d+(?:\.\d+)?(?:e[+-]?\d+)?/gi) ?? [];
+    // At which pace a stretch repeats is an estimate that nothing here can repeat.
+    for (const number of one.kind === 'frequency' ? measured.slice(1) : measured) {
+      told++;
+      if (known.some((value) => samePrint(Number(number), value))) holds++;
       else wrong.push(`${at}: "${one.statement}": ${number}`);
     }
   }
