@@ -76,6 +76,22 @@ export const POLICY_HEAD = z.strictObject({
 });
 export type PolicyHead = z.infer<typeof POLICY_HEAD>;
 
+/** Of fewer windows nothing is said: neither that their text is repeated, nor that they contradict each other or mark the wrong. */
+export const FEWEST_WINDOWS = 3;
+
+const marks = ({ intervals }: PolicyAnswer): boolean => intervals === null || intervals.length > 0;
+const isDoubtful = ({ doubts }: PolicyAnswer): boolean => doubts.length > 0;
+
+/**
+ * The answers because of which a policy abstains on a column: all of them, or those that mark something or cannot be read, where more than
+ * a share `limit` of them is doubtful; null where it does not.
+ */
+export function tooDoubtful(answers: readonly PolicyAnswer[], limit: number): readonly PolicyAnswer[] | null {
+  const marking = answers.filter(marks);
+  const groups = [answers, ...(marking.length >= FEWEST_WINDOWS ? [marking] : [])];
+  return groups.find((group) => group.filter(isDoubtful).length > limit * group.length) ?? null;
+}
+
 type Told = Pick<PolicyColumn, 'status' | 'doubtful' | 'limit' | 'signals' | 'answers' | 'class'> & {
   readonly intervals: readonly unknown[];
 };
@@ -87,33 +103,43 @@ const windowsWords = (n: number): string => (n === 1 ? '1 window' : `${grouped(n
 export const signalNumber = (value: number | null): string =>
   value === null ? '\u2013' : String(Number(value.toPrecision(2))).replace('-', '\u2212');
 
-/** What is wrong with the windows that a signal counts. */
-const WRONG: Readonly<Record<Doubt, (signal: PolicySignal) => string>> = {
-  unreadable: () => 'have an answer that cannot be read',
-  unlike: ({ value, limit }) =>
-    `look unlike what it was taught (median distance ${signalNumber(value)}, limit ${signalNumber(limit)})`,
-  unsure: ({ value, limit }) =>
-    `have an answer that it is less sure of than on its own validation series (median log-probability ${signalNumber(value)} a token, limit ${signalNumber(limit)})`,
-  samples: ({ value, limit }) =>
-    `are answered otherwise when asked again (mean agreement ${signalNumber(value)}, limit ${signalNumber(limit)})`,
-  shifts: ({ value, limit }) =>
-    `are contradicted by the windows that overlap them (agreement ${signalNumber(value)}, limit ${signalNumber(limit)})`,
-  repeated: ({ value, limit }) =>
-    `get a text that other windows get as well (${percent(value ?? 0)} of those that mark something have the same, limit ${percent(limit ?? 0)})`,
+/** What is wrong with the windows that are doubtful by a signal, with the number that is farthest from its limit. */
+const WRONG: Readonly<
+  Record<Doubt, (signal: PolicySignal, doubtful: readonly PolicyAnswer[], one: boolean) => string>
+> = {
+  unreadable: (_, __, one) => `${one ? 'has' : 'have'} an answer that cannot be read`,
+  unlike: ({ limit }, doubtful, one) =>
+    `${one ? 'looks' : 'look'} unlike what it was taught (distance up to ${signalNumber(Math.max(...doubtful.map(({ distance }) => distance ?? 0)))}, limit ${signalNumber(limit)})`,
+  unsure: ({ limit }, doubtful, one) =>
+    `${one ? 'has' : 'have'} an answer that it is less sure of than on its own validation series (log-probability of a token down to ${signalNumber(Math.min(...doubtful.map(({ logProbability }) => logProbability ?? 0)))}, limit ${signalNumber(limit)})`,
+  samples: ({ limit }, doubtful, one) =>
+    `${one ? 'is' : 'are'} answered otherwise when asked again (agreement down to ${signalNumber(Math.min(...doubtful.map(({ sampleAgreement }) => sampleAgreement ?? 1)))}, limit ${signalNumber(limit)})`,
+  shifts: ({ value, limit }, _, one) =>
+    `${one ? 'is' : 'are'} contradicted by the windows that overlap (agreement of all ${signalNumber(value)}, limit ${signalNumber(limit)})`,
+  repeated: ({ value, limit }, _, one) =>
+    `${one ? 'gets' : 'get'} a text that other windows get as well (${percent(value ?? 0)} of those that mark something have the same, limit ${percent(limit ?? 0)})`,
 };
 
 /** One sentence about a column. */
 export function policyStatement(told: Told): string {
   const { status, doubtful, limit, signals, answers, intervals } = told;
   if (status === 'not asked') return 'Not asked: there are no two different values in this column.';
+  const group = (status === 'abstains' ? tooDoubtful(answers, limit) : null) ?? answers;
   const reasons = signals
-    .filter((signal) => signal.doubtful > 0)
-    .sort((a, b) => b.doubtful - a.doubtful)
-    .map((signal) => `${grouped(signal.doubtful)} ${WRONG[signal.name](signal)}`);
+    .map((signal) => ({ signal, by: group.filter(({ doubts }) => doubts.includes(signal.name)) }))
+    .filter(({ by }) => by.length > 0)
+    .sort((a, b) => b.by.length - a.by.length)
+    .map(({ signal, by }) => `${grouped(by.length)} ${WRONG[signal.name](signal, by, by.length === 1)}`)
+    .join('; ');
   if (status === 'abstains') {
-    return `Abstains: ${grouped(doubtful)} of ${windowsWords(answers.length)} (${percent(doubtful / answers.length)}, limit ${percent(limit)}) cannot be trusted: ${reasons.join('; ')}.`;
+    const bad = group.filter(isDoubtful).length;
+    const which =
+      group.length === answers.length
+        ? windowsWords(group.length)
+        : `the ${windowsWords(group.length)} in which it marks something`;
+    return `Abstains: ${grouped(bad)} of ${which} (${percent(bad / group.length)}, limit ${percent(limit)}) cannot be trusted: ${reasons}.`;
   }
-  const marks =
+  const marked =
     intervals.length === 0
       ? 'Marks nothing'
       : intervals.length === 1
@@ -122,9 +148,9 @@ export function policyStatement(told: Told): string {
   const left =
     doubtful === 0
       ? ''
-      : `; ${grouped(doubtful)} of ${windowsWords(answers.length)} are left out because they cannot be trusted: ${reasons.join('; ')}`;
+      : `; ${grouped(doubtful)} of ${windowsWords(answers.length)} ${doubtful === 1 ? 'is' : 'are'} left out because ${doubtful === 1 ? 'it' : 'they'} cannot be trusted: ${reasons}`;
   const kind = told.class === null || intervals.length === 0 ? '' : `, most of it called ${told.class}`;
-  return `${marks}${kind}${left}.`;
+  return `${marked}${kind}${left}.`;
 }
 
 /** Answers that a page shows. */
@@ -132,9 +158,8 @@ const MOST_SHOWN = 12;
 
 /** The windows that a page shows: those that mark something or went wrong first, in their order. */
 export function shownAnswers(answers: readonly PolicyAnswer[]): readonly PolicyAnswer[] {
-  const telling = (one: PolicyAnswer): boolean => one.intervals === null || one.intervals.length > 0;
   const chosen = new Set(
-    [...answers.filter(telling), ...answers.filter((one) => !telling(one))].slice(0, MOST_SHOWN),
+    [...answers.filter(marks), ...answers.filter((one) => !marks(one))].slice(0, MOST_SHOWN),
   );
   return answers.filter((one) => chosen.has(one));
 }

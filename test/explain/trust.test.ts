@@ -175,4 +175,17 @@ describe('judging', () => {
     );
     expect(statement).toContain(`${at + 1} of 10 windows`);
   });
+
+  test('abstains where the few windows that mark something are doubtful, however many say that nothing is there', () => {
+    const windows = Array.from({ length: 40 }, (_, k) =>
+      window(100 * k, k % 8 === 0 ? { intervals: [[100 * k, 100 * k + 9]], sampleAgreement: 0.05 } : {}),
+    );
+    const trust = judge(windows, reference);
+    expect(trust).toMatchObject({ doubtful: 5, abstains: true });
+    const told = { ...trust, status: 'abstains' as const, limit: MOST_DOUBTFUL, class: null, intervals: [] };
+    expect(policyStatement(told)).toMatch(
+      /^Abstains: 5 of the 5 windows in which it marks something \(100 %, limit 30 %\)/,
+    );
+    expect(judge(windows.slice(0, 16), reference)).toMatchObject({ doubtful: 2, abstains: false });
+  });
 });
