@@ -1,5 +1,5 @@
 /** What a stretch is: its kind, what was there and what was expected, in numbers of the series itself and one sentence about them. */
-import { quantileInPlace } from '../series/stats.ts';
+import { largestMagnitude, quantileInPlace } from '../series/stats.ts';
 import type { Candidate, Joined } from './detect.ts';
 import type { Expectation } from './expectation.ts';
 import { type Finding, type Kind, LEVELS, type Level } from './finding.ts';
@@ -100,6 +100,19 @@ function continuous(values: Float64Array, start: number, end: number, band: numb
   return Math.max(before, after) < band / 2;
 }
 
+/** Whether what is expected begins and ends at the value at which the series stands, and goes beyond it between: it is cut off there. */
+function passesThrough(
+  expected: Float64Array,
+  start: number,
+  end: number,
+  { mean }: Facts,
+  band: number,
+): boolean {
+  const beyond = expected.subarray(start, end).map((value) => Math.abs(value - mean));
+  const edges = Math.max(beyond[0]!, beyond.at(-1)!);
+  return largestMagnitude(beyond) > Math.max(2 * edges, band / 2);
+}
+
 function kindOf(
   joined: Joined,
   facts: Facts,
@@ -115,7 +128,8 @@ function kindOf(
     const direction = facts.mean > facts.expected ? 'above' : 'below';
     if (!continuous(values, start, end, band))
       return { kind: outside ? 'level' : 'flat', direction: outside ? direction : null };
-    const capped = Math.abs(facts.balance) > ONE_SIDED;
+    const capped =
+      Math.abs(facts.balance) > ONE_SIDED && passesThrough(base.expected, start, end, facts, band);
     return capped
       ? { kind: 'cutoff', direction: direction === 'below' ? 'above' : 'below' }
       : { kind: 'flat', direction: null };
@@ -298,6 +312,7 @@ const ACCOUNTS: Readonly<Record<Candidate['track'], string>> = {
   analogue: 'unlike the most similar stretches elsewhere',
   step: 'the level before and after differs',
   movement: 'moves more or less from sample to sample than elsewhere',
+  still: 'keeps one value for longer than anywhere else',
   size: 'departs from what is expected, up and down, for longer than elsewhere',
 };
 

@@ -14,9 +14,10 @@ import { type Detection, LEVELS } from './finding.ts';
 import { type Stretch, scan, usualTail, windowLengths } from './scan.ts';
 import { difference, findSeason, type Season } from './season.ts';
 import { type Step, steps } from './steps.ts';
+import { stillness } from './still.ts';
 import { fitTail, surprise } from './tail.ts';
 
-export type TrackName = 'level' | 'local' | 'season' | 'analogue' | 'step' | 'movement' | 'size';
+export type TrackName = 'level' | 'local' | 'season' | 'analogue' | 'step' | 'movement' | 'size' | 'still';
 
 export interface Track {
   readonly name: TrackName;
@@ -212,16 +213,19 @@ function likeEdges(values: Float64Array, usualStep: number, { start, end, peak }
   return alike / 2;
 }
 
-/** Stretches that come at equal distances, at least; this part of the distances may miss a multiple of the usual one by more than OFF of it. */
+/** Stretches that come at equal distances, at least, and the part of all distances that is equal. */
 const FEWEST_REGULAR = 6;
-const REGULAR = 0.8;
+const REGULAR = 0.6;
+/** A distance may be off by this part of the usual one, and up to so many may lie between two stretches. */
 const OFF = 0.1;
-/** Peers are this alike in height. */
-const AS_HIGH = 0.6;
+const SKIPPED = 3;
+/** Peers are this alike in severity. */
+const AS_SEVERE = 0.6;
 
 /**
- * Whether stretches like one come at equal distances: a job that runs every hour. Of places at random a fifth of the distances are as near
- * to a multiple of the usual one; that four fifths of five and more are has a chance below 1 %, and of ten below one in ten thousand.
+ * Whether a stretch is one of many that come at equal distances, as a job that runs every day does. Of places at random a distance has a
+ * chance of about one in seven to be as near to a small multiple of the usual one; that three fifths of five and more are is below 1 %, of
+ * ten below one in a thousand. What comes between them, or after them at other distances, is none of them.
  */
 function regular(one: Candidate, candidates: readonly Candidate[]): boolean {
   const alike = candidates
@@ -229,8 +233,8 @@ function regular(one: Candidate, candidates: readonly Candidate[]): boolean {
       (other) =>
         other.track === one.track &&
         other.sign === one.sign &&
-        other.severity >= AS_HIGH * one.severity &&
-        other.severity * AS_HIGH <= one.severity,
+        other.severity >= AS_SEVERE * one.severity &&
+        other.severity * AS_SEVERE <= one.severity,
     )
     .map(({ peak }) => peak)
     .sort((a, b) => a - b)
@@ -238,11 +242,14 @@ function regular(one: Candidate, candidates: readonly Candidate[]): boolean {
   if (alike.length < FEWEST_REGULAR) return false;
   const gaps = Float64Array.from({ length: alike.length - 1 }, (_, i) => alike[i + 1]! - alike[i]!);
   const usual = quantileInPlace(gaps.slice(), gaps.length, 0.5);
-  const near = gaps.filter((gap) => {
+  const equal = (gap: number | undefined): boolean => {
+    if (gap === undefined) return false;
     const times = Math.round(gap / usual);
-    return times >= 1 && Math.abs(gap - times * usual) <= Math.max(1, OFF * usual);
-  }).length;
-  return near >= REGULAR * gaps.length;
+    return times >= 1 && times <= SKIPPED && Math.abs(gap - times * usual) <= Math.max(1, OFF * usual);
+  };
+  if (gaps.filter(equal).length < Math.max(FEWEST_REGULAR - 1, REGULAR * gaps.length)) return false;
+  const place = alike.findIndex((peak) => Math.abs(peak - one.peak) <= 1);
+  return equal(gaps[place - 1]) || equal(gaps[place]);
 }
 
 /** Whether what departs from level and neighbours is what the season lets one expect. */
@@ -361,7 +368,9 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
       .filter(({ sign }) => sign > 0 || track.onlyAbove !== true)
       .map((one) => ({ ...one, track: track.name })),
   );
-  const calm = residual ?? values;
+  candidates.push(...stillness(values, least).map((one) => ({ ...one, track: 'still' as const })));
+  // A level that follows the cycles would follow a shift that outlasts them.
+  const calm = season === null ? values : difference(values, difference(season.expected, season.level));
   const vetoed = (one: Candidate): boolean =>
     seasonal !== undefined &&
     (one.track === 'level' || one.track === 'local') &&

@@ -125,6 +125,8 @@ export function crowds(track: Float64Array): [start: number, end: number][] {
   );
 }
 
+/** Means of so many samples have crowds of their own: what is slow is hidden in single samples that vary. */
+const SLOW = 8;
 /** Longest series of which every window is looked at. */
 const EVERY = 20_000;
 
@@ -175,8 +177,14 @@ export function scan(
     const means = w === 1 ? track : new Float64Array(Math.floor((n - w) / stride) + 1);
     if (w > 1)
       for (let k = 0, i = 0; k < means.length; k++, i += stride) means[k] = (sums[i + w]! - sums[i]!) / w;
+    const apart = [
+      ...crowded,
+      ...(w < SLOW || logarithmic === true
+        ? []
+        : crowds(means).map(([start, end]) => [start * stride, end * stride + w] as const)),
+    ];
     const tail =
-      w === 1 ? single : fitTail(apartFrom(means, crowded, w, stride), floor, w, { tail: single, sigma });
+      w === 1 ? single : fitTail(apartFrom(means, apart, w, stride), floor, w, { tail: single, sigma });
     const chance = Math.log10((n / w) * looks);
     const places = peaks(means, tail, (least + chance) * Math.LN10)
       .map((k) => {

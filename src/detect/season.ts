@@ -10,6 +10,8 @@ const FAR = 4;
 const MOST = 0.75;
 const AS_GOOD = 1.1;
 const AS_NEAR = 0.002;
+/** Spreads phases evenly. */
+const GOLDEN = (Math.sqrt(5) - 1) / 2;
 /** Longest series of which the level is found at every sample. */
 const EVERY = 20_000;
 /** Fewest whole cycles in which a season can be told from chance. */
@@ -27,6 +29,8 @@ export interface Season {
   readonly expected: Float64Array;
   /** Median |value − expected| over median |value − level|. */
   readonly rest: number;
+  /** What is expected without the pattern of the cycles [N]. */
+  readonly level: Float64Array;
   /** The clock that it follows [N], where one is changed. */
   readonly clock: Int32Array | null;
 }
@@ -116,6 +120,8 @@ export function seasonLevel(values: Float64Array, period: number, spacing = 1): 
  * What the same phase of the nearest other cycles, or of every so many (`spacing`), lets one expect: their median, on the level of the
  * cycles around [N].
  *
+ * With `aside` other phases of those cycles: a season predicts better than that, and chance does not.
+ *
  * @param clock [N] samples that the clock which the season follows is ahead of the count of samples: a day with 23 hours moves it by an
  * hour from there on
  */
@@ -123,7 +129,7 @@ export function seasonExpectation(
   values: Float64Array,
   period: number,
   clock: Int32Array | null = null,
-  spacing = 1,
+  { spacing = 1, aside = false } = {},
 ): Float64Array {
   const n = values.length;
   const level = seasonLevel(values, period, spacing);
@@ -134,6 +140,7 @@ export function seasonExpectation(
     let count = 0;
     const take = (k: number): void => {
       let x = i + k * spacing * period;
+      if (aside) x += Math.max(1, Math.round(period * (0.25 + 0.5 * (((k * GOLDEN) % 1) + (k < 0 ? 1 : 0)))));
       if (clock !== null) x -= clock[Math.round(Math.min(n - 1, Math.max(0, x)))]! - clock[i]!;
       if (x < 0 || x > n - 1) return;
       const left = Math.floor(x);
@@ -248,7 +255,7 @@ export function findSeason(
     ...correlatedLags(short, 3).map((period) => period * pool),
   ].flatMap((period) => [Math.round(period), period]);
   const magnitude = Math.max(Math.abs(sample[0]!), Math.abs(sample.at(-1)!));
-  let best: (Season & { readonly left: number; readonly spacing: number }) | null = null;
+  let best: (Omit<Season, 'level'> & { readonly left: number; readonly spacing: number }) | null = null;
   const clockOf = (period: number): Int32Array | null => (calendar.includes(period) ? clock : null);
   // Shorter ones first, and a whole number of samples before one that is not.
   const sorted = [...new Set(candidates)].sort(
@@ -266,14 +273,18 @@ export function findSeason(
     // Of a pattern that repeats exactly apart from its edges the median is 0 at any period near by.
     const left = medianOfAbs(rests, stride) + EDGES * meanOfAbs(rests, stride);
     const rest = left / without;
-    if (rest < LEAST_GAIN && (best === null || left < LONGER_GAIN * best.left))
+    if (rest >= LEAST_GAIN || (best !== null && left >= LONGER_GAIN * best.left)) continue;
+    // Medians of skewed or rounded noise are nearer to it than its mean, whatever the phase.
+    const others = difference(clipped, seasonExpectation(clipped, period, clockOf(period), { aside: true }));
+    const chance = medianOfAbs(others, stride) + EDGES * meanOfAbs(others, stride);
+    if (left < LEAST_GAIN * chance)
       best = { period, expected, rest, clock: clockOf(period), left, spacing: 1 };
   }
   if (best !== null) {
     // Far cycles are no part of an anomaly of a few cycles; where the season keeps its shape and its level they predict as well.
     const spacing = Math.floor(n / best.period / CYCLES / FAR);
     if (spacing > 1) {
-      const far = seasonExpectation(clipped, best.period, best.clock, spacing);
+      const far = seasonExpectation(clipped, best.period, best.clock, { spacing });
       const usual = (expected: Float64Array): number =>
         quantileOfAbs(difference(clipped, expected), stride, MOST);
       if (usual(far) <= AS_GOOD * usual(best.expected) + AS_NEAR * (q(0.9) - q(0.1)))
@@ -286,7 +297,8 @@ export function findSeason(
         period: best.period,
         rest: best.rest,
         clock: best.clock,
-        expected: seasonExpectation(values, best.period, best.clock, best.spacing),
+        level: seasonLevel(values, best.period, best.spacing),
+        expected: seasonExpectation(values, best.period, best.clock, { spacing: best.spacing }),
       };
 }
 
