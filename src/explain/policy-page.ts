@@ -52,13 +52,21 @@ function intervalsTable({ intervals }: Column): Html | null {
   )}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
 }
 
+/** Signals whose limit is the least that is trusted; of the others it is the most. */
+const AT_LEAST: readonly Doubt[] = ['unsure', 'samples', 'shifts'];
+
+function limitWords({ name, limit }: PolicySignal): string {
+  if (limit === null) return 'not known';
+  return `at ${AT_LEAST.includes(name) ? 'least' : 'most'} ${signalNumber(limit)}`;
+}
+
 function signalsTable(signals: readonly PolicySignal[]): Html {
   return scrolling(
     'How far the answers can be trusted',
     html`<table class="record spans"><thead><tr><th scope="col">Measure</th><th scope="col">Value</th><th scope="col">Limit</th><th scope="col">Windows beyond it</th></tr></thead>
 <tbody>${signals.map(
-      ({ text, value, limit, windows, doubtful }) =>
-        html`<tr><th scope="row">${text}</th><td>${signalNumber(value)}</td><td>${limit === null ? 'not known' : signalNumber(limit)}</td><td>${windows === 0 || limit === null ? '\u2013' : `${grouped(doubtful)} of ${grouped(windows)}`}</td></tr>\n`,
+      (signal) =>
+        html`<tr><th scope="row">${signal.text}</th><td>${signalNumber(signal.value)}</td><td>${limitWords(signal)}</td><td>${signal.windows === 0 || signal.limit === null ? '\u2013' : `${grouped(signal.doubtful)} of ${grouped(signal.windows)}`}</td></tr>\n`,
     )}</tbody></table>`,
   );
 }

@@ -12,8 +12,16 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { openExamples } from '../../datasets/source.ts';
+import { openTorch } from '../../src/engine/torch/torch.ts';
 import { MANIFEST_FILE } from '../../src/manifest.ts';
+import { figure } from '../../src/plot/figure.ts';
+import { renderColumns } from '../../src/plot/raster.ts';
+import { pictureFeatures } from '../../src/policy/features.ts';
+import { Policy } from '../../src/policy/policy.ts';
+import { distanceFrom, REFERENCE_FILE, readReference } from '../../src/tasks/reference.ts';
 import { readState } from '../../src/train/checkpoint.ts';
+import { PromptEncoder } from '../../src/train/task.ts';
 import {
   bits,
   Child,
@@ -58,6 +66,8 @@ function expectWhole(): void {
   }
   expect(timeless(join(out, 'sft/metrics.jsonl'))).toEqual(timeless(join(whole, 'sft/metrics.jsonl')));
   expect(readState(join(out, 'sft/checkpoint'))).toEqual(readState(join(whole, 'sft/checkpoint')));
+  const reference = join('sft/policy', REFERENCE_FILE);
+  expect(readFileSync(join(out, reference)).equals(readFileSync(join(whole, reference)))).toBe(true);
   expect(temporaries(out)).toEqual([]);
 }
 
@@ -166,6 +176,30 @@ describe('timeseer sft', () => {
       steps: 30,
     });
     expectWhole();
+  });
+
+  test('leaves beside the policy what its training pictures look like, near to validation pictures and far from others', () => {
+    const engine = openTorch({ threads: 1 });
+    const trained = Policy.load(engine, join(whole, 'sft/policy'));
+    const reference = readReference(join(whole, 'sft/policy'), trained.dims.width)!;
+    expect(reference.examples).toEqual({ training: 256, validation: 200 });
+    expect(reference.distance.p50).toBeLessThan(1.5);
+    expect(reference.logProbability.p50).toBeLessThan(0);
+    const encoder = new PromptEncoder(trained);
+    const shape = figure('nano');
+    const distanceOf = (values: Float64Array): number =>
+      distanceFrom(
+        reference,
+        pictureFeatures(trained, [encoder.encode(renderColumns(shape, values), 'x')])[0]!,
+      );
+    const taught = openExamples({ name: 'nano5', split: 'test', seed: 1, length: 400, count: 9 });
+    for (const { channels } of taught) {
+      expect(distanceOf(channels[0]!)).toBeLessThan(1.5 * reference.distance.p99);
+    }
+    // A picture that is black from one edge to the other.
+    const comb = Float64Array.from({ length: 400 }, (_, i) => i % 2);
+    expect(distanceOf(comb)).toBeGreaterThan(2 * reference.distance.p99);
+    trained.dispose();
   });
 
   test('a second Ctrl-C ends at once', async () => {

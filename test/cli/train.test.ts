@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { readCard } from '../../src/tasks/card.ts';
+import { REFERENCE_FILE } from '../../src/tasks/reference.ts';
 import { readState } from '../../src/train/checkpoint.ts';
 import { COMPLETION_NAMES, LOG_NAMES, loggedName } from '../../src/train/glossary.ts';
 import { type LogLine, readLog } from '../../src/train/metrics.ts';
@@ -51,6 +52,8 @@ function expectWhole(): void {
     expect(bits(join(out, file)).equals(bits(join(whole, file)))).toBe(true);
   }
   expect(timeless(join(out, 'rl/metrics.jsonl'))).toEqual(timeless(join(whole, 'rl/metrics.jsonl')));
+  const reference = (run: string) => readFileSync(join(run, 'rl/policy', REFERENCE_FILE), 'utf8');
+  expect(reference(out)).toBe(reference(whole));
   const completions = (run: string) => readFileSync(join(run, 'rl/completions.jsonl'), 'utf8');
   expect(completions(out)).toEqual(completions(whole));
   const page = (run: string) => readFileSync(join(run, 'rl/completions.html'), 'utf8');
