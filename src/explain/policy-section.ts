@@ -6,11 +6,11 @@ const finite = z.number();
 const index = z.int().nonnegative();
 
 /** Why an answer about a window is not believed; `trust.ts` says how each is measured. */
-export const DOUBTS = ['unreadable', 'unlike', 'unsure', 'samples', 'shifts', 'repeated'] as const;
+const DOUBTS = ['unreadable', 'unlike', 'unsure', 'samples', 'shifts', 'repeated'] as const;
 export type Doubt = (typeof DOUBTS)[number];
 
 /** One answer, about the window [start, end). */
-export const ANSWER = z.strictObject({
+const ANSWER = z.strictObject({
   start: index,
   end: index,
   /** In samples of the series; null where the answer cannot be read. */
@@ -33,7 +33,7 @@ export const ANSWER = z.strictObject({
 export type PolicyAnswer = z.infer<typeof ANSWER>;
 
 /** How far the answers about a column are to be believed by one measure. */
-export const SIGNAL = z.strictObject({
+const SIGNAL = z.strictObject({
   name: z.enum(DOUBTS),
   /** What the number is. */
   text: z.string(),

@@ -573,7 +573,7 @@ export interface PolicyOpinion extends PolicyHead {
 }
 
 /** Whether what a policy marks of a finding's column overlaps it; null where the policy does not answer there. */
-export function markedBy(
+function markedBy(
   policy: Pick<PolicyOpinion, 'columns'> | undefined,
   { column, start, end }: Pick<ReportFinding, 'column' | 'start' | 'end'>,
 ): boolean | null {
