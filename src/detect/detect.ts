@@ -364,6 +364,7 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
     scan(track.values, {
       ...{ floor: track.floor, windows: track.windows, least, looks },
       logarithmic: LOGARITHMIC.has(track.name),
+      edges: track.name === 'analogue',
     })
       .filter(({ sign }) => sign > 0 || track.onlyAbove !== true)
       .map((one) => ({ ...one, track: track.name })),

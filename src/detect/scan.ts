@@ -22,6 +22,8 @@ export interface ScanOptions {
   readonly least: number;
   /** The values are logarithms. */
   readonly logarithmic?: boolean;
+  /** What has peers of any length is usual: where edges come at any time, so do departures from what was expected of them. */
+  readonly edges?: boolean;
   /** Tracks × window lengths that are looked at in all: places where chance may strike. */
   readonly looks: number;
 }
@@ -152,10 +154,15 @@ export function usualTail(track: Float64Array, floor: number): Tail {
   return fitTail(apartFrom(track, crowds(track), 1), floor);
 }
 
+/** The same for what may be an edge that came at another time. */
+const EDGES = 4;
+/** They are others where they lie this part of the series apart. */
+const APART = 0.1;
+
 /** Stretches of a track [N] by falling severity, none of which overlap. */
 export function scan(
   track: Float64Array,
-  { floor, windows, least, looks, logarithmic }: ScanOptions,
+  { floor, windows, least, looks, logarithmic, edges }: ScanOptions,
 ): Stretch[] {
   const n = track.length;
   const crowded = logarithmic === true ? [] : crowds(track);
@@ -252,11 +259,14 @@ export function scan(
       const peers = found.filter(
         (other) =>
           other !== one &&
-          other.sign === one.sign &&
+          (edges === true ? Math.abs(other.peak - one.peak) > APART * n : other.sign === one.sign) &&
           Math.abs(track[other.peak]! - single.centre) > ALIKE * height &&
-          other.end - other.start >= ALIKE * (one.end - one.start),
+          (edges === true || other.end - other.start >= ALIKE * (one.end - one.start)),
       ).length;
-      return { ...one, severity: one.severity / (1 + (peers / PEERS) ** 1.25) };
+      return {
+        ...one,
+        severity: one.severity / (1 + (edges === true ? (peers / EDGES) ** 3 : (peers / PEERS) ** 1.25)),
+      };
     })
     .filter(({ severity }) => severity >= least)
     .sort((one, other) => other.severity - one.severity);
