@@ -134,6 +134,7 @@ function kindOf(
       ? { kind: 'cutoff', direction: direction === 'below' ? 'above' : 'below' }
       : { kind: 'flat', direction: null };
   }
+  if (track === 'limit') return { kind: 'cutoff', direction: sign < 0 ? 'above' : 'below' };
   const drift = driftOf(values, base.expected, start, end);
   if (drift !== 0 && length >= DRIFT_SAMPLES)
     return { kind: 'trend', direction: drift > 0 ? 'above' : 'below' };
@@ -313,6 +314,7 @@ const ACCOUNTS: Readonly<Record<Candidate['track'], string>> = {
   step: 'the level before and after differs',
   movement: 'moves more or less from sample to sample than elsewhere',
   still: 'keeps one value for longer than anywhere else',
+  limit: 'reaches one value again and again and does not pass it',
   size: 'departs from what is expected, up and down, for longer than elsewhere',
 };
 

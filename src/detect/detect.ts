@@ -14,10 +14,19 @@ import { type Detection, LEVELS } from './finding.ts';
 import { type Stretch, scan, usualTail, windowLengths } from './scan.ts';
 import { difference, findSeason, type Season } from './season.ts';
 import { type Step, steps } from './steps.ts';
-import { stillness } from './still.ts';
+import { cutoffs, stillness } from './still.ts';
 import { fitTail, surprise } from './tail.ts';
 
-export type TrackName = 'level' | 'local' | 'season' | 'analogue' | 'step' | 'movement' | 'size' | 'still';
+export type TrackName =
+  | 'level'
+  | 'local'
+  | 'season'
+  | 'analogue'
+  | 'step'
+  | 'movement'
+  | 'size'
+  | 'still'
+  | 'limit';
 
 export interface Track {
   readonly name: TrackName;
@@ -104,9 +113,8 @@ function departures(values: Float64Array, expected: Float64Array, jitter: number
       least = Math.min(least, expected[k]!);
       largest = Math.max(largest, expected[k]!);
     }
-    return largest - least > EDGE * usual
-      ? value - Math.min(largest, Math.max(least, value))
-      : value - expected[i]!;
+    if (largest - least <= EDGE * usual) return value - expected[i]!;
+    return value - Math.min(largest, Math.max(least, value));
   });
 }
 
@@ -370,6 +378,7 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
       .map((one) => ({ ...one, track: track.name })),
   );
   candidates.push(...stillness(values, least).map((one) => ({ ...one, track: 'still' as const })));
+  candidates.push(...cutoffs(values, least).map((one) => ({ ...one, track: 'limit' as const })));
   // A level that follows the cycles would follow a shift that outlasts them.
   const calm = season === null ? values : difference(values, difference(season.expected, season.level));
   const vetoed = (one: Candidate): boolean =>
@@ -380,7 +389,8 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
   candidates.push(
     ...levels(
       steps(calm, { floor, least, looks, shortest: Math.max(12, Math.ceil(season?.period ?? 0)) }),
-      n,
+      calm,
+      middle,
     ),
   );
   const judged = candidates
@@ -411,39 +421,64 @@ function levelOrNeighbours(values: Float64Array, middle: number): Float64Array {
 /** Longest part of a series that is an episode rather than half of it. */
 const LONGEST_EPISODE = 1 / 3;
 
-/** From a step to the one that takes it back, or to the end. */
-function levels(found: readonly Step[], n: number): Candidate[] {
+/**
+ * From a step to the one that takes it back; where there is none, of what lies before and after it the part that is farther from the usual
+ * level: a step back to it after a drift away is the end of something, and not its beginning.
+ */
+function levels(found: readonly Step[], values: Float64Array, usual: number): Candidate[] {
+  const n = values.length;
+  const most = Math.floor(LONGEST_EPISODE * n);
   const out: Candidate[] = [];
   const used = new Set<Step>();
   for (const one of [...found].sort((a, b) => b.severity - a.severity)) {
     if (used.has(one)) continue;
+    used.add(one);
     const back = found.find(
       (other) =>
         !used.has(other) &&
         Math.sign(other.size) !== Math.sign(one.size) &&
         Math.abs(other.size) > 0.4 * Math.abs(one.size) &&
         Math.abs(other.size) < 2.5 * Math.abs(one.size) &&
-        Math.abs(other.at - one.at) <= LONGEST_EPISODE * n &&
+        Math.abs(other.at - one.at) <= most &&
         !found.some(
           (between) => between.at > Math.min(one.at, other.at) && between.at < Math.max(one.at, other.at),
         ),
     );
-    used.add(one);
-    if (back !== undefined) used.add(back);
-    const first = back !== undefined && back.at < one.at ? back : one;
-    const start = first.at;
-    const end =
-      back !== undefined ? Math.max(one.at, back.at) : n - start <= LONGEST_EPISODE * n ? n : start + 1;
-    out.push({
-      start,
-      end,
-      sign: first.size > 0 ? 1 : -1,
-      severity: one.severity,
-      peak: start,
-      track: 'step',
-    });
+    const add = (start: number, end: number, sign: number): void =>
+      void out.push({
+        ...{ start, end, sign: sign > 0 ? 1 : -1, severity: one.severity },
+        ...{ peak: start, track: 'step' as const },
+      });
+    if (back !== undefined) {
+      used.add(back);
+      const first = back.at < one.at ? back : one;
+      add(first.at, Math.max(one.at, back.at), first.size);
+      continue;
+    }
+    const before = meanOf(values, Math.max(0, one.at - one.span), one.at);
+    const after = meanOf(values, one.at, Math.min(n, one.at + one.span));
+    const half = (before + after) / 2;
+    const later = Math.abs(after - usual) >= Math.abs(before - usual);
+    const sign = later ? Math.sign(one.size) : -Math.sign(one.size);
+    // As far as it adds up to more.
+    let [sum, largest, reach] = [0, 0, 0];
+    const room = later ? n - one.at : one.at;
+    for (let k = 1; k <= room; k++) {
+      sum += sign * (values[later ? one.at + k - 1 : one.at - k]! - half);
+      if (sum > largest) [largest, reach] = [sum, k];
+    }
+    if (reach > most) add(one.at, one.at + 1, one.size);
+    else if (later) add(one.at, one.at + Math.max(1, reach), sign);
+    else add(one.at - Math.max(1, reach), one.at, sign);
   }
   return out;
+}
+
+/** Mean of samples [from, to). */
+function meanOf(values: Float64Array, from: number, to: number): number {
+  let sum = 0;
+  for (let i = from; i < to; i++) sum += values[i]!;
+  return sum / Math.max(1, to - from);
 }
 
 export interface Joined extends Candidate {
@@ -456,6 +491,10 @@ const WEAK = 0.4;
 
 /** A step that is never taken back stretches a group to the end only where it is as severe. */
 const LASTING = 1;
+
+/** So many groups in a row, so much of a season apart at most, are the peaks of one change. */
+const FEWEST_PEAKS = 3;
+const NEAR_PEAKS = 0.6;
 
 /** Candidates that overlap or all but touch are one: its extent is that of all of them that are not weak. */
 export function join(candidates: readonly Candidate[], period: number | null = null): Joined[] {
@@ -507,17 +546,40 @@ export function join(candidates: readonly Candidate[], period: number | null = n
     first.start = Math.min(one.start, ...inside.map(({ start }) => start));
     first.end = Math.max(one.end, ...inside.map(({ end }) => end));
   }
-  // What lies inside of another stretch is part of it.
+  // What lies inside of another stretch is part of it; what reaches beyond it stretches it, unless it is a weak step beside a strong one.
   const apart: typeof groups = [];
+  const severityOf = ({ members }: (typeof groups)[number]): number =>
+    Math.max(...members.map(({ severity }) => severity));
+  const stepAlone = ({ members }: (typeof groups)[number]): boolean =>
+    members.every(({ track }) => track === 'step');
   for (const one of groups.sort((a, b) => a.start - b.start)) {
     const last = apart.at(-1);
-    if (last === undefined || one.start >= last.end) apart.push(one);
-    else {
-      last.end = Math.max(last.end, one.end);
-      last.members.push(...one.members);
+    if (last === undefined || one.start >= last.end) {
+      apart.push(one);
+      continue;
     }
+    const [weak, strong] = severityOf(one) < severityOf(last) ? [one, last] : [last, one];
+    if (stepAlone(weak) && severityOf(weak) < WEAK * severityOf(strong)) {
+      if (weak === last) apart[apart.length - 1] = one;
+      continue;
+    }
+    last.end = Math.max(last.end, one.end);
+    last.members.push(...one.members);
   }
-  return apart
+  // Every cycle of a change of amplitude or pace departs at its peaks: three and more, closer than a cycle, are one.
+  const events: typeof groups = [];
+  for (let i = 0; i < apart.length; ) {
+    let j = i + 1;
+    while (period !== null && j < apart.length && apart[j]!.start - apart[j - 1]!.end <= NEAR_PEAKS * period)
+      j++;
+    const chain = apart.slice(i, j);
+    if (chain.length >= FEWEST_PEAKS) {
+      const members = chain.flatMap((one) => one.members);
+      events.push({ start: chain[0]!.start, end: chain.at(-1)!.end, members });
+    } else events.push(...chain);
+    i = j;
+  }
+  return events
     .map(({ start, end, members }) => {
       members.sort((a, b) => b.severity - a.severity);
       return { ...members[0]!, start, end, members };

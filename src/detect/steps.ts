@@ -7,6 +7,8 @@ export interface Step {
   /** First sample of the new level. */
   readonly at: number;
   readonly size: number;
+  /** Samples before and after it whose means differ. */
+  readonly span: number;
   readonly severity: number;
 }
 
@@ -32,7 +34,7 @@ export function steps(values: Float64Array, { floor, least, looks, shortest }: S
   );
   const sums = cumulative(clipped);
   const noise = stepNoise(clipped);
-  const found: (Step & { span: number })[] = [];
+  const found: Step[] = [];
   for (let span = shortest; span <= n / 12; span = Math.round(span * 2)) {
     const count = n - 2 * span + 1;
     const changes = Float64Array.from(
