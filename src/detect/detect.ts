@@ -118,6 +118,53 @@ function departures(values: Float64Array, expected: Float64Array, jitter: number
   });
 }
 
+/** Samples at edges that tell how values vary there. */
+const FEWEST_AT_EDGES = 30;
+
+/**
+ * How much more than usual the values vary where what is expected changes from sample to sample: a narrow peak that comes a part of a
+ * sample early is missed by much [N].
+ */
+function spreadAtEdges(
+  departures: Float64Array,
+  expected: Float64Array,
+  usual: number,
+  jitter: number,
+): Float64Array {
+  const n = departures.length;
+  const steps = departures.map((_, i) => {
+    let [least, largest] = [expected[i]!, expected[i]!];
+    for (let k = Math.max(0, i - jitter); k <= Math.min(n - 1, i + jitter); k++) {
+      least = Math.min(least, expected[k]!);
+      largest = Math.max(largest, expected[k]!);
+    }
+    return largest - least;
+  });
+  const ratios: number[] = [];
+  const stride = Math.max(1, Math.floor(n / 50_000));
+  for (let i = 0; i < n; i += stride)
+    if (steps[i]! > EDGE * usual) ratios.push(Math.abs(departures[i]!) / steps[i]!);
+  if (ratios.length < FEWEST_AT_EDGES) return steps.fill(1);
+  const ratio = quantileInPlace(Float64Array.from(ratios), ratios.length, 0.8);
+  return steps.map((step) => (step > EDGE * usual ? Math.max(1, (ratio * step) / usual) : 1));
+}
+
+/** How much more or less than usual the values vary, by edges and by the phase of the season [N]. */
+function spread(
+  departures: Float64Array,
+  { expected, period, clock }: Season,
+  usual: number,
+  jitter: number,
+): Float64Array {
+  const edges = spreadAtEdges(departures, expected, usual, jitter);
+  const phases = spreadOfPhase(
+    departures.map((value, i) => value / edges[i]!),
+    period,
+    clock,
+  );
+  return phases.map((phase, i) => phase * edges[i]!);
+}
+
 /** How much more or less than usual the values vary at each phase of the season: rush hours vary more than nights [N]. */
 function spreadOfPhase(departures: Float64Array, period: number, clock: Int32Array | null): Float64Array {
   const n = departures.length;
@@ -177,6 +224,8 @@ function usualSize(departures: Float64Array): number {
   return sum / kept;
 }
 
+/** Neighbours must leave less than this part of the usual departures from the level. */
+const FOLLOWING = 0.85;
 /** Similar stretches must leave less than this part of the usual departures from the mean of the stretch. */
 const MOST_LEFT = 0.5;
 /** Edges that halve the severity of a stretch between two like them. */
@@ -313,18 +362,24 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
   const jitter = season === null ? 1 : Math.max(1, Math.round(season.period / 150));
   const residual = season === null ? null : departures(values, season.expected, jitter);
   const phases =
-    season === null || residual === null ? null : spreadOfPhase(residual, season.period, season.clock);
+    season === null || residual === null
+      ? null
+      : spread(residual, season, Math.max(floor, usualSize(residual)), jitter);
   tracks.push({
     name: 'level',
     values: values.map((value) => value - middle),
     floor,
     windows: windowLengths(n),
   });
+  const away = usualSize(values.map((value) => value - middle));
   for (const window of [9, 33]) {
     if (n < 3 * window) continue;
+    const beside = difference(values, centredMedians(values, window));
+    // Samples that do not follow their neighbours are not to be judged by them.
+    if (usualSize(beside) > FOLLOWING * away) continue;
     tracks.push({
       name: 'local',
-      values: difference(values, centredMedians(values, window)),
+      values: beside,
       floor,
       windows: windowLengths(n).filter((w) => w <= window / 2),
     });
@@ -340,10 +395,14 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
   const window =
     season === null ? Math.min(64, n >> 3) : Math.min(season.period * Math.ceil(16 / season.period), n >> 2);
   const similar = analogues(values, window);
+  const overEdges = (found: Float64Array, expected: Float64Array): Float64Array => {
+    const edges = spreadAtEdges(found, expected, Math.max(floor, usualSize(found)), jitter);
+    return found.map((value, i) => value / edges[i]!);
+  };
   if (similar !== null && similar.rest < MOST_LEFT) {
     tracks.push({
       name: 'analogue',
-      values: departures(values, similar.expected, jitter),
+      values: overEdges(departures(values, similar.expected, jitter), similar.expected),
       floor,
       windows: windowLengths(n).filter((w) => w <= 4 * similar.window),
     });
@@ -418,6 +477,8 @@ function levelOrNeighbours(values: Float64Array, middle: number): Float64Array {
   return usualSize(difference(values, near)) < FOLLOWS * usualSize(difference(values, level)) ? near : level;
 }
 
+/** What a step ends began at most so many of its spans before. */
+const FURTHEST = 3;
 /** Longest part of a series that is an episode rather than half of it. */
 const LONGEST_EPISODE = 1 / 3;
 
@@ -463,11 +524,12 @@ function levels(found: readonly Step[], values: Float64Array, usual: number): Ca
     // As far as it adds up to more.
     let [sum, largest, reach] = [0, 0, 0];
     const room = later ? n - one.at : one.at;
+    const furthest = later ? most : Math.min(most, FURTHEST * one.span);
     for (let k = 1; k <= room; k++) {
       sum += sign * (values[later ? one.at + k - 1 : one.at - k]! - half);
       if (sum > largest) [largest, reach] = [sum, k];
     }
-    if (reach > most) add(one.at, one.at + 1, one.size);
+    if (reach > furthest) add(one.at, one.at + 1, one.size);
     else if (later) add(one.at, one.at + Math.max(1, reach), sign);
     else add(one.at - Math.max(1, reach), one.at, sign);
   }
@@ -582,7 +644,9 @@ export function join(candidates: readonly Candidate[], period: number | null = n
   return events
     .map(({ start, end, members }) => {
       members.sort((a, b) => b.severity - a.severity);
-      return { ...members[0]!, start, end, members };
+      const worst = members[0]!;
+      // Where one value begins and ends is exact.
+      return worst.track === 'still' ? { ...worst, members } : { ...worst, start, end, members };
     })
     .sort((a, b) => b.severity - a.severity);
 }

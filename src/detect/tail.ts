@@ -19,13 +19,19 @@ interface Side {
 /** Weibull exponent of the quantiles that are read from normal noise. */
 const NORMAL_SHAPE = 1.386;
 
+/** Between the quantiles that can be read noise with the tail of a power looks like Laplace noise; what is far out is judged with care. */
+const LAPLACE_BEYOND = 0.8;
+
 /**
  * A side of the given scale and shape. Between the quantiles that can be read normal noise looks like a Weibull tail of shape 1.4, Laplace
- * noise like one of shape 1; further out their exponents are 2 and 1, and so it is continued, with the slope that it has at the anchor.
+ * noise like one of shape 1; further out their exponents are 2 and 1, and so it is continued (a little below 1, see above), with the slope that it has at the anchor.
  */
 function sideOf(scale: number, shape: number, share: number): Side {
   const rarity = -Math.log(share);
-  const beyond = shape <= 1 ? shape : Math.min(2, 1 + (shape - 1) / (NORMAL_SHAPE - 1));
+  const beyond =
+    shape <= 1
+      ? LAPLACE_BEYOND * shape
+      : Math.min(2, LAPLACE_BEYOND + (2 - LAPLACE_BEYOND) * ((shape - 1) / (NORMAL_SHAPE - 1)) ** 1.25);
   return { scale, shape, anchor: scale * rarity ** (1 / shape), rarity, beyond };
 }
 
@@ -62,6 +68,9 @@ const NORMAL = [0.674, 0.806, 0.935, 1.036, 1.15, 1.282, 1.405, 1.555, 1.751, 1.
 /** Quantiles above the floor that tell a shape; with fewer the departures are taken for exponential. */
 const FEWEST_ABOVE_FLOOR = 4;
 
+/** Largest share that is read from an anchor. */
+const MOST_BEYOND = 0.5;
+
 interface Limits {
   readonly floor: number;
   /** Standard deviation that the departures have at least. */
@@ -89,7 +98,11 @@ function fitSide(
   if (kept.length < FEWEST_ABOVE_FLOOR) {
     // Almost all is exactly as expected: what is not need only be larger than the floor.
     const anchor = Math.max(floor, quantiles.at(-1)!);
-    return sideOf(anchor / -Math.log(outermost), 1, outermost);
+    // Of counted values many more may be as large as the quantile: their share tells how fast they get rarer.
+    let beyond = 0;
+    for (let i = 0; i < n; i++) if (departures[i]! >= anchor) beyond++;
+    const share = Math.min(MOST_BEYOND, Math.max(outermost, beyond / n));
+    return sideOf(anchor / -Math.log(share), 1, share);
   }
   const x = kept.map(({ share }) => Math.log(-Math.log(share)));
   const y = kept.map(({ size }) => Math.log(size));
