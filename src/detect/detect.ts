@@ -238,13 +238,22 @@ const BOX = 0.7;
 const USUAL_LEVEL = 0.05;
 const SAME_LEVEL = 0.2;
 
+/** Edges that the season foretells this often keep a schedule. */
+const FORETOLD = 0.7;
+
 /**
- * For a stretch that begins or ends with a jump to or from a level at which the series often is: how many pairs of jumps as high there are
- * elsewhere. A load that goes on and off is no stranger for doing it a little sooner or later than before.
+ * For a stretch at a level at which the series often is, which begins or ends with a jump, or where a jump was to be expected (`missed`, how
+ * far the values are from similar stretches): how many pairs of jumps as high there are elsewhere. A load that goes on and off at any time
+ * is no stranger for doing it a little sooner or later than before; one that keeps a schedule is.
  */
-function likeEdges(values: Float64Array, usualStep: number, { start, end, peak }: Candidate): number {
+function likeEdges(
+  values: Float64Array,
+  usualStep: number,
+  { start, end, peak, track }: Candidate,
+  season: Season | null,
+  missed: Float64Array | undefined,
+): number {
   const n = values.length;
-  if (start < 1 || end >= n) return 0;
   const jumpAt = (at: number): number => {
     let largest = 0;
     for (let i = Math.max(1, at - 1); i <= Math.min(n - 1, at + 1); i++) {
@@ -252,22 +261,32 @@ function likeEdges(values: Float64Array, usualStep: number, { start, end, peak }
     }
     return largest;
   };
-  const edge = Math.max(jumpAt(start), jumpAt(end));
-  const height = Math.max(
-    Math.abs(values[peak]! - values[start - 1]!),
-    Math.abs(values[peak]! - values[end]!),
-  );
-  if (edge < BOX * height || edge < JUMP * usualStep) return 0;
+  const before = values[Math.max(0, start - 1)]!;
+  const after = values[Math.min(n - 1, end)]!;
+  const height = Math.max(Math.abs(values[peak]! - before), Math.abs(values[peak]! - after));
+  let edge = Math.max(jumpAt(start), jumpAt(end));
+  const timing = track === 'analogue' && missed !== undefined;
+  if (timing) edge = Math.max(edge, Math.abs(missed[peak]!));
+  else if (start < 1 || end >= n || edge < BOX * height) return 0;
+  if (edge < JUMP * usualStep) return 0;
   let there = 0;
   for (let i = 0; i < n; i++) {
     if ((i < start || i >= end) && Math.abs(values[i]! - values[peak]!) < SAME_LEVEL * edge) there++;
   }
   if (there < USUAL_LEVEL * n) return 0;
-  let alike = 0;
+  let [alike, foretold] = [0, 0];
   for (let i = 1; i < n; i++) {
-    if (Math.abs(values[i]! - values[i - 1]!) >= BOX * edge && (i < start - 2 || i > end + 2)) alike++;
+    const jump = Math.abs(values[i]! - values[i - 1]!);
+    if (jump < BOX * edge || (i >= start - 2 && i <= end + 2)) continue;
+    alike++;
+    if (season === null) continue;
+    for (let k = Math.max(1, i - 2); k <= Math.min(n - 1, i + 2); k++) {
+      if (Math.abs(season.expected[k]! - season.expected[k - 1]!) < jump / 2) continue;
+      foretold++;
+      break;
+    }
   }
-  return alike / 2;
+  return timing && foretold >= FORETOLD * alike ? 0 : alike / 2;
 }
 
 /** Stretches that come at equal distances, at least, and the part of all distances that is equal. */
@@ -316,6 +335,19 @@ function explained(departures: Float64Array, { start, end, sign }: Candidate): b
   for (let i = start; i < end; i++) sum += departures[i]! - centre;
   const mean = sum / (end - start);
   return sign > 0 ? mean < bandAbove / 2 : -mean < bandBelow / 2;
+}
+
+/** What is expected near a narrow peak changes by this part of the departure at least. */
+const PEAK = 0.5;
+
+/** Whether what is expected within `reach` of a stretch changes by so much. */
+function atEdge(expected: Float64Array, { start, end }: Candidate, reach: number, least: number): boolean {
+  let [low, high] = [Infinity, -Infinity];
+  for (let i = Math.max(0, start - reach); i < Math.min(expected.length, end + reach); i++) {
+    low = Math.min(low, expected[i]!);
+    high = Math.max(high, expected[i]!);
+  }
+  return high - low >= least;
 }
 
 export interface Analysed {
@@ -440,11 +472,25 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
   candidates.push(...cutoffs(values, least).map((one) => ({ ...one, track: 'limit' as const })));
   // A level that follows the cycles would follow a shift that outlasts them.
   const calm = season === null ? values : difference(values, difference(season.expected, season.level));
-  const vetoed = (one: Candidate): boolean =>
-    seasonal !== undefined &&
-    (one.track === 'level' || one.track === 'local') &&
-    explained(seasonal.values, one);
   const seasonal = tracks.find(({ name }) => name === 'season');
+  const alike = tracks.find(({ name }) => name === 'analogue');
+  const vetoed = (one: Candidate): boolean => {
+    if (seasonal === undefined) return false;
+    if (one.track === 'level' || one.track === 'local') return explained(seasonal.values, one);
+    // A narrow peak that comes a little early or late is told by the peaks elsewhere, not by their mean.
+    return (
+      one.track === 'season' &&
+      alike !== undefined &&
+      one.end - one.start <= 2 * jitter + 2 &&
+      atEdge(
+        season!.expected,
+        one,
+        2 * jitter,
+        PEAK * Math.abs(values[one.peak]! - season!.expected[one.peak]!),
+      ) &&
+      explained(alike.values, one)
+    );
+  };
   candidates.push(
     ...levels(
       steps(calm, { floor, least, looks, shortest: Math.max(12, Math.ceil(season?.period ?? 0)) }),
@@ -456,7 +502,7 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
     .filter((one) => !vetoed(one) && !regular(one, candidates))
     .map((one) => ({
       ...one,
-      severity: one.severity / (1 + (likeEdges(values, usualStep, one) / PEERS) ** 3),
+      severity: one.severity / (1 + (likeEdges(values, usualStep, one, season, alike?.values) / PEERS) ** 3),
     }))
     .filter(({ severity }) => severity >= least)
     .sort((a, b) => b.severity - a.severity);

@@ -72,7 +72,7 @@ const CORE = 0.5;
 /** Stretches at least this part as high and as long are peers of one another. */
 const ALIKE = 0.7;
 /** Peers that halve the severity: what happens often is usual, however far from the rest it lies. */
-const PEERS = 6;
+const PEERS = 7.5;
 
 /** Parts of a series in which departures may crowd: window lengths. */
 const CROWDS = [1 / 40, 1 / 24, 1 / 16, 1 / 12, 1 / 8] as const;

@@ -82,6 +82,26 @@ interface Limits {
   readonly leastShape: number;
 }
 
+/** Steps of a counted side that are read, each with so many departures at least; and so many departures to a step where values are counted. */
+const MOST_STEPS = 8;
+const FEWEST_AT_STEP = 5;
+const DEPARTURES_PER_STEP = 20;
+
+/** The sizes above the floor of departures that are counted, smallest first, each with the share that is as large; none where they are not. */
+function countedSteps(departures: Float64Array, n: number, floor: number): { size: number; share: number }[] {
+  const sorted = departures.slice(0, n).sort();
+  const steps: { size: number; share: number }[] = [];
+  let distinct = 0;
+  for (let i = 0; i < n; i++) {
+    if (i > 0 && sorted[i] === sorted[i - 1]) continue;
+    if (++distinct * DEPARTURES_PER_STEP > n) return [];
+    const share = (n - i) / n;
+    if (sorted[i]! > floor && share < 1 && n - i >= FEWEST_AT_STEP && steps.length < MOST_STEPS)
+      steps.push({ size: sorted[i]!, share });
+  }
+  return steps;
+}
+
 function fitSide(
   departures: Float64Array,
   n: number,
@@ -95,6 +115,18 @@ function fitSide(
   const kept = used
     .map((share, k) => ({ share: SHARES[share]!, size: quantiles[k]! }))
     .filter(({ size }) => size > floor);
+  const steps =
+    new Set(kept.map(({ size }) => size)).size < FEWEST_ABOVE_FLOOR ? countedSteps(departures, n, floor) : [];
+  if (steps.length >= 2) {
+    const x = steps.map(({ share }) => Math.log(-Math.log(share)));
+    const y = steps.map(({ size }) => Math.log(size));
+    const slopes = x.slice(1).map((place, i) => (y[i + 1]! - y[i]!) / (place - x[i]!));
+    const slope = quantileInPlace(Float64Array.from(slopes), slopes.length, 0.5);
+    const shape = Math.min(LARGEST_SHAPE, Math.max(leastShape, 1 / (slope + doubt)));
+    const scales = Float64Array.from(x, (place, i) => y[i]! - place / shape);
+    const scale = Math.exp(quantileInPlace(scales, scales.length, 0.6));
+    return sideOf(scale, shape, steps.at(-1)!.share);
+  }
   if (kept.length < FEWEST_ABOVE_FLOOR) {
     // Almost all is exactly as expected: what is not need only be larger than the floor.
     const anchor = Math.max(floor, quantiles.at(-1)!);

@@ -26,6 +26,19 @@ const withStretch = (
   change: (value: number, i: number) => number,
 ) => values.map((value, i) => (i >= start && i < end ? change(value, i) : value));
 
+/** 100 for 10 to 60 samples, then 0 for as many, with noise. */
+function onOff(seed: number, n = 1500): Float64Array {
+  const draw = new Random(seed, 'load');
+  let [on, left] = [false, 0];
+  return noise(seed, n).map((error) => {
+    if (left-- <= 0) {
+      on = !on;
+      left = draw.integer(10, 60);
+    }
+    return (on ? 100 : 0) + error;
+  });
+}
+
 /** Intersection over union of the worst finding and a stretch. */
 function overlapOfWorst(values: Float64Array, start: number, end: number): number {
   const worst = detect(values).findings[0];
@@ -67,6 +80,33 @@ describe('a stretch that departs is found where it is', () => {
     ).toBe(1);
   });
 
+  test('of a job that runs every day the runs at other times, and not the job', () => {
+    const at = [30, 126, 222, 318, 414, 510, 606, 702, 798, 894, 990, 1127, 1160, 1200];
+    const values = noise(34, 1500).map((error, i) => (at.includes(i) ? 25 : 0) + error);
+    const found = detect(values).findings.map(({ start }) => start);
+    expect(found).toEqual(expect.arrayContaining([1127, 1160, 1200]));
+    expect(found.filter((start) => start < 900)).toEqual([]);
+  });
+
+  test('a limit that the values reach again and again', () => {
+    const wave = noise(35, 1500).map((error, i) => 50 + 20 * Math.sin(i / 9) + 2 * error);
+    const [worst] = detect(withStretch(wave, 600, 760, (value) => Math.min(55, value))).findings;
+    expect(worst).toMatchObject({ kind: 'cutoff', direction: 'above' });
+    expect(worst!.statement).toMatch(/^was cut off at 55 /);
+    expect(Math.abs(worst!.start - 600)).toBeLessThan(40);
+  });
+
+  test('twenty spikes at random places, nearly all of them', () => {
+    const draw = new Random(36, 'places');
+    const at = Array.from({ length: 20 }, () => draw.integer(10, 1990));
+    const values = noise(37, 2000);
+    for (const i of at) values[i]! += 14;
+    const found = detect(values).findings;
+    expect(at.filter((i) => found.some(({ start, end }) => start <= i && i < end)).length).toBeGreaterThan(
+      14,
+    );
+  });
+
   test('a quiet night hour at noon, which is unusual only for its phase', () => {
     const worst = detect(withStretch(days(8), 672 + 48, 672 + 60, (value) => 300 + (value - 300) / 40))
       .findings[0]!;
@@ -95,6 +135,12 @@ describe('what is usual is no finding', () => {
     ['a sawtooth whose period is no whole number', shape((i) => (i / 41.7) % 1)],
     ['a line', shape((i) => 3 + 0.01 * i)],
     ['one value', shape(() => 7)],
+    [
+      'heart beats, narrow and a part of a sample early or late',
+      noise(31, 1500).map((error, i) => 8 * Math.exp(-((((i / 61.7) % 1) - 0.3) ** 2) / 3e-4) + 0.05 * error),
+    ],
+    ['a load that goes on and off at any time', onOff(32)],
+    ['rare events that are counted', noise(33, 1500).map((value) => (value > 2.2 ? 2 : value > 1.1 ? 1 : 0))],
     ['spikes at equal distances', noise(11, 1500).map((error, i) => (i % 61 === 7 ? 30 : 0) + error)],
   ])('%s', (_, values) => {
     expect(detect(values).findings).toEqual([]);
