@@ -29,8 +29,10 @@ export function poolOf(n: number): number {
 }
 
 export interface Analogues {
-  /** [N] */
+  /** Of what the neighbours let one expect, and all between them, the nearest to what is there [N]. */
   readonly expected: Float64Array;
+  /** The median of what they let one expect [N]. */
+  readonly middle: Float64Array;
   readonly window: number;
   /** Median distance to the middle of what the neighbours let one expect, over that to the mean of the window. */
   readonly rest: number;
@@ -60,6 +62,7 @@ export function analogues(given: Float64Array, window: number): Analogues | null
   }
   const step = Math.max(1, Math.round(m / COVER));
   const expected = new Float64Array(n);
+  const middle = new Float64Array(n);
   const best = new Float64Array(n).fill(Number.POSITIVE_INFINITY);
   const distances = new Float64Array(count);
   const nearest = new Int32Array(NEIGHBOURS);
@@ -103,7 +106,8 @@ export function analogues(given: Float64Array, window: number): Analogues | null
         const t = start + k;
         if (distance >= best[t]!) continue;
         best[t] = distance;
-        left[t] = Math.abs(values[t]! - middleOf(values, offsets, nearest, kept, k));
+        middle[t] = middleOf(values, offsets, nearest, kept, k);
+        left[t] = Math.abs(values[t]! - middle[t]!);
         off[t] = Math.abs(values[t]! - means[start]!);
         expected[t] = nearestExpected(values[t]!, values, offsets, nearest, kept, k);
       }
@@ -111,9 +115,10 @@ export function analogues(given: Float64Array, window: number): Analogues | null
     if (start === count - 1) break;
   }
   const rest = quantileInPlace(left, n, 0.5) / Math.max(1e-300, quantileInPlace(off, n, 0.5));
-  if (pool === 1) return { expected, window: m, rest };
+  if (pool === 1) return { expected, middle, window: m, rest };
   return {
     expected: Float64Array.from(given, (_, i) => expected[Math.min(n - 1, Math.floor(i / pool))]!),
+    middle: Float64Array.from(given, (_, i) => middle[Math.min(n - 1, Math.floor(i / pool))]!),
     window: m * pool,
     rest,
   };

@@ -15,6 +15,8 @@ export interface Described {
   /** Median step from sample to sample. */
   readonly usualStep: number;
   /** Of the whole series. */
+  readonly least: number;
+  readonly largest: number;
   readonly steps: { readonly sum: number; readonly count: number };
 }
 
@@ -126,6 +128,10 @@ function kindOf(
   const outside = facts.mean > base.high[joined.peak]! || facts.mean < base.low[joined.peak]!;
   if (length >= STILL_SAMPLES && facts.largest - facts.least <= STILL * band) {
     const direction = facts.mean > facts.expected ? 'above' : 'below';
+    // At the floor or the ceiling of all values nothing holds them back: they fell, or rose, to it.
+    const extreme =
+      direction === 'below' ? facts.least <= described.least : facts.largest >= described.largest;
+    if (extreme && Math.abs(facts.balance) > ONE_SIDED) return { kind: 'level', direction };
     if (!continuous(values, start, end, band))
       return { kind: outside ? 'level' : 'flat', direction: outside ? direction : null };
     const capped =
@@ -187,6 +193,8 @@ function driftOf(values: Float64Array, expected: Float64Array, start: number, en
 /** A season that is run through in less or more than this part of its time is another pace. */
 const OTHER_PACE = 0.8;
 
+/** Seasons in which another pace can be told from a part of the pattern. */
+const FEWEST_SEASONS = 1.2;
 /** Samples of a stretch that are compared with each other. */
 const MOST_COMPARED = 4096;
 
@@ -195,7 +203,7 @@ function otherPace(values: Float64Array, from: number, to: number, period: numbe
   const spare = Math.max(0, to - from - MOST_COMPARED) >> 1;
   const [start, end] = [from + spare, to - spare];
   const longest = Math.min(Math.floor((end - start) / 1.5), Math.ceil(2 * period));
-  if (end - start < 8 || longest < 4) return null;
+  if (end - start < FEWEST_SEASONS * period || longest < 4) return null;
   let mean = 0;
   for (let i = start; i < end; i++) {
     if (Number.isNaN(values[i]!)) return null;

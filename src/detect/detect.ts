@@ -508,7 +508,7 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
     .sort((a, b) => b.severity - a.severity);
   const ordinary =
     season?.expected ??
-    (similar !== null && similar.rest < MOST_LEFT ? similar.expected : levelOrNeighbours(values, middle));
+    (similar !== null && similar.rest < MOST_LEFT ? similar.middle : levelOrNeighbours(values, middle));
   return { values, season, tracks, candidates: judged, ordinary, phases, floor, usualStep };
 }
 
@@ -766,7 +766,15 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
     .filter((one) => one.severity >= severity)
     .map((one) => trimmed(one, values, inside))
     .flatMap((one) => withoutGaps(one, given));
-  const described = { values: given, base, season, usualStep: usualStep * unit, steps: stepsIn(given, 0, n) };
+  let [smallest, largest] = [Infinity, -Infinity];
+  for (const value of values) {
+    smallest = Math.min(smallest, value);
+    largest = Math.max(largest, value);
+  }
+  const described = {
+    ...{ values: given, base, season, usualStep: usualStep * unit, steps: stepsIn(given, 0, n) },
+    ...{ least: smallest * unit, largest: largest * unit },
+  };
   const findings = describeAll(joined, described).filter(
     (one) => direction === 'both' || one.direction === direction,
   );

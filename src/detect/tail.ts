@@ -84,6 +84,7 @@ interface Limits {
 
 /** Steps of a counted side that are read, each with so many departures at least; and so many departures to a step where values are counted. */
 const MOST_STEPS = 8;
+const MOST_SIZES = 16;
 const FEWEST_AT_STEP = 5;
 const DEPARTURES_PER_STEP = 20;
 
@@ -94,7 +95,7 @@ function countedSteps(departures: Float64Array, n: number, floor: number): { siz
   let distinct = 0;
   for (let i = 0; i < n; i++) {
     if (i > 0 && sorted[i] === sorted[i - 1]) continue;
-    if (++distinct * DEPARTURES_PER_STEP > n) return [];
+    if (++distinct > MOST_SIZES || distinct * DEPARTURES_PER_STEP > n) return [];
     const share = (n - i) / n;
     if (sorted[i]! > floor && share < 1 && n - i >= FEWEST_AT_STEP && steps.length < MOST_STEPS)
       steps.push({ size: sorted[i]!, share });
