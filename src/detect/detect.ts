@@ -506,9 +506,14 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
     }))
     .filter(({ severity }) => severity >= least)
     .sort((a, b) => b.severity - a.severity);
+  const plain = levelOrNeighbours(values, middle);
+  // Similar stretches are what is expected where they tell much more: a wave whose pace changes, not noise with a spike here and there.
   const ordinary =
     season?.expected ??
-    (similar !== null && similar.rest < MOST_LEFT ? similar.middle : levelOrNeighbours(values, middle));
+    (similar !== null &&
+    usualSize(difference(values, similar.middle)) < FOLLOWS * usualSize(difference(values, plain))
+      ? similar.middle
+      : plain);
   return { values, season, tracks, candidates: judged, ordinary, phases, floor, usualStep };
 }
 

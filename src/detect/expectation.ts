@@ -24,7 +24,16 @@ export function expectation(
 ): Expectation {
   const departures = values.map((value, i) => (value - expected[i]!) / (scale?.[i] ?? 1));
   const usual = departures.filter((_, i) => !unusual(i));
-  const { centre, bandAbove, bandBelow } = fitTail(usual.length > 0 ? usual : departures, floor);
+  const others = usual.length > 0 ? usual : departures;
+  const { centre, ...tail } = fitTail(others, floor);
+  // The tail says how far the values may go, the others how far they do.
+  let [furthestAbove, furthestBelow] = [floor, floor];
+  for (const departure of others) {
+    furthestAbove = Math.max(furthestAbove, departure - centre);
+    furthestBelow = Math.max(furthestBelow, centre - departure);
+  }
+  const bandAbove = Math.min(tail.bandAbove, furthestAbove);
+  const bandBelow = Math.min(tail.bandBelow, furthestBelow);
   return {
     expected,
     low: expected.map((value, i) => value + (centre - bandBelow) * (scale?.[i] ?? 1)),
