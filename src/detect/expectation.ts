@@ -34,9 +34,20 @@ export function expectation(
   }
   const bandAbove = Math.min(tail.bandAbove, furthestAbove);
   const bandBelow = Math.min(tail.bandBelow, furthestBelow);
+  let [least, largest] = [Infinity, -Infinity];
+  for (let i = 0; i < values.length; i++) {
+    if (unusual(i) && usual.length > 0) continue;
+    least = Math.min(least, values[i]!);
+    largest = Math.max(largest, values[i]!);
+  }
+  // Where none of the others ever is, is outside: a count has no usual values below 0.
   return {
     expected,
-    low: expected.map((value, i) => value + (centre - bandBelow) * (scale?.[i] ?? 1)),
-    high: expected.map((value, i) => value + (centre + bandAbove) * (scale?.[i] ?? 1)),
+    low: expected.map((value, i) =>
+      Math.max(value + (centre - bandBelow) * (scale?.[i] ?? 1), Math.min(least, value)),
+    ),
+    high: expected.map((value, i) =>
+      Math.min(value + (centre + bandAbove) * (scale?.[i] ?? 1), Math.max(largest, value)),
+    ),
   };
 }

@@ -208,7 +208,7 @@ const draw = () => {
   });
   const top = Math.max(1, ...traces.filter((trace) => trace.yaxis === 'y' + (n + 1)).flatMap((trace) => trace.y));
   layout['yaxis' + (n + 1)] = {...axis, domain: [0, track / inner], fixedrange: true, range: [0, Math.max(squeeze(9), top) * 1.06], anchor: 'x', zeroline: false,
-    tickvals: data.levels.map(([, from]) => squeeze(from)), ticktext: data.levels.map(([name]) => name), tickfont: {size: narrow ? 8 : 10}};
+    tickvals: data.levels.map(([, from]) => squeeze(from)), ticktext: data.levels.map(([name], k) => k === 0 || k === data.levels.length - 1 ? name : ''), tickfont: {size: narrow ? 8 : 10}};
   layout.annotations.push({text: '<b>Score</b>', xref: 'paper', x: 0, yref: 'paper', y: track / inner, xanchor: 'left', yanchor: 'bottom',
     showarrow: false, font: {size: 12, color: ink}});
   return Plotly.react(box, traces, layout, {staticPlot: false, displaylogo: false, responsive: true, doubleClick: false, scrollZoom: false,
