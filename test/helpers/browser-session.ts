@@ -230,6 +230,6 @@ export class BrowserSession {
     const ended = new Promise((resolve) => this.#process.once('exit', resolve));
     this.#process.kill('SIGKILL');
     if (this.#process.exitCode === null && this.#process.signalCode === null) await ended;
-    rmSync(this.#directory, { recursive: true, force: true, maxRetries: 5, retryDelay: 200 });
+    rmSync(this.#directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 200 });
   }
 }
