@@ -117,6 +117,24 @@ export function readRecordings(source: string | Uint8Array, options: RecordingOp
   return openSeries(source, options).series.map(({ read }) => read());
 }
 
+/** The rows of a table as they stand in the file, before they are sorted, joined and sampled. */
+export interface TimedRows {
+  /** Names of the columns; null without a header. */
+  readonly header: readonly string[] | null;
+  /** [N] the line of each row, counted from 1. */
+  readonly lines: Int32Array;
+  /** [N] ms; null without a column of time, or with row numbers alone. */
+  readonly time: Float64Array | null;
+  readonly origin: TimeOrigin;
+}
+
+/** When the rows of a file are, in order of the file. @throws as `readRecording`, except for what is wrong with values */
+export function readTimes(source: string | Uint8Array, options: RecordingOptions = {}): TimedRows {
+  const { layout, lines, times } = openTable(source, options);
+  const time = times === null || times.ordinal ? null : times.time;
+  return { header: layout.header, lines, time, origin: times?.origin ?? 'start' };
+}
+
 /** The series of a file, or the one that is selected. @throws ConfigError for one that is not there */
 function openSeries(
   source: string | Uint8Array,

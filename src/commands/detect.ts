@@ -1,14 +1,17 @@
 /** `timeseer detect`: what is unusual in a CSV file, by the classical detector. */
 import type { CommandModule } from 'yargs';
-import type { Level } from '../detect/finding.ts';
+import { LEVELS, type Level } from '../detect/finding.ts';
 import { ConfigError } from '../errors.ts';
 import { FORMATS, scoresCsv } from '../explain/formats.ts';
-import { type AnomalyReport, reportSchema } from '../explain/report.ts';
+import { type AnomalyReport, KIND_WORDS, reportSchema } from '../explain/report.ts';
 import { checkTarget, writeReport } from '../explain/report-files.ts';
-import { failOn, sinceReport, tellOnce } from '../explain/state.ts';
+import { failOn, type ReportState, readState, sinceReport, tellOnce } from '../explain/state.ts';
 import { writeFileAtomic } from '../files.ts';
+import { withInterrupt } from '../interrupt.ts';
+import { withLock } from '../lock.ts';
 import { detectFile } from '../run/detect.ts';
-import { print, printJson, say } from '../terminal.ts';
+import { DEFAULT_WINDOW, type FollowEvent, follow } from '../run/follow.ts';
+import { print, printJson, say, shellWord } from '../terminal.ts';
 import {
   type DetectOptionValues,
   detectOptions,
@@ -25,10 +28,92 @@ export interface DetectArguments extends DetectOptionValues {
   readonly out: string | undefined;
   readonly schema: boolean;
   readonly json: boolean;
+  readonly follow: boolean;
+  readonly window: number | undefined;
+  readonly every: number | undefined;
+}
+
+/** What a line of `--follow` says, for people. */
+export function followText(event: FollowEvent): string {
+  switch (event.event) {
+    case 'start':
+      return `following: the last ${event.window} samples are kept; judged after ${event.first} and then every ${event.every}, told at most ${event.delay} samples late`;
+    case 'note':
+      return `  note: ${event.text}`;
+    case 'end':
+      return `${event.rows} lines read; ${event.bad} left out, ${event.late} sorted in, ${event.tooLate} older than the window`;
+    default: {
+      const { column, kind, level, severity, statement, duration } = event;
+      const state = event.event === 'open' ? 'open' : `closed (${event.reason}, ${duration})`;
+      return `${level} ${severity.toFixed(1)}, ${column}: ${KIND_WORDS[kind]}, ${state}. ${statement}`;
+    }
+  }
+}
+
+/** Reads rows from `input` until it ends or the process is asked to stop. */
+async function runFollow(args: DetectArguments): Promise<void> {
+  if (args.file !== undefined && args.file !== '-')
+    throw new ConfigError(
+      `--follow reads standard input; for a file that grows: tail -n +1 -F ${shellWord(args.file)} | timeseer detect --follow`,
+    );
+  if (args.since !== undefined)
+    throw new ConfigError('--since: --follow tells what is new anyway; leave it out');
+  for (const name of ['out', 'scores'] as const)
+    if (args[name] !== undefined)
+      throw new ConfigError(`--${name}: --follow keeps no whole recording to write; run detect on a file`);
+  if (args.format !== 'text' && args.format !== 'json')
+    throw new ConfigError(`--format ${args.format}: --follow prints text or json, a line for each event`);
+  const asJson = args.json || args.format === 'json';
+  const fail = args['fail-on'] as Level | undefined;
+  let failed = false;
+  const tell = (event: FollowEvent): void => {
+    if (asJson) printJson(event);
+    else print(followText(event));
+    if (fail !== undefined && 'level' in event) failed ||= LEVELS[event.level] >= LEVELS[fail];
+  };
+  const { file: name, ...request } = detectRequest('standard input', args);
+  const { window = DEFAULT_WINDOW, every, state: path } = args;
+  const work = (signal: AbortSignal): Promise<void> => {
+    const state = path === undefined ? null : readState(path);
+    const remember = (now: ReportState): void => {
+      if (path !== undefined) writeFileAtomic(path, `${JSON.stringify(now, null, 2)}\n`);
+    };
+    return follow(
+      untilAborted(process.stdin, signal),
+      { ...request, name, window, every, state },
+      tell,
+      remember,
+    );
+  };
+  const wait = (file: string): void => say(`${path}: waiting for another process (${file})`);
+  await withInterrupt(
+    (signal) => (path === undefined ? work(signal) : withLock(`${path}.lock`, wait, () => work(signal))),
+    'stopping: judging the last rows first; press Ctrl-C again to quit at once',
+  );
+  if (failed) process.exitCode ??= 1;
+}
+
+/** The parts of a stream; it ends where it is asked to. */
+async function* untilAborted(stream: NodeJS.ReadStream, signal: AbortSignal): AsyncGenerator<Uint8Array> {
+  const stop = (): void => void stream.destroy();
+  signal.addEventListener('abort', stop, { once: true });
+  try {
+    for await (const chunk of stream) {
+      yield chunk as Uint8Array;
+      if (signal.aborted) return;
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error;
+  } finally {
+    signal.removeEventListener('abort', stop);
+  }
 }
 
 export async function runDetect(args: DetectArguments): Promise<void> {
   if (args.schema) return printJson(reportSchema());
+  if (args.follow) return runFollow(args);
+  for (const name of ['window', 'every'] as const)
+    if (args[name] !== undefined) throw new ConfigError(`--${name} is of --follow`);
   if (args.file === undefined) throw new ConfigError('which file? For example: timeseer detect metrics.csv');
   const { out } = args;
   if (out !== undefined) checkTarget(out);
@@ -72,6 +157,23 @@ export const detectCommand: CommandModule<object, DetectArguments> = {
         describe: 'Write a page and its JSON: the path without .html and .json',
         requiresArg: true,
       })
+      .option('follow', {
+        type: 'boolean',
+        default: false,
+        describe:
+          'Read rows from standard input as they come, and tell each finding when it appears and when it is over, at most --every samples late',
+      })
+      .option('window', {
+        type: 'number',
+        describe: `With --follow: samples that are kept and judged, 50 to 100000 (default: ${DEFAULT_WINDOW})`,
+        requiresArg: true,
+      })
+      .option('every', {
+        type: 'number',
+        describe:
+          'With --follow: new samples after which they are judged, which is the delay (default: a 200th of the window, up to a quarter where rows come faster than they are judged)',
+        requiresArg: true,
+      })
       .option('schema', { type: 'boolean', default: false, describe: 'Print the JSON schema of a report' })
       .option('json', { type: 'boolean', default: false, describe: 'As --format json' })
       .example('$0 detect metrics.csv', 'All columns of numbers, the findings ranked')
@@ -82,6 +184,10 @@ export const detectCommand: CommandModule<object, DetectArguments> = {
       .example(
         '$0 detect metrics.csv --since 2h --state seen.json --fail-on high',
         'For a cron job: what is new, once',
+      )
+      .example(
+        'tail -n +1 -F metrics.csv | $0 detect --follow --json',
+        'Rows as they come: a line of JSON when a finding appears, and when it is over',
       )
       .epilogue(LEVEL_WORDS),
   handler: runDetect,
