@@ -177,6 +177,10 @@ const DATES: readonly DateForm[] = [
     date: ([, quarter, year]) => midnight(Number(year), 3 * Number(quarter) - 2, 1),
   },
   { pattern: /(\d{4})-?W(\d{2})$/iy, date: ([, year, week]) => monday(Number(year), Number(week)) },
+  {
+    pattern: /(\d{4})-?W(\d{2})-?([1-7])$/iy,
+    date: ([, year, week, day]) => monday(Number(year), Number(week)) + (Number(day) - 1) * DAY,
+  },
 ];
 
 /**

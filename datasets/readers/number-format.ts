@@ -14,7 +14,7 @@ export interface NumberFormat {
 export type CellKind = 'number' | 'missing' | 'infinite' | 'truth' | 'word';
 
 const MISSING =
-  /^(?:[+-]?nan|-nan\(ind\)|n\/?a|null|nil|none|undefined|n\/d|no ?data|missing|\?|-+|–|—|\.|\*|\\n|#(?:n\/a|div\/0!|ref!|value!|num!|name\?|null!))$/i;
+  /^(?:[+-]?nan|-nan\(ind\)|n\/?a|n\.a\.?|null|nil|none|undefined|n\/d|no ?data|missing|\?|-+|–|—|\.|\*|\\n|#(?:n\/a|div\/0!|ref!|value!|num!|name\?|null!))$/i;
 const INFINITE = /^[+-]?(?:inf|infinity|∞)$/i;
 const TRUTH = /^(?:true|false)$/i;
 /** No number is longer, with its unit. */

@@ -87,6 +87,8 @@ const MOST_COLUMNS = 64;
 const MINIMUM_SAMPLES = 2;
 /** Words among numbers are missing values up to this share. */
 const FEW = 0.01;
+/** Units that multiply: with and without them are numbers of another size. */
+const MAGNITUDE = /^(?:[kmgtb]|mn|bn|mio|mrd|[kmgt]i?b)$/i;
 /** Values of a key column: with more it is no key. */
 const MOST_KEYS = 1000;
 /** Keys that a message lists. */
@@ -158,6 +160,7 @@ function keysListed(names: readonly string[]): string {
 }
 
 interface TableColumn extends SampledColumn {
+  name: string;
   readonly survey: ColumnSurvey;
 }
 
@@ -218,7 +221,7 @@ class TableRows {
       if (records.width < width || (records.width > width && !this.#endsEmpty(records))) {
         const more = records.width > width;
         short = new DataError(
-          `${records.width} fields where the others have ${width}${more && delimiter === ',' ? '; if a decimal comma splits a number, separate the fields by semicolons' : ''}`,
+          `${plural(records.width, 'field')} where the others have ${width}${more && delimiter === ',' ? '; if a decimal comma splits a number, separate the fields by semicolons' : ''}`,
           records.place(Math.min(records.width, width) - 1),
         );
         if (more) throw short;
@@ -255,6 +258,13 @@ class TableRows {
 const plural = (count: number, one: string, many = `${one}s`): string =>
   `${count} ${count === 1 ? one : many}`;
 
+/** "load (column 3)" for a column whose name another has, too. */
+function freeName(names: readonly string[], index: number): string {
+  let name = `${names[index]} (column ${index + 1})`;
+  while (names.includes(name)) name += ' again';
+  return name;
+}
+
 function openTable(source: string | Uint8Array, options: RecordingOptions): Table {
   const file = typeof source === 'string' ? source : (options.name ?? 'recording');
   const tz = options.tz === undefined ? null : checkZone(options.tz);
@@ -284,6 +294,14 @@ function openTable(source: string | Uint8Array, options: RecordingOptions): Tabl
       survey: new ColumnSurvey(),
     };
   });
+  const names = columns.map(({ name }) => name);
+  const again = columns.filter(({ name }, i) => names.indexOf(name) < i);
+  for (const column of again) column.name = freeName(names, columns.indexOf(column));
+  if (again.length > 0)
+    notes.push({
+      code: 'names',
+      text: `Several columns have one name; the later ones are called ${listed(again)}, by their numbers.`,
+    });
   const plan =
     options.time === undefined
       ? findTime(columns)
@@ -419,6 +437,7 @@ function readValues(table: Table, chosen: readonly number[], notes: Note[]): Flo
       column: columns[i]!,
       format: survey.format(commaFile, layout.delimiter === ','),
       truth: isTruth(columns[i]!),
+      scaled: MAGNITUDE.test(survey.format(commaFile, layout.delimiter === ',').unit),
       tolerant: survey.words < FEW * survey.filled,
       values: new Float64Array(lines.length),
     };
@@ -463,6 +482,11 @@ function readValues(table: Table, chosen: readonly number[], notes: Note[]): Flo
           : reader.format.decimal === '.' && NUMBER.test(cell)
             ? Number(cell)
             : other(cell, reader, records);
+      if (reader.scaled && value !== 0 && NUMBER.test(cell))
+        throw new DataError(
+          `${show(cell)} in column ${show(reader.column.name)} has no ${show(reader.format.unit)}, which most others have; write all of them in one unit`,
+          records.place(reader.index),
+        );
       reader.values[row] =
         Number.isFinite(value) || Number.isNaN(value) ? value : other(cell, reader, records);
     }

@@ -810,3 +810,39 @@ describe('whatever the file', () => {
     expect(r.columns[0]!.values[99_999]).toBe((99_999 % 86_400) / 8);
   });
 });
+
+describe('files as people have them', () => {
+  const hours = (n: number, cell: (i: number) => string): string =>
+    `time,load\n${Array.from({ length: n }, (_, i) => `2025-03-01T${String(i).padStart(2, '0')}:00,${cell(i)}`).join('\n')}\n`;
+
+  it('columns of one name are told apart by their numbers, and this is said', () => {
+    const recording = read('time,load,load\n2025-03-01,1,7\n2025-03-02,2,8\n2025-03-03,4,9\n');
+    expect(recording.columns.map(({ name }) => name)).toEqual(['load', 'load (column 3)']);
+    expect(values(recording, 1)).toEqual([7, 8, 9]);
+    expect(note(recording, 'names')).toMatch(/"load \(column 3\)"/);
+  });
+
+  it('numbers with and without a multiplying unit are not read as of one size', () => {
+    const { message } = failure(hours(20, (i) => (i === 7 ? '950' : `1.${i % 9}k`)));
+    expect(message).toMatch(/:9:18: "950" in column "load" has no "k"/);
+    expect(values(read(hours(20, (i) => (i === 7 ? '0' : `1.${i % 9}k`))))[7]).toBe(0);
+  });
+
+  it('days of a spreadsheet with clocks are dates, whatever the column of time is called', () => {
+    const rows = Array.from({ length: 9 }, (_, i) => `${45717 + (i + 1) / 24},${i % 4}`);
+    const recording = read(`time,load\n${rows.join('\n')}\n`);
+    expect(times(recording).slice(0, 2)).toEqual(['2025-03-01 01:00', '2025-03-01 02:00']);
+    expect(recording.step).toBe(3_600_000);
+  });
+
+  it('days of ISO weeks are dates', () => {
+    const recording = read('day,load\n2024-W01-6,1\n2024-W01-7,4\n2024-W02-1,2\n');
+    expect(times(recording)).toEqual(['2024-01-06', '2024-01-07', '2024-01-08']);
+  });
+
+  it('"n.a." is a missing value', () => {
+    expect(values(read(hours(6, (i) => (i % 3 === 1 ? 'n.a.' : String(i)))))).toEqual([
+      ...[0, Number.NaN, 2, 3, Number.NaN, 5],
+    ]);
+  });
+});
