@@ -101,9 +101,10 @@ function numberForm(column: SampledColumn, index: number, meant = false): Number
   if (whole && low >= 1500 && high <= 2200 && low !== high && YEAR.test(name)) {
     if (byOne || /year|yr|jahr|ann/i.test(name)) return { what: 'year', unit: 1, name: 'years' };
   }
-  // Days with a clock, as spreadsheets of this century export them: whole minutes, not all at midnight.
+  // Days with a clock, as spreadsheets of this century export them: whole minutes, which have long fractions, unlike counted seconds.
   const minutes = (one: number): boolean => Math.abs(one * 1440 - Math.round(one * 1440)) < 0.02;
-  const clocks = named && !whole && low >= 36_526 && high <= 55_000 && numbers.every(minutes);
+  const long = cells.some((cell) => /\.\d{4}/.test(cell));
+  const clocks = named && long && low >= 36_526 && high <= 55_000 && numbers.every(minutes);
   if (clocks || (DATE.test(name) && low >= 20_000 && high <= 80_000))
     return { what: 'excel', unit: DAY, name: 'days since 1899-12-30' };
   const rows = byOne && (low === 0 || low === 1) && (numbers.length > 2 || header === '');

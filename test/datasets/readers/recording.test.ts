@@ -833,6 +833,8 @@ describe('files as people have them', () => {
     const recording = read(`time,load\n${rows.join('\n')}\n`);
     expect(times(recording).slice(0, 2)).toEqual(['2025-03-01 01:00', '2025-03-01 02:00']);
     expect(recording.step).toBe(3_600_000);
+    const seconds = Array.from({ length: 9 }, (_, i) => `${40_000 + i / 2},${i % 4}`);
+    expect(read(`time,load\n${seconds.join('\n')}\n`)).toMatchObject({ origin: 'start', step: 500 });
   });
 
   it('days of ISO weeks are dates', () => {
