@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { Random } from '../../src/random.ts';
-import { detectFile } from '../../src/run/detect.ts';
+import { clockOf, detectFile } from '../../src/run/detect.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-detect-'));
 afterAll(() => rmSync(shared, { recursive: true, force: true }));
@@ -33,8 +33,17 @@ describe('a recording across the change of the clock', () => {
     expect(report.findings).toEqual([]);
   });
 
-  test('does not where it is not: the peak comes an hour early', async () => {
-    const { report } = await detectFile({ ...request, tz: undefined });
-    expect(report.findings.length).toBeGreaterThan(0);
+  test('has a clock that is two half hours ahead from then on, and none in UTC', () => {
+    const hours = 24 * 26;
+    const time = Float64Array.from(
+      { length: 2 * hours },
+      (_, i) => Date.UTC(2025, 2, 16, 23) + i * 1_800_000,
+    );
+    const recording = { time, step: 1_800_000, origin: 'calendar' as const };
+    const clock = clockOf({ ...recording, zone: 'Europe/Berlin' })!;
+    const spring = time.indexOf(Date.UTC(2025, 2, 30, 1));
+    expect([clock[0], clock[spring - 1], clock[spring], clock.at(-1)]).toEqual([0, 0, 2, 2]);
+    expect(clockOf({ ...recording, zone: 'UTC' })).toBeUndefined();
+    expect(clockOf({ ...recording, zone: 'Europe/Berlin', origin: 'start' })).toBeUndefined();
   });
 });
