@@ -1,8 +1,9 @@
 /** What a stretch is: its kind, what was there and what was expected, in numbers of the series itself and one sentence about them. */
 import { largestMagnitude, quantileInPlace } from '../series/stats.ts';
-import type { Candidate, Joined } from './detect.ts';
+import type { Candidate } from './candidate.ts';
 import type { Expectation } from './expectation.ts';
 import { type Finding, type Kind, LEVELS, type Level } from './finding.ts';
+import type { Joined } from './join.ts';
 import { type Cycles, precedents } from './precedents.ts';
 
 /** What describing needs to know of a series. */

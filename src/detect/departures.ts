@@ -1,0 +1,159 @@
+/** How far the values are from what is expected, and how far they usually are. */
+import { runningMedians } from '../series/robust.ts';
+import { quantileInPlace } from '../series/stats.ts';
+import { difference, type Season } from './season.ts';
+
+/** Running median of the samples around each; near the ends of as many as lie on the shorter side, so that a slope is no departure [N]. */
+export function centredMedians(values: Float64Array, window: number): Float64Array {
+  const n = values.length;
+  const half = window >> 1;
+  const medians = runningMedians(values, window);
+  const edge = (i: number, reach: number): number =>
+    quantileInPlace(values.slice(i - reach, i + reach + 1), 2 * reach + 1, 0.5);
+  return values.map((_, i) => {
+    const reach = Math.min(i, n - 1 - i);
+    return reach < half ? edge(i, reach) : medians[i - half]!;
+  });
+}
+
+/** An expectation that changes by so many usual departures within the jitter has an edge there. */
+const EDGE = 6;
+
+/**
+ * Departures from an expectation, of whose edges the values a few samples earlier and later count too: an edge may come early or late [N].
+ */
+export function departures(values: Float64Array, expected: Float64Array, jitter: number): Float64Array {
+  const n = values.length;
+  const stride = Math.max(1, Math.floor(n / 20_000));
+  const sizes = Float64Array.from({ length: Math.ceil(n / stride) }, (_, i) =>
+    Math.abs(values[i * stride]! - expected[i * stride]!),
+  );
+  const usual = quantileInPlace(sizes, sizes.length, 0.7);
+  return values.map((value, i) => {
+    let least = expected[i]!;
+    let largest = least;
+    for (let k = Math.max(0, i - jitter); k <= Math.min(n - 1, i + jitter); k++) {
+      least = Math.min(least, expected[k]!);
+      largest = Math.max(largest, expected[k]!);
+    }
+    if (largest - least <= EDGE * usual) return value - expected[i]!;
+    return value - Math.min(largest, Math.max(least, value));
+  });
+}
+
+/** Samples at edges that tell how values vary there. */
+const FEWEST_AT_EDGES = 30;
+
+/**
+ * How much more than usual the values vary where what is expected changes from sample to sample: a narrow peak that comes a part of a
+ * sample early is missed by much [N].
+ */
+export function spreadAtEdges(
+  departures: Float64Array,
+  expected: Float64Array,
+  usual: number,
+  jitter: number,
+): Float64Array {
+  const n = departures.length;
+  const steps = departures.map((_, i) => {
+    let [least, largest] = [expected[i]!, expected[i]!];
+    for (let k = Math.max(0, i - jitter); k <= Math.min(n - 1, i + jitter); k++) {
+      least = Math.min(least, expected[k]!);
+      largest = Math.max(largest, expected[k]!);
+    }
+    return largest - least;
+  });
+  const ratios: number[] = [];
+  const stride = Math.max(1, Math.floor(n / 50_000));
+  for (let i = 0; i < n; i += stride)
+    if (steps[i]! > EDGE * usual) ratios.push(Math.abs(departures[i]!) / steps[i]!);
+  if (ratios.length < FEWEST_AT_EDGES) return steps.fill(1);
+  const ratio = quantileInPlace(Float64Array.from(ratios), ratios.length, 0.8);
+  return steps.map((step) => (step > EDGE * usual ? Math.max(1, (ratio * step) / usual) : 1));
+}
+
+/** How much more or less than usual the values vary, by edges and by the phase of the season [N]. */
+export function spread(
+  departures: Float64Array,
+  { expected, period, clock }: Season,
+  usual: number,
+  jitter: number,
+): Float64Array {
+  const edges = spreadAtEdges(departures, expected, usual, jitter);
+  const phases = spreadOfPhase(
+    departures.map((value, i) => value / edges[i]!),
+    period,
+    clock,
+  );
+  return phases.map((phase, i) => phase * edges[i]!);
+}
+
+/** How much more or less than usual the values vary at each phase of the season: rush hours vary more than nights [N]. */
+function spreadOfPhase(departures: Float64Array, period: number, clock: Int32Array | null): Float64Array {
+  const n = departures.length;
+  const even = new Float64Array(n).fill(1);
+  const bins = Math.min(48, Math.floor(period / 2), Math.floor(n / 150));
+  if (bins < 2) return even;
+  const binOf = (i: number): number => {
+    const phase = (i + (clock?.[i] ?? 0)) / period;
+    return Math.min(bins - 1, Math.floor((phase - Math.floor(phase)) * bins));
+  };
+  const members: number[][] = Array.from({ length: bins }, () => []);
+  const stride = Math.max(1, Math.floor(n / 50_000));
+  for (let i = 0; i < n; i += stride) members[binOf(i)]!.push(Math.abs(departures[i]!));
+  const wide = (sizes: readonly number[]): number =>
+    quantileInPlace(Float64Array.from(sizes), sizes.length, 0.7);
+  const all = wide(members.flat());
+  if (!(all > 0)) return even;
+  const raw = members.map((some) => (some.length < 8 ? all : wide(some)));
+  const scale = raw.map((own, k) => {
+    const around = raw[(k + bins - 1) % bins]! + raw[(k + 1) % bins]!;
+    return Math.max(0.4, (around + 2 * own) / 4 / all);
+  });
+  return even.map((_, i) => scale[binOf(i)]!);
+}
+
+/** Mean of the steps from sample to sample, the largest twentieth left out. */
+export function meanStep(values: Float64Array): number {
+  const steps = Float64Array.from({ length: values.length - 1 }, (_, i) =>
+    Math.abs(values[i + 1]! - values[i]!),
+  ).sort();
+  const kept = Math.ceil(0.95 * steps.length);
+  let sum = 0;
+  for (let i = 0; i < kept; i++) sum += steps[i]!;
+  return sum / kept;
+}
+
+/** log of how much the values move from sample to sample, as a track whose means are local log-scales. */
+export function movement(values: Float64Array, floor: number): Float64Array {
+  const n = values.length;
+  const out = new Float64Array(n);
+  for (let i = 1; i < n; i++) out[i] = Math.log(Math.abs(values[i]! - values[i - 1]!) + floor);
+  out[0] = out[1]!;
+  return out;
+}
+
+/** log of how far the values are from what is expected: a track in which a stretch that departs up and down is one [N]. */
+export function size(departures: Float64Array, floor: number): Float64Array {
+  return departures.map((value) => Math.log(Math.abs(value) + floor));
+}
+
+/** The usual size of a departure: the mean of the nearer three quarters. */
+export function usualSize(departures: Float64Array): number {
+  const sizes = departures.map(Math.abs).sort();
+  const kept = Math.ceil(0.75 * sizes.length);
+  let sum = 0;
+  for (let i = 0; i < kept; i++) sum += sizes[i]!;
+  return sum / kept;
+}
+
+/** Neighbours must explain the values so much better than their level to be what is expected. */
+export const FOLLOWS = 0.5;
+
+/** The level of the whole series, or the running median where the level moves [N]. */
+export function levelOrNeighbours(values: Float64Array, middle: number): Float64Array {
+  const level = values.map(() => middle);
+  if (values.length < 99) return level;
+  const near = centredMedians(values, 33);
+  return usualSize(difference(values, near)) < FOLLOWS * usualSize(difference(values, level)) ? near : level;
+}
