@@ -163,12 +163,6 @@ export class Run extends RunDirectory {
     }
     const run = new Run(path);
     const { set, allow = [] } = options;
-    if (options.recipe === null && set.length > 0 && allow.length === 0) {
-      throw new ConfigError(
-        `${path}: a run keeps the recipe that it began with, so --set needs --recipe and a new --out; ` +
-          'what may change when it is resumed is named with --allow-change',
-      );
-    }
     checkAllowed(allow);
     const recipe = options.recipe === null ? changedRecipe(run.recipe, set) : loadRecipe(options.recipe, set);
     const keys = checkChanges(path, run.recipe, recipe, allow);

@@ -382,7 +382,7 @@ export interface Trained extends StageRecord {
 }
 
 function openForSft({ out, recipe, set, resume, allowChange: allow }: TrainRequest): Run {
-  const own = (set.length === 0 && (resume || Run.begun(out))) || isGiven(allow);
+  const own = resume || Run.begun(out) || isGiven(allow);
   return Run.open(out, { recipe: recipe ?? (own ? null : 'quickstart'), set, resume, allow });
 }
 

@@ -227,7 +227,7 @@ describe('bad input: one clear line', () => {
       await failure(2, '--out', whole, '--recipe', recipe, '--set', 'rl.timerpo.alpha=0', '--resume'),
     ).toMatch(/other values of sft\.samples, rl\.timerpo\.alpha/);
     expect(await failure(2, '--out', whole, '--set', 'rl.timerpo.alpha=0', '--resume')).toMatch(
-      /--set needs --recipe/,
+      /other values of rl\.timerpo\.alpha; .* --allow-change rl\.timerpo\.alpha$/m,
     );
   });
 
