@@ -65,7 +65,8 @@ export class BrowserSession {
         '--remote-debugging-pipe',
         'about:blank',
       ],
-      { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] },
+      // A group of its own, so that its helpers end with it.
+      { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'], detached: true },
     );
     this.#process.on('exit', (code) => {
       for (const { reject } of this.#waiting.values()) reject(new Error(`${browser} ended with ${code}`));
@@ -228,8 +229,20 @@ export class BrowserSession {
 
   async close(): Promise<void> {
     const ended = new Promise((resolve) => this.#process.once('exit', resolve));
-    this.#process.kill('SIGKILL');
+    try {
+      process.kill(-this.#process.pid!, 'SIGKILL');
+    } catch {
+      // it has ended already
+    }
     if (this.#process.exitCode === null && this.#process.signalCode === null) await ended;
-    rmSync(this.#directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 200 });
+    // What a helper still writes to while it ends cannot be removed yet.
+    for (let attempt = 0; attempt < 50; attempt++) {
+      try {
+        rmSync(this.#directory, { recursive: true, force: true });
+        return;
+      } catch {
+        await new Promise((resolve) => setTimeout(resolve, 100));
+      }
+    }
   }
 }
