@@ -3,9 +3,9 @@
 import { createHash } from 'node:crypto';
 import { VALUE_CHANNEL } from '../../datasets/example.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
-import { pictureFeatures } from '../policy/features.ts';
 import { generate } from '../policy/generate.ts';
 import type { Policy } from '../policy/policy.ts';
+import { pictureFeatures } from '../policy/vision.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import type { PromptRequest } from '../tasks/kind.ts';
 import { numericText } from '../tasks/numeric-text.ts';

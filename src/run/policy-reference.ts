@@ -1,9 +1,9 @@
 /** What a trained policy makes of its training data, for later: who asks it about other data can tell how far they are from these. */
 import { openExamples, validationExamples } from '../../datasets/source.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
-import { pictureFeatures } from '../policy/features.ts';
 import { generate } from '../policy/generate.ts';
 import type { Policy } from '../policy/policy.ts';
+import { pictureFeatures } from '../policy/vision.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { MOST_DIMENSIONS, makeReference, type PolicyReference } from '../tasks/reference.ts';

@@ -653,7 +653,7 @@ describe('no validation split', () => {
 });
 
 describe('names in labels.csv that lead elsewhere', () => {
-  const secret = 'root:x:0:0:root\nuser:x:1:1:user\n';
+  const secret = 'superuser:x:0:0\nuser:x:1:1:user\n';
   const labelled = (name: string): string =>
     folder({ 'labels.csv': `file,class\na.csv,up\n${name},up\n`, 'a.csv': points(1) });
 
@@ -664,7 +664,7 @@ describe('names in labels.csv that lead elsewhere', () => {
     const problem = await selectExamples(custom, { directory: path }).catch((error: Error) => error);
     expect(problem).toBeInstanceOf(DataError);
     expect((problem as Error).message).toMatch(/labels\.csv:3:1: names "b\.csv": leads out of /);
-    expect((problem as Error).message).not.toContain('root');
+    expect((problem as Error).message).not.toContain('superuser');
     // Also through a folder that is a link.
     symlinkSync(dirname(outside), join(path, 'sub'));
     writeFileSync(join(path, 'labels.csv'), 'file,class\nsub/passwd.csv,up\n');
@@ -695,6 +695,6 @@ describe('names in labels.csv that lead elsewhere', () => {
     mkdirSync(path);
     symlinkSync(outside, join(path, 'task.yaml'));
     expect(() => readWords(path)).toThrow(/task\.yaml: cannot be read|leads out of/);
-    expect(() => readWords(path)).not.toThrow(/root/);
+    expect(() => readWords(path)).not.toThrow(/superuser/);
   });
 });

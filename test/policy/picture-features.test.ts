@@ -3,9 +3,8 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { renderColumns } from '../../src/plot/raster.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
-import { pictureFeatures } from '../../src/policy/features.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { encodeImages } from '../../src/policy/vision.ts';
+import { encodeImages, pictureFeatures } from '../../src/policy/vision.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
 import { corpus } from './corpus.ts';
 
