@@ -159,8 +159,20 @@ export const evalRecordShape = z
         parts: z.record(z.string(), z.number().min(0).max(1)).readonly(),
       })
       .readonly(),
+    sample: z.exactOptional(z.int().nonnegative()),
+    temperature: z.exactOptional(z.number().nonnegative()),
+    usage: z.exactOptional(
+      z.strictObject({ prompt: z.int().nonnegative(), completion: z.int().nonnegative() }).readonly(),
+    ),
+    seconds: z.exactOptional(z.number().nonnegative()),
+    cost: z.exactOptional(z.number().nonnegative()),
+    failure: z.exactOptional(z.string().min(1)),
   })
   .readonly()
+  .refine(({ failure, response }) => failure === undefined || response === '', {
+    path: ['failure'],
+    message: 'must stand beside an empty response alone',
+  })
   .superRefine((record, context) => {
     const complain = (path: string[], message: string): void =>
       context.addIssue({ code: 'custom', path, message });

@@ -97,6 +97,24 @@ export interface EvalRecord {
   readonly response: string;
   readonly answer: ParsedAnswer;
   readonly score: Score;
+  /** Which of several responses to the example it is, 0-based. */
+  readonly sample?: number;
+  /** 0: greedy. */
+  readonly temperature?: number;
+  /** Tokens of the prompt, with those of its pictures, and of the response. */
+  readonly usage?: TokenUsage;
+  /** From the request to the end of the response, of policies that are asked one by one. */
+  readonly seconds?: number;
+  /** Price of the response, in the currency of the prices that were given. */
+  readonly cost?: number;
+  /** Why there is no response; `response` is '' then. Such a record counts as missing, not as a wrong answer. */
+  readonly failure?: string;
+}
+
+/** Tokens of one request to a policy. */
+export interface TokenUsage {
+  readonly prompt: number;
+  readonly completion: number;
 }
 
 /** A mean over series with its bootstrap 95 % interval. */

@@ -46,6 +46,16 @@ describe('records on disk', () => {
     expect(readRecords(file)).toEqual([good, broken]);
   });
 
+  test('keep which sample it is, what it cost, and why there is no response', () => {
+    const usage = { prompt: 210, completion: 17 };
+    const sampled = { ...good, sample: 1, temperature: 0.7, usage, seconds: 0.25, cost: 0.0003 };
+    const failed = { ...evalRecord('nano5/test/2', normal, ''), sample: 0, failure: 'status 500' };
+    writeRecords(file, [sampled, failed]);
+    expect(readRecords(file)).toEqual([sampled, failed]);
+    writeRecords(file, [{ ...good, failure: 'status 500' }]);
+    expect(() => readRecords(file)).toThrow(/"failure": must stand beside an empty response alone/);
+  });
+
   test('keep any text that a policy may write', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', maxLength: 60 }), (text) => {
