@@ -12,7 +12,7 @@ import type { Example } from '../types.ts';
 import type { TrainingJob } from './stage.ts';
 import { exampleTask, trainingTask } from './task.ts';
 
-/** Examples whose pictures are kept in mind, and those on which they are judged. */
+/** Examples whose pictures are kept in mind, and those on which they are judged: of a run that trains on fewer, no more than these. */
 const TRAINING = 256;
 const VALIDATION = 200;
 /** Examples encoded together. */
@@ -29,8 +29,8 @@ async function encode(
 }
 
 /**
- * The reference of the policy that a stage leaves: features of 256 pictures of its training examples, and distances and log-probabilities of 200
- * validation examples. It depends on the policy and the recipe alone, so that a stage that is resumed leaves the same bytes.
+ * The reference of the policy that a stage leaves: features of up to 256 pictures of its training examples, and distances and log-probabilities
+ * of up to 200 validation examples. It depends on the policy and the recipe alone, so that a stage that is resumed leaves the same bytes.
  *
  * Null where nobody would ask for it or it cannot be made: of policies that mark no intervals or read numbers, of large ones (in the full style), whose
  * answers take too long, and where the data have no validation split.
@@ -40,7 +40,9 @@ export async function makePolicyReference(
   card: PolicyCard,
   { recipe, examples, stage }: Pick<TrainingJob, 'recipe' | 'examples' | 'stage'>,
 ): Promise<PolicyReference | null> {
-  const address = validationExamples(recipe.data, recipe.seed, VALIDATION);
+  const { sft, rl } = recipe;
+  const trained = Math.max(2, sft.samples, rl.steps * rl.prompts);
+  const address = validationExamples(recipe.data, recipe.seed, Math.min(VALIDATION, trained));
   const wanted =
     taskKind(card.kind).localises &&
     card.numbers === null &&
@@ -50,8 +52,11 @@ export async function makePolicyReference(
   const encoder = new PromptEncoder(policy);
   const taught = trainingTask(card, examples, stage);
   const training: Float32Array[] = [];
-  for (let first = 0; first < TRAINING; first += BATCH) {
-    const batch = Array.from({ length: BATCH }, (_, i) => taught.example(first + i));
+  const pictures = Math.min(TRAINING, trained);
+  for (let first = 0; first < pictures; first += BATCH) {
+    const batch = Array.from({ length: Math.min(BATCH, pictures - first) }, (_, i) =>
+      taught.example(first + i),
+    );
     training.push(...pictureFeatures(policy, await encode(encoder, taught, batch)));
   }
   const source = openExamples(address);
