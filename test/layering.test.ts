@@ -17,8 +17,9 @@ const ALLOWED: Record<string, readonly string[]> = {
   'src/detect': ['src/series'],
   'src/policy': ['src/engine'],
   'src/hub': ['src/policy'],
+  'src/measures': ['src/series'],
   rewards: ['src/series'],
-  'src/tasks': ['src/series', 'src/plot', 'src/html', 'src/expcot', 'rewards'],
+  'src/tasks': ['src/series', 'src/plot', 'src/html', 'src/expcot', 'src/measures', 'rewards'],
   datasets: ['src/series', 'src/plot', 'src/html', 'src/expcot', 'rewards', 'src/tasks'],
   'src/train': ['src/policy', 'src/engine', 'src/tasks'],
 };
