@@ -32,6 +32,8 @@ export interface Retries {
   readonly attempts?: number | undefined;
   /** Pause after the first failure; doubles with each one that follows, ms. */
   readonly pause?: number | undefined;
+  /** Share by which a pause may be longer, at random, so that requests that failed together do not come back together; default 0. */
+  readonly spread?: number | undefined;
   /** Told of each failure that is tried again. */
   readonly onRetry?: ((message: string) => void) | undefined;
 }
@@ -42,7 +44,7 @@ export interface Retries {
  */
 export async function retry<T>(
   signal: AbortSignal,
-  { attempts = 6, pause = 1000, onRetry }: Retries,
+  { attempts = 6, pause = 1000, spread = 0, onRetry }: Retries,
   attempt: (moved: () => void) => Promise<T>,
 ): Promise<T> {
   let failures = 0;
@@ -54,7 +56,7 @@ export async function retry<T>(
     } catch (error) {
       signal.throwIfAborted();
       if (!(error instanceof Passing)) throw error;
-      const wait = error.wait ?? (pause / 1000) * 2 ** failures;
+      const wait = (error.wait ?? (pause / 1000) * 2 ** failures) * (1 + spread * Math.random());
       if (++failures >= attempts || wait > LONGEST_PAUSE) throw error.error;
       onRetry?.(`${error.error.problem}; again in ${Math.ceil(wait)} s`);
       await sleep(wait * 1000, undefined, { signal }).catch(() => signal.throwIfAborted());

@@ -30,6 +30,11 @@ export const BENCHMARKS = {
   data: { about: 'AnomLLM prepared with figures and traces', policy: false, device: false },
   'matrix-profile': { about: 'exact matrix profiles against stumpy', policy: false, device: false },
   vus: { about: 'volume under the surface against TSB-AD', policy: false, device: false },
+  endpoint: {
+    about: '64 requests at once to a chat endpoint that answers in 200 ms',
+    policy: false,
+    device: false,
+  },
   engine: { about: 'cost of an engine call', policy: false, device: false },
   transport: { about: 'Sinkhorn: scaling form against log domain, and POT', policy: false, device: true },
   'timerpo-step': {

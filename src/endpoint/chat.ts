@@ -1,0 +1,474 @@
+/**
+ * Chat completions of any server that speaks OpenAI's protocol (vLLM, Ollama, commercial ones), with pictures: concurrent, at given
+ * rates, tried again where that can help, counted and priced, and kept on disk where that is asked for.
+ *
+ * Protocol: POST URL/chat/completions with model, messages, temperature, max_tokens, seed, n = 1. The key of the API comes from the
+ * environment, goes to the address that was given and nowhere else (redirects are refused), and is blotted out of whatever a server
+ * sends back.
+ */
+import { z } from 'zod';
+import { broken, isBusy, Passing, retry, retryAfter } from '../download.ts';
+import { ConfigError, EndpointError } from '../errors.ts';
+import type { TokenUsage } from '../types.ts';
+import { readCached, requestKey, writeCached } from './cache.ts';
+import { Limits, type Rates } from './limits.ts';
+
+/** Node gives an answer up that has not begun after 300 s, whatever the limit. */
+const LONGEST_TIMEOUT = 300;
+/** Bytes of an answer, after which a server is no longer listened to. */
+const LONGEST_ANSWER = 16 * 2 ** 20;
+/** Tokens that a picture is taken to have until the server says how many it were. */
+const PICTURE_TOKENS = 1000;
+const DEFAULT_KEY = 'OPENAI_API_KEY';
+
+export type ChatPart =
+  | { readonly type: 'text'; readonly text: string }
+  | { readonly type: 'image_url'; readonly image_url: { readonly url: string } };
+
+/** A message as the protocol has it. */
+export interface ChatMessage {
+  readonly role: 'system' | 'user' | 'assistant';
+  readonly content: string | readonly ChatPart[];
+}
+
+/** A picture within a message. */
+export const pngPart = (png: Uint8Array): ChatPart => ({
+  type: 'image_url',
+  image_url: { url: `data:image/png;base64,${Buffer.from(png).toString('base64')}` },
+});
+
+export interface ChatRequest {
+  readonly messages: readonly ChatMessage[];
+  /** ≥ 0; default: the server's own. */
+  readonly temperature?: number;
+  /** Most tokens of the response; default: the server's own. */
+  readonly maxTokens?: number;
+  /** Sent as it is; not all servers heed it. */
+  readonly seed?: number;
+}
+
+export interface ChatAnswer {
+  readonly text: string;
+  /** Null where the server does not say. */
+  readonly usage: TokenUsage | null;
+  /** From the sending of the request that was answered to the end of the answer. */
+  readonly seconds: number;
+  /** Why the response ended: `stop`, `length`, or what else the server says; null where it does not. */
+  readonly finish: string | null;
+  /** In the currency of the prices; null without prices or usage; 0 of an answer that was on disk. */
+  readonly cost: number | null;
+  /** It was on disk: the server was not asked. */
+  readonly cached: boolean;
+}
+
+/** Price of a million tokens, in any currency. */
+export interface Prices {
+  readonly prompt: number;
+  readonly completion: number;
+}
+
+export interface EndpointOptions extends Rates {
+  /** Address of the API, as `http://localhost:8000/v1`, with or without `/chat/completions`. */
+  readonly url: string;
+  readonly model: string;
+  /** Environment variable that holds the key; default OPENAI_API_KEY, which may be unset. */
+  readonly keyVariable?: string | undefined;
+  /** Requests at once; default 8. */
+  readonly concurrency?: number | undefined;
+  /** Seconds until a request counts as failed, in (0, 300]; default 300. */
+  readonly timeout?: number | undefined;
+  /** Times that a request is sent at most; default 6. */
+  readonly attempts?: number | undefined;
+  /** Pause after the first failure, seconds; it doubles with each that follows, and varies at random; default 1. */
+  readonly pause?: number | undefined;
+  readonly prices?: Prices | undefined;
+  /** Directory that keeps answers to repeatable requests: those at temperature 0 and those with a seed. */
+  readonly cache?: string | undefined;
+  /** Told of each failure that is tried again. */
+  readonly onRetry?: ((message: string) => void) | undefined;
+}
+
+/** What was asked of an endpoint so far. */
+export interface ChatTotals {
+  readonly answers: number;
+  /** Answers that were on disk. */
+  readonly cached: number;
+  /** Answers without a count of tokens. */
+  readonly uncounted: number;
+  readonly failures: number;
+  /** Requests that were sent again. */
+  readonly retries: number;
+  /** Tokens of the answers that have a count, those on disk left out. */
+  readonly usage: TokenUsage;
+  /** Null without prices. It is too low where answers are `uncounted`. */
+  readonly cost: number | null;
+}
+
+/** No answer to a request; `problem` says what failed, and after how many tries. */
+export class ChatError extends EndpointError {
+  /** Whether any other request would fail as well: a wrong address or key, an empty account, a model that takes no pictures. */
+  readonly everyRequest: boolean;
+  /** Of the last answer; null where there was none. */
+  readonly status: number | null;
+  readonly tries: number;
+
+  constructor(
+    problem: string,
+    given: { advice?: string; cause?: unknown; everyRequest?: boolean; status?: number; tries?: number } = {},
+  ) {
+    super(problem, given);
+    this.everyRequest = given.everyRequest ?? false;
+    this.status = given.status ?? null;
+    this.tries = given.tries ?? 1;
+  }
+}
+
+export interface ChatEndpoint {
+  /** Where requests go; without query. */
+  readonly address: string;
+  readonly model: string;
+  readonly concurrency: number;
+  /**
+   * Asks for one response; any number of calls may wait at once.
+   * @throws ChatError; WriteError of the cache; the signal's reason
+   */
+  readonly chat: (request: ChatRequest, signal?: AbortSignal) => Promise<ChatAnswer>;
+  readonly totals: () => ChatTotals;
+}
+
+const USAGE = z.object({
+  prompt_tokens: z.number().int().nonnegative(),
+  completion_tokens: z.number().int().nonnegative(),
+});
+
+const COMPLETION = z.object({
+  choices: z
+    .array(
+      z.object({
+        message: z.object({ content: z.string().nullish(), refusal: z.string().nullish() }),
+        finish_reason: z.string().nullish(),
+      }),
+    )
+    .min(1),
+  usage: USAGE.nullish().catch(null),
+});
+
+const FAILURE = z.object({
+  error: z.union([z.string(), z.object({ message: z.string(), code: z.unknown().optional() })]),
+});
+
+const CACHED = z.object({
+  text: z.string(),
+  usage: z.object({ prompt: z.number(), completion: z.number() }).nullable(),
+  seconds: z.number(),
+  finish: z.string().nullable(),
+});
+
+function checked({
+  url,
+  concurrency = 8,
+  timeout = LONGEST_TIMEOUT,
+  attempts = 6,
+  pause = 1,
+  ...options
+}: EndpointOptions) {
+  const fail = (message: string): never => {
+    throw new ConfigError(message);
+  };
+  if (!URL.canParse(url))
+    fail('the address of the endpoint is no URL; expected one as http://localhost:8000/v1');
+  const address = new URL(url);
+  if (!/^https?:$/.test(address.protocol))
+    fail(`an endpoint at ${address.protocol}; expected http: or https:`);
+  if (address.username !== '' || address.password !== '')
+    fail('the address of the endpoint holds a password; put the key into an environment variable instead');
+  const path = address.pathname.replace(/\/+$/, '');
+  address.pathname = path.endsWith('/chat/completions') ? path : `${path}/chat/completions`;
+  address.hash = '';
+  const whole = (name: string, value: number | undefined): void => {
+    if (value !== undefined && !(Number.isInteger(value) && value >= 1))
+      fail(`endpoint: ${name} ${value}; expected a whole number from 1`);
+  };
+  whole('concurrency', concurrency);
+  whole('attempts', attempts);
+  whole('requests per minute', options.requestsPerMinute);
+  whole('tokens per minute', options.tokensPerMinute);
+  if (!(timeout > 0 && timeout <= LONGEST_TIMEOUT))
+    fail(`endpoint: a timeout of ${timeout} s; expected above 0 and at most ${LONGEST_TIMEOUT}`);
+  if (!(pause >= 0)) fail(`endpoint: a pause of ${pause} s; expected at least 0`);
+  const { prompt = 0, completion = 0 } = options.prices ?? {};
+  if (!(prompt >= 0 && completion >= 0 && Number.isFinite(prompt + completion)))
+    fail(`endpoint: prices of ${prompt} and ${completion}; expected numbers from 0`);
+  if (options.model.trim() === '') fail('endpoint: no model is named');
+  return { ...options, address, concurrency, timeout, attempts, pause };
+}
+
+/** The key in a variable; null where there is none. @throws ConfigError, without the key */
+function keyIn(variable: string | undefined): string | null {
+  const name = variable ?? DEFAULT_KEY;
+  const key = process.env[name]?.trim();
+  if (key === undefined || key === '') {
+    if (variable === undefined) return null;
+    throw new ConfigError(`${name} is not set in the environment; put the key of the endpoint there`);
+  }
+  if (!/^[\x21-\x7e]+$/.test(key))
+    throw new ConfigError(
+      `${name} in the environment holds what no key does: a blank, a line end or a special letter`,
+    );
+  return key;
+}
+
+/** A server's text for a message: its beginning, without what moves a cursor. */
+function excerpt(text: string): string {
+  const plain = text.replaceAll(/[\p{C}\s]+/gu, ' ').trim();
+  return plain.length > 200 ? `${plain.slice(0, 197)}...` : plain;
+}
+
+/** @throws Error when more comes than an answer can have; what the stream throws */
+async function readText(response: Response): Promise<string> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of response.body ?? []) {
+    chunks.push(chunk);
+    bytes += chunk.byteLength;
+    if (bytes > LONGEST_ANSWER) throw new Error(`more than ${LONGEST_ANSWER} bytes`);
+  }
+  return Buffer.concat(chunks).toString('utf8');
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+function hasPicture({ messages }: ChatRequest): boolean {
+  return messages.some(
+    ({ content }) => typeof content !== 'string' && content.some(({ type }) => type === 'image_url'),
+  );
+}
+
+function estimatedTokens({ messages, maxTokens = 0 }: ChatRequest): number {
+  const parts = messages.flatMap(({ content }) =>
+    typeof content === 'string' ? { type: 'text' as const, text: content } : content,
+  );
+  const tokens = parts.map((part) =>
+    part.type === 'text' ? Math.ceil(part.text.length / 4) : PICTURE_TOKENS,
+  );
+  return tokens.reduce((sum, each) => sum + each, maxTokens);
+}
+
+/** What an answer with a status other than success means. */
+function refused(response: Response, text: string, pictures: boolean): ChatError | Passing {
+  const { status } = response;
+  const said = FAILURE.safeParse(parsed(text));
+  const error = said.success ? said.data.error : text;
+  const message = excerpt(typeof error === 'string' ? error : error.message);
+  const because = message === '' || /^<|<html/i.test(message) ? '' : `: ${message}`;
+  const problem = `answers with status ${status}${because}`;
+  if (
+    pictures &&
+    status >= 400 &&
+    status < 500 &&
+    /\bimages?\b|image_url|vision|multi-?modal/i.test(message)
+  ) {
+    const advice = 'choose a model that takes pictures, or show the series as numbers';
+    return new ChatError(`refuses pictures (status ${status}${because})`, {
+      advice,
+      status,
+      everyRequest: true,
+    });
+  }
+  if (typeof error !== 'string' && error.code === 'insufficient_quota')
+    return new ChatError(problem, { advice: 'the account is used up', status, everyRequest: true });
+  if (isBusy(response)) return new Passing(new ChatError(problem, { status }), retryAfter(response));
+  if (status >= 300 && status < 400) {
+    const advice = 'name the address that answers itself: the key goes nowhere else';
+    return new ChatError(`redirects elsewhere (status ${status})`, { advice, status, everyRequest: true });
+  }
+  const advice: Readonly<Record<number, string>> = {
+    401: 'put a valid key into the environment variable of the endpoint',
+    402: 'the account is used up',
+    403: 'the key gives no right to this model',
+    404: 'check the address (it usually ends in /v1) and the name of the model',
+    405: 'check the address (it usually ends in /v1)',
+  };
+  const help = advice[status];
+  return help === undefined
+    ? new ChatError(problem, { status })
+    : new ChatError(problem, { advice: help, status, everyRequest: true });
+}
+
+/** The response in the text of a successful answer. @throws ChatError; Passing where another answer may be better */
+function completion(text: string): Pick<ChatAnswer, 'text' | 'usage' | 'finish'> {
+  const value = parsed(text);
+  if (value === undefined && /^\s*</.test(text)) {
+    const advice = 'check the address (it usually ends in /v1)';
+    throw new ChatError('sends a web page instead of an answer', { advice, everyRequest: true });
+  }
+  if (value === undefined)
+    throw new Passing(new ChatError(`sends what is not JSON: ${excerpt(text) || 'nothing'}`));
+  const failure = FAILURE.safeParse(value);
+  if (failure.success) {
+    const { error } = failure.data;
+    throw new Passing(
+      new ChatError(`reports an error: ${excerpt(typeof error === 'string' ? error : error.message)}`),
+    );
+  }
+  const answer = COMPLETION.safeParse(value);
+  if (!answer.success) {
+    const { path, message } = answer.error.issues[0]!;
+    throw new Passing(
+      new ChatError(`sends no chat completion (${path.join('.') || 'all of it'}: ${message})`),
+    );
+  }
+  const { choices, usage } = answer.data;
+  const { message, finish_reason: finish = null } = choices[0]!;
+  if (typeof message.content !== 'string' || (message.content === '' && finish === 'content_filter')) {
+    const why = message.refusal ?? (finish === null ? null : `it ended with "${finish}"`);
+    throw new ChatError(`gives no text${why === null ? '' : `: ${excerpt(why)}`}`);
+  }
+  return {
+    text: message.content,
+    usage: usage == null ? null : { prompt: usage.prompt_tokens, completion: usage.completion_tokens },
+    finish,
+  };
+}
+
+/** A client of one model at one server. Nothing is sent before the first request. @throws ConfigError */
+export function openEndpoint(options: EndpointOptions): ChatEndpoint {
+  const { address, model, concurrency, timeout, attempts, pause, prices, cache, onRetry, ...rates } =
+    checked(options);
+  const key = keyIn(options.keyVariable);
+  const shown = `${address.origin}${address.pathname}`;
+  const limits = new Limits(concurrency, rates);
+  const headers = {
+    'content-type': 'application/json',
+    ...(key === null ? {} : { authorization: `Bearer ${key}` }),
+  };
+  // Short ones, as "EMPTY" of servers that want any key, are words that an answer may hold.
+  const withoutKey = (text: string): string =>
+    key === null || key.length < 12 ? text : text.replaceAll(key, '[key]');
+  const server = { address: shown, remedy: 'start the server or correct its address' };
+  const totals = { answers: 0, cached: 0, uncounted: 0, failures: 0, retries: 0, prompt: 0, completion: 0 };
+  let reached = false;
+  /** OpenAI's newer models know the limit by another name. */
+  let limit: 'max_tokens' | 'max_completion_tokens' = 'max_tokens';
+
+  const body = ({ messages, temperature, maxTokens, seed }: ChatRequest): string =>
+    JSON.stringify({ model, messages, temperature, [limit]: maxTokens, seed, n: 1, stream: false });
+
+  /** One request, sent once. @throws ChatError; Passing; the signal's reason */
+  async function send(
+    request: ChatRequest,
+    signal: AbortSignal,
+  ): Promise<Omit<ChatAnswer, 'cost' | 'cached'>> {
+    const admitted = await limits.admit(estimatedTokens(request), signal);
+    const named = limit;
+    const sent = body(request);
+    const began = performance.now();
+    const stop = new AbortController();
+    const onAbort = (): void => stop.abort(signal.reason);
+    const timer = setTimeout(() => stop.abort(), timeout * 1000);
+    signal.addEventListener('abort', onAbort, { once: true });
+    let response: Response;
+    let text: string;
+    try {
+      response = await fetch(address, {
+        method: 'POST',
+        headers,
+        body: sent,
+        redirect: 'manual',
+        signal: stop.signal,
+      });
+      reached = true;
+      text = withoutKey(await readText(response));
+    } catch (error) {
+      signal.throwIfAborted();
+      if (stop.signal.aborted)
+        throw new Passing(new ChatError(`${shown} has not answered within ${timeout} s`));
+      throw broken(server, model, error, reached);
+    } finally {
+      clearTimeout(timer);
+      signal.removeEventListener('abort', onAbort);
+    }
+    if (!response.ok) {
+      if (response.status === 400 && named === 'max_tokens' && text.includes('max_completion_tokens')) {
+        limit = 'max_completion_tokens';
+        return send(request, signal);
+      }
+      throw refused(response, text, hasPicture(request));
+    }
+    const answer = completion(text);
+    if (answer.usage !== null) admitted.tokens = answer.usage.prompt + answer.usage.completion;
+    return { ...answer, seconds: (performance.now() - began) / 1000 };
+  }
+
+  async function ask(request: ChatRequest, signal: AbortSignal): Promise<ChatAnswer> {
+    const { messages, temperature, maxTokens, seed } = request;
+    const repeatable = temperature === 0 || seed !== undefined;
+    const entry =
+      cache === undefined || !repeatable
+        ? null
+        : requestKey([address.href, model, messages, temperature, maxTokens, seed]);
+    const found = entry === null ? null : CACHED.safeParse(await readCached(cache!, entry));
+    if (found?.success) {
+      totals.cached++;
+      return { ...found.data, cost: prices === undefined ? null : 0, cached: true };
+    }
+    let tries = 0;
+    const answer = await retry(signal, { attempts, pause: pause * 1000, spread: 0.5, onRetry }, () => {
+      if (tries++ > 0) totals.retries++;
+      return send(request, signal).catch((error: unknown) => {
+        if (error instanceof Passing && error.wait !== undefined) limits.pause(error.wait);
+        throw error;
+      });
+    }).catch((error: unknown) => {
+      signal.throwIfAborted();
+      if (!(error instanceof EndpointError)) throw error;
+      const { problem, message } = error;
+      const lead = error instanceof ChatError && !problem.startsWith(shown) ? `${shown}: ${model} ` : '';
+      const advice = message.slice(problem.length + 2);
+      throw new ChatError(`${lead}${withoutKey(problem)}${tries > 1 ? ` (tried ${tries} times)` : ''}`, {
+        ...(advice === '' ? {} : { advice }),
+        cause: error.cause,
+        everyRequest: error instanceof ChatError ? error.everyRequest : !reached,
+        ...(error instanceof ChatError && error.status !== null ? { status: error.status } : {}),
+        tries,
+      });
+    });
+    const { usage } = answer;
+    const cost = prices === undefined || usage === null ? null : costOf(usage, prices);
+    if (usage === null) totals.uncounted++;
+    totals.prompt += usage?.prompt ?? 0;
+    totals.completion += usage?.completion ?? 0;
+    if (entry !== null) await writeCached(cache!, entry, answer);
+    return { ...answer, cost, cached: false };
+  }
+
+  return {
+    address: shown,
+    model,
+    concurrency,
+    async chat(request, signal = new AbortController().signal) {
+      try {
+        const answer = await limits.run(signal, () => ask(request, signal));
+        totals.answers++;
+        return answer;
+      } catch (error) {
+        if (error instanceof ChatError) totals.failures++;
+        throw error;
+      }
+    },
+    totals() {
+      const { prompt, completion, ...counts } = totals;
+      const usage = { prompt, completion };
+      return { ...counts, usage, cost: prices === undefined ? null : costOf(usage, prices) };
+    },
+  };
+}
+
+const costOf = (usage: TokenUsage, prices: Prices): number =>
+  (usage.prompt * prices.prompt + usage.completion * prices.completion) / 1e6;
