@@ -98,6 +98,18 @@ export async function classicalAnswers(
   return answers(detectors, examples);
 }
 
+/**
+ * Every detector for examples of one kind, by name; classifiers learn from `training`, and without it there are none.
+ * @throws DataError as `classicalAnswers`
+ */
+export async function answerersFor(
+  examples: readonly Example[],
+  training: Iterable<Example> | null,
+  seed = 0,
+): Promise<ReadonlyMap<string, Answerer>> {
+  return (await prepare(examples, training, seed)).detectors;
+}
+
 function meanReward(records: readonly EvalRecord[]): number {
   return records.reduce((sum, record) => sum + record.score.total, 0) / records.length;
 }

@@ -16,7 +16,7 @@ import { generate, type Sampled } from '../src/policy/generate.ts';
 import type { Policy } from '../src/policy/policy.ts';
 import type { Recipe } from '../src/recipe.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
-import { PromptEncoder } from '../src/train/task.ts';
+import { PromptEncoder, type Shot } from '../src/train/task.ts';
 import type { EvalRecord, Example, ParsedAnswer, Picture, Score } from '../src/types.ts';
 
 /** What evaluation needs to know of a task. */
@@ -29,6 +29,9 @@ export interface EvalTask {
   score(response: string, example: Example): Score;
 }
 
+/** Solved examples that stand before the question about an example, by its place in the held-out set. */
+export type ShotsOf = (number: number) => readonly { readonly example: Example; readonly response: string }[];
+
 export interface EvalOptions {
   /** 0: greedy. */
   readonly temperature: number;
@@ -39,8 +42,57 @@ export interface EvalOptions {
   /** Examples answered together; 64 when absent. */
   readonly batch?: number;
   readonly signal?: AbortSignal;
+  readonly shots?: ShotsOf;
+  /** Of each example the samples that are wanted; all when absent. */
+  readonly wanted?: readonly (readonly number[])[];
   /** Called with the responses to some prompts as they come. */
   readonly onResponses?: (prompts: readonly EncodedPrompt[], responses: readonly Sampled[]) => void;
+  /** Called with every record as its response is complete, in no order, and the example's number. */
+  readonly onRecord?: (record: EvalRecord, number: number) => void;
+}
+
+/** What is known of a response beside its text. */
+export type ResponseFacts = Pick<
+  EvalRecord,
+  'sample' | 'temperature' | 'usage' | 'seconds' | 'cost' | 'failure'
+>;
+
+/** A response beside the gold answer, parsed and scored. */
+export function recordOf(
+  task: Pick<EvalTask, 'parse' | 'score'>,
+  example: Example,
+  response: string,
+  facts: ResponseFacts = {},
+): EvalRecord {
+  return {
+    seriesId: example.id,
+    task: example.task,
+    length: example.channels[0]!.length,
+    gold: example.gold,
+    response,
+    answer: task.parse(response, example),
+    score: task.score(response, example),
+    ...facts,
+  };
+}
+
+/** The prompts of examples, with their shots, as a policy on this machine is asked. */
+async function encodePrompts(
+  encoder: PromptEncoder,
+  task: EvalTask,
+  examples: readonly Example[],
+  numbers: readonly number[],
+  shotsOf: ShotsOf | undefined,
+): Promise<EncodedPrompt[]> {
+  const prompts: EncodedPrompt[] = [];
+  for (const [i, example] of examples.entries()) {
+    const shots: Shot[] = [];
+    for (const { example: one, response } of shotsOf?.(numbers[i]!) ?? []) {
+      shots.push({ picture: await task.picture(one), instruction: task.instruction(one), response });
+    }
+    prompts.push(encoder.encode(await task.picture(example), task.instruction(example), shots));
+  }
+  return prompts;
 }
 
 /**
@@ -56,34 +108,34 @@ export async function evaluate(
   onDone: (examples: number) => void = () => {},
 ): Promise<EvalRecord[]> {
   const encoder = new PromptEncoder(policy);
-  const batch = options.batch ?? 64;
+  const { batch = 64, temperature, wanted, onRecord } = options;
+  const samples = temperature === 0 ? 1 : options.samples;
   const records: EvalRecord[] = [];
   for (let first = 0; first < examples.length; first += batch) {
     const chunk = examples.slice(first, first + batch);
-    const prompts: EncodedPrompt[] = [];
-    for (const one of chunk) prompts.push(encoder.encode(await task.picture(one), task.instruction(one)));
+    const chunkNumbers = numbers.slice(first, first + batch);
+    const prompts = await encodePrompts(encoder, task, chunk, chunkNumbers, options.shots);
+    const skip = wanted?.slice(first, first + batch).map((some) => {
+      return new Set(Array.from({ length: samples }, (_, k) => k).filter((k) => !some.includes(k)));
+    });
+    const record = ({ prompt, sample, text, ids }: Sampled): EvalRecord =>
+      recordOf(task, chunk[prompt]!, text, {
+        sample,
+        temperature,
+        usage: { prompt: prompts[prompt]!.ids.length, completion: ids.length },
+      });
     const responses = await generate(policy, prompts, {
-      samples: options.temperature === 0 ? 1 : options.samples,
-      temperature: options.temperature,
-      maxTokens: options.maxTokens,
-      seed: options.seed,
+      ...{ samples, temperature, maxTokens: options.maxTokens, seed: options.seed },
       stream: 'evaluation',
-      examples: numbers.slice(first, first + batch),
+      examples: chunkNumbers,
+      ...(skip === undefined ? {} : { skip }),
       ...(options.signal === undefined ? {} : { signal: options.signal }),
+      ...(onRecord === undefined
+        ? {}
+        : { onResponse: (one) => onRecord(record(one), chunkNumbers[one.prompt]!) }),
     });
     options.onResponses?.(prompts, responses);
-    for (const { prompt, text } of responses) {
-      const one = chunk[prompt]!;
-      records.push({
-        seriesId: one.id,
-        task: one.task,
-        length: one.channels[0]!.length,
-        gold: one.gold,
-        response: text,
-        answer: task.parse(text, one),
-        score: task.score(text, one),
-      });
-    }
+    records.push(...responses.map(record));
     onDone(first + chunk.length);
   }
   return records;

@@ -1,5 +1,6 @@
 import type { CommandModule } from 'yargs';
-import type { EvalRequest } from '../run/eval.ts';
+import { ConfigError, EndpointError } from '../errors.ts';
+import type { BoardEvaluation, EvalRequest, Missing, SingleEvaluation } from '../run/eval.ts';
 import type { PromptTokens } from '../run/prompt-length.ts';
 import { print, printJson } from '../terminal.ts';
 
@@ -27,58 +28,116 @@ function bestLine(best: number, split: string): string {
   return `best mean reward at temperature ${best}, ${note}\n`;
 }
 
+/** An option that takes a number. */
+const numeric = (describe: string, preset?: number) => ({
+  ...({ type: 'number', requiresArg: true, describe } as const),
+  ...(preset === undefined ? {} : { default: preset }),
+});
+
+async function printSingle(found: SingleEvaluation, given: EvalArguments): Promise<void> {
+  const { bestOf } = await import('../run/eval.ts');
+  const { metricsTable, temperatureTable } = await import('../../eval/metrics-table.ts');
+  const { usageLine } = await import('../../eval/usage.ts');
+  const { sets, classical, input, tokens, usage, title, statement } = found;
+  const [[, metrics]] = sets as [(typeof sets)[number]];
+  const table =
+    sets.length > 1
+      ? `${temperatureTable(sets)}${bestLine(bestOf(sets), given.split)}`
+      : metricsTable(metrics, classical);
+  print(`${table}${tokens === null ? '' : tokensLine(tokens, input)}${usageLine(usage)}`, '');
+  if (statement !== null) print(`data: ${title}. ${statement}`);
+}
+
+async function printBoard(found: BoardEvaluation, { out }: EvalArguments): Promise<void> {
+  const { leaderboardTable, NOTES } = await import('../../eval/leaderboard.ts');
+  print(`${leaderboardTable(found.board)}${NOTES[0]}`);
+  if (out !== undefined) print(`tables of every task: ${out}/leaderboard.md, .csv and .html`);
+  for (const statement of found.statements) print(`data: ${statement}`);
+}
+
+/** @throws EndpointError naming how many responses did not come */
+function complain({ count, asked, reason }: Missing, out: string | undefined): never {
+  throw new EndpointError(
+    `${count} of ${asked} responses are missing, and have no part in the means (first: ${reason})`,
+    {
+      advice:
+        out === undefined
+          ? 'with --out the others are kept, and --resume asks for these again'
+          : 'the same command with --resume asks for these again',
+    },
+  );
+}
+
+const GROUPS: Readonly<Record<string, readonly string[]>> = {
+  'Policies:': ['policy', 'adapter', 'classical'],
+  'Tasks:': ['task', 'split', 'count', 'length', 'seed'],
+  'Questions:': ['input', 'digits', 'points', 'shots', 'reasoning'],
+  'Answers:': ['temperature', 'samples', 'max-tokens', 'answers'],
+  'On this machine:': ['workers', 'device'],
+  'Results:': ['out', 'resume', 'force', 'json', 'quiet'],
+};
+
 export const evaluation: CommandModule<object, EvalArguments> = {
   command: 'eval',
   describe: 'Evaluate a policy on held-out examples, beside classical detectors',
-  builder: (cli) =>
-    cli
+  builder: (cli) => {
+    const options = cli
       .option('policy', {
         type: 'string',
+        array: true,
+        nargs: 1,
         demandOption: true,
-        requiresArg: true,
-        describe: 'Directory of a policy, or of a run (its furthest trained policy)',
+        describe: `What answers (repeatable): the directory of a policy or of a run (its furthest trained policy), or baseline:NAME, a classical one`,
       })
-      .option('data', {
+      .option('adapter', {
         type: 'string',
         requiresArg: true,
-        describe: 'Generator, or directory of a data set; default: that of the run, else nano5',
+        describe: 'Directory of a low-rank adapter (LoRA, PEFT) of the policy',
+      })
+      .option('classical', {
+        type: 'boolean',
+        default: true,
+        describe: 'Evaluate the classical baselines of each task too; --no-classical leaves them out',
+      })
+      .option('task', {
+        alias: 'data',
+        type: 'string',
+        array: true,
+        nargs: 1,
+        describe:
+          'Generator, directory of a prepared data set, or its name in data/; several between commas. Default: that of the run, else nano5',
       })
       .option('split', {
         choices: ['train', 'validation', 'test'] as const,
         default: 'test' as const,
         requiresArg: true,
-        describe: 'Split of a generator or a prepared data set',
+        describe: 'Which examples of a task',
       })
-      .option('seed', {
-        type: 'number',
-        requiresArg: true,
-        describe: 'Seed of generated series, draws and sampling; default 42',
-      })
-      .option('count', {
-        type: 'number',
-        requiresArg: true,
-        describe: 'Number of examples, drawn at random; default: 400 of a generator, all of a data set',
-      })
-      .option('length', {
-        type: 'number',
-        requiresArg: true,
-        describe: 'Points per series of a generator; default 1000',
-      })
+      .option(
+        'count',
+        numeric('Most examples of a task, drawn at random; default: 400 of a generator, else all'),
+      )
+      .option('length', numeric('Points per series of a generator; default 1000'))
+      .option('seed', numeric('Of generated series, draws, shots and sampling; default 42'))
       .option('input', {
         choices: ['picture', 'numbers'] as const,
         requiresArg: true,
         describe: 'Show pictures, or write series as numbers; default: as the policy was trained',
       })
-      .option('digits', {
-        type: 'number',
+      .option('digits', numeric('Significant digits of numbers; default 3, or as trained'))
+      .option(
+        'points',
+        numeric('Most numbers per channel; longer series become block means; default 250, or as trained'),
+      )
+      .option(
+        'shots',
+        numeric('Solved training examples before each question: drawn with the seed, balanced by class', 0),
+      )
+      .option('reasoning', {
+        choices: ['on', 'off'] as const,
+        default: 'on' as const,
         requiresArg: true,
-        describe: 'Significant digits of numbers; default 3, or as the policy was trained',
-      })
-      .option('points', {
-        type: 'number',
-        requiresArg: true,
-        describe:
-          'Most numbers per channel; longer series become block means; default 250, or as the policy was trained',
+        describe: 'Ask for reasoning before the answer, or for the answer alone',
       })
       .option('temperature', {
         type: 'string',
@@ -86,24 +145,18 @@ export const evaluation: CommandModule<object, EvalArguments> = {
         requiresArg: true,
         describe: '0 is greedy; several, such as 0.5,0.7,1, are compared by mean reward',
       })
-      .option('samples', {
-        type: 'number',
-        default: 1,
-        requiresArg: true,
-        describe: 'Responses per example when sampling',
-      })
+      .option('samples', numeric('Responses per example when sampling', 1))
+      .option(
+        'max-tokens',
+        numeric('Longest response, in tokens; default 96 of a small policy trained here, 1024 of others'),
+      )
       .option('answers', {
         choices: ['lenient', 'strict'] as const,
         requiresArg: true,
         describe:
-          "How answers are parsed: as the papers' releases do, or strictly; default: as the run, else lenient",
+          "How answers are read: as the papers' releases do, or strictly; default: as the run, else lenient",
       })
-      .option('maxTokens', {
-        type: 'number',
-        requiresArg: true,
-        describe: 'Longest response, in tokens; default 96 of a small policy, 1024 of others',
-      })
-      .option('workers', { type: 'number', default: 2, requiresArg: true, describe: 'Threads' })
+      .option('workers', numeric('Threads that a policy answers on', 2))
       .option('device', {
         type: 'string',
         default: 'cpu',
@@ -113,16 +166,45 @@ export const evaluation: CommandModule<object, EvalArguments> = {
       .option('out', {
         type: 'string',
         requiresArg: true,
-        describe: 'Directory for records.jsonl and metrics.json',
+        describe:
+          'Directory of the results: records.jsonl, a line for every response as it comes, and metrics.json; of several policies or tasks TASK/POLICY/records.jsonl and leaderboard.md, .csv, .html',
       })
-      .option('classical', { type: 'boolean', default: true, describe: 'Run the classical detectors too' })
-      .option('quiet', { type: 'boolean', default: false, describe: 'No progress' })
+      .option('resume', {
+        type: 'boolean',
+        default: false,
+        describe:
+          'Go on with the evaluation in --out: only responses that are missing or failed are asked for. Refused when anything that answers depend on has changed',
+      })
+      .option('force', {
+        type: 'boolean',
+        default: false,
+        describe: 'Remove the evaluation in --out, and begin anew',
+      })
       .option('json', { type: 'boolean', default: false, describe: 'Print all metrics as JSON' })
+      .option('quiet', { type: 'boolean', default: false, describe: 'No progress' });
+    for (const [title, names] of Object.entries(GROUPS)) options.group([...names], title);
+    return options
+      .check(({ resume, force, ...others }) => {
+        // What yargs makes of a number that is none.
+        const none = Object.entries(others).find(([, value]) => Number.isNaN(value));
+        if (none !== undefined) throw new ConfigError(`--${none[0]}: expected a number`);
+        if (resume && force)
+          throw new ConfigError('--resume goes on and --force begins anew: give one of them');
+        return true;
+      })
       .example('$0 eval --policy runs/quickstart', 'Greedy answers to 400 held-out nano5 series')
-      .example('$0 eval --policy runs/quickstart --data anomllm --count 160', 'The eight AnomLLM tasks')
-      .example('$0 eval --policy runs/har --data data/har', 'The test split of a prepared data set')
+      .example('$0 eval --policy runs/quickstart --task anomllm --count 160', 'The eight AnomLLM tasks')
+      .example('$0 eval --policy runs/har --task data/har', 'The test split of a prepared data set')
       .example(
-        '$0 eval --policy models/Qwen2.5-VL-3B-Instruct --data data/ctu --input numbers',
+        '$0 eval --policy runs/a --policy runs/b --policy baseline:majority --task ctu,emg --out evaluations/ours',
+        'A leaderboard of three policies on two prepared data sets',
+      )
+      .example(
+        '$0 eval --policy models/Qwen2.5-VL-3B-Instruct --task ctu --shots 4 --reasoning off --out evaluations/few-shot',
+        'Four solved examples with pictures before each question, answers alone',
+      )
+      .example(
+        '$0 eval --policy models/Qwen2.5-VL-3B-Instruct --task ctu --input numbers',
         'The series as text instead of a plot, to compare',
       )
       .example(
@@ -130,23 +212,16 @@ export const evaluation: CommandModule<object, EvalArguments> = {
         'Which temperature suits a policy, chosen off the test split',
       )
       .example(
-        '$0 eval --policy runs/quickstart --temperature 1 --samples 4 --out eval/sampled',
-        'Sampled, with the records kept',
-      ),
+        '$0 eval --policy runs/quickstart --temperature 1 --samples 4 --out evaluations/sampled --resume',
+        'Sampled, with the records kept; after an interruption the same command goes on',
+      ) as never;
+  },
   handler: async (given) => {
-    const { bestOf, runEval } = await import('../run/eval.ts');
-    const { metricsTable, temperatureTable } = await import('../../eval/metrics-table.ts');
-    const { result, sets, classical, input, tokens, title, statement } = await runEval(given);
-    if (given.json) {
-      printJson(result);
-      return;
-    }
-    const [[, metrics]] = sets as [(typeof sets)[number]];
-    const table =
-      sets.length > 1
-        ? `${temperatureTable(sets)}${bestLine(bestOf(sets), given.split)}`
-        : metricsTable(metrics, classical);
-    print(table + tokensLine(tokens, input), '');
-    if (statement !== null) print(`data: ${title}. ${statement}`);
+    const { runEval } = await import('../run/eval.ts');
+    const found = await runEval(given);
+    if (given.json) printJson(found.result);
+    else if (found.kind === 'single') await printSingle(found, given);
+    else await printBoard(found, given);
+    if (found.missing !== null) complain(found.missing, given.out);
   },
 };

@@ -17,6 +17,8 @@ import { arrangeForSteps, type StepResults } from './step.ts';
 export interface GenerateOptions extends SamplingOptions {
   /** Responses per prompt, G; 1 when absent. */
   readonly samples?: number;
+  /** Of each prompt the samples that are not wanted, which take no steps: those that are there already. */
+  readonly skip?: readonly ReadonlySet<number>[];
   /** Longest response, its stop token included. */
   readonly maxTokens: number;
   /** Tokens that end a response beside the end token. */
@@ -32,6 +34,8 @@ export interface GenerateOptions extends SamplingOptions {
   readonly maxRows?: number;
   /** Called with the new tokens of a response, its stop token included, as they become known. */
   readonly onTokens?: (row: { readonly prompt: number; readonly sample: number }, ids: Int32Array) => void;
+  /** Called with every response as it is complete, in no order; the promise has all of them in order. */
+  readonly onResponse?: (response: Sampled) => void;
   /** Checked every few steps; aborting rejects with the signal's reason and frees everything. */
   readonly signal?: AbortSignal;
 }
@@ -226,17 +230,25 @@ export async function generate(
   options: GenerateOptions,
   how: Partial<GenerateSchedule> = {},
 ): Promise<Sampled[]> {
-  const { seed, stream = 'sample', examples, samples = 1 } = options;
+  const { seed, stream = 'sample', examples, samples = 1, skip, onTokens, onResponse } = options;
   const limits = limitsOf(policy, options);
   const groups: Group[] = prompts.map((prompt, p) => ({
     prompt,
-    rows: Array.from(
-      { length: samples },
-      (_, sample) => new Row(p, sample, new Random(seed, stream, examples?.[p] ?? p, sample), limits),
-    ),
+    rows: Array.from({ length: samples }, (_, sample) => {
+      const row = new Row(p, sample, new Random(seed, stream, examples?.[p] ?? p, sample), limits);
+      if (skip?.[p]?.has(sample)) row.stop();
+      return row;
+    }),
   }));
-  await decodeGroups(policy, groups, options, how);
-  return groups.flatMap(({ rows }) => rows.map((row) => sampled(policy, row)));
+  const told = (row: Row, ids: Int32Array): void => {
+    onTokens?.(row, ids);
+    if (row.complete) onResponse?.(sampled(policy, row));
+  };
+  const listens = onTokens !== undefined || onResponse !== undefined;
+  await decodeGroups(policy, groups, { ...options, ...(listens ? { onTokens: told } : {}) }, how);
+  return groups.flatMap(({ rows }, p) =>
+    rows.filter(({ sample }) => !skip?.[p]?.has(sample)).map((row) => sampled(policy, row)),
+  );
 }
 
 /** Of `GenerateOptions` what does not belong to the rows, which bring their own limits and random streams. */

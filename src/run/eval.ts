@@ -1,4 +1,4 @@
-/** Evaluation: answers of a policy to held-out examples on a group of Workers, their metrics, and classical detectors beside them. */
+/** Evaluation: policies on the held-out examples of data sets, their metrics, classical baselines beside them, a leaderboard. */
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import {
@@ -9,26 +9,39 @@ import {
   trainingSplit,
 } from '../../datasets/source.ts';
 import { classicalAnswers } from '../../eval/baselines.ts';
-import { type Metrics, metricsOf, overallOf } from '../../eval/metrics.ts';
-import { writeRecords } from '../../eval/records.ts';
+import { checkResults } from '../../eval/eval-manifest.ts';
+import {
+  type Leaderboard,
+  type LeaderboardRow,
+  leaderboardCsv,
+  leaderboardMarkdown,
+  leaderboardOf,
+} from '../../eval/leaderboard.ts';
+import { leaderboardPage } from '../../eval/leaderboard-page.ts';
+import { type Metrics, overallOf } from '../../eval/metrics.ts';
+import type { EvalForm } from '../../eval/policy.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
-import { ConfigError, DataError } from '../errors.ts';
+import type { ResponseUsage } from '../../eval/usage.ts';
+import { ConfigError, DataError, EndpointError } from '../errors.ts';
 import { tidyUp, writeFileAtomic } from '../files.ts';
-import { Progress } from '../progress.ts';
-import { type NumbersFormat, readCard } from '../tasks/card.ts';
+import { takeLock } from '../lock.ts';
+import type { NumbersFormat, PolicyCard } from '../tasks/card.ts';
 import type { MetricSet } from '../tasks/evaluation.ts';
 import type { Reading } from '../tasks/response.ts';
 import { say } from '../terminal.ts';
-import type { EvalRecord } from '../types.ts';
+import { Baselines } from './baseline-policy.ts';
+import { type CellRequest, type CellResult, evaluateCell } from './eval-cell.ts';
+import { shotSource } from './few-shot.ts';
+import { type OpenedPolicy, openPolicy } from './open-policy.ts';
 import { type PromptTokens, promptTokens } from './prompt-length.ts';
 import { checkSameData } from './run-data.ts';
-import { findPolicy } from './run-policy.ts';
-import { type EvalMode, type Likelihood, runStage, type StageResult } from './stage.ts';
-import { evaluationCard, mismatches } from './task.ts';
+import { mismatches } from './task.ts';
 
 export interface EvalRequest {
-  readonly policy: string;
-  readonly data: string | undefined;
+  /** At least one. */
+  readonly policy: readonly string[];
+  readonly adapter: string | undefined;
+  readonly data: readonly string[] | undefined;
   readonly split: 'train' | 'validation' | 'test';
   readonly seed: number | undefined;
   readonly count: number | undefined;
@@ -36,6 +49,8 @@ export interface EvalRequest {
   readonly input: 'picture' | 'numbers' | undefined;
   readonly digits: number | undefined;
   readonly points: number | undefined;
+  readonly shots: number;
+  readonly reasoning: 'on' | 'off';
   /** One temperature, or several between commas. */
   readonly temperature: string;
   readonly samples: number;
@@ -44,72 +59,10 @@ export interface EvalRequest {
   readonly workers: number;
   readonly device: string;
   readonly out: string | undefined;
+  readonly resume: boolean;
+  readonly force: boolean;
   readonly classical: boolean;
   readonly quiet: boolean;
-}
-
-export interface EvalStageOptions {
-  /** Policy directory. */
-  readonly from: string;
-  readonly label: string;
-  readonly examples: ExampleAddress;
-  /** Numbers instead of pictures, or pictures (null); as the policy was taught where absent. */
-  readonly numbers?: NumbersFormat | null;
-  readonly modes: readonly EvalMode[];
-  readonly maxTokens: number;
-  readonly seed: number;
-  /** How answers are read. */
-  readonly answers: Reading;
-  readonly device: string;
-  readonly workers: number;
-  readonly silent: boolean;
-}
-
-/** Answers in one mode, in the order of the examples, the samples of an example together. */
-export interface ModeAnswers {
-  readonly records: EvalRecord[];
-  /** Of each record; empty without a reference. */
-  readonly likelihoods: Likelihood[];
-}
-
-/** Per mode, the records in the order of the examples, the samples of an example together. */
-export async function runEvalStage(options: EvalStageOptions): Promise<EvalRecord[][]> {
-  return (await answerExamples(options)).map(({ records }) => records);
-}
-
-/** As `runEvalStage`, with what references say of the answers. @throws Interrupted when stopped */
-export async function answerExamples(options: EvalStageOptions): Promise<ModeAnswers[]> {
-  const { from, label, examples, modes, numbers, maxTokens, seed, answers, device, silent } = options;
-  const count = openExamples(examples).count;
-  const workers = Math.max(1, Math.min(options.workers, count));
-  const progress = new Progress({ label, total: count * modes.length, unit: 'examples', silent });
-  const done = new Array<number>(workers).fill(0);
-  const { results, stopped } = await runStage(
-    {
-      ...{ stage: 'eval', from, examples, device, modes, maxTokens, seed, answers },
-      ...(numbers === undefined ? {} : { numbers }),
-    },
-    workers,
-    (note, rank) => {
-      if (note.kind !== 'eval') return;
-      done[rank] = note.done;
-      progress.update(done.reduce((sum, value) => sum + value, 0));
-    },
-  ).finally(() => progress.stop());
-  // Asked for after the last token, it holds for what would come after the answers.
-  if (stopped !== null) throw stopped;
-  return modes.map((mode, m) => {
-    const samples = mode.temperature === 0 ? 1 : mode.samples;
-    const ordered = <T>(of: (result: StageResult) => readonly T[]): T[] =>
-      Array.from({ length: count }, (_, i) => {
-        const place = Math.floor(i / workers) * samples;
-        return of(results[i % workers]!).slice(place, place + samples);
-      }).flat();
-    return {
-      records: ordered(({ records }) => records[m]!),
-      likelihoods: ordered(({ likelihoods }) => likelihoods[m]!),
-    };
-  });
 }
 
 /** Points of a generator's series, and how numbers are written, unless asked otherwise. */
@@ -117,6 +70,8 @@ const USUAL_LENGTH = 1000;
 const USUAL_NUMBERS: NumbersFormat = { digits: 3, points: 250 };
 /** What a policy that is in no run is asked about. */
 const USUAL_DATA = 'nano5';
+/** Where prepared data sets are looked for by their name. */
+const DATA = 'data';
 /** Examples of a generator unless asked otherwise; of a data set, all. */
 const GENERATED = 400;
 /** Longest response unless asked otherwise, by the style that the policy answers in. */
@@ -127,6 +82,7 @@ function check(given: EvalRequest): void {
   for (const [name, value, least, most] of [
     ['count', given.count ?? 1, 1, 1e7],
     ['samples', given.samples, 1, 1024],
+    ['shots', given.shots, 0, 64],
     ['max-tokens', given.maxTokens ?? 1, 1, 1 << 17],
     ['workers', given.workers, 1, 256],
     ['digits', given.digits ?? 1, 1, 17],
@@ -141,10 +97,10 @@ function check(given: EvalRequest): void {
   }
 }
 
-/** Different temperatures, in the order given. @throws ConfigError */
 /** What an evaluation writes. */
-const RESULT = /^(?:records(?:\..+)?\.jsonl|metrics\.json)$/;
+const RESULT = /^(?:records(?:\..+)?\.jsonl|metrics\.json|eval\.json|leaderboard\.\w+)$/;
 
+/** Different temperatures, in the order given. @throws ConfigError */
 function temperaturesOf(text: string): readonly number[] {
   const found = String(text)
     .split(',')
@@ -209,7 +165,118 @@ export function bestOf(sets: readonly (readonly [temperature: number, set: Metri
   return ranked[0]![0];
 }
 
-export interface Evaluation {
+/** A data set that is evaluated on. */
+interface OpenTask {
+  /** As it is called in tables. */
+  readonly name: string;
+  readonly address: ExampleAddress;
+  readonly source: ExampleSource;
+}
+
+/** A name of a generator, the directory of a prepared data set, or its name in `data`. */
+function directoryOf(name: string): string {
+  if (isGenerator(name) || existsSync(name)) return name;
+  const prepared = join(DATA, name);
+  return existsSync(prepared) ? prepared : name;
+}
+
+/** @throws ConfigError for a name that is unknown, or twice there */
+function openTasks(given: EvalRequest, names: readonly string[]): OpenTask[] {
+  const { split, seed = 42 } = given;
+  const tasks = names.map((named): OpenTask => {
+    const name = directoryOf(named);
+    const generated = isGenerator(name);
+    if (given.length !== undefined && !generated) {
+      throw new ConfigError(`--length: ${name} has its own lengths; only a generator's can be chosen`);
+    }
+    const { length = USUAL_LENGTH } = given;
+    const count = given.count ?? (generated ? GENERATED : undefined);
+    const address = { name, split, seed, length, ...(count === undefined ? {} : { count }) };
+    return { name: named, address, source: openExamples(address) };
+  });
+  const twice = tasks.find(
+    ({ address }, i) => tasks.findIndex((one) => one.address.name === address.name) < i,
+  );
+  if (twice !== undefined) throw new ConfigError(`--task: ${twice.name} is there twice`);
+  return tasks;
+}
+
+/** A policy on a data set: what it is asked, and what there is to say about that. */
+interface Cell {
+  readonly opened: OpenedPolicy;
+  readonly task: OpenTask;
+  readonly card: PolicyCard;
+  readonly format: NumbersFormat;
+  readonly form: EvalForm;
+}
+
+/** @throws ConfigError where the policy cannot be asked about the data set so */
+function cellOf(opened: OpenedPolicy, task: OpenTask, given: EvalRequest): Cell {
+  const { policy, directory } = opened;
+  const { facts } = task.source;
+  const taught = policy.card(facts);
+  const known = taught.numbers ?? USUAL_NUMBERS;
+  const format: NumbersFormat = {
+    digits: given.digits ?? known.digits,
+    points: given.points ?? known.points,
+  };
+  const read = given.input === undefined ? taught.numbers !== null : given.input === 'numbers';
+  const numbers = read ? format : null;
+  const card = { ...taught, numbers };
+  if (directory !== null) {
+    for (const text of mismatches(given.adapter ?? directory, card, facts)) say(`warning: ${text}`);
+  }
+  const reasoning = given.reasoning === 'on';
+  if (!reasoning && card.style === 'nano') {
+    throw new ConfigError(
+      `--reasoning off: ${opened.given} is a small policy, which answers as it was taught, with reasoning; leave it out`,
+    );
+  }
+  const seed = given.seed ?? 42;
+  const shots = given.shots === 0 ? null : { count: given.shots, seed };
+  if (shots !== null && policy.asked) shotSource(task.address);
+  return {
+    ...{ opened, task, card, format },
+    form: {
+      ...{ numbers, shots, reasoning, seed },
+      reading: given.answers ?? (directory === null ? 'lenient' : readingOf(opened.given)),
+      maxTokens: given.maxTokens ?? MOST_TOKENS[card.style],
+    },
+  };
+}
+
+function requestOf(
+  { opened, task, card, form }: Cell,
+  given: EvalRequest,
+  temperatures: readonly number[],
+  at: Pick<CellRequest, 'out' | 'label'>,
+): CellRequest {
+  return {
+    ...{ policy: opened.policy, card, address: task.address, source: task.source, form, temperatures },
+    ...{ samples: given.samples, beginning: given, silent: given.quiet, ...at },
+  };
+}
+
+/** Responses that did not come. */
+export interface Missing {
+  readonly count: number;
+  readonly asked: number;
+  /** Why the first of them did not. */
+  readonly reason: string;
+}
+
+function missingOf(results: readonly CellResult[]): Missing | null {
+  const records = results.flatMap(({ modes }) => modes.flatMap((mode) => mode.records));
+  const failed = records.filter(({ failure }) => failure !== undefined);
+  const [first] = failed;
+  return first === undefined
+    ? null
+    : { count: failed.length, asked: records.length, reason: `${first.seriesId}: ${first.failure}` };
+}
+
+/** One policy on one data set. */
+export interface SingleEvaluation {
+  readonly kind: 'single';
   /** As metrics.json has it. */
   readonly result: object;
   /** By temperature, in the order asked for. */
@@ -217,77 +284,207 @@ export interface Evaluation {
   /** By detector; empty where several temperatures were compared. */
   readonly classical: Readonly<Record<string, MetricSet>>;
   readonly input: 'picture' | 'numbers';
-  readonly tokens: PromptTokens;
+  /** Of a policy whose tokens are known beforehand. */
+  readonly tokens: PromptTokens | null;
+  readonly usage: ResponseUsage;
   /** What a person calls the data set, and what is to be said of its split. */
   readonly title: string;
   readonly statement: string | null;
+  readonly missing: Missing | null;
 }
 
-/** Evaluates one policy on one data set, and writes records and metrics where `out` is given. */
-export async function runEval(given: EvalRequest): Promise<Evaluation> {
-  check(given);
-  const temperatures = temperaturesOf(given.temperature);
-  if (given.out !== undefined && existsSync(given.out) && !statSync(given.out).isDirectory()) {
-    throw new ConfigError(`${given.out}: is a file; give a directory with --out`);
-  }
-  if (given.out !== undefined) tidyUp(given.out, (name) => RESULT.test(name));
-  const from = findPolicy(given.policy);
-  const seed = given.seed ?? 42;
-  const { split } = given;
-  const name = given.data ?? dataOf(given.policy);
-  const generated = isGenerator(name);
-  if (given.data === undefined) warnOfChange(given.policy, name);
-  if (given.length !== undefined && !generated) {
-    throw new ConfigError(`--length: ${name} has its own lengths; only a generator's can be chosen`);
-  }
-  const { length = USUAL_LENGTH } = given;
-  const count = given.count ?? (generated ? GENERATED : undefined);
-  const examples: ExampleAddress = { name, split, seed, length, ...(count === undefined ? {} : { count }) };
-  const source = openExamples(examples);
-  const known = readCard(from).numbers ?? USUAL_NUMBERS;
-  const format: NumbersFormat = {
-    digits: given.digits ?? known.digits,
-    points: given.points ?? known.points,
-  };
-  const read = given.input === undefined ? readCard(from).numbers !== null : given.input === 'numbers';
-  const wanted = read ? format : null;
-  const card = evaluationCard(from, source.facts, wanted);
-  const input = read ? 'numbers' : 'picture';
-  for (const text of mismatches(from, card, source.facts)) say(`warning: ${text}`);
-  const tokens = await promptTokens(from, card, source, format);
-  const answers = given.answers ?? readingOf(given.policy);
-  const all = await runEvalStage({
-    ...given,
-    from,
-    label: 'eval',
-    examples,
-    numbers: wanted,
-    modes: temperatures.map((temperature) => ({ temperature, samples: given.samples })),
-    maxTokens: given.maxTokens ?? MOST_TOKENS[card.style],
-    seed,
-    answers,
-    silent: given.quiet,
-  });
+/** Several policies or data sets. */
+export interface BoardEvaluation {
+  readonly kind: 'leaderboard';
+  /** As metrics.json has it. */
+  readonly result: object;
+  readonly board: Leaderboard;
+  /** What is to be said of the splits. */
+  readonly statements: readonly string[];
+  readonly missing: Missing | null;
+}
+
+export type Evaluation = SingleEvaluation | BoardEvaluation;
+
+async function evaluateOne(
+  cell: Cell,
+  given: EvalRequest,
+  temperatures: readonly number[],
+): Promise<SingleEvaluation> {
+  const { opened, task, card, format, form } = cell;
+  const { source, address } = task;
   const { classes, statement, title } = source.facts;
-  const sets = temperatures.map((temperature, m) => [temperature, metricsOf(all[m]!, { classes })] as const);
+  const tokens =
+    opened.directory === null ? null : await promptTokens(opened.directory, card, source, format);
+  const out = given.out ?? null;
+  const found = await evaluateCell(requestOf(cell, given, temperatures, { out, label: 'eval' }));
+  const missing = missingOf([found]);
+  const sets = found.modes.flatMap(({ temperature, metrics }) =>
+    metrics === null ? [] : [[temperature, metrics] as const],
+  );
+  const [first] = sets;
+  if (first === undefined || sets.length < found.modes.length) throw noAnswer(missing, out);
   const several = sets.length > 1;
-  const [[temperature, metrics]] = sets as [(typeof sets)[number]];
-  const classical = given.classical && !several ? await classicalMetrics(source, classes, name) : {};
-  const data = { ...examples, title, ...(statement === null ? {} : { statement }) };
-  const asked = { policy: from, data, answers, input, prompt: tokens };
+  const [temperature, metrics] = first;
+  const classical =
+    given.classical && !several && opened.policy.asked
+      ? await classicalMetrics(source, classes, address.name)
+      : {};
+  const data = { ...address, title, ...(statement === null ? {} : { statement }) };
+  const input = form.numbers === null ? 'picture' : 'numbers';
+  const asked = {
+    policy: opened.directory ?? opened.given,
+    ...{ data, answers: form.reading, input },
+    ...(form.shots === null ? {} : { shots: form.shots.count }),
+    ...(form.reasoning ? {} : { reasoning: false }),
+    prompt: tokens,
+  };
   const result = several
     ? {
         ...asked,
         best: bestOf(sets),
-        temperatures: sets.map(([at, found]) => ({ temperature: at, metrics: found })),
+        temperatures: found.modes.map(({ temperature: at, metrics: own, usage }) => {
+          return { temperature: at, metrics: own, responses: usage };
+        }),
       }
-    : { ...asked, temperature, metrics, classical };
-  if (given.out !== undefined) {
-    for (const [m, records] of all.entries()) {
-      const file = several ? `records.${temperatures[m]}.jsonl` : 'records.jsonl';
-      writeRecords(join(given.out, file), records);
-    }
-    writeFileAtomic(join(given.out, 'metrics.json'), `${JSON.stringify(result, null, 2)}\n`);
+    : { ...asked, temperature, metrics, classical, responses: found.modes[0]!.usage };
+  if (out !== null) writeResult(out, result);
+  const { usage } = found.modes[0]!;
+  return { kind: 'single', result, sets, classical, input, tokens, usage, title, statement, missing };
+}
+
+function writeResult(out: string, result: object): void {
+  writeFileAtomic(join(out, 'metrics.json'), `${JSON.stringify(result, null, 2)}\n`);
+}
+
+function noAnswer(missing: Missing | null, out: string | null): EndpointError {
+  const again = out === null ? 'run the command again' : 'run the command again with --resume';
+  return new EndpointError(`no response to any question (${missing?.reason ?? 'nothing was asked'})`, {
+    advice: `see to the endpoint, then ${again}`,
+  });
+}
+
+/** A name as a directory, different for different names. */
+function slugs(names: readonly string[]): Map<string, string> {
+  const taken = new Map<string, string>();
+  for (const name of names) {
+    const plain = name.replace(/[^\w.=+-]+/g, '_').replace(/^[._]+|[._]+$/g, '') || 'unnamed';
+    let slug = plain;
+    for (let k = 2; [...taken.values()].includes(slug); k++) slug = `${plain}_${k}`;
+    taken.set(name, slug);
   }
-  return { result, sets, classical, input, tokens, title, statement };
+  return taken;
+}
+
+/** Every classical baseline that can answer a data set, unless one is among the policies: then those are the ones that were meant. */
+async function beside(
+  task: OpenTask,
+  policies: readonly OpenedPolicy[],
+  given: EvalRequest,
+  baselines: Baselines,
+): Promise<OpenedPolicy[]> {
+  if (!given.classical || policies.some(({ policy }) => !policy.asked)) return [];
+  const names = [...(await baselines.of(task.address.name, task.source)).keys()];
+  return names.map((name) => openPolicy(`baseline:${name}`, given, baselines));
+}
+
+async function evaluateBoard(
+  policies: readonly OpenedPolicy[],
+  tasks: readonly OpenTask[],
+  given: EvalRequest,
+  temperatures: readonly number[],
+  baselines: Baselines,
+): Promise<BoardEvaluation> {
+  // All of them are looked at before the first question is asked.
+  const planned = tasks.map((task) => ({ task, cells: policies.map((one) => cellOf(one, task, given)) }));
+  const rows: (LeaderboardRow & { readonly full: Metrics | null })[] = [];
+  const results: CellResult[] = [];
+  for (const { task, cells } of planned) {
+    const more = await beside(task, policies, given, baselines);
+    const all = [...cells, ...more.map((one) => cellOf(one, task, given))];
+    const names = slugs(all.map(({ opened }) => opened.policy.name));
+    for (const cell of all) {
+      const { name } = cell.opened.policy;
+      const place = slugs(tasks.map((one) => one.name)).get(task.name)!;
+      const out = given.out === undefined ? null : join(given.out, place, names.get(name)!);
+      const label = `${task.name} ${name}`;
+      const found = await evaluateCell(requestOf(cell, given, temperatures, { out, label }));
+      results.push(found);
+      for (const { temperature, metrics, usage } of found.modes) {
+        rows.push({
+          ...{ task: task.name, kind: task.source.facts.kind, policy: name },
+          temperature: cell.opened.policy.asked ? temperature : null,
+          ...{ metrics: metrics?.overall ?? null, usage, full: metrics },
+          seconds: found.seconds / found.modes.length,
+        });
+      }
+    }
+  }
+  const board = leaderboardOf(
+    tasks.map(({ name, source: { facts } }) => ({ name, kind: facts.kind, title: facts.title })),
+    rows,
+  );
+  const result = {
+    tasks: tasks.map(({ name, address, source: { facts } }) => ({ name, kind: facts.kind, data: address })),
+    means: board.contenders.map(({ name, means }) => ({ policy: name, means })),
+    rows: rows.map(({ full, ...row }) => ({ ...row, metrics: full })),
+  };
+  if (given.out !== undefined) {
+    writeFileAtomic(join(given.out, 'leaderboard.md'), leaderboardMarkdown(board));
+    writeFileAtomic(join(given.out, 'leaderboard.csv'), leaderboardCsv(board));
+    writeFileAtomic(join(given.out, 'leaderboard.html'), leaderboardPage(board));
+    writeResult(given.out, result);
+  }
+  const statements = tasks.flatMap(({ source: { facts } }) =>
+    facts.statement === null ? [] : [`${facts.title}. ${facts.statement}`],
+  );
+  return { kind: 'leaderboard', result, board, statements, missing: missingOf(results) };
+}
+
+/** Several names, each of which may be a list between commas. */
+const listed = (given: readonly string[]): string[] =>
+  given.flatMap((one) => one.split(',')).map((one) => one.trim());
+
+/**
+ * Evaluates policies on data sets: one policy on one data set with its records and metrics in `out`; of several a directory of each,
+ * and a leaderboard.
+ * @throws ConfigError, CheckpointError, DataError for what is asked for or found; EndpointError where an endpoint gives no response
+ */
+export async function runEval(given: EvalRequest): Promise<Evaluation> {
+  check(given);
+  const temperatures = temperaturesOf(given.temperature);
+  const policies = [...new Set(given.policy)];
+  const baselines = new Baselines();
+  if (given.out === undefined && given.resume) {
+    throw new ConfigError('--resume: there is nothing to resume without --out, the directory of the records');
+  }
+  if (given.out !== undefined && existsSync(given.out) && !statSync(given.out).isDirectory()) {
+    throw new ConfigError(`${given.out}: is a file; give a directory with --out`);
+  }
+  const opened = policies.map((one) => openPolicy(one, given, baselines));
+  const local = opened.find(({ directory }) => directory !== null);
+  const names = listed(given.data ?? [local === undefined ? USUAL_DATA : dataOf(local.given)]);
+  if (given.data === undefined && local !== undefined) warnOfChange(local.given, names[0]!);
+  const tasks = openTasks(given, names);
+  const several = opened.length > 1 || tasks.length > 1;
+  const { out } = given;
+  if (out !== undefined) {
+    checkResults(out, given, several);
+    tidyUp(out, (name) => RESULT.test(name));
+  }
+  const single = several ? null : cellOf(opened[0]!, tasks[0]!, given);
+  const lock =
+    out === undefined
+      ? null
+      : await takeLock(join(out, '.lock'), {
+          refuse: ({ pid }) =>
+            new ConfigError(`${out}: process ${pid} is evaluating there; wait for it, or give another --out`),
+        });
+  try {
+    return single === null
+      ? await evaluateBoard(opened, tasks, given, temperatures, baselines)
+      : await evaluateOne(single, given, temperatures);
+  } finally {
+    lock?.release();
+  }
 }

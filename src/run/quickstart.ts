@@ -12,7 +12,7 @@ import { ConfigError } from '../errors.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { say } from '../terminal.ts';
 import { writeEnvironment } from './engine.ts';
-import { runEvalStage } from './eval.ts';
+import { runEvalStage } from './local-policy.ts';
 import { buildReport } from './report.ts';
 import { Run, type RunRequest, runSession } from './run.ts';
 import { prepareInitial } from './run-policy.ts';

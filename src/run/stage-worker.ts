@@ -3,7 +3,7 @@ import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { openExamples } from '../../datasets/source.ts';
-import { evaluate } from '../../eval/harness.ts';
+import { type EvalOptions, evaluate } from '../../eval/harness.ts';
 import type { Engine } from '../engine/engine.ts';
 import { neverRemake, syncPath } from '../files.ts';
 import { cores } from '../machine.ts';
@@ -34,6 +34,7 @@ import {
 } from '../train/worker-group.ts';
 import type { EvalRecord } from '../types.ts';
 import { openEngine } from './engine.ts';
+import { fewShot } from './few-shot.ts';
 import { makePolicyReference } from './policy-reference.ts';
 import type { EvalJob, Likelihood, StageJob, StageNote, StageResult, TrainingJob } from './stage.ts';
 import { evaluationCard, exampleTask, trainingCard, trainingTask } from './task.ts';
@@ -238,32 +239,43 @@ async function answer(own: EvalJob): Promise<StageResult> {
   const source = openExamples(own.examples);
   const { facts } = source;
   const card = evaluationCard(adapter ?? own.from, facts, own.numbers);
-  const task = exampleTask(card, { facts, reading: own.answers });
-  const numbers = Array.from({ length: source.count }, (_, i) => i).filter((i) => i % size === rank);
-  const examples = numbers.map((i) => source.at(i));
+  const { reasoning, streamed = false } = own;
+  const asked = { facts, reading: own.answers, ...(reasoning === undefined ? {} : { reasoning }) };
+  const task = exampleTask(card, asked);
+  const shots = own.shots === undefined ? undefined : fewShot(own.examples, card, asked, own.shots);
   const stopped = new AbortController();
   // Looked at between decoding steps, whenever they let timers through.
   const poll = setInterval(() => workers.stopFlag() && stopped.abort(), STOP_POLL_MS).unref();
   const records: EvalRecord[][] = [];
   const likelihoods: Likelihood[][] = [];
   let before = 0;
-  for (const mode of own.modes) {
+  for (const [m, mode] of own.modes.entries()) {
+    const wanted =
+      mode.wanted ?? Array.from({ length: source.count }, (_, i): readonly [number, null] => [i, null]);
+    const share = wanted.filter((_, i) => i % size === rank);
+    const numbers = share.map(([number]) => number);
+    const examples = numbers.map((i) => source.at(i));
     const found: Likelihood[] = [];
     const reference =
       mode.reference === undefined
         ? null
         : loadShared(policy.engine, workers, mode.reference, { tuning: 'none' });
-    const options = {
-      ...{ ...mode, maxTokens: own.maxTokens, seed: own.seed, signal: stopped.signal },
-      onResponses: (prompts: readonly EncodedPrompt[], responses: readonly Sampled[]) => {
+    const options: EvalOptions = {
+      ...{ temperature: mode.temperature, samples: mode.samples },
+      ...{ maxTokens: own.maxTokens, seed: own.seed, signal: stopped.signal },
+      ...(shots === undefined ? {} : { shots }),
+      ...(mode.wanted === undefined ? {} : { wanted: share.map(([, samples]) => samples!) }),
+      ...(streamed
+        ? { onRecord: (record, number) => note({ kind: 'record', mode: m, number, record }) }
+        : {}),
+      onResponses: (prompts, responses) => {
         if (reference !== null) found.push(...likelihoodsOf(reference, prompts, responses, mode.temperature));
       },
     };
-    records.push(
-      await evaluate(policy, task, examples, numbers, options, (done) => {
-        note({ kind: 'eval', done: before + done });
-      }),
-    );
+    const answered = await evaluate(policy, task, examples, numbers, options, (done) => {
+      note({ kind: 'eval', done: before + done });
+    });
+    records.push(streamed ? [] : answered);
     likelihoods.push(found);
     before += examples.length;
     reference?.dispose();

@@ -3,6 +3,7 @@
  * resumption. `stage-worker.ts` is the program of one Worker.
  */
 import { type ExampleAddress, openExamples, validationExamples } from '../../datasets/source.ts';
+import type { ShotOptions } from '../../eval/policy.ts';
 import { CheckpointError, ConfigError, TimeseerError } from '../errors.ts';
 import { Interrupted, withInterrupt } from '../interrupt.ts';
 import { cores } from '../machine.ts';
@@ -61,6 +62,8 @@ export interface EvalMode {
   readonly samples: number;
   /** A policy with the same tokens that gives its log-probabilities of the answers too. */
   readonly reference?: string;
+  /** The examples by their place, and the samples of each, where not all are wanted. */
+  readonly wanted?: readonly (readonly [number: number, samples: readonly number[]])[];
 }
 
 /** A response's tokens and the sums of their log-probabilities, at the temperature that it was sampled with. */
@@ -84,6 +87,11 @@ export interface EvalJob extends Job {
   readonly answers: Reading;
   /** Numbers instead of pictures, or pictures (null); as the policy was taught where absent. */
   readonly numbers?: NumbersFormat | null;
+  readonly shots?: ShotOptions;
+  /** Whether reasoning is asked for before the answer; it is when absent. */
+  readonly reasoning?: boolean;
+  /** Whether every record is reported as it comes, and is not in the result. */
+  readonly streamed?: boolean;
 }
 
 export type StageJob = TrainingJob | EvalJob;
@@ -97,7 +105,9 @@ export type StageNote =
   /** The policy after this step is there to be evaluated. */
   | { readonly kind: 'evaluate'; readonly step: number }
   /** Examples that the rank has answered, over all modes. */
-  | { readonly kind: 'eval'; readonly done: number };
+  | { readonly kind: 'eval'; readonly done: number }
+  /** A record of a streamed evaluation: its mode and the place of its example. */
+  | { readonly kind: 'record'; readonly mode: number; readonly number: number; readonly record: EvalRecord };
 
 export interface StageResult {
   /** Steps that are done; fewer than asked for when the stage was stopped, or ended early. */

@@ -37,7 +37,7 @@ import { say, shellWord } from '../terminal.ts';
 import { readLog } from '../train/metrics.ts';
 import type { EvalRecord } from '../types.ts';
 import { openEngine, writeEnvironment } from './engine.ts';
-import { answerExamples } from './eval.ts';
+import { answerExamples } from './local-policy.ts';
 import { Run, runSession } from './run.ts';
 import { findPolicy, prepareInitial } from './run-policy.ts';
 import type { Likelihood } from './stage.ts';

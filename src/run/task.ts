@@ -21,7 +21,14 @@ import { PictureCache } from '../plot/cache.ts';
 import { axesText, type Figure, figure, isBare } from '../plot/figure.ts';
 import { render, renderColumns } from '../plot/raster.ts';
 import type { Recipe } from '../recipe.ts';
-import { checkedCard, hasCard, type NumbersFormat, type PolicyCard, readCard } from '../tasks/card.ts';
+import {
+  checkedCard,
+  FOREIGN_CARD,
+  hasCard,
+  type NumbersFormat,
+  type PolicyCard,
+  readCard,
+} from '../tasks/card.ts';
 import { checkFigure, drawingOf } from '../tasks/drawing.ts';
 import {
   genericTrace,
@@ -169,6 +176,11 @@ export function evaluationCard(
   };
 }
 
+/** The card of a policy that is in no directory: one behind an endpoint, or a program. It is asked what the data set asks. */
+export function foreignCard(facts: DataFacts, numbers: PolicyCard['numbers']): PolicyCard {
+  return { ...FOREIGN_CARD, ...taught(facts), figure: facts.figure?.preset ?? USUAL, numbers };
+}
+
 /** Why the answers of a policy can say little about a data set, one sentence each; nothing for a large one. */
 export function mismatches(directory: string, asked: PolicyCard, facts: DataFacts): string[] {
   const card = readCard(directory);
@@ -202,6 +214,8 @@ export interface TaskParts {
   readonly profile?: () => ClassProfile | null;
   /** How answers are read; default lenient. */
   readonly reading?: Reading;
+  /** Whether reasoning is asked for before the answer; default true. */
+  readonly reasoning?: boolean;
   /** How reinforcement grades intervals; the paper's way when absent, as in evaluation. */
   readonly reward?: RewardOptions;
   /** Keeps pictures: worth it where examples come again. */
@@ -240,7 +254,7 @@ function written({ channels, names }: Example, { digits, points }: NumbersFormat
 
 /** The task of a card over examples of a data set. */
 export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
-  const { facts, profile = () => null, reading = 'lenient' } = parts;
+  const { facts, profile = () => null, reading = 'lenient', reasoning = true } = parts;
   const { style, numbers } = card;
   const missing = facts.figure?.missing ?? figure(card.figure).missing;
   const prompt = promptFor(card.task, card.kind, facts.title, facts.prompt);
@@ -256,13 +270,14 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
       length: lengthOf(example),
       channels: example.channels.length,
       classes: facts.classes,
-      reading,
+      ...{ reading, reasoning },
     });
   const question = (example: Example): string =>
     instruction(style, prompt, {
       length: lengthOf(example),
       channels: example.names,
       classes: card.classes,
+      reasoning,
       ...(numbers === null ? axesOf(example) : { numbers: written(example, numbers) }),
     });
   return {

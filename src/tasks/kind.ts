@@ -41,6 +41,8 @@ export interface PromptRequest {
   readonly numbers?: { readonly text: string; readonly points: number };
   /** Whether an extension is asked for, where the task has one; default false, as everywhere until something judges it. */
   readonly extension?: boolean;
+  /** Whether reasoning is asked for before the answer; default true. */
+  readonly reasoning?: boolean;
 }
 
 /** What a response was asked for; nothing here depends on the right answer. */
@@ -56,6 +58,8 @@ export interface Asked {
   readonly reading?: Reading;
   /** Whether an extension was asked for, which classification alone can be; default false. */
   readonly extension?: boolean;
+  /** Whether reasoning was asked for; default true. */
+  readonly reasoning?: boolean;
 }
 
 export const TRACE_MODES = ['teacher', 'blind'] as const;

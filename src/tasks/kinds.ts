@@ -56,9 +56,19 @@ export const goldParts = (gold: Gold): string => taskKind(gold.kind).parts(gold,
 /** For texts of our own, which nothing has to be overlooked in. */
 export const EXACT_WORDS = { classes: [], reading: 'strict' } as const satisfies Partial<Asked>;
 
-/** What a response says; any text is read. @throws DataError for a shape that is none */
+/**
+ * What a response says; any text is read. Where reasoning was not asked for, the form is the same without its part: a response that
+ * reasons all the same is read, but is not well formed.
+ * @throws DataError for a shape that is none
+ */
 export function parseResponse(response: string, asked: Asked): ParsedAnswer {
-  return taskKind(asked.kind).parse(response, asked);
+  const { parse } = taskKind(asked.kind);
+  if (asked.reasoning !== false) return parse(response, asked);
+  if (/<\/?think>/i.test(response)) {
+    const read = parse(response, asked);
+    return { ...read, wellFormed: false, problem: read.problem ?? 'reasoning was not asked for' };
+  }
+  return { ...parse(`<think>none</think>${response}`, asked), think: null };
 }
 
 /**

@@ -62,7 +62,7 @@ function choices({ hints }: TaskPrompt, classes: readonly string[]): string {
  * end, or an extension for a task that has none
  */
 export function promptText(prompt: TaskPrompt, request: PromptRequest): string {
-  const { length, channels, classes, numbers, extension = false } = request;
+  const { length, channels, classes, numbers, extension = false, reasoning = true } = request;
   const fail = (message: string): never => {
     throw new ConfigError(`prompt of ${prompt.name}: ${message}`);
   };
@@ -80,10 +80,13 @@ export function promptText(prompt: TaskPrompt, request: PromptRequest): string {
     );
   if (extension && prompt.advice === null) fail('this task has no extension; leave it out');
   const place = numbers === undefined ? 'in the picture' : 'in the numbers';
+  const form = kind.form(prompt, request);
   const text = [
     [kind.shown(request), prompt.context].filter((part) => part !== '').join(' '),
     choosing ? `${prompt.question} ${choices(prompt, classes)}` : prompt.question,
-    `Reason step by step about what you see ${place} between <think> and </think>. ${kind.form(prompt, request)} Write nothing else.`,
+    reasoning
+      ? `Reason step by step about what you see ${place} between <think> and </think>. ${form} Write nothing else.`
+      : `Answer from what you see ${place}, without any reasoning. ${form.replace(/^Then ./, (then) => then.slice(-1).toUpperCase())} Write nothing else.`,
   ].join('\n');
   return numbers === undefined ? text : `${text}\n\n${numbers.text}`;
 }

@@ -1,5 +1,6 @@
 /** What training needs to know of a task, and how an example of it becomes an encoded prompt. */
 import type { EncodedPrompt } from '../policy/batch.ts';
+import type { Message } from '../policy/chat.ts';
 import type { Prompting } from '../policy/policy.ts';
 import type { Example, Picture, Score } from '../types.ts';
 
@@ -33,6 +34,13 @@ export interface MarkedShare {
   readonly gold: number;
 }
 
+/** A solved example that stands before the question. */
+export interface Shot {
+  readonly picture: Picture | null;
+  readonly instruction: string;
+  readonly response: string;
+}
+
 const CACHE_LIMIT = 256;
 
 /** Encodes prompts of one policy; few instructions recur over and over, so their chat text is kept. */
@@ -44,10 +52,25 @@ export class PromptEncoder {
     this.#policy = policy;
   }
 
-  /** One user turn: the picture, then the instruction; the instruction alone where there is no picture. */
-  encode(picture: Picture | null, instruction: string): EncodedPrompt {
+  /**
+   * One user turn: the picture, then the instruction; the instruction alone where there is no picture. Before it each shot as a turn
+   * of the same form with its response.
+   */
+  encode(picture: Picture | null, instruction: string, shots: readonly Shot[] = []): EncodedPrompt {
     const { chat } = this.#policy;
     const words = { type: 'text', text: instruction } as const;
+    if (shots.length > 0) {
+      const asked = [...shots, { picture, instruction }];
+      const messages = asked.flatMap((turn, i): Message[] => {
+        const text = { type: 'text', text: turn.instruction } as const;
+        const content = turn.picture === null ? [text] : [{ type: 'image' } as const, text];
+        const answered = shots[i];
+        const user: Message = { role: 'user', content };
+        return answered === undefined ? [user] : [user, { role: 'assistant', content: answered.response }];
+      });
+      const pictures = asked.flatMap((turn) => turn.picture ?? []);
+      return this.#policy.encodePrompt(chat.render(messages), pictures);
+    }
     // An instruction without a picture holds the numbers of one series, and does not recur.
     if (picture === null) {
       return this.#policy.encodePrompt(chat.render([{ role: 'user', content: [words] }]), []);

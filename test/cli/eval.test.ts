@@ -68,14 +68,14 @@ describe('timeseer eval', () => {
     writeFileSync(join(out, '.mine.tmp'), 'kept');
     const { code } = await timeseer(...BASE, '--count', '2', '--out', out);
     expect(code).toBe(0);
-    expect(readdirSync(out).sort()).toEqual(['.mine.tmp', 'metrics.json', 'records.jsonl']);
+    expect(readdirSync(out).sort()).toEqual([...['.mine.tmp', 'eval.json', 'metrics.json', 'records.jsonl']]);
   });
 
   test('gives the same answers whatever the number of workers', async () => {
     const sampled = ['--count', '5', '--temperature', '1', '--json'];
     const one = await timeseer(...BASE, ...sampled, '--workers', '1', '--out', out);
     const alone = readFileSync(join(out, 'records.jsonl'), 'utf8');
-    const three = await timeseer(...BASE, ...sampled, '--workers', '3', '--out', out);
+    const three = await timeseer(...BASE, ...sampled, '--workers', '3', '--force', '--out', out);
     expect([one.code, three.code]).toEqual([0, 0]);
     expect(readFileSync(join(out, 'records.jsonl'), 'utf8')).toBe(alone);
     expect(JSON.parse(three.out).metrics).toEqual(JSON.parse(one.out).metrics);
@@ -96,7 +96,7 @@ describe('timeseer eval', () => {
     );
     const kept = readFileSync(join(out, 'records.0.5.jsonl'), 'utf8');
     expect(readRecords(join(out, 'records.0.jsonl'))).toHaveLength(5);
-    const alone = ['--count', '5', '--temperature', '0.5', '--samples', '2', '--out', out];
+    const alone = ['--count', '5', '--temperature', '0.5', '--samples', '2', '--force', '--out', out];
     expect((await timeseer(...BASE, '--split', 'validation', ...alone)).code).toBe(0);
     expect(readFileSync(join(out, 'records.jsonl'), 'utf8')).toBe(kept);
     const flattering = await timeseer(...BASE, '--count', '2', '--temperature', '0,1');
@@ -121,7 +121,37 @@ describe('timeseer eval', () => {
     expect(await reading(join(run, 'initial'), '--answers', 'lenient')).toBe('lenient');
   });
 
-  test('Ctrl-C ends it soon, in the middle of a batch, with code 130 and nothing written', async () => {
+  test('goes on with what an evaluation that was killed has left, to the same records', async () => {
+    const asked = [...BASE, '--count', '5', '--temperature', '0.8', '--samples', '3', '--out', out];
+    expect((await timeseer(...asked)).code).toBe(0);
+    const file = join(out, 'records.jsonl');
+    const whole = readFileSync(file, 'utf8');
+    const lines = whole.split('\n');
+    // In the order in which they came, the last one torn.
+    const left = [lines[13], lines[0], lines[4], lines[2]!].join('\n');
+    writeFileSync(file, left.slice(0, -20));
+    rmSync(join(out, 'metrics.json'));
+    const refused = await timeseer(...asked);
+    expect(refused).toMatchObject({
+      code: 2,
+      err: expect.stringMatching(/holds an evaluation already; add --resume/),
+    });
+    const other = await timeseer(
+      ...asked.map((one) => (one === '0.8' ? '0.9' : one)),
+      '--seed',
+      '7',
+      '--resume',
+    );
+    expect(other.err).toMatch(
+      /other settings: data\.seed \(was 42, is 7\), seed \(was 42, is 7\), temperatures \(was \[0\.8\], is \[0\.9\]\)/,
+    );
+    const { code, err } = await timeseer(...asked, '--resume');
+    expect({ code, err }).toEqual({ code: 0, err: '' });
+    expect(readFileSync(file, 'utf8')).toBe(whole);
+    expect(existsSync(join(out, 'metrics.json'))).toBe(true);
+  });
+
+  test('Ctrl-C ends it soon, in the middle of a batch, with code 130 and the responses that had come', async () => {
     // One batch of long answers; a policy that knows nothing never ends them.
     const long = ['--count', '64', '--temperature', '1', '--samples', '4', '--maxTokens', '3000'];
     const waiting = process.listenerCount('SIGINT');
@@ -144,7 +174,13 @@ describe('timeseer eval', () => {
     expect(code).toBe(130);
     expect(err).toMatch(/saving first.*\n(eval .*\n)?stopped on request\n$/s);
     expect(text).toBe('');
-    expect(listing(out)).toEqual([]);
+    expect(existsSync(join(out, 'metrics.json'))).toBe(false);
+    const kept = listing(out).includes('records.jsonl') ? readRecords(join(out, 'records.jsonl')) : [];
+    expect(kept.length).toBeLessThan(256);
+    for (const { usage, sample } of kept) {
+      expect(usage!.completion).toBeLessThan(3000);
+      expect(sample).toBeLessThan(4);
+    }
   });
 });
 

@@ -68,7 +68,7 @@ export async function broken(
 }
 
 /** Files that hold what a clock measured. */
-const CLOCKED = /^environment\.json$|\bstage\.json$|^report\.(html|json)$|^summary\.json$/;
+const CLOCKED = /^(?:environment|eval)\.json$|\bstage\.json$|^report\.(html|json)$|^summary\.json$/;
 
 /** The event file of a stage has the time at which it began in its name. */
 const EVENTS = /events\.out\.tfevents\.\d+\.timeseer$/;

@@ -134,7 +134,7 @@ describe('evaluation, killed and begun again, is the unbroken one', { timeout: 3
       '--quiet',
     ];
     const evaluation = (to: string): Stage => {
-      const begin = ['eval', ...asked, '--out', to];
+      const begin = ['eval', ...asked, '--out', to, '--resume'];
       return { out: to, begin, resume: begin };
     };
     expect(await broken(evaluation(one!), [])).toBe(0);

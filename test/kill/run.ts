@@ -61,7 +61,7 @@ function stage(name: Name, out: string): Stage {
       '16',
       '--quiet',
     ];
-    const begin = [name, ...asked, '--out', out];
+    const begin = [name, ...asked, '--out', out, '--resume'];
     return { out, begin, resume: begin };
   }
   const resume = [name, '--out', out, '--resume', '--quiet'];

@@ -1,0 +1,129 @@
+/**
+ * The records of an evaluation under way: a line is appended for every response as it comes, and at the end the file is rewritten in
+ * the order of the examples. A process may be killed at any instant: what it leaves is read again, but for a last line that is torn.
+ */
+import { closeSync, existsSync, fsyncSync, openSync, writeSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { DataError } from '../src/errors.ts';
+import { makeDirectory, notWritten, writeFileAtomic } from '../src/files.ts';
+import type { EvalRecord } from '../src/types.ts';
+import { checked, evalRecordShape, readText } from './records.ts';
+
+/** Records are on the disk to stay this often, in ms. */
+const SYNC_MS = 2_000;
+
+const ADVICE = 'begin the evaluation anew with --force';
+
+interface Kept {
+  /** As it stands in the file, without its line feed. */
+  readonly line: string;
+  readonly record: EvalRecord;
+}
+
+export class RecordLog {
+  /** Null: records are kept in memory alone. */
+  readonly file: string | null;
+  /** Responses of an example. */
+  readonly samples: number;
+  /** By number · samples + sample. */
+  readonly #kept = new Map<number, Kept>();
+  #handle: number | null = null;
+  #synced = 0;
+
+  /**
+   * @param numberOf place of an example by its id
+   * @throws DataError where lines that are there are damaged, or answer something else
+   */
+  constructor(file: string | null, samples: number, numberOf: (id: string) => number | undefined) {
+    this.file = file;
+    this.samples = samples;
+    if (file !== null && existsSync(file)) this.#read(file, numberOf);
+  }
+
+  #read(file: string, numberOf: (id: string) => number | undefined): void {
+    const lines = readText(file, ADVICE).split('\n');
+    for (const [i, line] of lines.entries()) {
+      // What follows the last line feed was being written when the process was killed.
+      if (i === lines.length - 1) break;
+      if (line.trim() === '') continue;
+      let value: unknown;
+      try {
+        value = JSON.parse(line);
+      } catch (cause) {
+        throw new DataError(`not a JSON line (${(cause as Error).message}); ${ADVICE}`, {
+          ...{ file, line: i + 1, cause },
+        });
+      }
+      const record = checked(value, evalRecordShape, file, ADVICE, i + 1);
+      const number = numberOf(record.seriesId);
+      const { sample = 0 } = record;
+      if (number === undefined || sample >= this.samples) {
+        const what = `answers sample ${sample} of ${record.seriesId}, which was not asked for`;
+        throw new DataError(`${what}; ${ADVICE}`, { file, line: i + 1 });
+      }
+      // Of a response that failed and was asked for again, the last line.
+      this.#kept.set(number * this.samples + sample, { line, record });
+    }
+  }
+
+  /** Whether there is a response, which need not be asked for again. */
+  has(number: number, sample: number): boolean {
+    const kept = this.#kept.get(number * this.samples + sample);
+    return kept !== undefined && kept.record.failure === undefined;
+  }
+
+  /** Appends a record. @throws WriteError */
+  append(number: number, record: EvalRecord): void {
+    const line = JSON.stringify(record);
+    if (this.file !== null) this.#write(this.file, line);
+    this.#kept.set(number * this.samples + (record.sample ?? 0), { line, record });
+  }
+
+  #write(file: string, line: string): void {
+    try {
+      if (this.#handle === null) {
+        makeDirectory(dirname(file));
+        // Without a torn line at its end, which the next one would continue.
+        if (existsSync(file)) this.#rewrite(file);
+        this.#handle = openSync(file, 'a');
+        this.#synced = performance.now();
+      }
+      const bytes = Buffer.from(`${line}\n`);
+      for (let at = 0; at < bytes.length; ) at += writeSync(this.#handle, bytes, at, bytes.length - at);
+      if (performance.now() - this.#synced < SYNC_MS) return;
+      fsyncSync(this.#handle);
+      this.#synced = performance.now();
+    } catch (error) {
+      throw typeof (error as NodeJS.ErrnoException).code === 'string' ? notWritten(file, error) : error;
+    }
+  }
+
+  #sorted(): Kept[] {
+    return [...this.#kept].sort(([a], [b]) => a - b).map(([, kept]) => kept);
+  }
+
+  #rewrite(file: string): void {
+    writeFileAtomic(
+      file,
+      this.#sorted().map(({ line }) => `${line}\n`),
+    );
+  }
+
+  /** Waits until all that was appended is on the disk, and lets go of the file. */
+  close(): void {
+    if (this.#handle === null) return;
+    try {
+      fsyncSync(this.#handle);
+    } finally {
+      closeSync(this.#handle);
+      this.#handle = null;
+    }
+  }
+
+  /** Rewrites the file in the order of the examples and samples; returns its records in that order. */
+  finish(): EvalRecord[] {
+    this.close();
+    if (this.file !== null) this.#rewrite(this.file);
+    return this.#sorted().map(({ record }) => record);
+  }
+}

@@ -1,0 +1,45 @@
+/** What responses took: how many there are, how many are missing, tokens, seconds and cost. */
+import type { EvalRecord } from '../src/types.ts';
+
+export interface ResponseUsage {
+  /** Responses that were asked for. */
+  readonly asked: number;
+  /** Of these, those that no response came for: they have no part in any mean. */
+  readonly missing: number;
+  /** Mean tokens of a response and of its prompt; null where they are not known. */
+  readonly tokens: { readonly prompt: number; readonly completion: number } | null;
+  /** Mean seconds from request to response; null where policies answer many at once. */
+  readonly seconds: number | null;
+  /** Of all responses together; null where no prices were given. */
+  readonly cost: number | null;
+}
+
+const mean = (values: readonly number[]): number | null =>
+  values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length;
+
+/** Means are over the responses that say so. */
+export function usageOf(records: readonly EvalRecord[]): ResponseUsage {
+  const usages = records.flatMap(({ usage }) => usage ?? []);
+  const prompt = mean(usages.map((usage) => usage.prompt));
+  const completion = mean(usages.map((usage) => usage.completion));
+  const costs = records.flatMap(({ cost }) => cost ?? []);
+  return {
+    asked: records.length,
+    missing: records.filter(({ failure }) => failure !== undefined).length,
+    tokens: prompt === null || completion === null ? null : { prompt, completion },
+    seconds: mean(records.flatMap(({ failure, seconds }) => (failure === undefined ? (seconds ?? []) : []))),
+    cost: costs.length === 0 ? null : costs.reduce((sum, cost) => sum + cost, 0),
+  };
+}
+
+/** The same as a line for a terminal; nothing where there is nothing to tell. */
+export function usageLine({ asked, missing, tokens, seconds, cost }: ResponseUsage): string {
+  const parts = [
+    ...(tokens === null
+      ? []
+      : [`${tokens.completion.toFixed(1)} tokens after ${tokens.prompt.toFixed(1)} of the prompt`]),
+    ...(seconds === null ? [] : [`${seconds.toFixed(2)} s each`]),
+    ...(cost === null ? [] : [`cost ${cost.toFixed(4)} in all`]),
+  ];
+  return parts.length === 0 ? '' : `responses: ${asked - missing} of ${asked}; ${parts.join('; ')}\n`;
+}

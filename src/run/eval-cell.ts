@@ -1,0 +1,192 @@
+/** One policy on one data set: questions, answers as they come, records on disk, metrics. */
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { promptFor } from '../../datasets/benchmarks/registry.ts';
+import { EXAMPLES_MANIFEST } from '../../datasets/example-manifest.ts';
+import type { ExampleAddress, ExampleSource } from '../../datasets/source.ts';
+import { type Beginning, openManifest, writeManifest } from '../../eval/eval-manifest.ts';
+import type { EvalTask } from '../../eval/harness.ts';
+import { type Metrics, metricsOf } from '../../eval/metrics.ts';
+import type { EvalData, EvalForm, EvalPolicy, EvalPrompt, ResponseRequest } from '../../eval/policy.ts';
+import { RecordLog } from '../../eval/record-log.ts';
+import { type ResponseUsage, usageOf } from '../../eval/usage.ts';
+import { withInterrupt } from '../interrupt.ts';
+import { Progress } from '../progress.ts';
+import type { PolicyCard } from '../tasks/card.ts';
+import { promptVersion } from '../tasks/prompt.ts';
+import type { EvalRecord, Json } from '../types.ts';
+import { fewShot } from './few-shot.ts';
+import { exampleTask } from './task.ts';
+
+export interface CellRequest {
+  readonly policy: EvalPolicy;
+  readonly card: PolicyCard;
+  readonly address: ExampleAddress;
+  readonly source: ExampleSource;
+  readonly form: EvalForm;
+  readonly temperatures: readonly number[];
+  /** Responses per example and temperature above 0. */
+  readonly samples: number;
+  /** Directory of the records; null: they are not kept. */
+  readonly out: string | null;
+  readonly beginning: Beginning;
+  /** What progress is called. */
+  readonly label: string;
+  readonly silent: boolean;
+}
+
+/** Answers at one temperature. */
+export interface CellMode {
+  readonly temperature: number;
+  /** In the order of the examples, the samples of an example together; those without a response too. */
+  readonly records: readonly EvalRecord[];
+  /** Over the responses; null where there is none. */
+  readonly metrics: Metrics | null;
+  readonly usage: ResponseUsage;
+}
+
+export interface CellResult {
+  /** By temperature, in the order asked for. */
+  readonly modes: readonly CellMode[];
+  /** Seconds that answers took, over all sessions. */
+  readonly seconds: number;
+}
+
+/** Which examples: of a prepared data set what its manifest hashes, of a generator its name. */
+function dataIdentity({ name, split, seed, length, count }: ExampleAddress, source: ExampleSource): Json {
+  const which = { split, seed, count: count ?? source.count };
+  if (source.set === null) return { generator: name, length, ...which };
+  const manifest = readFileSync(join(name, EXAMPLES_MANIFEST));
+  return { set: createHash('sha256').update(manifest).digest('hex'), ...which };
+}
+
+/** What the answers of a cell depend on. */
+function settingsOf({ policy, card, address, source, form, temperatures, samples }: CellRequest) {
+  const data = dataIdentity(address, source);
+  if (!policy.asked) return { policy: policy.identity, data };
+  const { facts } = source;
+  return {
+    policy: policy.identity,
+    data,
+    prompt: {
+      version: promptVersion(promptFor(card.task, card.kind, facts.title, facts.prompt)),
+      style: card.style,
+      ...(form.numbers === null
+        ? { input: 'picture', figure: card.figure }
+        : { input: 'numbers', ...form.numbers }),
+      shots: form.shots?.count ?? 0,
+      reasoning: form.reasoning,
+    },
+    answers: form.reading,
+    maxTokens: form.maxTokens,
+    seed: form.seed,
+    temperatures,
+    samples,
+  };
+}
+
+/** What is asked about each example, with its shots. */
+function prompts(request: CellRequest, task: EvalTask): (number: number) => Promise<EvalPrompt> {
+  const { source, address, form, card } = request;
+  const parts = { facts: source.facts, reading: form.reading, reasoning: form.reasoning };
+  const shotsOf = form.shots === null ? () => [] : fewShot(address, card, parts, form.shots);
+  const turn = async (example: ReturnType<ExampleSource['at']>) => ({
+    picture: await task.picture(example),
+    instruction: task.instruction(example),
+  });
+  return async (number) => {
+    const shots: EvalPrompt['shots'][number][] = [];
+    for (const { example, response } of shotsOf(number)) shots.push({ ...(await turn(example)), response });
+    return { ...(await turn(source.at(number))), shots };
+  };
+}
+
+/** Place of each example by its id, once one is asked for. */
+function placesOf(source: ExampleSource): (id: string) => number | undefined {
+  let places: Map<string, number> | undefined;
+  return (id) => {
+    places ??= new Map(Array.from(source, (example, i) => [example.id, i]));
+    return places.get(id);
+  };
+}
+
+/**
+ * Asks a policy about a data set, and measures its answers. Every record is on disk as soon as it is there; responses that are there
+ * already are not asked for again, failed ones are.
+ * @throws ConfigError where the directory holds an evaluation of other settings; Interrupted when stopped, with all records kept;
+ * EndpointError where no request could be answered
+ */
+export async function evaluateCell(request: CellRequest): Promise<CellResult> {
+  const { policy, card, address, source, form, out, label, silent } = request;
+  const settings = settingsOf(request);
+  const begun = out === null ? null : openManifest(out, settings, request.beginning);
+  const temperatures = policy.asked ? request.temperatures : [0];
+  const places = placesOf(source);
+  const logs = temperatures.map((temperature) => {
+    const name = temperatures.length > 1 ? `records.${temperature}.jsonl` : 'records.jsonl';
+    return new RecordLog(
+      out === null ? null : join(out, name),
+      temperature === 0 ? 1 : request.samples,
+      places,
+    );
+  });
+  const wanted = logs.map((log, m): ResponseRequest[] =>
+    Array.from({ length: source.count * log.samples }, (_, i) => ({
+      number: Math.floor(i / log.samples),
+      sample: i % log.samples,
+      temperature: temperatures[m]!,
+    })).filter(({ number, sample }) => !log.has(number, sample)),
+  );
+  const requests = wanted.flat();
+  let seconds = begun?.seconds ?? 0;
+  const took = await answer(seconds);
+  seconds += took;
+  const { classes } = source.facts;
+  const modes = logs.map((log, m): CellMode => {
+    const records = log.finish();
+    const responses = records.filter(({ failure }) => failure === undefined);
+    return {
+      temperature: temperatures[m]!,
+      records,
+      metrics: responses.length === 0 ? null : metricsOf(responses, { classes }),
+      usage: usageOf(records),
+    };
+  });
+  return { modes, seconds };
+
+  /** Seconds that were taken. */
+  async function answer(before: number): Promise<number> {
+    if (requests.length === 0) return 0;
+    const parts = { facts: source.facts, reading: form.reading, reasoning: form.reasoning };
+    const task = exampleTask({ ...card, numbers: form.numbers }, parts);
+    const data: EvalData = { form, address, source, task, prompt: prompts(request, task) };
+    const total = logs.reduce((sum, log) => sum + log.samples * source.count, 0);
+    const progress = new Progress({
+      ...{ label, total, done: total - requests.length, unit: 'responses', silent },
+    });
+    const began = performance.now();
+    const elapsed = (): number => (performance.now() - began) / 1000;
+    let [first, failures] = [true, 0];
+    try {
+      await withInterrupt(async (signal) => {
+        const report = (record: EvalRecord, { number, temperature }: ResponseRequest): void => {
+          // Not before there is something to keep.
+          if (first && out !== null && begun === null) writeManifest(out, settings, before);
+          first = false;
+          logs[temperatures.indexOf(temperature)]!.append(number, record);
+          if (record.failure !== undefined) failures++;
+          progress.advance(1, failures > 0 ? { failures } : {});
+        };
+        await policy.answer(data, requests, report, signal);
+        // Asked for after the last response, it holds for what would come after them.
+        signal.throwIfAborted();
+      });
+    } finally {
+      progress.stop();
+      for (const log of logs) log.close();
+      if (out !== null && !first) writeManifest(out, settings, before + elapsed());
+    }
+    return elapsed();
+  }
+}

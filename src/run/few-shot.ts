@@ -1,0 +1,84 @@
+/** Few-shot prompts: solved training examples before the question. */
+import { classesOf } from '../../datasets/materials.ts';
+import { type ExampleAddress, hasSplits, isGenerator, openExamples } from '../../datasets/source.ts';
+import type { ShotsOf } from '../../eval/harness.ts';
+import type { ShotOptions } from '../../eval/policy.ts';
+import { ConfigError } from '../errors.ts';
+import { Random } from '../random.ts';
+import type { PolicyCard } from '../tasks/card.ts';
+import { labelOf, taskKind } from '../tasks/kinds.ts';
+import { exampleTask, type TaskParts } from './task.ts';
+
+/** Examples of a generator that shots are drawn from. */
+const GENERATED = 512;
+
+/**
+ * Where the shots of a data set come from: its training split.
+ * @throws ConfigError where that is what is evaluated, or is not there
+ */
+export function shotSource({ name, split, seed, length }: ExampleAddress): ExampleAddress {
+  if (split === 'train') {
+    throw new ConfigError(
+      '--shots: are drawn from the training split, which --split train evaluates; choose another split',
+    );
+  }
+  if (isGenerator(name)) return { name, split: 'train', seed, length, offset: 0, count: GENERATED };
+  if (!hasSplits(name)) {
+    throw new ConfigError(`--shots: ${name} has no training split to draw them from; prepare one that has`);
+  }
+  return { name, split: 'train', seed, length };
+}
+
+/** Places of examples by their label, the labels by name. */
+export function byLabel(labels: readonly string[]): readonly (readonly number[])[] {
+  const groups = new Map<string, number[]>([...new Set(labels)].sort().map((name) => [name, []]));
+  for (const [i, label] of labels.entries()) groups.get(label)!.push(i);
+  return [...groups.values()];
+}
+
+/**
+ * Shots of one question out of groups of equal label: `count` different places where there are as many, the groups in turn from a
+ * random one on, in random order. A pure function of its arguments.
+ */
+export function drawShots(
+  groups: readonly (readonly number[])[],
+  count: number,
+  seed: number,
+  number: number,
+): number[] {
+  const random = new Random(seed, 'shots', number);
+  const shuffled = <T>(list: readonly T[]): T[] => [...random.permutation(list.length)].map((i) => list[i]!);
+  const drawn = shuffled(groups).map(shuffled);
+  const longest = drawn.reduce((most, { length }) => Math.max(most, length), 0);
+  const inTurn = Array.from({ length: longest }, (_, round) => drawn.flatMap((group) => group[round] ?? []));
+  return shuffled(inTurn.flat().slice(0, count));
+}
+
+/**
+ * The shots of each question about a data set: for every question others, drawn with the seed from the training split and balanced by
+ * class. Their responses have the form that is asked for: the expert trace with its answer, or the answer alone.
+ * @throws ConfigError as `shotSource`; DataError for a training split that is not whole
+ */
+export function fewShot(
+  evaluated: ExampleAddress,
+  card: PolicyCard,
+  parts: TaskParts,
+  { count, seed }: ShotOptions,
+): ShotsOf {
+  const source = openExamples(shotSource(evaluated));
+  const task = exampleTask(card, { ...parts, profile: classesOf(source.set) });
+  const labels = Array.from(source, ({ gold }) => labelOf(gold));
+  if (labels.length < count) {
+    throw new ConfigError(`--shots: got ${count}, but the training split has ${labels.length} examples`);
+  }
+  const groups = byLabel(labels);
+  const { reasoning = true } = parts;
+  return (number) =>
+    drawShots(groups, count, seed, number).map((place) => {
+      const example = source.at(place);
+      const response = reasoning
+        ? task.trace(example)
+        : taskKind(example.gold.kind).parts(example.gold, true);
+      return { example, response };
+    });
+}

@@ -1,0 +1,37 @@
+/** From what a user names a policy by to the policy: a directory of weights, a classical baseline. */
+import type { EvalPolicy } from '../../eval/policy.ts';
+import { ConfigError } from '../errors.ts';
+import { type Baselines, baselinePolicy } from './baseline-policy.ts';
+import { localPolicy } from './local-policy.ts';
+import { findPolicy } from './run-policy.ts';
+
+export interface PolicyOptions {
+  /** Directory of a low-rank adapter of the policies on this machine. */
+  readonly adapter: string | undefined;
+  readonly device: string;
+  readonly workers: number;
+}
+
+export interface OpenedPolicy {
+  /** As it was named. */
+  readonly given: string;
+  readonly policy: EvalPolicy;
+  /** Of the weights of a policy on this machine. */
+  readonly directory: string | null;
+}
+
+const BASELINE = 'baseline:';
+
+/**
+ * @param given a directory of a policy or a run, or `baseline:NAME`
+ * @throws ConfigError, CheckpointError where there is no such policy
+ */
+export function openPolicy(given: string, options: PolicyOptions, baselines: Baselines): OpenedPolicy {
+  if (given.trim() === '') throw new ConfigError('--policy: is empty; give a path');
+  if (given.startsWith(BASELINE)) {
+    return { given, policy: baselinePolicy(given.slice(BASELINE.length), baselines), directory: null };
+  }
+  const { adapter, device, workers } = options;
+  const from = findPolicy(given);
+  return { given, policy: localPolicy({ name: given, from, adapter, device, workers }), directory: from };
+}
