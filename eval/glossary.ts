@@ -16,8 +16,8 @@ import type { Summary, SummaryMetrics } from './summary.ts';
 function answerMetrics(): Record<string, LoggedName> {
   const found = new Map<string, Set<string>>();
   for (const kind of KIND_NAMES) {
-    const { metrics, groupMetrics } = taskKind(kind).evaluation;
-    for (const [name, { definition }] of Object.entries({ ...groupMetrics, ...metrics })) {
+    const { metrics, details, groupMetrics } = taskKind(kind).evaluation;
+    for (const [name, { definition }] of Object.entries({ ...groupMetrics, ...metrics, ...details })) {
       const told = name === 'reward' ? `${definition.replace(/\.$/, '')} (${kind}).` : definition;
       found.set(name, (found.get(name) ?? new Set()).add(told));
     }

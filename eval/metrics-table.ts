@@ -9,6 +9,9 @@ type Column = readonly [metric: string, label: string];
 type Row = readonly [label: string, set: MetricSet | Pooled];
 
 const CELL = 23;
+/** Of columns that tell a mean alone. */
+const NARROW = 10;
+const WITHOUT_INTERVAL: ReadonlySet<string> = new Set(['success_rate']);
 const NOTE = 'means over series with bootstrap 95 % intervals; an unparsable answer counts as 0\n';
 
 /** Groups of fewer series than these say little by themselves: several of them share a row. */
@@ -17,10 +20,12 @@ const FEW = 5;
 /** A mean alone, where its interval is not known. */
 type Mean = Pick<Estimate, 'mean' | 'n'>;
 
-function cell(estimate: Estimate | Mean | undefined): string {
-  if (estimate === undefined) return '–'.padEnd(CELL);
+const widthOf = (metric: string): number => (WITHOUT_INTERVAL.has(metric) ? NARROW : CELL);
+
+function cell(metric: string, estimate: Estimate | Mean | undefined): string {
+  if (estimate === undefined) return '–'.padEnd(widthOf(metric));
   const { mean } = estimate;
-  if (!('ci95' in estimate)) return mean.toFixed(3).padEnd(CELL);
+  if (!('ci95' in estimate) || WITHOUT_INTERVAL.has(metric)) return mean.toFixed(3).padEnd(widthOf(metric));
   const { ci95 } = estimate;
   return `${mean.toFixed(3)} [${ci95[0].toFixed(3)}, ${ci95[1].toFixed(3)}]`.padEnd(CELL);
 }
@@ -29,7 +34,7 @@ function cell(estimate: Estimate | Mean | undefined): string {
 type Pooled = Readonly<Partial<Record<string, Mean>>> & { readonly reward: Mean };
 
 /** No means over series, so that those of groups do not add up. */
-const OF_SETS: readonly string[] = ['balanced_accuracy', 'macro_f1'];
+const OF_SETS: readonly string[] = ['balanced_accuracy', 'macro_f1', 'weighted_f1'];
 
 /** Means over the series of all sets, at least one; a metric that none of them has is left out. */
 function pooled(sets: readonly MetricSet[]): Pooled {
@@ -55,10 +60,10 @@ function taskRows(byTask: Metrics['byTask']): Row[] {
 
 function block(rows: readonly Row[], columns: readonly Column[], width: number): string {
   const shown = columns.filter(([metric]) => rows.some(([, set]) => set[metric] !== undefined));
-  const head = `${''.padEnd(width)}${shown.map(([, label]) => label.padEnd(CELL)).join('')}n\n`;
+  const head = `${''.padEnd(width)}${shown.map(([metric, label]) => label.padEnd(widthOf(metric))).join('')}n\n`;
   const lines = rows.map(
     ([name, set]) =>
-      `${name.padEnd(width)}${shown.map(([metric]) => cell(set[metric])).join('')}${set.reward.n}\n`,
+      `${name.padEnd(width)}${shown.map(([metric]) => cell(metric, set[metric])).join('')}${set.reward.n}\n`,
   );
   return `${head}${lines.join('')}`;
 }

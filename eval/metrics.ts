@@ -4,6 +4,7 @@
  */
 
 import { DataError } from '../src/errors.ts';
+import { passAtK } from '../src/measures/samples.ts';
 import type { MetricSet, MetricValues } from '../src/tasks/evaluation.ts';
 import { labelOf, taskKind } from '../src/tasks/kinds.ts';
 import type { Estimate, EvalRecord, Gold } from '../src/types.ts';
@@ -15,10 +16,23 @@ import {
   type SetMeasure,
   setEstimates,
 } from './bootstrap.ts';
+import { consensusOf } from './consensus.ts';
 
 export interface MetricOptions extends BootstrapOptions {
   /** Classes that the answers may name, in order; when absent, of a classification those that are gold, sorted. */
   readonly classes?: readonly string[];
+  /** Whether the further metrics of the kind (`Evaluation.details`) are computed too; default true. */
+  readonly details?: boolean;
+}
+
+/** What several responses to each series are worth together; of the series with at least two. */
+export interface SampleMetrics {
+  /** Responses that each of them has at least. */
+  readonly samples: number;
+  /** By k: chance that one of k responses solves the example, for k = 1, 2, 4, … and `samples`. */
+  readonly passAtK: Readonly<Record<string, Estimate>>;
+  /** Metrics of one answer made of all: the class of the majority, the intervals or variates closest to the others. */
+  readonly consensus: MetricSet;
 }
 
 export interface Metrics {
@@ -30,16 +44,24 @@ export interface Metrics {
   readonly byClass: Readonly<Record<string, MetricSet>>;
   /** By task (generator preset, data set, or a part of one), sorted by name. */
   readonly byTask: Readonly<Record<string, MetricSet>>;
+  /** By points of the series, from one power of two to the next (`513–1024`), ascending. */
+  readonly byLength: Readonly<Record<string, MetricSet>>;
+  /** Null where no series has several responses. */
+  readonly samples: SampleMetrics | null;
+  /** Per response: tokens of `prompt` and `completion`, `seconds`, `cost`; those that are known. */
+  readonly usage: Readonly<Record<string, Estimate>>;
+  /** Responses that failed, of an endpoint that is down, say: they are in no metric. */
+  readonly failed: number;
   /** Null for variates, which have no class. */
   readonly confusion: Confusion | null;
 }
 
 /** The metrics of some series: means of what every response has, and statistics of the set. */
 function metricSet(series: readonly Answered[], kind: Gold['kind'], options: MetricOptions): MetricSet {
-  const { metrics, classColumns } = taskKind(kind).evaluation;
+  const { metrics, details, classColumns } = taskKind(kind).evaluation;
   const statistics =
     classColumns === null ? null : classStatistics(series, labelOrder(series, kind, options));
-  const names = Object.keys(metrics);
+  const names = [...Object.keys(metrics), ...(options.details === false ? [] : Object.keys(details))];
   const column = (name: string): number[] => series.flatMap(({ values }) => values[name] ?? []);
   const columns = names.map((name) => [name, column(name)] as const);
   const full = columns.filter(([, values]) => values.length === series.length);
@@ -104,12 +126,13 @@ function labelOrder(series: readonly Answered[], kind: Gold['kind'], options: Me
  * All metrics of a list of responses. Several responses to one series (samples) are averaged first, so n counts
  * series; the confusion matrix counts responses. An unreadable answer scores 0 and is counted in `unparsable`. A metric
  * that only some series have (the class of an anomaly, where the data name it) is a mean over those, and absent where
- * none has it.
+ * none has it. Responses that failed count nowhere but in `failed`.
  * @throws DataError when there is no record, for records of several kinds, or when a gold answer is none of its series.
  */
 export function metricsOf(records: readonly EvalRecord[], options: MetricOptions = {}): Metrics {
   const kind = kindOf(records);
-  const series = bySeries(records);
+  const answered = records.filter(({ failure }) => failure === undefined);
+  const series = bySeries(records, options);
   const anomalous = series.filter(({ gold }) => isAnomalous(gold));
   const order = labelOrder(series, kind, options);
   const { classes: own, evaluation } = taskKind(kind);
@@ -129,8 +152,62 @@ export function metricsOf(records: readonly EvalRecord[], options: MetricOptions
         ? sets(grouped(series, ({ gold }) => labelOf(gold), order))
         : classSets(series, order, options),
     byTask: sets(grouped(series, ({ task }) => task, occurring(tasks, []))),
-    confusion: classes.length === 0 ? null : confusionOf(records, classes),
+    byLength: sets(grouped(series, lengthRange, occurring(series.map(lengthRange), []))),
+    samples: sampleMetrics(series, kind, options),
+    usage: usageOf(series, options),
+    failed: records.length - answered.length,
+    confusion: classes.length === 0 ? null : confusionOf(answered, classes),
   };
+}
+
+/** `513–1024` for a series of 720 points. */
+function lengthRange({ records }: Answered): string {
+  const most = 2 ** Math.ceil(Math.log2(records[0]!.length));
+  return most === 1 ? '1' : `${most / 2 + 1}–${most}`;
+}
+
+function sampleMetrics(
+  series: readonly Answered[],
+  kind: Gold['kind'],
+  options: MetricOptions,
+): SampleMetrics | null {
+  const several = series.filter(({ records }) => records.length > 1);
+  if (several.length === 0) return null;
+  const samples = Math.min(...several.map(({ records }) => records.length));
+  const { solves } = taskKind(kind).evaluation;
+  const solved = several.map(
+    ({ records }) => records.filter(({ answer, gold, length }) => solves(answer, gold, length)).length,
+  );
+  const ks = [...new Set([1, 2, 4, 8, 16, 32, 64, 128, 256, 512].filter((k) => k < samples).concat(samples))];
+  const passed = ks.map((k): [string, number[]] => [
+    String(k),
+    several.map(({ records }, i) => passAtK(records.length, solved[i]!, k)),
+  ]);
+  const merged = several.map(({ records }) => consensusOf(records));
+  return {
+    samples,
+    passAtK: estimates(Object.fromEntries(passed), options),
+    consensus: metricSet(bySeries(merged, options), kind, options),
+  };
+}
+
+/** Means of what responses cost, over the series where it is known. */
+function usageOf(series: readonly Answered[], options: MetricOptions): Record<string, Estimate> {
+  const columns: Readonly<Record<string, (record: EvalRecord) => number | undefined>> = {
+    prompt: ({ usage }) => usage?.prompt,
+    completion: ({ usage }) => usage?.completion,
+    seconds: ({ seconds }) => seconds,
+    cost: ({ cost }) => cost,
+  };
+  const found: Record<string, Estimate> = {};
+  for (const [name, of] of Object.entries(columns)) {
+    const means = series.flatMap(({ records }) => {
+      const known = records.flatMap((record) => of(record) ?? []);
+      return known.length === 0 ? [] : known.reduce((sum, one) => sum + one, 0) / known.length;
+    });
+    if (means.length > 0) found[name] = estimate(means, options);
+  }
+  return found;
 }
 
 /** Whether anything is anomalous; no class of a classification is. */
@@ -139,7 +216,7 @@ export const isAnomalous = (gold: Gold): boolean => taskKind(gold.kind).evaluati
 /** The metrics over all series alone: `metricsOf(records, options).overall`. @throws DataError as `metricsOf`. */
 export function overallOf(records: readonly EvalRecord[], options: MetricOptions = {}): MetricSet {
   const kind = kindOf(records);
-  return metricSet(bySeries(records), kind, options);
+  return metricSet(bySeries(records, options), kind, options);
 }
 
 /** One metric over all series: the same number as in `overallOf`. @throws DataError as `metricsOf`, and where there is none. */
@@ -188,10 +265,19 @@ export function pairedGain(
 }
 
 /** Metric values of one response, each in [0, 1]; of an anomaly whose kind the data do not name, no class accuracy. */
-function metricValues({ answer, gold, length, score }: EvalRecord): MetricValues {
-  const own = taskKind(gold.kind).evaluation.values(answer, gold, length);
-  return { format: answer.wellFormed ? 1 : 0, ...own, reward: score.total };
+function metricValues(record: EvalRecord, details = false): MetricValues {
+  const { answer, gold, length, score, measures } = record;
+  const { values, detailValues } = taskKind(gold.kind).evaluation;
+  return {
+    format: answer.wellFormed ? 1 : 0,
+    ...values(answer, gold, length),
+    ...(details ? { ...detailValues(answer, gold, length), ...measures } : {}),
+    reward: score.total,
+  };
 }
+
+/** All metric values of one response by name, the further ones too. */
+export const valuesOf = (record: EvalRecord): MetricValues => metricValues(record, true);
 
 /** Names of the metrics that a single response has. */
 export function responseMetrics(records: readonly EvalRecord[]): string[] {
@@ -209,23 +295,43 @@ interface Answered {
   readonly values: MetricValues;
 }
 
+/** Of the metrics that all of them have. */
 function meanValues(all: readonly MetricValues[]): MetricValues {
-  const names = Object.keys(all[0]!) as string[];
+  if (all.length === 1) return all[0]!;
+  const names = Object.keys(all[0]!).filter((name) => all.every((values) => values[name] !== undefined));
   const means = names.map((name) => [name, all.reduce((sum, v) => sum + v[name]!, 0) / all.length]);
   return Object.fromEntries(means) as MetricValues;
 }
 
-/** The series that records answer, in order of first appearance. */
-function bySeries(records: readonly EvalRecord[]): Answered[] {
+/**
+ * The series that records answer, in order of first appearance.
+ * @throws DataError where all responses failed
+ */
+function bySeries(
+  records: readonly EvalRecord[],
+  { details = true }: Pick<MetricOptions, 'details'> = { details: false },
+): Answered[] {
   const groups = new Map<string, EvalRecord[]>();
   for (const record of records) {
+    if (record.failure !== undefined) continue;
     const group = groups.get(record.seriesId);
     if (group === undefined) groups.set(record.seriesId, [record]);
     else group.push(record);
   }
+  if (groups.size === 0) {
+    throw new DataError(
+      `metrics: all responses failed (${records[0]?.failure ?? 'there is none'}); mend that and evaluate again`,
+    );
+  }
   return [...groups].map(([id, group]) => {
     const { task, gold } = group[0]!;
-    return { records: group, id, task, gold, values: meanValues(group.map(metricValues)) };
+    return {
+      records: group,
+      id,
+      task,
+      gold,
+      values: meanValues(group.map((one) => metricValues(one, details))),
+    };
   });
 }
 
@@ -323,7 +429,7 @@ function voteOf({ records, values }: Answered, gold: string, classes: readonly s
 
 /** Numbers of classified series. */
 interface ClassStatistics {
-  readonly means: SetMeasure<'balanced_accuracy' | 'macro_f1'>;
+  readonly means: SetMeasure<'balanced_accuracy' | 'macro_f1' | 'weighted_f1'>;
   /** Recall, precision and F1 of each class: [K · 3], under `classKey(metric, k)`. */
   readonly byClass: SetMeasure<string>;
 }
@@ -335,11 +441,11 @@ const classKey = (metric: (typeof CLASS_METRICS)[number], k: number): string => 
 
 /**
  * Formulas, over the K classes that are gold for some series of the set, in the order of `classes`: balanced accuracy =
- * mean of recall_k; macro F1 = mean of 2·right_k / (gold_k + said_k). Precision of a class that is never answered is 0.
+ * mean of recall_k; macro F1 = mean of F1_k = 2·right_k / (gold_k + said_k); weighted F1 = Σ gold_k · F1_k / Σ gold_k. Precision of a class that is never answered is 0.
  * Classes that are gold for none of the series (which a resample may lack) have no part in a mean; their own recall and F1
  * are not defined (NaN). An answer with a class that is gold for no series counts against recall, and for no class's
  * precision.
- * As in scikit-learn: `balanced_accuracy_score`, and `f1_score(labels=gold classes, average='macro', zero_division=0)`.
+ * As in scikit-learn: `balanced_accuracy_score`, and `f1_score(labels=gold classes, average='macro', zero_division=0)` or 'weighted'.
  */
 function classStatistics(series: readonly Answered[], classes: readonly string[]): ClassStatistics {
   const votes = series.map((one) => {
@@ -368,7 +474,16 @@ function classStatistics(series: readonly Answered[], classes: readonly string[]
   return {
     means: (indices) => {
       const counted = counts(indices);
-      return { balanced_accuracy: mean(counted, recall), macro_f1: mean(counted, f1) };
+      const all = counted.gold.reduce((sum, one) => sum + one, 0);
+      const weighed = classes.reduce(
+        (sum, _, k) => (counted.gold[k] === 0 ? sum : sum + counted.gold[k]! * f1(counted, k)),
+        0,
+      );
+      return {
+        balanced_accuracy: mean(counted, recall),
+        macro_f1: mean(counted, f1),
+        weighted_f1: weighed / all,
+      };
     },
     byClass: (indices) => {
       const counted = counts(indices);

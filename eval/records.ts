@@ -166,6 +166,7 @@ export const evalRecordShape = z
     ),
     seconds: z.exactOptional(z.number().nonnegative()),
     cost: z.exactOptional(z.number().nonnegative()),
+    measures: z.exactOptional(z.record(z.string(), z.number())),
     failure: z.exactOptional(z.string().min(1)),
   })
   .readonly()

@@ -3,7 +3,7 @@
 import { type Html, html } from '../src/html/html.ts';
 import { estimateCell, fixed, grouped, interval, signed, whisker } from '../src/html/numbers.ts';
 import { scrolling } from '../src/html/parts.ts';
-import type { MetricSet } from '../src/tasks/evaluation.ts';
+import type { Metric, MetricSet } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import type { Estimate, Gold } from '../src/types.ts';
 import { type Confusion, UNREADABLE } from './metrics.ts';
@@ -17,11 +17,16 @@ interface Row {
   readonly value: (stage: ReportStage) => Estimate | undefined;
 }
 
-const TEXTUAL: ReadonlySet<string> = new Set(['format', 'unparsable']);
+const TEXTUAL: ReadonlySet<string> = new Set(['format', 'unparsable', 'success_rate']);
+
+function metricOf(kind: Gold['kind'], metric: string): Metric {
+  const { metrics, details } = taskKind(kind).evaluation;
+  return (metrics[metric] ?? details[metric])!;
+}
 
 const rowOf = (kind: Gold['kind'], metric: string): Row => ({
-  label: taskKind(kind).evaluation.metrics[metric]!.label,
-  note: taskKind(kind).evaluation.metrics[metric]!.definition,
+  label: metricOf(kind, metric).label,
+  note: metricOf(kind, metric).definition,
   metric,
   // A detector writes no text: its format would be 1 by construction.
   value: (stage) =>
@@ -29,7 +34,7 @@ const rowOf = (kind: Gold['kind'], metric: string): Row => ({
 });
 
 const anomalousOnly = (kind: Gold['kind'], metric: string): Row => ({
-  label: `${taskKind(kind).evaluation.metrics[metric]!.label}, anomalous series`,
+  label: `${metricOf(kind, metric).label}, anomalous series`,
   note: 'The same over the series that have an anomaly: a policy that always says \u201cnormal\u201d gets 0 here.',
   metric: null,
   value: (stage) => stage.metrics.anomalous?.[metric],

@@ -107,6 +107,8 @@ export interface EvalRecord {
   readonly seconds?: number;
   /** Price of the response, in the currency of the prices that were given. */
   readonly cost?: number;
+  /** Measures of scores that the policy gave to every point, such as `vus_pr`; the scores themselves are not kept. */
+  readonly measures?: Readonly<Record<string, number>>;
   /** Why there is no response; `response` is '' then. Such a record counts as missing, not as a wrong answer. */
   readonly failure?: string;
 }

@@ -114,7 +114,7 @@ export class Evaluator {
     const records = await answer(snapshotOf(this.#directory, step), this.#ended.signal);
     if (records === null) return;
     // Intervals are for reports.
-    const overall = overallOf(records, { classes, resamples: 100 });
+    const overall = overallOf(records, { classes, resamples: 100, details: false });
     const metrics = Object.fromEntries(Object.entries(overall).map(([name, { mean }]) => [name, mean]));
     const line: ValidationLine = { step, examples: records.length, metrics };
     this.#log.append(line);

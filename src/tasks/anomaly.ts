@@ -17,6 +17,9 @@ import { formatIntervals } from '../expcot/trace.ts';
 import { html } from '../html/html.ts';
 import { fixed, grouped } from '../html/numbers.ts';
 import { listField, type Place, show, stringField } from '../json-record.ts';
+import { eventBased, pointAdjusted } from '../measures/event-based.ts';
+import { rangeBased } from '../measures/range-based.ts';
+import { intervalVus } from '../measures/vus.ts';
 import { DETECTORS } from '../series/detectors.ts';
 import { clipAndMerge, pointF1 } from '../series/intervals.ts';
 import {
@@ -35,6 +38,7 @@ import {
   percent,
   pick,
   reward,
+  SUCCESS_RATE,
   share,
   unreadable,
   withInterval,
@@ -285,19 +289,90 @@ const METRICS: Metrics = {
 };
 const MAIN = ['class_accuracy', 'point_f1', 'affiliation_f1'] as const;
 
+const DETAILS: Metrics = {
+  success_rate: SUCCESS_RATE,
+  range_precision: {
+    label: 'Range-based precision',
+    definition:
+      'Mean over the predicted intervals of their anomalous share, divided by how many anomalies share it.',
+  },
+  range_recall: {
+    label: 'Range-based recall',
+    definition:
+      'Mean over the anomalies of 0.2 for being touched and 0.8 · the predicted share, divided by how many predictions share it.',
+  },
+  range_f1: {
+    label: 'Range-based F1',
+    definition:
+      'Harmonic mean of range-based precision and recall (Tatbul et al. 2018), with the options of TSB-AD.',
+  },
+  event_recall: {
+    label: 'Event recall',
+    definition: 'Share of the anomalies that a predicted interval touches.',
+  },
+  event_f1: {
+    label: 'Event F1',
+    definition: 'Harmonic mean of event recall and point precision, as in TSB-AD.',
+  },
+  vus_precision: {
+    label: 'VUS precision',
+    definition: 'Point precision where near misses count in part, mean over buffers up to 50 points (VUS).',
+  },
+  vus_recall: {
+    label: 'VUS recall',
+    definition: 'Point recall where near misses count in part, mean over buffers up to 50 points (VUS).',
+  },
+  vus_f1: {
+    label: 'VUS F1',
+    definition:
+      'Mean over the buffers of the harmonic mean of the two (Paparrizos et al. 2022; VUS-F of TSB-AD).',
+  },
+  pa_f1: {
+    label: 'Adjusted F1 (inflated)',
+    definition:
+      'Point F1 after point adjustment, by which one point finds a whole anomaly: inflated, only to be read beside papers that report it.',
+  },
+  auc_pr: {
+    label: 'AUC-PR',
+    definition: 'Average precision of scores for the points, over anomalous series that have scores.',
+  },
+  auc_roc: {
+    label: 'AUC-ROC',
+    definition: 'Area under the receiver operating characteristic of scores for the points.',
+  },
+  vus_pr: {
+    label: 'VUS-PR',
+    definition: 'Volume under the precision-recall surface of scores for the points, as in TSB-AD.',
+  },
+  vus_roc: {
+    label: 'VUS-ROC',
+    definition: 'Volume under the receiver operating surface of scores for the points, as in TSB-AD.',
+  },
+};
+
+/** From this point F1 on, intervals solve their example. */
+const SOLVED = 0.5;
+
+/** Whether all that is graded could be read: intervals, and the class where the data name it. */
+const isReadable = (answer: ParsedAnswer, gold: AnomalyGold): boolean =>
+  answer.intervals !== null && (gold.class === null || answer.class !== null);
+
 const evaluation: Evaluation<AnomalyGold> = {
   metrics: METRICS,
+  details: DETAILS,
   groupMetrics: pick(METRICS, ...MAIN),
   main: MAIN,
   summary: MAIN,
   columns: [
     ['format', 'format'],
+    ['success_rate', 'readable'],
     ['class_accuracy', 'class'],
     ['point_f1', 'point F1'],
     ['affiliation_f1', 'affil. F1'],
     ['reward', 'reward'],
   ],
   rows: [
+    { metric: 'success_rate' },
     { metric: 'class_accuracy' },
     { metric: 'point_f1' },
     { metric: 'point_f1', anomalous: true },
@@ -307,12 +382,13 @@ const evaluation: Evaluation<AnomalyGold> = {
     { metric: 'affiliation_f1', anomalous: true },
     { metric: 'affiliation_precision' },
     { metric: 'affiliation_recall' },
+    ...['range_f1', 'event_f1', 'vus_f1', 'pa_f1'].map((metric) => ({ metric })),
   ],
   classColumns: null,
   values(answer, gold, length) {
     const found = localisation(answer.intervals, gold.intervals, length);
     return {
-      unparsable: share(answer.intervals === null || answer.class === null),
+      unparsable: share(!isReadable(answer, gold)),
       ...(gold.class === null ? {} : { class_accuracy: share(answer.class === gold.class) }),
       point_precision: found.precision,
       point_recall: found.recall,
@@ -322,6 +398,26 @@ const evaluation: Evaluation<AnomalyGold> = {
       affiliation_f1: found.affiliationF1,
     };
   },
+  detailValues(answer, gold, length) {
+    const [range, event] = [rangeBased, eventBased].map((of) => of(answer.intervals, gold.intervals, length));
+    const vus = intervalVus(answer.intervals, gold.intervals, length);
+    return {
+      success_rate: share(isReadable(answer, gold)),
+      range_precision: range!.precision,
+      range_recall: range!.recall,
+      range_f1: range!.f1,
+      event_recall: event!.recall,
+      event_f1: event!.f1,
+      vus_precision: vus.precision,
+      vus_recall: vus.recall,
+      vus_f1: vus.f1,
+      pa_f1: pointAdjusted(answer.intervals, gold.intervals, length).f1,
+    };
+  },
+  solves: (answer, gold) =>
+    answer.intervals !== null &&
+    (gold.class === null || answer.class === gold.class) &&
+    pointF1(answer.intervals, gold.intervals) >= SOLVED,
   anomalous: (gold) => gold.intervals.length > 0,
   right: (answer, gold) => (answer.class === null ? null : answer.class === gold.class),
   answerParts: ['intervals', 'class'],
@@ -411,7 +507,7 @@ export const anomaly: TaskKind<AnomalyGold> = {
     }
   },
   className: (gold) => gold.class,
-  label: (gold) => gold.class ?? 'unnamed anomaly',
+  label: (gold) => gold.class ?? (gold.intervals.length === 0 ? 'normal' : 'unnamed anomaly'),
   parts(gold, whole) {
     const pairs = gold.intervals.map(([start, end]) => `[${start}, ${end}]`);
     const name = gold.class ?? (whole ? UNNAMED : null);

@@ -20,6 +20,7 @@ import {
   NO_MEASURE_OF_TEXT,
   percent,
   reward,
+  SUCCESS_RATE,
   share,
   unreadable,
   withInterval,
@@ -104,12 +105,17 @@ const METRICS: Metrics = {
     definition:
       'Mean over the gold classes of their F1; an unreadable or unknown class is an answer for none of them.',
   },
+  weighted_f1: {
+    label: 'Weighted F1',
+    definition: 'Mean over the gold classes of their F1, weighed by how many series have the class.',
+  },
   reward: reward('0.9 · class + 0.1 · format.'),
 };
 const MAIN = ['class_accuracy', 'balanced_accuracy', 'macro_f1'] as const;
 
 const evaluation: Evaluation<ClassificationGold> = {
   metrics: METRICS,
+  details: { success_rate: SUCCESS_RATE },
   groupMetrics: {
     class_recall: {
       label: 'Recall',
@@ -125,6 +131,7 @@ const evaluation: Evaluation<ClassificationGold> = {
   summary: MAIN,
   columns: [
     ['format', 'format'],
+    ['success_rate', 'readable'],
     ['class_accuracy', 'accuracy'],
     ['balanced_accuracy', 'balanced acc.'],
     ['macro_f1', 'macro F1'],
@@ -137,11 +144,13 @@ const evaluation: Evaluation<ClassificationGold> = {
     ['class_f1', 'F1'],
     ['reward', 'reward'],
   ],
-  rows: MAIN.map((metric) => ({ metric })),
+  rows: [{ metric: 'success_rate' }, ...MAIN.map((metric) => ({ metric })), { metric: 'weighted_f1' }],
   values: (answer, gold) => ({
     unparsable: share(answer.class === null),
     class_accuracy: share(answer.class === gold.class),
   }),
+  detailValues: (answer) => ({ success_rate: share(answer.class !== null) }),
+  solves: (answer, gold) => answer.class === gold.class,
   anomalous: () => false,
   right: (answer, gold) => (answer.class === null ? null : answer.class === gold.class),
   answerParts: ['class', 'extension'],

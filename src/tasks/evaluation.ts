@@ -40,6 +40,10 @@ export interface Evaluation<G extends Gold = Gold> {
   // Metrics.
   /** All of them over a set of series, in the order of reports: format, readability and reward among them. */
   readonly metrics: Metrics;
+  /**
+   * Further ones of single responses: metrics.json, tables and reports have them, but nothing is chosen, required or trained by them.
+   */
+  readonly details: Metrics;
   /** Those of a group of series under one label. */
   readonly groupMetrics: Metrics;
   /** Those that it is summed up by: headline, tables of detectors and of tasks. */
@@ -57,6 +61,10 @@ export interface Evaluation<G extends Gold = Gold> {
   readonly classColumns: readonly (readonly [metric: string, heading: string])[] | null;
   /** Values of a response's metrics, `unparsable` among them; format and reward are every kind's. */
   values(answer: ParsedAnswer, gold: G, length: number): MetricValues;
+  /** Values of the further metrics. */
+  detailValues(answer: ParsedAnswer, gold: G, length: number): MetricValues;
+  /** Whether a response solves its example: what pass@k counts. */
+  solves(answer: ParsedAnswer, gold: G, length: number): boolean;
   /** Whether anything is anomalous. */
   anomalous(gold: G): boolean;
   /** Whether the main part of an answer is right; null where it could not be read. */
@@ -103,6 +111,13 @@ export interface Evaluation<G extends Gold = Gold> {
 export const FORMAT_METRIC: Metric = {
   label: 'Format',
   definition: 'Share of responses that are exactly the tagged parts of the task, in order, each well formed.',
+};
+
+/** Stands beside every accuracy: an answer that cannot be read counts as wrong there. */
+export const SUCCESS_RATE: Metric = {
+  label: 'Success rate',
+  definition: 'Share of responses whose answer could be read.',
+  percent: true,
 };
 
 export const CLASS_ACCURACY = {

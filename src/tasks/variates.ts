@@ -16,6 +16,7 @@ import {
   NO_MEASURE_OF_TEXT,
   percent,
   reward,
+  SUCCESS_RATE,
   share,
   unreadable,
   withInterval,
@@ -144,11 +145,13 @@ const evaluation: Evaluation<VariatesGold> = {
     ...OWN_METRICS,
     reward: reward('0.9 · F1 of the variates + 0.1 · format.'),
   },
+  details: { success_rate: SUCCESS_RATE },
   groupMetrics: OWN_METRICS,
   main: ['variate_f1', 'variate_exact'],
   summary: Object.keys(OWN_METRICS),
   columns: [
     ['format', 'format'],
+    ['success_rate', 'readable'],
     ['variate_precision', 'precision'],
     ['variate_recall', 'recall'],
     ['variate_f1', 'F1'],
@@ -156,7 +159,7 @@ const evaluation: Evaluation<VariatesGold> = {
     ['reward', 'reward'],
   ],
   classColumns: null,
-  rows: Object.keys(OWN_METRICS).map((metric) => ({ metric })),
+  rows: ['success_rate', ...Object.keys(OWN_METRICS)].map((metric) => ({ metric })),
   values(answer, gold) {
     const named = answer.variates ?? null;
     const found = variateMetrics(named, gold.variates);
@@ -168,6 +171,8 @@ const evaluation: Evaluation<VariatesGold> = {
       variate_exact: found.exact,
     };
   },
+  detailValues: (answer) => ({ success_rate: share((answer.variates ?? null) !== null) }),
+  solves: (answer, gold) => String(answer.variates ?? null) === String(gold.variates),
   anomalous: (gold) => gold.variates.length > 0,
   right: (answer, gold) =>
     (answer.variates ?? null) === null ? null : String(answer.variates) === String(gold.variates),

@@ -17,6 +17,7 @@ interface GoldenCase {
   readonly balanced_accuracy: number;
   readonly balanced_accuracy_score: number;
   readonly macro_f1: number;
+  readonly weighted_f1: number;
   readonly precision: readonly number[];
   readonly recall: readonly number[];
   readonly f1: readonly number[];
@@ -48,6 +49,7 @@ describe('metrics of classification', () => {
     expect(overall.balanced_accuracy?.mean).toBeCloseTo(one.balanced_accuracy, 12);
     expect(overall.balanced_accuracy?.mean).toBeCloseTo(one.balanced_accuracy_score, 12);
     expect(overall.macro_f1?.mean).toBeCloseTo(one.macro_f1, 12);
+    expect(overall.weighted_f1?.mean).toBeCloseTo(one.weighted_f1, 12);
     expect(Object.keys(byClass)).toEqual(one.labels);
     one.labels.forEach((label, k) => {
       expect(byClass[label]?.class_precision?.mean).toBeCloseTo(one.precision[k]!, 12);
@@ -114,7 +116,7 @@ describe('metrics of classification', () => {
     const metrics = metricsOf(few, { resamples: 100 });
     const text = metricsTable(metrics, { majority: metrics.overall });
     const [head, first] = text.split('\n');
-    expect(head).toMatch(/format +accuracy +balanced acc\. +macro F1 +reward +n$/);
+    expect(head).toMatch(/format +readable +accuracy +balanced acc\. +macro F1 +reward +n$/);
     expect(first).toMatch(/^all series +0\.800 \[.*0\.600 \[.*0\.375 \[.*0\.375 \[.* 5$/);
     expect(text).toMatch(/\nclassical: majority +0\.800/);
     expect(text).toMatch(/\n +format +recall +precision +F1 +reward +n\n {2}a .*0\.750/);
@@ -153,7 +155,7 @@ describe('metrics of variates', () => {
     expect(metrics.anomalous?.variate_f1?.n).toBe(3);
     expect(metrics.confusion).toBeNull();
     expect(metricsTable(metrics, {})).toMatch(
-      /^ +format +precision +recall +F1 +exact set +reward +n\nall series/,
+      /^ +format +readable +precision +recall +F1 +exact set +reward +n\nall series/,
     );
   });
 });
@@ -209,7 +211,9 @@ describe('the table of tasks', () => {
     expect(rows).toEqual([
       expect.stringMatching(/^ {2}eeg +1\.000 \[.* 5$/),
       expect.stringMatching(/^ {2}iot +0\.500 \[.* 6$/),
-      expect.stringMatching(/^ {2}others \(2 of fewer than 5\) +0\.400 +0\.400 +0\.400 +0\.400 +0\.400 +5$/),
+      expect.stringMatching(
+        /^ {2}others \(2 of fewer than 5\) +0\.400 +0\.400 +0\.400 +0\.400 +0\.400 +0\.400 +5$/,
+      ),
     ]);
   });
 

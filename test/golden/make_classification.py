@@ -2,7 +2,7 @@
 
     python test/golden/make_classification.py > test/golden/eval/classification.json
 
-scikit-learn 1.9.1, numpy 2.4.6; the versions found are written into the file. Answers that name no gold class are the label
+scikit-learn 1.9.1, numpy 1.26.4; the versions found are written into the file. Answers that name no gold class are the label
 "?". Some cases have several answers to a series, each then weighs 1 / their number. `nearest` are classes of the nearest
 training series after each was standardised (population standard deviation), Euclidean distance.
 """
@@ -12,7 +12,7 @@ import platform
 
 import numpy as np
 import sklearn
-from sklearn.metrics import balanced_accuracy_score, confusion_matrix, precision_recall_fscore_support
+from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score, precision_recall_fscore_support
 from sklearn.neighbors import KNeighborsClassifier
 
 
@@ -44,6 +44,9 @@ def case(name, classes, weights, n, skill, samples, seed):
         'balanced_accuracy': float(np.mean(recall)),
         'balanced_accuracy_score': float(balanced_accuracy_score(flat_gold, flat_said, sample_weight=weight)),
         'macro_f1': float(np.mean(f1)),
+        'weighted_f1': float(
+            f1_score(flat_gold, flat_said, labels=labels, average='weighted', sample_weight=weight, zero_division=0)
+        ),
         'precision': precision.tolist(),
         'recall': recall.tolist(),
         'f1': f1.tolist(),
