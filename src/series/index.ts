@@ -13,6 +13,8 @@
  * - Anomalies: `DETECTORS`, `rangeTest`, `outlierTest`, `trendTest`, `frequencyTest`, `profileTest`, `isolationScores`,
  *   `isolationOfWindows`, `spectralResidual`, `subPca`; scores of samples or windows by classical methods (`deviationScore`, `stlScore`,
  *   `windowIsolation`, `windowDiscords`, `spectralScore`, `onSamples`) and what stands out of a score (`peaks`)
+ * - Time warping: `dtw`, its lower bounds `lbKim` and `lbKeogh` with `envelope`, the nearest of many series (`WarpingSearch`, on all cores
+ *   `NearestPool`) and the window that suits their labels (`learnWindow`)
  * - Missing points (NaN): `bridge`
  * - Intervals `[start, end)` of samples: `runs`, `mergeIntervals`, `coverage`, `overlap`, `pointF1`
  */
@@ -35,11 +37,23 @@ export { type AnytimeOptions, anytimeMatrixProfile, type ProfileReport } from '.
 export * from './change-points.ts';
 export * from './decompose.ts';
 export { DETECTORS, type Detection, type Detector } from './detectors.ts';
+export {
+  type Channels,
+  dtw,
+  type Envelope,
+  envelope,
+  joinChannels,
+  lbKeogh,
+  lbKim,
+  type WarpingOptions,
+} from './dtw.ts';
 export * from './intervals.ts';
 export { type ForestOptions, isolationOfWindows, isolationScores } from './isolation-forest.ts';
 export { type MatrixProfile, type MatrixProfileOptions, matrixProfile } from './matrix-profile.ts';
 export { type Bridged, bridge } from './missing.ts';
 export * from './motifs.ts';
+export { type Neighbour, WarpingSearch } from './nearest.ts';
+export { type LearnedWindow, learnWindow, NearestPool } from './nearest-pool.ts';
 export * from './point-scores.ts';
 export * from './robust.ts';
 export { type SavgolOptions, savgol } from './savgol.ts';

@@ -1,0 +1,147 @@
+/** Nearest neighbours by dynamic time warping, exactly: lower bounds and early abandoning pass over what cannot be nearest. */
+
+import { ConfigError } from '../errors.ts';
+import { type Channels, type Envelope, envelope, lbKeogh, lbKim, WarpingRows, warp, widened } from './dtw.ts';
+
+export interface Neighbour {
+  /** Place among the candidates; of equally near ones the first. */
+  readonly index: number;
+  readonly distance: number;
+}
+
+/** @throws ConfigError for no series, or unequal numbers of channels */
+export function checkCandidates(candidates: readonly Channels[]): void {
+  const [first] = candidates;
+  if (first === undefined) throw new ConfigError('nearest neighbour: got no series to compare with');
+  const channels = (one: Channels): number => one.values.length / one.length;
+  const other = candidates.find((one) => channels(one) !== channels(first));
+  if (other === undefined) return;
+  throw new ConfigError(
+    `nearest neighbour: one series has ${channels(first)} channels, another ${channels(other)}`,
+  );
+}
+
+/** Series to be nearest to, of one number of channels, and what a search needs of each. */
+export class WarpingSearch {
+  readonly #candidates: readonly Channels[];
+  readonly #scratch = new WarpingRows();
+  readonly #rest: Float64Array;
+  /** By window: those of all candidates. */
+  #envelopes: { readonly window: number; readonly all: readonly Envelope[] } | null = null;
+
+  /** @throws ConfigError for no candidates, or unequal numbers of channels */
+  constructor(candidates: readonly Channels[]) {
+    checkCandidates(candidates);
+    this.#candidates = candidates;
+    this.#rest = new Float64Array(Math.max(...candidates.map(({ length }) => length)) + 1);
+  }
+
+  /**
+   * The nearest candidate.
+   * @param window samples that aligned indices may be apart, as in `dtw`
+   * @throws ConfigError for a query of another number of channels
+   */
+  nearest(query: Channels, window: number): Neighbour {
+    checkCandidates([this.#candidates[0]!, query]);
+    const all = this.#envelopesOf(window);
+    const around = envelope(query, window);
+    const bounds = this.#candidates.map((series, i) => {
+      const kim = lbKim(query, series);
+      if (series.length !== query.length) return kim;
+      return Math.max(kim, lbKeogh(query, all[i]!), lbKeogh(series, around));
+    });
+    // Those that are near without warping come first: they give a bound for the others.
+    const hints = this.#candidates.map((series, i) =>
+      series.length === query.length ? straight(query, series) : bounds[i]!,
+    );
+    const order = Int32Array.from(hints.keys()).sort((a, b) => hints[a]! - hints[b]! || a - b);
+    let best: Neighbour = { index: -1, distance: Number.POSITIVE_INFINITY };
+    for (const index of order) {
+      if (bounds[index]! > best.distance) continue;
+      const distance = this.#distance(query, index, window, best.distance);
+      if (
+        distance < best.distance ||
+        (distance === best.distance && (best.index < 0 || index < best.index))
+      ) {
+        best = { index, distance };
+      }
+    }
+    return best;
+  }
+
+  #envelopesOf(window: number): readonly Envelope[] {
+    if (this.#envelopes?.window !== window) {
+      this.#envelopes = { window, all: this.#candidates.map((series) => envelope(series, window)) };
+    }
+    return this.#envelopes.all;
+  }
+
+  #distance(query: Channels, index: number, window: number, bound: number): number {
+    const series = this.#candidates[index]!;
+    let rest: Float64Array | null = null;
+    if (series.length === query.length && bound < Number.POSITIVE_INFINITY) {
+      rest = this.#rest;
+      lbKeogh(query, this.#envelopesOf(window)[index]!, rest);
+    }
+    return this.#between(query, series, window, bound, rest);
+  }
+
+  #between(a: Channels, b: Channels, window: number, bound: number, rest: Float64Array | null): number {
+    return warp(a, b, widened(window, a.length, b.length), bound, rest, this.#scratch);
+  }
+
+  /**
+   * For every window (ascending, samples) the nearest other candidate of candidate `index`: what leave-one-out needs. From the widest
+   * window down: a distance never falls as the window narrows, so that a neighbour whose distance is still the same is still the nearest,
+   * and distances of wider windows are lower bounds (Tan et al. 2018, "Efficient search of the best warping window").
+   */
+  nearestByWindow(index: number, windows: readonly number[]): Int32Array {
+    const found = new Int32Array(windows.length).fill(-1);
+    const own = this.#candidates[index]!;
+    const bounds = this.#candidates.map((series) => lbKim(own, series));
+    const hints = this.#candidates.map((series, i) =>
+      series.length === own.length ? straight(own, series) : bounds[i]!,
+    );
+    const order = Int32Array.from(hints.keys())
+      .sort((a, b) => hints[a]! - hints[b]! || a - b)
+      .filter((other) => other !== index);
+    for (let at = windows.length - 1; at >= 0; ) {
+      const around = envelope(own, windows[at]!);
+      let [nearest, least] = [-1, Number.POSITIVE_INFINITY];
+      for (const other of order) {
+        if (bounds[other]! > least) continue;
+        const series = this.#candidates[other]!;
+        const rest = series.length === own.length ? this.#rest : null;
+        if (rest !== null) {
+          bounds[other] = Math.max(bounds[other]!, lbKeogh(series, around, rest));
+          if (bounds[other]! > least) continue;
+        }
+        const value = this.#between(series, own, windows[at]!, least, rest);
+        // Beyond the bound nothing but that is known.
+        bounds[other] = Math.max(bounds[other]!, Math.min(value, least));
+        if (value < least || (value === least && (nearest < 0 || other < nearest))) {
+          [nearest, least] = [other, value];
+        }
+      }
+      // The narrowest window at which it is no further away.
+      let [low, high] = [0, at];
+      while (low < high) {
+        const middle = (low + high) >> 1;
+        const value = this.#between(this.#candidates[nearest]!, own, windows[middle]!, least, null);
+        if (value <= least) high = middle;
+        else low = middle + 1;
+      }
+      found.fill(nearest, low, at + 1);
+      order.sort((a, b) => bounds[a]! - bounds[b]! || a - b);
+      at = low - 1;
+    }
+    return found;
+  }
+}
+
+/** Distance of two series of equal length without warping: an upper bound. */
+function straight(a: Channels, b: Channels): number {
+  let sum = 0;
+  for (let k = 0; k < a.values.length; k++) sum += (a.values[k]! - b.values[k]!) ** 2;
+  return sum;
+}
