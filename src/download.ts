@@ -165,10 +165,11 @@ export function broken(
 }
 
 /** Whether a server that answers so is only busy. */
-export const isBusy = ({ status }: Response): boolean => status === 408 || status === 429 || status >= 500;
+export const isBusy = ({ status }: Pick<Response, 'status'>): boolean =>
+  status === 408 || status === 429 || status >= 500;
 
 /** Seconds of a Retry-After header: a number or a date. */
-export function retryAfter(response: Response): number | undefined {
+export function retryAfter(response: { readonly headers: Pick<Headers, 'get'> }): number | undefined {
   const text = response.headers.get('retry-after');
   if (text === null) return undefined;
   const seconds = /^\d+$/.test(text.trim()) ? Number(text) : (Date.parse(text) - Date.now()) / 1000;

@@ -12,11 +12,9 @@ import { ConfigError, EndpointError } from '../errors.ts';
 import type { TokenUsage } from '../types.ts';
 import { readCached, requestKey, writeCached } from './cache.ts';
 import { Limits, type Rates } from './limits.ts';
+import { openConnections, type Posted, Timeout } from './post.ts';
 
-/** Node gives an answer up that has not begun after 300 s, whatever the limit. */
-const LONGEST_TIMEOUT = 300;
-/** Bytes of an answer, after which a server is no longer listened to. */
-const LONGEST_ANSWER = 16 * 2 ** 20;
+const LONGEST_TIMEOUT = 3600;
 /** Tokens that a picture is taken to have until the server says how many it were. */
 const PICTURE_TOKENS = 1000;
 const DEFAULT_KEY = 'OPENAI_API_KEY';
@@ -75,7 +73,7 @@ export interface EndpointOptions extends Rates {
   readonly keyVariable?: string | undefined;
   /** Requests at once; default 8. */
   readonly concurrency?: number | undefined;
-  /** Seconds until a request counts as failed, in (0, 300]; default 300. */
+  /** Seconds until a request counts as failed, in (0, 3600]; default 300. */
   readonly timeout?: number | undefined;
   /** Times that a request is sent at most; default 6. */
   readonly attempts?: number | undefined;
@@ -167,7 +165,7 @@ const CACHED = z.object({
 function checked({
   url,
   concurrency = 8,
-  timeout = LONGEST_TIMEOUT,
+  timeout = 300,
   attempts = 6,
   pause = 1,
   ...options
@@ -224,18 +222,6 @@ function excerpt(text: string): string {
   return plain.length > 200 ? `${plain.slice(0, 197)}...` : plain;
 }
 
-/** @throws Error when more comes than an answer can have; what the stream throws */
-async function readText(response: Response): Promise<string> {
-  const chunks: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const chunk of response.body ?? []) {
-    chunks.push(chunk);
-    bytes += chunk.byteLength;
-    if (bytes > LONGEST_ANSWER) throw new Error(`more than ${LONGEST_ANSWER} bytes`);
-  }
-  return Buffer.concat(chunks).toString('utf8');
-}
-
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -261,7 +247,7 @@ function estimatedTokens({ messages, maxTokens = 0 }: ChatRequest): number {
 }
 
 /** What an answer with a status other than success means. */
-function refused(response: Response, text: string, pictures: boolean): ChatError | Passing {
+function refused(response: Posted, text: string, pictures: boolean): ChatError | Passing {
   const { status } = response;
   const said = FAILURE.safeParse(parsed(text));
   const error = said.success ? said.data.error : text;
@@ -344,10 +330,11 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
   const key = keyIn(options.keyVariable);
   const shown = `${address.origin}${address.pathname}`;
   const limits = new Limits(concurrency, rates);
-  const headers = {
+  const post = openConnections(address, {
     'content-type': 'application/json',
+    accept: 'application/json',
     ...(key === null ? {} : { authorization: `Bearer ${key}` }),
-  };
+  });
   // Short ones, as "EMPTY" of servers that want any key, are words that an answer may hold.
   const withoutKey = (text: string): string =>
     key === null || key.length < 12 ? text : text.replaceAll(key, '[key]');
@@ -369,32 +356,15 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
     const named = limit;
     const sent = body(request);
     const began = performance.now();
-    const stop = new AbortController();
-    const onAbort = (): void => stop.abort(signal.reason);
-    const timer = setTimeout(() => stop.abort(), timeout * 1000);
-    signal.addEventListener('abort', onAbort, { once: true });
-    let response: Response;
-    let text: string;
-    try {
-      response = await fetch(address, {
-        method: 'POST',
-        headers,
-        body: sent,
-        redirect: 'manual',
-        signal: stop.signal,
-      });
-      reached = true;
-      text = withoutKey(await readText(response));
-    } catch (error) {
+    const response = await post(sent, timeout, signal).catch((error: unknown) => {
       signal.throwIfAborted();
-      if (stop.signal.aborted)
+      if (error instanceof Timeout)
         throw new Passing(new ChatError(`${shown} has not answered within ${timeout} s`));
       throw broken(server, model, error, reached);
-    } finally {
-      clearTimeout(timer);
-      signal.removeEventListener('abort', onAbort);
-    }
-    if (!response.ok) {
+    });
+    reached = true;
+    const text = withoutKey(response.text);
+    if (response.status < 200 || response.status >= 300) {
       if (response.status === 400 && named === 'max_tokens' && text.includes('max_completion_tokens')) {
         limit = 'max_completion_tokens';
         return send(request, signal);

@@ -264,7 +264,7 @@ describe('options', () => {
     [{ url: 'ftp://host/v1' }, 'expected http: or https:'],
     [{ url: 'http://me:word@host/v1' }, 'holds a password'],
     [{ concurrency: 0 }, 'concurrency 0; expected a whole number from 1'],
-    [{ timeout: 301 }, 'a timeout of 301 s'],
+    [{ timeout: 3601 }, 'a timeout of 3601 s'],
     [{ prices: { prompt: Number.NaN, completion: 1 } }, 'prices of NaN and 1'],
     [{ model: ' ' }, 'no model is named'],
     [{ keyVariable: 'NOT_THERE' }, 'NOT_THERE is not set'],
