@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { ConfigError, closest, reasonOf } from './errors.ts';
 import { readUtf8 } from './files.ts';
 import { defaultRecipe, type Recipe, recipeSchema } from './recipe.ts';
+import { addressText, isModuleSpecifier, moduleAddress, moduleHash } from './user-module.ts';
 import { expected, MOST_YAML_BYTES, readYaml, shown } from './yaml.ts';
 
 export type { EvalRecipe, MemoryRecipe, PolicyRecipe, Recipe, RlRecipe, SftRecipe } from './recipe.ts';
@@ -50,8 +51,6 @@ function at(tree: Tree, path: Path): unknown {
 const REMOVED: Readonly<Record<string, string>> = {
   'rl.alpha': 'it is rl.timerpo.alpha now',
   'rl.transport': 'its keys are in rl.timerpo now',
-  reward:
-    'the reward follows from the data: intervals as AnomSeer, classes as TimeMaster, ids of variates by F1',
 };
 
 function unknownKey(key: string, parent: Path): string {
@@ -156,6 +155,7 @@ export function loadRecipe(nameOrPath: string, overrides: readonly (string | Pla
   if (!isTree(content)) throw new ConfigError(`${file}: got ${shown(content)}, expected keys and values`);
   const place = (path: Path): string => lineOf(yaml.line(path));
   check(content, place);
+  placeModules(content, dirname(file));
   // Requirements are of the data that the file names.
   const given = overrides.map(placed);
   if (given.some(({ text }) => /^\s*data\s*[.=]/.test(text))) delete content['requirements'];
@@ -164,6 +164,33 @@ export function loadRecipe(nameOrPath: string, overrides: readonly (string | Pla
     delete content['data']['traces'];
   }
   return withOverrides(content, given, place);
+}
+
+/** Makes the paths of rewards absolute that are relative to a directory. */
+function placeModules(tree: Tree, directory: string): void {
+  const absolute = (one: unknown): unknown =>
+    typeof one === 'string' && isModuleSpecifier(one) ? addressText(moduleAddress(one, directory)) : one;
+  const { reward } = tree;
+  if (reward === undefined || reward === null) return;
+  if (!Array.isArray(reward)) tree['reward'] = absolute(reward);
+  else
+    tree['reward'] = reward.map((one) =>
+      isTree(one) ? { ...one, use: absolute(one['use']) } : absolute(one),
+    );
+}
+
+/** A recipe with the hashes of its modules. @throws ConfigError for one that is not there */
+function withHashes(recipe: Recipe, place: (path: Path) => string): Recipe {
+  if (recipe.reward === null) return recipe;
+  const reward = recipe.reward.map((one, i) => {
+    if (!isModuleSpecifier(one.use)) return { ...one, sha256: null };
+    try {
+      return { ...one, sha256: moduleHash(moduleAddress(one.use, '.').file) };
+    } catch (cause) {
+      throw new ConfigError(`${place(['reward', i])}: reward: ${(cause as Error).message}`, { cause });
+    }
+  });
+  return { ...recipe, reward };
 }
 
 const placed = (one: string | PlacedOverride): PlacedOverride =>
@@ -177,13 +204,15 @@ function withOverrides(
 ): Recipe {
   const sources = new Map<string, string>();
   for (const one of overrides) sources.set(override(tree, one.text, one.place).join('.'), one.place);
-  return check(tree, (path) => {
+  placeModules(tree, process.cwd());
+  const sourceOf = (path: Path): string => {
     for (let length = path.length; length > 0; length--) {
       const source = sources.get(path.slice(0, length).join('.'));
       if (source !== undefined) return source;
     }
     return place(path);
-  });
+  };
+  return withHashes(check(tree, sourceOf), sourceOf);
 }
 
 /** A recipe with overrides such as 'rl.learningRate=1e-4'. @throws ConfigError naming the override */

@@ -430,6 +430,37 @@ const numbers = z
   })
   .readonly();
 
+/** What reinforcement maximises: `rewards/registry.ts` has the names, `defineReward` makes others. */
+const rewards = z
+  .preprocess(
+    (value) =>
+      typeof value === 'string'
+        ? [{ use: value }]
+        : Array.isArray(value)
+          ? value.map((one: unknown) => (typeof one === 'string' ? { use: one } : one))
+          : value,
+    z
+      .array(
+        z
+          .strictObject({
+            use: word,
+            weight: nonNegative.max(1e6).default(1),
+            /** Of a module and what it imports, as it was when the recipe was read; never given by hand. */
+            sha256: word.nullable().default(null),
+          })
+          .readonly(),
+      )
+      .min(1)
+      .refine((all) => all.some(({ weight }) => weight > 0), { error: 'at least one weight above 0' })
+      .refine((all) => new Set(all.map(({ use }) => use)).size === all.length, { error: 'different rewards' })
+      .readonly()
+      .nullable(),
+  )
+  .default(null)
+  .describe(
+    "What reinforcement maximises: rewards by name or file, [{use: task}, {use: ./mine.ts, weight: 0.2}]; the mean of those that apply, by weight. Null: task, the answer kind's own. Paths are relative to the recipe's file, with --set to the working directory.",
+  );
+
 const evaluation = z
   .strictObject({
     series: count(1, 1e7)
@@ -506,6 +537,7 @@ export const recipeSchema = z
     policy: policy.prefault({}),
     memory: memory.prefault({}),
     sft: sft.prefault({}).describe('Supervised fine-tuning on expert traces.'),
+    reward: rewards,
     rl: rl.prefault({}).describe('Reinforcement learning: TimerPO or GRPO.'),
     eval: evaluation.prefault({}),
     requirements: requirements.prefault({}).describe('What the report holds the run to.'),
@@ -570,6 +602,8 @@ export type PolicyRecipe = Recipe['policy'];
 export type MemoryRecipe = Recipe['memory'];
 export type SftRecipe = Recipe['sft'];
 export type RlRecipe = Recipe['rl'];
+/** One of the rewards of a recipe. */
+export type RewardRecipe = NonNullable<Recipe['reward']>[number];
 export type EvalRecipe = Recipe['eval'];
 
 let defaults: Recipe | undefined;

@@ -155,9 +155,6 @@ describe('loadRecipe', () => {
   });
 
   test('a key at the wrong level names where it belongs', () => {
-    expect(complaint('reward: auto\n')).toMatch(
-      /^r\.yaml:1: unknown key reward; the reward follows from the data/,
-    );
     expect(complaint('rl:\n  alpha: 0\n')).toBe('r.yaml:2: unknown key rl.alpha; it is rl.timerpo.alpha now');
     expect(complaint('rl:\n  transport: { tau: 1 }\n')).toMatch(/its keys are in rl\.timerpo now/);
     expect(complaint('group: 5\n')).toBe('r.yaml:1: unknown key group; did you mean rl.group?');

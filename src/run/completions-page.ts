@@ -91,9 +91,9 @@ function card(
         ] as [string, string][])),
   ];
   const localises = example !== null && taskKind(example.gold.kind).localises;
-  return html`<li class="completion" data-order="${index}" data-reward="${reward}" data-advantage="${advantage}" data-outcome="${outcome(one)}">
-<p class="score"><span><b>${fixed(reward)}</b> reward</span> <span class="${look}">${signed(advantage)}</span> <span class="count">advantage</span></p>
-<span class="bar"><span style="width:${(100 * Math.min(1, Math.max(0, reward))).toFixed(1)}%"></span></span>
+  return html`<li class="completion" data-order="${index}" data-reward="${reward ?? ''}" data-advantage="${advantage}" data-outcome="${outcome(one)}">
+<p class="score"><span><b>${reward === null ? 'no' : fixed(reward)}</b> reward</span> <span class="${look}">${signed(advantage)}</span> <span class="count">advantage</span></p>
+<span class="bar"><span style="width:${(100 * Math.min(1, Math.max(0, reward ?? 0))).toFixed(1)}%"></span></span>
 ${example !== null && localises ? track(example.length, goldIntervals(example), answer?.intervals ?? []) : null}
 ${
   example === null || answer === null
@@ -109,15 +109,19 @@ ${verbatim(response)}</li>
 function groupBlock(group: CompletionGroup): Html {
   const { seriesId, completions } = group;
   const example = typeof group.example === 'string' ? null : group.example;
-  const rewards = completions.map(({ reward }) => reward);
+  const rewards = completions.flatMap(({ reward }) => (reward === null ? [] : [reward]));
   const equal = rewards.every((reward) => reward === rewards[0]);
   const mean = rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length;
   const spread = equal
     ? 'all rewards are equal'
     : `rewards ${fixed(Math.min(...rewards))} to ${fixed(Math.max(...rewards))}`;
+  const rewarded =
+    rewards.length === 0
+      ? 'none with a reward'
+      : `${rewards.length < completions.length ? `${rewards.length} with a reward, ` : ''}mean reward ${fixed(mean)}, ${spread}`;
   const localises = example !== null && taskKind(example.gold.kind).localises;
   return html`<article class="example group">
-<h3><bdi>${seriesId}</bdi> <span class="chosen">${completions.length} responses, mean reward ${fixed(mean)}, ${spread}</span></h3>
+<h3><bdi>${seriesId}</bdi> <span class="chosen">${completions.length} responses, ${rewarded}</span></h3>
 ${typeof group.example === 'string' ? html`<p class="failure">The example cannot be shown: ${group.example}.</p>` : null}
 ${example?.picture == null ? null : seenFigure(example.picture, `The picture of ${seriesId} as the policy sees it`, example.whole)}
 ${example !== null && localises && !example.whole ? html`<div class="under">${track(example.length, goldIntervals(example), [])}</div>` : null}

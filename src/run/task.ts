@@ -205,7 +205,10 @@ export function mismatches(directory: string, asked: PolicyCard, facts: DataFact
 const VISUAL_TOKEN = 28;
 
 /** What of a task does not depend on which examples there are. */
-export type ExampleTask = Omit<Task, 'example'> & EvalTask;
+export type ExampleTask = Omit<Task, 'example' | 'score'> & EvalTask;
+
+/** A task over training examples, with the reward of its kind. */
+export type TrainingTask = ExampleTask & Pick<Task, 'example'>;
 
 /** What a task is composed of, beside the card. */
 export interface TaskParts {
@@ -318,7 +321,7 @@ export function trainingTask(
   address: ExampleAddress,
   stage: 'sft' | 'rl' = 'sft',
   grading: Pick<TaskParts, 'reading' | 'reward'> = {},
-): Task {
+): TrainingTask {
   const source = openExamples(address);
   const { facts, set } = source;
   if (isGenerator(address.name) && address.count === undefined) {

@@ -254,8 +254,46 @@ export interface Ranks {
   allReduce(values: readonly number[]): readonly number[];
 }
 
-/** The advantages of a step's groups, of this rank. Collective. */
+/** A group in which some responses may have no reward. */
+export type SampledGroup = Omit<GroupRecord, 'rewards'> & { readonly rewards: readonly (number | null)[] };
+
+/**
+ * The advantages of a step's groups, of this rank. Responses without a reward (null) are left out of every mean and deviation, and their
+ * advantage is 0: whatever the similarity to a trace is, nothing says whether they are good. Collective.
+ */
 export function advantagesOf(
+  groups: readonly SampledGroup[],
+  options: AdvantageOptions,
+  ranks: Ranks,
+): GroupAdvantage[] {
+  const places = groups.map(({ rewards }) => rewards.flatMap((reward, i) => (reward === null ? [] : [i])));
+  const rewarded = groups.map((group, p): GroupRecord => {
+    const pick = <T>(values: readonly T[]): T[] => places[p]!.map((i) => values[i]!);
+    return {
+      task: group.task,
+      rewards: pick(group.rewards) as number[],
+      parts: pick(group.parts),
+      lengths: pick(group.lengths),
+      similarity: pick(group.similarity),
+    };
+  });
+  return rewardedAdvantages(rewarded, options, ranks).map((group, p) => {
+    const spread = (values: readonly number[]): number[] => {
+      const out = groups[p]!.rewards.map(() => 0);
+      places[p]!.forEach((i, k) => {
+        out[i] = values[k]!;
+      });
+      return out;
+    };
+    return {
+      advantage: spread(group.advantage),
+      main: spread(group.main),
+      orthogonal: spread(group.orthogonal),
+    };
+  });
+}
+
+function rewardedAdvantages(
   groups: readonly GroupRecord[],
   options: AdvantageOptions,
   ranks: Ranks,

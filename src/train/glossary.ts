@@ -53,7 +53,11 @@ export const RL_NAMES: Readonly<
   Record<keyof RlMetrics | 'time' | `grounding.${keyof GroundingMetrics}`, LoggedName>
 > = {
   ...COMMON,
-  reward: { definition: 'Mean task reward of the sampled responses.', trl: 'reward' },
+  reward: {
+    definition: 'Mean task reward of the sampled responses that have one.',
+    trl: 'reward',
+  },
+  unrewarded: { definition: 'Responses without a reward, since no part of it applies to them.' },
   rewardStd: {
     definition: 'Standard deviation (n − 1) of the rewards of all responses of the step.',
     trl: 'reward_std',

@@ -2,6 +2,7 @@
 import { existsSync } from 'node:fs';
 import { DataError, TimeseerError } from '../errors.ts';
 import { appendText, readUtf8, writeFileAtomic } from '../files.ts';
+import type { Score } from '../types.ts';
 import { type GroupAdvantage, isZeroVariance } from './advantage.ts';
 import type { GuardName } from './guards.ts';
 import { PaddingMeter } from './micro-batch.ts';
@@ -56,8 +57,10 @@ export interface GroundingMetrics {
 /** One line of the reinforcement stage's metrics, over all ranks; `glossary.ts` has the definition and other names of every key. */
 export interface RlMetrics {
   readonly step: number;
-  /** Mean task reward of the sampled responses. */
+  /** Mean task reward of the sampled responses that have one. */
   readonly reward: number;
+  /** Responses without a reward, since no part of it applies to them. */
+  readonly unrewarded: number;
   /** Standard deviation (n − 1) of the rewards of all responses; 0 of a single one. */
   readonly rewardStd: number;
   /** Means of the reward's parts. */
@@ -121,7 +124,8 @@ export interface Completion {
   readonly example: number;
   readonly seriesId: string;
   readonly response: string;
-  readonly reward: number;
+  /** Null: no part of the reward applies to it. */
+  readonly reward: number | null;
   readonly parts: Readonly<Record<string, number>>;
   readonly similarity: number | null;
   /** What the loss uses, and its task and time-series parts as `GroupAdvantage` has them. */
@@ -143,8 +147,8 @@ export function completionsOf(
     example: index,
     seriesId: example.id,
     response: text,
-    reward: scores[g]!.total,
-    parts: scores[g]!.parts,
+    reward: scores[g]?.total ?? null,
+    parts: scores[g]?.parts ?? {},
     similarity: similarity?.[g] ?? null,
     advantage: advantage[g]!,
     main: main[g]!,
@@ -152,11 +156,16 @@ export function completionsOf(
   }));
 }
 
+/** The rewards of the responses that have one. */
+export const rewardsOf = (scores: readonly (Score | null)[]): number[] =>
+  scores.flatMap((score) => (score === null ? [] : [score.total]));
+
 const PHASES = ['data', 'rollout', 'transport', 'reference', 'update'] as const;
 type Phase = (typeof PHASES)[number];
 
 const SUMS = [
   'responses',
+  'rewarded',
   'reward',
   'rewardSquared',
   'similarity',
@@ -265,18 +274,22 @@ export class StepMeter {
     const sums = this.#sums;
     for (const group of groups) {
       sums.groups++;
-      const [first] = group.scores;
-      if (group.scores.every(({ total }) => total === first!.total)) {
+      const rewards = rewardsOf(group.scores);
+      const [first] = rewards;
+      if (rewards.every((reward) => reward === first)) {
         sums.equal++;
-        if (first!.total === 0) sums.allZero++;
-        if (first!.total === 1) sums.allFull++;
+        if (first === 0) sums.allZero++;
+        if (first === 1) sums.allFull++;
       }
       for (const { ids, finished } of group.responses) {
         sums.responses++;
         sums.tokens += ids.length;
         if (!finished) sums.unfinished++;
       }
-      for (const { total, parts } of group.scores) {
+      for (const score of group.scores) {
+        if (score === null) continue;
+        const { total, parts } = score;
+        sums.rewarded++;
         sums.reward += total;
         sums.rewardSquared += total * total;
         for (const [name, value] of Object.entries(parts)) {
@@ -310,15 +323,17 @@ export class StepMeter {
       const own = similarity.subarray(start, start + scores.length);
       start += scores.length;
       const near = mean(own);
-      const reward = mean(scores.map(({ total }) => total));
-      const alike = scores.every(({ total }) => total === scores[0]!.total);
+      const rewards = rewardsOf(scores);
+      const reward = mean(rewards);
+      const alike = rewards.every((each) => each === rewards[0]);
       own.forEach((value, g) => {
         sums.compared++;
         sums.similarity += value;
-        if (alike) return;
-        sums.covariance += (value - near) * (scores[g]!.total - reward);
+        const score = scores[g];
+        if (alike || score == null) return;
+        sums.covariance += (value - near) * (score.total - reward);
         sums.similarityVariance += (value - near) ** 2;
-        sums.rewardVariance += (scores[g]!.total - reward) ** 2;
+        sums.rewardVariance += (score.total - reward) ** 2;
       });
       if (gold === null) return;
       const [ahead, behind] = [gold[p]! - SAME, gold[p]! + SAME];
@@ -406,8 +421,9 @@ export class StepMeter {
     const perToken = (value: number): number => value / Math.max(1, sum.lossTokens);
     return {
       step: this.#step,
-      reward: sum.reward / sum.responses,
-      rewardStd: standardDeviation(sum.reward, sum.rewardSquared, sum.responses),
+      reward: sum.reward / sum.rewarded,
+      unrewarded: sum.responses - sum.rewarded,
+      rewardStd: standardDeviation(sum.reward, sum.rewardSquared, sum.rewarded),
       parts: Object.fromEntries(
         names.flatMap((name, i): [string, number][] => {
           const [value, count] = all.slice(SUMS.length + PHASES.length + 2 * i) as [number, number];

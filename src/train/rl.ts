@@ -34,6 +34,8 @@
  *   skipped.
  * - Warm-up and cosine (the releases: constant); AdamW's β are (.9, .95) and its weight decay 0 (theirs: (.9, .999) and .01);
  *   several epochs per step are possible.
+ * - A response to which no part of the reward applies has none: it is left out of the means of its group, and its advantage is 0. Its tokens
+ *   still count in the divisor of the loss, in KL and entropy. A group of such responses alone is skipped.
  * - Answers are read as the releases read them; the format is judged more strictly (`src/tasks/response.ts`).
  * The quickstart's sizes (16 prompts × 16 responses, learning rate 2e-4) suit a policy of a million parameters.
  */
@@ -49,7 +51,7 @@ import { divergenceTo, type Teacher } from './distillation.ts';
 import { alarmsOf, checkAlarms, type GuardedStep } from './guards.ts';
 import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
 import type { TokenLoss } from './loss.ts';
-import { type Completion, completionsOf, type RlMetrics, StepMeter } from './metrics.ts';
+import { type Completion, completionsOf, type RlMetrics, rewardsOf, StepMeter } from './metrics.ts';
 import {
   concatenate,
   groupLogProbs,
@@ -124,8 +126,10 @@ export function cautions(
 }
 
 /** Whether nothing can be learnt from the rewards of a group: all are equal. */
-const hasEqualRewards = ({ scores }: RolloutGroup): boolean =>
-  scores.every(({ total }) => total === scores[0]!.total);
+const hasEqualRewards = ({ scores }: RolloutGroup): boolean => {
+  const rewards = rewardsOf(scores);
+  return rewards.every((reward) => reward === rewards[0]);
+};
 
 /**
  * Number of the example that takes the place of prompt `place` of a step in a round of resampling: those of all steps come first, so that
@@ -226,8 +230,10 @@ export async function rl(
     const penalties =
       options.klIn === 'reward' && penalised !== null ? klPenalties(groups, penalised, meter) : null;
     const records = groups.map(({ example, responses, scores }, p) => ({
-      rewards: scores.map(({ total }, g) => total - (penalties === null ? 0 : penalties[p]![g]!)),
-      parts: scores.map(({ parts }) => parts),
+      rewards: scores.map((score, g) =>
+        score === null ? null : score.total - (penalties === null ? 0 : penalties[p]![g]!),
+      ),
+      parts: scores.map((score) => score?.parts ?? {}),
       lengths: responses.map(({ ids }) => ids.length),
       similarity: scores.map((_, g) => compared?.similarity[p * options.group + g] ?? 0),
       task: example.task,

@@ -3,6 +3,7 @@ import type { EncodedPrompt } from '../policy/batch.ts';
 import { type GenerateSchedule, generate, type Sampled } from '../policy/generate.ts';
 import type { Policy } from '../policy/policy.ts';
 import type { Example, Score } from '../types.ts';
+import type { Task } from './task.ts';
 
 export interface RolloutOptions {
   /** Responses per prompt, G. */
@@ -24,7 +25,8 @@ export interface RolloutGroup {
   readonly example: Example;
   readonly prompt: EncodedPrompt;
   readonly responses: readonly Sampled[]; // [G]
-  readonly scores: readonly Score[]; // [G]
+  /** Null: a response without a reward, to which no part of it applies. */
+  readonly scores: readonly (Score | null)[]; // [G]
 }
 
 /**
@@ -36,7 +38,7 @@ export async function rollout(
   examples: readonly Example[],
   prompts: readonly EncodedPrompt[],
   numbers: readonly number[],
-  score: (response: string, example: Example) => Score,
+  score: Task['score'],
   options: RolloutOptions,
 ): Promise<RolloutGroup[]> {
   const { group, temperature, topP, maxTokens, seed, hidden, rows, schedule } = options;
@@ -52,13 +54,11 @@ export async function rollout(
     ...(rows === undefined ? {} : { maxRows: rows }),
   };
   const sampled = await generate(policy, prompts, asked, schedule);
-  return prompts.map((prompt, p) => {
+  const groups = prompts.map((prompt, p) => {
     const responses = sampled.filter((one) => one.prompt === p).sort((a, b) => a.sample - b.sample);
-    return {
-      example: examples[p]!,
-      prompt,
-      responses,
-      scores: responses.map(({ text }) => score(text, examples[p]!)),
-    };
+    const example = examples[p]!;
+    return { example, prompt, responses, scores: responses.map(({ text }) => score(text, example)) };
   });
+  // All are asked for before the first is waited for.
+  return Promise.all(groups.map(async (group) => ({ ...group, scores: await Promise.all(group.scores) })));
 }

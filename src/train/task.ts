@@ -23,7 +23,8 @@ export interface Task {
   readonly genericTrace: string;
   /** Where the reasoning of a response or a trace stands, in characters; null where it is not found. */
   reasoning(text: string): readonly [start: number, end: number] | null;
-  score(response: string, example: Example): Score;
+  /** Null: no part of the reward applies to the response, which therefore has none. May take its time. */
+  score(response: string, example: Example): Score | null | Promise<Score | null>;
   /** How much of the series the response and the gold answer mark; null where answers mark nothing, or it cannot be read. */
   marked(response: string, example: Example): MarkedShare | null;
 }

@@ -112,7 +112,7 @@ export async function writeStep(
   const { clipRatio, kl, entropy, temperature, timerpo } = options;
   const { clip, betas } = quickstart().rl;
   const traces = examples.map((one) => [...own.tokenizer.encode(task.trace(one)).subarray(0, TRACE_TOKENS)]);
-  const rewards = groups.map(({ scores }) => scores.map(({ total }) => total));
+  const rewards = groups.map(({ scores }) => scores.map((score) => score!.total));
   const { end, pad } = own.dims.special;
   const loss = { clipRatio, kl, entropy, clip, temperature, betas };
   writeFileSync(work, JSON.stringify({ group: sizes.group, traces, rewards, end, pad, ...loss, ...timerpo }));

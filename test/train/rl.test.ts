@@ -185,7 +185,7 @@ async function groupsOf(task: Task, options: Partial<RlOptions> = {}): Promise<G
     return {
       prompt,
       responses: responses.map(({ ids }) => ids),
-      rewards: scores.map(({ total }) => total),
+      rewards: scores.map((score) => score!.total),
       similarity,
     };
   });

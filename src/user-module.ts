@@ -1,0 +1,78 @@
+/**
+ * Modules of the user, `FILE[#NAME]`: what they are called by, where they lie, and what they are known by. `user-code.ts` runs them.
+ */
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { dirname, extname, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { ConfigError, reasonOf } from './errors.ts';
+
+/** Endings of modules that are run. */
+export const MODULE_ENDINGS = ['.ts', '.mts', '.js', '.mjs'] as const;
+
+/** A module's file and which of its exports is meant. */
+export interface ModuleAddress {
+  /** Absolute path. */
+  readonly file: string;
+  readonly name: string;
+}
+
+const SPECIFIER = /^(?<file>.*?)(?:#(?<name>[^#/\\]+))?$/su;
+
+/** Whether a word names a file of the user rather than something that comes with timeseer. */
+export const isModuleSpecifier = (word: string): boolean =>
+  /^(?:file:|\.{1,2}[/\\]|[/\\]|[A-Za-z]:[/\\])|\.[cm]?[jt]sx?(?:#|$)/u.test(word);
+
+/** Where a specifier points, seen from a directory. The name is that after `#`, else `default`. */
+export function moduleAddress(specifier: string, directory: string): ModuleAddress {
+  const { file = '', name = 'default' } = SPECIFIER.exec(specifier)!.groups!;
+  return { file: file.startsWith('file:') ? fileURLToPath(file) : resolve(directory, file), name };
+}
+
+/** An address as one word: a specifier that means the same from everywhere. */
+export const addressText = ({ file, name }: ModuleAddress): string =>
+  name === 'default' ? file : `${file}#${name}`;
+
+const LITERAL = `(["'])(\\.{1,2}/[^"'\\n]+)\\1`;
+const IMPORTS = new RegExp(`\\b(?:from|import|require)\\s*\\(?\\s*${LITERAL}`, 'gu');
+
+/** The file that a relative import means: as it is spelt, or the TypeScript behind a `.js`, or with an ending. */
+function importedFile(specifier: string, from: string): string | undefined {
+  const plain = resolve(dirname(from), specifier);
+  const stem = plain.replace(/\.([cm]?)js$/u, '.$1ts');
+  const candidates = [plain, stem, ...MODULE_ENDINGS.map((ending) => plain + ending)];
+  return candidates.find((one) => existsSync(one) && statSync(one).isFile());
+}
+
+/** @throws ConfigError for a file that cannot be read, or is no module by its ending */
+function readModule(file: string): Buffer {
+  if (!(MODULE_ENDINGS as readonly string[]).includes(extname(file))) {
+    throw new ConfigError(`${file}: not a module by its ending; modules end in ${MODULE_ENDINGS.join(', ')}`);
+  }
+  try {
+    return readFileSync(file);
+  } catch (cause) {
+    throw new ConfigError(`${file}: cannot be read as a module (${reasonOf(cause)})`, { cause });
+  }
+}
+
+/**
+ * SHA-256 of a module and of what it imports by a relative path that stands in its text, and so on; hexadecimal. It depends on
+ * contents and relative order alone, not on where the files lie. Not covered: packages, paths that are computed, files that the code
+ * reads, the environment. An import inside a comment or a text counts, if there is such a file.
+ * @throws ConfigError for a file that cannot be read
+ */
+export function moduleHash(file: string): string {
+  const hash = createHash('sha256');
+  const seen = new Set<string>();
+  const visit = (each: string, content: Buffer): void => {
+    seen.add(each);
+    hash.update(createHash('sha256').update(content).digest());
+    for (const [, , specifier] of content.toString('utf8').matchAll(IMPORTS)) {
+      const imported = importedFile(specifier!, each);
+      if (imported !== undefined && !seen.has(imported)) visit(imported, readFileSync(imported));
+    }
+  };
+  visit(file, readModule(file));
+  return hash.digest('hex');
+}
