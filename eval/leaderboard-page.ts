@@ -1,6 +1,6 @@
 /** The leaderboard as a page. */
 import { type Html, html, page } from '../src/html/html.ts';
-import { estimateCell, fixed, grouped, whisker } from '../src/html/numbers.ts';
+import { estimateCell, fixed, grouped, upperFirst, whisker } from '../src/html/numbers.ts';
 import { bullets, FOOTER, scrolling } from '../src/html/parts.ts';
 import { STYLE } from '../src/html/style.ts';
 import type { Estimate } from '../src/types.ts';
@@ -85,7 +85,7 @@ export function leaderboardPage(board: Leaderboard): string {
 <main><section><h2>Overview</h2>${overview(board)}</section>
 ${tasks.map(
   (task) =>
-    html`<section><h2><bdi>${task.name}</bdi></h2><p>${task.title}.</p>${taskTable(board, task)}</section>\n`,
+    html`<section><h2><bdi>${task.name}</bdi></h2><p>${upperFirst(task.title)}.</p>${taskTable(board, task)}</section>\n`,
 )}<section><h2>What the numbers are</h2>${bullets(NOTES)}</section></main>
 ${FOOTER}`;
   return page({ title: 'Leaderboard', style: STYLE + OWN_STYLE, body });

@@ -1,5 +1,5 @@
 /** Policies beside each other on several tasks: the tables of a leaderboard, as Markdown and CSV. */
-import { duration, fixed, interval } from '../src/html/numbers.ts';
+import { duration, fixed, interval, upperFirst } from '../src/html/numbers.ts';
 import type { MetricSet } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import type { Estimate, Gold } from '../src/types.ts';
@@ -190,7 +190,7 @@ export function leaderboardMarkdown(board: Leaderboard): string {
       ['Policy', ...columns.map(({ head }) => head)],
       rows.map(([policy, row]) => [policy, ...columns.map(({ text }) => text(row))]),
     );
-    return ['', `## ${name}`, '', `${title}.`, '', ...lines];
+    return ['', `## ${name}`, '', `${upperFirst(title)}.`, '', ...lines];
   });
   return `${[
     '# Leaderboard',

@@ -123,7 +123,7 @@ export class RecordLog {
   /** Rewrites the file in the order of the examples and samples; returns its records in that order. */
   finish(): EvalRecord[] {
     this.close();
-    if (this.file !== null) this.#rewrite(this.file);
+    if (this.file !== null && this.#kept.size > 0) this.#rewrite(this.file);
     return this.#sorted().map(({ record }) => record);
   }
 }

@@ -17,15 +17,15 @@ export interface ResponseUsage {
 const mean = (values: readonly number[]): number | null =>
   values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length;
 
-/** Means are over the responses that say so. */
-export function usageOf(records: readonly EvalRecord[]): ResponseUsage {
+/** Means are over the responses that say so. `asked`: responses that were wanted. */
+export function usageOf(records: readonly EvalRecord[], asked: number = records.length): ResponseUsage {
   const usages = records.flatMap(({ usage }) => usage ?? []);
   const prompt = mean(usages.map((usage) => usage.prompt));
   const completion = mean(usages.map((usage) => usage.completion));
   const costs = records.flatMap(({ cost }) => cost ?? []);
   return {
-    asked: records.length,
-    missing: records.filter(({ failure }) => failure !== undefined).length,
+    asked,
+    missing: asked - records.filter(({ failure }) => failure === undefined).length,
     tokens: prompt === null || completion === null ? null : { prompt, completion },
     seconds: mean(records.flatMap(({ failure, seconds }) => (failure === undefined ? (seconds ?? []) : []))),
     cost: costs.length === 0 ? null : costs.reduce((sum, cost) => sum + cost, 0),

@@ -74,6 +74,10 @@ const GROUPS: Readonly<Record<string, readonly string[]>> = {
   'Questions:': ['input', 'digits', 'points', 'shots', 'reasoning'],
   'Answers:': ['temperature', 'samples', 'max-tokens', 'answers'],
   'On this machine:': ['workers', 'device'],
+  'Endpoints:': [
+    ...['concurrency', 'requests-per-minute', 'tokens-per-minute', 'timeout', 'attempts', 'prices'],
+    'key-variable',
+  ],
   'Results:': ['out', 'resume', 'force', 'json', 'quiet'],
 };
 
@@ -87,7 +91,8 @@ export const evaluation: CommandModule<object, EvalArguments> = {
         array: true,
         nargs: 1,
         demandOption: true,
-        describe: `What answers (repeatable): the directory of a policy or of a run (its furthest trained policy), or baseline:NAME, a classical one`,
+        describe:
+          "What answers (repeatable): the directory of a policy or of a run (its furthest trained policy); openai:MODEL@URL, a model behind any endpoint that speaks OpenAI's protocol (vLLM, Ollama, commercial ones; without @URL that of OPENAI_BASE_URL, else api.openai.com); baseline:NAME, a classical baseline",
       })
       .option('adapter', {
         type: 'string',
@@ -163,6 +168,21 @@ export const evaluation: CommandModule<object, EvalArguments> = {
         requiresArg: true,
         describe: 'cpu, cuda or cuda:N',
       })
+      .option('concurrency', numeric('Requests at once', 8))
+      .option('requests-per-minute', numeric('Most requests that begin in a minute'))
+      .option('tokens-per-minute', numeric('Most tokens of prompts and responses in a minute'))
+      .option('timeout', numeric('Seconds until a request counts as failed, at most 300', 300))
+      .option('attempts', numeric('Times that a request is sent at most, with growing pauses', 6))
+      .option('prices', {
+        type: 'string',
+        requiresArg: true,
+        describe: 'Of a million tokens of prompts and of responses, such as 0.15,0.6: then costs are told',
+      })
+      .option('key-variable', {
+        type: 'string',
+        requiresArg: true,
+        describe: 'Environment variable with the key; default OPENAI_API_KEY, which may be unset',
+      })
       .option('out', {
         type: 'string',
         requiresArg: true,
@@ -198,6 +218,14 @@ export const evaluation: CommandModule<object, EvalArguments> = {
       .example(
         '$0 eval --policy runs/a --policy runs/b --policy baseline:majority --task ctu,emg --out evaluations/ours',
         'A leaderboard of three policies on two prepared data sets',
+      )
+      .example(
+        '$0 eval --policy openai:qwen2.5vl:7b@http://localhost:11434/v1 --task ctu --out evaluations/ollama --resume',
+        'A model that Ollama serves; vLLM alike, at http://localhost:8000/v1',
+      )
+      .example(
+        '$0 eval --policy openai:gpt-4o --task ctu --concurrency 32 --prices 2.5,10 --out evaluations/gpt --resume',
+        'A commercial one, with its cost; the key in OPENAI_API_KEY',
       )
       .example(
         '$0 eval --policy models/Qwen2.5-VL-3B-Instruct --task ctu --shots 4 --reasoning off --out evaluations/few-shot',

@@ -11,6 +11,7 @@ import { type Metrics, metricsOf } from '../../eval/metrics.ts';
 import type { EvalData, EvalForm, EvalPolicy, EvalPrompt, ResponseRequest } from '../../eval/policy.ts';
 import { RecordLog } from '../../eval/record-log.ts';
 import { type ResponseUsage, usageOf } from '../../eval/usage.ts';
+import { EndpointError } from '../errors.ts';
 import { withInterrupt } from '../interrupt.ts';
 import { Progress } from '../progress.ts';
 import type { PolicyCard } from '../tasks/card.ts';
@@ -51,6 +52,8 @@ export interface CellResult {
   readonly modes: readonly CellMode[];
   /** Seconds that answers took, over all sessions. */
   readonly seconds: number;
+  /** Why an endpoint was given up before all was asked; null where it was not. */
+  readonly failure: string | null;
 }
 
 /** Which examples: of a prepared data set what its manifest hashes, of a generator its name. */
@@ -112,10 +115,9 @@ function placesOf(source: ExampleSource): (id: string) => number | undefined {
 }
 
 /**
- * Asks a policy about a data set, and measures its answers. Every record is on disk as soon as it is there; responses that are there
+ * Asks a policy about a data set, and measures its answers, those that came where an endpoint is given up. Every record is on disk as soon as it is there; responses that are there
  * already are not asked for again, failed ones are.
- * @throws ConfigError where the directory holds an evaluation of other settings; Interrupted when stopped, with all records kept;
- * EndpointError where no request could be answered
+ * @throws ConfigError where the directory holds an evaluation of other settings; Interrupted when stopped, with all records kept
  */
 export async function evaluateCell(request: CellRequest): Promise<CellResult> {
   const { policy, card, address, source, form, out, label, silent } = request;
@@ -139,9 +141,9 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
     })).filter(({ number, sample }) => !log.has(number, sample)),
   );
   const requests = wanted.flat();
-  let seconds = begun?.seconds ?? 0;
-  const took = await answer(seconds);
-  seconds += took;
+  const before = begun?.seconds ?? 0;
+  let failure: string | null = null;
+  const seconds = before + (await answer());
   const { classes } = source.facts;
   const modes = logs.map((log, m): CellMode => {
     const records = log.finish();
@@ -150,13 +152,14 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
       temperature: temperatures[m]!,
       records,
       metrics: responses.length === 0 ? null : metricsOf(responses, { classes }),
-      usage: usageOf(records),
+      // What an endpoint was given up before has no record.
+      usage: usageOf(records, source.count * log.samples),
     };
   });
-  return { modes, seconds };
+  return { modes, seconds, failure };
 
   /** Seconds that were taken. */
-  async function answer(before: number): Promise<number> {
+  async function answer(): Promise<number> {
     if (requests.length === 0) return 0;
     const parts = { facts: source.facts, reading: form.reading, reasoning: form.reasoning };
     const task = exampleTask({ ...card, numbers: form.numbers }, parts);
@@ -166,8 +169,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
       ...{ label, total, done: total - requests.length, unit: 'responses', silent },
     });
     const began = performance.now();
-    const elapsed = (): number => (performance.now() - began) / 1000;
-    let [first, failures] = [true, 0];
+    let [first, failures, took] = [true, 0, 0];
     try {
       await withInterrupt(async (signal) => {
         const report = (record: EvalRecord, { number, temperature }: ResponseRequest): void => {
@@ -182,11 +184,15 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
         // Asked for after the last response, it holds for what would come after them.
         signal.throwIfAborted();
       });
+    } catch (error) {
+      if (!(error instanceof EndpointError)) throw error;
+      failure = error.message;
     } finally {
       progress.stop();
+      took = (performance.now() - began) / 1000;
       for (const log of logs) log.close();
-      if (out !== null && !first) writeManifest(out, settings, before + elapsed());
+      if (out !== null && !first) writeManifest(out, settings, before + took);
     }
-    return elapsed();
+    return took;
   }
 }

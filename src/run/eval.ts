@@ -29,10 +29,10 @@ import type { NumbersFormat, PolicyCard } from '../tasks/card.ts';
 import type { MetricSet } from '../tasks/evaluation.ts';
 import type { Reading } from '../tasks/response.ts';
 import { say } from '../terminal.ts';
-import { Baselines } from './baseline-policy.ts';
+import { Baselines, baselinePolicy } from './baseline-policy.ts';
 import { type CellRequest, type CellResult, evaluateCell } from './eval-cell.ts';
 import { shotSource } from './few-shot.ts';
-import { type OpenedPolicy, openPolicy } from './open-policy.ts';
+import { type OpenedPolicy, openPolicy, type PolicyOptions } from './open-policy.ts';
 import { type PromptTokens, promptTokens } from './prompt-length.ts';
 import { checkSameData } from './run-data.ts';
 import { mismatches } from './task.ts';
@@ -58,6 +58,18 @@ export interface EvalRequest {
   readonly maxTokens: number | undefined;
   readonly workers: number;
   readonly device: string;
+  /** Requests to an endpoint at once. */
+  readonly concurrency: number;
+  readonly requestsPerMinute: number | undefined;
+  readonly tokensPerMinute: number | undefined;
+  /** Seconds until a request counts as failed. */
+  readonly timeout: number;
+  /** Times that a request is sent at most. */
+  readonly attempts: number;
+  /** Of a million tokens of prompts and of responses, between a comma. */
+  readonly prices: string | undefined;
+  /** Environment variable with the key of an endpoint. */
+  readonly keyVariable: string | undefined;
   readonly out: string | undefined;
   readonly resume: boolean;
   readonly force: boolean;
@@ -83,6 +95,10 @@ function check(given: EvalRequest): void {
     ['count', given.count ?? 1, 1, 1e7],
     ['samples', given.samples, 1, 1024],
     ['shots', given.shots, 0, 64],
+    ['concurrency', given.concurrency, 1, 4096],
+    ['attempts', given.attempts, 1, 100],
+    ['requests-per-minute', given.requestsPerMinute ?? 1, 1, 1e9],
+    ['tokens-per-minute', given.tokensPerMinute ?? 1, 1, 1e12],
     ['max-tokens', given.maxTokens ?? 1, 1, 1 << 17],
     ['workers', given.workers, 1, 256],
     ['digits', given.digits ?? 1, 1, 17],
@@ -113,6 +129,38 @@ function temperaturesOf(text: string): readonly number[] {
   if (new Set(found).size < found.length)
     throw new ConfigError(`--temperature: ${text} has one of them twice`);
   return found;
+}
+
+/** Tells what comes at most once a minute. */
+function sometimes(tell: (message: string) => void): (message: string) => void {
+  let told = Number.NEGATIVE_INFINITY;
+  return (message) => {
+    if (performance.now() - told < 60_000) return;
+    told = performance.now();
+    tell(message);
+  };
+}
+
+/** What is said of the endpoints. @throws ConfigError */
+function endpointOf(given: EvalRequest): PolicyOptions['endpoint'] {
+  const { concurrency, requestsPerMinute, tokensPerMinute, timeout, attempts, keyVariable, prices } = given;
+  const [prompt, completion, ...more] = prices
+    ?.split(',')
+    .map((part) => (part.trim() === '' ? -1 : Number(part))) ?? [0, 0];
+  if (!(prompt! >= 0 && completion! >= 0) || more.length > 0) {
+    throw new ConfigError(
+      `--prices: got ${prices}, expected those of a million tokens of prompts and of responses, such as 0.15,0.6`,
+    );
+  }
+  return {
+    ...{ concurrency, requestsPerMinute, tokensPerMinute, timeout, attempts, keyVariable },
+    ...(prices === undefined ? {} : { prices: { prompt: prompt!, completion: completion! } }),
+    onRetry: given.quiet
+      ? undefined
+      : sometimes((message) =>
+          say(`eval: ${message}; more failures that are tried again are told once a minute`),
+        ),
+  };
 }
 
 /** The directory of the run that a policy lies in. */
@@ -186,13 +234,14 @@ function openTasks(given: EvalRequest, names: readonly string[]): OpenTask[] {
   const tasks = names.map((named): OpenTask => {
     const name = directoryOf(named);
     const generated = isGenerator(name);
-    if (given.length !== undefined && !generated) {
-      throw new ConfigError(`--length: ${name} has its own lengths; only a generator's can be chosen`);
-    }
     const { length = USUAL_LENGTH } = given;
     const count = given.count ?? (generated ? GENERATED : undefined);
     const address = { name, split, seed, length, ...(count === undefined ? {} : { count }) };
-    return { name: named, address, source: openExamples(address) };
+    const source = openExamples(address);
+    if (given.length !== undefined && !generated) {
+      throw new ConfigError(`--length: ${name} has its own lengths; only a generator's can be chosen`);
+    }
+    return { name: named, address, source };
   });
   const twice = tasks.find(
     ({ address }, i) => tasks.findIndex((one) => one.address.name === address.name) < i,
@@ -261,7 +310,7 @@ function requestOf(
 export interface Missing {
   readonly count: number;
   readonly asked: number;
-  /** Why the first of them did not. */
+  /** Why they, or the first of them, did not. */
   readonly reason: string;
 }
 
@@ -269,9 +318,14 @@ function missingOf(results: readonly CellResult[]): Missing | null {
   const records = results.flatMap(({ modes }) => modes.flatMap((mode) => mode.records));
   const failed = records.filter(({ failure }) => failure !== undefined);
   const [first] = failed;
-  return first === undefined
-    ? null
-    : { count: failed.length, asked: records.length, reason: `${first.seriesId}: ${first.failure}` };
+  const ended = results.find(({ failure }) => failure !== null)?.failure;
+  if (first === undefined && ended == null) return null;
+  const usages = results.flatMap(({ modes }) => modes.map(({ usage }) => usage));
+  return {
+    count: usages.reduce((sum, { missing }) => sum + missing, 0),
+    asked: usages.reduce((sum, { asked }) => sum + asked, 0),
+    reason: ended ?? `${first!.seriesId}: ${first!.failure}`,
+  };
 }
 
 /** One policy on one data set. */
@@ -385,7 +439,10 @@ async function beside(
 ): Promise<OpenedPolicy[]> {
   if (!given.classical || policies.some(({ policy }) => !policy.asked)) return [];
   const names = [...(await baselines.of(task.address.name, task.source)).keys()];
-  return names.map((name) => openPolicy(`baseline:${name}`, given, baselines));
+  return names.map((name) => {
+    const policy = baselinePolicy(name, baselines);
+    return { given: policy.name, policy, directory: null };
+  });
 }
 
 async function evaluateBoard(
@@ -410,6 +467,7 @@ async function evaluateBoard(
       const label = `${task.name} ${name}`;
       const found = await evaluateCell(requestOf(cell, given, temperatures, { out, label }));
       results.push(found);
+      if (found.failure !== null) say(`warning: ${label}: ${found.failure}`);
       for (const { temperature, metrics, usage } of found.modes) {
         rows.push({
           ...{ task: task.name, kind: task.source.facts.kind, policy: name },
@@ -441,6 +499,15 @@ async function evaluateBoard(
   return { kind: 'leaderboard', result, board, statements, missing: missingOf(results) };
 }
 
+/** Policies of one name (a model behind two endpoints) are called as they were given. */
+function named(opened: readonly OpenedPolicy[]): OpenedPolicy[] {
+  const same = ({ policy }: OpenedPolicy): number =>
+    opened.filter((one) => one.policy.name === policy.name).length;
+  return opened.map((one) =>
+    same(one) === 1 ? one : { ...one, policy: { ...one.policy, name: one.given } },
+  );
+}
+
 /** Several names, each of which may be a list between commas. */
 const listed = (given: readonly string[]): string[] =>
   given.flatMap((one) => one.split(',')).map((one) => one.trim());
@@ -461,7 +528,8 @@ export async function runEval(given: EvalRequest): Promise<Evaluation> {
   if (given.out !== undefined && existsSync(given.out) && !statSync(given.out).isDirectory()) {
     throw new ConfigError(`${given.out}: is a file; give a directory with --out`);
   }
-  const opened = policies.map((one) => openPolicy(one, given, baselines));
+  const options = { ...given, endpoint: endpointOf(given) };
+  const opened = named(policies.map((one) => openPolicy(one, options, baselines)));
   const local = opened.find(({ directory }) => directory !== null);
   const names = listed(given.data ?? [local === undefined ? USUAL_DATA : dataOf(local.given)]);
   if (given.data === undefined && local !== undefined) warnOfChange(local.given, names[0]!);

@@ -1,7 +1,9 @@
 /** From what a user names a policy by to the policy: a directory of weights, a classical baseline. */
 import type { EvalPolicy } from '../../eval/policy.ts';
+import type { EndpointOptions } from '../endpoint/chat.ts';
 import { ConfigError } from '../errors.ts';
 import { type Baselines, baselinePolicy } from './baseline-policy.ts';
+import { endpointPolicy, isEndpoint } from './endpoint-policy.ts';
 import { localPolicy } from './local-policy.ts';
 import { findPolicy } from './run-policy.ts';
 
@@ -10,6 +12,8 @@ export interface PolicyOptions {
   readonly adapter: string | undefined;
   readonly device: string;
   readonly workers: number;
+  /** Of all endpoints. */
+  readonly endpoint: Omit<EndpointOptions, 'url' | 'model'>;
 }
 
 export interface OpenedPolicy {
@@ -23,7 +27,7 @@ export interface OpenedPolicy {
 const BASELINE = 'baseline:';
 
 /**
- * @param given a directory of a policy or a run, or `baseline:NAME`
+ * @param given a directory of a policy or a run, `openai:MODEL@URL`, or `baseline:NAME`
  * @throws ConfigError, CheckpointError where there is no such policy
  */
 export function openPolicy(given: string, options: PolicyOptions, baselines: Baselines): OpenedPolicy {
@@ -31,6 +35,7 @@ export function openPolicy(given: string, options: PolicyOptions, baselines: Bas
   if (given.startsWith(BASELINE)) {
     return { given, policy: baselinePolicy(given.slice(BASELINE.length), baselines), directory: null };
   }
+  if (isEndpoint(given)) return { given, policy: endpointPolicy(given, options.endpoint), directory: null };
   const { adapter, device, workers } = options;
   const from = findPolicy(given);
   return { given, policy: localPolicy({ name: given, from, adapter, device, workers }), directory: from };
