@@ -7,6 +7,7 @@ import { DataError } from '../errors.ts';
 import type { Detection } from '../series/detectors.ts';
 import { pointF1 } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
+import { summarise } from '../series/stats.ts';
 import type { AnomalyClass, Interval } from '../types.ts';
 import { type CycleTest, cycleTest, FLAG_FROM } from './cycle.ts';
 import { analyse, type Evidence } from './evidence.ts';
@@ -115,7 +116,10 @@ export interface AnomalyTrace extends Trace, ChannelEvidence {
 /** Evidence about a series [N] in which NaN marks missing points. Throws a DataError for no samples, an infinity, no known point. */
 export function analyseWithGaps(values: Float64Array): ChannelEvidence {
   const { values: whole, ...gaps } = bridge(values);
-  const evidence = analyse(whole, { gaps });
+  // What straight lines put in is no part of what the series is said to be.
+  const known =
+    gaps.missing === 0 ? {} : { summary: summarise(values.filter((value) => !Number.isNaN(value))) };
+  const evidence = analyse(whole, { gaps, ...known });
   return { evidence, cycle: cycleOf(evidence, whole) };
 }
 

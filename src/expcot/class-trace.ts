@@ -70,7 +70,8 @@ export class ClassEvidence {
     this.length = channels[0]!.length;
     this.channels = channels.map((channel, c) => {
       const bridged = bridge(channel);
-      return { name: profile.channels[c]!, summary: summarise(bridged.values), bridged };
+      const known = bridged.missing === 0 ? channel : channel.filter((value) => !Number.isNaN(value));
+      return { name: profile.channels[c]!, summary: summarise(known), bridged };
     });
     const probabilities = classProbabilities(profile.rule, standardRow(profile, this.values));
     this.candidates = profile.classes

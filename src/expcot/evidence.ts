@@ -67,6 +67,8 @@ export interface AnalyseOptions {
   readonly denoise?: boolean | 'auto';
   /** What is known of missing points that were bridged before, so that a trace can say so. */
   readonly gaps?: Gaps;
+  /** Statistics of the points that are not missing, where some are; those of all values where absent. */
+  readonly summary?: Summary;
 }
 
 /** Missing points of a series. */
@@ -79,6 +81,7 @@ export class Evidence {
   readonly gaps: Gaps | null;
   readonly #values: Float64Array;
   readonly #denoise: boolean | 'auto';
+  readonly #summary: Summary | undefined;
   readonly #kept = new Map<string, unknown>();
 
   constructor(values: Float64Array, options: AnalyseOptions = {}) {
@@ -95,6 +98,7 @@ export class Evidence {
     this.gaps = missing === 0 ? null : { missing, gaps, longest };
     this.#values = values;
     this.#denoise = options.denoise ?? 'auto';
+    this.#summary = options.summary;
   }
 
   #once<T>(key: string, compute: () => T): T {
@@ -102,9 +106,9 @@ export class Evidence {
     return this.#kept.get(key) as T;
   }
 
-  /** Statistics of the series as given. */
+  /** Statistics of the series as given, missing points left out. */
   get summary(): Summary {
-    return this.#once('summary', () => summarise(this.#values));
+    return this.#summary ?? this.#once('summary', () => summarise(this.#values));
   }
 
   get noise(): Noise {

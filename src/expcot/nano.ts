@@ -92,6 +92,10 @@ export function scan(intervals: readonly Interval[], length: number, cells: numb
   return symbols;
 }
 
+/** Even samples, fewer words to learn, where the spectrum tells no neighbours apart (a sample is a bin from √N on); whole ones below. */
+const roundPeriod = (period: number, length: number): number =>
+  period * period < length ? Math.max(2, Math.round(period)) : 2 * Math.round(period / 2);
+
 /**
  * The short target of a training series: base and period from the evidence, scan and answer from the gold annotation, and the
  * family whose evidence covers it best (`no test` when none does; nothing for a normal series). At most 60 tokens
@@ -102,7 +106,7 @@ export function nanoTeacher(evidence: Evidence, gold: Gold, options: NanoOptions
   const { length, base } = evidence;
   const rounded = roundIntervals(gold.intervals, length);
   const phrase = BASES[base.kind][base.trending ? 1 : 0];
-  const period = base.period === null ? '' : `; period ${Math.max(2, 2 * Math.round(base.period / 2))}`;
+  const period = base.period === null ? '' : `; period ${roundPeriod(base.period, length)}`;
   const citation = gold.intervals.length === 0 ? '' : CITED[citedFamily(evidence, gold.intervals) ?? 'none'];
   const think = `${phrase}${period}; scan ${scan(rounded, length, cells)}${citation}`;
   return formatResponse(think, rounded, gold.class);

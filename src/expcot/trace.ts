@@ -17,7 +17,7 @@ import { type Aside, type Citation, cite, isInside, LEAST_DISTANCE, type Reading
 import { FEWEST_CYCLES } from './shape.ts';
 
 /** Raised with every change of what a trace says of the same example: its words, its numbers, what it cites. */
-export const TRACE_VERSION = 4;
+export const TRACE_VERSION = 5;
 
 /** A trace and what it concludes. */
 export interface Trace {

@@ -11,6 +11,7 @@ import {
   expcotBlind,
 } from '../../src/expcot/anomaly.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
+import { formatNumber } from '../../src/expcot/trace.ts';
 import { blindTrace } from '../../src/tasks/kinds.ts';
 import { load, NORMAL, series, type Value, weekday } from '../helpers/everyday.ts';
 import { nano5, vta } from '../helpers/series.ts';
@@ -41,6 +42,19 @@ describe(`detector ${EXPCOT_BLIND}`, () => {
     const values = nano5(3407, 'train', 0).values.slice();
     values[500] = Number.NaN;
     expect(expcotBlind(values).score).toHaveLength(1000);
+  });
+});
+
+describe('traces of series with missing points', () => {
+  it('tell the mean and spread of the points that are there, not of the lines that bridge the others', () => {
+    const values = Float64Array.from({ length: 200 }, (_, i) => (i === 120 || i === 161 ? 8.5 : (i % 5) / 2));
+    values.fill(Number.NaN, 121, 161);
+    const { think } = blindAnomaly(analyseChannels([values], ['load']), ['load']);
+    const known = values.filter((value) => !Number.isNaN(value));
+    const mean = known.reduce((sum, value) => sum + value, 0) / 160;
+    expect(mean).toBeLessThan(1.2);
+    const std = Math.sqrt(known.reduce((sum, value) => sum + (value - mean) ** 2, 0) / 160);
+    expect(think).toContain(`mean ${formatNumber(mean)}, standard deviation ${formatNumber(std)}.`);
   });
 });
 

@@ -162,6 +162,20 @@ describe('nano style', () => {
     }
   });
 
+  it.each([
+    [17.4, 'period 17'],
+    [25, 'period 25'],
+    [31.2, 'period 31'],
+    [61.3, 'period 62'],
+  ])(
+    'tells a period of %f of 1000 samples as %s: to the sample where the spectrum tells samples apart',
+    (period, told) => {
+      const values = Float64Array.from({ length: 1000 }, (_, i) => Math.sin((2 * Math.PI * i) / period));
+      const text = nanoTeacher(analyse(values), { intervals: [], class: 'normal' });
+      expect(text).toContain(`; ${told};`);
+    },
+  );
+
   it('keeps odd lengths and cells in order', () => {
     const values = Float64Array.from({ length: 333 }, (_, i) => Math.sin(i / 4));
     const gold = { intervals: [[100, 140]] as Interval[], class: 'seasonal' as const };
