@@ -15,6 +15,7 @@
  *   `windowIsolation`, `windowDiscords`, `spectralScore`, `onSamples`) and what stands out of a score (`peaks`)
  * - Time warping: `dtw`, its lower bounds `lbKim` and `lbKeogh` with `envelope`, the nearest of many series (`WarpingSearch`, on all cores
  *   `NearestPool`) and the window that suits their labels (`learnWindow`)
+ * - Classification of series: `fitMiniRocket` and `MiniRocketTransform`, `fitRidge` and `ridgeClass`
  * - Missing points (NaN): `bridge`
  * - Intervals `[start, end)` of samples: `runs`, `mergeIntervals`, `coverage`, `overlap`, `pointF1`
  */
@@ -50,11 +51,18 @@ export {
 export * from './intervals.ts';
 export { type ForestOptions, isolationOfWindows, isolationScores } from './isolation-forest.ts';
 export { type MatrixProfile, type MatrixProfileOptions, matrixProfile } from './matrix-profile.ts';
+export {
+  fitMiniRocket,
+  type MiniRocket,
+  type MiniRocketOptions,
+  MiniRocketTransform,
+} from './mini-rocket.ts';
 export { type Bridged, bridge } from './missing.ts';
 export * from './motifs.ts';
 export { type Neighbour, WarpingSearch } from './nearest.ts';
 export { type LearnedWindow, learnWindow, NearestPool } from './nearest-pool.ts';
 export * from './point-scores.ts';
+export { fitRidge, type Ridge, type RidgeOptions, ridgeClass, ridgeValues } from './ridge.ts';
 export * from './robust.ts';
 export { type SavgolOptions, savgol } from './savgol.ts';
 export * from './spectral-residual.ts';
