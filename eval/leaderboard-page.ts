@@ -16,7 +16,7 @@ import {
 
 const OWN_STYLE = `
 .board{width:auto;min-width:100%}.board thead th{white-space:normal;min-width:5.5rem}
-.board tbody th{font-weight:500;max-width:22rem;overflow-wrap:anywhere}.board td{min-width:4rem}
+.board tbody th{font-weight:500;min-width:11rem;max-width:22rem;overflow-wrap:anywhere}.board td{min-width:4rem}
 .board .best .mean{text-decoration:underline;text-decoration-thickness:2px;text-underline-offset:3px}`;
 
 const NOTHING = html`<span class="none">–</span>`;
@@ -81,7 +81,7 @@ export function leaderboardPage(board: Leaderboard): string {
     .flatMap(({ rows }) => [...rows.values()])
     .reduce((sum, { usage }) => sum + usage.asked - usage.missing, 0);
   const body = html`<header class="top"><h1>Leaderboard</h1>
-<p class="lead">${contenders.length} policies and baselines on ${tasks.length} ${tasks.length === 1 ? 'task' : 'tasks'}, ${grouped(responses)} responses. The highest value of a column is underlined.</p></header>
+<p class="lead">${contenders.length} policies and baselines on ${tasks.length} ${tasks.length === 1 ? 'task' : 'tasks'}, ${grouped(responses)} responses. The highest value of a column is underlined.</p>${board.asked.map((sentence) => html`<p class="byline">${sentence}</p>`)}</header>
 <main><section><h2>Overview</h2>${overview(board)}</section>
 ${tasks.map(
   (task) =>

@@ -1,5 +1,5 @@
 /** Policies beside each other on several tasks: the tables of a leaderboard, as Markdown and CSV. */
-import { duration, fixed, interval, upperFirst } from '../src/html/numbers.ts';
+import { fixed, interval, upperFirst } from '../src/html/numbers.ts';
 import type { MetricSet } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import type { Estimate, Gold } from '../src/types.ts';
@@ -40,6 +40,8 @@ export interface Leaderboard {
   readonly tasks: readonly { readonly name: string; readonly kind: Gold['kind']; readonly title: string }[];
   /** The best mean first; without one, in the order given. */
   readonly contenders: readonly Contender[];
+  /** How all of them were asked, in sentences. */
+  readonly asked: readonly string[];
 }
 
 /** The metric that a kind of answer is ranked by; of the others the first of its main ones. */
@@ -57,7 +59,11 @@ function nameOf(row: LeaderboardRow, rows: readonly LeaderboardRow[]): string {
 }
 
 /** @param rows in the order of policies as they were given */
-export function leaderboardOf(tasks: Leaderboard['tasks'], rows: readonly LeaderboardRow[]): Leaderboard {
+export function leaderboardOf(
+  tasks: Leaderboard['tasks'],
+  rows: readonly LeaderboardRow[],
+  asked: readonly string[] = [],
+): Leaderboard {
   const metrics = [...new Set(tasks.map(({ kind }) => headlineOf(kind)))].filter(
     (metric) => tasks.filter(({ kind }) => headlineOf(kind) === metric).length > 1,
   );
@@ -79,7 +85,7 @@ export function leaderboardOf(tasks: Leaderboard['tasks'], rows: readonly Leader
     (means.length > 0 || first === undefined
       ? -1
       : (own.get(first.name)?.metrics?.[headlineOf(first.kind)]?.mean ?? -1));
-  return { tasks, contenders: contenders.toSorted((a, b) => rank(b) - rank(a)) };
+  return { tasks, contenders: contenders.toSorted((a, b) => rank(b) - rank(a)), asked };
 }
 
 /** Share of the responses that could be read, of those that came. */
@@ -101,12 +107,20 @@ export function metricsShown(kind: Gold['kind'], rows: readonly LeaderboardRow[]
   );
 }
 
-/** Rows of a task in the order of the leaderboard. */
-export const rowsOf = (board: Leaderboard, task: string): [name: string, row: LeaderboardRow][] =>
-  board.contenders.flatMap(({ name, rows }): [string, LeaderboardRow][] => {
-    const row = rows.get(task);
-    return row === undefined ? [] : [[name, row]];
-  });
+/** Rows of a task, the best first. */
+export function rowsOf(
+  { tasks, contenders }: Leaderboard,
+  task: string,
+): [name: string, row: LeaderboardRow][] {
+  const metric = headlineOf(tasks.find(({ name }) => name === task)!.kind);
+  const value = ([, { metrics }]: [string, LeaderboardRow]): number => metrics?.[metric]?.mean ?? -1;
+  return contenders
+    .flatMap(({ name, rows }): [string, LeaderboardRow][] => {
+      const row = rows.get(task);
+      return row === undefined ? [] : [[name, row]];
+    })
+    .sort((a, b) => value(b) - value(a));
+}
 
 /** What a reader must know of the numbers. */
 export const NOTES: readonly string[] = [
@@ -114,6 +128,7 @@ export const NOTES: readonly string[] = [
   'Answered: share of the responses whose answer could be read. Tokens: mean of a response. Seconds: wall clock divided by responses, loading and learning included.',
 ];
 
+const secondsText = (value: number): string => value.toFixed(value < 0.1 ? 4 : 2);
 const shown = (estimate: Estimate | undefined): string =>
   estimate === undefined ? '–' : `${fixed(estimate.mean)} ${interval(estimate)}`;
 const cell = (text: string): string => text.replaceAll('|', '\\|').replaceAll('\n', ' ');
@@ -159,7 +174,7 @@ export function columnsOf(
           },
         ]
       : []),
-    { head: 'Seconds', text: (row) => number(secondsEach(row), (n) => n.toFixed(n < 0.1 ? 4 : 2)) },
+    { head: 'Seconds', text: (row) => number(secondsEach(row), secondsText) },
     ...(has(({ usage }) => usage.cost)
       ? [{ head: 'Cost', text: ({ usage }: LeaderboardRow) => number(usage.cost, (n) => n.toFixed(4)) }]
       : []),
@@ -195,6 +210,7 @@ export function leaderboardMarkdown(board: Leaderboard): string {
   return `${[
     '# Leaderboard',
     '',
+    ...board.asked.flatMap((sentence) => [sentence, '']),
     ...table(['Policy', ...means.map(meanHead), ...tasks.map(overviewHead)], overview),
     ...parts.flat(),
     '',
@@ -257,7 +273,7 @@ export function leaderboardTable(board: Leaderboard): string {
       answered.length === 0
         ? '–'
         : `${((100 * answered.reduce((sum, value) => sum + value, 0)) / answered.length).toFixed(1)} %`,
-      responses === 0 ? '–' : duration(seconds / responses).replace('\u202f', ' '),
+      responses === 0 ? '–' : secondsText(seconds / responses),
     ];
   });
   const widths = head.map((_, c) => Math.max(...[head, ...body].map((row) => row[c]!.length)));

@@ -1,5 +1,6 @@
 /** PNG of an RGB picture: 8 bit, colour type 2, no metadata, so that equal pixels give equal bytes. */
-import { crc32, deflateSync, inflateSync } from 'node:zlib';
+import { promisify } from 'node:util';
+import { crc32, deflate, deflateSync, inflateSync } from 'node:zlib';
 import { DataError } from '../errors.ts';
 import type { Picture } from '../types.ts';
 
@@ -19,15 +20,22 @@ function chunk(type: string, data: Uint8Array): Buffer {
   return result;
 }
 
-/** Bytes of a PNG file that shows `picture`. */
-export function encodePng(picture: Picture): Buffer {
-  const { width, height, data } = picture;
+/** How rows are compressed. */
+const DEFLATE = { level: 4 } as const;
+const deflateAside = promisify(deflate);
+
+/** The rows as they are compressed. */
+function filteredRows({ width, height, data }: Picture): Buffer {
   const stride = width * 3;
   const rows = Buffer.alloc(height * (stride + 1));
   for (let y = 0; y < height; y++) {
     // Filter 0 (none): most of a plot is one colour, whose runs deflate finds faster, and codes shorter, than differences.
     rows.set(data.subarray(y * stride, (y + 1) * stride), y * (stride + 1) + 1);
   }
+  return rows;
+}
+
+function pngFile({ width, height }: Picture, compressed: Uint8Array): Buffer {
   const header = Buffer.alloc(13);
   header.writeUInt32BE(width, 0);
   header.writeUInt32BE(height, 4);
@@ -35,9 +43,19 @@ export function encodePng(picture: Picture): Buffer {
   return Buffer.concat([
     SIGNATURE,
     chunk('IHDR', header),
-    chunk('IDAT', deflateSync(rows, { level: 4 })),
+    chunk('IDAT', compressed),
     chunk('IEND', Buffer.alloc(0)),
   ]);
+}
+
+/** Bytes of a PNG file that shows `picture`. */
+export function encodePng(picture: Picture): Buffer {
+  return pngFile(picture, deflateSync(filteredRows(picture), DEFLATE));
+}
+
+/** The same bytes, compressed in a thread beside this one. */
+export async function encodePngAside(picture: Picture): Promise<Buffer> {
+  return pngFile(picture, await deflateAside(filteredRows(picture), DEFLATE));
 }
 
 /** The predictor of PNG's filter 4 (PNG specification, 9.4). */

@@ -1,4 +1,5 @@
 /** Policies behind endpoints that speak OpenAI's protocol: asked one response at a time, many at once. */
+import { setMaxListeners } from 'node:events';
 
 import { type ResponseFacts, recordOf } from '../../eval/harness.ts';
 import type { EvalData, EvalPolicy, EvalPrompt, ResponseRequest } from '../../eval/policy.ts';
@@ -12,9 +13,10 @@ import {
   pngPart,
 } from '../endpoint/chat.ts';
 import { ConfigError, EndpointError } from '../errors.ts';
-import { encodePng } from '../plot/png.ts';
+import { encodePngAside } from '../plot/png.ts';
 import { Random } from '../random.ts';
 import type { Shot } from '../train/task.ts';
+import type { Picture } from '../types.ts';
 import { foreignCard } from './task.ts';
 
 /** So many failures in a row are no chance: the server is gone. */
@@ -41,19 +43,26 @@ export function parseEndpoint(given: string): { readonly model: string; readonly
   return { model, url: at < 0 ? (process.env['OPENAI_BASE_URL'] ?? OPENAI) : text.slice(at + 1) };
 }
 
+/** Pictures as parts of messages; the samples of an example have one in common. */
+const encoded = new WeakMap<Picture, Promise<ChatPart>>();
+
+function picturePart(picture: Picture): Promise<ChatPart> {
+  const part = encoded.get(picture) ?? encodePngAside(picture).then(pngPart);
+  encoded.set(picture, part);
+  return part;
+}
+
 /** A turn of the user: the picture, then the instruction. */
-function userTurn({ picture, instruction }: Omit<Shot, 'response'>): ChatMessage {
+async function userTurn({ picture, instruction }: Omit<Shot, 'response'>): Promise<ChatMessage> {
   const text: ChatPart = { type: 'text', text: instruction };
-  return { role: 'user', content: picture === null ? [text] : [pngPart(encodePng(picture)), text] };
+  return { role: 'user', content: picture === null ? [text] : [await picturePart(picture), text] };
 }
 
 /** A prompt as the messages of a chat, each shot as a turn with its response. */
-export function messagesOf({ shots, ...question }: EvalPrompt): ChatMessage[] {
-  const turns = shots.flatMap((shot): ChatMessage[] => [
-    userTurn(shot),
-    { role: 'assistant', content: shot.response },
-  ]);
-  return [...turns, userTurn(question)];
+async function messagesOf({ shots, ...question }: EvalPrompt): Promise<ChatMessage[]> {
+  const turns: ChatMessage[] = [];
+  for (const shot of shots) turns.push(await userTurn(shot), { role: 'assistant', content: shot.response });
+  return [...turns, await userTurn(question)];
 }
 
 /** Asks for all responses, as many at once as the endpoint takes. */
@@ -67,10 +76,11 @@ async function askAll(
   const { form, task, source } = data;
   const failed = new AbortController();
   const stop = AbortSignal.any([signal, failed.signal]);
+  setMaxListeners(0, stop); // every request that waits listens
   let [next, failures] = [0, 0];
   const ask = async (request: ResponseRequest): Promise<void> => {
     const { number, sample, temperature } = request;
-    const messages = messagesOf(await data.prompt(number));
+    const messages = await messagesOf(await data.prompt(number));
     const seed = new Random(form.seed, 'endpoint', number, sample).integer(0, 2 ** 31 - 1);
     const facts = { sample, temperature };
     const tell = (text: string, more: ResponseFacts): void =>

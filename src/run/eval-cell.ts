@@ -13,6 +13,9 @@ import { RecordLog } from '../../eval/record-log.ts';
 import { type ResponseUsage, usageOf } from '../../eval/usage.ts';
 import { EndpointError } from '../errors.ts';
 import { withInterrupt } from '../interrupt.ts';
+import { PictureCache } from '../plot/cache.ts';
+import { RenderPool } from '../plot/pool.ts';
+import { render } from '../plot/raster.ts';
 import { Progress } from '../progress.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import { promptVersion } from '../tasks/prompt.ts';
@@ -55,6 +58,10 @@ export interface CellResult {
   /** Why an endpoint was given up before all was asked; null where it was not. */
   readonly failure: string | null;
 }
+
+/** Pictures that are drawn beside this thread, and how many bytes of them are kept: the samples of an example share one. */
+const MANY = 200;
+const PICTURE_BYTES = 64 * 2 ** 20;
 
 /** Which examples: of a prepared data set what its manifest hashes, of a generator its name. */
 function dataIdentity({ name, split, seed, length, count }: ExampleAddress, source: ExampleSource): Json {
@@ -161,7 +168,13 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
   /** Seconds that were taken. */
   async function answer(): Promise<number> {
     if (requests.length === 0) return 0;
-    const parts = { facts: source.facts, reading: form.reading, reasoning: form.reasoning };
+    // Workers draw where there is much to draw; they start with the first picture that is asked for here.
+    const pool = requests.length < MANY ? null : new RenderPool();
+    const draw = pool === null ? render : pool.render.bind(pool);
+    const parts = {
+      ...{ facts: source.facts, reading: form.reading, reasoning: form.reasoning },
+      cache: new PictureCache(PICTURE_BYTES, draw),
+    };
     const task = exampleTask({ ...card, numbers: form.numbers }, parts);
     const data: EvalData = { form, address, source, task, prompt: prompts(request, task) };
     const total = logs.reduce((sum, log) => sum + log.samples * source.count, 0);
@@ -190,6 +203,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
     } finally {
       progress.stop();
       took = (performance.now() - began) / 1000;
+      await pool?.close();
       for (const log of logs) log.close();
       if (out !== null && !first) writeManifest(out, settings, before + took);
     }

@@ -445,6 +445,22 @@ async function beside(
   });
 }
 
+/** How policies were asked, as a sentence. */
+function askedWords(given: EvalRequest, cells: readonly Cell[], temperatures: readonly number[]): string {
+  const forms = cells.filter(({ opened }) => opened.policy.asked).map(({ form }) => form);
+  const inputs = new Set(forms.map(({ numbers }) => (numbers === null ? 'a picture' : 'numbers')));
+  const shots = given.shots === 1 ? 'one solved example' : `${given.shots} solved examples`;
+  const asked = [
+    `Each series is shown as ${[...inputs].join(' or ')}`,
+    ...(given.shots === 0 ? [] : [`after ${shots} of the training split`]),
+    ...(given.reasoning === 'off' ? ['and answered without reasoning'] : []),
+    `at temperature ${temperatures.join(', ')}`,
+    ...(given.samples > 1 ? [`(${given.samples} responses above 0)`] : []),
+  ];
+  const which = `The ${given.split} split${given.count === undefined ? '' : `, at most ${given.count} examples of a task`}, seed ${given.seed ?? 42}.`;
+  return forms.length === 0 ? which : `${which} ${asked.join(' ')}.`;
+}
+
 async function evaluateBoard(
   policies: readonly OpenedPolicy[],
   tasks: readonly OpenTask[],
@@ -481,6 +497,7 @@ async function evaluateBoard(
   const board = leaderboardOf(
     tasks.map(({ name, source: { facts } }) => ({ name, kind: facts.kind, title: facts.title })),
     rows,
+    [askedWords(given, planned[0]!.cells, temperatures)],
   );
   const result = {
     tasks: tasks.map(({ name, address, source: { facts } }) => ({ name, kind: facts.kind, data: address })),

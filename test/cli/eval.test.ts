@@ -151,6 +151,21 @@ describe('timeseer eval', () => {
     expect(existsSync(join(out, 'metrics.json'))).toBe(true);
   });
 
+  test('asks with solved training examples before each question, which makes other prompts', async () => {
+    const asked = [...BASE, '--count', '2', '--force', '--out', out];
+    const prompts = async (...more: string[]): Promise<number[]> => {
+      const { code, err } = await timeseer(...asked, ...more);
+      expect({ code, err }).toEqual({ code: 0, err: '' });
+      return readRecords(join(out, 'records.jsonl')).map(({ usage }) => usage!.prompt);
+    };
+    const [plain, few] = [await prompts(), await prompts('--shots', '2')];
+    for (const [i, tokens] of few.entries()) expect(tokens).toBeGreaterThan(2.5 * plain[i]!);
+    const quiet = await timeseer(...asked, '--reasoning', 'off');
+    expect(quiet).toMatchObject({ code: 2, err: expect.stringContaining('which answers as it was taught') });
+    const seen = await timeseer(...asked, '--shots', '2', '--split', 'train');
+    expect(seen).toMatchObject({ code: 2, err: expect.stringContaining('drawn from the training split') });
+  });
+
   test('Ctrl-C ends it soon, in the middle of a batch, with code 130 and the responses that had come', async () => {
     // One batch of long answers; a policy that knows nothing never ends them.
     const long = ['--count', '64', '--temperature', '1', '--samples', '4', '--maxTokens', '3000'];

@@ -223,3 +223,29 @@ describe('bad options', () => {
     expect(await generate(policy, [], { maxTokens: 5, seed: 0 })).toEqual([]);
   });
 });
+
+describe('samples that are there already', () => {
+  it('are left out, and the others are what they are among all; each is told as it is complete', async () => {
+    const options: GenerateOptions = { samples: 3, temperature: 1, maxTokens: 9, seed: 5, examples: [4, 11] };
+    for (const how of SCHEDULES) {
+      const pair = prompts.slice(0, 2);
+      const all = await generate(policy, pair, options, how);
+      const told: string[] = [];
+      const some = await generate(
+        policy,
+        pair,
+        {
+          ...options,
+          skip: [new Set([0, 2]), new Set([1])],
+          onResponse: ({ prompt, sample, text }) => told.push(`${prompt}.${sample} ${text}`),
+        },
+        how,
+      );
+      const wanted = [all[1]!, all[3]!, all[5]!];
+      expect(some.map(({ prompt, sample, ids }) => [prompt, sample, [...ids]])).toEqual(
+        wanted.map(({ prompt, sample, ids }) => [prompt, sample, [...ids]]),
+      );
+      expect(told.sort()).toEqual(wanted.map(({ prompt, sample, text }) => `${prompt}.${sample} ${text}`));
+    }
+  });
+});
