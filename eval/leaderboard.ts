@@ -88,12 +88,6 @@ export function leaderboardOf(
   return { tasks, contenders: contenders.toSorted((a, b) => rank(b) - rank(a)), asked };
 }
 
-/** Share of the responses that could be read, of those that came. */
-export function answeredOf(metrics: MetricSet): Estimate {
-  const { mean, ci95, n } = metrics.unparsable;
-  return { mean: 1 - mean, ci95: [1 - ci95[1], 1 - ci95[0]], n };
-}
-
 /** Wall clock for one response; null where there is none. */
 export function secondsEach({ seconds, usage }: LeaderboardRow): number | null {
   const answered = usage.asked - usage.missing;
@@ -125,9 +119,11 @@ export function rowsOf(
 /** What a reader must know of the numbers. */
 export const NOTES: readonly string[] = [
   'Means over series with bootstrap 95 % intervals. An answer that cannot be read counts as 0; a response that never came (missing) has no part in the means: n is the number of series that were answered.',
-  'Answered: share of the responses whose answer could be read. Tokens: mean of a response. Seconds: wall clock divided by responses, loading and learning included.',
+  'Answered: share of the responses that came whose answer could be read. Tokens: mean of a response. Seconds: wall clock divided by responses, loading and learning included.',
 ];
 
+const successText = (share: number | undefined): string =>
+  share === undefined ? '–' : `${(100 * share).toFixed(1)} %`;
 const secondsText = (value: number): string => value.toFixed(value < 0.1 ? 4 : 2);
 const shown = (estimate: Estimate | undefined): string =>
   estimate === undefined ? '–' : `${fixed(estimate.mean)} ${interval(estimate)}`;
@@ -158,7 +154,7 @@ export function columnsOf(
       : []),
     {
       head: 'Answered',
-      text: ({ metrics }) => (metrics === null ? '–' : `${(100 * answeredOf(metrics).mean).toFixed(1)} %`),
+      text: ({ metrics }) => successText(metrics?.['success_rate']?.mean),
     },
     ...metricsShown(kind, rows).map((metric) => ({
       head: labelOf(kind, metric),
@@ -231,17 +227,14 @@ function field(value: string | number | null): string {
 /** One line for each policy, task and temperature, with all numbers in full. */
 export function leaderboardCsv(board: Leaderboard): string {
   const rows = board.tasks.flatMap(({ name }) => rowsOf(board, name).map(([, row]) => row));
-  const metrics = [
-    ...new Set(board.tasks.flatMap(({ kind }) => Object.keys(taskKind(kind).evaluation.metrics))),
-  ].filter((name) => rows.some((row) => row.metrics?.[name] !== undefined));
+  const metrics = [...new Set(rows.flatMap(({ metrics: own }) => Object.keys(own ?? {})))];
   const head = [
-    ...['task', 'kind', 'policy', 'temperature', 'n', 'missing', 'answered'],
+    ...['task', 'kind', 'policy', 'temperature', 'n', 'missing'],
     ...metrics.flatMap((name) => [name, `${name}_low`, `${name}_high`]),
     ...['prompt_tokens', 'completion_tokens', 'seconds_per_response', 'cost'],
   ];
   const lines = rows.map((row) => [
     ...[row.task, row.kind, row.policy, row.temperature, row.metrics?.reward.n ?? 0, row.usage.missing],
-    row.metrics === null ? null : answeredOf(row.metrics).mean,
     ...metrics.flatMap((name) => {
       const found = row.metrics?.[name];
       return found === undefined ? [null, null, null] : [found.mean, ...found.ci95];
@@ -263,16 +256,16 @@ export function leaderboardTable(board: Leaderboard): string {
   const head = ['', ...means.map(meanHead), ...tasks.map(overviewHead), 'answered', 's/response'];
   const body = contenders.map(({ name, rows, means: own }) => {
     const all = [...rows.values()];
-    const answered = all.flatMap(({ metrics }) => (metrics === null ? [] : answeredOf(metrics).mean));
+    const answered = all.flatMap(({ metrics }) => metrics?.['success_rate']?.mean ?? []);
     const responses = all.reduce((sum, { usage }) => sum + usage.asked - usage.missing, 0);
     const seconds = all.reduce((sum, row) => sum + row.seconds, 0);
     return [
       name,
       ...own.map(({ mean }) => (mean === null ? '–' : fixed(mean))),
       ...tasks.map((task) => shown(rows.get(task.name)?.metrics?.[headlineOf(task.kind)])),
-      answered.length === 0
-        ? '–'
-        : `${((100 * answered.reduce((sum, value) => sum + value, 0)) / answered.length).toFixed(1)} %`,
+      successText(
+        answered.length === 0 ? undefined : answered.reduce((sum, value) => sum + value, 0) / answered.length,
+      ),
       responses === 0 ? '–' : secondsText(seconds / responses),
     ];
   });

@@ -154,11 +154,10 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
   const { classes } = source.facts;
   const modes = logs.map((log, m): CellMode => {
     const records = log.finish();
-    const responses = records.filter(({ failure }) => failure === undefined);
     return {
       temperature: temperatures[m]!,
       records,
-      metrics: responses.length === 0 ? null : metricsOf(responses, { classes }),
+      metrics: records.every(({ failure }) => failure !== undefined) ? null : metricsOf(records, { classes }),
       // What an endpoint was given up before has no record.
       usage: usageOf(records, source.count * log.samples),
     };
