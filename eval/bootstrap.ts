@@ -15,6 +15,10 @@ export interface BootstrapOptions {
 
 const TWO_32 = 0x1_0000_0000;
 const RESAMPLES = 2000;
+/** Of more series than these the mean of a resample is normal to within the noise of 2000 resamples, and need not be drawn. */
+const MANY = 10_000;
+/** 97.5 % of a standard normal distribution lie below it. */
+const Z_975 = 1.959963984540054;
 
 /** Quantile q in [0, 1] of sorted values, linear between neighbours. */
 function quantile(sorted: Float64Array, q: number): number {
@@ -42,6 +46,16 @@ function around(mean: number, resampled: Float64Array, n: number): Estimate {
   const sorted = resampled.filter((one) => !Number.isNaN(one)).sort();
   if (sorted.length === 0) return { mean, ci95: [mean, mean], n };
   return { mean, ci95: [quantile(sorted, 0.025), quantile(sorted, 0.975)], n };
+}
+
+/** The mean of many values with the interval of its normal distribution. */
+function normalEstimate(values: Float64Array): Estimate {
+  const n = values.length;
+  const mean = meanOf(values);
+  let squares = 0;
+  for (let i = 0; i < n; i++) squares += (values[i]! - mean) ** 2;
+  const half = (Z_975 * Math.sqrt(squares / n)) / Math.sqrt(n);
+  return { mean, ci95: [mean - half, mean + half], n };
 }
 
 function checkColumns(names: readonly string[], data: readonly Float64Array[]): void {
@@ -74,7 +88,8 @@ function forResamples(
 
 /**
  * Means of several measurements of the same n series, each with its 95 % interval. Every resample draws the same
- * series for all columns, so the cost of drawing is paid once: O(resamples · n · columns).
+ * series for all columns, so the cost of drawing is paid once: O(resamples · n · columns). Of more than 10 000 series the
+ * interval is the limit that the bootstrap has there, mean ± 1.96 · standard error.
  * @throws DataError when a column is empty, has another length than the first, or holds a number that is not finite.
  */
 export function estimates<Name extends string>(
@@ -83,9 +98,13 @@ export function estimates<Name extends string>(
 ): Record<Name, Estimate> {
   const { resamples = RESAMPLES } = options;
   const names = Object.keys(columns) as Name[];
-  const data = names.map((name) => Float64Array.from(columns[name])); // [columns][n]
+  const data = names.map((name) => new Float64Array(columns[name])); // [columns][n]
   checkColumns(names, data);
   const n = data[0]?.length ?? 0;
+  if (n > MANY) {
+    const result: [Name, Estimate][] = names.map((name, c) => [name, normalEstimate(data[c]!)]);
+    return Object.fromEntries(result) as Record<Name, Estimate>;
+  }
   const means = data.map(() => new Float64Array(resamples)); // [columns][resamples]
   forResamples(n, options, (drawn, r) => {
     for (let c = 0; c < data.length; c++) {

@@ -19,7 +19,7 @@ import {
 import { consensusOf } from './consensus.ts';
 
 export interface MetricOptions extends BootstrapOptions {
-  /** Classes that the answers may name, in order; when absent, of a classification those that are gold, sorted. */
+  /** Classes that the answers may name, in order; absent or empty: of a classification those that are gold, sorted, else the kind's own. */
   readonly classes?: readonly string[];
   /** Whether the further metrics of the kind (`Evaluation.details`) are computed too; default true. */
   readonly details?: boolean;
@@ -56,14 +56,31 @@ export interface Metrics {
   readonly confusion: Confusion | null;
 }
 
+/** Metrics of a kind in the order of reports, the further ones last unless they are left out. */
+function metricNames(
+  kind: Gold['kind'],
+  { details: further = true }: Pick<MetricOptions, 'details'>,
+): string[] {
+  const { metrics, details } = taskKind(kind).evaluation;
+  return Object.keys(further ? { ...metrics, ...details } : metrics);
+}
+
 /** The metrics of some series: means of what every response has, and statistics of the set. */
 function metricSet(series: readonly Answered[], kind: Gold['kind'], options: MetricOptions): MetricSet {
-  const { metrics, details, classColumns } = taskKind(kind).evaluation;
+  const { classColumns } = taskKind(kind).evaluation;
   const statistics =
     classColumns === null ? null : classStatistics(series, labelOrder(series, kind, options));
-  const names = [...Object.keys(metrics), ...(options.details === false ? [] : Object.keys(details))];
-  const column = (name: string): number[] => series.flatMap(({ values }) => values[name] ?? []);
-  const columns = names.map((name) => [name, column(name)] as const);
+  const names = metricNames(kind, options);
+  const column = (k: number): Float64Array => {
+    const found = new Float64Array(series.length);
+    let n = 0;
+    for (const { columns: all, index } of series) {
+      const value = all[k]![index]!;
+      if (!Number.isNaN(value)) found[n++] = value;
+    }
+    return found.subarray(0, n);
+  };
+  const columns = names.map((name, k) => [name, column(k)] as const);
   const full = columns.filter(([, values]) => values.length === series.length);
   // What only some series have is a mean over those, drawn by itself.
   const partial = columns.filter(([, values]) => values.length > 0 && values.length < series.length);
@@ -115,11 +132,16 @@ function classSets(
   return Object.fromEntries(sets);
 }
 
+/** Those that answers may name, in order: what the options say, else the kind's own. */
+function knownClasses(kind: Gold['kind'], { classes: given = [] }: MetricOptions): readonly string[] {
+  const { classes: own } = taskKind(kind);
+  return own === 'data' || (own.length > 0 && given.length > 0) ? given : own;
+}
+
 /** Labels that occur: those that answers may name, in order, then the others. */
 function labelOrder(series: readonly Answered[], kind: Gold['kind'], options: MetricOptions): string[] {
-  const { classes } = taskKind(kind);
   const labels = series.map(({ gold }) => labelOf(gold));
-  return occurring(labels, classes === 'data' ? (options.classes ?? []) : classes);
+  return occurring(labels, knownClasses(kind, options));
 }
 
 /**
@@ -135,8 +157,9 @@ export function metricsOf(records: readonly EvalRecord[], options: MetricOptions
   const series = bySeries(records, options);
   const anomalous = series.filter(({ gold }) => isAnomalous(gold));
   const order = labelOrder(series, kind, options);
+  const known = knownClasses(kind, options);
   const { classes: own, evaluation } = taskKind(kind);
-  const classes = own === 'data' ? [...new Set([...(options.classes ?? []), ...order])] : own;
+  const classes = own === 'data' ? [...new Set([...known, ...order])] : known;
   const tasks = series.map(({ task }) => task);
   const setOf = (group: readonly Answered[]): MetricSet => metricSet(group, kind, options);
   const overall = setOf(series);
@@ -293,6 +316,12 @@ interface Answered {
   readonly gold: Gold;
   /** Means over the responses. */
   readonly values: MetricValues;
+  /**
+   * The same of all series in the order of `metricNames`, NaN where there is none, and this one's place in them: sets of many series
+   * look them up again and again.
+   */
+  readonly columns: readonly Float64Array[]; // [metrics][series]
+  readonly index: number;
 }
 
 /** Of the metrics that all of them have. */
@@ -323,15 +352,13 @@ function bySeries(
       `metrics: all responses failed (${records[0]?.failure ?? 'there is none'}); mend that and evaluate again`,
     );
   }
-  return [...groups].map(([id, group]) => {
+  const names = metricNames(records[0]!.gold.kind, { details });
+  const columns = names.map(() => new Float64Array(groups.size));
+  return [...groups].map(([id, group], index) => {
     const { task, gold } = group[0]!;
-    return {
-      records: group,
-      id,
-      task,
-      gold,
-      values: meanValues(group.map((one) => metricValues(one, details))),
-    };
+    const values = meanValues(group.map((one) => metricValues(one, details)));
+    for (const [k, name] of names.entries()) columns[k]![index] = values[name] ?? Number.NaN;
+    return { records: group, id, task, gold, values, columns, index };
   });
 }
 

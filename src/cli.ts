@@ -76,6 +76,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Evaluate a policy on held-out examples, beside classical detectors',
     async () => (await import('./commands/eval.ts')).evaluation,
   ),
+  score: lazy(
+    'Score predictions that were made elsewhere against gold answers',
+    async () => (await import('./commands/score.ts')).score,
+  ),
   merge: lazy(
     'Add a low-rank adapter (LoRA, PEFT) to the weights of its checkpoint',
     async () => (await import('./commands/merge.ts')).merge,

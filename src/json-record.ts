@@ -9,7 +9,12 @@ export interface Place {
 
 /** A value of unknown kind for a message. */
 export function show(value: unknown): string {
-  const text = typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value));
+  let text: string;
+  try {
+    text = typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value));
+  } catch {
+    return 'a value that is nested too deep to be shown';
+  }
   return text.length > 60 ? `${text.slice(0, 57)}...` : text;
 }
 

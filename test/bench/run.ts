@@ -29,6 +29,7 @@ export const BENCHMARKS = {
   },
   data: { about: 'AnomLLM prepared with figures and traces', policy: false, device: false },
   'matrix-profile': { about: 'exact matrix profiles against stumpy', policy: false, device: false },
+  score: { about: '100 000 predictions from files to metrics', policy: false, device: false },
   vus: { about: 'volume under the surface against TSB-AD', policy: false, device: false },
   endpoint: {
     about: '64 requests at once to a chat endpoint that answers in 200 ms',
