@@ -546,7 +546,7 @@ export async function runEval(given: EvalRequest): Promise<Evaluation> {
     throw new ConfigError(`${given.out}: is a file; give a directory with --out`);
   }
   const options = { ...given, endpoint: endpointOf(given) };
-  const opened = named(policies.map((one) => openPolicy(one, options, baselines)));
+  const opened = named(await Promise.all(policies.map((one) => openPolicy(one, options, baselines))));
   const local = opened.find(({ directory }) => directory !== null);
   const names = listed(given.data ?? [local === undefined ? USUAL_DATA : dataOf(local.given)]);
   if (given.data === undefined && local !== undefined) warnOfChange(local.given, names[0]!);

@@ -30,7 +30,11 @@ const BASELINE = 'baseline:';
  * @param given a directory of a policy or a run, `openai:MODEL@URL`, or `baseline:NAME`
  * @throws ConfigError, CheckpointError where there is no such policy
  */
-export function openPolicy(given: string, options: PolicyOptions, baselines: Baselines): OpenedPolicy {
+export async function openPolicy(
+  given: string,
+  options: PolicyOptions,
+  baselines: Baselines,
+): Promise<OpenedPolicy> {
   if (given.trim() === '') throw new ConfigError('--policy: is empty; give a path');
   if (given.startsWith(BASELINE)) {
     return { given, policy: baselinePolicy(given.slice(BASELINE.length), baselines), directory: null };
