@@ -96,10 +96,8 @@ const promptFacts = z.strictObject({
   description: z.string(),
   /** What a class looks like, by its name. */
   hints: z.record(z.string(), text),
-  /** What an extension would be asked for; none is, because nothing judges one yet. */
-  advice: text.nullable().refine((advice) => advice === null, {
-    error: 'nothing can judge an extension yet; prepare the data set again without it',
-  }),
+  /** What an extension is asked for; null where none can be. */
+  advice: text.nullable(),
 });
 
 const schema = z.strictObject({

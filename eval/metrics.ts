@@ -289,12 +289,13 @@ export function pairedGain(
 
 /** Metric values of one response, each in [0, 1]; of an anomaly whose kind the data do not name, no class accuracy. */
 function metricValues(record: EvalRecord, details = false): MetricValues {
-  const { answer, gold, length, score, measures } = record;
+  const { answer, gold, length, score, measures, judged } = record;
+  const extension = judged?.score == null ? {} : { extension: judged.score };
   const { values, detailValues } = taskKind(gold.kind).evaluation;
   return {
     format: answer.wellFormed ? 1 : 0,
     ...values(answer, gold, length),
-    ...(details ? { ...detailValues(answer, gold, length), ...measures } : {}),
+    ...(details ? { ...detailValues(answer, gold, length), ...measures, ...extension } : {}),
     reward: score.total,
   };
 }

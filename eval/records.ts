@@ -167,6 +167,15 @@ export const evalRecordShape = z
     seconds: z.exactOptional(z.number().nonnegative()),
     cost: z.exactOptional(z.number().nonnegative()),
     measures: z.exactOptional(z.record(z.string(), z.number())),
+    judged: z.exactOptional(
+      z
+        .strictObject({
+          by: z.string().min(1),
+          score: z.number().min(0).max(1).nullable(),
+          notes: z.string().nullable(),
+        })
+        .readonly(),
+    ),
     failure: z.exactOptional(z.string().min(1)),
   })
   .readonly()
@@ -194,7 +203,7 @@ export const evalRecordShape = z
   })
   .transform((record) => ({
     ...record,
-    score: scoreAnswer(record.answer, record.gold, record.length),
+    score: scoreAnswer(record.answer, record.gold, record.length, undefined, record.judged?.score ?? null),
   }));
 
 /** Writes records, one a line. WriteError when the disk refuses; what was there before is then unchanged. */
@@ -216,7 +225,12 @@ export function readRecords(file: string): EvalRecord[] {
 export function reread(records: readonly EvalRecord[], asked: (record: EvalRecord) => Asked): EvalRecord[] {
   return records.map((record) => {
     const found = parseResponse(record.response, asked(record));
-    return { ...record, answer: found, score: scoreAnswer(found, record.gold, record.length) };
+    const judged = record.judged?.score ?? null;
+    return {
+      ...record,
+      answer: found,
+      score: scoreAnswer(found, record.gold, record.length, undefined, judged),
+    };
   });
 }
 

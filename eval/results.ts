@@ -43,6 +43,7 @@ export function readAnswers(
   const read = (records: readonly EvalRecord[]): EvalRecord[] =>
     reread(records, ({ seriesId, gold, length }) => ({
       ...{ kind: gold.kind, length, classes, reading: run.recipe.answers },
+      extension: run.recipe.extension.ask,
       channels: channels.get(seriesId)!,
     }));
   const found: Partial<Record<PolicyName, Answers>> = {};

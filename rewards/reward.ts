@@ -21,9 +21,16 @@ export interface Reward<G extends Gold = Gold> {
    * The weighted sum of the parts, in [0, 1]: the gold answer, well formed, earns 1.
    * @param length points of the series, N
    * @param options of intervals alone; the paper's way when absent
+   * @param judged score of the extension, of classes alone; null: there is none
    * @throws DataError for a gold answer that is none of a series of `length` points
    */
-  score(answer: ParsedAnswer, gold: G, length: number, options?: RewardOptions): Score;
+  score(
+    answer: ParsedAnswer,
+    gold: G,
+    length: number,
+    options?: RewardOptions,
+    judged?: number | null,
+  ): Score;
 }
 
 /**

@@ -37,9 +37,8 @@ export function classificationReward(
   };
 }
 
-/** Without a judge. */
 export const timemaster: Reward<ClassificationGold> = {
   name: 'timemaster',
   weights: { accuracy: CLASSIFICATION_WEIGHTS.accuracy, format: CLASSIFICATION_WEIGHTS.format },
-  score: (answer, gold) => classificationReward(answer, gold.class),
+  score: (answer, gold, _length, _options, judged = null) => classificationReward(answer, gold.class, judged),
 };

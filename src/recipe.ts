@@ -461,6 +461,54 @@ const rewards = z
     "What reinforcement maximises: rewards by name or file, [{use: task}, {use: ./mine.ts, weight: 0.2}]; the mean of those that apply, by weight. Null: task, the answer kind's own. Paths are relative to the recipe's file, with --set to the working directory.",
   );
 
+/** Advice after the answer, and who judges it; `rewards/judge.ts` says by what. */
+const extension = z
+  .strictObject({
+    ask: z
+      .boolean()
+      .default(false)
+      .describe('Whether advice is asked for after the class, of classification data that say which advice.'),
+    judge: word
+      .default('rules')
+      .describe(
+        'Who scores it in reinforcement, with weight 0.5 where the answer is right and well formed: rules (of words and numbers, without a model), openai:MODEL@URL (a chat model behind an endpoint), or none.',
+      ),
+    keyVariable: word
+      .nullable()
+      .default(null)
+      .describe(
+        "Environment variable with the key of the judge's endpoint. Null: OPENAI_API_KEY, where it is set.",
+      ),
+    seconds: positive
+      .max(3600)
+      .default(60)
+      .describe(
+        'Longest wait of a step for the judge; responses whose score is missing then have no reward.',
+      ),
+    concurrency: count(1, 1024).default(8).describe('Requests to the judge at once, of each worker.'),
+    requestsPerMinute: count(1)
+      .nullable()
+      .default(null)
+      .describe('Most requests to the judge a minute, of each worker.'),
+    tokensPerMinute: count(1)
+      .nullable()
+      .default(null)
+      .describe('Most tokens of the judge a minute, of each worker.'),
+    prices: z
+      .tuple([nonNegative.max(1e6), nonNegative.max(1e6)])
+      .readonly()
+      .nullable()
+      .default(null)
+      .describe(
+        'Price of a million tokens of prompts, and of responses, of the judge: [0.15, 0.6]. Null: no cost is told.',
+      ),
+    cache: word
+      .nullable()
+      .default(null)
+      .describe("Directory that keeps the judge's answers, so that none is paid for twice."),
+  })
+  .readonly();
+
 const evaluation = z
   .strictObject({
     series: count(1, 1e7)
@@ -538,6 +586,7 @@ export const recipeSchema = z
     memory: memory.prefault({}),
     sft: sft.prefault({}).describe('Supervised fine-tuning on expert traces.'),
     reward: rewards,
+    extension: extension.prefault({}),
     rl: rl.prefault({}).describe('Reinforcement learning: TimerPO or GRPO.'),
     eval: evaluation.prefault({}),
     requirements: requirements.prefault({}).describe('What the report holds the run to.'),

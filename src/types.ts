@@ -109,8 +109,20 @@ export interface EvalRecord {
   readonly cost?: number;
   /** Measures of scores that the policy gave to every point, such as `vus_pr`; the scores themselves are not kept. */
   readonly measures?: Readonly<Record<string, number>>;
+  /** What a judge says of the extension; absent where none was asked for, or nobody judges it. */
+  readonly judged?: JudgedExtension;
   /** Why there is no response; `response` is '' then. Such a record counts as missing, not as a wrong answer. */
   readonly failure?: string;
+}
+
+/** A judge's score of an extension. */
+export interface JudgedExtension {
+  /** Who judged: `rules`, or the model. */
+  readonly by: string;
+  /** In [0, 1]; 0 without being read where the answer is wrong or ill-formed; null: missing. */
+  readonly score: number | null;
+  /** Why the score is missing, or is what it is. */
+  readonly notes: string | null;
 }
 
 /** Tokens of one request to a policy. */

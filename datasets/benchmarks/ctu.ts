@@ -24,6 +24,12 @@ export const ctu = archiveBenchmark({
       Laptop: 'lower and shorter use, with stretches in which a battery is charged and long rests',
     },
     advice: 'advise the household how to use less electricity with this computer',
+    advised: {
+      Desktop:
+        'Advise the household to let this computer sleep after ten minutes without use and to switch it off at the wall at night, since a desktop draws electricity for as long as it stays on.',
+      Laptop:
+        'Advise the household to unplug the charger of this computer once the battery is full and to keep its energy saving mode on, since a laptop uses less electricity on battery than at the wall.',
+    },
   },
   split:
     'Published as 250 / 250. Households are not named, so it cannot be told whether days of one are in both.',

@@ -45,13 +45,8 @@ const schema = z.strictObject({
   rate: z.number().positive().optional(),
   /** What a class looks like, by its name. */
   hints: z.record(z.string().min(1), words).optional(),
-  /** What an extension would be asked for: refused, because nothing judges one yet. */
-  advice: z
-    .unknown()
-    .refine(() => false, {
-      error: 'asks for an extension of the answer, which nothing can judge or reward yet; leave it out',
-    })
-    .optional(),
+  /** What advice is asked for after the class, as a clause, where a recipe or command asks for any; of classes alone. */
+  advice: words.optional(),
   /** Name of a figure preset. */
   figure: z.string().min(1).optional(),
   licence: z.string().min(1).optional(),
@@ -66,13 +61,14 @@ rate: 100                   # samples per second
 hints:                      # what the classes look like
   worn: a rough hum that grows with every turn
   new: an even, quiet hum
+advice: advise the operator when to stop the pump # after the class, where an extension is asked for
 figure: line                # a preset, as of --figure
 licence: internal           # citation: where the data were published`;
 
-const FIELDS = Object.keys(schema.shape).filter((name) => name !== 'advice');
+const FIELDS = Object.keys(schema.shape);
 
 /** Words of a user, and where they stand. */
-export interface CustomWords extends Omit<z.infer<typeof schema>, 'advice'> {
+export interface CustomWords extends z.infer<typeof schema> {
   readonly file: string;
   /** Where a field, such as `hints.worn`, stands. */
   readonly place: (...path: readonly string[]) => { readonly file: string; readonly line?: number };
@@ -145,17 +141,23 @@ const FIGURE: BenchmarkFigure = { preset: 'line', missing: 'break' };
 const GRID: BenchmarkFigure = { preset: 'vta-grid', missing: 'break' };
 
 function factsOf(words: CustomWords, kind: Source['kind']): UserFacts {
-  const { title, description, hints = {}, rate, figure, licence, citation } = words;
+  const { title, description, hints = {}, advice, rate, figure, licence, citation } = words;
   if (words.kind !== undefined && words.kind !== kind) {
     throw new DataError(
       `kind: got ${words.kind}, but the labels are those of kind ${kind}: intervals make it anomaly, variates make it variates`,
       words.place('kind'),
     );
   }
+  if (advice !== undefined && !taskKind(kind).evaluation.answerParts.includes('extension')) {
+    throw new DataError(
+      'advice: is asked for after classes alone, and the labels are none; leave it out',
+      words.place('advice'),
+    );
+  }
   return {
     ...{ title, licence, citation, rate },
     figure: figure === undefined ? undefined : { ...FIGURE, preset: figure },
-    prompt: { description: description ?? title ?? '', hints, advice: null },
+    prompt: { description: description ?? title ?? '', hints, advice: advice ?? null },
     place: words.place,
   };
 }

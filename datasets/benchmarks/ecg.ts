@@ -83,6 +83,16 @@ export const ecg: Benchmark = {
       noise: 'too disturbed to be read',
     },
     advice: 'advise which examination or care should follow, and how urgent it is',
+    advised: {
+      'normal sinus rhythm':
+        'No urgent care should follow; repeat the examination with twelve leads if palpitations or dizziness come again.',
+      'atrial fibrillation':
+        'An examination with twelve leads should follow within days to confirm it, with an assessment of the stroke risk for anticoagulation; care is urgent with chest pain, breathlessness or a fast pulse.',
+      'other cardiac rhythms':
+        'An examination with twelve leads and a recording over a day should follow soon to name the rhythm; care is urgent after fainting or with chest pain.',
+      noise:
+        'The examination should be repeated after cleaning the skin and fixing the electrodes, since no care can follow from what cannot be read.',
+    },
   },
   generator: null,
   needs: 'download',

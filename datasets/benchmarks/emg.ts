@@ -59,6 +59,14 @@ export const emg: Benchmark = {
       Neuropathy: 'few, large and long potentials with many phases, firing fast',
     },
     advice: 'advise which examination or treatment should follow',
+    advised: {
+      Healthy:
+        'No treatment should follow; if weakness stays, examine other muscles and repeat the examination after some weeks.',
+      Myopathy:
+        'An examination of creatine kinase in the blood should follow, then genetic tests or a biopsy of the muscle before a treatment is chosen.',
+      Neuropathy:
+        'An examination of nerve conduction in both legs should follow, and a search for diabetes, pressure on the nerve or lack of vitamins as causes that treatment can remove.',
+    },
   },
   generator: null,
   needs: 'download',

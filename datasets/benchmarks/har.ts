@@ -66,6 +66,20 @@ export const har: Benchmark = {
       laying: 'hardly any movement, gravity along another axis than the upright one',
     },
     advice: 'advise the person about health and safety in this activity',
+    advised: {
+      walking:
+        'Advise the person to keep up this activity for half an hour on most days, which is good for heart and health, on even ground and in firm shoes for safety.',
+      walking_upstairs:
+        'Advise the person to use the handrail for safety and to rest on the landing when breath gets short; climbing stairs is a strong activity for health.',
+      walking_downstairs:
+        'Advise the person to hold the handrail and to put down the whole foot, since each step down loads the knees and a fall in this activity is a danger to health.',
+      sitting:
+        'Advise the person to stand up and to walk for some minutes every half hour, since long sitting is an activity that harms health.',
+      standing:
+        'Advise the person to shift the weight and to walk a little every half hour, since standing still for long strains back and veins.',
+      laying:
+        'Advise the person to rest as long as sleep needs, and make sure for safety that this activity is a rest and not a fall.',
+    },
   },
   generator: null,
   needs: 'download',

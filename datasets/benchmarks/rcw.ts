@@ -24,6 +24,12 @@ export const rcw = archiveBenchmark({
     },
     advice:
       'advise operators of ships and of the listening network what to do next, given how clear the call is and how safe the decision',
+    advised: {
+      RightWhale:
+        'Operators of ships near this buoy should slow down to ten knots and post a lookout for a whale; the listening network should send the alert on, and keep it for a day, since a missed whale costs more than a slow passage.',
+      NoWhale:
+        'Operators of ships need to change nothing next; the listening network should keep on recording, since a silent clip is no safe sign that no whale is near.',
+    },
   },
   split:
     'The split behind published results is not known (7027 calls and 22973 others are counts of classes), so numbers are not comparable digit by digit.',

@@ -40,6 +40,22 @@ export const tee = archiveBenchmark({
       'Off-record': 'only part of an event, cut off by an end of the record',
     },
     advice: 'advise storm monitoring and aviation what this event means for the risk in the area',
+    advised: {
+      'CG Positive':
+        'For storm monitoring and aviation this event means a strong stroke to the ground, often from the anvil far from the core: warn of fire and keep the area wide around the storm clear.',
+      'IR Negative':
+        'For storm monitoring and aviation this event means that a new channel has reached the ground: the risk of further strokes at the same place in the area is high within a second.',
+      'Subsequent Return Stroke':
+        'For storm monitoring and aviation this event means an active channel to the ground: the risk in the area lasts, so stop work outside until it has been quiet for half an hour.',
+      Impulsive:
+        'For storm monitoring and aviation this event means a discharge within the cloud: the risk on the ground in the area is small, but the storm may grow, so keep watching its rate.',
+      'Impulsive Pair':
+        'For storm monitoring and aviation this event means a strong discharge high in the cloud with its echo from the ground: aircraft should avoid flight through the area near the cloud top.',
+      'Gradual Intra-Cloud':
+        'For storm monitoring and aviation this event means activity within the cloud: the risk to aircraft in the area rises, and strokes to the ground may follow within minutes.',
+      'Off-record':
+        'For storm monitoring and aviation this event means little by itself, since it is cut off: judge the risk in the area by the records before and after it.',
+    },
   },
   split: 'Published as 70 / 73.',
 });

@@ -35,6 +35,7 @@ import {
 import type { EvalRecord } from '../types.ts';
 import { openEngine } from './engine.ts';
 import { fewShot } from './few-shot.ts';
+import { type JudgeCounts, judgedScore, recipeJudge } from './judging.ts';
 import { makePolicyReference } from './policy-reference.ts';
 import type { EvalJob, Likelihood, StageJob, StageNote, StageResult, TrainingJob } from './stage.ts';
 import { evaluationCard, exampleTask, trainingCard, trainingTask } from './task.ts';
@@ -191,10 +192,13 @@ async function train(own: TrainingJob): Promise<StageResult> {
   const { stage, recipe } = own;
   const { learner, card, start } = learnerOf(own);
   const reference = stage === 'rl' ? referenceOf(own, learner.policy) : null;
-  const task = trainingTask(card, own.examples, stage, {
+  const asked = trainingTask(card, own.examples, stage, {
     reading: recipe.answers,
     reward: recipe.rl.reward,
   });
+  const judge = stage === 'rl' ? recipeJudge(recipe) : null;
+  const counts: JudgeCounts = { judged: 0, missing: 0, reason: null };
+  const task = judge === null ? asked : { ...asked, score: judgedScore(asked, judge.judge, counts) };
   const { tokens, rows } = recipe.memory;
   const validation = validationOf(own, learner, card);
   const hooks = { save: (at: StageStart): void => save(own, learner, card, at), validation };
@@ -222,6 +226,7 @@ async function train(own: TrainingJob): Promise<StageResult> {
           // The log has been cut to the steps before.
           start.step > 0 ? (readLog(join(dirname(own.checkpoint), 'metrics.jsonl')) as RlMetrics[]) : [],
         );
+  if (judge !== null) note({ kind: 'judged', ...counts, totals: judge.totals() });
   const ended = steps === stepsOf(own) || validation?.exhausted === true;
   const complete = ended && (validation?.finish(steps) ?? true);
   if (complete) await publish(learner, card, own);

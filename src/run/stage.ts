@@ -4,6 +4,7 @@
  */
 import { type ExampleAddress, openExamples, validationExamples } from '../../datasets/source.ts';
 import type { ShotOptions } from '../../eval/policy.ts';
+import type { ChatTotals } from '../endpoint/chat.ts';
 import { CheckpointError, ConfigError, TimeseerError } from '../errors.ts';
 import { Interrupted, withInterrupt } from '../interrupt.ts';
 import { cores } from '../machine.ts';
@@ -24,6 +25,7 @@ import { runWorkers } from '../train/worker-group.ts';
 import type { EvalRecord } from '../types.ts';
 import { CompletionsPage } from './completions.ts';
 import { writeEnvironment } from './engine.ts';
+import { type JudgeCounts, recipeJudge } from './judging.ts';
 import { Run, type RunRequest, runSession, type StageRecord, type TrainingStage } from './run.ts';
 import { prepareInitial } from './run-policy.ts';
 import { stageMemory } from './stage-memory.ts';
@@ -100,6 +102,8 @@ export type StageNote =
   | { readonly kind: 'sft'; readonly metrics: SftMetrics }
   | { readonly kind: 'rl'; readonly metrics: RlMetrics }
   | { readonly kind: 'completions'; readonly completions: readonly Completion[] }
+  /** What of this session's extensions a rank had judged, at its end. */
+  | ({ readonly kind: 'judged'; readonly totals: ChatTotals | null } & Readonly<JudgeCounts>)
   /** A checkpoint of this step is on disk. */
   | { readonly kind: 'saved'; readonly step: number }
   /** The policy after this step is there to be evaluated. */
@@ -208,6 +212,16 @@ function sftListener(run: Run, start: number, progress: Progress): StageListener
   return { listen, publish: async () => {}, log };
 }
 
+function judgedLine(
+  { judged, missing, reason, totals }: Extract<StageNote, { kind: 'judged' }>,
+  rank: number,
+): string {
+  const gaps = missing === 0 ? '' : `, ${missing} of them without a score (the last: ${reason})`;
+  const tokens = totals === null ? '' : `; ${totals.usage.prompt + totals.usage.completion} tokens`;
+  const cost = totals?.cost == null ? '' : `, cost ${totals.cost.toFixed(4)}`;
+  return `rl: worker ${rank} had ${judged} extensions judged${gaps}${tokens}${cost}`;
+}
+
 /** Writes the metrics and completions of the reinforcement stage and shows the metrics; the page of completions at checkpoints. */
 function rlListener(run: Run, start: number, progress: Progress, workers: number): StageListener {
   const log = new MetricsLog('rl', run.file('rl'), start);
@@ -228,6 +242,7 @@ function rlListener(run: Run, start: number, progress: Progress, workers: number
         page.add(done);
       }
     }
+    if (note.kind === 'judged') progress.note(judgedLine(note, rank));
     if (note.kind !== 'rl') return;
     log.append(note.metrics);
     page.reward([note.metrics]);
@@ -314,6 +329,8 @@ export async function runTrainingStage(
       : { label: rl.advantage, total, done: start, unit: 'steps' }),
     silent,
   });
+  // A judge that cannot be opened is reported before anything begins.
+  if (stage === 'rl') recipeJudge(recipe);
   if (stage === 'rl') for (const caution of cautions(rl)) progress.note(`warning: ${caution}`);
   if (workers > cores()) {
     progress.note(`${stage}: ${workers} workers on ${cores()} cores slow each other down`);

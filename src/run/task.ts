@@ -3,7 +3,12 @@
  * say), figure, prompt, expert traces and reward.
  */
 
-import { limitationsOf, nanoFigure, promptFor } from '../../datasets/benchmarks/registry.ts';
+import {
+  BENCHMARK_PROMPTS,
+  limitationsOf,
+  nanoFigure,
+  promptFor,
+} from '../../datasets/benchmarks/registry.ts';
 import { lengthOf } from '../../datasets/example.ts';
 import { classesOf, storedTraces } from '../../datasets/materials.ts';
 import {
@@ -14,7 +19,9 @@ import {
   openExamples,
 } from '../../datasets/source.ts';
 import type { EvalTask } from '../../eval/harness.ts';
+import type { Extension } from '../../rewards/judge.ts';
 import type { RewardOptions } from '../../rewards/reward.ts';
+import { CLASSIFICATION_WEIGHTS } from '../../rewards/timemaster.ts';
 import { ConfigError, DataError, TimeseerError } from '../errors.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
 import { PictureCache } from '../plot/cache.ts';
@@ -30,6 +37,7 @@ import {
   readCard,
 } from '../tasks/card.ts';
 import { checkFigure, drawingOf } from '../tasks/drawing.ts';
+import { extensionTrace, hasExtension } from '../tasks/extension.ts';
 import {
   genericTrace,
   markedShare,
@@ -82,14 +90,34 @@ function figureOf(card: PolicyCard, { task, figure: own }: DataFacts): string {
   return card.style === 'nano' || own === null || card.task === task ? card.figure : own.preset;
 }
 
+/**
+ * The card of a policy that is asked for advice after its answer.
+ * @throws ConfigError where the data have no classes to advise on, or no word of what advice is asked for
+ */
+export function withExtension(card: PolicyCard, facts: DataFacts): PolicyCard {
+  if (hasExtension(promptFor(facts.task, facts.kind, facts.title, facts.prompt)))
+    return { ...card, extension: true };
+  const names = BENCHMARK_PROMPTS.filter(hasExtension).map(({ name }) => name);
+  throw new ConfigError(
+    `${facts.title}: no advice is asked for with these data; leave the extension out, or take one of ${names.join(', ')}`,
+  );
+}
+
+/** As the recipe has it. */
+function extended(card: PolicyCard, recipe: Recipe, facts: DataFacts): PolicyCard {
+  const { extension: _, ...plain } = card;
+  return recipe.extension.ask ? withExtension(plain, facts) : plain;
+}
+
 /** How a new nano policy is taught. @throws ConfigError for a figure that is unknown, or that the data set does not name */
-export function nanoCard({ figure: wanted, input, numbers }: Recipe, facts: DataFacts): PolicyCard {
+export function nanoCard(recipe: Recipe, facts: DataFacts): PolicyCard {
+  const { figure: wanted, input, numbers } = recipe;
   if (wanted === OF_TASK && facts.figure === null) {
     throw new ConfigError(`figure: ${facts.title} names no figure of its own; give a preset, such as nano`);
   }
   const preset = wanted === OF_TASK ? facts.figure!.preset : wanted === NANO ? nanoFigure(facts) : wanted;
   checkFigure(preset, facts.rate, facts.task);
-  return checkedCard({
+  const card: PolicyCard = {
     version: 1,
     style: 'nano',
     figure: preset,
@@ -98,7 +126,8 @@ export function nanoCard({ figure: wanted, input, numbers }: Recipe, facts: Data
     channels: channelsOf(facts),
     numbers: input === 'numbers' ? { ...numbers } : null,
     stage: 'initial',
-  });
+  };
+  return checkedCard(extended(card, recipe, facts));
 }
 
 /**
@@ -119,16 +148,14 @@ export function trainingCard(directory: string, recipe: Recipe, facts: DataFacts
     if (card.style === 'nano') checkTaught(directory, card, recipe, facts);
     const length = card.length === null ? null : facts.length;
     const channels = card.channels === null ? null : channelsOf(facts);
-    return checkedCard({ ...card, ...taught(facts), length, channels, figure: figureOf(card, facts) });
+    const own = { ...card, ...taught(facts), length, channels, figure: figureOf(card, facts) };
+    return checkedCard(extended(own, recipe, facts));
   }
   const own = recipe.figure === NANO || recipe.figure === OF_TASK ? facts.figure?.preset : recipe.figure;
   checkFigure(own ?? USUAL, facts.rate, facts.task);
-  return checkedCard({
-    ...card,
-    figure: own ?? USUAL,
-    ...taught(facts),
-    numbers: input === 'numbers' ? { ...numbers } : null,
-  });
+  const shown = { ...card, figure: own ?? USUAL, ...taught(facts) };
+  const read = { ...shown, numbers: input === 'numbers' ? { ...numbers } : null };
+  return checkedCard(extended(read, recipe, facts));
 }
 
 /** What a small policy cannot take over from its former training. @throws ConfigError */
@@ -168,8 +195,11 @@ export function evaluationCard(
   const card = readCard(directory);
   checkKind(directory, card, facts);
   const drawn = hasCard(directory) ? figureOf(card, facts) : (facts.figure?.preset ?? USUAL);
+  const { extension = false, ...plain } = card;
+  const advises = extension && hasExtension(promptFor(facts.task, facts.kind, facts.title, facts.prompt));
   return {
-    ...card,
+    ...plain,
+    ...(advises ? { extension } : {}),
     ...taught(facts),
     figure: drawn,
     numbers: numbers === undefined ? card.numbers : numbers,
@@ -205,7 +235,12 @@ export function mismatches(directory: string, asked: PolicyCard, facts: DataFact
 const VISUAL_TOKEN = 28;
 
 /** What of a task does not depend on which examples there are. */
-export type ExampleTask = Omit<Task, 'example' | 'score'> & EvalTask;
+export interface ExampleTask extends Omit<Task, 'example' | 'score'>, EvalTask {
+  /** A trace with the advice after it, where advice is asked for; else the trace. */
+  traced(trace: string, example: Example): string;
+  /** The extension of a response, for a judge; null where none is judged: it is not asked for, or the answer is wrong or ill-formed. */
+  extension(response: string, example: Example): Extension | null;
+}
 
 /** A task over training examples, with the reward of its kind. */
 export type TrainingTask = ExampleTask & Pick<Task, 'example'>;
@@ -258,7 +293,7 @@ function written({ channels, names }: Example, { digits, points }: NumbersFormat
 /** The task of a card over examples of a data set. */
 export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
   const { facts, profile = () => null, reading = 'lenient', reasoning = true } = parts;
-  const { style, numbers } = card;
+  const { style, numbers, extension = false } = card;
   const missing = facts.figure?.missing ?? figure(card.figure).missing;
   const prompt = promptFor(card.task, card.kind, facts.title, facts.prompt);
   const cells = Math.max(1, Math.round(figure(card.figure).width / VISUAL_TOKEN)); // one scan symbol per visual token of a row
@@ -273,29 +308,50 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
       length: lengthOf(example),
       channels: example.channels.length,
       classes: facts.classes,
-      ...{ reading, reasoning },
+      ...{ reading, reasoning, extension },
     });
+  const score: EvalTask['score'] = (response, example) =>
+    scoreAnswer(parse(response, example), example.gold, lengthOf(example), parts.reward);
+  const traced = (text: string, { channels, names, gold }: Example): string => {
+    const name = taskKind(gold.kind).className(gold);
+    if (!extension || name === null) return text;
+    return `${text}<extension>${extensionTrace({ channels, names }, name, prompt, style)}</extension>`;
+  };
   const question = (example: Example): string =>
     instruction(style, prompt, {
       length: lengthOf(example),
       channels: example.names,
       classes: card.classes,
-      reasoning,
+      ...{ reasoning, extension },
       ...(numbers === null ? axesOf(example) : { numbers: written(example, numbers) }),
     });
   return {
     name: facts.task,
-    weights: taskKind(facts.kind).reward.weights,
+    weights: {
+      ...taskKind(facts.kind).reward.weights,
+      ...(extension ? { extension: CLASSIFICATION_WEIGHTS.extension } : {}),
+    },
     picture: numbers === null ? painter(card.figure, parts) : () => null,
     instruction: question,
     teacherInstruction: (example, trace) => teacherInstruction(style, question(example), trace),
-    trace: (example) =>
-      style === 'nano' ? nanoTrace(example, profile(), { cells }) : teacherTrace(example, profile()).text,
+    trace: (example) => {
+      const own =
+        style === 'nano' ? nanoTrace(example, profile(), { cells }) : teacherTrace(example, profile()).text;
+      return traced(own, example);
+    },
+    traced,
     genericTrace: genericTrace(facts.kind, style),
     reasoning: reasoningRange,
     parse,
-    score: (response, example) =>
-      scoreAnswer(parse(response, example), example.gold, lengthOf(example), parts.reward),
+    score,
+    extension(response, example) {
+      const { accuracy, format } = score(response, example).parts;
+      const { extension: text } = parse(response, example);
+      const name = taskKind(example.gold.kind).className(example.gold);
+      if (text == null || name === null || accuracy !== 1 || format !== 1) return null;
+      const { context, advice } = prompt;
+      return { text, asked: advice ?? '', context, class: name, classes: facts.classes, example };
+    },
     marked: (response, example) => {
       const shape = { length: lengthOf(example), channels: example.channels.length };
       const predicted = markedShare(parse(response, example), shape);
@@ -349,7 +405,9 @@ export function trainingTask(
     },
     trace: (example) => {
       try {
-        const text = traces.get(example.id) ?? stored(places.get(example.id)!) ?? task.trace(example);
+        const kept = stored(places.get(example.id)!);
+        const text =
+          traces.get(example.id) ?? (kept === null ? task.trace(example) : task.traced(kept, example));
         traces.set(example.id, text);
         return text;
       } catch (error) {

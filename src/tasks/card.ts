@@ -41,6 +41,8 @@ const cardSchema = z
     channels: z.number().int().positive().max(MOST.channels).nullable().default(null),
     /** How it reads series as numbers; null: it is shown pictures. */
     numbers: numbersSchema.nullable().default(null),
+    /** It writes advice after the answer (`extension` of the recipe); absent: it does not. */
+    extension: z.exactOptional(z.boolean()),
     /** What it should not be trusted with, one sentence each: what is known of the data that it was taught. */
     limitations: z.array(z.string().min(1).max(MOST.name)).max(100).readonly().default([]),
     /** Last stage that the policy went through. */

@@ -109,13 +109,20 @@ const METRICS: Metrics = {
     label: 'Weighted F1',
     definition: 'Mean over the gold classes of their F1, weighed by how many series have the class.',
   },
-  reward: reward('0.9 · class + 0.1 · format.'),
+  reward: reward('0.9 · class + 0.1 · format; where an extension is judged, + 0.5 · its score.'),
 };
 const MAIN = ['class_accuracy', 'balanced_accuracy', 'macro_f1'] as const;
 
 const evaluation: Evaluation<ClassificationGold> = {
   metrics: METRICS,
-  details: { success_rate: SUCCESS_RATE },
+  details: {
+    success_rate: SUCCESS_RATE,
+    extension: {
+      label: 'Extension',
+      definition:
+        'Mean score of the advice after the answer, by the judge that the records name: specificity, appropriateness, relevance and depth, at most 0.4 where it is generic; 0 where the answer is wrong or ill-formed. Missing scores are left out.',
+    },
+  },
   groupMetrics: {
     class_recall: {
       label: 'Recall',

@@ -23,8 +23,10 @@ export interface TaskPrompt {
   readonly question: string;
   /** What a class looks like, by its name; classes without one are only listed. */
   readonly hints: Readonly<Record<string, string>>;
-  /** What an extension is asked for; null for tasks that have none. No command asks for one until there is a judge of it. */
+  /** What an extension is asked for; null for tasks that have none. */
   readonly advice: string | null;
+  /** Advice for each class, which traces give; no policy sees it. Classes without one are told what the series shows alone. */
+  readonly advised?: Readonly<Record<string, string>>;
 }
 
 /** What is known of a series before it is looked at: nothing that depends on its label. */
@@ -39,7 +41,7 @@ export interface PromptRequest {
   readonly axes?: string;
   /** Whether the series is shown as a picture (default), or as numbers, with at most as many values per channel as points. */
   readonly numbers?: { readonly text: string; readonly points: number };
-  /** Whether an extension is asked for, where the task has one; default false, as everywhere until something judges it. */
+  /** Whether an extension is asked for, where the task has one; default false. */
   readonly extension?: boolean;
   /** Whether reasoning is asked for before the answer; default true. */
   readonly reasoning?: boolean;

@@ -76,14 +76,16 @@ export function parseResponse(response: string, asked: Asked): ParsedAnswer {
  * @param answer of `parseResponse` for the same kind
  * @param length points of the series
  * @param options of the reward in reinforcement; absent in evaluation
+ * @param judged score of the extension; null where there is none
  */
 export function scoreAnswer(
   answer: ParsedAnswer,
   gold: Gold,
   length: number,
   options?: RewardOptions,
+  judged: number | null = null,
 ): Score {
-  return taskKind(gold.kind).reward.score(answer, gold, length, options);
+  return taskKind(gold.kind).reward.score(answer, gold, length, options, judged);
 }
 
 /**

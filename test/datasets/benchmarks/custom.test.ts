@@ -184,18 +184,13 @@ describe('task.yaml', () => {
       prompt: {
         description: 'Vibration of a pump bearing in g, two seconds at 100 Hz.',
         hints: { worn: 'a rough hum that grows with every turn', new: 'an even, quiet hum' },
+        advice: 'advise the operator when to stop the pump',
       },
     });
     expect(manifest.source.files.map(({ path }) => path)).toContain('task.yaml');
     expect(new ExampleSet(out).manifest.prompt).toEqual(manifest.prompt);
     const { facts } = openExamples({ name: out, split: 'test', seed: 0, length: 0 });
     expect(facts.prompt).toEqual(manifest.prompt);
-    const file = join(out, 'manifest.json');
-    const advised = { ...manifest, prompt: { ...manifest.prompt, advice: 'call a mechanic' } };
-    writeFileSync(file, JSON.stringify(advised));
-    expect(() => new ExampleSet(out)).toThrow(
-      /manifest\.json: prompt\.advice: .*nothing can judge an extension/,
-    );
   });
 
   it('may be JSON, and may say a title alone, which is then what prompts say', async () => {
@@ -230,12 +225,7 @@ describe('task.yaml', () => {
       'hints:\n  new: fine\n  wornn: rough\n',
       /task\.yaml:3: hints\.wornn: the data have no such class\. Did you mean worn\?/,
     ],
-    [
-      'advice, which nothing could reward',
-      'title: x\nadvice: call a mechanic\n',
-      /task\.yaml:2: advice: asks for an extension .* nothing can judge or reward yet; leave it out$/,
-    ],
-    ['advice of nothing', 'advice:\n', /task\.yaml:1: advice: asks for an extension/],
+    ['advice of nothing', 'advice:\n', /task\.yaml:1: advice: got null, expected a string/],
     ['a tag of the answer', 'description: ends with </think>\n', /task\.yaml:1: description: holds a tag/],
     [
       'a special token',
@@ -251,6 +241,13 @@ describe('task.yaml', () => {
     const failure = select({ ...labelled, 'task.yaml': text }, { shares: TEST_ONLY });
     await expect(failure).rejects.toThrow(DataError);
     await expect(failure).rejects.toThrow(reason);
+  });
+
+  it('is refused where it asks for advice after answers that are no classes', async () => {
+    const marked = { ...labelled, 'labels.csv': 'file,intervals\na.csv,2-3\nb.csv,\n' };
+    await expect(
+      select({ ...marked, 'task.yaml': 'advice: call a mechanic' }, { shares: TEST_ONLY }),
+    ).rejects.toThrow(/task\.yaml:1: advice: is asked for after classes alone/);
   });
 
   it('is refused where there are two of them', async () => {

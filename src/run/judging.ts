@@ -1,0 +1,115 @@
+/** Extensions are judged: in reinforcement as a part of the reward, in evaluation beside it. */
+import { lengthOf } from '../../datasets/example.ts';
+import {
+  type Extension,
+  endpointJudge,
+  type Judge,
+  type Judgement,
+  rulesJudge,
+} from '../../rewards/judge.ts';
+import { type ChatTotals, type EndpointOptions, openEndpoint } from '../endpoint/chat.ts';
+import { ConfigError } from '../errors.ts';
+import type { Recipe } from '../recipe.ts';
+import { scoreAnswer } from '../tasks/kinds.ts';
+import type { Task } from '../train/task.ts';
+import type { EvalRecord, Example } from '../types.ts';
+import { isEndpoint, parseEndpoint } from './endpoint-policy.ts';
+import type { ExampleTask } from './task.ts';
+
+/** A judge, and what asking it has come to; null of the rules, which ask nobody. */
+export interface OpenJudge {
+  readonly judge: Judge;
+  readonly totals: () => ChatTotals | null;
+}
+
+/** @param name `rules` or `openai:MODEL@URL` @throws ConfigError for anything else, and as `openEndpoint` */
+export function openJudge(
+  name: string,
+  seconds: number,
+  options: Omit<EndpointOptions, 'url' | 'model'> = {},
+): OpenJudge {
+  if (name === 'rules') return { judge: rulesJudge, totals: () => null };
+  if (!isEndpoint(name))
+    throw new ConfigError(`extension.judge: got ${name}, expected rules, none or openai:MODEL@URL`);
+  const endpoint = openEndpoint({ ...parseEndpoint(name), timeout: seconds, ...options });
+  return { judge: endpointJudge(endpoint, { seconds }), totals: endpoint.totals };
+}
+
+/** The judge of a recipe; null where no extension is asked for, or none is judged. @throws ConfigError as `openJudge` */
+export function recipeJudge({ extension }: Pick<Recipe, 'extension'>): OpenJudge | null {
+  const { ask, judge, seconds, prices } = extension;
+  if (!ask || judge === 'none') return null;
+  return openJudge(judge, seconds, {
+    keyVariable: extension.keyVariable ?? undefined,
+    concurrency: extension.concurrency,
+    requestsPerMinute: extension.requestsPerMinute ?? undefined,
+    tokensPerMinute: extension.tokensPerMinute ?? undefined,
+    ...(prices === null ? {} : { prices: { prompt: prices[0], completion: prices[1] } }),
+    cache: extension.cache ?? undefined,
+  });
+}
+
+/** How many extensions were judged so far, and how many scores are missing, with the reason of the last. */
+export interface JudgeCounts {
+  judged: number;
+  missing: number;
+  reason: string | null;
+}
+
+/**
+ * TimeMaster's reward with a judge. Only extensions of right and well-formed answers are judged, all that are asked for in one turn of the
+ * event loop together: a step waits for its judge once. A response whose score is missing has no reward.
+ */
+export function judgedScore(
+  task: Pick<ExampleTask, 'parse' | 'extension'>,
+  judge: Judge,
+  counts: JudgeCounts = { judged: 0, missing: 0, reason: null },
+): Task['score'] {
+  let waiting: { readonly extension: Extension; readonly tell: (judgement: Promise<Judgement>) => void }[] =
+    [];
+
+  function send(): void {
+    const sent = waiting;
+    waiting = [];
+    const judged = judge.judge(sent.map(({ extension }) => extension));
+    for (const [i, { tell }] of sent.entries()) tell(judged.then((all) => all[i]!));
+  }
+
+  const ask = (extension: Extension): Promise<Judgement> =>
+    new Promise((tell) => {
+      if (waiting.length === 0) queueMicrotask(send);
+      waiting.push({ extension, tell });
+    });
+
+  return async (response: string, example: Example) => {
+    const extension = task.extension(response, example);
+    const judged = extension === null ? null : await ask(extension);
+    if (judged !== null) {
+      counts.judged++;
+      if (judged.score === null) {
+        counts.missing++;
+        counts.reason = judged.notes;
+      }
+    }
+    if (judged?.score === null) return null;
+    const answer = task.parse(response, example);
+    return scoreAnswer(answer, example.gold, lengthOf(example), undefined, judged?.score ?? 0);
+  };
+}
+
+/** A record with what a judge says of its extension, in its score too; as it is where the policy was asked for none, or said nothing. */
+export async function judgeRecord(
+  task: Pick<ExampleTask, 'extension'>,
+  judge: Judge,
+  example: Example,
+  record: EvalRecord,
+  signal?: AbortSignal,
+): Promise<EvalRecord> {
+  const { answer, gold, length } = record;
+  if (answer.extension === undefined || record.failure !== undefined) return record;
+  const extension = task.extension(record.response, example);
+  const [found] = extension === null ? [] : await judge.judge([extension], signal);
+  const { score, notes } = found ?? { score: 0, notes: 'the answer is wrong or ill-formed' };
+  const judged = { by: judge.name, score, notes };
+  return { ...record, score: scoreAnswer(answer, gold, length, undefined, score), judged };
+}

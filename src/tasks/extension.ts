@@ -1,0 +1,50 @@
+/** Extensions: the advice after an answer, as traces give it. */
+import { bridge } from '../series/missing.ts';
+import { moments, summarise } from '../series/stats.ts';
+import type { Example } from '../types.ts';
+import type { TaskPrompt } from './kind.ts';
+import { taskKind } from './kinds.ts';
+
+/** Whether a task asks for one where it is to. */
+export const hasExtension = ({ kind, advice }: Pick<TaskPrompt, 'kind' | 'advice'>): boolean =>
+  advice !== null && taskKind(kind).evaluation.answerParts.includes('extension');
+
+const PARTS = 10;
+const say = (value: number): string => String(Number(value.toPrecision(3)));
+
+/** What of a series an advice can begin with: the tenth of a channel that differs most from the rest, and its highest point. */
+function shown({ channels, names }: Pick<Example, 'channels' | 'names'>): string {
+  const facts = channels.flatMap((channel, c) => {
+    if (channel.every(Number.isNaN)) return [];
+    const { values } = bridge(channel);
+    const { mean, std, max } = summarise(values);
+    const parts = Math.min(PARTS, values.length);
+    const tenths = Array.from({ length: parts }, (_, i) => {
+      const [start, end] = [i, i + 1].map((k) => Math.round((k * values.length) / parts)) as [number, number];
+      const level = moments(values, start, end).mean;
+      return { start, end, level, size: std === 0 ? 0 : Math.abs(level - mean) / std };
+    });
+    const far = tenths.reduce((best, one) => (one.size > best.size ? one : best));
+    const own = channels.length === 1 ? '' : ` of ${names[c]}`;
+    return [{ own, far, max, at: values.indexOf(max) }];
+  });
+  const first = facts.toSorted((a, b) => b.far.size - a.far.size)[0];
+  if (first === undefined) return '';
+  const { own, far, max, at } = first;
+  return `In this series begin with the stretch from ${far.start} to ${far.end}, where the level${own} is ${say(far.level)}; its highest value, ${say(max)}, is at index ${at}.`;
+}
+
+/**
+ * The advice of a trace: that for the class, as the benchmark words it, then, in the full style, what of the series it begins with. Without
+ * words for the class, what the series shows alone. Free of tags and line ends.
+ */
+export function extensionTrace(
+  example: Pick<Example, 'channels' | 'names'>,
+  name: string,
+  { advised = {} }: Pick<TaskPrompt, 'advised'>,
+  style: 'nano' | 'full',
+): string {
+  const words = Object.hasOwn(advised, name) ? advised[name]! : `This is ${name}.`;
+  const text = style === 'nano' ? words : `${words} ${shown(example)}`.trim();
+  return text.replaceAll(/[<>\n\r]+/g, ' ');
+}
