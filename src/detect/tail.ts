@@ -1,7 +1,8 @@
 /**
  * How rare a departure is among those that a series usually has. Each side of the distribution gets a Weibull tail
  * P(d > x) = ½·exp(−(x/σ)^κ), fitted to quantiles from the median outwards and never to the extremes: normal noise gives κ ≈ 1.4, Laplace
- * 1, heavier tails less. A fit to the extremes themselves would call nothing rare that is there.
+ * 1, heavier tails less. A fit to the extremes themselves would call nothing rare that is there; but what comes at many places of the
+ * series is not rare, and where the quantiles tell of a thinner tail than these places do, they count.
  */
 import { quantileInPlace } from '../series/stats.ts';
 
@@ -12,6 +13,11 @@ interface Side {
   /** The outermost quantile that was read, and −ln of the share of the side beyond it. */
   readonly anchor: number;
   readonly rarity: number;
+  /** The same of the maxima of parts of the series where they lie further out than the exponent lets expect; else of the anchor. */
+  readonly far: number;
+  readonly farRarity: number;
+  /** Exponent at the outermost of them. */
+  readonly slope: number;
   /** Exponent beyond the anchor: 2 for normal noise, 1 for Laplace. */
   readonly beyond: number;
 }
@@ -32,7 +38,157 @@ function sideOf(scale: number, shape: number, share: number): Side {
     shape <= 1
       ? LAPLACE_BEYOND * shape
       : Math.min(2, LAPLACE_BEYOND + (2 - LAPLACE_BEYOND) * ((shape - 1) / (NORMAL_SHAPE - 1)) ** 1.25);
-  return { scale, shape, anchor: scale * rarity ** (1 / shape), rarity, beyond };
+  const anchor = scale * rarity ** (1 / shape);
+  return { scale, shape, anchor, rarity, far: anchor, farRarity: rarity, slope: shape, beyond };
+}
+
+/** Parts of a series of which the largest departures are read. */
+const PARTS = 64;
+/** Windows in a part, at least. */
+const WINDOWS_IN_PART = 2;
+/** So large a share of the parts may hold what is looked for; and another that tells how fast the maxima get rarer. */
+const OUTER = 0.25;
+const INNER = 0.55;
+/** So many places may; parts nearer to one another than this share of the series are one place. */
+const PLACES = 4;
+const NEAR = 0.05;
+/** The maxima must be so much more often as large than the tail has it (−ln of a share): their quantiles are of few. */
+const CLEARLY = Math.log(1.5);
+/** Exponent of what is taken for the tail of a power, and its least index. */
+const POWER = 0.02;
+const LEAST_INDEX = 2;
+const BISECTIONS = 8;
+
+/** A size, and −ln of the share of a side beyond it. */
+interface Quantile {
+  readonly size: number;
+  readonly rarity: number;
+}
+
+/** Departures so many times as large as all smaller ones are of another kind than these, if they are in at most this share of the parts. */
+const GAP = 2;
+const MOST_OF_KIND = 0.5;
+
+/** The largest departure of each part of a series, by time and side; 0 in parts with one of another kind. */
+interface Maxima {
+  readonly up: Float64Array;
+  readonly down: Float64Array;
+  /** Parts without one of another kind, and windows in them, of samples that do not overlap. */
+  readonly parts: number;
+  readonly windows: number;
+}
+
+/** Maxima of [N] departures, by time, of windows of so many samples; null where the parts are too short. */
+function maximaOf(departures: Float64Array, window: number): Maxima | null {
+  const n = departures.length;
+  if (n < PARTS * WINDOWS_IN_PART * window) return null;
+  const [up, down] = [new Float64Array(PARTS), new Float64Array(PARTS)];
+  for (let i = 0; i < n; i++) {
+    const part = Math.floor((i * PARTS) / n);
+    up[part] = Math.max(up[part]!, departures[i]!);
+    down[part] = Math.max(down[part]!, -departures[i]!);
+  }
+  const [most, least] = [largestOfKind(up), largestOfKind(down)];
+  let parts = PARTS;
+  for (let k = 0; k < PARTS; k++) {
+    if (up[k]! <= most && down[k]! <= least) continue;
+    up[k] = down[k] = 0;
+    parts--;
+  }
+  return { up, down, parts, windows: ((n / window) * parts) / PARTS };
+}
+
+/** The largest maximum that is not of another kind: tails of any law are dense but for their last few values. */
+function largestOfKind(maxima: Float64Array): number {
+  const sorted = maxima.slice().sort();
+  for (let k = Math.ceil((1 - MOST_OF_KIND) * PARTS); k < PARTS - PLACES; k++)
+    if (sorted[k]! > GAP * sorted[k - 1]!) return sorted[k - 1]!;
+  return Infinity;
+}
+
+/**
+ * A side whose quantiles tell of a thinner tail than the maxima of parts of the series do: what comes in a quarter of all parts is not
+ * rare, while one anomaly is the maximum of one part, or of a few.
+ */
+function withMaxima(side: Side, sizes: Float64Array, { parts, windows }: Maxima): Side {
+  const sorted = sizes.slice().sort();
+  // Of the side: a surprise is of the whole.
+  const at = (share: number): Quantile => ({
+    size: sorted[PARTS - Math.ceil(share * parts)]!,
+    rarity: Math.log(windows / parts / -Math.log(1 - share)) - Math.LN2,
+  });
+  return thickened(side, at(OUTER), at(INNER));
+}
+
+/** −ln of the share of a side beyond the fifth of the rarest departures that are far from each other in time. */
+function fifthPlace(above: Side, below: Side, { up, down }: Maxima): number {
+  const rarities = up.map((size, k) => Math.max(rarityOf(above, size), rarityOf(below, down[k]!)));
+  const order = Array.from(rarities.keys()).sort((i, j) => rarities[j]! - rarities[i]!);
+  const taken: number[] = [];
+  let apart = 0;
+  for (const k of order) {
+    if (taken.every((other) => Math.abs(other - k) > NEAR * PARTS)) apart++;
+    if (apart > PLACES) return rarities[k]!;
+    taken.push(k);
+  }
+  return 0;
+}
+
+/**
+ * Sides by which departures at five places far from each other are as rare as there are such places: a fit to the extremes but for those
+ * that may be what is looked for. Where the sides are too thin for that, both tails become more like those of powers.
+ */
+function withExtremes([above, below]: readonly [Side, Side], maxima: Maxima): readonly [Side, Side] {
+  const wanted = Math.log(maxima.windows / (PLACES + 0.5)) + CLEARLY - Math.LN2;
+  const bent = (part: number): readonly [Side, Side] => [
+    { ...above, beyond: POWER + part * (above.beyond - POWER) },
+    { ...below, beyond: POWER + part * (below.beyond - POWER) },
+  ];
+  if (fifthPlace(above, below, maxima) <= wanted) return [above, below];
+  let [low, high] = [0, 1];
+  for (let k = 0; k < BISECTIONS; k++) {
+    const middle = (low + high) / 2;
+    if (fifthPlace(...bent(middle), maxima) > wanted) high = middle;
+    else low = middle;
+  }
+  return bent(low);
+}
+
+/**
+ * A side that has at least the share of a quantile beyond it: by the exponent that fits it, or with the quantile as its outermost where even
+ * the tail of a power is too thin.
+ */
+function thickened(side: Side, outer: Quantile, inner: Quantile): Side {
+  const { far, farRarity, slope } = side;
+  if (!(outer.size > far) || outer.rarity <= farRarity) return side;
+  if (rarityOf(side, outer.size) <= outer.rarity + CLEARLY) return side;
+  const ratio = outer.size / far;
+  const wanted = (outer.rarity / farRarity - 1) / slope;
+  if (wanted > (ratio ** POWER - 1) / POWER) {
+    let [low, high] = [POWER, side.beyond];
+    for (let k = 0; k < BISECTIONS; k++) {
+      const middle = (low + high) / 2;
+      if ((ratio ** middle - 1) / middle > wanted) high = middle;
+      else low = middle;
+    }
+    return { ...side, beyond: low };
+  }
+  const index = Math.max(
+    LEAST_INDEX,
+    (outer.rarity - inner.rarity) / Math.log(outer.size / Math.max(side.anchor, inner.size)),
+  );
+  return { ...side, far: outer.size, farRarity: outer.rarity, slope: index / outer.rarity, beyond: POWER };
+}
+
+/** −ln of the share of a side that lies beyond a departure. */
+function rarityOf(
+  { scale, shape, anchor, rarity, far, farRarity, slope, beyond }: Side,
+  size: number,
+): number {
+  if (size <= anchor) return (size / scale) ** shape;
+  if (size <= far && far > anchor)
+    return rarity * (size / anchor) ** (Math.log(farRarity / rarity) / Math.log(far / anchor));
+  return farRarity * (1 + (slope / beyond) * ((size / far) ** beyond - 1));
 }
 
 export interface Tail {
@@ -148,9 +304,14 @@ function fitSide(
 }
 
 /** The departure that is as rare as −ln of a share of the side. */
-function departureOf({ scale, shape, anchor, rarity, beyond }: Side, wanted: number): number {
+function departureOf(
+  { scale, shape, anchor, rarity, far, farRarity, slope, beyond }: Side,
+  wanted: number,
+): number {
   if (wanted <= rarity) return scale * Math.max(0, wanted) ** (1 / shape);
-  return anchor * (1 + (beyond * (wanted - rarity)) / (shape * rarity)) ** (1 / beyond);
+  if (wanted <= farRarity)
+    return anchor * (wanted / rarity) ** (Math.log(far / anchor) / Math.log(farRarity / rarity));
+  return far * (1 + (beyond * (wanted - farRarity)) / (slope * farRarity)) ** (1 / beyond);
 }
 
 /** How far one must depart in the direction of `sign` for a surprise. */
@@ -176,7 +337,7 @@ export function fitTail(values: Float64Array, floor: number, window = 1, single:
   const stride = Math.max(1, Math.floor(values.length / MOST_SAMPLES));
   const sample = new Float64Array(Math.ceil(values.length / stride));
   for (let i = 0; i < sample.length; i++) sample[i] = values[i * stride]!;
-  const centre = quantileInPlace(sample, sample.length, 0.5);
+  const centre = quantileInPlace(sample.slice(), sample.length, 0.5);
   const side = new Float64Array(sample.length);
   const limits = {
     floor,
@@ -196,17 +357,24 @@ export function fitTail(values: Float64Array, floor: number, window = 1, single:
     for (const half = sample.length >> 1; n < half; ) side[n++] = 0;
     return fitSide(side, n, { ...limits, leastShape });
   };
-  const above = fitted(1);
-  const below = fitted(-1);
+  const sides = [fitted(1), fitted(-1)] as const;
+  const maxima = maximaOf(
+    sample.map((value) => value - centre),
+    window / stride,
+  );
+  const [above, below] =
+    maxima === null
+      ? sides
+      : withExtremes(
+          [withMaxima(sides[0], maxima.up, maxima), withMaxima(sides[1], maxima.down, maxima)],
+          maxima,
+        );
   return { centre, above, below, bandAbove: departureOf(above, BAND), bandBelow: departureOf(below, BAND) };
 }
 
 /** −ln of the share of samples that depart as far in the direction of `departure`, at least ln 2. */
 export function surprise({ above, below }: Tail, departure: number): number {
-  const { scale, shape, anchor, rarity, beyond } = departure >= 0 ? above : below;
-  const size = Math.abs(departure);
-  if (size <= anchor) return Math.LN2 + (size / scale) ** shape;
-  return Math.LN2 + rarity * (1 + (shape / beyond) * ((size / anchor) ** beyond - 1));
+  return Math.LN2 + rarityOf(departure >= 0 ? above : below, Math.abs(departure));
 }
 
 /** Beyond 10 no one counts: what is rarer still grows by its logarithm. */
