@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
+import { detect } from '../src/detect/detect.ts';
 import { Random } from '../src/random.ts';
 import { atEqualRecall } from './bench/anomalies.ts';
 import { ownAlarms, PEERS, prepare, randomAlarms, read, reported } from './bench/anomaly-contenders.ts';
@@ -155,6 +156,23 @@ describe('printed numbers', () => {
     const [first, ...rest] = one.detection.findings;
     const wrong = { ...one.detection, findings: [{ ...first!, statement: 'Rose to 123456.' }, ...rest] };
     expect(factsOf('load.csv', asCsv(one.values), wrong)!.wrong).toHaveLength(1);
+  });
+
+  it('of a step are checked against the samples before it', () => {
+    const draw = new Random(4, 'step');
+    const values = Float64Array.from({ length: 900 }, (_, i) => (i < 640 ? 50 : 42) + draw.normal());
+    const detection = detect(values);
+    const step = detection.findings[0]!;
+    expect(step.stepped).not.toBeNull();
+    expect(step.statement).toMatch(
+      /^fell to 4[12].* after (50|49\.\d+|50\.\d+) in the 2\d\d samples before$/,
+    );
+    const facts = factsOf('step.csv', asCsv(values), detection)!;
+    expect(facts.wrong).toEqual([]);
+    const off = { ...step, stepped: { ...step.stepped!, mean: step.stepped!.mean + 1 } };
+    expect(() => factsOf('step.csv', asCsv(values), { ...detection, findings: [off] })).toThrow(
+      /mean before the step/,
+    );
   });
 });
 

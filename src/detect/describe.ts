@@ -1,10 +1,10 @@
 /** What a stretch is: its kind, what was there and what was expected, in numbers of the series itself and one sentence about them. */
 import { largestMagnitude, quantileInPlace } from '../series/stats.ts';
-import type { Candidate } from './candidate.ts';
 import type { Expectation } from './expectation.ts';
 import { type Finding, type Kind, LEVELS, type Level } from './finding.ts';
 import type { Joined } from './join.ts';
 import { type Cycles, precedents } from './precedents.ts';
+import type { Candidate } from './scan.ts';
 
 /** What describing needs to know of a series. */
 export interface Described {
@@ -56,6 +56,18 @@ interface Facts {
   /** Mean step from sample to sample inside, and outside. */
   readonly step: number;
   readonly usualStep: number;
+}
+
+/** What the values were right before a step of their level, over as many samples as after it; null where none is there. */
+function beforeStep(values: Float64Array, start: number, end: number): Finding['stepped'] {
+  const since = Math.max(0, 2 * start - end);
+  let [sum, n] = [0, 0];
+  for (let i = since; i < start; i++) {
+    if (Number.isNaN(values[i]!)) continue;
+    sum += values[i]!;
+    n++;
+  }
+  return n === 0 ? null : { since, mean: sum / n };
 }
 
 /** Sum and number of the steps between values that are there, in samples [from, to). */
@@ -283,7 +295,7 @@ function statementOf(
   kind: Kind,
   direction: Finding['direction'],
   facts: Facts,
-  { observed, expected }: Pick<Finding, 'observed' | 'expected'>,
+  { observed, expected, stepped, start }: Pick<Finding, 'observed' | 'expected' | 'stepped' | 'start'>,
   paces: { readonly pace: number | undefined; readonly period: number | null },
 ): string {
   const band = `${shown(expected.low)} to ${shown(expected.high)}`;
@@ -295,6 +307,10 @@ function statementOf(
     case 'dip':
       return `fell to ${shown(observed.peak)} where ${shown(expected.value)} was expected (usual: ${band})`;
     case 'level': {
+      if (stepped !== null) {
+        const samples = start - stepped.since === 1 ? 'the sample' : `the ${start - stepped.since} samples`;
+        return `${direction === 'above' ? 'rose' : 'fell'} to ${shown(observed.mean)} on average${range} after ${shown(stepped.mean)} in ${samples} before`;
+      }
       const moved = observed.mean > facts.expected ? 'rose' : 'fell';
       const mean = observed.least === observed.largest ? '' : ' on average';
       return `${moved} to ${shown(observed.mean)}${mean}${range} where ${shown(facts.expected)} was expected`;
@@ -341,7 +357,10 @@ function describe(
   for (let i = start; i < end; i++) {
     if (Math.abs(values[i]! - base.expected[i]!) > Math.abs(values[peak]! - base.expected[peak]!)) peak = i;
   }
-  const { kind, direction, pace } = kindOf({ ...joined, peak }, facts, described);
+  const { kind, pace, ...toward } = kindOf({ ...joined, peak }, facts, described);
+  const stepped = kind === 'level' && joined.track === 'step' ? beforeStep(values, start, end) : null;
+  // What is expected may have followed the step.
+  const direction = stepped === null ? toward.direction : facts.mean > stepped.mean ? 'above' : 'below';
   const finding = {
     start,
     end,
@@ -352,6 +371,7 @@ function describe(
     peak,
     observed: { least: facts.least, mean: facts.mean, largest: facts.largest, peak: values[peak]! },
     expected: { value: base.expected[peak]!, low: base.low[peak]!, high: base.high[peak]! },
+    stepped,
     ongoing: end === values.length,
   };
   const names = [...new Set(members.map(({ track }) => track))];

@@ -7,7 +7,6 @@ import { requireOption } from '../series/checks.ts';
 import { bridge } from '../series/missing.ts';
 import { largestMagnitude, quantileInPlace } from '../series/stats.ts';
 import { analogues } from './analog.ts';
-import { type Candidate, LOGARITHMIC, type Track } from './candidate.ts';
 import {
   centredMedians,
   departures,
@@ -25,7 +24,7 @@ import { levels } from './episodes.ts';
 import { type Expectation, expectation } from './expectation.ts';
 import { type Detection, LEVELS } from './finding.ts';
 import { type Joined, join } from './join.ts';
-import { scan, usualTail, windowLengths } from './scan.ts';
+import { type Candidate, LOGARITHMIC, scan, type Track, usualTail, windowLengths } from './scan.ts';
 import { difference, findSeason, type Season } from './season.ts';
 import { steps } from './steps.ts';
 import { cutoffs, stillness } from './still.ts';

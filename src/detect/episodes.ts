@@ -1,5 +1,5 @@
 /** From lasting steps of the level to the stretches between them. */
-import type { Candidate } from './candidate.ts';
+import type { Candidate } from './scan.ts';
 import type { Step } from './steps.ts';
 
 /** What a step ends began at most so many of its spans before. */

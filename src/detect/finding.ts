@@ -55,6 +55,11 @@ export interface Finding {
     readonly least: number;
     readonly largest: number;
   } | null;
+  /**
+   * Of a level that stepped to another one: the first of the samples right before the step, as many as came after it or as there are, and
+   * their mean. Null for all others: what was expected may have followed a step.
+   */
+  readonly stepped: { readonly since: number; readonly mean: number } | null;
   /** What happened, from what to what, as it follows the name of what is measured: "fell to 0 where 310 was expected". */
   readonly statement: string;
   /** What speaks for the finding and what against, one clause each. */

@@ -1,5 +1,5 @@
 /** Candidates of several tracks that tell of one event become one stretch. */
-import type { Candidate } from './candidate.ts';
+import type { Candidate } from './scan.ts';
 
 export interface Joined extends Candidate {
   /** The candidates that it is made of, itself the most severe. */
@@ -11,6 +11,9 @@ const WEAK = 0.4;
 
 /** A step that is never taken back stretches a group to the end only where it is as severe. */
 const LASTING = 1;
+
+/** Groups with at most this part of the shorter one between them are one change of a season. */
+const PART_APART = 0.75;
 
 /** So many groups in a row, so much of a season apart at most, are the peaks of one change. */
 const FEWEST_PEAKS = 3;
@@ -70,15 +73,25 @@ export function join(candidates: readonly Candidate[], period: number | null = n
   const apart: typeof groups = [];
   const severityOf = ({ members }: (typeof groups)[number]): number =>
     Math.max(...members.map(({ severity }) => severity));
+  // Two parts of a cycle or of several with little between them.
+  const sameChange = (one: { start: number; end: number }, next: typeof one, alike: number): boolean => {
+    const shorter = Math.min(one.end - one.start, next.end - next.start);
+    const gap = next.start - one.end;
+    return period !== null && alike >= WEAK && gap <= PART_APART * shorter && gap <= period / 3;
+  };
   const stepAlone = ({ members }: (typeof groups)[number]): boolean =>
     members.every(({ track }) => track === 'step');
   for (const one of groups.sort((a, b) => a.start - b.start)) {
     const last = apart.at(-1);
-    if (last === undefined || one.start >= last.end) {
+    if (last === undefined) {
       apart.push(one);
       continue;
     }
     const [weak, strong] = severityOf(one) < severityOf(last) ? [one, last] : [last, one];
+    if (one.start >= last.end && !sameChange(last, one, severityOf(weak) / severityOf(strong))) {
+      apart.push(one);
+      continue;
+    }
     if (stepAlone(weak) && severityOf(weak) < WEAK * severityOf(strong)) {
       if (weak === last) apart[apart.length - 1] = one;
       continue;
@@ -98,6 +111,12 @@ export function join(candidates: readonly Candidate[], period: number | null = n
       events.push({ start: chain[0]!.start, end: chain.at(-1)!.end, members });
     } else events.push(...chain);
     i = j;
+  }
+  // A shift that lasts to the end is told although something worse happens at its beginning.
+  for (const one of candidates) {
+    if (!lasting(one) || events.some(({ members }) => members.includes(one))) continue;
+    const start = Math.max(one.start, ...events.map(({ end }) => end));
+    if (2 * (one.end - start) >= one.end - one.start) events.push({ start, end: one.end, members: [one] });
   }
   return events
     .map(({ start, end, members }) => {

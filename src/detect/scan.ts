@@ -13,6 +13,35 @@ export interface Stretch {
   readonly peak: number;
 }
 
+export type TrackName =
+  | 'level'
+  | 'local'
+  | 'season'
+  | 'analogue'
+  | 'step'
+  | 'movement'
+  | 'size'
+  | 'still'
+  | 'limit';
+
+export interface Track {
+  readonly name: TrackName;
+  /** Departures [N]. */
+  readonly values: Float64Array;
+  readonly floor: number;
+  readonly windows: readonly number[];
+  /** Small values are no departure. */
+  readonly onlyAbove?: boolean;
+}
+
+/** Tracks of logarithms. */
+export const LOGARITHMIC: ReadonlySet<TrackName> = new Set<TrackName>(['movement', 'size']);
+
+/** What a track finds, before stretches of several are joined. */
+export interface Candidate extends Stretch {
+  readonly track: TrackName;
+}
+
 export interface ScanOptions {
   /** Departures below this are none, in the units of the track, > 0. */
   readonly floor: number;

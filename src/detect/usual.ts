@@ -1,6 +1,6 @@
 /** Why a stretch that departs is usual after all: loads that go on and off at any time, jobs at equal distances, what the season foretells. */
 import { quantileInPlace } from '../series/stats.ts';
-import type { Candidate } from './candidate.ts';
+import type { Candidate } from './scan.ts';
 import type { Season } from './season.ts';
 import { fitTail } from './tail.ts';
 

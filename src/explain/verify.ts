@@ -67,6 +67,11 @@ function checkFinding(one: ReportFinding, source: ReportSource, column: ReportCo
     (other) => other.start === start && other.end === end && other.kind === one.kind,
   );
   if (found === undefined) throw new ReportMismatch(`${at}: a finding of the detector`, [start, end], null);
+  if (found.stepped !== null) {
+    const { since, mean: before } = found.stepped;
+    same(`${at}: mean before the step`, before, summary(column.values, since, start).mean);
+    same(`${at}: direction of the step`, found.direction, mean! > before ? 'above' : 'below');
+  }
   same(`${at}: statement`, one.statement, findingStatement(source, column.name, found));
   if (one.before !== null) {
     const { starts, least: low, largest: high } = one.before;

@@ -78,6 +78,18 @@ export function checkFacts(report: AnomalyReport, csv: string, detection: Detect
       ...[one.expected.value!, one.expected.low!, one.expected.high!],
       ...[own.sum / own.count, (all.sum - own.sum) / (all.count - own.count), ...detection.seasons],
     ];
+    const { stepped } = detection.findings.find(
+      ({ start, end, kind }) => start === one.start && end === one.end && kind === one.kind,
+    )!;
+    if (stepped !== null) {
+      const before = cells
+        .slice(first - 1 - (one.start - stepped.since), first - 1)
+        .map((line) => Number(line[1]));
+      const level = before.reduce((sum, value) => sum + value, 0) / before.length;
+      check(`${at}: mean before the step`, stepped.mean, level);
+      check(`${at}: rises`, Number(/ rose to /.test(one.statement)), Number(mean > level));
+      known.push(before.length, level);
+    }
     if (one.before !== null) {
       const single = one.kind === 'spike' || one.kind === 'dip';
       const earlier = one.before.starts.map((sample) => {

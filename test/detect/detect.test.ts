@@ -2,6 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { detect } from '../../src/detect/detect.ts';
 import { LEVELS } from '../../src/detect/finding.ts';
+import { join } from '../../src/detect/join.ts';
+import type { Candidate } from '../../src/detect/scan.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { Random } from '../../src/random.ts';
 
@@ -154,6 +156,34 @@ describe('what is usual is no finding', () => {
       return noise(seed, 800).map((step) => (at += step));
     };
     expect(many(walk)).toBeLessThanOrEqual(4);
+    // Of Student's law with 4 degrees of freedom, whose tail is that of a power, a value now and then is 30 standard deviations off.
+    const student = (seed: number): Float64Array => {
+      const parts = [1, 2, 3, 4].map((k) => noise(1000 * k + seed, 800));
+      return noise(seed, 800).map(
+        (value, i) => value / Math.sqrt(parts.reduce((sum, part) => sum + part[i]! ** 2, 0) / 4),
+      );
+    };
+    expect(many(student)).toBeLessThanOrEqual(2);
+  });
+
+  test('what comes at many places at no distance in particular is not rare, however far it lies from the rest', () => {
+    const slow = (seed: number): Float64Array => {
+      const draw = new Random(seed, 'slow');
+      return noise(seed, 1500).map((error) => {
+        const late = draw.uniform() < 0.03 ? -60 * Math.log(1 - draw.uniform()) : 0;
+        return 20 + 5 * Math.abs(error) + late;
+      });
+    };
+    const all = Array.from({ length: 10 }, (_, seed) => detect(slow(seed + 100)).findings.length);
+    expect(all.reduce((sum, count) => sum + count, 0)).toBeLessThanOrEqual(10);
+    const usual = slow(5);
+    expect(
+      overlapOfWorst(
+        withStretch(usual, 900, 960, (value) => value + 80),
+        900,
+        960,
+      ),
+    ).toBeGreaterThan(0.8);
   });
 });
 
@@ -203,6 +233,21 @@ describe('what a finding says', () => {
     expect(detect(withStretch(noise(1, 1500), 700, 703, () => 12)).findings[0]!.before).toBeNull();
   });
 
+  test('of a level that stays, beside a worse spike at its beginning, is what it was before', () => {
+    const stays = withStretch(noise(14, 1440), 1000, 1440, (value) => value - 5);
+    const both = withStretch(stays, 1001, 1004, (value) => value + 60);
+    const step = detect(both).findings.find((one) => one.ongoing)!;
+    expect(step).toMatchObject({ kind: 'level', direction: 'below', end: 1440 });
+    expect(Math.abs(step.start - 1000)).toBeLessThan(30);
+    const { since, mean } = step.stepped!;
+    expect(since).toBe(2 * step.start - 1440);
+    const before = both.subarray(since, step.start);
+    expect(mean).toBeCloseTo(before.reduce((sum, value) => sum + value, 0) / before.length, 9);
+    expect(step.statement).toMatch(
+      /^fell to -5(\.\d+)? on average \(.* to .*\) after 0\.\d+ in the \d+ samples before$/,
+    );
+  });
+
   test('that others are like it', () => {
     const twice = withStretch(
       withStretch(noise(13, 1500), 300, 303, () => 12),
@@ -213,6 +258,21 @@ describe('what a finding says', () => {
     const [first, second] = detect(twice).findings;
     expect([first!.similar, second!.similar].flat()).toHaveLength(2);
     expect(first!.evidence.against.join()).toMatch(/1 other stretch/);
+  });
+});
+
+describe('stretches of several tracks', () => {
+  const part = (start: number, end: number, severity: number): Candidate => ({
+    ...{ start, end, severity, sign: 1, peak: start, track: 'season' },
+  });
+  const extents = (parts: readonly Candidate[], period: number | null) =>
+    join(parts, period).map(({ start, end }) => [start, end]);
+
+  test('are one change where little lies between two parts of a cycle that are about as severe', () => {
+    expect(extents([part(610, 632, 18), part(648, 740, 16)], 68)).toEqual([[610, 740]]);
+    expect(extents([part(610, 632, 18), part(648, 740, 6)], 68)).toHaveLength(2);
+    expect(extents([part(610, 632, 18), part(656, 740, 16)], 68)).toHaveLength(2);
+    expect(extents([part(610, 632, 18), part(648, 740, 16)], null)).toHaveLength(2);
   });
 });
 

@@ -64,6 +64,7 @@ export function sampleColumn(
         against: [],
       },
       similar: one.similar ?? [],
+      stepped: null,
       ongoing: one.end === length,
     };
   });
