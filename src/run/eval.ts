@@ -430,7 +430,7 @@ function slugs(names: readonly string[]): Map<string, string> {
   return taken;
 }
 
-/** Every classical baseline that can answer a data set, unless one is among the policies: then those are the ones that were meant. */
+/** The quick classical baselines that can answer a data set, unless one is among the policies: then those are the ones that were meant. */
 async function beside(
   task: OpenTask,
   policies: readonly OpenedPolicy[],
@@ -438,7 +438,7 @@ async function beside(
   baselines: Baselines,
 ): Promise<OpenedPolicy[]> {
   if (!given.classical || policies.some(({ policy }) => !policy.asked)) return [];
-  const names = [...(await baselines.of(task.address.name, task.source)).keys()];
+  const names = await baselines.quick(task.address.name, task.source);
   return names.map((name) => {
     const policy = baselinePolicy(name, baselines);
     return { given: policy.name, policy, directory: null };

@@ -136,6 +136,27 @@ export function hampel(values: Float64Array, options: HampelOptions = {}): Hampe
   return { filtered, outliers: Int32Array.from(outliers) };
 }
 
+/**
+ * |x[i] − median| in scaled MADs of the window i − half … i + half, as `hampel` compares it [N]; at most 1e6, which stands for any deviation
+ * where the MAD is 0.
+ */
+export function hampelScore(values: Float64Array, half = 5): Float64Array {
+  requireFinite(values, 'Hampel score');
+  requireWhole('Hampel half', half, 1);
+  const n = values.length;
+  const window = new Float64Array(Math.min(n, 2 * half + 1));
+  return values.map((value, i) => {
+    const first = Math.max(0, i - half);
+    const size = Math.min(n, i + half + 1) - first;
+    for (let k = 0; k < size; k++) window[k] = values[first + k]!;
+    const middle = quantileInPlace(window, size, 0.5);
+    const deviation = Math.abs(value - middle);
+    if (deviation === 0) return 0;
+    for (let k = 0; k < size; k++) window[k] = Math.abs(values[first + k]! - middle);
+    return Math.min(1e6, deviation / (GAUSSIAN_MAD * quantileInPlace(window, size, 0.5)));
+  });
+}
+
 // Running medians: each window is kept sorted, and one value of it replaced at a time.
 
 /** Median of the first `count` values, which are sorted; interpolated between the middle two, as in `quantileInPlace`. */

@@ -5,6 +5,7 @@ import { Random } from '../../src/random.ts';
 import { expectedDepth, isolationOfWindows, isolationScores } from '../../src/series/isolation-forest.ts';
 import {
   hampel,
+  hampelScore,
   outlierIndices,
   runningMedians,
   summariseRobustly,
@@ -53,6 +54,18 @@ describe('robust statistics', () => {
 });
 
 describe('Hampel filter', () => {
+  it("scores by Hampel's rule exceed the number of MADs where the filter finds outliers", () => {
+    for (const { series: name, half, sigmas } of series.hampel) {
+      const values = seriesOf(name);
+      const scores = hampelScore(values, half);
+      const above = Int32Array.from(scores.keys()).filter((i) => scores[i]! > sigmas);
+      expect(above).toEqual(hampel(values, { half, sigmas }).outliers);
+    }
+    expect(hampelScore(Float64Array.of(2, 2, 2, 2, 7, 2, 2, 2))).toEqual(
+      Float64Array.of(0, 0, 0, 0, 1e6, 0, 0, 0),
+    );
+  });
+
   it.each(series.hampel.map((row) => [row.series, row.half, row.sigmas, row] as const))(
     'agrees with pandas on %s, half window %i, %f sigmas',
     (name, half, sigmas, row) => {

@@ -1,0 +1,136 @@
+/**
+ * Anomaly baselines that score every sample and call those anomalous whose score exceeds a threshold. The threshold is the one of the
+ * highest mean reward on validation examples, or the published default where there are none; labels of held-out examples have no part.
+ *
+ * Scores that have a unit of their own (standard deviations, scaled MADs, multiples of the local mean saliency) are held against it; the
+ * others are standardised over their series first, so that a threshold counts standard deviations above the mean score, 3 by default as in
+ * TSB-UAD (Paparrizos et al. 2022). Windows are as long as the strongest period, 64 samples without one; the score of a window is
+ * that of the sample in its middle.
+ */
+import { DEFAULT_SEVERITY, detect } from '../src/detect/detect.ts';
+import { LEVELS } from '../src/detect/finding.ts';
+import { runs } from '../src/series/intervals.ts';
+import {
+  deviationScore,
+  onSamples,
+  spectralScore,
+  stlScore,
+  windowDiscords,
+  windowIsolation,
+} from '../src/series/point-scores.ts';
+import { hampelScore } from '../src/series/robust.ts';
+import { dominantPeriod } from '../src/series/spectrum.ts';
+import { moments } from '../src/series/stats.ts';
+import { subPca } from '../src/series/sub-pca.ts';
+import type { AnomalyClass, AnomalyGold } from '../src/types.ts';
+
+export interface PointScore {
+  readonly about: string;
+  /** Of one channel [N] of finite values: ≥ 0, finite, higher is more anomalous. */
+  readonly scores: (values: Float64Array) => Float64Array;
+  /** Whether scores are standardised before they are held against a threshold. */
+  readonly standardised: boolean;
+  /** The threshold without validation examples. */
+  readonly threshold: number;
+  /** Where it stems from. */
+  readonly source: string;
+  /** What it calls what it finds, as AnomSeer assigns analyses to classes. */
+  readonly finds: AnomalyClass;
+}
+
+/** Samples of the strongest period, null where there is none of 4 samples to a quarter of the series. */
+function season(values: Float64Array): number | null {
+  if (values.length < 16) return null;
+  const period = dominantPeriod(values, moments(values).mean);
+  return Number.isFinite(period) && period >= 4 && period <= values.length / 4 ? period : null;
+}
+
+/** Samples of a window. */
+const windowOf = (values: Float64Array): number =>
+  Math.min(Math.max(4, values.length >> 3), Math.max(8, Math.round(season(values) ?? 64)));
+
+const overWindows =
+  (score: (values: Float64Array, window: number) => Float64Array) =>
+  (values: Float64Array): Float64Array => {
+    const window = windowOf(values);
+    if (values.length < 2 * window) return new Float64Array(values.length);
+    return onSamples(score(values, window), window, values.length, 'centre');
+  };
+
+const STANDARD = { standardised: true, threshold: 3, source: 'TSB-UAD: mean + 3 σ of the scores' } as const;
+
+/** All of them by name. */
+export const POINT_SCORES: Readonly<Record<string, PointScore>> = {
+  'three-sigma': {
+    about: 'samples more than a number of standard deviations from the mean (3σ)',
+    scores: deviationScore,
+    ...{ standardised: false, threshold: 3, source: 'three standard deviations', finds: 'global point' },
+  },
+  hampel: {
+    about: "samples far from the median of their 11 neighbours in scaled MADs (Hampel's filter)",
+    scores: (values) => hampelScore(values),
+    ...{
+      standardised: false,
+      threshold: 3,
+      source: 'three scaled MADs (Pearson 2002)',
+      finds: 'contextual point',
+    },
+  },
+  'spectral-residual': {
+    about: 'saliency of the spectral residual (Ren et al. 2019)',
+    scores: (values) => spectralScore(values, 3),
+    ...{ standardised: false, threshold: 3, source: 'Ren et al. 2019', finds: 'contextual point' },
+  },
+  'matrix-profile': {
+    about: 'distance of each window to the most similar other one (discords of the matrix profile)',
+    scores: overWindows(windowDiscords),
+    ...STANDARD,
+    finds: 'contextual point',
+  },
+  'isolation-forest': {
+    about: 'isolation forest over windows (Liu et al. 2008)',
+    scores: overWindows(windowIsolation),
+    ...STANDARD,
+    finds: 'shapelet',
+  },
+  'seasonal-residual': {
+    about: 'what season and trend leave over: residual of a robust STL decomposition',
+    scores: (values) => stlScore(values, season(values), true),
+    ...STANDARD,
+    finds: 'seasonal',
+  },
+  'sub-pca': {
+    about: 'what the principal components of all windows leave of each (Sub-PCA of TSB-UAD)',
+    scores: overWindows((values, window) => subPca(values, { window })),
+    ...STANDARD,
+    finds: 'shapelet',
+  },
+  'timeseer-detect': {
+    about: "timeseer's own detector, by the severity of what each sample belongs to",
+    scores: (values) =>
+      values.length < 2 ? new Float64Array(values.length) : detect(values, { severity: LEVELS.low }).score,
+    ...{
+      standardised: false,
+      threshold: DEFAULT_SEVERITY,
+      source: 'its default severity',
+      finds: 'contextual point',
+    },
+  },
+};
+
+/** Thresholds to choose from, beside the default. */
+export const THRESHOLDS: readonly number[] = [1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 15, 20];
+
+/** Scores as they are held against a threshold. */
+export function comparable({ scores, standardised }: PointScore, values: Float64Array): Float64Array {
+  const own = scores(values);
+  if (!standardised) return own;
+  const { mean, std } = moments(own);
+  return own.map((score) => (std > 0 ? (score - mean) / std : 0));
+}
+
+/** The answer of comparable scores at a threshold. */
+export function answerAbove({ finds }: PointScore, scores: Float64Array, threshold: number): AnomalyGold {
+  const intervals = runs(scores.length, (i) => scores[i]! > threshold);
+  return { kind: 'anomaly', intervals, class: intervals.length === 0 ? 'normal' : finds };
+}

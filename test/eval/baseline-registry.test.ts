@@ -1,0 +1,180 @@
+import { describe, expect, test } from 'vitest';
+import { anomalyExample } from '../../datasets/example.ts';
+import type { BaselineData } from '../../eval/baseline.ts';
+import { BASELINES, baselineNamed, baselinesOf } from '../../eval/baseline-registry.ts';
+import { baselineRecord } from '../../eval/baselines.ts';
+import { answerAbove, comparable, POINT_SCORES, THRESHOLDS } from '../../eval/point-score-baselines.ts';
+import { ConfigError, DataError } from '../../src/errors.ts';
+import { Random } from '../../src/random.ts';
+import type { Example } from '../../src/types.ts';
+
+const WAVE = 20;
+
+/** A noisy wave; from `at` on 6 samples are lifted by `lift`. */
+function waveWithBump(id: string, at: number, lift: number): Example {
+  const random = new Random(1, id);
+  const values = Float64Array.from(
+    { length: 200 },
+    (_, t) =>
+      Math.sin((2 * Math.PI * t) / WAVE) + random.normal(0, 0.05) + (t >= at && t < at + 6 ? lift : 0),
+  );
+  return anomalyExample(id, 'bump', values, 'contextual point', [[at, at + 6]]);
+}
+
+/** Two classes of two channels: a fast and a slow wave in noise, of any phase. */
+function classified(id: string, index: number): Example {
+  const random = new Random(2, id, index);
+  const name = index % 2 === 0 ? 'fast' : 'slow';
+  const phase = random.between(0, 1);
+  const channel = (rate: number) =>
+    Float64Array.from(
+      { length: 60 },
+      (_, t) => Math.sin((t / rate) * (index % 2 === 0 ? 2 : 1) + phase) + random.normal(0, 0.2),
+    );
+  return {
+    ...{ id: `${id}/${index}`, task: 'waves', names: ['a', 'b'], times: null, recording: null },
+    channels: [channel(4), channel(7)],
+    gold: { kind: 'classification', class: name },
+  };
+}
+const training = Array.from({ length: 16 }, (_, i) => classified('train', i));
+const fresh = Array.from({ length: 12 }, (_, i) => classified('test', i));
+const classes: BaselineData = { kind: 'classification', training, validation: [], seed: 3, threads: 1 };
+const anomalies: BaselineData = { kind: 'anomaly', training: null, validation: [], seed: 3 };
+
+describe('the list of baselines', () => {
+  test('names those that the field compares with, by kind', () => {
+    expect(baselinesOf('classification')).toEqual(
+      expect.arrayContaining([
+        '1nn-euclid',
+        '1nn-dtw',
+        '1nn-dtw-full',
+        'minirocket',
+        'majority',
+        'expcot-blind',
+      ]),
+    );
+    expect(baselinesOf('anomaly')).toEqual(expect.arrayContaining(Object.keys(POINT_SCORES)));
+    expect(baselinesOf('variates')).toEqual(['expcot-blind']);
+    for (const [name, { about }] of BASELINES) {
+      expect(about.length).toBeGreaterThan(10);
+      expect(name).toMatch(/^[a-z0-9-]+$/);
+    }
+  });
+
+  test('finds a name, or says which was meant', () => {
+    expect(baselineNamed('minirocket', 'classification', 'data/ctu')).toBe(BASELINES.get('minirocket'));
+    expect(() => baselineNamed('mini-rocket', 'classification', 'data/ctu')).toThrow(
+      "no baseline named 'mini-rocket' for data/ctu. Did you mean minirocket? Known: ",
+    );
+    expect(() => baselineNamed('hampel', 'classification', 'data/ctu')).toThrow(
+      'baseline hampel answers with anomaly, data/ctu asks for classification',
+    );
+    expect(() => baselineNamed('toString', 'anomaly', 'nano5')).toThrow(ConfigError);
+  });
+});
+
+describe('classifiers', () => {
+  test.each(['1nn-dtw', '1nn-dtw-full', 'minirocket'])(
+    '%s learns waves of any phase, several channels together',
+    async (name) => {
+      const prepared = await BASELINES.get(name)!.prepare(classes);
+      try {
+        const answers = await Promise.all(fresh.map((one) => prepared.answer(one)));
+        const right = answers.filter(
+          (own, i) =>
+            typeof own !== 'string' &&
+            own.kind === 'classification' &&
+            own.class === (fresh[i]!.gold as { class: string }).class,
+        );
+        expect(right.length).toBeGreaterThanOrEqual(11);
+        const [a, b] = fresh[0]!.channels as [Float64Array, Float64Array];
+        const gaps = a.slice();
+        gaps.fill(Number.NaN, 3, 6);
+        expect(await prepared.answer({ channels: [gaps, b], names: ['a', 'b'] })).toEqual(answers[0]);
+        expect(await prepared.answer({ channels: [a.slice().fill(Number.NaN), b], names: [] })).toBe(
+          'channel 0 has no point',
+        );
+        expect(await prepared.answer({ channels: [a], names: [] })).toMatch(/of 1 channels|and 1 channels/);
+      } finally {
+        await prepared.close();
+      }
+    },
+  );
+
+  test('say what they chose and on what', async () => {
+    const prepared = await BASELINES.get('1nn-dtw')!.prepare(classes);
+    await prepared.close();
+    expect(prepared.settings).toMatchObject({ chosen: 'least leave-one-out error on the training split' });
+    expect(prepared.settings['window']).toBe(Math.ceil((Number(prepared.settings['percent']) * 60) / 100));
+  });
+
+  test('need training examples, and stop when asked to', async () => {
+    for (const name of ['1nn-dtw', 'minirocket', 'majority', 'expcot-blind']) {
+      await expect(BASELINES.get(name)!.prepare({ ...classes, training: null })).rejects.toThrow(DataError);
+    }
+    const signal = AbortSignal.abort(new Error('enough'));
+    for (const name of ['1nn-dtw', 'minirocket']) {
+      await expect(BASELINES.get(name)!.prepare({ ...classes, signal })).rejects.toThrow('enough');
+    }
+  });
+});
+
+describe('point scores', () => {
+  const validation = [40, 90, 130].map((at, i) => waveWithBump(`v/${i}`, at, 1.6));
+  const held = waveWithBump('h', 111, 1.6);
+
+  test.each(Object.keys(POINT_SCORES))(
+    '%s scores every sample, at the published threshold without validation examples',
+    async (name) => {
+      const score = POINT_SCORES[name]!;
+      const prepared = await BASELINES.get(name)!.prepare(anomalies);
+      expect(prepared.settings['threshold']).toBe(score.threshold);
+      expect(prepared.settings['chosen']).toContain('published default');
+      const values = held.channels[0]!;
+      const scores = prepared.scores!(values);
+      expect(scores.length).toBe(200);
+      expect(scores.every((one) => one >= 0 && Number.isFinite(one))).toBe(true);
+      const own = await prepared.answer(held);
+      expect(own).toEqual(answerAbove(score, comparable(score, values), score.threshold));
+      for (const empty of [new Float64Array(200).fill(2), new Float64Array(5).fill(1)]) {
+        expect(await prepared.answer({ channels: [empty], names: ['value'] })).toEqual({
+          kind: 'anomaly',
+          intervals: [],
+          class: 'normal',
+        });
+      }
+      expect(await prepared.answer({ channels: [values, values], names: [] })).toMatch(/several channels/);
+    },
+  );
+
+  test('take the threshold of the highest mean reward on validation examples', async () => {
+    for (const name of ['three-sigma', 'matrix-profile', 'seasonal-residual']) {
+      const score = POINT_SCORES[name]!;
+      const { settings } = await BASELINES.get(name)!.prepare({ ...anomalies, validation });
+      const rewardAt = (threshold: number): number =>
+        validation.reduce((sum, one) => {
+          const answer = answerAbove(score, comparable(score, one.channels[0]!), threshold);
+          return sum + baselineRecord(one, answer).score.total / validation.length;
+        }, 0);
+      const best = Math.max(...THRESHOLDS.map(rewardAt));
+      expect(rewardAt(settings['threshold'] as number)).toBeCloseTo(best, 12);
+      expect(settings['chosen']).toBe('highest mean reward on 3 validation examples');
+    }
+  });
+
+  test('find a bump that stands out of the season', async () => {
+    for (const name of [
+      'seasonal-residual',
+      'isolation-forest',
+      'sub-pca',
+      'matrix-profile',
+      'timeseer-detect',
+    ]) {
+      const scores = POINT_SCORES[name]!.scores(held.channels[0]!);
+      const top = scores.indexOf(Math.max(...scores));
+      expect(top).toBeGreaterThan(111 - WAVE);
+      expect(top).toBeLessThan(117 + WAVE);
+    }
+  });
+});
