@@ -5,7 +5,7 @@ import { ConfigError, DataError, suggestion } from '../src/errors.ts';
 import { EXPCOT_BLIND } from '../src/expcot/anomaly.ts';
 import { DETECTORS } from '../src/series/detectors.ts';
 import type { Unlabelled } from '../src/tasks/kind.ts';
-import { KIND_NAMES } from '../src/tasks/kinds.ts';
+import { KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
 import type { Gold } from '../src/types.ts';
 import type { Baseline, BaselineData, PreparedBaseline } from './baseline.ts';
 import {
@@ -146,7 +146,8 @@ export const BASELINES: ReadonlyMap<string, Baseline> = new Map<string, Baseline
       kinds: KIND_NAMES,
       about: "the expert's analyses read without the answer",
       async prepare(data) {
-        if (data.kind === 'classification') return at(classifiers(await sampleOf(data)).get(EXPCOT_BLIND)!);
+        if (taskKind(data.kind).learnsClasses)
+          return at(classifiers(await sampleOf(data)).get(EXPCOT_BLIND)!);
         const blind = detectorsFor(data.kind, []).get(EXPCOT_BLIND);
         const any = detectorsFor(data.kind, [{ channels: [], names: [] }]).get(EXPCOT_BLIND)!;
         return at((series) => (blind !== undefined && isPlain(series) ? blind(series) : any(series)));

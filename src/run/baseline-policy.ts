@@ -12,6 +12,7 @@ import type { PreparedBaseline } from '../../eval/baseline.ts';
 import { baselineNamed } from '../../eval/baseline-registry.ts';
 import { answerersFor, baselineRecord } from '../../eval/baselines.ts';
 import type { EvalPolicy } from '../../eval/policy.ts';
+import { taskKind } from '../tasks/kinds.ts';
 import { say } from '../terminal.ts';
 import { foreignCard } from './task.ts';
 
@@ -45,7 +46,9 @@ export class Baselines {
     const known = this.#prepared.get(key);
     if (known !== undefined) return known;
     const { kind } = source.facts;
-    const validation = kind === 'anomaly' ? validationExamples(address, address.seed, VALIDATION) : null;
+    const validation = taskKind(kind).localises
+      ? validationExamples(address, address.seed, VALIDATION)
+      : null;
     let noted = performance.now();
     const made = baselineNamed(name, kind, address.name).prepare({
       kind,

@@ -36,6 +36,7 @@ export const BENCHMARKS = {
     policy: false,
     device: false,
   },
+  dtw: { about: '1-NN by dynamic time warping against aeon', policy: false, device: false },
   engine: { about: 'cost of an engine call', policy: false, device: false },
   transport: { about: 'Sinkhorn: scaling form against log domain, and POT', policy: false, device: true },
   'timerpo-step': {
