@@ -80,6 +80,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Score predictions that were made elsewhere against gold answers',
     async () => (await import('./commands/score.ts')).score,
   ),
+  compare: lazy(
+    'Compare two sets of answers to the same series: what was won and lost, and whether it may be chance',
+    async () => (await import('./commands/compare.ts')).compare,
+  ),
   merge: lazy(
     'Add a low-rank adapter (LoRA, PEFT) to the weights of its checkpoint',
     async () => (await import('./commands/merge.ts')).merge,
