@@ -18,6 +18,7 @@ import type { Recipe } from '../src/recipe.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import { PromptEncoder, type Shot } from '../src/train/task.ts';
 import type { EvalRecord, Example, ParsedAnswer, Picture, Score } from '../src/types.ts';
+import { checkReasoning } from './reasoning.ts';
 
 /** What evaluation needs to know of a task. */
 export interface EvalTask {
@@ -27,6 +28,8 @@ export interface EvalTask {
   instruction(example: Example): string;
   parse(response: string, example: Example): ParsedAnswer;
   score(response: string, example: Example): Score;
+  /** Classes that answers may name; those of the kind of answer where absent or none. */
+  readonly classes?: readonly string[];
 }
 
 /** Solved examples that stand before the question about an example, by its place in the held-out set. */
@@ -59,20 +62,23 @@ export type ResponseFacts = Pick<
 
 /** A response beside the gold answer, parsed and scored. */
 export function recordOf(
-  task: Pick<EvalTask, 'parse' | 'score'>,
+  task: Pick<EvalTask, 'parse' | 'score' | 'classes'>,
   example: Example,
   response: string,
   facts: ResponseFacts = {},
 ): EvalRecord {
+  const answer = task.parse(response, example);
+  const reasoning = checkReasoning(answer, example, { classes: task.classes ?? [] });
   return {
     seriesId: example.id,
     task: example.task,
     length: example.channels[0]!.length,
     gold: example.gold,
     response,
-    answer: task.parse(response, example),
+    answer,
     score: task.score(response, example),
     ...facts,
+    ...(reasoning === null ? {} : { reasoning }),
   };
 }
 

@@ -7,7 +7,7 @@ import { DataError } from '../src/errors.ts';
 import { passAtK } from '../src/measures/samples.ts';
 import type { MetricSet, MetricValues } from '../src/tasks/evaluation.ts';
 import { labelOf, taskKind } from '../src/tasks/kinds.ts';
-import type { Estimate, EvalRecord, Gold } from '../src/types.ts';
+import type { Estimate, EvalRecord, Gold, ReasoningCheck } from '../src/types.ts';
 import {
   type BootstrapOptions,
   estimate,
@@ -295,8 +295,27 @@ function metricValues(record: EvalRecord, details = false): MetricValues {
   return {
     format: answer.wellFormed ? 1 : 0,
     ...values(answer, gold, length),
-    ...(details ? { ...detailValues(answer, gold, length), ...measures, ...extension } : {}),
+    ...(details
+      ? {
+          ...detailValues(answer, gold, length),
+          ...measures,
+          ...extension,
+          ...reasoningValues(record.reasoning),
+        }
+      : {}),
     reward: score.total,
+  };
+}
+
+/** Of what its reasoning is worth; of parts that could not be checked none. */
+function reasoningValues(reasoning: ReasoningCheck | undefined): MetricValues {
+  if (reasoning === undefined) return {};
+  const { truth, coverage, agreement, contradictions } = reasoning;
+  return {
+    ...(truth === null ? {} : { claim_truth: truth }),
+    ...(coverage === null ? {} : { claim_coverage: coverage }),
+    ...(agreement === null ? {} : { reasoning_agreement: agreement ? 1 : 0 }),
+    reasoning_consistency: contradictions === 0 ? 1 : 0,
   };
 }
 

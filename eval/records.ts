@@ -130,6 +130,19 @@ const answer = z
     message: 'must be null exactly when the answer is well formed',
   });
 
+const count = z.int().nonnegative();
+const part = z.number().min(0).max(1).nullable();
+const reasoning = z
+  .strictObject({
+    ...{ claims: count, true: count, false: count, unchecked: count, truth: part, coverage: part },
+    agreement: z.boolean().nullable(),
+    contradictions: count,
+    wrong: z
+      .array(z.strictObject({ text: z.string(), quantity: z.string(), why: z.string() }).readonly())
+      .readonly(),
+  })
+  .readonly();
+
 function ordered(list: readonly Interval[], length: number): boolean {
   return list.every(([start, end], i) => start >= (list[i - 1]?.[1] ?? 0) && start < end && end <= length);
 }
@@ -176,6 +189,7 @@ export const evalRecordShape = z
         })
         .readonly(),
     ),
+    reasoning: z.exactOptional(reasoning),
     failure: z.exactOptional(z.string().min(1)),
   })
   .readonly()

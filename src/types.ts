@@ -111,6 +111,8 @@ export interface EvalRecord {
   readonly measures?: Readonly<Record<string, number>>;
   /** What a judge says of the extension; absent where none was asked for, or nobody judges it. */
   readonly judged?: JudgedExtension;
+  /** What the numbers of its reasoning are worth; of responses with reasoning alone. */
+  readonly reasoning?: ReasoningCheck;
   /** Why there is no response; `response` is '' then. Such a record counts as missing, not as a wrong answer. */
   readonly failure?: string;
 }
@@ -123,6 +125,25 @@ export interface JudgedExtension {
   readonly score: number | null;
   /** Why the score is missing, or is what it is. */
   readonly notes: string | null;
+}
+
+/** The numeric claims of a reasoning, checked against the series. */
+export interface ReasoningCheck {
+  /** Claims found: those that are true, false, and those of which the series does not say. */
+  readonly claims: number;
+  readonly true: number;
+  readonly false: number;
+  readonly unchecked: number;
+  /** true / (true + false); null where nothing could be checked. */
+  readonly truth: number | null;
+  /** Share of the numbers in the text that are part of a claim that could be checked; null for a text without numbers. */
+  readonly coverage: number | null;
+  /** Whether the answer is what the reasoning concludes; null where it concludes nothing that could be compared. */
+  readonly agreement: boolean | null;
+  /** Pairs of claims that cannot both be true. */
+  readonly contradictions: number;
+  /** The first false claims: as written, of what, and why they are false. */
+  readonly wrong: readonly { readonly text: string; readonly quantity: string; readonly why: string }[];
 }
 
 /** Tokens of one request to a policy. */

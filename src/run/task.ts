@@ -352,6 +352,7 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
       const { context, advice } = prompt;
       return { text, asked: advice ?? '', context, class: name, classes: facts.classes, example };
     },
+    classes: facts.classes,
     marked: (response, example) => {
       const shape = { length: lengthOf(example), channels: example.channels.length };
       const predicted = markedShare(parse(response, example), shape);

@@ -37,6 +37,7 @@ import {
   NO_MEASURE_OF_TEXT,
   percent,
   pick,
+  REASONING_METRICS,
   reward,
   SUCCESS_RATE,
   share,
@@ -359,7 +360,7 @@ const isReadable = (answer: ParsedAnswer, gold: AnomalyGold): boolean =>
 
 const evaluation: Evaluation<AnomalyGold> = {
   metrics: METRICS,
-  details: DETAILS,
+  details: { ...DETAILS, ...REASONING_METRICS },
   groupMetrics: pick(METRICS, ...MAIN),
   main: MAIN,
   summary: MAIN,

@@ -19,6 +19,7 @@ import {
   type Metrics,
   NO_MEASURE_OF_TEXT,
   percent,
+  REASONING_METRICS,
   reward,
   SUCCESS_RATE,
   share,
@@ -117,6 +118,7 @@ const evaluation: Evaluation<ClassificationGold> = {
   metrics: METRICS,
   details: {
     success_rate: SUCCESS_RATE,
+    ...REASONING_METRICS,
     extension: {
       label: 'Extension',
       definition:

@@ -120,6 +120,28 @@ export const SUCCESS_RATE: Metric = {
   percent: true,
 };
 
+/** Of responses with a reasoning: what its numbers are worth. */
+export const REASONING_METRICS: Metrics = {
+  claim_truth: {
+    label: 'True claims',
+    definition:
+      'Share of the checkable numeric claims of the reasoning that are true of the series, within the tolerance of their kind; mean over responses with such a claim.',
+  },
+  claim_coverage: {
+    label: 'Checked numbers',
+    definition: 'Share of the numbers in the reasoning that are part of a claim that could be checked.',
+  },
+  reasoning_agreement: {
+    label: 'Reasoning agrees',
+    definition:
+      'Share of responses whose answer is what their reasoning concludes, of those that conclude something comparable.',
+  },
+  reasoning_consistency: {
+    label: 'No contradiction',
+    definition: 'Share of reasonings without two claims that cannot both be true.',
+  },
+};
+
 export const CLASS_ACCURACY = {
   label: 'Class accuracy',
   definition: 'Share of responses whose class is the gold class.',

@@ -1,0 +1,742 @@
+/**
+ * Whether a claim about a series is true: the number that the series has, and why. True numbers come from the values alone (`src/series`),
+ * except where anomalies are: that is the annotation's, where there is one.
+ *
+ * Tolerances. A printed number stands for half a unit of its last digit on either side. Beyond that, |actual| × 1 % (values, moments,
+ * standard scores), 5 % (slopes), 10 % (amplitudes, noise), 25 % (multiples); numbers that are hedged ("about") 10 %, of levels also 1 % of the
+ * range of the values, as one reads them off a plot. Indices: one sample; hedged 2 % of the length. Periods: half a bin of
+ * the spectrum, N/p ± ½ cycles (hedged: or 10 %); neither multiples nor fractions of the period pass. Counts are exact; hedged 10 % or one.
+ * Stretches of anomalies: intersection over union of at least ½ with an annotated one.
+ */
+
+import { DataError } from '../src/errors.ts';
+import { type ChannelEvidence, cycleOf } from '../src/expcot/anomaly.ts';
+import type { ClassProfile } from '../src/expcot/class-profile.ts';
+import { ClassEvidence } from '../src/expcot/class-trace.ts';
+import { analyse } from '../src/expcot/evidence.ts';
+import { featureNames, features } from '../src/expcot/features.ts';
+import { analyseVariates, type VariatesEvidence } from '../src/expcot/variates.ts';
+import { runs } from '../src/series/intervals.ts';
+import { type Bridged, bridge } from '../src/series/missing.ts';
+import {
+  autocorrelation,
+  dominantIndex,
+  refineFrequency,
+  type Spectrum,
+  seriesOfSpectrum,
+  spectrum,
+} from '../src/series/spectrum.ts';
+import { fitLine, GAUSSIAN_MAD, noiseSigma, type Summary, summarise } from '../src/series/stats.ts';
+import type { Interval } from '../src/types.ts';
+import type { PrintedNumber } from './claim-text.ts';
+import type { Claim } from './claims.ts';
+import { EXPERT_PATTERNS, type ExpertView } from './expert-claims.ts';
+
+export interface Verdict {
+  /** `unchecked`: nothing in the series says whether it is true. */
+  readonly verdict: 'true' | 'false' | 'unchecked';
+  /** What the series has; null where there is no such number. */
+  readonly actual: number | readonly number[] | null;
+  readonly why: string;
+}
+
+/** A series, and what else is known of it. */
+export interface Subject {
+  /** All of one length; NaN marks a missing point. */
+  readonly channels: readonly Float64Array[]; // [C][N]
+  readonly names: readonly string[]; // [C]
+  /** Annotated anomalies, half-open; null or absent: not annotated. */
+  readonly intervals?: readonly Interval[] | null;
+  /** What was learned of the classes; null or absent: nothing. */
+  readonly profile?: ClassProfile | null;
+}
+
+const PART = 0.01;
+const HEDGED = 0.1;
+/** Part of the range of the values that a hedged level may be off. */
+const PLOT = 0.01;
+/** Part of the values that a usual range holds. */
+const USUAL = 0.8;
+/** Part of the length that a hedged index may be off. */
+const PLACE = 0.02;
+const PARTS: Readonly<Record<string, number>> = {
+  slope: 0.05,
+  rise: 0.05,
+  amplitude: 0.1,
+  noise: 0.1,
+  times: 0.25,
+  share: 0,
+};
+/** Overlap from which two stretches are the same. */
+export const SAME_STRETCH = 0.5;
+/** Autocorrelation from which a lag is a repetition, and part of the highest from which the first such lag is it. */
+const REPEATS = 0.3;
+const FIRST_OF = 0.9;
+/** Part of the correlation at the repetition below which that at a line's own period makes the line a harmonic. */
+const HARMONIC_BELOW = 0.6;
+/** Cycles below which waves are slow. */
+const SLOW = 4;
+/** Part of the power in the strongest line (with its neighbours) below which nothing stands out. */
+const LINE_POWER = 0.1;
+/** Longest series whose repetition is looked for in full. */
+const MOST_LAGS = 4000;
+
+interface Periods {
+  /** The periods that a claim may mean, the best first; empty where nothing stands out. */
+  readonly accepted: readonly number[];
+}
+
+/** Numbers of one channel, computed when they are first asked for. */
+class Channel {
+  readonly values: Float64Array;
+  /** Null where every point is missing. */
+  readonly bridged: Bridged | null;
+  readonly #known = new Map<string, unknown>();
+
+  constructor(values: Float64Array) {
+    this.values = values;
+    try {
+      this.bridged = bridge(values);
+    } catch (error) {
+      if (!(error instanceof DataError)) throw error;
+      this.bridged = null;
+    }
+  }
+
+  once<T>(key: string, compute: () => T): T {
+    if (!this.#known.has(key)) this.#known.set(key, compute());
+    return this.#known.get(key) as T;
+  }
+
+  /** The points of a stretch that are not missing. */
+  known(within: Interval | null): Float64Array {
+    return this.once(`known ${within}`, () =>
+      (within === null ? this.values : this.values.subarray(...within)).filter(
+        (value) => !Number.isNaN(value),
+      ),
+    );
+  }
+
+  /** Statistics of the points that are not missing; null where all are. */
+  summary(within: Interval | null): Summary | null {
+    const known = this.known(within);
+    return known.length === 0 ? null : this.once(`summary ${within}`, () => summarise(known));
+  }
+
+  /** The stretch without gaps. */
+  whole(within: Interval | null): Float64Array {
+    const { values } = this.bridged!;
+    return within === null ? values : values.slice(...within);
+  }
+
+  periods(within: Interval | null): Periods {
+    return this.once(`periods ${within}`, () => periodsOf(this.whole(within)));
+  }
+
+  get expert(): ChannelEvidence {
+    return this.once('expert', () => {
+      const { values, ...gaps } = this.bridged!;
+      const evidence = analyse(values, { gaps });
+      return { evidence, cycle: cycleOf(evidence, values) };
+    });
+  }
+}
+
+/** Part of the power from bin `from` up that bin k and its neighbours hold. */
+function linePower({ re, im }: Spectrum, k: number, from: number): number {
+  let [own, all] = [0, 0];
+  for (let j = from; j < re.length; j++) {
+    const power = re[j]! ** 2 + im[j]! ** 2;
+    all += power;
+    if (Math.abs(j - k) <= 1) own += power;
+  }
+  return all === 0 ? 0 : own / all;
+}
+
+/**
+ * Periods of [N]: that of the strongest spectral line of at least two cycles; of the strongest of at least four, slower waves taken away; and
+ * the first lag at which the rest then repeats. A line at a multiple of the frequency of that repetition is its harmonic, and left out.
+ */
+function periodsOf(values: Float64Array): Periods {
+  const n = values.length;
+  if (n < 8) return { accepted: [] };
+  const { slope, intercept, residualStd } = fitLine(values);
+  if (!(residualStd > 1e-9 * (1 + Math.abs(intercept)))) return { accepted: [] };
+  const transformed = spectrum(values.map((value, i) => value - intercept - slope * i));
+  const lines = [2, SLOW].flatMap((from) => {
+    if (transformed.re.length <= from + 1) return [];
+    const k = dominantIndex(transformed, from);
+    return linePower(transformed, k, from === SLOW ? from : 1) < LINE_POWER
+      ? []
+      : [n / refineFrequency(transformed, k)];
+  });
+  const rest = seriesOfSpectrum({
+    n,
+    re: transformed.re.map((value, k) => (k < SLOW ? 0 : value)),
+    im: transformed.im.map((value, k) => (k < SLOW ? 0 : value)),
+  });
+  const { lag, correlations } = firstRepetition(rest);
+  const kept = lines.filter((period) => {
+    const ratio = lag === null ? 1 : lag / period;
+    const harmonic = ratio > 1.5 && Math.abs(ratio - Math.round(ratio)) < 0.1;
+    return !harmonic || correlations[Math.round(period)]! >= HARMONIC_BELOW * correlations[lag!]!;
+  });
+  // Of a sine the line is finer than a whole lag; a later lag of it is no period of its own.
+  const own =
+    lag !== null && kept.every((period) => Math.abs(lag / period - Math.round(lag / period)) * period > 1);
+  return { accepted: [...new Set(own ? [...kept, lag] : kept)] };
+}
+
+/** The first local maximum of the autocorrelation that is nearly as high as the highest; null where none is clear. */
+function firstRepetition(level: Float64Array): { lag: number | null; correlations: Float64Array } {
+  const lags = Math.min(MOST_LAGS, Math.floor(level.length / 2));
+  if (lags < 4) return { lag: null, correlations: new Float64Array(0) };
+  const r = autocorrelation(level, { lags, adjusted: true });
+  const peaks: number[] = [];
+  for (let k = 2; k < lags; k++) if (r[k]! > r[k - 1]! && r[k]! >= r[k + 1]!) peaks.push(k);
+  const highest = peaks.reduce((most, k) => Math.max(most, r[k]!), Number.NEGATIVE_INFINITY);
+  const lag = highest >= REPEATS ? (peaks.find((k) => r[k]! >= FIRST_OF * highest) ?? null) : null;
+  return { lag, correlations: r };
+}
+
+const unchecked = (why: string): Verdict => ({ verdict: 'unchecked', actual: null, why });
+const judged = (holds: boolean, actual: Verdict['actual'], why: string): Verdict => ({
+  verdict: holds ? 'true' : 'false',
+  actual,
+  why,
+});
+
+const round = (value: number): string => String(Number(value.toPrecision(4)));
+
+/** Checks claims against one series; what is known of it is computed once. */
+export class ClaimChecker {
+  readonly subject: Subject;
+  readonly length: number;
+  readonly #channels: Channel[];
+  #features: ExpertView['features'] | undefined;
+  #classes: ClassEvidence | null | undefined;
+  #variates: VariatesEvidence | null | undefined;
+
+  constructor(subject: Subject) {
+    this.subject = subject;
+    this.length = subject.channels[0]?.length ?? 0;
+    this.#channels = subject.channels.map((values) => new Channel(values));
+  }
+
+  check(claim: Claim): Verdict {
+    const { numbers } = claim;
+    if (numbers.some(({ value }) => !Number.isFinite(value))) return unchecked('not a finite number');
+    if (claim.quantity === 'channels') return this.#count(claim, this.subject.channels.length, 'channels');
+    if (claim.quantity === 'length') return this.#count(claim, this.length, 'points');
+    const outside = [...(claim.within ?? []), ...(claim.at === null ? [] : [claim.at.value])];
+    const furthest = this.length - (claim.within === null ? 1 : 0);
+    const beyond = outside.find((index) => index < 0 || index > furthest);
+    if (beyond !== undefined && claim.quantity !== 'autocorrelation') {
+      return judged(false, this.length, `index ${beyond} is outside of the series of ${this.length} points`);
+    }
+    if (claim.quantity === 'anomaly' || claim.quantity === 'anomalies') return this.#anomaly(claim);
+    if (claim.quantity === 'place') {
+      return unchecked('a place, of which nothing is said');
+    }
+    if (claim.channel === null) {
+      // What is said of the whole of a task about variates needs no channel.
+      return claim.kind === 'expert' ? this.#expert(claim, 0) : unchecked('it is not said of which channel');
+    }
+    const channel = this.#channels[claim.channel];
+    if (channel?.bridged == null) return unchecked('the channel has no values');
+    if (claim.kind === 'expert') return this.#expert(claim, claim.channel);
+    if (claim.within !== null && claim.within[0] >= claim.within[1]) {
+      return judged(false, null, `the stretch ${claim.within.join(' to ')} is empty`);
+    }
+    return this.#number(claim, channel);
+  }
+
+  #count(claim: Claim, actual: number, what: string): Verdict {
+    const [stated] = claim.numbers;
+    const slack = claim.hedged ? Math.max(1, HEDGED * actual) : 0;
+    const high = (claim.range ? claim.numbers[1] : stated)!.value;
+    const holds =
+      claim.relation === 'above'
+        ? actual >= stated!.value
+        : claim.relation === 'below'
+          ? actual <= stated!.value
+          : actual >= stated!.value - slack && actual <= high + slack;
+    return judged(holds !== claim.negated, actual, `${round(actual)} ${what}`);
+  }
+
+  /** A number of the series against the stated one. */
+  #compare(claim: Claim, actual: number, what: string, part: number, slack = 0): Verdict {
+    if (Number.isNaN(actual)) return unchecked(`${what} is undefined`);
+    const [first, second] = claim.numbers as [PrintedNumber, PrintedNumber?];
+    const relative =
+      Math.max(part, claim.hedged ? HEDGED : 0) * Math.abs(actual) + (claim.hedged ? slack : 0);
+    const why = `${what} is ${round(actual)}`;
+    if (claim.relation !== 'is') {
+      // "Above 5" is a bound, which needs no rounding.
+      const tiny = PART * Math.abs(actual);
+      const holds = claim.relation === 'above' ? actual > first.value - tiny : actual < first.value + tiny;
+      return judged(holds, actual, why);
+    }
+    const last = claim.range ? second! : first;
+    const [low, high] = first.value <= last.value ? [first, last] : [last, first];
+    // The sum of a rounded number and its unit has errors of its own.
+    const loose = 1 + 1e-9;
+    const holds =
+      actual >= low.value - (low.rounding + relative) * loose - 1e-12 &&
+      actual <= high.value + (high.rounding + relative) * loose + 1e-12;
+    return judged(holds !== claim.negated, actual, why);
+  }
+
+  #number(claim: Claim, channel: Channel): Verdict {
+    const { quantity, within, numbers } = claim;
+    const summary = channel.summary(within);
+    const all = channel.summary(null)!;
+    if (summary === null) return unchecked('all points there are missing');
+    const range = all.max - all.min;
+    const level = (actual: number, what = quantity): Verdict =>
+      this.#compare(claim, actual, what, PART, PLOT * range);
+    const stated = numbers[0]!;
+    switch (quantity) {
+      case 'minimum':
+      case 'maximum': {
+        const actual = quantity === 'minimum' ? summary.min : summary.max;
+        const found = level(actual);
+        if (claim.at === null || found.verdict !== 'true') return found;
+        return this.#where(claim, channel, claim.at, actual, quantity);
+      }
+      case 'index of maximum':
+      case 'index of minimum': {
+        const most = quantity === 'index of maximum';
+        return this.#where(claim, channel, stated, most ? all.max : all.min, most ? 'maximum' : 'minimum');
+      }
+      case 'value': {
+        const at = claim.at!.value;
+        const actual = channel.values[at]!;
+        if (Number.isNaN(actual)) return unchecked(`the value at ${at} is missing`);
+        return level(actual, `the value at ${at}`);
+      }
+      case 'missing at': {
+        const index = stated.value;
+        const actual = channel.values[index];
+        if (actual === undefined)
+          return judged(
+            false,
+            this.length,
+            `index ${index} is outside of the series of ${this.length} points`,
+          );
+        return judged(
+          Number.isNaN(actual),
+          Number.isNaN(actual) ? null : actual,
+          Number.isNaN(actual) ? 'it is missing' : `the value at ${index} is ${round(actual)}`,
+        );
+      }
+      case 'mean':
+        return level(summary.mean);
+      case 'median':
+        return level(summary.median);
+      case 'standard deviation': {
+        const sample = this.#compare(claim, summary.sampleStd, quantity, PART);
+        return sample.verdict === 'true' ? sample : this.#compare(claim, summary.std, quantity, PART);
+      }
+      case 'variance': {
+        const sample = this.#compare(claim, summary.sampleStd ** 2, quantity, 2 * PART);
+        return sample.verdict === 'true'
+          ? sample
+          : this.#compare(claim, summary.std ** 2, quantity, 2 * PART);
+      }
+      case 'skewness':
+        return this.#compare(claim, summary.skew, quantity, PART);
+      case 'kurtosis': {
+        const excess = this.#compare(claim, summary.excessKurtosis, 'excess kurtosis', PART);
+        return excess.verdict === 'true'
+          ? excess
+          : this.#compare(claim, summary.excessKurtosis + 3, quantity, PART);
+      }
+      case 'peak to peak':
+        return level(summary.max - summary.min);
+      case 'amplitude': {
+        // Half the height, or that of the sine of this spread: one outlier makes them differ.
+        const half = this.#compare(claim, (summary.max - summary.min) / 2, quantity, PARTS.amplitude!);
+        if (half.verdict === 'true') return half;
+        return this.#compare(
+          claim,
+          Math.SQRT2 * fitLine(channel.whole(within)).residualStd,
+          quantity,
+          PARTS.amplitude!,
+        );
+      }
+      case 'noise': {
+        const values = channel.whole(within);
+        if (values.length < 8) return unchecked('too few points for the noise');
+        return this.#compare(claim, noiseSigma(values), 'the noise', PARTS.noise!);
+      }
+      case 'range':
+      case 'swing':
+      case 'kept range':
+      case 'usual range':
+        return this.#range(claim, summary, channel);
+      case 'autocorrelation': {
+        const lag = claim.at!.value;
+        if (lag >= this.length) return judged(false, this.length, `lag ${lag} is longer than the series`);
+        const actual = autocorrelation(channel.whole(null), { lags: lag })[lag]!;
+        const adjusted = autocorrelation(channel.whole(null), { lags: lag, adjusted: true })[lag]!;
+        const plain = this.#compare(claim, actual, quantity, PART);
+        return plain.verdict === 'true' ? plain : this.#compare(claim, adjusted, quantity, PART);
+      }
+      case 'period':
+      case 'frequency':
+      case 'cycles':
+        return this.#period(claim, channel);
+      case 'slope':
+      case 'rise':
+      case 'from to':
+        return this.#slope(claim, channel);
+      case 'missing':
+        return this.#count(claim, channel.bridged!.missing, 'missing points');
+      case 'gaps':
+        return this.#count(claim, channel.bridged!.gaps, 'gaps');
+      case 'longest gap':
+        return this.#count(claim, channel.bridged!.longest, 'points in the longest gap');
+      case 'spikes': {
+        const plain = runs(
+          channel.values.length,
+          (i) => this.#inside(i, within) && Math.abs(channel.values[i]! - summary.mean) > 3 * summary.std,
+        );
+        const deviation = 3 * GAUSSIAN_MAD * summary.mad;
+        const robust = runs(
+          channel.values.length,
+          (i) => this.#inside(i, within) && Math.abs(channel.values[i]! - summary.median) > deviation,
+        );
+        const first = this.#count(claim, plain.length, 'runs of points beyond three standard deviations');
+        return first.verdict === 'true' || summary.mad === 0
+          ? first
+          : this.#count(claim, robust.length, 'runs of points beyond three robust standard deviations');
+      }
+      case 'peaks': {
+        const [period] = channel.periods(within).accepted;
+        if (period === undefined) return unchecked('without a period, what is a peak is not defined');
+        const cycles = channel.whole(within).length / period;
+        return judged(
+          Math.abs(stated.value - cycles) <= 1 + (claim.hedged ? HEDGED * cycles : 0) !== claim.negated,
+          cycles,
+          `${round(cycles)} cycles`,
+        );
+      }
+      case 'share above':
+      case 'share below':
+      case 'share within':
+        return this.#share(claim, channel);
+      case 'largest z': {
+        if (all.std === 0) return unchecked('the series is constant');
+        const far = Math.max(summary.max - all.mean, all.mean - summary.min) / all.std;
+        return this.#compare(claim, far, 'the largest z-score', PART);
+      }
+      case 'z':
+        return this.#standard(claim, channel, all);
+      case 'times amplitude':
+      case 'times std':
+      case 'times variance':
+      case 'times frequency':
+        return this.#times(claim, channel);
+      default:
+        return unchecked(`nothing is known of ${quantity}`);
+    }
+  }
+
+  #inside(i: number, within: Interval | null): boolean {
+    return within === null || (i >= within[0] && i < within[1]);
+  }
+
+  /** Whether an extreme lies at an index: a value as extreme does, within a sample. */
+  #where(claim: Claim, channel: Channel, stated: PrintedNumber, extreme: number, what: string): Verdict {
+    const actual = channel.values.indexOf(extreme);
+    const slack = claim.hedged ? Math.max(1, PLACE * this.length) : 1;
+    let holds = false;
+    for (let i = 0; i < this.length && !holds; i++) {
+      holds = channel.values[i] === extreme && Math.abs(i - stated.value) <= slack;
+    }
+    return judged(holds !== claim.negated, actual, `the ${what} ${round(extreme)} is at ${actual}`);
+  }
+
+  #range(claim: Claim, { min, max }: Summary, channel: Channel): Verdict {
+    const [a, b] = claim.numbers as [PrintedNumber, PrintedNumber];
+    const [low, high] = a.value <= b.value ? [a, b] : [b, a];
+    const part = claim.quantity === 'swing' ? HEDGED : claim.hedged ? PLOT : 0;
+    const slack = (one: PrintedNumber, actual: number): number =>
+      (one.rounding + PART * Math.abs(actual) + part * (max - min)) * (1 + 1e-9) + 1e-12;
+    if (claim.quantity === 'usual range') {
+      const known = channel.known(claim.within);
+      const [from, to] = [low.value - slack(low, min), high.value + slack(high, max)];
+      const share = known.filter((value) => value >= from && value <= to).length / known.length;
+      const told = `${round(100 * share)} % of the values lie there`;
+      return judged(share >= USUAL !== claim.negated, [min, max], told);
+    }
+    const inside = min >= low.value - slack(low, min) && max <= high.value + slack(high, max);
+    const reached =
+      Math.abs(min - low.value) <= slack(low, min) && Math.abs(max - high.value) <= slack(high, max);
+    const holds = claim.quantity === 'kept range' ? inside : reached;
+    return judged(
+      holds !== claim.negated,
+      [min, max],
+      `the values lie between ${round(min)} and ${round(max)}`,
+    );
+  }
+
+  #share(claim: Claim, channel: Channel): Verdict {
+    const { quantity, numbers, within } = claim;
+    const known = channel.known(within);
+    const [low, high] =
+      quantity === 'share within'
+        ? [numbers[1]!.value, numbers[2]!.value]
+        : [numbers[1]!.value, numbers[1]!.value];
+    const count = known.filter((value) =>
+      quantity === 'share above'
+        ? value > low
+        : quantity === 'share below'
+          ? value < low
+          : value >= Math.min(low, high) && value <= Math.max(low, high),
+    ).length;
+    const actual = (100 * count) / known.length;
+    const slack = numbers[0]!.rounding + (claim.hedged ? 5 : 1);
+    return judged(
+      Math.abs(actual - numbers[0]!.value) <= slack !== claim.negated,
+      actual,
+      `${round(actual)} % of the points`,
+    );
+  }
+
+  #period(claim: Claim, channel: Channel): Verdict {
+    const { accepted } = channel.periods(claim.within);
+    const n = channel.whole(claim.within).length;
+    const numbers = claim.numbers.slice(0, claim.range ? 2 : 1);
+    if (numbers.some(({ value }) => value <= 0))
+      return judged(claim.negated, accepted[0] ?? null, 'not positive');
+    if (accepted.length === 0) {
+      return judged(claim.negated, null, 'no period stands out: neither a spectral line nor a repetition');
+    }
+    // As cycles in the stretch, lowest and highest.
+    const bounds = numbers.flatMap(({ value, rounding }) => {
+      const ends = [Math.max(value - rounding, value / 2), value + rounding];
+      return ends.map((end) =>
+        claim.quantity === 'period' ? n / end : claim.quantity === 'frequency' ? n * end : end,
+      );
+    });
+    const [low, high] = [Math.min(...bounds), Math.max(...bounds)];
+    const period = accepted.find((one) => {
+      const cycles = n / one;
+      const slack = Math.max(0.5, claim.hedged ? HEDGED * cycles : 0);
+      if (claim.relation === 'above') return claim.quantity === 'period' ? cycles <= high : cycles >= low;
+      if (claim.relation === 'below') return claim.quantity === 'period' ? cycles >= low : cycles <= high;
+      return cycles >= low - slack && cycles <= high + slack;
+    });
+    const actual = period ?? accepted[0]!;
+    const number =
+      claim.quantity === 'period' ? actual : claim.quantity === 'frequency' ? 1 / actual : n / actual;
+    return judged(
+      (period !== undefined) !== claim.negated,
+      number,
+      `the period is ${round(actual)} samples, ${round(n / actual)} cycles`,
+    );
+  }
+
+  #slope(claim: Claim, channel: Channel): Verdict {
+    const values = channel.whole(claim.within);
+    const line = fitLine(values);
+    const rise = line.slope * (values.length - 1);
+    const [stated, second] = claim.numbers as [PrintedNumber, PrintedNumber?];
+    const falls = claim.falls === true;
+    if (claim.quantity !== 'from to') {
+      const actual = claim.quantity === 'slope' ? line.slope : rise;
+      const signed = falls && stated.value > 0 ? -actual : actual;
+      return this.#compare(
+        claim,
+        signed,
+        claim.quantity === 'slope' ? 'the slope' : 'the rise of the line',
+        PARTS.slope!,
+      );
+    }
+    const ends = [line.intercept, line.intercept + rise] as const;
+    const { min, max } = channel.summary(claim.within)!;
+    const apart = (value: number): boolean =>
+      value < min - (max - min) && isWhole(value) && value <= this.length;
+    const beyond = (value: number): boolean =>
+      value > max + (max - min) && isWhole(value) && value <= this.length;
+    if ([stated, second!].every(({ value }) => apart(value) || beyond(value)))
+      return unchecked('these may be indices');
+    const near = (one: PrintedNumber, actual: number): boolean =>
+      Math.abs(one.value - actual) <=
+      (one.rounding + PART * Math.abs(actual) + (claim.hedged ? HEDGED : 0.05) * (max - min)) * (1 + 1e-9);
+    const exact = near(stated, values[0]!) && near(second!, values.at(-1)!);
+    const fitted = near(stated, ends[0]) && near(second!, ends[1]);
+    const extremes =
+      near(stated, falls ? max : min) &&
+      near(second!, falls ? min : max) &&
+      Math.sign(rise) === (falls ? -1 : 1) &&
+      line.r2 >= 0.5;
+    const way = Math.sign(second!.value - stated.value) === (falls ? -1 : 1) || claim.falls === undefined;
+    return judged(
+      ((exact || fitted || extremes) && way) !== claim.negated,
+      [values[0]!, values.at(-1)!],
+      `it goes from ${round(values[0]!)} to ${round(values.at(-1)!)}, its line from ${round(ends[0])} to ${round(ends[1])}`,
+    );
+  }
+
+  #standard(claim: Claim, channel: Channel, all: Summary): Verdict {
+    if (all.std === 0) return unchecked('the series is constant');
+    const place = claim.at?.value ?? null;
+    const own = place !== null ? channel.values[place]! : null;
+    if (own !== null && Number.isNaN(own)) return unchecked(`the value at ${place} is missing`);
+    if (own === null && claim.within === null) return unchecked('it is not said where');
+    const part = claim.within === null ? null : channel.summary(claim.within);
+    const far = part === null ? 0 : part.max - all.mean > all.mean - part.min ? part.max : part.min;
+    const actual = ((own ?? far) - all.mean) / all.std;
+    // "3 σ below the mean" and "a z-score of −3" are the same; the size alone is often told.
+    const signed =
+      claim.numbers[0]!.value < 0
+        ? actual
+        : claim.falls === true
+          ? -actual
+          : claim.quantity === 'z' && claim.falls === undefined
+            ? Math.abs(actual)
+            : actual;
+    return this.#compare(claim, signed, 'the z-score', PART);
+  }
+
+  #times(claim: Claim, channel: Channel): Verdict {
+    const { within, quantity } = claim;
+    if (within === null) return unchecked('it is not said where');
+    const rest = channel.values.filter(
+      (value, i) => !Number.isNaN(value) && (i < within[0] || i >= within[1]),
+    );
+    const part = channel.known(within);
+    if (rest.length < 2 || part.length < 2) return unchecked('nothing to compare with');
+    if (quantity === 'times frequency') {
+      const [there] = channel.periods(within).accepted;
+      const [usual] = channel.periods(null).accepted;
+      if (there === undefined || usual === undefined) return unchecked('no period stands out');
+      return this.#compare(claim, usual / there, 'the ratio of the frequencies', PARTS.times!);
+    }
+    const [own, usual] = [summarise(part), summarise(rest)];
+    if (usual.std === 0) return unchecked('the rest is constant');
+    const ratios =
+      quantity === 'times amplitude'
+        ? [(own.max - own.min) / (usual.max - usual.min), own.std / usual.std]
+        : [quantity === 'times std' ? own.std / usual.std : (own.std / usual.std) ** 2];
+    const verdicts = ratios.map((ratio) => this.#compare(claim, ratio, 'the ratio', PARTS.times!));
+    return verdicts.find(({ verdict }) => verdict === 'true') ?? verdicts[0]!;
+  }
+
+  #anomaly(claim: Claim): Verdict {
+    const { intervals } = this.subject;
+    if (claim.kind === 'interval' && claim.within !== null && claim.within[0] >= claim.within[1]) {
+      return judged(false, null, `the stretch ${claim.within.join(' to ')} is empty`);
+    }
+    if (intervals === null || intervals === undefined)
+      return unchecked('where anomalies are is not annotated');
+    if (claim.quantity === 'anomalies') return this.#count(claim, intervals.length, 'annotated anomalies');
+    const [start, end] = claim.within!;
+    const nearest =
+      intervals.toSorted((a, b) => distance(a, start, end) - distance(b, start, end))[0] ?? null;
+    const slack = claim.hedged ? Math.max(1, PLACE * this.length) : 1;
+    const holds =
+      claim.kind === 'index'
+        ? intervals.some(([from, to]) => start >= from - slack && start <= to - 1 + slack)
+        : intervals.some((interval) => unionOverlap(interval, [start, end]) >= SAME_STRETCH);
+    // "No anomaly there" is false where one is touched.
+    const touched = intervals.some(([from, to]) => from < end && to > start);
+    const why =
+      nearest === null
+        ? 'nothing is anomalous'
+        : `the nearest annotated anomaly is ${nearest[0]} to ${nearest[1]}`;
+    return judged(claim.negated ? !touched : holds, nearest, why);
+  }
+
+  #expert(claim: Claim, index: number): Verdict {
+    const channel = this.#channels[index];
+    if (channel?.bridged == null) return unchecked('the channel has no values');
+    const found = EXPERT_PATTERNS[claim.rule!]!;
+    const stated = claim.numbers.map(({ value }) => value);
+    const truths = found.truth(this.#view(index), stated, claim.phrase);
+    if (truths.length !== stated.length) {
+      return truths.length === 0
+        ? judged(false, null, `the series has no such ${claim.quantity}`)
+        : judged(
+            false,
+            truths.map((one) => (typeof one === 'number' ? one : Number.NaN)),
+            `the ${claim.quantity} has other numbers`,
+          );
+    }
+    if (truths.every((truth) => truth === null)) return unchecked('it is not known');
+    const near = (one: PrintedNumber, truth: number): boolean =>
+      Math.abs(one.value - truth) <=
+      (one.rounding + 0.5 * 10 ** (1 - found.digits) * Math.abs(truth)) * (1 + 1e-9) + 1e-9;
+    const wrong = claim.numbers.findIndex((one, i) => {
+      const truth = truths[i]!;
+      return truth !== null && !(typeof truth === 'number' ? [truth] : truth).some((each) => near(one, each));
+    });
+    const actual = truths.map((truth) =>
+      truth === null ? Number.NaN : typeof truth === 'number' ? truth : truth[0]!,
+    );
+    const why =
+      wrong < 0
+        ? `the ${claim.quantity} gives the same`
+        : `the ${claim.quantity} gives ${round(actual[wrong]!)}, not ${claim.numbers[wrong]!.value}`;
+    return judged(wrong < 0, actual, why);
+  }
+
+  #view(index: number): ExpertView {
+    const { channels, names, intervals, profile } = this.subject;
+    const channel = this.#channels[index]!;
+    const checker = this;
+    return {
+      names,
+      name: names[index]!,
+      gold: intervals ?? null,
+      get evidence() {
+        return channel.expert.evidence;
+      },
+      get cycle() {
+        return channel.expert.cycle;
+      },
+      get variates() {
+        checker.#variates ??= tried(() => analyseVariates(channels));
+        return checker.#variates;
+      },
+      get classes() {
+        checker.#classes ??= profile == null ? null : tried(() => new ClassEvidence(profile, channels));
+        return checker.#classes;
+      },
+      get features() {
+        checker.#features ??=
+          tried(() => {
+            const values = features(channels);
+            return featureNames(names).map(({ key, says }, f) => ({ key, says, value: values[f]! }));
+          }) ?? [];
+        return checker.#features;
+      },
+    };
+  }
+}
+
+const isWhole = (value: number): boolean => Number.isInteger(value) && value >= 0;
+
+/** What cannot be computed of such a series is not known. */
+function tried<T>(compute: () => T): T | null {
+  try {
+    return compute();
+  } catch (error) {
+    if (error instanceof DataError) return null;
+    throw error;
+  }
+}
+
+function distance([from, to]: Interval, start: number, end: number): number {
+  return Math.abs(from - start) + Math.abs(to - end);
+}
+
+/** Intersection over union of two stretches. */
+export function unionOverlap(a: Interval, b: Interval): number {
+  const shared = Math.max(0, Math.min(a[1], b[1]) - Math.max(a[0], b[0]));
+  const union = a[1] - a[0] + (b[1] - b[0]) - shared;
+  return union === 0 ? 0 : shared / union;
+}

@@ -1,0 +1,859 @@
+/**
+ * The numeric claims of a text about a series: which quantity it states, where, and with which number. Read by patterns over sentences in
+ * which every number is one token (`claim-text.ts`); a pattern reaches over a few linking words, never over a clause, so reading takes time
+ * in proportion to the text. What is not understood is no claim: the share of numbers that are part of one is told beside every result.
+ */
+import type { Interval } from '../src/types.ts';
+import {
+  NUMBER_WORDS,
+  numbersIn,
+  type PrintedNumber,
+  type Sentence,
+  sentences,
+  tokenAt,
+} from './claim-text.ts';
+import { EXPERT_PATTERNS } from './expert-claims.ts';
+
+export const CLAIM_KINDS = [
+  'value',
+  'index',
+  'interval',
+  'period',
+  'slope',
+  'count',
+  'comparison',
+  'expert',
+] as const;
+export type ClaimKind = (typeof CLAIM_KINDS)[number];
+
+export type Relation = 'is' | 'above' | 'below';
+
+export interface Claim {
+  readonly kind: ClaimKind;
+  /** What is stated, as `claim-check.ts` knows it. */
+  readonly quantity: string;
+  /** The numbers stated: one; two of a range or an interval. */
+  readonly numbers: readonly PrintedNumber[];
+  /** Two numbers are bounds of one ("30–35"), not two quantities. */
+  readonly range: boolean;
+  readonly relation: Relation;
+  readonly hedged: boolean;
+  readonly negated: boolean;
+  /** The sample that it is about. */
+  readonly at: PrintedNumber | null;
+  /** The stretch that it is about, half-open; null: the series. */
+  readonly within: Interval | null;
+  /** Index of the channel; null where the text does not say which of several. */
+  readonly channel: number | null;
+  /** Where it stands in the text. */
+  readonly span: readonly [start: number, end: number];
+  /** Whether it says that something goes down, or lies below; absent where it says neither. */
+  readonly falls?: boolean;
+  /** Of the expert's claims: index of the pattern. */
+  readonly rule?: number;
+  /** The sentence up to the end of the claim, as written. */
+  readonly phrase: string;
+  /** Places of all numbers that it uses. */
+  readonly uses: readonly (readonly [start: number, end: number])[];
+}
+
+export interface Reading {
+  readonly claims: readonly Claim[];
+  /** Numbers in digits that the text holds. */
+  readonly numbers: number;
+}
+
+/** Claims that are looked at; no explanation has as many. */
+export const MOST_CLAIMS = 2000;
+/** Letters of a sentence that are kept with a claim. */
+const LONGEST_PHRASE = 2000;
+/** Channels whose names are looked for. */
+const MOST_NAMES = 64;
+
+const words = (list: string): string => `(?:${list.trim().replace(/\s+/g, '|')})`;
+const NUMBER_WORD = Object.keys(NUMBER_WORDS).join('|');
+const GAP =
+  words(`value values level is was are were be of at to about around close equal equals being reaches reaching reached = : only just
+  slightly a an the has have had stands sits lies very not never exceed exceeds exceeding above below over under more less greater
+  smaller higher lower than least most up by estimated computed overall that it remains stays hovers here there approaching some
+  constant fairly clear \\( its roughly dominant`);
+const IS = `(?: ${GAP}){0,6}`;
+const V = '(?<v>between N and N|N(?: (?:–|to|±) N)?)';
+const CUE = words(
+  'index indices sample samples point points step steps time times position positions t x n i observation observations',
+);
+const INDEX = `(?:the )?(?:${CUE} ){0,2}(?:number |no |= |of |about |# )?`;
+const AT = `(?: (?:,|\\(|which|that|and|is|was|it|occurs|occurring|occurred|located|found|reached|seen|right)){0,4} (?:at|near|around|@) (?:about )?${INDEX}(?<i>N)`;
+const AT_OR_INDEX = `(?:${AT}| (?:\\(|,) (?:at )?${INDEX}(?<j>N))`;
+const SUBJECT = words(
+  'value reading amplitude level signal series it y x curve data measurement observation channel',
+);
+const ADVERB =
+  '(?: (?:sharply|suddenly|abruptly|briefly|gradually|steadily|slowly|linearly|quickly|up|down|back|roughly|about|almost|only|monotonically|overall)){0,2}';
+const RISE = words(
+  'rise rises rising rose increase increases increasing increased climb climbs climbing climbed grow grows growing grew',
+);
+const FALL = words(
+  'fall falls falling fell decrease decreases decreasing decreased drop drops dropping dropped decline declines declining declined',
+);
+const JUMP = `(?:${RISE}|${FALL}|${words('jump jumps jumped jumping spike spikes spiked spiking dip dips dipped dipping peak peaks peaked peaking shoots surges surged plunges plunged reaches reached hits moves goes')})`;
+const NAME =
+  '(?: (?:of|for|in|along) (?:the )?[^ N]{1,40}(?: (?:channel|axis|series|signal|data|component))?)?';
+const STD = '(?:standard deviations?|std(?: dev| deviation)?|sigma|s\\.d\\.)';
+const SAMPLES = words('samples sample points point steps step indices index observations values');
+const HOW = words(
+  'clear distinct large small sharp major obvious isolated separate visible prominent strong short brief notable significant big main extreme single positive negative upward downward sudden narrow',
+);
+const COUNT = `(?<v>N|${NUMBER_WORD}|no)`;
+const POINTS = words(
+  'value values point points sample samples observation observations reading readings data',
+);
+
+interface Pattern {
+  readonly kind: ClaimKind;
+  readonly quantity: string;
+  readonly pattern: RegExp;
+  /** Relation that the words of the pattern itself state. */
+  readonly relation?: Relation;
+  readonly negates?: true;
+}
+
+const pattern = (
+  kind: ClaimKind,
+  quantity: string,
+  source: string,
+  extra: Partial<Pattern> = {},
+): Pattern => ({
+  kind,
+  quantity,
+  pattern: new RegExp(`${source.startsWith('(?<!') ? '' : ' '}${source}(?= )`, 'dgu'),
+  ...extra,
+});
+
+/** Earlier ones take their numbers from later ones. */
+const PATTERNS: readonly Pattern[] = [
+  // Periods.
+  pattern(
+    'period',
+    'period',
+    `(?:period|periodicity|wavelength|cycle length|season length|seasonality|cycle duration)(?: length)?(?! \\( )${IS} ${V}(?! hz| seconds| ms| minutes)`,
+  ),
+  pattern(
+    'period',
+    'period',
+    `(?:period|periodicity|cycle length)(?: of the (?:series|signal|wave))? \\( (?:about )?${V}`,
+  ),
+  pattern(
+    'period',
+    'period',
+    `(?:repeats?|repeating|recurs?|recurring|cycles?|peaks?|pattern|oscillates|oscillation|occurs?|occurring|troughs|beats|waves?|cycle|itself)(?: (?:itself|regularly|about|roughly|with|appear|appears|occur|is|are|repeated)){0,3} every (?:about |single )?${V}(?: ${SAMPLES})?`,
+  ),
+  pattern(
+    'period',
+    'period',
+    `${V} - ${SAMPLES} (?:period|cycle|cycles|periodicity|oscillation|seasonality|pattern)`,
+  ),
+  pattern('period', 'period', `${V} ${SAMPLES} per (?:cycle|period|oscillation)`),
+  pattern(
+    'period',
+    'period',
+    `(?:cycle|cycles|oscillation|oscillations|wave|waves)(?: each)? (?:of|lasting|lasts|takes|taking|spanning|spans) (?:about )?${V} ${SAMPLES}`,
+  ),
+  pattern(
+    'period',
+    'frequency',
+    `frequency(?! (?:test|\\w{1,9} test))${IS} ${V}(?! hz| khz| / s| n - n|  cycles per N)`,
+  ),
+  pattern(
+    'count',
+    'cycles',
+    `(?<! over)(?<! least)(?<! of) (?<v>N|${NUMBER_WORD}) (?:full |complete |whole |regular |clear ){0,2}(?:cycles|periods|oscillations|repetitions)(?! per)`,
+  ),
+  // Shape of the data.
+  pattern(
+    'count',
+    'length',
+    `(?:(?:series|signal|it|data|dataset|plot|recording|record|channels?|variates|sequence|there|which) (?:has|have|contains|contain|comprises|consists of|spans|shows|covers|are)|:|(?:series|signal|channels|variates|variables|recording|data|plot|all|total) (?:of|with|has|shows)|all|there are|in total|over) (?:about |a total of |exactly |the )?${V} (?:data |time )?(?:samples|points|steps|observations|values|timepoints|readings)(?! (?:is|are|lie|lies|above|below|exceed|per|period|long|wide|missing|each|apart|after|later|before|at|in|outside|fall))`,
+  ),
+  pattern('count', 'length', `length(?: of the series| of the signal)?${IS} ${V}`),
+  pattern('count', 'channels', `${COUNT} (?:channels|variates|variables|dimensions)`),
+  pattern('count', 'missing', `${COUNT} (?:samples|sample|points|point|values|value) (?:is|are) missing`),
+  pattern('count', 'gaps', `\\( ${COUNT} (?:gaps|gap)`),
+  pattern('count', 'longest gap', `longest (?:gap )?of ${V}`),
+  // Where something is missing.
+  pattern('index', 'missing at', `(?:value|sample|point) at ${INDEX}(?<i>N) is (?:missing|nan|absent)`),
+  // Bounds.
+  pattern(
+    'value',
+    'maximum',
+    `(?:no ${POINTS}|none of the ${POINTS}|never|not) (?:ever )?(?:exceeds?|surpass(?:es)?|(?:is|are|goes|go|rises?|gets?|climbs?|lies?|reach(?:es)?) (?:above|over|higher than|more than|greater than)|above|over) ${V}`,
+    { relation: 'below' },
+  ),
+  pattern(
+    'value',
+    'minimum',
+    `(?:no ${POINTS}|none of the ${POINTS}|never|not) (?:ever )?(?:(?:is|are|goes|go|falls?|drops?|gets?|dips?|lies?) (?:below|under|lower than|less than)|below|under) ${V}`,
+    { relation: 'above' },
+  ),
+  pattern(
+    'value',
+    'maximum',
+    `(?:all (?:of )?(?:the )?(?:${POINTS}|values)|every ${POINTS}|everything|the (?:whole )?(?:signal|series))(?: (?:are|is|stay|stays|remain|remains|lie|lies)){1,2} (?:below|under|less than|at most) ${V}`,
+    { relation: 'below' },
+  ),
+  pattern(
+    'value',
+    'minimum',
+    `(?:all (?:of )?(?:the )?(?:${POINTS}|values)|every ${POINTS}|everything|the (?:whole )?(?:signal|series))(?: (?:are|is|stay|stays|remain|remains|lie|lies)){1,2} (?:above|over|greater than|at least) ${V}`,
+    { relation: 'above' },
+  ),
+  pattern(
+    'value',
+    'maximum',
+    `(?:${POINTS}|signal|series|it) (?:clearly |even |also |do |does |can )?(?:not )?(?:exceeds?|surpass(?:es)?|goes above|go above|rises? above|climbs? above) ${V}`,
+    { relation: 'above' },
+  ),
+  pattern(
+    'value',
+    'minimum',
+    `(?:${POINTS}|signal|series|it) (?:clearly |even |also |do |does |can )?(?:not )?(?:falls? below|drops? below|goes below|go below|dips? below) ${V}`,
+    { relation: 'below' },
+  ),
+  // Shares.
+  pattern(
+    'comparison',
+    'share within',
+    `${V.replace('?<v>', '?<v>')} % of (?:all |the ){0,2}(?:data )?${POINTS}(?: points)? (?:lie |lies |are |fall |is )?(?:within|between|in|from) (?<w>N and N|N to N|N – N)`,
+  ),
+  pattern(
+    'comparison',
+    'share above',
+    `${V} % of (?:all |the ){0,2}(?:data )?${POINTS}(?: points)? (?:lie |lies |are |is )?(?:above|over|exceed|greater than) (?<w>N|zero)`,
+  ),
+  pattern(
+    'comparison',
+    'share below',
+    `${V} % of (?:all |the ){0,2}(?:data )?${POINTS}(?: points)? (?:lie |lies |are |is |fall )?(?:below|under|less than) (?<w>N|zero)`,
+  ),
+  // Standard scores and multiples.
+  pattern(
+    'comparison',
+    'z',
+    `(?:${SUBJECT}|spike|peak|point|dip)${AT} (?:is|lies|sits|stands|was) (?:about |around |more than |over |at least )?(?<v>N|${NUMBER_WORD}) (?:- )?${STD} (?:above|below|from|away from|off|over) (?:the )?(?:mean|average)`,
+  ),
+  pattern(
+    'comparison',
+    'z',
+    `(?<v>N|${NUMBER_WORD}) (?:- )?${STD} (?:above|below|from|away from|off|over) (?:the )?(?:overall |series )?(?:mean|average)(?:${AT})?`,
+  ),
+  pattern(
+    'comparison',
+    'largest z',
+    `(?:largest|maximum|highest|greatest|peak|most extreme|top) (?:absolute )?(?:z-score|z score|standard score|z-value)${IS} ${V}`,
+  ),
+  pattern('comparison', 'z', `(?:z-score|z score|standard score|z-value)${IS} ${V}${AT}`),
+  pattern(
+    'comparison',
+    'z',
+    `(?:z-score|z score|standard score|z-value)(?: of the value| of the point)?${AT}${IS} ${V}`,
+  ),
+  pattern('comparison', 'z', `(?:z-score|z score|standard score|z-value) of ${V}`),
+  pattern(
+    'comparison',
+    'times amplitude',
+    `(?<v>N|${NUMBER_WORD}|twice|double|triple|half) (?:times )?(?:as (?:large|high|big) as |larger than |higher than |greater than )?(?:the |its |that of the )?(?:usual |normal |typical |regular |baseline |average |rest |surrounding |overall ){1,2}(?:amplitude|swing|height|range)`,
+  ),
+  pattern(
+    'comparison',
+    'times std',
+    `(?<v>N|${NUMBER_WORD}|twice|double|triple|half) (?:times )?(?:as (?:large|high|big) as |larger than |higher than |greater than )?(?:the |its |that of the )?(?:usual |normal |typical |regular |baseline |average |rest |surrounding |overall ){1,2}(?:${STD}|variability|volatility|spread)`,
+  ),
+  pattern(
+    'comparison',
+    'times variance',
+    `(?<v>N|${NUMBER_WORD}|twice|double|triple|half) (?:times )?(?:as (?:large|high|big) as |larger than |higher than |greater than )?(?:the |its |that of the )?(?:usual |normal |typical |regular |baseline |average |rest |surrounding |overall ){1,2}variance`,
+  ),
+  pattern(
+    'comparison',
+    'times frequency',
+    `(?<v>N|${NUMBER_WORD}|twice|double|triple|half) (?:times )?(?:as (?:fast|high) as |faster than |higher than )?(?:the |its |that of the )?(?:usual |normal |typical |regular |baseline |average |rest |surrounding |overall ){1,2}frequency`,
+  ),
+  // A value at an index.
+  pattern(
+    'value',
+    'value',
+    `(?:${SUBJECT}|spike|peak|dip|drop|jump|trough|outlier|value of [^ ]{1,40}|[^ ]{1,40} value)${AT}${IS} ${V}`,
+  ),
+  pattern(
+    'value',
+    'value',
+    `(?:at|around|near) (?:about )?(?:the )?${CUE} (?:= |number |of |about ){0,2}(?<i>N)(?: ,)? (?:where )?(?:the |its )?(?:[^ ]{1,20} )?${SUBJECT}(?: (?:is|was|equals|has|takes|stands)| ${JUMP}){1,2}(?: (?:at|to|a|of|value|about|around|up|down|the|sharply|suddenly|=|only|just)){0,4} ${V}`,
+  ),
+  pattern(
+    'value',
+    'value',
+    `${JUMP}${ADVERB} (?:to|at|of)(?: (?:a|an|about|around|value|of|level|the|nearly)){0,4} ${V}(?: ${POINTS})?${AT_OR_INDEX}`,
+  ),
+  pattern(
+    'value',
+    'value',
+    `(?:y|x|value|signal|series|values) (?:\\[|\\() (?<i>N) (?:\\]|\\)) (?:=|is|about|:|equals)(?: about)? ${V}`,
+  ),
+  pattern(
+    'value',
+    'value',
+    `(?:local (?:maximum|minimum)|peak|spike|dip|trough|outlier|value|reading|drop|jump)(?: (?:value|height|with|reaching|a|an|of|about|around|at|=|magnitude)){1,4} ${V}(?: \\))?${AT_OR_INDEX}`,
+  ),
+  pattern(
+    'value',
+    'value',
+    `(?:\\(|[^ ]{1,20}) ${CUE} (?<i>N) (?:,|:|=|–)? ?value(?: (?:=|:|is|of|about)){0,2} ${V}`,
+  ),
+  pattern(
+    'value',
+    'value',
+    `(?:reaches|reached|hits|reaching|hitting|(?:dip|drop|jump|rise|fall|spike) (?:up |down )?to)(?: (?:a|an|about|value|of|level|maximum|minimum)){0,4} ${V}${AT_OR_INDEX}`,
+  ),
+  pattern(
+    'value',
+    'value',
+    `(?:at|around|near) (?:about )?(?:the )?${CUE} (?:= |number |of |about ){0,2}(?<i>N)(?: ,)? (?:there is|there's|there was|we see|i see|it shows) (?:a |an |the )?(?:[^ ]{1,20} ){0,2}(?:spike|peak|dip|jump|drop|value|trough)(?: (?:up|down|to|of|reaching|with|a|value|about|at)){0,5} ${V}`,
+  ),
+  // Extremes, with their place.
+  pattern(
+    'value',
+    'maximum',
+    `(?<!local )(?:maximum|highest|largest|peak|top|greatest)(?: value| point| reading| level| amplitude)?(?: of the (?:whole |entire )?(?:series|signal|data))?${AT_OR_INDEX}(?: ,)?(?: (?:with|of|a|value|is|at|about|reaching|=|where|it)){1,5} ${V}`,
+  ),
+  pattern(
+    'value',
+    'minimum',
+    `(?<!local )(?:minimum|lowest|smallest|bottom)(?: value| point| reading| level| amplitude)?(?: of the (?:whole |entire )?(?:series|signal|data))?${AT_OR_INDEX}(?: ,)?(?: (?:with|of|a|value|is|at|about|reaching|=|where|it)){1,5} ${V}`,
+  ),
+  pattern(
+    'index',
+    'index of maximum',
+    `(?<!local )(?:global |overall )?(?:maximum|highest (?:value|point)|largest value|peak value|global peak)(?: (?:of the series|of the signal))?(?: (?:is|was|occurs|occurred|located|lies|reached|appears|falls|happens)){1,2} (?:at|near|around)(?: about)? ${INDEX.replace('){0,2}', '){1,2}')}(?<v>N)`,
+  ),
+  pattern(
+    'index',
+    'index of minimum',
+    `(?<!local )(?:global |overall )?(?:minimum|lowest (?:value|point)|smallest value)(?: (?:of the series|of the signal))?(?: (?:is|was|occurs|occurred|located|lies|reached|appears|falls|happens)){1,2} (?:at|near|around)(?: about)? ${INDEX.replace('){0,2}', '){1,2}')}(?<v>N)`,
+  ),
+  pattern(
+    'value',
+    'maximum',
+    `(?<!local )(?:maximum|highest|largest value|peak value|global peak|greatest value|top value|maxima)(?! (?:absolute )?(?:z|number|distance|departure|gap|step|difference|slope|jump|deviation))(?: (?:value|point|reading|level|amplitude))?${NAME}${IS} ${V}(?:${AT_OR_INDEX})?`,
+  ),
+  pattern(
+    'value',
+    'minimum',
+    `(?<!local )(?:minimum|lowest|smallest value|lowest value)(?! (?:absolute )?(?:z|number|distance|departure|gap|step|difference|slope|jump|deviation))(?: (?:value|point|reading|level|amplitude))?${NAME}${IS} ${V}(?:${AT_OR_INDEX})?`,
+  ),
+  // Ranges of values.
+  pattern(
+    'value',
+    'usual range',
+    `(?:normal|usual|typical|expected|regular|baseline) (?:range|band|values|level|oscillation)(?: (?:is|of|from|between|within|lies|stays|in|about)){0,3} (?<v>\\[ N , N \\]|± N|N (?:to|and|–) N)`,
+  ),
+  pattern(
+    'value',
+    'kept range',
+    `(?:stays?|remains?|kept|bounded|confined|contained|stay within|all values lie|mostly|mainly|typically|usually) (?:within |between |in |from |lies |inside |varies |ranges |oscillates |the range |the band |values ){1,3}(?<v>N (?:and|to|–) N|\\[ N , N \\]|± N)`,
+  ),
+  pattern(
+    'value',
+    'swing',
+    `(?:oscillat\\w{1,5}|fluctuat\\w{1,5}|swings?|alternat\\w{1,5}|bounc\\w{1,4})(?: \\w{1,12}){0,3} (?:between|from|within) (?:about )?(?:\\+ )?(?<v>N (?:and|to|–) (?:about )?(?:\\+ )?N)`,
+  ),
+  pattern(
+    'value',
+    'range',
+    `(?<!(?:anomaly|anomalies|anomalous|outliers?|segments?|bursts?|events?|stretch|intervals?|region|section|window|disturbance)(?: [a-z]{1,12}){0,2}) (?:ranges?|ranging|varies|varying|lies?|lying|spans?|spanning|runs?|going|extends?|extending|samples|values(?: are| range| lie)?|amplitudes?) (?:in value |in the range |approximately |about |all |values ){0,2}(?:between|from|of) (?:about )?(?:\\+ )?(?<v>N (?:and|to|–) (?:about )?(?:\\+ )?N)(?! ${SAMPLES})`,
+  ),
+  pattern(
+    'value',
+    'range',
+    `(?:range|values in)(?: of values| of the values)?(?: (?:is|of|:|=|in)){0,2} \\[ (?<v>N , N) \\]`,
+  ),
+  // Moments.
+  pattern(
+    'value',
+    'mean',
+    `(?:mean|average)(?! (?:of the (?!series|signal|data|whole|channel)|period|slope|vector|distance|absolute|\\+|±))(?: value| level)?${NAME}${IS} ${V}`,
+  ),
+  pattern('value', 'median', `median${NAME}${IS} ${V}`),
+  pattern('value', 'standard deviation', `(?<!N )${STD}${NAME}${IS} ${V}`),
+  pattern('value', 'variance', `variance${NAME}${IS} ${V}`),
+  pattern('value', 'skewness', `skewness${IS} ${V}`),
+  pattern('value', 'kurtosis', `(?<!excess )kurtosis${IS} ${V}`),
+  pattern(
+    'value',
+    'peak to peak',
+    `(?:peak-to-peak(?: amplitude| range| value| swing)?|total range|full range)${IS} ${V}`,
+  ),
+  pattern(
+    'value',
+    'amplitude',
+    `amplitude${NAME}(?: (?:jumps|grows|rises|increases|drops|falls|shrinks|doubles))?${IS} ${V}`,
+  ),
+  pattern('value', 'noise', `noise(?: level| std| ${STD}| amplitude)?${IS} ${V}`),
+  pattern(
+    'value',
+    'autocorrelation',
+    `(?:autocorrelation|acf)(?: is| of)? ?${IS} ${V} at (?:a )?lag (?:of )?(?<i>N)`,
+  ),
+  pattern('value', 'autocorrelation', `(?:autocorrelation|acf) at (?:a )?lag (?:of )?(?<i>N)${IS} ${V}`),
+  // Slopes.
+  pattern(
+    'slope',
+    'slope',
+    `(?:slope|gradient|rate of (?:change|increase|decrease|growth)|trend (?:is|of|has a slope))(?! (?:test|at|\\w{1,9} test))(?: coefficient)?${IS} ${V}(?: per (?:step|sample|point|index|time step))?`,
+  ),
+  pattern(
+    'slope',
+    'slope',
+    `(?:${RISE}|${FALL})${ADVERB} (?:by|at)(?: (?:about|around|a rate of|roughly)){0,2} ${V}(?: (?:units? )?(?:per|each|every) (?:step|sample|point|index|time|unit)| / (?:step|sample))`,
+  ),
+  pattern(
+    'slope',
+    'rise',
+    `(?:${RISE}|${FALL})${ADVERB} by(?: about)? ${V} (?:in all|overall|in total|over the (?:whole |entire )?(?:series|record|length)|from start to end|altogether)`,
+  ),
+  pattern(
+    'slope',
+    'from to',
+    `(?:${RISE}|${FALL}|goes|drifts|moves|ramps up|ramps down|ramps|trends)${ADVERB} from (?:about |around |a value of |a level of |a mean of ){0,2}(?<v>N (?:at the (?:start|beginning|left|very start) )?to (?:about |around )?N)(?! ${SAMPLES})`,
+  ),
+  // Counts.
+  pattern('count', 'spikes', `${COUNT} (?:${HOW} |, ){0,3}(?:spikes|spike|outliers|outlier)`),
+  pattern(
+    'count',
+    'anomalies',
+    `${COUNT} (?:${HOW} |, ){0,3}(?:anomal(?:y|ies)|anomalous (?:segments?|intervals?|regions?|stretch(?:es)?|parts?|points?|windows?)|abnormal (?:segments?|intervals?|regions?))`,
+  ),
+  pattern('count', 'anomalies', `and others , (?<v>N) in all`),
+  pattern('count', 'peaks', `${COUNT} (?:${HOW} |, ){0,3}(?:peaks|troughs|crests|humps|bumps|pulses)`),
+];
+
+const INTERVAL = pattern(
+  'interval',
+  'place',
+  `(?:between (?:about )?${INDEX}(?<a>N and (?:about )?${INDEX}N)|(?<b>(?:\\[|\\() N (?:,|–|to) N (?:\\]|\\)))|(?<d>(?:starts?|begins?|starting|beginning)(?: (?:at|from|around|about)){1,2} ${INDEX}N(?: (?:,|and|then|it)){0,2} (?:ends?|ending|finishes|lasts?|lasting|extends|continues|stops)(?: (?:at|to|until|around|about)){1,2} ${INDEX}N)|(?<c>N (?:to|–|until|through|till) (?:about )?${INDEX}N))`,
+);
+const POINT = pattern(
+  'index',
+  'place',
+  `(?:(?:at|@|index|indices|step|position|,|and|(?:spike|outlier|anomaly|peak|dip) (?:near|around)) (?:about )?${INDEX}|(?:near|around) (?:about )?(?:the )?${CUE} (?:number |= )?)(?<v>N)(?! (?:%|hz|ms|times|samples per))`,
+);
+const SIDE = new RegExp(
+  ` (?:before|after|until|since|from|beyond|past) (?:about )?(?:the )?(?:${CUE}) (?:= |number )?N `,
+  'u',
+);
+
+const ANOMALOUS =
+  / (?:anomal\w{0,9}|spikes?|spiking|outliers?|unusual\w{0,2}|abnormal\w{0,4}|departs?|departure|(?<! standard )deviat\w{1,4}|discords?|irregular\w{0,4}|flagged|suspicious|odd|disrupt\w{0,4}|distort\w{0,4}|breaks?|glitch|flaw|atypical|unlike|faulty|stands? out|decides|different from) /;
+const DENIED =
+  / (?:(?:no|without|not an?|not any) (?:[^ ]{1,20} ){0,2}(?:anomal\w{0,9}|spikes?|outliers?|departure|discords?|deviat\w{1,4})|(?:looks?|is|are|stays?|remains?|appears?) normal)(?: [^ ]{1,20}){0,4} $/u;
+const HEDGE = / (?:about|around|some|close|up to|or so|hovers|estimated|fairly|slightly|near) /;
+const HERE =
+  / (?:there|this (?:interval|segment|stretch|region|window|range|part|section|period)|inside it|within it|in it|that (?:interval|segment|stretch|region|window|part)) /;
+const WHOLE = / (?:overall|global|globally|entire|whole|full series) /;
+const DOWN = new RegExp(` (?:${FALL}|below|under|downward) `);
+const UP = new RegExp(` (?:${RISE}|above|over|upward) `);
+const EXCEPT =
+  / (?:apart from|except|other than|otherwise|aside from|excluding|outside of|elsewhere|the rest) /;
+const CLAUSE = / (?:;|while|whereas|but|however) /gu;
+
+interface Place {
+  readonly interval: Interval;
+  readonly numbers: readonly PrintedNumber[];
+  readonly at: number;
+  readonly end: number;
+  readonly denied: boolean;
+}
+
+const isIndex = ({ value, rounding }: PrintedNumber): boolean =>
+  rounding === 0.5 && Number.isInteger(value) && value >= 0;
+
+function wordNumber(text: string, span: readonly [number, number]): PrintedNumber | null {
+  const word = text.trim();
+  const special: Readonly<Record<string, number>> = {
+    twice: 2,
+    double: 2,
+    triple: 3,
+    half: 0.5,
+    no: 0,
+    zero: 0,
+  };
+  const value = Object.hasOwn(NUMBER_WORDS, word)
+    ? NUMBER_WORDS[word]
+    : Object.hasOwn(special, word)
+      ? special[word]
+      : undefined;
+  return value === undefined ? null : { value, rounding: 0, span };
+}
+
+/** The claims of a text about a series whose channels have these names, in the order of the text. */
+export function readClaims(text: string, names: readonly string[] = ['value']): Reading {
+  const claims: Claim[] = [];
+  const looked = channelPhrases(names);
+  let numbers = 0;
+  let channel: number | null = names.length === 1 ? 0 : null;
+  let last: Interval | null = null;
+  let series: readonly Place[] = [];
+  for (const sentence of sentences(text)) {
+    const mentions = names.length === 1 ? [] : mentionsOf(sentence, looked, names.length);
+    const own = sentence.tokens.reduce((sum, { number }) => sum + (number === null ? 0 : 1), 0);
+    numbers += own;
+    if (claims.length < MOST_CLAIMS && /\p{L}/u.test(sentence.text.replaceAll('N', ''))) {
+      const found = claimsOf(text, sentence, { mentions, channel, last });
+      claims.push(...found.claims.slice(0, MOST_CLAIMS - claims.length));
+      series = found.places;
+      last = series.at(-1)?.interval ?? last;
+    }
+    const named = new Set(mentions.map((mention) => mention.channel));
+    if (named.size > 0 && names.length > 1) channel = named.size === 1 ? [...named][0]! : null;
+  }
+  return { claims, numbers };
+}
+
+interface Mention {
+  readonly at: number;
+  readonly channel: number;
+  readonly number: PrintedNumber | null;
+}
+
+function channelPhrases(names: readonly string[]): (readonly [phrase: string, channel: number])[] {
+  const phrases: [string, number][] = [];
+  for (const [c, name] of names.slice(0, MOST_NAMES).entries()) {
+    const first = sentences(name).next();
+    if (!first.done) phrases.push([first.value.text, c]);
+  }
+  // "acc x total" is not "acc x".
+  return phrases.sort((a, b) => b[0].length - a[0].length);
+}
+
+function mentionsOf(
+  sentence: Sentence,
+  phrases: readonly (readonly [string, number])[],
+  channels: number,
+): Mention[] {
+  const found: Mention[] = [];
+  const covered: [number, number][] = [];
+  for (const [phrase, channel] of phrases) {
+    if (phrase.includes('N')) continue;
+    for (let at = sentence.text.indexOf(phrase); at >= 0; at = sentence.text.indexOf(phrase, at + 1)) {
+      const end = at + phrase.length;
+      const free = covered.every(([from, to]) => end <= from + 1 || at >= to - 1);
+      const follows = sentence.text.slice(end, end + 5);
+      if (!free || (phrase.length === 3 && /^(?:=|axis|\[)/.test(follows))) continue;
+      covered.push([at, end]);
+      found.push({ at, channel, number: null });
+    }
+  }
+  for (const match of sentence.text.matchAll(/ (?:channel|variate|variable|sensor|dimension) N(?= )/gu)) {
+    const [number] = numbersIn(sentence, [match.index, match.index + match[0].length]);
+    if (number !== undefined && isIndex(number) && number.value < channels) {
+      found.push({ at: match.index, channel: number.value, number });
+    }
+  }
+  return found.sort((a, b) => a.at - b.at);
+}
+
+interface Around {
+  readonly mentions: readonly Mention[];
+  readonly channel: number | null;
+  readonly last: Interval | null;
+}
+
+function claimsOf(text: string, sentence: Sentence, around: Around): { claims: Claim[]; places: Place[] } {
+  const taken = new Set<PrintedNumber>();
+  const drafts: { claim: Claim; at: number; end: number }[] = [];
+  const add = (rule: Pattern, match: RegExpExecArray): void => {
+    const groups = match.indices!.groups!;
+    const stated = rangeOf(sentence, groups.v);
+    const second = rangeOf(sentence, groups.w);
+    const place = rangeOf(sentence, groups.i ?? groups.j)[0] ?? null;
+    const used = [...stated, ...second, ...(place === null ? [] : [place])];
+    if (used.length === 0 || used.some((one) => taken.has(one))) return;
+    const inner = place !== null && stated.length === 0;
+    for (const one of used) taken.add(one);
+    const end = match.index + match[0].length;
+    const said = sentence.text.slice(groups.v?.[0] ?? 0, groups.v?.[1] ?? 0);
+    const before = `${sentence.text.slice(Math.max(0, match.index - 24), match.index)} `.replace(
+      /^[^ ]*/,
+      '',
+    );
+    const gap = ` ${sentence.text.slice(match.index + 1, groups.v?.[0] ?? end)} `;
+    const { relation, negated, hedged } = modifiers(rule, gap, before);
+    const relevant = numbersOfQuantity(rule, stated, sentence, groups.v);
+    drafts.push({
+      at: match.index,
+      end,
+      claim: {
+        kind: rule.kind,
+        quantity: rule.quantity,
+        numbers: inner ? [place] : [...relevant, ...second],
+        range: relevant.length === 2 && !PAIRS.has(rule.quantity) && second.length === 0,
+        relation,
+        hedged:
+          hedged ||
+          / (?:about|or so) /.test(` ${said} `) ||
+          / or so /.test(sentence.text.slice(end, end + 8)),
+        negated,
+        at: place,
+        within: null,
+        channel: channelAt(around, match.index),
+        span: spanOf(sentence, match.index + 1, end),
+        phrase: phraseOf(text, sentence, end),
+        ...(DOWN.test(match[0]) ? { falls: true } : UP.test(match[0]) ? { falls: false } : {}),
+        uses: used.map(({ span }) => span),
+      },
+    });
+  };
+  for (const [rule, { test, quantity, pattern: expert }] of EXPERT_PATTERNS.entries()) {
+    if (test !== null && !sentence.text.includes(test)) continue;
+    for (const match of sentence.text.matchAll(expert)) {
+      const found = numbersIn(sentence, [match.index, match.index + match[0].length]);
+      if (found.length === 0 || found.some((one) => taken.has(one))) continue;
+      const named =
+        quantity === 'feature' ? numbersIn(sentence, [phraseStart(sentence, match.index), match.index]) : [];
+      for (const one of [...named, ...found]) taken.add(one);
+      const end = match.index + match[0].length;
+      drafts.push({
+        at: match.index,
+        end,
+        claim: {
+          ...{
+            kind: 'expert',
+            quantity,
+            numbers: found,
+            range: false,
+            relation: 'is',
+            hedged: false,
+            negated: false,
+          },
+          ...{ at: null, within: null, channel: channelAt(around, match.index), rule },
+          span: spanOf(sentence, match.index + 1, end),
+          phrase: phraseOf(text, sentence, end),
+          uses: [...named, ...found].map(({ span }) => span),
+        },
+      });
+    }
+  }
+  for (const { number } of around.mentions) if (number !== null) taken.add(number);
+  for (const rule of PATTERNS) {
+    if (!/N/.test(sentence.text) && rule.kind !== 'count' && rule.kind !== 'comparison') continue;
+    for (const match of sentence.text.matchAll(rule.pattern)) add(rule, match as RegExpExecArray);
+  }
+  const places = placesOf(sentence, taken);
+  for (const place of places) for (const one of place.numbers) taken.add(one);
+  // "No anomaly between …" counts none there.
+  const counted = drafts.filter(
+    ({ claim }) => claim.quantity !== 'anomalies' || claim.numbers[0]!.value > 0 || places.length === 0,
+  );
+  const claims = counted.map(({ claim, at, end }): Claim => {
+    if (claim.at !== null || claim.kind === 'expert' || WHOLE_SERIES.has(claim.quantity)) return claim;
+    const [from, to] = clauseOf(sentence, at);
+    const inside = places.filter(
+      (place) => place.at >= from && place.at < to && place.interval[1] > place.interval[0] + 1,
+    );
+    const near = inside.filter((place) => place.at < at).at(-1) ?? inside.find((place) => place.at >= end);
+    const clause = ` ${sentence.text.slice(from, to)} `;
+    if (near !== undefined) {
+      return {
+        ...claim,
+        within: near.interval,
+        uses: [...claim.uses, ...near.numbers.map(({ span }) => span)],
+      };
+    }
+    if (SIDE.test(clause) || (EXCEPT.test(clause) && claim.kind === 'value'))
+      return { ...claim, quantity: `${claim.quantity} of a part` };
+    const here = HERE.test(clause) && !WHOLE.test(clause) ? around.last : null;
+    return here === null ? claim : { ...claim, within: here };
+  });
+  const located = ANOMALOUS.test(sentence.text)
+    ? places.map(
+        ({ interval, numbers: own, at, end, denied }): Claim => ({
+          kind: own.length === 2 ? 'interval' : 'index',
+          quantity: 'anomaly',
+          numbers: own,
+          range: false,
+          relation: 'is',
+          hedged:
+            HEDGE.test(` ${sentence.text.slice(Math.max(0, at - 16), at)} `) ||
+            HEDGE.test(sentence.text.slice(at, end)),
+          negated: denied,
+          at: null,
+          within: interval,
+          channel: channelAt(around, at),
+          span: spanOf(sentence, at + 1, end),
+          phrase: phraseOf(text, sentence, end),
+          uses: own.map(({ span }) => span),
+        }),
+      )
+    : places
+        .filter(({ interval }) => !claims.some(({ within }) => within === interval))
+        .map(
+          ({ interval, numbers: own, at, end }): Claim => ({
+            ...{
+              kind: own.length === 2 ? 'interval' : 'index',
+              quantity: 'place',
+              numbers: own,
+              range: false,
+            },
+            ...{ relation: 'is', hedged: false, negated: false, at: null, within: interval },
+            channel: channelAt(around, at),
+            span: spanOf(sentence, at + 1, end),
+            phrase: phraseOf(text, sentence, end),
+            uses: own.map(({ span }) => span),
+          }),
+        );
+  return { claims: [...claims, ...located].sort((a, b) => a.span[0] - b.span[0]), places };
+}
+
+/** Two numbers that are two quantities, not bounds of one. */
+const PAIRS = new Set(['range', 'usual range', 'kept range', 'swing', 'from to']);
+const WHOLE_SERIES = new Set([
+  'length',
+  'channels',
+  'missing',
+  'gaps',
+  'longest gap',
+  'anomalies',
+  'index of maximum',
+  'index of minimum',
+  'missing at',
+]);
+
+function rangeOf(sentence: Sentence, group: readonly [number, number] | undefined): PrintedNumber[] {
+  if (group === undefined) return [];
+  const found = numbersIn(sentence, group);
+  if (found.length > 0) return found;
+  const span = spanOf(sentence, group[0], group[1]);
+  const word = wordNumber(sentence.text.slice(...group), span);
+  return word === null ? [] : [word];
+}
+
+/** The numbers as the quantity has them: of percentages the part, of "± b" both ends. */
+function numbersOfQuantity(
+  { quantity }: Pattern,
+  stated: readonly PrintedNumber[],
+  sentence: Sentence,
+  group: readonly [number, number] | undefined,
+): PrintedNumber[] {
+  const text = group === undefined ? '' : sentence.text.slice(...group);
+  if (text.includes('±')) {
+    const [a, b] =
+      stated.length === 2
+        ? [stated[0]!, stated[1]!]
+        : [{ value: 0, rounding: 0, span: stated[0]!.span }, stated[0]!];
+    return [
+      { value: a.value - b.value, rounding: a.rounding, span: a.span },
+      { value: a.value + b.value, rounding: a.rounding, span: b.span },
+    ];
+  }
+  const percent = group !== undefined && sentence.text.slice(group[1]).startsWith(' %');
+  if (percent && !quantity.startsWith('share')) {
+    return stated.map(({ value, rounding, span }) => ({
+      value: value / 100,
+      rounding: rounding / 100,
+      span,
+    }));
+  }
+  return [...stated];
+}
+
+function modifiers(
+  rule: Pattern,
+  gap: string,
+  before: string,
+): { relation: Relation; negated: boolean; hedged: boolean } {
+  const hedged = HEDGE.test(
+    gap.replace(/ (?:at|near|around) (?=(?:index|sample|step|point|position|t|x) )/g, ' '),
+  );
+  if (rule.relation !== undefined) {
+    const flips = / not /.test(gap) && !/^ (?:no|none|never|not|all|every|everything|the) /.test(gap);
+    const turned = rule.relation === 'above' ? 'below' : 'above';
+    return { relation: flips ? turned : rule.relation, negated: false, hedged };
+  }
+  const denied = / (?:not|never) /.test(gap);
+  const above = / (?:above|exceeds?|exceeding|over|(?:more|greater|larger|higher) than|at least) /.test(gap);
+  const below = / (?:below|under|(?:less|smaller|lower) than|at most) /.test(gap);
+  if (above !== below) {
+    const up = above !== denied;
+    return { relation: up ? 'above' : 'below', negated: false, hedged };
+  }
+  return { relation: 'is', negated: denied || / (?:no|not) (?:a |the )?$/.test(before), hedged };
+}
+
+function spanOf({ tokens, span }: Sentence, from: number, to: number): readonly [number, number] {
+  const sentence = { text: '', tokens, span };
+  const first = tokens[tokenAt(sentence, from)]!;
+  const last = tokens[tokenAt(sentence, Math.max(from, to - 1))]!;
+  return [first.span[0], last.span[1]];
+}
+
+function clauseOf({ text }: Sentence, at: number): readonly [number, number] {
+  let from = 0;
+  for (const match of text.matchAll(CLAUSE)) {
+    if (match.index > at) return [from, match.index];
+    from = match.index + 1;
+  }
+  return [from, text.length];
+}
+
+/** The sentence as written up to a place in it; of a long one its end. */
+function phraseOf(text: string, sentence: Sentence, end: number): string {
+  return text.slice(sentence.span[0], spanOf(sentence, 1, end)[1]).slice(-LONGEST_PHRASE);
+}
+
+/** Where the item of a list of findings begins that holds a place. */
+function phraseStart({ text }: Sentence, at: number): number {
+  return Math.max(0, text.lastIndexOf(' ; ', at), text.lastIndexOf(' : ', at));
+}
+
+function channelAt({ mentions, channel }: Around, at: number): number | null {
+  const before = mentions.filter((mention) => mention.at <= at).at(-1);
+  return (before ?? mentions[0])?.channel ?? channel;
+}
+
+/** Intervals and indices that no other claim has taken. */
+function placesOf(sentence: Sentence, taken: ReadonlySet<PrintedNumber>): Place[] {
+  const places: Place[] = [];
+  const used = new Set(taken);
+  const denied = (at: number): boolean => {
+    const [from] = clauseOf(sentence, at);
+    return DENIED.test(`${sentence.text.slice(from, at)} `);
+  };
+  for (const match of sentence.text.matchAll(INTERVAL.pattern)) {
+    const groups = (match as RegExpExecArray).indices!.groups!;
+    const bracketed = groups.b !== undefined;
+    const [first, second, more] = numbersIn(sentence, groups.a ?? groups.b ?? groups.c ?? groups.d!);
+    if (first === undefined || second === undefined || more !== undefined) continue;
+    if (used.has(first) || used.has(second) || !isIndex(first) || !isIndex(second)) continue;
+    if (first.value >= second.value && !bracketed) continue;
+    used.add(first);
+    used.add(second);
+    const interval = [first.value, second.value] as const;
+    const end = match.index + match[0].length;
+    places.push({ interval, numbers: [first, second], at: match.index, end, denied: denied(match.index) });
+  }
+  for (const match of sentence.text.matchAll(POINT.pattern)) {
+    const [number] = rangeOf(sentence, (match as RegExpExecArray).indices!.groups!.v);
+    if (number === undefined || used.has(number) || !isIndex(number)) continue;
+    const listed = / (?:,|and) N$/.test(match[0]) || /^ (?:,|and) /.test(match[0]);
+    if (listed && places.every(({ numbers }) => numbers.length === 2)) continue;
+    used.add(number);
+    const end = match.index + match[0].length;
+    places.push({
+      interval: [number.value, number.value + 1],
+      numbers: [number],
+      at: match.index,
+      end,
+      denied: denied(match.index),
+    });
+  }
+  return places.sort((a, b) => a.at - b.at);
+}
