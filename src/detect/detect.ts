@@ -71,6 +71,9 @@ const FOLLOWING = 0.85;
 /** Similar stretches must leave less than this part of the usual departures from the mean of the stretch. */
 const MOST_LEFT = 0.5;
 
+/** Samples over which sizes of departures tell more than the departures themselves. */
+const SHORTEST_SIZE = 12;
+
 export interface Analysed {
   readonly values: Float64Array;
   readonly season: Season | null;
@@ -166,7 +169,7 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
       name: 'size',
       values: size(departures, Math.max(floor, usualSize(departures))),
       floor: 0.05,
-      windows: windowLengths(n, 5),
+      windows: windowLengths(n, SHORTEST_SIZE),
       onlyAbove: true,
     });
   }
@@ -187,6 +190,7 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
       edges: track.name === 'analogue',
     })
       .filter(({ sign }) => sign > 0 || track.onlyAbove !== true)
+      .filter(({ start, end }) => track.name !== 'size' || end - start >= SHORTEST_SIZE)
       .map((one) => ({ ...one, track: track.name })),
   );
   candidates.push(...stillness(values, least).map((one) => ({ ...one, track: 'still' as const })));

@@ -41,6 +41,27 @@ function onOff(seed: number, n = 1500): Float64Array {
   });
 }
 
+/** Another level every 150 samples, with noise. */
+function levelEvery150(seed: number): Float64Array {
+  const draw = new Random(seed, 'levels');
+  let level = 0;
+  return noise(seed, 2400).map((error, i) => {
+    if (i % 150 === 0) level = draw.between(0, 10);
+    return level + 0.5 * error;
+  });
+}
+
+/** Between 19.5 and 20.5 degrees. */
+function thermostat(seed: number): Float64Array {
+  let [degrees, heating] = [20, false];
+  return noise(seed, 2100).map((error) => {
+    if (degrees < 19.5) heating = true;
+    if (degrees > 20.5) heating = false;
+    degrees += heating ? 0.08 + 0.02 * error : -0.03 + 0.01 * error;
+    return degrees;
+  });
+}
+
 /** Intersection over union of the worst finding and a stretch. */
 function overlapOfWorst(values: Float64Array, start: number, end: number): number {
   const worst = detect(values).findings[0];
@@ -142,6 +163,8 @@ describe('what is usual is no finding', () => {
       noise(31, 1500).map((error, i) => 8 * Math.exp(-((((i / 61.7) % 1) - 0.3) ** 2) / 3e-4) + 0.05 * error),
     ],
     ['a load that goes on and off at any time', onOff(32)],
+    ['a machine that goes to another level every 150 samples', levelEvery150(36)],
+    ['a room that is heated and cools at rates that vary', thermostat(33)],
     ['rare events that are counted', noise(33, 1500).map((value) => (value > 2.2 ? 2 : value > 1.1 ? 1 : 0))],
     ['spikes at equal distances', noise(11, 1500).map((error, i) => (i % 61 === 7 ? 30 : 0) + error)],
   ])('%s', (_, values) => {
