@@ -40,6 +40,8 @@ export interface EvalForm {
   readonly shots: ShotOptions | null;
   /** Whether reasoning is asked for before the answer. */
   readonly reasoning: boolean;
+  /** Whether advice is asked for after the answer; it is not when absent. */
+  readonly extension?: boolean;
   /** How answers are read. */
   readonly reading: Reading;
   /** Longest response, in tokens. */

@@ -19,8 +19,16 @@ import { render } from '../plot/raster.ts';
 import { Progress } from '../progress.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import { promptVersion } from '../tasks/prompt.ts';
+import { say } from '../terminal.ts';
 import type { EvalRecord, Json } from '../types.ts';
 import { fewShot } from './few-shot.ts';
+import {
+  type JudgedExtensions,
+  judgedExtensions,
+  judgedText,
+  judgeRecord,
+  type OpenJudge,
+} from './judging.ts';
 import { exampleTask } from './task.ts';
 
 export interface CellRequest {
@@ -32,6 +40,8 @@ export interface CellRequest {
   readonly temperatures: readonly number[];
   /** Responses per example and temperature above 0. */
   readonly samples: number;
+  /** Of extensions; null, or absent: none is judged. */
+  readonly judge?: OpenJudge | null;
   /** Directory of the records; null: they are not kept. */
   readonly out: string | null;
   readonly beginning: Beginning;
@@ -55,6 +65,8 @@ export interface CellResult {
   readonly modes: readonly CellMode[];
   /** Seconds that answers took, over all sessions. */
   readonly seconds: number;
+  /** What the judge said of extensions; null where none was judged. */
+  readonly judged: JudgedExtensions | null;
   /** Why an endpoint was given up before all was asked; null where it was not. */
   readonly failure: string | null;
 }
@@ -72,7 +84,16 @@ function dataIdentity({ name, split, seed, length, count }: ExampleAddress, sour
 }
 
 /** What the answers of a cell depend on. */
-function settingsOf({ policy, card, address, source, form, temperatures, samples }: CellRequest) {
+function settingsOf({
+  policy,
+  card,
+  address,
+  source,
+  form,
+  temperatures,
+  samples,
+  judge = null,
+}: CellRequest) {
   const data = dataIdentity(address, source);
   if (!policy.asked) return { policy: policy.identity, data };
   const { facts } = source;
@@ -87,7 +108,9 @@ function settingsOf({ policy, card, address, source, form, temperatures, samples
         : { input: 'numbers', ...form.numbers }),
       shots: form.shots?.count ?? 0,
       reasoning: form.reasoning,
+      ...(card.extension === true ? { extension: true } : {}),
     },
+    ...(judge === null ? {} : { judge: judge.judge.name }),
     answers: form.reading,
     maxTokens: form.maxTokens,
     seed: form.seed,
@@ -127,7 +150,7 @@ function placesOf(source: ExampleSource): (id: string) => number | undefined {
  * @throws ConfigError where the directory holds an evaluation of other settings; Interrupted when stopped, with all records kept
  */
 export async function evaluateCell(request: CellRequest): Promise<CellResult> {
-  const { policy, card, address, source, form, out, label, silent } = request;
+  const { policy, card, address, source, form, judge = null, out, label, silent } = request;
   const settings = settingsOf(request);
   const begun = out === null ? null : openManifest(out, settings, request.beginning);
   const temperatures = policy.asked ? request.temperatures : [0];
@@ -162,7 +185,15 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
       usage: usageOf(records, source.count * log.samples),
     };
   });
-  return { modes, seconds, failure };
+  const judged =
+    judge === null
+      ? null
+      : judgedExtensions(
+          modes.flatMap(({ records }) => records),
+          judge,
+        );
+  if (judged !== null) say(judgedText(judged));
+  return { modes, seconds, judged, failure };
 
   /** Seconds that were taken. */
   async function answer(): Promise<number> {
@@ -184,7 +215,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
     let [first, failures, took] = [true, 0, 0];
     try {
       await withInterrupt(async (signal) => {
-        const report = (record: EvalRecord, { number, temperature }: ResponseRequest): void => {
+        const keep = (record: EvalRecord, { number, temperature }: ResponseRequest): void => {
           // Not before there is something to keep.
           if (first && out !== null && begun === null) writeManifest(out, settings, before);
           first = false;
@@ -192,7 +223,27 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
           if (record.failure !== undefined) failures++;
           progress.advance(1, failures > 0 ? { failures } : {});
         };
-        await policy.answer(data, requests, report, signal);
+        const judging: Promise<void>[] = [];
+        let broken: unknown;
+        const report = (record: EvalRecord, one: ResponseRequest): void => {
+          if (judge === null) {
+            keep(record, one);
+            return;
+          }
+          // What is stopped while it is judged is not kept, and asked for again.
+          const judged = judgeRecord(task, judge.judge, source.at(one.number), record, signal)
+            .then((found) => keep(found, one))
+            .catch((error: unknown) => {
+              if (!signal.aborted) broken ??= error;
+            });
+          judging.push(judged);
+        };
+        try {
+          await policy.answer(data, requests, report, signal);
+        } finally {
+          await Promise.all(judging);
+        }
+        if (broken !== undefined) throw broken;
         // Asked for after the last response, it holds for what would come after them.
         signal.throwIfAborted();
       });

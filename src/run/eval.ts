@@ -32,10 +32,11 @@ import { say } from '../terminal.ts';
 import { Baselines, baselinePolicy } from './baseline-policy.ts';
 import { type CellRequest, type CellResult, evaluateCell } from './eval-cell.ts';
 import { shotSource } from './few-shot.ts';
+import { openJudge } from './judging.ts';
 import { type OpenedPolicy, openPolicy, type PolicyOptions } from './open-policy.ts';
 import { type PromptTokens, promptTokens } from './prompt-length.ts';
 import { checkSameData } from './run-data.ts';
-import { mismatches } from './task.ts';
+import { mismatches, withExtension } from './task.ts';
 
 export interface EvalRequest {
   /** At least one. */
@@ -54,6 +55,10 @@ export interface EvalRequest {
   /** One temperature, or several between commas. */
   readonly temperature: string;
   readonly samples: number;
+  /** Whether advice is asked for after the answer; a policy that was taught to give it always is. */
+  readonly extension?: boolean;
+  /** Who judges it: `rules` (when absent), openai:MODEL@URL, or none. */
+  readonly judge?: string | undefined;
   readonly answers: Reading | undefined;
   readonly maxTokens: number | undefined;
   readonly workers: number;
@@ -86,6 +91,8 @@ const USUAL_DATA = 'nano5';
 const DATA = 'data';
 /** Examples of a generator unless asked otherwise; of a data set, all. */
 const GENERATED = 400;
+/** Longest wait for the judge of one response. */
+const JUDGE_SECONDS = 300;
 /** Longest response unless asked otherwise, by the style that the policy answers in. */
 const MOST_TOKENS = { nano: 96, full: 1024 } as const;
 
@@ -271,7 +278,14 @@ function cellOf(opened: OpenedPolicy, task: OpenTask, given: EvalRequest): Cell 
   };
   const read = given.input === undefined ? taught.numbers !== null : given.input === 'numbers';
   const numbers = read ? format : null;
-  const card = { ...taught, numbers };
+  const plain = { ...taught, numbers };
+  const asks = given.extension === true && policy.asked && plain.extension !== true;
+  if (asks && plain.style === 'nano') {
+    throw new ConfigError(
+      `--extension: ${opened.given} is a small policy that was not taught to give advice; train one with --set extension.ask=true`,
+    );
+  }
+  const card = asks ? withExtension(plain, facts) : plain;
   if (directory !== null) {
     for (const text of mismatches(given.adapter ?? directory, card, facts)) say(`warning: ${text}`);
   }
@@ -288,6 +302,7 @@ function cellOf(opened: OpenedPolicy, task: OpenTask, given: EvalRequest): Cell 
     ...{ opened, task, card, format },
     form: {
       ...{ numbers, shots, reasoning, seed },
+      ...(card.extension === true ? { extension: true } : {}),
       reading: given.answers ?? (directory === null ? 'lenient' : readingOf(opened.given)),
       maxTokens: given.maxTokens ?? MOST_TOKENS[card.style],
     },
@@ -303,6 +318,10 @@ function requestOf(
   return {
     ...{ policy: opened.policy, card, address: task.address, source: task.source, form, temperatures },
     ...{ samples: given.samples, beginning: given, silent: given.quiet, ...at },
+    judge:
+      card.extension !== true || given.judge === 'none'
+        ? null
+        : openJudge(given.judge ?? 'rules', JUDGE_SECONDS),
   };
 }
 
@@ -391,6 +410,7 @@ async function evaluateOne(
     ...{ data, answers: form.reading, input },
     ...(form.shots === null ? {} : { shots: form.shots.count }),
     ...(form.reasoning ? {} : { reasoning: false }),
+    ...(found.judged === null ? {} : { extension: found.judged }),
     prompt: tokens,
   };
   const result = several

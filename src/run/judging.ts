@@ -12,7 +12,7 @@ import { ConfigError } from '../errors.ts';
 import type { Recipe } from '../recipe.ts';
 import { scoreAnswer } from '../tasks/kinds.ts';
 import type { Task } from '../train/task.ts';
-import type { EvalRecord, Example } from '../types.ts';
+import type { EvalRecord, Example, TokenUsage } from '../types.ts';
 import { isEndpoint, parseEndpoint } from './endpoint-policy.ts';
 import type { ExampleTask } from './task.ts';
 
@@ -112,4 +112,45 @@ export async function judgeRecord(
   const { score, notes } = found ?? { score: 0, notes: 'the answer is wrong or ill-formed' };
   const judged = { by: judge.name, score, notes };
   return { ...record, score: scoreAnswer(answer, gold, length, undefined, score), judged };
+}
+
+/** What a judge said of the extensions of an evaluation. */
+export interface JudgedExtensions {
+  readonly judge: string;
+  /** Responses that are scored, those with a wrong answer (0) among them, and those whose score is missing. */
+  readonly scored: number;
+  readonly missing: number;
+  /** Over the scored responses; null where there are none. */
+  readonly mean: number | null;
+  /** Why the first of the missing scores is. */
+  readonly reason: string | null;
+  /** Tokens and cost of this session; null of the rules. */
+  readonly usage: TokenUsage | null;
+  readonly cost: number | null;
+}
+
+export function judgedExtensions(
+  records: readonly EvalRecord[],
+  { judge, totals }: OpenJudge,
+): JudgedExtensions {
+  const judged = records.flatMap((record) => record.judged ?? []);
+  const scores = judged.flatMap(({ score }) => (score === null ? [] : [score]));
+  const asked = totals();
+  return {
+    judge: judge.name,
+    scored: scores.length,
+    missing: judged.length - scores.length,
+    mean: scores.length === 0 ? null : scores.reduce((sum, score) => sum + score, 0) / scores.length,
+    reason: judged.find(({ score }) => score === null)?.notes ?? null,
+    usage: asked?.usage ?? null,
+    cost: asked?.cost ?? null,
+  };
+}
+
+/** The same in a line. */
+export function judgedText({ judge, scored, missing, mean, reason, usage }: JudgedExtensions): string {
+  const found = mean === null ? 'none scored' : `mean ${mean.toFixed(3)} of ${scored}`;
+  const gaps = missing === 0 ? '' : `, ${missing} without a score (${reason})`;
+  const tokens = usage === null ? '' : `; ${usage.prompt + usage.completion} tokens`;
+  return `extensions, judged by ${judge}: ${found}${gaps}${tokens}`;
 }

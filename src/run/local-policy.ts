@@ -134,13 +134,13 @@ export function localPolicy({ name, from, adapter, device, workers }: LocalPolic
     asked: true,
     card: (facts) => evaluationCard(adapter ?? from, facts),
     async answer({ address, form }: EvalData, requests, report, signal) {
-      const { numbers, shots, reasoning, reading, maxTokens, seed } = form;
+      const { numbers, shots, reasoning, extension = false, reading, maxTokens, seed } = form;
       const modes = modesOf(requests);
       const most = Math.max(...modes.map(({ wanted }) => wanted!.length));
       const { stopped } = await runStage(
         {
           ...{ stage: 'eval', streamed: true, from, examples: address, device, modes, maxTokens, seed },
-          ...{ answers: reading, numbers, reasoning },
+          ...{ answers: reading, numbers, reasoning, extension },
           ...(adapter === undefined ? {} : { adapter }),
           ...(shots === null ? {} : { shots }),
         },

@@ -38,7 +38,7 @@ import { fewShot } from './few-shot.ts';
 import { type JudgeCounts, judgedScore, recipeJudge } from './judging.ts';
 import { makePolicyReference } from './policy-reference.ts';
 import type { EvalJob, Likelihood, StageJob, StageNote, StageResult, TrainingJob } from './stage.ts';
-import { evaluationCard, exampleTask, trainingCard, trainingTask } from './task.ts';
+import { evaluationCard, exampleTask, trainingCard, trainingTask, withExtension } from './task.ts';
 import { readValidation, snapshotOf } from './validation.ts';
 
 const { memory, rank, size, job } = workerData as WorkerContext<StageJob>;
@@ -243,7 +243,8 @@ async function answer(own: EvalJob): Promise<StageResult> {
   if (adapter !== undefined) mergeAdapter(policy);
   const source = openExamples(own.examples);
   const { facts } = source;
-  const card = evaluationCard(adapter ?? own.from, facts, own.numbers);
+  const taught = evaluationCard(adapter ?? own.from, facts, own.numbers);
+  const card = own.extension === true ? withExtension(taught, facts) : taught;
   const { reasoning, streamed = false } = own;
   const asked = { facts, reading: own.answers, ...(reasoning === undefined ? {} : { reasoning }) };
   const task = exampleTask(card, asked);

@@ -92,6 +92,8 @@ export interface EvalJob extends Job {
   readonly shots?: ShotOptions;
   /** Whether reasoning is asked for before the answer; it is when absent. */
   readonly reasoning?: boolean;
+  /** Whether advice is asked for of a policy whose card does not say so. */
+  readonly extension?: boolean;
   /** Whether every record is reported as it comes, and is not in the result. */
   readonly streamed?: boolean;
 }

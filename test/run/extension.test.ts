@@ -3,13 +3,15 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { BENCHMARK_PROMPTS, benchmarkPrompt } from '../../datasets/benchmarks/registry.ts';
-import type { DataFacts } from '../../datasets/source.ts';
+import type { DataFacts, ExampleSource } from '../../datasets/source.ts';
 import { recordOf } from '../../eval/harness.ts';
 import { metricsOf } from '../../eval/metrics.ts';
+import type { EvalPolicy } from '../../eval/policy.ts';
 import { readRecords, writeRecords } from '../../eval/records.ts';
 import { type Extension, type Judge, judgeByRules, rulesJudge } from '../../rewards/judge.ts';
 import { ConfigError } from '../../src/errors.ts';
 import { recipeSchema } from '../../src/recipe.ts';
+import { type CellRequest, evaluateCell } from '../../src/run/eval-cell.ts';
 import { type JudgeCounts, judgedScore, judgeRecord, openJudge, recipeJudge } from '../../src/run/judging.ts';
 import {
   evaluationCard,
@@ -232,5 +234,65 @@ describe('records', () => {
     expect(await judgeRecord(plain, rulesJudge, example, one)).toBe(one);
     const failed = recordOf(task, example, '', { failure: 'down' });
     expect(await judgeRecord(task, rulesJudge, example, failed)).toBe(failed);
+  });
+});
+
+describe('an evaluation with a judge', () => {
+  const three: readonly Example[] = [0, 1, 2].map((i) => ({ ...example, id: `ctu/test/${i}` }));
+  const source = {
+    ...{ facts, set: null, count: 3, at: (i: number) => three[i]! },
+    [Symbol.iterator]: () => three[Symbol.iterator](),
+  } as unknown as ExampleSource;
+  const card = withExtension(foreignCard(facts, { digits: 3, points: 20 }), facts);
+  const texts = [say('Desktop', 'x'.repeat(60)), say('Laptop', 'wrong'), say('Desktop', '?')];
+  const policy: EvalPolicy = {
+    ...{ name: 'p', identity: {}, asked: true, card: () => card },
+    async answer(data, requests, report) {
+      for (const request of requests) {
+        const { instruction } = await data.prompt(request.number);
+        expect(instruction).toContain('<extension>');
+        const one = data.source.at(request.number);
+        report(recordOf(data.task, one, texts[request.number]!, { sample: 0, temperature: 0 }), request);
+      }
+    },
+  };
+  const asked = (judge: Judge, out: string | null = null): CellRequest => ({
+    ...{ policy, card, source, samples: 1, temperatures: [0], out, label: 'test', silent: true },
+    address: { name: 'ctu', split: 'test', seed: 1, length: 80, count: 3 },
+    form: {
+      numbers: card.numbers,
+      shots: null,
+      reasoning: true,
+      extension: true,
+      reading: 'lenient',
+      maxTokens: 9,
+      seed: 1,
+    },
+    beginning: { resume: true, force: false },
+    judge: { judge, totals: () => null },
+  });
+
+  test('keeps every record with what was judged, and tells the mean and what is missing', async () => {
+    const out = join(root, 'judged');
+    const { judged, modes } = await evaluateCell(asked(counting(), out));
+    expect(judged).toMatchObject({
+      judge: 'counting',
+      scored: 2,
+      missing: 1,
+      mean: 0.3,
+      reason: 'down',
+      cost: null,
+    });
+    expect(modes[0]!.metrics!.overall['extension']).toMatchObject({ mean: 0.3, n: 2 });
+    expect(readRecords(join(out, 'records.jsonl'))).toEqual(modes[0]!.records);
+    const again = counting();
+    expect((await evaluateCell(asked(again, out))).judged).toEqual(judged);
+    expect(again.calls).toEqual([]);
+    await expect(evaluateCell(asked({ ...counting(), name: 'other' }, out))).rejects.toThrow(ConfigError);
+  });
+
+  test('fails where the judge does', async () => {
+    const broken: Judge = { name: 'broken', judge: () => Promise.reject(new Error('no disk')) };
+    await expect(evaluateCell(asked(broken))).rejects.toThrow('no disk');
   });
 });
