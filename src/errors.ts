@@ -6,6 +6,7 @@
  *  ConfigError        a recipe, flag or run configuration is wrong (key, got, expected)
  *  CheckpointError    weights, tokenizer or run state on disk are missing, truncated or of another shape
  *  EngineError        an operator failed or was misused (operator, shapes, device), or no engine was found
+ *  RewardError        a reward of the user throws, hangs, or returns something else than one finite number (function, file, response)
  *  EndpointError      a server cannot be reached, refuses, or answers wrongly (address, status)
  */
 import leven from 'leven';
@@ -33,6 +34,7 @@ export class DataError extends TimeseerError {
 export class ConfigError extends TimeseerError {}
 export class CheckpointError extends TimeseerError {}
 export class EngineError extends TimeseerError {}
+export class RewardError extends TimeseerError {}
 /** A server cannot be reached, refuses, or sends something else. The message is the problem, then the advice. */
 export class EndpointError extends TimeseerError {
   readonly problem: string;

@@ -64,10 +64,12 @@ export interface ParsedAnswer {
   readonly problem: string | null;
 }
 
-/** Reward parts of one response, each in [0, 1]; `total` is their weighted sum. */
+/** Reward parts of one response, each in [0, 1]; `total` is their weighted sum. Of rewards of the user any finite numbers. */
 export interface Score {
   readonly total: number;
   readonly parts: Readonly<Record<string, number>>;
+  /** What a reward of the user has to say of it. */
+  readonly notes?: string;
 }
 
 /** What a policy sees of one series: never its labels. */

@@ -45,34 +45,42 @@ function importedFile(specifier: string, from: string): string | undefined {
 }
 
 /** @throws ConfigError for a file that cannot be read, or is no module by its ending */
-function readModule(file: string): Buffer {
+function readModule(file: string): string {
   if (!(MODULE_ENDINGS as readonly string[]).includes(extname(file))) {
     throw new ConfigError(`${file}: not a module by its ending; modules end in ${MODULE_ENDINGS.join(', ')}`);
   }
   try {
-    return readFileSync(file);
+    return readFileSync(file, 'utf8');
   } catch (cause) {
     throw new ConfigError(`${file}: cannot be read as a module (${reasonOf(cause)})`, { cause });
   }
 }
 
 /**
- * SHA-256 of a module and of what it imports by a relative path that stands in its text, and so on; hexadecimal. It depends on
- * contents and relative order alone, not on where the files lie. Not covered: packages, paths that are computed, files that the code
- * reads, the environment. An import inside a comment or a text counts, if there is such a file.
- * @throws ConfigError for a file that cannot be read
+ * The text of a module and of what it imports by a relative path that stands in its text, and so on, by file, the module first.
+ * @throws ConfigError for a module that cannot be read
  */
-export function moduleHash(file: string): string {
-  const hash = createHash('sha256');
-  const seen = new Set<string>();
-  const visit = (each: string, content: Buffer): void => {
-    seen.add(each);
-    hash.update(createHash('sha256').update(content).digest());
-    for (const [, , specifier] of content.toString('utf8').matchAll(IMPORTS)) {
+export function moduleTexts(file: string): Map<string, string> {
+  const texts = new Map<string, string>();
+  const visit = (each: string, text: string): void => {
+    texts.set(each, text);
+    for (const [, , specifier] of text.matchAll(IMPORTS)) {
       const imported = importedFile(specifier!, each);
-      if (imported !== undefined && !seen.has(imported)) visit(imported, readFileSync(imported));
+      if (imported !== undefined && !texts.has(imported)) visit(imported, readFileSync(imported, 'utf8'));
     }
   };
   visit(file, readModule(file));
+  return texts;
+}
+
+/**
+ * SHA-256 of a module and of what it imports by relative paths (`moduleTexts`); hexadecimal. It depends on contents and the order of
+ * imports, not on where the files lie. Not covered: packages, paths that are computed, files that the code reads, the environment. An
+ * import inside a comment or a text counts, if there is such a file.
+ * @throws ConfigError for a module that cannot be read
+ */
+export function moduleHash(file: string): string {
+  const hash = createHash('sha256');
+  for (const text of moduleTexts(file).values()) hash.update(createHash('sha256').update(text).digest());
   return hash.digest('hex');
 }

@@ -1,7 +1,7 @@
 import type { CommandModule } from 'yargs';
 import { print, printJson, shellWord } from '../terminal.ts';
 import { recipeHelp } from './recipe-help.ts';
-import { type RunArguments, runOptions } from './run-options.ts';
+import { type RunArguments, runOptions, runRequest } from './run-options.ts';
 
 export const quickstart: CommandModule<object, RunArguments> = {
   command: 'quickstart',
@@ -20,7 +20,7 @@ export const quickstart: CommandModule<object, RunArguments> = {
   handler: async (given) => {
     const { runQuickstart } = await import('../run/quickstart.ts');
     const { resultLines } = await import('../run/report.ts');
-    const { out, files, summary, explains } = await runQuickstart(given);
+    const { out, files, summary, explains } = await runQuickstart(runRequest(given));
     if (given.json) {
       printJson({ out, ...files });
       return;

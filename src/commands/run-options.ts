@@ -4,7 +4,14 @@ import { ConfigError } from '../errors.ts';
 import type { RunRequest } from '../run/run.ts';
 
 export interface RunArguments extends RunRequest {
+  readonly reward: readonly string[];
   readonly json: boolean;
+}
+
+/** What is asked of a run: `--reward` is short for a key of the recipe. */
+export function runRequest<Given extends RunArguments>(given: Given): Given {
+  const { reward, set } = given;
+  return reward.length === 0 ? given : { ...given, set: [...set, `reward=${JSON.stringify(reward)}`] };
 }
 
 export function runOptions(
@@ -24,6 +31,14 @@ export function runOptions(
       nargs: 1,
       default: [] as string[],
       describe: 'Change a key of the recipe: sft.samples=10000 (repeatable)',
+    })
+    .option('reward', {
+      type: 'string',
+      array: true,
+      nargs: 1,
+      default: [] as string[],
+      describe:
+        'What reinforcement maximises instead of the reward of the task: ./my-reward.ts or ./my-reward.ts#name, made with defineReward, or task, format, accuracy, localisation (repeatable: their mean; weights: --set reward=…)',
     })
     .option('out', {
       type: 'string',

@@ -1,7 +1,7 @@
 import type { CommandModule } from 'yargs';
 import { print, printJson, shellWord } from '../terminal.ts';
 import { recipeHelp } from './recipe-help.ts';
-import { type RunArguments, runOptions } from './run-options.ts';
+import { type RunArguments, runOptions, runRequest } from './run-options.ts';
 
 export const sft: CommandModule<object, RunArguments> = {
   command: 'sft',
@@ -21,7 +21,7 @@ export const sft: CommandModule<object, RunArguments> = {
       .epilogue(recipeHelp('sft')),
   handler: async (given) => {
     const { trainStage } = await import('../run/stage.ts');
-    const trained = await trainStage('sft', given);
+    const trained = await trainStage('sft', runRequest(given));
     const { out, policy, samples, seconds } = trained;
     if (given.json) printJson(trained);
     else {

@@ -1,7 +1,7 @@
 import type { CommandModule } from 'yargs';
 import { print, printJson, shellWord } from '../terminal.ts';
 import { recipeHelp } from './recipe-help.ts';
-import { type RunArguments, runOptions } from './run-options.ts';
+import { type RunArguments, runOptions, runRequest } from './run-options.ts';
 
 interface TrainArguments extends RunArguments {
   readonly policy: string | undefined;
@@ -25,10 +25,14 @@ export const train: CommandModule<object, TrainArguments> = {
         '$0 train --policy runs/a --set rl.advantage=grpo --out runs/grpo',
         'The same start with another advantage',
       )
+      .example(
+        '$0 train --policy runs/a --reward task --reward ./brief.ts --out runs/brief',
+        'The reward of the task and one of your own, half each',
+      )
       .epilogue(recipeHelp('rl')),
   handler: async (given) => {
     const { trainStage } = await import('../run/stage.ts');
-    const trained = await trainStage('rl', given);
+    const trained = await trainStage('rl', runRequest(given));
     const { out, policy, steps, seconds } = trained;
     if (given.json) printJson(trained);
     else {

@@ -102,7 +102,7 @@ ${
 }
 ${problemNote(answer?.problem ?? null)}
 <dl class="parts">${numbers.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
-${verbatim(response)}</li>
+${one.notes === undefined ? null : html`<p class="verdict">${one.notes}</p>\n`}${verbatim(response)}</li>
 `;
 }
 

@@ -35,21 +35,23 @@ export async function runQuickstart(given: RunRequest): Promise<QuickstartResult
   const installed = (performance.now() - began) / 1000;
 
   const allow = given.allowChange ?? [];
-  const open = (): Run => {
+  const open = async (): Promise<Run> => {
     const begun = Run.begun(given.out);
     if (begun && !given.resume && !given.force) {
       throw new ConfigError(
         `${given.out} holds a run: add --resume to resume it, --force to start over, or choose another --out`,
       );
     }
-    return Run.open(given.out, {
+    const options = {
       recipe:
         given.recipe ?? (given.resume && (given.set.length === 0 || allow.length > 0) ? null : 'quickstart'),
       ...{ set: given.set, allow },
       resume: given.resume,
       replace: begun && given.force,
       splits: SPLITS,
-    });
+    };
+    await Run.checkRewards(given.out, options);
+    return Run.open(given.out, options);
   };
   let worked = false;
   const run = await runSession('quickstart', given, open, async (own) => {

@@ -40,6 +40,7 @@ import {
 import { changesOf, checkAllowed, checkChanges, DATA, isAllowed, recordChanges, told } from './changes.ts';
 import { openEngine } from './engine.ts';
 import { promptReader } from './prompt-length.ts';
+import { checkRewardNames, checkRewards } from './rewards.ts';
 import {
   changedData,
   changedNames,
@@ -185,6 +186,25 @@ export class Run extends RunDirectory {
     recordChanges(run.file('recipe.json'), { recipe, data: dataRecord(name) }, changes);
     for (const change of changes) say(told(change));
     return new Run(path);
+  }
+
+  /**
+   * Loads the rewards that `Run.open` with these options would have the run maximise, so that a module with a fault is found before
+   * anything is written. @throws ConfigError
+   */
+  static async checkRewards(
+    path: string,
+    {
+      recipe: name,
+      set,
+      replace = false,
+    }: Pick<Parameters<typeof Run.open>[1], 'recipe' | 'set' | 'replace'>,
+  ): Promise<void> {
+    const own = name === null && Run.begun(path) && !replace;
+    if (name === null && !own) return; // refused by `open`
+    const recipe = own ? changedRecipe(new Run(path).recipe, set) : loadRecipe(name!, set);
+    if (recipe.reward === null) return;
+    await checkRewards(recipe, openExamples(trainingExamples(recipe.data, recipe.seed)).facts.kind);
   }
 
   /** The policy before training. */
@@ -392,6 +412,7 @@ function checkExamples(recipe: Recipe, from: string | null, splits: readonly Spl
   const evaluated = checkValidation(recipe);
   if (splits.includes('test')) openExamples(heldOutExamples(data, seed, evaluation.series));
   const { facts, card } = asked(recipe, from);
+  checkRewardNames(recipe, facts.kind);
   const all = evaluated && !splits.includes('validation') ? [...splits, 'validation' as const] : splits;
   checkData({ name: data.name, facts, splits: all, card, reader: () => promptReader(from, recipe, card) });
 }
@@ -423,14 +444,14 @@ function tidyRun(path: string): void {
 export async function runSession(
   command: string | null,
   given: { readonly out: string; readonly device: string },
-  open: () => Run,
+  open: () => Run | Promise<Run>,
   work: (run: Run) => Promise<void>,
 ): Promise<Run> {
   openEngine(given.device);
   const lock = await claimDirectory(given.out);
   try {
     tidyRun(given.out);
-    const run = open();
+    const run = await open();
     await work(run);
     if (!lock.held()) throw gone(given.out);
     return run;

@@ -37,6 +37,7 @@ import { openEngine } from './engine.ts';
 import { fewShot } from './few-shot.ts';
 import { type JudgeCounts, judgedScore, recipeJudge } from './judging.ts';
 import { makePolicyReference } from './policy-reference.ts';
+import { rewardedTask } from './rewards.ts';
 import type { EvalJob, Likelihood, StageJob, StageNote, StageResult, TrainingJob } from './stage.ts';
 import { evaluationCard, exampleTask, trainingCard, trainingTask, withExtension } from './task.ts';
 import { readValidation, snapshotOf } from './validation.ts';
@@ -198,7 +199,10 @@ async function train(own: TrainingJob): Promise<StageResult> {
   });
   const judge = stage === 'rl' ? recipeJudge(recipe) : null;
   const counts: JudgeCounts = { judged: 0, missing: 0, reason: null };
-  const task = judge === null ? asked : { ...asked, score: judgedScore(asked, judge.judge, counts) };
+  const judged = judge === null ? asked : { ...asked, score: judgedScore(asked, judge.judge, counts) };
+  const rewarded =
+    stage === 'rl' ? await rewardedTask(judged, card.kind, recipe) : { task: judged, close: async () => {} };
+  const { task } = rewarded;
   const { tokens, rows } = recipe.memory;
   const validation = validationOf(own, learner, card);
   const hooks = { save: (at: StageStart): void => save(own, learner, card, at), validation };
@@ -229,6 +233,7 @@ async function train(own: TrainingJob): Promise<StageResult> {
   if (judge !== null) note({ kind: 'judged', ...counts, totals: judge.totals() });
   const ended = steps === stepsOf(own) || validation?.exhausted === true;
   const complete = ended && (validation?.finish(steps) ?? true);
+  await rewarded.close();
   if (complete) await publish(learner, card, own);
   return { steps, complete, records: [], likelihoods: [] };
 }

@@ -410,20 +410,25 @@ export interface Trained extends StageRecord {
   readonly policy: string;
 }
 
-function openForSft({ out, recipe, set, resume, allowChange: allow }: TrainRequest): Run {
+async function openForSft({ out, recipe, set, resume, allowChange: allow }: TrainRequest): Promise<Run> {
   const own = resume || Run.begun(out) || isGiven(allow);
-  return Run.open(out, { recipe: recipe ?? (own ? null : 'quickstart'), set, resume, allow });
+  const options = { recipe: recipe ?? (own ? null : 'quickstart'), set, resume, allow };
+  await Run.checkRewards(out, options);
+  return Run.open(out, options);
 }
 
 const isGiven = (keys: readonly string[] = []): boolean => keys.length > 0;
 
-function openForRl({ out, recipe, set, resume, policy, allowChange: allow }: TrainRequest): Run {
+async function openForRl(given: TrainRequest): Promise<Run> {
+  const { out, recipe, set, resume, policy, allowChange: allow } = given;
   const from = policy === undefined ? [] : ['sft.samples=0', `policy.init=${JSON.stringify(policy)}`];
-  const run = Run.open(out, {
+  const options = {
     recipe: recipe ?? (policy === undefined ? null : 'quickstart'),
     set: [...set, ...from],
     ...{ resume, allow },
-  });
+  };
+  await Run.checkRewards(out, options);
+  const run = Run.open(out, options);
   if (run.recipe.sft.samples > 0 && !run.stageFinished('sft')) {
     const first = `npx timeseer sft --out ${shellWord(run.path)} --resume`;
     throw new CheckpointError(

@@ -199,6 +199,7 @@ export const COMPLETION_NAMES: Readonly<Record<keyof Completion, LoggedName>> = 
   parts: { definition: 'Parts of the reward, each in [0, 1].' },
   similarity: { definition: 'Its transport similarity to the expert trace; null without transport.' },
   advantage: { definition: 'Its advantage in the group: what the loss uses.' },
+  notes: { definition: 'What rewards of the user say of it; absent where they say nothing.' },
   main: { definition: 'Part of the advantage that comes from the reward.' },
   orthogonal: {
     definition: 'Transport-grounded part of the advantage, before its weight; 0 without transport.',

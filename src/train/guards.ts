@@ -12,7 +12,7 @@ export const GUARDS = {
   entropy:
     'collapsed entropy: its mean over the last w steps is below the limit × its mean over the first w steps',
   hacking:
-    'reward hacking: over the last w steps the accuracy (mean of all reward parts but the format) is lower by more than the limit than ' +
+    'reward hacking: over the last w steps the accuracy (mean of all reward parts but the format and details of your own rewards) is lower by more than the limit than ' +
     'over the w earlier steps at which it was highest, and the format higher than there',
   width:
     'answers widen: over the last w steps they mark more than limit × as much of the series as the gold answers do',
@@ -42,9 +42,13 @@ export interface Alarm {
 const finite = (value: number | null | undefined): number => value ?? Number.NaN;
 const mean = (values: readonly number[]): number => values.reduce((sum, x) => sum + x, 0) / values.length;
 
-/** Mean of the reward's parts but the format; NaN where there is no other. */
+/** Mean of the reward's parts but the format and what those of a user are made of (`name.part`); NaN where there is no other. */
 const accuracyOf = ({ parts }: GuardedStep): number =>
-  mean(Object.entries(parts).flatMap(([name, value]) => (name === 'format' ? [] : [finite(value)])));
+  mean(
+    Object.entries(parts).flatMap(([name, value]) =>
+      name === 'format' || name.includes('.') ? [] : [finite(value)],
+    ),
+  );
 
 /** Two means of the same values may differ by this. */
 const ROUNDING = 1e-9;

@@ -132,6 +132,8 @@ export interface Completion {
   readonly advantage: number;
   readonly main: number;
   readonly orthogonal: number;
+  /** What rewards of the user say of it; absent where they say nothing. */
+  readonly notes?: string;
 }
 
 /** The responses of a group to training example number `index`, with the transport similarity of each where there is one. */
@@ -153,6 +155,7 @@ export function completionsOf(
     advantage: advantage[g]!,
     main: main[g]!,
     orthogonal: orthogonal[g]!,
+    ...(scores[g]?.notes === undefined ? {} : { notes: scores[g].notes }),
   }));
 }
 
@@ -240,6 +243,16 @@ function groundingOf(sum: Sums): GroundingMetrics | null {
   };
 }
 
+/** The names that any rank has, sorted: the same on every rank. Collective. */
+function namesOf(workers: WorkerGroup, own: readonly string[]): string[] {
+  const text = own.map((name) => `${name}\n`).join('');
+  const codes = workers.gather(Array.from(text, (letter) => letter.charCodeAt(0)));
+  const all = Array.from(codes, (code) => String.fromCharCode(code))
+    .join('')
+    .split('\n');
+  return [...new Set(all.filter((name) => name !== ''))].sort();
+}
+
 export class StepMeter {
   readonly #step: number;
   readonly #learningRate: number;
@@ -255,8 +268,12 @@ export class StepMeter {
   /** Of the updates' forward passes. */
   readonly padding = new PaddingMeter();
 
-  /** `parts`: names of all parts that rewards may have, the same on every rank. */
-  constructor(step: number, learningRate: number, parts: readonly string[] = []) {
+  /** Whether rewards may have other parts, too. */
+  readonly #open: boolean;
+
+  /** `parts`: names of the parts that rewards may have, the same on every rank; of all of them unless it is `open`. */
+  constructor(step: number, learningRate: number, parts: readonly string[] = [], open = false) {
+    this.#open = open;
     this.#step = step;
     this.#learningRate = learningRate;
     this.#sums = Object.fromEntries(SUMS.map((key) => [key, 0])) as Sums;
@@ -293,8 +310,12 @@ export class StepMeter {
         sums.reward += total;
         sums.rewardSquared += total * total;
         for (const [name, value] of Object.entries(parts)) {
-          const part = this.#parts.get(name);
-          if (part === undefined) throw new TimeseerError(`reward part '${name}' is none of its task`);
+          let part = this.#parts.get(name);
+          if (part === undefined) {
+            if (!this.#open) throw new TimeseerError(`reward part '${name}' is none of its task`);
+            part = [0, 0];
+            this.#parts.set(name, part);
+          }
           part[0] += value;
           part[1]++;
         }
@@ -406,15 +427,21 @@ export class StepMeter {
 
   /** Sums over ranks; a part is a mean over the responses that have it. Collective. */
   reduce(workers: WorkerGroup): Omit<RlMetrics, 'guards'> {
-    const names = [...this.#parts.keys()];
+    const names = this.#open ? namesOf(workers, [...this.#parts.keys()]) : [...this.#parts.keys()];
     this.#sums.filled = this.padding.tokens;
     this.#sums.places = this.padding.places;
     const sent = [
       ...SUMS.map((key) => this.#sums[key]),
       ...PHASES.map((phase) => this.#ms[phase] / workers.size),
-      ...names.flatMap((name) => this.#parts.get(name)!),
     ];
     const all = workers.allReduce(sent);
+    const parts = names.flatMap((name) => this.#parts.get(name) ?? [0, 0]);
+    const ofRanks = workers.gather(parts);
+    const ofParts = parts.map((_, i) => {
+      let total = 0;
+      for (let at = i; at < ofRanks.length; at += parts.length) total += ofRanks[at]!;
+      return total;
+    });
     const sum = Object.fromEntries(SUMS.map((key, i) => [key, all[i]!])) as Sums;
     const errors = workers.allGather([this.#transportError ?? -1]).map(([value]) => value!);
     const error = Math.max(...errors);
@@ -426,7 +453,7 @@ export class StepMeter {
       rewardStd: standardDeviation(sum.reward, sum.rewardSquared, sum.rewarded),
       parts: Object.fromEntries(
         names.flatMap((name, i): [string, number][] => {
-          const [value, count] = all.slice(SUMS.length + PHASES.length + 2 * i) as [number, number];
+          const [value, count] = ofParts.slice(2 * i) as [number, number];
           return count === 0 ? [] : [[name, value / count]];
         }),
       ),

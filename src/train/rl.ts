@@ -73,7 +73,13 @@ import {
   sequenceLogRatio,
   tokenWeights,
 } from './policy-loss.ts';
-import { type RolloutGroup, type RolloutOptions, rollout } from './rollout.ts';
+import {
+  type RolloutGroup,
+  type RolloutOptions,
+  rollout,
+  type SampledGroup,
+  startRollout,
+} from './rollout.ts';
 import { anchorsOf, type SimilarityResult, similarityTo } from './similarity.ts';
 import { PromptEncoder, type Task } from './task.ts';
 import type { Validation, ValidationKeys } from './validation.ts';
@@ -185,7 +191,7 @@ export async function rl(
       return step;
     }
     const learningRate = cosineSchedule(step, options.steps, options);
-    const meter = new StepMeter(step + 1, learningRate, Object.keys(task.weights));
+    const meter = new StepMeter(step + 1, learningRate, Object.keys(task.weights), task.hosted);
     // 1. prompts
     const [from, to] = workers.shard(options.prompts);
     const numbers = Array.from({ length: to - from }, (_, i) => step * options.prompts + from + i);
@@ -196,7 +202,12 @@ export async function rl(
       rehearse(prompts, await teacherPromptsOf(examples));
     // 2. and 3. responses and their scores
     const asked = { ...options, seed, hidden: grounded };
-    const groups = await rollout(policy, examples, prompts, numbers, task.score, asked);
+    const first = await startRollout(policy, examples, prompts, numbers, task, asked);
+    meter.lap('rollout');
+    // A reward that takes its time does so while traces are compared, unless which groups remain depends on it.
+    const waits = task.hosted === true && options.resample === 0;
+    const similar = waits ? compare(first.groups, step, meter) : null;
+    const groups = await first.scored();
     meter.lap('rollout');
     meter.responses(groups);
     meter.marks(groups, task.marked);
@@ -214,15 +225,8 @@ export async function rl(
       meter.lap('rollout');
     }
     // 4. and 5. similarity to the expert traces
-    let compared: SimilarityResult | null = null;
-    if (grounded && groups.length > 0) {
-      const { gatesEvery } = options.timerpo;
-      const gated = gatesEvery > 0 && step % gatesEvery === 0;
-      const anchors = anchorsOf(policy, task, groups, options.timerpo, gated);
-      meter.lap('data');
-      compared = similarityTo(policy, groups, anchors, task.reasoning, options.timerpo, options.tokens);
-      meter.similarity(groups, compared);
-    }
+    const compared = waits ? similar : compare(groups, step, meter);
+    if (compared !== null) meter.similarity(groups, compared);
     meter.lap('transport');
     const teacherPrompts = await teacherPromptsOf(groups.map(({ example }) => example));
     meter.lap('data');
@@ -306,6 +310,18 @@ export async function rl(
     const out = [];
     for (const one of examples) out.push(encoder.encode(await task.picture(one), task.instruction(one)));
     return out;
+  }
+
+  /** Similarity of responses to the expert traces; null where none is read. */
+  function compare(groups: readonly SampledGroup[], step: number, meter: StepMeter): SimilarityResult | null {
+    if (!grounded || groups.length === 0) return null;
+    const { gatesEvery } = options.timerpo;
+    const gated = gatesEvery > 0 && step % gatesEvery === 0;
+    const anchors = anchorsOf(policy, task, groups, options.timerpo, gated);
+    meter.lap('data');
+    const found = similarityTo(policy, groups, anchors, task.reasoning, options.timerpo, options.tokens);
+    meter.lap('transport');
+    return found;
   }
 
   /** The same with the expert trace, for the teacher of self-distillation; none without one. */

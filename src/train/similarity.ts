@@ -15,7 +15,7 @@ import { forward } from '../policy/forward.ts';
 import type { Policy } from '../policy/policy.ts';
 import { TextStreamer, type Tokenizer } from '../policy/tokenizer.ts';
 import { microBatches, promptBatch } from './micro-batch.ts';
-import type { RolloutGroup } from './rollout.ts';
+import type { SampledGroup } from './rollout.ts';
 import type { Task } from './task.ts';
 import { type HiddenStates, type TransportOptions, transport } from './transport.ts';
 
@@ -84,7 +84,7 @@ export const TRACE_TOKENS = 512;
 export function anchorsOf(
   policy: Pick<Policy, 'tokenizer' | 'encodeResponse'>,
   task: Pick<Task, 'trace' | 'genericTrace' | 'reasoning'>,
-  groups: readonly Pick<RolloutGroup, 'example'>[],
+  groups: readonly Pick<SampledGroup, 'example'>[],
   options: SimilarityOptions,
   gold: boolean,
 ): Anchor[] {
@@ -188,7 +188,7 @@ export const COST_ENTRIES = 1 << 23;
 interface Comparison {
   /** Of the step. */
   readonly index: number;
-  readonly group: RolloutGroup;
+  readonly group: SampledGroup;
   readonly anchor: Anchor;
   /** What takes part of each response: [G]. */
   readonly passages: readonly Passage[];
@@ -234,7 +234,7 @@ export interface SimilarityResult {
  */
 export function similarityTo(
   policy: Policy,
-  groups: readonly RolloutGroup[],
+  groups: readonly SampledGroup[],
   anchors: readonly Anchor[],
   reasoning: Task['reasoning'],
   options: SimilarityOptions,

@@ -25,6 +25,11 @@ export interface Task {
   reasoning(text: string): readonly [start: number, end: number] | null;
   /** Null: no part of the reward applies to the response, which therefore has none. May take its time. */
   score(response: string, example: Example): Score | null | Promise<Score | null>;
+  /**
+   * Whether scores come from elsewhere and take their time: responses are then scored while others are sampled. Such scores may have
+   * parts that `weights` does not name, which are logged alone. False when absent.
+   */
+  readonly hosted?: boolean;
   /** How much of the series the response and the gold answer mark; null where answers mark nothing, or it cannot be read. */
   marked(response: string, example: Example): MarkedShare | null;
 }

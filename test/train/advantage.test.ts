@@ -281,3 +281,32 @@ describe('orthogonal parts scaled to the spread of the main ones', () => {
     expect(Math.abs(scaled[1]!.orthogonal[0]!)).toBeCloseTo((0.5e-7 * Math.SQRT1_2) / SPREAD_FLOOR, 6);
   });
 });
+
+test.each(ADVANTAGES.filter((name) => name !== 'none'))(
+  'of %s, responses without a reward have none, and the others are as if they were alone',
+  (name) => {
+    const whole = record([0.1, 0.9, 0.4], { similarity: [0.2, 0.9, 0.6], lengths: [3, 1, 2] });
+    const other = record([0.3, 0.8], { similarity: [0.5, 0.1], lengths: [2, 2] });
+    const spread = <T>(values: readonly T[], missing: T): T[] => [
+      values[0]!,
+      missing,
+      values[1]!,
+      missing,
+      values[2]!,
+    ];
+    const sparse = {
+      rewards: spread<number | null>(whole.rewards, null),
+      parts: spread<Readonly<Record<string, number>>>(whole.parts, {}),
+      lengths: spread(whole.lengths, 9),
+      similarity: spread(whole.similarity, 1),
+      task: 'a',
+    };
+    const alone = of(name, whole, other);
+    const among = advantagesOf([sparse, other], { ...OPTIONS, advantage: name }, ALONE);
+    expect(among[0]!.advantage).toEqual(spread(alone[0]!.advantage, 0));
+    expect(among[0]!.orthogonal).toEqual(spread(alone[0]!.orthogonal, 0));
+    expect(among[1]).toEqual(alone[1]);
+    const silent = { ...sparse, rewards: sparse.rewards.map(() => null) };
+    expect(isZeroVariance(advantagesOf([silent], { ...OPTIONS, advantage: name }, ALONE)[0]!)).toBe(true);
+  },
+);

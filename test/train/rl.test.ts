@@ -1,7 +1,9 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
+import { combine } from '../../rewards/combine.ts';
+import { RewardHost } from '../../rewards/host.ts';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { TimeseerError } from '../../src/errors.ts';
@@ -11,6 +13,7 @@ import { forward } from '../../src/policy/forward.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { Random } from '../../src/random.ts';
 import { defaultRecipe } from '../../src/recipe.ts';
+import { parseAnswer } from '../../src/tasks/anomaly.ts';
 import { FOREIGN_CARD } from '../../src/tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../../src/train/checkpoint.ts';
 import { Learner } from '../../src/train/learner.ts';
@@ -686,6 +689,67 @@ describe('the reinforcement stage', () => {
     // A third at first; 0.9 in the end, where this was measured.
     expect(rewards[0]).toBeLessThan(0.55);
     expect(mean(rewards.slice(-10))).toBeGreaterThan(0.75);
+  });
+
+  test('raises a reward that a user wrote in ten lines of TypeScript', async () => {
+    const file = join(directory, 'third.ts');
+    writeFileSync(
+      file,
+      `import { defineReward } from 'timeseer';
+
+export default defineReward({
+  name: 'third',
+  score: ({ text }: { readonly text: string }) => {
+    const wanted = '<think>right</think><answer>[]</answer><class>normal</class>';
+    const shared = [...text].filter((letter, i) => letter === wanted[i]).length;
+    return { total: shared / wanted.length, parts: { shared }, notes: shared > 40 ? 'near' : 'far' };
+  },
+});
+`,
+    );
+    const host = await RewardHost.open([{ file, name: 'default' }]);
+    const answer = parseAnswer('', 2);
+    const wanted = tinyTask({
+      hosted: true,
+      weights: { third: 1 },
+      score: (text, example) =>
+        host
+          .score({ text, answer, example })
+          .then((scores) => combine([{ name: 'third', weight: 1, weights: null }], scores)),
+    });
+    const blind = tinyTask({
+      trace: ({ channels }) => new Random(1, 'trace', channels[0]![1]).pick(TRACES),
+    });
+    const policy = tinyPolicy(engine);
+    await teach(tinyLearner(policy), { samples: 240 }, blind);
+    const options = {
+      steps: 12,
+      prompts: 3,
+      group: 8,
+      temperature: 1,
+      maxTokens: 40,
+      learningRate: 3e-3,
+      kl: 0,
+    };
+    const { lines, completions } = await run(options, wanted, { policy, reference: null, clip: 1 });
+    await host.close();
+    expect(Object.keys(lines[0]!.parts)).toEqual(['third', 'third.shared']);
+    expect(completions[0]!.notes).toMatch(/^third: (near|far)$/);
+    const rewards = lines.map(({ reward }) => reward);
+    expect(mean(rewards.slice(-3))).toBeGreaterThan(mean(rewards.slice(0, 3)) + 0.15);
+  });
+
+  test('leaves responses without a reward out, and counts them', async () => {
+    const some = tinyTask({
+      score: (text) => (chance(text) < 0.5 ? null : { total: chance(text), parts: {} }),
+    });
+    const { lines } = await run({ ...RL, steps: 1 }, some);
+    const all = RL.prompts * RL.group;
+    expect(lines[0]!.unrewarded).toBeGreaterThan(0);
+    expect(lines[0]!.unrewarded).toBeLessThan(all);
+    expect(lines[0]!.reward).toBeGreaterThan(0.5);
+    const none = await run({ ...RL, steps: 1, entropy: 0, kl: 0 }, tinyTask({ score: () => null }));
+    expect(none.lines[0]).toMatchObject({ unrewarded: all, zeroVariance: 1, gradNorm: null });
   });
 
   test('stopped and resumed from its checkpoint it is the uninterrupted run, bit for bit', async () => {

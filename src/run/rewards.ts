@@ -1,0 +1,96 @@
+/** The rewards that a recipe lists, put in the place of the answer kind's own. */
+import { type CombinedReward, combine, combinedWeights } from '../../rewards/combine.ts';
+import { RewardHost } from '../../rewards/host.ts';
+import { type NamedReward, namedReward } from '../../rewards/registry.ts';
+import type { Recipe, RewardRecipe } from '../recipe.ts';
+import { taskKind } from '../tasks/kinds.ts';
+import type { Task } from '../train/task.ts';
+import type { Gold } from '../types.ts';
+import { isModuleSpecifier, type ModuleAddress, moduleAddress } from '../user-module.ts';
+import type { TrainingTask } from './task.ts';
+
+interface Member {
+  readonly weight: number;
+  /** One of ours, or the place of the module among those that are hosted. */
+  readonly of: NamedReward | number;
+}
+
+interface Plan {
+  readonly members: readonly Member[];
+  readonly modules: readonly ModuleAddress[];
+}
+
+/** What the entries of a recipe mean for answers of a kind. @throws ConfigError for a name that means none */
+function planOf(rewards: readonly RewardRecipe[], kind: Gold['kind']): Plan {
+  const modules: ModuleAddress[] = [];
+  const members = rewards.map(({ use, weight }): Member => {
+    if (!isModuleSpecifier(use)) return { weight, of: namedReward(use, taskKind(kind).reward) };
+    return { weight, of: modules.push(moduleAddress(use, '.')) - 1 };
+  });
+  return { members, modules };
+}
+
+const combinedOf = ({ members }: Plan, host: RewardHost | null): CombinedReward[] =>
+  members.map(({ weight, of }) =>
+    typeof of === 'number'
+      ? { name: host!.rewards[of]!.name, weight, weights: null }
+      : { name: of.name, weight, weights: of.weights },
+  );
+
+/** @throws ConfigError for a reward that means nothing for answers of a kind */
+export function checkRewardNames({ reward }: Recipe, kind: Gold['kind']): void {
+  if (reward !== null) planOf(reward, kind);
+}
+
+/**
+ * Loads what a recipe lists, to know that it can be used, and lets go of it.
+ * @throws ConfigError for an unknown name, a module that cannot be loaded or is no reward, or parts of the same name
+ */
+export async function checkRewards({ reward }: Recipe, kind: Gold['kind']): Promise<void> {
+  if (reward === null) return;
+  const plan = planOf(reward, kind);
+  const host = plan.modules.length === 0 ? null : await RewardHost.open(plan.modules);
+  try {
+    combinedWeights(combinedOf(plan, host));
+  } finally {
+    await host?.close();
+  }
+}
+
+export interface RewardedTask {
+  readonly task: Task;
+  readonly close: () => Promise<void>;
+}
+
+/**
+ * A training task with the rewards of a recipe; itself where it lists none. What the kind's own reward is, the task says: its score may
+ * be judged. @throws ConfigError as `checkRewards`
+ */
+export async function rewardedTask(
+  task: Task & Pick<TrainingTask, 'parse'>,
+  kind: Gold['kind'],
+  { reward, rl }: Recipe,
+): Promise<RewardedTask> {
+  if (reward === null) return { task, close: async () => {} };
+  const plan = planOf(reward, kind);
+  const host = plan.modules.length === 0 ? null : await RewardHost.open(plan.modules);
+  const own = taskKind(kind).reward;
+  const combined = combinedOf(plan, host).map((one, i) =>
+    plan.members[i]!.of === own ? { ...one, weights: task.weights } : one,
+  );
+  const score: Task['score'] = async (text, example) => {
+    const answer = task.parse(text, example);
+    const length = example.channels[0]!.length;
+    const custom = host?.score({ text, answer, example }) ?? [];
+    const scores = plan.members.map(async ({ of }) => {
+      if (typeof of === 'number') return (await custom)[of]!;
+      return of === own ? task.score(text, example) : of.score(answer, example.gold, length, rl.reward);
+    });
+    return combine(combined, await Promise.all(scores));
+  };
+  const hosted = host === null ? {} : { hosted: true };
+  return {
+    task: { ...task, weights: combinedWeights(combined), score, ...hosted },
+    close: async () => host?.close(),
+  };
+}

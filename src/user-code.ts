@@ -1,0 +1,152 @@
+/**
+ * Runs modules of the user: `.js` and `.mjs` by Node, `.ts` and `.mts` by Node where it strips types itself, else by jiti. Inside of
+ * them `timeseer` is the package that runs, whether or not their folder has one installed; Node before 22.15 cannot be told so, and
+ * modules that import it go through jiti there.
+ */
+import { readFileSync } from 'node:fs';
+import * as nodeModule from 'node:module';
+import { pathToFileURL } from 'node:url';
+import { ConfigError, reasonOf, suggestion, TimeseerError } from './errors.ts';
+import { addressText, type ModuleAddress, moduleTexts } from './user-module.ts';
+
+/** What `timeseer` and its other entry mean in a module of the user. */
+const ENTRIES: Readonly<Record<string, string>> = {
+  timeseer: entryUrl('./index'),
+  'timeseer/series': entryUrl('./series/index'),
+};
+
+function entryUrl(stem: string): string {
+  const ending = new URL(import.meta.url).pathname.endsWith('.ts') ? '.ts' : '.js';
+  return new URL(stem + ending, import.meta.url).href;
+}
+
+/** In-thread hooks of newer versions of Node, which the types of the oldest supported one lack. */
+interface SyncHooks {
+  readonly registerHooks?: (hooks: {
+    resolve: (specifier: string, context: unknown, next: (s: string, c: unknown) => unknown) => unknown;
+  }) => void;
+}
+
+let provided = false;
+
+/**
+ * From now on native imports of this thread find the package; false where this version of Node has no hooks of that kind. (The older
+ * `module.register` has a thread of its own, which keeps a Worker alive that used it.)
+ */
+function provideEntries(): boolean {
+  const { registerHooks } = nodeModule as SyncHooks;
+  if (registerHooks === undefined) return false;
+  if (provided) return true;
+  provided = true;
+  registerHooks({
+    resolve: (specifier, context, next) => {
+      const url = Object.hasOwn(ENTRIES, specifier) ? ENTRIES[specifier] : undefined;
+      return url === undefined ? next(specifier, context) : { url, shortCircuit: true };
+    },
+  });
+  return true;
+}
+
+/** Whether Node itself can run a module with all that it imports: it strips types where it must, and `timeseer` is found. */
+function isNative(file: string): boolean {
+  const texts = moduleTexts(file);
+  const typed = [...texts.keys()].some((one) => /\.m?ts$/u.test(one));
+  const ours = [...texts.values()].some((text) => /["']timeseer(?:\/series)?["']/u.test(text));
+  return (!typed || stripsTypes()) && (!ours || provideEntries());
+}
+
+const stripsTypes = (): boolean =>
+  Boolean((process.features as unknown as Readonly<Record<string, unknown>>)['typescript']);
+
+async function jitiOf() {
+  const { createJiti } = await import('jiti');
+  const names = Object.keys(ENTRIES);
+  const modules = await Promise.all(names.map((name) => import(/* @vite-ignore */ ENTRIES[name]!)));
+  const virtualModules = Object.fromEntries(names.map((name, i) => [name, modules[i]]));
+  return createJiti(import.meta.url, { virtualModules, fsCache: false, interopDefault: false });
+}
+
+/** Where in the module something went wrong, `:LINE:COLUMN`, as far as the stack tells. */
+function placeIn(file: string, stack: string | undefined): string {
+  const plain = stack?.replaceAll(pathToFileURL(file).href, file) ?? '';
+  const at = plain.indexOf(`${file}:`);
+  return at < 0 ? '' : (/^(?::\d+){1,2}/u.exec(plain.slice(at + file.length))?.[0] ?? '');
+}
+
+/** What a text with a syntax error has wrong, with its place: Node's own loader does not tell the line. */
+async function syntaxProblem(file: string): Promise<string | null> {
+  const jiti = await jitiOf();
+  const source = readFileSync(file, 'utf8');
+  const marked = jiti.transform({ source, filename: file, ts: /\.m?ts$/u.test(file), async: true });
+  const problem = /__JITI_ERROR__ = (\{.*\})/u.exec(marked)?.[1];
+  if (problem === undefined) return null;
+  const { line, column, message } = JSON.parse(problem) as Record<'line' | 'column' | 'message', unknown>;
+  return `${file}:${line}:${column}: ${String(message).trim()}`;
+}
+
+const ADVICE = 'correct the module';
+
+async function failure(file: string, cause: unknown): Promise<ConfigError> {
+  if (cause instanceof TimeseerError) return new ConfigError(`${file}: ${cause.message}`, { cause });
+  const { name = 'Error', message = String(cause), stack, code } = (cause ?? {}) as NodeJS.ErrnoException;
+  const parsed = /ParseError: ([^\n]+?)\s*\n\s*(\S+?:\d+:\d+)/u.exec(message);
+  if (parsed !== null) return new ConfigError(`${parsed[2]}: ${parsed[1]}; ${ADVICE}`, { cause });
+  if (name === 'SyntaxError') {
+    const problem = await syntaxProblem(file).catch(() => null);
+    return new ConfigError(`${problem ?? `${file}${placeIn(file, stack)}: ${message}`}; ${ADVICE}`, {
+      cause,
+    });
+  }
+  if (code === 'ERR_MODULE_NOT_FOUND' || code === 'MODULE_NOT_FOUND') {
+    return new ConfigError(
+      `${file}: ${message.split('\n')[0]}; correct the import, or install what it names`,
+      {
+        cause,
+      },
+    );
+  }
+  const what = message.split('\n')[0];
+  return new ConfigError(
+    `${file}${placeIn(file, stack)}: threw ${name} when it was loaded: ${what}; ${ADVICE}`,
+    {
+      cause,
+    },
+  );
+}
+
+/** All exports of a module. @throws ConfigError naming file and line of what is wrong with it */
+async function exportsOf(file: string): Promise<Readonly<Record<string, unknown>>> {
+  const native = isNative(file);
+  try {
+    if (native) {
+      return (await import(/* @vite-ignore */ pathToFileURL(file).href)) as Record<string, unknown>;
+    }
+    return await (await jitiOf()).import<Record<string, unknown>>(file);
+  } catch (cause) {
+    throw await failure(file, cause);
+  }
+}
+
+/**
+ * The export that an address names. The module's code runs in this thread.
+ * @param wanted what it should be, for the message: `a reward made with defineReward`
+ * @throws ConfigError for a module that is not there, has a syntax error, throws, or has no such export
+ */
+export async function loadModule({ file, name }: ModuleAddress, wanted: string): Promise<unknown> {
+  const all = await exportsOf(file);
+  if (Object.hasOwn(all, name)) return all[name];
+  const names = Object.keys(all).filter((one) => one !== 'default' && one !== '__esModule');
+  const known = names.length === 0 ? 'it exports nothing' : `it exports ${names.join(', ')}`;
+  throw new ConfigError(
+    name === 'default'
+      ? `${file}: no default export; write export default for ${wanted}${names.length === 0 ? '' : `, or name one of its exports, ${addressText({ file, name: names[0]! })}`}`
+      : `${file}: exports no ${name}; ${known}.${suggestion(name, names)}`,
+  );
+}
+
+/** What a thrown value says, in one line, with its place in the module. */
+export function thrownText(file: string, thrown: unknown): string {
+  if (!(thrown instanceof Error)) return `threw ${JSON.stringify(thrown) ?? String(thrown)}`;
+  const place = placeIn(file, thrown.stack);
+  return `threw ${thrown.name}: ${reasonOf(thrown).split('\n')[0]}${place === '' ? '' : ` (${file}${place})`}`;
+}

@@ -1,0 +1,342 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import fc from 'fast-check';
+import { afterAll, describe, expect, test } from 'vitest';
+import { combine, combinedWeights } from '../../rewards/combine.ts';
+import { defineReward, type RewardDefinition, rewardOf, scoresBy } from '../../rewards/define.ts';
+import { RewardHost, type ScoringRequest } from '../../rewards/host.ts';
+import { namedReward } from '../../rewards/registry.ts';
+import { ConfigError, RewardError } from '../../src/errors.ts';
+import { parseAnswer } from '../../src/tasks/anomaly.ts';
+import { taskKind } from '../../src/tasks/kinds.ts';
+import type { Example } from '../../src/types.ts';
+import { loadModule } from '../../src/user-code.ts';
+
+const directory = mkdtempSync(join(tmpdir(), 'timeseer-reward-'));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
+const write = (name: string, text: string): string => {
+  const file = join(directory, name);
+  writeFileSync(file, text);
+  return file;
+};
+
+const example: Example = {
+  ...{
+    id: 'set/train/7',
+    task: 'set',
+    channels: [Float64Array.of(3, 1, 4, 1, 5)],
+    names: ['x'],
+    times: null,
+  },
+  ...{ gold: { kind: 'anomaly', class: 'trend', intervals: [[1, 3]] }, recording: null },
+};
+const asked = (text: string): ScoringRequest => ({ text, answer: parseAnswer(text, 5), example });
+const request = (text: string) => ({ ...asked(text), gold: example.gold });
+const FILE = '/home/ann/mine.ts';
+const outcomeOf = (outcome: unknown) =>
+  scoresBy(defineReward({ name: 'mine', score: () => outcome as number, timeLimit: 5 }), [request('abc')], {
+    file: FILE,
+  });
+
+const score = (): number => 1;
+
+describe('a definition', () => {
+  test.each([
+    ['no name', { score }, /name: got undefined/],
+    ['a name of two words', { name: 'two words', score }, /name: got "two words"/],
+    ['a name with a dot', { name: 'a.b', score }, /name: got "a\.b"/],
+    ['no function', { name: 'mine' }, /a function score or a function scoreBatch/],
+    ['two functions', { name: 'mine', score, scoreBatch: score }, /one of them/],
+    ['a limit of no time', { name: 'mine', score, timeLimit: 0 }, /timeLimit: got 0/],
+    ['nothing', null, /name: got undefined/],
+  ])('with %s is refused', (_, definition, message) => {
+    expect(() => defineReward(definition as RewardDefinition)).toThrow(message);
+    expect(() => rewardOf(definition, FILE)).toThrow(/^\/home\/ann\/mine\.ts: exports no reward: /);
+  });
+
+  test('may be a function alone, by its name', () => {
+    function brief() {
+      return 0.5;
+    }
+    expect(rewardOf(brief, FILE)).toMatchObject({ name: 'brief', score: brief });
+    expect(rewardOf(() => 1, FILE).name).toBe('reward');
+  });
+});
+
+describe('scores of a reward of the user', () => {
+  test('are numbers, numbers with parts and notes, or null where it does not apply', async () => {
+    expect(await outcomeOf(-2.5)).toEqual([{ total: -2.5, parts: {} }]);
+    expect(await outcomeOf(null)).toEqual([null]);
+    expect(await outcomeOf({ total: null, parts: { a: 1 } })).toEqual([null]);
+    expect(await outcomeOf(Promise.resolve({ total: 0.5, parts: { a: 1, b: null }, notes: 'so' }))).toEqual([
+      { total: 0.5, parts: { a: 1 }, notes: 'so' },
+    ]);
+  });
+
+  test.each([
+    ['NaN', Number.NaN, 'returned NaN'],
+    ['an infinite number', -Infinity, 'returned -Infinity'],
+    ['a string', '0.5', 'returned "0.5"'],
+    ['two numbers', [0.5, 0.5], 'returned [0.5,0.5]'],
+    ['nothing', undefined, 'returned nothing'],
+    ['a truth', true, 'returned true'],
+    ['a total that is text', { total: '1' }, 'returned a total of "1"'],
+    ['parts without a total', { parts: { a: 1 } }, 'returned {"parts":{"a":1}}'],
+    ['a part that is NaN', { total: 1, parts: { a: Number.NaN } }, 'returned NaN as its part a'],
+    ['a part with a dot', { total: 1, parts: { 'a.b': 1 } }, 'returned a part called "a.b"'],
+    ['notes that are no text', { total: 1, notes: 7 }, 'returned notes of 7'],
+  ])('that are %s are refused, naming function, file and response', async (_, outcome, message) => {
+    const error = await outcomeOf(outcome).catch((cause: unknown) => cause as Error);
+    expect(error).toBeInstanceOf(RewardError);
+    expect((error as Error).message).toContain(
+      `${FILE}: reward mine on a response to set/train/7 ("abc") ${message}`,
+    );
+  });
+
+  test('are missing with an error where the function throws, now or later', async () => {
+    const failing = (score: () => Promise<number> | number) =>
+      scoresBy({ name: 'mine', score }, [request('abc')], { file: FILE });
+    const boom = () => {
+      throw new TypeError('boom\nsecond line');
+    };
+    await expect(failing(boom)).rejects.toThrow(/reward mine on .* threw TypeError: boom$/);
+    await expect(failing(async () => boom())).rejects.toThrow(/threw TypeError: boom$/);
+    await expect(failing(() => Promise.reject('text'))).rejects.toThrow(/threw "text"$/);
+  });
+
+  test('may heed the time limit, and are an error where they do not', async () => {
+    const heeds = defineReward({
+      name: 'heeds',
+      timeLimit: 0.02,
+      score: ({ signal }) => new Promise((resolve) => signal.addEventListener('abort', () => resolve(null))),
+    });
+    expect(await scoresBy(heeds, [request('a')], { file: FILE })).toEqual([null]);
+    const hangs = defineReward({ name: 'hangs', timeLimit: 0.02, score: () => new Promise(() => {}) });
+    await expect(scoresBy(hangs, [request('a')], { file: FILE })).rejects.toThrow(
+      /reward hangs on .* had no answer after 0\.02 s/,
+    );
+  });
+
+  test('of one response are asked for side by side and come in order', async () => {
+    let [under, most] = [0, 0];
+    const score = async ({ text }: { text: string }) => {
+      most = Math.max(most, ++under);
+      await sleep(text.length % 3);
+      under--;
+      return text.length;
+    };
+    const requests = Array.from({ length: 150 }, (_, i) => request('x'.repeat(i)));
+    const found = await scoresBy({ name: 'mine', score }, requests, { file: FILE });
+    expect(found.map((one) => one?.total)).toEqual(requests.map((_, i) => i));
+    expect(most).toBe(64);
+  });
+
+  test('of a batch are one for each response', async () => {
+    const batch = (scoreBatch: (all: readonly { text: string }[]) => unknown) =>
+      scoresBy({ name: 'mine', scoreBatch: scoreBatch as never }, [request('a'), request('bcd')], {
+        file: FILE,
+      });
+    expect(await batch((all) => all.map(({ text }) => text.length))).toMatchObject([
+      { total: 1 },
+      { total: 3 },
+    ]);
+    await expect(batch(() => [1])).rejects.toThrow(/reward mine returned 1 values for 2 responses/);
+    await expect(batch(() => 1)).rejects.toThrow(/reward mine returned 1 for 2 responses/);
+    await expect(batch(() => [1, Number.NaN])).rejects.toThrow(/to set\/train\/7 \("bcd"\) returned NaN/);
+  });
+});
+
+describe('the thread of rewards', () => {
+  test('runs TypeScript that imports timeseer and its neighbours, from a folder without node_modules', async () => {
+    write('limit.ts', 'export const limit: number = 10;\n');
+    const file = write(
+      'brief.ts',
+      `import { defineReward } from 'timeseer';
+import { limit } from './limit.js';
+export default defineReward({
+  name: 'brief',
+  score: ({ text, gold }) => ({ total: text.length / limit, parts: { wide: gold.kind === 'anomaly' ? gold.intervals[0]![1] : 0 } }),
+});
+export const strict = defineReward({ name: 'strict', score: ({ answer }): number => (answer.wellFormed ? 1 : 0) });
+`,
+    );
+    const host = await RewardHost.open([
+      { file, name: 'default' },
+      { file, name: 'strict' },
+    ]);
+    expect(host.rewards.map(({ name }) => name)).toEqual(['brief', 'strict']);
+    const right = '<think>t</think><answer>[[1, 3]]</answer><class>trend</class>';
+    expect(await Promise.all(['abc', right].map((text) => host.score(asked(text))))).toEqual([
+      [
+        { total: 0.3, parts: { wide: 3 } },
+        { total: 0, parts: {} },
+      ],
+      [
+        { total: right.length / 10, parts: { wide: 3 } },
+        { total: 1, parts: {} },
+      ],
+    ]);
+    await host.close();
+    await expect(host.score(asked('a'))).rejects.toThrow(/closed/);
+  });
+
+  test('runs JavaScript, by Node or with timeseer imported', async () => {
+    const plain = write('plain.mjs', 'export default function half() { return 0.5; }\n');
+    const ours = write(
+      'ours.mjs',
+      "import { defineReward } from 'timeseer';\nexport default defineReward({ name: 'ours', score: async () => null });\n",
+    );
+    const host = await RewardHost.open([plain, ours].map((file) => ({ file, name: 'default' })));
+    expect(await host.score(asked('a'))).toEqual([{ total: 0.5, parts: {} }, null]);
+    await host.close();
+    const bad = write('bad.mjs', 'const a = 1;\nexport default function ( {\n');
+    await expect(RewardHost.open([{ file: bad, name: 'default' }])).rejects.toThrow(
+      /bad\.mjs:3:\d+: Unexpected/,
+    );
+  });
+
+  test.each([
+    ['is not there', 'gone.ts', null, 'default', /gone\.ts: cannot be read as a module \(no such file/],
+    ['is no module', 'notes.txt', 'x', 'default', /notes\.txt: not a module by its ending; .*\.ts/],
+    [
+      'has a syntax error',
+      'bad.ts',
+      'const a: number = 1;\nexport default {\n  x: (,\n};\n',
+      'default',
+      /bad\.ts:3:\d+: Unexpected token; correct/,
+    ],
+    [
+      'throws when loaded',
+      'throws.ts',
+      'const a = 1;\nthrow new RangeError("no " + a);\n',
+      'default',
+      /throws\.ts:2:\d+: threw RangeError when it was loaded: no 1/,
+    ],
+    [
+      'imports what is not there',
+      'lost.ts',
+      "import x from 'no-such-package-here';\nexport default x;\n",
+      'default',
+      /lost\.ts: Cannot find .*no-such-package-here/,
+    ],
+    [
+      'has no default export',
+      'named.ts',
+      'export const brief = () => 1;\n',
+      'default',
+      /no default export; .*named\.ts#brief/,
+    ],
+    [
+      'does not export the name',
+      'other.ts',
+      'export const brief = () => 1;\n',
+      'breif',
+      /exports no breif; it exports brief\. Did you mean brief\?/,
+    ],
+    ['exports something else', 'seven.ts', 'export default 7;\n', 'default', /seven\.ts: exports no reward/],
+  ])('refuses a module that %s', async (_, name, text, wanted, message) => {
+    const file = text === null ? join(directory, name) : write(name, text);
+    const opened = loadModule({ file, name: wanted }, 'a reward').then((found) => rewardOf(found, file));
+    await expect(opened).rejects.toThrow(message);
+    await expect(opened).rejects.toBeInstanceOf(ConfigError);
+  });
+
+  test('reports what a function does wrong, with the line that threw, and goes on', async () => {
+    const file = write(
+      'moody.ts',
+      `interface Asked { text: string }
+export default function moody({ text }: Asked) {
+  if (text === 'bad') throw new Error('not this');
+  return text === 'odd' ? Number.NaN : 1;
+}
+`,
+    );
+    const host = await RewardHost.open([{ file, name: 'default' }]);
+    await expect(host.score(asked('bad'))).rejects.toThrow(
+      /moody\.ts: reward moody on a response to set\/train\/7 \("bad"\) threw Error: not this \(.*moody\.ts:3:\d+\)/,
+    );
+    await expect(host.score(asked('odd'))).rejects.toThrow(/returned NaN: return one finite number/);
+    expect(await host.score(asked('good'))).toEqual([{ total: 1, parts: {} }]);
+    await host.close();
+  });
+
+  test('that a function blocks, or ends, fails what it was asked', async () => {
+    const blocks = write(
+      'blocks.mjs',
+      "export default { name: 'blocks', timeLimit: 0.1, score: () => { for (;;); } };\n",
+    );
+    const ends = write('ends.mjs', 'export default function ends() { process.exit(3); }\n');
+    const hosts = await Promise.all(
+      [blocks, ends].map((file) => RewardHost.open([{ file, name: 'default' }])),
+    );
+    const [blocked, ended] = await Promise.allSettled(hosts.map((host) => host.score(asked('a'))));
+    expect(String((blocked as PromiseRejectedResult).reason)).toMatch(/blocks\.mjs: blocks its thread/);
+    expect(String((ended as PromiseRejectedResult).reason)).toMatch(/ends\.mjs: its thread ended by itself/);
+    await Promise.all(hosts.map((host) => host.close()));
+  });
+});
+
+describe('several rewards', () => {
+  const ours = { name: 'anomseer', weight: 1, weights: { place: 0.75, format: 0.25 } };
+  const mine = { name: 'mine', weight: 0.2, weights: null };
+
+  test('are the mean of those that apply, by weight, with the parts of all', () => {
+    const first = { total: 0.8, parts: { place: 1, format: 0.2 } };
+    const second = { total: 0.5, parts: { tone: 7 }, notes: 'dry' };
+    expect(combine([ours, mine], [first, second])).toEqual({
+      total: (0.8 + 0.2 * 0.5) / 1.2,
+      parts: { place: 1, format: 0.2, mine: 0.5, 'mine.tone': 7 },
+      notes: 'mine: dry',
+    });
+    expect(combine([ours, mine], [first, null])).toEqual(first);
+    expect(combine([ours, mine], [null, null])).toBeNull();
+    expect(combine([ours, { ...mine, weight: 0 }], [null, second])).toBeNull();
+  });
+
+  test('one of weight 1 is itself, and all together stay among their totals', () => {
+    const unit = fc.double({ min: 0, max: 1, noNaN: true });
+    fc.assert(
+      fc.property(fc.array(fc.tuple(unit, fc.option(unit)), { minLength: 1, maxLength: 5 }), (all) => {
+        const rewards = all.map(([weight], i) => ({ name: `r${i}`, weight, weights: null }));
+        const scores = all.map(([, total]) => (total === null ? null : { total, parts: {} }));
+        const totals = all.flatMap(([weight, total]) => (total === null || weight === 0 ? [] : [total]));
+        const combined = combine(rewards, scores);
+        if (totals.length === 0) expect(combined).toBeNull();
+        else {
+          expect(combined!.total).toBeGreaterThanOrEqual(Math.min(...totals) - 1e-9);
+          expect(combined!.total).toBeLessThanOrEqual(Math.max(...totals) + 1e-9);
+        }
+        expect(combine([{ ...rewards[0]!, weight: 1 }], [scores[0]!])?.total).toBe(scores[0]?.total);
+      }),
+    );
+  });
+
+  test('have parts of different names, each with its weight', () => {
+    expect(combinedWeights([ours, mine])).toEqual({ place: 0.75, format: 0.25, mine: 0.2 });
+    expect(() => combinedWeights([ours, { name: 'format', weight: 1, weights: null }])).toThrow(
+      /two rewards have a part called format/,
+    );
+  });
+
+  test('go by name: that of the task, or a part of it, which does not apply to every answer', () => {
+    const own = taskKind('variates').reward;
+    expect(namedReward('task', own)).toBe(own);
+    expect(namedReward('variates', own)).toBe(own);
+    const gold = { kind: 'variates', variates: [2] } as const;
+    const answer = { ...asked('x').answer, variates: [2] };
+    expect(namedReward('localisation', own).score(answer, gold, 9)).toBeNull();
+    expect(namedReward('accuracy', own).score(answer, gold, 9)).toBeNull();
+    expect(namedReward('format', own).score(answer, gold, 9)).toEqual({ total: 0, parts: { format: 0 } });
+    expect(() => namedReward('anomseer', own)).toThrow(
+      /no reward called anomseer for this data; known are task, variates/,
+    );
+    const seer = taskKind('anomaly').reward;
+    const right = asked('<think>t</think><answer>[[1, 3]]</answer><class>seasonal</class>');
+    const parts = ['localisation', 'accuracy', 'format'].map(
+      (name) => namedReward(name, seer).score(right.answer, example.gold, 5)!.total,
+    );
+    expect(parts).toEqual([1, 0, 1]);
+  });
+});
