@@ -6,6 +6,7 @@
  * environment, goes to the address that was given and nowhere else (redirects are refused), and is blotted out of whatever a server
  * sends back.
  */
+import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
 import { broken, isBusy, Passing, retry, retryAfter } from '../download.ts';
 import { ConfigError, EndpointError } from '../errors.ts';
@@ -29,11 +30,39 @@ export interface ChatMessage {
   readonly content: string | readonly ChatPart[];
 }
 
+/** Parts whose address holds nothing that JSON would escape. */
+const plainPictures = new WeakSet<ChatPart>();
+/** Stands for such an address while the rest becomes JSON; no prompt can hold it. */
+const PLACE = randomUUID();
+
 /** A picture within a message. */
-export const pngPart = (png: Uint8Array): ChatPart => ({
-  type: 'image_url',
-  image_url: { url: `data:image/png;base64,${Buffer.from(png).toString('base64')}` },
-});
+export function pngPart(png: Uint8Array): ChatPart {
+  const base64 = Buffer.from(png.buffer, png.byteOffset, png.byteLength).toString('base64');
+  const part: ChatPart = { type: 'image_url', image_url: { url: `data:image/png;base64,${base64}` } };
+  plainPictures.add(part);
+  return part;
+}
+
+/**
+ * A request as JSON, UTF-8. Pictures go around the JSON writer: looking for what to escape in 100 kB of them takes half of the processor time
+ * of a request (1.41 against 0.79 s per 1000).
+ */
+function jsonBytes(messages: readonly ChatMessage[], rest: object): Buffer {
+  const pictures: string[] = [];
+  const put = (part: ChatPart): ChatPart => {
+    if (part.type !== 'image_url' || !plainPictures.has(part)) return part;
+    pictures.push(part.image_url.url);
+    return { type: 'image_url', image_url: { url: PLACE } };
+  };
+  const plain = messages.map(({ role, content }) => ({
+    role,
+    content: typeof content === 'string' ? content : content.map(put),
+  }));
+  const pieces = JSON.stringify({ messages: plain, ...rest }).split(PLACE);
+  return Buffer.concat(
+    pieces.flatMap((piece, i) => [Buffer.from(piece), Buffer.from(pictures[i] ?? '', 'latin1')]),
+  );
+}
 
 export interface ChatRequest {
   readonly messages: readonly ChatMessage[];
@@ -344,8 +373,8 @@ export function openEndpoint(options: EndpointOptions): ChatEndpoint {
   /** OpenAI's newer models know the limit by another name. */
   let limit: 'max_tokens' | 'max_completion_tokens' = 'max_tokens';
 
-  const body = ({ messages, temperature, maxTokens, seed }: ChatRequest): string =>
-    JSON.stringify({ model, messages, temperature, [limit]: maxTokens, seed, n: 1, stream: false });
+  const body = ({ messages, temperature, maxTokens, seed }: ChatRequest): Buffer =>
+    jsonBytes(messages, { model, temperature, [limit]: maxTokens, seed, n: 1, stream: false });
 
   /** One request, sent once. @throws ChatError; Passing; the signal's reason */
   async function send(

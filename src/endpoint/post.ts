@@ -29,14 +29,13 @@ export function openConnections(address: URL, headers: Readonly<Record<string, s
    * @param timeout seconds until the end of the answer
    * @throws Timeout; the signal's reason; what the connection broke with
    */
-  return (body: string, timeout: number, signal: AbortSignal): Promise<Posted> =>
+  return (body: Uint8Array, timeout: number, signal: AbortSignal): Promise<Posted> =>
     new Promise((resolve, reject) => {
       signal.throwIfAborted();
-      const bytes = Buffer.from(body);
       const sent = request(address, {
         method: 'POST',
         agent,
-        headers: { ...headers, 'content-length': bytes.length },
+        headers: { ...headers, 'content-length': body.byteLength },
       });
       const end = (): void => {
         clearTimeout(timer);
@@ -73,6 +72,6 @@ export function openConnections(address: URL, headers: Readonly<Record<string, s
           });
         });
       });
-      sent.end(bytes);
+      sent.end(body);
     });
 }

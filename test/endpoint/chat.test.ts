@@ -78,6 +78,19 @@ describe('a request', () => {
     });
   });
 
+  test('holds several pictures at their places, whatever stands beside them', async () => {
+    const [a, b] = [pngPart(new Uint8Array([1, 2, 3, 4])), pngPart(new Uint8Array([5]).subarray(0, 1))];
+    const text = { type: 'text', text: '"quoted"\n€ 🙂' } as const;
+    const foreign = { type: 'image_url', image_url: { url: 'https://host/a"b' } } as const;
+    const messages = [
+      { role: 'user', content: [a, text, b] },
+      { role: 'assistant', content: '' },
+      { role: 'user', content: [foreign, a] },
+    ] as const;
+    await open().chat({ messages });
+    expect(server.calls[0]!.body.messages).toEqual(messages);
+  });
+
   test('carries the key of the variable that is named, and none where OPENAI_API_KEY is unset', async () => {
     vi.stubEnv('OTHER_KEY', 'other');
     await open({ keyVariable: 'OTHER_KEY' }).chat(ASKED);
