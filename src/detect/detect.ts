@@ -48,6 +48,7 @@ function robustRange(values: Float64Array): { low: number; high: number; middle:
 /** Values that are so few among the samples are steps of a scale. */
 const MOST_STEPS = 256;
 const SAMPLES_PER_STEP = 8;
+const FEWEST_STEPS = 3;
 
 /** The step of values that are counted or rounded; 0 where they are not. */
 function quantum(values: Float64Array, range: number): number {
@@ -63,7 +64,8 @@ function quantum(values: Float64Array, range: number): number {
   let least = Infinity;
   for (let i = 1; i < sorted.length; i++) least = Math.min(least, sorted[i]! - sorted[i - 1]!);
   // Of a few levels that lie far apart a whole step is a departure.
-  return least <= range / 4 ? least : 0;
+  // Rare events have few counts, most of them 0, so that their range is no more than a step or two.
+  return least <= range / 4 || sorted.at(-1)! - sorted[0]! >= FEWEST_STEPS * least ? least : 0;
 }
 
 /** Neighbours must leave less than this part of the usual departures from the level. */

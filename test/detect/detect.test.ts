@@ -189,6 +189,20 @@ describe('what is usual is no finding', () => {
     expect(many(student)).toBeLessThanOrEqual(2);
   });
 
+  test('small counts of rare events have a finding in hardly any series', () => {
+    const counts = (seed: number): Float64Array => {
+      const draw = new Random(seed, 'rare');
+      return Float64Array.from({ length: 1500 }, () => {
+        let count = -1;
+        for (let product = 1; product > Math.exp(-0.2); count++) product *= draw.uniform();
+        return count;
+      });
+    };
+    const worst = Array.from({ length: 24 }, (_, seed) => detect(counts(seed)).findings[0]?.severity ?? 0);
+    expect(worst.filter((severity) => severity > 0).length).toBeLessThanOrEqual(2);
+    expect(Math.max(...worst)).toBeLessThan(LEVELS.high);
+  });
+
   test('what comes at many places at no distance in particular is not rare, however far it lies from the rest', () => {
     const slow = (seed: number): Float64Array => {
       const draw = new Random(seed, 'slow');
