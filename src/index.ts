@@ -1,5 +1,15 @@
 /** `timeseer`: what the command line composes, for programs and for modules of the user. */
 export {
+  type Detection,
+  type DetectorDefinition,
+  defineDetector,
+  definePolicy,
+  type PolicyDefinition,
+  type PolicyOutcome,
+  type PolicyRequest,
+  type Question,
+} from '../eval/define.ts';
+export {
   defineReward,
   type RewardDefinition,
   type RewardOutcome,

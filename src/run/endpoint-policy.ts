@@ -13,7 +13,7 @@ import { ConfigError } from '../errors.ts';
 import { encodePngAside } from '../plot/png.ts';
 import type { Shot } from '../train/task.ts';
 import type { Picture } from '../types.ts';
-import { answerOneByOne, type OneByOne } from './one-by-one.ts';
+import { answerOneByOne, asked } from './one-by-one.ts';
 import { foreignCard } from './task.ts';
 
 /** Where models without an address are asked. */
@@ -64,24 +64,30 @@ async function messagesOf({ shots, picture, instruction }: EvalPrompt): Promise<
 export function endpointPolicy(given: string, options: Omit<EndpointOptions, 'url' | 'model'>): EvalPolicy {
   const { model, url } = parseEndpoint(given);
   const endpoint = openEndpoint({ ...options, url, model });
-  const how: OneByOne = {
-    // Some more than the client sends at once: their pictures are drawn while the others are waited for.
-    concurrency: Math.ceil(1.25 * endpoint.concurrency) + 1,
-    async answer({ temperature, maxTokens, seed, ...prompt }, signal) {
-      const messages = await messagesOf(prompt);
-      const { text, usage, seconds, cost } = await endpoint.chat(
-        { messages, temperature, maxTokens, seed },
-        signal,
-      );
-      return { text, seconds, ...(usage === null ? {} : { usage }), ...(cost === null ? {} : { cost }) };
-    },
-    failure: (error) => (error instanceof ChatError && !error.everyRequest ? error.message : null),
-  };
   return {
     name: model,
     identity: { endpoint: endpoint.address, model },
     asked: true,
     card: (facts) => foreignCard(facts, null),
-    answer: (...asked) => answerOneByOne(how, ...asked),
+    answer: (data, ...rest) =>
+      answerOneByOne(
+        {
+          // Some more than the client sends at once: their pictures are drawn while the others are waited for.
+          concurrency: Math.ceil(1.25 * endpoint.concurrency) + 1,
+          record: asked(data, async ({ temperature, maxTokens, seed, ...prompt }, signal) => {
+            const request = { messages: await messagesOf(prompt), temperature, maxTokens, seed };
+            const { text, usage, seconds, cost } = await endpoint.chat(request, signal);
+            return {
+              text,
+              seconds,
+              ...(usage === null ? {} : { usage }),
+              ...(cost === null ? {} : { cost }),
+            };
+          }),
+          failure: (error) => (error instanceof ChatError && !error.everyRequest ? error.message : null),
+        },
+        data,
+        ...rest,
+      ),
   };
 }

@@ -4,6 +4,7 @@ import { type ResponseFacts, recordOf } from '../../eval/harness.ts';
 import type { EvalData, EvalPolicy, EvalPrompt, ResponseRequest } from '../../eval/policy.ts';
 import { EndpointError } from '../errors.ts';
 import { Random } from '../random.ts';
+import type { EvalRecord } from '../types.ts';
 
 /** So many failures in a row are no chance: what answers is gone. */
 const GIVE_UP = 16;
@@ -24,9 +25,24 @@ export interface OneAnswer extends Pick<ResponseFacts, 'usage' | 'seconds' | 'co
 export interface OneByOne {
   /** Requests at once. */
   readonly concurrency: number;
-  answer(request: OneRequest, signal: AbortSignal): Promise<OneAnswer>;
+  /** Of one response. */
+  record(request: ResponseRequest, signal: AbortSignal): Promise<EvalRecord>;
   /** Why there is no response to this one request; null where the error ends the evaluation. */
   failure(error: unknown): string | null;
+}
+
+/** The record of a response to what is asked in words and pictures. */
+export function asked(
+  { form, task, source, prompt }: EvalData,
+  answer: (request: OneRequest, signal: AbortSignal) => Promise<OneAnswer>,
+): OneByOne['record'] {
+  return async (request, signal) => {
+    const { number, sample } = request;
+    const seed = new Random(form.seed, 'endpoint', number, sample).integer(0, 2 ** 31 - 1);
+    const question = { ...(await prompt(number)), ...request, seed, maxTokens: form.maxTokens };
+    const { text, ...facts } = await answer(question, signal);
+    return recordOf(task, source.at(number), text, facts);
+  };
 }
 
 /**
@@ -34,8 +50,8 @@ export interface OneByOne {
  * @throws EndpointError after many failures in a row; what `failure` says is none
  */
 export async function answerOneByOne(
-  { concurrency, answer, failure }: OneByOne,
-  { form, task, source, prompt }: EvalData,
+  { concurrency, record, failure }: OneByOne,
+  { task, source }: EvalData,
   requests: readonly ResponseRequest[],
   report: Parameters<EvalPolicy['answer']>[2],
   signal: AbortSignal,
@@ -46,25 +62,21 @@ export async function answerOneByOne(
   let [next, failures] = [0, 0];
   const ask = async (request: ResponseRequest): Promise<void> => {
     const { number, sample, temperature } = request;
-    const asked = await prompt(number);
-    const seed = new Random(form.seed, 'endpoint', number, sample).integer(0, 2 ** 31 - 1);
-    const tell = (text: string, facts: ResponseFacts): void =>
-      report(recordOf(task, source.at(number), text, { sample, temperature, ...facts }), request);
-    let found: OneAnswer;
+    const tell = (found: EvalRecord): void => report({ ...found, sample, temperature }, request);
+    let found: EvalRecord;
     try {
-      found = await answer({ ...asked, ...request, seed, maxTokens: form.maxTokens }, stop);
+      found = await record(request, stop);
     } catch (error) {
       const reason = stop.aborted ? null : failure(error);
       if (reason === null) throw error;
-      tell('', { failure: reason });
+      tell(recordOf(task, source.at(number), '', { failure: reason }));
       if (++failures < Math.max(GIVE_UP, 2 * concurrency)) return;
       throw new EndpointError(`${failures} requests in a row have failed, the last one: ${reason}`, {
         advice: 'see to what answers',
       });
     }
     failures = 0;
-    const { text, ...facts } = found;
-    tell(text, facts);
+    tell(found);
   };
   const work = async (): Promise<void> => {
     while (next < requests.length) {

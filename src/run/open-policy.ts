@@ -1,11 +1,15 @@
 /** From what a user names a policy by to the policy: a directory of weights, a classical baseline. */
+import { answererOf } from '../../eval/define.ts';
 import type { EvalPolicy } from '../../eval/policy.ts';
 import type { EndpointOptions } from '../endpoint/chat.ts';
 import { ConfigError } from '../errors.ts';
+import { loadModule } from '../user-code.ts';
+import { moduleAddress, moduleHash } from '../user-module.ts';
 import { type Baselines, baselinePolicy } from './baseline-policy.ts';
 import { endpointPolicy, isEndpoint } from './endpoint-policy.ts';
 import { localPolicy } from './local-policy.ts';
 import { findPolicy } from './run-policy.ts';
+import { userPolicy } from './user-policy.ts';
 
 export interface PolicyOptions {
   /** Directory of a low-rank adapter of the policies on this machine. */
@@ -25,9 +29,11 @@ export interface OpenedPolicy {
 }
 
 const BASELINE = 'baseline:';
+/** By its ending: a directory may begin with a dot or a slash as well. */
+const MODULE = /\.m?[jt]s(?:#[^#/\\]+)?$/;
 
 /**
- * @param given a directory of a policy or a run, `openai:MODEL@URL`, or `baseline:NAME`
+ * @param given a directory of a policy or a run, `openai:MODEL@URL`, `baseline:NAME`, or `FILE[#NAME]`, a module of the user
  * @throws ConfigError, CheckpointError where there is no such policy
  */
 export async function openPolicy(
@@ -40,6 +46,12 @@ export async function openPolicy(
     return { given, policy: baselinePolicy(given.slice(BASELINE.length), baselines), directory: null };
   }
   if (isEndpoint(given)) return { given, policy: endpointPolicy(given, options.endpoint), directory: null };
+  if (MODULE.test(given)) {
+    const module = moduleAddress(given, '.');
+    const definition = answererOf(await loadModule(module, 'a policy made with definePolicy'), module.file);
+    const policy = userPolicy(definition, { module: moduleHash(module.file), export: module.name });
+    return { given, policy, directory: null };
+  }
   const { adapter, device, workers } = options;
   const from = findPolicy(given);
   return { given, policy: localPolicy({ name: given, from, adapter, device, workers }), directory: from };

@@ -218,6 +218,40 @@ describe('an endpoint that cannot be used', () => {
   });
 });
 
+describe('a module of the user', () => {
+  test('is evaluated as any policy, and not resumed once it has changed', async () => {
+    const module = join(root, 'mine.ts');
+    const text = `import { definePolicy, type PolicyRequest } from 'timeseer';
+export const brief = definePolicy({
+  name: 'brief',
+  answer: async ({ picture }: PolicyRequest): Promise<string> => {
+    if (picture === null) throw new Error('nothing to see');
+    return ${JSON.stringify(ANSWER)};
+  },
+});`;
+    writeFileSync(module, text);
+    const mine = asked.map((one) => (one === policy ? `${module}#brief` : one));
+    expect(await timeseer(...mine)).toMatchObject({ code: 0, err: '' });
+    expect(readRecords(file()).map(({ response }) => response)).toEqual(Array(6).fill(ANSWER));
+    const blind = await timeseer(...mine, '--input', 'numbers', '--force');
+    expect(blind.err).toMatch(
+      /no response to any question \(nano5\/test\/0: answer of brief: threw Error: nothing to see\)/,
+    );
+    expect((await timeseer(...mine, '--force')).code).toBe(0);
+    writeFileSync(module, text.replace('nothing to see', 'too dark'));
+    const changed = await timeseer(...mine, '--resume');
+    expect(changed).toMatchObject({
+      code: 2,
+      err: expect.stringMatching(/other settings: policy\.module \(was/),
+    });
+    const missing = await timeseer(...mine.map((one) => one.replace('#brief', '#long')));
+    expect(missing).toMatchObject({
+      code: 2,
+      err: expect.stringContaining('exports no long; it exports brief'),
+    });
+  });
+});
+
 describe('several policies and tasks', () => {
   const board = (): string[] => [
     ...['eval', '--policy', policy, '--policy', 'baseline:zscore', '--task', 'nano5,anomllm/trend'],

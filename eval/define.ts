@@ -1,0 +1,165 @@
+/** Policies and detectors of the user: what they are given, what they give back, and what is checked of it. */
+
+import { ConfigError } from '../src/errors.ts';
+import { taskKind } from '../src/tasks/kinds.ts';
+import type { Shot } from '../src/train/task.ts';
+import type { Example, Gold, Interval, Picture, TokenUsage } from '../src/types.ts';
+
+/** An example without its answer. */
+export type Question = Pick<Example, 'id' | 'task' | 'channels' | 'names' | 'times'>;
+
+/** One response that is wanted. */
+export interface PolicyRequest {
+  /** What is asked, with the form of the answer; the numbers too where they are asked for instead of a picture. */
+  readonly instruction: string;
+  /** RGB; null where numbers are asked for. */
+  readonly picture: Picture | null;
+  /** Solved training examples before the question. */
+  readonly shots: readonly Shot[];
+  /** The series itself. */
+  readonly series: Question;
+  /** 0: greedy. */
+  readonly temperature: number;
+  /** Which of several responses, 0-based. */
+  readonly sample: number;
+  /** Of this response: the same whenever the evaluation is run with the same seed. */
+  readonly seed: number;
+  /** Longest response, in tokens. */
+  readonly maxTokens: number;
+  /** Aborted when the time limit has passed, or the evaluation is stopped. */
+  readonly signal: AbortSignal;
+}
+
+/** A text; with what it took; or null: there is no response, which counts as missing. */
+export type PolicyOutcome =
+  | string
+  | null
+  | { readonly text: string; readonly usage?: TokenUsage; readonly cost?: number };
+
+interface Common {
+  /** What it is called in tables: letters, digits, blanks and `_ . : -`. */
+  readonly name: string;
+  /** Calls at once; 1 when absent. */
+  readonly concurrency?: number;
+  /** Seconds that a call may take; 300 when absent. */
+  readonly timeLimit?: number;
+}
+
+export interface PolicyDefinition extends Common {
+  readonly answer: (request: PolicyRequest) => PolicyOutcome | Promise<PolicyOutcome>;
+}
+
+/** What a detector finds; the parts of the kind of answer that is asked for. */
+export interface Detection {
+  /** Half-open [start, end) on the index, in any order; of anomalies. */
+  readonly intervals?: readonly Interval[];
+  /** Of a classification; of anomalies their kind, `contextual point` when absent. */
+  readonly class?: string;
+  /** Channels, 0-based; of questions for variates. */
+  readonly variates?: readonly number[];
+}
+
+export interface DetectorDefinition extends Common {
+  /** Null: it cannot say, which counts as an answer that cannot be read. */
+  readonly detect: (
+    series: Question,
+    asked: { readonly kind: Gold['kind']; readonly classes: readonly string[]; readonly signal: AbortSignal },
+  ) => Detection | null | Promise<Detection | null>;
+}
+
+const NAME = /^[\p{L}\p{N}][\p{L}\p{N} _.:-]{0,63}$/u;
+
+function checkCommon(what: string, definition: Partial<Common>): void {
+  const { name, concurrency = 1, timeLimit = 1 } = definition;
+  if (typeof name !== 'string' || !NAME.test(name)) {
+    throw new ConfigError(
+      `${what}: name: got ${JSON.stringify(name)}, expected letters, digits, blanks and _ . : -, at most 64 of them`,
+    );
+  }
+  if (!Number.isInteger(concurrency) || concurrency < 1) {
+    throw new ConfigError(`${what} ${name}: concurrency: got ${concurrency}, expected an integer ≥ 1`);
+  }
+  if (!(timeLimit > 0 && timeLimit <= 86_400)) {
+    throw new ConfigError(`${what} ${name}: timeLimit: got ${timeLimit}, expected seconds, at most a day`);
+  }
+}
+
+/**
+ * Declares a policy, for `timeseer eval --policy FILE`. Write it as the default export of a module:
+ *
+ *     import { definePolicy } from 'timeseer';
+ *
+ *     export default definePolicy({
+ *       name: 'my server',
+ *       concurrency: 8,
+ *       answer: async ({ instruction, picture, signal }) => {
+ *         const response = await fetch('http://localhost:9000', { method: 'POST', body: instruction, signal });
+ *         return response.text();
+ *       },
+ *     });
+ *
+ * @throws ConfigError for a definition that is none
+ */
+export function definePolicy(definition: PolicyDefinition): PolicyDefinition {
+  checkCommon('definePolicy', definition ?? {});
+  if (typeof definition.answer === 'function') return definition;
+  throw new ConfigError(`definePolicy ${definition.name}: expected a function answer`);
+}
+
+/**
+ * Declares a detector or classifier that reads values and writes no text, for `timeseer eval --policy FILE`:
+ *
+ *     export default defineDetector({
+ *       name: 'largest',
+ *       detect: ({ channels: [values] }) => {
+ *         const at = values!.indexOf(Math.max(...values!));
+ *         return { intervals: [[at, at + 1]], class: 'global point' };
+ *       },
+ *     });
+ *
+ * @throws ConfigError for a definition that is none
+ */
+export function defineDetector(definition: DetectorDefinition): DetectorDefinition {
+  checkCommon('defineDetector', definition ?? {});
+  if (typeof definition.detect === 'function') return definition;
+  throw new ConfigError(`defineDetector ${definition.name}: expected a function detect`);
+}
+
+/** What a module exports as something to evaluate. @throws ConfigError naming the file */
+export function answererOf(value: unknown, file: string): PolicyDefinition | DetectorDefinition {
+  const given = (value ?? {}) as Partial<PolicyDefinition & DetectorDefinition>;
+  try {
+    return typeof given.detect === 'function'
+      ? defineDetector(given as DetectorDefinition)
+      : definePolicy(given as PolicyDefinition);
+  } catch (cause) {
+    throw new ConfigError(`${file}: exports no policy and no detector: ${(cause as Error).message}`, {
+      cause,
+    });
+  }
+}
+
+/** The class of anomalies whose kind a detector does not say. */
+const UNNAMED = 'contextual point';
+
+/**
+ * What a detector found as an answer of a kind.
+ * @throws DataError, TypeError where it is none
+ */
+export function detectedAnswer(
+  found: Detection,
+  kind: Gold['kind'],
+  shape: { readonly length: number; readonly channels: number },
+): Gold {
+  const { intervals, class: label, variates } = found;
+  const { fields, read, check } = taskKind(kind);
+  const sorted = intervals?.toSorted(([a], [b]) => a - b);
+  const unnamed = sorted === undefined || !fields.includes('intervals') ? undefined : UNNAMED;
+  const parts: Readonly<Record<string, unknown>> = {
+    ...{ kind, intervals: sorted, variates },
+    class: label ?? (sorted?.length === 0 && unnamed !== undefined ? 'normal' : unnamed),
+  };
+  const answer = read(Object.fromEntries(fields.map((field) => [field, parts[field]])), {});
+  check(answer, shape, {});
+  return answer;
+}
