@@ -34,12 +34,16 @@ interface Answer {
   readonly nearest: readonly number[];
 }
 
+/** Seconds of wall clock and of processor time over all threads; on a shared machine the latter are the ones to compare. */
+type Spent = Pick<Answer, 'wall' | 'cpu'>;
+
 interface Row {
   readonly window: 'full' | '12 %';
-  readonly ours: readonly number[];
-  readonly aeon: readonly number[];
+  readonly ours: Spent;
+  readonly aeon: Spent | null;
   /** aeon over ours in the same round, median over rounds. */
-  readonly ratio: number | null;
+  readonly wallRatio: number | null;
+  readonly cpuRatio: number | null;
   /** Share of the queries for which both find the same. */
   readonly same: number | null;
   readonly error: number | null;
@@ -47,6 +51,14 @@ interface Row {
 
 const median = (numbers: readonly number[]): number =>
   [...numbers].sort((a, b) => a - b)[numbers.length >> 1]!;
+
+const middle = (all: readonly Spent[]): Spent => ({
+  wall: median(all.map(({ wall }) => wall)),
+  cpu: median(all.map(({ cpu }) => cpu)),
+});
+
+const ratio = (mine: readonly Spent[], theirs: readonly Spent[], key: keyof Spent): number | null =>
+  theirs.length === 0 ? null : median(theirs.map((one, i) => one[key] / mine[i]![key]));
 
 function households(directory: string): Record<'train' | 'test', Labelled[]> {
   const all = [...benchmarkNamed('ctu').open({ directory }).load()];
@@ -134,9 +146,10 @@ async function main(): Promise<void> {
       const wrong = queries.filter(({ label }, i) => train[found[i]!]!.label !== label).length;
       rows.push({
         window,
-        ours: mine.map(({ wall }) => wall),
-        aeon: theirs.map(({ wall }) => wall),
-        ratio: theirs.length === 0 ? null : median(theirs.map(({ wall }, i) => wall / mine[i]!.wall)),
+        ours: middle(mine),
+        aeon: theirs.length === 0 ? null : middle(theirs),
+        wallRatio: ratio(mine, theirs, 'wall'),
+        cpuRatio: ratio(mine, theirs, 'cpu'),
         same:
           theirs.length === 0
             ? null
@@ -159,17 +172,20 @@ async function main(): Promise<void> {
   console.log(
     `aeon: ${versions}; ${data}, ${queries.length} queries among ${train.length} series of ${LENGTH}; ${threads} threads; load of the machine ${load}`,
   );
-  for (const { window, ours: own, aeon, ratio, same, error } of rows) {
-    const seconds = (all: readonly number[]): string =>
-      all.length === 0 ? '–' : `${median(all).toFixed(2)} s`;
+  const seconds = (one: Spent | null): string =>
+    one === null ? '–' : `${one.wall.toFixed(2)} s (${one.cpu.toFixed(2)} s of processor time)`;
+  for (const { window, ours: own, aeon, wallRatio, cpuRatio, same, error } of rows) {
     const notes = [
       ...(error === null ? [] : [`error ${error.toFixed(3)}`]),
-      ...(ratio === null || same === null
+      ...(wallRatio === null || cpuRatio === null || same === null
         ? []
-        : [`ratio ${ratio.toFixed(2)}×`, `same neighbours ${(100 * same).toFixed(1)} %`]),
+        : [
+            `ratio ${wallRatio.toFixed(2)}×, of processor time ${cpuRatio.toFixed(2)}×`,
+            `same neighbours ${(100 * same).toFixed(1)} %`,
+          ]),
     ];
     console.log(
-      `window ${window.padEnd(5)} ours ${seconds(own).padStart(8)}   aeon ${seconds(aeon).padStart(8)}   ${notes.join(', ')}`,
+      `window ${window.padEnd(5)} ours ${seconds(own)}   aeon ${seconds(aeon)}   ${notes.join(', ')}`,
     );
   }
 }

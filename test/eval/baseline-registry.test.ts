@@ -1,4 +1,7 @@
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { anomalyExample } from '../../datasets/example.ts';
 import type { BaselineData } from '../../eval/baseline.ts';
 import { BASELINES, baselineNamed, baselinesOf } from '../../eval/baseline-registry.ts';
@@ -176,5 +179,25 @@ describe('point scores', () => {
       expect(top).toBeGreaterThan(111 - WAVE);
       expect(top).toBeLessThan(117 + WAVE);
     }
+  });
+});
+
+const LIGHTNING = join(import.meta.dirname, '../../../shared/data/timerbed/tee');
+
+describe.skipIf(!existsSync(LIGHTNING))('published errors (skipped where the files are absent)', () => {
+  const all = existsSync(LIGHTNING) ? [...benchmarkNamed('tee').open({ directory: LIGHTNING }).load()] : [];
+  const of = (split: string): Example[] => all.flatMap((one) => (one.split === split ? [one.example] : []));
+
+  test.each([
+    ['1nn-dtw-full', 0.274, 100],
+    ['1nn-dtw', 0.2877, 5],
+  ])('%s errs on Lightning7 as the UCR archive lists it: %d, window %d %%', async (name, error, percent) => {
+    const prepared = await BASELINES.get(name)!.prepare({ ...classes, training: of('train'), threads: 2 });
+    const held = of('test');
+    const answers = await Promise.all(held.map((one) => prepared.answer(one)));
+    await prepared.close();
+    const wrong = held.filter((one, i) => JSON.stringify(answers[i]) !== JSON.stringify(one.gold));
+    expect(wrong.length / held.length).toBeCloseTo(error, 4);
+    expect(prepared.settings['percent']).toBe(percent);
   });
 });
