@@ -154,7 +154,7 @@ export function detectedAnswer(
   const { intervals, class: label, variates } = found;
   const { fields, read, check } = taskKind(kind);
   const sorted = intervals?.toSorted(([a], [b]) => a - b);
-  const unnamed = sorted === undefined || !fields.includes('intervals') ? undefined : UNNAMED;
+  const unnamed = fields.includes('intervals') ? UNNAMED : undefined;
   const parts: Readonly<Record<string, unknown>> = {
     ...{ kind, intervals: sorted, variates },
     class: label ?? (sorted?.length === 0 && unnamed !== undefined ? 'normal' : unnamed),
