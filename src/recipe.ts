@@ -505,7 +505,9 @@ const extension = z
     cache: word
       .nullable()
       .default(null)
-      .describe("Directory that keeps the judge's answers, so that none is paid for twice."),
+      .describe(
+        "Directory that keeps the judge's answers: none is paid for twice, and what a resumed run asks again has the same score.",
+      ),
   })
   .readonly();
 

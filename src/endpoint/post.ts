@@ -21,7 +21,10 @@ export class Timeout extends Error {}
 /** A server whose connections are kept: as many as there are requests at once, which close when nothing is asked for some seconds. */
 export function openConnections(address: URL, headers: Readonly<Record<string, string>>) {
   const secure = address.protocol === 'https:';
-  const agent = secure ? new SecureAgent({ keepAlive: true }) : new Agent({ keepAlive: true });
+  // Node 24.5 and later ask a proxy of the environment, where that is switched on as for fetch.
+  const proxy = process.env['NODE_USE_ENV_PROXY'] === '1' ? { proxyEnv: process.env } : {};
+  const kept = { keepAlive: true, ...proxy };
+  const agent = secure ? new SecureAgent(kept) : new Agent(kept);
   const request = secure ? requestHttps : requestHttp;
 
   /**

@@ -199,6 +199,8 @@ async function train(own: TrainingJob): Promise<StageResult> {
   });
   const judge = stage === 'rl' ? recipeJudge(recipe) : null;
   const counts: JudgeCounts = { judged: 0, missing: 0, reason: null };
+  /** Whether it was told that a judge fails: at once, since a wrong address or key lasts. */
+  let failing = false;
   const judged = judge === null ? asked : { ...asked, score: judgedScore(asked, judge.judge, counts) };
   const rewarded =
     stage === 'rl' ? await rewardedTask(judged, card.kind, recipe) : { task: judged, close: async () => {} };
@@ -223,7 +225,11 @@ async function train(own: TrainingJob): Promise<StageResult> {
           recipe.seed,
           {
             ...hooks,
-            onStep: (metrics) => note({ kind: 'rl', metrics }),
+            onStep: (metrics) => {
+              note({ kind: 'rl', metrics });
+              if (counts.missing > 0 && !failing) note({ kind: 'judged', ...counts, totals: null });
+              failing = counts.missing > 0;
+            },
             onCompletions: (completions) => note({ kind: 'completions', completions }),
           },
           start,

@@ -104,7 +104,7 @@ export type StageNote =
   | { readonly kind: 'sft'; readonly metrics: SftMetrics }
   | { readonly kind: 'rl'; readonly metrics: RlMetrics }
   | { readonly kind: 'completions'; readonly completions: readonly Completion[] }
-  /** What of this session's extensions a rank had judged, at its end. */
+  /** What of this session's extensions a rank had judged: when the first score is missing, and at its end. */
   | ({ readonly kind: 'judged'; readonly totals: ChatTotals | null } & Readonly<JudgeCounts>)
   /** A checkpoint of this step is on disk. */
   | { readonly kind: 'saved'; readonly step: number }

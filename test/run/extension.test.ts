@@ -24,6 +24,7 @@ import {
 import { writeCard } from '../../src/tasks/card.ts';
 import { extensionTrace, hasExtension } from '../../src/tasks/extension.ts';
 import type { Example } from '../../src/types.ts';
+import { ChatServer } from '../helpers/chat-server.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'extension-'));
 afterAll(() => rmSync(root, { recursive: true }));
@@ -185,6 +186,19 @@ describe('the reward of a training step', () => {
     expect(counts).toEqual({ judged: 2, missing: 1, reason: 'down' });
     await score(say('Desktop', 'later'), example);
     expect(judge.calls[1]).toEqual(['later']);
+  });
+
+  test('waits for a silent judge no longer than it may, and then has no score', async () => {
+    const server = new ChatServer();
+    await server.start();
+    server.usual = () => {};
+    const { judge } = openJudge(`openai:m@${server.url}`, 0.05);
+    const score = judgedScore(task, judge);
+    const scores = await Promise.all(
+      [say('Desktop', 'Let it sleep.'), say('Laptop', 'x')].map((text) => score(text, example)),
+    );
+    expect(scores).toEqual([null, { total: 0.1, parts: { accuracy: 0, format: 1, extension: 0 } }]);
+    await server.stop();
   });
 
   test('fails where the judge does, instead of waiting', async () => {
