@@ -19,9 +19,8 @@ export interface ModuleAddress {
 
 const SPECIFIER = /^(?<file>.*?)(?:#(?<name>[^#/\\]+))?$/su;
 
-/** Whether a word names a file of the user rather than something that comes with timeseer. */
-export const isModuleSpecifier = (word: string): boolean =>
-  /^(?:file:|\.{1,2}[/\\]|[/\\]|[A-Za-z]:[/\\])|\.[cm]?[jt]sx?(?:#|$)/u.test(word);
+/** Whether a word names a module of the user, by the ending of its file. */
+export const isModuleSpecifier = (word: string): boolean => /\.[cm]?[jt]sx?(?:#[^#/\\]+)?$/u.test(word);
 
 /** Where a specifier points, seen from a directory. The name is that after `#`, else `default`. */
 export function moduleAddress(specifier: string, directory: string): ModuleAddress {

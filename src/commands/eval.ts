@@ -92,7 +92,7 @@ export const evaluation: CommandModule<object, EvalArguments> = {
         nargs: 1,
         demandOption: true,
         describe:
-          "What answers (repeatable): the directory of a policy or of a run (its furthest trained policy); openai:MODEL@URL, a model behind any endpoint that speaks OpenAI's protocol (vLLM, Ollama, commercial ones; without @URL that of OPENAI_BASE_URL, else api.openai.com); baseline:NAME, a classical baseline",
+          "What answers (repeatable): the directory of a policy or of a run (its furthest trained policy); openai:MODEL@URL, a model behind any endpoint that speaks OpenAI's protocol (vLLM, Ollama, commercial ones; without @URL that of OPENAI_BASE_URL, else api.openai.com); baseline:NAME, a classical baseline; FILE.ts, FILE.js or FILE.ts#NAME, a policy or a detector of your own (definePolicy, defineDetector)",
       })
       .option('adapter', {
         type: 'string',

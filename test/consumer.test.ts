@@ -1,0 +1,109 @@
+/** The package as a project that depends on it has it: what npm packs, its types, and its functions. */
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+
+const ROOT = resolve(import.meta.dirname, '..');
+const project = mkdtempSync(join(tmpdir(), 'timeseer-consumer-'));
+const installed = join(project, 'node_modules/timeseer');
+const write = (name: string, text: string): void => writeFileSync(join(project, name), text);
+
+beforeAll(() => {
+  const packed = execFileSync('npm', ['pack', '--ignore-scripts', '--json', '--pack-destination', project], {
+    cwd: ROOT,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  const [{ filename }] = JSON.parse(packed) as [{ filename: string }];
+  mkdirSync(installed, { recursive: true });
+  execFileSync('tar', ['-xzf', join(project, filename), '-C', installed, '--strip-components=1']);
+  symlinkSync(join(ROOT, 'node_modules'), join(installed, 'node_modules'));
+  write('package.json', '{ "name": "consumer", "private": true, "type": "module" }\n');
+  write(
+    'brief.ts',
+    `import { defineReward } from 'timeseer';
+
+/** Short responses, where there is nothing to tell. */
+export default defineReward({
+  name: 'brief',
+  score({ text, gold }) {
+    if (gold.kind !== 'anomaly' || gold.intervals.length > 0) return null;
+    return { total: Math.max(0, 1 - text.length / 400), parts: { letters: text.length } };
+  },
+});
+`,
+  );
+  write(
+    'program.ts',
+    `import {
+  affiliation, analyse, ConfigError, defineDetector, definePolicy, encodePng, type Evaluation, evaluate, explain, generate,
+  type Interval, loadPolicy, localisation, pointF1, render, train,
+} from 'timeseer';
+import { pelt } from 'timeseer/series';
+import brief from './brief.ts';
+
+export const spikes = defineDetector({
+  name: 'spikes',
+  detect: ({ channels: [values] }) => ({
+    intervals: [...values!].flatMap((x, i): Interval[] => (x > 5 ? [[i, i + 1]] : [])),
+  }),
+});
+export const polite = definePolicy({ name: 'polite', answer: async ({ instruction }) => instruction.slice(0, 10) });
+const wave = Float64Array.from({ length: 200 }, (_, i) => Math.sin(i / 5) + (i === 77 ? 9 : 0));
+const picture = await render(wave);
+const found = await analyse(wave);
+const gold: Interval[] = [[70, 90]];
+let refused = '';
+try {
+  await render(wave, 'no-such-figure');
+} catch (error) {
+  if (error instanceof ConfigError) refused = error.message;
+}
+// Only for their types here: they take a trained policy.
+export const later = async (): Promise<readonly [Evaluation, string]> => {
+  const policy = await loadPolicy('runs/a');
+  const [first] = await generate(policy, { prompt: 'What is this?', pictures: [picture] });
+  await train({ out: 'runs/b', reward: ['task', './brief.ts'] });
+  await explain('a.csv', { column: 'x' } as never);
+  return [await evaluate({ policy: 'runs/a', task: ['ctu'], count: 3 }), first!.text];
+};
+console.log(JSON.stringify({
+  reward: brief.name,
+  spikes: spikes.name,
+  recall: localisation([[72, 82]], gold, 200).recall,
+  near: affiliation([[72, 82]], gold, [0, 200]).f1 > 0.9,
+  f1: pointF1([[72, 82]], gold),
+  png: (await encodePng(picture)).subarray(1, 4).toString(),
+  evidence: typeof found,
+  changes: pelt(wave).changes.length >= 0,
+  refused: refused.includes('no-such-figure'),
+}));
+`,
+  );
+  const options = {
+    ...{ module: 'nodenext', target: 'es2022', strict: true, exactOptionalPropertyTypes: true },
+    ...{ rewriteRelativeImportExtensions: true, outDir: 'built', rootDir: '.', types: ['node'] },
+    typeRoots: [join(ROOT, 'node_modules/@types')],
+  };
+  write('tsconfig.json', JSON.stringify({ compilerOptions: options, files: ['program.ts'] }));
+});
+afterAll(() => rmSync(project, { recursive: true, force: true }));
+
+test('a project that depends on the package compiles against its types, and its functions work', () => {
+  const compiled = spawnSync(join(ROOT, 'node_modules/.bin/tsc'), ['-p', project], { encoding: 'utf8' });
+  expect(compiled.stdout).toBe('');
+  const printed = execFileSync(process.execPath, [join(project, 'built/program.js')], { encoding: 'utf8' });
+  expect(JSON.parse(printed)).toEqual({
+    reward: 'brief',
+    spikes: 'spikes',
+    recall: 0.5,
+    near: true,
+    f1: 2 / 3,
+    png: 'PNG',
+    evidence: 'object',
+    changes: true,
+    refused: true,
+  });
+});
