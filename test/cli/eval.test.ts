@@ -9,14 +9,14 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { readRecords } from '../../eval/records.ts';
 import { RUN_VERSION } from '../../eval/run-directory.ts';
 import { OWNER } from '../../src/files.ts';
 import { recipeSchema } from '../../src/recipe.ts';
-import { listing, timeseer, until, writeTinyPolicy } from '../helpers/tiny-run.ts';
+import { edit, listing, timeseer, until, writeTinyPolicy } from '../helpers/tiny-run.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-eval-'));
 const policy = join(shared, 'policy');
@@ -164,6 +164,37 @@ describe('timeseer eval', () => {
     expect(quiet).toMatchObject({ code: 2, err: expect.stringContaining('which answers as it was taught') });
     const seen = await timeseer(...asked, '--shots', '2', '--split', 'train');
     expect(seen).toMatchObject({ code: 2, err: expect.stringContaining('drawn from the training split') });
+  });
+
+  test('answers with an adapter merged into the policy, which is another policy to a resumed evaluation', async () => {
+    const golden = resolve(import.meta.dirname, '../golden');
+    const base = join(out, 'base');
+    cpSync(join(golden, 'qwen'), base, { recursive: true });
+    edit(join(base, 'config.json'), (text) => text.replace(/("max_position_embeddings":) \d+/g, '$1 4096'));
+    const answers = async (to: string, ...more: string[]): Promise<string[]> => {
+      const asked = [
+        '--policy',
+        base,
+        '--count',
+        '1',
+        '--length',
+        '200',
+        '--max-tokens',
+        '4',
+        '--no-classical',
+      ];
+      const { code, err } = await timeseer('eval', ...asked, '--quiet', '--out', join(out, to), ...more);
+      if (code !== 0) return [err];
+      return readRecords(join(out, to, 'records.jsonl')).map(({ response }) => response);
+    };
+    const plain = await answers('plain');
+    expect(plain).toHaveLength(1);
+    const adapter = ['--adapter', join(golden, 'peft')];
+    expect(await answers('adapted', ...adapter)).not.toEqual(plain);
+    expect(await answers('plain', '--resume', ...adapter)).toEqual([
+      expect.stringMatching(/other settings: policy\.adapter \(was nothing, is /),
+    ]);
+    expect(await answers('none', '--adapter', base)).toEqual([expect.stringContaining('no adapter there')]);
   });
 
   test('Ctrl-C ends it soon, in the middle of a batch, with code 130 and the responses that had come', async () => {
