@@ -8,7 +8,7 @@ import {
   rulesJudge,
 } from '../../rewards/judge.ts';
 import { type ChatTotals, type EndpointOptions, openEndpoint } from '../endpoint/chat.ts';
-import { ConfigError } from '../errors.ts';
+import { ConfigError, DataError } from '../errors.ts';
 import type { Recipe } from '../recipe.ts';
 import { scoreAnswer } from '../tasks/kinds.ts';
 import type { Task } from '../train/task.ts';
@@ -112,6 +112,29 @@ export async function judgeRecord(
   const { score, notes } = found ?? { score: 0, notes: 'the answer is wrong or ill-formed' };
   const judged = { by: judge.name, score, notes };
   return { ...record, score: scoreAnswer(answer, gold, length, undefined, score), judged };
+}
+
+/** Records that are judged together: one that waits for its turn does not run out of time meanwhile. */
+const CHUNK = 64;
+
+/** As `judgeRecord`, of many. @throws DataError for a record of none of the examples */
+export async function judgeRecords(
+  task: Pick<ExampleTask, 'extension'>,
+  judge: Judge,
+  examples: Iterable<Example>,
+  records: readonly EvalRecord[],
+): Promise<EvalRecord[]> {
+  const byId = new Map(Array.from(examples, (example) => [example.id, example]));
+  const out: EvalRecord[] = [];
+  for (let first = 0; first < records.length; first += CHUNK) {
+    const chunk = records.slice(first, first + CHUNK).map((record) => {
+      const example = byId.get(record.seriesId);
+      if (example !== undefined) return judgeRecord(task, judge, example, record);
+      throw new DataError(`${record.seriesId}: answered, but not among the examples`);
+    });
+    out.push(...(await Promise.all(chunk)));
+  }
+  return out;
 }
 
 /** What a judge said of the extensions of an evaluation. */

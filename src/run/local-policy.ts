@@ -25,6 +25,8 @@ export interface EvalStageOptions {
   readonly seed: number;
   /** How answers are read. */
   readonly answers: Reading;
+  /** Whether advice is asked for of a policy whose card does not say so. */
+  readonly extension?: boolean;
   readonly device: string;
   readonly workers: number;
   readonly silent: boolean;
@@ -45,13 +47,14 @@ export async function runEvalStage(options: EvalStageOptions): Promise<EvalRecor
 /** As `runEvalStage`, with what references say of the answers. @throws Interrupted when stopped */
 export async function answerExamples(options: EvalStageOptions): Promise<ModeAnswers[]> {
   const { from, label, examples, modes, numbers, maxTokens, seed, answers, device, silent } = options;
+  const { extension = false } = options;
   const count = openExamples(examples).count;
   const workers = Math.max(1, Math.min(options.workers, count));
   const progress = new Progress({ label, total: count * modes.length, unit: 'examples', silent });
   const done = new Array<number>(workers).fill(0);
   const { results, stopped } = await runStage(
     {
-      ...{ stage: 'eval', from, examples, device, modes, maxTokens, seed, answers },
+      ...{ stage: 'eval', from, examples, device, modes, maxTokens, seed, answers, extension },
       ...(numbers === undefined ? {} : { numbers }),
     },
     workers,

@@ -11,12 +11,15 @@ import { setup } from '../engine/torch/setup.ts';
 import { ConfigError } from '../errors.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { say } from '../terminal.ts';
+import type { EvalRecord } from '../types.ts';
 import { writeEnvironment } from './engine.ts';
+import { judgedExtensions, judgedText, judgeRecords, recipeJudge } from './judging.ts';
 import { runEvalStage } from './local-policy.ts';
 import { buildReport } from './report.ts';
 import { Run, type RunRequest, runSession } from './run.ts';
 import { prepareInitial } from './run-policy.ts';
 import { runTrainingStage } from './stage.ts';
+import { evaluationCard, exampleTask, withExtension } from './task.ts';
 
 export interface QuickstartResult {
   /** Directory of the run. */
@@ -99,10 +102,26 @@ async function runStages(run: Run, given: RunRequest, installed: number): Promis
       maxTokens: recipe.eval.maxTokens,
       seed: recipe.seed,
       answers: recipe.answers,
+      extension: recipe.extension.ask,
       device: given.device,
       workers,
       silent: given.quiet,
     });
+
+  /** Records with what the recipe's judge says of their extensions, where it has one. */
+  const judged = async (from: string, records: readonly EvalRecord[]): Promise<readonly EvalRecord[]> => {
+    const opened = recipeJudge(recipe);
+    if (opened === null) return records;
+    const source = openExamples(run.heldOutExamples);
+    const { facts } = source;
+    const task = exampleTask(withExtension(evaluationCard(from, facts), facts), {
+      facts,
+      reading: recipe.answers,
+    });
+    const found = await judgeRecords(task, opened.judge, source, records);
+    if (!given.quiet) say(judgedText(judgedExtensions(found, opened)));
+    return found;
+  };
 
   /** Greedy and sampled answers to the held-out examples. */
   const answers = (policy: PolicyName, from: string): Part => {
@@ -114,8 +133,8 @@ async function runStages(run: Run, given: RunRequest, installed: number): Promis
           { temperature: 0, samples: 1 },
           { temperature: recipe.eval.temperature, samples: policy === 'initial' ? 1 : recipe.eval.samples },
         ]);
-        writeRecords(sampledFile, sampled!);
-        writeRecords(greedyFile, greedy!);
+        writeRecords(sampledFile, await judged(from, sampled!));
+        writeRecords(greedyFile, await judged(from, greedy!));
       },
     };
   };

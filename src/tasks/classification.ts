@@ -153,7 +153,12 @@ const evaluation: Evaluation<ClassificationGold> = {
     ['class_f1', 'F1'],
     ['reward', 'reward'],
   ],
-  rows: [{ metric: 'success_rate' }, ...MAIN.map((metric) => ({ metric })), { metric: 'weighted_f1' }],
+  rows: [
+    { metric: 'success_rate' },
+    ...MAIN.map((metric) => ({ metric })),
+    { metric: 'weighted_f1' },
+    { metric: 'extension' },
+  ],
   values: (answer, gold) => ({
     unparsable: share(answer.class === null),
     class_accuracy: share(answer.class === gold.class),

@@ -12,7 +12,14 @@ import { type Extension, type Judge, judgeByRules, rulesJudge } from '../../rewa
 import { ConfigError } from '../../src/errors.ts';
 import { recipeSchema } from '../../src/recipe.ts';
 import { type CellRequest, evaluateCell } from '../../src/run/eval-cell.ts';
-import { type JudgeCounts, judgedScore, judgeRecord, openJudge, recipeJudge } from '../../src/run/judging.ts';
+import {
+  type JudgeCounts,
+  judgedScore,
+  judgeRecord,
+  judgeRecords,
+  openJudge,
+  recipeJudge,
+} from '../../src/run/judging.ts';
 import {
   evaluationCard,
   exampleTask,
@@ -235,6 +242,10 @@ describe('records', () => {
       { by: 'counting', score: null, notes: 'down' },
     ]);
     expect(records.map(({ score }) => score.total)).toEqual([1.3, 0.1, 1]);
+    const all = texts.map((_, i) => ({ ...example, id: `ctu/test/${i}` }));
+    const plain = texts.map((text, i) => recordOf(task, all[i]!, text));
+    expect(await judgeRecords(task, judge, all.toReversed(), plain)).toEqual(records);
+    await expect(judgeRecords(task, judge, all.slice(1), plain)).rejects.toThrow(/ctu\/test\/0: answered/);
     const file = join(root, 'records.jsonl');
     writeRecords(file, records);
     expect(readRecords(file)).toEqual(records);
