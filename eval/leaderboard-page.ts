@@ -15,8 +15,8 @@ import {
 } from './leaderboard.ts';
 
 const OWN_STYLE = `
-.board{width:auto;min-width:100%}.board thead th{white-space:normal;min-width:5.5rem}
-.board tbody th{font-weight:500;min-width:11rem;max-width:22rem;overflow-wrap:anywhere}.board td{min-width:4rem}
+.board{width:auto;min-width:100%}.board thead th{white-space:normal;min-width:3.2rem}
+.board tbody th{font-weight:500;min-width:9.5rem;max-width:22rem;overflow-wrap:anywhere}.board th,.board td{padding-left:.45rem;padding-right:.45rem}.board th:first-child{padding-left:0}
 .board .best .mean{text-decoration:underline;text-decoration-thickness:2px;text-underline-offset:3px}`;
 
 const NOTHING = html`<span class="none">–</span>`;
