@@ -60,7 +60,9 @@ describe('help', () => {
   });
 
   test.each(names)('%s takes --verbose and refuses an option that it does not know', async (name) => {
-    const required = ['--out', 'x', '--policy', 'z', ...(name === 'merge' ? ['--adapter', 'a'] : [])];
+    const own =
+      { merge: ['--adapter', 'a'], score: ['--gold', 'g', '--pred', 'p'], compare: ['w'] }[name] ?? [];
+    const required = ['--out', 'x', '--policy', 'z', ...own];
     const { code, err } = await inside(name, '--verbose', '--frobnicate', ...required, 'y');
     expect(code).toBe(2);
     expect(err).toContain('frobnicate');
