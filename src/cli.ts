@@ -64,6 +64,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Plan the memory of a training, before anything is allocated',
     async () => (await import('./commands/plan.ts')).plan,
   ),
+  reward: lazy(
+    'Check a reward: what it makes of right, wrong and senseless answers',
+    async () => (await import('./commands/reward.ts')).rewardCommand,
+  ),
   sft: lazy(
     'Train a policy on expert traces (supervised)',
     async () => (await import('./commands/sft.ts')).sft,

@@ -2,10 +2,11 @@
 import { type CombinedReward, combine, combinedWeights } from '../../rewards/combine.ts';
 import { RewardHost } from '../../rewards/host.ts';
 import { type NamedReward, namedReward } from '../../rewards/registry.ts';
+import type { RewardOptions } from '../../rewards/reward.ts';
 import type { Recipe, RewardRecipe } from '../recipe.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import type { Task } from '../train/task.ts';
-import type { Gold } from '../types.ts';
+import type { Example, Gold, ParsedAnswer, Score } from '../types.ts';
 import { isModuleSpecifier, type ModuleAddress, moduleAddress } from '../user-module.ts';
 import type { TrainingTask } from './task.ts';
 
@@ -62,6 +63,49 @@ export interface RewardedTask {
   readonly close: () => Promise<void>;
 }
 
+export interface OpenRewards {
+  /** Weights of the parts of scores, as `combinedWeights`. */
+  readonly weights: Readonly<Record<string, number>>;
+  /** Whether some are modules, which run in a thread of their own. */
+  readonly hosted: boolean;
+  /** The combined score of a response; null where none applies. @throws RewardError as `RewardHost.score` */
+  score(text: string, answer: ParsedAnswer, example: Example): Promise<Score | null>;
+  close(): Promise<void>;
+}
+
+/**
+ * Opens rewards for answers of a kind.
+ * @param task its weights and score stand for the kind's own reward, where they are given: that may be judged
+ * @throws ConfigError as `checkRewards`
+ */
+export async function openRewards(
+  rewards: readonly RewardRecipe[],
+  kind: Gold['kind'],
+  options: RewardOptions,
+  task?: Pick<Task, 'weights' | 'score'>,
+): Promise<OpenRewards> {
+  const plan = planOf(rewards, kind);
+  const host = plan.modules.length === 0 ? null : await RewardHost.open(plan.modules);
+  const own = taskKind(kind).reward;
+  const combined = combinedOf(plan, host).map((one, i) =>
+    task !== undefined && plan.members[i]!.of === own ? { ...one, weights: task.weights } : one,
+  );
+  return {
+    weights: combinedWeights(combined),
+    hosted: host !== null,
+    async score(text, answer, example) {
+      const custom = host?.score({ text, answer, example }) ?? [];
+      const scores = plan.members.map(async ({ of }) => {
+        if (typeof of === 'number') return (await custom)[of]!;
+        if (of === own && task !== undefined) return task.score(text, example);
+        return of.score(answer, example.gold, example.channels[0]!.length, options);
+      });
+      return combine(combined, await Promise.all(scores));
+    },
+    close: async () => host?.close(),
+  };
+}
+
 /**
  * A training task with the rewards of a recipe; itself where it lists none. What the kind's own reward is, the task says: its score may
  * be judged. @throws ConfigError as `checkRewards`
@@ -72,25 +116,8 @@ export async function rewardedTask(
   { reward, rl }: Recipe,
 ): Promise<RewardedTask> {
   if (reward === null) return { task, close: async () => {} };
-  const plan = planOf(reward, kind);
-  const host = plan.modules.length === 0 ? null : await RewardHost.open(plan.modules);
-  const own = taskKind(kind).reward;
-  const combined = combinedOf(plan, host).map((one, i) =>
-    plan.members[i]!.of === own ? { ...one, weights: task.weights } : one,
-  );
-  const score: Task['score'] = async (text, example) => {
-    const answer = task.parse(text, example);
-    const length = example.channels[0]!.length;
-    const custom = host?.score({ text, answer, example }) ?? [];
-    const scores = plan.members.map(async ({ of }) => {
-      if (typeof of === 'number') return (await custom)[of]!;
-      return of === own ? task.score(text, example) : of.score(answer, example.gold, length, rl.reward);
-    });
-    return combine(combined, await Promise.all(scores));
-  };
-  const hosted = host === null ? {} : { hosted: true };
-  return {
-    task: { ...task, weights: combinedWeights(combined), score, ...hosted },
-    close: async () => host?.close(),
-  };
+  const opened = await openRewards(reward, kind, rl.reward, task);
+  const score: Task['score'] = (text, example) => opened.score(text, task.parse(text, example), example);
+  const hosted = opened.hosted ? { hosted: true } : {};
+  return { task: { ...task, weights: opened.weights, score, ...hosted }, close: () => opened.close() };
 }
