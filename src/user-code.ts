@@ -114,12 +114,25 @@ async function failure(file: string, cause: unknown): Promise<ConfigError> {
   );
 }
 
+/** What Node's type stripping does not do and jiti does: `./other.js` for other.ts, imports without an ending, enums, types in node_modules. */
+const BEYOND_NODE: ReadonlySet<string> = new Set([
+  'ERR_MODULE_NOT_FOUND',
+  'ERR_UNSUPPORTED_DIR_IMPORT',
+  'ERR_UNSUPPORTED_TYPESCRIPT_SYNTAX',
+  'ERR_UNSUPPORTED_NODE_MODULES_TYPE_STRIPPING',
+]);
+
 /** All exports of a module. @throws ConfigError naming file and line of what is wrong with it */
 async function exportsOf(file: string): Promise<Readonly<Record<string, unknown>>> {
   const native = isNative(file);
   try {
     if (native) {
-      return (await import(/* @vite-ignore */ pathToFileURL(file).href)) as Record<string, unknown>;
+      try {
+        return (await import(/* @vite-ignore */ pathToFileURL(file).href)) as Record<string, unknown>;
+      } catch (error) {
+        // Nothing has run yet.
+        if (!BEYOND_NODE.has((error as NodeJS.ErrnoException)?.code ?? '')) throw error;
+      }
     }
     return await (await jitiOf()).import<Record<string, unknown>>(file);
   } catch (cause) {
