@@ -156,7 +156,12 @@ function aboutDetectors(run: RunDirectory, { kind }: DataFacts, baselines: Basel
 }
 
 /** What reinforcement was told to maximise, where it is not the reward of the tables. */
-function aboutReward({ rl: { steps, reward } }: Recipe, kind: Gold['kind']): string[] {
+function aboutReward({ rl: { steps, reward }, reward: listed }: Recipe, kind: Gold['kind']): string[] {
+  if (listed !== null && steps > 0) {
+    const each = listed.map(({ use, weight }) => `${use.replace(/^.*[/\\]/, '')} (weight ${weight})`);
+    const what = each.length === 1 ? each[0]! : `the weighted mean of ${each.join(', ')}`;
+    return [`Reinforcement maximised ${what}; the tables have the reward of the task.`];
+  }
   const own = [
     ...{
       mean_of_six: [],

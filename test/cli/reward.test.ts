@@ -2,6 +2,9 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { openHeldOut } from '../../eval/harness.ts';
+import { RunDirectory } from '../../eval/run-directory.ts';
+import { caveatsOf } from '../../eval/run-facts.ts';
 import { moduleHash } from '../../src/user-module.ts';
 import { timeseer, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
@@ -85,6 +88,11 @@ describe('a reward in a recipe', { timeout: 120_000 }, () => {
       }
     }
     expect(readFileSync(join(out, 'rl/completions.html'), 'utf8')).toContain('mine: n=');
+    const run = new RunDirectory(out);
+    const { facts, series } = openHeldOut(run.recipe);
+    expect(caveatsOf(run, null, { facts, series, available: null })).toContain(
+      'Reinforcement maximised the weighted mean of task (weight 1), mine.ts (weight 0.5); the tables have the reward of the task.',
+    );
   });
 
   test('is refused when a run is resumed and its module has changed, unless it may', async () => {
