@@ -40,7 +40,10 @@ export function recipeHelp(section: string | null): string {
   const width = Math.min(WIDTH, process.stdout.columns ?? WIDTH) - 1;
   const keys = recipeKeys();
   const below = (names: readonly string[]) => keys.filter(({ key }) => names.includes(key.split('.')[0]!));
-  const chosen = section === null ? keys : [...below([section]), ...below(SHARED)];
+  const chosen =
+    section === null
+      ? keys
+      : [...below(section === 'rl' ? ['rl', 'reward', 'extension'] : [section]), ...below(SHARED)];
   return [
     'Keys of the recipe, with their defaults (--set KEY=VALUE, or in the file of --recipe):',
     ...chosen.flatMap((key) => entry(key, width)),
