@@ -71,7 +71,7 @@ function complain({ count, asked, reason }: Missing, out: string | undefined): n
 const GROUPS: Readonly<Record<string, readonly string[]>> = {
   'Policies:': ['policy', 'adapter', 'classical'],
   'Tasks:': ['task', 'split', 'count', 'length', 'seed'],
-  'Questions:': ['input', 'digits', 'points', 'shots', 'reasoning'],
+  'Questions:': ['input', 'digits', 'points', 'shots', 'reasoning', 'extension', 'judge'],
   'Answers:': ['temperature', 'samples', 'max-tokens', 'answers'],
   'On this machine:': ['workers', 'device'],
   'Endpoints:': [
@@ -143,6 +143,18 @@ export const evaluation: CommandModule<object, EvalArguments> = {
         default: 'on' as const,
         requiresArg: true,
         describe: 'Ask for reasoning before the answer, or for the answer alone',
+      })
+      .option('extension', {
+        type: 'boolean',
+        default: false,
+        describe:
+          'Ask for advice after the class, where the task has some; always of a policy that was taught to give it',
+      })
+      .option('judge', {
+        type: 'string',
+        requiresArg: true,
+        describe:
+          'Who judges the advice: rules (default; offline, and easy to please), openai:MODEL@URL, or none',
       })
       .option('temperature', {
         type: 'string',

@@ -10,7 +10,7 @@ export interface ScoreArguments {
   readonly classes: string | undefined;
   readonly answers: Reading;
   readonly window: number;
-  readonly perExample: boolean;
+  readonly 'per-example': boolean;
   readonly json: boolean;
 }
 
@@ -32,7 +32,7 @@ async function runScore({
   classes,
   answers,
   window,
-  perExample,
+  'per-example': perExample,
   json,
 }: ScoreArguments): Promise<void> {
   if (!Number.isInteger(window) || window < 0 || window > 100_000) {
@@ -110,7 +110,7 @@ export const score: CommandModule<object, ScoreArguments> = {
         requiresArg: true,
         describe: 'Largest window of VUS of scores, in points',
       })
-      .option('perExample', {
+      .option('per-example', {
         type: 'boolean',
         default: false,
         describe: 'Print one JSON line for each prediction: id, total, parts, metrics',
