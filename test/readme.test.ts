@@ -18,14 +18,18 @@ const commands = lines
   .filter((line) => line.startsWith('npx timeseer'))
   .map((line) => Array.from(line.matchAll(/"([^"]*)"|\S+/g), ([word, quoted]) => quoted ?? word).slice(2));
 
+/** Where the command writes whose table the README shows: it is run as it stands. */
+const BOARD = 'evaluations/board';
+
 /** The same command at a size for tests: fewer samples, steps and series; nothing else is changed. */
 function shortened(args: readonly string[]): string[] {
   const out = args.map((word) => (word === 'runs/quickstart' ? 'runs/mine' : word));
-  const begins = out[0] === 'quickstart' || out[0] === 'sft' || out.includes('rl.advantage=grpo');
+  const begins =
+    out[0] === 'quickstart' || out[0] === 'sft' || (out[0] === 'train' && out.includes('--policy'));
   if (begins && !out.includes('--recipe')) out.push('--recipe', 'quickstart-short');
   if (out[0] === 'quickstart')
     out.push('--set', 'sft.samples=32', '--set', 'rl.steps=1', '--set', 'eval.series=8');
-  if (out[0] === 'eval') {
+  if (out[0] === 'eval' && !out.includes(BOARD)) {
     if (out.includes('--count')) out[out.indexOf('--count') + 1] = '8';
     else out.push('--count', '8');
     out.push('--max-tokens', '24');
@@ -43,6 +47,7 @@ beforeAll(() => {
     { length: 700 },
     (_, i) => Math.sin(i / 8) + (i > 300 && i < 360 ? Math.sin(i) : 0),
   );
+  for (const [, name, text] of readme.matchAll(/```ts\n\/\/ (\S+)\n(.*?)```/gs)) writeFileSync(name!, text!);
   writeFileSync('my.csv', `value\n${wave.map((value) => value.toFixed(4)).join('\n')}\n`);
 });
 
@@ -81,4 +86,14 @@ test.each(inOrder)('npx timeseer %s', async (_, args) => {
   const { code, err } = await inside(...shortened(args));
   expect(err).not.toMatch(/error:/);
   expect(code).toBe(0);
+});
+
+test('the table of the section on evaluation is what its command has written', () => {
+  const [table] = readFileSync(join(BOARD, 'leaderboard.md'), 'utf8').match(/(?:^\|.*\n)+/m)!;
+  const cells = (text: string): string[][] =>
+    text
+      .trim()
+      .split('\n')
+      .map((row) => row.split('|').map((cell) => cell.trim().replace(/-{3,}/, '---')));
+  expect(cells(readme.match(/it begins with\n\n((?:\|.*\n)+)/)![1]!)).toEqual(cells(table));
 });
