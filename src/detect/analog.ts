@@ -4,10 +4,14 @@
  */
 import { quantileInPlace } from '../series/stats.ts';
 
+/** Windows after which the bounding ones are looked for again. */
+const REFRESH = 4;
 /** Values by which windows are compared. */
 const PIECES = 16;
 /** Neighbours whose median is taken. */
 const NEIGHBOURS = 3;
+/** So many windows of different places bound the distance of the last neighbour: each one taken before it rules out at most two of them. */
+const BOUNDING = 2 * NEIGHBOURS - 1;
 /** Windows that hold each sample. */
 const COVER = 8;
 /** Longest series that is compared in full; longer ones are averaged in groups first. */
@@ -70,35 +74,50 @@ export function analogues(given: Float64Array, window: number): Analogues | null
   const scratch = new Float64Array(m);
   const off = new Float64Array(n); // distance to the mean of the window
   const left = new Float64Array(n); // to the middle of the neighbours
-  for (let start = 0; ; start = Math.min(start + step, count - 1)) {
+  const quarter = pieces >> 2;
+  let bounding: number[] = [];
+  let since = 0;
+  for (let start = 0, before = 0; ; before = start, start = Math.min(start + step, count - 1)) {
     const own = start * pieces;
+    // What was near the window before is near this one: nothing farther than all of these is a neighbour.
+    bounding = bounding.map((j) => j + start - before);
+    let bound = bounding.length < BOUNDING ? Number.POSITIVE_INFINITY : 0;
+    for (const j of bounding) {
+      const apart = j < count && Math.abs(j - start) >= m;
+      bound = apart
+        ? Math.max(bound, squared(features, own, j * pieces, 0, pieces, 0))
+        : Number.POSITIVE_INFINITY;
+    }
     for (let j = 0; j < count; j++) {
-      if (Math.abs(j - start) < m) {
-        distances[j] = Number.POSITIVE_INFINITY;
-        continue;
-      }
-      let sum = 0;
-      for (let k = 0, at = j * pieces; k < pieces; k++, at++)
-        sum += (features[own + k]! - features[at]!) ** 2;
-      distances[j] = sum;
+      distances[j] = Number.POSITIVE_INFINITY;
+      if (Math.abs(j - start) < m) continue;
+      const part = squared(features, own, j * pieces, 0, quarter, 0);
+      if (part <= bound) distances[j] = squared(features, own, j * pieces, quarter, pieces, part);
     }
     let kept = 0;
     let total = 0;
-    for (; kept < NEIGHBOURS; kept++) {
+    const near: number[] = [];
+    const most = bound === Number.POSITIVE_INFINITY || ++since === REFRESH ? BOUNDING : NEIGHBOURS;
+    while (near.length < most) {
       let least = -1;
       for (let j = 0; j < count; j++) {
         if (distances[j]! < Number.POSITIVE_INFINITY && (least < 0 || distances[j]! < distances[least]!))
           least = j;
       }
       if (least < 0) break;
-      total += distances[least]!;
-      nearest[kept] = aligned(values, means, start, least, m, Math.ceil(m / pieces));
+      near.push(least);
+      if (kept < NEIGHBOURS) {
+        total += distances[least]!;
+        nearest[kept++] = aligned(values, means, start, least, m, Math.ceil(m / pieces));
+      }
       // Neighbours of different places, not of one shifted by a sample.
       const reach = Math.max(1, m >> 1);
       for (let j = Math.max(0, least - reach); j <= Math.min(count - 1, least + reach); j++) {
         distances[j] = Number.POSITIVE_INFINITY;
       }
     }
+    if (near.length === BOUNDING) [bounding, since] = [near, 0];
+    else if (most === BOUNDING) since = 0;
     for (let i = 0; i < kept; i++) offsets[i] = offsetOf(values, start, nearest[i]!, m, scratch);
     if (kept > 0) {
       const distance = total / kept;
@@ -122,6 +141,19 @@ export function analogues(given: Float64Array, window: number): Analogues | null
     window: m * pool,
     rest,
   };
+}
+
+/** Squared distance of two rows of features over their pieces [from, to), added to `sum`. */
+function squared(
+  features: Float64Array,
+  a: number,
+  b: number,
+  from: number,
+  to: number,
+  sum: number,
+): number {
+  for (let k = from; k < to; k++) sum += (features[a + k]! - features[b + k]!) ** 2;
+  return sum;
 }
 
 /** The window near `other`, within `reach` samples, that is nearest to the one at `start` sample by sample. */
