@@ -301,7 +301,7 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   }
   const analysed = analyse(values, { ...options, absoluteFloor: absoluteFloor / unit });
   const { season, tracks, candidates, usualStep } = analysed;
-  const all = join(candidates, season?.period ?? null);
+  const all = join(candidates, n, season?.period ?? null);
   const unusual = new Uint8Array(n);
   for (const { start, end, severity: own } of all) if (own >= LEVELS.medium) unusual.fill(1, start, end);
   const { ordinary, phases: scale, floor } = analysed;

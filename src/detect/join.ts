@@ -19,10 +19,13 @@ const PART_APART = 0.75;
 const FEWEST_PEAKS = 3;
 const NEAR_PEAKS = 0.6;
 
-/** Candidates that overlap or all but touch are one: its extent is that of all of them that are not weak. */
-export function join(candidates: readonly Candidate[], period: number | null = null): Joined[] {
-  const last = Math.max(...candidates.map(({ end }) => end));
-  const lasting = (one: Candidate): boolean => one.track === 'step' && one.end === last;
+/** Candidates in a series of `length` samples that overlap or all but touch are one: its extent is that of all of them that are not weak. */
+export function join(
+  candidates: readonly Candidate[],
+  length: number,
+  period: number | null = null,
+): Joined[] {
+  const lasting = (one: Candidate): boolean => one.track === 'step' && one.end === length;
   const groups: { start: number; end: number; members: Candidate[] }[] = [];
   for (const one of candidates) {
     const near = groups.filter(({ start, end, members }) => {
@@ -58,8 +61,8 @@ export function join(candidates: readonly Candidate[], period: number | null = n
     if (inside.length === 0 || inside.some(({ members }) => members.includes(one))) continue;
     const covered = inside.reduce((sum, { start, end }) => sum + end - start, 0);
     const hull = Math.max(...inside.map(({ end }) => end)) - Math.min(...inside.map(({ start }) => start));
-    const length = one.end - one.start;
-    if (hull < 0.5 * length || (inside.length < 2 && covered < 0.5 * length)) continue;
+    const half = 0.5 * (one.end - one.start);
+    if (hull < half || (inside.length < 2 && covered < half)) continue;
     const first = inside[0]!;
     for (const other of inside.slice(1)) {
       first.members.push(...other.members);

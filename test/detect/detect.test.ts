@@ -303,7 +303,7 @@ describe('stretches of several tracks', () => {
     ...{ start, end, severity, sign: 1, peak: start, track: 'season' },
   });
   const extents = (parts: readonly Candidate[], period: number | null) =>
-    join(parts, period).map(({ start, end }) => [start, end]);
+    join(parts, 1000, period).map(({ start, end }) => [start, end]);
 
   test('are one change where little lies between two parts of a cycle that are about as severe', () => {
     expect(extents([part(610, 632, 18), part(648, 740, 16)], 68)).toEqual([[610, 740]]);
