@@ -99,6 +99,10 @@ const nothing: CommandModule = {
 export const rewardCommand: CommandModule = {
   command: 'reward <command>',
   describe: 'Check a reward: what it makes of right, wrong and senseless answers',
-  builder: (yargs) => yargs.command(check).command(nothing),
+  builder: (yargs) =>
+    yargs
+      .command(check)
+      .command(nothing)
+      .example('$0 reward check ./brief.ts', 'A table of scores, and what is wrong with the reward'),
   handler: () => {},
 };

@@ -211,7 +211,7 @@ describe('a stage over a data set', () => {
     const out = join(root, 'never');
     const sft = ['sft', '--out', out, '--set'];
     expect(await refused(...sft, `data.name=${classes}`, '--set', 'reward=anomseer')).toMatch(
-      /unknown key reward; the reward follows from the data/,
+      /no reward called anomseer for this data; known are task, /,
     );
     expect(await refused(...sft, 'data.name=nano5', '--set', 'figure=task')).toMatch(
       /names no figure of its own/,
