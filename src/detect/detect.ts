@@ -22,7 +22,7 @@ import {
 import { describeAll, shown, stepsIn } from './describe.ts';
 import { levels } from './episodes.ts';
 import { type Expectation, expectation } from './expectation.ts';
-import { type Detection, LEVELS } from './finding.ts';
+import { type Detection, type Finding, LEVELS } from './finding.ts';
 import { type Joined, join } from './join.ts';
 import { type Candidate, LOGARITHMIC, scan, type Track, usualTail, windowLengths } from './scan.ts';
 import { difference, findSeason, type Season } from './season.ts';
@@ -323,7 +323,7 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
     ...{ least: smallest * unit, largest: largest * unit },
   };
   const findings = describeAll(joined, described).filter(
-    (one) => direction === 'both' || one.direction === direction,
+    (one) => (direction === 'both' || one.direction === direction) && !(isPeak(one) && insideBand(one)),
   );
   return {
     score: scores(tracks, candidates, n),
@@ -333,6 +333,12 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
     seasons: season === null ? [] : [season.period],
   };
 }
+
+const isPeak = ({ kind }: Finding): boolean => kind === 'spike' || kind === 'dip';
+
+/** A value that may come at its place is no peak, however unlike the stretches that were compared with it. */
+const insideBand = ({ observed: { peak }, expected: { low, high } }: Finding): boolean =>
+  peak >= low && peak <= high;
 
 /** Samples outside of the band that make a stretch theirs, as a part of those between the first and the last of them. */
 const MOSTLY_OUTSIDE = 0.6;

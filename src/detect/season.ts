@@ -20,6 +20,8 @@ const FEWEST_CYCLES = 3;
 const LEAST_GAIN = 0.8;
 /** A longer season must be better than a shorter one by this factor. */
 const LONGER_GAIN = 0.9;
+/** Its gain in each cycle of the shorter one must be so many standard errors above 0 on average. */
+const LEAST_ERRORS = 2;
 const LONGEST_CORRELATED = 1 << 17;
 
 export interface Season {
@@ -224,6 +226,30 @@ function refine(r: Float64Array, lag: number): number {
   return Math.abs(period - nearest) * (r.length / period) < 0.5 ? nearest : period;
 }
 
+interface Found {
+  /** Departures from what it lets one expect [N], and how far they lie from 0. */
+  readonly rests: Float64Array;
+  readonly left: number;
+  readonly spacing: number;
+}
+
+/**
+ * Whether the departures of a longer season are smaller in more than some cycles of a shorter one: cycles whose size varies are alike four
+ * or five cycles apart by chance, and where most samples are the same, as at night, that decides a median.
+ */
+function betterOverCycles(longer: Float64Array, shorter: Float64Array, period: number): boolean {
+  const cycles = Math.floor(longer.length / period);
+  const gains = new Float64Array(cycles);
+  for (let i = 0; i < longer.length; i++) {
+    gains[Math.min(cycles - 1, Math.floor(i / period))]! += Math.abs(shorter[i]!) - Math.abs(longer[i]!);
+  }
+  let [sum, squares] = [0, 0];
+  for (const gain of gains) sum += gain;
+  const mean = sum / cycles;
+  for (const gain of gains) squares += (gain - mean) ** 2;
+  return mean > LEAST_ERRORS * Math.sqrt(squares / cycles / (cycles - 1));
+}
+
 /**
  * The season that predicts [N] best, or null: candidates are the lags at which the series correlates with itself, and `calendar`
  * (samples of an hour, a day, a week where the sampling step is known), which follows the `clock` (see `seasonExpectation`).
@@ -255,7 +281,7 @@ export function findSeason(
     ...correlatedLags(short, 3).map((period) => period * pool),
   ].flatMap((period) => [Math.round(period), period]);
   const magnitude = Math.max(Math.abs(sample[0]!), Math.abs(sample.at(-1)!));
-  let best: (Omit<Season, 'level'> & { readonly left: number; readonly spacing: number }) | null = null;
+  let best: (Omit<Season, 'level'> & Found) | null = null;
   const clockOf = (period: number): Int32Array | null => (calendar.includes(period) ? clock : null);
   // Shorter ones first, and a whole number of samples before one that is not.
   const sorted = [...new Set(candidates)].sort(
@@ -274,11 +300,12 @@ export function findSeason(
     const left = medianOfAbs(rests, stride) + EDGES * meanOfAbs(rests, stride);
     const rest = left / without;
     if (rest >= LEAST_GAIN || (best !== null && left >= LONGER_GAIN * best.left)) continue;
+    if (best !== null && !betterOverCycles(rests, best.rests, best.period)) continue;
     // Medians of skewed or rounded noise are nearer to it than its mean, whatever the phase.
     const others = difference(clipped, seasonExpectation(clipped, period, clockOf(period), { aside: true }));
     const chance = medianOfAbs(others, stride) + EDGES * meanOfAbs(others, stride);
     if (left < LEAST_GAIN * chance)
-      best = { period, expected, rest, clock: clockOf(period), left, spacing: 1 };
+      best = { period, expected, rests, rest, clock: clockOf(period), left, spacing: 1 };
   }
   if (best !== null) {
     // Far cycles are no part of an anomaly of a few cycles; where the season keeps its shape and its level they predict as well.

@@ -189,6 +189,42 @@ describe('what is usual is no finding', () => {
     expect(many(student)).toBeLessThanOrEqual(2);
   });
 
+  test('days of sun, some brighter than others, are told by days and not by what few of them have in common', () => {
+    const sun = (seed: number): Float64Array => {
+      const draw = new Random(seed, 'sun');
+      let brightness = 1;
+      return noise(seed, 1600).map((error, i) => {
+        if (i % 96 === 0) brightness = draw.between(60, 100);
+        return (
+          brightness *
+          Math.max(0, Math.sin(2 * Math.PI * ((i % 96) / 96 - 0.25))) *
+          (1 - 0.1 * Math.abs(error))
+        );
+      });
+    };
+    // In one series of twelve the first days are like those five days later by chance.
+    const all = Array.from({ length: 12 }, (_, seed) => detect(sun(seed + 1)));
+    expect(all.filter(({ seasons }) => seasons[0] === 96).length).toBeGreaterThanOrEqual(11);
+    expect(all.filter(({ findings }) => findings.length > 0).length).toBeLessThanOrEqual(1);
+  });
+
+  test('jobs that come at distances that vary are no spikes where they may come', () => {
+    const jobs = (seed: number): Float64Array => {
+      const draw = new Random(seed, 'jobs');
+      let [next, left, height] = [30, 0, 0];
+      return noise(seed, 1900).map((error, i) => {
+        if (i >= next)
+          [left, height, next] = [draw.integer(3, 8), draw.between(40, 60), next + draw.integer(50, 70)];
+        return (left-- > 0 ? height : 5) + error;
+      });
+    };
+    for (const seed of [1, 2, 3, 4, 5, 6]) {
+      for (const { kind, observed, expected } of detect(jobs(seed)).findings) {
+        if (kind === 'spike') expect(observed.peak).toBeGreaterThan(expected.high);
+      }
+    }
+  });
+
   test('small counts of rare events have a finding in hardly any series', () => {
     const counts = (seed: number): Float64Array => {
       const draw = new Random(seed, 'rare');
