@@ -3,6 +3,7 @@ import { fixed, interval, upperFirst } from '../src/html/numbers.ts';
 import type { MetricSet } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import type { Estimate, Gold } from '../src/types.ts';
+import type { Metrics } from './metrics.ts';
 import type { ResponseUsage } from './usage.ts';
 
 /** One policy on one task at one temperature. */
@@ -49,8 +50,19 @@ const HEADLINE: Partial<Record<Gold['kind'], string>> = { anomaly: 'affiliation_
 export const headlineOf = (kind: Gold['kind']): string =>
   HEADLINE[kind] ?? taskKind(kind).evaluation.main[0]!;
 
+/** Rewards beside the task's own are metrics of this name and their own. */
+const REWARD = 'reward.';
+
+/** The metrics of a row: those over all series, and the rewards that were asked for. */
+export const rowMetrics = ({ overall, rewards }: Pick<Metrics, 'overall' | 'rewards'>): MetricSet => ({
+  ...overall,
+  ...Object.fromEntries(Object.entries(rewards).map(([name, found]) => [REWARD + name, found])),
+});
+
 const labelOf = (kind: Gold['kind'], metric: string): string =>
-  taskKind(kind).evaluation.metrics[metric]!.label;
+  metric.startsWith(REWARD)
+    ? `Reward ${metric.slice(REWARD.length)}`
+    : taskKind(kind).evaluation.metrics[metric]!.label;
 
 /** What a row is called: its temperature only where the policy has several rows of a task. */
 function nameOf(row: LeaderboardRow, rows: readonly LeaderboardRow[]): string {
@@ -94,9 +106,12 @@ export function secondsEach({ seconds, usage }: LeaderboardRow): number | null {
   return answered === 0 ? null : seconds / answered;
 }
 
-/** Metrics of a task's table: the main ones of its kind and the reward, those that some row has. */
+/** Metrics of a task's table: the main ones of its kind and the rewards, those that some row has. */
 export function metricsShown(kind: Gold['kind'], rows: readonly LeaderboardRow[]): string[] {
-  return [...taskKind(kind).evaluation.main, 'reward'].filter((metric) =>
+  const asked = rows.flatMap(({ metrics }) =>
+    Object.keys(metrics ?? {}).filter((one) => one.startsWith(REWARD)),
+  );
+  return [...taskKind(kind).evaluation.main, 'reward', ...new Set(asked)].filter((metric) =>
     rows.some(({ metrics }) => metrics?.[metric] !== undefined),
   );
 }

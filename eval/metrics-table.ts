@@ -89,6 +89,15 @@ export function metricsTable(metrics: Metrics, baselines: Readonly<Record<string
   return `${main}${classColumns === null ? '' : `\n${block(classes, classColumns, width)}`}${NOTE}`;
 }
 
+/** Rewards that were asked for beside the task's own, a line each; empty without one. */
+export function rewardsTable({ rewards }: Pick<Metrics, 'rewards'>): string {
+  const names = Object.keys(rewards);
+  const width = Math.max(0, ...names.map((name) => name.length)) + 'reward '.length + 2;
+  return names
+    .map((name) => `${`reward ${name}`.padEnd(width)}${cell(name, rewards[name])}n = ${rewards[name]!.n}\n`)
+    .join('');
+}
+
 /** Metrics of one policy on the same series at several temperatures, 0 being greedy. Ends with a line end. */
 export function temperatureTable(
   sets: readonly (readonly [temperature: number, metrics: Metrics])[],

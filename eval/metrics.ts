@@ -48,6 +48,8 @@ export interface Metrics {
   readonly byLength: Readonly<Record<string, MetricSet>>;
   /** Null where no series has several responses. */
   readonly samples: SampleMetrics | null;
+  /** Rewards that were asked for beside the task's own, by name: means over the series to which each applies. */
+  readonly rewards: Readonly<Record<string, Estimate>>;
   /** Per response: tokens of `prompt` and `completion`, `seconds`, `cost`; those that are known. */
   readonly usage: Readonly<Record<string, Estimate>>;
   /** Responses that failed, of an endpoint that is down, say: they are in no metric. */
@@ -177,6 +179,7 @@ export function metricsOf(records: readonly EvalRecord[], options: MetricOptions
     byTask: sets(grouped(series, ({ task }) => task, occurring(tasks, []))),
     byLength: sets(grouped(series, lengthRange, occurring(series.map(lengthRange), []))),
     samples: sampleMetrics(series, kind, options),
+    rewards: rewardsOf(series, options),
     usage: usageOf(series, options),
     failed: records.length - answered.length,
     confusion: classes.length === 0 ? null : confusionOf(answered, classes),
@@ -214,6 +217,26 @@ function sampleMetrics(
   };
 }
 
+/** Mean over the series that have a value: of each the mean over its responses that have one. Null where none has. */
+function meanOf(
+  series: readonly Answered[],
+  of: (record: EvalRecord) => number | undefined,
+  options: MetricOptions,
+): Estimate | null {
+  const means = series.flatMap(({ records }) => {
+    const known = records.flatMap((record) => of(record) ?? []);
+    return known.length === 0 ? [] : known.reduce((sum, one) => sum + one, 0) / known.length;
+  });
+  return means.length === 0 ? null : estimate(means, options);
+}
+
+function rewardsOf(series: readonly Answered[], options: MetricOptions): Record<string, Estimate> {
+  const names = series.flatMap(({ records }) => records.flatMap(({ rewards = {} }) => Object.keys(rewards)));
+  return Object.fromEntries(
+    [...new Set(names)].map((name) => [name, meanOf(series, ({ rewards }) => rewards?.[name], options)!]),
+  );
+}
+
 /** Means of what responses cost, over the series where it is known. */
 function usageOf(series: readonly Answered[], options: MetricOptions): Record<string, Estimate> {
   const columns: Readonly<Record<string, (record: EvalRecord) => number | undefined>> = {
@@ -224,11 +247,8 @@ function usageOf(series: readonly Answered[], options: MetricOptions): Record<st
   };
   const found: Record<string, Estimate> = {};
   for (const [name, of] of Object.entries(columns)) {
-    const means = series.flatMap(({ records }) => {
-      const known = records.flatMap((record) => of(record) ?? []);
-      return known.length === 0 ? [] : known.reduce((sum, one) => sum + one, 0) / known.length;
-    });
-    if (means.length > 0) found[name] = estimate(means, options);
+    const mean = meanOf(series, of, options);
+    if (mean !== null) found[name] = mean;
   }
   return found;
 }

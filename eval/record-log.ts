@@ -72,6 +72,14 @@ export class RecordLog {
     return kept !== undefined && kept.record.failure === undefined;
   }
 
+  /** What is there, in the order of the examples, with the place of each. */
+  kept(): { readonly number: number; readonly record: EvalRecord }[] {
+    return this.#sorted().map(([place, { record }]) => ({
+      number: Math.floor(place / this.samples),
+      record,
+    }));
+  }
+
   /** Appends a record. @throws WriteError */
   append(number: number, record: EvalRecord): void {
     const line = JSON.stringify(record);
@@ -98,14 +106,14 @@ export class RecordLog {
     }
   }
 
-  #sorted(): Kept[] {
-    return [...this.#kept].sort(([a], [b]) => a - b).map(([, kept]) => kept);
+  #sorted(): [place: number, kept: Kept][] {
+    return [...this.#kept].sort(([a], [b]) => a - b);
   }
 
   #rewrite(file: string): void {
     writeFileAtomic(
       file,
-      this.#sorted().map(({ line }) => `${line}\n`),
+      this.#sorted().map(([, { line }]) => `${line}\n`),
     );
   }
 
@@ -124,6 +132,6 @@ export class RecordLog {
   finish(): EvalRecord[] {
     this.close();
     if (this.file !== null && this.#kept.size > 0) this.#rewrite(this.file);
-    return this.#sorted().map(({ record }) => record);
+    return this.#sorted().map(([, { record }]) => record);
   }
 }

@@ -189,6 +189,7 @@ export const evalRecordShape = z
         })
         .readonly(),
     ),
+    rewards: z.exactOptional(z.record(z.string(), z.number()).readonly()),
     reasoning: z.exactOptional(reasoning),
     failure: z.exactOptional(z.string().min(1)),
   })

@@ -113,6 +113,8 @@ export interface EvalRecord {
   readonly measures?: Readonly<Record<string, number>>;
   /** What a judge says of the extension; absent where none was asked for, or nobody judges it. */
   readonly judged?: JudgedExtension;
+  /** Totals of the rewards that were asked for beside the task's own, by name; of those that apply to it. */
+  readonly rewards?: Readonly<Record<string, number>>;
   /** What the numbers of its reasoning are worth; of responses with reasoning alone. */
   readonly reasoning?: ReasoningCheck;
   /** Why there is no response; `response` is '' then. Such a record counts as missing, not as a wrong answer. */

@@ -36,14 +36,14 @@ const numeric = (describe: string, preset?: number) => ({
 
 async function printSingle(found: SingleEvaluation, given: EvalArguments): Promise<void> {
   const { bestOf } = await import('../run/eval.ts');
-  const { metricsTable, temperatureTable } = await import('../../eval/metrics-table.ts');
+  const { metricsTable, rewardsTable, temperatureTable } = await import('../../eval/metrics-table.ts');
   const { usageLine } = await import('../../eval/usage.ts');
   const { sets, classical, input, tokens, usage, title, statement } = found;
   const [[, metrics]] = sets as [(typeof sets)[number]];
   const table =
     sets.length > 1
       ? `${temperatureTable(sets)}${bestLine(bestOf(sets), given.split)}`
-      : metricsTable(metrics, classical);
+      : `${metricsTable(metrics, classical)}${rewardsTable(metrics)}`;
   print(`${table}${tokens === null ? '' : tokensLine(tokens, input)}${usageLine(usage)}`, '');
   if (statement !== null) print(`data: ${title}. ${statement}`);
 }
@@ -72,7 +72,7 @@ const GROUPS: Readonly<Record<string, readonly string[]>> = {
   'Policies:': ['policy', 'adapter', 'classical'],
   'Tasks:': ['task', 'split', 'count', 'length', 'seed'],
   'Questions:': ['input', 'digits', 'points', 'shots', 'reasoning', 'extension', 'judge'],
-  'Answers:': ['temperature', 'samples', 'max-tokens', 'answers'],
+  'Answers:': ['temperature', 'samples', 'max-tokens', 'answers', 'reward'],
   'On this machine:': ['workers', 'device'],
   'Endpoints:': [
     ...['concurrency', 'requests-per-minute', 'tokens-per-minute', 'timeout', 'attempts', 'prices'],
@@ -155,6 +155,14 @@ export const evaluation: CommandModule<object, EvalArguments> = {
         requiresArg: true,
         describe:
           'Who judges the advice: rules (default; offline, and easy to please), openai:MODEL@URL, or none',
+      })
+      .option('reward', {
+        type: 'string',
+        array: true,
+        nargs: 1,
+        default: [] as string[],
+        describe:
+          'Scores responses beside the reward of the task (repeatable): ./my-reward.ts or ./my-reward.ts#name, made with defineReward, or task, format, accuracy, localisation',
       })
       .option('temperature', {
         type: 'string',
@@ -250,6 +258,10 @@ export const evaluation: CommandModule<object, EvalArguments> = {
       .example(
         '$0 eval --policy runs/quickstart --split validation --temperature 0.25,0.5,0.7,0.85,1 --samples 8',
         'Which temperature suits a policy, chosen off the test split',
+      )
+      .example(
+        '$0 eval --policy runs/quickstart --reward ./brief.ts',
+        'What a reward of your own makes of the answers',
       )
       .example(
         '$0 eval --policy runs/quickstart --temperature 1 --samples 4 --out evaluations/sampled --resume',

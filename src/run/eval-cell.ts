@@ -17,10 +17,12 @@ import { PictureCache } from '../plot/cache.ts';
 import { RenderPool } from '../plot/pool.ts';
 import { render } from '../plot/raster.ts';
 import { Progress } from '../progress.ts';
+import { defaultRecipe, type RewardRecipe } from '../recipe.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import { promptVersion } from '../tasks/prompt.ts';
 import { say } from '../terminal.ts';
-import type { EvalRecord, Json } from '../types.ts';
+import type { EvalRecord, Example, Json } from '../types.ts';
+import { moduleAddress } from '../user-module.ts';
 import { fewShot } from './few-shot.ts';
 import {
   type JudgedExtensions,
@@ -29,6 +31,7 @@ import {
   judgeRecord,
   type OpenJudge,
 } from './judging.ts';
+import { openRewards } from './rewards.ts';
 import { exampleTask } from './task.ts';
 
 export interface CellRequest {
@@ -42,6 +45,8 @@ export interface CellRequest {
   readonly samples: number;
   /** Of extensions; null, or absent: none is judged. */
   readonly judge?: OpenJudge | null;
+  /** Rewards that score responses beside the task's own. */
+  readonly rewards?: readonly RewardRecipe[];
   /** Directory of the records; null: they are not kept. */
   readonly out: string | null;
   readonly beginning: Beginning;
@@ -93,9 +98,15 @@ function settingsOf({
   temperatures,
   samples,
   judge = null,
+  rewards = [],
 }: CellRequest) {
   const data = dataIdentity(address, source);
-  if (!policy.asked) return { policy: policy.identity, data };
+  // By what a module says, not by where it lies.
+  const scored = rewards.map(({ use, sha256 }) =>
+    sha256 === null ? use : `${sha256}#${moduleAddress(use, '.').name}`,
+  );
+  const also = scored.length === 0 ? {} : { rewards: scored };
+  if (!policy.asked) return { policy: policy.identity, data, ...also };
   const { facts } = source;
   return {
     policy: policy.identity,
@@ -111,6 +122,7 @@ function settingsOf({
       ...(card.extension === true ? { extension: true } : {}),
     },
     ...(judge === null ? {} : { judge: judge.judge.name }),
+    ...also,
     answers: form.reading,
     maxTokens: form.maxTokens,
     seed: form.seed,
@@ -150,7 +162,7 @@ function placesOf(source: ExampleSource): (id: string) => number | undefined {
  * @throws ConfigError where the directory holds an evaluation of other settings; Interrupted when stopped, with all records kept
  */
 export async function evaluateCell(request: CellRequest): Promise<CellResult> {
-  const { policy, card, address, source, form, judge = null, out, label, silent } = request;
+  const { policy, card, address, source, form, judge = null, rewards = [], out, label, silent } = request;
   const settings = settingsOf(request);
   const begun = out === null ? null : openManifest(out, settings, request.beginning);
   const temperatures = policy.asked ? request.temperatures : [0];
@@ -171,6 +183,19 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
     })).filter(({ number, sample }) => !log.has(number, sample)),
   );
   const requests = wanted.flat();
+  // A judge that could not be reached may be now.
+  const unjudged =
+    judge === null
+      ? []
+      : logs.flatMap((log, m) =>
+          log
+            .kept()
+            .filter(({ record }) => record.failure === undefined && record.judged?.score === null)
+            .map(({ number, record }) => ({
+              record,
+              request: { number, sample: record.sample ?? 0, temperature: temperatures[m]! },
+            })),
+        );
   const before = begun?.seconds ?? 0;
   let failure: string | null = null;
   const seconds = before + (await answer());
@@ -197,7 +222,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
 
   /** Seconds that were taken. */
   async function answer(): Promise<number> {
-    if (requests.length === 0) return 0;
+    if (requests.length + unjudged.length === 0) return 0;
     // Workers draw where there is much to draw; they start with the first picture that is asked for here.
     const pool = requests.length < MANY ? null : new RenderPool();
     const draw = pool === null ? render : pool.render.bind(pool);
@@ -207,9 +232,11 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
     };
     const task = exampleTask({ ...card, numbers: form.numbers }, parts);
     const data: EvalData = { form, address, source, task, prompt: prompts(request, task) };
+    const scorer =
+      rewards.length === 0 ? null : await openRewards(rewards, source.facts.kind, defaultRecipe().rl.reward);
     const total = logs.reduce((sum, log) => sum + log.samples * source.count, 0);
     const progress = new Progress({
-      ...{ label, total, done: total - requests.length, unit: 'responses', silent },
+      ...{ label, total, done: total - requests.length - unjudged.length, unit: 'responses', silent },
     });
     const began = performance.now();
     let [first, failures, took] = [true, 0, 0];
@@ -223,25 +250,32 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
           if (record.failure !== undefined) failures++;
           progress.advance(1, failures > 0 ? { failures } : {});
         };
-        const judging: Promise<void>[] = [];
+        const grading: Promise<void>[] = [];
         let broken: unknown;
+        const graded = async (record: EvalRecord, example: Example): Promise<EvalRecord> => {
+          const judged =
+            judge === null ? record : await judgeRecord(task, judge.judge, example, record, signal);
+          if (scorer === null || record.failure !== undefined) return judged;
+          return { ...judged, rewards: await scorer.totals(record.response, record.answer, example) };
+        };
         const report = (record: EvalRecord, one: ResponseRequest): void => {
-          if (judge === null) {
+          if (judge === null && scorer === null) {
             keep(record, one);
             return;
           }
           // What is stopped while it is judged is not kept, and asked for again.
-          const judged = judgeRecord(task, judge.judge, source.at(one.number), record, signal)
+          const done = graded(record, source.at(one.number))
             .then((found) => keep(found, one))
             .catch((error: unknown) => {
               if (!signal.aborted) broken ??= error;
             });
-          judging.push(judged);
+          grading.push(done);
         };
+        for (const { record, request: one } of unjudged) report(record, one);
         try {
           await policy.answer(data, requests, report, signal);
         } finally {
-          await Promise.all(judging);
+          await Promise.all(grading);
         }
         if (broken !== undefined) throw broken;
         // Asked for after the last response, it holds for what would come after them.
@@ -254,6 +288,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
       progress.stop();
       took = (performance.now() - began) / 1000;
       await pool?.close();
+      await scorer?.close();
       for (const log of logs) log.close();
       if (out !== null && !first) writeManifest(out, settings, before + took);
     }

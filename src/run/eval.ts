@@ -16,15 +16,18 @@ import {
   leaderboardCsv,
   leaderboardMarkdown,
   leaderboardOf,
+  rowMetrics,
 } from '../../eval/leaderboard.ts';
 import { leaderboardPage } from '../../eval/leaderboard-page.ts';
 import { type Metrics, overallOf } from '../../eval/metrics.ts';
 import type { EvalForm } from '../../eval/policy.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import type { ResponseUsage } from '../../eval/usage.ts';
+import { changedRecipe } from '../config.ts';
 import { ConfigError, DataError, EndpointError } from '../errors.ts';
 import { tidyUp, writeFileAtomic } from '../files.ts';
 import { takeLock } from '../lock.ts';
+import { defaultRecipe, type RewardRecipe } from '../recipe.ts';
 import type { NumbersFormat, PolicyCard } from '../tasks/card.ts';
 import type { MetricSet } from '../tasks/evaluation.ts';
 import type { Reading } from '../tasks/response.ts';
@@ -35,6 +38,7 @@ import { shotSource } from './few-shot.ts';
 import { openJudge } from './judging.ts';
 import { type OpenedPolicy, openPolicy, type PolicyOptions } from './open-policy.ts';
 import { type PromptTokens, promptTokens } from './prompt-length.ts';
+import { checkRewards } from './rewards.ts';
 import { checkSameData } from './run-data.ts';
 import { mismatches, withExtension } from './task.ts';
 
@@ -59,6 +63,8 @@ export interface EvalRequest {
   readonly extension?: boolean;
   /** Who judges it: `rules` (when absent), openai:MODEL@URL, or none. */
   readonly judge?: string | undefined;
+  /** Rewards that score responses beside the task's own, as in a recipe. */
+  readonly reward?: readonly string[];
   readonly answers: Reading | undefined;
   readonly maxTokens: number | undefined;
   readonly workers: number;
@@ -309,6 +315,12 @@ function cellOf(opened: OpenedPolicy, task: OpenTask, given: EvalRequest): Cell 
   };
 }
 
+/** @throws ConfigError for a module that is not there */
+function rewardsOf({ reward = [] }: EvalRequest): readonly RewardRecipe[] {
+  if (reward.length === 0) return [];
+  return changedRecipe(defaultRecipe(), [`reward=${JSON.stringify(reward)}`]).reward!;
+}
+
 function requestOf(
   { opened, task, card, form }: Cell,
   given: EvalRequest,
@@ -322,6 +334,7 @@ function requestOf(
       card.extension !== true || given.judge === 'none'
         ? null
         : openJudge(given.judge ?? 'rules', JUDGE_SECONDS),
+    rewards: rewardsOf(given),
   };
 }
 
@@ -508,7 +521,7 @@ async function evaluateBoard(
         rows.push({
           ...{ task: task.name, kind: task.source.facts.kind, policy: name },
           temperature: cell.opened.policy.asked ? temperature : null,
-          ...{ metrics: metrics?.overall ?? null, usage, full: metrics },
+          ...{ metrics: metrics === null ? null : rowMetrics(metrics), usage, full: metrics },
           seconds: found.seconds / found.modes.length,
         });
       }
@@ -571,6 +584,9 @@ export async function runEval(given: EvalRequest): Promise<Evaluation> {
   const names = listed(given.data ?? [local === undefined ? USUAL_DATA : dataOf(local.given)]);
   if (given.data === undefined && local !== undefined) warnOfChange(local.given, names[0]!);
   const tasks = openTasks(given, names);
+  const reward = rewardsOf(given);
+  for (const { source } of tasks)
+    await checkRewards({ reward: reward.length === 0 ? null : reward }, source.facts.kind);
   const several = opened.length > 1 || tasks.length > 1;
   const { out } = given;
   if (out !== undefined) {

@@ -47,7 +47,7 @@ export function checkRewardNames({ reward }: Recipe, kind: Gold['kind']): void {
  * Loads what a recipe lists, to know that it can be used, and lets go of it.
  * @throws ConfigError for an unknown name, a module that cannot be loaded or is no reward, or parts of the same name
  */
-export async function checkRewards({ reward }: Recipe, kind: Gold['kind']): Promise<void> {
+export async function checkRewards({ reward }: Pick<Recipe, 'reward'>, kind: Gold['kind']): Promise<void> {
   if (reward === null) return;
   const plan = planOf(reward, kind);
   const host = plan.modules.length === 0 ? null : await RewardHost.open(plan.modules);
@@ -70,6 +70,8 @@ export interface OpenRewards {
   readonly hosted: boolean;
   /** The combined score of a response; null where none applies. @throws RewardError as `RewardHost.score` */
   score(text: string, answer: ParsedAnswer, example: Example): Promise<Score | null>;
+  /** The total of each reward by its name, without those that do not apply. @throws RewardError as `RewardHost.score` */
+  totals(text: string, answer: ParsedAnswer, example: Example): Promise<Record<string, number>>;
   close(): Promise<void>;
 }
 
@@ -90,17 +92,27 @@ export async function openRewards(
   const combined = combinedOf(plan, host).map((one, i) =>
     task !== undefined && plan.members[i]!.of === own ? { ...one, weights: task.weights } : one,
   );
+  /** By member. */
+  const scoresOf = (text: string, answer: ParsedAnswer, example: Example): Promise<(Score | null)[]> => {
+    const custom = host?.score({ text, answer, example }) ?? [];
+    const scores = plan.members.map(async ({ of }) => {
+      if (typeof of === 'number') return (await custom)[of]!;
+      if (of === own && task !== undefined) return task.score(text, example);
+      return of.score(answer, example.gold, example.channels[0]!.length, options);
+    });
+    return Promise.all(scores);
+  };
   return {
     weights: combinedWeights(combined),
     hosted: host !== null,
     async score(text, answer, example) {
-      const custom = host?.score({ text, answer, example }) ?? [];
-      const scores = plan.members.map(async ({ of }) => {
-        if (typeof of === 'number') return (await custom)[of]!;
-        if (of === own && task !== undefined) return task.score(text, example);
-        return of.score(answer, example.gold, example.channels[0]!.length, options);
-      });
-      return combine(combined, await Promise.all(scores));
+      return combine(combined, await scoresOf(text, answer, example));
+    },
+    async totals(text, answer, example) {
+      const scores = await scoresOf(text, answer, example);
+      return Object.fromEntries(
+        combined.flatMap(({ name }, i) => (scores[i] === null ? [] : [[name, scores[i]!.total]])),
+      );
     },
     close: async () => host?.close(),
   };

@@ -6,7 +6,9 @@ import { type ExampleAddress, openExamples } from '../../datasets/source.ts';
 import { recordOf } from '../../eval/harness.ts';
 import type { EvalForm, EvalPolicy, ResponseRequest } from '../../eval/policy.ts';
 import { readRecords } from '../../eval/records.ts';
+import { changedRecipe } from '../../src/config.ts';
 import { Interrupted } from '../../src/interrupt.ts';
+import { defaultRecipe, type RewardRecipe } from '../../src/recipe.ts';
 import { type CellRequest, evaluateCell } from '../../src/run/eval-cell.ts';
 import { foreignCard } from '../../src/run/task.ts';
 import { goldResponse } from '../../src/tasks/kinds.ts';
@@ -177,5 +179,48 @@ describe('a policy on a data set', () => {
   test('writes nothing where its records are not kept', async () => {
     await evaluateCell(asked(new Backwards(), { out: null }));
     expect(existsSync(out)).toBe(false);
+  });
+});
+
+describe('rewards beside the one of the task', () => {
+  const own = (text: string): readonly RewardRecipe[] => {
+    const file = join(root, 'mine.ts');
+    writeFileSync(file, text);
+    return changedRecipe(defaultRecipe(), [`reward=${JSON.stringify(['format', file])}`]).reward!;
+  };
+  // Of the text "<think>sample 0</think>…", for the examples with an even number.
+  const HALF = `export default { name: 'half', score: ({ text, example }) =>
+    Number(example.id.at(-1)) % 2 === 1 ? null : 2 + Number(/sample (\\d)/.exec(text)[1]) };`;
+
+  test('score every response that they apply to, in the records and over series', async () => {
+    const { modes } = await evaluateCell(asked(new Backwards(), { rewards: own(HALF) }));
+    expect(readRecords(join(out, 'records.jsonl')).map(({ rewards }) => rewards)).toEqual(
+      Array.from({ length: 12 }, (_, i) =>
+        Math.floor(i / 2) % 2 === 1 ? { format: 1 } : { format: 1, half: 2 + (i % 2) },
+      ),
+    );
+    const { rewards, overall } = modes[0]!.metrics!;
+    expect(rewards['half']).toMatchObject({ mean: 2.5, n: 3 });
+    expect(rewards['format']).toMatchObject({ mean: 1, n: 6 });
+    expect(overall.reward).toMatchObject({ mean: 1, n: 6 });
+  });
+
+  test('are part of what an evaluation is resumed under', async () => {
+    await evaluateCell(asked(new Backwards(), { rewards: own(HALF) }));
+    const again = new Backwards();
+    await evaluateCell(asked(again, { rewards: own(HALF) }));
+    expect(again.calls).toEqual([]);
+    await expect(evaluateCell(asked(again, { rewards: own(HALF.replace('2 +', '3 +')) }))).rejects.toThrow(
+      /rewards\.?/,
+    );
+    await expect(evaluateCell(asked(again))).rejects.toThrow(/rewards/);
+  });
+
+  test('that fail end the evaluation by the name of the function, with the responses that were scored', async () => {
+    const text = HALF.replace('null', 'Number.NaN');
+    await expect(evaluateCell(asked(new Backwards(), { rewards: own(text) }))).rejects.toThrow(
+      /mine\.ts: reward half on a response to nano5.* returned NaN/s,
+    );
+    expect(records().trimEnd().split('\n')).toHaveLength(6);
   });
 });

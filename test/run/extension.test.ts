@@ -312,7 +312,19 @@ describe('an evaluation with a judge', () => {
     expect(readRecords(join(out, 'records.jsonl'))).toEqual(modes[0]!.records);
     const again = counting();
     expect((await evaluateCell(asked(again, out))).judged).toEqual(judged);
-    expect(again.calls).toEqual([]);
+    // What is missing alone.
+    expect(again.calls).toEqual([['?']]);
+    const up: Judge = {
+      name: 'counting',
+      judge: async (all) => all.map(() => ({ score: 0.9, criteria: null, notes: null })),
+    };
+    expect((await evaluateCell(asked(up, out))).judged).toMatchObject({
+      scored: judged!.scored + 1,
+      missing: 0,
+    });
+    const last = counting();
+    await evaluateCell(asked(last, out));
+    expect(last.calls).toEqual([]);
     await expect(evaluateCell(asked({ ...counting(), name: 'other' }, out))).rejects.toThrow(ConfigError);
   });
 
