@@ -4,13 +4,14 @@
  *     {"id":"ctu/train/0","task":"ctu","recording":null,"gold":{"kind":"classification","class":"Laptop"},
  *      "names":["value"],"times":null,"channels":[[0.1,null,-0.25,…]]}
  *
- * Numbers have the fewest digits that give the same float64 back; a missing point (NaN) is null.
+ * Numbers have the fewest digits that give the same float64 back; a missing point (NaN) is null. Of generated series, `facts` may follow.
  */
 import { DataError } from '../src/errors.ts';
 import { listField, type Place, parseRecord, show, stringField } from '../src/json-record.ts';
 import { readGold, taskKind } from '../src/tasks/kinds.ts';
 import { RESERVED } from '../src/tasks/prompt.ts';
 import type { AnomalyClass, Example, Interval } from '../src/types.ts';
+import { checkFacts, readFacts } from './series-facts.ts';
 
 const FIELDS = ['id', 'task', 'recording', 'gold', 'names', 'times', 'channels'] as const;
 
@@ -51,7 +52,7 @@ export function checkChannelNames(names: readonly string[], at: Place = {}): voi
  * Checks a whole example: id and task not empty; at least one channel and two points; channels equally long, named and
  * named differently, without `RESERVED` text; points finite or NaN, at least one of them finite; times finite and never falling; an answer of
  * its kind: a class of one line, intervals as in `checkIntervals` with 'normal' exactly where there is none, or
- * ascending numbers of channels.
+ * ascending numbers of channels. Facts, where there are any, of each of its intervals.
  *
  * @throws DataError naming the field
  */
@@ -95,7 +96,10 @@ export function checkExample(example: Example, at: Place = {}): void {
       throw new DataError(`times[${t}]: ${times[t]}; expected finite numbers that do not fall`, at);
     }
   }
-  taskKind(example.gold.kind).check(example.gold, { length, channels: channels.length }, at);
+  const kind = taskKind(example.gold.kind);
+  kind.check(example.gold, { length, channels: channels.length }, at);
+  if (example.facts === undefined) return;
+  checkFacts(example.facts, kind.marks(example.gold, length)?.intervals.length ?? 0, at);
 }
 
 /** Numbers between brackets; `join` alone would write NaN, and −0 as 0. */
@@ -113,10 +117,11 @@ function numbers(values: Float64Array): string {
 
 /** One line of an example file, without the newline. */
 export function exampleLine(example: Example): string {
-  const { id, task, recording, gold, names, times, channels } = example;
+  const { id, task, recording, gold, names, times, channels, facts } = example;
   const head = JSON.stringify({ id, task, recording, gold, names }).slice(0, -1);
   const x = times === null ? 'null' : numbers(times);
-  return `${head},"times":${x},"channels":[${channels.map(numbers).join(',')}]}`;
+  const known = facts === undefined ? '' : `,"facts":${JSON.stringify(facts)}`;
+  return `${head},"times":${x},"channels":[${channels.map(numbers).join(',')}]${known}}`;
 }
 
 function readNumbers(list: readonly unknown[], name: string, at: Place): Float64Array {
@@ -137,7 +142,7 @@ function readNumbers(list: readonly unknown[], name: string, at: Place): Float64
  * @throws DataError with file, line, and column (syntax) or field (content)
  */
 export function parseExample(text: string, at: Place = {}): Example {
-  const record = parseRecord(text, FIELDS, at);
+  const record = parseRecord(text, FIELDS, at, ['facts']);
   const names = listField(record, 'names', at);
   for (const [c, name] of names.entries()) {
     if (typeof name !== 'string') throw new DataError(`names[${c}]: got ${show(name)}, expected text`, at);
@@ -153,6 +158,7 @@ export function parseExample(text: string, at: Place = {}): Example {
       if (Array.isArray(list)) return readNumbers(list, `channels[${c}]`, at);
       throw new DataError(`channels[${c}]: got ${show(list)}, expected a list of numbers`, at);
     }),
+    ...(record['facts'] === undefined ? {} : { facts: readFacts(record['facts'], at) }),
   };
   checkExample(example, at);
   return example;

@@ -41,12 +41,17 @@ export function syntaxColumn(text: string): number {
   return broken;
 }
 
-/** @throws DataError unless `value` is an object with exactly `fields`; `what` names it where it is part of a record */
+/**
+ * @param what names the object where it is part of a record
+ * @param optional fields that may be absent
+ * @throws DataError unless `value` is an object with exactly `fields`
+ */
 export function checkFields(
   value: unknown,
   fields: readonly string[],
   at: Place,
   what = '',
+  optional: readonly string[] = [],
 ): Record<string, unknown> {
   const lead = what === '' ? '' : `${what}: `;
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
@@ -57,15 +62,23 @@ export function checkFields(
     if (!Object.hasOwn(record, name)) throw new DataError(`${lead}${name}: missing`, at);
   }
   for (const name of Object.keys(record)) {
-    if (!fields.includes(name)) {
-      throw new DataError(`${lead}${show(name)}: unknown field; known: ${fields.join(', ')}`, at);
+    if (!fields.includes(name) && !optional.includes(name)) {
+      throw new DataError(
+        `${lead}${show(name)}: unknown field; known: ${[...fields, ...optional].join(', ')}`,
+        at,
+      );
     }
   }
   return record;
 }
 
-/** @throws DataError with column (syntax) or field (content) unless `text` is an object with exactly `fields` */
-export function parseRecord(text: string, fields: readonly string[], at: Place): Record<string, unknown> {
+/** @throws DataError with column (syntax) or field (content) unless `text` is an object with exactly `fields`, `optional` ones aside */
+export function parseRecord(
+  text: string,
+  fields: readonly string[],
+  at: Place,
+  optional: readonly string[] = [],
+): Record<string, unknown> {
   let value: unknown;
   try {
     value = JSON.parse(text);
@@ -73,7 +86,7 @@ export function parseRecord(text: string, fields: readonly string[], at: Place):
     const place = { ...at, column: syntaxColumn(text), cause };
     throw new DataError(`not JSON: ${(cause as Error).message}`, place);
   }
-  return checkFields(value, fields, at);
+  return checkFields(value, fields, at, '', optional);
 }
 
 export function stringField(record: Record<string, unknown>, name: string, at: Place): string {

@@ -32,6 +32,50 @@ export interface VariatesGold {
 }
 export type Gold = ClassificationGold | AnomalyGold | VariatesGold;
 
+/** How a stretch of a series with known truth departs; the words of `SeriesFacts`. */
+export const DEPARTURE_KINDS = [
+  'spike',
+  'dip',
+  'level shift',
+  'trend change',
+  'variance change',
+  'flat line',
+  'cutoff',
+  'missing cycle',
+  'changed shape',
+  'frequency change',
+] as const;
+export type DepartureKind = (typeof DEPARTURE_KINDS)[number];
+
+/** What is known of one anomaly, in the units of the series. */
+export interface DepartureFacts {
+  readonly kind: DepartureKind;
+  /**
+   * Root mean square of the change over the interval, in standard deviations of what the samples before one do not foretell of it there
+   * (at least a hundredth of the range). Above 0.
+   */
+  readonly severity: number;
+  /** Signal-to-noise ratio of the whole change for one who knows the unmodified series. */
+  readonly visibility: number;
+  /** Least, mean and largest value in the interval, and what they would have been without the change. */
+  readonly observed: readonly [least: number, mean: number, largest: number];
+  readonly unmodified: readonly [least: number, mean: number, largest: number];
+}
+
+/** What is known of a generated series beyond its answer: what an expert could say of it. */
+export interface SeriesFacts {
+  /** Names of its parts. */
+  readonly components: readonly string[];
+  /** Samples of its cycles, ascending; empty without one. */
+  readonly periods: readonly number[];
+  /** Seconds between samples. */
+  readonly step: number;
+  /** Values between which 98 % of the unmodified series lies. */
+  readonly range: readonly [low: number, high: number];
+  /** One for each interval of the answer, in its order. */
+  readonly departures: readonly DepartureFacts[];
+}
+
 /** One example of any task: what is shown, and its gold answer. */
 export interface Example {
   /** Unique in its data set, stable over runs: `<task>/<split>/<index>`. */
@@ -46,6 +90,8 @@ export interface Example {
   readonly gold: Gold;
   /** Which recording it was cut from, where several examples share one: they stay in one split. */
   readonly recording: string | null;
+  /** Of generated series whose generator knows more than the answer. Never part of a prompt. */
+  readonly facts?: SeriesFacts;
 }
 
 /** What a response says, as its kind's `parse` reads it. `null` marks a part that is absent, unparsable, or not asked for. */
