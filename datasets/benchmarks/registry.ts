@@ -19,10 +19,11 @@ import { tee } from './tee.ts';
 import { tsbAd } from './tsb-ad.ts';
 import { tsbUad } from './tsb-uad.ts';
 import { vtaKinds, vtaMissing, vtaUnivariate, vtaVariates } from './vta.ts';
+import { wildBenchmark } from './wild.ts';
 
 export const BENCHMARKS: readonly Benchmark[] = [
   ...[rcw, tee, ecg, emg, ctu, har],
-  ...[nano5Benchmark, anomllmAll, ...anomllmKinds],
+  ...[nano5Benchmark, wildBenchmark, anomllmAll, ...anomllmKinds],
   ...[vtaUnivariate, vtaMissing, vtaVariates, ...vtaKinds],
   ...[tsbUad, tsbAd, tab, nab],
   custom,

@@ -124,6 +124,7 @@ describe('generators by name', () => {
   it('are the generated benchmarks of anomalies', () => {
     expect(BENCHMARKS.map(({ name }) => name).filter(isGenerator)).toEqual([
       'nano5',
+      'wild',
       'anomllm',
       ...ANOMLLM_TASKS.map((task) => `anomllm/${task}`),
       'vta',
@@ -185,7 +186,7 @@ describe('generators by name', () => {
   it('name the closest and the known ones for an unknown name, and say how to make data of a benchmark', () => {
     expect(() => open('nano')).toThrow(ConfigError);
     expect(() => open('nano')).toThrow(
-      /no data set named 'nano'\. Did you mean nano5\? Known: nano5, anomllm, /,
+      /no data set named 'nano'\. Did you mean nano5\? Known: nano5, wild, anomllm, /,
     );
     expect(() => open('anomllm/flat_trend')).toThrow(/Did you mean anomllm\/flat-trend\?/);
     expect(() => open('zzzzzz')).toThrow(/'zzzzzz'\. Known: /);

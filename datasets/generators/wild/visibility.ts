@@ -1,0 +1,210 @@
+/**
+ * Whether a change can be seen, by one who knows the series as it would have been (an oracle): the signal-to-noise ratio of the change.
+ *
+ * Of the unmodified readings y the generator knows the expected value m and the standard deviation c of what cannot be foretold; z = (y − m) / c
+ * has about unit size, whatever the hour. What one sample tells of the next is taken out: w[t] = z[t] − φ·z[t − 1] with φ the correlation
+ * of neighbours, so that a walk is measured by its steps. A change d in [start, end) becomes ω[t] = d[t]/c[t] − φ·d[t − 1]/c[t − 1], and
+ *
+ *     visibility = √Σ ω² / σ        σ: standard deviation of w without its outliers (from the median of |w|)
+ *
+ * the signal-to-noise ratio of a filter that knows the change (in white noise: rms(d)/σ · √length). No change below a hundredth of the range counts for
+ * more than it does in a picture: c·σ is at least a hundredth of the range of the unmodified readings.
+ *
+ * Such a filter would see a change of the noise far too early. Of changes of variance the visibility is the logarithm of the ratio of variances of w
+ * in standard errors, √((κ − 1)/length) with κ the kurtosis of w. And what is usual is no anomaly: spikes, and all that is shorter than five
+ * samples, must depart further than the third largest of what the series does by itself, and values that stand still must do so for longer than ever before.
+ */
+import type { Draft } from './draft.ts';
+import type { Sensor } from './sensor.ts';
+
+/** From this signal-to-noise ratio on, a change is labelled. */
+export const VISIBLE = 6;
+/** Values that stand still are seen from half of it on: nothing else in a series that moves looks like them. */
+export const VISIBLE_STILL = VISIBLE / 2;
+/** A lone departure is labelled where it is so many times as far as the third largest of the unmodified series. */
+export const BEYOND_USUAL = 1.3;
+/** Values that stand still are labelled where they do so for this many times as long as the longest time before, and two samples more. */
+export const LONGER_THAN_USUAL = 1.5;
+/** Changes of fewer samples are lone departures. */
+const LONE = 5;
+/** Part of the range below which nothing shows. */
+const RESOLUTION = 0.01;
+
+/** What a change is to: values, single values far out, the size of the noise, or whether the values move at all. */
+export type Judged = 'values' | 'spike' | 'noise' | 'still';
+
+/** How far a change goes. */
+export interface Judgement {
+  /** Root mean square of the change over its samples, in standard deviations of what cannot be foretold from one sample to the next there. */
+  readonly severity: number;
+  readonly visibility: number;
+  readonly visible: boolean;
+}
+
+/** Length of the longest run of equal present values in [start, end). */
+export function longestStill(values: Float64Array, start: number, end: number): number {
+  let longest = 0;
+  let length = 0;
+  let held = Number.NaN;
+  for (let t = start; t < end; t++) {
+    const value = values[t]!;
+    if (Number.isNaN(value)) continue;
+    length = value === held ? length + 1 : 1;
+    held = value;
+    if (length > longest) longest = length;
+  }
+  return longest;
+}
+
+const quantile = (sorted: Float64Array, share: number): number =>
+  sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))]!;
+
+/** Samples that quantiles are taken of: every one, or every so many of a longer series. */
+const SAMPLE = 512;
+
+function sortedSample(values: Float64Array): Float64Array {
+  const stride = Math.ceil(values.length / SAMPLE);
+  const sample = new Float64Array(Math.floor(values.length / stride));
+  for (let k = 0; k < sample.length; k++) sample[k] = values[k * stride]!;
+  return sample.sort();
+}
+
+/** Values between which 98 % of a series without missing points lies. */
+export function usualRange(clean: Float64Array): readonly [low: number, high: number] {
+  const sorted = sortedSample(clean);
+  return [quantile(sorted, 0.01), quantile(sorted, 0.99)];
+}
+
+/** What is usual for an unmodified series. */
+export class Usual {
+  readonly #clean: Float64Array;
+  readonly #expected: Float64Array;
+  /** c, at least [N]. */
+  readonly #scale: Float64Array;
+  readonly #memory: number;
+  readonly #sigma: number;
+  readonly #kurtosis: number;
+  readonly #third: number;
+  readonly #still: number;
+  readonly #floor: number;
+  /** Least and largest reading. */
+  readonly extremes: readonly [low: number, high: number];
+
+  /**
+   * @param clean readings without anomalies and without missing points [N]
+   * @param range their `usualRange`
+   */
+  constructor(
+    clean: Float64Array,
+    [low, high]: readonly [number, number],
+    { n, level, pattern, deviation }: Draft,
+    sensor: Sensor,
+  ) {
+    this.#clean = clean;
+    let [least, most] = [clean[0]!, clean[0]!];
+    for (let t = 1; t < n; t++) {
+      const value = clean[t]!;
+      if (value < least) least = value;
+      if (value > most) most = value;
+    }
+    this.extremes = [least, most];
+    const width = high - low || most - least || 1;
+    const floor = Math.max(RESOLUTION * width, sensor.quantum / Math.sqrt(12));
+    const expected = new Float64Array(n);
+    const scale = new Float64Array(n);
+    const z = new Float64Array(n);
+    let [mean, square, product] = [0, 0, 0];
+    for (let t = 0; t < n; t++) {
+      const latent = level[t]! + pattern[t]!;
+      expected[t] = sensor.expected(latent);
+      scale[t] = Math.max(floor, sensor.spread(latent, deviation[t]!));
+      z[t] = (clean[t]! - expected[t]!) / scale[t]!;
+      mean += z[t]! / n;
+    }
+    for (let t = 0; t < n; t++) {
+      const own = z[t]! - mean;
+      square += own * own;
+      if (t > 0) product += own * (z[t - 1]! - mean);
+    }
+    this.#expected = expected;
+    this.#scale = scale;
+    this.#memory = square > 0 ? Math.min(1, Math.max(0, product / square)) : 0;
+    const size = new Float64Array(n - 1); // |w|
+    let [second, fourth] = [0, 0];
+    const top = [0, 0, 0];
+    for (let t = 1; t < n; t++) {
+      const w = Math.abs(z[t]! - mean - this.#memory * (z[t - 1]! - mean));
+      size[t - 1] = w;
+      second += (w * w) / n;
+      fourth += (w * w * w * w) / n;
+      if (w <= top[2]!) continue;
+      top[2] = w;
+      if (w > top[1]!) [top[1], top[2]] = [w, top[1]!];
+      if (w > top[0]!) [top[0], top[1]] = [w, top[0]!];
+    }
+    const sample = sortedSample(size);
+    // Of |N(0, 1)| the median is 0.6745.
+    this.#sigma = Math.max(quantile(sample, 0.5) / 0.6745, floor / width);
+    this.#kurtosis = Math.min(12, Math.max(3, second > 0 ? fourth / second ** 2 : 3));
+    this.#third = top[2]!;
+    this.#still = longestStill(clean, 0, n);
+    this.#floor = floor;
+  }
+
+  /** Standard deviation, at a sample, of what the samples before it do not foretell, at least a hundredth of the range; in the units of the readings. */
+  spreadAt(t: number): number {
+    return Math.max(this.#floor, this.#scale[t]! * this.#sigma);
+  }
+
+  /** How far a sample is from what is expected of it, in its own deviations; a missing one as if it were unmodified. */
+  #z(values: Float64Array, t: number): number {
+    const value = Number.isNaN(values[t]) ? this.#clean[t]! : values[t]!;
+    return (value - this.#expected[t]!) / this.#scale[t]!;
+  }
+
+  /**
+   * Judges a change of the readings in [start, end).
+   * @param of what is changed
+   */
+  judge(changed: Float64Array, start: number, end: number, of: Judged): Judgement {
+    const clean = this.#clean;
+    const scale = this.#scale;
+    const memory = this.#memory;
+    let [sum, energy, largest, inside, present] = [0, 0, 0, 0, 0];
+    let before = 0;
+    const until = Math.min(clean.length, end + 1);
+    for (let t = start; t < until; t++) {
+      // A missing point shows nothing.
+      const missing = Number.isNaN(changed[t]);
+      const difference = missing ? 0 : changed[t]! - clean[t]!;
+      const own = difference / scale[t]!;
+      const spread = this.spreadAt(t) / scale[t]!;
+      const step = (own - memory * before) / spread;
+      energy += step * step;
+      before = own;
+      if (t >= end || missing) continue;
+      present++;
+      sum += (difference / this.spreadAt(t)) ** 2;
+      const w = this.#z(changed, t) - memory * (t === 0 ? 0 : this.#z(changed, t - 1));
+      inside += w * w;
+      if (Math.abs(w) > largest) largest = Math.abs(w);
+    }
+    const severity = Math.sqrt(sum / present);
+    if (of === 'noise') {
+      const ratio = Math.log((inside / present + 1e-12) / this.#sigma ** 2);
+      const visibility = Math.abs(ratio) / Math.sqrt((this.#kurtosis - 1) / present);
+      // Louder by what no picture shows is not louder.
+      return { severity, visibility, visible: visibility >= VISIBLE && Math.sqrt(energy) >= VISIBLE };
+    }
+    const visibility = Math.sqrt(energy);
+    const unusual =
+      of === 'still'
+        ? longestStill(changed, start, end) >= LONGER_THAN_USUAL * this.#still + 2
+        : (of === 'values' && end - start >= LONE) || largest >= BEYOND_USUAL * this.#third;
+    return {
+      severity,
+      visibility,
+      visible: visibility >= (of === 'still' ? VISIBLE_STILL : VISIBLE) && unusual,
+    };
+  }
+}

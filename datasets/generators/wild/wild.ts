@@ -1,0 +1,267 @@
+/**
+ * wild, series as they are met: people's demand, machines, traffic, gauges, counts, devices that switch, signals, seasons, prices and plain noise
+ * (`family.ts`), in any unit, with the anomalies of ten kinds, and with things that look like anomalies and are usual: holidays, regimes
+ * that come again, rare but regular jobs, sizes that change slowly, outliers where outliers are usual.
+ *
+ * Every series is made twice, with its anomalies and without. An interval is the first to the last sample in which the two differ. A change that
+ * cannot be seen (`visibility.ts`) is in both, and has no interval. 35 to 50 % of the series are normal, the ones among them whose changes
+ * are all too small to be seen included.
+ *
+ * The class of the answer is AnomSeer's: a spike or dip is a global point where it leaves the range of the unmodified series, else contextual. Of several
+ * anomalies it is that of the most visible one. The kinds themselves are in the facts.
+ */
+import { Random } from '../../../src/random.ts';
+import {
+  type AnomalyClass,
+  DEPARTURE_KINDS,
+  type DepartureFacts,
+  type DepartureKind,
+  type Example,
+  type Interval,
+  type SeriesFacts,
+} from '../../../src/types.ts';
+import { anomalyExample } from '../../example.ts';
+import { checkAddress, type Split } from '../../split.ts';
+import { ANOMALIES, type AnomalyKind, changedHull, type Sizes, sizesOf } from './anomalies.ts';
+import { COMPONENTS, chance, type Draft } from './draft.ts';
+import { type FamilyName, makeDraft } from './family.ts';
+import { drawGaps, type Sensor } from './sensor.ts';
+import { Usual, usualRange, VISIBLE } from './visibility.ts';
+
+export const WILD_LENGTH = 1000;
+export const WILD_MINIMUM_LENGTH = 100;
+
+/** The numbers of the generator; recorded in the manifest of a data set. */
+export const WILD_PARAMETERS = {
+  /** Of no, one … four changes; some are too small to be labelled. */
+  change_weights: [0.33, 0.37, 0.16, 0.09, 0.05],
+  /** Longest change, as a part of the series. */
+  longest: 0.2,
+  /** Least distance of two changes, as a part of the series. */
+  gap: 0.01,
+  /** Times that changes are drawn anew where none of them can be seen, unless, with this chance, they are left as they are. */
+  tries: 4,
+  left_unseen: 0.3,
+  missing_share: 0.1,
+  visible_from: VISIBLE,
+} as const;
+const P = WILD_PARAMETERS;
+/** Least distance of two changes in samples. */
+const LEAST_GAP = 3;
+/** Places that are tried for a change. */
+const PLACES = 12;
+
+export interface WildSeries {
+  readonly example: Example;
+  readonly family: FamilyName;
+  /** The same readings without the anomalies [N]; differs from the example's in its intervals alone. */
+  readonly unmodified: Float64Array;
+  /** Changes that cannot be seen; they are in both. */
+  readonly unseen: readonly {
+    readonly kind: DepartureKind;
+    readonly interval: Interval;
+    readonly visibility: number;
+  }[];
+}
+
+interface Placed {
+  readonly kind: DepartureKind;
+  readonly start: number;
+  readonly end: number;
+}
+
+const CLASS: Readonly<Record<Exclude<DepartureKind, 'spike' | 'dip'>, AnomalyClass>> = {
+  'level shift': 'trend',
+  'trend change': 'trend',
+  'variance change': 'contextual point',
+  'flat line': 'shapelet',
+  cutoff: 'shapelet',
+  'missing cycle': 'seasonal',
+  'changed shape': 'shapelet',
+  'frequency change': 'seasonal',
+};
+
+/** The cycle that anomalies change: the longest that a series has five of, or none. */
+function cycleOf({ periods, n }: Draft): number {
+  const fitting = [...periods].filter((period) => period >= 4 && period <= P.longest * n);
+  return fitting.length === 0 ? 0 : Math.max(...fitting);
+}
+
+/** Draws this many changes that fit the series, or fewer, each at a place of its own, ascending. */
+function placeChanges(random: Random, { draft, sizes, period }: Base, wanted: number): Placed[] {
+  const { n, components } = draft;
+  const own = { ...draft, random };
+  const most = Math.floor(P.longest * n);
+  const gap = Math.max(LEAST_GAP, Math.round(P.gap * n));
+  const placed: Placed[] = [];
+  for (let tries = 0; placed.length < wanted && tries < PLACES * wanted; tries++) {
+    const kind = random.pick(DEPARTURE_KINDS);
+    const { length, usualWith }: AnomalyKind = ANOMALIES[kind];
+    if (usualWith.some((name) => components.has(name))) continue;
+    const span = length(own, sizes, most, period);
+    if (span === null || span > most) continue;
+    const first = Math.max(1, Math.round(0.02 * n));
+    const start = chance(random, 0.06) ? n - span : random.integer(first, n - span - 1);
+    const end = start + span;
+    if (placed.some((one) => start < one.end + gap && end + gap > one.start)) continue;
+    placed.push({ kind, start, end });
+  }
+  return placed.sort((a, b) => a.start - b.start);
+}
+
+function extentOf(values: Float64Array, start: number, end: number): readonly [number, number, number] {
+  let [least, most, sum, count] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY, 0, 0];
+  for (let t = start; t < end; t++) {
+    const value = values[t]!;
+    if (Number.isNaN(value)) continue;
+    if (value < least) least = value;
+    if (value > most) most = value;
+    sum += value;
+    count++;
+  }
+  return [least, sum / count, most];
+}
+
+function sumOf({ n, level, pattern, events, noise }: Draft): Float64Array {
+  const latent = new Float64Array(n);
+  for (let t = 0; t < n; t++) latent[t] = level[t]! + pattern[t]! + events[t]! + noise[t]!;
+  return latent;
+}
+
+interface Seen {
+  readonly interval: Interval;
+  readonly class: AnomalyClass;
+  readonly facts: DepartureFacts;
+}
+
+function classOf(
+  kind: DepartureKind,
+  [least, , largest]: readonly [number, number, number],
+  [low, high]: readonly [number, number],
+): AnomalyClass {
+  if (kind !== 'spike' && kind !== 'dip') return CLASS[kind];
+  return least < low || largest > high ? 'global point' : 'contextual point';
+}
+
+/** A series that is finished but for its anomalies. */
+interface Base {
+  readonly draft: Draft;
+  readonly sensor: Sensor;
+  readonly sizes: Sizes;
+  readonly period: number;
+  readonly latent: Float64Array;
+  /** Readings, before points are made missing. */
+  readonly clean: Float64Array;
+  readonly range: readonly [low: number, high: number];
+  readonly gaps: readonly Interval[];
+}
+
+/** Readings with points missing. */
+function withGaps(readings: Float64Array, gaps: readonly Interval[]): Float64Array {
+  for (const [start, end] of gaps) readings.fill(Number.NaN, start, end);
+  return readings;
+}
+
+/** The readings with all changes made. */
+function changedReadings(random: Random, base: Base, placed: readonly Placed[]): Float64Array {
+  const { draft, sensor, sizes, period } = base;
+  const latent = base.latent.slice();
+  const changeOf = ({ start, end }: Placed) => ({ ...sizes, random, draft, start, end, period });
+  for (const one of placed) ANOMALIES[one.kind].parts?.(changeOf(one), latent);
+  const readings = sensor.read(latent);
+  for (const one of placed) ANOMALIES[one.kind].readings?.(changeOf(one), readings, sensor.given);
+  return readings;
+}
+
+interface Outcome {
+  readonly values: Float64Array;
+  readonly unmodified: Float64Array;
+  readonly seen: readonly Seen[];
+  readonly unseen: WildSeries['unseen'];
+}
+
+/** The series with changes, and which of them can be seen. */
+function outcomeOf(random: Random, base: Base, usual: Usual, placed: readonly Placed[]): Outcome {
+  const { clean, gaps } = base;
+  const values = withGaps(changedReadings(random, base, placed), gaps);
+  const unmodified = withGaps(clean.slice(), gaps);
+  const seen: Seen[] = [];
+  const unseen: WildSeries['unseen'][number][] = [];
+  for (const { kind, start, end } of placed) {
+    const interval = changedHull(unmodified, values, start, end);
+    if (interval === null) continue;
+    const [from, to] = interval;
+    const { severity, visibility, visible } = usual.judge(values, from, to, ANOMALIES[kind].judgedBy);
+    if (visible) {
+      const observed = extentOf(values, from, to);
+      const facts = { kind, severity, visibility, observed, unmodified: extentOf(unmodified, from, to) };
+      seen.push({ class: classOf(kind, observed, usual.extremes), interval, facts });
+    } else {
+      unmodified.set(values.subarray(from, to), from);
+      unseen.push({ kind, interval, visibility });
+    }
+  }
+  return { values, unmodified, seen, unseen };
+}
+
+/** Draws changes until one can be seen; now and then it is left at changes that cannot. */
+function change(random: Random, base: Base): Outcome {
+  const { clean, range, draft, sensor, gaps } = base;
+  const wanted = random.weighted(P.change_weights);
+  let usual: Usual | undefined;
+  for (let tries = 0; wanted > 0 && tries < P.tries; tries++) {
+    const placed = placeChanges(random, base, wanted);
+    if (placed.length === 0) continue;
+    usual ??= new Usual(clean, range, draft, sensor);
+    const outcome = outcomeOf(random, base, usual, placed);
+    if (outcome.seen.length > 0 || chance(random, P.left_unseen)) return outcome;
+  }
+  const values = withGaps(clean.slice(), gaps);
+  return { values, unmodified: values.slice(), seen: [], unseen: [] };
+}
+
+/**
+ * One series with what is known of it, a pure function of its arguments.
+ *
+ * @param index integer in [0, 2³²)
+ * @param length number of points, N ≥ 100
+ * @returns one channel [N], finite but for missing points (NaN); intervals half-open, sorted, disjoint, with a gap between two, ending at
+ * samples that differ from the unmodified series
+ * @throws ConfigError for a seed, index or length out of range
+ */
+export function wildSeries(
+  seed: number,
+  split: Split,
+  index: number,
+  length: number = WILD_LENGTH,
+): WildSeries {
+  checkAddress(seed, index, length, WILD_MINIMUM_LENGTH);
+  const stream = `wild/${split}`;
+  const { family, draft, sensor } = makeDraft(new Random(seed, stream, index), length);
+  const latent = sumOf(draft);
+  const clean = sensor.read(latent);
+  const range = usualRange(clean);
+  const gaps = chance(draft.random, P.missing_share) ? drawGaps(draft) : [];
+  const base = { draft, sensor, sizes: sizesOf(draft), period: cycleOf(draft), latent, clean, range, gaps };
+  // A stream of their own: the series is the same with these anomalies and with others.
+  const { values, unmodified, seen, unseen } = change(new Random(seed, `${stream}/anomalies`, index), base);
+  const facts: SeriesFacts = {
+    components: COMPONENTS.filter((name) => draft.components.has(name)),
+    periods: [...draft.periods].sort((a, b) => a - b),
+    step: draft.clock.step,
+    range,
+    departures: seen.map((one) => one.facts),
+  };
+  const label = seen.reduce(
+    (most, one) =>
+      one.facts.visibility > most.visibility ? { visibility: one.facts.visibility, class: one.class } : most,
+    { visibility: 0, class: 'normal' as AnomalyClass },
+  ).class;
+  const intervals = seen.map((one) => one.interval);
+  const example = anomalyExample(`wild/${split}/${index}`, 'wild', values, label, intervals);
+  return { example: { ...example, facts }, family, unmodified, unseen };
+}
+
+/** As `wildSeries`, the example alone. */
+export const wild = (seed: number, split: Split, index: number, length?: number): Example =>
+  wildSeries(seed, split, index, length).example;
