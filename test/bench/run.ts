@@ -27,6 +27,7 @@ export const BENCHMARKS = {
     policy: false,
     device: false,
   },
+  wild: { about: 'the generator wild beside recordings, and its speed', policy: false, device: false },
   data: { about: 'AnomLLM prepared with figures and traces', policy: false, device: false },
   'matrix-profile': { about: 'exact matrix profiles against stumpy', policy: false, device: false },
   score: { about: '100 000 predictions from files to metrics', policy: false, device: false },
@@ -79,7 +80,7 @@ export async function runBenchmark(
 }
 
 /** Benchmarks that measure once. */
-const WITHOUT_ROUNDS: readonly BenchmarkName[] = ['engine', 'analysis', 'anomalies'];
+const WITHOUT_ROUNDS: readonly BenchmarkName[] = ['engine', 'analysis', 'anomalies', 'wild'];
 
 /** Arguments of one benchmark on a device with a policy. */
 export function argumentsOf(
