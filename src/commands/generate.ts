@@ -266,6 +266,10 @@ export const generate: CommandModule<object, GenerateArguments> = {
         'All eight tasks, longer series',
       )
       .example(
+        '$0 generate wild --out data/wild --count 400 --length 4000',
+        'Series as they are met, with anomalies of ten kinds',
+      )
+      .example(
         '$0 generate --policy models/Qwen2.5-VL-3B-Instruct --image plot.png --prompt "Where is the anomaly?"',
         'The answer of a checkpoint, as it is written',
       )

@@ -128,7 +128,8 @@ describe('a series of wild', () => {
     expect(() => parseExample(line.replace('"step":', '"pace":'))).toThrow(/facts: step: missing/);
   });
 
-  it('says no on lengths below the least', () => {
+  it('says no on lengths below the least, and makes long ones', () => {
+    expect(valuesOf(wildSeries(1, 'train', 0, 10_000))).toHaveLength(10_000);
     expect(() => wildSeries(1, 'train', 0, 99)).toThrow(
       /length: got 99, expected an integer of at least 100/,
     );
@@ -231,19 +232,19 @@ describe('the visibility of a change', () => {
 
   it('is size over noise times the root of the length in white noise, and severity is size over noise', () => {
     for (const [length, size] of [
-      [100, 0.4],
+      [100, 0.9],
       [25, 3],
     ] as const) {
       const place: Interval = [700, 700 + length];
       const { severity, visibility } = usual.judge(shifted(clean, place, size), ...place, 'values');
-      expect(Math.abs(severity / size - 1)).toBeLessThan(0.1);
-      expect(Math.abs(visibility / (size * Math.sqrt(length)) - 1)).toBeLessThan(0.1);
+      expect(Math.abs(severity / size - 1)).toBeLessThan(0.12);
+      expect(Math.abs(visibility / (size * Math.sqrt(length)) - 1)).toBeLessThan(0.12);
     }
   });
 
   it('lets a long slight shift be seen, and a short one of the same size not', () => {
     const judge = (length: number) =>
-      usual.judge(shifted(clean, [900, 900 + length], 0.8), 900, 900 + length, 'values').visible;
+      usual.judge(shifted(clean, [900, 900 + length], 1), 900, 900 + length, 'values').visible;
     expect(judge(120)).toBe(true);
     expect(judge(12)).toBe(false);
   });
@@ -267,6 +268,7 @@ describe('the visibility of a change', () => {
     const own = usualOf({ ...draft }, far);
     const judge = (by: number) => own.judge(shifted(far, [2000, 2001], by), 2000, 2001, 'values').visible;
     expect(judge(11)).toBe(false);
+    expect(judge(-11)).toBe(true);
     expect(judge(12 * BEYOND_USUAL + 4)).toBe(true);
     expect(usual.judge(shifted(clean, [2000, 2001], 11), 2000, 2001, 'values').visible).toBe(true);
   });
@@ -278,19 +280,34 @@ describe('the visibility of a change', () => {
       steps,
     );
     const judge = (length: number) =>
-      own.judge(steps.slice().fill(9, 500, 500 + length), 500, 500 + length, 'still').visible;
+      own.judge(steps.slice().fill(3, 500, 500 + length), 500, 500 + length, 'still').visible;
     expect(longestStill(steps, 0, 4000)).toBe(40);
     expect(judge(50)).toBe(false);
     expect(judge(70)).toBe(true);
   });
 
-  it('takes noise that is half again as loud for a change over many samples, not over a few', () => {
+  it('takes noise that is twice as loud for a change over many samples, not over a few', () => {
     const louder = (length: number) => {
-      const changed = clean.map((value, t) => (t >= 300 && t < 300 + length ? 1.6 * value : value));
+      const changed = clean.map((value, t) => (t >= 300 && t < 300 + length ? 2 * value : value));
       return usual.judge(changed, 300, 300 + length, 'noise').visible;
     };
     expect(louder(400)).toBe(true);
-    expect(louder(30)).toBe(false);
+    expect(louder(12)).toBe(false);
+  });
+
+  it('takes noise that no picture shows for none, however much louder it gets', () => {
+    const line = { ...draft, pattern: clean.map((_, t) => 0.5 * t) };
+    const values = clean.map((value, t) => value + 0.5 * t);
+    const louder = values.map((value, t) => (t >= 300 && t < 700 ? value + 2 * clean[t]! : value));
+    expect(
+      usual.judge(
+        clean.map((value, t) => (t >= 300 && t < 700 ? 3 * value : value)),
+        300,
+        700,
+        'noise',
+      ).visible,
+    ).toBe(true);
+    expect(usualOf(line, values).judge(louder, 300, 700, 'noise').visible).toBe(false);
   });
 
   it('leaves a change out that no picture shows, however little noise there is', () => {

@@ -112,7 +112,7 @@ const variance: AnomalyKind = {
     const least = 0.02 * reach;
     const factor = chance(random, 0.75)
       ? logBetween(random, 1.4, 7) * Math.max(1, least / grain)
-      : random.between(0.02, 0.45);
+      : random.between(0.02, 0.25);
     for (let t = start; t < end; t++) latent[t] = latent[t]! + (factor - 1) * draft.noise[t]!;
   },
   usualWith: ['heteroscedastic noise', 'bursts', 'outliers', 'counts'],

@@ -37,7 +37,7 @@ function demand(draft: Draft): Sensor {
   if (chance(random, 0.1)) addRareJobs(draft, random.between(0.3, 0.9));
   if (chance(random, 0.15)) addBursts(draft, random.between(0.1, 0.5));
   if (chance(random, 0.12)) addOutliers(draft, random.between(0.3, 0.9));
-  addNoise(draft, logBetween(random, 0.01, kind === 0 ? 0.1 : 0.25));
+  addNoise(draft, logBetween(random, 0.006, kind === 0 ? 0.08 : 0.2));
   if (kind === 0) {
     return makeSensor(draft, {
       counts: { rate: logBetween(random, 6, 20_000), clumped: chance(random, 0.6) },
@@ -52,7 +52,7 @@ function machine(draft: Draft): Sensor {
   const cycle = calendarPeriods(draft);
   const period = (): number =>
     cycle.length > 0 && chance(random, 0.7) ? cycle[0]! : Math.round(anyPeriod(random, n));
-  if (chance(random, 0.45)) {
+  if (chance(random, 0.55)) {
     const every = period();
     const width = Math.max(1, Math.round(every * random.between(0.01, 0.2)));
     addJobs(draft, { period: every, width, height: random.between(0.4, 1) });
@@ -76,10 +76,10 @@ function machine(draft: Draft): Sensor {
   }
   if (chance(random, 0.2)) addRareJobs(draft, random.between(0.6, 1.6));
   if (chance(random, 0.2)) addRegimes(draft, random.between(0.3, 1.2));
-  if (chance(random, 0.35)) addOutliers(draft, logBetween(random, 0.4, 3));
+  if (chance(random, 0.45)) addOutliers(draft, logBetween(random, 0.5, 4));
   if (chance(random, 0.2)) addBursts(draft, random.between(0.3, 1));
   maybeSlow(draft, 0.25, 0.5);
-  addNoise(draft, logBetween(random, 0.01, 0.4));
+  addNoise(draft, logBetween(random, 0.003, 0.25));
   return makeSensor(draft, { percent: chance(random, 0.6), positive: true, coarse: 0.3 });
 }
 
@@ -98,7 +98,7 @@ function traffic(draft: Draft): Sensor {
     });
   }
   if (chance(random, 0.6)) addBursts(draft, random.between(0.4, 1.5));
-  if (chance(random, 0.35)) addOutliers(draft, random.between(0.6, 2));
+  if (chance(random, 0.45)) addOutliers(draft, random.between(0.8, 2.5));
   if (chance(random, 0.25)) addRareJobs(draft, random.between(0.6, 1.6));
   maybeSlow(draft, 0.2, 0.4);
   addNoise(draft, logBetween(random, 0.03, 0.3));
@@ -240,7 +240,7 @@ function price(draft: Draft): Sensor {
 function steady(draft: Draft): Sensor {
   const { random } = draft;
   if (chance(random, 0.2)) addRegimes(draft, random.between(0.8, 4));
-  if (chance(random, 0.3)) addOutliers(draft, random.between(1.2, 4));
+  if (chance(random, 0.45)) addOutliers(draft, logBetween(random, 1.2, 8));
   if (chance(random, 0.12)) addRareJobs(draft, random.between(1, 3));
   maybeSlow(draft, 0.2);
   addNoise(draft, random.between(0.15, 0.4));
@@ -253,11 +253,11 @@ export const FAMILIES = {
   traffic: { weight: 8, clock: calendarClock, fill: traffic },
   gauge: { weight: 12, clock: calendarClock, fill: gauge },
   occurrences: { weight: 7, clock: calendarClock, fill: occurrences },
-  device: { weight: 7, clock: anyClock, fill: device },
+  device: { weight: 9, clock: anyClock, fill: device },
   signal: { weight: 10, clock: anyClock, fill: signal },
-  seasons: { weight: 8, clock: anyClock, fill: seasons },
+  seasons: { weight: 6, clock: anyClock, fill: seasons },
   price: { weight: 4, clock: anyClock, fill: price },
-  steady: { weight: 9, clock: anyClock, fill: steady },
+  steady: { weight: 8, clock: anyClock, fill: steady },
 } as const satisfies Readonly<Record<string, Family>>;
 export type FamilyName = keyof typeof FAMILIES;
 

@@ -7,8 +7,8 @@
  *
  *     visibility = √Σ ω² / σ        σ: standard deviation of w without its outliers (from the median of |w|)
  *
- * the signal-to-noise ratio of a filter that knows the change (in white noise: rms(d)/σ · √length). No change below a hundredth of the range counts for
- * more than it does in a picture: c·σ is at least a hundredth of the range of the unmodified readings.
+ * the signal-to-noise ratio of a filter that knows the change (in white noise: rms(d)/σ · √length). No change counts for more than it does in a
+ * picture: c·σ is at least a hundredth of the usual range of the unmodified readings, and of their whole range 0.6 %.
  *
  * Such a filter would see a change of the noise far too early. Of changes of variance the visibility is the logarithm of the ratio of variances of w
  * in standard errors, √((κ − 1)/length) with κ the kurtosis of w. And what is usual is no anomaly: spikes, and all that is shorter than five
@@ -21,14 +21,17 @@ import type { Sensor } from './sensor.ts';
 export const VISIBLE = 6;
 /** Values that stand still are seen from half of it on: nothing else in a series that moves looks like them. */
 export const VISIBLE_STILL = VISIBLE / 2;
-/** A lone departure is labelled where it is so many times as far as the third largest of the unmodified series. */
+/** A change of less than so many deviations is not labelled, however long it lasts, unless values stand still. */
+export const LEAST_SEVERITY = 0.7;
+/** A lone departure is labelled where it is so many times as far as the third largest to the same side of the unmodified series. */
 export const BEYOND_USUAL = 1.3;
 /** Values that stand still are labelled where they do so for this many times as long as the longest time before, and two samples more. */
 export const LONGER_THAN_USUAL = 1.5;
 /** Changes of fewer samples are lone departures. */
 const LONE = 5;
-/** Part of the range below which nothing shows. */
+/** Parts of the usual and of the whole range below which nothing shows. */
 const RESOLUTION = 0.01;
+const RESOLUTION_OF_ALL = 0.006;
 
 /** What a change is to: values, single values far out, the size of the noise, or whether the values move at all. */
 export type Judged = 'values' | 'spike' | 'noise' | 'still';
@@ -69,6 +72,20 @@ function sortedSample(values: Float64Array): Float64Array {
   return sample.sort();
 }
 
+/** Keeps the three largest values, falling. */
+function keepLargest(top: number[], value: number): void {
+  if (value <= top[2]!) return;
+  if (value <= top[1]!) top[2] = value;
+  else {
+    top[2] = top[1]!;
+    if (value <= top[0]!) top[1] = value;
+    else {
+      top[1] = top[0]!;
+      top[0] = value;
+    }
+  }
+}
+
 /** Values between which 98 % of a series without missing points lies. */
 export function usualRange(clean: Float64Array): readonly [low: number, high: number] {
   const sorted = sortedSample(clean);
@@ -84,7 +101,8 @@ export class Usual {
   readonly #memory: number;
   readonly #sigma: number;
   readonly #kurtosis: number;
-  readonly #third: number;
+  /** Third largest step down and up. */
+  readonly #third: readonly [down: number, up: number];
   readonly #still: number;
   readonly #floor: number;
   /** Least and largest reading. */
@@ -109,7 +127,11 @@ export class Usual {
     }
     this.extremes = [least, most];
     const width = high - low || most - least || 1;
-    const floor = Math.max(RESOLUTION * width, sensor.quantum / Math.sqrt(12));
+    const floor = Math.max(
+      RESOLUTION * width,
+      RESOLUTION_OF_ALL * (most - least),
+      sensor.quantum / Math.sqrt(12),
+    );
     const expected = new Float64Array(n);
     const scale = new Float64Array(n);
     const z = new Float64Array(n);
@@ -131,22 +153,21 @@ export class Usual {
     this.#memory = square > 0 ? Math.min(1, Math.max(0, product / square)) : 0;
     const size = new Float64Array(n - 1); // |w|
     let [second, fourth] = [0, 0];
-    const top = [0, 0, 0];
+    const above = [0, 0, 0];
+    const below = [0, 0, 0];
     for (let t = 1; t < n; t++) {
-      const w = Math.abs(z[t]! - mean - this.#memory * (z[t - 1]! - mean));
+      const signed = z[t]! - mean - this.#memory * (z[t - 1]! - mean);
+      const w = Math.abs(signed);
       size[t - 1] = w;
       second += (w * w) / n;
       fourth += (w * w * w * w) / n;
-      if (w <= top[2]!) continue;
-      top[2] = w;
-      if (w > top[1]!) [top[1], top[2]] = [w, top[1]!];
-      if (w > top[0]!) [top[0], top[1]] = [w, top[0]!];
+      keepLargest(signed > 0 ? above : below, w);
     }
     const sample = sortedSample(size);
     // Of |N(0, 1)| the median is 0.6745.
     this.#sigma = Math.max(quantile(sample, 0.5) / 0.6745, floor / width);
     this.#kurtosis = Math.min(12, Math.max(3, second > 0 ? fourth / second ** 2 : 3));
-    this.#third = top[2]!;
+    this.#third = [below[2]!, above[2]!];
     this.#still = longestStill(clean, 0, n);
     this.#floor = floor;
   }
@@ -187,24 +208,25 @@ export class Usual {
       sum += (difference / this.spreadAt(t)) ** 2;
       const w = this.#z(changed, t) - memory * (t === 0 ? 0 : this.#z(changed, t - 1));
       inside += w * w;
-      if (Math.abs(w) > largest) largest = Math.abs(w);
+      if (Math.abs(w) > Math.abs(largest)) largest = w;
     }
     const severity = Math.sqrt(sum / present);
+    const size = Math.sqrt(energy);
     if (of === 'noise') {
       const ratio = Math.log((inside / present + 1e-12) / this.#sigma ** 2);
       const visibility = Math.abs(ratio) / Math.sqrt((this.#kurtosis - 1) / present);
-      // Louder by what no picture shows is not louder.
-      return { severity, visibility, visible: visibility >= VISIBLE && Math.sqrt(energy) >= VISIBLE };
+      return { severity, visibility, visible: visibility >= VISIBLE && severity >= LEAST_SEVERITY };
     }
-    const visibility = Math.sqrt(energy);
-    const unusual =
-      of === 'still'
-        ? longestStill(changed, start, end) >= LONGER_THAN_USUAL * this.#still + 2
-        : (of === 'values' && end - start >= LONE) || largest >= BEYOND_USUAL * this.#third;
+    const far = Math.abs(largest) >= BEYOND_USUAL * this.#third[largest > 0 ? 1 : 0];
+    if (of === 'still') {
+      const longer = longestStill(changed, start, end) >= LONGER_THAN_USUAL * this.#still + 2;
+      return { severity, visibility: size, visible: size >= VISIBLE_STILL && (longer || far) };
+    }
+    const long = of === 'values' && end - start >= LONE;
     return {
       severity,
-      visibility,
-      visible: visibility >= (of === 'still' ? VISIBLE_STILL : VISIBLE) && unusual,
+      visibility: size,
+      visible: size >= VISIBLE && severity >= LEAST_SEVERITY && (long || far),
     };
   }
 }

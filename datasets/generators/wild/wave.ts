@@ -39,8 +39,10 @@ const WAVES: Readonly<Record<string, (random: Random) => Profile>> = {
   },
 };
 
+const WAVE_KINDS = Object.values(WAVES);
+
 /** A wave of any kind. */
-export const anyWave = (random: Random): Profile => random.pick(Object.values(WAVES))(random);
+export const anyWave = (random: Random): Profile => random.pick(WAVE_KINDS)(random);
 
 /** Adds pulses of one height to the pattern, one a period, that end at once or die away. */
 export function addPulses(draft: Draft, period: number, height: number): void {

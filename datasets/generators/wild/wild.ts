@@ -46,6 +46,20 @@ export const WILD_PARAMETERS = {
   visible_from: VISIBLE,
 } as const;
 const P = WILD_PARAMETERS;
+/** How often kinds are tried: those that few series have room for, or that are often too small, more often. */
+const KIND_WEIGHTS: Readonly<Record<DepartureKind, number>> = {
+  spike: 1.2,
+  dip: 1.2,
+  'level shift': 0.9,
+  'trend change': 1,
+  'variance change': 1.8,
+  'flat line': 0.7,
+  cutoff: 1,
+  'missing cycle': 1.2,
+  'changed shape': 1.2,
+  'frequency change': 1.4,
+};
+const WEIGHTS = DEPARTURE_KINDS.map((kind) => KIND_WEIGHTS[kind]);
 /** Least distance of two changes in samples. */
 const LEAST_GAP = 3;
 /** Places that are tried for a change. */
@@ -68,6 +82,8 @@ interface Placed {
   readonly kind: DepartureKind;
   readonly start: number;
   readonly end: number;
+  /** Samples of the cycle that is changed; 0 where there is none. */
+  readonly period: number;
 }
 
 const CLASS: Readonly<Record<Exclude<DepartureKind, 'spike' | 'dip'>, AnomalyClass>> = {
@@ -81,30 +97,29 @@ const CLASS: Readonly<Record<Exclude<DepartureKind, 'spike' | 'dip'>, AnomalyCla
   'frequency change': 'seasonal',
 };
 
-/** The cycle that anomalies change: the longest that a series has five of, or none. */
-function cycleOf({ periods, n }: Draft): number {
-  const fitting = [...periods].filter((period) => period >= 4 && period <= P.longest * n);
-  return fitting.length === 0 ? 0 : Math.max(...fitting);
-}
+/** The cycles that anomalies may change: those that a series has five of. */
+const cyclesOf = ({ periods, n }: Draft): number[] =>
+  [...periods].filter((period) => period >= 4 && period <= P.longest * n);
 
 /** Draws this many changes that fit the series, or fewer, each at a place of its own, ascending. */
-function placeChanges(random: Random, { draft, sizes, period }: Base, wanted: number): Placed[] {
+function placeChanges(random: Random, { draft, sizes, cycles }: Base, wanted: number): Placed[] {
   const { n, components } = draft;
   const own = { ...draft, random };
   const most = Math.floor(P.longest * n);
   const gap = Math.max(LEAST_GAP, Math.round(P.gap * n));
   const placed: Placed[] = [];
   for (let tries = 0; placed.length < wanted && tries < PLACES * wanted; tries++) {
-    const kind = random.pick(DEPARTURE_KINDS);
+    const kind = DEPARTURE_KINDS[random.weighted(WEIGHTS)]!;
     const { length, usualWith }: AnomalyKind = ANOMALIES[kind];
     if (usualWith.some((name) => components.has(name))) continue;
+    const period = cycles.length === 0 ? 0 : random.pick(cycles);
     const span = length(own, sizes, most, period);
     if (span === null || span > most) continue;
     const first = Math.max(1, Math.round(0.02 * n));
     const start = chance(random, 0.06) ? n - span : random.integer(first, n - span - 1);
     const end = start + span;
     if (placed.some((one) => start < one.end + gap && end + gap > one.start)) continue;
-    placed.push({ kind, start, end });
+    placed.push({ kind, start, end, period });
   }
   return placed.sort((a, b) => a.start - b.start);
 }
@@ -148,7 +163,7 @@ interface Base {
   readonly draft: Draft;
   readonly sensor: Sensor;
   readonly sizes: Sizes;
-  readonly period: number;
+  readonly cycles: readonly number[];
   readonly latent: Float64Array;
   /** Readings, before points are made missing. */
   readonly clean: Float64Array;
@@ -164,9 +179,9 @@ function withGaps(readings: Float64Array, gaps: readonly Interval[]): Float64Arr
 
 /** The readings with all changes made. */
 function changedReadings(random: Random, base: Base, placed: readonly Placed[]): Float64Array {
-  const { draft, sensor, sizes, period } = base;
+  const { draft, sensor, sizes } = base;
   const latent = base.latent.slice();
-  const changeOf = ({ start, end }: Placed) => ({ ...sizes, random, draft, start, end, period });
+  const changeOf = ({ start, end, period }: Placed) => ({ ...sizes, random, draft, start, end, period });
   for (const one of placed) ANOMALIES[one.kind].parts?.(changeOf(one), latent);
   const readings = sensor.read(latent);
   for (const one of placed) ANOMALIES[one.kind].readings?.(changeOf(one), readings, sensor.given);
@@ -242,7 +257,7 @@ export function wildSeries(
   const clean = sensor.read(latent);
   const range = usualRange(clean);
   const gaps = chance(draft.random, P.missing_share) ? drawGaps(draft) : [];
-  const base = { draft, sensor, sizes: sizesOf(draft), period: cycleOf(draft), latent, clean, range, gaps };
+  const base = { draft, sensor, sizes: sizesOf(draft), cycles: cyclesOf(draft), latent, clean, range, gaps };
   // A stream of their own: the series is the same with these anomalies and with others.
   const { values, unmodified, seen, unseen } = change(new Random(seed, `${stream}/anomalies`, index), base);
   const facts: SeriesFacts = {
