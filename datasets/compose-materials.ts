@@ -17,7 +17,7 @@ import { encodePng } from '../src/plot/png.ts';
 import { render } from '../src/plot/raster.ts';
 import { drawingOf } from '../src/tasks/drawing.ts';
 import type { Agreement, TaskPrompt } from '../src/tasks/kind.ts';
-import { agreement, BlindTally, expertOn, goldParts, taskKind } from '../src/tasks/kinds.ts';
+import { agreement, BlindTally, expertOn, goldParts, ownQuestion, taskKind } from '../src/tasks/kinds.ts';
 import { promptText, promptVersion } from '../src/tasks/prompt.ts';
 import { ANOMALY_CLASSES, type Example, type Gold } from '../src/types.ts';
 import { WorkerPool } from '../src/worker-pool.ts';
@@ -43,6 +43,7 @@ export function wordsFor(example: Example, origin: ExampleOrigin): string {
     axes: axesText(figure, length, times),
     channels: example.names,
     classes: origin.classes.length > 0 ? origin.classes : ANOMALY_CLASSES,
+    ...ownQuestion(example.gold),
   });
 }
 
@@ -206,6 +207,10 @@ export class MaterialComposer {
     const none = { teacher: null, blind: null, agreement: null };
     const { gold } = example;
     if (!this.#parts.traces) return none;
+    if (gold.kind === 'question') {
+      const told = gold.thought !== null && split !== 'test';
+      return { ...none, teacher: told ? expertOn(example, gold.kind, null).teacher(gold).text : null };
+    }
     const profile = this.#classes();
     // Without a profile no classification has traces: said once for all of them, not as a lack of each.
     if (taskKind(gold.kind).learnsClasses && profile === null) return none;
@@ -431,7 +436,8 @@ export async function addMaterials(
         onProgress?.('materials', ++done, total);
       }
       // The rule has seen the training examples of its classes: how it does on them says nothing.
-      const learnedFrom = taskKind(manifest.kind).learnsClasses && split === 'train';
+      const { learnsClasses, readsWords } = taskKind(manifest.kind);
+      const learnedFrom = readsWords || (learnsClasses && split === 'train');
       parts.push([
         split,
         { ...(await writer.finish()), score: traced && !learnedFrom ? tally.score() : null },

@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { DataError, reasonOf } from '../src/errors.ts';
 import { fileInside, readUtf8 } from '../src/files.ts';
 import { CLASS, CLASS_RULE } from '../src/tasks/classification.ts';
+import { KIND_NAMES } from '../src/tasks/kinds.ts';
 import { issueText } from '../src/yaml.ts';
 import { SPLITS, type Split } from './split.ts';
 
@@ -106,7 +107,7 @@ const schema = z.strictObject({
   /** Name in the registry. */
   task: text,
   title: text,
-  kind: z.enum(['classification', 'anomaly', 'variates']),
+  kind: z.enum(KIND_NAMES),
   source: z.strictObject({
     description: text,
     licence: text,

@@ -308,7 +308,7 @@ export async function examplesPage(
 <dl class="facts"><dt>Task</dt><dd>${origin.task}</dd>
 ${classes.length === 0 ? null : html`<dt>Classes</dt><dd>${classes.join(', ')}</dd>`}
 ${rate === null ? null : sampling(rate)}
-${first === undefined ? null : html`<dt>Small policies</dt><dd>are shown figure ${nanoFigure({ task: origin.task, kind: origin.kind, channels: first.example.names })}, unless their recipe says otherwise</dd>`}
+${first === undefined || taskKind(origin.kind).readsWords ? null : html`<dt>Small policies</dt><dd>are shown figure ${nanoFigure({ task: origin.task, kind: origin.kind, channels: first.example.names })}, unless their recipe says otherwise</dd>`}
 <dt>Split</dt><dd>${split.statement}</dd><dt>Licence</dt><dd>${source.licence}</dd>
 ${source.citation === null ? null : html`<dt>Source</dt><dd>${source.citation}</dd>`}
 ${notes.map((note) => html`<dt>Note</dt><dd>${note}</dd>`)}</dl></header>

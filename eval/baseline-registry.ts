@@ -13,6 +13,7 @@ import {
   baselineRecord,
   classifiers,
   detectorsFor,
+  guessers,
   isPlain,
   sampleTraining,
   type TrainingSample,
@@ -143,7 +144,7 @@ export const BASELINES: ReadonlyMap<string, Baseline> = new Map<string, Baseline
   [
     EXPCOT_BLIND,
     {
-      kinds: KIND_NAMES,
+      kinds: KIND_NAMES.filter((name) => !taskKind(name).readsWords),
       about: "the expert's analyses read without the answer",
       async prepare(data) {
         if (taskKind(data.kind).learnsClasses)
@@ -179,7 +180,26 @@ export const BASELINES: ReadonlyMap<string, Baseline> = new Map<string, Baseline
       prepare: async (data) => miniRocketClassifier((await sampleOf(data)).examples, data),
     },
   ],
-  quick('majority', 'the most frequent class of the training examples'),
+  [
+    'majority',
+    {
+      kinds: ['classification', 'question'],
+      about: 'the most frequent class of the training examples, or the most frequent answer',
+      async prepare(data) {
+        const sample = await sampleOf(data);
+        const found = data.kind === 'question' ? guessers(sample.examples) : classifiers(sample);
+        return at(found.get('majority')!);
+      },
+    },
+  ],
+  [
+    'first-option',
+    {
+      kinds: ['question'],
+      about: 'the letter A, whatever is asked',
+      prepare: async () => at(guessers([]).get('first-option')!),
+    },
+  ],
   ...fixed,
   ...Object.entries(POINT_SCORES).map(([name, score]): [string, Baseline] => [
     name,

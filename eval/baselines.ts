@@ -52,6 +52,10 @@ async function prepare(
   seed: number,
 ): Promise<Prepared> {
   const kind = oneKind(examples);
+  if (kind === 'question') {
+    const sample = training === null ? null : await sampleTraining(training, seed);
+    return { detectors: guessers(sample?.examples ?? []), learned: null };
+  }
   if (!taskKind(kind).learnsClasses) return { detectors: detectorsFor(kind, examples), learned: null };
   const sample = training === null ? null : await sampleTraining(training, seed);
   if (sample === null || sample.count === 0) return { detectors: new Map(), learned: null };
@@ -268,6 +272,24 @@ export function classifiers(sample: TrainingSample): ReadonlyMap<string, Answere
   }
   all.push(['majority', () => ({ kind, class: majority })]);
   return new Map(all);
+}
+
+/**
+ * Answers to questions that read neither question nor series: `first-option`, and the answer that training examples have most often
+ * (`majority`), where there are some.
+ */
+export function guessers(training: readonly Example[]): ReadonlyMap<string, Answerer> {
+  const always =
+    (answer: string): Answerer =>
+    () => ({ kind: 'question', question: '', options: [], answer, category: null, thought: null });
+  const counts = new Map<string, number>();
+  for (const { gold } of training) {
+    if (gold.kind === 'question') counts.set(gold.answer, (counts.get(gold.answer) ?? 0) + 1);
+  }
+  return new Map([
+    ['first-option', always('A')],
+    ...(counts.size === 0 ? [] : [['majority', always(majorityOf(counts))] as const]),
+  ]);
 }
 
 /** The parts of an answer without text. */

@@ -127,6 +127,7 @@ const VALIDATED = [
   ['reward', 'reward'],
   ['format', 'format'],
   ['class_accuracy', 'class'],
+  ['answer_accuracy', 'answer'],
   ['point_f1', 'point F1'],
   ['affiliation_f1', 'affiliation F1'],
 ] as const;

@@ -85,7 +85,8 @@ export function plainDrawing(preset: string): DrawExample {
  */
 function blindReading(example: Example, profile: ClassProfile | null): string {
   const { gold } = example;
-  const { learnsClasses, evaluation } = taskKind(gold.kind);
+  const { learnsClasses, readsWords, evaluation } = taskKind(gold.kind);
+  if (readsWords) return 'No reading: no analysis reads questions.';
   if (learnsClasses && profile === null) {
     return 'No reading: without a training split nothing is known of the classes.';
   }

@@ -4,7 +4,7 @@
  */
 import { z } from 'zod';
 import { DataError } from '../src/errors.ts';
-import { taskKind } from '../src/tasks/kinds.ts';
+import { KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
 import type { EvalRecord } from '../src/types.ts';
 import { seriesValues } from './metrics.ts';
 import {
@@ -29,7 +29,7 @@ export const cellResultSchema = z
     version: z.literal(STUDY_VERSION),
     /** What was asked; results of another evaluation are not taken for those of this one. */
     evaluation: z.json(),
-    kind: z.enum(['anomaly', 'classification', 'variates']),
+    kind: z.enum(KIND_NAMES),
     series: z.array(z.string()).readonly(),
     /** By temperature, in the order of the evaluation; then by metric. */
     answers: z
@@ -117,6 +117,7 @@ export const CURVES: readonly {
       ['point_precision', 'Point precision'],
       ['point_recall', 'Point recall'],
       ['class_accuracy', 'Class accuracy'],
+      ['answer_accuracy', 'Accuracy'],
     ] as const
   ).map(([name, title]) => ({
     name: `validation.metrics.${name}`,

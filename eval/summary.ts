@@ -37,11 +37,13 @@ const typeMetrics = z.object({
   variate_recall: some,
   variate_f1: some,
   variate_exact: some,
+  answer_accuracy: some,
+  chance: some,
 });
 
 /**
- * All but `reward_sampled`, which is the mean over the samples of each series, are of greedy responses. Of anomalies, classes
- * and variates each has the metrics of its kind; `class_accuracy` of anomalies is over those whose kind is known.
+ * All but `reward_sampled`, which is the mean over the samples of each series, are of greedy responses. Of anomalies, classes,
+ * variates and questions each has the metrics of its kind; `class_accuracy` of anomalies is over those whose kind is known.
  */
 const metrics = z.object({
   format: estimate,
@@ -54,6 +56,8 @@ const metrics = z.object({
   variate_recall: some,
   variate_f1: some,
   variate_exact: some,
+  answer_accuracy: some,
+  chance: some,
   reward_greedy: estimate,
   /** Absent when no response was sampled. */
   reward_sampled: some,
@@ -231,6 +235,7 @@ const RESULTS = [
   ['point F1', 'point_f1'],
   ['anomalous', 'point_f1_anomalous'],
   ['affil. F1', 'affiliation_f1'],
+  ['answer', 'answer_accuracy'],
   ['F1', 'variate_f1'],
   ['exact set', 'variate_exact'],
   ['greedy', 'reward_greedy'],

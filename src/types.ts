@@ -30,7 +30,20 @@ export interface VariatesGold {
   /** Channels that are anomalous, 0-based, ascending. */
   readonly variates: readonly number[];
 }
-export type Gold = ClassificationGold | AnomalyGold | VariatesGold;
+/** A question with its answer. Question and options are shown to the policy; no word of the rest is. */
+export interface QuestionGold {
+  readonly kind: 'question';
+  readonly question: string;
+  /** Texts to choose from, by letters from A; empty: the answer is free. */
+  readonly options: readonly string[];
+  /** Letter of the right option; without options the answer, one line. */
+  readonly answer: string;
+  /** What the question is counted under; null: all together. */
+  readonly category: string | null;
+  /** How one who knows the answer reasons, for supervised training; null where nobody says. */
+  readonly thought: string | null;
+}
+export type Gold = ClassificationGold | AnomalyGold | VariatesGold | QuestionGold;
 
 /** How a stretch of a series with known truth departs; the words of `SeriesFacts`. */
 export const DEPARTURE_KINDS = [
@@ -101,6 +114,7 @@ export interface ParsedAnswer {
   readonly intervals: readonly Interval[] | null;
   /** Ascending ids of channels; of answers about variates alone. */
   readonly variates?: readonly number[] | null;
+  /** Of a question the letter of an option, or the free answer. */
   readonly class: string | null;
   /** Advice on the answer; of tasks that ask for it alone. */
   readonly extension?: string | null;

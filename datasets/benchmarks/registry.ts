@@ -13,6 +13,7 @@ import { emg } from './emg.ts';
 import { har } from './har.ts';
 import { nab } from './nab.ts';
 import { nano5Benchmark } from './nano5.ts';
+import { qa } from './qa.ts';
 import { rcw } from './rcw.ts';
 import { tab } from './tab.ts';
 import { tee } from './tee.ts';
@@ -26,6 +27,7 @@ export const BENCHMARKS: readonly Benchmark[] = [
   ...[nano5Benchmark, wildBenchmark, anomllmAll, ...anomllmKinds],
   ...[vtaUnivariate, vtaMissing, vtaVariates, ...vtaKinds],
   ...[tsbUad, tsbAd, tab, nab],
+  qa,
   custom,
 ];
 

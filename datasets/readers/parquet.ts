@@ -323,3 +323,46 @@ function pointRecord(
     anomalies: label === null ? null : pointLabels(whole(label), label.name, path),
   });
 }
+
+/**
+ * Rows of a Parquet file as objects: numbers, texts, and lists of either; null for what is missing, an empty list included. Columns of
+ * other kinds (structures, lists of lists) are left out.
+ * @throws DataError as `readParquet`
+ */
+export function readParquetRows(path: string): Generator<Record<string, unknown>> {
+  return reading(path, rows);
+}
+
+function* rows(source: ByteSource): Generator<Record<string, unknown>> {
+  const footer = readFooter(source);
+  let columns: ParquetColumn[];
+  try {
+    columns = readableColumns(footer);
+  } catch (cause) {
+    throw new DataError(`damaged schema (${(cause as Error).message})`, { file: source.path, cause });
+  }
+  for (const group of footer.row_groups) {
+    const count = Number(group.num_rows);
+    if (count === 0) continue;
+    const chunks = readGroup(source, group, columns);
+    for (let row = 0; row < count; row++) {
+      const one: Record<string, unknown> = {};
+      for (const column of columns) {
+        const { starts } = chunks.get(column)!;
+        const { values } = chunks.get(column)!;
+        const plain = (at: number): unknown => {
+          const value = values[at] ?? null;
+          return typeof value === 'number' && Number.isNaN(value) ? null : value;
+        };
+        if (starts === null) one[column.name] = plain(row);
+        else {
+          const list = Array.from({ length: starts[row + 1]! - starts[row]! }, (_, i) =>
+            plain(starts[row]! + i),
+          );
+          one[column.name] = list.length === 0 ? null : list;
+        }
+      }
+      yield one;
+    }
+  }
+}

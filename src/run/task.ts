@@ -42,6 +42,7 @@ import {
   genericTrace,
   markedShare,
   nanoTrace,
+  ownQuestion,
   parseResponse,
   scoreAnswer,
   taskKind,
@@ -114,6 +115,11 @@ export function nanoCard(recipe: Recipe, facts: DataFacts): PolicyCard {
   const { figure: wanted, input, numbers } = recipe;
   if (wanted === OF_TASK && facts.figure === null) {
     throw new ConfigError(`figure: ${facts.title} names no figure of its own; give a preset, such as nano`);
+  }
+  if (taskKind(facts.kind).readsWords) {
+    throw new ConfigError(
+      `${facts.title}: a small policy has no words for questions; begin with the directory of a Qwen2.5-VL checkpoint (--set policy.init=DIR)`,
+    );
   }
   const preset = wanted === OF_TASK ? facts.figure!.preset : wanted === NANO ? nanoFigure(facts) : wanted;
   checkFigure(preset, facts.rate, facts.task);
@@ -308,6 +314,7 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
       length: lengthOf(example),
       channels: example.channels.length,
       classes: facts.classes,
+      ...(example.gold.kind === 'question' ? { options: example.gold.options } : {}),
       ...{ reading, reasoning, extension },
     });
   const score: EvalTask['score'] = (response, example) =>
@@ -323,6 +330,7 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
       channels: example.names,
       classes: card.classes,
       ...{ reasoning, extension },
+      ...ownQuestion(example.gold),
       ...(numbers === null ? axesOf(example) : { numbers: written(example, numbers) }),
     });
   return {

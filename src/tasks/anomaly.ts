@@ -486,6 +486,7 @@ export const anomaly: TaskKind<AnomalyGold> = {
   nanoFigure: 'nano-channels',
   localises: true,
   measuresF1: true,
+  readsWords: false,
 
   fields: ['kind', 'class', 'intervals'],
   read(record, at) {

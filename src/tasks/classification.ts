@@ -221,6 +221,7 @@ export const classification: TaskKind<ClassificationGold> = {
   nanoFigure: 'nano-channels',
   localises: false,
   measuresF1: false,
+  readsWords: false,
 
   fields: ['kind', 'class'],
   read: (record, at) => ({ kind: 'classification', class: stringField(record, 'class', at) }),

@@ -45,6 +45,8 @@ export interface PromptRequest {
   readonly extension?: boolean;
   /** Whether reasoning is asked for before the answer; default true. */
   readonly reasoning?: boolean;
+  /** Of an example that brings its own: what is asked, and the options by letters from A. */
+  readonly question?: { readonly text: string; readonly options: readonly string[] };
 }
 
 /** What a response was asked for; nothing here depends on the right answer. */
@@ -56,6 +58,8 @@ export interface Asked {
   readonly channels: number;
   /** Classes to choose from, which a lenient reading recognises in any case and white space; of classification alone. */
   readonly classes: readonly string[];
+  /** Options of the question, by letters from A; of questions alone. */
+  readonly options?: readonly string[];
   /** How much is overlooked; default lenient, as in the papers' releases. */
   readonly reading?: Reading;
   /** Whether an extension was asked for, which classification alone can be; default false. */
@@ -134,6 +138,8 @@ export interface TaskKind<G extends Gold = Gold> {
   readonly localises: boolean;
   /** Whether answers agree by F1 with gold ones. */
   readonly measuresF1: boolean;
+  /** Whether each example brings a question of its own, in words: small policies have none, and no analysis reads it. */
+  readonly readsWords: boolean;
 
   // The gold answer.
   /** Fields of the gold answer in a file, `kind` first. */

@@ -7,13 +7,24 @@ import { checkFields, type Place, show } from '../json-record.ts';
 import type { Example, Gold, ParsedAnswer, Score } from '../types.ts';
 import { anomaly } from './anomaly.ts';
 import { classification } from './classification.ts';
-import type { Agreement, Asked, Expert, ExpertTrace, Labelled, TaskKind, Unlabelled } from './kind.ts';
+import type {
+  Agreement,
+  Asked,
+  Expert,
+  ExpertTrace,
+  Labelled,
+  PromptRequest,
+  TaskKind,
+  Unlabelled,
+} from './kind.ts';
+import { question } from './question.ts';
 import { variates } from './variates.ts';
 
 const KINDS: { readonly [K in Gold['kind']]: TaskKind<Extract<Gold, { kind: K }>> } = {
   anomaly,
   classification,
   variates,
+  question,
 };
 
 /** Names of the kinds. */
@@ -41,6 +52,10 @@ export function readGold(value: unknown, at: Place): Gold {
   const { fields, read } = KINDS[kind];
   return read(checkFields(value, fields, at, 'gold'), at);
 }
+
+/** What an example asks beside its task: of questions alone. */
+export const ownQuestion = (gold: Gold): Pick<PromptRequest, 'question'> =>
+  gold.kind === 'question' ? { question: { text: gold.question, options: gold.options } } : {};
 
 /** The gold answer as a whole response. */
 export function goldResponse(gold: Gold, think: string): string {

@@ -41,6 +41,13 @@ export function customPrompt(kind: Gold['kind'], words: OwnWords = {}): TaskProm
 /** Raised with every change of the words below or of a kind; part of what manifests keep as the version of a prompt. */
 const FORM_VERSION = 2;
 
+/** The question of an example, with its options. */
+function ownQuestion({ text, options }: NonNullable<PromptRequest['question']>): string {
+  const asked = `Question: ${text.trim()}`;
+  if (options.length === 0) return asked;
+  return `${asked}\nThe options are:\n${options.map((option, i) => `${String.fromCharCode(65 + i)}) ${option.trim()}`).join('\n')}`;
+}
+
 /** Version of a prompt as manifests keep it: that of the task's words and that of the common ones. */
 export function promptVersion({ name, version }: TaskPrompt): string {
   return `${name}@${version}.${FORM_VERSION}`;
@@ -83,7 +90,11 @@ export function promptText(prompt: TaskPrompt, request: PromptRequest): string {
   const form = kind.form(prompt, request);
   const text = [
     [kind.shown(request), prompt.context].filter((part) => part !== '').join(' '),
-    choosing ? `${prompt.question} ${choices(prompt, classes)}` : prompt.question,
+    request.question !== undefined
+      ? ownQuestion(request.question)
+      : choosing
+        ? `${prompt.question} ${choices(prompt, classes)}`
+        : prompt.question,
     reasoning
       ? `Reason step by step about what you see ${place} between <think> and </think>. ${form} Write nothing else.`
       : `Answer from what you see ${place}, without any reasoning. ${form.replace(/^Then ./, (then) => then.slice(-1).toUpperCase())} Write nothing else.`,

@@ -225,6 +225,7 @@ export const variates: TaskKind<VariatesGold> = {
   nanoFigure: 'nano-variates',
   localises: false,
   measuresF1: true,
+  readsWords: false,
 
   fields: ['kind', 'variates'],
   read: (record, at) => ({ kind: 'variates', variates: listField(record, 'variates', at) as number[] }),

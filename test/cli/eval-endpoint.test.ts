@@ -75,6 +75,28 @@ describe('a policy behind an endpoint', () => {
     expect({ prompt, ...responses }).toMatchObject({ prompt: null, asked: 6, missing: 0 });
   });
 
+  test('answers questions of a prepared set, each with its own words', async () => {
+    const rows = Array.from({ length: 5 }, (_, i) => ({
+      ...{ question: `Is ${i} above 1?`, options: ['yes', 'no'], answer: i > 1 ? 'yes' : 'no' },
+      ...{ series: [i, i + 1, i], category: i % 2 === 0 ? 'even' : 'odd', split: 'test' },
+    }));
+    const source = join(root, 'questions.json');
+    writeFileSync(source, JSON.stringify(rows));
+    const data = join(root, 'qa');
+    const prepared = await timeseer('data', 'prepare', 'qa', '--from', source, '--out', data, '--no-figures');
+    expect(prepared.code).toBe(0);
+    server.usual = says('<think>it is</think><answer>(A) yes</answer>');
+    const given = ['eval', '--policy', policy, '--task', data, '--no-classical', '--quiet', '--out', out];
+    const { code, out: text } = await timeseer(...given);
+    expect(code).toBe(0);
+    expect(text).toMatch(/^ +format +readable +accuracy +chance +reward +n$/m);
+    expect(text).toMatch(/^all series +0\.000 .* 1\.000 +0\.600 .* 0\.500 /m);
+    expect(text).toMatch(/^ +odd .* 2$/m);
+    const asked = server.calls.map(({ body: { messages } }) => partsOf(messages.at(-1)!).text);
+    expect(new Set(asked).size).toBe(5);
+    expect(asked[0]).toMatch(/Question: Is \d above 1\?\nThe options are:\nA\) yes\nB\) no\n/);
+  });
+
   test('that fails for some examples leaves them missing, says so, and is asked for them alone again', async () => {
     server.next.push(...[0, 1, 2, 3, 4, 5].map((i) => (i % 3 === 0 ? fails(400, 'too hot') : says(ANSWER))));
     const first = await timeseer(...asked, '--concurrency', '1');

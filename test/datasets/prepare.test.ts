@@ -31,9 +31,7 @@ async function chosen(task: string, options: SelectOptions): Promise<(readonly [
 const statementOf = async (task: string, options: SelectOptions): Promise<string> =>
   (await selectExamples(benchmarkNamed(task), options)).origin.split.statement;
 const classes = (list: readonly (readonly [Split, Example])[], split: Split): string[] =>
-  list.flatMap(([own, { gold }]) =>
-    own === split && gold.kind !== 'variates' ? [gold.class ?? 'unnamed'] : [],
-  );
+  list.flatMap(([own, { gold }]) => (own === split && 'class' in gold ? [gold.class ?? 'unnamed'] : []));
 
 const row = (label: number, i: number): string =>
   [label, ...Array.from({ length: 6 }, (_, t) => Math.sin(i + t).toFixed(4))].join('\t');

@@ -21,7 +21,7 @@ import type { Example, Gold, Picture } from '../../src/types.ts';
 import { recordOf } from '../helpers/eval-records.ts';
 import { type MadeRun, STATEMENT, writeMadeRun, writeMadeSet } from '../helpers/example-run.ts';
 
-const KINDS = ['classification', 'variates', 'anomaly'] as const;
+const KINDS = ['classification', 'variates', 'anomaly', 'question'] as const;
 const root = mkdtempSync(join(tmpdir(), 'example-runs-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 const dataOf = (kind: Gold['kind']): string => join(root, kind, 'data');
@@ -48,6 +48,7 @@ const wanted: Readonly<Record<Gold['kind'], readonly string[]>> = {
   classification: ['class_accuracy', 'balanced_accuracy', 'macro_f1'],
   variates: ['variate_precision', 'variate_recall', 'variate_f1', 'variate_exact'],
   anomaly: ['class_accuracy', 'point_f1', 'affiliation_f1'],
+  question: ['answer_accuracy', 'chance'],
 };
 
 describe.each(KINDS)('a run on %s', (kind) => {
@@ -68,7 +69,11 @@ describe.each(KINDS)('a run on %s', (kind) => {
     expect(Object.keys(summary.sft!.metrics.per_class ?? {})).toEqual(Object.keys(own.byClass));
     expect(summary.requirements).toEqual([]);
     expect(summary).not.toHaveProperty('transfer');
-    expect(summaryTable(summary)[0]).toMatch(kind === 'variates' ? /exact set +greedy/ : / class /);
+    expect(summaryTable(summary)[0]).toMatch(
+      { variates: /exact set +greedy/, question: / answer /, classification: / class /, anomaly: / class / }[
+        kind
+      ],
+    );
   });
 
   test('says aloud how the data were split, and where it ran', () => {
@@ -92,20 +97,23 @@ describe.each(KINDS)('a run on %s', (kind) => {
       const png = Buffer.from(shown.seen!.slice('data:image/png;base64,'.length), 'base64');
       expect(decodePng(png, 'seen')).toEqual(draw(example));
       expect(shown.gold).toEqual(example.gold);
-      const { think } = blindTrace(example, kind, profile);
+      const think =
+        kind === 'question' ? 'no analysis reads questions' : blindTrace(example, kind, profile).think;
       for (const part of think.split('\n')) expect(shown.expcot).toContain(part);
       expect(typeof shown.figure === 'string' ? 1 : shown.figure.length).toBe(kind === 'anomaly' ? 2 : 0);
     }
     const page = reportPage(input);
     expect(page.match(/<article class="example">/g)).toHaveLength(input.examples.length);
     expect(page.match(/<figure class="seen whole">/g)).toHaveLength(input.examples.length);
-    expect(page.includes('id="confusion"')).toBe(kind !== 'variates');
+    expect(page.includes('id="confusion"')).toBe(kind === 'classification' || kind === 'anomaly');
   });
 
   test('keeps the detectors of its kind, the best chosen on the validation split', () => {
     const baselines = readBaselines(new RunDirectory(runOf(kind)).baselineFiles);
     expect(Object.keys(baselines.records)).toEqual(
-      kind === 'classification' ? ['expcot-blind', '1nn-euclid', 'majority'] : ['expcot-blind'],
+      kind === 'classification'
+        ? ['expcot-blind', '1nn-euclid', 'majority']
+        : [kind === 'question' ? 'first-option' : 'expcot-blind'],
     );
     expect(baselines.validationSeries).toBe(18);
     expect(baselines.records[baselines.best]).toHaveLength(24);

@@ -44,6 +44,19 @@ const DRAWS: Readonly<Record<Gold['kind'], Draw>> = {
     });
     return { channels, names: ['0', '1', '2', '3'], gold: { kind: 'variates', variates: wrong } };
   },
+  question: (random) => {
+    const rises = random.uniform() < 0.6;
+    const values = wave(random, 25, 0.1).map((value, i) => value + (rises ? i : -i) / 20);
+    const gold: Gold = {
+      ...{ kind: 'question', question: 'Where does it go?', options: ['up', 'down', 'nowhere'] },
+      ...{
+        answer: rises ? 'A' : 'B',
+        category: random.uniform() < 0.5 ? 'trend' : null,
+        thought: 'The ends differ.',
+      },
+    };
+    return { channels: [values], names: ['value'], gold };
+  },
   // Two channels with missing points; the kind of the anomalies is not named.
   anomaly: (random) => {
     const start = random.integer(20, 80);
@@ -62,6 +75,7 @@ const FIGURES: Readonly<Record<Gold['kind'], string>> = {
   classification: 'ctu',
   variates: 'vta-grid',
   anomaly: 'line',
+  question: 'line',
 };
 
 function* examplesOf(kind: Gold['kind']): Generator<readonly [Split, Example]> {

@@ -19,7 +19,12 @@ interface Posed {
   readonly asked: Asked;
 }
 
-const KINDS = ['classification', 'anomaly', 'variates'] as const satisfies readonly Gold['kind'][];
+const KINDS = [
+  'classification',
+  'anomaly',
+  'variates',
+  'question',
+] as const satisfies readonly Gold['kind'][];
 
 const oneLine = fc
   .string({ unit: 'grapheme', minLength: 1, maxLength: 60 })
@@ -62,7 +67,25 @@ const variates: fc.Arbitrary<Posed> = fc
     asked: { kind: 'variates', length: 200, channels, classes: [] },
   }));
 
-const posed = fc.oneof(classification, anomaly, variates);
+const question: fc.Arbitrary<Posed> = fc
+  .tuple(
+    oneLine,
+    fc.uniqueArray(oneLine, {
+      minLength: 2,
+      maxLength: 26,
+      selector: (text) => text.trim().replace(/\s+/g, ' ').toLowerCase(),
+    }),
+    fc.nat(25),
+  )
+  .map(([text, options, right]) => ({
+    gold: {
+      ...{ kind: 'question', question: text, options, category: null, thought: null },
+      answer: String.fromCharCode(65 + (right % options.length)),
+    },
+    asked: { kind: 'question', length: 200, channels: 2, classes: [], options },
+  }));
+
+const posed = fc.oneof(classification, anomaly, variates, question);
 
 /** Text in which tags, signs and numbers are frequent. */
 const anyText = fc
@@ -104,6 +127,7 @@ describe('the reward of every kind of task', () => {
       ['anomaly', 'anomseer'],
       ['classification', 'timemaster'],
       ['variates', 'variates'],
+      ['question', 'question'],
     ]);
   });
 
@@ -202,7 +226,9 @@ describe('the reward of every kind of task', () => {
           ? { kind, class: 'Laptop' }
           : kind === 'anomaly'
             ? { kind, class: 'normal', intervals: [] }
-            : { kind, variates: [] };
+            : kind === 'variates'
+              ? { kind, variates: [] }
+              : { kind, question: 'q', options: [], answer: 'a', category: null, thought: null };
       const blank = { think: null, intervals: null, class: null, wellFormed: false, problem: 'cut off' };
       expect(scoreAnswer(blank, gold, 10).total).toBe(0);
     }

@@ -31,6 +31,7 @@ const SHAPES: Readonly<Record<string, readonly [length: number, channels: readon
   'tsb-ad': [1200, ['pressure', 'flow']],
   tab: [1200, ['a', 'b', 'c']],
   nab: [4032, ['value']],
+  qa: [1040, ['ts1', 'ts2']],
 };
 
 function request(prompt: TaskPrompt): PromptRequest {
@@ -39,7 +40,12 @@ function request(prompt: TaskPrompt): PromptRequest {
   const { figure: choice } = benchmarkNamed(prompt.name);
   const named = channels.length > 1 ? { channels } : {};
   const axes = axesText(figure(choice.preset, named), length);
-  return { length, channels, classes, ...(prompt.kind === 'variates' ? {} : { axes }) };
+  const asked = { text: 'Which of the two rises?', options: ['the first', 'the second', 'neither'] };
+  return {
+    ...{ length, channels, classes },
+    ...(prompt.kind === 'variates' ? {} : { axes }),
+    ...(prompt.kind === 'question' ? { question: asked } : {}),
+  };
 }
 
 const golden = (name: string): string =>
@@ -83,7 +89,7 @@ describe('prompts of the tasks', () => {
       if (prompt.kind !== 'variates' && asked.channels.length > 1)
         for (const channel of asked.channels) expect(text).toMatch(new RegExp(`\\b${channel}\\b`));
       expect(text.match(/<[a-z]+>/g)).toContain('<think>');
-      expect(text.includes('<class>')).toBe(prompt.kind !== 'variates');
+      expect(text.includes('<class>')).toBe(prompt.kind === 'anomaly' || prompt.kind === 'classification');
       expect(text.includes('<answer>')).toBe(prompt.kind !== 'classification');
       expect(text).not.toContain('<extension>');
       expect(text).not.toMatch(/undefined|NaN| {2}/);

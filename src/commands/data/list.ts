@@ -41,6 +41,7 @@ export function figuresText(
   { task, kind, figure }: Pick<ExampleOrigin, 'task' | 'kind' | 'figure'>,
   channels: readonly string[],
 ): string {
+  if (taskKind(kind).readsWords) return `figure: ${figure.preset} (key of a recipe: figure: task)`;
   const small = nanoFigure({ task, kind, channels });
   return `figure: ${figure.preset}; small policies are shown ${small} (keys of a recipe: figure: task, figure: ${small})`;
 }

@@ -1,0 +1,367 @@
+/**
+ * qa: questions about series, from a file of the user or of a published set. Its layout is told by its columns, in any case of letters:
+ *
+ *  any                question, answer, series; options, names, category, thought, id, split where there are some
+ *  TimeSeriesExam     question, options, answer, ts or ts1 and ts2, category (Cai et al. 2024; `AutonLab/TimeSeriesExam1`)
+ *  RATs40K            thought, action, and a series; no question: which kind of anomaly it is, of the actions that occur (Yang et al. 2025,
+ *                     `Time-RA/RATs40K`)
+ *
+ * The columns of TimeSeriesExam are those of its published table. Of RATs40K the parts of an answer (observation, thought, action) and its
+ * kinds are published; how its files name the series was not known here, and any of the names below is taken.
+ */
+import { existsSync, statSync } from 'node:fs';
+import { ConfigError, DataError } from '../../src/errors.ts';
+import { type Place, show } from '../../src/json-record.ts';
+import { question as kind, letterOf, MOST_OPTIONS } from '../../src/tasks/question.ts';
+import type { Example, QuestionGold } from '../../src/types.ts';
+import { QUESTION_ENDINGS, type QuestionRow, readQuestionRows } from '../readers/question-file.ts';
+import { SPLITS, type Split } from '../split.ts';
+import type { Benchmark, BenchmarkOptions, Loaded, OpenBenchmark, SplitPlan } from './benchmark.ts';
+import { filesBelow } from './source-files.ts';
+
+type Layout = 'any' | 'TimeSeriesExam' | 'RATs40K';
+
+/** What columns may be called, by what they hold. */
+const NAMES = {
+  question: ['question', 'prompt', 'query'],
+  options: ['options', 'choices', 'candidates'],
+  answer: ['answer', 'correct_answer', 'correct', 'label'],
+  action: ['action'],
+  series: ['series', 'ts', 'time_series', 'timeseries', 'values', 'data', 'observation'],
+  names: ['names', 'channels', 'columns'],
+  category: ['category', 'question_type', 'type'],
+  thought: ['thought', 'thoughts', 'rationale', 'reasoning', 'explanation'],
+  id: ['id', 'question_id', 'index'],
+  split: ['split'],
+} as const;
+type Part = keyof typeof NAMES;
+
+/** What a picture is called, which is not read. */
+const PICTURES = ['image', 'picture', 'figure', 'plot', 'image_path', 'figure_path'];
+/** One series of several: ts1, series_2. */
+const NUMBERED = /^(?:ts|series|timeseries|time_series)_?(\d+)$/;
+/** Question of a set that has kinds of anomalies and no questions. */
+const WHICH_KIND = 'Which kind of anomaly does the series show?';
+
+const LAYOUT = `a file of ${QUESTION_ENDINGS.join(', ')}, or a folder of them, with question, answer, series and, where there are some, options, names, category, thought, id and split; or the files of TimeSeriesExam or RATs40K`;
+
+/** Fields by their names in lower case. */
+const lowered = (fields: QuestionRow['fields']): Map<string, unknown> =>
+  new Map(Object.entries(fields).map(([name, value]) => [name.trim().toLowerCase(), value]));
+
+function layoutOf(fields: ReadonlyMap<string, unknown>): Layout {
+  if (!NAMES.question.some((name) => fields.has(name))) {
+    return fields.has('action') || fields.has('thought') ? 'RATs40K' : 'any';
+  }
+  return fields.has('ts1') && fields.has('tid') ? 'TimeSeriesExam' : 'any';
+}
+
+/** One row, read. */
+interface Asked {
+  readonly id: string;
+  readonly gold: QuestionGold;
+  readonly channels: readonly Float64Array[];
+  readonly names: readonly string[];
+  readonly split: Split | null;
+  readonly place: Place;
+}
+
+class RowReader {
+  readonly #fields: ReadonlyMap<string, unknown>;
+  readonly #row: QuestionRow;
+
+  constructor(row: QuestionRow) {
+    this.#row = row;
+    this.#fields = lowered(row.fields);
+  }
+
+  get layout(): Layout {
+    return layoutOf(this.#fields);
+  }
+
+  fail(message: string): DataError {
+    const { place, number } = this.#row;
+    return new DataError(`${place.line === undefined ? `item ${number}: ` : ''}${message}`, place);
+  }
+
+  /** The column of a part that has a value, and the value. */
+  value(part: Part): { readonly name: string; readonly value: unknown } | null {
+    for (const name of NAMES[part]) {
+      const value = this.#fields.get(name) ?? null;
+      if (value !== null && value !== '') return { name, value };
+    }
+    return null;
+  }
+
+  text(part: Part): string | null {
+    const found = this.value(part);
+    if (found === null) return null;
+    const { name, value } = found;
+    if (typeof value === 'string') return value.trim() === '' ? null : value.trim();
+    if (typeof value === 'number' || typeof value === 'boolean') return String(value);
+    throw this.fail(`${name}: got ${show(value)}, expected text`);
+  }
+
+  /** Texts of a list, or of an object with letters. */
+  options(): string[] {
+    const found = this.value('options');
+    if (found === null) return [];
+    const { name, value } = found;
+    const list = Array.isArray(value)
+      ? value
+      : typeof value === 'object'
+        ? Object.values(value as object)
+        : String(value).split(/\s*(?:\||\n)\s*/);
+    if (list.length > MOST_OPTIONS) {
+      throw this.fail(`${name}: ${list.length} options; expected at most ${MOST_OPTIONS}`);
+    }
+    return list.map((option, i) => {
+      if (typeof option !== 'string' && typeof option !== 'number' && typeof option !== 'boolean') {
+        throw this.fail(`${name}[${i}]: got ${show(option)}, expected text`);
+      }
+      // Letters are given here: "A) rises" is "rises" where all are written so.
+      const text = String(option).trim();
+      const mark = new RegExp(`^\\(?${letterOf(i)}[).:]\\s+`, 'i');
+      const marked = list.every((one, j) =>
+        new RegExp(`^\\s*\\(?${letterOf(j)}[).:]\\s+`, 'i').test(String(one)),
+      );
+      return marked ? text.replace(mark, '') : text;
+    });
+  }
+
+  /** The letter of the right option: its text, or a letter. @throws DataError for none of them */
+  letter(said: string, options: readonly string[]): string {
+    const plain = (text: string): string => text.trim().replace(/\s+/g, ' ').toLowerCase();
+    const place = options.findIndex((option) => plain(option) === plain(said));
+    if (place >= 0) return letterOf(place);
+    const [, letter, rest = ''] = /^\(?([A-Za-z])(?:$|[).:]\s*(.*)$)/s.exec(said) ?? [];
+    const own = letter === undefined ? -1 : letter.toUpperCase().charCodeAt(0) - 65;
+    if (own >= 0 && own < options.length && (rest === '' || plain(rest) === plain(options[own]!))) {
+      return letterOf(own);
+    }
+    throw this.fail(
+      `answer: ${show(said)} is none of the options ${show(options)}; give the text or the letter (A to ${letterOf(options.length - 1)}) of one`,
+    );
+  }
+
+  #numbers(value: unknown, name: string): Float64Array {
+    if (!Array.isArray(value)) throw this.fail(`${name}: got ${show(value)}, expected a list of numbers`);
+    if (value.length < 2) throw this.fail(`${name}: ${value.length} points; a series needs at least 2`);
+    return Float64Array.from(value, (one, i) => {
+      if (one === null) return Number.NaN;
+      const number = typeof one === 'string' && one.trim() !== '' ? Number(one) : one;
+      if (typeof number === 'number' && Number.isFinite(number)) return number;
+      if (typeof one === 'string' && /^nan$/i.test(one.trim())) return Number.NaN;
+      throw this.fail(`${name}[${i}]: got ${show(one)}, expected a number, or null where missing`);
+    });
+  }
+
+  /** The series by name, in order: of one list, of a list or an object of lists, or of numbered columns. */
+  series(): [name: string, values: Float64Array][] {
+    const numbered = [...this.#fields]
+      .flatMap(([name, value]) => {
+        const [, order] = NUMBERED.exec(name) ?? [];
+        return order === undefined || value === null || value === ''
+          ? []
+          : [{ order: Number(order), name, value }];
+      })
+      .sort((a, b) => a.order - b.order);
+    if (numbered.length > 0) return numbered.map(({ name, value }) => [name, this.#numbers(value, name)]);
+    const found = this.value('series');
+    if (found === null) {
+      const picture = PICTURES.find((name) => this.#fields.has(name));
+      throw this.fail(
+        picture === undefined
+          ? `no series: expected a column ${NAMES.series.join(', ')}, or ts1, ts2, …`
+          : `no series beside the ${picture}: pictures are drawn here, from the values; give them too`,
+      );
+    }
+    const { name, value } = found;
+    const lists: [string, unknown][] =
+      Array.isArray(value) && Array.isArray(value[0])
+        ? value.map((one, c) => [`series ${c + 1}`, one])
+        : typeof value === 'object' && value !== null && !Array.isArray(value)
+          ? Object.entries(value)
+          : [['value', value]];
+    const given = this.value('names')?.value;
+    if (
+      given !== undefined &&
+      (!Array.isArray(given) ||
+        given.length !== lists.length ||
+        !given.every((one) => typeof one === 'string'))
+    ) {
+      throw this.fail(`names: got ${show(given)}, expected the names of ${lists.length} series`);
+    }
+    return lists.map(([own, list], c) => [
+      (given as string[] | undefined)?.[c] ?? own,
+      this.#numbers(list, lists.length > 1 ? `${name}[${c}]` : name),
+    ]);
+  }
+
+  split(): Split | null {
+    const name = this.text('split')?.toLowerCase() ?? null;
+    const own = name === 'val' || name === 'valid' || name === 'dev' ? 'validation' : name;
+    const found = SPLITS.find((split) => split === own);
+    if (own === null || found !== undefined) return found ?? null;
+    throw this.fail(`split: got ${show(name)}, expected train, validation or test`);
+  }
+}
+
+/** Kinds of anomalies that occur in a set of them, by name. */
+function actionsOf(files: readonly string[]): string[] {
+  const actions = new Set<string>();
+  for (const file of files) {
+    for (const row of readQuestionRows(file)) {
+      const action = new RowReader(row).text('action');
+      if (action !== null) actions.add(action);
+    }
+  }
+  return [...actions].sort();
+}
+
+class QuestionFiles {
+  readonly files: readonly string[];
+  readonly layout: Layout;
+  readonly hasSplits: boolean;
+  /** Of RATs40K: the kinds that occur. */
+  readonly #kinds: readonly string[];
+  /** Series that were padded. */
+  padded = 0;
+
+  constructor(files: readonly string[]) {
+    this.files = files;
+    const first = readQuestionRows(files[0]!).next().value as QuestionRow | undefined;
+    if (first === undefined) throw new DataError('holds no questions', { file: files[0]! });
+    const reader = new RowReader(first);
+    this.layout = reader.layout;
+    this.hasSplits = reader.text('split') !== null;
+    this.#kinds = this.layout === 'RATs40K' ? actionsOf(files) : [];
+    if (this.layout === 'RATs40K' && (this.#kinds.length < 2 || this.#kinds.length > MOST_OPTIONS)) {
+      throw new DataError(
+        `${this.#kinds.length} different actions; expected 2 to ${MOST_OPTIONS}, which are the options of its question`,
+        { file: files[0]! },
+      );
+    }
+  }
+
+  #read(row: QuestionRow): Asked {
+    const reader = new RowReader(row);
+    const series = reader.series();
+    const length = Math.max(...series.map(([, values]) => values.length));
+    const channels = series.map(([, values]) => {
+      if (values.length === length) return values;
+      this.padded++;
+      const whole = new Float64Array(length).fill(Number.NaN);
+      whole.set(values);
+      return whole;
+    });
+    const options = this.layout === 'RATs40K' ? this.#kinds : reader.options();
+    const text = this.layout === 'RATs40K' ? WHICH_KIND : reader.text('question');
+    if (text === null) throw reader.fail('question: missing');
+    const part = this.layout === 'RATs40K' ? 'action' : 'answer';
+    const said = reader.text(part);
+    if (said === null) throw reader.fail(`${part}: missing`);
+    const gold: QuestionGold = {
+      kind: 'question',
+      question: text,
+      options,
+      answer: options.length === 0 ? said : reader.letter(said, options),
+      category: reader.text('category'),
+      thought: reader.text('thought'),
+    };
+    try {
+      kind.check(gold, { length, channels: channels.length }, {});
+    } catch (error) {
+      throw error instanceof DataError ? reader.fail(error.message) : error;
+    }
+    return {
+      ...{ gold, channels, names: series.map(([name]) => name), place: row.place },
+      id: reader.text('id') ?? String(row.number),
+      split: this.layout === 'TimeSeriesExam' ? 'test' : reader.split(),
+    };
+  }
+
+  *load(): Generator<Loaded> {
+    this.padded = 0;
+    for (const [f, file] of this.files.entries()) {
+      for (const row of readQuestionRows(file)) {
+        const { id, gold, channels, names, split, place } = this.#read(row);
+        const part = this.files.length > 1 ? `${f}/` : '';
+        const example: Example = {
+          ...{ id: `qa/${part}${id}`, task: 'qa', channels, names, gold },
+          ...{ times: null, recording: null },
+        };
+        yield { split, example, place: place as { file: string } };
+      }
+    }
+  }
+}
+
+const PLANS: Readonly<Record<'given' | 'exam' | 'drawn', SplitPlan>> = {
+  given: { by: 'given', statement: 'Split of the file.', recordingsApart: null, validation: 'example' },
+  exam: {
+    by: 'given',
+    statement: 'TimeSeriesExam is made for evaluation and publishes no training split.',
+    recordingsApart: null,
+    validation: { refused: 'there is no training split' },
+  },
+  drawn: {
+    by: 'example',
+    sizes: { train: 8, validation: 1, test: 1 },
+    statement: 'The file names no splits.',
+    recordingsApart: null,
+  },
+};
+
+function filesOf(directory: string | null): string[] {
+  if (directory === null) throw new ConfigError(`qa: name the files with --from; it needs ${LAYOUT}`);
+  if (!existsSync(directory))
+    throw new DataError(`no such file or folder; qa needs ${LAYOUT}`, { file: directory });
+  const ends = (file: string): boolean =>
+    QUESTION_ENDINGS.some((ending) => file.toLowerCase().endsWith(ending));
+  const files = statSync(directory).isDirectory() ? filesBelow(directory).filter(ends) : [directory];
+  if (files.length === 0 || !files.every(ends)) {
+    throw new DataError(`no file of questions; qa needs ${LAYOUT}`, { file: directory });
+  }
+  return files;
+}
+
+export const qa: Benchmark = {
+  name: 'qa',
+  title: 'Questions about series',
+  kind: 'question',
+  source: {
+    description: 'Files of the user, or of a published set of questions.',
+    licence: "the user's own, or that of the set (TimeSeriesExam: MIT; RATs40K: Apache 2.0)",
+    citation: null,
+    addresses: [],
+  },
+  classes: [],
+  rate: null,
+  shape: 'any',
+  figure: { preset: 'line', missing: 'break' },
+  prompt: { version: 1, context: '', question: kind.question, hints: {}, advice: null },
+  generator: null,
+  needs: 'files',
+  layout: LAYOUT,
+  open({ directory, window }: BenchmarkOptions): OpenBenchmark {
+    if (window !== undefined)
+      throw new ConfigError('--window: questions are about whole series, which are not cut');
+    const found = new QuestionFiles(filesOf(directory));
+    const { files, layout, hasSplits } = found;
+    return {
+      files,
+      classes: () => [],
+      parameters: { layout },
+      total: null,
+      plan: layout === 'TimeSeriesExam' ? PLANS.exam : hasSplits ? PLANS.given : PLANS.drawn,
+      notes: () => [
+        ...(layout === 'any' ? [] : [`read as ${layout}`]),
+        ...(found.padded === 0
+          ? []
+          : [`${found.padded} series are shorter than those beside them, and end in missing points`]),
+      ],
+      load: () => found.load(),
+    };
+  },
+};

@@ -1,0 +1,102 @@
+/** Files of questions: rows of JSON, JSON lines, CSV or Parquet, with the place of each. */
+import { DataError } from '../../src/errors.ts';
+import { type Place, show, syntaxColumn } from '../../src/json-record.ts';
+import { readText } from './csv.ts';
+import { CsvRecords, detectDelimiter } from './csv-records.ts';
+import { readParquetRows } from './parquet.ts';
+
+/** A row by its column names, as they are written. */
+export interface QuestionRow {
+  readonly fields: Readonly<Record<string, unknown>>;
+  readonly place: Place;
+  /** 0-based. */
+  readonly number: number;
+}
+
+/** Endings of the files that are read. */
+export const QUESTION_ENDINGS = ['.json', '.jsonl', '.ndjson', '.csv', '.parquet'] as const;
+
+type Row = Pick<QuestionRow, 'fields' | 'place'>;
+
+function object(value: unknown, what: string, place: Place): Readonly<Record<string, unknown>> {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+    return value as Record<string, unknown>;
+  }
+  throw new DataError(
+    `${what}got ${show(value)}, expected an object with question, answer and series`,
+    place,
+  );
+}
+
+function parsed(text: string, place: Place): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    if (!(cause instanceof SyntaxError)) throw new DataError('nested too deep', { ...place, cause });
+    const line = place.line === undefined ? {} : { column: syntaxColumn(text) };
+    throw new DataError(`not JSON: ${cause.message}`, { ...place, ...line, cause });
+  }
+}
+
+/** A list of objects, alone or as the only list of an object. */
+function* jsonRows(file: string): Generator<Row> {
+  const whole = parsed(readText(file), { file });
+  const lists = Array.isArray(whole)
+    ? [whole]
+    : Object.values(object(whole, '', { file })).filter((value) => Array.isArray(value));
+  const list = lists.find((one) => one.every((item) => typeof item === 'object')) ?? lists[0];
+  if (list === undefined) throw new DataError('holds no list of questions', { file });
+  for (const [i, item] of list.entries()) {
+    const place = { file };
+    yield { fields: object(item, `item ${i}: `, place), place };
+  }
+}
+
+function* jsonLines(file: string): Generator<Row> {
+  for (const [i, line] of readText(file).split('\n').entries()) {
+    if (line.trim() === '') continue;
+    const place = { file, line: i + 1 };
+    yield { fields: object(parsed(line, place), '', place), place };
+  }
+}
+
+function* csvRows(file: string): Generator<Row> {
+  const text = readText(file);
+  const records = new CsvRecords(text, detectDelimiter(text, file), file);
+  if (!records.next()) throw new DataError('holds no rows', { file });
+  const names = records.fields();
+  while (records.next()) {
+    if (records.blank) continue;
+    const { file: own, line } = records.place(0);
+    const place = { file: own, line };
+    if (records.width !== names.length) {
+      throw new DataError(`${records.width} cells in a row, the header has ${names.length}`, place);
+    }
+    // Cells hold lists and objects as JSON.
+    const fields = Object.fromEntries(
+      records.fields().map((cell, c): [string, unknown] => {
+        const value = /^\s*[[{]/.test(cell) ? parsed(cell, place) : cell === '' ? null : cell;
+        return [names[c]!, value];
+      }),
+    );
+    yield { fields, place };
+  }
+}
+
+function* parquetRows(file: string): Generator<Row> {
+  for (const fields of readParquetRows(file)) yield { fields, place: { file } };
+}
+
+/** The rows of a file, by its ending. @throws DataError for a file that is none, with file, line and column where they are known */
+export function* readQuestionRows(file: string): Generator<QuestionRow> {
+  const name = file.toLowerCase();
+  const rows = name.endsWith('.parquet')
+    ? parquetRows
+    : name.endsWith('.csv')
+      ? csvRows
+      : name.endsWith('.json')
+        ? jsonRows
+        : jsonLines;
+  let number = 0;
+  for (const row of rows(file)) yield { ...row, number: number++ };
+}

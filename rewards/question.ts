@@ -1,0 +1,54 @@
+/** Rewards of answers to questions. */
+
+import type { ParsedAnswer, QuestionGold, Score } from '../src/types.ts';
+import { accuracyReward, formatReward, type Reward } from './reward.ts';
+
+/** A number as people write it: 1 200, 1,200.5, -3e4, 12 %. */
+const NUMBER = /^[+-]?(?:\d{1,3}(?:[ ,]\d{3})+|\d+)?(?:\.\d+)?(?:e[+-]?\d+)?$/i;
+/** Numbers are the same within this part of the right one. */
+const NEAR = 0.01;
+
+const folded = (text: string): string => text.trim().replace(/\s+/g, ' ').replace(/[.!]$/, '').toLowerCase();
+
+function numberOf(text: string): number | null {
+  const plain = folded(text).replace(/ ?%$/, '');
+  return /\d/.test(plain) && NUMBER.test(plain) ? Number(plain.replace(/[ ,]/g, '')) : null;
+}
+
+/**
+ * Whether a free answer is the right one: numbers within 1 % of it (0 is exact), other texts but for case, white space and a full stop at
+ * the end.
+ */
+export function sameAnswer(said: string, right: string): boolean {
+  const [is, should] = [numberOf(said), numberOf(right)];
+  if (is !== null && should !== null) return Math.abs(is - should) <= NEAR * Math.abs(should);
+  return folded(said) === folded(right);
+}
+
+/** Whether a response answers its question; what cannot be read does not. */
+export function answersQuestion(said: string | null, { options, answer }: QuestionGold): boolean {
+  if (said === null) return false;
+  return options.length > 0 ? said === answer : sameAnswer(said, answer);
+}
+
+/** Weights of the reward on questions; they sum to 1. */
+export const QUESTION_WEIGHTS = { accuracy: 0.9, format: 0.1 } as const;
+
+/**
+ * Formula: 0.9 · accuracy + 0.1 · format.
+ * Range: [0, 1]; parts `accuracy`, `format`, each 0 or 1.
+ * Edge cases: an unreadable answer, a letter that no option has, and a free answer that is not the right one (`sameAnswer`) earn 0 for
+ * accuracy; a readable answer in a response that is not well formed earns 0.9.
+ * Example: "B" where B is right, reasoning missing → .9.
+ * Source: ours; its weights are TimeMaster's of classification.
+ */
+export const question: Reward<QuestionGold> = {
+  name: 'question',
+  weights: QUESTION_WEIGHTS,
+  score(answer: ParsedAnswer, gold: QuestionGold): Score {
+    const accuracy = accuracyReward(answersQuestion(answer.class, gold) ? gold.answer : null, gold.answer);
+    const format = formatReward(answer);
+    const { accuracy: a, format: f } = QUESTION_WEIGHTS;
+    return { total: a * accuracy + f * format, parts: { accuracy, format } };
+  },
+};
