@@ -53,12 +53,15 @@ export { pointF1 } from './series/intervals.ts';
 export type {
   AnomalyGold,
   ClassificationGold,
+  DepartureFacts,
+  DepartureKind,
   Example,
   Gold,
   Interval,
   ParsedAnswer,
   Picture,
   Score,
+  SeriesFacts,
   VariatesGold,
 } from './types.ts';
 export type { AnomalyReport, Evaluation, Evidence, Explained, Policy, QuickstartResult, Sampled };
