@@ -2,7 +2,8 @@
  * `timeseer`: what the command line composes, for programs and for modules of the user. What computes is loaded when it is first called;
  * errors are those of `TimeseerError`'s kinds, whose message says what, where and how to mend it.
  *
- * - Your own code: `defineReward` (recipes, `--reward`), `definePolicy` and `defineDetector` (`eval --policy FILE`)
+ * - Your own code: `defineReward` (recipes, `--reward`), `definePolicy` and `defineDetector` (`eval --policy FILE`), `defineTask`
+ *   (`data prepare FILE`)
  * - Policies: `loadPolicy`, `generate`; training and evaluation of whole runs: `train`, `evaluate`
  * - Files and series: `explain`, `analyse`, `render`, `encodePng`
  * - Metrics: `localisation`, `localisationReward`, `affiliation`, `pointF1`, `accuracyReward`, `formatReward`, `combine`
@@ -19,6 +20,7 @@ import type { Explained, ExplainRequest } from './run/explain.ts';
 import type { QuickstartResult } from './run/quickstart.ts';
 import type { Picture } from './types.ts';
 
+export { defineTask, type TaskDefinition, type TaskExample, type TaskRequest } from '../datasets/define.ts';
 export {
   type Detection,
   type DetectorDefinition,
@@ -60,6 +62,7 @@ export type {
   Interval,
   ParsedAnswer,
   Picture,
+  QuestionGold,
   Score,
   SeriesFacts,
   VariatesGold,

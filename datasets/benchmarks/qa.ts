@@ -12,7 +12,7 @@
 import { existsSync, statSync } from 'node:fs';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { type Place, show } from '../../src/json-record.ts';
-import { question as kind, letterOf, MOST_OPTIONS } from '../../src/tasks/question.ts';
+import { question as kind, letterOf, MOST_OPTIONS, optionNamed } from '../../src/tasks/question.ts';
 import type { Example, QuestionGold } from '../../src/types.ts';
 import { QUESTION_ENDINGS, type QuestionRow, readQuestionRows } from '../readers/question-file.ts';
 import { SPLITS, type Split } from '../split.ts';
@@ -131,14 +131,8 @@ class RowReader {
 
   /** The letter of the right option: its text, or a letter. @throws DataError for none of them */
   letter(said: string, options: readonly string[]): string {
-    const plain = (text: string): string => text.trim().replace(/\s+/g, ' ').toLowerCase();
-    const place = options.findIndex((option) => plain(option) === plain(said));
-    if (place >= 0) return letterOf(place);
-    const [, letter, rest = ''] = /^\(?([A-Za-z])(?:$|[).:]\s*(.*)$)/s.exec(said) ?? [];
-    const own = letter === undefined ? -1 : letter.toUpperCase().charCodeAt(0) - 65;
-    if (own >= 0 && own < options.length && (rest === '' || plain(rest) === plain(options[own]!))) {
-      return letterOf(own);
-    }
+    const letter = optionNamed(said, options);
+    if (letter !== null) return letter;
     throw this.fail(
       `answer: ${show(said)} is none of the options ${show(options)}; give the text or the letter (A to ${letterOf(options.length - 1)}) of one`,
     );

@@ -39,8 +39,8 @@ export const letterOf = (option: number): string => String.fromCharCode(65 + opt
 
 const folded = (text: string): string => text.trim().replace(/\s+/g, ' ').toLowerCase();
 
-/** The letter of an option that a text names; null where it names none, or two. */
-function optionNamed(text: string, options: readonly string[]): string | null {
+/** The letter of an option that a text names, by its text or its letter; null where it names none, or two. */
+export function optionNamed(text: string, options: readonly string[]): string | null {
   const same = options.flatMap((option, i) => (folded(option) === folded(text) ? [letterOf(i)] : []));
   if (same.length === 1) return same[0]!;
   const [, letter, rest = ''] = /^\s*\(?([A-Za-z])(?:\s*$|[).:](.*)$)/s.exec(text) ?? [];

@@ -6,6 +6,7 @@ import { TASK_FILE_EXAMPLE, TASK_FILES } from '../../../datasets/benchmarks/cust
 import { CUSTOM_LAYOUT } from '../../../datasets/benchmarks/custom-source.ts';
 import { benchmarkNamed } from '../../../datasets/benchmarks/registry.ts';
 import { addMaterials } from '../../../datasets/compose-materials.ts';
+import { userTask } from '../../../datasets/define.ts';
 import type { ExampleManifest } from '../../../datasets/example-manifest.ts';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import { taskFolder } from '../../../datasets/fetch.ts';
@@ -24,6 +25,7 @@ import { Progress } from '../../progress.ts';
 import { checkFigure } from '../../tasks/drawing.ts';
 import { columns, print, printJson } from '../../terminal.ts';
 import { ANOMALY_CLASSES } from '../../types.ts';
+import { isModuleSpecifier, moduleAddress } from '../../user-module.ts';
 import { figuresText } from './list.ts';
 
 /** How examples are chosen; `show` takes the same. */
@@ -213,14 +215,18 @@ function materialLabel(figures: boolean, traces: boolean): string {
  * @throws ConfigError for a wrong name, option or target; DataError for wrong files; EndpointError; WriteError
  */
 export async function runPrepare(args: PrepareArguments): Promise<void> {
-  const spec = benchmarkNamed(args.name);
   checkTarget(args.out, args.force);
+  const own = isModuleSpecifier(args.name) ? moduleAddress(args.name, '.') : null;
+  const spec =
+    own === null
+      ? benchmarkNamed(args.name)
+      : await userTask(own, { directory: args.from ?? null, seed: args.seed ?? 0 });
   const options = selectOptions(args, spec);
   const started = performance.now();
   const { figures, traces } = args;
   const phases = new Phases(args.json);
   try {
-    const directory = await taskFolder(spec, args.from, args.json);
+    const directory = own?.file ?? (await taskFolder(spec, args.from, args.json));
     // Until something is written Ctrl-C simply ends the process, however long a file keeps its reader busy.
     const selection = await selectExamples(spec, {
       ...options,
@@ -303,7 +309,12 @@ export const prepareCommand: CommandModule<object, PrepareArguments> = {
   describe: 'Write a task, or your own files, as a checked data set with figures, prompts and expert traces',
   builder: (yargs) =>
     yargs
-      .positional('name', { type: 'string', demandOption: true, describe: 'A task: timeseer data list' })
+      .positional('name', {
+        type: 'string',
+        demandOption: true,
+        describe:
+          'A task: timeseer data list; or FILE.ts, FILE.js or FILE.ts#NAME, a task of your own (defineTask)',
+      })
       .option('out', {
         type: 'string',
         demandOption: true,
@@ -334,6 +345,11 @@ export const prepareCommand: CommandModule<object, PrepareArguments> = {
       )
       .example('$0 data prepare har --out data/few --shots 8', 'Eight training examples of each class')
       .example('$0 data prepare custom --from my --out data/my --shares 8,1,1', 'Your own files')
+      .example('$0 data prepare ./my-task.ts --out data/mine', 'Examples that a module of yours makes')
+      .example(
+        '$0 data prepare qa --from questions.json --out data/questions',
+        'Questions about series, with answers',
+      )
       .epilogue(
         `Your own files (custom): ${CUSTOM_LAYOUT}. Gaps, NaN, NA and null are missing values.\n\n` +
           'Intervals in labels.csv are half-open indices such as 120-180 300-310; with that column the task is to find ' +
