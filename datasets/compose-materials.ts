@@ -17,7 +17,15 @@ import { encodePng } from '../src/plot/png.ts';
 import { render } from '../src/plot/raster.ts';
 import { drawingOf } from '../src/tasks/drawing.ts';
 import type { Agreement, TaskPrompt } from '../src/tasks/kind.ts';
-import { agreement, BlindTally, expertOn, goldParts, ownQuestion, taskKind } from '../src/tasks/kinds.ts';
+import {
+  agreement,
+  BlindTally,
+  expertOn,
+  goldParts,
+  ownQuestion,
+  taskKind,
+  thoughtOf,
+} from '../src/tasks/kinds.ts';
 import { promptText, promptVersion } from '../src/tasks/prompt.ts';
 import { ANOMALY_CLASSES, type Example, type Gold } from '../src/types.ts';
 import { WorkerPool } from '../src/worker-pool.ts';
@@ -207,8 +215,8 @@ export class MaterialComposer {
     const none = { teacher: null, blind: null, agreement: null };
     const { gold } = example;
     if (!this.#parts.traces) return none;
-    if (gold.kind === 'question') {
-      const told = gold.thought !== null && split !== 'test';
+    if (taskKind(gold.kind).readsWords) {
+      const told = thoughtOf(gold) !== null && split !== 'test';
       return { ...none, teacher: told ? expertOn(example, gold.kind, null).teacher(gold).text : null };
     }
     const profile = this.#classes();

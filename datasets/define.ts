@@ -2,10 +2,10 @@
 import { ConfigError, DataError } from '../src/errors.ts';
 import { show } from '../src/json-record.ts';
 import { isFigureName } from '../src/plot/presets.ts';
+import { type GoldParts, goldFrom } from '../src/tasks/gold-parts.ts';
 import { KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
 import { RESERVED } from '../src/tasks/prompt.ts';
-import { optionNamed } from '../src/tasks/question.ts';
-import type { Example, Gold, Interval } from '../src/types.ts';
+import type { Example, Gold } from '../src/types.ts';
 import { loadModule, thrownText } from '../src/user-code.ts';
 import { addressText, type ModuleAddress, moduleTexts } from '../src/user-module.ts';
 import type { Benchmark, Loaded } from './benchmarks/benchmark.ts';
@@ -14,7 +14,7 @@ import { checkExample, VALUE_CHANNEL } from './example.ts';
 import { SPLITS, type Split } from './split.ts';
 
 /** One example: a series, or several of one length, and the parts of the right answer of its kind. */
-export interface TaskExample {
+export interface TaskExample extends GoldParts {
   /** Different for every example; its number when absent. */
   readonly id?: string;
   /** Points of a series of one channel, at least 2; NaN is a missing one. */
@@ -29,18 +29,6 @@ export interface TaskExample {
   readonly split?: Split;
   /** What it was cut from: examples of one recording stay in one split. */
   readonly recording?: string | null;
-  /** Of a classification; of an anomaly its kind, where it is known. */
-  readonly class?: string | null;
-  /** Of anomalies: half-open [start, end), sorted and disjoint; none where nothing is anomalous. */
-  readonly intervals?: readonly Interval[];
-  /** Of variates: the numbers of the odd ones, ascending. */
-  readonly variates?: readonly number[];
-  /** Of a question: what is asked; the options, if there are any; the letter or the text of the right one, or the answer. */
-  readonly question?: string;
-  readonly options?: readonly string[];
-  readonly answer?: string | number;
-  readonly category?: string | null;
-  readonly thought?: string | null;
 }
 
 /** What examples are asked for with. */
@@ -148,44 +136,6 @@ function taskOf(value: unknown, file: string): TaskDefinition {
   }
 }
 
-function goldOf(kind: Gold['kind'], given: TaskExample, fail: (message: string) => never): Gold {
-  const { class: name = null, intervals, variates, question, options = [], answer } = given;
-  if (kind === 'classification') {
-    return typeof name === 'string'
-      ? { kind, class: name }
-      : fail(`class: got ${show(name)}, expected a name`);
-  }
-  if (kind === 'variates') {
-    return Array.isArray(variates)
-      ? { kind, variates }
-      : fail(`variates: got ${show(variates)}, expected a list of numbers`);
-  }
-  if (kind === 'anomaly') {
-    if (!Array.isArray(intervals))
-      return fail(`intervals: got ${show(intervals)}, expected a list of [start, end]`);
-    const own = intervals.length === 0 ? 'normal' : name;
-    return { kind, class: own as never, intervals };
-  }
-  if (typeof question !== 'string') return fail(`question: got ${show(question)}, expected text`);
-  if (typeof answer !== 'string' && typeof answer !== 'number') {
-    return fail(`answer: got ${show(answer)}, expected text or a number`);
-  }
-  if (!Array.isArray(options) || !options.every((one) => typeof one === 'string')) {
-    return fail(`options: got ${show(options)}, expected a list of texts`);
-  }
-  const said = String(answer);
-  const letter = options.length === 0 ? said : optionNamed(said, options);
-  if (letter === null) return fail(`answer: ${show(said)} is none of the options ${show(options)}`);
-  return {
-    kind,
-    question,
-    options,
-    answer: letter,
-    category: given.category ?? null,
-    thought: given.thought ?? null,
-  };
-}
-
 /** @throws DataError naming file, function and example */
 function loadedOf({ name, kind }: TaskDefinition, value: unknown, index: number, file: string): Loaded {
   const fail = (message: string): never => {
@@ -219,7 +169,7 @@ function loadedOf({ name, kind }: TaskDefinition, value: unknown, index: number,
   const example: Example = {
     ...{ id: `${name}/${given.id ?? index}`, task: name, channels: series, names },
     times: times === null ? null : read(times, 'times'),
-    gold: goldOf(kind, given, fail),
+    gold: goldFrom(kind, given, fail),
     recording: given.recording ?? null,
   };
   try {
@@ -308,7 +258,7 @@ export async function userTask(address: ModuleAddress, request: TaskRequest): Pr
       addresses: [],
     },
     figure: {
-      preset: figure ?? (taskKind(kind).countsChannels && kind === 'variates' ? 'vta-grid' : 'line'),
+      preset: figure ?? (taskKind(kind).countsChannels && !taskKind(kind).readsWords ? 'vta-grid' : 'line'),
       missing: 'break',
     },
     layout: addressText(address),

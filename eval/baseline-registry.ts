@@ -187,7 +187,9 @@ export const BASELINES: ReadonlyMap<string, Baseline> = new Map<string, Baseline
       about: 'the most frequent class of the training examples, or the most frequent answer',
       async prepare(data) {
         const sample = await sampleOf(data);
-        const found = data.kind === 'question' ? guessers(sample.examples) : classifiers(sample);
+        const found = taskKind(data.kind).readsWords
+          ? guessers(data.kind, sample.examples)
+          : classifiers(sample);
         return at(found.get('majority')!);
       },
     },
@@ -197,7 +199,7 @@ export const BASELINES: ReadonlyMap<string, Baseline> = new Map<string, Baseline
     {
       kinds: ['question'],
       about: 'the letter A, whatever is asked',
-      prepare: async () => at(guessers([]).get('first-option')!),
+      prepare: async ({ kind }) => at(guessers(kind, []).get('first-option')!),
     },
   ],
   ...fixed,

@@ -52,9 +52,9 @@ async function prepare(
   seed: number,
 ): Promise<Prepared> {
   const kind = oneKind(examples);
-  if (kind === 'question') {
+  if (taskKind(kind).readsWords) {
     const sample = training === null ? null : await sampleTraining(training, seed);
-    return { detectors: guessers(sample?.examples ?? []), learned: null };
+    return { detectors: guessers(kind, sample?.examples ?? []), learned: null };
   }
   if (!taskKind(kind).learnsClasses) return { detectors: detectorsFor(kind, examples), learned: null };
   const sample = training === null ? null : await sampleTraining(training, seed);
@@ -278,13 +278,16 @@ export function classifiers(sample: TrainingSample): ReadonlyMap<string, Answere
  * Answers to questions that read neither question nor series: `first-option`, and the answer that training examples have most often
  * (`majority`), where there are some.
  */
-export function guessers(training: readonly Example[]): ReadonlyMap<string, Answerer> {
-  const always =
-    (answer: string): Answerer =>
-    () => ({ kind: 'question', question: '', options: [], answer, category: null, thought: null });
+export function guessers(kind: Gold['kind'], training: readonly Example[]): ReadonlyMap<string, Answerer> {
+  const { answerOf, evaluation } = taskKind(kind);
+  const always = (answer: string): Answerer => {
+    const own = answerOf({ think: null, intervals: null, class: answer, wellFormed: true, problem: null });
+    return () => own;
+  };
   const counts = new Map<string, number>();
   for (const { gold } of training) {
-    if (gold.kind === 'question') counts.set(gold.answer, (counts.get(gold.answer) ?? 0) + 1);
+    const { class: answer } = evaluation.said(gold);
+    if (answer !== null) counts.set(answer, (counts.get(answer) ?? 0) + 1);
   }
   return new Map([
     ['first-option', always('A')],

@@ -167,7 +167,7 @@ describe('layering', () => {
 
   test('only the files of src/tasks know what a kind of answer is by its name', () => {
     const compared =
-      /\bkind\b[^\n;]*[!=]==\s*'(?:anomaly|classification|variates)'|\bcase '(?:anomaly|classification|variates)'/;
+      /\bkind\b[^\n;]*[!=]==\s*'(?:anomaly|classification|variates|question)'|\bcase '(?:anomaly|classification|variates|question)'/;
     const elsewhere = ['src', 'datasets', 'eval', 'rewards']
       .flatMap(sources)
       .filter((file) => !file.startsWith('src/tasks/') && !NAMES_KINDS.has(file))

@@ -314,7 +314,7 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
       length: lengthOf(example),
       channels: example.channels.length,
       classes: facts.classes,
-      ...(example.gold.kind === 'question' ? { options: example.gold.options } : {}),
+      options: ownQuestion(example.gold).question?.options ?? [],
       ...{ reading, reasoning, extension },
     });
   const score: EvalTask['score'] = (response, example) =>

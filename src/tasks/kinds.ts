@@ -57,6 +57,9 @@ export function readGold(value: unknown, at: Place): Gold {
 export const ownQuestion = (gold: Gold): Pick<PromptRequest, 'question'> =>
   gold.kind === 'question' ? { question: { text: gold.question, options: gold.options } } : {};
 
+/** How one who knows the answer reasons, as the data say; null where they do not. */
+export const thoughtOf = (gold: Gold): string | null => (gold.kind === 'question' ? gold.thought : null);
+
 /** The gold answer as a whole response. */
 export function goldResponse(gold: Gold, think: string): string {
   return `<think>${think}</think>${taskKind(gold.kind).parts(gold, true)}`;
