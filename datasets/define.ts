@@ -1,26 +1,23 @@
 /** Tasks of the user: a module whose function makes examples becomes a benchmark that `timeseer data prepare FILE.ts` writes as a data set. */
-import { ConfigError, DataError } from '../src/errors.ts';
-import { show } from '../src/json-record.ts';
+import { ConfigError, DataError, suggestion } from '../src/errors.ts';
+import { checkFields, show } from '../src/json-record.ts';
 import { isFigureName } from '../src/plot/presets.ts';
+import { CLASS, CLASS_RULE } from '../src/tasks/classification.ts';
 import { type GoldParts, goldFrom } from '../src/tasks/gold-parts.ts';
 import { KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
 import { RESERVED } from '../src/tasks/prompt.ts';
 import type { Example, Gold } from '../src/types.ts';
 import { loadModule, thrownText } from '../src/user-code.ts';
 import { addressText, type ModuleAddress, moduleTexts } from '../src/user-module.ts';
-import type { Benchmark, Loaded } from './benchmarks/benchmark.ts';
+import type { Benchmark, Loaded, SplitPlan } from './benchmarks/benchmark.ts';
 import { BENCHMARKS } from './benchmarks/registry.ts';
 import { checkExample, VALUE_CHANNEL } from './example.ts';
 import { SPLITS, type Split } from './split.ts';
 
-/** One example: a series, or several of one length, and the parts of the right answer of its kind. */
-export interface TaskExample extends GoldParts {
-  /** Different for every example; its number when absent. */
+/** The series of an example, and what is known of it beside the answer. */
+type TaskSeries = {
+  /** Different for every example, one line; its number when absent. */
   readonly id?: string;
-  /** Points of a series of one channel, at least 2; NaN is a missing one. */
-  readonly values?: ArrayLike<number>;
-  /** Instead of `values`, of several: [C][N]. */
-  readonly channels?: readonly ArrayLike<number>[];
   /** Names of the channels; `value`, or `channel 0` and so on, when absent: [C]. */
   readonly names?: readonly string[];
   /** x of each point, ascending: [N]. */
@@ -29,7 +26,21 @@ export interface TaskExample extends GoldParts {
   readonly split?: Split;
   /** What it was cut from: examples of one recording stay in one split. */
   readonly recording?: string | null;
-}
+} & (
+  | {
+      /** Points of a series of one channel, at least 2; NaN is a missing one. */
+      readonly values: ArrayLike<number>;
+      readonly channels?: never;
+    }
+  | {
+      /** Points of several channels: [C][N]. */
+      readonly channels: readonly ArrayLike<number>[];
+      readonly values?: never;
+    }
+);
+
+/** One example: its series, and the parts of the right answer of its kind. */
+export type TaskExample<K extends Gold['kind'] = Gold['kind']> = TaskSeries & GoldParts<K>;
 
 /** What examples are asked for with. */
 export interface TaskRequest {
@@ -39,10 +50,11 @@ export interface TaskRequest {
   readonly seed: number;
 }
 
-export interface TaskDefinition {
+export interface TaskDefinition<K extends Gold['kind'] = Gold['kind']> {
   /** One word: letters, digits, `_` and `-`; no name of a task that there is. */
   readonly name: string;
-  readonly kind: Gold['kind'];
+  /** What is to be answered: `classification`, `anomaly`, `variates` or `question`. */
+  readonly kind: K;
   /** What a person calls it, in one line; the name when absent. */
   readonly title?: string;
   /** Where the series come from and what a point is: prompts contain it. */
@@ -62,11 +74,23 @@ export interface TaskDefinition {
   /** All examples, at most a million: a list, a generator, or an asynchronous one. The same for the same request. */
   readonly examples: (
     request: TaskRequest,
-  ) => Iterable<TaskExample> | AsyncIterable<TaskExample> | Promise<Iterable<TaskExample>>;
+  ) => Iterable<TaskExample<K>> | AsyncIterable<TaskExample<K>> | Promise<Iterable<TaskExample<K>>>;
 }
 
 const NAME = /^[A-Za-z][\w-]{0,63}$/u;
+const TITLE = /^[^\n\r]{1,100}$/u;
+const LINE = /^[^\n\r]{1,200}$/u;
 const MOST_EXAMPLES = 1_000_000;
+/** Points of one channel. */
+const MOST_POINTS = 100_000_000;
+const FIELDS = [
+  ...['name', 'kind', 'title', 'description', 'classes', 'hints', 'advice', 'rate', 'figure'],
+  ...['licence', 'citation', 'examples'],
+];
+/** Of an example, beside the parts of its answer. */
+const SERIES_FIELDS = ['id', 'values', 'channels', 'names', 'times', 'split', 'recording'];
+
+const isHint = (text: unknown): boolean => typeof text === 'string' && !RESERVED.test(text);
 
 /**
  * Declares a task, for `timeseer data prepare FILE.ts --out DIR`. Write it as the default export of a module:
@@ -87,9 +111,9 @@ const MOST_EXAMPLES = 1_000_000;
  *
  * @throws ConfigError for a definition that is none
  */
-export function defineTask(definition: TaskDefinition): TaskDefinition {
+export function defineTask<K extends Gold['kind']>(definition: TaskDefinition<K>): TaskDefinition<K> {
   const given = (definition ?? {}) as TaskDefinition;
-  const { name, kind, examples, classes, hints = {}, rate, figure, advice } = given;
+  const { name, kind, title, examples, classes, hints = {}, rate, figure, advice } = given;
   if (typeof name !== 'string' || !NAME.test(name)) {
     throw new ConfigError(
       `defineTask: name: got ${show(name)}, expected a word of letters, digits, _ and - that begins with a letter`,
@@ -98,15 +122,20 @@ export function defineTask(definition: TaskDefinition): TaskDefinition {
   const fail = (message: string): never => {
     throw new ConfigError(`defineTask ${name}: ${message}`);
   };
+  const odd = Object.keys(given).find((key) => !FIELDS.includes(key));
+  if (odd !== undefined) fail(`${odd}: unknown field.${suggestion(odd, FIELDS)} Known: ${FIELDS.join(', ')}`);
   if (BENCHMARKS.some((one) => one.name.split('/')[0] === name.toLowerCase())) {
     fail(`name: there is a task called ${name.toLowerCase()}; give it another`);
   }
   if (!KIND_NAMES.includes(kind)) fail(`kind: got ${show(kind)}, expected one of ${KIND_NAMES.join(', ')}`);
   if (typeof examples !== 'function') fail('expected a function examples');
-  const own = taskKind(kind).classes;
-  if (classes !== undefined && own !== 'data') fail(`classes: of ${kind} they are given; leave them out`);
-  if (classes !== undefined && !(Array.isArray(classes) && classes.every((one) => typeof one === 'string'))) {
-    fail(`classes: got ${show(classes)}, expected a list of names`);
+  if (classes !== undefined) {
+    if (taskKind(kind).classes !== 'data') fail(`classes: of ${kind} they are given; leave them out`);
+    if (!Array.isArray(classes) || classes.length === 0 || new Set(classes).size < classes.length) {
+      fail(`classes: got ${show(classes)}, expected a list of different names`);
+    }
+    const wrong = classes.find((one) => typeof one !== 'string' || !CLASS.test(one));
+    if (wrong !== undefined) fail(`classes: got ${show(wrong)}, expected ${CLASS_RULE}`);
   }
   for (const key of ['title', 'description', 'advice', 'licence', 'citation', 'figure'] as const) {
     const text = given[key];
@@ -114,7 +143,8 @@ export function defineTask(definition: TaskDefinition): TaskDefinition {
     if (typeof text !== 'string' || text.trim() === '') fail(`${key}: got ${show(text)}, expected text`);
     if (RESERVED.test(text)) fail(`${key}: holds a tag of the answer or a special token; leave it out`);
   }
-  if (Object.values(hints).some((hint) => typeof hint !== 'string' || RESERVED.test(hint))) {
+  if (title !== undefined && !TITLE.test(title)) fail('title: expected one line of at most 100 characters');
+  if (typeof hints !== 'object' || hints === null || !Object.values(hints).every(isHint)) {
     fail('hints: expected texts by class, without tags of the answer and special tokens');
   }
   if (advice !== undefined && !taskKind(kind).evaluation.answerParts.includes('extension')) {
@@ -136,109 +166,182 @@ function taskOf(value: unknown, file: string): TaskDefinition {
   }
 }
 
-/** @throws DataError naming file, function and example */
-function loadedOf({ name, kind }: TaskDefinition, value: unknown, index: number, file: string): Loaded {
-  const fail = (message: string): never => {
-    throw new DataError(`task ${name}: example ${index}: ${message}`, { file });
-  };
-  if (typeof value !== 'object' || value === null)
-    return fail(`got ${show(value)}, expected an object with values`);
-  const given = value as TaskExample;
-  const {
-    values,
-    channels = values === undefined ? undefined : [values],
-    split = null,
-    times = null,
-  } = given;
-  if (!Array.isArray(channels)) return fail('expected values, or channels');
-  const read = (list: ArrayLike<number>, what: string): Float64Array => {
-    if (typeof list !== 'object' || list === null || !Number.isInteger(list.length)) {
-      return fail(`${what}: got ${show(list)}, expected numbers`);
-    }
-    return Float64Array.from(list, (one, i) =>
-      typeof one === 'number'
-        ? one
-        : fail(`${what}[${i}]: got ${show(one)}, expected a number, NaN where missing`),
-    );
-  };
-  const series = channels.map((list, c) => read(list, channels.length === 1 ? 'values' : `channels[${c}]`));
-  const names = given.names ?? (series.length === 1 ? [VALUE_CHANNEL] : series.map((_, c) => `channel ${c}`));
-  if (split !== null && !SPLITS.includes(split)) {
-    return fail(`split: got ${show(split)}, expected one of ${SPLITS.join(', ')}`);
+/** @throws DataError for what is neither a list nor a typed array of numbers */
+function numbersFrom(list: unknown, name: string): Float64Array {
+  const { length } = (list ?? {}) as ArrayLike<unknown>;
+  if (typeof list !== 'object' || !(Number.isSafeInteger(length) && length >= 0)) {
+    throw new DataError(`${name}: got ${show(list)}, expected numbers`);
+  }
+  if (length > MOST_POINTS) throw new DataError(`${name}: ${length} points; at most ${MOST_POINTS}`);
+  return Float64Array.from(list as ArrayLike<unknown>, (one, i) => {
+    if (typeof one === 'number') return one;
+    throw new DataError(`${name}[${i}]: got ${show(one)}, expected a number, NaN where missing`);
+  });
+}
+
+/** A text of one line, where one is given. @throws DataError */
+function lineFrom(value: unknown, name: string): string | null {
+  if (value === undefined || value === null) return null;
+  if (typeof value === 'string' && LINE.test(value)) return value;
+  throw new DataError(`${name}: got ${show(value)}, expected one line of 1 to 200 characters`);
+}
+
+/** An example of the function, checked whole. @throws DataError naming the field */
+function loadedFrom({ name, kind }: TaskDefinition, value: unknown, index: number): Loaded {
+  const known = [...SERIES_FIELDS, ...taskKind(kind).fields.filter((field) => field !== 'kind')];
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+    throw new DataError(`got ${show(value)}, expected an object with values`);
+  }
+  const given = checkFields(value, [], {}, '', known);
+  const { id, values, channels = [values], names, times = null, split = null, recording } = given;
+  if (values === undefined && given['channels'] === undefined)
+    throw new DataError('expected values, or channels');
+  if (values !== undefined && given['channels'] !== undefined)
+    throw new DataError('has values and channels; give one of them');
+  if (!Array.isArray(channels)) {
+    throw new DataError(`channels: got ${show(channels)}, expected a list of lists of numbers`);
+  }
+  const series = channels.map((list, c) =>
+    numbersFrom(list, values === undefined ? `channels[${c}]` : 'values'),
+  );
+  const called = names ?? (series.length === 1 ? [VALUE_CHANNEL] : series.map((_, c) => `channel ${c}`));
+  if (!Array.isArray(called) || !called.every((one) => typeof one === 'string')) {
+    throw new DataError(`names: got ${show(names)}, expected a list of texts`);
+  }
+  if (split !== null && !SPLITS.includes(split as Split)) {
+    throw new DataError(`split: got ${show(split)}, expected one of ${SPLITS.join(', ')}`);
   }
   const example: Example = {
-    ...{ id: `${name}/${given.id ?? index}`, task: name, channels: series, names },
-    times: times === null ? null : read(times, 'times'),
-    gold: goldFrom(kind, given, fail),
-    recording: given.recording ?? null,
+    ...{ id: `${name}/${lineFrom(id, 'id') ?? index}`, task: name, channels: series, names: called },
+    times: times === null ? null : numbersFrom(times, 'times'),
+    gold: goldFrom(kind, given as GoldParts),
+    recording: lineFrom(recording, 'recording'),
   };
+  checkExample(example);
+  return { split: split as Split | null, example };
+}
+
+/** Something that code of the user threw. */
+const thrownBy = ({ name }: TaskDefinition, file: string, cause: unknown): ConfigError =>
+  new ConfigError(`${file}: task ${name}: examples ${thrownText(file, cause)}`, { cause });
+
+/** What the user's function gives, one by one. @throws ConfigError for what is no list, and where it throws */
+async function* givenBy(task: TaskDefinition, request: TaskRequest, file: string): AsyncGenerator<unknown> {
+  let list: unknown;
   try {
-    checkExample(example);
-  } catch (error) {
-    return error instanceof DataError ? fail(error.message) : fail(String(error));
+    list = await task.examples(request);
+  } catch (cause) {
+    throw thrownBy(task, file, cause);
   }
-  return { split, example };
+  if (
+    typeof list !== 'object' ||
+    list === null ||
+    !(Symbol.iterator in list || Symbol.asyncIterator in list)
+  ) {
+    throw new ConfigError(
+      `${file}: task ${task.name}: examples gave ${show(list)}, expected a list or a generator of examples`,
+    );
+  }
+  try {
+    yield* list as AsyncIterable<unknown>;
+  } catch (cause) {
+    throw thrownBy(task, file, cause);
+  }
 }
 
 /** All examples of a task, checked. @throws ConfigError where the function throws, DataError for what is no example */
 async function examplesOf(task: TaskDefinition, request: TaskRequest, file: string): Promise<Loaded[]> {
   const all: Loaded[] = [];
-  try {
-    for await (const value of await task.examples(request)) {
-      if (all.length === MOST_EXAMPLES) {
-        throw new DataError(`task ${task.name}: more than ${MOST_EXAMPLES} examples; end the generator`, {
-          file,
-        });
-      }
-      all.push(loadedOf(task, value, all.length, file));
+  const numbers = new Map<string, number>();
+  const wrong = (message: string, index: number): DataError =>
+    new DataError(`task ${task.name}: example ${index}: ${message}`, { file });
+  for await (const value of givenBy(task, request, file)) {
+    const index = all.length;
+    if (index === MOST_EXAMPLES) throw wrong(`more than ${MOST_EXAMPLES} examples; end the generator`, index);
+    let loaded: Loaded;
+    try {
+      loaded = loadedFrom(task, value, index);
+    } catch (error) {
+      throw error instanceof DataError ? wrong(error.message, index) : thrownBy(task, file, error);
     }
-  } catch (error) {
-    if (error instanceof DataError) throw error;
-    throw new ConfigError(`${file}: task ${task.name}: examples ${thrownText(file, error)}`, {
-      cause: error,
-    });
+    const { split, example } = loaded;
+    const same = numbers.get(example.id);
+    if (same !== undefined) throw wrong(`its id is that of example ${same}, ${show(example.id)}`, index);
+    if ((split === null) !== ((all[0] ?? loaded).split === null)) {
+      const has = split === null ? 'has no split' : 'has a split';
+      throw wrong(`${has}, unlike the first; give one to all of them, or to none`, index);
+    }
+    numbers.set(example.id, index);
+    all.push({ ...loaded, place: { file } });
   }
   if (all.length === 0) throw new DataError(`task ${task.name}: examples gave none`, { file });
-  const odd = all.findIndex(({ split }) => (split === null) !== (all[0]!.split === null));
-  if (odd > 0) {
-    throw new DataError(
-      `task ${task.name}: example ${odd}: ${all[odd]!.split === null ? 'has no split' : 'has a split'}, unlike the first; give one to all of them, or to none`,
-      { file },
-    );
-  }
   return all;
+}
+
+/** The result of work, or the error once nothing is under way any more that could settle it: Node would end the process without a word. */
+async function unlessStalled<T>(work: Promise<T>, error: () => Error): Promise<T> {
+  let stalled = (): void => {};
+  const idle = new Promise<never>((_, reject) => {
+    stalled = () => reject(error());
+  });
+  process.once('beforeExit', stalled);
+  try {
+    return await Promise.race([work, idle]);
+  } finally {
+    process.off('beforeExit', stalled);
+  }
+}
+
+/** The classes of a task, in the order of prompts. @throws DataError for an example of another class */
+function classesOf({ name, kind, classes }: TaskDefinition, all: readonly Loaded[], file: string): string[] {
+  const { classes: known, className } = taskKind(kind);
+  const named = all.map(({ example }) => className(example.gold));
+  const seen = new Set(named.filter((one) => one !== null));
+  // An anomaly of unnamed kind may be any of them.
+  if (known !== 'data') return known.filter((one) => seen.has(one) || named.includes(null));
+  const stray = classes === undefined ? -1 : named.findIndex((one) => one !== null && !classes.includes(one));
+  if (stray < 0) return [...(classes ?? [...seen].sort())];
+  throw new DataError(
+    `task ${name}: example ${stray}: the class ${show(named[stray])} is not among its classes (${classes!.join(', ')})`,
+    { file },
+  );
+}
+
+function planOf(all: readonly Loaded[]): SplitPlan {
+  const recordings = all.some(({ example }) => example.recording !== null);
+  const by = recordings ? 'recording' : 'example';
+  const recordingsApart = recordings ? true : null;
+  if (all[0]!.split !== null) {
+    return { by: 'given', statement: 'Split of the task.', recordingsApart, validation: by };
+  }
+  return {
+    ...{ by, recordingsApart, sizes: { train: 8, validation: 1, test: 1 } },
+    statement: recordings ? 'Examples of one recording are in one split.' : 'The task names no splits.',
+  };
 }
 
 /**
  * The benchmark of a module. Its function is called once, here.
- * @throws ConfigError for a module that cannot be loaded, is no task, or throws; DataError for what is no example
+ * @throws ConfigError for a module that cannot be loaded, is no task, throws or never ends; DataError for what is no example
  */
 export async function userTask(address: ModuleAddress, request: TaskRequest): Promise<Benchmark> {
   const { file } = address;
   const task = taskOf(await loadModule(address, 'a task made with defineTask'), file);
   const { name, kind, title = name, description, hints = {}, advice = null, rate = null, figure } = task;
-  const all = await examplesOf(task, request, file);
+  const all = await unlessStalled(examplesOf(task, request, file), () => {
+    const what = 'examples waits for something that never comes; settle every promise in it';
+    return new ConfigError(`${file}: task ${name}: ${what}`);
+  });
+  const classes = classesOf(task, all, file);
   const own = taskKind(kind).classes;
-  const seen = new Set(all.flatMap(({ example: { gold } }) => taskKind(kind).className(gold) ?? []));
-  const classes =
-    own === 'data'
-      ? (task.classes ?? [...seen].sort())
-      : own.filter((one) => seen.has(one) || seen.size === 0);
-  const stray = own === 'data' ? [...seen].find((one) => !classes.includes(one)) : undefined;
-  if (stray !== undefined) {
-    throw new DataError(
-      `task ${name}: the class ${show(stray)} is not among its classes (${classes.join(', ')})`,
-      { file },
-    );
-  }
-  const unknown = Object.keys(hints).find((one) => !classes.includes(one));
+  const hinted = own === 'data' ? classes : own;
+  const unknown = Object.keys(hints).find((one) => !hinted.includes(one));
   if (unknown !== undefined) {
     throw new ConfigError(
-      `${file}: task ${name}: hints: there is no class ${show(unknown)} (${classes.join(', ')})`,
+      `${file}: task ${name}: hints: there is no class ${show(unknown)} (${hinted.join(', ')})`,
     );
   }
-  const given = all[0]!.split !== null;
-  const recordings = all.some(({ example }) => example.recording !== null);
+  const from = request.directory === null ? {} : { from: request.directory };
   return {
     ...{
       name,
@@ -263,36 +366,17 @@ export async function userTask(address: ModuleAddress, request: TaskRequest): Pr
     },
     layout: addressText(address),
     open({ window, length }) {
-      if (window !== undefined || length !== undefined) {
-        throw new ConfigError(
-          `--${window !== undefined ? 'window' : 'length'}: task ${name} gives its series whole; cut them in the module`,
-        );
+      const cut = window !== undefined ? '--window' : length !== undefined ? '--length' : null;
+      if (cut !== null) {
+        throw new ConfigError(`${cut}: task ${name} gives its series whole; cut them in the module`);
       }
       return {
         files: [...moduleTexts(file).keys()],
         classes: () => classes,
-        parameters: {
-          module: address.name,
-          seed: request.seed,
-          ...(request.directory === null ? {} : { from: request.directory }),
-        },
+        parameters: { module: address.name, seed: request.seed, ...from },
         total: null,
         notes: () => [],
-        plan: given
-          ? {
-              by: 'given',
-              statement: 'Split of the task.',
-              recordingsApart: recordings ? true : null,
-              validation: recordings ? 'recording' : 'example',
-            }
-          : {
-              by: recordings ? 'recording' : 'example',
-              sizes: { train: 8, validation: 1, test: 1 },
-              statement: recordings
-                ? 'Examples of one recording are in one split.'
-                : 'The task names no splits.',
-              recordingsApart: recordings ? true : null,
-            },
+        plan: planOf(all),
         own: {
           ...{ title, licence: task.licence, citation: task.citation, rate: task.rate },
           figure: figure === undefined ? undefined : { preset: figure, missing: 'break' },

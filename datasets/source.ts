@@ -5,6 +5,7 @@ import { ConfigError, DataError, suggestion } from '../src/errors.ts';
 import { Random } from '../src/random.ts';
 import { labelOf } from '../src/tasks/kinds.ts';
 import type { Example, Gold } from '../src/types.ts';
+import { isModuleSpecifier } from '../src/user-module.ts';
 import type { BenchmarkFigure } from './benchmarks/benchmark.ts';
 import { BENCHMARKS, generatorOf } from './benchmarks/registry.ts';
 import { VALUE_CHANNEL } from './example.ts';
@@ -194,9 +195,10 @@ export function openExamples(address: ExampleAddress): ExampleSource {
   const found = generatorOf(name);
   if (found !== null) return openGenerator(found, address);
   if (existsSync(name) && statSync(name).isDirectory()) return traced(openSet(address), address);
-  if (existsSync(name)) {
+  if (existsSync(name) || isModuleSpecifier(name)) {
+    const makes = isModuleSpecifier(name) ? name : `custom --from ${name}`;
     throw new ConfigError(
-      `${name}: is a file, not a data set; timeseer data prepare custom --from ${name} --out DIR makes one of it`,
+      `${name}: is a file, not a data set; timeseer data prepare ${makes} --out DIR makes one of it`,
     );
   }
   const task = BENCHMARKS.map((one) => one.name).find((one) => one === name || one === basename(name));

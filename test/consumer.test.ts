@@ -38,7 +38,7 @@ export default defineReward({
   write(
     'program.ts',
     `import {
-  affiliation, analyse, ConfigError, defineDetector, definePolicy, encodePng, type Evaluation, evaluate, explain, generate,
+  affiliation, analyse, ConfigError, defineDetector, definePolicy, defineTask, encodePng, type Evaluation, evaluate, explain, generate,
   type Interval, loadPolicy, localisation, pointF1, render, train,
 } from 'timeseer';
 import { pelt } from 'timeseer/series';
@@ -51,6 +51,20 @@ export const spikes = defineDetector({
   }),
 });
 export const polite = definePolicy({ name: 'polite', answer: async ({ instruction }) => instruction.slice(0, 10) });
+export const valves = defineTask({
+  name: 'valves',
+  kind: 'anomaly',
+  *examples({ seed }) {
+    yield { values: [0, 0, seed, 0], intervals: [[2, 3]], class: 'global point' };
+    yield { values: new Float32Array(4), intervals: [] };
+  },
+});
+export const asked = defineTask({
+  name: 'asked',
+  kind: 'question',
+  // @ts-expect-error: a question has an answer
+  examples: async () => [{ channels: [[1, 2]], question: 'Does it rise?', options: ['yes', 'no'] }],
+});
 const wave = Float64Array.from({ length: 200 }, (_, i) => Math.sin(i / 5) + (i === 77 ? 9 : 0));
 const picture = await render(wave);
 const found = await analyse(wave);
@@ -72,6 +86,7 @@ export const later = async (): Promise<readonly [Evaluation, string]> => {
 console.log(JSON.stringify({
   reward: brief.name,
   spikes: spikes.name,
+  valves: valves.kind,
   recall: localisation([[72, 82]], gold, 200).recall,
   near: affiliation([[72, 82]], gold, [0, 200]).f1 > 0.9,
   f1: pointF1([[72, 82]], gold),
@@ -98,6 +113,7 @@ test('a project that depends on the package compiles against its types, and its 
   expect(JSON.parse(printed)).toEqual({
     reward: 'brief',
     spikes: 'spikes',
+    valves: 'anomaly',
     recall: 0.5,
     near: true,
     f1: 2 / 3,

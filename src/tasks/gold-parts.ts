@@ -1,62 +1,65 @@
 /** The right answer in the parts that a program gives, whatever its kind. */
-import { show } from '../json-record.ts';
-import type { Gold, Interval } from '../types.ts';
+import { DataError } from '../errors.ts';
+import { type Place, show } from '../json-record.ts';
+import type { AnomalyClass, Gold, Interval } from '../types.ts';
+import { readGold } from './kinds.ts';
 import { optionNamed } from './question.ts';
 
-/** Those of one kind are needed, the others are left alone. */
-export interface GoldParts {
-  /** Of a classification; of an anomaly its kind, where it is known. */
-  readonly class?: string | null;
-  /** Of anomalies: half-open [start, end), sorted and disjoint; none where nothing is anomalous. */
-  readonly intervals?: readonly Interval[];
-  /** Of variates: the numbers of the odd ones, ascending. */
-  readonly variates?: readonly number[];
-  /** Of a question: what is asked; the options, if there are any; the letter or the text of the right one, or the answer. */
-  readonly question?: string;
-  readonly options?: readonly string[];
-  readonly answer?: string | number;
-  readonly category?: string | null;
-  readonly thought?: string | null;
+/** Of each kind, what is to be given; null is as absent. */
+export interface GoldPartsOf {
+  readonly classification: { readonly class: string };
+  readonly anomaly: {
+    /** Half-open [start, end), sorted and disjoint; none where nothing is anomalous. */
+    readonly intervals: readonly Interval[];
+    /** Their kind, where it is known; `normal`, or absent, where there are none. */
+    readonly class?: AnomalyClass | null;
+  };
+  readonly variates: {
+    /** Numbers of the odd channels, ascending. */
+    readonly variates: readonly number[];
+  };
+  readonly question: {
+    readonly question: string;
+    /** Texts to choose from; none where the answer is free. */
+    readonly options?: readonly string[];
+    /** The letter or the text of the right option; without options a text of one line, or a number. */
+    readonly answer: string | number;
+    /** What it is counted under. */
+    readonly category?: string | null;
+    /** How one who knows the answer reasons: what supervised training learns from. */
+    readonly thought?: string | null;
+  };
+}
+
+/** Of a kind, or of any. */
+export type GoldParts<K extends Gold['kind'] = Gold['kind']> = GoldPartsOf[K];
+
+/** The letter of the right option, or the free answer; what is neither text nor number is left to the reader of fields. */
+function answerFrom(answer: unknown, options: unknown, at: Place): unknown {
+  if (typeof answer === 'number' && !Number.isFinite(answer)) {
+    throw new DataError(`answer: got ${answer}, expected text or a finite number`, at);
+  }
+  const said = typeof answer === 'number' ? String(answer) : answer;
+  if (typeof said !== 'string' || !Array.isArray(options) || options.length === 0) return said;
+  if (!options.every((one) => typeof one === 'string')) return said;
+  const letter = optionNamed(said, options);
+  if (letter !== null) return letter;
+  throw new DataError(`answer: ${show(said)} is none of the options ${show(options)}`, at);
 }
 
 /**
- * The gold answer of a kind from its parts.
- * @param fail throws what is wrong with a part, by its name
+ * The gold answer of a kind from its parts, each of its type; whether it fits a series is not looked at.
+ * @throws DataError naming the part that is missing or wrong
  */
-export function goldFrom(kind: Gold['kind'], given: GoldParts, fail: (message: string) => never): Gold {
-  const { class: name = null, intervals, variates, question, options = [], answer } = given;
-  if (kind === 'classification') {
-    return typeof name === 'string'
-      ? { kind, class: name }
-      : fail(`class: got ${show(name)}, expected a name`);
-  }
-  if (kind === 'variates') {
-    return Array.isArray(variates)
-      ? { kind, variates }
-      : fail(`variates: got ${show(variates)}, expected a list of numbers`);
-  }
-  if (kind === 'anomaly') {
-    if (!Array.isArray(intervals))
-      return fail(`intervals: got ${show(intervals)}, expected a list of [start, end]`);
-    const own = intervals.length === 0 ? 'normal' : name;
-    return { kind, class: own as never, intervals };
-  }
-  if (typeof question !== 'string') return fail(`question: got ${show(question)}, expected text`);
-  if (typeof answer !== 'string' && typeof answer !== 'number') {
-    return fail(`answer: got ${show(answer)}, expected text or a number`);
-  }
-  if (!Array.isArray(options) || !options.every((one) => typeof one === 'string')) {
-    return fail(`options: got ${show(options)}, expected a list of texts`);
-  }
-  const said = String(answer);
-  const letter = options.length === 0 ? said : optionNamed(said, options);
-  if (letter === null) return fail(`answer: ${show(said)} is none of the options ${show(options)}`);
-  return {
-    kind,
-    question,
-    options,
-    answer: letter,
-    category: given.category ?? null,
-    thought: given.thought ?? null,
+export function goldFrom<K extends Gold['kind']>(kind: K, parts: GoldParts<K>, at: Place = {}): Gold {
+  const given = parts as Readonly<Record<string, unknown>>;
+  const { intervals, variates, question, options = [], category = null, thought = null } = given;
+  const normal = Array.isArray(intervals) && intervals.length === 0;
+  const fields: Readonly<Record<Gold['kind'], Readonly<Record<string, unknown>>>> = {
+    classification: { class: given['class'] },
+    anomaly: { class: given['class'] ?? (normal ? 'normal' : null), intervals },
+    variates: { variates },
+    question: { question, options, answer: answerFrom(given['answer'], options, at), category, thought },
   };
+  return readGold({ kind, ...fields[kind] }, at);
 }

@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -6,9 +7,11 @@ import { defineTask, type TaskDefinition, userTask } from '../../datasets/define
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { prepare } from '../../datasets/prepare.ts';
 import { openExamples } from '../../datasets/source.ts';
-import { main } from '../../src/cli.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { goldResponse } from '../../src/tasks/kinds.ts';
+import { ANOMALY_CLASSES } from '../../src/types.ts';
+import { inside } from '../helpers/command-line.ts';
+import { CLI } from '../helpers/program.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-define-task-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -76,22 +79,9 @@ export default defineTask({
       "kind: 'classification'",
     );
     const out = join(root, 'by-command');
-    expect(
-      await main([
-        'data',
-        'prepare',
-        file,
-        '--from',
-        'abc',
-        '--seed',
-        '5',
-        '--out',
-        out,
-        '--no-figures',
-        '--no-traces',
-        '--json',
-      ]),
-    ).toBe(0);
+    const options = ['--from', 'abc', '--seed', '5', '--no-figures', '--no-traces', '--json'];
+    const { code } = await inside('data', 'prepare', file, '--out', out, ...options);
+    expect(code).toBe(0);
     const lines = readFileSync(join(out, 'train.jsonl'), 'utf8').trim().split('\n');
     expect(JSON.parse(lines[0]!).channels[0].slice(1)).toEqual([5, 3, 0]);
     expect(new ExampleSet(out).manifest.classes).toEqual(['even', 'odd']);
@@ -118,6 +108,30 @@ export default defineTask({
     expect(normal!.gold).toMatchObject({ class: 'normal' });
     const [unnamed] = await all(task('() => [{ values: [1, 2, 3], intervals: [[1, 2]] }]'));
     expect(unnamed!.gold).toMatchObject({ class: null });
+  });
+
+  test('asks for the kinds of anomalies that occur, for all of them where one is not named', async () => {
+    const classes = async (examples: string) =>
+      (await userTask(task(examples), REQUEST)).open({ directory: null }).classes();
+    const normal = '{ values: [1, 2, 3], intervals: [] }';
+    expect(
+      await classes(`() => [${normal}, { values: [1, 2, 3], intervals: [[1, 2]], class: 'trend' }]`),
+    ).toEqual(['trend', 'normal']);
+    expect(await classes(`() => [${normal}, { values: [1, 2, 3], intervals: [[1, 2]] }]`)).toEqual(
+      ANOMALY_CLASSES,
+    );
+  });
+
+  test('is shown before it is prepared', async () => {
+    const { file } = task(
+      '() => [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map((k) => ({ values: [k, 0, 1], intervals: [] }))',
+    );
+    const { code, out } = await inside('data', 'show', file, '-n', '1', '--json');
+    expect(code).toBe(0);
+    expect(JSON.parse(out)).toMatchObject({
+      task: 'pumps',
+      examples: [{ gold: { class: 'normal' }, points: 3 }],
+    });
   });
 });
 
@@ -164,7 +178,129 @@ describe('a module that is wrong', () => {
       /examples threw TypeError/,
     ],
     ['gives nothing', task('() => []'), DataError, /task pumps: examples gave none/],
-    ['gives no list', task('() => 3'), ConfigError, /examples threw TypeError/],
+    ['gives no list', task('() => 3'), ConfigError, /examples gave 3, expected a list/],
+    ['gives a text', task("() => 'abc'"), ConfigError, /examples gave "abc", expected a list/],
+    ['gives a list in a list', task('() => [[1]]'), DataError, /example 0: got \[1\], expected an object/],
+    [
+      'has a getter that throws',
+      task('() => [{ get values() { throw new Error("late") }, intervals: [] }]'),
+      ConfigError,
+      /examples threw Error: late/,
+    ],
+    [
+      'misspells a field of its own',
+      task(DRAWN, "kind: 'classification', clases: ['a']"),
+      ConfigError,
+      /clases: unknown field\. Did you mean classes\?/,
+    ],
+    [
+      'misspells a field of an example',
+      task("() => [{ values: [1, 2], intervals: [[0, 1]], clas: 'trend' }]"),
+      DataError,
+      /example 0: "clas": unknown field; known: .*class, intervals/,
+    ],
+    [
+      'gives the answer of another kind',
+      task("() => [{ values: [1, 2], class: 'a', intervals: [] }]", "kind: 'classification'"),
+      DataError,
+      /example 0: "intervals": unknown field/,
+    ],
+    [
+      'gives values and channels',
+      task('() => [{ values: [1, 2], channels: [[1, 2]], intervals: [] }]'),
+      DataError,
+      /has values and channels; give one/,
+    ],
+    [
+      'gives one list as channels',
+      task('() => [{ channels: [1, 2], intervals: [] }]'),
+      DataError,
+      /channels\[0\]: got 1, expected numbers/,
+    ],
+    [
+      'gives a billion points',
+      task('() => [{ values: { length: 1e9 }, intervals: [] }]'),
+      DataError,
+      /1000000000 points; at most 100000000/,
+    ],
+    [
+      'gives names that are no texts',
+      task('() => [{ values: [1, 2], names: [3], intervals: [] }]'),
+      DataError,
+      /names: got \[3\], expected a list of texts/,
+    ],
+    [
+      'gives a number as an id',
+      task('() => [{ id: 7, values: [1, 2], intervals: [] }]'),
+      DataError,
+      /example 0: id: got 7, expected one line/,
+    ],
+    [
+      'gives a number as a recording',
+      task('() => [{ recording: 3, values: [1, 2], intervals: [] }]'),
+      DataError,
+      /recording: got 3, expected one line/,
+    ],
+    [
+      'gives the same id twice',
+      task(
+        "() => [{ id: 'a', values: [1, 2], intervals: [] }, { id: 'b', values: [1, 2], intervals: [] }, { id: 'a', values: [1, 3], intervals: [] }]",
+      ),
+      DataError,
+      /example 2: its id is that of example 0, "pumps\/a"/,
+    ],
+    [
+      'names the kind of no anomaly',
+      task("() => [{ values: [1, 2], intervals: [], class: 'trend' }]"),
+      DataError,
+      /class: "trend" with 0 intervals/,
+    ],
+    [
+      'gives an interval that is none',
+      task('() => [{ values: [1, 2], intervals: [null] }]'),
+      DataError,
+      /intervals\[0\]: got null/,
+    ],
+    [
+      'gives a category that is no text',
+      task("() => [{ values: [1, 2], question: 'Up?', answer: 'yes', category: 3 }]", "kind: 'question'"),
+      DataError,
+      /category: got 3, expected text/,
+    ],
+    [
+      'gives an answer that is no number',
+      task("() => [{ values: [1, 2], question: 'Up?', answer: 0 / 0 }]", "kind: 'question'"),
+      DataError,
+      /answer: got NaN, expected text or a finite number/,
+    ],
+    [
+      'gives an answer that is no option',
+      task(
+        "() => [{ values: [1, 2], question: 'Up?', options: ['yes', 'no'], answer: 'C' }]",
+        "kind: 'question'",
+      ),
+      DataError,
+      /answer: "C" is none of the options/,
+    ],
+    [
+      'has a tag as a class',
+      task(DRAWN, "kind: 'classification', classes: ['a', '<think>']"),
+      ConfigError,
+      /classes: got "<think>", expected one line/,
+    ],
+    [
+      'has a class twice',
+      task(DRAWN, "kind: 'classification', classes: ['a', 'a']"),
+      ConfigError,
+      /expected a list of different names/,
+    ],
+    ['has no hints', task(DRAWN, "kind: 'anomaly', hints: null"), ConfigError, /hints: expected texts/],
+    [
+      'has a title of two lines',
+      task(DRAWN, "kind: 'anomaly', title: 'a\\nb'"),
+      ConfigError,
+      /title: expected one line/,
+    ],
     ['gives a number', task('() => [3]'), DataError, /example 0: got 3, expected an object with values/],
     [
       'gives no series',
@@ -208,7 +344,7 @@ describe('a module that is wrong', () => {
       'gives a class that it does not have',
       task("() => [{ values: [1, 2], class: 'b' }]", "kind: 'classification', classes: ['a']"),
       DataError,
-      /class "b" is not among/,
+      /example 0: the class "b" is not among/,
     ],
     [
       'hints at no class',
@@ -223,13 +359,21 @@ describe('a module that is wrong', () => {
     await expect(opened).rejects.toThrow(address.file);
   });
 
-  test('has the same id twice', async () => {
-    const address = task(
-      "() => [{ id: 'a', values: [1, 2], intervals: [] }, { id: 'a', values: [1, 3], intervals: [] }]",
+  test('waits for ever: the process ends with an error, not without a word', () => {
+    const { file } = task('() => new Promise(() => {})');
+    const { status, stderr } = spawnSync(
+      process.execPath,
+      [CLI, 'data', 'prepare', file, '--out', join(root, 'never')],
+      { encoding: 'utf8' },
     );
-    const spec = await userTask(address, REQUEST);
-    await expect(prepare(spec, join(root, 'twice'), { directory: address.file })).rejects.toThrow(
-      /'pumps\/a' occurs twice/,
+    expect(stderr).toContain(`${file}: task pumps: examples waits for something that never comes`);
+    expect(status).toBe(2);
+  });
+
+  test('is told how it becomes a data set where one is wanted', () => {
+    const { file } = task(DRAWN);
+    expect(() => openExamples({ name: file, split: 'test', seed: 1, length: 40 })).toThrow(
+      `timeseer data prepare ${file} --out DIR`,
     );
   });
 
@@ -240,6 +384,6 @@ describe('a module that is wrong', () => {
 });
 
 test('defineTask gives its definition back', () => {
-  const definition: TaskDefinition = { name: 'mine', kind: 'anomaly', examples: () => [] };
+  const definition: TaskDefinition<'anomaly'> = { name: 'mine', kind: 'anomaly', examples: () => [] };
   expect(defineTask(definition)).toBe(definition);
 });

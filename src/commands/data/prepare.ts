@@ -208,6 +208,26 @@ function materialLabel(figures: boolean, traces: boolean): string {
   return traces ? 'figures, prompts, traces' : 'figures and prompts';
 }
 
+/** A task, and where its data are: a folder or file, which may first be downloaded, or the module that makes them. */
+export interface NamedTask {
+  readonly spec: Benchmark;
+  readonly place: () => Promise<string | null>;
+}
+
+/** @throws ConfigError for an unknown name; of a module as `userTask` */
+export async function taskNamed(
+  name: string,
+  { from, seed = 0, json }: Pick<ChoiceArguments, 'from' | 'seed'> & { readonly json: boolean },
+): Promise<NamedTask> {
+  if (isModuleSpecifier(name)) {
+    const address = moduleAddress(name, '.');
+    const spec = await userTask(address, { directory: from ?? null, seed });
+    return { spec, place: async () => address.file };
+  }
+  const spec = benchmarkNamed(name);
+  return { spec, place: () => taskFolder(spec, from, json) };
+}
+
 /**
  * Runs the command: progress on standard error, a summary on standard output. Ctrl-C leaves nothing behind but what was
  * downloaded.
@@ -216,17 +236,13 @@ function materialLabel(figures: boolean, traces: boolean): string {
  */
 export async function runPrepare(args: PrepareArguments): Promise<void> {
   checkTarget(args.out, args.force);
-  const own = isModuleSpecifier(args.name) ? moduleAddress(args.name, '.') : null;
-  const spec =
-    own === null
-      ? benchmarkNamed(args.name)
-      : await userTask(own, { directory: args.from ?? null, seed: args.seed ?? 0 });
+  const { spec, place } = await taskNamed(args.name, args);
   const options = selectOptions(args, spec);
   const started = performance.now();
   const { figures, traces } = args;
   const phases = new Phases(args.json);
   try {
-    const directory = own?.file ?? (await taskFolder(spec, args.from, args.json));
+    const directory = await place();
     // Until something is written Ctrl-C simply ends the process, however long a file keeps its reader busy.
     const selection = await selectExamples(spec, {
       ...options,
@@ -265,7 +281,8 @@ export async function runPrepare(args: PrepareArguments): Promise<void> {
 export const CHOICE_OPTIONS = {
   from: {
     type: 'string',
-    describe: 'Folder with the files of the task (custom: also a file); default: download into the cache',
+    describe:
+      'Folder with the files of the task (custom: also a file; a task of yours: what its function is given); default: download into the cache',
     requiresArg: true,
   },
   split: { type: 'string', describe: `Splits to take: ${SPLITS.join(',')}`, requiresArg: true },

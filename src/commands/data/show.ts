@@ -3,12 +3,11 @@ import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { CommandModule } from 'yargs';
 import type { Benchmark, OpenBenchmark } from '../../../datasets/benchmarks/benchmark.ts';
-import { BENCHMARKS, benchmarkNamed } from '../../../datasets/benchmarks/registry.ts';
+import { BENCHMARKS } from '../../../datasets/benchmarks/registry.ts';
 import { lengthOf } from '../../../datasets/example.ts';
 import { EXAMPLES_MANIFEST, isExampleSet, readExampleManifest } from '../../../datasets/example-manifest.ts';
 import { type ExampleOrigin, ExampleSet } from '../../../datasets/example-set.ts';
 import { counted, describer, examplesPage, type ShownExample } from '../../../datasets/examples-page.ts';
-import { taskFolder } from '../../../datasets/fetch.ts';
 import { type Selection, selectExamples } from '../../../datasets/prepare.ts';
 import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { checkSetFigure } from '../../../datasets/validate-set.ts';
@@ -20,8 +19,9 @@ import { checkFigure } from '../../tasks/drawing.ts';
 import { goldParts, labelOf } from '../../tasks/kinds.ts';
 import { columns, print, printJson } from '../../terminal.ts';
 import type { Example } from '../../types.ts';
+import { isModuleSpecifier } from '../../user-module.ts';
 import { figuresText } from './list.ts';
-import { CHOICE_OPTIONS, type ChoiceArguments, selectOptions } from './prepare.ts';
+import { CHOICE_OPTIONS, type ChoiceArguments, selectOptions, taskNamed } from './prepare.ts';
 
 export interface ShowArguments extends ChoiceArguments {
   readonly source: string;
@@ -89,12 +89,13 @@ export function watched(spec: Benchmark, note: ReadingNote): Benchmark {
 }
 
 async function openTask(args: ShowArguments, note: ReadingNote): Promise<Gallery & Selection> {
-  const spec = watched(benchmarkNamed(args.source), note);
+  const named = await taskNamed(args.source, args);
+  const spec = watched(named.spec, note);
   const options = selectOptions(args, spec);
   // A generated task makes no more than it takes to find some of every class.
   const few = Object.fromEntries(SPLITS.map((split) => [split, 10 * args.n]));
   const counts = spec.needs === 'nothing' && options.counts === undefined ? few : options.counts;
-  const directory = await taskFolder(spec, args.from, args.json);
+  const directory = await named.place();
   note.start();
   return selectExamples(spec, { ...options, counts, directory });
 }
@@ -102,7 +103,8 @@ async function openTask(args: ShowArguments, note: ReadingNote): Promise<Gallery
 /** @throws ConfigError for what is neither a task nor a directory, where it looks like the path of one */
 function checkSource(source: string): void {
   const name = source.toLowerCase();
-  if (isExampleSet(source) || BENCHMARKS.some((task) => task.name === name)) return;
+  if (isModuleSpecifier(source) || isExampleSet(source) || BENCHMARKS.some((task) => task.name === name))
+    return;
   const own = 'your own files: timeseer data show custom --from FILE';
   if (!existsSync(source)) {
     if (!/[\\/]|\.\w+$/.test(source) || name.startsWith('anomllm/') || name.startsWith('vta/')) return;
@@ -227,13 +229,14 @@ export const showCommand: CommandModule<object, ShowArguments> = {
       .positional('source', {
         type: 'string',
         demandOption: true,
-        describe: 'A task, or a directory that prepare wrote',
+        describe: 'A task (a module of yours is one too), or a directory that prepare wrote',
       })
       .option('n', { type: 'number', default: 6, describe: 'Number of examples', requiresArg: true })
       .option('out', { type: 'string', describe: 'Page to write, such as page.html', requiresArg: true })
       .options(CHOICE_OPTIONS)
       .option('json', { type: 'boolean', default: false, describe: 'Print the examples as JSON' })
       .example('$0 data show ctu --from downloads --n 6 --out page.html', 'Six rendered examples')
+      .example('$0 data show ./my-task.ts --out page.html', 'What a module of yours makes')
       .example('$0 data show data/emg --split train', 'The training split of a prepared data set'),
   handler: (args) => runShow(args),
 };
