@@ -88,6 +88,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Compare two sets of answers to the same series: what was won and lost, and whether it may be chance',
     async () => (await import('./commands/compare.ts')).compare,
   ),
+  export: lazy(
+    'Write a policy as ONNX, for transformers.js and onnxruntime',
+    async () => (await import('./commands/export.ts')).exportCommand,
+  ),
   merge: lazy(
     'Add a low-rank adapter (LoRA, PEFT) to the weights of its checkpoint',
     async () => (await import('./commands/merge.ts')).merge,

@@ -18,6 +18,7 @@ const ALLOWED: Record<string, readonly string[]> = {
   'src/detect': ['src/series'],
   'src/policy': ['src/engine'],
   'src/hub': ['src/policy'],
+  'src/onnx': ['src/policy'],
   'src/measures': ['src/series'],
   rewards: ['src/series', 'src/endpoint'],
   'src/tasks': ['src/series', 'src/plot', 'src/html', 'src/expcot', 'src/measures', 'rewards'],

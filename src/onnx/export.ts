@@ -1,0 +1,216 @@
+/**
+ * A policy as ONNX, in the layout that transformers.js loads: `config.json` and the tokenizer's files, and in `onnx/` three graphs, which are
+ * written from the architecture and not traced from a program. Weights are read tensor by tensor and never held together.
+ */
+import { existsSync, readdirSync, statSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { CheckpointError, ConfigError } from '../errors.ts';
+import { writeDirectoryAtomic, writeFileAtomic } from '../files.ts';
+import { layoutOf, type Part, publishedName } from '../policy/layout.ts';
+import { configJson, type Dims, parseDims } from '../policy/model-config.ts';
+import { readParts } from '../policy/policy.ts';
+import { elements, openCheckpoint, type StoredTensor } from '../policy/safetensors.ts';
+import { compareParts } from '../policy/weights.ts';
+import { decoderGraph, embeddingGraph } from './decoder-graph.ts';
+import type { GraphBuilder } from './graph.ts';
+import {
+  ATTRIBUTE_TYPE,
+  DATA_BYTES,
+  DATA_TYPE,
+  EXTERNAL,
+  encodeModel,
+  type NodeMessage,
+  type TensorMessage,
+} from './model-proto.ts';
+import { visionGraph } from './vision-graph.ts';
+import { asFloat16, asFloat32, asInt8, type PackedTensor, type WeightType } from './weights.ts';
+
+/** Where a model file ends its name, by the type of its weights; transformers.js looks for these. */
+const SUFFIX: Readonly<Record<WeightType, string>> = { float32: '', float16: '_fp16', int8: '_int8' };
+/** Weights beyond these bytes stand in a file of their own: a message of protobuf holds at most 2 GB. */
+const MOST_INSIDE = 1.5e9;
+/** Where tensors of that file begin. */
+const ALIGNMENT = 4096;
+
+const EMBEDDING = 'model.embed_tokens.weight';
+const HEAD = 'lm_head.weight';
+
+export interface ExportOptions {
+  /** Of the matrices; norms, biases and all that is computed stay float32. */
+  readonly types: readonly WeightType[];
+  /** Of timeseer, for the files. */
+  readonly version: string;
+  /** Text files that are written beside, by name. */
+  readonly files?: Readonly<Record<string, string>>;
+  /** Bytes of weights that a model file holds itself. */
+  readonly mostInside?: number;
+  /** Told the file that is being written. */
+  readonly onFile?: (name: string) => void;
+}
+
+/** A tensor of the model file, and the nodes that make the weight out of it. */
+interface Placed {
+  readonly name: string;
+  readonly tensor: PackedTensor;
+}
+
+const convert = (type: string, name: string, input: readonly string[], to?: number): NodeMessage => ({
+  ...{ opType: type, name, input, output: [name] },
+  attribute: to === undefined ? [] : [{ name: 'to', type: ATTRIBUTE_TYPE.int, i: to }],
+});
+
+/** Tensors of a graph in a type, and what makes float32 of them; runtimes do that once, when they load the file. */
+function packed(
+  graph: GraphBuilder,
+  stored: ReadonlyMap<string, StoredTensor>,
+  type: WeightType,
+): { tensors: Placed[]; nodes: NodeMessage[] } {
+  const tensors: Placed[] = [];
+  const nodes: NodeMessage[] = [];
+  for (const { name, tensor: of, shape, matrix } of graph.weights) {
+    const tensor = stored.get(of)!;
+    if (!matrix || type === 'float32') tensors.push({ name, tensor: asFloat32(tensor, shape) });
+    else if (type === 'float16') {
+      tensors.push({ name: `${name}/float16`, tensor: asFloat16(tensor, shape) });
+      nodes.push(convert('Cast', name, [`${name}/float16`], DATA_TYPE.float32));
+    } else {
+      const { values, scales } = asInt8(tensor, shape);
+      tensors.push({ name: `${name}/int8`, tensor: values }, { name: `${name}/scale`, tensor: scales });
+      nodes.push(convert('Cast', `${name}/whole`, [`${name}/int8`], DATA_TYPE.float32));
+      nodes.push(convert('Mul', name, [`${name}/whole`, `${name}/scale`]));
+    }
+  }
+  return { tensors, nodes };
+}
+
+const bytesOf = ({ type, shape }: PackedTensor): number => DATA_BYTES[type] * elements(shape);
+
+function joined(parts: Iterable<Uint8Array>, size: number): Uint8Array {
+  const out = new Uint8Array(size);
+  let at = 0;
+  for (const part of parts) {
+    out.set(part, at);
+    at += part.length;
+  }
+  return out;
+}
+
+/** Writes a graph; returns how many files hold its weights beside it. */
+function writeGraph(
+  directory: string,
+  graph: GraphBuilder,
+  stored: ReadonlyMap<string, StoredTensor>,
+  type: WeightType,
+  { version, mostInside = MOST_INSIDE, onFile }: ExportOptions,
+): 0 | 1 {
+  const name = `${graph.name}${SUFFIX[type]}.onnx`;
+  onFile?.(name);
+  const { tensors, nodes } = packed(graph, stored, type);
+  const total = tensors.reduce((sum, { tensor }) => sum + bytesOf(tensor), 0);
+  const outside = total > mostInside;
+  const location = `${name}_data`;
+  const initializer: TensorMessage[] = [];
+  const places: { readonly tensor: PackedTensor; readonly gap: number }[] = [];
+  let end = 0;
+  for (const { name: own, tensor } of tensors) {
+    const { type: dataType, shape } = tensor;
+    const size = bytesOf(tensor);
+    const message = { name: own, dims: shape, dataType: DATA_TYPE[dataType] };
+    if (!outside) {
+      initializer.push({ ...message, rawData: joined(tensor.bytes(), size) });
+      continue;
+    }
+    const offset = Math.ceil(end / ALIGNMENT) * ALIGNMENT;
+    places.push({ tensor, gap: offset - end });
+    end = offset + size;
+    const entries = { location, offset: String(offset), length: String(size) };
+    const externalData = Object.entries(entries).map(([key, value]) => ({ key, value }));
+    initializer.push({ ...message, dataLocation: EXTERNAL, externalData });
+  }
+  for (const { name: own, type: dataType, shape, bytes } of graph.constants) {
+    initializer.push({ name: own, dims: shape, dataType: DATA_TYPE[dataType], rawData: bytes });
+  }
+  if (outside) {
+    function* data(): Generator<Uint8Array> {
+      for (const { tensor, gap } of places) {
+        if (gap > 0) yield new Uint8Array(gap);
+        yield* tensor.bytes();
+      }
+    }
+    writeFileAtomic(join(directory, location), data());
+  }
+  const model = { name: graph.name, node: [...nodes, ...graph.nodes], initializer };
+  writeFileAtomic(
+    join(directory, name),
+    encodeModel({ ...model, input: graph.inputs, output: graph.outputs }, version),
+  );
+  return outside ? 1 : 0;
+}
+
+/** The stored tensors of a policy by their published names, as its sizes ask for them. @throws CheckpointError for others */
+function storedTensors(directory: string, dims: Dims): Map<string, StoredTensor> {
+  const stored = new Map<string, StoredTensor>();
+  for (const [name, tensor] of openCheckpoint(directory)) stored.set(publishedName(name), tensor);
+  if (dims.tied && stored.has(HEAD)) {
+    if (!stored.has(EMBEDDING)) stored.set(EMBEDDING, stored.get(HEAD)!);
+    stored.delete(HEAD);
+  }
+  const parts: Part[] = layoutOf(dims).parameters.flatMap((parameter) => [...parameter.parts]);
+  const mismatch = compareParts(parts, stored);
+  if (mismatch === null) return stored;
+  throw new CheckpointError(`${directory}: the weights do not fit config.json: ${mismatch.problems}`);
+}
+
+/** @throws ConfigError for a place that holds something else */
+function checkTarget(out: string, from: string): void {
+  if (resolve(out) === resolve(from)) {
+    throw new ConfigError(`--out ${out}: is the policy that is read; choose another directory`);
+  }
+  if (!existsSync(out)) return;
+  if (!statSync(out).isDirectory()) throw new ConfigError(`--out ${out}: is a file; choose a directory`);
+  if (readdirSync(out).length > 0) {
+    throw new ConfigError(`--out ${out}: holds files already; choose a new directory`);
+  }
+}
+
+/** What was written. */
+export interface Exported {
+  /** Files in `onnx/`, with their bytes. */
+  readonly files: readonly { readonly name: string; readonly bytes: number }[];
+}
+
+/**
+ * Writes a Qwen2.5-VL directory as ONNX; the directory appears whole or not at all.
+ * @throws CheckpointError for a directory that is none, or damaged; ConfigError for a wrong target; WriteError
+ */
+export function exportOnnx(from: string, out: string, options: ExportOptions): Exported {
+  checkTarget(out, from);
+  const parts = readParts(from);
+  const dims = parseDims(parts.config, join(from, 'config.json'));
+  const stored = storedTensors(from, dims);
+  const graphs = [visionGraph(dims), embeddingGraph(dims), decoderGraph(dims)];
+  let files: Exported['files'] = [];
+  writeDirectoryAtomic(out, (temporary) => {
+    const external: Record<string, number> = {};
+    const folder = join(temporary, 'onnx');
+    for (const type of options.types) {
+      for (const graph of graphs) {
+        const beside = writeGraph(folder, graph, stored, type, options);
+        if (beside > 0) external[`${graph.name}${SUFFIX[type]}.onnx`] = beside;
+      }
+    }
+    const config = {
+      ...configJson(dims, 'float32'),
+      ...(Object.keys(external).length === 0
+        ? {}
+        : { 'transformers.js_config': { use_external_data_format: external } }),
+    };
+    writeFileAtomic(join(temporary, 'config.json'), `${JSON.stringify(config, null, 2)}\n`);
+    for (const [name, text] of Object.entries({ ...parts.files, ...options.files }))
+      writeFileAtomic(join(temporary, name), text);
+    files = readdirSync(folder)
+      .sort()
+      .map((name) => ({ name, bytes: statSync(join(folder, name)).size }));
+  });
+  return { files };
+}

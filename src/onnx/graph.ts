@@ -1,0 +1,192 @@
+/** Builds a graph of ONNX: nodes, constants and weights by name, with the operators that a transformer needs. */
+import {
+  ATTRIBUTE_TYPE,
+  type AttributeMessage,
+  DATA_TYPE,
+  type DataType,
+  type Dimension,
+  type NodeMessage,
+  type ValueMessage,
+  valueMessage,
+} from './model-proto.ts';
+
+/** A weight of the graph: its name there, and the stored tensor that it is, as it lies. */
+export interface GraphWeight {
+  readonly name: string;
+  /** Published name of the tensor. */
+  readonly tensor: string;
+  /** Shape in the graph, of as many elements. */
+  readonly shape: readonly number[];
+  /** Rows of a matrix may be stored in 8 bits. */
+  readonly matrix: boolean;
+}
+
+/** A small constant. */
+export interface GraphConstant {
+  readonly name: string;
+  readonly type: DataType;
+  readonly shape: readonly number[];
+  readonly bytes: Uint8Array;
+}
+
+type Attribute = number | { readonly float: number } | readonly number[];
+
+function attributeMessage(name: string, value: Attribute): AttributeMessage {
+  if (typeof value === 'number') return { name, type: ATTRIBUTE_TYPE.int, i: value };
+  if ('float' in value) return { name, type: ATTRIBUTE_TYPE.float, f: value.float };
+  return { name, type: ATTRIBUTE_TYPE.ints, ints: value };
+}
+
+export class GraphBuilder {
+  readonly name: string;
+  readonly nodes: NodeMessage[] = [];
+  readonly inputs: ValueMessage[] = [];
+  readonly outputs: ValueMessage[] = [];
+  readonly weights: GraphWeight[] = [];
+  readonly constants: GraphConstant[] = [];
+  readonly #known = new Map<string, string>();
+  readonly #counts = new Map<string, number>();
+
+  constructor(name: string) {
+    this.name = name;
+  }
+
+  input(name: string, type: DataType, shape: readonly Dimension[]): string {
+    this.inputs.push(valueMessage(name, type, shape));
+    return name;
+  }
+
+  /** Gives a value the name of an output. */
+  output(name: string, type: DataType, shape: readonly Dimension[], value: string): void {
+    this.nodes.push({
+      opType: 'Identity',
+      name: `output/${name}`,
+      input: [value],
+      output: [name],
+      attribute: [],
+    });
+    this.outputs.push(valueMessage(name, type, shape));
+  }
+
+  /** A stored tensor, under its published name; of another shape where one is given. */
+  weight(tensor: string, shape: readonly number[], matrix = false): string {
+    if (!this.weights.some(({ name }) => name === tensor)) {
+      this.weights.push({ name: tensor, tensor, shape, matrix });
+    }
+    return tensor;
+  }
+
+  op(type: string, inputs: readonly string[], attributes: Readonly<Record<string, Attribute>> = {}): string {
+    return this.ops(type, inputs, 1, attributes)[0]!;
+  }
+
+  ops(
+    type: string,
+    inputs: readonly string[],
+    outputs: number,
+    attributes: Readonly<Record<string, Attribute>> = {},
+  ): string[] {
+    const count = this.#counts.get(type) ?? 0;
+    this.#counts.set(type, count + 1);
+    const name = `${type}_${count}`;
+    const output = Array.from({ length: outputs }, (_, i) => (outputs === 1 ? name : `${name}.${i}`));
+    const attribute = Object.entries(attributes).map(([key, value]) => attributeMessage(key, value));
+    this.nodes.push({ opType: type, name, input: inputs, output, attribute });
+    return output;
+  }
+
+  #constant(type: DataType, shape: readonly number[], values: ArrayBufferView): string {
+    const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+    const key = `${type} ${shape.join()} ${Buffer.from(bytes).toString('base64')}`;
+    const known = this.#known.get(key);
+    if (known !== undefined) return known;
+    const name = `constant_${this.constants.length}`;
+    this.constants.push({ name, type, shape, bytes: bytes.slice() });
+    this.#known.set(key, name);
+    return name;
+  }
+
+  /** Whole numbers: of no dimension for one, else [n]. */
+  ints(...values: number[]): string {
+    return this.#constant('int64', [values.length], BigInt64Array.from(values.map(BigInt)));
+  }
+
+  /** One whole number without dimensions. */
+  int(value: number): string {
+    return this.#constant('int64', [], BigInt64Array.of(BigInt(value)));
+  }
+
+  float(value: number): string {
+    return this.#constant('float32', [], Float32Array.of(value));
+  }
+
+  floats(values: Float32Array, shape: readonly number[] = [values.length]): string {
+    return this.#constant('float32', shape, values);
+  }
+
+  reshape(x: string, ...shape: number[]): string {
+    return this.op('Reshape', [x, this.ints(...shape)]);
+  }
+
+  transpose(x: string, ...perm: number[]): string {
+    return this.op('Transpose', [x], { perm });
+  }
+
+  cast(x: string, type: DataType): string {
+    return this.op('Cast', [x], { to: DATA_TYPE[type] });
+  }
+
+  /** Elements [start, end) along an axis. */
+  slice(x: string, axis: number, start: number, end: number): string {
+    return this.op('Slice', [x, this.ints(start), this.ints(end), this.ints(axis)]);
+  }
+
+  /** Size along an axis: [1]. */
+  size(x: string, axis: number): string {
+    return this.op('Slice', [this.op('Shape', [x]), this.ints(axis), this.ints(axis + 1)]);
+  }
+
+  /** 0, 1, … below a size [1]: [n]. */
+  range(size: string): string {
+    return this.op('Range', [this.int(0), this.op('Squeeze', [size]), this.int(1)]);
+  }
+
+  /** x · Wᵀ + b for x [n, inputs] and a stored weight [outputs, inputs]: [n, outputs]. */
+  linear(
+    x: string,
+    module: string,
+    outputs: number,
+    inputs: number,
+    bias: boolean,
+    weight = `${module}.weight`,
+  ): string {
+    const w = this.weight(weight, [outputs, inputs], true);
+    const all = bias ? [x, w, this.weight(`${module}.bias`, [outputs])] : [x, w];
+    return this.op('Gemm', all, { transB: 1 });
+  }
+
+  /** x / √(mean x² + ε) · weight over the last axis. */
+  rmsNorm(x: string, module: string, width: number, epsilon: number): string {
+    const mean = this.op('ReduceMean', [this.op('Mul', [x, x])], { axes: [-1], keepdims: 1 });
+    const root = this.op('Sqrt', [this.op('Add', [mean, this.float(epsilon)])]);
+    return this.op('Mul', [this.op('Div', [x, root]), this.weight(`${module}.weight`, [width])]);
+  }
+
+  silu(x: string): string {
+    return this.op('Mul', [x, this.op('Sigmoid', [x])]);
+  }
+
+  /** x/2 · (1 + erf(x/√2)). */
+  gelu(x: string): string {
+    const erf = this.op('Erf', [this.op('Mul', [x, this.float(Math.SQRT1_2)])]);
+    return this.op('Mul', [this.op('Mul', [x, this.float(0.5)]), this.op('Add', [erf, this.float(1)])]);
+  }
+
+  /** x · cos + rotate_half(x) · sin over the last axis of `width`. */
+  rotary(x: string, cos: string, sin: string, width: number): string {
+    const half = width / 2;
+    const [first, second] = [this.slice(x, -1, 0, half), this.slice(x, -1, half, width)];
+    const turned = this.op('Concat', [this.op('Neg', [second]), first], { axis: -1 });
+    return this.op('Add', [this.op('Mul', [x, cos]), this.op('Mul', [turned, sin])]);
+  }
+}

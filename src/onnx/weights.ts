@@ -1,0 +1,163 @@
+/** Stored tensors as they stand in a model file: float32, float16, or 8 bits a weight with a scale for each row; read and converted in pieces. */
+import { closeSync, readSync } from 'node:fs';
+import { CheckpointError } from '../errors.ts';
+import { openRegular } from '../files.ts';
+import { elements, STORED_BYTES, type StoredTensor } from '../policy/safetensors.ts';
+import type { DataType } from './model-proto.ts';
+
+export const WEIGHT_TYPES = ['float32', 'float16', 'int8'] as const;
+export type WeightType = (typeof WEIGHT_TYPES)[number];
+
+/** Elements that are converted at once. */
+const PIECE = 1 << 20;
+
+const bits = new DataView(new ArrayBuffer(4));
+
+/** A float32 rounded to the nearest float16, ties to even; beyond its range to the largest. */
+export function halfOf(value: number): number {
+  bits.setFloat32(0, value);
+  const word = bits.getUint32(0);
+  const sign = (word >>> 16) & 0x8000;
+  const magnitude = word & 0x7fffffff;
+  if (magnitude > 0x7f800000) return sign | 0x7e00;
+  // 65520 and more would round to infinity.
+  if (magnitude >= 0x477ff000) return sign | 0x7bff;
+  if (magnitude >= 0x38800000) {
+    const rounded = magnitude - 0x38000000 + 0xfff + ((magnitude >>> 13) & 1);
+    return sign | (rounded >>> 13);
+  }
+  // Below the least normal number: multiples of 2⁻²⁴.
+  const scaled = Math.abs(value) * 2 ** 24;
+  const floor = Math.floor(scaled);
+  const rest = scaled - floor;
+  const even = rest > 0.5 || (rest === 0.5 && floor % 2 === 1) ? floor + 1 : floor;
+  return sign | even;
+}
+
+/** The number of a float16. */
+export function fromHalf(half: number): number {
+  const sign = (half & 0x8000) === 0 ? 1 : -1;
+  const exponent = (half >>> 10) & 31;
+  const fraction = half & 0x3ff;
+  if (exponent === 31) return fraction === 0 ? sign * Number.POSITIVE_INFINITY : Number.NaN;
+  return exponent === 0 ? sign * fraction * 2 ** -24 : sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}
+
+function float32Of(bytes: Uint8Array, dtype: StoredTensor['dtype'], count: number): Float32Array {
+  const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength);
+  const out = new Float32Array(count);
+  for (let i = 0; i < count; i++) {
+    if (dtype === 'F32') out[i] = view.getFloat32(4 * i, true);
+    else if (dtype === 'F64') out[i] = view.getFloat64(8 * i, true);
+    else if (dtype === 'F16') out[i] = fromHalf(view.getUint16(2 * i, true));
+    else {
+      bits.setUint32(0, view.getUint16(2 * i, true) << 16);
+      out[i] = bits.getFloat32(0);
+    }
+  }
+  return out;
+}
+
+/** Values of a tensor in pieces of whole rows of `row` elements. @throws CheckpointError for values that are not finite */
+export function* pieces(
+  { file, name, offset, shape, dtype }: StoredTensor,
+  row = 1,
+): Generator<Float32Array> {
+  const total = elements(shape);
+  const step = row * Math.max(1, Math.floor(PIECE / row));
+  const size = STORED_BYTES[dtype];
+  const { handle } = openRegular(file);
+  try {
+    for (let at = 0; at < total; at += step) {
+      const count = Math.min(step, total - at);
+      const bytes = new Uint8Array(count * size);
+      for (let done = 0; done < bytes.length; ) {
+        const read = readSync(handle, bytes, done, bytes.length - done, offset + at * size + done);
+        if (read === 0)
+          throw new CheckpointError(`${file}: tensor ${name} ends too early; copy the file again`);
+        done += read;
+      }
+      const values = float32Of(bytes, dtype, count);
+      if (!values.every(Number.isFinite)) {
+        throw new CheckpointError(`${file}: tensor ${name} holds NaN or Infinity; take another checkpoint`);
+      }
+      yield values;
+    }
+  } finally {
+    closeSync(handle);
+  }
+}
+
+const bytesOf = (view: ArrayBufferView): Uint8Array =>
+  new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
+
+/** What a stored tensor becomes in the file: one tensor, or values and scales. */
+export interface PackedTensor {
+  readonly type: DataType;
+  readonly shape: readonly number[];
+  readonly bytes: () => Iterable<Uint8Array>;
+}
+
+/** Largest magnitude of each row over 127; 1 for a row of zeros. */
+function rowScales(tensor: StoredTensor, rows: number): Float32Array {
+  const width = elements(tensor.shape) / rows;
+  const scales = new Float32Array(rows);
+  let row = 0;
+  for (const values of pieces(tensor, width)) {
+    for (let at = 0; at < values.length; at += width, row++) {
+      let most = 0;
+      for (let i = at; i < at + width; i++) most = Math.max(most, Math.abs(values[i]!));
+      scales[row] = most === 0 ? 1 : most / 127;
+    }
+  }
+  return scales;
+}
+
+/** A tensor as float32. */
+export const asFloat32 = (tensor: StoredTensor, shape: readonly number[]): PackedTensor => ({
+  ...{ type: 'float32', shape },
+  *bytes() {
+    for (const values of pieces(tensor)) yield bytesOf(values);
+  },
+});
+
+export const asFloat16 = (tensor: StoredTensor, shape: readonly number[]): PackedTensor => ({
+  ...{ type: 'float16', shape },
+  *bytes() {
+    for (const values of pieces(tensor)) yield bytesOf(Uint16Array.from(values, halfOf));
+  },
+});
+
+/** A matrix [rows, columns] as whole numbers from −127 to 127, and the scale of each row [rows, 1]. */
+export function asInt8(
+  tensor: StoredTensor,
+  [rows = 1, columns = 1]: readonly number[],
+): { readonly values: PackedTensor; readonly scales: PackedTensor } {
+  let known: Float32Array | undefined;
+  const scales = (): Float32Array => {
+    known ??= rowScales(tensor, rows);
+    return known;
+  };
+  return {
+    values: {
+      ...{ type: 'int8', shape: [rows, columns] },
+      *bytes() {
+        let row = 0;
+        for (const values of pieces(tensor, columns)) {
+          const out = new Int8Array(values.length);
+          for (let at = 0; at < values.length; at += columns, row++) {
+            const scale = scales()[row]!;
+            for (let i = at; i < at + columns; i++) out[i] = Math.round(values[i]! / scale);
+          }
+          yield bytesOf(out);
+        }
+      },
+    },
+    scales: {
+      ...{ type: 'float32', shape: [rows, 1] },
+      *bytes() {
+        yield bytesOf(scales());
+      },
+    },
+  };
+}
