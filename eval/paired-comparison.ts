@@ -12,6 +12,14 @@ import { kindOf, valuesOf } from './metrics.ts';
 import { type PredictionFiles, readPredictions } from './predictions.ts';
 import { readJson, readRecords, sameGold } from './records.ts';
 import { POLICIES, RunDirectory } from './run-directory.ts';
+import {
+  difference,
+  type Interval,
+  intervalOf,
+  pValue,
+  type Resampled,
+  SeedBootstrap,
+} from './seed-bootstrap.ts';
 
 /** One side of a comparison. */
 export interface Answers {
@@ -185,6 +193,71 @@ export function compareAnswers(a: Answers, b: Answers, wanted?: string): PairedC
     byType: Object.fromEntries(types),
     // Sorting is stable: of equals the earlier one comes first.
     flips: flips.sort((one, other) => Math.abs(other.b - other.a) - Math.abs(one.b - one.a)),
+  };
+}
+
+/** A metric of two sides with several runs each. */
+export interface SeedDifference {
+  readonly metric: string;
+  readonly label: string;
+  readonly a: Interval;
+  readonly b: Interval;
+  /** B − A over seeds and series, drawn together. */
+  readonly difference: Interval;
+  /** Two-sided, of the same resamples. */
+  readonly p: number;
+}
+
+export interface SeedComparison {
+  readonly kind: Gold['kind'];
+  /** The runs of each side. */
+  readonly names: readonly [a: readonly string[], b: readonly string[]];
+  /** Series that all runs answer. */
+  readonly series: number;
+  readonly metrics: readonly SeedDifference[];
+}
+
+/**
+ * Compares runs of several seeds, B − A: seeds and series are both drawn (`SeedBootstrap`). Runs need not be paired.
+ * @throws DataError where the runs have no series in common, or other gold answers
+ */
+export function compareSeeds(a: readonly Answers[], b: readonly Answers[]): SeedComparison {
+  const all = [...a, ...b];
+  const kind = kindOf(all.flatMap(({ records }) => records));
+  const groups = all.map(({ records }) => bySeries(records));
+  const ids = [...groups[0]!.keys()].filter((id) => groups.every((group) => group.has(id)));
+  if (ids.length === 0) {
+    throw new DataError(`the ${all.length} runs answer no series in common; evaluate all on the same data`);
+  }
+  for (const id of ids) {
+    const golds = groups.map((group) => group.get(id)![0]!.gold);
+    const odd = golds.findIndex((gold) => !sameGold(gold, golds[0]!));
+    if (odd > 0) {
+      throw new DataError(
+        `${id}: ${all[0]!.name} and ${all[odd]!.name} have other gold answers; evaluate both on the same data`,
+      );
+    }
+  }
+  const values = groups.map((group) => ids.map((id) => meansOf(group.get(id)!)));
+  const { metrics, main } = taskKind(kind).evaluation;
+  const bootstrap = new SeedBootstrap(ids.length);
+  return {
+    ...{ kind, names: [a.map(({ name }) => name), b.map(({ name }) => name)], series: ids.length },
+    metrics: [...main, 'reward'].flatMap((metric): SeedDifference[] => {
+      const columns = values.map((own) => own.map((one) => one[metric] ?? null));
+      if (columns.some((column) => column.every((value) => value === null))) return [];
+      const resampled = columns.map((column) => bootstrap.ofSeries(column));
+      const [first, second] = [resampled.slice(0, a.length), resampled.slice(a.length)].map((side) =>
+        bootstrap.overSeeds(side),
+      ) as [Resampled, Resampled];
+      const change = difference(second, first);
+      return [
+        {
+          ...{ metric, label: metrics[metric]!.label, p: pValue(change) },
+          ...{ a: intervalOf(first), b: intervalOf(second), difference: intervalOf(change) },
+        },
+      ];
+    }),
   };
 }
 

@@ -10,7 +10,7 @@ import { encodePng } from '../src/plot/png.ts';
 import { render, renderColumns } from '../src/plot/raster.ts';
 import { figureSvg } from '../src/plot/svg.ts';
 import { blindTrace, labelOf, taskKind } from '../src/tasks/kinds.ts';
-import type { EvalRecord, Example, Gold, ParsedAnswer, Picture } from '../src/types.ts';
+import type { EvalRecord, Example, Gold, ParsedAnswer, Picture, ReasoningCheck } from '../src/types.ts';
 import { isPlain } from './baselines.ts';
 import type { ReportExample } from './report.ts';
 
@@ -173,6 +173,7 @@ export async function buildExamples(
       response: record.response,
       answer: record.answer,
       score: record.score,
+      ...(record.reasoning === undefined ? {} : { reasoning: record.reasoning }),
       expcot: blindReading(example, profile),
       expcotLabel: `ExpCoT of the same series, blind: written from its values alone${learned}`,
     });
@@ -185,6 +186,17 @@ function mark({ gold, answer }: ReportExample): Html {
   const right = taskKind(gold.kind).evaluation.right(answer, gold);
   const verdict = right === null ? 'unreadable' : right ? 'right' : 'wrong';
   return html`<span class="${right === true ? 'met' : 'missed'}">${verdict}</span>`;
+}
+
+/** How many numbers of a reasoning are true, and the false ones with the reason. */
+function claimsNote(reasoning: ReasoningCheck | undefined): Html | null {
+  if (reasoning === undefined || reasoning.claims === 0) return null;
+  const { true: right, false: wrong, unchecked, wrong: listed } = reasoning;
+  return html`<p class="note">Numbers in the reasoning: ${right} true, ${wrong} false, ${unchecked} not checkable.</p>${
+    listed.length === 0
+      ? null
+      : html`<ul class="note">${listed.map(({ text, why }) => html`<li>\u201c<bdi>${text}</bdi>\u201d: ${why}</li>`)}</ul>`
+  }`;
 }
 
 function exampleCard(example: ReportExample, index: number): Html {
@@ -202,7 +214,7 @@ ${example.seen === undefined ? null : seenFigure(example.seen, `The picture of $
 <dl class="parts"><div><dt>reward</dt><dd>${fixed(score.total)}</dd></div>${Object.entries(score.parts).map(
     ([name, value]) => html`<div><dt>${name}</dt><dd>${fixed(value)}</dd></div>`,
   )}</dl>
-${problemNote(answer.problem)}
+${problemNote(answer.problem)}${claimsNote(example.reasoning)}
 <div class="pair"><div><h4>${example.by}, verbatim</h4>${verbatim(example.response)}</div>
 <div><h4>${example.expcotLabel ?? 'ExpCoT of the same series'}</h4>${verbatim(example.expcot, 'prose')}</div></div>
 </article>

@@ -3,7 +3,7 @@
 import { type Html, html } from '../src/html/html.ts';
 import { estimateCell, fixed, grouped, interval, signed, whisker } from '../src/html/numbers.ts';
 import { scrolling } from '../src/html/parts.ts';
-import type { Metric, MetricSet } from '../src/tasks/evaluation.ts';
+import { type Metric, type MetricSet, REASONING_METRICS } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import type { Estimate, Gold } from '../src/types.ts';
 import { type Confusion, UNREADABLE } from './metrics.ts';
@@ -48,6 +48,7 @@ function resultRows(kind: Gold['kind'], named: boolean, temperature: number | un
   return [
     rowOf(kind, 'format'),
     ...rows.map(({ metric, anomalous }) => (anomalous ? anomalousOnly(kind, metric) : rowOf(kind, metric))),
+    ...Object.keys(REASONING_METRICS).map((metric) => rowOf(kind, metric)),
     named ? reward : { ...reward, note: `${reward.note} ${UNNAMED_REWARD}` },
     {
       label: `Reward, sampled${temperature === undefined ? '' : ` at temperature ${temperature}`}`,
@@ -63,7 +64,7 @@ function verdict({ met }: Requirement): Html {
   return html`<span class="${met ? 'met' : 'missed'}">${met ? 'met' : 'missed'}</span>`;
 }
 
-function resultCell(row: Row, stage: ReportStage, required: readonly Requirement[]): Html {
+function resultCell(row: Row, stage: ReportStage, required: readonly Requirement[], most: number): Html {
   const estimate = row.value(stage);
   if (estimate === undefined) return html`<td class="none">\u2013</td>`;
   const floor = required.find(({ name }) => name === `${stage.key}.${row.metric}`);
@@ -71,8 +72,12 @@ function resultCell(row: Row, stage: ReportStage, required: readonly Requirement
     floor === undefined
       ? null
       : html`<span class="required">\u2265\u202f${floor.limit} ${verdict(floor)}</span>`;
-  return html`<td>${estimateCell(estimate)}${whisker(estimate, floor?.atLeast ?? null)}${wanted}</td>`;
+  return html`<td>${estimateCell(estimate)}${whisker(estimate, floor?.atLeast ?? null, most)}${wanted}</td>`;
 }
+
+/** Where the bars of a row end: rewards with judged advice reach 1.5. */
+const mostOf = (row: Row, stages: readonly ReportStage[]): number =>
+  stages.some((stage) => (row.value(stage)?.ci95[1] ?? 0) > 1) ? 1.5 : 1;
 
 /** Says over how many series a mean is, where that is not all. */
 function fewer(row: Row, stages: readonly ReportStage[], all: number): string | null {
@@ -100,9 +105,9 @@ export function resultsTable(
 <thead><tr><th scope="col">Metric</th>${stages.map((stage) => html`<th scope="col">${stage.label}</th>`)}</tr></thead>
 <tbody>${rows.map(
       (row) =>
-        html`<tr><th scope="row">${row.label}<span class="note">${row.note}${fewer(row, stages, n)}</span></th>${stages.map((stage) => resultCell(row, stage, required))}</tr>\n`,
+        html`<tr><th scope="row">${row.label}<span class="note">${row.note}${fewer(row, stages, n)}</span></th>${stages.map((stage) => resultCell(row, stage, required, mostOf(row, stages)))}</tr>\n`,
     )}</tbody></table>`,
-    `Means over ${grouped(n)} held-out series with bootstrap 95\u202f% intervals. Bars run from 0 to 1; the tick is the required value.`,
+    `Means over ${grouped(n)} held-out series with bootstrap 95\u202f% intervals. Bars run from 0 to 1, those of a reward that passes 1 to 1.5; the tick is the required value.`,
   );
 }
 

@@ -16,7 +16,7 @@ import { type ClassProfile, learnClasses } from '../src/expcot/class-profile.ts'
 import { writeFileAtomic } from '../src/files.ts';
 import type { Recipe } from '../src/recipe.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
-import type { Estimate, Gold, Json, ParsedAnswer, Score } from '../src/types.ts';
+import type { Estimate, Gold, Json, ParsedAnswer, ReasoningCheck, Score } from '../src/types.ts';
 import { runBaselines, sampleTraining, writeBaselines } from './baselines.ts';
 import { openHeldOut, trainingOf, validationOf } from './harness.ts';
 import type { MetricOptions, Metrics } from './metrics.ts';
@@ -147,6 +147,8 @@ export interface ReportExample {
   readonly response: string;
   readonly answer: ParsedAnswer;
   readonly score: Score;
+  /** What the numbers of its reasoning are worth; absent without reasoning. */
+  readonly reasoning?: ReasoningCheck;
   /** The expert trace of the same series. */
   readonly expcot: string;
   /** Head of the trace; `ExpCoT of the same series` when absent. */

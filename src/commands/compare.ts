@@ -1,5 +1,6 @@
 /** `timeseer compare`: two sets of answers to the same series. */
 import type { CommandModule } from 'yargs';
+import type { SeedComparison } from '../../eval/paired-comparison.ts';
 import { ConfigError } from '../errors.ts';
 import type { Reading } from '../tasks/response.ts';
 import { columns, print, printJson } from '../terminal.ts';
@@ -24,12 +25,27 @@ const LISTED = 10;
 async function runCompare(given: CompareArguments): Promise<void> {
   const { a, b, gold, metric, data, split, html, json, answers } = given;
   if (a === b) throw new ConfigError(`${a} is named twice; name two sets of answers`);
-  const { compareAnswers, openAnswers, openPredictions } = await import('../../eval/paired-comparison.ts');
+  const { compareAnswers, compareSeeds, openAnswers, openPredictions } = await import(
+    '../../eval/paired-comparison.ts'
+  );
   const own = classList(given.classes);
   const open = (path: string) =>
     gold === undefined
       ? openAnswers(path)
       : openPredictions({ gold, pred: path, answers, ...(own === undefined ? {} : { classes: own }) });
+  const [runsA, runsB] = [a, b].map((side) => side.split(',').filter((one) => one !== '')) as [
+    string[],
+    string[],
+  ];
+  if (runsA.length > 1 || runsB.length > 1) {
+    if (html !== undefined || metric !== undefined) {
+      throw new ConfigError(
+        `--${html !== undefined ? 'html' : 'metric'}: flipped series are those of two runs; give one run a side, or leave it out`,
+      );
+    }
+    await printSeeds(compareSeeds(runsA.map(open), runsB.map(open)), json);
+    return;
+  }
   const [first, second] = [open(a), open(b)];
   const found = compareAnswers(first, second, metric);
   if (html !== undefined) {
@@ -82,6 +98,31 @@ async function runCompare(given: CompareArguments): Promise<void> {
   print(lines.join('\n'));
 }
 
+/** Runs of several seeds: intervals over seeds and series. */
+async function printSeeds(found: SeedComparison, json: boolean): Promise<void> {
+  if (json) {
+    printJson(found);
+    return;
+  }
+  const { pText } = await import('../../eval/paired-comparison-page.ts');
+  const { change, fixed, interval } = await import('../html/numbers.ts');
+  const { names, series, metrics } = found;
+  const table = columns([
+    ['metric', 'A', 'B', 'B − A', 'p'],
+    ...metrics.map(({ label, a, b, difference, p }) => [
+      ...[
+        label,
+        ...[a, b].map((side) => `${fixed(side.mean)} ${interval(side)}`),
+        change(difference),
+        pText(p),
+      ],
+    ]),
+  ]);
+  print(
+    `A: ${names[0].join(', ')}\nB: ${names[1].join(', ')}\n${series} series that all runs answer; 95 % intervals over seeds and series\n\n${table}`,
+  );
+}
+
 export const compare: CommandModule<object, CompareArguments> = {
   command: 'compare <a> <b>',
   describe:
@@ -92,7 +133,7 @@ export const compare: CommandModule<object, CompareArguments> = {
         type: 'string',
         demandOption: true,
         describe:
-          'Directory of an evaluation or a run, or a file of records; with --gold, a file of predictions',
+          'Directory of an evaluation or a run, or a file of records; with --gold, a file of predictions. Several between commas are runs of different seeds',
       })
       .positional('b', {
         type: 'string',

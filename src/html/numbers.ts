@@ -17,12 +17,15 @@ export function signed(value: number, decimals = 3): string {
 }
 
 /** "[0.81, 0.85]". */
-export function interval(estimate: Estimate, format: (value: number) => string = fixed): string {
+export function interval(
+  estimate: Pick<Estimate, 'ci95'>,
+  format: (value: number) => string = fixed,
+): string {
   return `[${format(estimate.ci95[0])}, ${format(estimate.ci95[1])}]`;
 }
 
 /** "+0.015 [−0.002, +0.032]"; no change at all is a plain "0.000". */
-export function change(estimate: Estimate): string {
+export function change(estimate: Pick<Estimate, 'mean' | 'ci95'>): string {
   const mean = signed(estimate.mean);
   const ends = estimate.ci95.map((value) => signed(value));
   return ends.every((end) => end === mean && Number(end) === 0) ? mean : `${mean} [${ends.join(', ')}]`;
@@ -69,11 +72,11 @@ export function estimateCell(estimate: Estimate): Html {
 }
 
 /**
- * Where an estimate in [0, 1] lies: a whisker for its interval, a dot for its mean, a tick for what is required.
+ * Where an estimate in [0, most] lies: a whisker for its interval, a dot for its mean, a tick for what is required.
  * Decorative: the numbers stand beside it.
  */
-export function whisker(estimate: Estimate, floor: number | null): Html {
-  const x = (value: number): string => (100 * Math.min(1, Math.max(0, value))).toFixed(1);
+export function whisker(estimate: Estimate, floor: number | null, most = 1): Html {
+  const x = (value: number): string => (100 * Math.min(1, Math.max(0, value / most))).toFixed(1);
   return html`<svg class="whisker" viewBox="-2 0 104 10" preserveAspectRatio="none" aria-hidden="true" focusable="false"><line class="axis" x1="0" x2="100" y1="5" y2="5"/>${
     floor === null ? null : html`<line class="floor" x1="${x(floor)}" x2="${x(floor)}" y1="0" y2="10"/>`
   }<line class="range" x1="${x(estimate.ci95[0])}" x2="${x(estimate.ci95[1])}" y1="5" y2="5"/><line class="dot" x1="${x(estimate.mean)}" x2="${x(estimate.mean)}" y1="1.5" y2="8.5"/></svg>`;

@@ -23,8 +23,14 @@ const NOTE = 10_000;
 
 /** The baselines of data sets, prepared once for each. */
 export class Baselines {
+  readonly #quiet: boolean;
   readonly #quick = new Map<string, Promise<readonly string[]>>();
   readonly #prepared = new Map<string, Promise<PreparedBaseline>>();
+
+  /** @param quiet without lines about what is being prepared */
+  constructor(quiet = false) {
+    this.#quiet = quiet;
+  }
 
   /** Names of those that are quick enough to answer the examples of a data set beside any policy. @throws DataError as `answerersFor` */
   quick(name: string, source: ExampleSource): Promise<readonly string[]> {
@@ -57,7 +63,7 @@ export class Baselines {
       seed: address.seed,
       signal,
       onProgress: (step, share) => {
-        if (performance.now() - noted < NOTE) return;
+        if (this.#quiet || performance.now() - noted < NOTE) return;
         noted = performance.now();
         say(`${name}: ${step}, ${Math.floor(100 * share)} %`);
       },

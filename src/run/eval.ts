@@ -571,7 +571,7 @@ export async function runEval(given: EvalRequest): Promise<Evaluation> {
   check(given);
   const temperatures = temperaturesOf(given.temperature);
   const policies = [...new Set(given.policy)];
-  const baselines = new Baselines();
+  const baselines = new Baselines(given.quiet);
   if (given.out === undefined && given.resume) {
     throw new ConfigError('--resume: there is nothing to resume without --out, the directory of the records');
   }

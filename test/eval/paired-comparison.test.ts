@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openExamples } from '../../datasets/source.ts';
-import { type Answers, compareAnswers } from '../../eval/paired-comparison.ts';
+import { type Answers, compareAnswers, compareSeeds } from '../../eval/paired-comparison.ts';
 import { pairedComparisonPage } from '../../eval/paired-comparison-page.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
@@ -165,5 +165,61 @@ describe('timeseer compare', () => {
     const { code, err } = await inside('compare', folder, join(folder, 'none'));
     expect(code).toBe(2);
     expect(err).toContain('holds neither records.jsonl nor a run');
+  });
+});
+
+describe('runs of several seeds', () => {
+  const third = side('third', answered(['a', 'b', 'b', 'b', 'b', 'a']));
+
+  test('differ by their means, with an interval over seeds and series', () => {
+    const { metrics, series, names } = compareSeeds([first, third], [second]);
+    expect({ series, names }).toEqual({ series: 6, names: [['one', 'third'], ['other']] });
+    const accuracy = metrics.find(({ metric }) => metric === 'class_accuracy')!;
+    expect(accuracy.a.mean).toBeCloseTo((2 / 6 + 3 / 6) / 2, 12);
+    expect(accuracy.b.mean).toBeCloseTo(5 / 6, 12);
+    expect(accuracy.difference.mean).toBeCloseTo(5 / 6 - 5 / 12, 12);
+    const [low, high] = accuracy.difference.ci95;
+    expect(low).toBeLessThan(accuracy.difference.mean);
+    expect(high).toBeGreaterThan(accuracy.difference.mean);
+    const turned = compareSeeds([second], [first, third]).metrics.find(
+      ({ metric }) => metric === 'class_accuracy',
+    )!;
+    expect(turned.difference.mean).toBeCloseTo(-accuracy.difference.mean, 12);
+    expect(turned.p).toBe(accuracy.p);
+  });
+
+  test('have more spread than one run where the seeds differ', () => {
+    const good = side('good', answered(GOLD));
+    const bad = side('bad', answered(['b', 'b', 'b', 'a', 'a', 'a']));
+    const width = (runs: Answers[]): number => {
+      const [low, high] = compareSeeds(runs, [second]).metrics[0]!.a.ci95;
+      return high - low;
+    };
+    expect(width([good])).toBe(0);
+    expect(width([good, bad, good])).toBeGreaterThan(0.4);
+  });
+
+  test('with other gold answers, or no series in common, are refused', () => {
+    const other = side('gold', [classified('t/0', 'b', 'a')]);
+    expect(() => compareSeeds([first], [second, other])).toThrow(
+      /t\/0: one and gold have other gold answers/,
+    );
+    expect(() => compareSeeds([first], [side('far', [classified('t/9', 'a', 'a')])])).toThrow(DataError);
+  });
+
+  test('are named between commas on the command line', async () => {
+    const file = (name: string, { records }: Answers): string => {
+      const path = join(folder, `${name}.jsonl`);
+      writeRecords(path, records);
+      return path;
+    };
+    const [a, b, c] = [file('seed-a', first), file('seed-b', third), file('seed-c', second)];
+    const { code, out } = await inside('compare', `${a},${b}`, c);
+    expect(code).toBe(0);
+    expect(out).toMatch(/6 series that all runs answer; 95 % intervals over seeds and series/);
+    expect(out).toMatch(/^Class accuracy +0\.417 \[.*0\.833 \[/m);
+    expect((await inside('compare', `${a},${b}`, c, '--html', join(folder, 'x.html'))).err).toMatch(
+      /--html: flipped series/,
+    );
   });
 });

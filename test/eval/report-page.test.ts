@@ -38,11 +38,29 @@ beforeAll(async () => {
       ...example,
       seriesId: HOSTILE,
       response: HOSTILE,
+      reasoning: {
+        ...{ claims: 3, true: 1, false: 1, unchecked: 1, truth: 0.5, coverage: 1, agreement: null },
+        ...{ contradictions: 0, wrong: [{ text: HOSTILE, quantity: 'period', why: `it is ${HOSTILE}` }] },
+      },
       expcot: HOSTILE,
       answer: { ...example.answer, class: HOSTILE, think: HOSTILE, problem: HOSTILE },
     })),
     curves: input.curves.map((panel) => ({ ...panel, title: HOSTILE, xLabel: HOSTILE })),
   };
+});
+
+test('an example tells how many numbers of its reasoning are true, and which are not', () => {
+  const page = reportPage(hostile);
+  expect(page).toContain('Numbers in the reasoning: 1 true, 1 false, 1 not checkable.');
+  expect(page).toContain(`<li>\u201c<bdi>${ESCAPED}`);
+  expect(reportPage(input)).not.toContain('Numbers in the reasoning');
+});
+
+test('bars of a reward that passes 1 end at 1.5', () => {
+  const stage = input.stages[0];
+  const reward = { mean: 1.2, ci95: [1.1, 1.35] as const, n: 20 };
+  const over = { ...stage!, metrics: { ...stage!.metrics, overall: { ...stage!.metrics.overall, reward } } };
+  expect(reportPage({ ...input, stages: [over, ...input.stages.slice(1)] })).toContain('x1="73.3" x2="90.0"');
 });
 
 describe('requirements of a change', () => {
@@ -242,7 +260,7 @@ describe('numbers in reports', () => {
     expect(signed(0.0146)).toBe('+0.015');
     expect(signed(-0.3, 1)).toBe('\u22120.3');
     expect([signed(0), signed(-0.0004)]).toEqual(['0.000', '0.000']);
-    const of = (mean: number, low: number, high: number) => change({ mean, ci95: [low, high], n: 9 });
+    const of = (mean: number, low: number, high: number) => change({ mean, ci95: [low, high] });
     expect(of(0.0146, -0.002, 0.031)).toBe('+0.015 [\u22120.002, +0.031]');
     expect(of(0, 0, 0.031)).toBe('0.000 [0.000, +0.031]');
     expect(of(0.0001, 0, 0.0002)).toBe('0.000');
