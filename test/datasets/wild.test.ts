@@ -86,7 +86,9 @@ describe('a series of wild', () => {
             .filter((value) => !Number.isNaN(value));
           expect(observed[0]).toBe(Math.min(...inside));
           expect(observed[2]).toBe(Math.max(...inside));
-          expect(observed).not.toEqual(unmodified);
+          expect(unmodified[0]).toBeLessThanOrEqual(unmodified[2]);
+          // A stretch in another order may have the same extremes and the same mean.
+          expect(valuesOf(series).slice(start, end)).not.toEqual(series.unmodified.slice(start, end));
         }
         expect(label === 'normal').toBe(intervals.length === 0);
         expect([...periods]).toEqual([...periods].sort((a, b) => a - b));
