@@ -26,7 +26,7 @@ import { visionGraph } from './vision-graph.ts';
 import { asFloat16, asFloat32, asInt8, type PackedTensor, type WeightType } from './weights.ts';
 
 /** Where a model file ends its name, by the type of its weights; transformers.js looks for these. */
-const SUFFIX: Readonly<Record<WeightType, string>> = { float32: '', float16: '_fp16', int8: '_int8' };
+export const SUFFIX: Readonly<Record<WeightType, string>> = { float32: '', float16: '_fp16', int8: '_int8' };
 /** Weights beyond these bytes stand in a file of their own: a message of protobuf holds at most 2 GB. */
 const MOST_INSIDE = 1.5e9;
 /** Where tensors of that file begin. */

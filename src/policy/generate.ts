@@ -9,7 +9,7 @@ import { ConfigError, EngineError } from '../errors.ts';
 import { Random } from '../random.ts';
 import type { EncodedPrompt } from './batch.ts';
 import { DecodingBatch, freePrompts, GROWTH, type Group, type Stepping } from './decoding-batch.ts';
-import type { Policy } from './policy.ts';
+import type { Policy, Prompting } from './policy.ts';
 import { ropeTablesFor } from './rope.ts';
 import { Sampler, type SamplingOptions } from './sampler.ts';
 import { arrangeForSteps, type StepResults } from './step.ts';
@@ -187,9 +187,9 @@ function distribute(
   }
 }
 
-/** @throws ConfigError when an option is out of its range. */
-function limitsOf(
-  policy: Policy,
+/** What ends the responses. @throws ConfigError when an option is out of its range. */
+export function limitsOf(
+  policy: Prompting,
   { maxTokens, stops = [], hidden = false }: GenerateOptions,
 ): StoppingCriteria {
   const { vocabulary, special } = policy.dims;
@@ -204,7 +204,8 @@ function limitsOf(
   return { stops: new Set([special.end, ...stops]), maxTokens, hidden };
 }
 
-function sampled(policy: Policy, row: Row): Sampled {
+/** A row as it is told to the caller. */
+export function sampled(policy: Prompting, row: Row): Sampled {
   const { ids, logProbs, prompt, sample, limits } = row;
   const finished = limits.stops.has(ids.at(-1)!);
   return {

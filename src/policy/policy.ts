@@ -158,6 +158,13 @@ export class Prompting {
   readonly tokenizer: Tokenizer;
   readonly chat: Chat;
   readonly processor: ImageProcessor;
+  /**
+   * Additive vocabulary mask [V], 0 or −1e9: image, video, padding and other special tokens, and ids beyond the
+   * tokenizer, are forbidden; the end token is allowed. Sampling and log-probabilities use the same one.
+   */
+  readonly forbidden: Float32Array;
+  /** As `forbidden`, but of special tokens only those of images and videos: what no text can hold. */
+  readonly nonText: Float32Array;
 
   /**
    * @param from directory that the parts come from, for messages
@@ -183,6 +190,14 @@ export class Prompting {
       throw new CheckpointError(
         `${file('tokenizer.json')} gives ${IMAGE_PLACEHOLDER} the id ${image}, config.json's image_token_id is ${this.dims.special.image}; take both from one checkpoint`,
       );
+    }
+    this.forbidden = new Float32Array(this.dims.vocabulary);
+    this.nonText = new Float32Array(this.dims.vocabulary);
+    const { end, image: picture, video } = this.dims.special;
+    for (let id = 0; id < this.dims.vocabulary; id++) {
+      const known = this.tokenizer.token(id) !== undefined;
+      this.forbidden[id] = (known && !this.tokenizer.isSpecial(id)) || id === end ? 0 : FORBID;
+      this.nonText[id] = known && id !== picture && id !== video ? 0 : FORBID;
     }
   }
 
@@ -221,14 +236,6 @@ export class Policy extends Prompting implements Network {
   readonly adapter: Adapter | null;
   /** The same weights without the adapter, which is where its training started: a reference policy that costs nothing. */
   readonly withoutAdapter: Network;
-  /**
-   * Additive vocabulary mask [V], 0 or −1e9: image, video, padding and other special tokens, and ids beyond the
-   * tokenizer, are forbidden; the end token is allowed. Sampling and log-probabilities use the same one.
-   */
-  readonly forbidden: Float32Array;
-  /** As `forbidden`, but of special tokens only those of images and videos: what no text can hold. */
-  readonly nonText: Float32Array;
-
   readonly #parts: PolicyParts;
   readonly #adapterViews: readonly Tensor[] = [];
 
@@ -287,14 +294,6 @@ export class Policy extends Prompting implements Network {
       parameters: changed,
       leaves: this.parameters.slice(0, changed.length),
     };
-    this.forbidden = new Float32Array(this.dims.vocabulary);
-    this.nonText = new Float32Array(this.dims.vocabulary);
-    const { end, image: picture, video } = this.dims.special;
-    for (let id = 0; id < this.dims.vocabulary; id++) {
-      const known = this.tokenizer.token(id) !== undefined;
-      this.forbidden[id] = (known && !this.tokenizer.isSpecial(id)) || id === end ? 0 : FORBID;
-      this.nonText[id] = known && id !== picture && id !== video ? 0 : FORBID;
-    }
   }
 
   /**

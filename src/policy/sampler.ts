@@ -2,7 +2,7 @@
 import type { Tensor } from '../engine/engine.ts';
 import { ConfigError } from '../errors.ts';
 import type { EncodedPrompt } from './batch.ts';
-import { FORBID, type Policy } from './policy.ts';
+import { FORBID, type Policy, type Prompting } from './policy.ts';
 
 export interface SamplingOptions {
   /** 0 is greedy; 1 when absent. */
@@ -32,6 +32,40 @@ export interface Drawn {
   readonly logProbs: Tensor;
 }
 
+/**
+ * Which tokens may be sampled: an additive vocabulary mask [V], 0 or `FORBID`.
+ * @throws ConfigError when an option is out of its range
+ */
+export function samplingMask(
+  policy: Prompting,
+  options: SamplingOptions,
+  stops: ReadonlySet<number>,
+): Float32Array {
+  const { temperature = 1, topP = 1, topK, repetitionPenalty = 1, free = false, suppress = [] } = options;
+  if (!(temperature >= 0 && Number.isFinite(temperature))) {
+    throw new ConfigError(`generate: temperature must be a number ≥ 0, got ${temperature}`);
+  }
+  if (!(topP > 0 && topP <= 1)) throw new ConfigError(`generate: topP must be in (0, 1], got ${topP}`);
+  if (topK !== undefined && !(Number.isInteger(topK) && topK > 0)) {
+    throw new ConfigError(`generate: topK must be a positive integer, got ${topK}`);
+  }
+  if (!(repetitionPenalty > 0 && Number.isFinite(repetitionPenalty))) {
+    throw new ConfigError(`generate: repetitionPenalty must be a number > 0, got ${repetitionPenalty}`);
+  }
+  const mask = (free ? policy.nonText : policy.forbidden).slice();
+  for (const id of stops) mask[id] = 0;
+  for (const id of suppress) {
+    if (!(Number.isInteger(id) && id >= 0 && id < mask.length)) {
+      throw new ConfigError(
+        `generate: suppressed token ${id} is not one of the ${mask.length} of the vocabulary`,
+      );
+    }
+    mask[id] = FORBID;
+  }
+  if (mask.every((value) => value !== 0)) throw new ConfigError('generate: every token is suppressed');
+  return mask;
+}
+
 export class Sampler {
   readonly temperature: number;
   readonly penalty: number;
@@ -42,33 +76,12 @@ export class Sampler {
 
   /** @throws ConfigError when an option is out of its range. */
   constructor(policy: Policy, options: SamplingOptions, stops: ReadonlySet<number>) {
-    const { temperature = 1, topP = 1, topK, repetitionPenalty = 1, free = false, suppress = [] } = options;
-    if (!(temperature >= 0 && Number.isFinite(temperature))) {
-      throw new ConfigError(`generate: temperature must be a number ≥ 0, got ${temperature}`);
-    }
-    if (!(topP > 0 && topP <= 1)) throw new ConfigError(`generate: topP must be in (0, 1], got ${topP}`);
-    if (topK !== undefined && !(Number.isInteger(topK) && topK > 0)) {
-      throw new ConfigError(`generate: topK must be a positive integer, got ${topK}`);
-    }
-    if (!(repetitionPenalty > 0 && Number.isFinite(repetitionPenalty))) {
-      throw new ConfigError(`generate: repetitionPenalty must be a number > 0, got ${repetitionPenalty}`);
-    }
+    const mask = samplingMask(policy, options, stops);
     this.#policy = policy;
-    this.temperature = temperature;
-    this.penalty = repetitionPenalty;
-    this.#topP = topP;
-    this.#topK = topK;
-    const mask = (free ? policy.nonText : policy.forbidden).slice(); // [V]
-    for (const id of stops) mask[id] = 0;
-    for (const id of suppress) {
-      if (!(Number.isInteger(id) && id >= 0 && id < mask.length)) {
-        throw new ConfigError(
-          `generate: suppressed token ${id} is not one of the ${mask.length} of the vocabulary`,
-        );
-      }
-      mask[id] = FORBID;
-    }
-    if (mask.every((value) => value !== 0)) throw new ConfigError('generate: every token is suppressed');
+    this.temperature = options.temperature ?? 1;
+    this.penalty = options.repetitionPenalty ?? 1;
+    this.#topP = options.topP ?? 1;
+    this.#topK = options.topK;
     this.#mask = policy.engine.tensor(mask, [mask.length]);
   }
 

@@ -2,10 +2,18 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { AutoProcessor, env, RawImage, type Tensor } from '@huggingface/transformers';
+import {
+  AutoModelForImageTextToText,
+  AutoProcessor,
+  env,
+  RawImage,
+  type Tensor,
+} from '@huggingface/transformers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { exportOnnx } from '../../src/onnx/export.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import type { Message } from '../../src/policy/chat.ts';
+import { generate } from '../../src/policy/generate.ts';
 import { readGenerationConfig } from '../../src/policy/generation-config.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import type { Picture } from '../../src/types.ts';
@@ -105,6 +113,33 @@ describe('a saved policy in transformers.js', () => {
     again.dispose();
     for (const name of ['preprocessor_config.json', 'tokenizer_config.json', 'generation_config.json']) {
       expect(readFileSync(join(directory, 'again', name))).toEqual(readFileSync(join(saved, name)));
+    }
+  });
+});
+
+describe('transformers.js on an export', () => {
+  it('answers greedily as the policy does, token for token', async () => {
+    const exported = join(directory, 'exported');
+    exportOnnx(saved, exported, { types: ['float32', 'float16'], version: '1' });
+    for (const dtype of ['fp32', 'fp16'] as const) {
+      const model = await AutoModelForImageTextToText.from_pretrained(exported, { dtype, device: 'cpu' });
+      // Without a picture transformers.js 4.3 adds the prompt's length to later positions instead of subtracting it.
+      for (const { sizes, messages } of conversations.filter((one) => one.sizes.length > 0)) {
+        const pictures = sizes.map(([width, height]) => picture(width, height));
+        const text = policy.chat.render(messages);
+        const { suppress, stops } = readGenerationConfig(saved);
+        const [ours] = await generate(policy, [policy.encodePrompt(text, pictures)], {
+          ...{ temperature: 0, maxTokens: 12, seed: 0, free: true, suppress, stops },
+        });
+        const inputs = await processor(text, pictures.map(raw));
+        const answer = await model.generate({
+          ...inputs,
+          ...{ max_new_tokens: 12, do_sample: false, suppress_tokens: suppress },
+        });
+        const ids = [...((answer as Tensor).tolist() as bigint[][])[0]!].map(Number);
+        expect(ids.slice(inputs.input_ids.dims.at(-1))).toEqual([...ours!.ids]);
+      }
+      await model.dispose();
     }
   });
 });

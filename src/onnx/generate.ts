@@ -1,0 +1,202 @@
+/** Batched sampling by onnxruntime: the same rows, limits and random streams as src/policy/generate.ts, the draws in JavaScript. */
+import { EngineError } from '../errors.ts';
+import type { EncodedPrompt } from '../policy/batch.ts';
+import { type GenerateOptions, limitsOf, Row, type Sampled, sampled } from '../policy/generate.ts';
+import { type SamplingOptions, samplingMask } from '../policy/sampler.ts';
+import { Random } from '../random.ts';
+import { OnnxPolicy } from './policy.ts';
+
+export type OnnxGenerateOptions = Omit<GenerateOptions, 'hidden'>;
+
+/** Rows that are decoded together. */
+const ROWS = 64;
+/** Logits of a prefill, which come for every token: 256 MB. */
+const MOST_LOGITS = 2 ** 26;
+/** Complete rows leave the batch when they are at least this share of it. */
+const WORTH_LEAVING = 0.25;
+
+/** A token and the natural logarithm of its probability. */
+export interface Draw {
+  readonly id: number;
+  readonly logProb: number;
+}
+
+/**
+ * One token from logits [V] that are masked already. Temperature 0 takes the likeliest (of equal ones the first) and reports its
+ * probability at temperature 1; otherwise the first token whose cumulative probability, after top-k and top-p, exceeds `draw` of the
+ * whole. Ties of the last token that top-k keeps stay.
+ * @param draw in [0, 1)
+ */
+export function drawToken(
+  logits: Float64Array,
+  draw: number,
+  { temperature = 1, topP = 1, topK }: Pick<SamplingOptions, 'temperature' | 'topP' | 'topK'>,
+): Draw {
+  const heat = temperature === 0 ? 1 : temperature;
+  let best = 0;
+  for (let v = 1; v < logits.length; v++) if (logits[v]! > logits[best]!) best = v;
+  const mass = logits.map((value) => Math.exp((value - logits[best]!) / heat));
+  const all = mass.reduce((sum, value) => sum + value, 0);
+  if (!Number.isFinite(all)) {
+    throw new EngineError(
+      'generate: the logits hold NaN: the weights have diverged, go back to an earlier checkpoint',
+    );
+  }
+  const drawn = (id: number): Draw => ({ id, logProb: (logits[id]! - logits[best]!) / heat - Math.log(all) });
+  if (temperature === 0) return drawn(best);
+  if (topK !== undefined && topK < mass.length) {
+    const least = Float64Array.from(mass).sort()[mass.length - topK]!;
+    for (let v = 0; v < mass.length; v++) if (mass[v]! < least) mass[v] = 0;
+  }
+  let total = mass.reduce((sum, value) => sum + value, 0);
+  if (topP < 1) {
+    const order = Array.from(mass, (_, v) => v).sort((a, b) => mass[b]! - mass[a]!);
+    const limit = topP * total;
+    let before = 0;
+    total = 0;
+    for (const v of order) {
+      const own = mass[v]!;
+      if (before < limit) total += own;
+      else mass[v] = 0;
+      before += own;
+    }
+  }
+  let cumulative = 0;
+  let last = best;
+  for (let v = 0; v < mass.length; v++) {
+    if (mass[v] === 0) continue;
+    cumulative += mass[v]!;
+    if (cumulative > draw * total) return drawn(v);
+    last = v;
+  }
+  return drawn(last);
+}
+
+/** Logits of a row as they are drawn from: those of tokens that it has seen penalised, and what must not be said hidden. */
+function scoresOf(
+  logits: Float32Array,
+  mask: Float32Array,
+  penalty: number,
+  seen: ReadonlySet<number> | null,
+): Float64Array {
+  const scores = Float64Array.from(logits);
+  for (const id of seen ?? []) scores[id] = scores[id]! > 0 ? scores[id]! / penalty : scores[id]! * penalty;
+  for (let v = 0; v < scores.length; v++) scores[v]! += mask[v]!;
+  return scores;
+}
+
+/** A row in the batch: its prompt's padding, the position of its next token, and the tokens seen under a penalty. */
+interface Slot {
+  readonly row: Row;
+  readonly prompt: EncodedPrompt;
+  readonly pad: number;
+  readonly seen: Set<number> | null;
+}
+
+/** Decodes rows of consecutive prompts until all are complete. */
+async function decodeChunk(
+  policy: OnnxPolicy,
+  prompts: readonly EncodedPrompt[],
+  rowsOf: readonly (readonly Row[])[],
+  options: OnnxGenerateOptions,
+  mask: Float32Array,
+  told: (row: Row, id: number) => void,
+): Promise<void> {
+  const { repetitionPenalty = 1, temperature = 1, signal } = options;
+  const { vocabulary, special } = policy.dims;
+  let length = OnnxPolicy.longest(prompts);
+  const encoded = await policy.prefill(prompts);
+  const owners = rowsOf.flatMap((rows, p) => rows.map(() => p));
+  let slots: Slot[] = rowsOf.flatMap((rows, p) =>
+    rows.map((row) => ({
+      row,
+      prompt: prompts[p]!,
+      pad: length - prompts[p]!.ids.length,
+      seen: repetitionPenalty === 1 ? null : new Set(prompts[p]!.ids),
+    })),
+  );
+  const same = owners.every((owner, i) => owner === i) && owners.length === prompts.length;
+  let cache = same ? encoded.cache : policy.pick(encoded.cache, owners);
+  let logits: (slot: number) => Float32Array = (slot) =>
+    encoded.logits.subarray(owners[slot]! * vocabulary, (owners[slot]! + 1) * vocabulary);
+  for (;;) {
+    for (const [b, { row, seen }] of slots.entries()) {
+      if (row.ended) continue;
+      const scores = scoresOf(logits(b), mask, repetitionPenalty, seen);
+      const { id, logProb } = drawToken(scores, temperature === 0 ? 0 : row.draw(), options);
+      seen?.add(id);
+      row.take(id, logProb);
+      told(row, id);
+    }
+    signal?.throwIfAborted();
+    const alive = slots.flatMap(({ row }, b) => (row.ended ? [] : [b]));
+    if (alive.length === 0) return;
+    if (slots.length - alive.length >= WORTH_LEAVING * slots.length) {
+      cache = policy.pick(cache, alive);
+      slots = alive.map((b) => slots[b]!);
+    }
+    length++;
+    const next = await policy.step(
+      slots.map(({ row }) => (row.ended ? special.pad : row.ids.at(-1)!)),
+      slots.map(({ row, prompt }) => prompt.next + row.ids.length - 1),
+      slots.map(({ pad }) => pad),
+      length,
+      cache,
+    );
+    cache = next.cache;
+    logits = (slot) => next.logits.subarray(slot * vocabulary, (slot + 1) * vocabulary);
+  }
+}
+
+/**
+ * Samples responses as `generate` of src/policy does: prompts × samples, in that order. Greedy answers and log-probabilities are the
+ * same up to rounding; so are draws, which read the same random streams.
+ * @throws ConfigError when an option is out of its range; EngineError when the logits hold NaN
+ */
+export async function generateOnnx(
+  policy: OnnxPolicy,
+  prompts: readonly EncodedPrompt[],
+  options: OnnxGenerateOptions,
+): Promise<Sampled[]> {
+  const {
+    seed,
+    stream = 'sample',
+    examples,
+    samples = 1,
+    skip,
+    maxRows = ROWS,
+    onTokens,
+    onResponse,
+  } = options;
+  const limits = limitsOf(policy, options);
+  const mask = samplingMask(policy, options, limits.stops);
+  const rows = prompts.map((_, p) =>
+    Array.from({ length: samples }, (__, sample) => sample)
+      .filter((sample) => !skip?.[p]?.has(sample))
+      .map((sample) => new Row(p, sample, new Random(seed, stream, examples?.[p] ?? p, sample), limits)),
+  );
+  const told = (row: Row, id: number): void => {
+    onTokens?.(row, Int32Array.of(id));
+    if (row.complete) onResponse?.(sampled(policy, row));
+  };
+  for (let first = 0; first < prompts.length; ) {
+    let count = 0;
+    let together = 0;
+    let longest = 0;
+    while (first + count < prompts.length) {
+      longest = Math.max(longest, prompts[first + count]!.ids.length);
+      together += rows[first + count]!.length;
+      const large = (count + 1) * longest * policy.dims.vocabulary > MOST_LOGITS || together > maxRows;
+      if (count > 0 && large) break;
+      count++;
+    }
+    const wanted = Array.from({ length: count }, (_, i) => first + i).filter((p) => rows[p]!.length > 0);
+    if (wanted.length > 0) {
+      const chunk = wanted.map((p) => prompts[p]!);
+      const chunkRows = wanted.map((p) => rows[p]!);
+      await decodeChunk(policy, chunk, chunkRows, options, mask, told);
+    }
+    first += count;
+  }
+  return rows.flat().map((row) => sampled(policy, row));
+}

@@ -1,0 +1,304 @@
+/** A policy that onnxruntime computes: the three graphs of an export, on the processor, with the export's own tokenizer and picture files. */
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import type { InferenceSession, Tensor } from 'onnxruntime-common';
+import { CheckpointError, EngineError } from '../errors.ts';
+import type { EncodedPrompt } from '../policy/batch.ts';
+import { CHANNELS } from '../policy/model-config.ts';
+import { Prompting, readParts } from '../policy/policy.ts';
+import { SUFFIX } from './export.ts';
+import { WEIGHT_TYPES, type WeightType } from './weights.ts';
+
+type Runtime = typeof import('onnxruntime-common');
+
+const GRAPHS = ['vision_encoder', 'embed_tokens', 'decoder_model_merged'] as const;
+type GraphName = (typeof GRAPHS)[number];
+
+const AGAIN = 'write the directory again with `timeseer export --onnx`';
+
+/** @throws EngineError where the package is not installed or has no binary for this machine */
+async function loadRuntime(): Promise<Runtime> {
+  try {
+    const module = await import('onnxruntime-node');
+    return (module.default ?? module) as unknown as Runtime;
+  } catch (cause) {
+    throw new EngineError(
+      `onnxruntime-node cannot be loaded (${(cause as Error).message}); install it with \`npm install onnxruntime-node\``,
+      { cause },
+    );
+  }
+}
+
+/** Whether a directory holds graphs instead of, or beside, weights. */
+export const hasGraphs = (directory: string): boolean => existsSync(join(directory, 'onnx'));
+
+/** The widest weights of which all graphs are there. @throws CheckpointError naming what is missing */
+function weightTypeIn(directory: string): WeightType {
+  const missing = (type: WeightType): string[] =>
+    GRAPHS.map((name) => `${name}${SUFFIX[type]}.onnx`).filter(
+      (name) => !existsSync(join(directory, 'onnx', name)),
+    );
+  const found = WEIGHT_TYPES.find((type) => missing(type).length === 0);
+  if (found !== undefined) return found;
+  throw new CheckpointError(`${join(directory, 'onnx')}: ${missing('float32').join(', ')} missing; ${AGAIN}`);
+}
+
+/** Keys and values of all layers, [B, Hkv, S, d] each, by the names under which the decoder takes them. */
+export type Cache = Readonly<Record<string, Tensor>>;
+
+/** What the decoder said: the logits of the last token of each row [B · V], and the cache that goes on. */
+export interface DecoderStep {
+  readonly logits: Float32Array;
+  readonly cache: Cache;
+}
+
+export class OnnxPolicy extends Prompting {
+  readonly type: WeightType;
+  readonly threads: number;
+  /** Of onnxruntime. */
+  readonly version: string;
+  readonly #runtime: Runtime;
+  readonly #sessions: Readonly<Record<GraphName, InferenceSession>>;
+
+  private constructor(
+    directory: string,
+    made: {
+      readonly type: WeightType;
+      readonly threads: number;
+      readonly runtime: Runtime;
+      readonly sessions: Readonly<Record<GraphName, InferenceSession>>;
+    },
+  ) {
+    super(readParts(directory), directory);
+    this.type = made.type;
+    this.threads = made.threads;
+    this.#runtime = made.runtime;
+    this.#sessions = made.sessions;
+    this.version = String(made.runtime.env.versions.node ?? made.runtime.env.versions.common);
+    this.#checkGraphs(directory);
+  }
+
+  /**
+   * Opens an export. `threads` of one operation.
+   * @throws CheckpointError when a file is missing or damaged, or graphs and config.json do not belong together; EngineError
+   * without onnxruntime
+   */
+  static async open(
+    directory: string,
+    { threads = 1 }: { readonly threads?: number } = {},
+  ): Promise<OnnxPolicy> {
+    readParts(directory); // what is wrong with the small files is said before graphs are loaded
+    const type = weightTypeIn(directory);
+    const runtime = await loadRuntime();
+    const sessions = {} as Record<GraphName, InferenceSession>;
+    for (const name of GRAPHS) {
+      const file = join(directory, 'onnx', `${name}${SUFFIX[type]}.onnx`);
+      try {
+        sessions[name] = await runtime.InferenceSession.create(file, {
+          intraOpNumThreads: threads,
+          interOpNumThreads: 1,
+          executionProviders: ['cpu'],
+          logSeverityLevel: 3,
+        });
+      } catch (cause) {
+        throw new CheckpointError(
+          `${file}: onnxruntime cannot load it (${(cause as Error).message.split('\n')[0]}); ${AGAIN}`,
+          { cause },
+        );
+      }
+    }
+    return new OnnxPolicy(directory, { type, threads, runtime, sessions });
+  }
+
+  /** @throws CheckpointError for graphs of another policy, or not made by `export` */
+  #checkGraphs(directory: string): void {
+    const { width, layers, kvHeads, headDim, vocabulary } = this.dims;
+    const cache = (name: string): string[] =>
+      Array.from({ length: layers }, (_, i) => [`${name}.${i}.key`, `${name}.${i}.value`]).flat();
+    const wanted: Readonly<Record<GraphName, { inputs: string[]; outputs: string[] }>> = {
+      vision_encoder: { inputs: ['pixel_values', 'image_grid_thw'], outputs: ['image_features'] },
+      embed_tokens: { inputs: ['input_ids'], outputs: ['inputs_embeds'] },
+      decoder_model_merged: {
+        inputs: ['inputs_embeds', 'attention_mask', 'position_ids', ...cache('past_key_values')],
+        outputs: ['logits', ...cache('present')],
+      },
+    };
+    /** The last dimensions of what enters and leaves. */
+    const sizes: Readonly<Record<string, readonly number[]>> = {
+      ...{ image_features: [width], inputs_embeds: [width], logits: [vocabulary] },
+      ...{ 'past_key_values.0.key': [headDim], 'present.0.key': [headDim] },
+    };
+    for (const name of GRAPHS) {
+      const session = this.#sessions[name];
+      const file = join(directory, 'onnx', `${name}${SUFFIX[this.type]}.onnx`);
+      for (const side of ['inputs', 'outputs'] as const) {
+        const names = side === 'inputs' ? session.inputNames : session.outputNames;
+        const found = [...names].sort().join();
+        if (found !== wanted[name][side].sort().join()) {
+          throw new CheckpointError(
+            `${file}: its ${side} are not those of config.json's ${layers} layers (${names.slice(0, 8).join(', ')}${names.length > 8 ? ', …' : ''}); ${AGAIN}`,
+          );
+        }
+        for (const one of side === 'inputs' ? session.inputMetadata : session.outputMetadata) {
+          const size = sizes[one.name]?.[0];
+          const shape = one.isTensor ? one.shape : [];
+          const heads = /^(?:past|present)/.test(one.name) && shape[1] !== kvHeads;
+          if (size === undefined ? heads : heads || shape.at(-1) !== size) {
+            throw new CheckpointError(
+              `${file}: ${one.name} is [${shape.join(', ')}], which config.json contradicts; take both from one export`,
+            );
+          }
+        }
+      }
+    }
+  }
+
+  #ints(values: ArrayLike<number>, dims: readonly number[]): Tensor {
+    return new this.#runtime.Tensor('int64', BigInt64Array.from(values as number[], BigInt), dims);
+  }
+
+  async #run(
+    name: GraphName,
+    feeds: Readonly<Record<string, Tensor>>,
+  ): Promise<Readonly<Record<string, Tensor>>> {
+    try {
+      return await this.#sessions[name].run(feeds);
+    } catch (cause) {
+      throw new EngineError(`onnxruntime: ${name}: ${(cause as Error).message.split('\n')[0]}`, { cause });
+    }
+  }
+
+  /** Visual tokens of the pictures of prompts, one after another, [Σ tokens · D]. At least one picture. */
+  async visualTokens(prompts: readonly EncodedPrompt[]): Promise<Float32Array> {
+    const { patch, temporal } = this.dims.vision;
+    const area = patch * patch;
+    const images = prompts.flatMap((prompt) => prompt.images);
+    const count = images.reduce((sum, { rows, columns }) => sum + rows * columns, 0);
+    const pixels = new Float32Array(count * CHANNELS * temporal * area); // every frame of a still image is the same
+    let to = 0;
+    for (const { patches } of images) {
+      for (let from = 0; from < patches.length; from += area) {
+        for (let frame = 0; frame < temporal; frame++, to += area) {
+          pixels.set(patches.subarray(from, from + area), to);
+        }
+      }
+    }
+    const grids = images.flatMap(({ rows, columns }) => [1, rows, columns]);
+    const { image_features: features } = await this.#run('vision_encoder', {
+      pixel_values: new this.#runtime.Tensor('float32', pixels, [count, CHANNELS * temporal * area]),
+      image_grid_thw: this.#ints(grids, [images.length, 3]),
+    });
+    return features!.data as Float32Array;
+  }
+
+  async #embed(ids: ArrayLike<number>, batch: number, length: number): Promise<Tensor> {
+    const out = await this.#run('embed_tokens', { input_ids: this.#ints(ids, [batch, length]) });
+    return out['inputs_embeds']!;
+  }
+
+  async #decode(
+    embeds: Tensor,
+    mask: Tensor,
+    positions: ArrayLike<number>,
+    cache: Cache,
+  ): Promise<DecoderStep> {
+    const [batch, length] = embeds.dims as [number, number];
+    const { logits, ...present } = await this.#run('decoder_model_merged', {
+      ...{ inputs_embeds: embeds, attention_mask: mask, ...cache },
+      position_ids: this.#ints(positions, [3, batch, length]),
+    });
+    const all = logits!.data as Float32Array; // [B, T, V]
+    const { vocabulary } = this.dims;
+    const last = new Float32Array(batch * vocabulary);
+    for (let b = 0; b < batch; b++) {
+      const end = (b + 1) * length * vocabulary;
+      last.set(all.subarray(end - vocabulary, end), b * vocabulary);
+    }
+    const entries = Object.entries(present).map(([name, value]) => [
+      name.replace('present', 'past_key_values'),
+      value,
+    ]);
+    return { logits: length === 1 ? all : last, cache: Object.fromEntries(entries) };
+  }
+
+  /** Tokens of the longest of some prompts, to which the others are padded on the left. */
+  static longest(prompts: readonly EncodedPrompt[]): number {
+    return prompts.reduce((most, { ids }) => Math.max(most, ids.length), 0);
+  }
+
+  /** Encodes prompts: what follows each of them. */
+  async prefill(prompts: readonly EncodedPrompt[]): Promise<DecoderStep> {
+    const batch = prompts.length;
+    const length = OnnxPolicy.longest(prompts);
+    const { special, width, layers, kvHeads, headDim } = this.dims;
+    const ids = new Int32Array(batch * length).fill(special.pad);
+    const positions = new Int32Array(3 * batch * length);
+    for (const [b, prompt] of prompts.entries()) {
+      const own = prompt.ids.length;
+      const pad = length - own;
+      ids.set(prompt.ids, b * length + pad);
+      for (let axis = 0; axis < 3; axis++) {
+        const row = prompt.positions.subarray(axis * own, (axis + 1) * own);
+        positions.set(row, (axis * batch + b) * length + pad);
+      }
+    }
+    const embeds = await this.#embed(ids, batch, length);
+    if (prompts.some(({ images }) => images.length > 0)) {
+      const tokens = await this.visualTokens(prompts);
+      const rows = embeds.data as Float32Array;
+      let next = 0;
+      for (const [i, id] of ids.entries()) {
+        if (id !== special.image) continue;
+        rows.set(tokens.subarray(next * width, (next + 1) * width), i * width);
+        next++;
+      }
+    }
+    const empty = new this.#runtime.Tensor('float32', new Float32Array(0), [batch, kvHeads, 0, headDim]);
+    const cache = Array.from({ length: layers }, (_, i) => [
+      [`past_key_values.${i}.key`, empty],
+      [`past_key_values.${i}.value`, empty],
+    ]).flat();
+    const pads = prompts.map((prompt) => length - prompt.ids.length);
+    return this.#decode(embeds, this.#mask(pads, length), positions, Object.fromEntries(cache));
+  }
+
+  /** 1 behind the padding of each row: [B, S]. */
+  #mask(pads: readonly number[], length: number): Tensor {
+    const mask = new BigInt64Array(pads.length * length);
+    for (const [b, pad] of pads.entries()) mask.fill(1n, b * length + pad, (b + 1) * length);
+    return new this.#runtime.Tensor('int64', mask, [pads.length, length]);
+  }
+
+  /**
+   * Feeds one token to each row behind the cache.
+   * @param ids [B]; @param positions [B]; @param pads padding in front of each row [B]; @param total tokens with these.
+   */
+  async step(
+    ids: readonly number[],
+    positions: readonly number[],
+    pads: readonly number[],
+    total: number,
+    cache: Cache,
+  ): Promise<DecoderStep> {
+    const embeds = await this.#embed(ids, ids.length, 1);
+    return this.#decode(embeds, this.#mask(pads, total), [...positions, ...positions, ...positions], cache);
+  }
+
+  /** The cache of some rows, in an order, also repeated. */
+  pick(cache: Cache, rows: readonly number[]): Cache {
+    const entries = Object.entries(cache).map(([name, tensor]) => {
+      const [, ...rest] = tensor.dims;
+      const size = rest.reduce((a, b) => a * b, 1);
+      const from = tensor.data as Float32Array;
+      const to = new Float32Array(rows.length * size);
+      for (const [i, row] of rows.entries()) to.set(from.subarray(row * size, (row + 1) * size), i * size);
+      return [name, new this.#runtime.Tensor('float32', to, [rows.length, ...rest])];
+    });
+    return Object.fromEntries(entries);
+  }
+
+  /** Frees the graphs. */
+  async dispose(): Promise<void> {
+    for (const session of Object.values(this.#sessions)) await session.release();
+  }
+}
