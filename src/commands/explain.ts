@@ -5,6 +5,7 @@ import { scoresCsv, toJson } from '../explain/formats.ts';
 import { MOST_WINDOWS } from '../explain/policy-answers.ts';
 import { failOn } from '../explain/state.ts';
 import { writeFileAtomic } from '../files.ts';
+import { ENGINE_WORDS, ENGINES, type EngineName } from '../run/engine-name.ts';
 import { explainFile } from '../run/explain.ts';
 import { print, say } from '../terminal.ts';
 import {
@@ -20,6 +21,7 @@ export interface ExplainArguments extends DetectOptionValues {
   readonly file: string;
   readonly policy: string | undefined;
   readonly out: string | undefined;
+  readonly engine: EngineName | undefined;
   readonly device: string | undefined;
   readonly window: number | undefined;
   readonly overlap: number | undefined;
@@ -27,10 +29,10 @@ export interface ExplainArguments extends DetectOptionValues {
 }
 
 export async function runExplain(args: ExplainArguments): Promise<void> {
-  const { out, policy, device, window, overlap, since } = args;
+  const { out, policy, engine, device, window, overlap, since } = args;
   const { report, source, files, seconds } = await explainFile({
     ...{ detect: detectRequest(args.file, args), since },
-    ...{ out, policy, device, window, overlap },
+    ...{ out, policy, engine, device, window, overlap },
   });
   const written: string[] = Object.values(files);
   if (args.scores !== undefined) {
@@ -62,6 +64,7 @@ export const explainCommand: CommandModule<object, ExplainArguments> = {
           'Directory of a run or of a policy, whose answers stand beside the findings and change none',
         requiresArg: true,
       })
+      .option('engine', { choices: ENGINES, describe: ENGINE_WORDS, requiresArg: true })
       .option('device', {
         type: 'string',
         describe: 'Where the policy runs: cpu (default), cuda or cuda:N',

@@ -10,6 +10,7 @@ import { DEFAULT_SEED, SPLITS, type Split } from '../../datasets/split.ts';
 import { ConfigError, suggestion } from '../errors.ts';
 import { withInterrupt } from '../interrupt.ts';
 import { Progress } from '../progress.ts';
+import { ENGINE_WORDS, ENGINES } from '../run/engine-name.ts';
 import type { TextArguments } from '../run/generate-text.ts';
 import { print, printJson } from '../terminal.ts';
 
@@ -41,6 +42,7 @@ const TEXT_OPTIONS = [
   'top-p',
   'top-k',
   'samples',
+  'engine',
   'device',
   'dtype',
   'threads',
@@ -233,6 +235,7 @@ export const generate: CommandModule<object, GenerateArguments> = {
         requiresArg: true,
       })
       .option('samples', { type: 'number', describe: 'Number of answers (default: 1)', requiresArg: true })
+      .option('engine', { choices: ENGINES, describe: ENGINE_WORDS, requiresArg: true })
       .option('device', {
         type: 'string',
         describe: 'Where the policy runs: cpu (default), cuda or cuda:N',
@@ -272,6 +275,10 @@ export const generate: CommandModule<object, GenerateArguments> = {
       .example(
         '$0 generate --policy models/Qwen2.5-VL-3B-Instruct --image plot.png --prompt "Where is the anomaly?"',
         'The answer of a checkpoint, as it is written',
+      )
+      .example(
+        '$0 generate --policy exports/mine --engine onnx --image plot.png --prompt "Where is the anomaly?"',
+        'An export, computed by onnxruntime',
       )
       .example(
         '$0 generate --policy runs/mine --image a.png --image b.png --prompt - --samples 4 --json < question.txt',

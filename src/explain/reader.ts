@@ -2,10 +2,8 @@
 
 import { createHash } from 'node:crypto';
 import { VALUE_CHANNEL } from '../../datasets/example.ts';
+import type { Answerer } from '../policy/answerer.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
-import { generate } from '../policy/generate.ts';
-import type { Policy } from '../policy/policy.ts';
-import { pictureFeatures } from '../policy/vision.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import type { PromptRequest } from '../tasks/kind.ts';
 import { numericText } from '../tasks/numeric-text.ts';
@@ -80,12 +78,12 @@ function asked({ numbers, classes }: PolicyCard, values: Float64Array): PromptRe
 }
 
 /** Reads windows with a policy. */
-export function policyReader(policy: Policy, card: PolicyCard, options: PolicyReaderOptions): Reader {
+export function policyReader(policy: Answerer, card: PolicyCard, options: PolicyReaderOptions): Reader {
   const { name, reference, picture } = options;
-  const encoder = new PromptEncoder(policy);
+  const encoder = new PromptEncoder(policy.prompting);
   const words = customPrompt(card.kind);
   const { batch, maxTokens } = EFFORT[card.style];
-  const { info } = policy.engine;
+  const { info } = policy;
   const promptsOf = async (
     windows: readonly Float64Array[],
   ): Promise<{ encoded: EncodedPrompt; input: string }[]> => {
@@ -103,7 +101,7 @@ export function policyReader(policy: Policy, card: PolicyCard, options: PolicyRe
     ...{ name, reference, picture, batch },
     length: card.length,
     record: {
-      parameters: policy.layout.size,
+      parameters: policy.parameters,
       stage: card.stage,
       figure: card.figure,
       engine: `${info.name} ${info.version}`,
@@ -113,15 +111,15 @@ export function policyReader(policy: Policy, card: PolicyCard, options: PolicyRe
     caveats:
       card.style === 'nano'
         ? [
-            `The policy is small (${(policy.layout.size / 1e6).toPrecision(2)} million parameters): on data unlike those that it was taught its answer is a hint.`,
+            `The policy is small (${(policy.parameters / 1e6).toPrecision(2)} million parameters): on data unlike those that it was taught its answer is a hint.`,
             ...card.limitations,
           ]
         : [],
     async answer(windows) {
       const prompts = await promptsOf(windows);
       const encoded = prompts.map((one) => one.encoded);
-      const responses = await generate(policy, encoded, { temperature: 0, maxTokens, seed: 0 });
-      const features = reference === null ? null : pictureFeatures(policy, encoded);
+      const responses = await policy.generate(encoded, { temperature: 0, maxTokens, seed: 0 });
+      const features = reference === null ? null : await policy.pictureFeatures(encoded);
       return responses.map(({ text, logProbs }, i) => ({
         text,
         logProbability: logProbs.reduce((sum, value) => sum + value, 0) / logProbs.length,
@@ -131,7 +129,7 @@ export function policyReader(policy: Policy, card: PolicyCard, options: PolicyRe
     },
     async sample(windows, { samples, temperature }) {
       const encoded = (await promptsOf(windows)).map((one) => one.encoded);
-      const responses = await generate(policy, encoded, { temperature, samples, maxTokens, seed: 0 });
+      const responses = await policy.generate(encoded, { temperature, samples, maxTokens, seed: 0 });
       return windows.map((_, p) => responses.filter((one) => one.prompt === p).map(({ text }) => text));
     },
   };

@@ -16,8 +16,13 @@ type GraphName = (typeof GRAPHS)[number];
 
 const AGAIN = 'write the directory again with `timeseer export --onnx`';
 
-/** @throws EngineError where the package is not installed or has no binary for this machine */
+/**
+ * Loads onnxruntime with its telemetry off, unless the user has decided otherwise: its published packages report sessions to
+ * their maker and leave an identifier on the disk. It reads the variable once, so what loads it first in a process decides.
+ * @throws EngineError where the package is not installed or has no binary for this machine
+ */
 async function loadRuntime(): Promise<Runtime> {
+  process.env['ORT_DISABLE_TELEMETRY'] ??= '1';
   try {
     const module = await import('onnxruntime-node');
     return (module.default ?? module) as unknown as Runtime;
@@ -28,9 +33,6 @@ async function loadRuntime(): Promise<Runtime> {
     );
   }
 }
-
-/** Whether a directory holds graphs instead of, or beside, weights. */
-export const hasGraphs = (directory: string): boolean => existsSync(join(directory, 'onnx'));
 
 /** The widest weights of which all graphs are there. @throws CheckpointError naming what is missing */
 function weightTypeIn(directory: string): WeightType {

@@ -10,7 +10,7 @@ import { runSegment, type Tape, taped } from './gradient-checkpointing.ts';
 import type { Grid, ProcessedImage } from './image-processor.ts';
 import type { VisionBlock, Weights } from './layout.ts';
 import { moduleTensors, project } from './lora.ts';
-import { CHANNELS, VISION_EPSILON, type VisionDims } from './model-config.ts';
+import { CHANNELS, type Dims, VISION_EPSILON, type VisionDims } from './model-config.ts';
 import type { Policy } from './policy.ts';
 
 /** `count` spans of `length` patches each, from patch `start` on. */
@@ -366,7 +366,15 @@ export function pictureFeatures(
   const tokens = engine.scope(() =>
     engine.noGrad(() => engine.floats(encodeImages(engine, weights, dims.vision, images))),
   ); // [Σ rows · columns / merge², D]
-  const { width, vision } = dims;
+  return meanOfPictures(dims, prompts, tokens);
+}
+
+/** As `pictureFeatures`, from the visual tokens of all prompts [Σ rows · columns / merge², D]. */
+export function meanOfPictures(
+  { width, vision }: Dims,
+  prompts: readonly EncodedPrompt[],
+  tokens: Float32Array,
+): Float32Array[] {
   let at = 0;
   return prompts.map((prompt) => {
     const count = prompt.images.reduce(

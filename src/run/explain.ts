@@ -9,13 +9,14 @@ import { sinceReport } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
 import { cores } from '../machine.ts';
 import { figure } from '../plot/figure.ts';
-import { Policy } from '../policy/policy.ts';
+import type { Answerer } from '../policy/answerer.ts';
 import { Progress } from '../progress.ts';
 import { readCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { readReference } from '../tasks/reference.ts';
 import { type DetectRequest, detectFile } from './detect.ts';
-import { openEngine } from './engine.ts';
+import type { EngineName } from './engine-name.ts';
+import { openAnswerer } from './open-answerer.ts';
 import { findPolicy } from './run-policy.ts';
 import { pictureOf } from './task.ts';
 
@@ -25,6 +26,7 @@ export interface ExplainRequest {
   readonly since: string | undefined;
   readonly out: string | undefined;
   readonly policy: string | undefined;
+  readonly engine?: EngineName | undefined;
   readonly device: string | undefined;
   readonly window: number | undefined;
   readonly overlap: number | undefined;
@@ -33,9 +35,11 @@ export interface ExplainRequest {
 /** More samples than any file that can be read has. */
 const LONGEST_WINDOW = 500_000_000;
 
-function checkOptions({ window, overlap, policy, device }: ExplainRequest): void {
+function checkOptions({ window, overlap, policy, engine, device }: ExplainRequest): void {
   if (policy === undefined) {
-    const alone = Object.entries({ device, window, overlap }).find(([, value]) => value !== undefined);
+    const alone = Object.entries({ engine, device, window, overlap }).find(
+      ([, value]) => value !== undefined,
+    );
     if (alone === undefined) return;
     throw new ConfigError(
       `--${alone[0]}: is about a policy, and none is asked; add --policy, or leave it out`,
@@ -52,7 +56,10 @@ function checkOptions({ window, overlap, policy, device }: ExplainRequest): void
 }
 
 /** Loads the policy; everything that can be wrong with it is found here. */
-function openReader(path: string, device: string): { reader: Reader; policy: Policy } {
+async function openReader(
+  path: string,
+  { engine, device }: Pick<ExplainRequest, 'engine' | 'device'>,
+): Promise<{ reader: Reader; policy: Answerer }> {
   const directory = findPolicy(path);
   const card = readCard(directory);
   if (!taskKind(card.kind).localises) {
@@ -61,10 +68,10 @@ function openReader(path: string, device: string): { reader: Reader; policy: Pol
     );
   }
   const shape = figure(card.figure);
-  const policy = Policy.load(openEngine(device, cores()), directory);
+  const policy = await openAnswerer(directory, { engine, device, threads: cores() });
   const reader = policyReader(policy, card, {
     name: directory,
-    reference: readReference(directory, policy.dims.width),
+    reference: readReference(directory, policy.prompting.dims.width),
     picture: (values) => pictureOf(shape, values),
   });
   return { reader, policy };
@@ -120,7 +127,7 @@ export async function explainFile(request: ExplainRequest): Promise<Explained> {
   const { file, columns, select } = request.detect;
   const out = request.out ?? defaultTarget(file, [...(select === undefined ? [] : [select]), ...columns]);
   checkTarget(out);
-  const opened = request.policy === undefined ? null : openReader(request.policy, request.device ?? 'cpu');
+  const opened = request.policy === undefined ? null : await openReader(request.policy, request);
   try {
     const { source, report: alone } = await detectFile(request.detect);
     const opinion = opened === null ? null : await ask(source, opened.reader, request);
@@ -131,6 +138,6 @@ export async function explainFile(request: ExplainRequest): Promise<Explained> {
     const files = writeReport(out, report, source, { seen });
     return { source, report, files, seconds: (performance.now() - started) / 1000 };
   } finally {
-    opened?.policy.dispose();
+    await opened?.policy.dispose();
   }
 }

@@ -8,19 +8,19 @@ import { cores } from '../machine.ts';
 import { readImage } from '../plot/image-file.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Message } from '../policy/chat.ts';
-import { generate, type Sampled } from '../policy/generate.ts';
+import type { Sampled } from '../policy/generate.ts';
 import {
   GENERATION_CONFIG_FILE,
   type GenerationConfig,
   readGenerationConfig,
 } from '../policy/generation-config.ts';
-import { loadAdapter } from '../policy/peft.ts';
-import { Policy, type Prompting } from '../policy/policy.ts';
+import type { Prompting } from '../policy/policy.ts';
 import { TextStreamer } from '../policy/tokenizer.ts';
 import { Progress } from '../progress.ts';
 import { print, printJson, say } from '../terminal.ts';
 import type { Picture } from '../types.ts';
-import { openEngine } from './engine.ts';
+import type { EngineName } from './engine-name.ts';
+import { openAnswerer } from './open-answerer.ts';
 import { findPolicy } from './run-policy.ts';
 
 export interface TextArguments {
@@ -35,6 +35,7 @@ export interface TextArguments {
   readonly topK: number | undefined;
   readonly samples: number | undefined;
   readonly seed: number | undefined;
+  readonly engine: EngineName | undefined;
   readonly device: string | undefined;
   readonly dtype: 'auto' | 'float32' | 'bfloat16' | undefined;
   readonly threads: number | undefined;
@@ -229,7 +230,7 @@ class Display {
   readonly #stops: readonly number[];
   #tokens = 0;
 
-  constructor(policy: Policy, streams: boolean, stops: readonly number[], most: number) {
+  constructor(policy: Prompting, streams: boolean, stops: readonly number[], most: number) {
     this.#stops = stops;
     this.#stream = streams ? new TextStreamer(policy.tokenizer) : null;
     const bar = !streams && process.stderr.isTTY;
@@ -287,48 +288,57 @@ export async function runText(args: TextArguments): Promise<void> {
   const config = readGenerationConfig(directory);
   const sampling = samplingOf(args, config);
   const { samples, topK, stops, ...rest } = sampling;
-  const engine = openEngine(args.device, args.threads ?? cores());
   const timings = new Timings();
   const { adapter } = args;
   let encoded!: EncodedPrompt;
   let maxTokens!: number;
-  const policy = Policy.load(engine, directory, {
-    tuning: 'none',
-    dtype: args.dtype ?? 'auto',
+  const policy = await openAnswerer(directory, {
+    ...{
+      engine: args.engine,
+      device: args.device,
+      threads: args.threads ?? cores(),
+      dtype: args.dtype,
+      adapter,
+    },
     beforeWeights: (prompting) => {
       checkIds(config, prompting.dims.vocabulary, directory);
       encoded = encode(prompting, { prompt, system: args.system, pictures });
       maxTokens = roomFor(prompting, encoded.ids.length, args.maxTokens, config.maxTokens);
     },
-    ...(adapter === undefined ? {} : { adapter: (dims) => loadAdapter(engine, dims, adapter) }),
   });
   try {
     const seed = args.seed ?? 0;
     timings.loaded();
-    const display = new Display(policy, samples === 1 && !args.json, stops, samples * maxTokens);
-    const answers = await generate(policy, [encoded], {
-      ...rest,
-      free: true,
-      ...(topK === null ? {} : { topK }),
-      ...(stops.length === 0 ? {} : { stops }),
-      samples,
-      maxTokens,
-      seed,
-      onTokens: (_, ids) => {
-        for (const id of ids) {
-          timings.token();
-          display.token(id);
-        }
-      },
-    }).finally(() => display.end());
+    const display = new Display(policy.prompting, samples === 1 && !args.json, stops, samples * maxTokens);
+    const answers = await policy
+      .generate([encoded], {
+        ...rest,
+        free: true,
+        ...(topK === null ? {} : { topK }),
+        ...(stops.length === 0 ? {} : { stops }),
+        samples,
+        maxTokens,
+        seed,
+        onTokens: (_, ids) => {
+          for (const id of ids) {
+            timings.token();
+            display.token(id);
+          }
+        },
+      })
+      .finally(() => display.end());
     const tokens = answers.reduce((sum, { ids }) => sum + ids.length, 0);
     const measured = timings.summary(tokens, samples);
     if (args.json) {
-      const visual = encoded.ids.reduce((sum, id) => sum + (id === policy.dims.special.image ? 1 : 0), 0);
+      const visual = encoded.ids.reduce(
+        (sum, id) => sum + (id === policy.prompting.dims.special.image ? 1 : 0),
+        0,
+      );
       const summary = {
         policy: directory,
         ...(adapter === undefined ? {} : { adapter }),
-        device: engine.info.device,
+        engine: policy.info.name,
+        device: policy.info.device,
         dtype: policy.dtype,
         prompt: { tokens: encoded.ids.length, images: pictures.length, imageTokens: visual },
         sampling: { ...sampling, maxTokens, seed },
@@ -341,6 +351,6 @@ export async function runText(args: TextArguments): Promise<void> {
     }
     remark(answers, maxTokens, measured);
   } finally {
-    policy.dispose();
+    await policy.dispose();
   }
 }

@@ -12,6 +12,7 @@ import { shownAnswers } from '../../src/explain/policy-section.ts';
 import { policyReader, type Reader } from '../../src/explain/reader.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { renderColumns } from '../../src/plot/raster.ts';
+import { engineAnswerer } from '../../src/policy/answerer.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import type { PolicyCard } from '../../src/tasks/card.ts';
@@ -327,7 +328,7 @@ describe('policyReader', () => {
   const states = Array.from({ length: 9 }, (_, i) =>
     Float32Array.from({ length: policy.dims.width }, (_, d) => Math.sin(i * d)),
   );
-  const reader = policyReader(policy, card, {
+  const reader = policyReader(engineAnswerer(policy), card, {
     name: 'tiny',
     reference: makeReference(states, states, [-1]),
     picture: (values) => renderColumns(shape, values),

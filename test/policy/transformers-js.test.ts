@@ -21,6 +21,7 @@ import { corpus } from './corpus.ts';
 import { distance, engine, picture } from './golden.ts';
 
 env.allowRemoteModels = false;
+process.env['ORT_DISABLE_TELEMETRY'] = '1';
 
 const directory = mkdtempSync(join(tmpdir(), 'transformers-js-'));
 const saved = join(directory, 'policy');

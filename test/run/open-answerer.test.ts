@@ -1,0 +1,102 @@
+import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { ConfigError } from '../../src/errors.ts';
+import { exportOnnx } from '../../src/onnx/export.ts';
+import type { Prompting } from '../../src/policy/policy.ts';
+import { type AnswererOptions, chooseEngine, openAnswerer } from '../../src/run/open-answerer.ts';
+import { tinyTask } from '../helpers/tiny-policy.ts';
+import { writeTinyPolicy } from '../helpers/tiny-run.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'timeseer-answerer-'));
+const policy = join(root, 'policy');
+const exported = join(root, 'exported');
+beforeAll(() => {
+  writeTinyPolicy(policy);
+  exportOnnx(policy, exported, { types: ['float32'], version: '1' });
+});
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+describe('the engine that computes', () => {
+  const missing = 'no libtorch on this machine';
+  const choose = (
+    options: Omit<AnswererOptions, 'threads'>,
+    facts: { graphsAlone?: boolean; torch?: boolean } = {},
+  ) =>
+    chooseEngine(options, {
+      graphsAlone: facts.graphsAlone ?? false,
+      torchProblem: () => (facts.torch === false ? missing : null),
+    });
+
+  test('is torch where it is there, and onnx where it is not or the directory holds graphs alone', () => {
+    expect(choose({})).toBe('torch');
+    expect(choose({}, { torch: false })).toBe('onnx');
+    expect(choose({}, { graphsAlone: true })).toBe('onnx');
+  });
+
+  test('is the one that is asked for, and the one that an option is for', () => {
+    expect(choose({ engine: 'onnx' })).toBe('onnx');
+    expect(choose({ engine: 'torch' }, { torch: false })).toBe('torch');
+    expect(choose({ device: 'cuda' }, { torch: false })).toBe('torch');
+    expect(choose({ adapter: 'adapter' }, { torch: false })).toBe('torch');
+  });
+
+  test('is not onnx for another device, a dtype or an adapter, nor torch for graphs', () => {
+    expect(() => choose({ engine: 'onnx', device: 'cuda:1' })).toThrow(
+      /--device cuda:1: is for the torch engine alone/,
+    );
+    expect(() => choose({ dtype: 'bfloat16' }, { graphsAlone: true })).toThrow(
+      /--dtype bfloat16: is for the torch/,
+    );
+    expect(() => choose({ engine: 'onnx', adapter: 'a' })).toThrow(/--adapter: .*timeseer merge/);
+    expect(() => choose({ engine: 'torch' }, { graphsAlone: true })).toThrow(ConfigError);
+  });
+});
+
+describe('openAnswerer', () => {
+  const ask = async (directory: string, options: Omit<AnswererOptions, 'threads'>) => {
+    let told: Prompting | undefined;
+    const answerer = await openAnswerer(directory, {
+      ...options,
+      threads: 1,
+      beforeWeights: (prompting) => {
+        told = prompting;
+      },
+    });
+    const task = tinyTask();
+    const prompts = await Promise.all(
+      [0, 1, 2].map(async (i) => {
+        const content = [
+          { type: 'image' as const },
+          { type: 'text' as const, text: task.instruction(task.example(i)) },
+        ];
+        const picture = (await task.picture(task.example(i)))!;
+        return told!.encodePrompt(told!.chat.render([{ role: 'user', content }]), [picture]);
+      }),
+    );
+    const answers = await answerer.generate(prompts, { temperature: 0, maxTokens: 16, seed: 0 });
+    const features = await answerer.pictureFeatures(prompts);
+    await answerer.dispose();
+    return { engine: answerer.info.name, parameters: answerer.parameters, answers, features };
+  };
+
+  test('gives the same answers from weights by torch and by onnxruntime, and from an export', async () => {
+    const temporary = mkdtempSync(join(root, 'temporary-'));
+    vi.stubEnv('TMPDIR', temporary);
+    const torch = await ask(policy, { engine: 'torch' });
+    const others = [await ask(policy, { engine: 'onnx' }), await ask(exported, {})];
+    expect([torch, ...others].map(({ engine }) => engine)).toEqual(['torch', 'onnxruntime', 'onnxruntime']);
+    for (const { answers, features, parameters } of others) {
+      expect(answers.map(({ ids }) => [...ids])).toEqual(torch.answers.map(({ ids }) => [...ids]));
+      expect(parameters).toBe(torch.parameters);
+      for (const [i, own] of features.entries()) {
+        const worst = own.reduce((most, v, d) => Math.max(most, Math.abs(v - torch.features[i]![d]!)), 0);
+        expect(worst).toBeLessThan(1e-4);
+      }
+    }
+    vi.unstubAllEnvs();
+    // Nothing of the export on the way, and nothing of onnxruntime's telemetry.
+    expect(readdirSync(temporary)).toEqual([]);
+  });
+});
