@@ -11,9 +11,9 @@ import {
   trainingExamples,
   validationExamples,
 } from '../datasets/source.ts';
+import type { Answerer } from '../src/policy/answerer.ts';
 import type { EncodedPrompt } from '../src/policy/batch.ts';
-import { generate, type Sampled } from '../src/policy/generate.ts';
-import type { Policy } from '../src/policy/policy.ts';
+import type { Sampled } from '../src/policy/generate.ts';
 import type { Recipe } from '../src/recipe.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import { PromptEncoder, type Shot } from '../src/train/task.ts';
@@ -106,14 +106,14 @@ async function encodePrompts(
  * in the whole held-out set: they key the random streams, so that a share of the set is answered as the whole is.
  */
 export async function evaluate(
-  policy: Policy,
+  policy: Answerer,
   task: EvalTask,
   examples: readonly Example[],
   numbers: readonly number[],
   options: EvalOptions,
   onDone: (examples: number) => void = () => {},
 ): Promise<EvalRecord[]> {
-  const encoder = new PromptEncoder(policy);
+  const encoder = new PromptEncoder(policy.prompting);
   const { batch = 64, temperature, wanted, onRecord } = options;
   const samples = temperature === 0 ? 1 : options.samples;
   const records: EvalRecord[] = [];
@@ -130,7 +130,7 @@ export async function evaluate(
         temperature,
         usage: { prompt: prompts[prompt]!.ids.length, completion: ids.length },
       });
-    const responses = await generate(policy, prompts, {
+    const responses = await policy.generate(prompts, {
       ...{ samples, temperature, maxTokens: options.maxTokens, seed: options.seed },
       stream: 'evaluation',
       examples: chunkNumbers,

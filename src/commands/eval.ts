@@ -1,5 +1,6 @@
 import type { CommandModule } from 'yargs';
 import { ConfigError, EndpointError } from '../errors.ts';
+import { ENGINE_WORDS, ENGINES } from '../run/engine-name.ts';
 import type { BoardEvaluation, EvalRequest, Missing, SingleEvaluation } from '../run/eval.ts';
 import type { PromptTokens } from '../run/prompt-length.ts';
 import { print, printJson } from '../terminal.ts';
@@ -73,7 +74,7 @@ const GROUPS: Readonly<Record<string, readonly string[]>> = {
   'Tasks:': ['task', 'split', 'count', 'length', 'seed'],
   'Questions:': ['input', 'digits', 'points', 'shots', 'reasoning', 'extension', 'judge'],
   'Answers:': ['temperature', 'samples', 'max-tokens', 'answers', 'reward'],
-  'On this machine:': ['workers', 'device'],
+  'On this machine:': ['workers', 'engine', 'device'],
   'Endpoints:': [
     ...['concurrency', 'requests-per-minute', 'tokens-per-minute', 'timeout', 'attempts', 'prices'],
     'key-variable',
@@ -182,6 +183,7 @@ export const evaluation: CommandModule<object, EvalArguments> = {
           "How answers are read: as the papers' releases do, or strictly; default: as the run, else lenient",
       })
       .option('workers', numeric('Threads that a policy answers on', 2))
+      .option('engine', { choices: ENGINES, describe: ENGINE_WORDS, requiresArg: true })
       .option('device', {
         type: 'string',
         default: 'cpu',

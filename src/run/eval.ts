@@ -33,6 +33,7 @@ import type { MetricSet } from '../tasks/evaluation.ts';
 import type { Reading } from '../tasks/response.ts';
 import { say } from '../terminal.ts';
 import { Baselines, baselinePolicy } from './baseline-policy.ts';
+import type { EngineName } from './engine-name.ts';
 import { type CellRequest, type CellResult, evaluateCell } from './eval-cell.ts';
 import { shotSource } from './few-shot.ts';
 import { openJudge } from './judging.ts';
@@ -68,6 +69,8 @@ export interface EvalRequest {
   readonly answers: Reading | undefined;
   readonly maxTokens: number | undefined;
   readonly workers: number;
+  /** What computes policies on this machine; where absent, what is there. */
+  readonly engine?: EngineName | undefined;
   readonly device: string;
   /** Requests to an endpoint at once. */
   readonly concurrency: number;

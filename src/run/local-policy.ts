@@ -10,6 +10,7 @@ import { Progress } from '../progress.ts';
 import type { NumbersFormat } from '../tasks/card.ts';
 import type { Reading } from '../tasks/response.ts';
 import type { EvalRecord } from '../types.ts';
+import type { EngineName } from './engine-name.ts';
 import { type EvalMode, type Likelihood, runStage, type StageResult } from './stage.ts';
 import { evaluationCard } from './task.ts';
 
@@ -85,7 +86,9 @@ function weightsOf(directory: string): string {
   const hash = createHash('sha256');
   const manifest = join(directory, MANIFEST_FILE);
   if (existsSync(manifest)) return hash.update(readFileSync(manifest)).digest('hex');
-  for (const name of readdirSync(directory).sort()) {
+  const graphs = join(directory, 'onnx');
+  const inside = existsSync(graphs) ? readdirSync(graphs).map((name) => join('onnx', name)) : [];
+  for (const name of [...readdirSync(directory), ...inside].sort()) {
     const file = join(directory, name);
     if (name.startsWith('.') || !statSync(file).isFile()) continue;
     hash.update(`${name} ${statSync(file).size}\n`);
@@ -117,12 +120,21 @@ export interface LocalPolicyOptions {
   readonly from: string;
   /** Directory of a low-rank adapter of it. */
   readonly adapter?: string | undefined;
+  /** What computes it; torch when absent. */
+  readonly engine?: EngineName;
   readonly device: string;
   readonly workers: number;
 }
 
 /** @throws CheckpointError for an adapter that is not there */
-export function localPolicy({ name, from, adapter, device, workers }: LocalPolicyOptions): EvalPolicy {
+export function localPolicy({
+  name,
+  from,
+  adapter,
+  engine = 'torch',
+  device,
+  workers,
+}: LocalPolicyOptions): EvalPolicy {
   if (adapter !== undefined && !existsSync(join(adapter, 'adapter_config.json'))) {
     throw new CheckpointError(
       `--adapter ${adapter}: no adapter there (looked for adapter_config.json); give the directory that a training with LoRA has left`,
@@ -142,7 +154,17 @@ export function localPolicy({ name, from, adapter, device, workers }: LocalPolic
       const most = Math.max(...modes.map(({ wanted }) => wanted!.length));
       const { stopped } = await runStage(
         {
-          ...{ stage: 'eval', streamed: true, from, examples: address, device, modes, maxTokens, seed },
+          ...{
+            stage: 'eval',
+            streamed: true,
+            from,
+            examples: address,
+            engine,
+            device,
+            modes,
+            maxTokens,
+            seed,
+          },
           ...{ answers: reading, numbers, reasoning, extension },
           ...(adapter === undefined ? {} : { adapter }),
           ...(shots === null ? {} : { shots }),

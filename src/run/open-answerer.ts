@@ -78,6 +78,10 @@ export function chooseEngine(
   return problemOf() === null ? 'torch' : 'onnx';
 }
 
+/** The engine that computes the policy of a directory. @throws as `chooseEngine` */
+export const selectEngine = (directory: string, options: Omit<AnswererOptions, 'threads'>): EngineName =>
+  chooseEngine(options, { graphsAlone: hasGraphs(directory) && !hasWeights(directory), torchProblem });
+
 /**
  * Opens graphs; of a policy that has weights alone, by exporting it to a temporary directory.
  * @throws ConfigError for a large one
@@ -111,8 +115,7 @@ async function openGraphs(directory: string, threads: number): Promise<OnnxPolic
  */
 export async function openAnswerer(directory: string, options: AnswererOptions): Promise<Answerer> {
   const { device, threads, dtype = 'auto', adapter, beforeWeights } = options;
-  const graphsAlone = existsSync(directory) && hasGraphs(directory) && !hasWeights(directory);
-  if (chooseEngine(options, { graphsAlone, torchProblem }) === 'onnx') {
+  if (selectEngine(directory, options) === 'onnx') {
     beforeWeights?.(Prompting.read(directory));
     const { onnxAnswerer } = await import('../onnx/answerer.ts');
     return onnxAnswerer(await openGraphs(directory, threads));

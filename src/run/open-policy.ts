@@ -7,13 +7,16 @@ import { loadModule } from '../user-code.ts';
 import { moduleAddress, moduleHash } from '../user-module.ts';
 import { type Baselines, baselinePolicy } from './baseline-policy.ts';
 import { endpointPolicy, isEndpoint } from './endpoint-policy.ts';
+import type { EngineName } from './engine-name.ts';
 import { localPolicy } from './local-policy.ts';
+import { selectEngine } from './open-answerer.ts';
 import { findPolicy } from './run-policy.ts';
 import { userPolicy } from './user-policy.ts';
 
 export interface PolicyOptions {
   /** Directory of a low-rank adapter of the policies on this machine. */
   readonly adapter: string | undefined;
+  readonly engine?: EngineName | undefined;
   readonly device: string;
   readonly workers: number;
   /** Of all endpoints. */
@@ -54,5 +57,10 @@ export async function openPolicy(
   }
   const { adapter, device, workers } = options;
   const from = findPolicy(given);
-  return { given, policy: localPolicy({ name: given, from, adapter, device, workers }), directory: from };
+  const engine = selectEngine(from, options);
+  return {
+    given,
+    policy: localPolicy({ name: given, from, adapter, engine, device, workers }),
+    directory: from,
+  };
 }

@@ -8,6 +8,7 @@ import type { Engine } from '../engine/engine.ts';
 import { neverRemake, syncPath } from '../files.ts';
 import { cores } from '../machine.ts';
 import { writeManifestedDirectory } from '../manifest.ts';
+import { engineAnswerer } from '../policy/answerer.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
 import { readJson } from '../policy/json-file.ts';
@@ -36,6 +37,7 @@ import type { EvalRecord } from '../types.ts';
 import { openEngine } from './engine.ts';
 import { fewShot } from './few-shot.ts';
 import { type JudgeCounts, judgedScore, recipeJudge } from './judging.ts';
+import { openAnswerer } from './open-answerer.ts';
 import { makePolicyReference } from './policy-reference.ts';
 import { rewardedTask } from './rewards.ts';
 import type { EvalJob, Likelihood, StageJob, StageNote, StageResult, TrainingJob } from './stage.ts';
@@ -60,10 +62,14 @@ function dimsOf(directory: string): Dims {
   return parseDims(readJson(file), file);
 }
 
-/** The engine of this rank: one thread, or its share of the cores when the policy of `directory` is large. */
-function engineFor(directory: string, device: string, threads?: number): Engine {
+/** Threads of this rank: one, or its share of the cores when the policy of `directory` is large. */
+function threadsFor(directory: string): number {
   const large = layoutOf(dimsOf(directory)).size >= LARGE;
-  return openEngine(device, threads ?? (large ? Math.max(1, Math.floor(cores() / size)) : 1));
+  return large ? Math.max(1, Math.floor(cores() / size)) : 1;
+}
+
+function engineFor(directory: string, device: string, threads = threadsFor(directory)): Engine {
+  return openEngine(device, threads);
 }
 
 /**
@@ -244,7 +250,8 @@ async function train(own: TrainingJob): Promise<StageResult> {
   return { steps, complete, records: [], likelihoods: [] };
 }
 
-async function answer(own: EvalJob): Promise<StageResult> {
+/** The policy of an evaluation on the torch engine. Collective. */
+function answeringPolicy(own: EvalJob): Policy {
   const engine = engineFor(own.from, own.device, own.threads);
   const { adapter } = own;
   const policy =
@@ -252,6 +259,14 @@ async function answer(own: EvalJob): Promise<StageResult> {
       ? loadShared(engine, workers, own.from, { tuning: 'none' })
       : Policy.load(engine, own.from, { adapter: (dims) => loadAdapter(engine, dims, adapter) });
   if (adapter !== undefined) mergeAdapter(policy);
+  return policy;
+}
+
+async function answer(own: EvalJob): Promise<StageResult> {
+  const { adapter, from, threads = threadsFor(from) } = own;
+  const policy = own.engine === 'onnx' ? null : answeringPolicy(own);
+  const answerer =
+    policy === null ? await openAnswerer(from, { engine: 'onnx', threads }) : engineAnswerer(policy);
   const source = openExamples(own.examples);
   const { facts } = source;
   const taught = evaluationCard(adapter ?? own.from, facts, own.numbers);
@@ -274,7 +289,7 @@ async function answer(own: EvalJob): Promise<StageResult> {
     const examples = numbers.map((i) => source.at(i));
     const found: Likelihood[] = [];
     const reference =
-      mode.reference === undefined
+      mode.reference === undefined || policy === null
         ? null
         : loadShared(policy.engine, workers, mode.reference, { tuning: 'none' });
     const options: EvalOptions = {
@@ -289,7 +304,7 @@ async function answer(own: EvalJob): Promise<StageResult> {
         if (reference !== null) found.push(...likelihoodsOf(reference, prompts, responses, mode.temperature));
       },
     };
-    const answered = await evaluate(policy, task, examples, numbers, options, (done) => {
+    const answered = await evaluate(answerer, task, examples, numbers, options, (done) => {
       note({ kind: 'eval', done: before + done });
     });
     records.push(streamed ? [] : answered);

@@ -2,6 +2,7 @@
  * A stage of a run on a group of Workers: what each is told, what it reports, and for training its progress, metrics, record and
  * resumption. `stage-worker.ts` is the program of one Worker.
  */
+
 import { type ExampleAddress, openExamples, validationExamples } from '../../datasets/source.ts';
 import type { ShotOptions } from '../../eval/policy.ts';
 import type { ChatTotals } from '../endpoint/chat.ts';
@@ -25,6 +26,7 @@ import { runWorkers } from '../train/worker-group.ts';
 import type { EvalRecord } from '../types.ts';
 import { CompletionsPage } from './completions.ts';
 import { writeEnvironment } from './engine.ts';
+import type { EngineName } from './engine-name.ts';
 import { type JudgeCounts, recipeJudge } from './judging.ts';
 import { Run, type RunRequest, runSession, type StageRecord, type TrainingStage } from './run.ts';
 import { prepareInitial } from './run-policy.ts';
@@ -78,6 +80,8 @@ export interface Likelihood {
 
 export interface EvalJob extends Job {
   readonly stage: 'eval';
+  /** What computes the policy; torch when absent. */
+  readonly engine?: EngineName;
   /** Directory of an adapter of the policy, which is merged into it. */
   readonly adapter?: string;
   /** Threads of the engine; as many as suit the policy where absent. */

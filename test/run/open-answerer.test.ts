@@ -3,9 +3,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
-import { exportOnnx } from '../../src/onnx/export.ts';
 import type { Prompting } from '../../src/policy/policy.ts';
+import { exportPolicy } from '../../src/run/export.ts';
 import { type AnswererOptions, chooseEngine, openAnswerer } from '../../src/run/open-answerer.ts';
+import { inside } from '../helpers/command-line.ts';
 import { tinyTask } from '../helpers/tiny-policy.ts';
 import { writeTinyPolicy } from '../helpers/tiny-run.ts';
 
@@ -14,7 +15,7 @@ const policy = join(root, 'policy');
 const exported = join(root, 'exported');
 beforeAll(() => {
   writeTinyPolicy(policy);
-  exportOnnx(policy, exported, { types: ['float32'], version: '1' });
+  exportPolicy({ policy, out: exported, dtype: ['float32'], quiet: true });
 });
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 
@@ -98,5 +99,37 @@ describe('openAnswerer', () => {
     vi.unstubAllEnvs();
     // Nothing of the export on the way, and nothing of onnxruntime's telemetry.
     expect(readdirSync(temporary)).toEqual([]);
+  });
+});
+
+describe('eval', () => {
+  test('scores an export as it scores the weights, by onnxruntime in Workers', async () => {
+    const run = async (...given: string[]) => {
+      const { code, out, err } = await inside(
+        'eval',
+        ...given,
+        '--count',
+        '3',
+        '--workers',
+        '1',
+        '--no-classical',
+        '--json',
+        '--quiet',
+        '--max-tokens',
+        '12',
+      );
+      expect([code, err]).toEqual([0, err]);
+      return JSON.parse(out);
+    };
+    const [weights, graphs] = [
+      await run('--policy', policy, '--engine', 'torch'),
+      await run('--policy', exported),
+    ];
+    expect(graphs.metrics).toEqual(weights.metrics);
+    const refused = await inside('eval', '--policy', exported, '--device', 'cuda', '--count', '1');
+    expect([refused.code, refused.err]).toEqual([
+      2,
+      expect.stringMatching(/--device cuda: is for the torch engine alone/),
+    ]);
   });
 });
