@@ -27,8 +27,10 @@ import { asFloat16, asFloat32, asInt8, type PackedTensor, type WeightType } from
 
 /** Where a model file ends its name, by the type of its weights; transformers.js looks for these. */
 export const SUFFIX: Readonly<Record<WeightType, string>> = { float32: '', float16: '_fp16', int8: '_int8' };
-/** Weights beyond these bytes stand in a file of their own: a message of protobuf holds at most 2 GB. */
+/** Weights beyond these bytes stand in files of their own: a message of protobuf holds at most 2 GB. */
 const MOST_INSIDE = 1.5e9;
+/** Largest of these files, unless one tensor alone is larger: more than 2 GB in one piece many programs cannot hold. */
+const SHARD_BYTES = 2e9;
 /** Where tensors of that file begin. */
 const ALIGNMENT = 4096;
 
@@ -44,6 +46,8 @@ export interface ExportOptions {
   readonly files?: Readonly<Record<string, string>>;
   /** Bytes of weights that a model file holds itself. */
   readonly mostInside?: number;
+  /** Largest file of weights beside it, bytes. */
+  readonly shardBytes?: number;
   /** Told the file that is being written. */
   readonly onFile?: (name: string) => void;
 }
@@ -101,16 +105,16 @@ function writeGraph(
   graph: GraphBuilder,
   stored: ReadonlyMap<string, StoredTensor>,
   type: WeightType,
-  { version, mostInside = MOST_INSIDE, onFile }: ExportOptions,
-): 0 | 1 {
+  { version, mostInside = MOST_INSIDE, shardBytes = SHARD_BYTES, onFile }: ExportOptions,
+): number {
   const name = `${graph.name}${SUFFIX[type]}.onnx`;
   onFile?.(name);
   const { tensors, nodes } = packed(graph, stored, type);
   const total = tensors.reduce((sum, { tensor }) => sum + bytesOf(tensor), 0);
   const outside = total > mostInside;
-  const location = `${name}_data`;
   const initializer: TensorMessage[] = [];
-  const places: { readonly tensor: PackedTensor; readonly gap: number }[] = [];
+  const shards: { readonly location: string; readonly places: { tensor: PackedTensor; gap: number }[] }[] =
+    [];
   let end = 0;
   for (const { name: own, tensor } of tensors) {
     const { type: dataType, shape } = tensor;
@@ -120,7 +124,13 @@ function writeGraph(
       initializer.push({ ...message, rawData: joined(tensor.bytes(), size) });
       continue;
     }
-    const offset = Math.ceil(end / ALIGNMENT) * ALIGNMENT;
+    let offset = Math.ceil(end / ALIGNMENT) * ALIGNMENT;
+    if (shards.length === 0 || offset + size > shardBytes) {
+      const number = shards.length === 0 ? '' : `_${shards.length}`;
+      shards.push({ location: `${name}_data${number}`, places: [] });
+      offset = end = 0;
+    }
+    const { location, places } = shards.at(-1)!;
     places.push({ tensor, gap: offset - end });
     end = offset + size;
     const entries = { location, offset: String(offset), length: String(size) };
@@ -130,7 +140,7 @@ function writeGraph(
   for (const { name: own, type: dataType, shape, bytes } of graph.constants) {
     initializer.push({ name: own, dims: shape, dataType: DATA_TYPE[dataType], rawData: bytes });
   }
-  if (outside) {
+  for (const { location, places } of shards) {
     function* data(): Generator<Uint8Array> {
       for (const { tensor, gap } of places) {
         if (gap > 0) yield new Uint8Array(gap);
@@ -144,7 +154,7 @@ function writeGraph(
     join(directory, name),
     encodeModel({ ...model, input: graph.inputs, output: graph.outputs }, version),
   );
-  return outside ? 1 : 0;
+  return shards.length;
 }
 
 /** The stored tensors of a policy by their published names, as its sizes ask for them. @throws CheckpointError for others */

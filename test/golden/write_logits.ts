@@ -1,5 +1,6 @@
 /**
- * Writes what a saved policy computes, for test/golden/check_transformers.py to compare with transformers:
+ * Writes what a saved policy computes, for test/golden/check_transformers.py to compare with transformers and check_onnx.py with
+ * the policy's export in onnxruntime:
  *
  *     npx tsx test/golden/write_logits.ts DIR [--bfloat16]                                 (what it computes goes to DIR.logits.json)
  *     npx tsx test/golden/write_logits.ts DIR --create [--untied] [--bfloat16] [--seed N]
@@ -108,6 +109,8 @@ const rows = engine.noGrad(() =>
         text: rendered,
         pictures: pictures.map(({ width, height, data }) => ({ width, height, rgb: base64(data) })),
         ids: [...encoded.ids],
+        positions: [...encoded.positions],
+        next: encoded.next,
         grids: encoded.images.map((one) => [1, one.rows, one.columns]),
         patches: encoded.images.map(({ patches }) => base64(patches)),
         logits: base64(engine.floats(policy.logits(hidden))),

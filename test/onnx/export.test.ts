@@ -135,6 +135,23 @@ describe('an export', () => {
       const own = inside.initializers.find((one) => one.name === name)!;
       expect(data.subarray(Number(offset), Number(offset) + Number(length)).equals(own.rawData)).toBe(true);
     }
+    const cut = join(root, 'cut-up');
+    exportOnnx(policy, cut, { types: ['float32'], version: '1', mostInside: 1000, shardBytes: 20_000 });
+    const places = model('decoder_model_merged.onnx', cut).initializers.filter(
+      (one) => one.external !== null,
+    );
+    const names = [...new Set(places.map(({ external }) => external!.location))];
+    expect(names.length).toBeGreaterThan(2);
+    expect(names).toEqual(names.map((_, i) => `decoder_model_merged.onnx_data${i === 0 ? '' : `_${i}`}`));
+    for (const { name, external } of places) {
+      const file = readFileSync(join(cut, 'onnx', external!.location!));
+      const [offset, length] = [Number(external!.offset), Number(external!.length)];
+      expect(file.length <= 20_000 || file.length === length).toBe(true);
+      const own = inside.initializers.find((one) => one.name === name)!;
+      expect(file.subarray(offset, offset + length).equals(own.rawData)).toBe(true);
+    }
+    const counts = JSON.parse(readFileSync(join(cut, 'config.json'), 'utf8'))['transformers.js_config'];
+    expect(counts.use_external_data_format['decoder_model_merged.onnx']).toBe(names.length);
     const config = JSON.parse(readFileSync(join(beside, 'config.json'), 'utf8'));
     expect(config['transformers.js_config'].use_external_data_format['decoder_model_merged.onnx']).toBe(1);
   });
