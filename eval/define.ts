@@ -85,7 +85,8 @@ function checkCommon(what: string, definition: Partial<Common>): void {
 }
 
 /**
- * Declares a policy, for `timeseer eval --policy FILE`. Write it as the default export of a module:
+ * Declares a policy, for `timeseer eval --policy FILE`. It runs in a thread of its own, which is ended where a call blocks it beyond the
+ * time limit. Write it as the default export of a module:
  *
  *     import { definePolicy } from 'timeseer';
  *

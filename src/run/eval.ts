@@ -583,6 +583,19 @@ export async function runEval(given: EvalRequest): Promise<Evaluation> {
   }
   const options = { ...given, endpoint: endpointOf(given) };
   const opened = named(await Promise.all(policies.map((one) => openPolicy(one, options, baselines))));
+  try {
+    return await evaluateOpened(opened, given, temperatures, baselines);
+  } finally {
+    for (const { close } of opened) await close?.();
+  }
+}
+
+async function evaluateOpened(
+  opened: readonly OpenedPolicy[],
+  given: EvalRequest,
+  temperatures: readonly number[],
+  baselines: Baselines,
+): Promise<Evaluation> {
   const local = opened.find(({ directory }) => directory !== null);
   const names = listed(given.data ?? [local === undefined ? USUAL_DATA : dataOf(local.given)]);
   if (given.data === undefined && local !== undefined) warnOfChange(local.given, names[0]!);

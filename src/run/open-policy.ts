@@ -1,15 +1,14 @@
 /** From what a user names a policy by to the policy: a directory of weights, a classical baseline. */
-import { answererOf } from '../../eval/define.ts';
 import type { EvalPolicy } from '../../eval/policy.ts';
 import type { EndpointOptions } from '../endpoint/chat.ts';
 import { ConfigError } from '../errors.ts';
-import { loadModule } from '../user-code.ts';
 import { moduleAddress, moduleHash } from '../user-module.ts';
 import { type Baselines, baselinePolicy } from './baseline-policy.ts';
 import { endpointPolicy, isEndpoint } from './endpoint-policy.ts';
 import type { EngineName } from './engine-name.ts';
 import { localPolicy } from './local-policy.ts';
 import { selectEngine } from './open-answerer.ts';
+import { hostPolicy } from './policy-host.ts';
 import { findPolicy } from './run-policy.ts';
 import { userPolicy } from './user-policy.ts';
 
@@ -29,6 +28,8 @@ export interface OpenedPolicy {
   readonly policy: EvalPolicy;
   /** Of the weights of a policy on this machine. */
   readonly directory: string | null;
+  /** Lets go of a thread of its own. */
+  readonly close?: () => Promise<void>;
 }
 
 const BASELINE = 'baseline:';
@@ -51,9 +52,9 @@ export async function openPolicy(
   if (isEndpoint(given)) return { given, policy: endpointPolicy(given, options.endpoint), directory: null };
   if (MODULE.test(given)) {
     const module = moduleAddress(given, '.');
-    const definition = answererOf(await loadModule(module, 'a policy made with definePolicy'), module.file);
-    const policy = userPolicy(definition, { module: moduleHash(module.file), export: module.name });
-    return { given, policy, directory: null };
+    const { definition, ready, close } = await hostPolicy(module);
+    const policy = userPolicy(definition, { module: moduleHash(module.file), export: module.name }, ready);
+    return { given, policy, directory: null, close };
   }
   const { adapter, device, workers } = options;
   const from = findPolicy(given);

@@ -80,10 +80,12 @@ const reasonOf = (error: unknown): string => (error as Error).message;
  * What a definition of the user evaluates as. A call that throws, hangs or gives back what is no answer leaves a response missing, with
  * the reason; many in a row end the evaluation.
  * @param identity what tells this version of the definition from others
+ * @param ready waited for before each call, outside of its time limit
  */
 export function userPolicy(
   definition: PolicyDefinition | DetectorDefinition,
   identity: Readonly<Record<string, Json>>,
+  ready: () => Promise<void> = async () => {},
 ): EvalPolicy {
   const { name, concurrency = 1, timeLimit = TIME_LIMIT } = definition;
   const card: EvalPolicy['card'] = (facts) => foreignCard(facts, null);
@@ -96,6 +98,7 @@ export function userPolicy(
         const record: OneByOne['record'] = async ({ number }, stop) => {
           const example = data.source.at(number);
           const shape = { length: example.channels[0]!.length, channels: example.channels.length };
+          await ready();
           const found = await call(where, timeLimit, stop, (signal) =>
             definition.detect(questionOf(example), { kind, classes, signal }),
           );
@@ -116,6 +119,7 @@ export function userPolicy(
     answer: (data, ...rest) => {
       const record = asked(data, async ({ number, ...request }, stop) => {
         const series = questionOf(data.source.at(number));
+        await ready();
         const began = performance.now();
         const outcome = await call(where, timeLimit, stop, (signal) =>
           definition.answer({ ...request, series, signal }),

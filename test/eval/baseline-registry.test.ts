@@ -1,12 +1,14 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import yargs from 'yargs';
 import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { anomalyExample } from '../../datasets/example.ts';
 import type { BaselineData } from '../../eval/baseline.ts';
 import { BASELINES, baselineNamed, baselinesOf } from '../../eval/baseline-registry.ts';
-import { baselineRecord } from '../../eval/baselines.ts';
+import { answerersFor, baselineRecord } from '../../eval/baselines.ts';
 import { answerAbove, comparable, POINT_SCORES, THRESHOLDS } from '../../eval/point-score-baselines.ts';
+import { evaluation } from '../../src/commands/eval.ts';
 import { ConfigError, DataError } from '../../src/errors.ts';
 import { Random } from '../../src/random.ts';
 import type { Example } from '../../src/types.ts';
@@ -200,4 +202,17 @@ describe.skipIf(!existsSync(LIGHTNING))('published errors (skipped where the fil
     expect(wrong.length / held.length).toBeCloseTo(error, 4);
     expect(prepared.settings['percent']).toBe(percent);
   });
+});
+
+test('the help of eval names those that answer beside any policy', async () => {
+  const cli = yargs([]).wrap(null);
+  (evaluation.builder as (cli: unknown) => unknown)(cli);
+  const help = await cli.getHelp();
+  const line = help.split('\n').find((one) => one.includes('--classical'))!;
+  const classes = Array.from({ length: 6 }, (_, i) => classified('train', i));
+  const [anomalies, learned] = await Promise.all([
+    answerersFor([waveWithBump('a', 80, 4)], null),
+    answerersFor([classified('test', 1)], classes),
+  ]);
+  for (const name of [...anomalies.keys(), ...learned.keys()]) expect(line).toContain(name);
 });

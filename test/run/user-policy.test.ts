@@ -1,5 +1,8 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { describe, expect, test } from 'vitest';
+import { afterAll, describe, expect, test } from 'vitest';
 import { type ExampleAddress, openExamples } from '../../datasets/source.ts';
 import {
   answererOf,
@@ -11,14 +14,18 @@ import {
   type PolicyRequest,
 } from '../../eval/define.ts';
 import { type CellResult, evaluateCell } from '../../src/run/eval-cell.ts';
+import { hostPolicy } from '../../src/run/policy-host.ts';
 import { userPolicy } from '../../src/run/user-policy.ts';
 
 const address: ExampleAddress = { name: 'nano5', split: 'test', seed: 42, length: 200, count: 4 };
 const source = openExamples(address);
 const ANSWER = '<think>flat</think><answer>[[20, 40]]</answer><class>trend</class>';
 
-async function evaluated(definition: PolicyDefinition | DetectorDefinition): Promise<CellResult> {
-  const policy = userPolicy(definition, { module: 'abc' });
+async function evaluated(
+  definition: PolicyDefinition | DetectorDefinition,
+  ready?: () => Promise<void>,
+): Promise<CellResult> {
+  const policy = userPolicy(definition, { module: 'abc' }, ready);
   return evaluateCell({
     ...{ policy, card: policy.card(source.facts), address, source, temperatures: [0], samples: 1, out: null },
     form: {
@@ -181,4 +188,44 @@ test.each([
   [{ name: 'a', answer: (): string => 'a', timeLimit: -1 }, /timeLimit: got -1/],
 ])('%j is no definition', (value, message) => {
   expect(() => answererOf(value, 'm.ts')).toThrow(message);
+});
+
+describe('a module of the user', () => {
+  const directory = mkdtempSync(join(tmpdir(), 'timeseer-policy-'));
+  afterAll(() => rmSync(directory, { recursive: true, force: true }));
+  const module = (name: string, text: string) => {
+    const file = join(directory, name);
+    writeFileSync(file, text);
+    return { file, name: 'default' };
+  };
+
+  test('that blocks its thread leaves that response missing, naming the function, and answers the others', async () => {
+    const hosted = await hostPolicy(
+      module(
+        'blocks.mjs',
+        `export default { name: 'stuck', timeLimit: 0.3, detect: ({ id }) => {
+          if (id.endsWith('1')) for (;;);
+          if (id.endsWith('2')) process.exit(3);
+          if (id.endsWith('3')) throw new TypeError('no luck');
+          return { intervals: [[20, 40]] };
+        } };`,
+      ),
+    );
+    try {
+      const said = records(await evaluated(hosted.definition, hosted.ready));
+      expect(said.map(({ seriesId, answer, failure }) => [seriesId, answer.intervals, failure])).toEqual([
+        ['nano5/test/0', [[20, 40]], undefined],
+        ['nano5/test/1', null, 'detect of stuck: gave nothing within 0.3 s'],
+        ['nano5/test/2', null, expect.stringMatching(/^detect of stuck: .*ended by itself \(exit code 3\)/)],
+        ['nano5/test/3', null, 'detect of stuck: threw TypeError: no luck'],
+      ]);
+    } finally {
+      await hosted.close();
+    }
+  });
+
+  test('that exports no policy is refused', async () => {
+    const address = module('seven.mjs', 'export default 7;');
+    await expect(hostPolicy(address)).rejects.toThrow(/seven\.mjs: exports no policy and no detector/);
+  });
 });
