@@ -70,6 +70,26 @@ function beforeStep(values: Float64Array, start: number, end: number): Finding['
   return n === 0 ? null : { since, mean: sum / n };
 }
 
+/** The end of a drift that is averaged, as a part of it. */
+const LATE = 1 / 16;
+
+/** Mean of the last samples, of whole cycles where there are any. */
+function meanOfEnd(
+  values: Float64Array,
+  start: number,
+  end: number,
+  period: number,
+): { mean: number; samples: number } {
+  const samples = Math.min(end - start, Math.max(1, Math.round(LATE * (end - start)), Math.round(period)));
+  let [sum, n] = [0, 0];
+  for (let i = end - samples; i < end; i++) {
+    if (Number.isNaN(values[i]!)) continue;
+    sum += values[i]!;
+    n++;
+  }
+  return { mean: sum / n, samples };
+}
+
 /** Sum and number of the steps between values that are there, in samples [from, to). */
 export function stepsIn(values: Float64Array, from: number, to: number): { sum: number; count: number } {
   let [sum, count] = [0, 0];
@@ -136,6 +156,9 @@ function kindOf(
   const { values, base, season, usualStep } = described;
   const period = season?.period ?? null;
   const { start, end, track, sign } = joined;
+  if (joined.lasting) {
+    return { kind: joined.drifts ? 'trend' : 'level', direction: sign > 0 ? 'above' : 'below' };
+  }
   const length = end - start;
   const band = base.high[joined.peak]! - base.low[joined.peak]!;
   const outside = facts.mean > base.high[joined.peak]! || facts.mean < base.low[joined.peak]!;
@@ -295,8 +318,19 @@ function statementOf(
   kind: Kind,
   direction: Finding['direction'],
   facts: Facts,
-  { observed, expected, stepped, start }: Pick<Finding, 'observed' | 'expected' | 'stepped' | 'start'>,
-  paces: { readonly pace: number | undefined; readonly period: number | null },
+  {
+    observed,
+    expected,
+    stepped,
+    start,
+    lasting,
+  }: Pick<Finding, 'observed' | 'expected' | 'stepped' | 'start' | 'lasting'>,
+  paces: {
+    readonly pace: number | undefined;
+    readonly period: number | null;
+    /** Mean of the end of a drift. */
+    readonly late: { readonly mean: number; readonly samples: number } | null;
+  },
 ): string {
   const band = `${shown(expected.low)} to ${shown(expected.high)}`;
   const range =
@@ -309,13 +343,16 @@ function statementOf(
     case 'level': {
       if (stepped !== null) {
         const samples = start - stepped.since === 1 ? 'the sample' : `the ${start - stepped.since} samples`;
-        return `${direction === 'above' ? 'rose' : 'fell'} to ${shown(observed.mean)} on average${range} after ${shown(stepped.mean)} in ${samples} before`;
+        return `${direction === 'above' ? 'rose' : 'fell'} to ${shown(observed.mean)} on average${range} after ${shown(stepped.mean)} in ${samples} before${lasting ? ', and has stayed there' : ''}`;
       }
       const moved = observed.mean > facts.expected ? 'rose' : 'fell';
       const mean = observed.least === observed.largest ? '' : ' on average';
       return `${moved} to ${shown(observed.mean)}${mean}${range} where ${shown(facts.expected)} was expected`;
     }
     case 'trend':
+      if (stepped !== null) {
+        return `${direction === 'above' ? 'rose' : 'fell'} steadily to ${shown(paces.late!.mean)} on average in the last ${paces.late!.samples} samples after ${shown(stepped.mean)} in the ${start - stepped.since} samples before`;
+      }
       return `drifted ${direction === 'above' ? 'up' : 'down'} to ${shown(observed.peak)} where ${shown(expected.value)} was expected (usual: ${band})`;
     case 'variance':
       return `moved ${direction === 'above' ? 'more' : 'less'} than usual: by ${shown(facts.step)} from sample to sample on average, against ${shown(facts.usualStep)} elsewhere`;
@@ -358,7 +395,8 @@ function describe(
     if (Math.abs(values[i]! - base.expected[i]!) > Math.abs(values[peak]! - base.expected[peak]!)) peak = i;
   }
   const { kind, pace, ...toward } = kindOf({ ...joined, peak }, facts, described);
-  const stepped = kind === 'level' && joined.track === 'step' ? beforeStep(values, start, end) : null;
+  const stepped =
+    (kind === 'level' && joined.track === 'step') || joined.drifts ? beforeStep(values, start, end) : null;
   // What is expected may have followed the step.
   const direction = stepped === null ? toward.direction : facts.mean > stepped.mean ? 'above' : 'below';
   const finding = {
@@ -372,7 +410,8 @@ function describe(
     observed: { least: facts.least, mean: facts.mean, largest: facts.largest, peak: values[peak]! },
     expected: { value: base.expected[peak]!, low: base.low[peak]!, high: base.high[peak]! },
     stepped,
-    ongoing: end === values.length,
+    ongoing: end === values.length || joined.lasting === true,
+    lasting: joined.lasting === true,
   };
   const names = [...new Set(members.map(({ track }) => track))];
   const inside = values[peak]! >= base.low[peak]! && values[peak]! <= base.high[peak]!;
@@ -385,6 +424,7 @@ function describe(
     statement: statementOf(kind, direction, facts, finding, {
       pace,
       period: described.season?.period ?? null,
+      late: joined.drifts ? meanOfEnd(values, start, end, described.season?.period ?? 1) : null,
     }),
     evidence: {
       for: names.map((name) => ACCOUNTS[name]),

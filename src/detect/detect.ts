@@ -20,6 +20,7 @@ import {
   usualSize,
 } from './departures.ts';
 import { describeAll, shown, stepsIn } from './describe.ts';
+import { drift } from './drifts.ts';
 import { levels } from './episodes.ts';
 import { type Expectation, expectation } from './expectation.ts';
 import { type Detection, type Finding, LEVELS } from './finding.ts';
@@ -215,6 +216,7 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
         2 * jitter,
         PEAK * Math.abs(values[one.peak]! - season!.expected[one.peak]!),
       ) &&
+      cameNear(values, season!.expected[one.peak]!, one, 2 * jitter + 2) &&
       explained(alike.values, one)
     );
   };
@@ -233,6 +235,9 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
     }))
     .filter(({ severity }) => severity >= least)
     .sort((a, b) => b.severity - a.severity);
+  const leak = drift(calm, floor, least, looks);
+  if (leak !== null) judged.push(leak);
+  judged.sort((a, b) => b.severity - a.severity);
   const plain = levelOrNeighbours(values, middle);
   // Similar stretches are what is expected where they tell much more: a wave whose pace changes, not noise with a spike here and there.
   const ordinary =
@@ -242,6 +247,20 @@ export function analyse(values: Float64Array, options: AnalyseOptions = {}): Ana
       ? similar.middle
       : plain);
   return { values, season, tracks, candidates: judged, ordinary, phases, floor, usualStep };
+}
+
+/** Whether the value expected at the peak of a stretch, or half of the way to it, comes a few samples earlier or later: what never comes is missing. */
+function cameNear(
+  values: Float64Array,
+  expected: number,
+  { start, end, peak }: Candidate,
+  reach: number,
+): boolean {
+  const half = Math.abs(values[peak]! - expected) / 2;
+  for (let i = Math.max(0, start - reach); i < Math.min(values.length, end + reach); i++) {
+    if (Math.abs(values[i]! - expected) <= half) return true;
+  }
+  return false;
 }
 
 export interface DetectOptions extends AnalyseOptions {
@@ -299,19 +318,35 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
       seasons: [],
     };
   }
-  const analysed = analyse(values, { ...options, absoluteFloor: absoluteFloor / unit });
-  const { season, tracks, candidates, usualStep } = analysed;
+  const settings = { ...options, absoluteFloor: absoluteFloor / unit };
+  const first = analyse(values, settings);
+  // Where the level went elsewhere for good, or drifts, the rest is looked at without that.
+  const moved = first.candidates.filter(({ lasting, severity: own }) => lasting && own >= LEVELS.medium);
+  const away = movedBy(values, moved, Math.max(1, Math.round(first.season?.period ?? 1)));
+  const level = moved.length === 0 ? values : difference(values, away);
+  const analysed = moved.length === 0 ? first : analyse(level, settings);
+  const { season, tracks, usualStep } = analysed;
+  const candidates =
+    moved.length === 0
+      ? first.candidates
+      : [...analysed.candidates.filter(({ lasting }) => !lasting), ...moved].sort(
+          (a, b) => b.severity - a.severity,
+        );
   const all = join(candidates, n, season?.period ?? null);
   const unusual = new Uint8Array(n);
-  for (const { start, end, severity: own } of all) if (own >= LEVELS.medium) unusual.fill(1, start, end);
+  for (const { start, end, severity: own, lasting } of all) {
+    // Where the level stays it is what is usual now.
+    if (own >= LEVELS.medium && lasting !== true) unusual.fill(1, start, end);
+  }
   const { ordinary, phases: scale, floor } = analysed;
-  const inside = expectation(values, ordinary, { floor, scale, unusual: (i) => unusual[i] === 1 });
+  const inside = expectation(level, ordinary, { floor, scale, unusual: (i) => unusual[i] === 1 });
   const inUnits = (some: Float64Array): Float64Array =>
-    unit === 1 ? some : some.map((value) => value * unit);
+    some.map((value, i) => (value + (moved.length === 0 ? 0 : away[i]!)) * unit);
   const base = { expected: inUnits(inside.expected), low: inUnits(inside.low), high: inUnits(inside.high) };
   const joined = all
     .filter((one) => one.severity >= severity)
-    .map((one) => trimmed(one, values, inside))
+    .map((one, _, told) => (one.lasting ? { ...one, end: untilNext(one, told, n) } : one))
+    .map((one) => trimmed(one, level, inside))
     .flatMap((one) => withoutGaps(one, given));
   let [smallest, largest] = [Infinity, -Infinity];
   for (const value of values) {
@@ -334,17 +369,52 @@ export function detect(given: Float64Array, options: DetectOptions = {}): Detect
   };
 }
 
+/**
+ * How far the level of [N] values is away from where it was before it moved for good or began to drift [N]: by the medians of whole cycles
+ * before and after, and by a line that ends where the values do.
+ */
+function movedBy(values: Float64Array, moved: readonly Candidate[], period: number): Float64Array {
+  const n = values.length;
+  const away = new Float64Array(n);
+  const medianOf = (from: number, to: number): number => {
+    const some = values.slice(Math.max(0, from), Math.min(n, to));
+    return quantileInPlace(some, some.length, 0.5);
+  };
+  // A cycle's median does not depend on where it begins.
+  const whole = (samples: number): number => Math.max(1, Math.floor(samples / period)) * period;
+  const sorted = moved.toSorted((a, b) => a.start - b.start);
+  for (const [k, { start, drifts }] of sorted.entries()) {
+    const from = sorted[k - 1]?.start ?? 0;
+    const to = drifts ? n : (sorted[k + 1]?.start ?? n);
+    const before = medianOf(start - whole(start - from), start);
+    if (drifts) {
+      const late = Math.min(n - start, whole(Math.ceil((n - start) / 8)));
+      const slope = (medianOf(n - late, n) - before) / Math.max(1, n - late / 2 - start);
+      for (let i = start; i < n; i++) away[i]! += slope * (i - start);
+    } else {
+      const size = medianOf(start, start + whole(to - start)) - before;
+      for (let i = start; i < n; i++) away[i]! += size;
+    }
+  }
+  return away;
+}
+
 const isPeak = ({ kind }: Finding): boolean => kind === 'spike' || kind === 'dip';
 
 /** A value that may come at its place is no peak, however unlike the stretches that were compared with it. */
 const insideBand = ({ observed: { peak }, expected: { low, high } }: Finding): boolean =>
   peak >= low && peak <= high;
 
+/** What lasts is told until something else happens, or until now. */
+const untilNext = ({ start }: Joined, all: readonly Joined[], n: number): number =>
+  Math.min(n, ...all.flatMap((other) => (other.start > start ? [other.start] : [])));
+
 /** Samples outside of the band that make a stretch theirs, as a part of those between the first and the last of them. */
 const MOSTLY_OUTSIDE = 0.6;
 
 /** A stretch that leaves the band ends where it comes back. */
 function trimmed(one: Joined, values: Float64Array, { low, high }: Expectation): Joined {
+  if (one.lasting) return one;
   let [start, end, outside] = [one.end, one.start, 0];
   for (let i = one.start; i < one.end; i++) {
     if (values[i]! >= low[i]! && values[i]! <= high[i]!) continue;

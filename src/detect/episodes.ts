@@ -54,8 +54,13 @@ export function levels(found: readonly Step[], values: Float64Array, usual: numb
       sum += sign * (values[later ? one.at + k - 1 : one.at - k]! - half);
       if (sum > largest) [largest, reach] = [sum, k];
     }
-    if (reach > furthest) add(one.at, one.at + 1, one.size);
-    else if (later) add(one.at, one.at + Math.max(1, reach), sign);
+    if (reach > furthest) {
+      const end = Math.min(n, one.at + one.span);
+      out.push({
+        ...{ start: one.at, end, sign: one.size > 0 ? 1 : -1, severity: one.severity, peak: one.at },
+        ...{ track: 'step', lasting: true },
+      });
+    } else if (later) add(one.at, one.at + Math.max(1, reach), sign);
     else add(one.at - Math.max(1, reach), one.at, sign);
   }
   return out;

@@ -68,6 +68,8 @@ export interface Finding {
   readonly similar: readonly (readonly [start: number, end: number])[];
   /** Whether it lasts until the end of the series. */
   readonly ongoing: boolean;
+  /** Of a level that went elsewhere and has stayed there for longer than an episode: its extent ends where another finding begins. */
+  readonly lasting: boolean;
 }
 
 export interface Detection {

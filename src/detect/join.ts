@@ -20,11 +20,9 @@ const FEWEST_PEAKS = 3;
 const NEAR_PEAKS = 0.6;
 
 /** Candidates in a series of `length` samples that overlap or all but touch are one: its extent is that of all of them that are not weak. */
-export function join(
-  candidates: readonly Candidate[],
-  length: number,
-  period: number | null = null,
-): Joined[] {
+export function join(all: readonly Candidate[], length: number, period: number | null = null): Joined[] {
+  const leaks = all.filter(({ drifts }) => drifts);
+  const candidates = all.filter(({ drifts }) => !drifts);
   const lasting = (one: Candidate): boolean => one.track === 'step' && one.end === length;
   const groups: { start: number; end: number; members: Candidate[] }[] = [];
   for (const one of candidates) {
@@ -121,10 +119,22 @@ export function join(
     const start = Math.max(one.start, ...events.map(({ end }) => end));
     if (2 * (one.end - start) >= one.end - one.start) events.push({ start, end: one.end, members: [one] });
   }
+  // A drift goes on whatever happens meanwhile.
+  for (const one of leaks) {
+    // Its steps are parts of it.
+    const own = events.filter(
+      ({ start, members }) => start >= one.start && members.every(({ track }) => track === 'step'),
+    );
+    for (const part of own) events.splice(events.indexOf(part), 1);
+    events.push({ start: one.start, end: one.end, members: [one] });
+  }
   return events
-    .map(({ start, end, members }) => {
+    .map(({ start, end, members }): Joined => {
       members.sort((a, b) => b.severity - a.severity);
       const worst = members[0]!;
+      // A level that stays is told by its beginning, whatever else the change to it departs from.
+      const step = members.find(({ lasting: stays, severity }) => stays && severity >= WEAK * worst.severity);
+      if (step !== undefined) return { ...step, severity: worst.severity, members };
       // Where one value begins and ends is exact.
       return worst.track === 'still' ? { ...worst, members } : { ...worst, start, end, members };
     })

@@ -40,6 +40,10 @@ export const LOGARITHMIC: ReadonlySet<TrackName> = new Set<TrackName>(['movement
 /** What a track finds, before stretches of several are joined. */
 export interface Candidate extends Stretch {
   readonly track: TrackName;
+  /** Of a step: the level has stayed where it went, for longer than an episode; the stretch is the beginning of that. */
+  readonly lasting?: true;
+  /** With `lasting`: it drifts on. */
+  readonly drifts?: true;
 }
 
 export interface ScanOptions {

@@ -20,6 +20,8 @@ const FEWEST_CYCLES = 3;
 const LEAST_GAIN = 0.8;
 /** A longer season must be better than a shorter one by this factor. */
 const LONGER_GAIN = 0.9;
+/** A season of what is rare must leave this part of the mean departure without it. */
+const RARE_GAIN = 0.5;
 /** Its gain in each cycle of the shorter one must be so many standard errors above 0 on average. */
 const LEAST_ERRORS = 2;
 const LONGEST_CORRELATED = 1 << 17;
@@ -226,6 +228,24 @@ function refine(r: Float64Array, lag: number): number {
   return Math.abs(period - nearest) * (r.length / period) < 0.5 ? nearest : period;
 }
 
+/**
+ * Whether a season foretells what is rare and large, such as a job once a day: the median departure does not depend on it, and clipped
+ * values hardly do.
+ */
+function foretellsRare(
+  values: Float64Array,
+  period: number,
+  clock: Int32Array | null,
+  stride: number,
+): boolean {
+  const rests = difference(values, seasonExpectation(values, period, clock));
+  const others = difference(values, seasonExpectation(values, period, clock, { aside: true }));
+  return (
+    meanOfAbs(rests, stride) < RARE_GAIN * meanOfAbs(others, stride) &&
+    betterOverCycles(rests, others, period)
+  );
+}
+
 interface Found {
   /** Departures from what it lets one expect [N], and how far they lie from 0. */
   readonly rests: Float64Array;
@@ -299,13 +319,17 @@ export function findSeason(
     // Of a pattern that repeats exactly apart from its edges the median is 0 at any period near by.
     const left = medianOfAbs(rests, stride) + EDGES * meanOfAbs(rests, stride);
     const rest = left / without;
+    const found = { period, expected, rests, rest, clock: clockOf(period), left, spacing: 1 };
+    if (best === null && foretellsRare(values, period, clockOf(period), stride)) {
+      best = found;
+      continue;
+    }
     if (rest >= LEAST_GAIN || (best !== null && left >= LONGER_GAIN * best.left)) continue;
     if (best !== null && !betterOverCycles(rests, best.rests, best.period)) continue;
     // Medians of skewed or rounded noise are nearer to it than its mean, whatever the phase.
     const others = difference(clipped, seasonExpectation(clipped, period, clockOf(period), { aside: true }));
     const chance = medianOfAbs(others, stride) + EDGES * meanOfAbs(others, stride);
-    if (left < LEAST_GAIN * chance)
-      best = { period, expected, rests, rest, clock: clockOf(period), left, spacing: 1 };
+    if (left < LEAST_GAIN * chance) best = found;
   }
   if (best !== null) {
     // Far cycles are no part of an anomaly of a few cycles; where the season keeps its shape and its level they predict as well.

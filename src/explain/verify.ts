@@ -61,12 +61,12 @@ function checkFinding(one: ReportFinding, source: ReportSource, column: ReportCo
   same(`${at}: seconds`, one.durationSeconds, seconds);
   same(`${at}: duration`, one.duration, lengthWords(seconds, end - start));
   same(`${at}: rows`, one.rows, rowsOf(source, start, end));
-  same(`${at}: ongoing`, one.ongoing, end === samples);
   same(`${at}: severity`, one.severity >= LEVELS[one.level], true);
   const found = column.detection.findings.find(
     (other) => other.start === start && other.end === end && other.kind === one.kind,
   );
   if (found === undefined) throw new ReportMismatch(`${at}: a finding of the detector`, [start, end], null);
+  same(`${at}: ongoing`, one.ongoing, end === samples || found.lasting);
   if (found.stepped !== null) {
     const { since, mean: before } = found.stepped;
     same(`${at}: mean before the step`, before, summary(column.values, since, start).mean);

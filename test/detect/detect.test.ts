@@ -146,6 +146,78 @@ describe('a stretch that departs is found where it is', () => {
   });
 });
 
+describe('what goes on until now', () => {
+  test.each([300, 1000, 1200])(
+    'a level that went elsewhere at sample %i of 2016 and stayed is told once, against what was before',
+    (at) => {
+      const values = noise(51, 2016).map((error, i) => 50 + 2 * error + (i >= at ? 30 : 0));
+      const { findings, expected } = detect(values);
+      expect(findings).toHaveLength(1);
+      const [one] = findings;
+      expect(one).toMatchObject({ kind: 'level', direction: 'above', end: 2016, ongoing: true });
+      expect(Math.abs(one!.start - at)).toBeLessThanOrEqual(2);
+      expect(one!.statement).toMatch(
+        /^rose to (79|80)\.?\d* on average .* after (49|50)\.?\d* in the \d+ samples before/,
+      );
+      // What is expected now is what is usual now.
+      expect(expected[1990]).toBeGreaterThan(75);
+      expect(expected[at - 50]).toBeLessThan(55);
+    },
+  );
+
+  test('a spike behind such a change is a finding of its own, and ends the telling of it', () => {
+    const values = noise(52, 2016).map(
+      (error, i) => 50 + 2 * error + (i >= 900 ? 30 : 0) + (i === 1500 ? 60 : 0),
+    );
+    const { findings } = detect(values);
+    expect(findings.map(({ kind }) => kind).sort()).toEqual(['level', 'spike']);
+    expect(findings.find(({ kind }) => kind === 'level')).toMatchObject({
+      end: 1500,
+      ongoing: true,
+      lasting: true,
+    });
+  });
+
+  test('a leak is a trend since it began, with or without a season', () => {
+    const leak = noise(53, 2016).map((error, i) => 40 + 0.5 * error + Math.max(0, i - 1000) * 0.03);
+    const [found, ...more] = detect(leak).findings;
+    expect(more).toEqual([]);
+    expect(found).toMatchObject({ kind: 'trend', direction: 'above', end: 2016, ongoing: true });
+    expect(Math.abs(found!.start - 1000)).toBeLessThan(70);
+    expect(found!.statement).toMatch(
+      /^rose steadily to (69|70)\.?\d* on average in the last \d+ samples after (39\.\d+|40\.?\d*) in the/,
+    );
+    const daily = days(54, 2016).map((value, i) => value - Math.max(0, i - 1100) * 0.2);
+    const [falling] = detect(daily).findings;
+    expect(falling).toMatchObject({ kind: 'trend', direction: 'below', ongoing: true });
+  });
+
+  test('growth, a random walk and a bent curve are no leak', () => {
+    let at = 0;
+    const series = [
+      noise(55, 2000).map((error, i) => 10 + 0.03 * i + error),
+      noise(56, 2000).map((step) => (at += step)),
+      noise(57, 2000).map((error, i) => Math.exp((1.5 * i) / 2000) * (10 + 0.1 * error)),
+      noise(58, 2000).map((error, i) => (i / 300) ** 2 + error),
+    ];
+    for (const values of series)
+      expect(detect(values).findings.filter(({ kind }) => kind === 'trend')).toEqual([]);
+  });
+
+  test('a job that did not run is missed, however rarely it runs', () => {
+    const jobs = (miss: number) =>
+      noise(59, 2016).map((error, i) => (i % 72 < 3 && Math.floor(i / 72) !== miss ? 500 : 5) + 2 * error);
+    expect(detect(jobs(-1)).findings).toEqual([]);
+    const { findings, seasons } = detect(jobs(15));
+    expect(seasons).toEqual([72]);
+    expect(findings).toHaveLength(1);
+    expect(findings[0]).toMatchObject({ kind: 'dip', direction: 'below' });
+    expect(findings[0]!.start).toBeGreaterThanOrEqual(1080);
+    expect(findings[0]!.end).toBeLessThanOrEqual(1083);
+    expect(findings[0]!.expected.value).toBeGreaterThan(480);
+  });
+});
+
 describe('what is usual is no finding', () => {
   const shape = (f: (i: number) => number) => Float64Array.from({ length: 1500 }, (_, i) => f(i));
   const many = (make: (seed: number) => Float64Array, count = 30): number =>

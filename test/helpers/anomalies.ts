@@ -65,7 +65,8 @@ export function sampleColumn(
       },
       similar: one.similar ?? [],
       stepped: null,
-      ongoing: one.end === length,
+      lasting: false,
+    ongoing: one.end === length,
     };
   });
   const detection: Detection = {
