@@ -68,7 +68,6 @@ export function checkFacts(report: AnomalyReport, csv: string, detection: Detect
     check(`${at}: to`, one.to!.ms, ms(last));
     check(`${at}: from as text`, Date.parse(`${one.from!.iso!.slice(0, 19)}Z`), ms(first));
     check(`${at}: time of the peak`, one.peak.at!.ms, ms(first + one.peak.index - one.start));
-    check(`${at}: ongoing`, Number(one.ongoing), Number(last === lines.length));
     let expected = 0;
     for (let i = one.start; i < one.end; i++) expected += detection.expected[i]! / values.length;
     const own = steps(first, last);
@@ -78,9 +77,14 @@ export function checkFacts(report: AnomalyReport, csv: string, detection: Detect
       ...[one.expected.value!, one.expected.low!, one.expected.high!],
       ...[own.sum / own.count, (all.sum - own.sum) / (all.count - own.count), ...detection.seasons],
     ];
-    const { stepped } = detection.findings.find(
+    const { stepped, lasting } = detection.findings.find(
       ({ start, end, kind }) => start === one.start && end === one.end && kind === one.kind,
     )!;
+    // Of a level that is said to have stayed, what comes after the extent is nearer to it than to what was before.
+    const rest = cells.slice(last).map((line) => Number(line[1]));
+    const after = rest.reduce((sum, value) => sum + value, 0) / rest.length;
+    const stays = lasting && Math.abs(after - mean) < Math.abs(after - (stepped?.mean ?? mean));
+    check(`${at}: ongoing`, Number(one.ongoing), Number(last === lines.length || stays));
     if (stepped !== null) {
       const before = cells
         .slice(first - 1 - (one.start - stepped.since), first - 1)

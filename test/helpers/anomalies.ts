@@ -66,7 +66,7 @@ export function sampleColumn(
       similar: one.similar ?? [],
       stepped: null,
       lasting: false,
-    ongoing: one.end === length,
+      ongoing: one.end === length,
     };
   });
   const detection: Detection = {
