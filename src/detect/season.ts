@@ -124,7 +124,8 @@ export function seasonLevel(values: Float64Array, period: number, spacing = 1): 
  * What the same phase of the nearest other cycles, or of every so many (`spacing`), lets one expect: their median, on the level of the
  * cycles around [N].
  *
- * With `aside` other phases of those cycles: a season predicts better than that, and chance does not.
+ * With `aside` other phases of those cycles: a season predicts better than that, and chance does not. With `apart` the nearer of two
+ * other cycles where there are no more: an anomaly in one of them would be half of what is expected of the other.
  *
  * @param clock [N] samples that the clock which the season follows is ahead of the count of samples: a day with 23 hours moves it by an
  * hour from there on
@@ -133,7 +134,7 @@ export function seasonExpectation(
   values: Float64Array,
   period: number,
   clock: Int32Array | null = null,
-  { spacing = 1, aside = false } = {},
+  { spacing = 1, aside = false, apart = false } = {},
 ): Float64Array {
   const n = values.length;
   const level = seasonLevel(values, period, spacing);
@@ -156,10 +157,19 @@ export function seasonExpectation(
       take(-k);
       if (count < 2 * CYCLES) take(k);
     }
-    out[i] = level[i]! + (count === 0 ? 0 : medianOf(scratch, count));
+    out[i] =
+      level[i]! +
+      (count === 0
+        ? 0
+        : apart && count === 2
+          ? nearer(values[i]! - level[i]!, scratch)
+          : medianOf(scratch, count));
   }
   return out;
 }
+
+const nearer = (own: number, [a, b]: Float64Array): number =>
+  Math.abs(own - a!) <= Math.abs(own - b!) ? a! : b!;
 
 /** Autocorrelation of [N] at lags 0 … N/2, without the bias of short overlaps. */
 function correlogram(values: Float64Array): Float64Array {
@@ -349,7 +359,7 @@ export function findSeason(
         rest: best.rest,
         clock: best.clock,
         level: seasonLevel(values, best.period, best.spacing),
-        expected: seasonExpectation(values, best.period, best.clock, { spacing: best.spacing }),
+        expected: seasonExpectation(values, best.period, best.clock, { spacing: best.spacing, apart: true }),
       };
 }
 

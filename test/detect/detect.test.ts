@@ -261,6 +261,16 @@ describe('what is usual is no finding', () => {
     expect(many(student)).toBeLessThanOrEqual(2);
   });
 
+  test('what was usual at the place of the only other cycle that did not depart', () => {
+    for (const seed of [61, 62, 63]) {
+      const calm = noise(seed, 1000).map(
+        (error, i) => 40 + 25 * Math.sin((2 * Math.PI * i) / 288) + 1.5 * error,
+      );
+      const { findings } = detect(withStretch(calm, 500, 512, () => 97));
+      expect(findings.map(({ start, end }) => [start, end])).toEqual([[500, 512]]);
+    }
+  });
+
   test('days of sun, some brighter than others, are told by days and not by what few of them have in common', () => {
     const sun = (seed: number): Float64Array => {
       const draw = new Random(seed, 'sun');
