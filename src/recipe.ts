@@ -69,7 +69,9 @@ const policy = z
   .strictObject({
     init: word
       .default('nano')
-      .describe('Start: nano (a small Qwen2.5-VL, random weights) or a Hugging Face directory.'),
+      .describe(
+        'Start: nano or small (Qwen2.5-VL of 0.75 and 2.3 million random weights) or a Hugging Face directory.',
+      ),
     dtype: z
       .enum(['auto', 'float32', 'bfloat16'])
       .default('auto')
@@ -143,6 +145,11 @@ const sft = z
       .default(8000)
       .describe(
         'Training examples, each seen once; 0 skips the stage. The stage ends after them, not after a time.',
+      ),
+    levels: count(0)
+      .default(0)
+      .describe(
+        'Of the samples of the generator wild so many first ones have traces whose scan tells the level of every cell, which teaches to read along the picture.',
       ),
     batch: count(1, 65_536).default(16).describe('Examples per update, over all workers.'),
     learningRate: positive.max(1).default(1.4e-3).describe('Peak learning rate of AdamW.'),

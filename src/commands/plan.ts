@@ -19,7 +19,7 @@ export const plan: CommandModule<object, PlanArguments> = {
         type: 'string',
         requiresArg: true,
         describe:
-          "'nano', the directory of a policy or checkpoint (config.json is enough of its weights), or a run",
+          "'nano', 'small', the directory of a policy or checkpoint (config.json is enough of its weights), or a run",
         defaultDescription: "the recipe's policy.init",
       })
       .option('recipe', {
@@ -58,21 +58,21 @@ export const plan: CommandModule<object, PlanArguments> = {
           "the device's own libraries and fragments.",
       ),
   handler: async (given) => {
-    const [{ loadRecipe }, { findPolicy }, run, { planLines, stagesOf }, { ConfigError }] = await Promise.all(
-      [
+    const [{ loadRecipe }, { findPolicy }, run, { planLines, stagesOf }, { isBuiltIn }, { ConfigError }] =
+      await Promise.all([
         import('../config.ts'),
         import('../run/run-policy.ts'),
         import('../run/stage-memory.ts'),
         import('../train/memory-plan.ts'),
+        import('../policy/model-config.ts'),
         import('../errors.ts'),
-      ],
-    );
+      ]);
     if (!/^(cpu|cuda(:\d+)?)$/.test(given.device)) {
       throw new ConfigError(`unknown device '${given.device}': use 'cpu', 'cuda' or 'cuda:N'`);
     }
     const recipe = loadRecipe(given.recipe, given.set);
     const name = given.policy ?? recipe.policy.init;
-    const directory = name === 'nano' ? null : findPolicy(name);
+    const directory = isBuiltIn(name) ? null : findPolicy(name);
     const memory = given.memory === undefined ? run.deviceMemory(given.device) : run.parseBytes(given.memory);
     const stages = stagesOf(recipe);
     if (stages.length === 0) throw new ConfigError('sft.samples and rl.steps are both 0: nothing is trained');

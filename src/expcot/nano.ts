@@ -20,7 +20,7 @@
 
 import { DataError } from '../errors.ts';
 import { mergeIntervals } from '../series/intervals.ts';
-import type { AnomalyClass, Interval } from '../types.ts';
+import type { AnomalyClass, DepartureFacts, Interval, SeriesFacts } from '../types.ts';
 import type { Evidence, Family } from './evidence.ts';
 import { citedFamily } from './route.ts';
 import { formatResponse } from './trace.ts';
@@ -35,6 +35,10 @@ export interface Gold {
 export interface NanoOptions {
   /** Cells of the scan: visual tokens of the picture; default 20. */
   readonly cells?: number;
+  /** Coordinate steps along the series: one per sample at most; default 100. */
+  readonly steps?: number;
+  /** The scan tells the level of cells without anomaly, see `levelScan`: where the generator says what it knows; default false. */
+  readonly levels?: boolean;
 }
 
 const BASES = {
@@ -53,15 +57,15 @@ const CITED: Readonly<Record<Family | 'none', string>> = {
   none: '; no test',
 };
 
-/** Number of coordinate steps along a series: 100, or one per sample of a shorter one. */
-const stepsOf = (length: number): number => Math.min(100, length);
+/** Coordinate steps along a series unless told otherwise. */
+const STEPS = 100;
 
 /**
- * Intervals with coordinates rounded to steps of N/100: never empty (one that would be takes the step around its
+ * Intervals with coordinates rounded to steps of N/`wanted`, of one sample at least: never empty (one that would be takes the step around its
  * middle), sorted, disjoint; those that meet after rounding become one. [0, N) stays inside the series.
  */
-export function roundIntervals(intervals: readonly Interval[], length: number): Interval[] {
-  const steps = stepsOf(length);
+export function roundIntervals(intervals: readonly Interval[], length: number, wanted = STEPS): Interval[] {
+  const steps = Math.min(wanted, length);
   const coordinate = (step: number) => Math.round((step * length) / steps);
   return mergeIntervals(
     intervals.map(([start, end]): Interval => {
@@ -92,6 +96,34 @@ export function scan(intervals: readonly Interval[], length: number, cells: numb
   return symbols;
 }
 
+/**
+ * The scan with a digit for each cell that nothing touches: where the mean of its samples lies between the least (0) and the largest (9) of
+ * the series; `.` where all of them are missing. A policy that is asked for it first has to look at every cell, of normal series too, and
+ * learns to read along the picture long before it could from the few cells with an anomaly.
+ */
+export function levelScan(values: Float64Array, intervals: readonly Interval[], cells: number): string {
+  const { length } = values;
+  let [least, largest] = [Infinity, -Infinity];
+  for (const value of values) {
+    if (value < least) least = value;
+    if (value > largest) largest = value;
+  }
+  const range = largest - least;
+  return [...scan(intervals, length, cells)]
+    .map((symbol, cell) => {
+      if (symbol !== '.') return symbol;
+      let [sum, count] = [0, 0];
+      for (let i = Math.floor((cell * length) / cells); i < Math.floor(((cell + 1) * length) / cells); i++) {
+        if (Number.isNaN(values[i]!)) continue;
+        sum += values[i]! - least;
+        count++;
+      }
+      if (count === 0) return '.';
+      return range > 0 ? String(Math.min(9, Math.floor((10 * (sum / count)) / range))) : '0';
+    })
+    .join('');
+}
+
 /** Even samples, fewer words to learn, where the spectrum tells no neighbours apart (a sample is a bin from √N on); whole ones below. */
 const roundPeriod = (period: number, length: number): number =>
   period * period < length ? Math.max(2, Math.round(period)) : 2 * Math.round(period / 2);
@@ -102,13 +134,68 @@ const roundPeriod = (period: number, length: number): number =>
  * for up to three intervals when every tag, phrase, symbol, digit and separator is one token; each more costs 8.
  */
 export function nanoTeacher(evidence: Evidence, gold: Gold, options: NanoOptions = {}): string {
-  const { cells = 20 } = options;
+  const { cells = 20, steps } = options;
   const { length, base } = evidence;
-  const rounded = roundIntervals(gold.intervals, length);
+  const rounded = roundIntervals(gold.intervals, length, steps);
   const phrase = BASES[base.kind][base.trending ? 1 : 0];
   const period = base.period === null ? '' : `; period ${roundPeriod(base.period, length)}`;
   const citation = gold.intervals.length === 0 ? '' : CITED[citedFamily(evidence, gold.intervals) ?? 'none'];
   const think = `${phrase}${period}; scan ${scan(rounded, length, cells)}${citation}`;
+  return formatResponse(think, rounded, gold.class);
+}
+
+/** What a series mainly is, by the first of these parts that it has. */
+const MADE_OF: readonly (readonly [component: string, phrase: string])[] = [
+  ['calendar', 'cycle of the calendar'],
+  ['pulses', 'pulses'],
+  ['season', 'cycle'],
+  ['wave', 'wave'],
+  ['jobs', 'regular jobs'],
+  ['on-off', 'levels that switch'],
+  ['regimes', 'levels that switch'],
+  ['walk', 'random walk'],
+  ['bursts', 'bursts'],
+];
+/** With one significant digit, two below 100 where they can be seen in a picture. */
+function roundSize(size: number): number {
+  if (size < 10) return Math.max(1, Math.round(size));
+  return size < 100 ? 10 * Math.round(size / 10) : Math.min(900, 100 * Math.round(size / 100));
+}
+
+/** The direction of a change that can have two; with the space before it. */
+function directionOf({ kind, observed, unmodified }: DepartureFacts): string {
+  if (kind === 'variance change') {
+    return observed[2] - observed[0] > unmodified[2] - unmodified[0] ? ' up' : ' down';
+  }
+  if (kind !== 'level shift' && kind !== 'trend change') return '';
+  return observed[1] > unmodified[1] ? ' up' : ' down';
+}
+
+/**
+ * The short target of a series whose generator says what it is made of and how it departs: what it is, its shortest cycle in samples to two digits, the scan,
+ * and each departure with its kind, direction and size in standard deviations of what cannot be foretold.
+ *
+ *   <think>cycle with trend; period 24; scan ..(#)...o....; level shift up 4 sd; spike 20 sd</think><answer>[[140, 220], [412, 413]]</answer><class>trend</class>
+ */
+export function nanoFactsTeacher(
+  facts: SeriesFacts,
+  values: Float64Array,
+  gold: Gold,
+  options: NanoOptions = {},
+): string {
+  const { cells = 20, steps, levels = false } = options;
+  const { length } = values;
+  const rounded = roundIntervals(gold.intervals, length, steps);
+  const marks = levels ? levelScan(values, rounded, cells) : scan(rounded, length, cells);
+  const has = (name: string): boolean => facts.components.includes(name);
+  const main = MADE_OF.find(([component]) => has(component))?.[1] ?? 'noise';
+  const slow = has('trend') || has('drift') ? ' with trend' : '';
+  const period = facts.periods.find((one) => one >= 4 && 2 * one <= length);
+  const cycle = period === undefined ? '' : `; period ${Number(period.toPrecision(2))}`;
+  const departures = facts.departures.map(
+    (one) => `; ${one.kind}${directionOf(one)} ${roundSize(one.severity)} sd`,
+  );
+  const think = `${main}${slow}${cycle}; scan ${marks}${departures.join('')}`;
   return formatResponse(think, rounded, gold.class);
 }
 

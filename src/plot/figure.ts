@@ -53,6 +53,12 @@ export interface Figure {
    * rows share one y axis, so that levels compare, or each has its own, so that shapes do. `null`: no rows.
    */
   readonly rows: 'shared' | 'own' | null;
+  /**
+   * Lines laid over each other, their colours added up like light, each with a y axis of its own: from and to fixed values, which lines go
+   * beyond at the edges, or (null) as wide as the line. What is drawn is one channel, and beside it what is unusual in it (`unusualLines`).
+   * `null`: none of that.
+   */
+  readonly overlay: readonly (readonly [lo: number, hi: number] | null)[] | null;
   /** Draws powers over time and frequency instead of lines. */
   readonly spectrogram: MelScale | null;
   /**
@@ -117,9 +123,12 @@ export function figure(name: string, changes: Partial<Omit<Figure, 'name'>> = {}
   if (result.step !== null && !(result.step > 0 && Number.isFinite(result.step))) {
     throw new ConfigError(`figure.step: expected units of x per sample above 0, or null, got ${result.step}`);
   }
-  const { grid, spectrogram, time, rows } = result;
-  if ([grid, spectrogram !== null, time, rows !== null].filter(Boolean).length > 1) {
-    throw new ConfigError('figure: grid, spectrogram, time and rows exclude each other; keep one');
+  const { grid, spectrogram, time, rows, overlay } = result;
+  if ([grid, spectrogram !== null, time, rows !== null, overlay !== null].filter(Boolean).length > 1) {
+    throw new ConfigError('figure: grid, spectrogram, time, rows and overlay exclude each other; keep one');
+  }
+  if (overlay !== null && [result.channels.length, result.colors.length].some((n) => n !== overlay.length)) {
+    throw new ConfigError(`figure.overlay: expected as many channels and colours as axes, ${overlay.length}`);
   }
   if (result.spectrogram !== null) checkMelScale(result.spectrogram);
   if (grid || rows !== null) checkPanels(result);
@@ -130,9 +139,10 @@ export function figure(name: string, changes: Partial<Omit<Figure, 'name'>> = {}
   return result;
 }
 
-/** Whether the column rasteriser can draw the figure: one polyline, or one in each row, of one colour, no axes, no text. */
+/** Whether the column rasteriser draws the figure: one polyline, or one in each row, of one colour, or lines laid over each other; no axes, no text. */
 export function isBare(figure: Figure): boolean {
-  const { axes, title, channels, colors, time, step, missing, grid, rows, spectrogram } = figure;
+  const { axes, title, channels, colors, time, step, missing, grid, rows, spectrogram, overlay } = figure;
+  if (overlay !== null) return true;
   const plain = step === 1 && missing === 'break' && !time && !grid && spectrogram === null;
   const lines = channels.length === 1 || (rows !== null && colors.length === 1);
   return plain && !axes && title === '' && lines;

@@ -39,6 +39,7 @@ const line: Figure = {
   legend: 'inside',
   grid: false,
   rows: null,
+  overlay: null,
   spectrogram: null,
   xMargin: 0.01,
   yMargin: 0.05,
@@ -77,6 +78,9 @@ const nano: Figure = {
  *                   30 tokens (a linear rule over simple statistics of the picture's cells names 89 % of 950 test windows of HAR, 81 % where
  *                   the axis fits each series, 72 % where it fits each row)
  *  nano-variates    as nano-channels, with a y axis for each row, at 280 px: shapes, whatever their level and size; 10 × C tokens
+ *  nano-analysis    as nano, the values in green on black, and over them in red how far each sample departs from its neighbours and in blue how unlike
+ *                   all others the stretch around it is, both on axes that are the same for every series; 20 tokens. Up to 560 samples have a column
+ *                   of pixels of their own
  *  anomllm          AnomLLM's 10 × 1.5 in at 100 dpi, but with a y axis that widens instead of clipping at ±1
  *  ctu              TimeMaster's 6 × 2.5 in tight box (580 × 230), line width 2 pt, fonts 9 / 8 / 7 pt
  *  tee              power density over 800 µs, 319 samples; 21 × 8 tokens
@@ -108,6 +112,14 @@ export const PRESETS = {
     height: 252,
     channels: ['0', '1', '2', '3', '4', '5', '6', '7', '8'],
     rows: 'own',
+  },
+  'nano-analysis': {
+    ...nano,
+    name: 'nano-analysis',
+    channels: ['value', 'deviation', 'unlikeness'],
+    colors: ['#00ff00', '#ff0000', '#0000ff'],
+    background: '#000000',
+    overlay: [null, [-1, 1], [-1, 1]],
   },
   anomllm: {
     ...line,
@@ -216,6 +228,7 @@ const WORDS: Readonly<Record<FigureName, string>> = {
   'nano-channels': 'a bare row per channel',
   'nano-har': 'the same for acceleration in g',
   'nano-variates': 'bare rows, each on its own scale',
+  'nano-analysis': 'values, and what is unusual in them, in three colours',
   anomllm: 'blue, 1000 × 150',
   ctu: 'one day of power, 580 × 230',
   tee: 'power density over µs',

@@ -211,6 +211,17 @@ export function renderColumns(figure: Figure, values: FigureValues, into?: Uint8
   const s = scratchFor(width, height);
   const radius = figure.lineWidth / 2;
   const row = plot.height / channels.length;
+  if (figure.overlay !== null) {
+    fillWith(data, rgb(figure.background));
+    figure.overlay.forEach((axis, c) => {
+      const series = channels[c]!;
+      const [yLo, yHi] = axis ?? ownDomain(figure, series, common);
+      const toY = { scale: plot.height / (yHi - yLo), top: figure.padding.top, highest: yHi };
+      addChannel(s, series, toX, toY, radius, width, height);
+      paintLight(s, rgb(figure.colors[c]!), width, height, data);
+    });
+    return { width, height, data };
+  }
   channels.forEach((series, c) => {
     const [yLo, yHi] = figure.rows === 'own' ? ownDomain(figure, series, common) : common;
     // Subtracted before scaling, so that values which differ in their last digits stay apart.
@@ -221,16 +232,13 @@ export function renderColumns(figure: Figure, values: FigureValues, into?: Uint8
   return { width, height, data };
 }
 
-/** Sums the coverage down each column, blends line over background, and leaves the scratch clean. */
-function paint(
-  s: Scratch,
-  [r, g, b]: readonly [number, number, number],
-  [br, bg, bb]: readonly [number, number, number],
+/** Sums the coverage down each column, hands on how much of each pixel is covered, and leaves the scratch clean. */
+function eachPixel(
+  { change, coverage }: Scratch,
   width: number,
   height: number,
-  data: Uint8Array,
+  draw: (at: number, alpha: number) => void,
 ): void {
-  const { change, coverage } = s;
   coverage.fill(0);
   let at = 0;
   for (let row = 0; row < height; row++) {
@@ -239,12 +247,49 @@ function paint(
       const sum = coverage[column]! + change[start + column]!;
       coverage[column] = sum;
       // Runs on both sides of a break can overlap in a column; rounding can leave a trace below 0.
-      const alpha = sum <= 0.001 ? 0 : sum >= SUBCOLUMNS ? 1 : sum / SUBCOLUMNS;
-      data[at] = br + alpha * (r - br) + 0.5;
-      data[at + 1] = bg + alpha * (g - bg) + 0.5;
-      data[at + 2] = bb + alpha * (b - bb) + 0.5;
+      draw(at, sum <= 0.001 ? 0 : sum >= SUBCOLUMNS ? 1 : sum / SUBCOLUMNS);
       at += 3;
     }
   }
   change.fill(0);
+}
+
+/** Blends a line over a background. */
+function paint(
+  s: Scratch,
+  [r, g, b]: readonly [number, number, number],
+  [br, bg, bb]: readonly [number, number, number],
+  width: number,
+  height: number,
+  data: Uint8Array,
+): void {
+  eachPixel(s, width, height, (at, alpha) => {
+    data[at] = br + alpha * (r - br) + 0.5;
+    data[at + 1] = bg + alpha * (g - bg) + 0.5;
+    data[at + 2] = bb + alpha * (b - bb) + 0.5;
+  });
+}
+
+/** Adds the light of a line to what is there: 255 − (255 − a)·(255 − b)/255 of each colour, the blend mode `screen`. */
+function paintLight(
+  s: Scratch,
+  colour: readonly [number, number, number],
+  width: number,
+  height: number,
+  data: Uint8Array,
+): void {
+  eachPixel(s, width, height, (at, alpha) => {
+    if (alpha === 0) return;
+    for (let k = 0; k < 3; k++) {
+      data[at + k] = 255.5 - ((255 - data[at + k]!) * (255 - alpha * colour[k]!)) / 255;
+    }
+  });
+}
+
+function fillWith(data: Uint8Array, [r, g, b]: readonly [number, number, number]): void {
+  for (let at = 0; at < data.length; at += 3) {
+    data[at] = r;
+    data[at + 1] = g;
+    data[at + 2] = b;
+  }
 }

@@ -274,6 +274,28 @@ export function nanoDims(vocabulary: number, special: SpecialIds): Dims {
   };
 }
 
+/** 2.3 M parameters: what learns series as they are met, and answers from a package of a few megabytes. */
+export function smallDims(vocabulary: number, special: SpecialIds): Dims {
+  const nano = nanoDims(vocabulary, special);
+  return {
+    ...nano,
+    width: 192,
+    layers: 4,
+    heads: 6,
+    inner: 384,
+    vision: { ...nano.vision, depth: 3, width: 128, heads: 4, inner: 256, fullAttention: [2] },
+  };
+}
+
+/** The sizes that a policy with random weights can begin with, by name. */
+export const BUILT_IN_DIMS: Readonly<Record<string, typeof nanoDims>> = { nano: nanoDims, small: smallDims };
+
+export const isBuiltIn = (name: string): boolean => Object.hasOwn(BUILT_IN_DIMS, name);
+
+/** Those of a name; of one that is none of them, nano's. */
+export const builtInDims = (name: string): typeof nanoDims =>
+  isBuiltIn(name) ? BUILT_IN_DIMS[name]! : nanoDims;
+
 /** The `config.json` of these sizes, in the nested layout; `parseDims` reads it back unchanged. */
 export function configJson(dims: Dims, dtype: WeightDType = 'float32'): Json {
   const { vision, special } = dims;

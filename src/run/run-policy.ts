@@ -8,7 +8,7 @@ import { MANIFEST_FILE, TRAINING_FILES, writeManifestedDirectory } from '../mani
 import { trainBpe } from '../policy/bpe.ts';
 import { type Json, readJson } from '../policy/json-file.ts';
 import { type Adapter, mergeAdapter } from '../policy/lora.ts';
-import { statedDType } from '../policy/model-config.ts';
+import { builtInDims, isBuiltIn, statedDType } from '../policy/model-config.ts';
 import { loadAdapter } from '../policy/peft.ts';
 import { Policy } from '../policy/policy.ts';
 import type { Recipe } from '../recipe.ts';
@@ -134,13 +134,17 @@ export function nanoTokenizer(recipe: Recipe, card: PolicyCard): Record<string, 
 export function prepareInitial(run: Run): void {
   if (existsSync(run.initial)) return;
   const { policy, seed } = run.recipe;
-  if (policy.init !== 'nano') {
+  if (!isBuiltIn(policy.init)) {
     copyPolicy(findPolicy(policy.init), run.initial);
     return;
   }
   const card = nanoCard(run.recipe, openExamples(run.trainingExamples).facts);
   const engine = openEngine();
-  const created = Policy.create(engine, { tokenizer: nanoTokenizer(run.recipe, card), seed });
+  const created = Policy.create(engine, {
+    tokenizer: nanoTokenizer(run.recipe, card),
+    seed,
+    dims: builtInDims(policy.init),
+  });
   writeManifestedDirectory(run.initial, (temporary) => {
     created.write(temporary);
     writeCard(temporary, card);

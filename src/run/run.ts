@@ -25,6 +25,7 @@ import { gone, tidyUp, writeFileAtomic } from '../files.ts';
 import { Interrupted } from '../interrupt.ts';
 import { claimDirectory } from '../lock.ts';
 import { hashesIn } from '../manifest.ts';
+import { isBuiltIn } from '../policy/model-config.ts';
 import type { Recipe } from '../recipe.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
@@ -149,7 +150,7 @@ export class Run extends RunDirectory {
         );
       }
       const { init } = recipe.policy;
-      const from = init === 'nano' ? null : findPolicy(init);
+      const from = isBuiltIn(init) ? null : findPolicy(init);
       checkParts(recipe, from);
       if (from !== null) checkPlace(path, from);
       if (from !== null && replace) checkKept(path, from);
@@ -173,7 +174,7 @@ export class Run extends RunDirectory {
     const { init } = recipe.policy;
     checkExamples(
       recipe,
-      existsSync(run.initial) ? run.initial : init === 'nano' ? null : findPolicy(init),
+      existsSync(run.initial) ? run.initial : isBuiltIn(init) ? null : findPolicy(init),
       splits,
     );
     if (keys.length === 0 && otherData === null) return run;

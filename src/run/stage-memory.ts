@@ -12,7 +12,7 @@ import { memory as machineMemory } from '../machine.ts';
 import { trainBpe } from '../policy/bpe.ts';
 import { readJson } from '../policy/json-file.ts';
 import { layoutOf } from '../policy/layout.ts';
-import { parseDims, statedDType, usualDType } from '../policy/model-config.ts';
+import { builtInDims, parseDims, statedDType, usualDType } from '../policy/model-config.ts';
 import { Policy, readParts } from '../policy/policy.ts';
 import { openCheckpoint } from '../policy/safetensors.ts';
 import type { Recipe } from '../recipe.ts';
@@ -72,6 +72,7 @@ function nanoSubject(recipe: Recipe, card: PolicyCard, device: string): Subject 
   const policy = Policy.create(new MetaEngine(kindOf(device)), {
     tokenizer: trainBpe(texts),
     seed: recipe.seed,
+    dims: builtInDims(recipe.policy.init),
   });
   const { parts } = policy;
   policy.dispose();

@@ -14,7 +14,7 @@ import type { Sampled } from '../policy/generate.ts';
 import { readJson } from '../policy/json-file.ts';
 import { layoutOf } from '../policy/layout.ts';
 import { type Adapter, createAdapter, mergeAdapter } from '../policy/lora.ts';
-import { type Dims, parseDims } from '../policy/model-config.ts';
+import { type Dims, isBuiltIn, parseDims } from '../policy/model-config.ts';
 import { loadAdapter, saveAdapter, writeAdapter } from '../policy/peft.ts';
 import { Policy } from '../policy/policy.ts';
 import { type PolicyCard, writeCard } from '../tasks/card.ts';
@@ -167,7 +167,7 @@ async function publish(learner: Learner, card: PolicyCard, own: TrainingJob): Pr
   if (policy.adapter !== null) {
     // Of a run's first stage the base is a copy: the adapter names what was copied.
     const { init } = recipe.policy;
-    saveAdapter(policy, adapter, basename(base) === 'initial' && init !== 'nano' ? init : resolve(base));
+    saveAdapter(policy, adapter, basename(base) === 'initial' && !isBuiltIn(init) ? init : resolve(base));
     mergeAdapter(policy);
   }
   const reference = await makePolicyReference(policy, card, own);
@@ -202,6 +202,7 @@ async function train(own: TrainingJob): Promise<StageResult> {
   const asked = trainingTask(card, own.examples, stage, {
     reading: recipe.answers,
     reward: recipe.rl.reward,
+    levels: recipe.sft.levels,
   });
   const judge = stage === 'rl' ? recipeJudge(recipe) : null;
   const counts: JudgeCounts = { judged: 0, missing: 0, reason: null };

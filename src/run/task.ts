@@ -36,7 +36,7 @@ import {
   type PolicyCard,
   readCard,
 } from '../tasks/card.ts';
-import { checkFigure, drawingOf } from '../tasks/drawing.ts';
+import { checkFigure, drawingOf, linesOf } from '../tasks/drawing.ts';
 import { extensionTrace, hasExtension } from '../tasks/extension.ts';
 import {
   genericTrace,
@@ -264,11 +264,14 @@ export interface TaskParts {
   readonly reward?: RewardOptions;
   /** Keeps pictures: worth it where examples come again. */
   readonly cache?: PictureCache;
+  /** Examples whose trace tells the levels of the cells. */
+  readonly levels?: (example: Example) => boolean;
 }
 
 /** The picture of a univariate series: by columns where the figure allows it, by vega otherwise. */
 export function pictureOf(shape: Figure, values: Float64Array): Picture | Promise<Picture> {
-  return isBare(shape) ? renderColumns(shape, values) : render(shape, values);
+  const lines = linesOf(shape, values);
+  return isBare(shape) ? renderColumns(shape, lines) : render(shape, lines);
 }
 
 /** What draws examples as a preset has it. @throws ConfigError for an unknown preset */
@@ -280,6 +283,9 @@ function painter(preset: string, { facts, cache }: TaskParts): Task['picture'] {
       const { figure: shape, values, times } = drawingOf(example, { preset, missing });
       return cache === undefined ? render(shape, values, times) : cache.render(shape, values, times);
     };
+  }
+  if (plain.overlay !== null) {
+    return (example) => renderColumns(plain, drawingOf(example, { preset, missing }).values);
   }
   const shapes = new Map<string, Figure>();
   return ({ channels, names }) => {
@@ -302,7 +308,10 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
   const { style, numbers, extension = false } = card;
   const missing = facts.figure?.missing ?? figure(card.figure).missing;
   const prompt = promptFor(card.task, card.kind, facts.title, facts.prompt);
-  const cells = Math.max(1, Math.round(figure(card.figure).width / VISUAL_TOKEN)); // one scan symbol per visual token of a row
+  const { width, overlay } = figure(card.figure);
+  const cells = Math.max(1, Math.round(width / VISUAL_TOKEN)); // one scan symbol per visual token of a row
+  // Lines that stand for single samples tell them apart.
+  const coordinates = overlay === null ? { cells } : { cells, steps: width };
   const axesOf = (example: Example): { readonly axes?: string } => {
     if (style === 'nano') return {};
     const { figure: shape, times } = drawingOf(example, { preset: card.figure, missing });
@@ -344,7 +353,9 @@ export function exampleTask(card: PolicyCard, parts: TaskParts): ExampleTask {
     teacherInstruction: (example, trace) => teacherInstruction(style, question(example), trace),
     trace: (example) => {
       const own =
-        style === 'nano' ? nanoTrace(example, profile(), { cells }) : teacherTrace(example, profile()).text;
+        style === 'nano'
+          ? nanoTrace(example, profile(), { ...coordinates, levels: parts.levels?.(example) ?? false })
+          : teacherTrace(example, profile()).text;
       return traced(own, example);
     },
     traced,
@@ -378,19 +389,27 @@ function failureOf(error: unknown, { id }: Example, file: string): unknown {
 }
 
 /**
- * The task over training examples. Of a generator they are fresh, unless the address counts them; a data set on disk is gone through
+ * The task over training examples, of which the first `levels` of a generator have traces that tell levels. Of a generator they are fresh, unless the address counts them; a data set on disk is gone through
  * again and again, in an order of its own for every epoch and stage.
  */
 export function trainingTask(
   card: PolicyCard,
   address: ExampleAddress,
   stage: 'sft' | 'rl' = 'sft',
-  grading: Pick<TaskParts, 'reading' | 'reward'> = {},
+  { levels = 0, ...grading }: Pick<TaskParts, 'reading' | 'reward'> & { readonly levels?: number } = {},
 ): TrainingTask {
   const source = openExamples(address);
   const { facts, set } = source;
   if (isGenerator(address.name) && address.count === undefined) {
-    return { ...exampleTask(card, { facts, ...grading }), example: (index) => source.at(index) };
+    const early = new WeakSet<Example>();
+    return {
+      ...exampleTask(card, { facts, ...grading, levels: (example) => early.has(example) }),
+      example: (index) => {
+        const example = source.at(index);
+        if (stage === 'sft' && index < levels) early.add(example);
+        return example;
+      },
+    };
   }
   const task = exampleTask(card, { facts, profile: classesOf(set), ...grading, cache: new PictureCache() });
   const order = new EpochOrder(source.count, address.seed, stage);

@@ -12,7 +12,7 @@ import {
   teacherAnomaly,
 } from '../expcot/anomaly.ts';
 import { analyse } from '../expcot/evidence.ts';
-import { nanoTeacher } from '../expcot/nano.ts';
+import { nanoFactsTeacher, nanoTeacher } from '../expcot/nano.ts';
 import { formatIntervals } from '../expcot/trace.ts';
 import { html } from '../html/html.ts';
 import { fixed, grouped } from '../html/numbers.ts';
@@ -569,9 +569,15 @@ export const anomaly: TaskKind<AnomalyGold> = {
       },
     };
   },
-  /** Where the data do not name the kind, or there are several channels, kind and channel are those of the full trace. */
-  nanoTrace({ channels, names }, { class: named, intervals }, _, options) {
+  /**
+   * Of a series whose generator says what it knows, from that. Where the data do not name the kind, or there are several channels, kind and
+   * channel are those of the full trace.
+   */
+  nanoTrace({ channels, names, facts }, { class: named, intervals }, _, options) {
     const [only] = channels;
+    if (facts !== undefined && named !== null) {
+      return nanoFactsTeacher(facts, only!, { intervals, class: named }, options);
+    }
     if (named !== null && channels.length === 1) {
       const whole = !only!.some(Number.isNaN);
       const evidence = whole ? analyse(only!) : analyseWithGaps(only!).evidence;

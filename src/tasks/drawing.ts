@@ -6,6 +6,8 @@ import { type Figure, figure, unknownFigure } from '../plot/figure.ts';
 import type { MelScale } from '../plot/mel.ts';
 import { isFigureName } from '../plot/presets.ts';
 import { shade } from '../plot/shade.ts';
+import { localDeviations, neighbourDistances } from '../series/deviation.ts';
+import { bridge } from '../series/missing.ts';
 import { spectrogram } from '../series/spectrum.ts';
 import type { Example, Gold, Picture } from '../types.ts';
 import { taskKind } from './kinds.ts';
@@ -39,6 +41,39 @@ function filled(values: Float64Array): Float64Array {
   const mean = seen.reduce((sum, value) => sum + value / seen.length, 0);
   return values.map((value) => (Number.isFinite(value) ? value : mean));
 }
+
+/** Samples of the stretches that are held against each other; at most a quarter of the series. */
+const STRETCH = 24;
+/** Deviations of so many standard deviations reach the edge of their axis, and half of them lie below this many. */
+const FURTHEST = 60;
+const NEAR = 2;
+/** Ratios of distances at the edges of their axis, as powers of two. */
+const LIKEST = -2;
+const UNLIKEST = 3;
+
+/**
+ * The lines of a figure with an overlay for a series [N]: its values, and between −1 and 1 how far each sample departs from its neighbours, in an
+ * inverse hyperbolic sine of standard deviations, and how unlike all others the stretch around it is, in powers of two of what is usual.
+ * Where values are missing these two go on as if they lay on a straight line.
+ */
+export function unusualLines(values: Float64Array): readonly Float64Array[] {
+  const n = values.length;
+  const seen = values.some((value) => Number.isFinite(value));
+  if (n < 8 || !seen) return [values, new Float64Array(n), new Float64Array(n)];
+  const whole = bridge(values.map((value) => (Number.isFinite(value) ? value : Number.NaN))).values;
+  const clipped = (value: number): number => Math.min(1, Math.max(-1, value));
+  const most = Math.asinh(FURTHEST / NEAR);
+  const deviation = localDeviations(whole).map((z) => clipped(Math.asinh(z / NEAR) / most));
+  const centre = (UNLIKEST + LIKEST) / 2;
+  const unlikeness = neighbourDistances(whole, Math.min(STRETCH, n >> 2)).map((ratio) =>
+    clipped((Math.log2(Math.max(ratio, 1e-9)) - centre) / (UNLIKEST - centre)),
+  );
+  return [values, deviation, unlikeness];
+}
+
+/** What of one channel is drawn by a figure without axes: the values, and where it has an overlay what lies over them. */
+export const linesOf = (shape: Figure, values: Float64Array): FigureValues =>
+  shape.overlay === null ? values : unusualLines(values);
 
 /** Powers of a short-time Fourier transform by frequency, then time: [F][T]. @throws ConfigError as `drawingOf` */
 function powers({ id, channels, names }: Drawable, { name }: Figure, scale: MelScale): Float64Array[] {
@@ -97,6 +132,15 @@ export function drawingOf(example: Drawable, choice: FigureChoice): Drawing {
   const plain = figure(choice.preset);
   if (plain.spectrogram !== null) {
     return { figure: plain, values: powers(example, plain, plain.spectrogram) };
+  }
+  if (plain.overlay !== null) {
+    const [values] = channels;
+    if (values === undefined || channels.length > 1) {
+      throw new ConfigError(
+        `${example.id}: figure ${plain.name} shows one channel, and there are ${channels.length} (${names.join(', ')}); draw it with --figure line`,
+      );
+    }
+    return { figure: plain, values: unusualLines(values) };
   }
   if (plain.grid || plain.rows !== null) {
     return { figure: figure(choice.preset, { channels: names, missing }), values: channels };

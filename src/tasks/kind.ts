@@ -76,7 +76,7 @@ export type TraceMode = (typeof TRACE_MODES)[number];
 export type Unlabelled = Pick<Example, 'channels' | 'names'>;
 
 /** The same with its answer. */
-export type Labelled = Unlabelled & Pick<Example, 'gold'>;
+export type Labelled = Unlabelled & Pick<Example, 'gold' | 'facts'>;
 
 export interface ExpertTrace<G extends Gold = Gold> {
   /** The whole response with its tags. */
@@ -192,7 +192,12 @@ export interface TaskKind<G extends Gold = Gold> {
    */
   expert(series: Unlabelled, profile: ClassProfile | null): Expert<G>;
   /** The short target of a training example. @throws as `expert` and `Expert.teacher` */
-  nanoTrace(series: Unlabelled, gold: G, profile: ClassProfile | null, options: NanoOptions): string;
+  nanoTrace(
+    series: Omit<Labelled, 'gold'>,
+    gold: G,
+    profile: ClassProfile | null,
+    options: NanoOptions,
+  ): string;
   /**
    * What stands between the think tags of the generic trace, by style: how such a series is looked at, with every phrase that may come and
    * no finding. It depends on no series and no label: beside expert traces it shows what their content is worth.

@@ -21,7 +21,8 @@ import { cosineSchedule, type OptimizerOptions } from './optimizer.ts';
 import { PromptEncoder, type Task } from './task.ts';
 import type { Validation, ValidationKeys } from './validation.ts';
 
-export interface SftOptions extends Omit<SftRecipe, keyof OptimizerOptions | ValidationKeys | 'workers'> {
+export interface SftOptions
+  extends Omit<SftRecipe, keyof OptimizerOptions | ValidationKeys | 'workers' | 'levels'> {
   /** Tokens that go through the policy at once, padding included; `MICRO_BATCH_TOKENS` when absent. */
   readonly tokens?: number;
 }

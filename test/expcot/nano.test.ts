@@ -5,13 +5,20 @@ import { VTA_WAVES } from '../../datasets/generators/vta.ts';
 import { VTA_VARIATES } from '../../datasets/generators/vta-variates.ts';
 import { DataError } from '../../src/errors.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
-import { nanoTeacher, nanoVariatesTeacher, roundIntervals, scan } from '../../src/expcot/nano.ts';
+import {
+  levelScan,
+  nanoFactsTeacher,
+  nanoTeacher,
+  nanoVariatesTeacher,
+  roundIntervals,
+  scan,
+} from '../../src/expcot/nano.ts';
 import { analyseVariates } from '../../src/expcot/variates.ts';
 import { BPE_CONFIG, trainBpe } from '../../src/policy/bpe.ts';
 import { mergeIntervals } from '../../src/series/intervals.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
 import { parseVariates } from '../../src/tasks/variates.ts';
-import { ANOMALY_CLASSES, type Interval } from '../../src/types.ts';
+import { ANOMALY_CLASSES, type DepartureKind, type Interval, type SeriesFacts } from '../../src/types.ts';
 import { nano5, vtaMultivariate } from '../helpers/series.ts';
 
 const PHRASES = [
@@ -238,5 +245,57 @@ describe('nano variates style', () => {
       const digits = [channels.length, ...variates].join('').length;
       expect(tokens).toHaveLength(4 + 1 + 2 + channels.length + digits + Math.max(0, variates.length - 1));
     }
+  });
+});
+
+describe('the short target of a series whose generator says what it knows', () => {
+  const departure = (kind: DepartureKind, severity: number, mean: number, unmodified: number) => ({
+    ...{ kind, severity, visibility: 20 },
+    observed: [mean - 2, mean, mean + 2] as const,
+    unmodified: [unmodified - 1, unmodified, unmodified + 1] as const,
+  });
+  const facts: SeriesFacts = {
+    components: ['season', 'drift', 'white noise'],
+    periods: [2.5, 23.7, 168],
+    step: 60,
+    range: [0, 10],
+    departures: [
+      departure('level shift', 3.6, 2, 5),
+      departure('spike', 44, 30, 5),
+      departure('variance change', 2, 5, 5),
+    ],
+  };
+  const intervals: Interval[] = [
+    [35, 57],
+    [82, 83],
+    [90, 120],
+  ];
+  const values = Float64Array.from({ length: 200 }, (_, i) => i);
+
+  it('tells what it is, its cycle, the scan and every departure, with exact coordinates', () => {
+    const text = nanoFactsTeacher(
+      facts,
+      values,
+      { intervals, class: 'global point' },
+      { cells: 10, steps: 200 },
+    );
+    expect(text).toBe(
+      '<think>cycle with trend; period 24; scan .().x)....; level shift down 4 sd; spike 40 sd; variance change up 2 sd</think>' +
+        '<answer>[[35, 57], [82, 83], [90, 120]]</answer><class>global point</class>',
+    );
+    expect(parseAnswer(text, 200)).toMatchObject({ wellFormed: true, intervals, class: 'global point' });
+  });
+
+  it('says of a normal series what it is', () => {
+    const plain = { ...facts, components: ['walk'], periods: [], departures: [] };
+    expect(nanoFactsTeacher(plain, values, { intervals: [], class: 'normal' }, { cells: 4 })).toBe(
+      '<think>random walk; scan ....</think><answer>[]</answer><class>normal</class>',
+    );
+  });
+
+  it('tells the level of cells that nothing touches where it is asked to', () => {
+    const gaps = values.map((value, i) => (i >= 180 ? Number.NaN : value));
+    expect(levelScan(gaps, intervals, 10)).toBe('0()3x)789.');
+    expect(levelScan(values.fill(3), [[0, 20]], 4)).toBe('o000');
   });
 });

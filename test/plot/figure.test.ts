@@ -93,7 +93,7 @@ describe('figure presets', () => {
 
   it('names what is wrong with a figure', () => {
     expect(() => figure('nanno')).toThrow(
-      /nanno.*line, nano, nano-tall, nano-channels, nano-har, nano-variates, anomllm, ctu/,
+      /nanno.*line, nano, nano-tall, nano-channels, nano-har, nano-variates, nano-analysis, anomllm, ctu/,
     );
     expect(() => figure('nano', { width: 0 })).toThrow(/figure\.width/);
     expect(() => figure('nano', { height: 28.5 })).toThrow(/figure\.height/);
@@ -104,7 +104,7 @@ describe('figure presets', () => {
     expect(() => figure('line', { colors: [] })).toThrow(ConfigError);
     expect(() => figure('ecg', { step: 0 })).toThrow(/figure\.step/);
     expect(() => figure('vta-grid', { time: true })).toThrow(/exclude each other/);
-    expect(() => figure('nano-channels', { grid: true })).toThrow(/rows exclude each other/);
+    expect(() => figure('nano-channels', { grid: true })).toThrow(/rows and overlay exclude each other/);
     expect(() => figure('nano-channels', { height: 85 })).toThrow(/3 rows of 28.33 px; .*whole px/);
     expect(() => figure('nano-channels', { height: 12 })).toThrow(/3 rows of 4 px.*at least 8/);
     expect(() => figure('nano-channels', { channels: [] })).toThrow(/at least one name/);

@@ -510,3 +510,50 @@ describe('a bare figure of rows', () => {
     );
   });
 });
+
+describe('lines laid over each other', () => {
+  const shape = figure('nano-analysis', { width: 112 });
+  const values = Float64Array.from({ length: 112 }, (_, i) => Math.sin(i / 5) * (i + 20));
+  const second = Float64Array.from({ length: 112 }, (_, i) => (i === 70 ? 0.8 : -0.2));
+  const third = values.map((_, i) => (i < 30 ? -1 : 0.5));
+  const alone = (series: Float64Array, changes: Partial<Figure> = {}) =>
+    renderColumns(
+      figure('nano', { width: 112, background: '#000000', colors: ['#ffffff'], ...changes }),
+      series,
+    );
+
+  it('have a colour and an axis each, and add up', () => {
+    const picture = renderColumns(shape, [values, second, third]);
+    const own = alone(values);
+    for (let at = 0; at < picture.data.length; at += 3) {
+      expect(Math.abs(picture.data[at + 1]! - own.data[at]!)).toBeLessThanOrEqual(1);
+    }
+    const height = (x: number, colour: number): number => {
+      let [sum, mass] = [0, 0];
+      for (let y = 0; y < 28; y++) {
+        const ink = picture.data[(y * 112 + x) * 3 + colour]!;
+        sum += ink * (y + 0.5);
+        mass += ink;
+      }
+      return sum / mass;
+    };
+    // The axes are from −1 to 1, without a margin.
+    expect(Math.abs(height(20, 0) - (28 * (1.05 + 0.2)) / 2.1)).toBeLessThan(0.3);
+    expect(Math.abs(height(10, 2) - (28 * 2.05) / 2.1)).toBeLessThan(0.6);
+    expect(Math.abs(height(90, 2) - 14 + 28 * 0.25)).toBeLessThan(0.5);
+  });
+
+  it('leave a gap where a value is missing, in its line alone', () => {
+    const gaps = values.map((value, i) => (i >= 50 && i < 60 ? Number.NaN : value));
+    const { data } = renderColumns(shape, [gaps, second, third]);
+    const ink = (x: number, colour: number): number =>
+      Array.from({ length: 28 }, (_, y) => data[(y * 112 + x) * 3 + colour]!).reduce((a, b) => a + b, 0);
+    expect(ink(55, 1)).toBe(0);
+    expect(ink(55, 0)).toBeGreaterThan(100);
+  });
+
+  it('need an axis and a colour for every channel', () => {
+    expect(() => figure('nano-analysis', { colors: ['#ffffff'] })).toThrow(ConfigError);
+    expect(() => figure('nano', { overlay: [null], rows: 'own' })).toThrow(/exclude each other/);
+  });
+});

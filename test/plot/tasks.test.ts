@@ -60,6 +60,7 @@ const samples: Readonly<Record<string, number>> = {
 /** Something to draw in each figure. */
 function valuesFor(name: string): FigureValues {
   if (name === 'har' || name === 'nano-channels' || name === 'nano-har') return CHANNELS;
+  if (name === 'nano-analysis') return [wave(560, 40), wave(560, 9), wave(560, 70)];
   if (name === 'vta-grid' || name === 'nano-variates')
     return Array.from({ length: 9 }, (_, i) => wave(200, 20 + 3 * i));
   if (name !== 'rcw-spectrogram') return wave(samples[name] ?? 1000, 80);

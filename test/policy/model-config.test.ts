@@ -3,7 +3,9 @@ import { describe, expect, it } from 'vitest';
 import { CheckpointError } from '../../src/errors.ts';
 import { layoutOf, publishedName } from '../../src/policy/layout.ts';
 import {
+  builtInDims,
   configJson,
+  isBuiltIn,
   nanoDims,
   parseDims,
   statedDType,
@@ -218,6 +220,15 @@ describe('dims', () => {
     const { size } = layoutOf(nanoDims(400, special));
     expect(size).toBeGreaterThan(700_000);
     expect(size).toBeLessThan(800_000);
+  });
+
+  it('makes a small policy of about two million parameters, and knows both by name', () => {
+    const dims = builtInDims('small')(420, special);
+    expect(parseDims(configJson(dims))).toEqual(dims);
+    const { size } = layoutOf(dims);
+    expect(size).toBeGreaterThan(2_000_000);
+    expect(size).toBeLessThan(2_500_000);
+    expect(['nano', 'small', 'runs/small', 'toString'].map(isBuiltIn)).toEqual([true, true, false, false]);
   });
 });
 

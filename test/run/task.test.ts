@@ -17,7 +17,7 @@ import {
 } from '../../src/run/task.ts';
 import type { PolicyCard } from '../../src/tasks/card.ts';
 import { FOREIGN_CARD, writeCard } from '../../src/tasks/card.ts';
-import type { Example } from '../../src/types.ts';
+import type { AnomalyGold, Example } from '../../src/types.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-card-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -275,6 +275,23 @@ describe('the task of an example', () => {
     expect(trainingTask(card, address, 'rl').score(text, one)).toEqual(score());
     expect(trainingTask(card, address, 'rl', { reading: 'strict' }).score(text, one)).toEqual(
       score('strict'),
+    );
+  });
+
+  test('a figure of single samples has exact coordinates, and the first traces of a stage tell levels', () => {
+    const address = { name: 'wild', split: 'train', seed: 8, length: 560 } as const;
+    const shown = { ...card, figure: 'nano-analysis', length: 560 };
+    const task = trainingTask(shown, address, 'sft', { levels: 12 });
+    const examples = Array.from({ length: 40 }, (_, i) => task.example(i));
+    for (const [i, one] of examples.entries()) {
+      const text = task.trace(one);
+      const marks = /scan ([.()#ox0-9]{20})[;<]/.exec(text)![1]!;
+      expect(/[0-9]/.test(marks)).toBe(i < 12);
+      expect(task.parse(text, one).intervals).toEqual((one.gold as AnomalyGold).intervals);
+      expect(task.score(text, one)!.total).toBe(1);
+    }
+    expect(trainingTask(shown, address, 'rl', { levels: 12 }).trace(task.example(0))).not.toBe(
+      task.trace(task.example(0)),
     );
   });
 });

@@ -1,0 +1,97 @@
+/**
+ * Two lines that a figure can draw beside the values of a series: how far each sample departs from its neighbours, and how unlike all other stretches
+ * the stretch around it is. Both are in units of what is usual for the series, so that they can stand on axes that are the same for every series.
+ */
+import { requireFinite, requireOption, requireWhole } from './checks.ts';
+import { GAUSSIAN_MAD, median } from './stats.ts';
+
+/** Samples on each side that a sample is held against. */
+const NEIGHBOURS = 8;
+/** Of a normal distribution: its standard deviation in mean absolute deviations. */
+const GAUSSIAN_MEAN_DEVIATION = Math.sqrt(Math.PI / 2);
+
+/** Median of the first `count` entries, which are put in order. */
+function sortedMedian(scratch: Float64Array, count: number): number {
+  for (let i = 1; i < count; i++) {
+    const value = scratch[i]!;
+    let k = i - 1;
+    for (; k >= 0 && scratch[k]! > value; k--) scratch[k + 1] = scratch[k]!;
+    scratch[k + 1] = value;
+  }
+  const middle = count >> 1;
+  return count % 2 === 1 ? scratch[middle]! : (scratch[middle - 1]! + scratch[middle]!) / 2;
+}
+
+/**
+ * Each sample of [N], N ≥ 2, less the median of the 8 samples on each side of it (at the ends those that there are), in robust standard deviations
+ * of that difference: 1.4826 median absolute values, or where more than half of the differences are 0, 1.2533 mean absolute values. All 0
+ * for a constant series. O(N).
+ *
+ * @throws DataError for values that are not finite; ConfigError for N < 2
+ */
+export function localDeviations(values: Float64Array): Float64Array {
+  requireFinite(values, 'local deviations');
+  const n = values.length;
+  requireOption(n >= 2, 'local deviations: samples', n, 'at least 2');
+  const scratch = new Float64Array(2 * NEIGHBOURS);
+  const out = new Float64Array(n);
+  for (let t = 0; t < n; t++) {
+    let count = 0;
+    for (let s = Math.max(0, t - NEIGHBOURS); s < Math.min(n, t + NEIGHBOURS + 1); s++) {
+      if (s !== t) scratch[count++] = values[s]!;
+    }
+    out[t] = values[t]! - sortedMedian(scratch, count);
+  }
+  const sizes = out.map(Math.abs);
+  let sum = 0;
+  for (const size of sizes) sum += size;
+  const scale = GAUSSIAN_MAD * median(sizes) || (GAUSSIAN_MEAN_DEVIATION * sum) / n;
+  if (scale > 0) for (let t = 0; t < n; t++) out[t]! /= scale;
+  return out;
+}
+
+/**
+ * How unlike every other stretch of `window` samples the one around each sample of [N] is: the smallest Euclidean distance, levels taken out, to a
+ * stretch that does not overlap it, over the median of these distances (their mean, where more than half are 0). Samples
+ * less than half a window from an end have the value of the outermost stretch. All 1 where every stretch has an equal. This is the matrix
+ * profile without its normalisation of sizes. O(N²).
+ *
+ * @throws DataError for values that are not finite; ConfigError for a window that is not a whole number from 2 to N/3, so that every stretch has another
+ */
+export function neighbourDistances(values: Float64Array, window: number): Float64Array {
+  requireFinite(values, 'distances of stretches');
+  requireWhole('distances of stretches: window', window, 2);
+  const n = values.length;
+  requireOption(window <= n / 3, 'distances of stretches: window', window, `at most a third of ${n} samples`);
+  const count = n - window + 1;
+  const nearest = new Float64Array(count).fill(Infinity); // squared
+  for (let lag = window; lag < count; lag++) {
+    let squares = 0;
+    let sum = 0;
+    for (let i = 0; i < window; i++) {
+      const d = values[i]! - values[i + lag]!;
+      squares += d * d;
+      sum += d;
+    }
+    for (let i = 0; ; i++) {
+      const distance = squares - (sum * sum) / window;
+      if (distance < nearest[i]!) nearest[i] = distance;
+      if (distance < nearest[i + lag]!) nearest[i + lag] = distance;
+      if (i + lag + window >= n) break;
+      const gone = values[i]! - values[i + lag]!;
+      const come = values[i + window]! - values[i + lag + window]!;
+      squares += come * come - gone * gone;
+      sum += come - gone;
+    }
+  }
+  let mean = 0;
+  for (let i = 0; i < count; i++) {
+    nearest[i] = Math.sqrt(Math.max(0, nearest[i]!));
+    mean += nearest[i]! / count;
+  }
+  const usual = median(nearest) || mean;
+  const before = window >> 1;
+  return Float64Array.from({ length: n }, (_, t) =>
+    usual > 0 ? nearest[Math.min(count - 1, Math.max(0, t - before))]! / usual : 1,
+  );
+}

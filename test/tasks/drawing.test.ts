@@ -1,0 +1,48 @@
+import { describe, expect, it } from 'vitest';
+import { ConfigError } from '../../src/errors.ts';
+import { figure } from '../../src/plot/figure.ts';
+import { render } from '../../src/plot/raster.ts';
+import { drawingOf, unusualLines } from '../../src/tasks/drawing.ts';
+
+const values = Float64Array.from({ length: 560 }, (_, i) => Math.sin(i / 4) + (i === 300 ? 4 : 0));
+const example = { id: 'x', channels: [values], names: ['value'], times: null, gold: null };
+
+describe('the lines over the values', () => {
+  it('stand out where the series is unusual, and lie inside of their axes', () => {
+    const [own, deviation, unlikeness] = unusualLines(values);
+    expect(own).toBe(values);
+    for (const line of [deviation!, unlikeness!]) {
+      expect(Math.max(...line.map(Math.abs))).toBeLessThanOrEqual(1);
+    }
+    expect(deviation!.indexOf(Math.max(...deviation!))).toBe(300);
+    expect(Math.abs(unlikeness!.indexOf(Math.max(...unlikeness!)) - 300)).toBeLessThan(13);
+  });
+
+  it('are the same in any unit', () => {
+    const [, deviation, unlikeness] = unusualLines(values);
+    const [, again, other] = unusualLines(values.map((value) => 1e4 * value - 3e5));
+    again!.forEach((value, i) => {
+      expect(value).toBeCloseTo(deviation![i]!, 6);
+      expect(other![i]).toBeCloseTo(unlikeness![i]!, 5);
+    });
+  });
+
+  it('go on through missing values, and are flat for series too short or without a value', () => {
+    const gaps = values.map((value, i) => (i > 99 && i < 140 ? Number.NaN : value));
+    expect(unusualLines(gaps)[1]!.every(Number.isFinite)).toBe(true);
+    const none = new Float64Array(560).fill(Number.NaN);
+    expect(unusualLines(none)[2]!.every((value) => value === 0)).toBe(true);
+    expect(unusualLines(values.subarray(0, 3))[1]).toHaveLength(3);
+  });
+
+  it('are drawn of one channel alone', async () => {
+    const { figure: shape, values: lines } = drawingOf(example, {
+      preset: 'nano-analysis',
+      missing: 'break',
+    });
+    expect(shape).toEqual(figure('nano-analysis'));
+    expect(await render(shape, lines)).toMatchObject({ width: 560, height: 28 });
+    const two = { ...example, channels: [values, values], names: ['a', 'b'] };
+    expect(() => drawingOf(two, { preset: 'nano-analysis', missing: 'break' })).toThrow(ConfigError);
+  });
+});
