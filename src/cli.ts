@@ -80,6 +80,10 @@ export const COMMANDS: Readonly<Record<string, Command>> = {
     'Evaluate a policy on held-out examples, beside classical detectors',
     async () => (await import('./commands/eval.ts')).evaluation,
   ),
+  calibrate: lazy(
+    'Measure how sure a policy has to be taken to be, and write it beside the policy',
+    async () => (await import('./commands/calibrate.ts')).calibrate,
+  ),
   score: lazy(
     'Score predictions that were made elsewhere against gold answers',
     async () => (await import('./commands/score.ts')).score,

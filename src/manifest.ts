@@ -74,6 +74,21 @@ export function writeManifestedDirectory(
   writeDirectoryAtomic(target, whole, retired);
 }
 
+/**
+ * Writes a file beside those of a directory, and into its manifest where it has one.
+ * @throws CheckpointError when the manifest is damaged
+ */
+export function addToManifest(directory: string, name: string, text: string): void {
+  const hashes = readManifest(directory);
+  writeFileAtomic(join(directory, name), text);
+  if (hashes === null) return;
+  const all = { ...hashes, [name]: hashOf(join(directory, name)) };
+  const lines = Object.keys(all)
+    .sort()
+    .map((one) => `${all[one]}  ${one}\n`);
+  writeFileAtomic(join(directory, MANIFEST_FILE), lines.join(''));
+}
+
 /** What the manifest of a directory says; null where there is none. @throws CheckpointError when it is damaged */
 function readManifest(directory: string): Hashes | null {
   const file = join(directory, MANIFEST_FILE);

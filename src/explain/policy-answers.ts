@@ -1,6 +1,7 @@
 /**
  * What a policy says about one column: overlapping windows of it are asked about (`windows.ts`, `reader.ts`), each answer is held against
- * what can be known of its worth (`trust.ts`), and those that are left are merged. Work is bounded: at most MOST_WINDOWS windows.
+ * what can be known of its worth (`trust.ts`), and those that are left are merged: by majority, or, of a policy that is shown several scales, by
+ * confidence (`confidence.ts`). Work is bounded: at most MOST_WINDOWS windows.
  */
 
 import { setImmediate } from 'node:timers/promises';
@@ -9,10 +10,17 @@ import { overlap } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
 import { parseAnswer } from '../tasks/anomaly.ts';
 import type { Interval } from '../types.ts';
-import { type PolicyAnswer, type PolicyColumn, policyStatement, shownAnswers } from './policy-section.ts';
+import { reportedAccounts } from './confidence-model.ts';
+import {
+  type PolicyAnswer,
+  type PolicyColumn,
+  policyStatement,
+  shownAnswers,
+  windowKey,
+} from './policy-section.ts';
 import { type Reader, UNTAUGHT_LENGTH } from './reader.ts';
 import { type AskedWindow, judge, MOST_DOUBTFUL, pairwiseAgreement } from './trust.ts';
-import { cutWindows, mapBack, mergeWindows, shownOf, windowSize } from './windows.ts';
+import { cutScales, cutWindows, mapBack, mergeWindows, shownOf, windowSize } from './windows.ts';
 
 /** Most windows answered: a million samples in overlapping windows of 1000. Beyond, windows are longer. */
 export const MOST_WINDOWS = 2048;
@@ -63,7 +71,8 @@ async function askWindows(
   values: Float64Array,
   reader: Reader,
   plan: readonly Interval[],
-  onProgress: (done: number, total: number) => void,
+  scale: number,
+  onProgress: (done: number) => void,
 ): Promise<AskedWindow[]> {
   const stride = Math.max(1, Math.ceil(plan.length / MOST_SAMPLED));
   const asked: AskedWindow[] = [];
@@ -71,28 +80,63 @@ async function askWindows(
     const batch = plan.slice(first, first + reader.batch);
     const shown = batch.map((window) => shownOf(values, reader, window));
     const readings = await reader.answer(shown);
-    const again = batch.map((_, i) => i).filter((i) => (first + i) % stride === 0);
-    const drawn = await reader.sample(
-      again.map((i) => shown[i]!),
-      DRAW,
-    );
+    // Token probabilities tell how sure a reader of several scales is.
+    const again = reader.scales ? [] : batch.map((_, i) => i).filter((i) => (first + i) % stride === 0);
+    const drawn =
+      again.length === 0
+        ? []
+        : await reader.sample(
+            again.map((i) => shown[i]!),
+            DRAW,
+          );
     for (const [i, window] of batch.entries()) {
       const { length } = shown[i]!;
-      const { text: response, logProbability, distance, input } = readings[i]!;
+      const { text: response, logProbability, distance, input, cells } = readings[i]!;
       const { intervals, class: label, problem } = parseAnswer(response, length);
       const texts = drawn[again.indexOf(i)];
       asked.push({
         ...{ start: window[0], end: window[1], class: label, response, problem },
         intervals: intervals === null ? null : mapBack(intervals, length, window),
-        ...{ logProbability, distance, input },
+        ...{ logProbability, distance, input, cells, scale },
         sampleAgreement:
           texts === undefined
             ? null
             : pairwiseAgreement(texts.map((text) => parseAnswer(text, length).intervals)),
       });
     }
-    onProgress(asked.length, plan.length);
+    onProgress(asked.length);
     await setImmediate();
+  }
+  return asked;
+}
+
+/** The windows of a series of so many samples that are asked about, by scale. */
+function plansFor(
+  length: number,
+  season: number | null,
+  reader: Reader,
+  { window, overlap = 0.5 }: AskOptions,
+): Interval[][] {
+  const own = (): number => (reader.length === null ? UNTAUGHT_LENGTH : windowSize(reader.length, season));
+  const size = window ?? (reader.scales ? reader.length! : own());
+  const cut = { size, overlap, limit: MOST_WINDOWS };
+  return reader.scales ? cutScales(length, cut) : [cutWindows(length, cut)];
+}
+
+/** Asks about every window of a series [N] of finite values, scale by scale. @throws ConfigError as `askColumn` */
+export async function askAll(
+  values: Float64Array,
+  season: number | null,
+  reader: Reader,
+  options: AskOptions = {},
+): Promise<AskedWindow[]> {
+  const scales = plansFor(values.length, season, reader, options);
+  const total = scales.reduce((sum, plan) => sum + plan.length, 0);
+  const asked: AskedWindow[] = [];
+  for (const [scale, plan] of scales.entries()) {
+    const before = asked.length;
+    const onProgress = (done: number): void => options.onProgress?.(before + done, total);
+    asked.push(...(await askWindows(values, reader, plan, scale, onProgress)));
   }
   return asked;
 }
@@ -100,19 +144,21 @@ async function askWindows(
 /** What a policy says about a column, the intervals half-open in samples. */
 export interface ColumnAnswers extends PolicyColumn {
   readonly intervals: readonly Interval[];
-  /** What the policy saw of the windows that a page shows, PNG data URIs by the window's start. */
-  readonly seen: ReadonlyMap<number, string>;
+  /** Of each interval, in [0, 1], null where that is not known; null of a policy whose confidences were not measured. */
+  readonly confidences: readonly (number | null)[] | null;
+  /** What the policy saw of the windows that a page shows, PNG data URIs by `windowKey`. */
+  readonly seen: ReadonlyMap<string, string>;
 }
 
 async function picturesOf(
   values: Float64Array,
   reader: Reader,
   answers: readonly PolicyAnswer[],
-): Promise<Map<number, string>> {
-  const seen = new Map<number, string>();
+): Promise<Map<string, string>> {
+  const seen = new Map<string, string>();
   for (const { start, end } of shownAnswers(answers)) {
     const picture = await reader.picture(shownOf(values, reader, [start, end]));
-    seen.set(start, `data:image/png;base64,${encodePng(picture).toString('base64')}`);
+    seen.set(windowKey({ start, end }), `data:image/png;base64,${encodePng(picture).toString('base64')}`);
   }
   return seen;
 }
@@ -134,27 +180,27 @@ export async function askColumn(
   if (!given.some((value) => !Number.isNaN(value) && value !== first)) {
     const nothing = {
       ...{ status: 'not asked' as const, doubtful: 0, limit, class: null },
-      ...{ signals: [], answers: [], intervals: [] },
+      ...{ signals: [], answers: [], intervals: [], confidences: null },
     };
     const statement = policyStatement(nothing);
     return { column: name, ...nothing, statement, window: null, seen: new Map() };
   }
   const { values } = bridge(tame(given));
-  const size =
-    options.window ?? (reader.length === null ? UNTAUGHT_LENGTH : windowSize(reader.length, season));
-  const plan = cutWindows(values.length, { size, overlap: options.overlap ?? 0.5, limit: MOST_WINDOWS });
-  const asked = await askWindows(values, reader, plan, options.onProgress ?? (() => {}));
-  const { answers, signals, doubtful, abstains } = judge(asked, reader.reference);
+  const asked = await askAll(values, season, reader, options);
+  const { answers, signals, doubtful, abstains } = judge(asked, reader.reference, reader.scales);
   const counted = abstains ? [] : answers.filter(({ doubts }) => doubts.length === 0);
-  const intervals = mergeWindows(values.length, counted);
+  const marked = reader.scales && !abstains ? reportedAccounts(asked, reader.confidence) : null;
+  const intervals = marked?.map(({ interval }) => interval) ?? mergeWindows(values.length, counted);
+  const confidences =
+    marked === null || reader.confidence === null ? null : marked.map(({ confidence }) => confidence);
   const told = {
     status: abstains ? ('abstains' as const) : ('answers' as const),
     ...{ doubtful, limit, signals, answers, class: classOf(counted, intervals) },
   };
   return {
-    ...{ column: name, ...told, intervals },
+    ...{ column: name, ...told, intervals, confidences },
     statement: policyStatement({ ...told, intervals }),
-    window: plan[0]![1] - plan[0]![0],
+    window: asked[0]!.end - asked[0]!.start,
     seen: await picturesOf(values, reader, answers),
   };
 }

@@ -1,6 +1,6 @@
 /** What a policy says, as a section of the page of a report: after the findings, and set apart from them. */
 import { type Html, html } from '../html/html.ts';
-import { grouped } from '../html/numbers.ts';
+import { fixed, grouped } from '../html/numbers.ts';
 import { bullets, problemNote, recordTable, scrolling, seenFigure, verbatim } from '../html/parts.ts';
 import { intervalText } from '../tasks/anomaly.ts';
 import {
@@ -9,11 +9,12 @@ import {
   type PolicySignal,
   shownAnswers,
   signalNumber,
+  windowKey,
 } from './policy-section.ts';
 import { type AnomalyReport, whenWords } from './report.ts';
 
-/** Pictures by column and by the first sample of the window, PNG data URIs. */
-export type SeenPictures = ReadonlyMap<string, ReadonlyMap<number, string>>;
+/** Pictures by column and by `windowKey`, PNG data URIs. */
+export type SeenPictures = ReadonlyMap<string, ReadonlyMap<string, string>>;
 
 type Policy = NonNullable<AnomalyReport['policy']>;
 type Column = Policy['columns'][number];
@@ -37,19 +38,24 @@ const DOUBT_WORDS: Readonly<Record<Doubt, string>> = {
   repeated: 'the same text as many others',
 };
 
+/** A share of one as it is told: .83. */
+const confidenceWords = (confidence: number | null): string =>
+  confidence === null ? '\u2013' : fixed(Math.min(0.99, confidence), 2).replace(/^0/, '');
+
 function intervalsTable({ intervals }: Column): Html | null {
   if (intervals.length === 0) return null;
   const rest = intervals.length - MOST_INTERVALS;
+  const sure = intervals.some(({ confidence }) => confidence !== undefined);
   return html`${scrolling(
     'Intervals of the policy',
-    html`<table class="record spans"><thead><tr><th scope="col">When</th><th scope="col">Samples</th><th scope="col">The detector</th></tr></thead>
+    html`<table class="record spans"><thead><tr><th scope="col">When</th><th scope="col">Samples</th>${sure ? html`<th scope="col">Confidence</th>` : null}<th scope="col">The detector</th></tr></thead>
 <tbody>${intervals
       .slice(0, MOST_INTERVALS)
       .map(
         (one) =>
-          html`<tr><th scope="row">${whenWords(one)}</th><td>${one.start} to ${one.end - 1}</td><td>${one.finding ? 'has a finding there' : 'finds nothing there'}</td></tr>\n`,
+          html`<tr><th scope="row">${whenWords(one)}</th><td>${one.start} to ${one.end - 1}</td>${sure ? html`<td>${confidenceWords(one.confidence ?? null)}</td>` : null}<td>${one.finding ? 'has a finding there' : 'finds nothing there'}</td></tr>\n`,
       )}</tbody></table>`,
-  )}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
+  )}${sure ? html`<p>A confidence is the share of such intervals that are right, measured on series that the policy was not taught.</p>` : null}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
 }
 
 /** Signals whose limit is the least that is trusted; of the others it is the most. */
@@ -78,7 +84,7 @@ function answerBlock(one: PolicyAnswer, seen: string | undefined): Html {
 ${seen === undefined ? null : seenFigure(seen, `The window of ${name} as the policy sees it`)}${problemNote(one.problem)}${verbatim(one.response)}</article>\n`;
 }
 
-function columnBlock(said: Column, seen: ReadonlyMap<number, string> | undefined, several: boolean): Html {
+function columnBlock(said: Column, seen: ReadonlyMap<string, string> | undefined, several: boolean): Html {
   const shown = shownAnswers(said.answers);
   const rest = said.answers.length - shown.length;
   return html`${several ? html`<h3>${said.column}</h3>` : null}<p><strong>${said.statement}</strong></p>
@@ -86,7 +92,7 @@ ${intervalsTable(said)}${
   said.signals.length === 0
     ? null
     : html`<details><summary>How far its answers can be trusted</summary>${signalsTable(said.signals)}</details>
-<details><summary>Its answers, word for word</summary>${shown.map((one) => answerBlock(one, seen?.get(one.start)))}${
+<details><summary>Its answers, word for word</summary>${shown.map((one) => answerBlock(one, seen?.get(windowKey(one))))}${
         rest === 0 ? null : html`<p>${grouped(rest)} more answers are in the JSON file.</p>`
       }</details>`
 }`;

@@ -156,6 +156,9 @@ export function policyStatement(told: Told): string {
 /** Answers that a page shows. */
 const MOST_SHOWN = 12;
 
+/** Tells windows of a column apart. */
+export const windowKey = ({ start, end }: Pick<PolicyAnswer, 'start' | 'end'>): string => `${start}-${end}`;
+
 /** The windows that a page shows: those that mark something or went wrong first, in their order. */
 export function shownAnswers(answers: readonly PolicyAnswer[]): readonly PolicyAnswer[] {
   const chosen = new Set(

@@ -2,8 +2,11 @@
 
 import { createHash } from 'node:crypto';
 import { VALUE_CHANNEL } from '../../datasets/example.ts';
+import { figure } from '../plot/figure.ts';
 import type { Answerer } from '../policy/answerer.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
+import type { Tokenizer } from '../policy/tokenizer.ts';
+
 import type { PolicyCard } from '../tasks/card.ts';
 import type { PromptRequest } from '../tasks/kind.ts';
 import { numericText } from '../tasks/numeric-text.ts';
@@ -11,6 +14,8 @@ import { customPrompt, instruction } from '../tasks/prompt.ts';
 import { distanceFrom, type PolicyReference } from '../tasks/reference.ts';
 import { PromptEncoder } from '../train/task.ts';
 import type { Picture } from '../types.ts';
+import { type AnswerToken, cellsOf } from './confidence.ts';
+import type { ConfidenceModel } from './confidence-model.ts';
 
 /** Longest window that a policy without a trained length is shown: two samples per pixel of its figure. */
 export const UNTAUGHT_LENGTH = 2000;
@@ -30,6 +35,8 @@ export interface Reading {
   readonly distance: number | null;
   /** The same for windows that were shown the same. */
   readonly input: string;
+  /** As `cellsOf`; null of a reader of one scale. */
+  readonly cells: readonly number[] | null;
 }
 
 export interface Reader {
@@ -45,6 +52,10 @@ export interface Reader {
   readonly caveats: readonly string[];
   /** What its training data look like to it; null where that is not known. */
   readonly reference: PolicyReference | null;
+  /** Whether series are shown to it at several scales, and its answers merged by how sure it is of them; see `confidence.ts`. */
+  readonly scales: boolean;
+  /** How sure it has to be taken to be; null where that is not known, and of a reader of one scale. */
+  readonly confidence: ConfidenceModel | null;
   /** What it is shown of a window [W]. */
   picture(window: Float64Array): Picture | Promise<Picture>;
   /** The greedy answer to each window [W]. */
@@ -59,6 +70,7 @@ export interface Reader {
 export interface PolicyReaderOptions {
   readonly name: string;
   readonly reference: PolicyReference | null;
+  readonly confidence: ConfidenceModel | null;
   /** Draws a series as the policy's figure has it. */
   readonly picture: (values: Float64Array) => Picture | Promise<Picture>;
 }
@@ -77,9 +89,23 @@ function asked({ numbers, classes }: PolicyCard, values: Float64Array): PromptRe
       };
 }
 
+/** What takes the tokens of answers apart, each decoded once. */
+function answerTokens(tokenizer: Tokenizer): (ids: Int32Array, logProbs: Float32Array) => AnswerToken[] {
+  const texts = new Map<number, string>();
+  return (ids, logProbs) =>
+    Array.from(ids, (id, i) => {
+      const text = texts.get(id) ?? tokenizer.decode([id]);
+      texts.set(id, text);
+      return { text, logProb: logProbs[i]! };
+    });
+}
+
 /** Reads windows with a policy. */
 export function policyReader(policy: Answerer, card: PolicyCard, options: PolicyReaderOptions): Reader {
-  const { name, reference, picture } = options;
+  const { name, reference, confidence, picture } = options;
+  // A figure with lines for single samples shows them at the scale that it was taught; one of a season shows seasons.
+  const scales = figure(card.figure).overlay !== null && card.length !== null;
+  const tokensOf = answerTokens(policy.prompting.tokenizer);
   const encoder = new PromptEncoder(policy.prompting);
   const words = customPrompt(card.kind);
   const { batch, maxTokens } = EFFORT[card.style];
@@ -98,7 +124,8 @@ export function policyReader(policy: Answerer, card: PolicyCard, options: Policy
     return prompts;
   };
   return {
-    ...{ name, reference, picture, batch },
+    ...{ name, reference, picture, batch, scales },
+    confidence: scales ? confidence : null,
     length: card.length,
     record: {
       parameters: policy.parameters,
@@ -120,11 +147,12 @@ export function policyReader(policy: Answerer, card: PolicyCard, options: Policy
       const encoded = prompts.map((one) => one.encoded);
       const responses = await policy.generate(encoded, { temperature: 0, maxTokens, seed: 0 });
       const features = reference === null ? null : await policy.pictureFeatures(encoded);
-      return responses.map(({ text, logProbs }, i) => ({
+      return responses.map(({ text, ids, logProbs }, i) => ({
         text,
         logProbability: logProbs.reduce((sum, value) => sum + value, 0) / logProbs.length,
         distance: features === null ? null : distanceFrom(reference!, features[i]!),
         input: prompts[i]!.input,
+        cells: scales ? cellsOf(tokensOf(ids, logProbs)) : null,
       }));
     },
     async sample(windows, { samples, temperature }) {

@@ -154,8 +154,16 @@ const COUNTS = z.strictObject({ low: index, medium: index, high: index, critical
 const POLICY = POLICY_HEAD.extend({
   columns: z.array(
     POLICY_COLUMN.extend({
-      /** What it marks; nothing where it abstains. `finding`: whether a finding of the column overlaps. */
-      intervals: z.array(EXTENT.extend({ finding: z.boolean() })),
+      /**
+       * What it marks; nothing where it abstains. `finding`: whether a finding of the column overlaps. `confidence`: the share of such
+       * intervals that are right, null where it is not known; absent of a policy of which none is.
+       */
+      intervals: z.array(
+        EXTENT.extend({
+          finding: z.boolean(),
+          confidence: z.exactOptional(finite.min(0).max(1).nullable()),
+        }),
+      ),
     }),
   ),
 });
@@ -569,7 +577,11 @@ function assemble(
 
 /** What a policy says about a recording, before it is held against the findings. */
 export interface PolicyOpinion extends PolicyHead {
-  readonly columns: readonly (PolicyColumn & { readonly intervals: readonly Interval[] })[];
+  readonly columns: readonly (PolicyColumn & {
+    readonly intervals: readonly Interval[];
+    /** Of each interval; null or absent where none is known. */
+    readonly confidences?: readonly (number | null)[] | null;
+  })[];
 }
 
 /** Whether what a policy marks of a finding's column overlaps it; null where the policy does not answer there. */
@@ -595,8 +607,9 @@ function toPolicy(
         .map(({ start, end }): Interval => [start, end]);
       return {
         ...{ column, status, statement, window, doubtful, limit, class: said.class, signals, answers },
-        intervals: said.intervals.map(([start, end]) => ({
+        intervals: said.intervals.map(([start, end], i) => ({
           ...extentOf(source, start, end),
+          ...(said.confidences == null ? {} : { confidence: said.confidences[i]! }),
           finding: found.some((one) => overlap([one], [[start, end]]) > 0),
         })),
       };

@@ -33,6 +33,9 @@ export interface AskedWindow extends Omit<PolicyAnswer, 'shiftAgreement' | 'doub
   readonly intervals: readonly Interval[] | null;
   /** The same for windows that were shown the same. */
   readonly input: string;
+  /** As those of `WindowEvidence`. */
+  readonly cells: readonly number[] | null;
+  readonly scale: number;
 }
 
 /** Limits that are the same for every policy; those of `unlike` and `unsure` are the policy's own (see `PolicyReference`). */
@@ -76,7 +79,8 @@ export function shiftAgreements(windows: readonly Pick<AskedWindow, 'start' | 'e
   const union = windows.map(() => 0);
   for (let i = 0; i + 1 < windows.length; i++) {
     const [a, b] = [windows[i]!, windows[i + 1]!];
-    if (a.intervals === null || b.intervals === null || b.start >= a.end) continue;
+    // Behind the last window of a scale comes the first one of the next.
+    if (a.intervals === null || b.intervals === null || b.start >= a.end || b.start < a.start) continue;
     const both: Interval = [b.start, a.end];
     const [left, right] = [clipped(a.intervals, both), clipped(b.intervals, both)];
     const common = overlap(left, right);
@@ -142,8 +146,17 @@ export interface Trust {
   readonly abstains: boolean;
 }
 
-/** Judges what was answered about the windows of a column, in their order; `reference` of the policy, null where it has none. */
-export function judge(windows: readonly AskedWindow[], reference: PolicyReference | null): Trust {
+/**
+ * Judges what was answered about the windows of a column, in their order, scale by scale; `reference` of the policy, null where it has none.
+ *
+ * @param weighed every interval has a confidence of its own: then only answers that cannot be read are left out, and the other measures are told
+ * without a limit
+ */
+export function judge(
+  windows: readonly AskedWindow[],
+  reference: PolicyReference | null,
+  weighed = false,
+): Trust {
   const shifts = shiftAgreements(windows);
   const shifted = known(shifts.each).length;
   // One anomaly that one of two windows overlooks is a mistake, and says nothing about the others.
@@ -151,7 +164,7 @@ export function judge(windows: readonly AskedWindow[], reference: PolicyReferenc
   const { share, marking, repeated } = repetition(windows);
   const farthest = reference?.distance.p99 ?? null;
   const leastSure = reference?.logProbability.p01 ?? null;
-  const answers = windows.map(({ input: _, ...one }, i): PolicyAnswer => {
+  const answers = windows.map(({ input: _, cells: __, scale: ___, ...one }, i): PolicyAnswer => {
     const { intervals, distance, logProbability, sampleAgreement } = one;
     const shiftAgreement = shifts.each[i]!;
     const doubts: Record<Doubt, boolean> = {
@@ -166,7 +179,9 @@ export function judge(windows: readonly AskedWindow[], reference: PolicyReferenc
       ...one,
       intervals: intervals === null ? null : intervals.map(([start, end]) => [start, end]),
       shiftAgreement,
-      doubts: (Object.keys(doubts) as Doubt[]).filter((name) => doubts[name]),
+      doubts: (Object.keys(doubts) as Doubt[]).filter(
+        (name) => doubts[name] && (!weighed || name === 'unreadable'),
+      ),
     };
   });
   const count = (name: Doubt): number => answers.filter(({ doubts }) => doubts.includes(name)).length;
@@ -176,7 +191,10 @@ export function judge(windows: readonly AskedWindow[], reference: PolicyReferenc
     value: number | null,
     limit: number | null,
     measured: number,
-  ): PolicySignal => ({ name, text, value, limit, windows: measured, doubtful: count(name) });
+  ): PolicySignal => ({
+    ...{ name, text, value, windows: measured, doubtful: count(name) },
+    limit: weighed && name !== 'unreadable' ? null : limit,
+  });
   const distances = known(answers.map(({ distance }) => distance));
   const probabilities = known(answers.map(({ logProbability }) => logProbability));
   const sampled = known(answers.map(({ sampleAgreement }) => sampleAgreement));

@@ -141,7 +141,7 @@ function checkPolicy({ policy, findings }: AnomalyReport, source: ReportSource):
     same(`${at}: statement`, said.statement, policyStatement(said));
     same(`${at}: doubtful`, said.doubtful, said.answers.filter(({ doubts }) => doubts.length > 0).length);
     if (said.status !== 'answers') same(`${at}: intervals`, said.intervals.length, 0);
-    for (const { finding, ...interval } of said.intervals) {
+    for (const { finding, confidence: _, ...interval } of said.intervals) {
       same(`${at}: an interval`, interval, extentOf(source, interval.start, interval.end));
       // A report of some of the findings knows of the others only here.
       const found = findings.some(

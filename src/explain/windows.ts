@@ -45,6 +45,26 @@ export function cutWindows(length: number, options: WindowOptions): Interval[] {
   });
 }
 
+/** Each scale is so many times coarser than the one before. */
+const COARSER = 4;
+
+/**
+ * Windows of `size` samples, of 4 times as many, of 16 times and so on, each scale as `cutWindows` cuts it: coarser ones as long as the finer takes
+ * more than one window. So an anomaly longer than a window lies within a coarser one, and a short one is seen in a fine one. All
+ * scales together have 4/3 of the windows of the finest, and at most `limit`.
+ * @throws ConfigError for an option out of range
+ */
+export function cutScales(length: number, { size, overlap, limit }: WindowOptions): Interval[][] {
+  const scales = [
+    cutWindows(length, { size, overlap, limit: Math.max(2, Math.floor(limit * (1 - 1 / COARSER)) - 16) }),
+  ];
+  while (scales.at(-1)!.length > 1) {
+    const [[start, end]] = scales.at(-1)! as [Interval];
+    scales.push(cutWindows(length, { size: COARSER * (end - start), overlap, limit }));
+  }
+  return scales;
+}
+
 /** Periods of the base, as shares of the taught length, that a policy knows from its training; see `windowSize`. */
 const KNOWN_PERIODS = [1 / 36, 1 / 13] as const;
 /** Periods per window otherwise. */

@@ -1,6 +1,7 @@
 /** Explains a CSV file: what the detector finds in it, beside it what a policy says where one is asked, as a page and JSON. */
 import { performance } from 'node:perf_hooks';
 import { ConfigError } from '../errors.ts';
+import { readConfidence } from '../explain/confidence-model.ts';
 import { askColumn, type ColumnAnswers } from '../explain/policy-answers.ts';
 import { policyReader, type Reader } from '../explain/reader.ts';
 import { type AnomalyReport, buildReport, type PolicyOpinion, type ReportSource } from '../explain/report.ts';
@@ -56,7 +57,7 @@ function checkOptions({ window, overlap, policy, engine, device }: ExplainReques
 }
 
 /** Loads the policy; everything that can be wrong with it is found here. */
-async function openReader(
+export async function openReader(
   path: string,
   { engine, device }: Pick<ExplainRequest, 'engine' | 'device'>,
 ): Promise<{ reader: Reader; policy: Answerer }> {
@@ -72,6 +73,7 @@ async function openReader(
   const reader = policyReader(policy, card, {
     name: directory,
     reference: readReference(directory, policy.prompting.dims.width),
+    confidence: readConfidence(directory),
     picture: (values) => pictureOf(shape, values),
   });
   return { reader, policy };

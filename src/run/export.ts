@@ -1,11 +1,13 @@
 /** A trained policy for other runtimes. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { CONFIDENCE_FILE } from '../explain/confidence-model.ts';
 import { readUtf8 } from '../files.ts';
 import { type Exported, exportOnnx } from '../onnx/export.ts';
 import type { WeightType } from '../onnx/weights.ts';
 import { packageVersion } from '../paths.ts';
 import { CARD_FILE } from '../tasks/card.ts';
+import { REFERENCE_FILE } from '../tasks/reference.ts';
 import { say } from '../terminal.ts';
 import { findPolicy } from './run-policy.ts';
 
@@ -18,7 +20,7 @@ export interface ExportRequest {
   readonly quiet: boolean;
 }
 
-/** Writes a policy as ONNX, with its card. @returns where it was read, and what was written @throws as `findPolicy` and `exportOnnx` */
+/** Writes a policy as ONNX, with what is beside its weights. @returns where it was read, and what was written @throws as `findPolicy` and `exportOnnx` */
 export function exportPolicy({
   policy,
   out,
@@ -26,11 +28,12 @@ export function exportPolicy({
   quiet,
 }: ExportRequest): Exported & { readonly from: string } {
   const from = findPolicy(policy);
-  const card = join(from, CARD_FILE);
+  // What tells how it was taught, and how far its answers are to be trusted, which are the same.
+  const beside = [CARD_FILE, REFERENCE_FILE, CONFIDENCE_FILE].filter((name) => existsSync(join(from, name)));
   const written = exportOnnx(from, out, {
     types: [...new Set(dtype)],
     version: packageVersion(),
-    files: existsSync(card) ? { [CARD_FILE]: readUtf8(card) } : {},
+    files: Object.fromEntries(beside.map((name) => [name, readUtf8(join(from, name))])),
     ...(quiet ? {} : { onFile: (name) => say(`writing ${name}`) }),
   });
   return { from, ...written };

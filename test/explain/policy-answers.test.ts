@@ -39,6 +39,8 @@ function fake(say: (values: Float64Array, index: number) => string, change: Part
     record: { parameters: 1 },
     caveats: ['It guesses.'],
     reference: null,
+    scales: false,
+    confidence: null,
     picture: (values) => renderColumns(shape, values),
     answer: async (windows) =>
       windows.map((values) => ({
@@ -46,6 +48,7 @@ function fake(say: (values: Float64Array, index: number) => string, change: Part
         logProbability: -0.1,
         distance: null,
         input: values.join(),
+        cells: null,
       })),
     sample: async (windows, { samples }) =>
       windows.map((values) => Array.from({ length: samples }, () => say(values, drawn.push(values)))),
@@ -264,8 +267,81 @@ describe('asking a policy about a column', () => {
     const shown = shownAnswers(said.answers);
     expect(shown).toHaveLength(12);
     expect(shown.some(({ intervals }) => intervals!.length > 0)).toBe(true);
-    expect([...said.seen.keys()]).toEqual(shown.map(({ start }) => start));
+    expect([...said.seen.keys()]).toEqual(shown.map(({ start, end }) => `${start}-${end}`));
     for (const picture of said.seen.values()) expect(picture).toMatch(/^data:image\/png;base64,iVBOR/);
+  });
+});
+
+describe('a policy that is shown several scales', () => {
+  const fitted = { data: 'x', series: 1, intervals: 1, right: 1 };
+  const weights = { own: 1, neighbours: 0.5, scales: 0.5, size: 0.3, windows: 0 };
+  const confidence = { version: 1 as const, constant: 0, weights, fitted };
+
+  /** Ten cells; sees in each whether values exceed 1, and marks the first stretch of such cells. */
+  const seer = (change: Partial<Reader> = {}): Fake => {
+    const reader: Fake = fake(() => NOTHING, {
+      scales: true,
+      confidence,
+      answer: async (windows) =>
+        windows.map((values) => {
+          reader.shown.push(values);
+          const cells = Array.from({ length: 10 }, (_, c) =>
+            values.subarray(10 * c, 10 * c + 10).some((v) => v > 1),
+          );
+          // Where all is high, nothing departs.
+          const high = cells.every(Boolean) ? cells.map(() => false) : cells;
+          const [first, last] = [high.indexOf(true), high.lastIndexOf(true)];
+          const whole = first >= 0 && high.slice(first, last + 1).every(Boolean);
+          return {
+            text: whole ? reply(`[[${10 * first}, ${10 * last + 10}]]`, 'trend') : NOTHING,
+            logProbability: -0.1,
+            distance: 99,
+            input: values.join(),
+            cells: high.map((one) => (one ? 0.9 : 0.02)),
+          };
+        }),
+      ...change,
+    });
+    return reader;
+  };
+
+  test('is asked at its own scale, a fourth, a sixteenth of it, and never at random', async () => {
+    const reader = seer();
+    const said = await askColumn(column(wave(900), 30), reader);
+    const sizes = said.answers.map(({ start, end }) => end - start);
+    expect(new Set(sizes)).toEqual(new Set([100, 400, 900]));
+    expect(sizes.filter((size) => size === 100)).toHaveLength(17);
+    expect(sizes.filter((size) => size === 400)).toHaveLength(4);
+    expect(sizes.filter((size) => size === 900)).toHaveLength(1);
+    expect(reader.drawn).toEqual([]);
+    expect(reader.shown.every(({ length }) => length === 100)).toBe(true);
+    expect(said.window).toBe(100);
+  });
+
+  test('finds what is longer than a window by a coarser one, with a confidence', async () => {
+    const values = wave(900, [[330, 560]]);
+    const said = await askColumn(column(values), seer());
+    expect(said.status).toBe('answers');
+    const long = said.intervals.find(([start, end]) => end - start > 150);
+    expect(long).toBeDefined();
+    expect(said.confidences).toHaveLength(said.intervals.length);
+    for (const one of said.confidences!) expect(one).toBeGreaterThan(0.4);
+    expect([...said.seen.keys()].length).toBeGreaterThan(0);
+  });
+
+  test('has no confidence to tell where none was measured', async () => {
+    const said = await askColumn(column(wave(300, [[130, 150]])), seer({ confidence: null }));
+    expect(said.confidences).toBeNull();
+    expect(said.intervals.some(([start, end]) => start < 150 && end > 130)).toBe(true);
+  });
+
+  test('is not silenced by doubts that confidences weigh', async () => {
+    const states = Array.from({ length: 60 }, (_, i) => Float32Array.of(Math.sin(i)));
+    const reference = makeReference(states, states, [-1]);
+    const said = await askColumn(column(wave(700, [[330, 350]])), seer({ reference }));
+    expect(said).toMatchObject({ status: 'answers', doubtful: 0 });
+    expect(said.intervals).toHaveLength(1);
+    expect(said.signals.find(({ name }) => name === 'unlike')).toMatchObject({ limit: null, value: 99 });
   });
 });
 
@@ -331,6 +407,7 @@ describe('policyReader', () => {
   const reader = policyReader(engineAnswerer(policy), card, {
     name: 'tiny',
     reference: makeReference(states, states, [-1]),
+    confidence: null,
     picture: (values) => renderColumns(shape, values),
   });
 

@@ -24,6 +24,8 @@ const window = (start: number, change: Partial<AskedWindow> = {}): AskedWindow =
   distance: 1,
   sampleAgreement: null,
   input: `picture ${start}`,
+  cells: null,
+  scale: 0,
   ...change,
 });
 

@@ -1,8 +1,52 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { ConfigError } from '../../src/errors.ts';
-import { cutWindows, mapBack, mergeWindows, resample, windowSize } from '../../src/explain/windows.ts';
+import {
+  cutScales,
+  cutWindows,
+  mapBack,
+  mergeWindows,
+  resample,
+  windowSize,
+} from '../../src/explain/windows.ts';
 import type { Interval } from '../../src/types.ts';
+
+describe('cutScales', () => {
+  const options = { size: 100, overlap: 0.5, limit: 2048 };
+
+  test('each is four times coarser, up to the one that holds all of the series', () => {
+    expect(cutScales(80, options)).toEqual([[[0, 80]]]);
+    expect(cutScales(150, options)).toEqual([
+      [
+        [0, 100],
+        [50, 150],
+      ],
+      [[0, 150]],
+    ]);
+    const scales = cutScales(5000, options);
+    expect(scales.map((windows) => windows[0]![1] - windows[0]![0])).toEqual([100, 400, 1600, 5000]);
+    expect(scales.map(({ length }) => length)).toEqual([99, 24, 6, 1]);
+  });
+
+  test('all together stay within the limit, whatever the length, and each covers the series', () => {
+    fc.assert(
+      fc.property(
+        fc.integer({ min: 1, max: 3_000_000 }),
+        fc.integer({ min: 64, max: 2048 }),
+        (length, limit) => {
+          const scales = cutScales(length, { ...options, limit });
+          expect(scales.reduce((sum, { length: count }) => sum + count, 0)).toBeLessThanOrEqual(limit);
+          for (const windows of scales) {
+            expect(windows[0]![0]).toBe(0);
+            expect(windows.at(-1)![1]).toBe(length);
+          }
+          expect(scales.at(-1)).toHaveLength(1);
+        },
+      ),
+      { numRuns: 60 },
+    );
+  });
+});
 
 describe('cutWindows', () => {
   test('halves overlap by default arithmetic: 2600 samples in windows of 1000', () => {

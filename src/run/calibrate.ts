@@ -1,0 +1,141 @@
+/** Measures how sure a policy has to be taken to be: which of the intervals that it marks in series that it was not taught are right. */
+import { isGenerator, openExamples } from '../../datasets/source.ts';
+import { ConfigError } from '../errors.ts';
+import { accountsOf, type Support } from '../explain/confidence.ts';
+import {
+  CONFIDENCE_FILE,
+  type ConfidenceModel,
+  confidenceOf,
+  fitConfidence,
+  isRight,
+  writeConfidence,
+} from '../explain/confidence-model.ts';
+import { askAll } from '../explain/policy-answers.ts';
+import { Progress } from '../progress.ts';
+import { bridge } from '../series/missing.ts';
+import { readCard } from '../tasks/card.ts';
+import type { EngineName } from './engine-name.ts';
+import { openReader } from './explain.ts';
+import { findPolicy } from './run-policy.ts';
+
+export interface CalibrateRequest {
+  readonly policy: string;
+  /** Series of the taught length; of longer ones there are fewer, which take as much work. */
+  readonly count: number;
+  readonly seed: number;
+  readonly engine?: EngineName | undefined;
+  readonly device: string | undefined;
+}
+
+/** Series so many times as long as those that were taught, and how many fewer of them: as many windows of each. */
+const LENGTHS = [
+  { times: 1, fewer: 1 },
+  { times: 4, fewer: 4 },
+  { times: 9, fewer: 9 },
+] as const;
+/** Of fewer intervals, or of as few that are right or wrong, nothing is learnt. */
+const FEWEST = 20;
+const FEWEST_OF_EITHER = 5;
+
+interface Weighed {
+  readonly series: number;
+  readonly support: Support;
+  readonly right: boolean;
+}
+
+/** Intervals of a range of confidence, and how many of them are right. */
+export interface ReliabilityRow {
+  readonly from: number;
+  readonly to: number;
+  readonly intervals: number;
+  readonly right: number;
+}
+
+export interface Calibrated {
+  readonly model: ConfidenceModel;
+  /** By tenths of the confidence, of each half of the series by what was fitted to the other half. */
+  readonly reliability: readonly ReliabilityRow[];
+  readonly file: string;
+}
+
+/** By tenths, without empty ones. */
+function reliabilityOf(examples: readonly Weighed[]): ReliabilityRow[] {
+  const rows = Array.from({ length: 10 }, (_, k) => ({
+    from: k / 10,
+    to: (k + 1) / 10,
+    intervals: 0,
+    right: 0,
+  }));
+  for (const half of [0, 1]) {
+    const model = fitConfidence(examples.filter(({ series }) => series % 2 !== half));
+    for (const { support, right } of examples.filter(({ series }) => series % 2 === half)) {
+      const row = rows[Math.min(9, Math.floor(10 * confidenceOf(model, support)))]!;
+      row.intervals++;
+      if (right) row.right++;
+    }
+  }
+  return rows.filter(({ intervals }) => intervals > 0);
+}
+
+/**
+ * Fits the confidences of a policy to held-out series of the generator that it was taught, of its own length and of longer ones, and writes them
+ * beside it.
+ *
+ * @throws ConfigError for a policy that is shown one scale, was taught no generator, or marks too little; as `openReader`
+ */
+export async function calibratePolicy(request: CalibrateRequest): Promise<Calibrated> {
+  const { policy: path, count, seed } = request;
+  const directory = findPolicy(path);
+  const { task, length } = readCard(directory);
+  if (task === null || !isGenerator(task) || length === null) {
+    throw new ConfigError(
+      `${path}: was taught ${task ?? 'nothing that is known'}, not a generator whose series have one length; confidences are fitted to new series of the generator`,
+    );
+  }
+  const { reader, policy } = await openReader(path, request);
+  try {
+    if (!reader.scales) {
+      throw new ConfigError(
+        `${path}: is shown one scale and merged by majority, without confidences; only policies taught with a figure such as nano-analysis have them`,
+      );
+    }
+    const examples: Weighed[] = [];
+    const sources = LENGTHS.map(({ times, fewer }) => {
+      const most = Math.max(1, Math.round(count / fewer));
+      return openExamples({ name: task, split: 'validation', seed, length: times * length, count: most });
+    });
+    const total = sources.reduce((sum, source) => sum + source.count, 0);
+    const progress = new Progress({ label: 'calibrate', total, unit: 'series' });
+    let series = 0;
+    try {
+      for (const source of sources) {
+        for (const { channels, gold } of source) {
+          const { values } = bridge(channels[0]!);
+          const truth = 'intervals' in gold ? gold.intervals : [];
+          for (const { interval, support } of accountsOf(await askAll(values, null, reader))) {
+            if (support !== null) examples.push({ series, support, right: isRight(interval, truth) });
+          }
+          progress.update(++series);
+        }
+      }
+    } finally {
+      progress.stop();
+    }
+    const right = examples.filter((one) => one.right).length;
+    const wrong = examples.length - right;
+    if (examples.length < FEWEST || Math.min(right, wrong) < FEWEST_OF_EITHER) {
+      throw new ConfigError(
+        `${path}: in ${series} series it marks ${examples.length} intervals, ${right} of them right, too few to learn from; take more series (--count), or train it for longer`,
+      );
+    }
+    const model: ConfidenceModel = {
+      version: 1,
+      ...fitConfidence(examples),
+      fitted: { data: `${task}, validation, seed ${seed}`, series, intervals: examples.length, right },
+    };
+    writeConfidence(directory, model);
+    return { model, reliability: reliabilityOf(examples), file: `${directory}/${CONFIDENCE_FILE}` };
+  } finally {
+    await policy.dispose();
+  }
+}

@@ -1,0 +1,252 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import fc from 'fast-check';
+import { afterAll, describe, expect, test } from 'vitest';
+import { CheckpointError } from '../../src/errors.ts';
+import {
+  type AnswerToken,
+  accountsOf,
+  cellsOf,
+  type Support,
+  type WindowEvidence,
+} from '../../src/explain/confidence.ts';
+import {
+  CONFIDENCE_FILE,
+  type ConfidenceModel,
+  confidenceOf,
+  fitConfidence,
+  isRight,
+  REPORTED_FROM,
+  readConfidence,
+  reportedAccounts,
+  weighAccounts,
+  writeConfidence,
+} from '../../src/explain/confidence-model.ts';
+import { damageOf, writeManifestedDirectory } from '../../src/manifest.ts';
+import { Random } from '../../src/random.ts';
+
+const token = (text: string, p = 0.9): AnswerToken => ({ text, logProb: Math.log(p) });
+
+describe('cells of a scan', () => {
+  const before = [token('<think>'), token('cycle', 0.4), token('; scan ')];
+  const behind = [
+    token('; spike '),
+    token('2'),
+    token(' sd</think><answer>[]</answer><class>normal</class>'),
+  ];
+
+  test('marks have their probability, and cells without one what is left', () => {
+    const marks = [token('.', 0.95), token('(', 0.6), token(')', 0.7), token('o', 0.5)];
+    const cells = cellsOf([...before, ...marks, ...behind])!;
+    expect(cells).toHaveLength(4);
+    for (const [i, p] of [0.05, 0.6, 0.7, 0.5].entries()) expect(cells[i]).toBeCloseTo(p, 12);
+  });
+
+  test('a symbol may share its token with the words behind it, and an unknown one tells nothing', () => {
+    const cells = cellsOf([...before, token('7', 0.8), token('o; spike ', 0.3), token('4</think>')])!;
+    expect(cells[0]).toBeNaN();
+    expect(cells[1]).toBeCloseTo(0.3, 12);
+  });
+
+  test('are not known where one token holds two of them, or there is no scan', () => {
+    expect(cellsOf([...before, token('..'), token('('), ...behind])).toBeNull();
+    expect(cellsOf([token('<think>9 variates</think>'), ...behind])).toBeNull();
+    expect(cellsOf([])).toBeNull();
+  });
+});
+
+/** A window of `n` cells of 10 samples in which the given ones have a probability, and the others 2 %. */
+function window(
+  start: number,
+  cells: Readonly<Record<number, number>>,
+  change: Partial<WindowEvidence> = {},
+): WindowEvidence {
+  const end = change.end ?? start + 100;
+  return {
+    ...{ start, end, scale: 0, intervals: [] },
+    cells: Array.from({ length: 10 }, (_, i) => cells[i] ?? 0.02),
+    ...change,
+  };
+}
+
+const MODEL: Pick<ConfidenceModel, 'constant' | 'weights'> = {
+  constant: 0,
+  weights: { own: 1, neighbours: 0.5, scales: 0.5, size: 0, windows: 0 },
+};
+
+describe('accounts of places', () => {
+  test('are what answers mark, and cells in which they might have', () => {
+    const one = window(50, { 3: 0.6, 4: 0.8, 7: 0.3 }, { intervals: [[82, 95]] });
+    const accounts = accountsOf([one]);
+    expect(accounts.map(({ interval }) => interval)).toEqual([
+      [82, 95],
+      [120, 130],
+    ]);
+    expect(accounts[0]!.support).toMatchObject({ neighbours: 0, scales: 0, windows: 0 });
+    expect(accounts[0]!.support!.own).toBeCloseTo(Math.log(0.7 / 0.3), 9);
+    expect(accounts[0]!.support!.size).toBeCloseTo(Math.log2(1.3), 9);
+  });
+
+  test('are supported by windows beside them and scales above them that see it, and lowered by those that do not', () => {
+    const marked = window(0, { 7: 0.7 }, { intervals: [[71, 79]] });
+    const supportBy = (...others: WindowEvidence[]): Support => accountsOf([marked, ...others])[0]!.support!;
+    const agrees = supportBy(window(50, { 2: 0.9 }));
+    const denies = supportBy(window(50, {}));
+    expect(agrees.neighbours).toBeCloseTo(Math.log(9) - agrees.own, 9);
+    expect(denies.neighbours).toBeLessThan(-4);
+    const coarse = { end: 400, scale: 1 };
+    expect(supportBy(window(0, { 1: 0.95 }, coarse)).scales).toBeGreaterThan(0);
+    expect(supportBy(window(0, { 2: 0.95 }, coarse)).scales).toBeLessThan(-4);
+    // A window that shows less than half of it has no say.
+    expect(supportBy(window(76, {}))).toMatchObject({ neighbours: 0 });
+  });
+
+  test('have no support where tokens tell nothing', () => {
+    const [one] = accountsOf([window(0, {}, { cells: null, intervals: [[5, 9]] })]);
+    expect(one).toEqual({ interval: [5, 9], support: null });
+    expect(accountsOf([window(0, { 4: 0.9 }, { intervals: null })])).toEqual([]);
+  });
+});
+
+describe('merging by confidence', () => {
+  test('the most confident account of a place gives its extent', () => {
+    const fine = window(0, { 2: 0.55, 3: 0.6, 4: 0.6 }, { intervals: [[20, 50]] });
+    const coarse = window(0, { 1: 0.97 }, { end: 400, scale: 1, intervals: [[41, 79]] });
+    const kept = (...windows: WindowEvidence[]) =>
+      weighAccounts(windows, MODEL).map(({ interval }) => interval);
+    expect(kept(fine, coarse)).toEqual([[41, 79]]);
+    const unsure = { ...coarse, cells: coarse.cells!.map((_, i) => (i === 1 ? 0.3 : 0.02)) };
+    expect(kept(fine, unsure)).toEqual([[20, 50]]);
+  });
+
+  test('reports from a confidence on, in the order of the series, and what an answer marks without one', () => {
+    const windows = [
+      window(0, { 1: 0.8, 6: 0.2 }, { intervals: [[12, 18]] }),
+      window(100, {}, { cells: null, intervals: [[140, 150]] }),
+      window(200, { 9: 0.99 }),
+    ];
+    const reported = reportedAccounts(windows, {
+      version: 1,
+      ...MODEL,
+      fitted: { data: 'x', series: 1, intervals: 1, right: 1 },
+    });
+    expect(reported.map(({ interval }) => interval)).toEqual([
+      [12, 18],
+      [140, 150],
+      [290, 300],
+    ]);
+    expect(reported[0]!.confidence).toBeGreaterThan(REPORTED_FROM);
+    expect(reported[1]!.confidence).toBeNull();
+  });
+
+  test('leaves disjoint intervals, most confident first, of any windows', () => {
+    const cell = fc.double({ min: 0, max: 1, noNaN: true });
+    const some = fc.tuple(
+      fc.integer({ min: 0, max: 900 }),
+      fc.integer({ min: 0, max: 2 }),
+      fc.array(cell, { minLength: 10, maxLength: 10 }),
+    );
+    fc.assert(
+      fc.property(fc.array(some, { minLength: 1, maxLength: 12 }), (drawn) => {
+        const windows = drawn.map(
+          ([start, scale, cells]): WindowEvidence => ({
+            ...{ start, scale, cells, end: start + 100 * 4 ** scale },
+            intervals: [[start + 3, start + 30 * 4 ** scale]],
+          }),
+        );
+        const kept = weighAccounts(windows, MODEL);
+        const sure = kept.map(({ confidence }) => confidence!);
+        expect(sure).toEqual([...sure].sort((a, b) => b - a));
+        const ordered = kept.map(({ interval }) => interval).sort((a, b) => a[0] - b[0]);
+        for (const [i, [start]] of ordered.slice(1).entries()) {
+          expect(start).toBeGreaterThanOrEqual(ordered[i]![1]);
+        }
+      }),
+      { numRuns: 60 },
+    );
+  });
+});
+
+describe('being right', () => {
+  test('is to have a fifth in common with an anomaly, each five samples wider', () => {
+    expect(isRight([100, 128], [[112, 113]])).toBe(true);
+    expect(isRight([100, 170], [[112, 113]])).toBe(false);
+    expect(isRight([417, 418], [[412, 413]])).toBe(true);
+    expect(isRight([430, 431], [[412, 413]])).toBe(false);
+    expect(isRight([0, 100], [[40, 75]])).toBe(true);
+    expect(isRight([0, 100], [])).toBe(false);
+  });
+});
+
+describe('fitting confidences', () => {
+  const random = new Random(3, 'confidence');
+  const draw = (): Support => ({
+    own: random.normal(0, 2),
+    neighbours: random.normal(0, 1),
+    scales: random.normal(0, 1),
+    size: random.uniform() * 3,
+    windows: random.integer(0, 5),
+  });
+  const truth: Pick<ConfidenceModel, 'constant' | 'weights'> = {
+    constant: 0.4,
+    weights: { own: 1.2, neighbours: 0.5, scales: 0, size: 0.3, windows: -0.6 },
+  };
+  const examples = Array.from({ length: 4000 }, () => {
+    const support = draw();
+    return { support, right: random.uniform() < confidenceOf(truth, support) };
+  });
+
+  test('finds what the shares were made of', () => {
+    const { constant, weights } = fitConfidence(examples);
+    expect(Math.abs(constant - truth.constant)).toBeLessThan(0.25);
+    for (const [name, value] of Object.entries(truth.weights)) {
+      expect(Math.abs(weights[name as keyof Support] - value)).toBeLessThan(0.12);
+    }
+  });
+
+  test('ends where examples can be told apart without a mistake, and where an input is always the same', () => {
+    const apart = examples
+      .slice(0, 50)
+      .map(({ support }) => ({ support: { ...support, size: 0 }, right: support.own > 0 }));
+    const { constant, weights } = fitConfidence(apart);
+    for (const value of [constant, ...Object.values(weights)]) expect(Number.isFinite(value)).toBe(true);
+    expect(weights.size).toBeCloseTo(0, 9);
+    expect(weights.own).toBeGreaterThan(0);
+  });
+});
+
+describe('timeseer.confidence.json', () => {
+  const root = mkdtempSync(join(tmpdir(), 'timeseer-confidence-'));
+  afterAll(() => rmSync(root, { recursive: true, force: true }));
+  const model: ConfidenceModel = {
+    version: 1,
+    ...MODEL,
+    fitted: { data: 'wild', series: 4, intervals: 30, right: 9 },
+  };
+
+  test('is read as it was written, and stands in the manifest', () => {
+    const directory = join(root, 'saved');
+    writeManifestedDirectory(directory, (at) => writeFileSync(join(at, 'other.json'), '{}'));
+    expect(readConfidence(directory)).toBeNull();
+    writeConfidence(directory, model);
+    expect(readConfidence(directory)).toEqual(model);
+    expect(damageOf(directory)).toBeNull();
+    writeFileSync(join(directory, CONFIDENCE_FILE), JSON.stringify({ ...model, constant: 9 }));
+    expect(() => readConfidence(directory)).toThrow(/is not what was saved there/);
+  });
+
+  test.each([
+    ['another version', { ...model, version: 2 }, /version/],
+    ['an unknown weight', { ...model, weights: { ...model.weights, place: 1 } }, /weights/],
+    ['a missing weight', { ...model, weights: { own: 1 } }, /weights\.neighbours/],
+    ['a constant that is no number', { ...model, constant: 'high' }, /constant/],
+  ])('%s is refused with what to do', (_, record, message) => {
+    const directory = mkdtempSync(join(root, 'bad-'));
+    writeFileSync(join(directory, CONFIDENCE_FILE), JSON.stringify(record));
+    expect(() => readConfidence(directory)).toThrow(CheckpointError);
+    expect(() => readConfidence(directory)).toThrow(message);
+    expect(() => readConfidence(directory)).toThrow(/timeseer calibrate --policy/);
+    expect(readFileSync(join(directory, CONFIDENCE_FILE), 'utf8')).toBe(JSON.stringify(record));
+  });
+});
