@@ -48,7 +48,7 @@ type Group = (typeof GROUPS)[number];
 const MOST_ALARMS = 40;
 
 /** The settings of a contender that gave the largest mean on the half for choosing. */
-interface Chosen {
+export interface Chosen {
   readonly intervals: { readonly setting: Setting; readonly reading: Reading };
   readonly precision: { readonly setting: Setting; readonly smooth: number };
 }
@@ -62,7 +62,7 @@ const joined = (intervals: readonly Interval[], one: Case): AlarmMeasures =>
   alarmMeasures(intervals, one.truth, one.values.length);
 
 /** Sums of the measures of every setting and reading over series; the largest is chosen. */
-class Choice {
+export class Choice {
   readonly #f1 = new Map<string, number>();
   readonly #precision = new Map<string, number>();
 

@@ -27,6 +27,11 @@ export const BENCHMARKS = {
     policy: false,
     device: false,
   },
+  policy: {
+    about: 'a policy in windows of several scales against the detector, the expert and classical scores',
+    policy: true,
+    device: false,
+  },
   wild: { about: 'the generator wild beside recordings, and its speed', policy: false, device: false },
   data: { about: 'AnomLLM prepared with figures and traces', policy: false, device: false },
   'matrix-profile': { about: 'exact matrix profiles against stumpy', policy: false, device: false },
@@ -80,7 +85,7 @@ export async function runBenchmark(
 }
 
 /** Benchmarks that measure once. */
-const WITHOUT_ROUNDS: readonly BenchmarkName[] = ['engine', 'analysis', 'anomalies', 'wild'];
+const WITHOUT_ROUNDS: readonly BenchmarkName[] = ['engine', 'analysis', 'anomalies', 'policy', 'wild'];
 
 /** Arguments of one benchmark on a device with a policy. */
 export function argumentsOf(

@@ -1,0 +1,316 @@
+/**
+ * A policy in windows of several scales against the detector, the classical expert and classical scores:
+ * npx tsx test/bench/policy.ts --policy DIR [--json] [--only nab|injected|shapes|wild] [--half choose|report] [--engine torch|onnx] [--threads N]
+ * [--count N] [--data DIR]
+ *
+ * Classical scores have, of their settings, those that were best on the half for choosing, as in anomalies.ts; the policy has one, and its
+ * confidences were fitted to other series of wild (timeseer calibrate). Series of wild have 5000 points, ten times what it was taught.
+ */
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { openExamples } from '../../datasets/source.ts';
+import { pairedDifference } from '../../eval/bootstrap.ts';
+import { expcotBlind } from '../../src/expcot/anomaly.ts';
+import { REPORTED_FROM, weighAccounts } from '../../src/explain/confidence-model.ts';
+import { askAll, askColumn } from '../../src/explain/policy-answers.ts';
+import type { Reader } from '../../src/explain/reader.ts';
+import { Progress } from '../../src/progress.ts';
+import { ENGINES } from '../../src/run/engine-name.ts';
+import { openReader } from '../../src/run/explain.ts';
+import { bridge } from '../../src/series/missing.ts';
+import type { Estimate, Interval } from '../../src/types.ts';
+import { atEqualRecall, Choice, type Chosen } from './anomalies.ts';
+import { ownAlarms, PEERS, type Prepared, prepare, randomAlarms, read } from './anomaly-contenders.ts';
+import { alarmMeasures, shared } from './anomaly-measures.ts';
+import { injectedCases, nabCases } from './anomaly-recordings.ts';
+import { type Case, cleanCases, type Half, shapeCases } from './anomaly-shapes.ts';
+import { table } from './measure.ts';
+
+const GROUPS = ['nab', 'injected', 'shapes', 'wild'] as const;
+type Group = (typeof GROUPS)[number];
+const SHAPE_SEEDS = { choose: 11, report: 12 } as const;
+const CLEAN_SEEDS = [1] as const;
+const WILD = { length: 5000, seed: 5, split: { choose: 'validation', report: 'test' } } as const;
+/** Alarms of one contender and series that are looked at for a given recall. */
+const MOST_ALARMS = 40;
+/** Findings of the detector come before what merely stands out of its score. */
+const FOUND = 1e6;
+
+interface Alarm {
+  readonly interval: Interval;
+  readonly height: number;
+}
+
+/** One series with the alarms of every contender, best first. */
+interface Result {
+  readonly one: Prepared;
+  /** Alarms that the policy reports by default. */
+  readonly reported: number;
+  readonly alarms: Readonly<Record<string, readonly Alarm[]>>;
+  readonly windows: number;
+  readonly milliseconds: number;
+}
+
+const POLICY = 'policy';
+const DETECTOR = 'timeseer detect';
+const EXPERT = 'classical expert';
+const RANDOM = 'random places';
+const CONTENDERS = [POLICY, DETECTOR, EXPERT, ...Object.keys(PEERS), RANDOM];
+
+function wildCases(half: Half, count: number): Case[] {
+  const { length, seed, split } = WILD;
+  const source = openExamples({ name: 'wild', split: split[half], seed, length, count });
+  return Array.from(source, ({ id, channels, gold }): Case => {
+    const truth = gold.kind === 'anomaly' ? gold.intervals : [];
+    const kind = truth.length === 0 ? 'clean' : 'wild';
+    return { name: id, base: id, kind, half, values: bridge(channels[0]!).values, truth, calendar: [] };
+  });
+}
+
+/** What the policy says, most confident first, and how much of it is reported. A policy of one scale has no order: as in the series. */
+async function ask(
+  one: Prepared,
+  reader: Reader,
+): Promise<{ readonly alarms: Alarm[]; readonly reported: number; readonly windows: number }> {
+  const { values } = one;
+  if (!reader.scales) {
+    const season = one.detection.seasons[0] ?? null;
+    const { intervals, answers } = await askColumn({ name: one.name, values, season }, reader);
+    const alarms = intervals.map((interval) => ({ interval, height: 1 }));
+    return { alarms, reported: alarms.length, windows: answers.length };
+  }
+  const asked = await askAll(values, null, reader);
+  const alarms = weighAccounts(asked, reader.confidence).map(({ interval, confidence }) => ({
+    interval,
+    height: confidence ?? REPORTED_FROM,
+  }));
+  const reported = alarms.filter(({ height }) => height >= REPORTED_FROM).length;
+  return { alarms, reported, windows: asked.length };
+}
+
+async function evaluate(one: Prepared, reader: Reader, chosen: ReadonlyMap<string, Chosen>): Promise<Result> {
+  const began = performance.now();
+  const said = await ask(one, reader);
+  const milliseconds = performance.now() - began;
+  const found = one.detection.findings.length;
+  const expert = expcotBlind(one.values).intervals.toSorted((a, b) => b[1] - b[0] - (a[1] - a[0]));
+  const alarms: Record<string, readonly Alarm[]> = {
+    [POLICY]: said.alarms,
+    [DETECTOR]: ownAlarms(one, Math.max(found, MOST_ALARMS)).map((interval, i) => ({
+      interval,
+      height: i < found ? FOUND + one.detection.findings[i]!.severity : -i,
+    })),
+    [EXPERT]: expert.map((interval, i) => ({ interval, height: 1 / (1 + i) })),
+    [RANDOM]: randomAlarms(one, MOST_ALARMS).map((interval, i) => ({ interval, height: -i })),
+  };
+  for (const [name, { intervals }] of chosen) {
+    if (!Object.hasOwn(PEERS, name)) continue;
+    alarms[name] = read(intervals.setting.score(one), intervals.reading, MOST_ALARMS);
+  }
+  return { one, alarms, milliseconds, reported: said.reported, windows: said.windows };
+}
+
+interface Row {
+  readonly contender: string;
+  /** At as many alarms as there are anomalies: affiliation F1, and the share of anomalies that are touched. */
+  readonly f1: number;
+  readonly hit: number;
+  /** At as many alarms as the policy reports. */
+  readonly f1AtOwn: number;
+  /** At the policy's recall; Infinity where that is never reached. */
+  readonly falsePerThousand: number;
+  /** The policy less this contender, over series; of false alarms where it reaches the recall. */
+  readonly less: {
+    readonly f1: Estimate;
+    readonly f1AtOwn: Estimate;
+    readonly falsePerThousand: Estimate | null;
+  } | null;
+}
+
+interface GroupReport {
+  readonly group: Group;
+  readonly series: number;
+  readonly clean: number;
+  readonly anomalies: number;
+  readonly reported: number;
+  /** Share of the anomalies that the policy's reported alarms touch. */
+  readonly recall: number;
+  readonly rows: readonly Row[];
+  readonly millisecondsPerWindow: number;
+  readonly cases: readonly unknown[];
+}
+
+const mean = (values: readonly number[]): number =>
+  values.reduce((sum, value) => sum + value, 0) / values.length;
+
+function groupReport(group: Group, all: readonly Result[]): GroupReport {
+  const results = all.filter(({ one }) => one.truth.length > 0);
+  const intervalsOf = ({ alarms }: Result, name: string, count: number): Interval[] =>
+    alarms[name]!.slice(0, count).map(({ interval }) => interval);
+  const measured = (result: Result, name: string, count: number) =>
+    alarmMeasures(intervalsOf(result, name, count), result.one.truth, result.one.values.length);
+  const hits = results.reduce((sum, result) => {
+    const own = intervalsOf(result, POLICY, result.reported);
+    return sum + result.one.truth.filter((one) => own.some((alarm) => shared(alarm, one) > 0)).length;
+  }, 0);
+  const anomalies = results.reduce((sum, { one }) => sum + one.truth.length, 0);
+  const by = CONTENDERS.map((contender) => {
+    const atTrue = results.map((result) => measured(result, contender, result.one.truth.length));
+    const atOwn = results.map((result) =>
+      result.reported === 0 ? 0 : measured(result, contender, result.reported).f1,
+    );
+    const { threshold, falsePerThousand } = atEqualRecall(all, contender, hits);
+    // Of each series at the one threshold for all.
+    const wrong = all.map(({ one, alarms }) => {
+      const own = alarms[contender]!.filter(({ height }) => height > threshold);
+      const false_ = own.filter(({ interval }) => !one.truth.some((truth) => shared(interval, truth) > 0));
+      return (1000 * false_.length) / one.values.length;
+    });
+    return {
+      contender,
+      f1: atTrue.map(({ f1 }) => f1),
+      hit: atTrue.map(({ hit }) => hit),
+      atOwn,
+      falsePerThousand,
+      wrong,
+    };
+  });
+  const own = by[0]!;
+  const rows = by.map(
+    (row): Row => ({
+      contender: row.contender,
+      ...{
+        f1: mean(row.f1),
+        hit: mean(row.hit),
+        f1AtOwn: mean(row.atOwn),
+        falsePerThousand: row.falsePerThousand,
+      },
+      less:
+        row === own
+          ? null
+          : {
+              f1: pairedDifference(own.f1, row.f1),
+              f1AtOwn: pairedDifference(own.atOwn, row.atOwn),
+              falsePerThousand: Number.isFinite(row.falsePerThousand)
+                ? pairedDifference(own.wrong, row.wrong)
+                : null,
+            },
+    }),
+  );
+  const windows = all.reduce((sum, one) => sum + one.windows, 0);
+  return {
+    ...{ group, series: results.length, clean: all.length - results.length, anomalies, rows },
+    reported: all.reduce((sum, { reported }) => sum + reported, 0),
+    recall: hits / anomalies,
+    millisecondsPerWindow: all.reduce((sum, { milliseconds }) => sum + milliseconds, 0) / windows,
+    cases: all.map(({ one, alarms, reported }) => ({
+      ...{ name: one.name, samples: one.values.length, truth: one.truth, reported },
+      alarms: alarms[POLICY]!.slice(0, Math.max(reported, one.truth.length)).map(({ interval, height }) => ({
+        interval,
+        confidence: Number(height.toFixed(3)),
+      })),
+    })),
+  };
+}
+
+const two = (value: number): string =>
+  Number.isFinite(value) ? value.toFixed(3).replace(/^(-?)0\./, '$1.') : 'never';
+const interval = (one: Estimate | null | undefined): string =>
+  one == null ? '–' : `${two(one.mean)} (${two(one.ci95[0])} to ${two(one.ci95[1])})`;
+
+function printGroup(report: GroupReport): void {
+  const { group, series, clean, anomalies, reported, recall, rows, millisecondsPerWindow } = report;
+  console.log(
+    `\n── ${group}: ${series} series with ${anomalies} anomalies and ${clean} without; the policy reports ${reported}, recall ${two(recall)}, ${millisecondsPerWindow.toFixed(0)} ms a window`,
+  );
+  console.log(
+    table(
+      [
+        '',
+        'F1',
+        'hit',
+        'F1 at its number',
+        'false/1000',
+        'policy less it: F1',
+        'F1 at its number',
+        'false/1000',
+      ],
+      rows.map((row) => [
+        row.contender,
+        ...[row.f1, row.hit, row.f1AtOwn, row.falsePerThousand].map(two),
+        interval(row.less?.f1),
+        interval(row.less?.f1AtOwn),
+        interval(row.less?.falsePerThousand),
+      ]),
+    ),
+  );
+}
+
+async function main(): Promise<void> {
+  const { values: given } = parseArgs({
+    options: {
+      json: { type: 'boolean', default: false },
+      policy: { type: 'string' },
+      only: { type: 'string' },
+      half: { type: 'string', default: 'report' },
+      engine: { type: 'string' },
+      count: { type: 'string', default: '30' },
+      data: { type: 'string' },
+    },
+  });
+  const { policy, only, half, json } = given;
+  if (policy === undefined) throw new RangeError('--policy DIR: of a policy or of a run');
+  const wanted = GROUPS.filter((group) => only === undefined || group === only);
+  if (wanted.length === 0) throw new RangeError(`--only ${only}: ${GROUPS.join(', ')}`);
+  if (half !== 'choose' && half !== 'report') throw new RangeError(`--half ${half}: choose or report`);
+  const engine = ENGINES.find((name) => name === given.engine);
+  if (given.engine !== undefined && engine === undefined)
+    throw new RangeError(`--engine ${given.engine}: ${ENGINES.join(', ')}`);
+  const data = resolve(given.data ?? join(import.meta.dirname, '../../../shared/data'));
+  const nab = nabCases(data);
+  if (nab.length === 0 && !existsSync(join(data, 'nab')))
+    console.error(
+      `SKIPPED nab: ${join(data, 'nab')} holds no recordings with combined_windows.json (--data DIR)`,
+    );
+  const casesOf = (group: Group): readonly Case[] => {
+    if (group === 'nab') return nab;
+    if (group === 'injected') return injectedCases(data, nab, 1);
+    const halves = [...new Set<Half>(['choose', half])];
+    if (group === 'wild') return halves.flatMap((own) => wildCases(own, Number(given.count)));
+    const clean = cleanCases(CLEAN_SEEDS);
+    return halves.flatMap((own) =>
+      [...shapeCases(SHAPE_SEEDS[own]), ...clean].filter((one) => one.half === own),
+    );
+  };
+  const { reader, policy: opened } = await openReader(policy, { engine, device: undefined });
+  const groups: GroupReport[] = [];
+  try {
+    for (const group of wanted) {
+      const cases = casesOf(group);
+      const choosing = cases.filter((one) => one.half === 'choose' && one.truth.length > 0);
+      const asked = cases.filter((one) => one.half === half);
+      const progress = new Progress({ label: group, total: choosing.length + asked.length, unit: 'series' });
+      const choice = new Choice();
+      for (const one of choosing) {
+        choice.add(prepare(one));
+        progress.advance(1, {});
+        await new Promise(setImmediate);
+      }
+      const chosen = new Map(Object.keys(PEERS).map((name) => [name, choice.of(name)]));
+      const results: Result[] = [];
+      for (const one of asked) {
+        results.push(await evaluate(prepare(one), reader, chosen));
+        progress.advance(1, {});
+      }
+      progress.stop();
+      if (results.some(({ one }) => one.truth.length > 0)) groups.push(groupReport(group, results));
+    }
+  } finally {
+    await opened.dispose();
+  }
+  if (json) console.log(JSON.stringify({ half, policy: reader.record, groups }, null, 2));
+  else for (const one of groups) printGroup(one);
+}
+
+await main();
