@@ -139,8 +139,8 @@ export type ExplainOptions = Partial<Omit<ExplainRequest, 'detect'>> &
   Partial<Omit<ExplainRequest['detect'], 'file'>>;
 
 /**
- * Explains a file of numbers as `timeseer explain` does: findings by the classical detector, read by a policy where one is given, as a
- * record, a page and JSON. @throws DataError for a file that cannot be read; others as the command
+ * Explains a file of numbers as `timeseer explain` does: findings by the classical detector and, unless `policy` is another or `none`, what
+ * the policy says that comes with timeseer, as a record, a page and JSON. @throws DataError for a file that cannot be read; others as the command
  */
 export async function explain(file: string, options: ExplainOptions = {}): Promise<Explained> {
   const { explainFile } = await import('./run/explain.ts');
@@ -148,6 +148,7 @@ export async function explain(file: string, options: ExplainOptions = {}): Promi
     since,
     out,
     policy,
+    engine,
     device,
     window,
     overlap,
@@ -160,7 +161,7 @@ export async function explain(file: string, options: ExplainOptions = {}): Promi
   } = options;
   return explainFile({
     detect: { ...detect, file, columns, time, key, select, tz },
-    ...{ since, out, policy, device, window, overlap },
+    ...{ since, out, policy, engine, device, window, overlap },
   });
 }
 

@@ -15,6 +15,11 @@ export function packageRoot(): string {
   return directory;
 }
 
+/** Where the policies that come with timeseer are, a directory each; there may be none. Built code finds the same one. */
+export function policiesDirectory(): string {
+  return join(packageRoot(), 'src/policies');
+}
+
 /** Version in package.json. */
 export function packageVersion(): string {
   const content: unknown = JSON.parse(readFileSync(join(packageRoot(), 'package.json'), 'utf8'));

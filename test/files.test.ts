@@ -365,8 +365,8 @@ describe('what the user names', () => {
     const path = folder();
     const fifo = pipe(join(path, 'pipe'));
     for (const args of [
-      ['explain', '/dev/zero'],
-      ['explain', fifo],
+      ['explain', '/dev/zero', '--policy', 'none'],
+      ['explain', fifo, '--policy', 'none'],
       ['data', 'prepare', 'custom', '--from', fifo, '--out', join(path, 'out')],
       ['data', 'validate', fifo],
       ['data', 'show', fifo],

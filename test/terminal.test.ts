@@ -63,7 +63,7 @@ describe('text for a terminal', () => {
   });
 
   test.each([
-    ['a file’s name', ['explain', `${HOSTILE}.csv`]],
+    ['a file’s name', ['explain', `${HOSTILE}.csv`, '--policy', 'none']],
     ['the name of a repository', ['pull', HOSTILE]],
     ['a command', [HOSTILE]],
     ['an option', ['doctor', `--${HOSTILE}`]],

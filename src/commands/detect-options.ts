@@ -2,7 +2,15 @@
 import type { Argv } from 'yargs';
 import { DEFAULT_SEVERITY } from '../detect/detect.ts';
 import { LEVELS } from '../detect/finding.ts';
-import { type AnomalyReport, KIND_WORDS, whenWords } from '../explain/report.ts';
+import { claimWords, confidenceWords } from '../explain/policy-claims.ts';
+import {
+  type AnomalyReport,
+  agreementWords,
+  KIND_WORDS,
+  markedAlone,
+  type ReportFinding,
+  whenWords,
+} from '../explain/report.ts';
 import type { DetectRequest } from '../run/detect.ts';
 
 export interface DetectOptionValues {
@@ -104,6 +112,26 @@ export function detectRequest(file: string, args: DetectOptionValues): DetectReq
 /** Findings that a terminal shows. */
 const SHOWN = 20;
 
+const policyMark = ({ markedByPolicy }: ReportFinding): string =>
+  markedByPolicy === null ? '' : markedByPolicy ? '; marked by the policy too' : '; not marked by the policy';
+
+/** What a policy says: who found what, what it marks alone, and a sentence for each column. */
+function policyLines(report: AnomalyReport, policy: NonNullable<AnomalyReport['policy']>): string[] {
+  const several = report.columns.length > 1;
+  const alone = markedAlone(report);
+  const lines = [`  detector and policy: ${agreementWords(policy.agreement)}`];
+  for (const { column, interval } of alone.slice(0, SHOWN)) {
+    lines.push(
+      `     policy alone: ${several ? `${column}: ` : ''}${claimWords(interval)}, ${whenWords(interval)}${interval.confidence == null ? '' : ` (confidence ${confidenceWords(interval.confidence)})`}`,
+    );
+  }
+  if (alone.length > SHOWN) lines.push(`     and ${alone.length - SHOWN} more, in the JSON file`);
+  for (const { column, statement } of policy.columns) {
+    lines.push(`  policy${several ? `, ${column}` : ''}: ${statement}`);
+  }
+  return lines;
+}
+
 /** For a terminal: the headline, what was assumed, a line or two for each finding, what a policy says, and the files written. */
 export function reportText(report: AnomalyReport, files: readonly string[], seconds: number): string {
   const several = report.columns.length > 1;
@@ -111,14 +139,12 @@ export function reportText(report: AnomalyReport, files: readonly string[], seco
   for (const { text: note } of report.notes) lines.push(`  note: ${note}`);
   for (const one of report.findings.slice(0, SHOWN)) {
     lines.push(
-      `${String(one.rank).padStart(3)}  ${one.level.padEnd(8)} ${one.severity.toFixed(1).padStart(5)}  ${several ? `${one.column}: ` : ''}${KIND_WORDS[one.kind]}, ${whenWords(one)} (${one.duration})`,
+      `${String(one.rank).padStart(3)}  ${one.level.padEnd(8)} ${one.severity.toFixed(1).padStart(5)}  ${several ? `${one.column}: ` : ''}${KIND_WORDS[one.kind]}, ${whenWords(one)} (${one.duration})${policyMark(one)}`,
       `     ${one.statement}`,
     );
   }
   const more = report.findings.length - SHOWN;
   if (more > 0) lines.push(`     and ${more} more: detect --format csv lists all`);
-  for (const { column, statement } of report.policy?.columns ?? []) {
-    lines.push(`  policy${several ? `, ${column}` : ''}: ${statement}`);
-  }
+  if (report.policy !== undefined) lines.push(...policyLines(report, report.policy));
   return [...lines, ...files.map((file) => `  ${file}`)].join('\n');
 }

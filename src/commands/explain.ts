@@ -1,4 +1,4 @@
-/** `timeseer explain`: a page and a JSON file of what is unusual in a CSV file, and beside it what a policy says. */
+/** `timeseer explain`: a page and a JSON file of what is unusual in a CSV file: what the detector finds, and what a policy says. */
 import type { CommandModule } from 'yargs';
 import type { Level } from '../detect/finding.ts';
 import { scoresCsv, toJson } from '../explain/formats.ts';
@@ -61,7 +61,7 @@ export const explainCommand: CommandModule<object, ExplainArguments> = {
       .option('policy', {
         type: 'string',
         describe:
-          'Directory of a run or of a policy, whose answers stand beside the findings and change none',
+          'Whose answers stand beside the findings, and change none: the directory of a run or of a policy, small, which comes with timeseer, or none (default: small where it is there)',
         requiresArg: true,
       })
       .option('engine', { choices: ENGINES, describe: ENGINE_WORDS, requiresArg: true })
@@ -83,9 +83,10 @@ export const explainCommand: CommandModule<object, ExplainArguments> = {
       .option('json', { type: 'boolean', default: false, describe: 'Print the report as JSON' })
       .example('$0 explain metrics.csv', 'All columns of numbers: metrics.explain.html and .json')
       .example('$0 explain metrics.csv --column requests --out reports/requests', 'One column')
+      .example('$0 explain metrics.csv --policy none', 'What the detector finds, and no policy')
       .example(
         '$0 explain series.csv --policy runs/quickstart',
-        'With what a policy says, for series like those that it was taught',
+        'With what a policy of your own says, for series like those that it was taught',
       )
       .epilogue(`${LEVEL_WORDS} An earlier result of the same name is replaced; any other file is not.`),
   handler: runExplain,

@@ -24,6 +24,8 @@ import { cutScales, cutWindows, mapBack, mergeWindows, shownOf, windowSize } fro
 
 /** Most windows answered: a million samples in overlapping windows of 1000. Beyond, windows are longer. */
 export const MOST_WINDOWS = 2048;
+/** A series that is stretched by more to the length that was taught is not asked about. */
+const MOST_STRETCHED = 5;
 /** Windows that are asked again, evenly spread; how often, and how much at random. */
 const MOST_SAMPLED = 64;
 const DRAW = { samples: 4, temperature: 0.7 } as const;
@@ -33,6 +35,8 @@ export interface AskOptions {
   readonly window?: number | undefined;
   /** Share that neighbouring windows have in common, in [0, 0.9]; half when absent. */
   readonly overlap?: number | undefined;
+  /** Most windows; MOST_WINDOWS when absent. */
+  readonly limit?: number;
   /** Windows answered so far, of all. */
   readonly onProgress?: (done: number, total: number) => void;
 }
@@ -115,11 +119,11 @@ function plansFor(
   length: number,
   season: number | null,
   reader: Reader,
-  { window, overlap = 0.5 }: AskOptions,
+  { window, overlap = 0.5, limit = MOST_WINDOWS }: AskOptions,
 ): Interval[][] {
   const own = (): number => (reader.length === null ? UNTAUGHT_LENGTH : windowSize(reader.length, season));
   const size = window ?? (reader.scales ? reader.length! : own());
-  const cut = { size, overlap, limit: MOST_WINDOWS };
+  const cut = { size, overlap, limit };
   return reader.scales ? cutScales(length, cut) : [cutWindows(length, cut)];
 }
 
@@ -139,6 +143,15 @@ export async function askAll(
     asked.push(...(await askWindows(values, reader, plan, scale, onProgress)));
   }
   return asked;
+}
+
+/** What is told of a column that a policy is not asked about. */
+export function notAsked(column: string, status: 'not asked' | 'too short'): ColumnAnswers {
+  const nothing = {
+    ...{ status, doubtful: 0, limit: MOST_DOUBTFUL, class: null },
+    ...{ signals: [], answers: [], intervals: [], confidences: null },
+  };
+  return { column, ...nothing, statement: policyStatement(nothing), window: null, seen: new Map() };
 }
 
 /** What a policy says about a column, the intervals half-open in samples. */
@@ -177,14 +190,9 @@ export async function askColumn(
   const { name, values: given, season } = column;
   const first = given.find((value) => !Number.isNaN(value));
   const limit = MOST_DOUBTFUL;
-  if (!given.some((value) => !Number.isNaN(value) && value !== first)) {
-    const nothing = {
-      ...{ status: 'not asked' as const, doubtful: 0, limit, class: null },
-      ...{ signals: [], answers: [], intervals: [], confidences: null },
-    };
-    const statement = policyStatement(nothing);
-    return { column: name, ...nothing, statement, window: null, seen: new Map() };
-  }
+  if (!given.some((value) => !Number.isNaN(value) && value !== first)) return notAsked(name, 'not asked');
+  if (reader.length !== null && given.length * MOST_STRETCHED < reader.length)
+    return notAsked(name, 'too short');
   const { values } = bridge(tame(given));
   const asked = await askAll(values, season, reader, options);
   const { answers, signals, doubtful, abstains } = judge(asked, reader.reference, reader.scales);

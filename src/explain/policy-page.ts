@@ -1,8 +1,9 @@
 /** What a policy says, as a section of the page of a report: after the findings, and set apart from them. */
 import { type Html, html } from '../html/html.ts';
-import { fixed, grouped } from '../html/numbers.ts';
+import { grouped } from '../html/numbers.ts';
 import { bullets, problemNote, recordTable, scrolling, seenFigure, verbatim } from '../html/parts.ts';
 import { intervalText } from '../tasks/anomaly.ts';
+import { claimWords, confidenceWords } from './policy-claims.ts';
 import {
   type Doubt,
   type PolicyAnswer,
@@ -38,22 +39,18 @@ const DOUBT_WORDS: Readonly<Record<Doubt, string>> = {
   repeated: 'the same text as many others',
 };
 
-/** A share of one as it is told: .83. */
-const confidenceWords = (confidence: number | null): string =>
-  confidence === null ? '\u2013' : fixed(Math.min(0.99, confidence), 2).replace(/^0/, '');
-
 function intervalsTable({ intervals }: Column): Html | null {
   if (intervals.length === 0) return null;
   const rest = intervals.length - MOST_INTERVALS;
   const sure = intervals.some(({ confidence }) => confidence !== undefined);
   return html`${scrolling(
     'Intervals of the policy',
-    html`<table class="record spans"><thead><tr><th scope="col">When</th><th scope="col">Samples</th>${sure ? html`<th scope="col">Confidence</th>` : null}<th scope="col">The detector</th></tr></thead>
+    html`<table class="record spans"><thead><tr><th scope="col">When</th><th scope="col">Samples</th><th scope="col">What</th>${sure ? html`<th scope="col">Confidence</th>` : null}<th scope="col">The detector</th></tr></thead>
 <tbody>${intervals
       .slice(0, MOST_INTERVALS)
       .map(
         (one) =>
-          html`<tr><th scope="row">${whenWords(one)}</th><td>${one.start} to ${one.end - 1}</td>${sure ? html`<td>${confidenceWords(one.confidence ?? null)}</td>` : null}<td>${one.finding ? 'has a finding there' : 'finds nothing there'}</td></tr>\n`,
+          html`<tr><th scope="row">${whenWords(one)}</th><td>${one.start} to ${one.end - 1}</td><td>${claimWords(one)}</td>${sure ? html`<td>${confidenceWords(one.confidence ?? null)}</td>` : null}<td>${one.finding ? 'has a finding there' : 'finds nothing there'}</td></tr>\n`,
       )}</tbody></table>`,
   )}${sure ? html`<p>A confidence is the share of such intervals that are right, measured on series that the policy was not taught.</p>` : null}${rest > 0 ? html`<p>${grouped(rest)} more are in the JSON file.</p>` : null}`;
 }

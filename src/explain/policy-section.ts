@@ -50,8 +50,11 @@ export type PolicySignal = z.infer<typeof SIGNAL>;
 /** A column without its intervals, which the report knows in time. */
 export const POLICY_COLUMN = z.strictObject({
   column: z.string(),
-  /** `abstains`: too many answers are doubtful, so none counts; `not asked`: there is nothing to see. */
-  status: z.enum(['answers', 'abstains', 'not asked']),
+  /**
+   * `abstains`: too many answers are doubtful, so none counts; `not asked`: there are no two different values; `too short`: of so few samples
+   * a policy that was taught longer series can tell nothing.
+   */
+  status: z.enum(['answers', 'abstains', 'not asked', 'too short']),
   /** One sentence: what the policy says, or why it says nothing. */
   statement: z.string(),
   /** Samples per window; null where it was not asked. */
@@ -124,6 +127,9 @@ const WRONG: Readonly<
 export function policyStatement(told: Told): string {
   const { status, doubtful, limit, signals, answers, intervals } = told;
   if (status === 'not asked') return 'Not asked: there are no two different values in this column.';
+  if (status === 'too short') {
+    return 'Not asked: stretched to the length that it was taught, so few samples look like nothing it knows.';
+  }
   const group = (status === 'abstains' ? tooDoubtful(answers, limit) : null) ?? answers;
   const reasons = signals
     .map((signal) => ({ signal, by: group.filter(({ doubts }) => doubts.includes(signal.name)) }))

@@ -8,10 +8,13 @@ import { grouped } from '../html/numbers.ts';
 import { bullets, FOOTER, scrolling } from '../html/parts.ts';
 import { STYLE } from '../html/style.ts';
 import { bandWidth, numberWords, observedWords } from './formats.ts';
+import { claimWords, confidenceWords } from './policy-claims.ts';
 import { POLICY_STYLE, policyBlock, type SeenPictures } from './policy-page.ts';
 import {
   type AnomalyReport,
+  agreementWords,
   KIND_WORDS,
+  markedAlone,
   type ReportEvent,
   type ReportFinding,
   type ReportSource,
@@ -29,13 +32,15 @@ const MOST_FINDINGS = 100;
 const MOST_COLUMNS = 12;
 /** Notes that stand open. */
 const OPEN_NOTES = 4;
+/** Stretches marked by the policy alone that the page lists. */
+const MOST_ALONE = 50;
 /** Stretches like a finding that are named. */
 const MOST_SIMILAR = 8;
 
 const COLOURS = {
   light:
-    '--critical:#a80f3c;--high:#c4470e;--medium:#846500;--low:#56616d;--series:#1f4f8f;--band:rgba(70,120,180,.20);',
-  dark: '--critical:#ff7a98;--high:#f7a063;--medium:#dcc45a;--low:#a9b3be;--series:#8fc0f5;--band:rgba(125,175,235,.22);',
+    '--critical:#a80f3c;--high:#c4470e;--medium:#846500;--low:#56616d;--series:#1f4f8f;--policy:#7a3fa8;--band:rgba(70,120,180,.20);',
+  dark: '--critical:#ff7a98;--high:#f7a063;--medium:#dcc45a;--low:#a9b3be;--series:#8fc0f5;--policy:#c9a2ee;--band:rgba(125,175,235,.22);',
 };
 
 const PAGE_STYLE = `
@@ -61,6 +66,8 @@ main.report>*{margin:0 0 1.4rem}
 .swatch.line{height:0;border-top:2px solid var(--series);vertical-align:middle}
 .swatch.usual{height:0;border-top:1px dashed var(--soft);vertical-align:middle}
 .swatch.band{background:var(--band)}
+.swatch.policy{background:var(--policy);height:.3em;vertical-align:middle}
+.alone h3{margin:1.1rem 0 .5rem}.alone .level{color:var(--policy)}
 .hint{font-size:.8rem;color:var(--soft);max-width:none;margin:0 0 .5rem}
 ol.findings,ol.members{list-style:none;margin:0;padding:0}
 .findings>li{border:1px solid var(--rule);background:var(--card);margin:0 0 .7rem;padding:0}
@@ -146,7 +153,11 @@ function stateHtml(one: ReportFinding, report: AnomalyReport): Html {
 }
 
 function findingItem(one: ReportFinding, target: number, report: AnomalyReport): Html {
-  return html`<li><button type="button" class="pick" data-target="${target}" aria-pressed="false"><span class="rank">${one.rank}</span>${levelBadge(one.level)}<span class="when">${whenWords(one)}</span><span class="what">${one.column} \u00b7 ${KIND_WORDS[one.kind]}${direction(one)} \u00b7 ${one.duration.replaceAll(' ', '\u00a0')} \u00b7 ${stateHtml(one, report)}</span></button>
+  return html`<li><button type="button" class="pick" data-target="${target}" aria-pressed="false"><span class="rank">${one.rank}</span>${levelBadge(one.level)}<span class="when">${whenWords(one)}</span><span class="what">${one.column} \u00b7 ${KIND_WORDS[one.kind]}${direction(one)} \u00b7 ${one.duration.replaceAll(' ', '\u00a0')} \u00b7 ${stateHtml(one, report)}${
+    one.markedByPolicy === null
+      ? null
+      : ` \u00b7 ${one.markedByPolicy ? 'marked by the policy too' : 'not marked by the policy'}`
+  }</span></button>
 <div class="told"><p>${one.statement}</p>${facts(one)}${more(one)}</div></li>
 `;
 }
@@ -192,6 +203,38 @@ function entries(
     }
   }
   return { items, targets };
+}
+
+/** What the policy marks and the detector does not find, as a list of its own, and what each entry shows in the plot. */
+function aloneBlock(
+  report: AnomalyReport,
+  targets: PlotTarget[],
+  place: (sample: number) => number,
+): { readonly block: Html | null; readonly marked: { column: string; start: number; end: number }[] } {
+  const alone = markedAlone(report);
+  const marked = (report.policy?.columns ?? []).flatMap(({ column, intervals }) =>
+    intervals.filter(({ finding }) => finding).map(({ start, end }) => ({ column, start, end })),
+  );
+  if (alone.length === 0) return { block: null, marked };
+  const items = alone.slice(0, MOST_ALONE).map(({ column, interval }, i) => {
+    const { start, end } = interval;
+    const [from, to] = context(start, end, report.samples);
+    const words = claimWords(interval);
+    targets.push({
+      ...{ marks: [], marked: marked.length, view: [place(from), place(to - 1)] },
+      title: `Policy alone, ${i + 1} of ${alone.length}: ${words} in ${column}, ${whenWords(interval)}`,
+    });
+    marked.push({ column, start, end });
+    return html`<li><button type="button" class="pick" data-target="${targets.length - 1}" aria-pressed="false"><span class="level">policy</span><span class="when">${whenWords(interval)}</span><span class="what">${column} \u00b7 ${words}${
+      interval.confidence == null ? null : ` \u00b7 confidence ${confidenceWords(interval.confidence)}`
+    }</span></button></li>
+`;
+  });
+  const hidden = alone.length - items.length;
+  const block = html`<div class="alone"><h3 id="alone">Marked by the policy alone</h3><ol class="findings" aria-labelledby="alone">${items}</ol>${
+    hidden === 0 ? null : html`<p>${grouped(hidden)} more are in the JSON file.</p>`
+  }</div>`;
+  return { block, marked };
 }
 
 /** What the x axis counts. */
@@ -277,10 +320,12 @@ export function reportPage(report: AnomalyReport, source: ReportSource, options:
   const findings = report.findings.slice(0, MOST_FINDINGS);
   const drawn = drawnColumns(report, source);
   const { items, targets } = entries(report, findings, place);
+  const { block: alone, marked } = aloneBlock(report, targets, place);
+  const drawnAt = (column: string): number => drawn.findIndex(({ name }) => name === column);
   const marks = findings.map(
     (one): PlotMark => ({
       rank: one.rank,
-      column: drawn.findIndex(({ name }) => name === one.column),
+      column: drawnAt(one.column),
       level: one.level,
       from: place(one.start),
       to: place(one.end - 1),
@@ -301,6 +346,9 @@ export function reportPage(report: AnomalyReport, source: ReportSource, options:
       return pageColumn(column, told, { places, even: step !== null, columns: drawn.length });
     }),
     marks,
+    marked: marked.map(({ column, start, end }) => ({
+      ...{ column: drawnAt(column), from: place(start), to: place(end - 1) },
+    })),
     targets,
     levels: Object.entries(LEVELS),
   };
@@ -318,11 +366,15 @@ export function reportPage(report: AnomalyReport, source: ReportSource, options:
     .reverse()
     .map((name) => html`<li>${levelBadge(name)}</li>`);
   const body = html`<header class="top"><h1><bdi>${report.file}</bdi></h1>
-${headline(report)}
+${headline(report)}${
+  report.policy === undefined
+    ? null
+    : html`<p class="since">Detector and policy: ${agreementWords(report.policy.agreement)}</p>`
+}
 <p class="byline">${byline.join(' \u00b7 ')}</p>
 ${notesBlock(report.notes)}</header>
 <main class="report"><div class="board">
-<div class="plotside"><ul class="key"><li><span class="swatch line"></span>observed</li><li><span class="swatch usual"></span>expected (when zoomed in)</li><li><span class="swatch band"></span>holds 99 % of the other samples</li>${signs}</ul>
+<div class="plotside"><ul class="key"><li><span class="swatch line"></span>observed</li><li><span class="swatch usual"></span>expected (when zoomed in)</li><li><span class="swatch band"></span>holds 99 % of the other samples</li>${marked.length === 0 ? null : html`<li><span class="swatch policy"></span>marked by the policy</li>`}${signs}</ul>
 <div id="plot" role="group" aria-label="Plot of ${drawn.map(({ name }) => name).join(', ')} with the findings and their score. The list beside it tells the same in words."></div>
 <noscript><p class="failure">The plot needs JavaScript; it is inside this file and loads nothing.</p></noscript>
 <div class="bar" role="group" aria-label="What the plot shows">${
@@ -335,7 +387,7 @@ ${notesBlock(report.notes)}</header>
     items.length === 0
       ? html`<p>Nothing unusual was found.</p>`
       : html`<ol class="findings" id="findings">${items}</ol>`
-  }${hidden === 0 ? null : html`<p>${grouped(hidden)} less severe findings are in the JSON file.</p>`}</section></div>
+  }${hidden === 0 ? null : html`<p>${grouped(hidden)} less severe findings are in the JSON file.</p>`}${alone}</section></div>
 <section class="usual-shape" aria-labelledby="columns"><h2 id="columns">Columns</h2>${columnsTable(report)}</section>
 ${policyBlock(report.policy, options.seen ?? new Map())}</main>${FOOTER}${jsonBlock('report-data', data)}`;
   return page({

@@ -22,6 +22,8 @@ export interface PlotTarget {
   readonly marks: readonly number[];
   /** Places between which it is shown with what lies around it. */
   readonly view: readonly [from: number, to: number];
+  /** Of what the policy marks. */
+  readonly marked?: number;
   /** As the bar under the plot names it. */
   readonly title: string;
 }
@@ -38,6 +40,8 @@ export interface PlotData {
   readonly breaks: readonly number[];
   readonly columns: readonly PageColumn[];
   readonly marks: readonly PlotMark[];
+  /** What a policy marks. */
+  readonly marked: readonly Pick<PlotMark, 'column' | 'from' | 'to'>[];
   readonly targets: readonly PlotTarget[];
   /** Names of the levels and from which score on. */
   readonly levels: readonly (readonly [name: string, from: number])[];
@@ -192,6 +196,12 @@ const draw = () => {
       if (chosen) for (const [from, to] of mark.similar) layout.shapes.push({type: 'rect', xref: 'x', yref: ref, x0: from - half, x1: to + half, y0: 0, y1: 1,
         layer: 'below', fillcolor: 'rgba(0,0,0,0)', line: {color: soft, width: 1, dash: 'dot'}});
     }
+    data.marked.forEach((mark, m) => {
+      if (mark.column !== c || mark.to < view[0] || mark.from > view[1]) return;
+      const bar = {type: 'rect', xref: 'x', yref: ref, x0: mark.from - half, x1: mark.to + half, y1: 1, line: {color: color('policy'), width: 1}};
+      layout.shapes.push({...bar, y0: .955, layer: 'above', fillcolor: color('policy')});
+      if (selected >= 0 && data.targets[selected].marked === m) layout.shapes.push({...bar, y0: 0, layer: 'below', fillcolor: color('policy'), opacity: .2});
+    });
     const width = (view[1] - view[0]) / Math.max(1, box.clientWidth);
     const taken = [];
     const labelled = new Set();
@@ -252,8 +262,7 @@ for (const button of buttons) button.addEventListener('click', () => {
   const target = Number(button.dataset.target);
   if (target === selected && root.dataset.view === 'finding') showAll(); else show(target, false);
 });
-const list = document.getElementById('findings');
-if (list) list.addEventListener('keydown', (event) => {
+for (const list of document.querySelectorAll('.findings')) list.addEventListener('keydown', (event) => {
   const at = buttons.indexOf(document.activeElement);
   if (at < 0) return;
   const to = {ArrowDown: at + 1, ArrowUp: at - 1, Home: 0, End: buttons.length - 1}[event.key];

@@ -16,6 +16,7 @@ import { DataError } from '../errors.ts';
 import { grouped } from '../html/numbers.ts';
 import { overlap } from '../series/intervals.ts';
 import type { Interval } from '../types.ts';
+import { CLAIM, claimOf } from './policy-claims.ts';
 import { POLICY_COLUMN, POLICY_HEAD, type PolicyColumn, type PolicyHead } from './policy-section.ts';
 import { durationWords, isoTime, spanWords } from './report-time.ts';
 
@@ -150,8 +151,21 @@ const EVENT = z.strictObject({
 
 const COUNTS = z.strictObject({ low: index, medium: index, high: index, critical: index, ongoing: index });
 
+/** Findings and what a policy marks, counted by who of the two sees them. */
+const AGREEMENT = z.strictObject({
+  /** Findings that the policy marks as well, and those that it does not. */
+  both: index,
+  detectorAlone: index,
+  /** Findings in columns about which the policy gives no answer. */
+  unanswered: index,
+  /** Intervals of the policy where there is no finding. */
+  policyAlone: index,
+});
+export type Agreement = z.infer<typeof AGREEMENT>;
+
 /** What a policy says about the same recording. It changes nothing of the findings, their ranks and levels. */
 const POLICY = POLICY_HEAD.extend({
+  agreement: AGREEMENT,
   columns: z.array(
     POLICY_COLUMN.extend({
       /**
@@ -161,6 +175,7 @@ const POLICY = POLICY_HEAD.extend({
       intervals: z.array(
         EXTENT.extend({
           finding: z.boolean(),
+          ...CLAIM.shape,
           confidence: z.exactOptional(finite.min(0).max(1).nullable()),
         }),
       ),
@@ -169,7 +184,7 @@ const POLICY = POLICY_HEAD.extend({
 });
 
 export const REPORT_SCHEMA = 'timeseer.anomalies' as const;
-const VERSION = 2;
+const VERSION = 3;
 
 /** The published shape of a report. A version has these fields and no others. */
 export const REPORT = z.strictObject({
@@ -552,9 +567,50 @@ export function headlineOf(
   ].join(' ');
 }
 
+type Policy = NonNullable<AnomalyReport['policy']>;
+
+/** Who of detector and policy sees what. */
+export function agreementOf(
+  findings: readonly ReportFinding[],
+  columns: readonly Pick<Policy['columns'][number], 'intervals'>[],
+): Agreement {
+  const marked = (by: boolean | null): number =>
+    findings.filter(({ markedByPolicy }) => markedByPolicy === by).length;
+  const alone = columns.map(({ intervals }) => intervals.filter(({ finding }) => !finding).length);
+  return {
+    ...{ both: marked(true), detectorAlone: marked(false), unanswered: marked(null) },
+    policyAlone: alone.reduce((sum, count) => sum + count, 0),
+  };
+}
+
+/** "2 found by both, 1 by the detector alone, 3 by the policy alone." */
+export function agreementWords({ both, detectorAlone, unanswered, policyAlone }: Agreement): string {
+  const rest =
+    unanswered === 0
+      ? ''
+      : `; about ${unanswered === 1 ? 'one finding' : `${grouped(unanswered)} findings`} the policy gives no answer`;
+  return `${grouped(both)} found by both, ${grouped(detectorAlone)} by the detector alone, ${grouped(policyAlone)} by the policy alone${rest}.`;
+}
+
+export type PolicyInterval = Policy['columns'][number]['intervals'][number];
+
+/** What the policy marks and the detector does not find, the most confident first, then in the order of the recording. */
+export function markedAlone({ policy }: AnomalyReport): { column: string; interval: PolicyInterval }[] {
+  return (policy?.columns ?? [])
+    .flatMap(({ column, intervals }) =>
+      intervals.filter(({ finding }) => !finding).map((interval) => ({ column, interval })),
+    )
+    .sort(
+      (a, b) =>
+        (b.interval.confidence ?? -1) - (a.interval.confidence ?? -1) || a.interval.start - b.interval.start,
+    );
+}
+
 /** Ranks, joins, counts and tells findings. */
 function assemble(
-  base: Omit<AnomalyReport, 'headline' | 'counts' | 'findings' | 'events'>,
+  base: Omit<AnomalyReport, 'headline' | 'counts' | 'findings' | 'events' | 'policy'> & {
+    readonly policy?: Omit<Policy, 'agreement'> | undefined;
+  },
   found: readonly ReportFinding[],
 ): AnomalyReport {
   const ranked = [...found]
@@ -572,7 +628,13 @@ function assemble(
     findings: findings.filter((one) => one.column === column.name).length,
   }));
   const headline = headlineOf(findings, base);
-  return { ...base, columns, headline, counts: countFindings(findings), findings, events };
+  const { policy, ...rest } = base;
+  return {
+    ...{ ...rest, columns, headline, counts: countFindings(findings), findings, events },
+    ...(policy === undefined
+      ? {}
+      : { policy: { ...policy, agreement: agreementOf(findings, policy.columns) } }),
+  };
 }
 
 /** What a policy says about a recording, before it is held against the findings. */
@@ -597,7 +659,7 @@ function toPolicy(
   source: ReportSource,
   { name, record, notes, columns }: PolicyOpinion,
   findings: readonly ReportFinding[],
-): NonNullable<AnomalyReport['policy']> {
+): Omit<Policy, 'agreement'> {
   return {
     ...{ name, record, notes },
     columns: columns.map((said) => {
@@ -611,6 +673,7 @@ function toPolicy(
           ...extentOf(source, start, end),
           ...(said.confidences == null ? {} : { confidence: said.confidences[i]! }),
           finding: found.some((one) => overlap([one], [[start, end]]) > 0),
+          ...claimOf([start, end], answers),
         })),
       };
     }),

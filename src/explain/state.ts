@@ -6,6 +6,7 @@ import { ConfigError, DataError } from '../errors.ts';
 import { readUtf8, writeFileAtomic } from '../files.ts';
 import { withLock } from '../lock.ts';
 import { say } from '../terminal.ts';
+import { policyStatement } from './policy-section.ts';
 import { type AnomalyReport, type ReportFinding, selectFindings } from './report.ts';
 import { zoneOffsets } from './report-time.ts';
 
@@ -26,7 +27,17 @@ export function sinceReport(report: AnomalyReport, since: string): AnomalyReport
   if (report.to === null)
     throw new ConfigError('--since: the recording has no time; leave it out, or name its time column');
   const from = parseSince(since, report);
-  return selectFindings(report, (one) => one.to!.ms >= from);
+  return selectFindings(sincePolicy(report, from), (one) => one.to!.ms >= from);
+}
+
+/** A report with what of the policy's marks lasts until an instant or longer. */
+function sincePolicy({ policy, ...report }: AnomalyReport, from: number): AnomalyReport {
+  if (policy === undefined) return report;
+  const columns = policy.columns.map((said) => {
+    const intervals = said.intervals.filter(({ to }) => to!.ms >= from);
+    return { ...said, intervals, statement: policyStatement({ ...said, intervals }) };
+  });
+  return { ...report, policy: { ...policy, columns } };
 }
 
 const UNITS = { s: 1000, min: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const;

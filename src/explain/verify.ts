@@ -1,9 +1,11 @@
 /** Checks every number of a report against the values that it tells of: what does not hold is never printed. */
 import { LEVELS } from '../detect/finding.ts';
 import { atPeak } from '../detect/precedents.ts';
+import { type Claim, claimOf } from './policy-claims.ts';
 import { policyStatement } from './policy-section.ts';
 import {
   type AnomalyReport,
+  agreementOf,
   checkReport,
   countFindings,
   eventStatement,
@@ -141,14 +143,22 @@ function checkPolicy({ policy, findings }: AnomalyReport, source: ReportSource):
     same(`${at}: statement`, said.statement, policyStatement(said));
     same(`${at}: doubtful`, said.doubtful, said.answers.filter(({ doubts }) => doubts.length > 0).length);
     if (said.status !== 'answers') same(`${at}: intervals`, said.intervals.length, 0);
-    for (const { finding, confidence: _, ...interval } of said.intervals) {
-      same(`${at}: an interval`, interval, extentOf(source, interval.start, interval.end));
+    for (const { finding, start, end, from, to, ...told } of said.intervals) {
+      const interval = { start, end, from, to };
+      same(`${at}: an interval`, interval, extentOf(source, start, end));
+      const claim = claimOf([start, end], said.answers);
+      for (const name of Object.keys(claim) as (keyof Claim)[]) {
+        same(`${at}: what is claimed of an interval`, told[name], claim[name]);
+      }
       // A report of some of the findings knows of the others only here.
       const found = findings.some(
         (one) => one.column === said.column && one.start < interval.end && interval.start < one.end,
       );
       if (found) same(`${at}: a finding overlaps`, finding, true);
     }
+  }
+  if (policy !== undefined) {
+    same('policy: agreement', policy.agreement, agreementOf(findings, policy.columns));
   }
 }
 

@@ -268,7 +268,9 @@ function without(directory: string): CheckpointError {
     ? `it has shards but no ${INDEX}, copy that too`
     : names.some((name) => /\.(bin|pt|pth|gguf)$/.test(name))
       ? 'only safetensors are read: save it as such with transformers'
-      : 'copy the weights there';
+      : names.includes('onnx')
+        ? 'its ONNX graphs answer and cannot be trained or exported again; take the directory that they were made from'
+        : 'copy the weights there';
   return new CheckpointError(`${join(directory, WEIGHTS)}: no such file, and no ${INDEX} beside it; ${hint}`);
 }
 

@@ -1,8 +1,8 @@
 /** Explains a CSV file: what the detector finds in it, beside it what a policy says where one is asked, as a page and JSON. */
 import { performance } from 'node:perf_hooks';
-import { ConfigError } from '../errors.ts';
+import { ConfigError, EngineError } from '../errors.ts';
 import { readConfidence } from '../explain/confidence-model.ts';
-import { askColumn, type ColumnAnswers } from '../explain/policy-answers.ts';
+import { askColumn, type ColumnAnswers, MOST_WINDOWS } from '../explain/policy-answers.ts';
 import { policyReader, type Reader } from '../explain/reader.ts';
 import { type AnomalyReport, buildReport, type PolicyOpinion, type ReportSource } from '../explain/report.ts';
 import { checkTarget, defaultTarget, writeReport } from '../explain/report-files.ts';
@@ -15,10 +15,11 @@ import { Progress } from '../progress.ts';
 import { readCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { readReference } from '../tasks/reference.ts';
+import { say } from '../terminal.ts';
 import { type DetectRequest, detectFile } from './detect.ts';
 import type { EngineName } from './engine-name.ts';
 import { openAnswerer } from './open-answerer.ts';
-import { findPolicy } from './run-policy.ts';
+import { findPolicy, shippedPolicy, USUAL_POLICY } from './run-policy.ts';
 import { pictureOf } from './task.ts';
 
 export interface ExplainRequest {
@@ -26,6 +27,7 @@ export interface ExplainRequest {
   /** As `sinceReport` takes it. */
   readonly since: string | undefined;
   readonly out: string | undefined;
+  /** As `findPolicy` takes it, or `none`; when absent, the one that comes with timeseer. */
   readonly policy: string | undefined;
   readonly engine?: EngineName | undefined;
   readonly device: string | undefined;
@@ -36,16 +38,20 @@ export interface ExplainRequest {
 /** More samples than any file that can be read has. */
 const LONGEST_WINDOW = 500_000_000;
 
-function checkOptions({ window, overlap, policy, engine, device }: ExplainRequest): void {
-  if (policy === undefined) {
-    const alone = Object.entries({ engine, device, window, overlap }).find(
-      ([, value]) => value !== undefined,
-    );
-    if (alone === undefined) return;
-    throw new ConfigError(
-      `--${alone[0]}: is about a policy, and none is asked; add --policy, or leave it out`,
-    );
-  }
+/** In the place of a policy: none is asked. */
+const NONE = 'none';
+
+/** @throws ConfigError for what is about a policy where none is asked */
+function checkAlone({ window, overlap, engine, device }: ExplainRequest): void {
+  const given = Object.entries({ engine, device, window, overlap }).find(([, value]) => value !== undefined);
+  if (given === undefined) return;
+  throw new ConfigError(
+    `--${given[0]}: is about a policy, and none is asked; name one with --policy, or leave it out`,
+  );
+}
+
+/** @throws ConfigError for an option out of range */
+function checkOptions({ window, overlap }: ExplainRequest): void {
   if (window !== undefined && !(Number.isInteger(window) && window >= 2 && window <= LONGEST_WINDOW)) {
     throw new ConfigError(
       `--window: expected a whole number of at least 2 samples, got ${window}${window > LONGEST_WINDOW ? `, more than any file has (${LONGEST_WINDOW})` : ''}`,
@@ -71,13 +77,39 @@ export async function openReader(
   const shape = figure(card.figure);
   const policy = await openAnswerer(directory, { engine, device, threads: cores() });
   const reader = policyReader(policy, card, {
-    name: directory,
+    // Where the package is installed is of no interest to who reads a report.
+    name: shippedPolicy(path) === null ? directory : path,
     reference: readReference(directory, policy.prompting.dims.width),
     confidence: readConfidence(directory),
     picture: (values) => pictureOf(shape, values),
   });
   return { reader, policy };
 }
+
+/**
+ * The policy that is asked, null for none. Where none is named and the one that comes with timeseer is not there, or nothing on this machine
+ * computes it, the detector answers alone, and a note says why.
+ */
+async function openAsked(request: ExplainRequest): Promise<Awaited<ReturnType<typeof openReader>> | null> {
+  const { policy } = request;
+  if (policy === NONE || (policy === undefined && shippedPolicy(USUAL_POLICY) === null)) {
+    checkAlone(request);
+    if (policy === undefined)
+      say('note: no policy comes with this copy of timeseer; the detector answers alone');
+    return null;
+  }
+  checkOptions(request);
+  try {
+    return await openReader(policy ?? USUAL_POLICY, request);
+  } catch (error) {
+    if (policy !== undefined || !(error instanceof EngineError)) throw error;
+    say(`note: the policy ${USUAL_POLICY} is not asked: ${error.message.split('\n')[0]}`);
+    return null;
+  }
+}
+
+/** Windows of a column at least; they are as long as it takes. */
+const FEWEST_OF_A_COLUMN = 8;
 
 const NO_REFERENCE =
   'There is no record beside this policy of what it was taught, so neither how far a window is from that nor how sure it should be of an answer is known.';
@@ -89,6 +121,8 @@ async function ask(
   { window, overlap }: ExplainRequest,
 ): Promise<Omit<PolicyOpinion, 'columns'> & { readonly columns: readonly ColumnAnswers[] }> {
   const said: ColumnAnswers[] = [];
+  // A file is answered in bounded time, however many columns it has.
+  const limit = Math.max(FEWEST_OF_A_COLUMN, Math.floor(MOST_WINDOWS / columns.length));
   for (const { name, values, detection } of columns) {
     let progress: Progress | undefined;
     const onProgress = (done: number, total: number): void => {
@@ -100,7 +134,7 @@ async function ask(
     };
     const season = detection.seasons[0] ?? null;
     try {
-      said.push(await askColumn({ name, values, season }, reader, { window, overlap, onProgress }));
+      said.push(await askColumn({ name, values, season }, reader, { window, overlap, limit, onProgress }));
     } finally {
       progress?.stop();
     }
@@ -125,11 +159,10 @@ export interface Explained {
  */
 export async function explainFile(request: ExplainRequest): Promise<Explained> {
   const started = performance.now();
-  checkOptions(request);
   const { file, columns, select } = request.detect;
   const out = request.out ?? defaultTarget(file, [...(select === undefined ? [] : [select]), ...columns]);
   checkTarget(out);
-  const opened = request.policy === undefined ? null : await openReader(request.policy, request);
+  const opened = await openAsked(request);
   try {
     const { source, report: alone } = await detectFile(request.detect);
     const opinion = opened === null ? null : await ask(source, opened.reader, request);

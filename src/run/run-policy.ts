@@ -5,6 +5,7 @@ import { openExamples, trainingExamples } from '../../datasets/source.ts';
 import { MetaEngine } from '../engine/torch/meta.ts';
 import { CheckpointError, ConfigError } from '../errors.ts';
 import { MANIFEST_FILE, TRAINING_FILES, writeManifestedDirectory } from '../manifest.ts';
+import { policiesDirectory } from '../paths.ts';
 import { trainBpe } from '../policy/bpe.ts';
 import { type Json, readJson } from '../policy/json-file.ts';
 import { type Adapter, mergeAdapter } from '../policy/lora.ts';
@@ -30,6 +31,16 @@ const QUICKSTART = '`npx timeseer quickstart` makes one in runs/quickstart';
 
 const isPolicy = (directory: string): boolean => existsSync(join(directory, 'config.json'));
 
+/** The policy that `explain` asks where none is named. */
+export const USUAL_POLICY = 'small';
+
+/** Directory of the policy of that name that comes with timeseer; null where there is none. */
+export function shippedPolicy(name: string): string | null {
+  if (!/^\w+$/.test(name)) return null;
+  const directory = join(policiesDirectory(), name);
+  return isPolicy(directory) ? directory : null;
+}
+
 /** What to do about a path where nothing is: it may be meant as a repository of a hub, or as a download of one. */
 function advice(path: string): string {
   const [, owner, name] = /^([\w.-]*\w)\/(\w[\w.-]*)\/?$/.exec(path) ?? [];
@@ -44,11 +55,13 @@ function advice(path: string): string {
 }
 
 /**
- * The directory of a policy: `path` itself when it is one (a Hugging Face directory, with `config.json`), else the
- * furthest trained policy of the run directory `path`, in the order of RUN_POLICIES.
+ * The directory of a policy: one that comes with timeseer by its name (a directory of that name is `./NAME`), `path` itself when it is one
+ * (a Hugging Face directory, with `config.json`), else the furthest trained policy of the run directory `path`, in the order of RUN_POLICIES.
  * @throws CheckpointError that names what was looked for, and how to make one
  */
 export function findPolicy(path: string): string {
+  const shipped = shippedPolicy(path);
+  if (shipped !== null) return shipped;
   const found = ['', ...RUN_POLICIES].map((name) => join(path, name)).find(isPolicy);
   if (found !== undefined) return found;
   const there = statSync(path, { throwIfNoEntry: false });

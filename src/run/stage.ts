@@ -29,7 +29,7 @@ import { writeEnvironment } from './engine.ts';
 import type { EngineName } from './engine-name.ts';
 import { type JudgeCounts, recipeJudge } from './judging.ts';
 import { Run, type RunRequest, runSession, type StageRecord, type TrainingStage } from './run.ts';
-import { prepareInitial } from './run-policy.ts';
+import { prepareInitial, shippedPolicy } from './run-policy.ts';
 import { stageMemory } from './stage-memory.ts';
 import { Evaluator, readValidation } from './validation.ts';
 
@@ -451,6 +451,11 @@ export async function trainStage(stage: TrainingStage, given: TrainRequest): Pro
   if (given.policy !== undefined && given.resume) {
     throw new ConfigError(
       '--policy begins a run and --resume resumes one, whose policy is known: leave --policy out',
+    );
+  }
+  if (given.policy !== undefined && shippedPolicy(given.policy) !== null) {
+    throw new CheckpointError(
+      `--policy ${given.policy}: what comes with timeseer are graphs without weights, which cannot be trained; \`npx timeseer sft --recipe ${given.policy}\` trains such a policy from the start, and a directory of that name is ./${given.policy}`,
     );
   }
   const open = stage === 'sft' ? openForSft : openForRl;

@@ -75,7 +75,7 @@ describe('places that cannot be written', () => {
   const file = join(directory, 'file');
   writeFileSync(file, '');
   const commands: readonly (readonly string[])[] = [
-    ['explain', series, '--out'],
+    ['explain', series, '--policy', 'none', '--out'],
     ['render', series, '--out'],
     ['generate', 'nano5', '--count', '2', '--out'],
     ['data', 'prepare', 'nano5', '--count', '2', '--out'],
@@ -141,6 +141,8 @@ describe('places that cannot be written', () => {
       CLI,
       'explain',
       series,
+      '--policy',
+      'none',
       '--out',
       join(closed, 'a'),
     ];
@@ -153,7 +155,17 @@ describe('places that cannot be written', () => {
 test.each([30, 45])('with room for only %i open files it says so, and how to get more', (limit) => {
   const { status, stdout, stderr } = spawnSync(
     'bash',
-    ['-c', `ulimit -n ${limit}; exec "$@"`, 'bash', process.execPath, CLI, 'explain', series],
+    [
+      '-c',
+      `ulimit -n ${limit}; exec "$@"`,
+      'bash',
+      process.execPath,
+      CLI,
+      'explain',
+      series,
+      '--policy',
+      'none',
+    ],
     { encoding: 'utf8' },
   );
   expect(stderr).toMatch(

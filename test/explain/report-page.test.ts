@@ -133,6 +133,42 @@ describe('the page', () => {
     expect(text).toContain("default-src 'none'");
   });
 
+  test('tells what both found, and lists what the policy marks alone, each with its place in the plot', () => {
+    const source = requests();
+    const [{ start }] = buildReport(source).findings as unknown as [{ start: number }];
+    const answers = [
+      {
+        ...{ start: 0, end: 1440, class: HOSTILE, problem: null, doubts: [] },
+        response: '<think>noise; scan .o.o; level shift up 4 sd; dip 2 sd</think>',
+        intervals: [start, start + 120].map((from): [number, number] => [from, from + 5]),
+        ...{ logProbability: -3, distance: null, sampleAgreement: 1, shiftAgreement: null },
+      },
+    ];
+    const told = { status: 'answers' as const, doubtful: 0, limit: 0.3, class: null, signals: [], answers };
+    const intervals = [...answers[0]!.intervals, [1300, 1310] as const];
+    const confidences = [0.9, 0.625, null];
+    const column = {
+      ...{ column: 'requests', window: 1440, intervals, confidences, ...told },
+      statement: policyStatement({ ...told, intervals }),
+    };
+    const opinion = { name: 'small', record: {}, notes: [], columns: [column] };
+    const text = reportPage(buildReport(source, opinion), source);
+    expect(text).toContain(
+      'Detector and policy: 1 found by both, 2 by the detector alone, 2 by the policy alone.',
+    );
+    expect(text.match(/marked by the policy too/g)).toHaveLength(1);
+    expect(text.match(/not marked by the policy/g)).toHaveLength(2);
+    expect(text).toContain('requests \u00b7 dip, about 2 standard deviations \u00b7 confidence .63');
+    expect(text).toContain('requests \u00b7 unusual');
+    const data = JSON.parse(/id="report-data"[^>]*>([^<]*)</.exec(text)![1]!) as {
+      marked: { column: number; from: number; to: number }[];
+      targets: { marked?: number; marks: number[] }[];
+    };
+    expect(data.marked).toHaveLength(3);
+    expect(data.marked.every((mark) => mark.column === 0 && mark.to > mark.from)).toBe(true);
+    expect(data.targets.map(({ marked }) => marked).filter((one) => one !== undefined)).toEqual([1, 2]);
+  });
+
   test('shows what a policy says after the findings, its text as text', () => {
     const answers = Array.from({ length: 30 }, (_, k) => ({
       ...{ start: 90 * k, end: 90 * k + 100, class: HOSTILE, response: HOSTILE, problem: HOSTILE },

@@ -4,8 +4,10 @@ import { DataError } from '../../src/errors.ts';
 import { policyStatement } from '../../src/explain/policy-section.ts';
 import {
   type AnomalyReport,
+  agreementWords,
   buildReport,
   checkReport,
+  markedAlone,
   type PolicyOpinion,
   type ReportSource,
   reportSchema,
@@ -86,7 +88,7 @@ describe('a report', () => {
 
   test('reads its own JSON, publishes its schema, and never holds a number that is none', () => {
     expect(checkReport(JSON.parse(JSON.stringify(report)))).toEqual(report);
-    expect(reportSchema()).toMatchObject({ type: 'object', properties: { version: { const: 2 } } });
+    expect(reportSchema()).toMatchObject({ type: 'object', properties: { version: { const: 3 } } });
     const column = source.columns[0]!;
     const values = column.values.map((value, i) => (i < 500 ? Number.NaN : value));
     const findings = column.detection.findings.map((one) => ({
@@ -365,7 +367,8 @@ describe('what a policy says in a report', () => {
   const opinion = (change: Partial<PolicyOpinion['columns'][number]> = {}): PolicyOpinion => {
     const answers = [
       {
-        ...{ start: 0, end: 1440, class: 'trend', response: 'a', problem: null, doubts: [] },
+        ...{ start: 0, end: 1440, class: 'trend', problem: null, doubts: [] },
+        response: '<think>noise; scan .o.; level shift up 4 sd</think>',
         intervals: [[480, 500] as [number, number]],
         ...{ logProbability: -0.1, distance: null, sampleAgreement: 0.8, shiftAgreement: null },
       },
@@ -393,15 +396,23 @@ describe('what a policy says in a report', () => {
       statement: 'Marks 2 intervals, most of it called trend.',
       intervals: [
         { start: 480, end: 500, from: { shown: '2025-03-04 16:00' }, finding: true },
-        { start: 900, end: 910, finding: false },
+        { start: 900, end: 910, finding: false, class: null, kind: null },
       ],
     });
+    expect(policy!.columns[0]!.intervals[0]).toMatchObject({
+      ...{ class: 'trend', kind: 'level shift', direction: 'up', size: 4 },
+    });
+    expect(policy!.agreement).toEqual({ both: 1, detectorAlone: 2, unanswered: 0, policyAlone: 1 });
+    expect(markedAlone(report)).toEqual([{ column: 'requests', interval: policy!.columns[0]!.intervals[1] }]);
     expect(checkReport(JSON.parse(JSON.stringify(report)))).toEqual(report);
   });
 
   test('marks no finding where it abstains', () => {
     const report = buildReport(source, opinion({ status: 'abstains', doubtful: 1, intervals: [] }));
     expect(report.findings.map(({ markedByPolicy }) => markedByPolicy)).toEqual([null, null, null]);
+    expect(agreementWords(report.policy!.agreement)).toBe(
+      '0 found by both, 0 by the detector alone, 0 by the policy alone; about 3 findings the policy gives no answer.',
+    );
   });
 
   test('is checked against the findings, its own numbers, and the stamps', () => {
@@ -418,6 +429,8 @@ describe('what a policy says in a report', () => {
     expect(wrong(({ policy }) => (policy!.columns[0]!.statement = 'Marks 9 intervals.'))).toThrow(
       /statement/,
     );
+    expect(wrong(({ policy }) => (policy!.columns[0]!.intervals[0]!.size = 5))).toThrow(/what is claimed/);
+    expect(wrong(({ policy }) => (policy!.agreement.policyAlone = 2))).toThrow(/agreement/);
     expect(wrong(({ policy }) => (policy!.columns[0]!.doubtful = 1))).toThrow(/statement|doubtful/);
     expect(wrong(({ policy }) => (policy!.columns[0]!.status = 'abstains'))).toThrow(ReportMismatch);
   });

@@ -1,0 +1,169 @@
+/** The policy that comes with timeseer: a tiny one with random weights stands in its place. */
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, relative, resolve } from 'node:path';
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { CheckpointError } from '../../src/errors.ts';
+import { type AnomalyReport, checkReport } from '../../src/explain/report.ts';
+import { exportPolicy } from '../../src/run/export.ts';
+import { copyPolicy, findPolicy, shippedPolicy } from '../../src/run/run-policy.ts';
+import { inside } from '../helpers/command-line.ts';
+import { writeTinyPolicy } from '../helpers/tiny-run.ts';
+
+const package_ = vi.hoisted(() => ({ policies: '' }));
+vi.mock('../../src/paths.ts', async (original) => ({
+  ...(await original<typeof import('../../src/paths.ts')>()),
+  policiesDirectory: () => package_.policies,
+}));
+
+const root = mkdtempSync(join(tmpdir(), 'timeseer-built-in-'));
+const policies = join(root, 'policies');
+const file = join(root, 'pump.csv');
+const out = join(root, 'pump');
+
+beforeAll(() => {
+  writeTinyPolicy(join(root, 'policy'));
+  exportPolicy({
+    policy: join(root, 'policy'),
+    out: join(policies, 'small'),
+    dtype: ['float16'],
+    quiet: true,
+  });
+  const values = Array.from({ length: 500 }, (_, i) => Math.sin(i / 7) + (i >= 400 && i < 412 ? 6 : 0));
+  writeFileSync(file, `pressure\n${values.join('\n')}\n`);
+});
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+beforeEach(() => {
+  package_.policies = policies;
+});
+
+const reportOf = (): AnomalyReport => checkReport(JSON.parse(readFileSync(`${out}.json`, 'utf8')));
+
+describe('explain', () => {
+  test('asks it unless told otherwise, by onnxruntime, and changes no finding by it', async () => {
+    const alone = await inside('explain', file, '--out', out, '--policy', 'none');
+    expect([alone.code, alone.err]).toEqual([0, '']);
+    const { policy: absent, ...plain } = reportOf();
+    expect(absent).toBeUndefined();
+    const { code, out: text, err } = await inside('explain', file, '--out', out);
+    expect(code).toBe(0);
+    expect(err).not.toContain('note:');
+    const { policy, ...rest } = reportOf();
+    expect(rest.findings.length).toBeGreaterThan(0);
+    expect(rest.findings.map((one) => ({ ...one, markedByPolicy: null }))).toEqual(plain.findings);
+    expect(policy).toMatchObject({ name: 'small', record: { device: 'cpu' } });
+    expect(policy!.record['engine']).toMatch(/^onnxruntime \d/);
+    const { both, detectorAlone, unanswered } = policy!.agreement;
+    expect(both + detectorAlone + unanswered).toBe(rest.findings.length);
+    expect(policy!.columns).toMatchObject([{ column: 'pressure', status: 'abstains' }]);
+    expect(text).toMatch(
+      /detector and policy: \d+ found by both, \d+ by the detector alone, \d+ by the policy alone/,
+    );
+    expect(readFileSync(`${out}.html`, 'utf8')).toContain('Detector and policy: ');
+    expect(readFileSync(`${out}.html`, 'utf8')).not.toContain(root);
+  });
+
+  test('does without it where the package holds none, and says so in one line', async () => {
+    package_.policies = join(root, 'nothing');
+    const { code, out: text, err } = await inside('explain', file, '--out', out);
+    expect([code, err]).toEqual([
+      0,
+      'note: no policy comes with this copy of timeseer; the detector answers alone\n',
+    ]);
+    expect(text).toMatch(/^pump\.csv: \d+ finding/);
+    expect(reportOf().policy).toBeUndefined();
+    const refused = await inside('explain', file, '--out', out, '--window', '100');
+    expect([refused.code, refused.err]).toEqual([2, expect.stringMatching(/--window: .* none is asked/)]);
+  });
+
+  test('does without it where nothing computes it, unless it is asked for by name', async () => {
+    vi.doMock('onnxruntime-node', () => {
+      throw new Error('no binary for this machine');
+    });
+    const { code, err } = await inside('explain', file, '--out', out);
+    const named = await inside('explain', file, '--out', out, '--policy', 'small');
+    vi.doUnmock('onnxruntime-node');
+    expect([code, err]).toEqual([
+      0,
+      expect.stringMatching(/^note: the policy small is not asked: onnxruntime-node cannot be loaded .*\n$/),
+    ]);
+    expect(reportOf().policy).toBeUndefined();
+    expect([named.code, named.err]).toEqual([
+      1,
+      expect.stringMatching(/^error: onnxruntime-node cannot be loaded/),
+    ]);
+  });
+
+  test('refuses one that is damaged, and the torch engine for its graphs', async () => {
+    const torch = await inside('explain', file, '--out', out, '--engine', 'torch');
+    expect([torch.code, torch.err]).toEqual([2, expect.stringMatching(/graphs and no weights.*\n$/)]);
+    package_.policies = join(root, 'damaged');
+    mkdirSync(package_.policies);
+    exportPolicy({
+      policy: join(root, 'policy'),
+      out: join(package_.policies, 'small'),
+      dtype: ['int8'],
+      quiet: true,
+    });
+    truncateSync(join(package_.policies, 'small/onnx/embed_tokens_int8.onnx'), 500);
+    const { code, err } = await inside('explain', file, '--out', out);
+    expect([code, err]).toEqual([1, expect.stringMatching(/^error: .*embed_tokens_int8\.onnx: .*\n$/)]);
+  });
+
+  test('does not ask about a series that is much shorter than what it was taught', async () => {
+    const short = join(root, 'short.csv');
+    writeFileSync(short, Array.from({ length: 24 }, (_, i) => `${(i * 7) % 5}\n`).join(''));
+    expect((await inside('explain', short, '--out', join(root, 'short'))).code).toBe(0);
+    const { policy } = checkReport(JSON.parse(readFileSync(join(root, 'short.json'), 'utf8')));
+    expect(policy!.columns[0]).toMatchObject({ status: 'too short', answers: [], intervals: [] });
+  });
+});
+
+describe('its name', () => {
+  test('finds it, before a directory of the same name', () => {
+    expect(findPolicy('small')).toBe(join(policies, 'small'));
+    for (const other of ['large', '../policies/small', './small', ''])
+      expect(shippedPolicy(other)).toBeNull();
+    expect(findPolicy(join(root, 'policy'))).toBe(join(root, 'policy'));
+  });
+
+  test('is where graphs are enough', async () => {
+    const { code, out: text } = await inside(
+      ...['generate', '--policy', 'small', '--prompt', 'Find the anomalies.', '--max-tokens', '3'],
+    );
+    expect(code).toBe(0);
+    expect(text.length).toBeGreaterThan(0);
+  });
+
+  test('is refused where weights are needed', async () => {
+    const runs = join(root, 'runs');
+    const { code, err } = await inside('train', '--policy', 'small', '--out', runs);
+    expect([code, err]).toEqual([
+      1,
+      expect.stringMatching(/graphs without weights.*sft --recipe small.*\n$/),
+    ]);
+    expect(existsSync(runs)).toBe(false);
+    const copy = (): void => copyPolicy(findPolicy('small'), join(root, 'copy'));
+    expect(copy).toThrow(CheckpointError);
+    expect(copy).toThrow(/ONNX graphs answer and cannot be trained/);
+    const again = await inside('export', '--onnx', '--policy', 'small', '--out', join(root, 'again'));
+    expect([again.code, again.err]).toEqual([1, expect.stringMatching(/ONNX graphs answer.*\n$/)]);
+  });
+});
+
+test('the package holds the directory in which it is looked for', async () => {
+  const { packageRoot, policiesDirectory } =
+    await vi.importActual<typeof import('../../src/paths.ts')>('../../src/paths.ts');
+  const { files } = JSON.parse(readFileSync(resolve(packageRoot(), 'package.json'), 'utf8')) as {
+    files: string[];
+  };
+  expect(files).toContain(relative(packageRoot(), policiesDirectory()));
+});
