@@ -1,0 +1,57 @@
+import { expect, test } from 'vitest';
+import { readYaml } from '../../src/yaml.ts';
+import { type ModelCardFacts, modelCard } from './model-card.ts';
+
+type Metrics = ModelCardFacts['evaluation']['overall'];
+const estimate = (mean: number) => ({ mean, ci95: [mean - 0.05, mean + 0.04] as [number, number], n: 40 });
+
+test('a model card holds the figures that were measured, and the commands that measure them again', () => {
+  const text = modelCard({
+    ...{ name: 'tiny', dtype: 'float16', parameters: 2_345_678, bytes: 4_960_000 },
+    card: {
+      ...{ version: 1, style: 'nano', figure: 'nano-analysis', length: 560, kind: 'anomaly', task: 'wild' },
+      ...{ classes: ['trend', 'normal'], channels: 1, numbers: null, stage: 'rl' },
+      limitations: ['It learned from synthetic series alone.'],
+    },
+    stages: [
+      { stage: 'sft', seed: 42, data: 'wild, 560 points', work: '424\u202f000 series', seconds: 4021.6 },
+      { stage: 'rl', seed: 43, data: 'wild, 560 points', work: '300 steps', seconds: 900 },
+    ],
+    evaluation: {
+      command: 'npx timeseer eval --policy tiny --task wild',
+      series: 40,
+      overall: { affiliation_f1: estimate(0.712), format: estimate(0.9) } as unknown as Metrics,
+      classical: {
+        'expcot-blind': { affiliation_f1: estimate(0.401), format: estimate(0.95) } as unknown as Metrics,
+      },
+    },
+    measured: {
+      half: 'report',
+      groups: [
+        {
+          ...{ group: 'nab', series: 24, clean: 2, anomalies: 50, recall: 0.44 },
+          rows: [{ contender: 'policy', f1: 0.66, f1AtOwn: 0.7, falsePerThousand: null }],
+        },
+      ],
+    },
+  });
+  const [, head, body] = text.split(/^---$/m);
+  const fail = (complaint: string): Error => new Error(complaint);
+  expect(readYaml(head!, fail).content).toMatchObject({
+    license: 'apache-2.0',
+    pipeline_tag: 'image-text-to-text',
+  });
+  for (const part of [
+    '2.3 million parameters',
+    '| sft | wild, 560 points | 42 |',
+    '| tiny | 0.712 [0.662, 0.752] | 0.900 [0.850, 0.940] |',
+    '| expcot-blind | 0.401 [0.351, 0.441] |',
+    'npx timeseer eval --policy tiny --task wild',
+    '| policy | 0.660 | 0.700 | never |',
+    '--policy tiny --only nab --half report',
+    '- It learned from synthetic series alone.',
+  ]) {
+    expect(body).toContain(part);
+  }
+  expect(text).not.toMatch(/undefined|NaN|\[object/);
+});

@@ -1,0 +1,126 @@
+/**
+ * Writes the policy that comes with timeseer: npx tsx test/bench/ship.ts --policy RUN [--name small] [--dtype float16] [--count 400]
+ * [--measured FILE.json] [--out DIR]
+ *
+ * Its graphs (a second form of the weights is not kept), what is beside them, and a model card. The figures of the card are those that
+ * `timeseer eval` writes of the graphs themselves on test series of the generator that it was taught, beside the classical detectors, and those of
+ * FILE.json, which `npx tsx test/bench/policy.ts --policy NAME --json > FILE.json` wrote. The card names the commands.
+ */
+import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, relative, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { main } from '../../src/cli.ts';
+import { ConfigError } from '../../src/errors.ts';
+import { writeFileAtomic } from '../../src/files.ts';
+import { grouped } from '../../src/html/numbers.ts';
+import type { WeightType } from '../../src/onnx/weights.ts';
+import { packageRoot, policiesDirectory } from '../../src/paths.ts';
+import type { Json } from '../../src/policy/json-file.ts';
+import { layoutOf } from '../../src/policy/layout.ts';
+import { parseDims } from '../../src/policy/model-config.ts';
+import { exportPolicy } from '../../src/run/export.ts';
+import { findPolicy, USUAL_POLICY } from '../../src/run/run-policy.ts';
+import { readCard } from '../../src/tasks/card.ts';
+import type { MetricSet } from '../../src/tasks/evaluation.ts';
+import { type Measured, modelCard, type TrainedStage } from './model-card.ts';
+
+/** Most bytes of a policy in the package. */
+const MOST_BYTES = 10e6;
+/** Of the test series of its card; training and choices used others. */
+const SEED = 7;
+
+const readJson = (file: string): unknown => JSON.parse(readFileSync(file, 'utf8'));
+
+/** The directory of the run that a policy is in; null where it is in none. */
+function runOf(policy: string): string | null {
+  for (let at = resolve(policy); ; at = dirname(at)) {
+    if (existsSync(join(at, 'recipe.json'))) return at;
+    if (dirname(at) === at) return null;
+  }
+}
+
+interface RunRecord {
+  readonly recipe: {
+    readonly seed: number;
+    readonly data: { readonly name: string; readonly length: number };
+    readonly policy: { readonly init: string };
+  };
+}
+
+/** What the stages of a run went through, after those of the run that it began with. */
+function stagesOf(run: string): TrainedStage[] {
+  const { recipe } = readJson(join(run, 'recipe.json')) as RunRecord;
+  const { init } = recipe.policy;
+  const before = [resolve(init), resolve(dirname(run), init)].find((path) => existsSync(path));
+  const earlier = before === undefined ? null : runOf(before);
+  const own = ['sft', 'rl'].flatMap((stage): TrainedStage[] => {
+    const file = join(run, stage, 'stage.json');
+    if (!existsSync(file)) return [];
+    const { samples, steps, seconds } = readJson(file) as Record<'samples' | 'steps' | 'seconds', number>;
+    const work = stage === 'sft' ? `${grouped(samples)} series` : `${grouped(steps)} steps`;
+    const { name, length } = recipe.data;
+    return [{ stage, seed: recipe.seed, data: `${name}, ${length} points`, work, seconds }];
+  });
+  return [...(earlier === null || earlier === run ? [] : stagesOf(earlier)), ...own];
+}
+
+const bytesIn = (directory: string): number =>
+  readdirSync(directory, { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile())
+    .reduce((sum, entry) => sum + statSync(join(entry.parentPath, entry.name)).size, 0);
+
+async function ship(): Promise<void> {
+  const { values: given } = parseArgs({
+    options: {
+      policy: { type: 'string' },
+      name: { type: 'string', default: USUAL_POLICY },
+      dtype: { type: 'string', default: 'float16' },
+      count: { type: 'string', default: '400' },
+      measured: { type: 'string' },
+      out: { type: 'string' },
+    },
+  });
+  const { policy, name, dtype, count, measured } = given;
+  if (policy === undefined) throw new ConfigError('--policy RUN: the policy to ship');
+  const from = findPolicy(policy);
+  const { task, length } = readCard(from);
+  if (task === null || length === null)
+    throw new ConfigError(`${from}: was not taught series of a generator`);
+  const out = resolve(given.out ?? join(policiesDirectory(), name));
+  const work = mkdtempSync(join(tmpdir(), 'timeseer-ship-'));
+  try {
+    const exported = join(work, name);
+    exportPolicy({ policy: from, out: exported, dtype: [dtype as WeightType], quiet: true });
+    const evaluated = ['--task', task, '--length', String(length), '--seed', String(SEED), '--count', count];
+    const figures = join(work, 'figures');
+    const code = await main(['eval', '--policy', exported, ...evaluated, '--out', figures]);
+    if (code !== 0) throw new ConfigError(`eval ended with ${code}`);
+    const run = runOf(from);
+    const { data, metrics, classical } = readJson(join(figures, 'metrics.json')) as {
+      readonly data: { readonly count: number };
+      readonly metrics: { readonly overall: MetricSet };
+      readonly classical: Readonly<Record<string, MetricSet>>;
+    };
+    const dims = parseDims(readJson(join(exported, 'config.json')) as Json, 'config.json');
+    const text = modelCard({
+      ...{ name, dtype, card: readCard(from), parameters: layoutOf(dims).size, bytes: bytesIn(exported) },
+      stages: run === null ? [] : stagesOf(run),
+      evaluation: {
+        command: `npx timeseer eval --policy ${name} ${evaluated.join(' ')}`,
+        ...{ series: data.count, overall: metrics.overall, classical },
+      },
+      measured: measured === undefined ? null : (readJson(measured) as Measured),
+    });
+    writeFileAtomic(join(exported, 'README.md'), text);
+    const bytes = bytesIn(exported);
+    if (bytes > MOST_BYTES) throw new ConfigError(`${name}: ${bytes} bytes, at most ${MOST_BYTES}`);
+    rmSync(out, { recursive: true, force: true });
+    cpSync(exported, out, { recursive: true });
+    console.log(`${relative(packageRoot(), out)}: ${(bytes / 1e6).toFixed(2)} MB`);
+  } finally {
+    rmSync(work, { recursive: true, force: true });
+  }
+}
+
+await ship();
