@@ -34,7 +34,7 @@ export const exportCommand: CommandModule<object, ExportArguments> = {
       .option('onnx', {
         type: 'boolean',
         default: false,
-        describe: 'As ONNX (operator set 17), the only format',
+        describe: "As ONNX (operator set 17, with onnxruntime's own attention), the only format",
       })
       .option('policy', {
         type: 'string',

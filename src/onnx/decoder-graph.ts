@@ -1,6 +1,11 @@
-/** The language decoder as graphs: embeddings of tokens, and the layers with a cache of keys and values that grows by concatenation. */
+/**
+ * The language decoder as graphs: embeddings of tokens, and the layers with a cache of keys and values. Attention and rotation are onnxruntime's
+ * own operators: written in those of ONNX they take a dozen nodes and copy the cache at every step.
+ */
+import { CheckpointError } from '../errors.ts';
 import type { Dims } from '../policy/model-config.ts';
 import { GraphBuilder } from './graph.ts';
+import { valueMessage } from './model-proto.ts';
 import { MASKED } from './vision-graph.ts';
 
 const EMBEDDING = 'model.embed_tokens.weight';
@@ -14,12 +19,17 @@ export function embeddingGraph({ vocabulary, width }: Dims): GraphBuilder {
   return g;
 }
 
-/** Rotary tables of the tokens, each frequency by the position of its section (M-RoPE): [B, 1, T, d]. */
-function rotaryTables(
-  g: GraphBuilder,
-  { headDim, theta, sections }: Dims,
-  positions: string,
-): { cos: string; sin: string } {
+/** What turns queries and keys: a row of the tables for each token, and its number. */
+interface Rotary {
+  /** [B·T, d/2]. */
+  readonly cos: string;
+  readonly sin: string;
+  /** [B, T]. */
+  readonly rows: string;
+}
+
+/** Rotary tables of the tokens, each frequency by the position of its section (M-RoPE). */
+function rotaryOf(g: GraphBuilder, { headDim, theta, sections }: Dims, positions: string): Rotary {
   const half = headDim / 2;
   const frequencies = g.floats(
     Float32Array.from({ length: half }, (_, j) => theta ** ((-2 * j) / headDim)),
@@ -33,31 +43,48 @@ function rotaryTables(
     return size === 0 ? [] : [g.slice(g.slice(angles, 0, axis, axis + 1), 3, from, start)];
   });
   const own = parts.length === 1 ? parts[0]! : g.op('Concat', parts, { axis: 3 }); // [1, B, T, d/2]
-  const all = g.transpose(g.op('Concat', [own, own], { axis: 3 }), 1, 0, 2, 3); // [B, 1, T, d]
-  return { cos: g.op('Cos', [all]), sin: g.op('Sin', [all]) };
+  const flat = g.reshape(own, -1, half);
+  const tokens = g.op('Slice', [g.op('Shape', [positions]), g.ints(1), g.ints(3), g.ints(0)]); // B, T
+  const rows = g.op('Reshape', [g.range(g.size(flat, 0)), tokens]);
+  return { cos: g.op('Cos', [flat]), sin: g.op('Sin', [flat]), rows };
 }
 
-/** Additive mask [B, 1, 1, T, S]: a token sees those before it and itself, where the attention mask [B, S] has them. */
-function causalMask(g: GraphBuilder, embeds: string, attention: string): string {
-  const total = g.size(attention, 1);
-  const length = g.size(embeds, 1);
-  const keys = g.range(total); // [S]
-  const queries = g.op('Add', [g.range(length), g.op('Sub', [total, length])]); // [T]
-  const before = g.op('LessOrEqual', [
-    g.op('Unsqueeze', [keys, g.ints(0)]),
-    g.op('Unsqueeze', [queries, g.ints(1)]),
-  ]); // [T, S]
-  const there = g.op('Unsqueeze', [g.op('Greater', [attention, g.int(0)]), g.ints(1, 2, 3)]); // [B, 1, 1, 1, S]
-  return g.op('Where', [g.op('And', [before, there]), g.float(0), g.float(MASKED)]);
+/** What attention knows of the tokens there are. */
+interface Seen {
+  /** 0 where the attention mask has a token, else `MASKED`: [B, 1, T, S]. */
+  readonly bias: string;
+  /** S − 1 for each row: int32 [B]. */
+  readonly last: string;
+  /** S: int32 [1]. */
+  readonly total: string;
+}
+
+/** Rows are padded in front, so that all end at the same column. */
+function seenTokens(g: GraphBuilder, attention: string, batch: string, length: string): Seen {
+  const total = g.size(attention, 1); // [1]
+  const there = g.op('Where', [g.op('Greater', [attention, g.int(0)]), g.float(0), g.float(MASKED)]); // [B, S]
+  const shape = g.op('Concat', [batch, g.ints(1), length, total], { axis: 0 });
+  return {
+    bias: g.op('Expand', [g.op('Unsqueeze', [there, g.ints(1, 2)]), shape]),
+    last: g.cast(g.op('Expand', [g.op('Sub', [total, g.ints(1)]), batch]), 'int32'),
+    total: g.cast(total, 'int32'),
+  };
 }
 
 /**
  * `inputs_embeds` [B, T, D], `attention_mask` [B, S], `position_ids` [3, B, T] and the cache so far → `logits` [B, T, V] and the cache;
- * S counts the tokens of the cache and these.
+ * S counts the tokens of the cache and these. A token sees those before it and itself, where the attention mask has them. A cache of more
+ * columns than S − T is one of which the first S − T are filled; the cache that comes back then has as many columns, and may lie where the given
+ * one lies: nothing is copied.
+ * @throws CheckpointError for heads whose size is no multiple of 8, which onnxruntime's attention does not take
  */
 export function decoderGraph(dims: Dims): GraphBuilder {
   const { width, layers, heads, kvHeads, headDim, inner, epsilon, vocabulary } = dims;
-  const group = heads / kvHeads;
+  if (headDim % 8 !== 0) {
+    throw new CheckpointError(
+      `config.json: heads of ${headDim} numbers, which onnxruntime cannot attend with; a multiple of 8 is wanted`,
+    );
+  }
   const g = new GraphBuilder('decoder_model_merged');
   const embeds = g.input('inputs_embeds', 'float32', ['batch_size', 'sequence_length', width]);
   const attention = g.input('attention_mask', 'int64', ['batch_size', 'total_sequence_length']);
@@ -74,39 +101,51 @@ export function decoderGraph(dims: Dims): GraphBuilder {
   );
   const batch = g.size(embeds, 0);
   const length = g.size(embeds, 1);
-  const { cos, sin } = rotaryTables(g, dims, positions);
-  const mask = causalMask(g, embeds, attention);
+  const rotary = rotaryOf(g, dims, positions);
+  const { bias, last, total } = seenTokens(g, attention, batch, length);
   const shape = (...parts: (number | string)[]): string =>
     g.op(
       'Concat',
       parts.map((part) => (typeof part === 'number' ? g.ints(part) : part)),
       { axis: 0 },
     );
-  const perHead = (x: string, count: number): string =>
-    g.transpose(g.op('Reshape', [x, shape(batch, length, count, headDim)]), 0, 2, 1, 3); // [B, n, T, d]
-  const present: [key: string, value: string][] = [];
   let x = g.reshape(embeds, -1, width); // [B·T, D]
   for (let i = 0; i < layers; i++) {
     const from = `model.layers.${i}`;
     const normed = g.rmsNorm(x, `${from}.input_layernorm`, width, epsilon);
-    const project = (name: string, count: number): string =>
-      perHead(g.linear(normed, `${from}.self_attn.${name}_proj`, count * headDim, width, true), count);
-    const query = g.rotary(project('q', heads), cos, sin, headDim); // [B, Hq, T, d]
-    const rotated = g.rotary(project('k', kvHeads), cos, sin, headDim); // [B, Hkv, T, d]
-    const key = g.op('Concat', [past[i]![0]!, rotated], { axis: 2 }); // [B, Hkv, S, d]
-    const value = g.op('Concat', [past[i]![1]!, project('v', kvHeads)], { axis: 2 });
-    present.push([key, value]);
-    // The queries of a group stand together: keys are not repeated.
-    const grouped = g.op('Reshape', [query, shape(batch, kvHeads, -1, headDim)]); // [B, Hkv, G·T, d]
-    const scores = g.op('Mul', [
-      g.op('MatMul', [grouped, g.transpose(key, 0, 1, 3, 2)]),
-      g.float(1 / Math.sqrt(headDim)),
-    ]);
-    const apart = g.op('Reshape', [scores, shape(batch, kvHeads, group, length, -1)]); // [B, Hkv, G, T, S]
-    const seen = g.op('Softmax', [g.op('Add', [apart, mask])], { axis: -1 });
-    const flat = g.op('Reshape', [seen, g.op('Shape', [scores])]); // [B, Hkv, G·T, S]
-    const mixed = g.op('Reshape', [g.op('MatMul', [flat, value]), shape(batch, heads, length, headDim)]);
-    const joined = g.reshape(g.transpose(mixed, 0, 2, 1, 3), -1, heads * headDim); // [B·T, Hq·d]
+    const project = (name: string, count: number): string => {
+      const own = g.linear(normed, `${from}.self_attn.${name}_proj`, count * headDim, width, true);
+      return g.op('Reshape', [own, shape(batch, length, count * headDim)]); // [B, T, n·d]
+    };
+    const turned = (name: string, count: number): string => {
+      const output = `${from}.${name}`;
+      g.contributed(
+        'RotaryEmbedding',
+        [project(name, count), rotary.rows, rotary.cos, rotary.sin],
+        [output],
+        {},
+      );
+      return output;
+    };
+    const mixed = `${from}.attention`;
+    g.contributed(
+      'GroupQueryAttention',
+      [
+        turned('q', heads),
+        turned('k', kvHeads),
+        project('v', kvHeads),
+        ...past[i]!,
+        last,
+        total,
+        '',
+        '',
+        '',
+        bias,
+      ],
+      [mixed, `present.${i}.key`, `present.${i}.value`],
+      { num_heads: heads, kv_num_heads: kvHeads, scale: { float: 1 / Math.sqrt(headDim) } },
+    ); // [B, T, Hq·d]
+    const joined = g.reshape(mixed, -1, heads * headDim);
     const attended = g.op('Add', [
       x,
       g.linear(joined, `${from}.self_attn.o_proj`, width, heads * headDim, false),
@@ -124,13 +163,15 @@ export function decoderGraph(dims: Dims): GraphBuilder {
   const logits = g.op('Gemm', [hidden, g.weight(head, [vocabulary, width], true)], { transB: 1 }); // [B·T, V]
   const wide = g.op('Reshape', [logits, shape(batch, length, vocabulary)]);
   g.output('logits', 'float32', ['batch_size', 'sequence_length', vocabulary], wide);
-  for (const [i, parts] of present.entries()) {
-    for (const [k, part] of (['key', 'value'] as const).entries()) {
-      g.output(
-        `present.${i}.${part}`,
-        'float32',
-        ['batch_size', kvHeads, 'total_sequence_length', headDim],
-        parts[k]!,
+  for (let i = 0; i < layers; i++) {
+    for (const part of ['key', 'value']) {
+      g.outputs.push(
+        valueMessage(`present.${i}.${part}`, 'float32', [
+          'batch_size',
+          kvHeads,
+          'present_sequence_length',
+          headDim,
+        ]),
       );
     }
   }

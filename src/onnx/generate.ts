@@ -115,10 +115,11 @@ async function decodeChunk(
       seen: repetitionPenalty === 1 ? null : new Set(prompts[p]!.ids),
     })),
   );
-  const same = owners.every((owner, i) => owner === i) && owners.length === prompts.length;
-  let cache = same ? encoded.cache : policy.pick(encoded.cache, owners);
+  const most = options.maxTokens - 1; // the last token is not fed
+  let cache = policy.pick(encoded.cache, owners, length, most);
   let logits: (slot: number) => Float32Array = (slot) =>
     encoded.logits.subarray(owners[slot]! * vocabulary, (owners[slot]! + 1) * vocabulary);
+  const start = length;
   for (;;) {
     for (const [b, { row, seen }] of slots.entries()) {
       if (row.ended) continue;
@@ -131,9 +132,11 @@ async function decodeChunk(
     signal?.throwIfAborted();
     const alive = slots.flatMap(({ row }, b) => (row.ended ? [] : [b]));
     if (alive.length === 0) return;
-    if (slots.length - alive.length >= WORTH_LEAVING * slots.length) {
-      cache = policy.pick(cache, alive);
-      slots = alive.map((b) => slots[b]!);
+    const leave = slots.length - alive.length >= WORTH_LEAVING * slots.length;
+    if (leave || length === cache.columns) {
+      const kept = leave ? alive : slots.map((_, b) => b);
+      cache = policy.pick(cache, kept, length, most - (length - start));
+      slots = kept.map((b) => slots[b]!);
     }
     length++;
     const next = await policy.step(
@@ -143,8 +146,7 @@ async function decodeChunk(
       length,
       cache,
     );
-    cache = next.cache;
-    logits = (slot) => next.logits.subarray(slot * vocabulary, (slot + 1) * vocabulary);
+    logits = (slot) => next.subarray(slot * vocabulary, (slot + 1) * vocabulary);
   }
 }
 

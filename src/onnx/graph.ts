@@ -5,6 +5,7 @@ import {
   DATA_TYPE,
   type DataType,
   type Dimension,
+  MICROSOFT,
   type NodeMessage,
   type ValueMessage,
   valueMessage,
@@ -95,6 +96,20 @@ export class GraphBuilder {
     return output;
   }
 
+  /** An operator of onnxruntime's own, whose outputs have these names; '' for an input that is left out. */
+  contributed(
+    type: string,
+    inputs: readonly string[],
+    output: readonly string[],
+    attributes: Readonly<Record<string, Attribute>>,
+  ): void {
+    const attribute = Object.entries(attributes).map(([key, value]) => attributeMessage(key, value));
+    this.nodes.push({
+      ...{ opType: type, name: `${type}/${output[0]!}`, domain: MICROSOFT },
+      ...{ input: inputs, output, attribute },
+    });
+  }
+
   #constant(type: DataType, shape: readonly number[], values: ArrayBufferView): string {
     const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
     const key = `${type} ${shape.join()} ${Buffer.from(bytes).toString('base64')}`;
@@ -165,9 +180,9 @@ export class GraphBuilder {
     return this.op('Gemm', all, { transB: 1 });
   }
 
-  /** x / √(mean x² + ε) · weight over the last axis. */
+  /** x / √(mean x² + ε) · weight over the last axis, in the operators that onnxruntime makes one of. */
   rmsNorm(x: string, module: string, width: number, epsilon: number): string {
-    const mean = this.op('ReduceMean', [this.op('Mul', [x, x])], { axes: [-1], keepdims: 1 });
+    const mean = this.op('ReduceMean', [this.op('Pow', [x, this.float(2)])], { axes: [-1], keepdims: 1 });
     const root = this.op('Sqrt', [this.op('Add', [mean, this.float(epsilon)])]);
     return this.op('Mul', [this.op('Div', [x, root]), this.weight(`${module}.weight`, [width])]);
   }

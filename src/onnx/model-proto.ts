@@ -24,6 +24,8 @@ export const ATTRIBUTE_TYPE = { float: 1, int: 2, string: 3, tensor: 4, floats: 
 export const EXTERNAL = 1;
 export const IR_VERSION = 9;
 export const OPSET = 17;
+/** Operators of onnxruntime beside those of ONNX, which every build of it has. */
+export const MICROSOFT = 'com.microsoft';
 
 const field = (id: number, type: string, rule?: 'repeated') => ({
   id,
@@ -59,6 +61,7 @@ const root = protobuf.Root.fromJSON({
         name: field(3, 'string'),
         opType: field(4, 'string'),
         attribute: field(5, 'AttributeProto', 'repeated'),
+        domain: field(7, 'string'),
       },
     },
     AttributeProto: {
@@ -107,6 +110,8 @@ export interface NodeMessage {
   readonly input: readonly string[];
   readonly output: readonly string[];
   readonly attribute: readonly AttributeMessage[];
+  /** Of the operator; of ONNX itself where absent. */
+  readonly domain?: string;
 }
 
 export interface TensorMessage {
@@ -158,7 +163,12 @@ export function encodeModel(graph: GraphMessage, version: string): Uint8Array {
         irVersion: IR_VERSION,
         producerName: 'timeseer',
         producerVersion: version,
-        opsetImport: [{ domain: '', version: OPSET }],
+        opsetImport: [
+          { domain: '', version: OPSET },
+          ...(graph.node.some(({ domain }) => domain === MICROSOFT)
+            ? [{ domain: MICROSOFT, version: 1 }]
+            : []),
+        ],
         graph,
       }),
     )

@@ -45,11 +45,20 @@ function weightTypeIn(directory: string): WeightType {
   throw new CheckpointError(`${join(directory, 'onnx')}: ${missing('float32').join(', ')} missing; ${AGAIN}`);
 }
 
-/** Keys and values of all layers, [B, Hkv, S, d] each, by the names under which the decoder takes them. */
-export type Cache = Readonly<Record<string, Tensor>>;
+/** Columns by which a cache grows. */
+const GROWTH = 64;
 
-/** What the decoder said: the logits of the last token of each row [B · V], and the cache that goes on. */
-export interface DecoderStep {
+/** Keys and values of all layers, [B, Hkv, C, d] each, of which the first columns are filled; steps write the next one in place. */
+export interface Cache {
+  readonly rows: number;
+  readonly columns: number;
+  /** By the names under which the decoder takes them, and gives them back: the same memory. */
+  readonly past: Readonly<Record<string, Tensor>>;
+  readonly present: Readonly<Record<string, Tensor>>;
+}
+
+/** What the decoder said of prompts: the logits of the last token of each row [B · V], and their keys and values. */
+export interface Encoded {
   readonly logits: Float32Array;
   readonly cache: Cache;
 }
@@ -61,6 +70,8 @@ export class OnnxPolicy extends Prompting {
   readonly version: string;
   readonly #runtime: Runtime;
   readonly #sessions: Readonly<Record<GraphName, InferenceSession>>;
+  /** Where steps write [B, 1, V]. */
+  #logits: Tensor | null = null;
 
   private constructor(
     directory: string,
@@ -162,9 +173,12 @@ export class OnnxPolicy extends Prompting {
   async #run(
     name: GraphName,
     feeds: Readonly<Record<string, Tensor>>,
+    into?: Readonly<Record<string, Tensor | null>>,
   ): Promise<Readonly<Record<string, Tensor>>> {
     try {
-      return await this.#sessions[name].run(feeds);
+      return await (into === undefined
+        ? this.#sessions[name].run(feeds)
+        : this.#sessions[name].run(feeds, into));
     } catch (cause) {
       throw new EngineError(`onnxruntime: ${name}: ${(cause as Error).message.split('\n')[0]}`, { cause });
     }
@@ -198,41 +212,16 @@ export class OnnxPolicy extends Prompting {
     return out['inputs_embeds']!;
   }
 
-  async #decode(
-    embeds: Tensor,
-    mask: Tensor,
-    positions: ArrayLike<number>,
-    cache: Cache,
-  ): Promise<DecoderStep> {
-    const [batch, length] = embeds.dims as [number, number];
-    const { logits, ...present } = await this.#run('decoder_model_merged', {
-      ...{ inputs_embeds: embeds, attention_mask: mask, ...cache },
-      position_ids: this.#ints(positions, [3, batch, length]),
-    });
-    const all = logits!.data as Float32Array; // [B, T, V]
-    const { vocabulary } = this.dims;
-    const last = new Float32Array(batch * vocabulary);
-    for (let b = 0; b < batch; b++) {
-      const end = (b + 1) * length * vocabulary;
-      last.set(all.subarray(end - vocabulary, end), b * vocabulary);
-    }
-    const entries = Object.entries(present).map(([name, value]) => [
-      name.replace('present', 'past_key_values'),
-      value,
-    ]);
-    return { logits: length === 1 ? all : last, cache: Object.fromEntries(entries) };
-  }
-
   /** Tokens of the longest of some prompts, to which the others are padded on the left. */
   static longest(prompts: readonly EncodedPrompt[]): number {
     return prompts.reduce((most, { ids }) => Math.max(most, ids.length), 0);
   }
 
   /** Encodes prompts: what follows each of them. */
-  async prefill(prompts: readonly EncodedPrompt[]): Promise<DecoderStep> {
+  async prefill(prompts: readonly EncodedPrompt[]): Promise<Encoded> {
     const batch = prompts.length;
     const length = OnnxPolicy.longest(prompts);
-    const { special, width, layers, kvHeads, headDim } = this.dims;
+    const { special, width, kvHeads, headDim } = this.dims;
     const ids = new Int32Array(batch * length).fill(special.pad);
     const positions = new Int32Array(3 * batch * length);
     for (const [b, prompt] of prompts.entries()) {
@@ -256,12 +245,32 @@ export class OnnxPolicy extends Prompting {
       }
     }
     const empty = new this.#runtime.Tensor('float32', new Float32Array(0), [batch, kvHeads, 0, headDim]);
-    const cache = Array.from({ length: layers }, (_, i) => [
-      [`past_key_values.${i}.key`, empty],
-      [`past_key_values.${i}.value`, empty],
-    ]).flat();
+    const past = Object.fromEntries(this.#parts.map((part) => [`past_key_values.${part}`, empty]));
     const pads = prompts.map((prompt) => length - prompt.ids.length);
-    return this.#decode(embeds, this.#mask(pads, length), positions, Object.fromEntries(cache));
+    const { logits, ...present } = await this.#run('decoder_model_merged', {
+      ...{ inputs_embeds: embeds, attention_mask: this.#mask(pads, length), ...past },
+      position_ids: this.#ints(positions, [3, batch, length]),
+    });
+    const all = logits!.data as Float32Array; // [B, T, V]
+    const { vocabulary } = this.dims;
+    const last = new Float32Array(batch * vocabulary);
+    for (let b = 0; b < batch; b++) {
+      const end = (b + 1) * length * vocabulary;
+      last.set(all.subarray(end - vocabulary, end), b * vocabulary);
+    }
+    return { logits: last, cache: this.#cache(batch, length, (part) => present[`present.${part}`]!) };
+  }
+
+  /** The parts of a cache: `layer.key` and `layer.value`. */
+  get #parts(): readonly string[] {
+    return Array.from({ length: this.dims.layers }, (_, i) => [`${i}.key`, `${i}.value`]).flat();
+  }
+
+  #cache(rows: number, columns: number, make: (part: string) => Tensor): Cache {
+    const tensors = this.#parts.map((part) => [part, make(part)] as const);
+    const named = (name: string) =>
+      Object.fromEntries(tensors.map(([part, tensor]) => [`${name}.${part}`, tensor]));
+    return { rows, columns, past: named('past_key_values'), present: named('present') };
   }
 
   /** 1 behind the padding of each row: [B, S]. */
@@ -272,8 +281,9 @@ export class OnnxPolicy extends Prompting {
   }
 
   /**
-   * Feeds one token to each row behind the cache.
-   * @param ids [B]; @param positions [B]; @param pads padding in front of each row [B]; @param total tokens with these.
+   * Feeds one token to each row, behind the `total` − 1 columns of the cache that are filled; a column is written into it.
+   * @param ids [B]; @param positions [B]; @param pads padding in front of each row [B]; @param total tokens with these, at most the cache's
+   * columns. @returns logits [B · V], which the next step overwrites
    */
   async step(
     ids: readonly number[],
@@ -281,22 +291,40 @@ export class OnnxPolicy extends Prompting {
     pads: readonly number[],
     total: number,
     cache: Cache,
-  ): Promise<DecoderStep> {
-    const embeds = await this.#embed(ids, ids.length, 1);
-    return this.#decode(embeds, this.#mask(pads, total), [...positions, ...positions, ...positions], cache);
+  ): Promise<Float32Array> {
+    const { rows } = cache;
+    const embeds = await this.#embed(ids, rows, 1);
+    const { vocabulary } = this.dims;
+    if (this.#logits?.dims[0] !== rows) {
+      const values = new Float32Array(rows * vocabulary);
+      this.#logits = new this.#runtime.Tensor('float32', values, [rows, 1, vocabulary]);
+    }
+    const { logits } = await this.#run(
+      'decoder_model_merged',
+      {
+        ...{ inputs_embeds: embeds, attention_mask: this.#mask(pads, total), ...cache.past },
+        position_ids: this.#ints([...positions, ...positions, ...positions], [3, rows, 1]),
+      },
+      { logits: this.#logits, ...cache.present },
+    );
+    return logits!.data as Float32Array;
   }
 
-  /** The cache of some rows, in an order, also repeated. */
-  pick(cache: Cache, rows: readonly number[]): Cache {
-    const entries = Object.entries(cache).map(([name, tensor]) => {
-      const [, ...rest] = tensor.dims;
-      const size = rest.reduce((a, b) => a * b, 1);
-      const from = tensor.data as Float32Array;
-      const to = new Float32Array(rows.length * size);
-      for (const [i, row] of rows.entries()) to.set(from.subarray(row * size, (row + 1) * size), i * size);
-      return [name, new this.#runtime.Tensor('float32', to, [rows.length, ...rest])];
+  /** A cache of some rows, in an order, also repeated, with the first `filled` columns of each and room for at most `more`. */
+  pick({ columns, past }: Cache, rows: readonly number[], filled: number, more: number): Cache {
+    const { kvHeads, headDim } = this.dims;
+    const wide = filled + Math.min(GROWTH, more);
+    return this.#cache(rows.length, wide, (part) => {
+      const from = past[`past_key_values.${part}`]!.data as Float32Array;
+      const to = new Float32Array(rows.length * kvHeads * wide * headDim);
+      for (const [i, row] of rows.entries()) {
+        for (let head = 0; head < kvHeads; head++) {
+          const start = (row * kvHeads + head) * columns * headDim;
+          to.set(from.subarray(start, start + filled * headDim), (i * kvHeads + head) * wide * headDim);
+        }
+      }
+      return new this.#runtime.Tensor('float32', to, [rows.length, kvHeads, wide, headDim]);
     });
-    return Object.fromEntries(entries);
   }
 
   /** Frees the graphs. */

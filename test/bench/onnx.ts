@@ -17,7 +17,15 @@ import { generate } from '../../src/policy/generate.ts';
 import { readGenerationConfig } from '../../src/policy/generation-config.ts';
 import type { Dims } from '../../src/policy/model-config.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { type BenchOptions, benchOptions, gflops, type Machine, machineOf, median, table } from './measure.ts';
+import {
+  type BenchOptions,
+  benchOptions,
+  gflops,
+  type Machine,
+  machineOf,
+  median,
+  table,
+} from './measure.ts';
 import { examples, withPolicy, withScratch } from './workload.ts';
 
 const TOKENS = 100;
@@ -82,7 +90,7 @@ async function transformersJs(
   const generateThere: Generate = async (prompts, tokens) => {
     const length = prompts[0]!.ids.length;
     let given = inputs.get(prompts[0]!);
-    if (given?.['input_ids']!.dims[0] !== prompts.length) {
+    if (given?.['input_ids']?.dims[0] !== prompts.length) {
       const grids = prompts.flatMap(({ images }) =>
         images.flatMap(({ rows, columns }) => [1, rows, columns]),
       );
@@ -122,7 +130,8 @@ async function measureBatch(
       const answers = await ask(prompts, TOKENS);
       const ended = performance.now();
       expected ??= JSON.stringify(answers);
-      if (JSON.stringify(answers) !== expected) throw new Error(`${name}: other tokens than ${contenders[0]!.name}`);
+      if (JSON.stringify(answers) !== expected)
+        throw new Error(`${name}: other tokens than ${contenders[0]!.name}`);
       if (round === 0) continue; // warms up
       first[c]!.push(between - began);
       whole[c]!.push(ended - between);
@@ -169,7 +178,9 @@ export async function measureOnnx({ policy: given, rounds }: BenchOptions): Prom
       const rows: OnnxBenchRow[] = [];
       try {
         for (const batch of BATCHES) {
-          rows.push(...(await measureBatch(contenders, prompts.slice(0, batch), batch === 1 ? 3 * rounds : rounds)));
+          rows.push(
+            ...(await measureBatch(contenders, prompts.slice(0, batch), batch === 1 ? 3 * rounds : rounds)),
+          );
         }
         const speed = gflops();
         return {

@@ -52,6 +52,7 @@ export const BENCHMARKS = {
   },
   trl: { about: "GRPO to a reward against TRL's trainer", policy: true, device: false },
   decode: { about: 'batched sampling against PyTorch', policy: true, device: true },
+  onnx: { about: 'decoding by onnxruntime against transformers.js', policy: true, device: false },
   train: { about: 'supervised stage and update against PyTorch', policy: true, device: true },
   large: {
     about: '126 M parameters: prefill, gradients, decoding, GRPO against transformers',
