@@ -150,7 +150,8 @@ export interface Trust {
  * Judges what was answered about the windows of a column, in their order, scale by scale; `reference` of the policy, null where it has none.
  *
  * @param weighed every interval has a confidence of its own: then only answers that cannot be read are left out, and the other measures are told
- * without a limit
+ * without a limit. Measured on 93 series of test/bench/policy.ts: the policy would abstain on 40 of them (F1 .961 → .323 on recordings, .659 → .286
+ * with anomalies put in, .921 → .750 on shapes), and windows left out alone cost .33, .06 and .06
  */
 export function judge(
   windows: readonly AskedWindow[],
