@@ -1,0 +1,48 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { openTorch } from '../../src/engine/torch/torch.ts';
+import { ConfigError } from '../../src/errors.ts';
+import { readConfidence } from '../../src/explain/confidence-model.ts';
+import { writeManifestedDirectory } from '../../src/manifest.ts';
+import { calibratePolicy } from '../../src/run/calibrate.ts';
+import { type PolicyCard, writeCard } from '../../src/tasks/card.ts';
+import { ANOMALY_CLASSES } from '../../src/types.ts';
+import { tinyPolicy } from '../helpers/tiny-policy.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'timeseer-calibrate-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+/** The directory of a policy with random weights. */
+function untrained(name: string, change: Partial<PolicyCard>): string {
+  const engine = openTorch({ threads: 1 });
+  const policy = tinyPolicy(engine, 5, { tuning: 'none' });
+  const directory = join(root, name);
+  writeManifestedDirectory(directory, (temporary) => {
+    policy.write(temporary);
+    writeCard(temporary, {
+      ...{ version: 1, style: 'nano', figure: 'nano-analysis', length: 112, kind: 'anomaly', task: 'wild' },
+      ...{ channels: 1, numbers: null, classes: [...ANOMALY_CLASSES], limitations: [], stage: 'initial' },
+      ...change,
+    } as PolicyCard);
+  });
+  policy.dispose();
+  return directory;
+}
+
+describe('confidences are not fitted', () => {
+  const rest = { count: 2, seed: 3, device: undefined } as const;
+
+  test.each([
+    ['to a policy that is shown one scale', { figure: 'nano' }, /shown one scale and merged by majority/],
+    ['to one that was taught no generator', { task: 'har' }, /was taught har, not a generator/],
+    ['where too little is marked to learn from', {}, /series it marks \d+ intervals?, \d+ of them right/],
+  ] as const)('%s', async (name, change, message) => {
+    const policy = untrained(name.replaceAll(' ', '-'), change);
+    const asked = calibratePolicy({ ...rest, policy });
+    await expect(asked).rejects.toThrow(ConfigError);
+    await expect(asked).rejects.toThrow(message);
+    expect(readConfidence(policy)).toBeNull();
+  });
+});
