@@ -134,8 +134,9 @@ interface GroupReport {
   readonly clean: number;
   readonly anomalies: number;
   readonly reported: number;
-  /** Share of the anomalies that the policy's reported alarms touch. */
+  /** Share of the anomalies that the policy's reported alarms touch, and those of them that touch none, per 1000 points. */
   readonly recall: number;
+  readonly falsePerThousand: number;
   readonly rows: readonly Row[];
   readonly millisecondsPerWindow: number;
   readonly cases: readonly unknown[];
@@ -153,6 +154,10 @@ function groupReport(group: Group, all: readonly Result[]): GroupReport {
   const hits = results.reduce((sum, result) => {
     const own = intervalsOf(result, POLICY, result.reported);
     return sum + result.one.truth.filter((one) => own.some((alarm) => shared(alarm, one) > 0)).length;
+  }, 0);
+  const wrong = all.reduce((sum, result) => {
+    const own = intervalsOf(result, POLICY, result.reported);
+    return sum + own.filter((alarm) => !result.one.truth.some((one) => shared(alarm, one) > 0)).length;
   }, 0);
   const anomalies = results.reduce((sum, { one }) => sum + one.truth.length, 0);
   const by = CONTENDERS.map((contender) => {
@@ -203,6 +208,7 @@ function groupReport(group: Group, all: readonly Result[]): GroupReport {
     ...{ group, series: results.length, clean: all.length - results.length, anomalies, rows },
     reported: all.reduce((sum, { reported }) => sum + reported, 0),
     recall: hits / anomalies,
+    falsePerThousand: (1000 * wrong) / all.reduce((sum, { one }) => sum + one.values.length, 0),
     millisecondsPerWindow: all.reduce((sum, { milliseconds }) => sum + milliseconds, 0) / windows,
     cases: all.map(({ one, alarms, reported }) => ({
       ...{ name: one.name, samples: one.values.length, truth: one.truth, reported },
@@ -220,9 +226,10 @@ const interval = (one: Estimate | null | undefined): string =>
   one == null ? '–' : `${two(one.mean)} (${two(one.ci95[0])} to ${two(one.ci95[1])})`;
 
 function printGroup(report: GroupReport): void {
-  const { group, series, clean, anomalies, reported, recall, rows, millisecondsPerWindow } = report;
+  const { group, series, clean, anomalies, reported, recall, falsePerThousand, rows, millisecondsPerWindow } =
+    report;
   console.log(
-    `\n── ${group}: ${series} series with ${anomalies} anomalies and ${clean} without; the policy reports ${reported}, recall ${two(recall)}, ${millisecondsPerWindow.toFixed(0)} ms a window`,
+    `\n── ${group}: ${series} series with ${anomalies} anomalies and ${clean} without; the policy reports ${reported}, recall ${two(recall)}, ${two(falsePerThousand)} false per 1000 points, ${millisecondsPerWindow.toFixed(0)} ms a window`,
   );
   console.log(
     table(
