@@ -66,7 +66,7 @@ main.report>*{margin:0 0 1.4rem}
 .swatch.line{height:0;border-top:2px solid var(--series);vertical-align:middle}
 .swatch.usual{height:0;border-top:1px dashed var(--soft);vertical-align:middle}
 .swatch.band{background:var(--band)}
-.swatch.policy{background:var(--policy);height:.3em;vertical-align:middle}
+.swatch.marked{background:var(--policy);height:.3em;vertical-align:middle}
 .alone h3{margin:1.1rem 0 .5rem}.alone .level{color:var(--policy)}
 .hint{font-size:.8rem;color:var(--soft);max-width:none;margin:0 0 .5rem}
 ol.findings,ol.members{list-style:none;margin:0;padding:0}
@@ -374,7 +374,7 @@ ${headline(report)}${
 <p class="byline">${byline.join(' \u00b7 ')}</p>
 ${notesBlock(report.notes)}</header>
 <main class="report"><div class="board">
-<div class="plotside"><ul class="key"><li><span class="swatch line"></span>observed</li><li><span class="swatch usual"></span>expected (when zoomed in)</li><li><span class="swatch band"></span>holds 99 % of the other samples</li>${marked.length === 0 ? null : html`<li><span class="swatch policy"></span>marked by the policy</li>`}${signs}</ul>
+<div class="plotside"><ul class="key"><li><span class="swatch line"></span>observed</li><li><span class="swatch usual"></span>expected (when zoomed in)</li><li><span class="swatch band"></span>holds 99 % of the other samples</li>${marked.length === 0 ? null : html`<li><span class="swatch marked"></span>marked by the policy</li>`}${signs}</ul>
 <div id="plot" role="group" aria-label="Plot of ${drawn.map(({ name }) => name).join(', ')} with the findings and their score. The list beside it tells the same in words."></div>
 <noscript><p class="failure">The plot needs JavaScript; it is inside this file and loads nothing.</p></noscript>
 <div class="bar" role="group" aria-label="What the plot shows">${

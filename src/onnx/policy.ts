@@ -14,6 +14,8 @@ type Runtime = typeof import('onnxruntime-common');
 const GRAPHS = ['vision_encoder', 'embed_tokens', 'decoder_model_merged'] as const;
 type GraphName = (typeof GRAPHS)[number];
 
+/** Patches of the pictures that are encoded together, unless one has more: the graph compares each of them with all, so that time and memory grow with their square. */
+const MOST_PATCHES = 512;
 const AGAIN = 'write the directory again with `timeseer export --onnx`';
 
 /**
@@ -186,9 +188,30 @@ export class OnnxPolicy extends Prompting {
 
   /** Visual tokens of the pictures of prompts, one after another, [Σ tokens · D]. At least one picture. */
   async visualTokens(prompts: readonly EncodedPrompt[]): Promise<Float32Array> {
+    const images = prompts.flatMap((prompt) => prompt.images);
+    const parts: Float32Array[] = [];
+    for (let first = 0; first < images.length; ) {
+      let [end, patches] = [first, 0];
+      do {
+        patches += images[end]!.rows * images[end]!.columns;
+        end++;
+      } while (end < images.length && patches + images[end]!.rows * images[end]!.columns <= MOST_PATCHES);
+      parts.push(await this.#encodePictures(images.slice(first, end)));
+      first = end;
+    }
+    if (parts.length === 1) return parts[0]!;
+    const tokens = new Float32Array(parts.reduce((sum, part) => sum + part.length, 0));
+    let to = 0;
+    for (const part of parts) {
+      tokens.set(part, to);
+      to += part.length;
+    }
+    return tokens;
+  }
+
+  async #encodePictures(images: EncodedPrompt['images']): Promise<Float32Array> {
     const { patch, temporal } = this.dims.vision;
     const area = patch * patch;
-    const images = prompts.flatMap((prompt) => prompt.images);
     const count = images.reduce((sum, { rows, columns }) => sum + rows * columns, 0);
     const pixels = new Float32Array(count * CHANNELS * temporal * area); // every frame of a still image is the same
     let to = 0;
