@@ -35,20 +35,27 @@ export function drawToken(
   const heat = temperature === 0 ? 1 : temperature;
   let best = 0;
   for (let v = 1; v < logits.length; v++) if (logits[v]! > logits[best]!) best = v;
-  const mass = logits.map((value) => Math.exp((value - logits[best]!) / heat));
-  const all = mass.reduce((sum, value) => sum + value, 0);
+  const most = logits[best]!;
+  const mass = temperature === 0 ? null : new Float64Array(logits.length);
+  let all = 0;
+  for (let v = 0; v < logits.length; v++) {
+    const own = Math.exp((logits[v]! - most) / heat);
+    if (mass !== null) mass[v] = own;
+    all += own;
+  }
   if (!Number.isFinite(all)) {
     throw new EngineError(
       'generate: the logits hold NaN: the weights have diverged, go back to an earlier checkpoint',
     );
   }
-  const drawn = (id: number): Draw => ({ id, logProb: (logits[id]! - logits[best]!) / heat - Math.log(all) });
-  if (temperature === 0) return drawn(best);
+  const drawn = (id: number): Draw => ({ id, logProb: (logits[id]! - most) / heat - Math.log(all) });
+  if (mass === null) return drawn(best);
   if (topK !== undefined && topK < mass.length) {
     const least = Float64Array.from(mass).sort()[mass.length - topK]!;
     for (let v = 0; v < mass.length; v++) if (mass[v]! < least) mass[v] = 0;
   }
-  let total = mass.reduce((sum, value) => sum + value, 0);
+  let total = 0;
+  for (let v = 0; v < mass.length; v++) total += mass[v]!;
   if (topP < 1) {
     const order = Array.from(mass, (_, v) => v).sort((a, b) => mass[b]! - mass[a]!);
     const limit = topP * total;
@@ -72,17 +79,17 @@ export function drawToken(
   return drawn(last);
 }
 
-/** Logits of a row as they are drawn from: those of tokens that it has seen penalised, and what must not be said hidden. */
-function scoresOf(
+/** Logits of a row as they are drawn from, into `scores`: those of tokens that it has seen penalised, and what must not be said hidden. */
+function writeScores(
+  scores: Float64Array,
   logits: Float32Array,
   mask: Float32Array,
   penalty: number,
   seen: ReadonlySet<number> | null,
-): Float64Array {
-  const scores = Float64Array.from(logits);
+): void {
+  scores.set(logits);
   for (const id of seen ?? []) scores[id] = scores[id]! > 0 ? scores[id]! / penalty : scores[id]! * penalty;
   for (let v = 0; v < scores.length; v++) scores[v]! += mask[v]!;
-  return scores;
 }
 
 /** A row in the batch: its prompt's padding, the position of its next token, and the tokens seen under a penalty. */
@@ -115,6 +122,7 @@ async function decodeChunk(
       seen: repetitionPenalty === 1 ? null : new Set(prompts[p]!.ids),
     })),
   );
+  const scores = new Float64Array(vocabulary);
   const most = options.maxTokens - 1; // the last token is not fed
   let cache = policy.pick(encoded.cache, owners, length, most);
   let logits: (slot: number) => Float32Array = (slot) =>
@@ -123,7 +131,7 @@ async function decodeChunk(
   for (;;) {
     for (const [b, { row, seen }] of slots.entries()) {
       if (row.ended) continue;
-      const scores = scoresOf(logits(b), mask, repetitionPenalty, seen);
+      writeScores(scores, logits(b), mask, repetitionPenalty, seen);
       const { id, logProb } = drawToken(scores, temperature === 0 ? 0 : row.draw(), options);
       seen?.add(id);
       row.take(id, logProb);
