@@ -124,7 +124,10 @@ export const evaluation: CommandModule<object, EvalArguments> = {
         'count',
         numeric('Most examples of a task, drawn at random; default: 400 of a generator, else all'),
       )
-      .option('length', numeric('Points per series of a generator; default 1000'))
+      .option(
+        'length',
+        numeric('Points per series of a generator; default: as the policy was taught, else 1000'),
+      )
       .option('seed', numeric('Of generated series, draws, shots and sampling; default 42'))
       .option('input', {
         choices: ['picture', 'numbers'] as const,

@@ -50,7 +50,7 @@ export function confidenceOf(
 /** Where nothing was fitted: what its own window, the others and the other scales say, in equal parts. */
 const UNFITTED: Pick<ConfidenceModel, 'constant' | 'weights'> = {
   constant: 0,
-  weights: { own: 1, neighbours: 1 / 3, scales: 1 / 3, size: 0, windows: 0 },
+  weights: { own: 1, neighbours: 1 / 3, scales: 1 / 3, size: 0, windows: 0, rarity: 0 },
 };
 
 /**
@@ -70,9 +70,10 @@ export interface WeighedAccount extends Account {
  */
 export function weighAccounts(
   windows: readonly WindowEvidence[],
+  values: Float64Array,
   model: Pick<ConfidenceModel, 'constant' | 'weights'> | null,
 ): WeighedAccount[] {
-  const ranked = accountsOf(windows)
+  const ranked = accountsOf(windows, values)
     .map((one) => ({
       ...one,
       confidence: one.support === null ? null : confidenceOf(model ?? UNFITTED, one.support),
@@ -85,9 +86,10 @@ export function weighAccounts(
 /** What of these is reported, in the order of the series: from a confidence on, and what an answer marks without one. */
 export function reportedAccounts(
   windows: readonly WindowEvidence[],
+  values: Float64Array,
   model: ConfidenceModel | null,
 ): WeighedAccount[] {
-  return weighAccounts(windows, model)
+  return weighAccounts(windows, values, model)
     .filter(({ confidence }) => confidence === null || confidence >= REPORTED_FROM)
     .sort((a, b) => a.interval[0] - b.interval[0]);
 }

@@ -4,11 +4,13 @@
  *
  * The scan of an answer (`; scan ..(#)...o....`) tells for each cell of the picture whether something is there: a mark of probability p says so
  * with p, a `.` with 1 − p. Of an interval it is asked what its own window says of its cells, what the other windows of that scale say that
- * show it, and what those of other scales say. A logistic regression (`ConfidenceModel`) makes of these, and of its length and the number of
- * windows, the share of such intervals that are right. Whether the answer lists it, and the probabilities of the class, of the first cell and of the coordinates
+ * show it, what those of other scales say, and of a short one how rare such a departure is in the whole series. A logistic regression
+ * (`ConfidenceModel`) makes of these, and of its length and the number of windows, the share of such intervals that are right. Whether the answer lists it, and the probabilities of the class, of the first cell and of the coordinates
  * tell nothing beyond that.
  */
+import { localDeviations } from '../series/deviation.ts';
 import { overlap, runs } from '../series/intervals.ts';
+import { quantileInPlace } from '../series/stats.ts';
 import type { Interval } from '../types.ts';
 
 /** Symbols of a scan that stand for an anomaly in a cell, and the one for none. */
@@ -70,6 +72,11 @@ export interface Support {
   readonly size: number;
   /** Logarithm to base 2 of the windows of this scale, at most 5: among more windows there are more that look unusual by chance. */
   readonly windows: number;
+  /**
+   * Of at most 6 samples, how much further they depart from their neighbours than 99.5 % of the series do, in powers of 2, from 0 to 6; 0 of longer
+   * ones. A window does not show how often such a spike comes elsewhere.
+   */
+  readonly rarity: number;
 }
 
 export const SUPPORT = [
@@ -78,6 +85,7 @@ export const SUPPORT = [
   'scales',
   'size',
   'windows',
+  'rarity',
 ] as const satisfies readonly (keyof Support)[];
 
 /** One window's account of a place. */
@@ -118,12 +126,33 @@ function saysOf(window: WindowEvidence, [from, to]: Interval): number | null {
   return cells.length === 0 ? null : mean(cells);
 }
 
+/** Longest stretch of which the rarity counts, and the part of the series that it is held against. */
+const SHORT = 6;
+const USUAL = 0.995;
+const RAREST = 6;
+
+/** The rarity of intervals of a series [N] of finite values, see `Support`. */
+function rarityIn(values: Float64Array): (interval: Interval) => number {
+  if (values.length < 2) return () => 0;
+  const sizes = localDeviations(values).map(Math.abs);
+  const usual = quantileInPlace(sizes.slice(), sizes.length, USUAL);
+  return ([start, end]) => {
+    if (end - start > SHORT) return 0;
+    let most = 0;
+    for (let t = Math.max(0, start - 1); t < Math.min(sizes.length, end + 1); t++) {
+      most = Math.max(most, sizes[t]!);
+    }
+    return most <= usual ? 0 : Math.min(RAREST, Math.log2(most / usual));
+  };
+}
+
 function supportOf(
   interval: Interval,
   index: number,
   windows: readonly WindowEvidence[],
   near: readonly number[],
   alike: number,
+  rarity: number,
 ): Support | null {
   const window = windows[index]!;
   const { start, end, scale, cells } = window;
@@ -148,6 +177,7 @@ function supportOf(
     scales: elsewhere.length === 0 ? 0 : logit(Math.max(...elsewhere)) - strength,
     size: Math.max(0, Math.log2((interval[1] - interval[0]) / cell)),
     windows: Math.min(MOST_COUNTED, Math.log2(alike)),
+    rarity,
   };
 }
 
@@ -167,8 +197,10 @@ function likely({ start, end, intervals, cells }: WindowEvidence): Interval[] {
 /**
  * Every interval that a window marks, and every stretch of cells in which it marks nothing and might have, with what is
  * known of them.
+ * @param values of the series that the windows are of [N], finite
  */
-export function accountsOf(windows: readonly WindowEvidence[]): Account[] {
+export function accountsOf(windows: readonly WindowEvidence[], values: Float64Array): Account[] {
+  const rarity = rarityIn(values);
   const counts = new Map<number, number>();
   for (const { scale } of windows) counts.set(scale, (counts.get(scale) ?? 0) + 1);
   return windows.flatMap((window, index) => {
@@ -176,7 +208,7 @@ export function accountsOf(windows: readonly WindowEvidence[]): Account[] {
       const near = touching(windows, interval);
       return {
         interval,
-        support: supportOf(interval, index, windows, near, counts.get(window.scale)!),
+        support: supportOf(interval, index, windows, near, counts.get(window.scale)!, rarity(interval)),
       };
     };
     return [

@@ -20,7 +20,7 @@ import {
 } from './policy-section.ts';
 import { type Reader, UNTAUGHT_LENGTH } from './reader.ts';
 import { type AskedWindow, judge, MOST_DOUBTFUL, pairwiseAgreement } from './trust.ts';
-import { cutScales, cutWindows, mapBack, mergeWindows, shownOf, windowSize } from './windows.ts';
+import { cutScales, cutWindows, mapBack, mergeWindows, sharpened, shownOf, windowSize } from './windows.ts';
 
 /** Most windows answered: a million samples in overlapping windows of 1000. Beyond, windows are longer. */
 export const MOST_WINDOWS = 2048;
@@ -100,7 +100,10 @@ async function askWindows(
       const texts = drawn[again.indexOf(i)];
       asked.push({
         ...{ start: window[0], end: window[1], class: label, response, problem },
-        intervals: intervals === null ? null : mapBack(intervals, length, window),
+        intervals:
+          intervals === null
+            ? null
+            : mapBack(reader.scales ? sharpened(intervals, shown[i]!) : intervals, length, window),
         ...{ logProbability, distance, input, cells, scale },
         sampleAgreement:
           texts === undefined
@@ -197,7 +200,7 @@ export async function askColumn(
   const asked = await askAll(values, season, reader, options);
   const { answers, signals, doubtful, abstains } = judge(asked, reader.reference, reader.scales);
   const counted = abstains ? [] : answers.filter(({ doubts }) => doubts.length === 0);
-  const marked = reader.scales && !abstains ? reportedAccounts(asked, reader.confidence) : null;
+  const marked = reader.scales && !abstains ? reportedAccounts(asked, values, reader.confidence) : null;
   const intervals = marked?.map(({ interval }) => interval) ?? mergeWindows(values.length, counted);
   const confidences =
     marked === null || reader.confidence === null ? null : marked.map(({ confidence }) => confidence);

@@ -92,7 +92,7 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
       `${path}: was taught ${task ?? 'nothing that is known'}, not a generator whose series have one length; confidences are fitted to new series of the generator`,
     );
   }
-  const { reader, policy } = await openReader(path, request);
+  const { reader, policy } = await openReader(path, { ...request, calibrated: false });
   try {
     if (!reader.scales) {
       throw new ConfigError(
@@ -112,7 +112,7 @@ export async function calibratePolicy(request: CalibrateRequest): Promise<Calibr
         for (const { channels, gold } of source) {
           const { values } = bridge(channels[0]!);
           const truth = 'intervals' in gold ? gold.intervals : [];
-          for (const { interval, support } of accountsOf(await askAll(values, null, reader))) {
+          for (const { interval, support } of accountsOf(await askAll(values, null, reader), values)) {
             if (support !== null) examples.push({ series, support, right: isRight(interval, truth) });
           }
           progress.update(++series);

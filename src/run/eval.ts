@@ -28,7 +28,7 @@ import { ConfigError, DataError, EndpointError } from '../errors.ts';
 import { tidyUp, writeFileAtomic } from '../files.ts';
 import { takeLock } from '../lock.ts';
 import { defaultRecipe, type RewardRecipe } from '../recipe.ts';
-import type { NumbersFormat, PolicyCard } from '../tasks/card.ts';
+import { type NumbersFormat, type PolicyCard, readCard } from '../tasks/card.ts';
 import type { MetricSet } from '../tasks/evaluation.ts';
 import type { Reading } from '../tasks/response.ts';
 import { say } from '../terminal.ts';
@@ -244,13 +244,16 @@ function directoryOf(name: string): string {
   return existsSync(prepared) ? prepared : name;
 }
 
-/** @throws ConfigError for a name that is unknown, or twice there */
-function openTasks(given: EvalRequest, names: readonly string[]): OpenTask[] {
+/**
+ * @param usual points of a generated series where none are asked for
+ * @throws ConfigError for a name that is unknown, or twice there
+ */
+function openTasks(given: EvalRequest, names: readonly string[], usual: number): OpenTask[] {
   const { split, seed = 42 } = given;
   const tasks = names.map((named): OpenTask => {
     const name = directoryOf(named);
     const generated = isGenerator(name);
-    const { length = USUAL_LENGTH } = given;
+    const { length = usual } = given;
     const count = given.count ?? (generated ? GENERATED : undefined);
     const address = { name, split, seed, length, ...(count === undefined ? {} : { count }) };
     const source = openExamples(address);
@@ -599,7 +602,9 @@ async function evaluateOpened(
   const local = opened.find(({ directory }) => directory !== null);
   const names = listed(given.data ?? [local === undefined ? USUAL_DATA : dataOf(local.given)]);
   if (given.data === undefined && local !== undefined) warnOfChange(local.given, names[0]!);
-  const tasks = openTasks(given, names);
+  // A small policy was taught one length, and is asked about series as long.
+  const taught = local?.directory == null ? null : readCard(local.directory).length;
+  const tasks = openTasks(given, names, taught ?? USUAL_LENGTH);
   const reward = rewardsOf(given);
   for (const { source } of tasks)
     await checkRewards({ reward: reward.length === 0 ? null : reward }, source.facts.kind);

@@ -62,10 +62,14 @@ function checkOptions({ window, overlap }: ExplainRequest): void {
   }
 }
 
-/** Loads the policy; everything that can be wrong with it is found here. */
+/** Loads the policy, where it is `calibrated` with its confidences; everything that can be wrong with it is found here. */
 export async function openReader(
   path: string,
-  { engine, device }: Pick<ExplainRequest, 'engine' | 'device'>,
+  {
+    engine,
+    device,
+    calibrated = true,
+  }: Pick<ExplainRequest, 'engine' | 'device'> & { readonly calibrated?: boolean },
 ): Promise<{ reader: Reader; policy: Answerer }> {
   const directory = findPolicy(path);
   const card = readCard(directory);
@@ -80,7 +84,7 @@ export async function openReader(
     // Where the package is installed is of no interest to who reads a report.
     name: shippedPolicy(path) === null ? directory : path,
     reference: readReference(directory, policy.prompting.dims.width),
-    confidence: readConfidence(directory),
+    confidence: calibrated ? readConfidence(directory) : null,
     picture: (values) => pictureOf(shape, values),
   });
   return { reader, policy };

@@ -152,7 +152,7 @@ ${measured === null ? '' : `\n${measuredGroups(name, measured)}\n`}
 
 ${card.limitations.map((text) => `- ${text}`).join('\n')}
 - One column at a time: what several columns tell together it does not see.
-- Sizes are in standard deviations of what cannot be foretold, to one digit; coordinates are steps of a hundredth of a window.
+- Sizes are in standard deviations of what cannot be foretold, to one digit; short marks are moved to the sample that departs most beside them.
 - A series of fewer than a fifth of ${card.length ?? 'its'} points is not asked about.
 - Answers are text of a small model: they are parsed strictly, and change no finding of the detector.
 

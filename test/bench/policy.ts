@@ -81,7 +81,7 @@ async function ask(
     return { alarms, reported: alarms.length, windows: answers.length };
   }
   const asked = await askAll(values, null, reader);
-  const alarms = weighAccounts(asked, reader.confidence).map(({ interval, confidence }) => ({
+  const alarms = weighAccounts(asked, values, reader.confidence).map(({ interval, confidence }) => ({
     interval,
     height: confidence ?? REPORTED_FROM,
   }));

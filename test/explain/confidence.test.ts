@@ -72,13 +72,15 @@ function window(
 
 const MODEL: Pick<ConfidenceModel, 'constant' | 'weights'> = {
   constant: 0,
-  weights: { own: 1, neighbours: 0.5, scales: 0.5, size: 0, windows: 0 },
+  weights: { own: 1, neighbours: 0.5, scales: 0.5, size: 0, windows: 0, rarity: 0 },
 };
+/** A series in which nothing is rare. */
+const PLAIN = Float64Array.from({ length: 8000 }, (_, i) => Math.sin(i * i));
 
 describe('accounts of places', () => {
   test('are what answers mark, and cells in which they might have', () => {
     const one = window(50, { 3: 0.6, 4: 0.8, 7: 0.3 }, { intervals: [[82, 95]] });
-    const accounts = accountsOf([one]);
+    const accounts = accountsOf([one], PLAIN);
     expect(accounts.map(({ interval }) => interval)).toEqual([
       [82, 95],
       [120, 130],
@@ -90,7 +92,8 @@ describe('accounts of places', () => {
 
   test('are supported by windows beside them and scales above them that see it, and lowered by those that do not', () => {
     const marked = window(0, { 7: 0.7 }, { intervals: [[71, 79]] });
-    const supportBy = (...others: WindowEvidence[]): Support => accountsOf([marked, ...others])[0]!.support!;
+    const supportBy = (...others: WindowEvidence[]): Support =>
+      accountsOf([marked, ...others], PLAIN)[0]!.support!;
     const agrees = supportBy(window(50, { 2: 0.9 }));
     const denies = supportBy(window(50, {}));
     expect(agrees.neighbours).toBeCloseTo(Math.log(9) - agrees.own, 9);
@@ -102,10 +105,22 @@ describe('accounts of places', () => {
     expect(supportBy(window(76, {}))).toMatchObject({ neighbours: 0 });
   });
 
+  test('are told how rare a short departure is in the whole series, and nothing of that for a long one', () => {
+    const values = Float64Array.from({ length: 1000 }, (_, i) => Math.sin(i * i));
+    values[415] = 40;
+    const rarityOf = (interval: readonly [number, number]): number =>
+      accountsOf([window(400, {}, { intervals: [interval] })], values)[0]!.support!.rarity;
+    expect(rarityOf([415, 416])).toBeGreaterThan(3);
+    expect(rarityOf([412, 415])).toBe(rarityOf([415, 416]));
+    expect(rarityOf([440, 442])).toBe(0);
+    expect(rarityOf([411, 418])).toBe(0);
+    expect(rarityOf([415, 416])).toBeLessThanOrEqual(6);
+  });
+
   test('have no support where tokens tell nothing', () => {
-    const [one] = accountsOf([window(0, {}, { cells: null, intervals: [[5, 9]] })]);
+    const [one] = accountsOf([window(0, {}, { cells: null, intervals: [[5, 9]] })], PLAIN);
     expect(one).toEqual({ interval: [5, 9], support: null });
-    expect(accountsOf([window(0, { 4: 0.9 }, { intervals: null })])).toEqual([]);
+    expect(accountsOf([window(0, { 4: 0.9 }, { intervals: null })], PLAIN)).toEqual([]);
   });
 });
 
@@ -114,7 +129,7 @@ describe('merging by confidence', () => {
     const fine = window(0, { 2: 0.55, 3: 0.6, 4: 0.6 }, { intervals: [[20, 50]] });
     const coarse = window(0, { 1: 0.97 }, { end: 400, scale: 1, intervals: [[41, 79]] });
     const kept = (...windows: WindowEvidence[]) =>
-      weighAccounts(windows, MODEL).map(({ interval }) => interval);
+      weighAccounts(windows, PLAIN, MODEL).map(({ interval }) => interval);
     expect(kept(fine, coarse)).toEqual([[41, 79]]);
     const unsure = { ...coarse, cells: coarse.cells!.map((_, i) => (i === 1 ? 0.3 : 0.02)) };
     expect(kept(fine, unsure)).toEqual([[20, 50]]);
@@ -126,7 +141,7 @@ describe('merging by confidence', () => {
       window(100, {}, { cells: null, intervals: [[140, 150]] }),
       window(200, { 9: 0.99 }),
     ];
-    const reported = reportedAccounts(windows, {
+    const reported = reportedAccounts(windows, PLAIN, {
       version: 1,
       ...MODEL,
       fitted: { data: 'x', series: 1, intervals: 1, right: 1 },
@@ -155,7 +170,7 @@ describe('merging by confidence', () => {
             intervals: [[start + 3, start + 30 * 4 ** scale]],
           }),
         );
-        const kept = weighAccounts(windows, MODEL);
+        const kept = weighAccounts(windows, PLAIN, MODEL);
         const sure = kept.map(({ confidence }) => confidence!);
         expect(sure).toEqual([...sure].sort((a, b) => b - a));
         const ordered = kept.map(({ interval }) => interval).sort((a, b) => a[0] - b[0]);
@@ -187,10 +202,11 @@ describe('fitting confidences', () => {
     scales: random.normal(0, 1),
     size: random.uniform() * 3,
     windows: random.integer(0, 5),
+    rarity: random.uniform() * 6,
   });
   const truth: Pick<ConfidenceModel, 'constant' | 'weights'> = {
     constant: 0.4,
-    weights: { own: 1.2, neighbours: 0.5, scales: 0, size: 0.3, windows: -0.6 },
+    weights: { own: 1.2, neighbours: 0.5, scales: 0, size: 0.3, windows: -0.6, rarity: 0.8 },
   };
   const examples = Array.from({ length: 4000 }, () => {
     const support = draw();

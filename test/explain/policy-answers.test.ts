@@ -274,7 +274,7 @@ describe('asking a policy about a column', () => {
 
 describe('a policy that is shown several scales', () => {
   const fitted = { data: 'x', series: 1, intervals: 1, right: 1 };
-  const weights = { own: 1, neighbours: 0.5, scales: 0.5, size: 0.3, windows: 0 };
+  const weights = { own: 1, neighbours: 0.5, scales: 0.5, size: 0.3, windows: 0, rarity: 0 };
   const confidence = { version: 1 as const, constant: 0, weights, fitted };
 
   /** Ten cells; sees in each whether values exceed 1, and marks the first stretch of such cells. */

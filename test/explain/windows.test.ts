@@ -7,6 +7,7 @@ import {
   mapBack,
   mergeWindows,
   resample,
+  sharpened,
   windowSize,
 } from '../../src/explain/windows.ts';
 import type { Interval } from '../../src/types.ts';
@@ -304,5 +305,47 @@ describe('mergeWindows', () => {
         },
       ),
     );
+  });
+});
+
+describe('short marks read again from the values', () => {
+  const values = Float64Array.from({ length: 200 }, (_, i) => Math.sin(i / 9) + 0.1 * Math.cos(i * i));
+  values[101] = 6;
+  values[102] = 5;
+  values[60] = -7;
+
+  test('lie at the largest departure beside them, and hold what departs with it', () => {
+    expect(sharpened([[93, 95]], values)).toEqual([[101, 103]]);
+    expect(sharpened([[66, 67]], values)).toEqual([[60, 61]]);
+    expect(
+      sharpened(
+        [
+          [62, 63],
+          [98, 101],
+        ],
+        values,
+      ),
+    ).toEqual([
+      [60, 61],
+      [101, 103],
+    ]);
+  });
+
+  test('become one where they are about the same', () => {
+    expect(
+      sharpened(
+        [
+          [97, 98],
+          [105, 106],
+        ],
+        values,
+      ),
+    ).toEqual([[101, 103]]);
+  });
+
+  test('stay where nothing departs, and longer ones always', () => {
+    expect(sharpened([[30, 34]], new Float64Array(50).fill(2))).toEqual([[30, 34]]);
+    expect(sharpened([[95, 110]], values)).toEqual([[95, 110]]);
+    expect(sharpened([], values)).toEqual([]);
   });
 });
