@@ -94,7 +94,12 @@ many alarms as there are anomalies, and as many as the policy reports; false ala
 
 ${table(
   ['', 'F1', 'F1 at its number', 'false alarms'],
-  rows.map((one) => [one.contender, fixed(one.f1), fixed(one.f1AtOwn), number(one.falsePerThousand)]),
+  rows.map((one) => [
+    one.contender.replaceAll('|', '\\|'),
+    fixed(one.f1),
+    fixed(one.f1AtOwn),
+    number(one.falsePerThousand),
+  ]),
 )}
 
     npx tsx test/bench/policy.ts --policy ${name} --only ${group} --half ${half}`;
