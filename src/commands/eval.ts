@@ -126,7 +126,9 @@ export const evaluation: CommandModule<object, EvalArguments> = {
       )
       .option(
         'length',
-        numeric('Points per series of a generator; default: as the policy was taught, else 1000'),
+        numeric(
+          'Points per series of a generator; default: as the policy was taught where that was a generator, else 1000',
+        ),
       )
       .option('seed', numeric('Of generated series, draws, shots and sampling; default 42'))
       .option('input', {

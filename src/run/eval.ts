@@ -602,8 +602,9 @@ async function evaluateOpened(
   const local = opened.find(({ directory }) => directory !== null);
   const names = listed(given.data ?? [local === undefined ? USUAL_DATA : dataOf(local.given)]);
   if (given.data === undefined && local !== undefined) warnOfChange(local.given, names[0]!);
-  // A small policy was taught one length, and is asked about series as long.
-  const taught = local?.directory == null ? null : readCard(local.directory).length;
+  const card = local?.directory == null ? null : readCard(local.directory);
+  // A small policy was taught one length, and of a generator is asked about series as long.
+  const taught = card?.task != null && isGenerator(card.task) ? card.length : null;
   const tasks = openTasks(given, names, taught ?? USUAL_LENGTH);
   const reward = rewardsOf(given);
   for (const { source } of tasks)
