@@ -7,11 +7,13 @@ import { existsSync } from 'node:fs';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { DataError, TimeseerError } from '../src/errors.ts';
 import { type ClassProfile, learnClasses, profileToJson, readProfile } from '../src/expcot/class-profile.ts';
 import { TRACE_VERSION } from '../src/expcot/trace.ts';
-import { fileInside, readUtf8, syncPath, writeFileAtomic } from '../src/files.ts';
-import { workerUrl } from '../src/paths.ts';
+import { DataError, TimeseerError } from '../src/ground/errors.ts';
+import { fileInside, readUtf8, syncPath, writeFileAtomic } from '../src/ground/files.ts';
+import { workerUrl } from '../src/ground/paths.ts';
+import { ANOMALY_CLASSES, type Example, type Gold } from '../src/ground/types.ts';
+import { WorkerPool } from '../src/ground/worker-pool.ts';
 import { axesText } from '../src/plot/figure.ts';
 import { encodePng } from '../src/plot/png.ts';
 import { render } from '../src/plot/raster.ts';
@@ -27,8 +29,6 @@ import {
   thoughtOf,
 } from '../src/tasks/kinds.ts';
 import { promptText, promptVersion } from '../src/tasks/prompt.ts';
-import { ANOMALY_CLASSES, type Example, type Gold } from '../src/types.ts';
-import { WorkerPool } from '../src/worker-pool.ts';
 import { promptFor } from './benchmarks/registry.ts';
 import { lengthOf } from './example.ts';
 import type { ExampleManifest } from './example-manifest.ts';

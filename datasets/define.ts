@@ -1,14 +1,14 @@
 /** Tasks of the user: a module whose function makes examples becomes a benchmark that `timeseer data prepare FILE.ts` writes as a data set. */
-import { ConfigError, DataError, suggestion } from '../src/errors.ts';
-import { checkFields, show } from '../src/json-record.ts';
+import { ConfigError, DataError, suggestion } from '../src/ground/errors.ts';
+import { checkFields, show } from '../src/ground/json-record.ts';
+import type { Example, Gold } from '../src/ground/types.ts';
+import { loadModule, thrownText } from '../src/ground/user-code.ts';
+import { addressText, type ModuleAddress, moduleTexts } from '../src/ground/user-module.ts';
 import { isFigureName } from '../src/plot/presets.ts';
 import { CLASS, CLASS_RULE } from '../src/tasks/classification.ts';
 import { type GoldParts, goldFrom } from '../src/tasks/gold-parts.ts';
 import { KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
 import { RESERVED } from '../src/tasks/prompt.ts';
-import type { Example, Gold } from '../src/types.ts';
-import { loadModule, thrownText } from '../src/user-code.ts';
-import { addressText, type ModuleAddress, moduleTexts } from '../src/user-module.ts';
 import type { Benchmark, Loaded, SplitPlan } from './benchmarks/benchmark.ts';
 import { BENCHMARKS } from './benchmarks/registry.ts';
 import { checkExample, VALUE_CHANNEL } from './example.ts';

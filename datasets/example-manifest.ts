@@ -2,11 +2,11 @@
 import { existsSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
-import { DataError, reasonOf } from '../src/errors.ts';
-import { fileInside, readUtf8 } from '../src/files.ts';
+import { DataError, reasonOf } from '../src/ground/errors.ts';
+import { fileInside, readUtf8 } from '../src/ground/files.ts';
+import { issueText } from '../src/ground/yaml.ts';
 import { CLASS, CLASS_RULE } from '../src/tasks/classification.ts';
 import { KIND_NAMES } from '../src/tasks/kinds.ts';
-import { issueText } from '../src/yaml.ts';
 import { SPLITS, type Split } from './split.ts';
 
 /** Prompts and traces of a split. */

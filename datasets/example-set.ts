@@ -3,10 +3,10 @@ import { createHash, type Hash } from 'node:crypto';
 import { closeSync, fsyncSync, openSync, readSync, writeSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { DataError } from '../src/errors.ts';
-import { fileInside, openFile, writeDirectoryAtomicAsync, writeFileAtomic } from '../src/files.ts';
+import { DataError } from '../src/ground/errors.ts';
+import { fileInside, openFile, writeDirectoryAtomicAsync, writeFileAtomic } from '../src/ground/files.ts';
+import type { Example } from '../src/ground/types.ts';
 import { labelOf, taskKind } from '../src/tasks/kinds.ts';
-import type { Example } from '../src/types.ts';
 import { checkExample, exampleLine, lengthOf, parseExample } from './example.ts';
 import {
   EXAMPLES_FORMAT,

@@ -6,11 +6,11 @@
  *
  * Numbers have the fewest digits that give the same float64 back; a missing point (NaN) is null. Of generated series, `facts` may follow.
  */
-import { DataError } from '../src/errors.ts';
-import { listField, type Place, parseRecord, show, stringField } from '../src/json-record.ts';
+import { DataError } from '../src/ground/errors.ts';
+import { listField, type Place, parseRecord, show, stringField } from '../src/ground/json-record.ts';
+import type { AnomalyClass, Example, Interval } from '../src/ground/types.ts';
 import { readGold, taskKind } from '../src/tasks/kinds.ts';
 import { RESERVED } from '../src/tasks/prompt.ts';
-import type { AnomalyClass, Example, Interval } from '../src/types.ts';
 import { checkFacts, readFacts } from './series-facts.ts';
 
 const FIELDS = ['id', 'task', 'recording', 'gold', 'names', 'times', 'channels'] as const;

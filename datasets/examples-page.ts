@@ -1,8 +1,11 @@
 /** A page of rendered examples: figure, right answer, what a policy is asked, and what the expert says. */
-import { DataError, reasonOf, TimeseerError } from '../src/errors.ts';
+
 import type { ClassProfile } from '../src/expcot/class-profile.ts';
 import { TRACE_VERSION } from '../src/expcot/trace.ts';
-import { fileInside, readBytes } from '../src/files.ts';
+import { DataError, reasonOf, TimeseerError } from '../src/ground/errors.ts';
+import { fileInside, readBytes } from '../src/ground/files.ts';
+import { formatValue } from '../src/ground/progress.ts';
+import type { Example, Gold, Picture } from '../src/ground/types.ts';
 import { Html, html, page, pngSource } from '../src/html/html.ts';
 import { fixed } from '../src/html/numbers.ts';
 import { verbatim } from '../src/html/parts.ts';
@@ -10,10 +13,8 @@ import { STYLE } from '../src/html/style.ts';
 import { decodePng, encodePng, MOST_BYTES } from '../src/plot/png.ts';
 import { render } from '../src/plot/raster.ts';
 import { LEAST_STRIP } from '../src/plot/shade.ts';
-import { formatValue } from '../src/progress.ts';
 import { drawingOf, markTruth } from '../src/tasks/drawing.ts';
 import { choosesClass, EXACT_WORDS, expertOn, goldParts, labelOf, taskKind } from '../src/tasks/kinds.ts';
-import type { Example, Gold, Picture } from '../src/types.ts';
 import { nanoFigure } from './benchmarks/registry.ts';
 import { learnProfile, wordsFor, wordsVersion } from './compose-materials.ts';
 import { lengthOf } from './example.ts';

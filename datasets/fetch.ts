@@ -2,13 +2,13 @@
 import { copyFileSync, existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
-import { downloadUrl, type Retries, type UrlDownload } from '../src/download.ts';
-import { ConfigError, DataError, EndpointError } from '../src/errors.ts';
-import { writeDirectoryAtomicAsync, writeFileAtomic } from '../src/files.ts';
-import { withInterrupt } from '../src/interrupt.ts';
-import { cacheRoot } from '../src/paths.ts';
-import { Progress } from '../src/progress.ts';
-import { say } from '../src/terminal.ts';
+import { downloadUrl, type Retries, type UrlDownload } from '../src/ground/download.ts';
+import { ConfigError, DataError, EndpointError } from '../src/ground/errors.ts';
+import { writeDirectoryAtomicAsync, writeFileAtomic } from '../src/ground/files.ts';
+import { withInterrupt } from '../src/ground/interrupt.ts';
+import { cacheRoot } from '../src/ground/paths.ts';
+import { Progress } from '../src/ground/progress.ts';
+import { say } from '../src/ground/terminal.ts';
 import type { Address, Benchmark } from './benchmarks/benchmark.ts';
 import { unpack } from './unpack.ts';
 

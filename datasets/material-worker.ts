@@ -1,6 +1,6 @@
 /** A Worker that composes materials of one data set; it reads its examples itself, so that only numbers and results travel. */
 import { workerData } from 'node:worker_threads';
-import { answerRequests } from '../src/worker-pool.ts';
+import { answerRequests } from '../src/ground/worker-pool.ts';
 import { type Composed, type Learned, MaterialComposer, type MaterialParts } from './compose-materials.ts';
 import type { Split } from './split.ts';
 

@@ -11,11 +11,11 @@ import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
 import { open } from 'node:fs/promises';
 import { join } from 'node:path';
-import { DataError } from '../src/errors.ts';
 import { type ClassProfile, learnClasses, readProfile } from '../src/expcot/class-profile.ts';
 import { TRACE_VERSION } from '../src/expcot/trace.ts';
-import { fileInside, readBytes } from '../src/files.ts';
-import { type Place, parseRecord, show, stringField } from '../src/json-record.ts';
+import { DataError } from '../src/ground/errors.ts';
+import { fileInside, readBytes } from '../src/ground/files.ts';
+import { type Place, parseRecord, show, stringField } from '../src/ground/json-record.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import {
   CLASSES_FILE,

@@ -1,12 +1,12 @@
 import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
-import { ConfigError, DataError, reasonOf } from '../src/errors.ts';
 import { type ClassProfile, learnClasses, readProfile } from '../src/expcot/class-profile.ts';
-import { readUtf8 } from '../src/files.ts';
+import { ConfigError, DataError, reasonOf } from '../src/ground/errors.ts';
+import { readUtf8 } from '../src/ground/files.ts';
+import type { Example, Gold } from '../src/ground/types.ts';
 import { mergeIntervals } from '../src/series/intervals.ts';
 import type { Drawable, FigureChoice } from '../src/tasks/drawing.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
-import type { Example, Gold } from '../src/types.ts';
 import { BENCHMARKS } from './benchmarks/registry.ts';
 import { runsOf } from './benchmarks/source-files.ts';
 import { VALUE_CHANNEL } from './example.ts';

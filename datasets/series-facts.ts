@@ -1,7 +1,12 @@
 /** What generators know of their series, as it stands in files: read and checked. */
-import { DataError } from '../src/errors.ts';
-import { checkFields, listField, type Place, show } from '../src/json-record.ts';
-import { DEPARTURE_KINDS, type DepartureFacts, type DepartureKind, type SeriesFacts } from '../src/types.ts';
+import { DataError } from '../src/ground/errors.ts';
+import { checkFields, listField, type Place, show } from '../src/ground/json-record.ts';
+import {
+  DEPARTURE_KINDS,
+  type DepartureFacts,
+  type DepartureKind,
+  type SeriesFacts,
+} from '../src/ground/types.ts';
 
 const FIELDS = ['components', 'periods', 'step', 'range', 'departures'] as const;
 const DEPARTURE_FIELDS = ['kind', 'severity', 'visibility', 'observed', 'unmodified'] as const;

@@ -1,11 +1,11 @@
 /** Examples by name, of a generator or of a prepared data set: what is known of them, and which a run trains and is judged on. */
 import { existsSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { ConfigError, DataError, suggestion } from '../src/errors.ts';
-import { Random } from '../src/random.ts';
+import { ConfigError, DataError, suggestion } from '../src/ground/errors.ts';
+import { Random } from '../src/ground/random.ts';
+import type { Example, Gold } from '../src/ground/types.ts';
+import { isModuleSpecifier } from '../src/ground/user-module.ts';
 import { labelOf } from '../src/tasks/kinds.ts';
-import type { Example, Gold } from '../src/types.ts';
-import { isModuleSpecifier } from '../src/user-module.ts';
 import type { BenchmarkFigure } from './benchmarks/benchmark.ts';
 import { BENCHMARKS, generatorOf } from './benchmarks/registry.ts';
 import { VALUE_CHANNEL } from './example.ts';

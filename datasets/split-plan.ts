@@ -1,7 +1,7 @@
 /** Which split each example goes to, which examples are kept, what leaks from training into evaluation, and what is to be said of it. */
 import { createHash } from 'node:crypto';
-import { ConfigError, DataError } from '../src/errors.ts';
-import type { Example } from '../src/types.ts';
+import { ConfigError, DataError } from '../src/ground/errors.ts';
+import type { Example } from '../src/ground/types.ts';
 import type { SplitPlan } from './benchmarks/benchmark.ts';
 import {
   type Entry,

@@ -1,6 +1,6 @@
 /** Splits and how examples are drawn into them: seeded, stratified by class, by single examples or by recordings. The same seed, the same draw. */
-import { ConfigError, DataError } from '../src/errors.ts';
-import { Random } from '../src/random.ts';
+import { ConfigError, DataError } from '../src/ground/errors.ts';
+import { Random } from '../src/ground/random.ts';
 
 /** Splits draw from random streams of different names, so that they never overlap, whatever the seeds. */
 export const SPLITS = ['train', 'validation', 'test'] as const;

@@ -2,10 +2,10 @@
  * Statistics of a prepared data set: counts, lengths, missing points and value quantiles by split and class; how often the blind expert
  * is right.
  */
-import { Random } from '../src/random.ts';
+import { Random } from '../src/ground/random.ts';
+import type { Example } from '../src/ground/types.ts';
 import { coverage } from '../src/series/intervals.ts';
 import { labelOf, taskKind } from '../src/tasks/kinds.ts';
-import type { Example } from '../src/types.ts';
 import { lengthOf } from './example.ts';
 import type { ExampleManifest } from './example-manifest.ts';
 import type { ExampleSet } from './example-set.ts';

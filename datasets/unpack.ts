@@ -2,7 +2,7 @@
 import { closeSync, mkdirSync, openSync, writeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { DataError } from '../src/errors.ts';
+import { DataError } from '../src/ground/errors.ts';
 import { type ByteSource, inMemory, reading } from './readers/byte-source.ts';
 import { readZip, type ZipEntry } from './readers/zip.ts';
 

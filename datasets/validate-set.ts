@@ -3,11 +3,12 @@ import { createHash } from 'node:crypto';
 import { availableParallelism } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { DataError, reasonOf, TimeseerError } from '../src/errors.ts';
 import { readProfile } from '../src/expcot/class-profile.ts';
 import { TRACE_VERSION } from '../src/expcot/trace.ts';
-import { fileInside, readBytes, readUtf8 } from '../src/files.ts';
-import { show } from '../src/json-record.ts';
+import { DataError, reasonOf, TimeseerError } from '../src/ground/errors.ts';
+import { fileInside, readBytes, readUtf8 } from '../src/ground/files.ts';
+import { show } from '../src/ground/json-record.ts';
+import type { Example, Picture } from '../src/ground/types.ts';
 import { decodePng, MOST_BYTES } from '../src/plot/png.ts';
 import { RenderPool } from '../src/plot/pool.ts';
 import { render } from '../src/plot/raster.ts';
@@ -21,7 +22,6 @@ import {
   scoreAnswer,
   taskKind,
 } from '../src/tasks/kinds.ts';
-import type { Example, Picture } from '../src/types.ts';
 import { wordsFor, wordsVersion } from './compose-materials.ts';
 import { lengthOf } from './example.ts';
 import {

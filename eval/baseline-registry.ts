@@ -1,12 +1,12 @@
 /** Every classical baseline by its name. */
 
 import { setImmediate as breathe } from 'node:timers/promises';
-import { ConfigError, DataError, suggestion } from '../src/errors.ts';
 import { EXPCOT_BLIND } from '../src/expcot/anomaly.ts';
+import { ConfigError, DataError, suggestion } from '../src/ground/errors.ts';
+import type { Gold } from '../src/ground/types.ts';
 import { DETECTORS } from '../src/series/detectors.ts';
 import type { Unlabelled } from '../src/tasks/kind.ts';
 import { KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
-import type { Gold } from '../src/types.ts';
 import type { Baseline, BaselineData, PreparedBaseline } from './baseline.ts';
 import {
   type Answerer,

@@ -1,6 +1,7 @@
 /** What a classical baseline is: it learns or chooses on training and validation examples, then answers from values alone. */
+
+import type { Example, Gold } from '../src/ground/types.ts';
 import type { Unlabelled } from '../src/tasks/kind.ts';
-import type { Example, Gold } from '../src/types.ts';
 
 /** What a baseline may look at before it answers. Held-out examples are not among it. */
 export interface BaselineData {

@@ -9,14 +9,14 @@
 
 import { setImmediate as breathe } from 'node:timers/promises';
 import { z } from 'zod';
-import { DataError } from '../src/errors.ts';
 import { EXPCOT_BLIND } from '../src/expcot/anomaly.ts';
 import { type ClassProfile, learnClasses } from '../src/expcot/class-profile.ts';
-import { writeFileAtomic } from '../src/files.ts';
-import { Random } from '../src/random.ts';
+import { DataError } from '../src/ground/errors.ts';
+import { writeFileAtomic } from '../src/ground/files.ts';
+import { Random } from '../src/ground/random.ts';
+import type { EvalRecord, Example, Gold, ParsedAnswer } from '../src/ground/types.ts';
 import type { Unlabelled } from '../src/tasks/kind.ts';
 import { blindTrace, labelOf, scoreAnswer, taskKind } from '../src/tasks/kinds.ts';
-import type { EvalRecord, Example, Gold, ParsedAnswer } from '../src/types.ts';
 import { evalRecordShape, jsonLines, readJson, readJsonLines } from './records.ts';
 
 /** What classifiers learned from. */

@@ -2,9 +2,9 @@
  * Bootstrap intervals (Efron & Tibshirani 1993, percentile method). The unit that is resampled is the series: a
  * value that was measured several times on one series enters as that series' mean.
  */
-import { DataError } from '../src/errors.ts';
-import { Random } from '../src/random.ts';
-import type { Estimate } from '../src/types.ts';
+import { DataError } from '../src/ground/errors.ts';
+import { Random } from '../src/ground/random.ts';
+import type { Estimate } from '../src/ground/types.ts';
 
 export interface BootstrapOptions {
   /** Same seed, same data: same interval. Default 0. */

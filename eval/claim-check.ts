@@ -9,13 +9,14 @@
  * Stretches of anomalies: intersection over union of at least ½ with an annotated one.
  */
 
-import { DataError } from '../src/errors.ts';
 import { type ChannelEvidence, cycleOf } from '../src/expcot/anomaly.ts';
 import type { ClassProfile } from '../src/expcot/class-profile.ts';
 import { ClassEvidence } from '../src/expcot/class-trace.ts';
 import { analyse } from '../src/expcot/evidence.ts';
 import { featureNames, features } from '../src/expcot/features.ts';
 import { analyseVariates, type VariatesEvidence } from '../src/expcot/variates.ts';
+import { DataError } from '../src/ground/errors.ts';
+import type { Interval } from '../src/ground/types.ts';
 import { runs } from '../src/series/intervals.ts';
 import { type Bridged, bridge } from '../src/series/missing.ts';
 import {
@@ -27,7 +28,6 @@ import {
   spectrum,
 } from '../src/series/spectrum.ts';
 import { fitLine, GAUSSIAN_MAD, noiseSigma, type Summary, summarise } from '../src/series/stats.ts';
-import type { Interval } from '../src/types.ts';
 import type { PrintedNumber } from './claim-text.ts';
 import type { Claim } from './claims.ts';
 import { EXPERT_PATTERNS, type ExpertView } from './expert-claims.ts';

@@ -3,7 +3,7 @@
  * which every number is one token (`claim-text.ts`); a pattern reaches over a few linking words, never over a clause, so reading takes time
  * in proportion to the text. What is not understood is no claim: the share of numbers that are part of one is told beside every result.
  */
-import type { Interval } from '../src/types.ts';
+import type { Interval } from '../src/ground/types.ts';
 import {
   NUMBER_WORDS,
   numbersIn,

@@ -1,14 +1,14 @@
 /** Classifiers that learn from training examples and take their time: nearest neighbours by time warping, and MiniRocket with ridge. */
 
 import { setImmediate as breathe } from 'node:timers/promises';
-import { ConfigError, DataError } from '../src/errors.ts';
+import { ConfigError, DataError } from '../src/ground/errors.ts';
+import type { Example } from '../src/ground/types.ts';
 import { type Channels, joinChannels } from '../src/series/dtw.ts';
 import { fitMiniRocket, MiniRocketTransform } from '../src/series/mini-rocket.ts';
 import { bridge } from '../src/series/missing.ts';
 import { learnWindow, NearestPool } from '../src/series/nearest-pool.ts';
 import { fitRidge, ridgeClass } from '../src/series/ridge.ts';
 import { labelOf } from '../src/tasks/kinds.ts';
-import type { Example } from '../src/types.ts';
 import type { BaselineData, PreparedBaseline } from './baseline.ts';
 
 const kind = 'classification';

@@ -1,9 +1,10 @@
 /** Runs side by side as a page: the keys that differ, metrics with paired intervals, learning curves over each other. */
+
+import type { Estimate } from '../src/ground/types.ts';
 import { type Html, html, page } from '../src/html/html.ts';
 import { change, estimateCell } from '../src/html/numbers.ts';
 import { bullets, FOOTER, scrolling } from '../src/html/parts.ts';
 import { STYLE } from '../src/html/style.ts';
-import type { Estimate } from '../src/types.ts';
 import type { ComparedRun, Comparison } from './comparison.ts';
 import type { CurvePanel } from './report.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';

@@ -1,9 +1,9 @@
 /** Runs side by side: where their recipes differ, what their policies reach, and how much that differs on the same series. */
 import { resolve } from 'node:path';
-import { recipeLeaves } from '../src/config.ts';
-import { ConfigError, DataError } from '../src/errors.ts';
+import { ConfigError, DataError } from '../src/ground/errors.ts';
+import type { Estimate, EvalRecord, Json } from '../src/ground/types.ts';
+import { recipeLeaves } from '../src/recipe/config.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
-import type { Estimate, EvalRecord, Json } from '../src/types.ts';
 import { metricsOf, pairedGain } from './metrics.ts';
 import { sameGold } from './records.ts';
 import { POLICIES, type PolicyName, type RlLine, RunDirectory, type SftLine } from './run-directory.ts';

@@ -1,9 +1,9 @@
 /** One answer made of several responses to the same series. */
-import { DataError } from '../src/errors.ts';
+import { DataError } from '../src/ground/errors.ts';
+import type { EvalRecord, Interval } from '../src/ground/types.ts';
 import { majority, minimumBayesRisk } from '../src/measures/samples.ts';
 import { pointF1 } from '../src/series/intervals.ts';
 import { scoreAnswer } from '../src/tasks/kinds.ts';
-import type { EvalRecord, Interval } from '../src/types.ts';
 
 /** The list with the highest mean similarity to the others; null where none could be read. */
 function closest<T>(

@@ -1,9 +1,9 @@
 /** Policies and detectors of the user: what they are given, what they give back, and what is checked of it. */
 
-import { ConfigError } from '../src/errors.ts';
+import { ConfigError } from '../src/ground/errors.ts';
+import type { Example, Gold, Interval, Picture, TokenUsage } from '../src/ground/types.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import type { Shot } from '../src/train/task.ts';
-import type { Example, Gold, Interval, Picture, TokenUsage } from '../src/types.ts';
 
 /** An example without its answer. */
 export type Question = Pick<Example, 'id' | 'task' | 'channels' | 'names' | 'times'>;

@@ -5,9 +5,9 @@
 import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { ConfigError } from '../src/errors.ts';
-import { writeFileAtomic } from '../src/files.ts';
-import type { Json } from '../src/types.ts';
+import { ConfigError } from '../src/ground/errors.ts';
+import { writeFileAtomic } from '../src/ground/files.ts';
+import type { Json } from '../src/ground/types.ts';
 import { readJson } from './records.ts';
 
 export const EVAL_FILE = 'eval.json';

@@ -11,8 +11,8 @@ import { cite } from '../src/expcot/route.ts';
 import { FEWEST_CYCLES } from '../src/expcot/shape.ts';
 import { LONGEST_LIST } from '../src/expcot/trace.ts';
 import { FAR, LEAST_STEP, type VariatesEvidence } from '../src/expcot/variates.ts';
+import type { Interval } from '../src/ground/types.ts';
 import { pointF1 } from '../src/series/intervals.ts';
-import type { Interval } from '../src/types.ts';
 
 /** What is known of the channel that a claim is about, computed when it is first asked for. */
 export interface ExpertView {

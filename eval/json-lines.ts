@@ -1,9 +1,9 @@
 /** Lines of JSON from files of any size, one at a time. */
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { StringDecoder } from 'node:string_decoder';
-import { DataError, reasonOf } from '../src/errors.ts';
-import { openRegular } from '../src/files.ts';
-import { syntaxColumn } from '../src/json-record.ts';
+import { DataError, reasonOf } from '../src/ground/errors.ts';
+import { openRegular } from '../src/ground/files.ts';
+import { syntaxColumn } from '../src/ground/json-record.ts';
 
 const CHUNK = 1 << 20;
 /** Longest line that is read, in bytes: a whole recording with its scores is a few megabytes. */

@@ -1,9 +1,10 @@
 /** The leaderboard as a page. */
+
+import type { Estimate } from '../src/ground/types.ts';
 import { type Html, html, page } from '../src/html/html.ts';
 import { estimateCell, fixed, grouped, upperFirst, whisker } from '../src/html/numbers.ts';
 import { bullets, FOOTER, scrolling } from '../src/html/parts.ts';
 import { STYLE } from '../src/html/style.ts';
-import type { Estimate } from '../src/types.ts';
 import {
   columnsOf,
   headlineOf,

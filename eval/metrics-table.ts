@@ -1,8 +1,8 @@
 /** Metrics as tables for a terminal. */
 
+import type { Estimate } from '../src/ground/types.ts';
 import type { MetricSet } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
-import type { Estimate } from '../src/types.ts';
 import type { Metrics } from './metrics.ts';
 
 type Column = readonly [metric: string, label: string];

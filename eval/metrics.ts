@@ -3,11 +3,11 @@
  * there are depends on the kind of answer (src/tasks).
  */
 
-import { DataError } from '../src/errors.ts';
+import { DataError } from '../src/ground/errors.ts';
+import type { Estimate, EvalRecord, Gold, ReasoningCheck } from '../src/ground/types.ts';
 import { passAtK } from '../src/measures/samples.ts';
 import type { MetricSet, MetricValues } from '../src/tasks/evaluation.ts';
 import { labelOf, taskKind } from '../src/tasks/kinds.ts';
-import type { Estimate, EvalRecord, Gold, ReasoningCheck } from '../src/types.ts';
 import {
   type BootstrapOptions,
   estimate,

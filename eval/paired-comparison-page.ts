@@ -1,12 +1,12 @@
 /** Two sets of answers as a page: metrics with tests, types, and the series on which they differ, with pictures where the data are known. */
 import type { ExampleSource } from '../datasets/source.ts';
+import type { Estimate, EvalRecord, Example } from '../src/ground/types.ts';
 import { type Html, html, page } from '../src/html/html.ts';
 import { change, fixed, grouped } from '../src/html/numbers.ts';
 import { bullets, FOOTER, plotFigure, scrolling } from '../src/html/parts.ts';
 import { STYLE } from '../src/html/style.ts';
 import { figureSvg } from '../src/plot/svg.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
-import type { Estimate, EvalRecord, Example } from '../src/types.ts';
 import type { Flip, PairedComparison } from './paired-comparison.ts';
 
 /** Flips with a picture, and those in the list at all. */

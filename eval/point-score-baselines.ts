@@ -9,6 +9,7 @@
  */
 import { DEFAULT_SEVERITY, detect } from '../src/detect/detect.ts';
 import { LEVELS } from '../src/detect/finding.ts';
+import type { AnomalyClass, AnomalyGold } from '../src/ground/types.ts';
 import { runs } from '../src/series/intervals.ts';
 import {
   deviationScore,
@@ -22,7 +23,6 @@ import { hampelScore } from '../src/series/robust.ts';
 import { dominantPeriod } from '../src/series/spectrum.ts';
 import { moments } from '../src/series/stats.ts';
 import { subPca } from '../src/series/sub-pca.ts';
-import type { AnomalyClass, AnomalyGold } from '../src/types.ts';
 
 export interface PointScore {
   readonly about: string;

@@ -4,10 +4,10 @@
  */
 
 import type { DataFacts, ExampleAddress, ExampleSource } from '../datasets/source.ts';
+import type { EvalRecord, Json } from '../src/ground/types.ts';
 import type { NumbersFormat, PolicyCard } from '../src/tasks/card.ts';
 import type { Reading } from '../src/tasks/response.ts';
 import type { Shot } from '../src/train/task.ts';
-import type { EvalRecord, Json } from '../src/types.ts';
 import type { EvalTask } from './harness.ts';
 
 /** One response that is wanted. */

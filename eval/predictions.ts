@@ -8,15 +8,8 @@
  *
  * Other fields are passed over; records of `timeseer eval` are both. Intervals are half-open and count from 0.
  */
-import { DataError } from '../src/errors.ts';
-import { type Place, show } from '../src/json-record.ts';
-import { checkProbabilities, mostProbable, type Stated } from '../src/measures/calibration.ts';
-import { averagePrecision, rocArea } from '../src/measures/curves.ts';
-import { VUS_WINDOW, volumeUnderSurface } from '../src/measures/vus.ts';
-import { clipAndMerge } from '../src/series/intervals.ts';
-import { checkIntervals, intervalsOf } from '../src/tasks/anomaly.ts';
-import { goldParts, labelOf, parseResponse, readGold, scoreAnswer, taskKind } from '../src/tasks/kinds.ts';
-import { nameClass, type Reading, readLabel } from '../src/tasks/response.ts';
+import { DataError } from '../src/ground/errors.ts';
+import { type Place, show } from '../src/ground/json-record.ts';
 import {
   ANOMALY_CLASSES,
   type AnomalyGold,
@@ -24,7 +17,14 @@ import {
   type Gold,
   type Interval,
   type ParsedAnswer,
-} from '../src/types.ts';
+} from '../src/ground/types.ts';
+import { checkProbabilities, mostProbable, type Stated } from '../src/measures/calibration.ts';
+import { averagePrecision, rocArea } from '../src/measures/curves.ts';
+import { VUS_WINDOW, volumeUnderSurface } from '../src/measures/vus.ts';
+import { clipAndMerge } from '../src/series/intervals.ts';
+import { checkIntervals, intervalsOf } from '../src/tasks/anomaly.ts';
+import { goldParts, labelOf, parseResponse, readGold, scoreAnswer, taskKind } from '../src/tasks/kinds.ts';
+import { nameClass, type Reading, readLabel } from '../src/tasks/response.ts';
 import { readJsonValues } from './json-lines.ts';
 
 export interface PredictionFiles {

@@ -5,8 +5,8 @@
 
 import type { ClassProfile } from '../src/expcot/class-profile.ts';
 import { scan } from '../src/expcot/nano.ts';
+import type { Example, Interval, ParsedAnswer, ReasoningCheck } from '../src/ground/types.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
-import type { Example, Interval, ParsedAnswer, ReasoningCheck } from '../src/types.ts';
 import { ClaimChecker, SAME_STRETCH, unionOverlap } from './claim-check.ts';
 import { type Claim, readClaims } from './claims.ts';
 

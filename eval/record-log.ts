@@ -4,9 +4,9 @@
  */
 import { closeSync, existsSync, fsyncSync, openSync, writeSync } from 'node:fs';
 import { dirname } from 'node:path';
-import { DataError } from '../src/errors.ts';
-import { makeDirectory, notWritten, writeFileAtomic } from '../src/files.ts';
-import type { EvalRecord } from '../src/types.ts';
+import { DataError } from '../src/ground/errors.ts';
+import { makeDirectory, notWritten, writeFileAtomic } from '../src/ground/files.ts';
+import type { EvalRecord } from '../src/ground/types.ts';
 import { checked, evalRecordShape, readText } from './records.ts';
 
 /** Records are on the disk to stay this often, in ms. */

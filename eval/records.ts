@@ -1,11 +1,11 @@
 /** Evaluated responses on disk: one `EvalRecord` a line, written whole or not at all; files of JSON are read strictly. */
 
 import { z } from 'zod';
-import { DataError, reasonOf } from '../src/errors.ts';
-import { readUtf8, writeFileAtomic } from '../src/files.ts';
+import { DataError, reasonOf } from '../src/ground/errors.ts';
+import { readUtf8, writeFileAtomic } from '../src/ground/files.ts';
+import type { EvalRecord, Example, Gold, Interval } from '../src/ground/types.ts';
 import type { Asked } from '../src/tasks/kind.ts';
 import { goldParts, parseResponse, readGold, scoreAnswer, taskKind } from '../src/tasks/kinds.ts';
-import type { EvalRecord, Example, Gold, Interval } from '../src/types.ts';
 
 /** Text of a file that must be there; `advice` says how to get it. @throws DataError */
 export function readText(file: string, advice: string): string {

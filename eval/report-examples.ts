@@ -1,7 +1,15 @@
 /** Held-out examples of a report, chosen by a rule that cannot flatter: plot, true and predicted answer, the policy's words beside the expert trace. */
 
-import { DataError } from '../src/errors.ts';
 import type { ClassProfile } from '../src/expcot/class-profile.ts';
+import { DataError } from '../src/ground/errors.ts';
+import type {
+  EvalRecord,
+  Example,
+  Gold,
+  ParsedAnswer,
+  Picture,
+  ReasoningCheck,
+} from '../src/ground/types.ts';
 import { type Html, html } from '../src/html/html.ts';
 import { fixed } from '../src/html/numbers.ts';
 import { plotFigure, problemNote, seenFigure, verbatim } from '../src/html/parts.ts';
@@ -10,7 +18,6 @@ import { encodePng } from '../src/plot/png.ts';
 import { render, renderColumns } from '../src/plot/raster.ts';
 import { figureSvg } from '../src/plot/svg.ts';
 import { blindTrace, labelOf, taskKind } from '../src/tasks/kinds.ts';
-import type { EvalRecord, Example, Gold, ParsedAnswer, Picture, ReasoningCheck } from '../src/types.ts';
 import { isPlain } from './baselines.ts';
 import type { ReportExample } from './report.ts';
 

@@ -1,6 +1,7 @@
 /** The report of a run: one self-contained page that needs no network, from plain records. */
 
-import { DataError } from '../src/errors.ts';
+import { DataError } from '../src/ground/errors.ts';
+import type { Estimate, Gold, Json } from '../src/ground/types.ts';
 import { type Html, html, page } from '../src/html/html.ts';
 import {
   change,
@@ -16,7 +17,6 @@ import { bullets, FOOTER, recordTable } from '../src/html/parts.ts';
 import { STYLE } from '../src/html/style.ts';
 import { type MetricSet, percent } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
-import type { Estimate, Gold, Json } from '../src/types.ts';
 import type { ReportInput, ReportStage } from './report.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';
 import { examplesBlock } from './report-examples.ts';

@@ -1,11 +1,11 @@
 /** The tables of a report: results by stage, by type, confusion, gains, environment. */
 
+import type { Estimate, Gold } from '../src/ground/types.ts';
 import { type Html, html } from '../src/html/html.ts';
 import { estimateCell, fixed, grouped, interval, signed, whisker } from '../src/html/numbers.ts';
 import { scrolling } from '../src/html/parts.ts';
 import { type Metric, type MetricSet, REASONING_METRICS } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
-import type { Estimate, Gold } from '../src/types.ts';
 import { type Confusion, UNREADABLE } from './metrics.ts';
 import type { ReportGain, ReportStage, ReportTransfer } from './report.ts';
 import type { Requirement } from './results.ts';

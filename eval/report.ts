@@ -11,12 +11,12 @@
 import { join } from 'node:path';
 import { isExampleSet } from '../datasets/example-manifest.ts';
 import type { DataFacts } from '../datasets/source.ts';
-import { DataError } from '../src/errors.ts';
 import { type ClassProfile, learnClasses } from '../src/expcot/class-profile.ts';
-import { writeFileAtomic } from '../src/files.ts';
-import type { Recipe } from '../src/recipe.ts';
+import { DataError } from '../src/ground/errors.ts';
+import { writeFileAtomic } from '../src/ground/files.ts';
+import type { Estimate, Gold, Json, ParsedAnswer, ReasoningCheck, Score } from '../src/ground/types.ts';
+import type { Recipe } from '../src/recipe/recipe.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
-import type { Estimate, Gold, Json, ParsedAnswer, ReasoningCheck, Score } from '../src/types.ts';
 import { runBaselines, sampleTraining, writeBaselines } from './baselines.ts';
 import { openHeldOut, trainingOf, validationOf } from './harness.ts';
 import type { MetricOptions, Metrics } from './metrics.ts';

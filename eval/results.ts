@@ -1,11 +1,11 @@
 /** The stages of a run as columns of its results, and what changed between them. */
 
 import { isGenerator, openExamples } from '../datasets/source.ts';
-import { DataError } from '../src/errors.ts';
+import { DataError } from '../src/ground/errors.ts';
+import type { EvalRecord, Example } from '../src/ground/types.ts';
 import { fixed, lowerFirst, signed, upperFirst } from '../src/html/numbers.ts';
-import type { Recipe } from '../src/recipe.ts';
+import type { Recipe } from '../src/recipe/recipe.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
-import type { EvalRecord, Example } from '../src/types.ts';
 import { type Baselines, baselineRecord, detectorsFor } from './baselines.ts';
 import type { BootstrapOptions } from './bootstrap.ts';
 import { transferExamples } from './harness.ts';

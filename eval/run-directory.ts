@@ -14,11 +14,11 @@
 import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { DataError } from '../src/errors.ts';
+import { DataError } from '../src/ground/errors.ts';
+import type { EvalRecord } from '../src/ground/types.ts';
 import { layoutOf } from '../src/policy/layout.ts';
 import { type Dims, parseDims } from '../src/policy/model-config.ts';
-import { type Recipe, recipeSchema } from '../src/recipe.ts';
-import type { EvalRecord } from '../src/types.ts';
+import { type Recipe, recipeSchema } from '../src/recipe/recipe.ts';
 import { type BaselineFiles, type Baselines, readBaselines } from './baselines.ts';
 import { readJson, readJsonLines, readRecords } from './records.ts';
 

@@ -3,10 +3,10 @@
 import { existsSync } from 'node:fs';
 import { stringify } from 'yaml';
 import { type DataFacts, isGenerator } from '../datasets/source.ts';
-import { readUtf8 } from '../src/files.ts';
-import type { Recipe } from '../src/recipe.ts';
+import { readUtf8 } from '../src/ground/files.ts';
+import type { Example, Gold } from '../src/ground/types.ts';
+import type { Recipe } from '../src/recipe/recipe.ts';
 import { choosesClass, taskKind } from '../src/tasks/kinds.ts';
-import type { Example, Gold } from '../src/types.ts';
 import type { Baselines } from './baselines.ts';
 import { hasTransfer } from './harness.ts';
 import type { ReportRun } from './report.ts';

@@ -9,8 +9,8 @@
  * cases where the series contribute most of the spread, and in 88 % where only the seeds do (R = 5). Of one seed the interval is of the
  * series alone.
  */
-import { DataError } from '../src/errors.ts';
-import { Random } from '../src/random.ts';
+import { DataError } from '../src/ground/errors.ts';
+import { Random } from '../src/ground/random.ts';
 
 /** What one policy scored on each series; null where a series has no such value. */
 export type Column = readonly (number | null)[];

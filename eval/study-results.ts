@@ -3,9 +3,9 @@
  * can be made again at any time, and while cells are missing.
  */
 import { z } from 'zod';
-import { DataError } from '../src/errors.ts';
+import { DataError } from '../src/ground/errors.ts';
+import type { EvalRecord } from '../src/ground/types.ts';
 import { KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
-import type { EvalRecord } from '../src/types.ts';
 import { seriesValues } from './metrics.ts';
 import {
   type Column,

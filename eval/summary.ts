@@ -1,10 +1,10 @@
 /** `summary.json` of a run: the numbers of its report, for programs. */
 
 import { z } from 'zod';
-import { writeFileAtomic } from '../src/files.ts';
+import { writeFileAtomic } from '../src/ground/files.ts';
+import type { Estimate } from '../src/ground/types.ts';
 import type { MetricSet } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
-import type { Estimate } from '../src/types.ts';
 import type { Baselines } from './baselines.ts';
 import type { Metrics } from './metrics.ts';
 import { checked, readJson } from './records.ts';

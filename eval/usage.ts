@@ -1,5 +1,5 @@
 /** What responses took: how many there are, how many are missing, tokens, seconds and cost. */
-import type { EvalRecord } from '../src/types.ts';
+import type { EvalRecord } from '../src/ground/types.ts';
 
 export interface ResponseUsage {
   /** Responses that were asked for. */

@@ -4,8 +4,8 @@
  * closest to it. Precision asks how close the predictions inside E are to J, recall how close J is to them, both
  * as the probability of doing better than a uniformly random point of E.
  */
-import { DataError } from '../src/errors.ts';
-import type { Interval } from '../src/types.ts';
+import { DataError } from '../src/ground/errors.ts';
+import type { Interval } from '../src/ground/types.ts';
 
 /** One gold event's share of the metrics. */
 export interface EventAffiliation {

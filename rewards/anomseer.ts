@@ -1,5 +1,5 @@
 /** AnomSeer's reward: where the anomalies are, of which kind, and the form of the response. */
-import type { AnomalyGold, Interval, ParsedAnswer, Score } from '../src/types.ts';
+import type { AnomalyGold, Interval, ParsedAnswer, Score } from '../src/ground/types.ts';
 import { localisation, localisationReward, PAPER } from './localisation.ts';
 import { accuracyReward, formatReward, type Reward, type RewardOptions } from './reward.ts';
 

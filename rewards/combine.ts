@@ -1,6 +1,6 @@
 /** Several rewards as one. */
-import { ConfigError } from '../src/errors.ts';
-import type { Score } from '../src/types.ts';
+import { ConfigError } from '../src/ground/errors.ts';
+import type { Score } from '../src/ground/types.ts';
 
 /** One of the rewards that are combined. */
 export interface CombinedReward {

@@ -1,9 +1,9 @@
 /** Rewards of the user: what a function that scores responses is given and gives back, and what is checked of it. */
 
 import { performance } from 'node:perf_hooks';
-import { ConfigError, RewardError } from '../src/errors.ts';
-import type { Example, Gold, ParsedAnswer, Score } from '../src/types.ts';
-import { thrownText } from '../src/user-code.ts';
+import { ConfigError, RewardError } from '../src/ground/errors.ts';
+import type { Example, Gold, ParsedAnswer, Score } from '../src/ground/types.ts';
+import { thrownText } from '../src/ground/user-code.ts';
 
 /** One response to score. */
 export interface RewardRequest<G extends Gold = Gold> {

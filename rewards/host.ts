@@ -3,10 +3,10 @@
  * `reward-worker.ts` is its program.
  */
 import { Worker } from 'node:worker_threads';
-import { ConfigError, RewardError, TimeseerError } from '../src/errors.ts';
-import { workerUrl } from '../src/paths.ts';
-import type { Example, ParsedAnswer, Score } from '../src/types.ts';
-import type { ModuleAddress } from '../src/user-module.ts';
+import { ConfigError, RewardError, TimeseerError } from '../src/ground/errors.ts';
+import { workerUrl } from '../src/ground/paths.ts';
+import type { Example, ParsedAnswer, Score } from '../src/ground/types.ts';
+import type { ModuleAddress } from '../src/ground/user-module.ts';
 
 /** A response to score, with what it says. */
 export interface ScoringRequest {

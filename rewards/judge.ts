@@ -16,8 +16,8 @@
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { ChatEndpoint } from '../src/endpoint/chat.ts';
-import { TimeseerError } from '../src/errors.ts';
-import type { Example } from '../src/types.ts';
+import { TimeseerError } from '../src/ground/errors.ts';
+import type { Example } from '../src/ground/types.ts';
 import { numbersOf, summaryOf } from './series-facts.ts';
 
 export const CRITERIA = ['specificity', 'appropriateness', 'relevance', 'depth'] as const;

@@ -1,7 +1,7 @@
 /** Localisation reward: the six metrics of AnomSeer on the anomaly intervals of one series. */
-import { DataError } from '../src/errors.ts';
+import { DataError } from '../src/ground/errors.ts';
+import type { Interval } from '../src/ground/types.ts';
 import { clipAndMerge, coverage, overlap } from '../src/series/intervals.ts';
-import type { Interval } from '../src/types.ts';
 import { affiliationOf } from './affiliation.ts';
 import type { RewardOptions } from './reward.ts';
 

@@ -1,6 +1,6 @@
 /** Rewards of answers to questions. */
 
-import type { ParsedAnswer, QuestionGold, Score } from '../src/types.ts';
+import type { ParsedAnswer, QuestionGold, Score } from '../src/ground/types.ts';
 import { accuracyReward, formatReward, type Reward } from './reward.ts';
 
 /** A number as people write it: 1 200, 1,200.5, -3e4, 12 %. */

@@ -1,6 +1,6 @@
 /** The rewards that a recipe can name; `define.ts` makes others. */
-import { ConfigError, suggestion } from '../src/errors.ts';
-import type { Gold, ParsedAnswer, Score } from '../src/types.ts';
+import { ConfigError, suggestion } from '../src/ground/errors.ts';
+import type { Gold, ParsedAnswer, Score } from '../src/ground/types.ts';
 import { localisation, localisationReward } from './localisation.ts';
 import { accuracyReward, formatReward, type Reward, type RewardOptions } from './reward.ts';
 

@@ -1,7 +1,7 @@
 /** The program of the thread that rewards of the user run in; see `host.ts`. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { TimeseerError } from '../src/errors.ts';
-import { loadModule } from '../src/user-code.ts';
+import { TimeseerError } from '../src/ground/errors.ts';
+import { loadModule } from '../src/ground/user-code.ts';
 import { type RewardDefinition, rewardOf, scoresBy, TIME_LIMIT } from './define.ts';
 import { type HostData, type HostMessage, type HostRequest, tenths } from './host.ts';
 

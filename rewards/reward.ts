@@ -1,5 +1,5 @@
 /** What a reward is, and the parts that several rewards share. */
-import type { Gold, ParsedAnswer, Score } from '../src/types.ts';
+import type { Gold, ParsedAnswer, Score } from '../src/ground/types.ts';
 
 /** How intervals are graded in reinforcement where it is not AnomSeer's way; evaluation grades as the paper does. */
 export interface RewardOptions {

@@ -1,7 +1,8 @@
 /** Numbers about a series: what a judge is told, and which of those in a text are true. */
+
+import type { Example } from '../src/ground/types.ts';
 import { bridge } from '../src/series/missing.ts';
 import { moments, summarise } from '../src/series/stats.ts';
-import type { Example } from '../src/types.ts';
 
 type Series = Pick<Example, 'channels' | 'names'>;
 

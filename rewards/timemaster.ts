@@ -1,6 +1,6 @@
 /** TimeMaster's reward: the class, the form of the response, and a judged extension. */
-import { DataError } from '../src/errors.ts';
-import type { ClassificationGold, ParsedAnswer, Score } from '../src/types.ts';
+import { DataError } from '../src/ground/errors.ts';
+import type { ClassificationGold, ParsedAnswer, Score } from '../src/ground/types.ts';
 import { accuracyReward, formatReward, type Reward } from './reward.ts';
 
 /** Weights of TimeMaster's reward; the extension comes on top. */

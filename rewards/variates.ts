@@ -1,6 +1,6 @@
 /** The reward on anomalous variates: how the set that an answer names agrees with the right one, and the form of the response. */
-import { DataError } from '../src/errors.ts';
-import type { ParsedAnswer, Score, VariatesGold } from '../src/types.ts';
+import { DataError } from '../src/ground/errors.ts';
+import type { ParsedAnswer, Score, VariatesGold } from '../src/ground/types.ts';
 import { formatReward, type Reward } from './reward.ts';
 
 /** Metrics over sets of variates of one series, each in [0, 1]. */

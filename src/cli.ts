@@ -7,11 +7,11 @@
 import { realpathSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Argv, CommandModule } from 'yargs';
-import { ConfigError, closest, TimeseerError } from './errors.ts';
-import { systemError } from './files.ts';
-import { endAsFirstProcess, Interrupted } from './interrupt.ts';
-import { packageVersion } from './paths.ts';
-import { outputError, say } from './terminal.ts';
+import { ConfigError, closest, TimeseerError } from './ground/errors.ts';
+import { systemError } from './ground/files.ts';
+import { endAsFirstProcess, Interrupted } from './ground/interrupt.ts';
+import { packageVersion } from './ground/paths.ts';
+import { outputError, say } from './ground/terminal.ts';
 
 /** The command line itself is wrong. */
 class UsageError extends ConfigError {}

@@ -13,12 +13,12 @@
 
 import type { Evidence } from './expcot/evidence.ts';
 import type { AnomalyReport } from './explain/report.ts';
+import type { Picture } from './ground/types.ts';
 import type { Sampled } from './policy/generate.ts';
 import type { Policy } from './policy/policy.ts';
 import type { EvalRequest, Evaluation } from './run/eval.ts';
 import type { Explained, ExplainRequest } from './run/explain.ts';
 import type { QuickstartResult } from './run/quickstart.ts';
-import type { Picture } from './types.ts';
 
 export { defineTask, type TaskDefinition, type TaskExample, type TaskRequest } from '../datasets/define.ts';
 export {
@@ -50,8 +50,7 @@ export {
   EngineError,
   RewardError,
   TimeseerError,
-} from './errors.ts';
-export { pointF1 } from './series/intervals.ts';
+} from './ground/errors.ts';
 export type {
   AnomalyGold,
   ClassificationGold,
@@ -66,7 +65,8 @@ export type {
   Score,
   SeriesFacts,
   VariatesGold,
-} from './types.ts';
+} from './ground/types.ts';
+export { pointF1 } from './series/intervals.ts';
 export type { AnomalyReport, Evaluation, Evidence, Explained, Policy, QuickstartResult, Sampled };
 
 export interface LoadOptions {

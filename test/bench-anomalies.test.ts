@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { detect } from '../src/detect/detect.ts';
-import { Random } from '../src/random.ts';
+import { Random } from '../src/ground/random.ts';
 import { atEqualRecall } from './bench/anomalies.ts';
 import { ownAlarms, PEERS, prepare, randomAlarms, read, reported } from './bench/anomaly-contenders.ts';
 import { asCsv, factsOf } from './bench/anomaly-facts.ts';

@@ -1,7 +1,8 @@
 /** What a task of the registry is: where its data come from, what they mean, how they are split and drawn. */
+
+import type { Example, Gold } from '../../src/ground/types.ts';
 import { anomaly } from '../../src/tasks/anomaly.ts';
 import type { TaskPrompt } from '../../src/tasks/kind.ts';
-import type { Example, Gold } from '../../src/types.ts';
 import type { PromptFacts } from '../example-manifest.ts';
 import type { Split, SplitSizes } from '../split.ts';
 

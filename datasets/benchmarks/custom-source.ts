@@ -1,10 +1,10 @@
 /** The user's own files, in the layouts that are understood: what they hold, and their examples. */
 import { statSync } from 'node:fs';
 import { basename, dirname, join, parse, relative, resolve } from 'node:path';
-import { ConfigError, DataError } from '../../src/errors.ts';
-import { show } from '../../src/json-record.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import { show } from '../../src/ground/json-record.ts';
+import type { AnomalyClass, Example, Gold } from '../../src/ground/types.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
-import type { AnomalyClass, Example, Gold } from '../../src/types.ts';
 import { checkChannelNames } from '../example.ts';
 import { numericColumns, readCsv } from '../readers/csv.ts';
 import { formatOf, isSeriesFile, readRecords } from '../readers/formats.ts';

@@ -1,12 +1,12 @@
 /** The user's tables: `labels.csv` beside files of series, and tables of one series a row. */
 import { closeSync, existsSync } from 'node:fs';
 import { isAbsolute, relative, resolve, sep } from 'node:path';
-import { DataError, reasonOf } from '../../src/errors.ts';
-import { fileInside, openFile } from '../../src/files.ts';
-import { show } from '../../src/json-record.ts';
+import { DataError, reasonOf } from '../../src/ground/errors.ts';
+import { fileInside, openFile } from '../../src/ground/files.ts';
+import { show } from '../../src/ground/json-record.ts';
+import { ANOMALY_CLASSES, type AnomalyClass, type Interval } from '../../src/ground/types.ts';
 import { isAnomalyClass } from '../../src/tasks/anomaly.ts';
 import { checkClass } from '../../src/tasks/classification.ts';
-import { ANOMALY_CLASSES, type AnomalyClass, type Interval } from '../../src/types.ts';
 import { NUMBER, readText } from '../readers/csv.ts';
 import { CsvRecords, detectDelimiter } from '../readers/csv-records.ts';
 import { SPLITS, type Split } from '../split.ts';

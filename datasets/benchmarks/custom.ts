@@ -5,12 +5,12 @@
 import { existsSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { z } from 'zod';
-import { ConfigError, DataError, suggestion } from '../../src/errors.ts';
-import { fileInside } from '../../src/files.ts';
+import { ConfigError, DataError, suggestion } from '../../src/ground/errors.ts';
+import { fileInside } from '../../src/ground/files.ts';
+import type { Example } from '../../src/ground/types.ts';
+import { issueText, MOST_YAML_BYTES, readYaml } from '../../src/ground/yaml.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
 import { RESERVED } from '../../src/tasks/prompt.ts';
-import type { Example } from '../../src/types.ts';
-import { issueText, MOST_YAML_BYTES, readYaml } from '../../src/yaml.ts';
 import { lengthOf } from '../example.ts';
 import { readText } from '../readers/csv.ts';
 import type {

@@ -1,7 +1,7 @@
 /** ECG: rhythm of the heart, from five seconds of a single lead. */
 import { basename } from 'node:path';
-import { DataError, reasonOf } from '../../src/errors.ts';
-import { readUtf8 } from '../../src/files.ts';
+import { DataError, reasonOf } from '../../src/ground/errors.ts';
+import { readUtf8 } from '../../src/ground/files.ts';
 import { readMatlab } from '../readers/matlab.ts';
 import type { Benchmark } from './benchmark.ts';
 import {

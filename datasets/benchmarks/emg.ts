@@ -1,6 +1,6 @@
 /** EMG: healthy, myopathy or neuropathy, from a needle in a muscle of the shin. */
 import { basename } from 'node:path';
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { readEmgdb } from '../readers/emgdb.ts';
 import { readWfdb } from '../readers/wfdb.ts';
 import type { Benchmark } from './benchmark.ts';

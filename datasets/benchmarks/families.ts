@@ -1,7 +1,7 @@
 /** Benchmarks of one family share how they are opened: data sets of the classification archive, folders of labelled series, generated ones. */
 import { basename, relative } from 'node:path';
-import { ConfigError, DataError } from '../../src/errors.ts';
-import { ANOMALY_CLASSES, type AnomalyClass, type Example, type Interval } from '../../src/types.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import { ANOMALY_CLASSES, type AnomalyClass, type Example, type Interval } from '../../src/ground/types.ts';
 import { VALUE_CHANNEL } from '../example.ts';
 import { readRecords } from '../readers/formats.ts';
 import type { RawRecord } from '../readers/record.ts';

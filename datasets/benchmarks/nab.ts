@@ -1,6 +1,6 @@
 /** NAB: server metrics, traffic, tweets and artificial series with windows around their anomalies. */
 import { basename } from 'node:path';
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { readNab, readNabWindows } from '../readers/nab.ts';
 import { anomalyPrompt } from './benchmark.ts';
 import { anomalyFilesBenchmark } from './families.ts';

@@ -10,10 +10,10 @@
  * kinds are published; how its files name the series was not known here, and any of the names below is taken.
  */
 import { existsSync, statSync } from 'node:fs';
-import { ConfigError, DataError } from '../../src/errors.ts';
-import { type Place, show } from '../../src/json-record.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import { type Place, show } from '../../src/ground/json-record.ts';
+import type { Example, QuestionGold } from '../../src/ground/types.ts';
 import { question as kind, letterOf, MOST_OPTIONS, optionNamed } from '../../src/tasks/question.ts';
-import type { Example, QuestionGold } from '../../src/types.ts';
 import { QUESTION_ENDINGS, type QuestionRow, readQuestionRows } from '../readers/question-file.ts';
 import { SPLITS, type Split } from '../split.ts';
 import type { Benchmark, BenchmarkOptions, Loaded, OpenBenchmark, SplitPlan } from './benchmark.ts';

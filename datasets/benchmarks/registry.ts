@@ -1,9 +1,9 @@
 /** All tasks by name, in the order of lists. */
-import { ConfigError, suggestion } from '../../src/errors.ts';
+import { ConfigError, suggestion } from '../../src/ground/errors.ts';
+import type { Gold } from '../../src/ground/types.ts';
 import type { TaskPrompt } from '../../src/tasks/kind.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
 import { customPrompt, type OwnWords } from '../../src/tasks/prompt.ts';
-import type { Gold } from '../../src/types.ts';
 import { anomllmAll, anomllmKinds } from './anomllm.ts';
 import type { Benchmark, Generator } from './benchmark.ts';
 import { ctu } from './ctu.ts';

@@ -1,8 +1,8 @@
 /** Files of a benchmark: where they lie below a folder, what their labels mean, and how long series are cut into windows. */
 import { readdirSync, statSync } from 'node:fs';
 import { basename, join } from 'node:path';
-import { ConfigError, DataError, reasonOf } from '../../src/errors.ts';
-import type { Interval } from '../../src/types.ts';
+import { ConfigError, DataError, reasonOf } from '../../src/ground/errors.ts';
+import type { Interval } from '../../src/ground/types.ts';
 import type { RawRecord } from '../readers/record.ts';
 import type { Benchmark } from './benchmark.ts';
 

@@ -1,5 +1,5 @@
 /** wild: series as they are met, with anomalies of ten kinds. */
-import { ANOMALY_CLASSES } from '../../src/types.ts';
+import { ANOMALY_CLASSES } from '../../src/ground/types.ts';
 import { WILD_LENGTH, WILD_MINIMUM_LENGTH, WILD_PARAMETERS, wild } from '../generators/wild/wild.ts';
 import { anomalyPrompt } from './benchmark.ts';
 import { generatedBenchmark } from './families.ts';

@@ -9,8 +9,8 @@
  * The distribution is the reference's; the numbers are not: it draws every series from one sequential generator, here
  * each is a pure function of (seed, task, split, index).
  */
-import { Random } from '../../src/random.ts';
-import type { AnomalyClass, Example, Interval } from '../../src/types.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { AnomalyClass, Example, Interval } from '../../src/ground/types.ts';
 import { anomalyExample } from '../example.ts';
 import { checkAddress, type Split } from '../split.ts';
 import { addNoise, standardNormal } from './gaussian.ts';

@@ -3,7 +3,7 @@
  * stream: one 32-bit word a draw almost always, about a third of the time of Box–Muller, which matters where fresh
  * series feed training. Layer, sign and magnitude come from disjoint bits of the word (Doornik 2005).
  */
-import type { Random } from '../../src/random.ts';
+import type { Random } from '../../src/ground/random.ts';
 
 const LAYERS = 128;
 /** Where the tail begins, and the area of each layer, for 128 layers (Marsaglia and Tsang 2000). */

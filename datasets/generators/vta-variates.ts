@@ -7,9 +7,9 @@
  * and noise in U(0.05, 0.2); the random walk sums steps of N(0, noise) instead. The triangle spans [−1, 0] as in the published
  * generator, the other waves [−1, 1].
  */
-import { ConfigError } from '../../src/errors.ts';
-import { Random } from '../../src/random.ts';
-import type { Example } from '../../src/types.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { Example } from '../../src/ground/types.ts';
 import { checkAddress, type Split } from '../split.ts';
 import { standardNormal } from './gaussian.ts';
 import { checkMissing, missingPositions, VTA_MINIMUM_LENGTH, type VtaWave } from './vta.ts';

@@ -16,9 +16,9 @@
  * the base of every series); positions do not coincide, so the share of anomalous points is exact; segments lie whole
  * inside the series and do not touch; the second trend segment starts from the level that the first one left.
  */
-import { ConfigError } from '../../src/errors.ts';
-import { Random } from '../../src/random.ts';
-import type { AnomalyClass, Example, Gold, Interval } from '../../src/types.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { AnomalyClass, Example, Gold, Interval } from '../../src/ground/types.ts';
 import { anomalyExample } from '../example.ts';
 import { checkAddress, type Split } from '../split.ts';
 import { standardNormal } from './gaussian.ts';

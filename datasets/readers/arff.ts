@@ -3,7 +3,7 @@
  * one relational attribute that holds a quoted matrix whose rows (`\n`) are the channels. The class is a nominal
  * attribute.
  */
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import {
   Column,
   checkChannelCount,

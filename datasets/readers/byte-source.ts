@@ -1,7 +1,7 @@
 /** Bytes with random access: a file, a part of one, or memory. */
 import { closeSync, readSync } from 'node:fs';
-import { DataError, reasonOf } from '../../src/errors.ts';
-import { openFile } from '../../src/files.ts';
+import { DataError, reasonOf } from '../../src/ground/errors.ts';
+import { openFile } from '../../src/ground/files.ts';
 
 /** Most bytes that are held at once; larger arrays are read only in parts. */
 export const MAXIMUM_HELD = 1 << 30;

@@ -1,5 +1,5 @@
 /** Time stamps as programs and people write them, time zones, and times as a person reads them. */
-import { ConfigError } from '../../src/errors.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
 
 export const SECOND = 1000;
 export const MINUTE = 60 * SECOND;

@@ -1,5 +1,5 @@
 /** Which columns of a recording's table hold values, and those values. */
-import { ConfigError, DataError } from '../../src/errors.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { chosenColumn, listed, NUMBER, show } from './csv.ts';
 import type { CsvRecords } from './csv-records.ts';
 import { kindOf, type NumberFormat, readNumber } from './number-format.ts';

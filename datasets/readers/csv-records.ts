@@ -2,7 +2,7 @@
  * Records of a CSV text (RFC 4180, with any delimiter, and CRLF, LF or CR), one at a time, as positions in the text. A scan of our own instead of a library: `explain` must name the column of a wrong cell inside its line,
  * which the common parsers do not keep, and a million rows must take about a second, without an object per row.
  */
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 
 const QUOTE = 34;
 const LF = 10;

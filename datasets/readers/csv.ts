@@ -1,7 +1,7 @@
 /** CSV files of one series, as people have them: one row per point. */
 import { parse } from 'node:path';
-import { ConfigError, DataError, reasonOf, suggestion } from '../../src/errors.ts';
-import { readBytes } from '../../src/files.ts';
+import { ConfigError, DataError, reasonOf, suggestion } from '../../src/ground/errors.ts';
+import { readBytes } from '../../src/ground/files.ts';
 import { CsvRecords, detectDelimiter } from './csv-records.ts';
 import { fileFacts, MOST_CHANNELS, pointLabels, type RawRecord, rawRecord, seconds, stem } from './record.ts';
 

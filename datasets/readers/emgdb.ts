@@ -1,5 +1,5 @@
 /** Text exports of PhysioNet's emgdb: `time value` per line, seconds and millivolts, no header. */
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { Column, FaultLog, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
 import { decimal, END, LINE, type Scanner, scanning, WORDS } from './scanner.ts';
 

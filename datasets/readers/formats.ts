@@ -1,5 +1,5 @@
 /** The reader of a file by its name: extension first, then what tells formats of one extension apart. */
-import { ConfigError } from '../../src/errors.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
 import { readArff } from './arff.ts';
 import { readCsv } from './csv.ts';
 import { readMatlab } from './matlab.ts';

@@ -1,5 +1,5 @@
 /** MATLAB version 4 files (`save -v4`), such as the recordings of PhysioNet's 2017 challenge: `val`, one row per signal. */
-import { ConfigError, DataError } from '../../src/errors.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { type ByteSource, reading } from './byte-source.ts';
 import { checkChannelCount, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
 

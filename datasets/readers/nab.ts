@@ -1,10 +1,10 @@
 /** NAB: `timestamp,value` csv files, and one JSON file of labelled windows for all of them. */
 import { closeSync, readFileSync } from 'node:fs';
 import { basename, dirname } from 'node:path';
-import { DataError, reasonOf } from '../../src/errors.ts';
-import { openFile } from '../../src/files.ts';
-import { syntaxColumn } from '../../src/json-record.ts';
-import type { Interval } from '../../src/types.ts';
+import { DataError, reasonOf } from '../../src/ground/errors.ts';
+import { openFile } from '../../src/ground/files.ts';
+import { syntaxColumn } from '../../src/ground/json-record.ts';
+import type { Interval } from '../../src/ground/types.ts';
 import { Column, fileFacts, type RawRecord, rawRecord, seconds, stem } from './record.ts';
 import { COMMAS, type Scanner, scanning } from './scanner.ts';
 import { readHeaderRow } from './tsb-ad.ts';

@@ -1,6 +1,6 @@
 /** NumPy: `.npy` arrays (format versions 1 to 3), and `.npz` archives of series with labels. */
 import { endianness } from 'node:os';
-import { ConfigError, DataError } from '../../src/errors.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { type ByteSource, partOf, reading } from './byte-source.ts';
 import {
   checkChannelCount,

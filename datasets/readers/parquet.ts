@@ -7,7 +7,7 @@ import {
   type SchemaElement,
   type SchemaTree,
 } from 'hyparquet';
-import { ConfigError, DataError } from '../../src/errors.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { type ByteSource, reading } from './byte-source.ts';
 import type { Leaf, Stored } from './parquet-pages.ts';
 import { type Chunk, readChunk } from './parquet-pages.ts';

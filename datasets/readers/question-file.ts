@@ -1,6 +1,6 @@
 /** Files of questions: rows of JSON, JSON lines, CSV or Parquet, with the place of each. */
-import { DataError } from '../../src/errors.ts';
-import { type Place, show, syntaxColumn } from '../../src/json-record.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import { type Place, show, syntaxColumn } from '../../src/ground/json-record.ts';
 import { readText } from './csv.ts';
 import { CsvRecords, detectDelimiter } from './csv-records.ts';
 import { readParquetRows } from './parquet.ts';

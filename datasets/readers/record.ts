@@ -1,7 +1,7 @@
 /** What every reader yields: one series as it stands in a file, before any task gives it a meaning. */
 import { parse } from 'node:path';
-import { DataError } from '../../src/errors.ts';
-import type { Interval } from '../../src/types.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import type { Interval } from '../../src/ground/types.ts';
 import type { Scanner } from './scanner.ts';
 
 export type FormatName =

@@ -1,6 +1,6 @@
 /** The table of a recording: its layout, its column of time, and a walk over its rows. */
-import { ConfigError, DataError, reasonOf } from '../../src/errors.ts';
-import { readBytes } from '../../src/files.ts';
+import { ConfigError, DataError, reasonOf } from '../../src/ground/errors.ts';
+import { readBytes } from '../../src/ground/files.ts';
 import { checkZone } from './clock.ts';
 import { chosenColumn, listed, show } from './csv.ts';
 import { BLANKS, CsvRecords } from './csv-records.ts';

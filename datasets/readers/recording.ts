@@ -1,5 +1,5 @@
 /** Recordings: tables of measurements with their time, read as they come from the field, and what had to be assumed to read them. */
-import { ConfigError, DataError, suggestion } from '../../src/errors.ts';
+import { ConfigError, DataError, suggestion } from '../../src/ground/errors.ts';
 import { formatDuration, formatTime, HOUR, parseInstant, type TimeOrigin } from './clock.ts';
 import { readValues, valueColumns } from './column-values.ts';
 import { show } from './csv.ts';

@@ -1,7 +1,7 @@
 /** A walk over the fields of a text file, read in chunks: no string is made of what the caller does not ask for. */
 import { closeSync, readSync } from 'node:fs';
-import { DataError, reasonOf } from '../../src/errors.ts';
-import { openFile } from '../../src/files.ts';
+import { DataError, reasonOf } from '../../src/ground/errors.ts';
+import { openFile } from '../../src/ground/files.ts';
 
 const ZERO = 48;
 const NINE = 57;

@@ -1,5 +1,5 @@
 /** Long csv files of TAB: `[date,]data,cols`, one row per point and channel, the channels stacked by `cols`. */
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import {
   Column,
   checkChannelCount,

@@ -1,5 +1,5 @@
 /** How a text is laid out as a table: what separates its fields, where its rows begin, and what their columns are called. */
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { parseStamp } from './clock.ts';
 import { isHeader, show } from './csv.ts';
 import { BLANKS, CsvRecords, firstWidths } from './csv-records.ts';

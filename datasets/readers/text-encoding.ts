@@ -1,5 +1,5 @@
 /** Text out of bytes in the encodings that programs save tables in. */
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 
 export interface DecodedText {
   readonly text: string;

@@ -1,5 +1,5 @@
 /** The column or columns of a table that hold the time: which they are, how they are written, and the instants they name. */
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import {
   DAY,
   HOUR,

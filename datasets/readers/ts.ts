@@ -3,7 +3,7 @@
  * values between commas, `:` between channels and before the label; with `@timeStamps true` the values are
  * `(time,value)` pairs.
  */
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import {
   Column,
   checkChannelCount,

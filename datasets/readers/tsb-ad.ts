@@ -2,7 +2,7 @@
  * csv files of TSB-AD: a header, one or several columns of values, `Label` last. The file's name is a grammar:
  * `ID_DATASET_id_N_DOMAIN_tr_TRAIN_1st_FIRST.csv`.
  */
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import {
   Column,
   checkChannelCount,

@@ -1,5 +1,5 @@
 /** `.out` files of TSB-UAD: `value,label` per line, no header; label 1 is an anomalous point. */
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { Column, fileFacts, pointLabel, type RawRecord, rawRecord, stem } from './record.ts';
 import { COMMAS, END, LINE, type Scanner, scanning } from './scanner.ts';
 

@@ -1,5 +1,5 @@
 /** UCI HAR: one file of whitespace-separated windows per inertial signal, one of activities, one of volunteers. */
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { Column, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
 import { END, LINE, Scanner, WORDS } from './scanner.ts';
 

@@ -1,5 +1,5 @@
 /** `.tsv` files of the UCR archive (2018), and its older comma or blank separated ones: label first, then values. */
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { Column, fileFacts, type RawRecord, rawRecord, stem } from './record.ts';
 import { COMMAS, END, LINE, type Scanner, scanning, stopsAt, WORDS } from './scanner.ts';
 

@@ -1,7 +1,7 @@
 /** WFDB records: a header (`.hea`) and the signal files that it names (`.dat`), in physical units. */
 import { dirname } from 'node:path';
-import { DataError } from '../../src/errors.ts';
-import { fileInside } from '../../src/files.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import { fileInside } from '../../src/ground/files.ts';
 import { type ByteSource, reading } from './byte-source.ts';
 import { fileFacts, type RawRecord, rawRecord } from './record.ts';
 import { END, LINE, LINES, type Scanner, scanning } from './scanner.ts';

@@ -1,6 +1,6 @@
 /** Entries of a zip archive: stored or deflated, with zip64. Sizes in headers are checked before memory is taken. */
 import { crc32, inflateRawSync } from 'node:zlib';
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { type ByteSource, inMemory, MAXIMUM_HELD, partOf } from './byte-source.ts';
 
 export interface ZipEntry {

@@ -1,8 +1,8 @@
 /** `timeseer calibrate`: how sure a policy has to be taken to be, measured on series that it was not taught. */
 import type { CommandModule } from 'yargs';
+import { print, printJson } from '../ground/terminal.ts';
 import { type CalibrateRequest, calibratePolicy } from '../run/calibrate.ts';
 import { ENGINE_WORDS, ENGINES } from '../run/engine-name.ts';
-import { print, printJson } from '../terminal.ts';
 
 export interface CalibrateArguments extends CalibrateRequest {
   readonly json: boolean;

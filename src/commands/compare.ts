@@ -1,9 +1,9 @@
 /** `timeseer compare`: two sets of answers to the same series. */
 import type { CommandModule } from 'yargs';
 import type { SeedComparison } from '../../eval/paired-comparison.ts';
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { columns, print, printJson } from '../ground/terminal.ts';
 import type { Reading } from '../tasks/response.ts';
-import { columns, print, printJson } from '../terminal.ts';
 import { classList } from './score.ts';
 
 export interface CompareArguments {
@@ -51,7 +51,7 @@ async function runCompare(given: CompareArguments): Promise<void> {
   if (html !== undefined) {
     const { openExamples } = await import('../../datasets/source.ts');
     const { pairedComparisonPage } = await import('../../eval/paired-comparison-page.ts');
-    const { writeFileAtomic } = await import('../files.ts');
+    const { writeFileAtomic } = await import('../ground/files.ts');
     const recorded = first.data ?? second.data;
     const address =
       data === undefined ? recorded : { ...(recorded ?? { seed: 42, length: 1000 }), name: data, split };

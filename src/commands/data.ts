@@ -1,6 +1,6 @@
 /** `timeseer data`: tasks and the user's files as data sets. */
 import type { CommandModule } from 'yargs';
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
 import { listCommand } from './data/list.ts';
 import { prepareCommand } from './data/prepare.ts';
 import { showCommand } from './data/show.ts';

@@ -1,17 +1,17 @@
 /** `timeseer detect`: what is unusual in a CSV file, by the classical detector. */
 import type { CommandModule } from 'yargs';
 import { LEVELS, type Level } from '../detect/finding.ts';
-import { ConfigError } from '../errors.ts';
 import { FORMATS, scoresCsv } from '../explain/formats.ts';
 import { type AnomalyReport, KIND_WORDS, reportSchema } from '../explain/report.ts';
 import { checkTarget, writeReport } from '../explain/report-files.ts';
 import { failOn, type ReportState, readState, sinceReport, tellOnce } from '../explain/state.ts';
-import { writeFileAtomic } from '../files.ts';
-import { withInterrupt } from '../interrupt.ts';
-import { withLock } from '../lock.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { writeFileAtomic } from '../ground/files.ts';
+import { withInterrupt } from '../ground/interrupt.ts';
+import { withLock } from '../ground/lock.ts';
+import { print, printJson, say, shellWord } from '../ground/terminal.ts';
 import { detectFile } from '../run/detect.ts';
 import { DEFAULT_WINDOW, type FollowEvent, follow } from '../run/follow.ts';
-import { print, printJson, say, shellWord } from '../terminal.ts';
 import {
   type DetectOptionValues,
   detectOptions,

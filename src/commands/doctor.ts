@@ -1,5 +1,5 @@
 import type { CommandModule } from 'yargs';
-import { print, printJson } from '../terminal.ts';
+import { print, printJson } from '../ground/terminal.ts';
 
 interface DoctorArguments {
   readonly json: boolean;
@@ -16,7 +16,7 @@ export const doctor: CommandModule<object, DoctorArguments> = {
       .epilogue('Exit code 1 when something that is needed is missing.'),
   handler: async ({ json }) => {
     const { examine } = await import('../run/doctor.ts');
-    const { packageVersion } = await import('../paths.ts');
+    const { packageVersion } = await import('../ground/paths.ts');
     const checks = examine();
     const ok = checks.every(({ status }) => status !== 'missing');
     if (json) {

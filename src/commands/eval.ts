@@ -1,9 +1,9 @@
 import type { CommandModule } from 'yargs';
-import { ConfigError, EndpointError } from '../errors.ts';
+import { ConfigError, EndpointError } from '../ground/errors.ts';
+import { print, printJson } from '../ground/terminal.ts';
 import { ENGINE_WORDS, ENGINES } from '../run/engine-name.ts';
 import type { BoardEvaluation, EvalRequest, Missing, SingleEvaluation } from '../run/eval.ts';
 import type { PromptTokens } from '../run/prompt-length.ts';
-import { print, printJson } from '../terminal.ts';
 
 interface EvalArguments extends EvalRequest {
   readonly json: boolean;

@@ -6,17 +6,17 @@ import { numericColumns } from '../../datasets/readers/csv.ts';
 import { formatOf } from '../../datasets/readers/formats.ts';
 import { SPLITS, type Split } from '../../datasets/split.ts';
 import { normalAlone } from '../../datasets/statistics.ts';
-import { ConfigError } from '../errors.ts';
 import { profileToJson, readProfile } from '../expcot/class-profile.ts';
 import { ClassEvidence } from '../expcot/class-trace.ts';
 import { formatNumber } from '../expcot/trace.ts';
-import { readUtf8, writeFileAtomic } from '../files.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { readUtf8, writeFileAtomic } from '../ground/files.ts';
+import { print, printJson } from '../ground/terminal.ts';
+import type { Gold } from '../ground/types.ts';
 import type { Drawable } from '../tasks/drawing.ts';
 import type { Statement } from '../tasks/kind.ts';
 import { TRACE_MODES, type TraceMode } from '../tasks/kind.ts';
 import { type BlindScore, expertOn, scoreBlind, taskKind } from '../tasks/kinds.ts';
-import { print, printJson } from '../terminal.ts';
-import type { Gold } from '../types.ts';
 
 export interface ExpcotArguments {
   file: string;

@@ -4,10 +4,10 @@ import type { Level } from '../detect/finding.ts';
 import { scoresCsv, toJson } from '../explain/formats.ts';
 import { MOST_WINDOWS } from '../explain/policy-answers.ts';
 import { failOn } from '../explain/state.ts';
-import { writeFileAtomic } from '../files.ts';
+import { writeFileAtomic } from '../ground/files.ts';
+import { print, say } from '../ground/terminal.ts';
 import { ENGINE_WORDS, ENGINES, type EngineName } from '../run/engine-name.ts';
 import { explainFile } from '../run/explain.ts';
-import { print, say } from '../terminal.ts';
 import {
   type DetectOptionValues,
   detectOptions,

@@ -1,8 +1,8 @@
 /** `timeseer export`: a policy for other runtimes. */
 import type { CommandModule } from 'yargs';
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { print, printJson } from '../ground/terminal.ts';
 import type { WeightType } from '../onnx/weights.ts';
-import { print, printJson } from '../terminal.ts';
 
 interface ExportArguments {
   readonly onnx: boolean;

@@ -7,12 +7,12 @@ import { GENERATED } from '../../datasets/benchmarks/registry.ts';
 import type { ExampleManifest, SplitFacts } from '../../datasets/example-manifest.ts';
 import { checkTarget, selectExamples, writeSelection } from '../../datasets/prepare.ts';
 import { DEFAULT_SEED, SPLITS, type Split } from '../../datasets/split.ts';
-import { ConfigError, suggestion } from '../errors.ts';
-import { withInterrupt } from '../interrupt.ts';
-import { Progress } from '../progress.ts';
+import { ConfigError, suggestion } from '../ground/errors.ts';
+import { withInterrupt } from '../ground/interrupt.ts';
+import { Progress } from '../ground/progress.ts';
+import { print, printJson } from '../ground/terminal.ts';
 import { ENGINE_WORDS, ENGINES } from '../run/engine-name.ts';
 import type { TextArguments } from '../run/generate-text.ts';
-import { print, printJson } from '../terminal.ts';
 
 const SERIES_DEFAULTS = { count: 400, split: 'test', offset: 0 } as const;
 

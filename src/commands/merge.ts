@@ -1,7 +1,7 @@
 /** `timeseer merge`: a checkpoint with a low-rank adapter added to its weights. */
 import type { CommandModule } from 'yargs';
+import { print, printJson } from '../ground/terminal.ts';
 import { type MergeRequest, mergePolicy } from '../run/run-policy.ts';
-import { print, printJson } from '../terminal.ts';
 
 export interface MergeArguments extends MergeRequest {
   readonly json: boolean;

@@ -1,5 +1,5 @@
 import type { CommandModule } from 'yargs';
-import { print, printJson } from '../terminal.ts';
+import { print, printJson } from '../ground/terminal.ts';
 
 interface PlanArguments {
   readonly policy: string | undefined;
@@ -60,12 +60,12 @@ export const plan: CommandModule<object, PlanArguments> = {
   handler: async (given) => {
     const [{ loadRecipe }, { findPolicy }, run, { planLines, stagesOf }, { isBuiltIn }, { ConfigError }] =
       await Promise.all([
-        import('../config.ts'),
+        import('../recipe/config.ts'),
         import('../run/run-policy.ts'),
         import('../run/stage-memory.ts'),
         import('../train/memory-plan.ts'),
         import('../policy/model-config.ts'),
-        import('../errors.ts'),
+        import('../ground/errors.ts'),
       ]);
     if (!/^(cpu|cuda(:\d+)?)$/.test(given.device)) {
       throw new ConfigError(`unknown device '${given.device}': use 'cpu', 'cuda' or 'cuda:N'`);

@@ -2,14 +2,14 @@
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
-import { ConfigError } from '../errors.ts';
-import { gone } from '../files.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { gone } from '../ground/files.ts';
+import { withInterrupt } from '../ground/interrupt.ts';
+import { claimDirectory } from '../ground/lock.ts';
+import { Progress } from '../ground/progress.ts';
+import { print, printJson, say } from '../ground/terminal.ts';
 import { Hub, parseRepo } from '../hub/hub.ts';
 import { type Pulled, type PullProgress, pull } from '../hub/pull.ts';
-import { withInterrupt } from '../interrupt.ts';
-import { claimDirectory } from '../lock.ts';
-import { Progress } from '../progress.ts';
-import { print, printJson, say } from '../terminal.ts';
 
 export interface PullArguments {
   repo: string;

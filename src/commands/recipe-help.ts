@@ -1,5 +1,5 @@
 /** What help says of the keys of a recipe: an entry each, made of their schema. */
-import { type RecipeKey, recipeKeys } from '../recipe.ts';
+import { type RecipeKey, recipeKeys } from '../recipe/recipe.ts';
 
 /** Longer defaults, such as lists of names, are left to `src/recipes/quickstart.yaml`. */
 const LONGEST_DEFAULT = 12;

@@ -7,18 +7,18 @@ import type { CommandModule } from 'yargs';
 import { GENERATED } from '../../datasets/benchmarks/registry.ts';
 import { openRenderSource, type RenderSource } from '../../datasets/open-series.ts';
 import { DEFAULT_SEED, SPLITS, type Split } from '../../datasets/split.ts';
-import { ConfigError } from '../errors.ts';
-import { writeFileAtomic } from '../files.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { writeFileAtomic } from '../ground/files.ts';
+import { Progress } from '../ground/progress.ts';
+import { print, printJson } from '../ground/terminal.ts';
+import type { Picture } from '../ground/types.ts';
 import { figure, isBare } from '../plot/figure.ts';
 import { encodePng } from '../plot/png.ts';
 import { type RenderJob, RenderPool } from '../plot/pool.ts';
 import { FIGURE_HELP, FIGURE_NAMES, type FigureName } from '../plot/presets.ts';
 import { render as draw } from '../plot/raster.ts';
-import { Progress } from '../progress.ts';
 import { checkFigure, type Drawable, type Drawing, drawingOf, markTruth } from '../tasks/drawing.ts';
 import { taskKind } from '../tasks/kinds.ts';
-import { print, printJson } from '../terminal.ts';
-import type { Picture } from '../types.ts';
 
 /** Most pictures unless asked otherwise. */
 const DEFAULT_LIMIT = 100;

@@ -2,8 +2,8 @@
 import { spawn } from 'node:child_process';
 import { resolve } from 'node:path';
 import type { CommandModule } from 'yargs';
+import { print, printJson, say } from '../ground/terminal.ts';
 import { buildCompletions, buildReport, resultLines } from '../run/report.ts';
-import { print, printJson, say } from '../terminal.ts';
 
 export interface ReportArguments {
   run: string;

@@ -1,7 +1,7 @@
 /** `timeseer reward check`: what rewards make of responses whose worth is known. */
 import type { CommandModule } from 'yargs';
-import { ConfigError } from '../errors.ts';
-import { columns, print, printJson } from '../terminal.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { columns, print, printJson } from '../ground/terminal.ts';
 
 export interface RewardCheckArguments {
   readonly rewards: readonly string[];
@@ -18,7 +18,7 @@ const shown = (value: number | null): string => (value === null ? '–' : value.
 async function runCheck({ rewards, data, count, length, seed, json }: RewardCheckArguments): Promise<void> {
   const [{ checkReward }, { changedRecipe, defaultRecipe }] = await Promise.all([
     import('../run/reward-check.ts'),
-    import('../config.ts'),
+    import('../recipe/config.ts'),
   ]);
   const { reward } = changedRecipe(defaultRecipe(), [`reward=${JSON.stringify(rewards)}`]);
   const found = await checkReward(reward!, { name: data, split: 'train', seed, length, count });

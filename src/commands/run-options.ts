@@ -1,6 +1,6 @@
 /** The options that `sft`, `train` and `quickstart` share. */
 import type { Argv } from 'yargs';
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
 import type { RunRequest } from '../run/run.ts';
 
 export interface RunArguments extends RunRequest {

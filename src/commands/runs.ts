@@ -3,13 +3,13 @@ import { existsSync } from 'node:fs';
 import type { CommandModule } from 'yargs';
 import { type Comparison, compareRuns } from '../../eval/comparison.ts';
 import { glossary } from '../../eval/glossary.ts';
-import { ConfigError } from '../errors.ts';
-import { writeFileAtomic } from '../files.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { writeFileAtomic } from '../ground/files.ts';
+import { print, printJson, say } from '../ground/terminal.ts';
+import type { Estimate, Json } from '../ground/types.ts';
 import { duration } from '../html/numbers.ts';
 import { type DamagedRun, listRuns, type RunFacts } from '../run/runs.ts';
-import { print, printJson, say } from '../terminal.ts';
 import { tagOf } from '../train/glossary.ts';
-import type { Estimate, Json } from '../types.ts';
 
 interface RunsArguments {
   readonly runs: readonly string[];

@@ -1,8 +1,8 @@
 /** `timeseer score`: metrics of anybody's predictions against gold answers. */
 import type { CommandModule } from 'yargs';
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { print, printJson, say } from '../ground/terminal.ts';
 import type { Reading } from '../tasks/response.ts';
-import { print, printJson, say } from '../terminal.ts';
 
 export interface ScoreArguments {
   readonly gold: string;

@@ -1,10 +1,10 @@
 /** `timeseer serve`: an HTTP service that explains recordings, and lets a policy answer. */
 import type { CommandModule } from 'yargs';
-import { ConfigError } from '../errors.ts';
-import { withInterrupt } from '../interrupt.ts';
-import { cores } from '../machine.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { withInterrupt } from '../ground/interrupt.ts';
+import { cores } from '../ground/machine.ts';
+import { print, printJson } from '../ground/terminal.ts';
 import { isLocalHost, type ServeOptions, startService } from '../serve/server.ts';
-import { print, printJson } from '../terminal.ts';
 
 export interface ServeArguments {
   readonly policy: string | undefined;

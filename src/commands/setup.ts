@@ -1,5 +1,5 @@
 import type { CommandModule } from 'yargs';
-import { print, printJson, say } from '../terminal.ts';
+import { print, printJson, say } from '../ground/terminal.ts';
 
 interface SetupArguments {
   readonly install: boolean;

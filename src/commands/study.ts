@@ -1,8 +1,8 @@
 import type { CommandModule } from 'yargs';
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { print, printJson, say } from '../ground/terminal.ts';
+import { studyNames } from '../recipe/study.ts';
 import type { StudyRequest } from '../run/study.ts';
-import { studyNames } from '../study.ts';
-import { print, printJson, say } from '../terminal.ts';
 
 interface StudyArguments extends StudyRequest {
   readonly json: boolean;

@@ -1,5 +1,5 @@
 import type { CommandModule } from 'yargs';
-import { print, printJson, shellWord } from '../terminal.ts';
+import { print, printJson, shellWord } from '../ground/terminal.ts';
 import { recipeHelp } from './recipe-help.ts';
 import { type RunArguments, runOptions, runRequest } from './run-options.ts';
 

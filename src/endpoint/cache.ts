@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
-import { makeDirectory, notWritten, OWNER } from '../files.ts';
+import { makeDirectory, notWritten, OWNER } from '../ground/files.ts';
 
 const sha256 = (text: string): string => createHash('sha256').update(text).digest('hex');
 

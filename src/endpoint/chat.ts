@@ -8,9 +8,9 @@
  */
 import { randomUUID } from 'node:crypto';
 import { z } from 'zod';
-import { broken, isBusy, Passing, retry, retryAfter } from '../download.ts';
-import { ConfigError, EndpointError } from '../errors.ts';
-import type { TokenUsage } from '../types.ts';
+import { broken, isBusy, Passing, retry, retryAfter } from '../ground/download.ts';
+import { ConfigError, EndpointError } from '../ground/errors.ts';
+import type { TokenUsage } from '../ground/types.ts';
 import { readCached, requestKey, writeCached } from './cache.ts';
 import { Limits, type Rates } from './limits.ts';
 import { openConnections, type Posted, Timeout } from './post.ts';

@@ -3,12 +3,12 @@
  * points are bridged, and of several channels the one is told in which the anomaly shows best. The cycle test decides where no other
  * test sees an anomaly, or where it covers the right intervals best.
  */
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
+import type { AnomalyClass, Interval } from '../ground/types.ts';
 import type { Detection } from '../series/detectors.ts';
 import { pointF1 } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
 import { summarise } from '../series/stats.ts';
-import type { AnomalyClass, Interval } from '../types.ts';
 import { type CycleTest, cycleTest, FLAG_FROM } from './cycle.ts';
 import { analyse, type Evidence } from './evidence.ts';
 import { cite, discordRatio, route } from './route.ts';

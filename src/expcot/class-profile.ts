@@ -5,8 +5,8 @@
  */
 
 import { z } from 'zod';
-import { ConfigError, DataError } from '../errors.ts';
-import type { Example } from '../types.ts';
+import { ConfigError, DataError } from '../ground/errors.ts';
+import type { Example } from '../ground/types.ts';
 import { classMeans, type FittedDiscriminant, fitDiscriminant } from './discriminant.ts';
 import { type FeatureName, featureNames, features } from './features.ts';
 

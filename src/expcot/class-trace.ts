@@ -2,7 +2,7 @@
  * The class of a series: evidence (its features beside those of the training examples of every class, and what the rule makes of
  * them), told as an expert chain of thought. Computed from values and a profile of classes; the series' own label has no way in.
  */
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
 import { type Bridged, bridge } from '../series/missing.ts';
 import { type Summary, summarise } from '../series/stats.ts';
 import { areAxes, PAIR_KIND } from './channel-features.ts';

@@ -2,10 +2,11 @@
  * The cycle test: every point of a periodic series against the same phase of the other cycles. It sees what is too short for the
  * other tests: single points out of place, and stretches of less than a cycle. Computed from values and a period alone.
  */
+
+import type { AnomalyClass, Interval } from '../ground/types.ts';
 import { coverage, mergeIntervals, overlap, runs } from '../series/intervals.ts';
 import { runningMedians } from '../series/robust.ts';
 import { GAUSSIAN_MAD, largestMagnitude, median, quantileInPlace } from '../series/stats.ts';
-import type { AnomalyClass, Interval } from '../types.ts';
 import { recurrence } from './false-alarms.ts';
 import { localEvidence } from './shape.ts';
 

@@ -12,7 +12,8 @@
  *   anomaly in 19 and off one in 1, and 105 bent ends are no longer flagged. Where the release's discord lies just inside the
  *   margin it moves by a sample or two (13 or 14 → 15). Mean and standard deviation of the profile are the release's.
  */
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
+import type { Interval } from '../ground/types.ts';
 import {
   type FrequencyTest,
   frequencyTest,
@@ -30,7 +31,6 @@ import type { Bridged } from '../series/missing.ts';
 import { savgol } from '../series/savgol.ts';
 import { dominantPeriod } from '../series/spectrum.ts';
 import { type Summary, summarise } from '../series/stats.ts';
-import type { Interval } from '../types.ts';
 import {
   type Chance,
   chanceOf,

@@ -11,11 +11,12 @@
  *   points differ by where the samples fall on them, and the few arcs of a curve that hardly repeats are like no others. Discords of
  *   waves that a window holds half a period of and more need none of this.
  */
+
+import type { Interval } from '../ground/types.ts';
 import { OUTLIER_GAP } from '../series/analyses.ts';
 import { runs } from '../series/intervals.ts';
 import { savgolWeights } from '../series/savgol.ts';
 import { moments, quantileInPlace } from '../series/stats.ts';
-import type { Interval } from '../types.ts';
 import { type Base, type LocalEvidence, type Noise, WHITE_FROM } from './shape.ts';
 
 /** Excesses are taken from the first of these quantiles on, and cut off at the second: one sample in a hundred may be an outlier. */

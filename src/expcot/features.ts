@@ -2,7 +2,7 @@
  * Interpretable features of a series of one or several channels: the numbers by which a trace tells classes apart. Computed
  * from values alone, the same list for every series with as many channels.
  */
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
 import { bridge } from '../series/missing.ts';
 import { moments } from '../series/stats.ts';
 import {

@@ -17,7 +17,7 @@
  *
  * Phrases are parted by '; ' and ', ' such that the small tokenizer makes one token of each phrase and of each symbol.
  */
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
 import { CHANNEL_KINDS, MAGNITUDE, ORDINALS, PAIR_KIND, SHARE_KINDS } from './channel-features.ts';
 import { type ClassProfile, classIndex, toScale } from './class-profile.ts';
 import { CITABLE_RATIO, type ClassEvidence } from './class-trace.ts';

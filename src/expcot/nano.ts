@@ -18,9 +18,9 @@
  *   <think>9 variates; scan ..x....x.</think><answer>[2, 7]</answer>
  */
 
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
+import type { AnomalyClass, DepartureFacts, Interval, SeriesFacts } from '../ground/types.ts';
 import { mergeIntervals } from '../series/intervals.ts';
-import type { AnomalyClass, DepartureFacts, Interval, SeriesFacts } from '../types.ts';
 import type { Evidence, Family } from './evidence.ts';
 import { citedFamily } from './route.ts';
 import { formatResponse } from './trace.ts';

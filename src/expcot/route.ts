@@ -23,9 +23,10 @@
  *  - all regions that are unlike the rest are reported, those close to each other as one, not the strongest window alone, unless
  *    the anomaly is a trend.
  */
+
+import type { AnomalyClass, Interval } from '../ground/types.ts';
 import { DISCORD_Z, EXTREME_Z, PROFILE_WINDOW, TREND_WINDOW } from '../series/analyses.ts';
 import { coverage, mergeIntervals, pointF1 } from '../series/intervals.ts';
-import type { AnomalyClass, Interval } from '../types.ts';
 import { type Evidence, FAMILIES, type Family } from './evidence.ts';
 import { type LocalEvidence, WHITE_FROM } from './shape.ts';
 

@@ -4,6 +4,7 @@
  * is spread over many frequencies); and in a stretch beside its surroundings (`localEvidence`).
  */
 
+import type { Interval } from '../ground/types.ts';
 import {
   dominantIndex,
   refineFrequency,
@@ -12,7 +13,6 @@ import {
   spectrum,
 } from '../series/spectrum.ts';
 import { fitLine, largestMagnitude, moments, noiseSigma } from '../series/stats.ts';
-import type { Interval } from '../types.ts';
 
 /**
  * A base is a wave when one prominent spectral line (±2 bins, at least 4 cycles in the series) holds this part of the

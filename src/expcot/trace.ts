@@ -3,7 +3,7 @@
  * answer. Every number in a trace is a number of the evidence (or of the gold annotation, in the teacher's), rounded; a
  * threshold is said to be passed only where the evidence passes it. Traces hold no '<' or '>' that could break the tags.
  */
-import type { AnomalyClass, Interval } from '../types.ts';
+import type { AnomalyClass, Interval } from '../ground/types.ts';
 import {
   DENOISE_ORDER,
   DENOISE_WINDOW,

@@ -3,7 +3,7 @@
  * its cycle, in its spectrum and in its autocorrelation. Level, size, phase and speed of a wave do not count. Computed from values alone,
  * and told as an expert chain of thought.
  */
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
 import { type Bridged, bridge } from '../series/missing.ts';
 import { dominantIndex, refineFrequency, spectrum } from '../series/spectrum.ts';
 import { median, moments } from '../series/stats.ts';

@@ -5,10 +5,10 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { CheckpointError } from '../errors.ts';
-import { readUtf8 } from '../files.ts';
-import { addToManifest, checkFiles } from '../manifest.ts';
-import type { Interval } from '../types.ts';
+import { CheckpointError } from '../ground/errors.ts';
+import { readUtf8 } from '../ground/files.ts';
+import { addToManifest, checkFiles } from '../ground/manifest.ts';
+import type { Interval } from '../ground/types.ts';
 import { type Account, accountsOf, SUPPORT, type Support, type WindowEvidence } from './confidence.ts';
 import { agreement } from './trust.ts';
 

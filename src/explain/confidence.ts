@@ -8,10 +8,11 @@
  * (`ConfidenceModel`) makes of these, and of its length and the number of windows, the share of such intervals that are right. Whether the answer lists it, and the probabilities of the class, of the first cell and of the coordinates
  * tell nothing beyond that.
  */
+
+import type { Interval } from '../ground/types.ts';
 import { localDeviations } from '../series/deviation.ts';
 import { overlap, runs } from '../series/intervals.ts';
 import { quantileInPlace } from '../series/stats.ts';
-import type { Interval } from '../types.ts';
 
 /** Symbols of a scan that stand for an anomaly in a cell, and the one for none. */
 const MARKS = '(#)ox';

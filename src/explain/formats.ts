@@ -1,5 +1,5 @@
 /** A report in the forms that other programs take: JSON, CSV, Markdown, Grafana annotations; and the scores of every sample. */
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
 import { grouped } from '../html/numbers.ts';
 import {
   type AnomalyReport,

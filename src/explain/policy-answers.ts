@@ -5,11 +5,11 @@
  */
 
 import { setImmediate } from 'node:timers/promises';
+import type { Interval } from '../ground/types.ts';
 import { encodePng } from '../plot/png.ts';
 import { overlap } from '../series/intervals.ts';
 import { bridge } from '../series/missing.ts';
 import { parseAnswer } from '../tasks/anomaly.ts';
-import type { Interval } from '../types.ts';
 import { reportedAccounts } from './confidence-model.ts';
 import {
   type PolicyAnswer,

@@ -1,8 +1,8 @@
 /** What a policy claims of a stretch that it marks: of all its answers that count, from the one that marks nearly the same. */
 import { z } from 'zod';
+import { DEPARTURE_KINDS, type DepartureKind, type Interval } from '../ground/types.ts';
 import { fixed } from '../html/numbers.ts';
 import { coverage, overlap } from '../series/intervals.ts';
-import { DEPARTURE_KINDS, type DepartureKind, type Interval } from '../types.ts';
 import type { PolicyAnswer } from './policy-section.ts';
 
 export const CLAIM = z.strictObject({

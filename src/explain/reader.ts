@@ -2,18 +2,17 @@
 
 import { createHash } from 'node:crypto';
 import { VALUE_CHANNEL } from '../../datasets/example.ts';
+import type { Picture } from '../ground/types.ts';
 import { figure } from '../plot/figure.ts';
 import type { Answerer } from '../policy/answerer.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Tokenizer } from '../policy/tokenizer.ts';
-
 import type { PolicyCard } from '../tasks/card.ts';
 import type { PromptRequest } from '../tasks/kind.ts';
 import { numericText } from '../tasks/numeric-text.ts';
 import { customPrompt, instruction } from '../tasks/prompt.ts';
 import { distanceFrom, type PolicyReference } from '../tasks/reference.ts';
 import { PromptEncoder } from '../train/task.ts';
-import type { Picture } from '../types.ts';
 import { type AnswerToken, cellsOf } from './confidence.ts';
 import type { ConfidenceModel } from './confidence-model.ts';
 

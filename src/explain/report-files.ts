@@ -1,8 +1,8 @@
 /** Where the page and the JSON file of a report go: named, checked before any work is done, and written both or neither. */
 import { existsSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
 import { basename, dirname, parse } from 'node:path';
-import { ConfigError } from '../errors.ts';
-import { tidyUp, WriteError, writeFileAtomic } from '../files.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { tidyUp, WriteError, writeFileAtomic } from '../ground/files.ts';
 import { toJson } from './formats.ts';
 import { type AnomalyReport, REPORT_SCHEMA, type ReportSource } from './report.ts';
 import { type PageOptions, reportPage } from './report-page.ts';

@@ -2,10 +2,10 @@
 import { existsSync } from 'node:fs';
 import { z } from 'zod';
 import { LEVELS, type Level } from '../detect/finding.ts';
-import { ConfigError, DataError } from '../errors.ts';
-import { readUtf8, writeFileAtomic } from '../files.ts';
-import { withLock } from '../lock.ts';
-import { say } from '../terminal.ts';
+import { ConfigError, DataError } from '../ground/errors.ts';
+import { readUtf8, writeFileAtomic } from '../ground/files.ts';
+import { withLock } from '../ground/lock.ts';
+import { say } from '../ground/terminal.ts';
 import { policyStatement } from './policy-section.ts';
 import { type AnomalyReport, type ReportFinding, selectFindings } from './report.ts';
 import { zoneOffsets } from './report-time.ts';

@@ -17,9 +17,10 @@
  * 1 % and on 6 of 7, in the last of which it marks nothing. Both mark nothing in clean sines of a million samples, or abstain; both
  * answer about white noise (nothing) and abstain on square waves and on noise with spikes.
  */
+
+import type { Interval } from '../ground/types.ts';
 import { coverage, overlap } from '../series/intervals.ts';
 import type { PolicyReference } from '../tasks/reference.ts';
-import type { Interval } from '../types.ts';
 import {
   type Doubt,
   FEWEST_WINDOWS,

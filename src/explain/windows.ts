@@ -3,10 +3,10 @@
  * length, and their answers mapped back and merged.
  */
 
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
+import type { Interval } from '../ground/types.ts';
 import { localDeviations } from '../series/deviation.ts';
 import { mergeIntervals, runs } from '../series/intervals.ts';
-import type { Interval } from '../types.ts';
 import { type Reader, UNTAUGHT_LENGTH } from './reader.ts';
 
 export interface WindowOptions {

@@ -3,7 +3,7 @@
  * output, file names and recipes are data and only ever enter as strings.
  */
 import { createHash } from 'node:crypto';
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
 
 /** Markup that may be inserted as it is. */
 export class Html {

@@ -1,5 +1,5 @@
 /** Numbers and labels as pages print them. */
-import type { Estimate } from '../types.ts';
+import type { Estimate } from '../ground/types.ts';
 import { type Html, html } from './html.ts';
 
 const MINUS = '\u2212';

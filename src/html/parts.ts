@@ -1,5 +1,5 @@
 /** What pages share: figures, tables that scroll, records, text of unknown origin. */
-import type { Json } from '../types.ts';
+import type { Json } from '../ground/types.ts';
 import { type Html, html, inlineSvg, pngSource } from './html.ts';
 
 /** Characters of a text that a page shows. */

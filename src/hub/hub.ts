@@ -16,9 +16,9 @@ import {
   retryAfter,
   type Server,
   type Source,
-} from '../download.ts';
-import { ConfigError, EndpointError } from '../errors.ts';
-import { packageVersion } from '../paths.ts';
+} from '../ground/download.ts';
+import { ConfigError, EndpointError } from '../ground/errors.ts';
+import { packageVersion } from '../ground/paths.ts';
 
 /** Most bytes of one answer about a repository, after it is unpacked; one of a thousand files has some 300 kB. */
 const MOST_ANSWER_BYTES = 32 << 20;

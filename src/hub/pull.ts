@@ -4,9 +4,9 @@
  */
 import { existsSync, rmSync, type Stats, statfsSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { digest, download, partOf } from '../download.ts';
-import { CheckpointError, ConfigError, EndpointError, reasonOf } from '../errors.ts';
-import { readUtf8, WriteError, writeFileAtomic } from '../files.ts';
+import { digest, download, partOf } from '../ground/download.ts';
+import { CheckpointError, ConfigError, EndpointError, reasonOf } from '../ground/errors.ts';
+import { readUtf8, WriteError, writeFileAtomic } from '../ground/files.ts';
 import { parseDims } from '../policy/model-config.ts';
 import type { Hub, RemoteFile, RepoListing } from './hub.ts';
 

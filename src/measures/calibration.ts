@@ -1,5 +1,5 @@
 /** How well stated probabilities of classes hold. */
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
 
 /** What one answer says: a probability for each class, and the class that is true. */
 export interface Stated {

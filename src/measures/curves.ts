@@ -1,7 +1,7 @@
 /** Areas under curves of a score for every point against intervals of truth. */
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
+import type { Interval } from '../ground/types.ts';
 import { clipAndMerge } from '../series/intervals.ts';
-import type { Interval } from '../types.ts';
 
 /** @throws DataError for a score that is not finite */
 export function checkScores(scores: ArrayLike<number>): void {

@@ -1,6 +1,7 @@
 /** Measures of intervals that count anomalies as events, as TSB-AD computes them for predicted labels. */
+
+import type { Interval } from '../ground/types.ts';
 import { clipAndMerge, coverage, overlap } from '../series/intervals.ts';
-import type { Interval } from '../types.ts';
 import { harmonicMean, NOTHING_RIGHT, type PrecisionRecall, trivially } from './range-based.ts';
 
 interface Counted {

@@ -1,6 +1,6 @@
 /** Tests of whether two policies differ on the same series. */
-import { DataError } from '../errors.ts';
-import { Random } from '../random.ts';
+import { DataError } from '../ground/errors.ts';
+import { Random } from '../ground/random.ts';
 
 /**
  * McNemar's exact test: whether of two policies that are right and wrong on the same series one is right more often.

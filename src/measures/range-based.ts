@@ -2,9 +2,9 @@
  * Range-based precision and recall (Tatbul et al. 2018, "Precision and recall for time series"): every interval earns for being touched
  * at all, for how much of it is covered, where, and by how many pieces.
  */
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
+import type { Interval } from '../ground/types.ts';
 import { clipAndMerge } from '../series/intervals.ts';
-import type { Interval } from '../types.ts';
 
 export const POSITIONAL_BIASES = ['flat', 'front', 'middle', 'back'] as const;
 /** Which points of an interval weigh more: all the same, the first, those in the middle, or the last. */

@@ -1,5 +1,5 @@
 /** What several sampled answers to one question are worth together. */
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
 
 /**
  * Chance that at least one of k answers is right, drawn without replacement from n of which c are.

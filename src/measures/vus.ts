@@ -3,9 +3,9 @@
  * detection"), as TSB-AD computes it: the area under a curve, averaged over buffers around the anomalies in which a near miss counts in
  * part. With a window w a point at distance d ≤ ⌊w/2⌋ of an anomaly has the label √(1 − d/w), those of several anomalies added up to 1.
  */
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
+import type { Interval } from '../ground/types.ts';
 import { clipAndMerge, coverage, overlap } from '../series/intervals.ts';
-import type { Interval } from '../types.ts';
 import { checkScores } from './curves.ts';
 import { harmonicMean, NOTHING_RIGHT, type PrecisionRecall, trivially } from './range-based.ts';
 

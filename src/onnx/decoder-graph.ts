@@ -2,7 +2,7 @@
  * The language decoder as graphs: embeddings of tokens, and the layers with a cache of keys and values. Attention and rotation are onnxruntime's
  * own operators: written in those of ONNX they take a dozen nodes and copy the cache at every step.
  */
-import { CheckpointError } from '../errors.ts';
+import { CheckpointError } from '../ground/errors.ts';
 import type { Dims } from '../policy/model-config.ts';
 import { GraphBuilder } from './graph.ts';
 import { valueMessage } from './model-proto.ts';

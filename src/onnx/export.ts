@@ -4,8 +4,8 @@
  */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
-import { CheckpointError, ConfigError } from '../errors.ts';
-import { writeDirectoryAtomic, writeFileAtomic } from '../files.ts';
+import { CheckpointError, ConfigError } from '../ground/errors.ts';
+import { writeDirectoryAtomic, writeFileAtomic } from '../ground/files.ts';
 import { layoutOf, type Part, publishedName } from '../policy/layout.ts';
 import { configJson, type Dims, parseDims } from '../policy/model-config.ts';
 import { readParts } from '../policy/policy.ts';

@@ -1,9 +1,9 @@
 /** Batched sampling by onnxruntime: the same rows, limits and random streams as src/policy/generate.ts, the draws in JavaScript. */
-import { EngineError } from '../errors.ts';
+import { EngineError } from '../ground/errors.ts';
+import { Random } from '../ground/random.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { type GenerateOptions, limitsOf, Row, type Sampled, sampled } from '../policy/generate.ts';
 import { type SamplingOptions, samplingMask } from '../policy/sampler.ts';
-import { Random } from '../random.ts';
 import { OnnxPolicy } from './policy.ts';
 
 export type OnnxGenerateOptions = Omit<GenerateOptions, 'hidden'>;

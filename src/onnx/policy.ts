@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import type { InferenceSession, Tensor } from 'onnxruntime-common';
-import { CheckpointError, EngineError } from '../errors.ts';
+import { CheckpointError, EngineError } from '../ground/errors.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { CHANNELS } from '../policy/model-config.ts';
 import { Prompting, readParts } from '../policy/policy.ts';

@@ -1,7 +1,7 @@
 /** Stored tensors as they stand in a model file: float32, float16, or 8 bits a weight with a scale for each row; read and converted in pieces. */
 import { closeSync, readSync } from 'node:fs';
-import { CheckpointError } from '../errors.ts';
-import { openRegular } from '../files.ts';
+import { CheckpointError } from '../ground/errors.ts';
+import { openRegular } from '../ground/files.ts';
 import { elements, STORED_BYTES, type StoredTensor } from '../policy/safetensors.ts';
 import type { DataType } from './model-proto.ts';
 

@@ -1,6 +1,6 @@
 /** Pictures by content: the same figure and values are drawn once. */
 import { createHash } from 'node:crypto';
-import type { Picture } from '../types.ts';
+import type { Picture } from '../ground/types.ts';
 import type { FigureValues } from './data.ts';
 import type { Figure } from './figure.ts';
 import { render } from './raster.ts';

@@ -3,7 +3,7 @@
  * fonts are ignored, so that text looks the same on every machine and does not vanish on bare ones.
  */
 import { createRequire } from 'node:module';
-import { TimeseerError } from '../errors.ts';
+import { TimeseerError } from '../ground/errors.ts';
 import { FONT_FAMILY } from './figure.ts';
 
 const require = createRequire(import.meta.url);

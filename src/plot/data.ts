@@ -1,5 +1,5 @@
 /** The data of a figure: values checked, extents of the axes, M4 downsampling, and the rows of the table that vega draws. */
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
 import { type Figure, needsTimes, panels, plotSize } from './figure.ts';
 
 /** One array per channel of the figure, all of one length. A single array stands for a single channel. */

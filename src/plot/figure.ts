@@ -2,7 +2,7 @@
  * What a plot looks like, apart from its data: plain, serialisable values that key caches and travel to Workers.
  * Sizes are pixels of the whole picture.
  */
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
 import { checkMelScale, type MelScale } from './mel.ts';
 import { FIGURE_NAMES, isFigureName, PRESETS } from './presets.ts';
 

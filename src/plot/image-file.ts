@@ -1,9 +1,9 @@
 /** Pictures from files: PNG, JPEG and WebP, as the image processors of transformers take them in. */
 import { statSync } from 'node:fs';
 import { crc32, inflateSync } from 'node:zlib';
-import { DataError, reasonOf } from '../errors.ts';
-import { readBytes } from '../files.ts';
-import type { Picture } from '../types.ts';
+import { DataError, reasonOf } from '../ground/errors.ts';
+import { readBytes } from '../ground/files.ts';
+import type { Picture } from '../ground/types.ts';
 import { canvas } from './canvas.ts';
 import { MOST_BYTES, MOST_PIXELS, SIGNATURE } from './png.ts';
 

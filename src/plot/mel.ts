@@ -2,7 +2,7 @@
  * Mel spectrograms: powers of a short-time Fourier transform, gathered into bands that are equally wide to the ear, in
  * decibels. The mel scale is O'Shaughnessy's (1987): 2595 · log₁₀(1 + f / 700).
  */
-import { ConfigError, DataError } from '../errors.ts';
+import { ConfigError, DataError } from '../ground/errors.ts';
 
 export interface MelScale {
   readonly rate: number; // samples per second

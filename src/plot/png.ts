@@ -1,8 +1,8 @@
 /** PNG of an RGB picture: 8 bit, colour type 2, no metadata, so that equal pixels give equal bytes. */
 import { promisify } from 'node:util';
 import { crc32, deflate, deflateSync, inflateSync } from 'node:zlib';
-import { DataError } from '../errors.ts';
-import type { Picture } from '../types.ts';
+import { DataError } from '../ground/errors.ts';
+import type { Picture } from '../ground/types.ts';
 
 /** Most pixels of a picture that is read; Pillow refuses more, too, as an attempt to fill the memory. */
 export const MOST_PIXELS = 178_956_970;

@@ -1,9 +1,9 @@
 /** Renders on several cores: each Worker holds its own compiled figures. Pixels do not depend on which one drew. */
 import { availableParallelism } from 'node:os';
-import { ConfigError } from '../errors.ts';
-import { type WorkerProgram, workerUrl } from '../paths.ts';
-import type { Picture } from '../types.ts';
-import { WorkerPool } from '../worker-pool.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { type WorkerProgram, workerUrl } from '../ground/paths.ts';
+import type { Picture } from '../ground/types.ts';
+import { WorkerPool } from '../ground/worker-pool.ts';
 import type { FigureValues } from './data.ts';
 import type { Figure } from './figure.ts';
 

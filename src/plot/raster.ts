@@ -8,8 +8,8 @@
  * `SUBCOLUMNS` positions in each pixel column and adds its exact coverage of each pixel: the min–max column
  * technique, with antialiasing. Its pixels agree with vega's for the same figure (test/plot/raster.test.ts).
  */
-import { ConfigError } from '../errors.ts';
-import type { Picture } from '../types.ts';
+import { ConfigError } from '../ground/errors.ts';
+import type { Picture } from '../ground/types.ts';
 import { channelsOf, type FigureValues, xDomain, yDomain } from './data.ts';
 import { type Figure, isBare, plotSize } from './figure.ts';
 

@@ -1,6 +1,6 @@
 /** True intervals over a finished picture, for people: a light band and a strip along the top of the plot area. */
-import { ConfigError } from '../errors.ts';
-import type { Interval, Picture } from '../types.ts';
+import { ConfigError } from '../ground/errors.ts';
+import type { Interval, Picture } from '../ground/types.ts';
 import { xDomain } from './data.ts';
 import { type Figure, type Panel, panels, plotSize } from './figure.ts';
 

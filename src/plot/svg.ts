@@ -1,7 +1,7 @@
 /** Static report figures: one series with its true and predicted intervals, as an SVG string to inline in HTML. */
 import type { TopLevelSpec } from 'vega-lite';
-import { ConfigError, DataError } from '../errors.ts';
-import type { Interval } from '../types.ts';
+import { ConfigError, DataError } from '../ground/errors.ts';
+import type { Interval } from '../ground/types.ts';
 import { m4, yDomain } from './data.ts';
 import { figure as preset } from './figure.ts';
 import { LEAST_STRIP } from './shade.ts';

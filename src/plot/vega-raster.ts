@@ -7,8 +7,8 @@ import { setImmediate } from 'node:timers/promises';
 import * as vega from 'vega';
 import { type Changeset, changeset, scheme, type View } from 'vega';
 import { compile, type TopLevelSpec } from 'vega-lite';
-import { TimeseerError } from '../errors.ts';
-import type { Picture } from '../types.ts';
+import { TimeseerError } from '../ground/errors.ts';
+import type { Picture } from '../ground/types.ts';
 import { canvas, textWidth } from './canvas.ts';
 import {
   channelsOf,

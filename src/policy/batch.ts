@@ -1,5 +1,5 @@
 /** Encoded prompts and responses, and their right-padded batches. */
-import { CheckpointError } from '../errors.ts';
+import { CheckpointError } from '../ground/errors.ts';
 import type { ProcessedImage } from './image-processor.ts';
 
 /** Tokens with their M-RoPE positions and the images among them. */

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Template } from '@huggingface/jinja';
-import { CheckpointError } from '../errors.ts';
+import { CheckpointError } from '../ground/errors.ts';
 import { Guarded, type Limits, Stopped } from './guard.ts';
 import { readJson, readText } from './json-file.ts';
 

@@ -3,7 +3,7 @@
  * `Qwen2_5_VLTextModel` of transformers. One function serves prefill, decoding and training.
  */
 import type { DType, Engine, Tensor } from '../engine/engine.ts';
-import { EngineError } from '../errors.ts';
+import { EngineError } from '../ground/errors.ts';
 import { runSegment, type Tape, taped } from './gradient-checkpointing.ts';
 import type { KvCache, LayerCache, Prefix } from './kv-cache.ts';
 import type { DecoderLayer, Weights } from './layout.ts';

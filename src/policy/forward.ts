@@ -3,7 +3,7 @@
  * prompt's cache with gradient, which equals the forward pass of each full sequence.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
-import { EngineError } from '../errors.ts';
+import { EngineError } from '../ground/errors.ts';
 import type { Batch } from './batch.ts';
 import { decode, type Packing } from './decoder.ts';
 import { runSegment, type Tape, taped } from './gradient-checkpointing.ts';

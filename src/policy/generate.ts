@@ -5,8 +5,8 @@
  * host once per several steps.
  */
 import { setImmediate } from 'node:timers/promises';
-import { ConfigError, EngineError } from '../errors.ts';
-import { Random } from '../random.ts';
+import { ConfigError, EngineError } from '../ground/errors.ts';
+import { Random } from '../ground/random.ts';
 import type { EncodedPrompt } from './batch.ts';
 import { DecodingBatch, freePrompts, GROWTH, type Group, type Stepping } from './decoding-batch.ts';
 import type { Policy, Prompting } from './policy.ts';

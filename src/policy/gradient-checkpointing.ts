@@ -4,7 +4,7 @@
  * this time with gradient, one at a time. Memory is then the inputs of all segments and the activations of one.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
-import { EngineError } from '../errors.ts';
+import { EngineError } from '../ground/errors.ts';
 
 /** A part of a forward pass that is run again in the backward pass. */
 export interface Segment {

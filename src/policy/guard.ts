@@ -4,7 +4,7 @@
  */
 import { performance } from 'node:perf_hooks';
 import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
-import { workerUrl } from '../paths.ts';
+import { workerUrl } from '../ground/paths.ts';
 import type { Message } from './chat.ts';
 import type { Json } from './json-file.ts';
 

@@ -1,8 +1,8 @@
 /** Pictures to patches: the image processor of Qwen2.5-VL, as `preprocessor_config.json` sets it. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
-import { CheckpointError, DataError } from '../errors.ts';
-import type { Picture } from '../types.ts';
+import { CheckpointError, DataError } from '../ground/errors.ts';
+import type { Picture } from '../ground/types.ts';
 import { asObject, isObject, type Json, Keys, readJson } from './json-file.ts';
 import { CHANNELS, type VisionDims } from './model-config.ts';
 

@@ -1,7 +1,7 @@
 /** Text and JSON files of a checkpoint, and typed look-up in them. */
 import { existsSync } from 'node:fs';
-import { CheckpointError, DataError, reasonOf } from '../errors.ts';
-import { readBytes } from '../files.ts';
+import { CheckpointError, DataError, reasonOf } from '../ground/errors.ts';
+import { readBytes } from '../ground/files.ts';
 
 /** A text file of a checkpoint. @throws CheckpointError when it cannot be read, or is no text: it could not be carried over unchanged */
 export function readText(file: string): string {

@@ -3,7 +3,7 @@
  * projections are adjacent rows of one `qkv`, gate and up of one `gateUp`, so that each is a single product.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
-import { CheckpointError } from '../errors.ts';
+import { CheckpointError } from '../ground/errors.ts';
 import type { LayerAdapter, MergerAdapter } from './lora.ts';
 import { CHANNELS, type Dims } from './model-config.ts';
 

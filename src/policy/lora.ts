@@ -5,9 +5,9 @@
  */
 
 import type { Engine, Tensor } from '../engine/engine.ts';
-import { CheckpointError, ConfigError } from '../errors.ts';
-import { ADAPTER_TARGETS, type AdapterTarget } from '../lora-targets.ts';
-import { Random } from '../random.ts';
+import { CheckpointError, ConfigError } from '../ground/errors.ts';
+import { Random } from '../ground/random.ts';
+import { ADAPTER_TARGETS, type AdapterTarget } from '../recipe/lora-targets.ts';
 import {
   type Layout,
   LayoutBuilder,

@@ -3,7 +3,7 @@
  * the wild are read: the flat one of the published checkpoints (text keys at the root, `rope_scaling`) and the
  * nested one of transformers 5 (`text_config`, `vision_config`, `rope_parameters`).
  */
-import { CheckpointError } from '../errors.ts';
+import { CheckpointError } from '../ground/errors.ts';
 import { asObject, isCount, isObject, type Json, Keys } from './json-file.ts';
 import type { WeightDType } from './layout.ts';
 

@@ -5,10 +5,15 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Engine } from '../engine/engine.ts';
-import { CheckpointError } from '../errors.ts';
-import { writeFileAtomic } from '../files.ts';
-import { ADAPTER_TARGETS, type AdapterTarget, DECODER_TARGETS, VISION_TARGETS } from '../lora-targets.ts';
-import { checkFiles, writeManifestedDirectory } from '../manifest.ts';
+import { CheckpointError } from '../ground/errors.ts';
+import { writeFileAtomic } from '../ground/files.ts';
+import { checkFiles, writeManifestedDirectory } from '../ground/manifest.ts';
+import {
+  ADAPTER_TARGETS,
+  type AdapterTarget,
+  DECODER_TARGETS,
+  VISION_TARGETS,
+} from '../recipe/lora-targets.ts';
 import { Keys, readObject } from './json-file.ts';
 import { publishedName } from './layout.ts';
 import { type Adapter, type AdapterOptions, adapterLayout, targetOf } from './lora.ts';

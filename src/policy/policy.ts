@@ -2,10 +2,10 @@
 import { existsSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Engine, Tensor } from '../engine/engine.ts';
-import { CheckpointError, ConfigError } from '../errors.ts';
-import { writeFileAtomic } from '../files.ts';
-import { checkFiles, writeManifestedDirectory } from '../manifest.ts';
-import type { Picture } from '../types.ts';
+import { CheckpointError, ConfigError } from '../ground/errors.ts';
+import { writeFileAtomic } from '../ground/files.ts';
+import { checkFiles, writeManifestedDirectory } from '../ground/manifest.ts';
+import type { Picture } from '../ground/types.ts';
 import type { EncodedPrompt } from './batch.ts';
 import { BPE_CONFIG } from './bpe.ts';
 import { Chat, DEFAULT_TEMPLATE, expandImages, IMAGE_PLACEHOLDER } from './chat.ts';

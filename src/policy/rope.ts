@@ -4,7 +4,7 @@
  * plus one. Source: `get_rope_index` of transformers, still images.
  */
 import type { Tensor } from '../engine/engine.ts';
-import { CheckpointError, DataError } from '../errors.ts';
+import { CheckpointError, DataError } from '../ground/errors.ts';
 import type { EncodedPrompt } from './batch.ts';
 import type { Grid } from './image-processor.ts';
 import type { Dims } from './model-config.ts';

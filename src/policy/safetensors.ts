@@ -5,8 +5,8 @@
  */
 import { closeSync, existsSync, fstatSync, readdirSync, readSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { CheckpointError, DataError, reasonOf } from '../errors.ts';
-import { openRegular, writeFileAtomic } from '../files.ts';
+import { CheckpointError, DataError, reasonOf } from '../ground/errors.ts';
+import { openRegular, writeFileAtomic } from '../ground/files.ts';
 import { isCount, isObject, readJson } from './json-file.ts';
 
 const MAX_HEADER = 100_000_000;

@@ -1,6 +1,6 @@
 /** Logits to tokens: what may be sampled, how it is drawn, and the penalty on repeating. */
 import type { Tensor } from '../engine/engine.ts';
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
 import type { EncodedPrompt } from './batch.ts';
 import { FORBID, type Policy, type Prompting } from './policy.ts';
 

@@ -2,7 +2,7 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
-import { CheckpointError } from '../errors.ts';
+import { CheckpointError } from '../ground/errors.ts';
 import { Guarded, type Limits, Stopped } from './guard.ts';
 import { isObject, type Json, readObject, readText } from './json-file.ts';
 

@@ -1,7 +1,7 @@
 /** Weights in and out of one flat tensor: random start, Hugging Face checkpoints, saving. */
 import type { DType, Engine, Tensor } from '../engine/engine.ts';
-import { CheckpointError } from '../errors.ts';
-import { Random } from '../random.ts';
+import { CheckpointError } from '../ground/errors.ts';
+import { Random } from '../ground/random.ts';
 import { type Layout, type Part, publishedName, type WeightDType } from './layout.ts';
 import {
   elements,

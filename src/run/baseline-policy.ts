@@ -12,8 +12,8 @@ import type { PreparedBaseline } from '../../eval/baseline.ts';
 import { baselineNamed } from '../../eval/baseline-registry.ts';
 import { answerersFor, baselineRecord } from '../../eval/baselines.ts';
 import type { EvalPolicy } from '../../eval/policy.ts';
+import { say } from '../ground/terminal.ts';
 import { taskKind } from '../tasks/kinds.ts';
-import { say } from '../terminal.ts';
 import { foreignCard } from './task.ts';
 
 /** Validation examples that thresholds are chosen on, at most. */

@@ -1,6 +1,5 @@
 /** Measures how sure a policy has to be taken to be: which of the intervals that it marks in series that it was not taught are right. */
 import { isGenerator, openExamples } from '../../datasets/source.ts';
-import { ConfigError } from '../errors.ts';
 import { accountsOf, type Support } from '../explain/confidence.ts';
 import {
   CONFIDENCE_FILE,
@@ -11,7 +10,8 @@ import {
   writeConfidence,
 } from '../explain/confidence-model.ts';
 import { askAll } from '../explain/policy-answers.ts';
-import { Progress } from '../progress.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { Progress } from '../ground/progress.ts';
 import { bridge } from '../series/missing.ts';
 import { readCard } from '../tasks/card.ts';
 import type { EngineName } from './engine-name.ts';

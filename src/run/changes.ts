@@ -3,10 +3,10 @@
 import { z } from 'zod';
 import { readJson } from '../../eval/records.ts';
 import type { RecipeChange } from '../../eval/run-directory.ts';
-import { changedKeys, checkKey, settingOf } from '../config.ts';
-import { ConfigError } from '../errors.ts';
-import { writeFileAtomic } from '../files.ts';
-import type { Recipe } from '../recipe.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { writeFileAtomic } from '../ground/files.ts';
+import { changedKeys, checkKey, settingOf } from '../recipe/config.ts';
+import type { Recipe } from '../recipe/recipe.ts';
 import type { DataRecord } from './run-data.ts';
 
 const OPTION = '--allow-change';

@@ -5,8 +5,8 @@
 import { openExamples, reinforcementExamples } from '../../datasets/source.ts';
 import { METHODS } from '../../eval/report.ts';
 import type { RunDirectory } from '../../eval/run-directory.ts';
-import { TimeseerError } from '../errors.ts';
-import { writeFileAtomic } from '../files.ts';
+import { TimeseerError } from '../ground/errors.ts';
+import { writeFileAtomic } from '../ground/files.ts';
 import type { Html } from '../html/html.ts';
 import { encodePng } from '../plot/png.ts';
 import { hasCard } from '../tasks/card.ts';

@@ -6,7 +6,7 @@ import { type DetectOptions, detect } from '../detect/detect.ts';
 import { type AnomalyReport, buildReport, type ReportSource, reportSource } from '../explain/report.ts';
 import { offsetAt, zoneOffsets } from '../explain/report-time.ts';
 import { verify } from '../explain/verify.ts';
-import { Progress } from '../progress.ts';
+import { Progress } from '../ground/progress.ts';
 
 export interface DetectRequest extends Omit<DetectOptions, 'calendar' | 'clock'> {
   readonly file: string;

@@ -16,8 +16,8 @@ import {
   processor,
 } from '../engine/torch/kernel.ts';
 import { instructions, thisHost } from '../engine/torch/setup.ts';
-import { cores, cpuModel, memory } from '../machine.ts';
-import { cacheRoot } from '../paths.ts';
+import { cores, cpuModel, memory } from '../ground/machine.ts';
+import { cacheRoot } from '../ground/paths.ts';
 
 /** One thing that was looked at. `missing` fails the command; `warning` works, but less well. */
 export interface Check {

@@ -9,10 +9,10 @@ import {
   openEndpoint,
   pngPart,
 } from '../endpoint/chat.ts';
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
+import type { Picture } from '../ground/types.ts';
 import { encodePngAside } from '../plot/png.ts';
 import type { Shot } from '../train/task.ts';
-import type { Picture } from '../types.ts';
 import { answerOneByOne, asked } from './one-by-one.ts';
 import { foreignCard } from './task.ts';
 

@@ -1,9 +1,9 @@
 /** The engine of a run, and what is recorded of it, the machine and the versions. */
 import type { Engine } from '../engine/engine.ts';
 import { openTorch } from '../engine/torch/torch.ts';
-import { writeFileAtomic } from '../files.ts';
-import { cores, cpuModel, memory } from '../machine.ts';
-import { packageVersion } from '../paths.ts';
+import { writeFileAtomic } from '../ground/files.ts';
+import { cores, cpuModel, memory } from '../ground/machine.ts';
+import { packageVersion } from '../ground/paths.ts';
 import type { Run } from './run.ts';
 
 /**

@@ -11,18 +11,18 @@ import { type Metrics, metricsOf } from '../../eval/metrics.ts';
 import type { EvalData, EvalForm, EvalPolicy, EvalPrompt, ResponseRequest } from '../../eval/policy.ts';
 import { RecordLog } from '../../eval/record-log.ts';
 import { type ResponseUsage, usageOf } from '../../eval/usage.ts';
-import { EndpointError } from '../errors.ts';
-import { withInterrupt } from '../interrupt.ts';
+import { EndpointError } from '../ground/errors.ts';
+import { withInterrupt } from '../ground/interrupt.ts';
+import { Progress } from '../ground/progress.ts';
+import { say } from '../ground/terminal.ts';
+import type { EvalRecord, Example, Json } from '../ground/types.ts';
+import { moduleAddress } from '../ground/user-module.ts';
 import { PictureCache } from '../plot/cache.ts';
 import { RenderPool } from '../plot/pool.ts';
 import { render } from '../plot/raster.ts';
-import { Progress } from '../progress.ts';
-import { defaultRecipe, type RewardRecipe } from '../recipe.ts';
+import { defaultRecipe, type RewardRecipe } from '../recipe/recipe.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import { promptVersion } from '../tasks/prompt.ts';
-import { say } from '../terminal.ts';
-import type { EvalRecord, Example, Json } from '../types.ts';
-import { moduleAddress } from '../user-module.ts';
 import { fewShot } from './few-shot.ts';
 import {
   type JudgedExtensions,

@@ -1,6 +1,5 @@
 /** Explains a CSV file: what the detector finds in it, beside it what a policy says where one is asked, as a page and JSON. */
 import { performance } from 'node:perf_hooks';
-import { ConfigError, EngineError } from '../errors.ts';
 import { readConfidence } from '../explain/confidence-model.ts';
 import { askColumn, type ColumnAnswers, MOST_WINDOWS } from '../explain/policy-answers.ts';
 import { policyReader, type Reader } from '../explain/reader.ts';
@@ -8,14 +7,15 @@ import { type AnomalyReport, buildReport, type PolicyOpinion, type ReportSource 
 import { checkTarget, defaultTarget, writeReport } from '../explain/report-files.ts';
 import { sinceReport } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
-import { cores } from '../machine.ts';
+import { ConfigError, EngineError } from '../ground/errors.ts';
+import { cores } from '../ground/machine.ts';
+import { Progress } from '../ground/progress.ts';
+import { say } from '../ground/terminal.ts';
 import { figure } from '../plot/figure.ts';
 import type { Answerer } from '../policy/answerer.ts';
-import { Progress } from '../progress.ts';
 import { readCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { readReference } from '../tasks/reference.ts';
-import { say } from '../terminal.ts';
 import { type DetectRequest, detectFile } from './detect.ts';
 import type { EngineName } from './engine-name.ts';
 import { openAnswerer } from './open-answerer.ts';

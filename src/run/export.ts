@@ -2,13 +2,13 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CONFIDENCE_FILE } from '../explain/confidence-model.ts';
-import { readUtf8 } from '../files.ts';
+import { readUtf8 } from '../ground/files.ts';
+import { packageVersion } from '../ground/paths.ts';
+import { say } from '../ground/terminal.ts';
 import { type Exported, exportOnnx } from '../onnx/export.ts';
 import type { WeightType } from '../onnx/weights.ts';
-import { packageVersion } from '../paths.ts';
 import { CARD_FILE } from '../tasks/card.ts';
 import { REFERENCE_FILE } from '../tasks/reference.ts';
-import { say } from '../terminal.ts';
 import { findPolicy } from './run-policy.ts';
 
 export interface ExportRequest {

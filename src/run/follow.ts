@@ -5,9 +5,9 @@
 import { performance } from 'node:perf_hooks';
 import { type Recording, readRecording, readTimes } from '../../datasets/readers/recording.ts';
 import type { DetectOptions } from '../detect/detect.ts';
-import { ConfigError, DataError } from '../errors.ts';
 import type { ReportFinding } from '../explain/report.ts';
 import type { ReportState } from '../explain/state.ts';
+import { ConfigError, DataError } from '../ground/errors.ts';
 import { type DetectRequest, detectRecording } from './detect.ts';
 
 export interface FollowOptions extends Omit<DetectRequest, 'file'> {

@@ -8,11 +8,11 @@ import {
   rulesJudge,
 } from '../../rewards/judge.ts';
 import { type ChatTotals, type EndpointOptions, openEndpoint } from '../endpoint/chat.ts';
-import { ConfigError, DataError } from '../errors.ts';
-import type { Recipe } from '../recipe.ts';
+import { ConfigError, DataError } from '../ground/errors.ts';
+import type { EvalRecord, Example, TokenUsage } from '../ground/types.ts';
+import type { Recipe } from '../recipe/recipe.ts';
 import { scoreAnswer } from '../tasks/kinds.ts';
 import type { Task } from '../train/task.ts';
-import type { EvalRecord, Example, TokenUsage } from '../types.ts';
 import { isEndpoint, parseEndpoint } from './endpoint-policy.ts';
 import type { ExampleTask } from './task.ts';
 

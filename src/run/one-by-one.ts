@@ -2,9 +2,9 @@
 import { setMaxListeners } from 'node:events';
 import { type ResponseFacts, recordOf } from '../../eval/harness.ts';
 import type { EvalData, EvalPolicy, EvalPrompt, ResponseRequest } from '../../eval/policy.ts';
-import { EndpointError } from '../errors.ts';
-import { Random } from '../random.ts';
-import type { EvalRecord } from '../types.ts';
+import { EndpointError } from '../ground/errors.ts';
+import { Random } from '../ground/random.ts';
+import type { EvalRecord } from '../ground/types.ts';
 
 /** So many failures in a row are no chance: what answers is gone. */
 const GIVE_UP = 16;

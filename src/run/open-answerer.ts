@@ -3,9 +3,9 @@ import { existsSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs'
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { addonPath } from '../engine/torch/build.ts';
-import { ConfigError, EngineError } from '../errors.ts';
+import { ConfigError, EngineError } from '../ground/errors.ts';
+import { packageVersion } from '../ground/paths.ts';
 import type { OnnxPolicy } from '../onnx/policy.ts';
-import { packageVersion } from '../paths.ts';
 import { type Answerer, engineAnswerer } from '../policy/answerer.ts';
 import { loadAdapter } from '../policy/peft.ts';
 import { type LoadOptions, Policy, Prompting } from '../policy/policy.ts';

@@ -1,8 +1,8 @@
 /** From what a user names a policy by to the policy: a directory of weights, a classical baseline. */
 import type { EvalPolicy } from '../../eval/policy.ts';
 import type { EndpointOptions } from '../endpoint/chat.ts';
-import { ConfigError } from '../errors.ts';
-import { moduleAddress, moduleHash } from '../user-module.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { moduleAddress, moduleHash } from '../ground/user-module.ts';
 import { type Baselines, baselinePolicy } from './baseline-policy.ts';
 import { endpointPolicy, isEndpoint } from './endpoint-policy.ts';
 import type { EngineName } from './engine-name.ts';

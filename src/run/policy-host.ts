@@ -12,9 +12,9 @@ import type {
   PolicyRequest,
   Question,
 } from '../../eval/define.ts';
-import { ConfigError } from '../errors.ts';
-import { workerUrl } from '../paths.ts';
-import type { ModuleAddress } from '../user-module.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { workerUrl } from '../ground/paths.ts';
+import type { ModuleAddress } from '../ground/user-module.ts';
 
 type Common = Pick<PolicyDefinition, 'name' | 'concurrency' | 'timeLimit'>;
 type Asked = Omit<Parameters<DetectorDefinition['detect']>[1], 'signal'>;

@@ -1,5 +1,6 @@
 /** What a trained policy makes of its training data, for later: who asks it about other data can tell how far they are from these. */
 import { openExamples, validationExamples } from '../../datasets/source.ts';
+import type { Example } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { generate } from '../policy/generate.ts';
 import type { Policy } from '../policy/policy.ts';
@@ -8,7 +9,6 @@ import type { PolicyCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { MOST_DIMENSIONS, makeReference, type PolicyReference } from '../tasks/reference.ts';
 import { PromptEncoder, type Task } from '../train/task.ts';
-import type { Example } from '../types.ts';
 import type { TrainingJob } from './stage.ts';
 import { exampleTask, trainingTask } from './task.ts';
 

@@ -1,9 +1,9 @@
 /** The program of the thread that a policy or detector of the user runs in; see `policy-host.ts`. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { answererOf } from '../../eval/define.ts';
-import { TimeseerError } from '../errors.ts';
-import { loadModule } from '../user-code.ts';
-import type { ModuleAddress } from '../user-module.ts';
+import { TimeseerError } from '../ground/errors.ts';
+import { loadModule } from '../ground/user-code.ts';
+import type { ModuleAddress } from '../ground/user-module.ts';
 import type { PolicyCall, PolicyReply } from './policy-host.ts';
 
 const module = workerData as ModuleAddress;

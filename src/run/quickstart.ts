@@ -8,10 +8,10 @@ import { ensureBaselines, type ReportFiles, reportFiles } from '../../eval/repor
 import type { PolicyName } from '../../eval/run-directory.ts';
 import { readSummary, type Summary } from '../../eval/summary.ts';
 import { setup } from '../engine/torch/setup.ts';
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { say } from '../ground/terminal.ts';
+import type { EvalRecord } from '../ground/types.ts';
 import { taskKind } from '../tasks/kinds.ts';
-import { say } from '../terminal.ts';
-import type { EvalRecord } from '../types.ts';
 import { writeEnvironment } from './engine.ts';
 import { judgedExtensions, judgedText, judgeRecords, recipeJudge } from './judging.ts';
 import { runEvalStage } from './local-policy.ts';

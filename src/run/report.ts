@@ -4,9 +4,9 @@ import { heldOutExamples, openExamples } from '../../datasets/source.ts';
 import { type AssembleOptions, type ReportFiles, reportFiles, writeRunReport } from '../../eval/report.ts';
 import { POLICIES, RunDirectory } from '../../eval/run-directory.ts';
 import { type Summary, summaryTable } from '../../eval/summary.ts';
+import { say } from '../ground/terminal.ts';
 import { change } from '../html/numbers.ts';
 import { hasCard } from '../tasks/card.ts';
-import { say } from '../terminal.ts';
 import { CompletionsPage } from './completions.ts';
 import { evaluationCard, exampleTask } from './task.ts';
 

@@ -3,10 +3,10 @@ import { performance } from 'node:perf_hooks';
 import { isDeepStrictEqual } from 'node:util';
 import { lengthOf } from '../../datasets/example.ts';
 import { type DataFacts, type ExampleAddress, openExamples } from '../../datasets/source.ts';
-import { TimeseerError } from '../errors.ts';
-import { defaultRecipe, type Recipe } from '../recipe.ts';
+import { TimeseerError } from '../ground/errors.ts';
+import type { Example, Gold, Interval, Score } from '../ground/types.ts';
+import { defaultRecipe, type Recipe } from '../recipe/recipe.ts';
 import { goldResponse, mayChoose, parseResponse } from '../tasks/kinds.ts';
-import type { Example, Gold, Interval, Score } from '../types.ts';
 import { openRewards } from './rewards.ts';
 
 /** What a response stands for in the check. */

@@ -3,11 +3,11 @@ import { type CombinedReward, combine, combinedWeights } from '../../rewards/com
 import { RewardHost } from '../../rewards/host.ts';
 import { type NamedReward, namedReward } from '../../rewards/registry.ts';
 import type { RewardOptions } from '../../rewards/reward.ts';
-import type { Recipe, RewardRecipe } from '../recipe.ts';
+import type { Example, Gold, ParsedAnswer, Score } from '../ground/types.ts';
+import { isModuleSpecifier, type ModuleAddress, moduleAddress } from '../ground/user-module.ts';
+import type { Recipe, RewardRecipe } from '../recipe/recipe.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import type { Task } from '../train/task.ts';
-import type { Example, Gold, ParsedAnswer, Score } from '../types.ts';
-import { isModuleSpecifier, type ModuleAddress, moduleAddress } from '../user-module.ts';
 import type { TrainingTask } from './task.ts';
 
 interface Member {

@@ -14,14 +14,14 @@ import { checkTraces, storedClasses } from '../../datasets/materials.ts';
 import { type DataFacts, hasSplits, isGenerator } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
 import { readJson } from '../../eval/records.ts';
-import { DataError, TimeseerError } from '../errors.ts';
-import type { Place } from '../json-record.ts';
+import { DataError, TimeseerError } from '../ground/errors.ts';
+import type { Place } from '../ground/json-record.ts';
+import type { Example } from '../ground/types.ts';
 import { LARGEST_DRAWABLE } from '../plot/data.ts';
 import { figure } from '../plot/figure.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import { drawingOf } from '../tasks/drawing.ts';
 import { taskKind } from '../tasks/kinds.ts';
-import type { Example } from '../types.ts';
 import { type PromptReader, PromptRoom } from './prompt-length.ts';
 import { exampleTask } from './task.ts';
 

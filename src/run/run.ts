@@ -19,17 +19,17 @@ import {
 } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
 import { type PolicyName, RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
-import { changedKeys, changedRecipe, loadRecipe } from '../config.ts';
-import { CheckpointError, ConfigError } from '../errors.ts';
-import { gone, tidyUp, writeFileAtomic } from '../files.ts';
-import { Interrupted } from '../interrupt.ts';
-import { claimDirectory } from '../lock.ts';
-import { hashesIn } from '../manifest.ts';
+import { CheckpointError, ConfigError } from '../ground/errors.ts';
+import { gone, tidyUp, writeFileAtomic } from '../ground/files.ts';
+import { Interrupted } from '../ground/interrupt.ts';
+import { claimDirectory } from '../ground/lock.ts';
+import { hashesIn } from '../ground/manifest.ts';
+import { commandLine, say, shellWord } from '../ground/terminal.ts';
 import { isBuiltIn } from '../policy/model-config.ts';
-import type { Recipe } from '../recipe.ts';
+import { changedKeys, changedRecipe, loadRecipe } from '../recipe/config.ts';
+import type { Recipe } from '../recipe/recipe.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
-import { commandLine, say, shellWord } from '../terminal.ts';
 import {
   checkpointDamage,
   fallBack,

@@ -3,10 +3,10 @@ import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { readSummary } from '../../eval/summary.ts';
-import { changedKeys, defaultRecipe, recipeLeaves } from '../config.ts';
-import { DataError, TimeseerError } from '../errors.ts';
-import { isClaimed } from '../lock.ts';
-import type { Json } from '../types.ts';
+import { DataError, TimeseerError } from '../ground/errors.ts';
+import { isClaimed } from '../ground/lock.ts';
+import type { Json } from '../ground/types.ts';
+import { changedKeys, defaultRecipe, recipeLeaves } from '../recipe/config.ts';
 import { stepsOf } from './stage.ts';
 
 /** Directories below one that is searched. */

@@ -5,9 +5,10 @@ import { parentPort, workerData } from 'node:worker_threads';
 import { openExamples } from '../../datasets/source.ts';
 import { type EvalOptions, evaluate } from '../../eval/harness.ts';
 import type { Engine } from '../engine/engine.ts';
-import { neverRemake, syncPath } from '../files.ts';
-import { cores } from '../machine.ts';
-import { writeManifestedDirectory } from '../manifest.ts';
+import { neverRemake, syncPath } from '../ground/files.ts';
+import { cores } from '../ground/machine.ts';
+import { writeManifestedDirectory } from '../ground/manifest.ts';
+import type { EvalRecord } from '../ground/types.ts';
 import { engineAnswerer } from '../policy/answerer.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
@@ -33,7 +34,6 @@ import {
   WorkerGroup,
   type WorkerMessage,
 } from '../train/worker-group.ts';
-import type { EvalRecord } from '../types.ts';
 import { openEngine } from './engine.ts';
 import { fewShot } from './few-shot.ts';
 import { type JudgeCounts, judgedScore, recipeJudge } from './judging.ts';

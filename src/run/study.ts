@@ -26,16 +26,16 @@ import {
   type StudyResults,
   settingResult,
 } from '../../eval/study-results.ts';
-import { changedKeys, loadRecipe } from '../config.ts';
-import { ConfigError, TimeseerError } from '../errors.ts';
-import { gone, SystemError, tidyUp, WriteError, writeFileAtomic } from '../files.ts';
-import { Interrupted } from '../interrupt.ts';
-import { claimDirectory } from '../lock.ts';
-import { formatDuration } from '../progress.ts';
-import { armTitle, type Cell, loadStudy, START, type Study } from '../study.ts';
-import { say, shellWord } from '../terminal.ts';
+import { ConfigError, TimeseerError } from '../ground/errors.ts';
+import { gone, SystemError, tidyUp, WriteError, writeFileAtomic } from '../ground/files.ts';
+import { Interrupted } from '../ground/interrupt.ts';
+import { claimDirectory } from '../ground/lock.ts';
+import { formatDuration } from '../ground/progress.ts';
+import { say, shellWord } from '../ground/terminal.ts';
+import type { EvalRecord } from '../ground/types.ts';
+import { changedKeys, loadRecipe } from '../recipe/config.ts';
+import { armTitle, type Cell, loadStudy, START, type Study } from '../recipe/study.ts';
 import { readLog } from '../train/metrics.ts';
-import type { EvalRecord } from '../types.ts';
 import { openEngine, writeEnvironment } from './engine.ts';
 import { answerExamples } from './local-policy.ts';
 import { Run, runSession } from './run.ts';

@@ -22,12 +22,13 @@ import type { EvalTask } from '../../eval/harness.ts';
 import type { Extension } from '../../rewards/judge.ts';
 import type { RewardOptions } from '../../rewards/reward.ts';
 import { CLASSIFICATION_WEIGHTS } from '../../rewards/timemaster.ts';
-import { ConfigError, DataError, TimeseerError } from '../errors.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
+import { ConfigError, DataError, TimeseerError } from '../ground/errors.ts';
+import type { Example, Picture } from '../ground/types.ts';
 import { PictureCache } from '../plot/cache.ts';
 import { axesText, type Figure, figure, isBare } from '../plot/figure.ts';
 import { render, renderColumns } from '../plot/raster.ts';
-import type { Recipe } from '../recipe.ts';
+import type { Recipe } from '../recipe/recipe.ts';
 import {
   checkedCard,
   FOREIGN_CARD,
@@ -52,7 +53,6 @@ import { numericText } from '../tasks/numeric-text.ts';
 import { instruction, teacherInstruction } from '../tasks/prompt.ts';
 import { type Reading, reasoningRange } from '../tasks/response.ts';
 import type { Task } from '../train/task.ts';
-import type { Example, Picture } from '../types.ts';
 
 /** Figure of the recipe that means: as the data set says. */
 const OF_TASK = 'task';

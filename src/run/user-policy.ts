@@ -9,7 +9,7 @@ import {
   type Question,
 } from '../../eval/define.ts';
 import type { EvalPolicy } from '../../eval/policy.ts';
-import type { Example, Json } from '../types.ts';
+import type { Example, Json } from '../ground/types.ts';
 import { answerOneByOne, asked, type OneAnswer, type OneByOne } from './one-by-one.ts';
 import { foreignCard } from './task.ts';
 

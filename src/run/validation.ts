@@ -12,11 +12,11 @@
 import { existsSync, readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { overallOf } from '../../eval/metrics.ts';
-import { linkAtomic, syncPath } from '../files.ts';
+import { linkAtomic, syncPath } from '../ground/files.ts';
+import type { EvalRecord } from '../ground/types.ts';
 import { olderCheckpoints } from '../train/checkpoint.ts';
 import { RunLog, readLog } from '../train/metrics.ts';
 import { bestOf, EvaluatorState, type ValidationLine } from '../train/validation.ts';
-import type { EvalRecord } from '../types.ts';
 import type { Run, TrainingStage } from './run.ts';
 
 /** Lines of the evaluations of a stage, in the order of steps. */

@@ -7,7 +7,7 @@
  * series, not the filter's own derivative; the frequency test leaves out the very last window; a flagged window
  * counts with all its samples; the matrix profile reports its one strongest discord.
  */
-import type { Interval } from '../types.ts';
+import type { Interval } from '../ground/types.ts';
 import { mergeIntervals, runs } from './intervals.ts';
 import { type MatrixProfile, matrixProfile } from './matrix-profile.ts';
 import { savgol } from './savgol.ts';

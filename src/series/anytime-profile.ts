@@ -9,8 +9,8 @@
 import { availableParallelism } from 'node:os';
 import { setImmediate } from 'node:timers/promises';
 import { Worker } from 'node:worker_threads';
-import { workerUrl } from '../paths.ts';
-import { Random } from '../random.ts';
+import { workerUrl } from '../ground/paths.ts';
+import { Random } from '../ground/random.ts';
 import { requireOption, requireWhole } from './checks.ts';
 import {
   checkedOptions,

@@ -1,5 +1,5 @@
 /** Checks of what comes from outside: values and options of the public analyses. */
-import { ConfigError, DataError } from '../errors.ts';
+import { ConfigError, DataError } from '../ground/errors.ts';
 
 /**
  * Throws a DataError that names the first NaN or infinite value. The analyses neither skip nor fill: a gap moves

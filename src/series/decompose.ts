@@ -1,6 +1,6 @@
 /** Seasonal decomposition: classical, by moving averages, and by local regression (STL). */
 
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
 import { requireFinite, requireOdd, requireOption, requireWhole, requireWithin } from './checks.ts';
 import { Smoother } from './loess.ts';
 import { moments, quantileInPlace } from './stats.ts';

@@ -3,7 +3,7 @@
  * score per sample; thresholds are fixed here, once, and no label has a way in. A series too short for a detector
  * has no anomalies and scores 0. Values must be finite.
  */
-import type { Interval } from '../types.ts';
+import type { Interval } from '../ground/types.ts';
 import {
   FREQUENCY_WINDOW,
   outlierTest,

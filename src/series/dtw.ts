@@ -4,7 +4,7 @@
  * the sum over their channels. Lower bounds and early abandoning never change a result.
  */
 
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
 import { requireFinite, requireOption } from './checks.ts';
 
 /** A series of C channels of N samples each, one channel after the other: [C·N]. */

@@ -19,8 +19,8 @@
  * - Missing points (NaN): `bridge`
  * - Intervals `[start, end)` of samples: `runs`, `mergeIntervals`, `coverage`, `overlap`, `pointF1`
  */
-export { ConfigError, DataError } from '../errors.ts';
-export type { Interval } from '../types.ts';
+export { ConfigError, DataError } from '../ground/errors.ts';
+export type { Interval } from '../ground/types.ts';
 export {
   type FrequencyTest,
   frequencyTest,

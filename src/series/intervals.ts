@@ -1,5 +1,5 @@
 /** Half-open intervals on the index axis: from flags, and compared with other intervals. */
-import type { Interval } from '../types.ts';
+import type { Interval } from '../ground/types.ts';
 
 /** Runs of flagged indices of [N] as sorted, disjoint half-open intervals. */
 export function runs(n: number, flagged: (index: number) => boolean): Interval[] {

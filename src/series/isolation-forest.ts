@@ -3,8 +3,8 @@
  * rest. Seeded: the same rows and seed give the same scores everywhere.
  */
 
-import { DataError } from '../errors.ts';
-import { Random } from '../random.ts';
+import { DataError } from '../ground/errors.ts';
+import { Random } from '../ground/random.ts';
 import { requireOption, requireWhole } from './checks.ts';
 import { spreadOverWindows } from './detectors.ts';
 

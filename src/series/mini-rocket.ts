@@ -4,8 +4,8 @@
  * are those of aeon's `MiniRocket` but for rounding; which training series gives a bias, and of several channels which
  * of them a kernel sees, is drawn by our own random numbers.
  */
-import { ConfigError } from '../errors.ts';
-import { Random } from '../random.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { Random } from '../ground/random.ts';
 import { requireWhole } from './checks.ts';
 import type { Channels } from './dtw.ts';
 

@@ -1,5 +1,5 @@
 /** Missing points of a series: counted, and bridged by straight lines for analyses that need every point. */
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
 
 export interface Bridged {
   /** Without missing points [N]; the very array that was given where none is missing. Not to be written to. */

@@ -1,6 +1,6 @@
 /** What a matrix profile tells: motifs, the shapes that come again, and discords, those that do not. */
 
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
 import { requireOption, requireWhole } from './checks.ts';
 import type { MatrixProfile } from './matrix-profile.ts';
 import { largestMagnitude, moments, ROUNDING } from './stats.ts';

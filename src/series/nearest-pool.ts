@@ -1,8 +1,8 @@
 /** Nearest neighbours by dynamic time warping on all cores, and the window that suits the labels of a training set best. */
 
 import { availableParallelism } from 'node:os';
-import { workerUrl } from '../paths.ts';
-import { WorkerPool } from '../worker-pool.ts';
+import { workerUrl } from '../ground/paths.ts';
+import { WorkerPool } from '../ground/worker-pool.ts';
 import type { Channels } from './dtw.ts';
 import { checkCandidates, type Neighbour } from './nearest.ts';
 import type { NearestRequest, SharedSeries } from './nearest-worker.ts';

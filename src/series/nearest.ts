@@ -1,6 +1,6 @@
 /** Nearest neighbours by dynamic time warping, exactly: lower bounds and early abandoning pass over what cannot be nearest. */
 
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
 import { type Channels, type Envelope, envelope, lbKeogh, lbKim, WarpingRows, warp, widened } from './dtw.ts';
 
 export interface Neighbour {

@@ -2,7 +2,7 @@
  * Classical anomaly scores with a value for every sample, and the stretches that stand out of a score: what a detector with thresholds of
  * its own is compared with at an equal number of alarms. A series too short for a method scores 0.
  */
-import type { Interval } from '../types.ts';
+import type { Interval } from '../ground/types.ts';
 import { stl } from './decompose.ts';
 import { spreadOverWindows } from './detectors.ts';
 import { isolationScores } from './isolation-forest.ts';

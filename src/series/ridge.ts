@@ -4,7 +4,7 @@
  */
 
 import { setImmediate as breathe } from 'node:timers/promises';
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
 
 export interface RidgeOptions {
   /** Penalties to choose from; default 10 from 1e-3 to 1e3, evenly in the exponent. */

@@ -1,6 +1,6 @@
 /** Robust statistics: summaries that a few wild values do not move, rules that name such values, Hampel's filter, running medians. */
 
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
 import { requireFinite, requireOption, requireWhole } from './checks.ts';
 import { GAUSSIAN_MAD, moments, quantileInPlace, summarise } from './stats.ts';
 

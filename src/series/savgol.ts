@@ -4,7 +4,7 @@
  * conditioned at any odd window; the output equals scipy.signal.savgol_filter.
  */
 
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
 import { requireOdd, requireWhole, requireWithin } from './checks.ts';
 
 export interface SavgolOptions {

@@ -1,5 +1,5 @@
 /** Completions in OpenAI's shapes: one object at the end, or a stream of server-sent events. */
-import { say } from '../terminal.ts';
+import { say } from '../ground/terminal.ts';
 import type { CompletionEvent, CompletionJob } from './completions.ts';
 import type { PolicyThread } from './policy-thread.ts';
 import { clientGone, Refused } from './refused.ts';

@@ -1,12 +1,12 @@
 /** The body of POST /v1/chat/completions: checked, and encoded for the policy. */
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
+import type { Picture } from '../ground/types.ts';
 import { decodeImage, imageSize } from '../plot/image-file.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Message } from '../policy/chat.ts';
 import type { GenerationConfig } from '../policy/generation-config.ts';
 import type { Prompting } from '../policy/policy.ts';
 import { roomFor } from '../run/generate-text.ts';
-import type { Picture } from '../types.ts';
 import { type Fields, isObject, parseBody, shown } from './json-body.ts';
 import { invalid, type Refused } from './refused.ts';
 

@@ -1,9 +1,10 @@
 /** Completions by the policy: requests that wait when a batch begins are decoded together; each is told its text as it comes. */
+
+import { Random } from '../ground/random.ts';
 import { decodeGroups, Row } from '../policy/generate.ts';
 import type { GenerationConfig } from '../policy/generation-config.ts';
 import type { Policy } from '../policy/policy.ts';
 import { TextStreamer, type Tokenizer } from '../policy/tokenizer.ts';
-import { Random } from '../random.ts';
 import type { Completion } from './chat-request.ts';
 
 export interface CompletionJob extends Completion {

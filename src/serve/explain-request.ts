@@ -1,8 +1,8 @@
 /** What POST /v1/explain is asked: a table or a JSON body with options → a recording, the detector's options, the form of the answer. */
 import { type Recording, readRecording } from '../../datasets/readers/recording.ts';
 import { DEFAULT_SEVERITY, type DetectOptions } from '../detect/detect.ts';
-import { DataError, suggestion } from '../errors.ts';
 import { csvRecord, type FORMATS } from '../explain/formats.ts';
+import { DataError, suggestion } from '../ground/errors.ts';
 import { type Fields, isObject, parseBody, shown } from './json-body.ts';
 import { invalid, type Refused } from './refused.ts';
 

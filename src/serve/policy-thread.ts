@@ -1,7 +1,7 @@
 /** The policy's Worker, seen from the main thread. */
 import { Worker } from 'node:worker_threads';
-import { CheckpointError, TimeseerError } from '../errors.ts';
-import { workerUrl } from '../paths.ts';
+import { CheckpointError, TimeseerError } from '../ground/errors.ts';
+import { workerUrl } from '../ground/paths.ts';
 import type { CompletionEvent, CompletionJob } from './completions.ts';
 import type { FromPolicy, PolicyWorkerData, ToPolicy } from './policy-worker.ts';
 

@@ -1,6 +1,6 @@
 /** The Worker that holds the policy: completes what it is sent, and goes on listening between steps of decoding. */
 import { parentPort, workerData } from 'node:worker_threads';
-import { TimeseerError } from '../errors.ts';
+import { TimeseerError } from '../ground/errors.ts';
 import { readGenerationConfig } from '../policy/generation-config.ts';
 import { loadAdapter } from '../policy/peft.ts';
 import { Policy } from '../policy/policy.ts';

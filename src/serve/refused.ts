@@ -1,5 +1,5 @@
 /** A request that is refused, with the HTTP status and the error object that OpenAI's interface answers with. */
-import { TimeseerError } from '../errors.ts';
+import { TimeseerError } from '../ground/errors.ts';
 
 export interface ErrorObject {
   readonly message: string;

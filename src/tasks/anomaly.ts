@@ -2,7 +2,6 @@
 
 import { anomseer } from '../../rewards/anomseer.ts';
 import { localisation } from '../../rewards/localisation.ts';
-import { ConfigError, DataError } from '../errors.ts';
 import {
   analyseChannels,
   analyseWithGaps,
@@ -14,21 +13,22 @@ import {
 import { analyse } from '../expcot/evidence.ts';
 import { nanoFactsTeacher, nanoTeacher } from '../expcot/nano.ts';
 import { formatIntervals } from '../expcot/trace.ts';
-import { html } from '../html/html.ts';
-import { fixed, grouped } from '../html/numbers.ts';
-import { listField, type Place, show, stringField } from '../json-record.ts';
-import { eventBased, pointAdjusted } from '../measures/event-based.ts';
-import { rangeBased } from '../measures/range-based.ts';
-import { intervalVus } from '../measures/vus.ts';
-import { DETECTORS } from '../series/detectors.ts';
-import { clipAndMerge, pointF1 } from '../series/intervals.ts';
+import { ConfigError, DataError } from '../ground/errors.ts';
+import { listField, type Place, show, stringField } from '../ground/json-record.ts';
 import {
   ANOMALY_CLASSES,
   type AnomalyClass,
   type AnomalyGold,
   type Interval,
   type ParsedAnswer,
-} from '../types.ts';
+} from '../ground/types.ts';
+import { html } from '../html/html.ts';
+import { fixed, grouped } from '../html/numbers.ts';
+import { eventBased, pointAdjusted } from '../measures/event-based.ts';
+import { rangeBased } from '../measures/range-based.ts';
+import { intervalVus } from '../measures/vus.ts';
+import { DETECTORS } from '../series/detectors.ts';
+import { clipAndMerge, pointF1 } from '../series/intervals.ts';
 import {
   CLASS_ACCURACY,
   type Evaluation,

@@ -2,10 +2,10 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { CheckpointError, ConfigError } from '../errors.ts';
-import { readUtf8, writeFileAtomic } from '../files.ts';
-import { checkFiles } from '../manifest.ts';
-import { ANOMALY_CLASSES } from '../types.ts';
+import { CheckpointError, ConfigError } from '../ground/errors.ts';
+import { readUtf8, writeFileAtomic } from '../ground/files.ts';
+import { checkFiles } from '../ground/manifest.ts';
+import { ANOMALY_CLASSES } from '../ground/types.ts';
 import { choosesClass, KIND_NAMES, mayChoose } from './kinds.ts';
 
 export const CARD_FILE = 'timeseer.json';

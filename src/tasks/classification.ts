@@ -3,14 +3,14 @@
  */
 
 import { timemaster } from '../../rewards/timemaster.ts';
-import { ConfigError, DataError } from '../errors.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
 import { blindClass, ClassEvidence, teacherClass } from '../expcot/class-trace.ts';
 import { nanoClassTeacher } from '../expcot/nano-class.ts';
+import { ConfigError, DataError } from '../ground/errors.ts';
+import { type Place, show, stringField } from '../ground/json-record.ts';
+import type { ClassificationGold, ParsedAnswer } from '../ground/types.ts';
 import { html } from '../html/html.ts';
 import { grouped, interval } from '../html/numbers.ts';
-import { type Place, show, stringField } from '../json-record.ts';
-import type { ClassificationGold, ParsedAnswer } from '../types.ts';
 import {
   CLASS_ACCURACY,
   type Evaluation,

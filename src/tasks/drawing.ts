@@ -1,6 +1,7 @@
 /** What an example is drawn as: the figure of its task, with the example's own channels and x axis. */
 
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
+import type { Example, Gold, Picture } from '../ground/types.ts';
 import type { FigureValues } from '../plot/data.ts';
 import { type Figure, figure, unknownFigure } from '../plot/figure.ts';
 import type { MelScale } from '../plot/mel.ts';
@@ -9,7 +10,6 @@ import { shade } from '../plot/shade.ts';
 import { localDeviations, neighbourDistances } from '../series/deviation.ts';
 import { bridge } from '../series/missing.ts';
 import { spectrogram } from '../series/spectrum.ts';
-import type { Example, Gold, Picture } from '../types.ts';
 import { taskKind } from './kinds.ts';
 
 /** What a manifest says of figures. */

@@ -1,7 +1,8 @@
 /** What evaluation and reports need to know of a kind of answer; each kind's is in its file. */
+
+import type { Estimate, Gold, ParsedAnswer } from '../ground/types.ts';
 import type { Html } from '../html/html.ts';
 import { fixed, interval } from '../html/numbers.ts';
-import type { Estimate, Gold, ParsedAnswer } from '../types.ts';
 
 /** How a metric is told; every one is in [0, 1], and larger is better except `unparsable`. */
 export interface Metric {

@@ -1,7 +1,8 @@
 /** Extensions: the advice after an answer, as traces give it. */
+
+import type { Example } from '../ground/types.ts';
 import { bridge } from '../series/missing.ts';
 import { moments, summarise } from '../series/stats.ts';
-import type { Example } from '../types.ts';
 import type { TaskPrompt } from './kind.ts';
 import { taskKind } from './kinds.ts';
 

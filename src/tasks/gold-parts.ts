@@ -1,7 +1,7 @@
 /** The right answer in the parts that a program gives, whatever its kind. */
-import { DataError } from '../errors.ts';
-import { type Place, show } from '../json-record.ts';
-import type { AnomalyClass, Gold, Interval } from '../types.ts';
+import { DataError } from '../ground/errors.ts';
+import { type Place, show } from '../ground/json-record.ts';
+import type { AnomalyClass, Gold, Interval } from '../ground/types.ts';
 import { readGold } from './kinds.ts';
 import { optionNamed } from './question.ts';
 

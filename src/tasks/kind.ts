@@ -5,8 +5,8 @@
 import type { Reward } from '../../rewards/reward.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
 import type { NanoOptions } from '../expcot/nano.ts';
-import type { Place } from '../json-record.ts';
-import type { Example, Gold, Interval, ParsedAnswer } from '../types.ts';
+import type { Place } from '../ground/json-record.ts';
+import type { Example, Gold, Interval, ParsedAnswer } from '../ground/types.ts';
 import type { Evaluation } from './evaluation.ts';
 import type { Reading } from './response.ts';
 

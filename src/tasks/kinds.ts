@@ -1,10 +1,10 @@
 /** The kinds of answers, and what is done with an answer of any kind. */
 import type { RewardOptions } from '../../rewards/reward.ts';
-import { ConfigError, DataError } from '../errors.ts';
 import type { ClassProfile } from '../expcot/class-profile.ts';
 import type { NanoOptions } from '../expcot/nano.ts';
-import { checkFields, type Place, show } from '../json-record.ts';
-import type { Example, Gold, ParsedAnswer, Score } from '../types.ts';
+import { ConfigError, DataError } from '../ground/errors.ts';
+import { checkFields, type Place, show } from '../ground/json-record.ts';
+import type { Example, Gold, ParsedAnswer, Score } from '../ground/types.ts';
 import { anomaly } from './anomaly.ts';
 import { classification } from './classification.ts';
 import type {

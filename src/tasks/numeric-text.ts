@@ -4,7 +4,7 @@
  *     x: 0.99, 1.01, 0.987
  *     y: -0.291, nan, -0.274
  */
-import { ConfigError, DataError } from '../errors.ts';
+import { ConfigError, DataError } from '../ground/errors.ts';
 
 export interface NumericTextOptions {
   /** Significant digits of each value, 1 … 17; default 3. Trailing zeros are not written. */

@@ -1,6 +1,6 @@
 /** What a policy is asked, beside the picture or with the numbers. Never depends on labels. */
-import { ConfigError } from '../errors.ts';
-import type { Gold } from '../types.ts';
+import { ConfigError } from '../ground/errors.ts';
+import type { Gold } from '../ground/types.ts';
 import type { PromptRequest, TaskPrompt } from './kind.ts';
 import { choosesClass, taskKind } from './kinds.ts';
 

@@ -1,12 +1,12 @@
 /** Questions about series: `<think>…</think><answer>B</answer>`, the letter of an option, or a free answer where there are none. */
 
 import { answersQuestion, question as questionReward } from '../../rewards/question.ts';
-import { ConfigError, DataError } from '../errors.ts';
 import { analyseChannels } from '../expcot/anomaly.ts';
+import { ConfigError, DataError } from '../ground/errors.ts';
+import { listField, type Place, show, stringField } from '../ground/json-record.ts';
+import type { ParsedAnswer, QuestionGold } from '../ground/types.ts';
 import { html } from '../html/html.ts';
 import { grouped } from '../html/numbers.ts';
-import { listField, type Place, show, stringField } from '../json-record.ts';
-import type { ParsedAnswer, QuestionGold } from '../types.ts';
 import {
   type Evaluation,
   FORMAT_METRIC,

@@ -9,9 +9,9 @@
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
-import { CheckpointError } from '../errors.ts';
-import { readUtf8, writeFileAtomic } from '../files.ts';
-import { checkFiles } from '../manifest.ts';
+import { CheckpointError } from '../ground/errors.ts';
+import { readUtf8, writeFileAtomic } from '../ground/files.ts';
+import { checkFiles } from '../ground/manifest.ts';
 
 export const REFERENCE_FILE = 'timeseer.reference.json';
 

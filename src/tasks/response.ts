@@ -13,7 +13,7 @@
  * for a known class alone, AnomSeer's for the three parts anywhere. Not taken over: Python literals, which they evaluate as code,
  * and objects in place of pairs. An interval that begins before the series is cut; AnomSeer's drops it.
  */
-import { DataError } from '../errors.ts';
+import { DataError } from '../ground/errors.ts';
 
 /** How much is overlooked in an answer; the format reward overlooks nothing. */
 export const READINGS = ['lenient', 'strict'] as const;

@@ -1,13 +1,13 @@
 /** Anomalous variates (VisualTimeAnomaly): `<think>…</think><answer>[id, …]</answer>`. */
 
 import { variateMetrics, variates as variatesReward } from '../../rewards/variates.ts';
-import { DataError } from '../errors.ts';
 import { nanoVariatesTeacher } from '../expcot/nano.ts';
 import { analyseVariates, blindVariates, teacherVariates } from '../expcot/variates.ts';
+import { DataError } from '../ground/errors.ts';
+import { listField, show } from '../ground/json-record.ts';
+import type { ParsedAnswer, VariatesGold } from '../ground/types.ts';
 import { html } from '../html/html.ts';
 import { grouped } from '../html/numbers.ts';
-import { listField, show } from '../json-record.ts';
-import type { ParsedAnswer, VariatesGold } from '../types.ts';
 import {
   type Evaluation,
   FORMAT_METRIC,

@@ -2,7 +2,7 @@
  * Advantage estimators: pure functions from the records of a step's prompt groups to one number per response, which holds
  * for every token of it. Chosen by name in a recipe.
  */
-import { hash32 } from '../random.ts';
+import { hash32 } from '../ground/random.ts';
 
 /** One group of G responses to the same prompt. */
 export interface GroupRecord {

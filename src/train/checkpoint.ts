@@ -7,9 +7,9 @@
 import { existsSync, readdirSync, renameSync, rmSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { z } from 'zod';
-import { CheckpointError } from '../errors.ts';
-import { makeDirectory, readUtf8, syncPath, writeFileAtomic } from '../files.ts';
-import { damageOf, MANIFEST_FILE, writeManifestedDirectory } from '../manifest.ts';
+import { CheckpointError } from '../ground/errors.ts';
+import { makeDirectory, readUtf8, syncPath, writeFileAtomic } from '../ground/files.ts';
+import { damageOf, MANIFEST_FILE, writeManifestedDirectory } from '../ground/manifest.ts';
 import { writeAdapter } from '../policy/peft.ts';
 import { openSafetensors, writeSafetensors } from '../policy/safetensors.ts';
 import { loadTensor, tensorBytes } from '../policy/weights.ts';

@@ -3,10 +3,11 @@
  * extent of a micro-batch (its sequences, the longest of them, their tokens and patches), so one that another exceeds in all
  * of them is left out.
  */
+
+import type { Example, Picture } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { type PolicyParts, Prompting } from '../policy/policy.ts';
-import type { Recipe } from '../recipe.ts';
-import type { Example, Picture } from '../types.ts';
+import type { Recipe } from '../recipe/recipe.ts';
 import { groupMicroBatches, microBatches, splitGroup } from './micro-batch.ts';
 import { behindPrompt, COST_ENTRIES, TRACE_TOKENS } from './similarity.ts';
 import type { Task } from './task.ts';

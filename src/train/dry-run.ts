@@ -5,14 +5,14 @@
  */
 import type { LogProbOptions, Tensor } from '../engine/engine.ts';
 import { type Ledger, MetaEngine } from '../engine/torch/meta.ts';
+import type { Picture } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Tape } from '../policy/gradient-checkpointing.ts';
 import type { WeightDType } from '../policy/layout.ts';
 import { type Adapter, type AdapterOptions, adapterLayout } from '../policy/lora.ts';
 import type { Dims } from '../policy/model-config.ts';
 import { Policy, type PolicyOptions, type PolicyParts } from '../policy/policy.ts';
-import type { Recipe } from '../recipe.ts';
-import type { Picture } from '../types.ts';
+import type { Recipe } from '../recipe/recipe.ts';
 import {
   EXAMPLES,
   ExampleReader,

@@ -2,8 +2,8 @@
  * Guards: what a reinforcement run does when it goes wrong in one of the known ways. They are pure functions of the metrics of the
  * steps so far, so that a resumed run, which has them in its log, reacts as an unbroken one; every rank finds the same.
  */
-import { TimeseerError } from '../errors.ts';
-import type { RlRecipe } from '../recipe.ts';
+import { TimeseerError } from '../ground/errors.ts';
+import type { RlRecipe } from '../recipe/recipe.ts';
 
 /** What each guard detects; w = `rl.guards.window` steps. They stand by these names in the metrics of a step, under `guards`. */
 export const GUARDS = {

@@ -1,6 +1,6 @@
 /** A policy in training: what of it is trained, in one flat buffer that all ranks share, and the optimiser over it. */
 import type { LogProbOptions, Tensor } from '../engine/engine.ts';
-import { TimeseerError } from '../errors.ts';
+import { TimeseerError } from '../ground/errors.ts';
 import { Tape } from '../policy/gradient-checkpointing.ts';
 import type { Policy } from '../policy/policy.ts';
 import { headGradients, type TokenLoss } from './loss.ts';

@@ -2,7 +2,7 @@
  * The memory plan of a training: what each stage holds throughout, what its phases take on top of that, whether it fits,
  * and what to change where it does not. Nothing is allocated for it.
  */
-import type { Recipe } from '../recipe.ts';
+import type { Recipe } from '../recipe/recipe.ts';
 import { dryRun, type Phase, type StageMeasure, type Subject, type TrainingStage } from './dry-run.ts';
 import { EXAMPLES, ExampleReader, type Lengths, lengthsOf } from './dry-run-examples.ts';
 import type { Task } from './task.ts';

@@ -1,8 +1,8 @@
 /** What is logged of a step: gathered on every rank, reduced once, and appended to a log of JSON lines. */
 import { existsSync } from 'node:fs';
-import { DataError, TimeseerError } from '../errors.ts';
-import { appendText, readUtf8, writeFileAtomic } from '../files.ts';
-import type { Score } from '../types.ts';
+import { DataError, TimeseerError } from '../ground/errors.ts';
+import { appendText, readUtf8, writeFileAtomic } from '../ground/files.ts';
+import type { Score } from '../ground/types.ts';
 import { type GroupAdvantage, isZeroVariance } from './advantage.ts';
 import type { GuardName } from './guards.ts';
 import { PaddingMeter } from './micro-batch.ts';

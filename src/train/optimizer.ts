@@ -7,8 +7,8 @@
  * one an update below half a unit in the last place, 0.2 % of a weight, would be lost.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
-import { EngineError } from '../errors.ts';
-import type { SftRecipe } from '../recipe.ts';
+import { EngineError } from '../ground/errors.ts';
+import type { SftRecipe } from '../recipe/recipe.ts';
 import type { WorkerGroup } from './worker-group.ts';
 
 /** As the recipe's keys; a `clip` of 0 leaves gradients as they are. */

@@ -41,11 +41,11 @@
  */
 
 import type { Tensor } from '../engine/engine.ts';
-import { TimeseerError } from '../errors.ts';
+import { TimeseerError } from '../ground/errors.ts';
+import type { Example } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
-import type { RlRecipe } from '../recipe.ts';
-import type { Example } from '../types.ts';
+import type { RlRecipe } from '../recipe/recipe.ts';
 import { advantagesOf, isZeroVariance } from './advantage.ts';
 import { divergenceTo, type Teacher } from './distillation.ts';
 import { alarmsOf, checkAlarms, type GuardedStep } from './guards.ts';

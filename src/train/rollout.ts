@@ -1,8 +1,9 @@
 /** Rollouts: what the policy answers, kept with everything that a step needs of it. */
+
+import type { Example, Score } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { type GenerateSchedule, generate, type Sampled } from '../policy/generate.ts';
 import type { Policy } from '../policy/policy.ts';
-import type { Example, Score } from '../types.ts';
 import type { Task } from './task.ts';
 
 export interface RolloutOptions {

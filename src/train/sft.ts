@@ -12,7 +12,7 @@
 import type { Tensor } from '../engine/engine.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { forward } from '../policy/forward.ts';
-import type { SftRecipe } from '../recipe.ts';
+import type { SftRecipe } from '../recipe/recipe.ts';
 import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
 import { supervisedLoss } from './loss.ts';
 import type { SftMetrics } from './metrics.ts';

@@ -1,8 +1,9 @@
 /** What training needs to know of a task, and how an example of it becomes an encoded prompt. */
+
+import type { Example, Picture, Score } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Message } from '../policy/chat.ts';
 import type { Prompting } from '../policy/policy.ts';
-import type { Example, Picture, Score } from '../types.ts';
 
 /** The caller composes it; training imports no data set and no reward. */
 export interface Task {

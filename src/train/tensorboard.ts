@@ -8,7 +8,7 @@
  */
 import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
-import { appendText, writeFileAtomic } from '../files.ts';
+import { appendText, writeFileAtomic } from '../ground/files.ts';
 import { type LogName, tensorBoardTag } from './glossary.ts';
 import { type LogLine, RunLog, readLog } from './metrics.ts';
 

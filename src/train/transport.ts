@@ -3,7 +3,7 @@
  * how far a response's reasoning is from the expert's, whatever its reward.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
-import { ConfigError } from '../errors.ts';
+import { ConfigError } from '../ground/errors.ts';
 
 export interface TransportOptions {
   /** Entropic regularisation ε > 0. */

@@ -4,7 +4,7 @@
  * at the next step that one is due, and training waits there for it: so a run does the same on a fast machine and on a slow one,
  * and resumed as unbroken.
  */
-import { TimeseerError } from '../errors.ts';
+import { TimeseerError } from '../ground/errors.ts';
 import type { WorkerGroup } from './worker-group.ts';
 
 /** A line of validation.jsonl: means over the examples, greedily answered by the policy after so many steps. */

@@ -4,9 +4,9 @@
  */
 import { SHARE_ENV, Worker } from 'node:worker_threads';
 import type { Engine, Tensor } from '../engine/engine.ts';
-import { TimeseerError } from '../errors.ts';
-import { systemError } from '../files.ts';
-import type { WorkerProgram } from '../paths.ts';
+import { TimeseerError } from '../ground/errors.ts';
+import { systemError } from '../ground/files.ts';
+import type { WorkerProgram } from '../ground/paths.ts';
 import { type LoadOptions, Policy } from '../policy/policy.ts';
 
 /** Number of float64 values that one rank contributes to one exchange. */

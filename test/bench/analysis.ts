@@ -15,7 +15,8 @@ import { ANOMLLM_TASKS } from '../../datasets/generators/anomllm.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { nanoTeacher } from '../../src/expcot/nano.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { Example } from '../../src/ground/types.ts';
 import { frequencyTest, profileTest, rangeTest, trendTest } from '../../src/series/analyses.ts';
 import { cusumShifts, cusumTest, pelt } from '../../src/series/change-points.ts';
 import { decompose, stl } from '../../src/series/decompose.ts';
@@ -37,7 +38,6 @@ import { stationarityTest, unitRootTest } from '../../src/series/stationarity.ts
 import { summarise } from '../../src/series/stats.ts';
 import { mannKendall, theilSen } from '../../src/series/trend.ts';
 import { blindTrace, teacherTrace } from '../../src/tasks/kinds.ts';
-import type { Example } from '../../src/types.ts';
 import { anomllm, nano5 } from '../helpers/series.ts';
 import { median, table } from './measure.ts';
 import { openPeer, type Peer } from './peer.ts';

@@ -15,11 +15,11 @@ import { parseArgs } from 'node:util';
 import { pairedDifference } from '../../eval/bootstrap.ts';
 import { DEFAULT_SEVERITY } from '../../src/detect/detect.ts';
 import { reportPage } from '../../src/explain/report-page.ts';
-import { Progress } from '../../src/progress.ts';
-import { Random } from '../../src/random.ts';
+import { Progress } from '../../src/ground/progress.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { Estimate, Interval } from '../../src/ground/types.ts';
 import { detectFile } from '../../src/run/detect.ts';
 import { smoothed } from '../../src/series/point-scores.ts';
-import type { Estimate, Interval } from '../../src/types.ts';
 import {
   everything,
   OWN_SCORE,

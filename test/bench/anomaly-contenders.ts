@@ -1,7 +1,8 @@
 /** What is compared: the detector, classical scores with every setting that they are tried with, random places, and everything. */
 import { DEFAULT_SEVERITY, detect } from '../../src/detect/detect.ts';
 import { type Detection, LEVELS } from '../../src/detect/finding.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { Interval } from '../../src/ground/types.ts';
 import {
   deviationScore,
   onSamples,
@@ -17,7 +18,6 @@ import {
 import { dominantPeriod } from '../../src/series/spectrum.ts';
 import { moments } from '../../src/series/stats.ts';
 import { subPca } from '../../src/series/sub-pca.ts';
-import type { Interval } from '../../src/types.ts';
 import type { Case } from './anomaly-shapes.ts';
 
 /** How intervals are read off a score. */

@@ -1,7 +1,7 @@
 /** How well intervals and scores tell where the anomalies of a series are. */
 import { affiliation } from '../../rewards/affiliation.ts';
+import type { Interval } from '../../src/ground/types.ts';
 import { mergeIntervals } from '../../src/series/intervals.ts';
-import type { Interval } from '../../src/types.ts';
 
 /**
  * Average precision of a score [N] for the samples inside of the truth: Σ (Rₙ − Rₙ₋₁)·Pₙ over the thresholds, equal scores together, as

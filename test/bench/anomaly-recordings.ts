@@ -5,10 +5,10 @@
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { readRecording } from '../../datasets/readers/recording.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { Interval } from '../../src/ground/types.ts';
 import { calendarOf } from '../../src/run/detect.ts';
 import { bridge } from '../../src/series/missing.ts';
-import type { Interval } from '../../src/types.ts';
 import { type Case, compose, type Half } from './anomaly-shapes.ts';
 
 export interface RecordingCase extends Case {

@@ -2,8 +2,8 @@
  * Textbook anomalies with exact truth, and clean series of many kinds. Everything is a function of the seed. Waveforms and laws of one half
  * are those that rules may be chosen on, those of the other half are kept for reporting; kinds of anomaly stand in both.
  */
-import { Random } from '../../src/random.ts';
-import type { Interval } from '../../src/types.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { Interval } from '../../src/ground/types.ts';
 
 export type Half = 'choose' | 'report';
 

@@ -13,11 +13,11 @@ import type { Spent } from '../../datasets/compose-materials.ts';
 import { addMaterials } from '../../datasets/compose-materials.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { prepare } from '../../datasets/prepare.ts';
+import type { Picture } from '../../src/ground/types.ts';
 import { encodePng } from '../../src/plot/png.ts';
 import { render } from '../../src/plot/raster.ts';
 import { drawingOf } from '../../src/tasks/drawing.ts';
 import { expertOn } from '../../src/tasks/kinds.ts';
-import type { Picture } from '../../src/types.ts';
 import { benchOptions, median, table } from './measure.ts';
 
 const SERIES = 3200;

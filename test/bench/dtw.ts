@@ -12,7 +12,7 @@ import { availableParallelism, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import { type Channels, joinChannels } from '../../src/series/dtw.ts';
 import { NearestPool } from '../../src/series/nearest-pool.ts';
 import { labelOf } from '../../src/tasks/kinds.ts';

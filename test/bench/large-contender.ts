@@ -5,7 +5,7 @@ import { forward } from '../../src/policy/forward.ts';
 import { generate } from '../../src/policy/generate.ts';
 import { publishedName } from '../../src/policy/layout.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { defaultRecipe } from '../../src/recipe.ts';
+import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import { Learner } from '../../src/train/learner.ts';
 import { headGradients, supervisedLoss } from '../../src/train/loss.ts';
 import { groupMicroBatches, responseStates } from '../../src/train/micro-batch.ts';

@@ -2,6 +2,8 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { DType, Engine, Tensor } from '../../src/engine/engine.ts';
+import { hash32, Random } from '../../src/ground/random.ts';
+import type { Picture } from '../../src/ground/types.ts';
 import type { EncodedPrompt } from '../../src/policy/batch.ts';
 import { BPE_CONFIG, trainBpe } from '../../src/policy/bpe.ts';
 import { Chat } from '../../src/policy/chat.ts';
@@ -11,8 +13,6 @@ import { configJson, type Dims, type SpecialIds } from '../../src/policy/model-c
 import { Policy, type PolicyParts } from '../../src/policy/policy.ts';
 import { ropeIndex } from '../../src/policy/rope.ts';
 import { Tokenizer } from '../../src/policy/tokenizer.ts';
-import { hash32, Random } from '../../src/random.ts';
-import type { Picture } from '../../src/types.ts';
 
 export interface LargeSize {
   readonly about: string;

@@ -12,7 +12,7 @@ import { availableParallelism, loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import { anytimeMatrixProfile } from '../../src/series/anytime-profile.ts';
 import { openPeer, type Peer } from './peer.ts';
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { readYaml } from '../../src/yaml.ts';
+import { readYaml } from '../../src/ground/yaml.ts';
 import { type ModelCardFacts, modelCard } from './model-card.ts';
 
 type Metrics = ModelCardFacts['evaluation']['overall'];

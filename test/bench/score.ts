@@ -6,8 +6,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { scoreFiles } from '../../eval/scoring.ts';
-import { Random } from '../../src/random.ts';
-import { ANOMALY_CLASSES } from '../../src/types.ts';
+import { Random } from '../../src/ground/random.ts';
+import { ANOMALY_CLASSES } from '../../src/ground/types.ts';
 import { benchOptions, median } from './measure.ts';
 
 const COUNT = 100_000;

@@ -1,6 +1,6 @@
 /** Workers that stay open between rounds, so that ours and a peer's rounds can take turns. */
 import { SHARE_ENV, Worker } from 'node:worker_threads';
-import { workerUrl } from '../../src/paths.ts';
+import { workerUrl } from '../../src/ground/paths.ts';
 import { type WorkerContext, type WorkerFailure, workerGroupMemory } from '../../src/train/worker-group.ts';
 
 /** What a Worker of a bench team posts: an answer to each message it gets. */

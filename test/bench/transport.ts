@@ -11,7 +11,7 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import { type HiddenStates, TIMERPO_TRANSPORT, transport } from '../../src/train/transport.ts';
 import { type Comparison, comparisonTable, OURS, takeTurns } from './compare.ts';
 import { type BenchOptions, benchOptions, gflops, type Machine, machineOf, median } from './measure.ts';

@@ -15,7 +15,7 @@ import { parseArgs } from 'node:util';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { encodePng } from '../../src/plot/png.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import type { Recipe } from '../../src/recipe.ts';
+import type { Recipe } from '../../src/recipe/recipe.ts';
 import { runStage } from '../../src/run/stage.ts';
 import { trainingTask } from '../../src/run/task.ts';
 import { readCard } from '../../src/tasks/card.ts';

@@ -7,9 +7,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { loadavg, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
+import { Random } from '../../src/ground/random.ts';
+import type { Interval } from '../../src/ground/types.ts';
 import { volumeUnderSurface } from '../../src/measures/vus.ts';
-import { Random } from '../../src/random.ts';
-import type { Interval } from '../../src/types.ts';
 import { median } from './measure.ts';
 import { openPeer } from './peer.ts';
 

@@ -9,13 +9,13 @@ import { join } from 'node:path';
 import { parseArgs } from 'node:util';
 import { WILD_LENGTH, type WildSeries, wildSeries } from '../../datasets/generators/wild/wild.ts';
 import { readRecords } from '../../datasets/readers/formats.ts';
+import { DEPARTURE_KINDS, type Interval } from '../../src/ground/types.ts';
 import { html, page } from '../../src/html/html.ts';
 import { compact } from '../../src/html/numbers.ts';
 import { clipAndMerge } from '../../src/series/intervals.ts';
 import { bridge } from '../../src/series/missing.ts';
 import { autocorrelation, periodogram } from '../../src/series/spectrum.ts';
 import { moments } from '../../src/series/stats.ts';
-import { DEPARTURE_KINDS, type Interval } from '../../src/types.ts';
 import { nabCases } from './anomaly-recordings.ts';
 import { table } from './measure.ts';
 

@@ -11,16 +11,16 @@ import {
 import { tmpdir } from 'node:os';
 import { join, relative, resolve } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import { CheckpointError } from '../../src/errors.ts';
 import { type AnomalyReport, checkReport } from '../../src/explain/report.ts';
+import { CheckpointError } from '../../src/ground/errors.ts';
 import { exportPolicy } from '../../src/run/export.ts';
 import { copyPolicy, findPolicy, shippedPolicy } from '../../src/run/run-policy.ts';
 import { inside } from '../helpers/command-line.ts';
 import { writeTinyPolicy } from '../helpers/tiny-run.ts';
 
 const package_ = vi.hoisted(() => ({ policies: '' }));
-vi.mock('../../src/paths.ts', async (original) => ({
-  ...(await original<typeof import('../../src/paths.ts')>()),
+vi.mock('../../src/ground/paths.ts', async (original) => ({
+  ...(await original<typeof import('../../src/ground/paths.ts')>()),
   policiesDirectory: () => package_.policies,
 }));
 
@@ -161,7 +161,7 @@ describe('its name', () => {
 
 test('the package holds the directory in which it is looked for', async () => {
   const { packageRoot, policiesDirectory } =
-    await vi.importActual<typeof import('../../src/paths.ts')>('../../src/paths.ts');
+    await vi.importActual<typeof import('../../src/ground/paths.ts')>('../../src/ground/paths.ts');
   const { files } = JSON.parse(readFileSync(resolve(packageRoot(), 'package.json'), 'utf8')) as {
     files: string[];
   };

@@ -4,8 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import { COMMANDS, main } from '../../src/cli.ts';
-import { packageVersion } from '../../src/paths.ts';
-import { recipeKeys } from '../../src/recipe.ts';
+import { packageVersion } from '../../src/ground/paths.ts';
+import { recipeKeys } from '../../src/recipe/recipe.ts';
 import { inside, type Outcome } from '../helpers/command-line.ts';
 import { CLI } from '../helpers/program.ts';
 

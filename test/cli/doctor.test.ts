@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { cores, cpuModel, memory } from '../../src/machine.ts';
+import { cores, cpuModel, memory } from '../../src/ground/machine.ts';
 import { blasOf, examine } from '../../src/run/doctor.ts';
 
 const line = (file: string): string => `7f00-7f01 r-xp 00000000 08:01 42    ${file}\n`;

@@ -14,8 +14,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { readRecords } from '../../eval/records.ts';
 import { RUN_VERSION } from '../../eval/run-directory.ts';
-import { OWNER } from '../../src/files.ts';
-import { recipeSchema } from '../../src/recipe.ts';
+import { OWNER } from '../../src/ground/files.ts';
+import { recipeSchema } from '../../src/recipe/recipe.ts';
 import { edit, listing, timeseer, until, writeTinyPolicy } from '../helpers/tiny-run.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-eval-'));

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
-import { Interrupted, withInterrupt } from '../../src/interrupt.ts';
+import { Interrupted, withInterrupt } from '../../src/ground/interrupt.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-interrupt-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
@@ -26,7 +26,7 @@ function signalled(body: string, signals: readonly NodeJS.Signals[]): Promise<En
   writeFileSync(
     file,
     `import { setTimeout as sleep } from 'node:timers/promises';
-     import { withInterrupt } from ${JSON.stringify(resolve('src/interrupt.ts'))};
+     import { withInterrupt } from ${JSON.stringify(resolve('src/ground/interrupt.ts'))};
      await withInterrupt(async (signal) => { ${body} });
      console.log('after');`,
   );

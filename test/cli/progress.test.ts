@@ -1,7 +1,7 @@
 import { Writable } from 'node:stream';
 import { stripVTControlCharacters } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { formatDuration, formatValue, Progress, type ProgressOptions } from '../../src/progress.ts';
+import { formatDuration, formatValue, Progress, type ProgressOptions } from '../../src/ground/progress.ts';
 
 /** A stream that keeps what it is given, and a clock that is set by hand. */
 function bench(options: Partial<ProgressOptions> = {}, tty: { isTTY?: boolean; columns?: number } = {}) {

@@ -5,8 +5,8 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
 import { COMMANDS, main } from '../../src/cli.ts';
-import { TimeseerError } from '../../src/errors.ts';
-import { systemError } from '../../src/files.ts';
+import { TimeseerError } from '../../src/ground/errors.ts';
+import { systemError } from '../../src/ground/files.ts';
 import { failureOf } from '../../src/train/worker-group.ts';
 import { inside } from '../helpers/command-line.ts';
 import { CLI } from '../helpers/program.ts';
@@ -177,7 +177,7 @@ test.each([30, 45])('with room for only %i open files it says so, and how to get
 const first = spawnSync('unshare', ['-pf', '--kill-child', 'true']).status === 0;
 
 test.skipIf(!first)('as the first process of a container a signal ends it too', async () => {
-  const script = `import { endAsFirstProcess } from ${JSON.stringify(resolve('src/interrupt.ts'))};
+  const script = `import { endAsFirstProcess } from ${JSON.stringify(resolve('src/ground/interrupt.ts'))};
     endAsFirstProcess(); setInterval(() => {}, 1000); console.log(process.pid);`;
   const program = join(directory, 'first.mts');
   writeFileSync(program, script);

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openHeldOut } from '../../eval/harness.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { caveatsOf } from '../../eval/run-facts.ts';
-import { moduleHash } from '../../src/user-module.ts';
+import { moduleHash } from '../../src/ground/user-module.ts';
 import { timeseer, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-own-reward-'));

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readSummary } from '../../eval/summary.ts';
 import { sparkline } from '../../src/commands/runs.ts';
-import { claimDirectory } from '../../src/lock.ts';
+import { claimDirectory } from '../../src/ground/lock.ts';
 import { buildReport } from '../../src/run/report.ts';
 import type { DamagedRun, RunFacts } from '../../src/run/runs.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';

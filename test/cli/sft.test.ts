@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { openExamples } from '../../datasets/source.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { MANIFEST_FILE } from '../../src/manifest.ts';
+import { MANIFEST_FILE } from '../../src/ground/manifest.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { renderColumns } from '../../src/plot/raster.ts';
 import { Policy } from '../../src/policy/policy.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { checkTraces } from '../../datasets/materials.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import { readCard } from '../../src/tasks/card.ts';
 import { editLine, editManifest } from '../helpers/edit-set.ts';
 import { bits, edit, listing, timeseer } from '../helpers/tiny-run.ts';

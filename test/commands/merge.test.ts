@@ -3,13 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { Picture } from '../../src/ground/types.ts';
 import { collate } from '../../src/policy/batch.ts';
 import { forward } from '../../src/policy/forward.ts';
 import { type AdapterOptions, adapterLayout, createAdapter } from '../../src/policy/lora.ts';
 import { saveAdapter } from '../../src/policy/peft.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { Random } from '../../src/random.ts';
-import type { Picture } from '../../src/types.ts';
 import { inside } from '../helpers/command-line.ts';
 import { tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 

@@ -2,8 +2,8 @@ import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ConfigError } from '../../src/errors.ts';
-import { defaultRecipe, type Recipe } from '../../src/recipe.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
+import { defaultRecipe, type Recipe } from '../../src/recipe/recipe.ts';
 import { parseBytes, stageMemory } from '../../src/run/stage-memory.ts';
 import { FOREIGN_CARD, writeCard } from '../../src/tasks/card.ts';
 import { inside } from '../helpers/command-line.ts';

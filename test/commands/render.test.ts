@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type RenderArguments, runRender } from '../../src/commands/render.ts';
-import { ConfigError } from '../../src/errors.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { decodePng } from '../../src/plot/png.ts';
 import { renderColumns } from '../../src/plot/raster.ts';

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { ANOMLLM_TASKS, type AnomLLMTask, anomllmClass } from '../../datasets/generators/anomllm.ts';
 import { SPLITS } from '../../datasets/split.ts';
-import { ConfigError } from '../../src/errors.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
 import { anomllm, anomllmMixed, type Series } from '../helpers/series.ts';
 
 interface Reference {

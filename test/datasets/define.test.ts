@@ -7,9 +7,9 @@ import { defineTask, type TaskDefinition, userTask } from '../../datasets/define
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { prepare } from '../../datasets/prepare.ts';
 import { openExamples } from '../../datasets/source.ts';
-import { ConfigError, DataError } from '../../src/errors.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import { ANOMALY_CLASSES } from '../../src/ground/types.ts';
 import { goldResponse } from '../../src/tasks/kinds.ts';
-import { ANOMALY_CLASSES } from '../../src/types.ts';
 import { inside } from '../helpers/command-line.ts';
 import { CLI } from '../helpers/program.ts';
 

@@ -17,9 +17,9 @@ import { isExampleSet } from '../../datasets/example-manifest.ts';
 import { type ExampleOrigin, ExampleSet, writeExamples } from '../../datasets/example-set.ts';
 import { anomllm } from '../../datasets/generators/anomllm.ts';
 import type { Split } from '../../datasets/split.ts';
-import { DataError } from '../../src/errors.ts';
-import { WriteError } from '../../src/files.ts';
-import type { Example } from '../../src/types.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import { WriteError } from '../../src/ground/files.ts';
+import type { Example } from '../../src/ground/types.ts';
 import { mutant } from '../helpers/mutate.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-examples-'));

@@ -15,7 +15,7 @@ import yargs from 'yargs';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { nano5 } from '../../datasets/generators/nano5.ts';
 import { generate } from '../../src/commands/generate.ts';
-import { ConfigError } from '../../src/errors.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
 import { CLI } from '../helpers/program.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-generate-'));

@@ -8,8 +8,8 @@ import { figureFile, type MaterialFacts, materialFile } from '../../datasets/exa
 import { type ExampleOrigin, ExampleSet, writeExamples } from '../../datasets/example-set.ts';
 import { type Material, Materials, MaterialWriter } from '../../datasets/materials.ts';
 import type { Split } from '../../datasets/split.ts';
-import { DataError } from '../../src/errors.ts';
-import type { Example } from '../../src/types.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import type { Example } from '../../src/ground/types.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-materials-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));

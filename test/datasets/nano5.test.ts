@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { NANO5_CLASSES, nano5Class } from '../../datasets/generators/nano5.ts';
 import { SPLITS } from '../../datasets/split.ts';
-import { ConfigError } from '../../src/errors.ts';
-import type { AnomalyClass } from '../../src/types.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
+import type { AnomalyClass } from '../../src/ground/types.ts';
 import { nano5, type Series } from '../helpers/series.ts';
 
 const N = 1000;

@@ -11,11 +11,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, it } from 'vitest';
 import { ExampleSet } from '../../datasets/example-set.ts';
+import type { Picture } from '../../src/ground/types.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { decodePng } from '../../src/plot/png.ts';
 import { render } from '../../src/plot/raster.ts';
 import { drawingOf } from '../../src/tasks/drawing.ts';
-import type { Picture } from '../../src/types.ts';
 import { inside } from '../helpers/command-line.ts';
 import { writeWhales } from '../helpers/whales.ts';
 

@@ -6,8 +6,8 @@ import { BENCHMARKS, benchmarkNamed } from '../../datasets/benchmarks/registry.t
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { prepare, type SelectOptions, selectExamples } from '../../datasets/prepare.ts';
 import type { Split } from '../../datasets/split.ts';
-import { ConfigError, DataError } from '../../src/errors.ts';
-import { ANOMALY_CLASSES, type Example } from '../../src/types.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import { ANOMALY_CLASSES, type Example } from '../../src/ground/types.ts';
 import { dict, npy, zipOf } from '../helpers/numpy-files.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-prepare-'));

@@ -20,7 +20,7 @@ import {
   trainingSplit,
   validationExamples,
 } from '../../datasets/source.ts';
-import { ConfigError, closest } from '../../src/errors.ts';
+import { ConfigError, closest } from '../../src/ground/errors.ts';
 import { labelOf } from '../../src/tasks/kinds.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-partition-'));

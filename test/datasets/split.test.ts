@@ -10,7 +10,7 @@ import {
   splitByRecording,
   stratifiedSubset,
 } from '../../datasets/split.ts';
-import { ConfigError, DataError } from '../../src/errors.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
 
 const sum = (list: readonly number[]): number => list.reduce((all, n) => all + n, 0);
 const seeds = fc.integer({ min: 0, max: 2 ** 40 });

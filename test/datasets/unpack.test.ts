@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { crc32, deflateRawSync } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
 import { unpack } from '../../datasets/unpack.ts';
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-unpack-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { gradeProblem } from '../../datasets/validate-set.ts';
-import type { Example, Gold } from '../../src/types.ts';
+import type { Example, Gold } from '../../src/ground/types.ts';
 
 const LENGTH = 60;
 const example = (gold: Gold, channels = 1): Example => ({

@@ -4,7 +4,7 @@ import { describe, expect, it } from 'vitest';
 import { VTA_WAVES, type VtaWave } from '../../datasets/generators/vta.ts';
 import { VTA_VARIATE_LENGTH, VTA_VARIATES } from '../../datasets/generators/vta-variates.ts';
 import { SPLITS } from '../../datasets/split.ts';
-import { ConfigError } from '../../src/errors.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
 import { vtaMultivariate } from '../helpers/series.ts';
 
 const N = VTA_VARIATE_LENGTH;

@@ -5,8 +5,8 @@ import { generatorOf } from '../../datasets/benchmarks/registry.ts';
 import { VTA_LENGTH, VTA_MISSING, VTA_TYPES, type VtaType, vtaClass } from '../../datasets/generators/vta.ts';
 import { openExamples } from '../../datasets/source.ts';
 import { SPLITS } from '../../datasets/split.ts';
-import { ConfigError } from '../../src/errors.ts';
-import type { Interval } from '../../src/types.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
+import type { Interval } from '../../src/ground/types.ts';
 import { type Series, univariate, vta, vtaIrregular } from '../helpers/series.ts';
 
 const N = VTA_LENGTH;

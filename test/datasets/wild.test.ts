@@ -22,8 +22,8 @@ import {
 } from '../../datasets/generators/wild/wild.ts';
 import { openExamples } from '../../datasets/source.ts';
 import { SPLITS } from '../../datasets/split.ts';
-import { Random } from '../../src/random.ts';
-import { ANOMALY_CLASSES, type AnomalyGold, DEPARTURE_KINDS, type Interval } from '../../src/types.ts';
+import { Random } from '../../src/ground/random.ts';
+import { ANOMALY_CLASSES, type AnomalyGold, DEPARTURE_KINDS, type Interval } from '../../src/ground/types.ts';
 
 const COUNT = 2000;
 const valuesOf = ({ example }: WildSeries): Float64Array => example.channels[0]!;

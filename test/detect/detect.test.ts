@@ -4,8 +4,8 @@ import { detect } from '../../src/detect/detect.ts';
 import { LEVELS } from '../../src/detect/finding.ts';
 import { join } from '../../src/detect/join.ts';
 import type { Candidate } from '../../src/detect/scan.ts';
-import { ConfigError, DataError } from '../../src/errors.ts';
-import { Random } from '../../src/random.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
 
 /** Independent standard normal numbers. */
 function noise(seed: number, n: number): Float64Array {

@@ -10,7 +10,7 @@ import {
   openEndpoint,
   pngPart,
 } from '../../src/endpoint/chat.ts';
-import { ConfigError } from '../../src/errors.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
 import { body, ChatServer, completion, json, says } from '../helpers/chat-server.ts';
 
 const KEY = 'sk-test-4f9c2ab7e1';

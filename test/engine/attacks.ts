@@ -5,7 +5,7 @@
  */
 import { fileURLToPath } from 'node:url';
 import { loadNative, type Native } from '../../src/engine/torch/native.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 
 /** An array whose entry `at` runs `body` when it is read, and is `value`. */
 function trap<T>(entries: readonly T[], at: number, body: (array: T[]) => void): T[] {

@@ -1,7 +1,7 @@
 /** Steps of decoding against the loops of the reference, and products with weights that lie column by column. */
 import { describe, expect, it } from 'vitest';
 import type { Engine, Tensor } from '../../src/engine/engine.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import * as ref from '../helpers/reference.ts';
 import { upload, worst } from './contract.ts';
 

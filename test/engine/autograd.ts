@@ -1,8 +1,8 @@
 /** Histories, leaves and gradients beyond the values of single operations. */
 import { describe, expect, it } from 'vitest';
 import type { Engine, Recording, Tensor } from '../../src/engine/engine.ts';
-import { EngineError } from '../../src/errors.ts';
-import { Random } from '../../src/random.ts';
+import { EngineError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
 import type { Nd } from '../helpers/reference.ts';
 import * as ref from '../helpers/reference.ts';
 

@@ -1,6 +1,6 @@
 /** Shape and arithmetic operations of the contract beside their references, on asymmetric shapes. */
 import type { Engine, Tensor } from '../../src/engine/engine.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import type { Nd } from '../helpers/reference.ts';
 import * as ref from '../helpers/reference.ts';
 

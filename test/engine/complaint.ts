@@ -3,7 +3,7 @@ import { afterEach, expect } from 'vitest';
 import type { Engine, Tensor } from '../../src/engine/engine.ts';
 import { loadNative } from '../../src/engine/torch/native.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { EngineError } from '../../src/errors.ts';
+import { EngineError } from '../../src/ground/errors.ts';
 
 export interface Misuse {
   readonly engine: Engine;

@@ -1,7 +1,7 @@
 /** The suite of the engine contract, run over every engine by the factory that opens one. */
 import { afterEach, beforeAll, describe, expect, it } from 'vitest';
 import type { DType, Engine, Tensor } from '../../src/engine/engine.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import type { Nd } from '../helpers/reference.ts';
 import * as ref from '../helpers/reference.ts';
 import { attentionStepContract } from './attention-step.ts';

@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 
 const engine = openTorch({ threads: 2 });
 const OUTER = 1031;

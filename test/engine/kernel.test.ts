@@ -17,7 +17,7 @@ import {
   probe,
   processor,
 } from '../../src/engine/torch/kernel.ts';
-import { cacheRoot } from '../../src/paths.ts';
+import { cacheRoot } from '../../src/ground/paths.ts';
 import { blasCheck } from '../../src/run/doctor.ts';
 
 const x64 = (vendor: string, family: number, model: number, flags: string): Processor =>

@@ -1,7 +1,7 @@
 /** Attention to a shared prefix over so many scores that an engine may tile them. */
 import { describe, expect, it } from 'vitest';
 import type { AttentionInput, DType, Engine, Tensor } from '../../src/engine/engine.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import type { Nd } from '../helpers/reference.ts';
 import * as ref from '../helpers/reference.ts';
 

@@ -3,8 +3,8 @@ import { describe, expect, it } from 'vitest';
 import type { AdamWState, Tensor } from '../../src/engine/engine.ts';
 import { loadNative } from '../../src/engine/torch/native.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { EngineError } from '../../src/errors.ts';
-import { Random } from '../../src/random.ts';
+import { EngineError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
 
 const [WIDTH, VOCABULARY, ROWS, LENGTH] = [32, 90, 3, 11];
 const engine = openTorch({ threads: 1 });

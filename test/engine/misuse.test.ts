@@ -2,7 +2,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { EngineError } from '../../src/errors.ts';
+import { EngineError } from '../../src/ground/errors.ts';
 import { misuse } from './complaint.ts';
 
 const { engine, complaint, floats, whole } = misuse();

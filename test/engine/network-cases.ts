@@ -1,6 +1,6 @@
 /** Neural-network operations of the contract beside their references, and a small decoder made of them. */
 import type { Tensor } from '../../src/engine/engine.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import type { Nd } from '../helpers/reference.ts';
 import * as ref from '../helpers/reference.ts';
 import { type Case, indices } from './cases.ts';

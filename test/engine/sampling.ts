@@ -1,7 +1,7 @@
 /** Sampling: what is drawn, how often, and the log-probabilities that come with it. */
 import { describe, expect, it } from 'vitest';
 import type { Engine } from '../../src/engine/engine.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import * as ref from '../helpers/reference.ts';
 
 const BELOW_ONE = 1 - 2 ** -24; // the largest float32 below 1

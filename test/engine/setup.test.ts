@@ -18,9 +18,9 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import { addonPath, buildAddon, findCompiler, targetPath } from '../../src/engine/torch/build.ts';
 import { findExecutable, findLibtorch, type Libtorch } from '../../src/engine/torch/find.ts';
 import { type Host, instructions, setup } from '../../src/engine/torch/setup.ts';
-import { EngineError } from '../../src/errors.ts';
-import { OWNER } from '../../src/files.ts';
-import { cacheRoot } from '../../src/paths.ts';
+import { EngineError } from '../../src/ground/errors.ts';
+import { OWNER } from '../../src/ground/files.ts';
+import { cacheRoot } from '../../src/ground/paths.ts';
 
 let directory: string;
 beforeEach(() => {

@@ -1,7 +1,7 @@
 /** Wrong shapes, dtypes and sizes are EngineErrors that name the operator, what it was given, and the device. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { EngineError } from '../../src/errors.ts';
+import { EngineError } from '../../src/ground/errors.ts';
 import { misuse } from './complaint.ts';
 
 const { engine, complaint, floats, whole } = misuse();

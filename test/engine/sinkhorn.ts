@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { Engine } from '../../src/engine/engine.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 
 interface Problem {
   readonly cost: Float64Array; // [T, S]

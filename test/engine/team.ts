@@ -1,6 +1,6 @@
 /** A small regression trained by several ranks over shared flat storage: gradients by rank, summed in rank order. */
 import type { AdamWState, Engine, Tensor } from '../../src/engine/engine.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 
 export const [INPUT, HIDDEN, BATCH] = [5, 7, 6];
 export const PARAMETERS = INPUT * HIDDEN + HIDDEN;

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { DType, Engine } from '../../src/engine/engine.ts';
-import { EngineError } from '../../src/errors.ts';
+import { EngineError } from '../../src/ground/errors.ts';
 import { indices } from './cases.ts';
 
 export function tensorDataContract(get: () => Engine): void {

@@ -3,7 +3,7 @@ import { afterAll, describe, expect, it } from 'vitest';
 import type { DType, Tensor } from '../../src/engine/engine.ts';
 import { loadNative } from '../../src/engine/torch/native.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 
 const engine = openTorch({ threads: 1 });
 const random = new Random(4, 'threads');

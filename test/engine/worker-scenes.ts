@@ -3,7 +3,7 @@
  * last words; the main thread of `short-lived` never loads the engine itself.
  */
 import { SHARE_ENV, Worker } from 'node:worker_threads';
-import { workerUrl } from '../../src/paths.ts';
+import { workerUrl } from '../../src/ground/paths.ts';
 
 function start(scene: string, gate: Int32Array): Worker {
   const program = workerUrl('./scene-worker.ts', import.meta.url);

@@ -5,7 +5,7 @@ import { SHARE_ENV, Worker } from 'node:worker_threads';
 import { describe, expect, it } from 'vitest';
 import { loadNative } from '../../src/engine/torch/native.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { workerUrl } from '../../src/paths.ts';
+import { workerUrl } from '../../src/ground/paths.ts';
 import { allocate, contribute, leavesOf, type Storage, update } from './team.ts';
 import type { TeamData } from './team-worker.ts';
 

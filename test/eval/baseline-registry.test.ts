@@ -9,9 +9,9 @@ import { BASELINES, baselineNamed, baselinesOf } from '../../eval/baseline-regis
 import { answerersFor, baselineRecord } from '../../eval/baselines.ts';
 import { answerAbove, comparable, POINT_SCORES, THRESHOLDS } from '../../eval/point-score-baselines.ts';
 import { evaluation } from '../../src/commands/eval.ts';
-import { ConfigError, DataError } from '../../src/errors.ts';
-import { Random } from '../../src/random.ts';
-import type { Example } from '../../src/types.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { Example } from '../../src/ground/types.ts';
 
 const WAVE = 20;
 

@@ -16,12 +16,12 @@ import {
 import { openHeldOut, validationOf } from '../../eval/harness.ts';
 import { metricsOf, overallOf } from '../../eval/metrics.ts';
 import { anomalyReward } from '../../rewards/anomseer.ts';
-import { DataError } from '../../src/errors.ts';
 import { EXPCOT_BLIND, expcotBlind } from '../../src/expcot/anomaly.ts';
-import { recipeSchema } from '../../src/recipe.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import type { AnomalyClass, Example } from '../../src/ground/types.ts';
+import { recipeSchema } from '../../src/recipe/recipe.ts';
 import { DETECTORS } from '../../src/series/detectors.ts';
 import { anomaly } from '../../src/tasks/anomaly.ts';
-import type { AnomalyClass, Example } from '../../src/types.ts';
 
 const DETECTORS_OF_ANOMALIES = anomaly.evaluation.detectors;
 const recipe = recipeSchema.parse({ seed: 5, data: { heldOut: 20 }, eval: { series: 20, validation: 15 } });

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { estimate, estimates, pairedDifference, setEstimates } from '../../eval/bootstrap.ts';
-import { DataError } from '../../src/errors.ts';
-import { Random } from '../../src/random.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
 
 const normals = (n: number, mean: number, seed: number) => {
   const random = new Random(seed, 'test');

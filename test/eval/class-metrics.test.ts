@@ -4,8 +4,8 @@ import { describe, expect, test } from 'vitest';
 import { nearestNeighbour } from '../../eval/baselines.ts';
 import { metricsOf, overallOf, pairedGain } from '../../eval/metrics.ts';
 import { metricsTable } from '../../eval/metrics-table.ts';
-import { DataError } from '../../src/errors.ts';
-import type { EvalRecord, Example } from '../../src/types.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import type { EvalRecord, Example } from '../../src/ground/types.ts';
 import { classResponse, recordOf, variatesResponse, writeResponse } from '../helpers/eval-records.ts';
 
 interface GoldenCase {

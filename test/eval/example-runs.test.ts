@@ -13,11 +13,11 @@ import { chooseExamples, exampleRule } from '../../eval/report-examples.ts';
 import { reportPage } from '../../eval/report-page.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { readSummary, summaryTable } from '../../eval/summary.ts';
-import { DataError } from '../../src/errors.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import type { Example, Gold, Picture } from '../../src/ground/types.ts';
 import { decodePng } from '../../src/plot/png.ts';
 import { blindTrace, labelOf } from '../../src/tasks/kinds.ts';
-import type { Example, Gold, Picture } from '../../src/types.ts';
 import { recordOf } from '../helpers/eval-records.ts';
 import { type MadeRun, STATEMENT, writeMadeRun, writeMadeSet } from '../helpers/example-run.ts';
 

@@ -10,7 +10,7 @@ import {
 import { leaderboardPage } from '../../eval/leaderboard-page.ts';
 import { overallOf } from '../../eval/metrics.ts';
 import { usageOf } from '../../eval/usage.ts';
-import type { EvalRecord } from '../../src/types.ts';
+import type { EvalRecord } from '../../src/ground/types.ts';
 import { classResponse, evalRecord, recordOf, writeResponse } from '../helpers/eval-records.ts';
 
 /** Classifications of which `right` of 4 are right. */

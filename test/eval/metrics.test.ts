@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { metricsOf, pairedGain } from '../../eval/metrics.ts';
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { anomaly } from '../../src/tasks/anomaly.ts';
 import { evalRecord, writeResponse } from '../helpers/eval-records.ts';
 

@@ -6,9 +6,9 @@ import { openExamples } from '../../datasets/source.ts';
 import { type Answers, compareAnswers, compareSeeds } from '../../eval/paired-comparison.ts';
 import { pairedComparisonPage } from '../../eval/paired-comparison-page.ts';
 import { writeRecords } from '../../eval/records.ts';
-import { ConfigError, DataError } from '../../src/errors.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import type { AnomalyGold, EvalRecord } from '../../src/ground/types.ts';
 import { mcnemar } from '../../src/measures/paired-tests.ts';
-import type { AnomalyGold, EvalRecord } from '../../src/types.ts';
 import { inside } from '../helpers/command-line.ts';
 import { classResponse, evalRecord, recordOf, writeResponse } from '../helpers/eval-records.ts';
 

@@ -7,7 +7,7 @@ import { metricsOf } from '../../eval/metrics.ts';
 import { type PredictionFiles, readPredictions } from '../../eval/predictions.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { exampleScore, scored, scoreFiles } from '../../eval/scoring.ts';
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { inside } from '../helpers/command-line.ts';
 import { evalRecord, writeResponse } from '../helpers/eval-records.ts';
 

@@ -5,10 +5,10 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { anomalyExample } from '../../datasets/example.ts';
 import { checkCoverage, readRecords, writeRecords } from '../../eval/records.ts';
-import { DataError } from '../../src/errors.ts';
-import { WriteError } from '../../src/files.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import { WriteError } from '../../src/ground/files.ts';
+import type { EvalRecord, Gold } from '../../src/ground/types.ts';
 import { parseResponse, scoreAnswer } from '../../src/tasks/kinds.ts';
-import type { EvalRecord, Gold } from '../../src/types.ts';
 import {
   classResponse,
   evalRecord,

@@ -4,7 +4,7 @@ import { movingMean } from '../../eval/report-curves.ts';
 import { labelled, reportPage } from '../../eval/report-page.ts';
 import { confusionTable } from '../../eval/report-tables.ts';
 import { requirementsOf } from '../../eval/results.ts';
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { change, compact, duration, fixed, grouped, signed } from '../../src/html/numbers.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
 import { sampleReport } from '../helpers/report.ts';

@@ -9,14 +9,14 @@ import { assembleReport, type ReportInput, reportFiles, writeRunReport } from '.
 import { chooseExamples, plainDrawing } from '../../eval/report-examples.ts';
 import { reportPage } from '../../eval/report-page.ts';
 import { readSummary, summaryTable } from '../../eval/summary.ts';
-import { DataError } from '../../src/errors.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { blind } from '../../src/expcot/trace.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import type { EvalRecord } from '../../src/ground/types.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { decodePng } from '../../src/plot/png.ts';
 import { renderColumns } from '../../src/plot/raster.ts';
 import { labelOf } from '../../src/tasks/kinds.ts';
-import type { EvalRecord } from '../../src/types.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
 import { type PretendedRun, pretend, writeRun } from '../helpers/run-directory.ts';
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { consensusOf } from '../../eval/consensus.ts';
 import { metricsOf } from '../../eval/metrics.ts';
-import type { AnomalyClass, EvalRecord, Interval } from '../../src/types.ts';
+import type { AnomalyClass, EvalRecord, Interval } from '../../src/ground/types.ts';
 import {
   classResponse,
   evalRecord,

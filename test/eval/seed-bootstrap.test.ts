@@ -7,7 +7,7 @@ import {
   pValue,
   SeedBootstrap,
 } from '../../eval/seed-bootstrap.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 
 const SERIES = 40;
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { metricOf, metricsOf } from '../../eval/metrics.ts';
 import { readSummary, type Summary, summaryMetrics, writeSummary } from '../../eval/summary.ts';
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { evalRecord, writeResponse } from '../helpers/eval-records.ts';
 
 const trend = { intervals: [[100, 150]], class: 'trend' } as const;

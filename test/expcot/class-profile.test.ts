@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { ConfigError, DataError } from '../../src/errors.ts';
 import { classIndex, learnClasses, profileToJson, readProfile } from '../../src/expcot/class-profile.ts';
 import { ClassEvidence, strongest } from '../../src/expcot/class-trace.ts';
 import { classProbabilities, fitDiscriminant, SHRINKAGES } from '../../src/expcot/discriminant.ts';
-import { Random } from '../../src/random.ts';
-import type { Example } from '../../src/types.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { Example } from '../../src/ground/types.ts';
 import { machines } from '../helpers/classes.ts';
 
 const train = machines('train', 36);

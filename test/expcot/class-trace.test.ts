@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { DataError } from '../../src/errors.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
 import {
   blindClass,
@@ -10,8 +9,9 @@ import {
   MOST_DISSENT,
   teacherClass,
 } from '../../src/expcot/class-trace.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import type { Example } from '../../src/ground/types.ts';
 import { parseClassification } from '../../src/tasks/classification.ts';
-import type { Example } from '../../src/types.ts';
 import { MACHINES, machines } from '../helpers/classes.ts';
 
 const profile = learnClasses(machines('train', 36));

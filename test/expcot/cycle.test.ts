@@ -5,7 +5,7 @@ import { analyseWithGaps, blindAnomaly, teacherAnomaly } from '../../src/expcot/
 import { cycleTest } from '../../src/expcot/cycle.ts';
 import { cite, route } from '../../src/expcot/route.ts';
 import { blind, teacher } from '../../src/expcot/trace.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import { pointF1 } from '../../src/series/intervals.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
 import { vta } from '../helpers/series.ts';

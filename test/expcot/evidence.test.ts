@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { DataError } from '../../src/errors.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { cite } from '../../src/expcot/route.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import type { Interval } from '../../src/ground/types.ts';
 import { profileTest } from '../../src/series/analyses.ts';
 import { pointF1 } from '../../src/series/intervals.ts';
-import type { Interval } from '../../src/types.ts';
 import golden from '../golden/expcot.json' with { type: 'json' };
 import { anomllm, nano5 } from '../helpers/series.ts';
 

@@ -4,11 +4,11 @@ import { analyse } from '../../src/expcot/evidence.ts';
 import { recurrence, tailTest } from '../../src/expcot/false-alarms.ts';
 import { route } from '../../src/expcot/route.ts';
 import { blind } from '../../src/expcot/trace.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { Interval } from '../../src/ground/types.ts';
 import { outlierTest } from '../../src/series/analyses.ts';
 import { savgol } from '../../src/series/savgol.ts';
 import { moments } from '../../src/series/stats.ts';
-import type { Interval } from '../../src/types.ts';
 
 const SERIES = 60;
 /** Noise by its quantile function or its draw: [1000] a seed. */

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { DataError } from '../../src/errors.ts';
 import { areAxes, CHANNEL_KINDS } from '../../src/expcot/channel-features.ts';
 import { featureNames, features, MOST_CHANNELS } from '../../src/expcot/features.ts';
-import { Random } from '../../src/random.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
 
 function table(
   channels: readonly Float64Array[],

@@ -3,7 +3,6 @@ import { Tokenizer } from '@huggingface/tokenizers';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
-import { ConfigError, DataError } from '../../src/errors.ts';
 import { type ClassProfile, learnClasses } from '../../src/expcot/class-profile.ts';
 import { ClassEvidence } from '../../src/expcot/class-trace.ts';
 import { featureNames } from '../../src/expcot/features.ts';
@@ -14,10 +13,11 @@ import {
   shortName,
   tellingFeatures,
 } from '../../src/expcot/nano-class.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import type { Example } from '../../src/ground/types.ts';
 import { BPE_CONFIG, trainBpe } from '../../src/policy/bpe.ts';
 import { parseClassification } from '../../src/tasks/classification.ts';
 import { labelOf } from '../../src/tasks/kinds.ts';
-import type { Example } from '../../src/types.ts';
 import { MACHINES, machines } from '../helpers/classes.ts';
 
 const train = machines('train', 36);

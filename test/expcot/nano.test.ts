@@ -3,7 +3,6 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { VTA_WAVES } from '../../datasets/generators/vta.ts';
 import { VTA_VARIATES } from '../../datasets/generators/vta-variates.ts';
-import { DataError } from '../../src/errors.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import {
   levelScan,
@@ -14,11 +13,17 @@ import {
   scan,
 } from '../../src/expcot/nano.ts';
 import { analyseVariates } from '../../src/expcot/variates.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import {
+  ANOMALY_CLASSES,
+  type DepartureKind,
+  type Interval,
+  type SeriesFacts,
+} from '../../src/ground/types.ts';
 import { BPE_CONFIG, trainBpe } from '../../src/policy/bpe.ts';
 import { mergeIntervals } from '../../src/series/intervals.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
 import { parseVariates } from '../../src/tasks/variates.ts';
-import { ANOMALY_CLASSES, type DepartureKind, type Interval, type SeriesFacts } from '../../src/types.ts';
 import { nano5, vtaMultivariate } from '../helpers/series.ts';
 
 const PHRASES = [

@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { analyseChannels, blindAnomaly } from '../../src/expcot/anomaly.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { repetition } from '../../src/expcot/shape.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 
 type Shape = (i: number, period: number) => number;
 

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { VTA_WAVES } from '../../datasets/generators/vta.ts';
-import { DataError } from '../../src/errors.ts';
 import {
   analyseVariates,
   blindVariates,
@@ -11,6 +10,7 @@ import {
   type VariatesEvidence,
   type VariatesTrace,
 } from '../../src/expcot/variates.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { vtaMultivariate } from '../helpers/series.ts';
 
 /** Waves of unequal speeds, sizes, levels and phases; those of `odd` are sawtooths. */

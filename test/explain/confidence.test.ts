@@ -3,7 +3,6 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
-import { CheckpointError } from '../../src/errors.ts';
 import {
   type AnswerToken,
   accountsOf,
@@ -23,8 +22,9 @@ import {
   weighAccounts,
   writeConfidence,
 } from '../../src/explain/confidence-model.ts';
-import { damageOf, writeManifestedDirectory } from '../../src/manifest.ts';
-import { Random } from '../../src/random.ts';
+import { CheckpointError } from '../../src/ground/errors.ts';
+import { damageOf, writeManifestedDirectory } from '../../src/ground/manifest.ts';
+import { Random } from '../../src/ground/random.ts';
 
 const token = (text: string, p = 0.9): AnswerToken => ({ text, logProb: Math.log(p) });
 

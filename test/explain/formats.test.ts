@@ -2,10 +2,10 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'n
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { ConfigError, DataError } from '../../src/errors.ts';
 import { FORMATS, numberWords, scoresCsv, toCsv, toGrafana, toMarkdown } from '../../src/explain/formats.ts';
 import { type AnomalyReport, buildReport, selectFindings } from '../../src/explain/report.ts';
 import { failOn, newFindings, readState, sinceReport, tellOnce } from '../../src/explain/state.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { host, requests } from '../helpers/anomalies.ts';
 
 const report = buildReport(requests());

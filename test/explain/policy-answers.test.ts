@@ -1,6 +1,5 @@
 import { afterAll, describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { ConfigError } from '../../src/errors.ts';
 import {
   askColumn,
   type ColumnAnswers,
@@ -10,6 +9,8 @@ import {
 } from '../../src/explain/policy-answers.ts';
 import { shownAnswers } from '../../src/explain/policy-section.ts';
 import { policyReader, type Reader } from '../../src/explain/reader.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
+import { ANOMALY_CLASSES } from '../../src/ground/types.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { renderColumns } from '../../src/plot/raster.ts';
 import { engineAnswerer } from '../../src/policy/answerer.ts';
@@ -17,7 +18,6 @@ import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import type { PolicyCard } from '../../src/tasks/card.ts';
 import { makeReference } from '../../src/tasks/reference.ts';
-import { ANOMALY_CLASSES } from '../../src/types.ts';
 import { corpus } from '../policy/corpus.ts';
 
 const shape = figure('nano');

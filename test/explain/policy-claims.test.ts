@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { nanoFactsTeacher } from '../../src/expcot/nano.ts';
 import { claimedDepartures, claimOf, claimWords } from '../../src/explain/policy-claims.ts';
 import type { PolicyAnswer } from '../../src/explain/policy-section.ts';
-import { DEPARTURE_KINDS, type SeriesFacts } from '../../src/types.ts';
+import { DEPARTURE_KINDS, type SeriesFacts } from '../../src/ground/types.ts';
 
 const answer = (
   intervals: readonly (readonly [number, number])[],

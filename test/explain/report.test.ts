@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
 import { readRecording } from '../../datasets/readers/recording.ts';
-import { DataError } from '../../src/errors.ts';
 import { policyStatement } from '../../src/explain/policy-section.ts';
 import {
   type AnomalyReport,
@@ -16,6 +15,7 @@ import {
 } from '../../src/explain/report.ts';
 import { durationWords, isoTime, offsetAt, spanWords, zoneOffsets } from '../../src/explain/report-time.ts';
 import { ReportMismatch, verify } from '../../src/explain/verify.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { host, requests, sampleColumn, sampleSource } from '../helpers/anomalies.ts';
 
 describe('a report', () => {

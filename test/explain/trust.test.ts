@@ -10,8 +10,8 @@ import {
   repetition,
   shiftAgreements,
 } from '../../src/explain/trust.ts';
+import type { Interval } from '../../src/ground/types.ts';
 import { makeReference } from '../../src/tasks/reference.ts';
-import type { Interval } from '../../src/types.ts';
 
 const window = (start: number, change: Partial<AskedWindow> = {}): AskedWindow => ({
   start,

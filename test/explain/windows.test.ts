@@ -1,6 +1,5 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { ConfigError } from '../../src/errors.ts';
 import {
   cutScales,
   cutWindows,
@@ -10,7 +9,8 @@ import {
   sharpened,
   windowSize,
 } from '../../src/explain/windows.ts';
-import type { Interval } from '../../src/types.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
+import type { Interval } from '../../src/ground/types.ts';
 
 describe('cutScales', () => {
   const options = { size: 100, overlap: 0.5, limit: 2048 };

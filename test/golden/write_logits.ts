@@ -12,14 +12,14 @@ import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { writeFileAtomic } from '../../src/files.ts';
+import { writeFileAtomic } from '../../src/ground/files.ts';
 import { collate } from '../../src/policy/batch.ts';
 import { nanoDims } from '../../src/policy/model-config.ts';
 import { forward } from '../../src/policy/forward.ts';
 import { generate } from '../../src/policy/generate.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { Random } from '../../src/random.ts';
-import type { Picture } from '../../src/types.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { Picture } from '../../src/ground/types.ts';
 
 const TOKENIZER = fileURLToPath(new URL('nano/tokenizer.json', import.meta.url));
 /** Most logits that are written of a prompt: its last tokens. */

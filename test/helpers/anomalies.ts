@@ -2,7 +2,7 @@
 import { type Detection, type Finding, LEVELS, type Level } from '../../src/detect/finding.ts';
 import { precedents } from '../../src/detect/precedents.ts';
 import type { ReportColumn, ReportSource } from '../../src/explain/report.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 
 /** A departure to put into a column, and how severe it is said to be. */
 export interface Departure extends Partial<Finding> {

@@ -17,8 +17,8 @@ function built(module: string | URL): string | URL {
   return existsSync(target) ? pathToFileURL(target) : module;
 }
 
-vi.mock('../../src/paths.ts', async (original) => {
-  const real = await original<typeof import('../../src/paths.ts')>();
+vi.mock('../../src/ground/paths.ts', async (original) => {
+  const real = await original<typeof import('../../src/ground/paths.ts')>();
   const workerUrl: typeof real.workerUrl = (name, base) => real.workerUrl(name, built(base));
   return { ...real, workerUrl };
 });

@@ -1,6 +1,6 @@
 /** A small classification task of unequal classes: three machines told by period, sharpness and level of their vibration. */
-import { Random } from '../../src/random.ts';
-import type { Example } from '../../src/types.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { Example } from '../../src/ground/types.ts';
 
 export const MACHINES = ['fan', 'pump', 'idle'] as const;
 

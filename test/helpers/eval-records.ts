@@ -1,6 +1,7 @@
 /** Evaluated responses made by the real parser and reward, for tests of metrics and reports. */
+
+import type { AnomalyClass, EvalRecord, Gold, Interval } from '../../src/ground/types.ts';
 import { parseResponse, scoreAnswer } from '../../src/tasks/kinds.ts';
-import type { AnomalyClass, EvalRecord, Gold, Interval } from '../../src/types.ts';
 
 export function writeResponse(intervals: readonly Interval[], label: string, think = 'sine wave'): string {
   return `<think>${think}</think><answer>${JSON.stringify(intervals)}</answer><class>${label}</class>`;

@@ -1,5 +1,5 @@
 /** Everyday series without anomalies, for tests and for the benchmark of the blind expert. */
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 
 const T = 2 * Math.PI;
 export type Value = (i: number, random: Random, seed: number) => number;

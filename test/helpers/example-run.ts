@@ -6,10 +6,10 @@ import { type ExampleOrigin, ExampleSet, writeExamples } from '../../datasets/ex
 import { SPLITS, type Split } from '../../datasets/split.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { RUN_VERSION } from '../../eval/run-directory.ts';
-import { Random } from '../../src/random.ts';
-import { type Recipe, recipeSchema } from '../../src/recipe.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { EvalRecord, Example, Gold } from '../../src/ground/types.ts';
+import { type Recipe, recipeSchema } from '../../src/recipe/recipe.ts';
 import { goldResponse, labelOf } from '../../src/tasks/kinds.ts';
-import type { EvalRecord, Example, Gold } from '../../src/types.ts';
 import { recordOf } from './eval-records.ts';
 
 const CLASSES = ['slow', 'quick', 'very quick'] as const;

@@ -1,7 +1,8 @@
 /** Stands in for a render Worker: dies on every series that begins with 13, answers others with a black pixel. */
+
+import type { Picture } from '../../src/ground/types.ts';
+import { answerRequests } from '../../src/ground/worker-pool.ts';
 import type { RenderJob } from '../../src/plot/pool.ts';
-import type { Picture } from '../../src/types.ts';
-import { answerRequests } from '../../src/worker-pool.ts';
 
 answerRequests<RenderJob, Picture>(async ({ values }) => {
   if ((values as Float64Array)[0] === 13) throw new Error('out of luck');

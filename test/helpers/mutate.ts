@@ -1,5 +1,5 @@
 /** Seeded damage to small files, as it happens to real ones, and worse: what a reader has to survive. */
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 
 /** Pieces of text that mean something to some format. */
 const TOKENS = [

@@ -2,7 +2,7 @@
  * The engine contract written out as plain loops over float64 arrays: slow, obvious, and sharing no code with any
  * engine. `Nd` is row-major.
  */
-import type { Random } from '../../src/random.ts';
+import type { Random } from '../../src/ground/random.ts';
 
 export interface Nd {
   readonly shape: readonly number[];

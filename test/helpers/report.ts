@@ -2,12 +2,12 @@
 
 import { metricsOf, pairedGain } from '../../eval/metrics.ts';
 import type { CurvePanel, ReportExample, ReportInput } from '../../eval/report.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { AnomalyClass, EvalRecord, Interval } from '../../src/ground/types.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { encodePng } from '../../src/plot/png.ts';
 import { renderColumns } from '../../src/plot/raster.ts';
 import { figureSvg } from '../../src/plot/svg.ts';
-import { Random } from '../../src/random.ts';
-import type { AnomalyClass, EvalRecord, Interval } from '../../src/types.ts';
 import { evalRecord, writeResponse } from './eval-records.ts';
 
 const CLASSES = ['contextual point', 'global point', 'seasonal', 'trend', 'normal'] as const;

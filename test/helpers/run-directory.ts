@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { openHeldOut } from '../../eval/harness.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { RUN_VERSION } from '../../eval/run-directory.ts';
-import { Random } from '../../src/random.ts';
-import { type Recipe, recipeSchema } from '../../src/recipe.ts';
-import type { EvalRecord, Example, Interval } from '../../src/types.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { EvalRecord, Example, Interval } from '../../src/ground/types.ts';
+import { type Recipe, recipeSchema } from '../../src/recipe/recipe.ts';
 import { evalRecord, writeResponse } from './eval-records.ts';
 
 const CLASSES = ['contextual point', 'global point', 'seasonal', 'trend', 'normal'] as const;

@@ -4,7 +4,7 @@ import * as anomllmGenerator from '../../datasets/generators/anomllm.ts';
 import * as nano5Generator from '../../datasets/generators/nano5.ts';
 import * as vtaGenerator from '../../datasets/generators/vta.ts';
 import * as variatesGenerator from '../../datasets/generators/vta-variates.ts';
-import type { AnomalyClass, Example, Interval } from '../../src/types.ts';
+import type { AnomalyClass, Example, Interval } from '../../src/ground/types.ts';
 
 /** A series of one channel with its anomalies. */
 export interface Series {

@@ -1,7 +1,7 @@
 /** Finished cells of a study, made up: policies of several seeds on the same series. */
 import type { CellResult, FinishedCell, StudyResults } from '../../eval/study-results.ts';
 import { CURVES, GATES, STUDY_VERSION, settingResult } from '../../eval/study-results.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 
 export interface MadeUp {
   readonly arm: string;

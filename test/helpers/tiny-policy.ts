@@ -1,16 +1,16 @@
 /** A policy of about twenty thousand parameters and a task of three pictures, so that a training step takes milliseconds. */
 import type { Engine } from '../../src/engine/engine.ts';
+import { hash32 } from '../../src/ground/random.ts';
+import type { Example, Picture, Score } from '../../src/ground/types.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import type { Dims, SpecialIds } from '../../src/policy/model-config.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { hash32 } from '../../src/random.ts';
 import type { StageOrigin } from '../../src/train/checkpoint.ts';
 import { Learner } from '../../src/train/learner.ts';
 import type { SftMetrics } from '../../src/train/metrics.ts';
 import { type SftOptions, sft } from '../../src/train/sft.ts';
 import type { Task } from '../../src/train/task.ts';
 import { WorkerGroup } from '../../src/train/worker-group.ts';
-import type { Example, Picture, Score } from '../../src/types.ts';
 
 /** What a checkpoint of no run says of where it began. */
 export const ORIGIN: StageOrigin = { recipe: {}, data: null, policy: {} };

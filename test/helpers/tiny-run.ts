@@ -7,7 +7,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { vi } from 'vitest';
 import { main } from '../../src/cli.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { MANIFEST_FILE, writeManifestedDirectory } from '../../src/manifest.ts';
+import { MANIFEST_FILE, writeManifestedDirectory } from '../../src/ground/manifest.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { openSafetensors } from '../../src/policy/safetensors.ts';

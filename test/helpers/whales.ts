@@ -1,7 +1,7 @@
 /** Two seconds of a hydrophone at 2 kHz as the archive's files have them: noise of the sea, in every other one an up-call. */
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 
 const RATE = 2000;
 const POINTS = 4000;

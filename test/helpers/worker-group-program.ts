@@ -1,8 +1,8 @@
 /** A Worker program for the tests of teams: sums, failures, and a small shared regression. */
 import { parentPort, workerData } from 'node:worker_threads';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { DataError } from '../../src/errors.ts';
-import { Random } from '../../src/random.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
 import { ShardedAdamW } from '../../src/train/optimizer.ts';
 import {
   failureOf,

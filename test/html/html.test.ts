@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { escapeText, html, inlineSvg, jsonBlock, page, pngSource } from '../../src/html/html.ts';
 
 describe('the html template', () => {

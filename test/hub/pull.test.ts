@@ -17,8 +17,8 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { CheckpointError, ConfigError, EndpointError } from '../../src/errors.ts';
-import { WriteError } from '../../src/files.ts';
+import { CheckpointError, ConfigError, EndpointError } from '../../src/ground/errors.ts';
+import { WriteError } from '../../src/ground/files.ts';
 import { Hub, type HubOptions, parseRepo } from '../../src/hub/hub.ts';
 import {
   checkPath,

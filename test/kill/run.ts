@@ -10,7 +10,7 @@ import { cpSync, mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { parseArgs } from 'node:util';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import { Child, edit, editListed, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 import { attempt, begun, broken, differences, type Kill, type Stage } from './harness.ts';
 import { loseAt } from './power-loss.ts';

@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import type { Interval } from '../../src/ground/types.ts';
 import { calibrationError, checkProbabilities } from '../../src/measures/calibration.ts';
 import { averagePrecision, rocArea } from '../../src/measures/curves.ts';
 import { eventBased, pointAdjusted } from '../../src/measures/event-based.ts';
@@ -8,7 +9,6 @@ import { type PrecisionRecall, rangeBased } from '../../src/measures/range-based
 import { majority, minimumBayesRisk, passAtK } from '../../src/measures/samples.ts';
 import { intervalVus, volumeUnderSurface } from '../../src/measures/vus.ts';
 import { clipAndMerge, pointF1 } from '../../src/series/intervals.ts';
-import type { Interval } from '../../src/types.ts';
 
 type Measure = (
   predicted: readonly Interval[] | null,

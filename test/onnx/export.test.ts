@@ -12,7 +12,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { main } from '../../src/cli.ts';
-import { CheckpointError, ConfigError } from '../../src/errors.ts';
+import { CheckpointError, ConfigError } from '../../src/ground/errors.ts';
 import { exportOnnx } from '../../src/onnx/export.ts';
 import { DATA_BYTES, DATA_TYPE, decodeModel } from '../../src/onnx/model-proto.ts';
 import { parseDims } from '../../src/policy/model-config.ts';

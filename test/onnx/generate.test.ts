@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { CheckpointError } from '../../src/errors.ts';
+import { CheckpointError } from '../../src/ground/errors.ts';
 import { exportOnnx } from '../../src/onnx/export.ts';
 import { drawToken, generateOnnx } from '../../src/onnx/generate.ts';
 import { OnnxPolicy } from '../../src/onnx/policy.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { PictureCache, pictureKey } from '../../src/plot/cache.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { renderColumns } from '../../src/plot/raster.ts';

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it, test } from 'vitest';
-import { ConfigError } from '../../src/errors.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
 import { channelsOf, xDomain, yDomain } from '../../src/plot/data.ts';
 import { axesText, figure, isBare, plotSize } from '../../src/plot/figure.ts';
 import { FIGURE_HELP, FIGURE_NAMES } from '../../src/plot/presets.ts';

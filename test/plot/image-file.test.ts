@@ -5,10 +5,10 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { crc32, deflateSync } from 'node:zlib';
 import { afterAll, describe, expect, it } from 'vitest';
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
 import { decodeImage, imageSize, readImage } from '../../src/plot/image-file.ts';
 import { encodePng } from '../../src/plot/png.ts';
-import { Random } from '../../src/random.ts';
 
 const GOLDEN = fileURLToPath(new URL('../golden/processor', import.meta.url));
 const { files } = JSON.parse(readFileSync(join(GOLDEN, 'expected.json'), 'utf8')) as {

@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ConfigError, DataError } from '../../src/errors.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { checkMelScale, frameSpan, hertzOf, type MelScale, melDecibels, melOf } from '../../src/plot/mel.ts';
 

@@ -1,11 +1,11 @@
 import { createHash } from 'node:crypto';
 import { afterAll, describe, expect, it } from 'vitest';
-import { ConfigError, DataError, TimeseerError } from '../../src/errors.ts';
-import { workerUrl } from '../../src/paths.ts';
+import { ConfigError, DataError, TimeseerError } from '../../src/ground/errors.ts';
+import { workerUrl } from '../../src/ground/paths.ts';
+import type { Picture } from '../../src/ground/types.ts';
 import { type Figure, figure } from '../../src/plot/figure.ts';
 import { type RenderJob, RenderPool } from '../../src/plot/pool.ts';
 import { render } from '../../src/plot/raster.ts';
-import type { Picture } from '../../src/types.ts';
 import { GOLDEN } from './golden.ts';
 
 const hash = (picture: Picture) => createHash('sha256').update(picture.data).digest('hex');

@@ -1,13 +1,13 @@
 import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ConfigError, DataError } from '../../src/errors.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import type { Picture } from '../../src/ground/types.ts';
 import { canvas } from '../../src/plot/canvas.ts';
 import { type Figure, figure } from '../../src/plot/figure.ts';
 import { decodePng, encodePng } from '../../src/plot/png.ts';
 import { render, renderColumns } from '../../src/plot/raster.ts';
 import { renderVega } from '../../src/plot/vega-raster.ts';
-import type { Picture } from '../../src/types.ts';
 import { GOLDEN } from './golden.ts';
 import { CHANNELS, SHAPES } from './shapes.ts';
 

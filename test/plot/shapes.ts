@@ -1,5 +1,5 @@
 /** Series of every shape that a picture has to show, the same in each run. */
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 
 const N = 1000;
 const series = (length: number, value: (i: number) => number) =>

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import type { Picture } from '../../src/ground/types.ts';
 import type { FigureValues } from '../../src/plot/data.ts';
 import { type Figure, figure, isBare, panels } from '../../src/plot/figure.ts';
 import { RenderPool } from '../../src/plot/pool.ts';
@@ -8,7 +9,6 @@ import { FIGURE_NAMES } from '../../src/plot/presets.ts';
 import { render } from '../../src/plot/raster.ts';
 import { shade } from '../../src/plot/shade.ts';
 import { renderVega } from '../../src/plot/vega-raster.ts';
-import type { Picture } from '../../src/types.ts';
 import { CHANNELS } from './shapes.ts';
 
 type Color = readonly [number, number, number];

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, it } from 'vitest';
-import { CheckpointError } from '../../src/errors.ts';
+import { CheckpointError } from '../../src/ground/errors.ts';
 import { Chat, expandImages, type Message } from '../../src/policy/chat.ts';
 import { GOLDEN, golden } from './golden.ts';
 

@@ -1,5 +1,5 @@
 /** Text like the nano policy's: prompts and traces, from a fixed formula. */
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 
 const CLASSES = ['contextual point', 'global point', 'seasonal', 'trend', 'normal'];
 const BASES = ['flat line', 'sine wave', 'sine with trend', 'noise'];

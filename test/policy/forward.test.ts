@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Tensor } from '../../src/engine/engine.ts';
-import { EngineError } from '../../src/errors.ts';
+import { EngineError } from '../../src/ground/errors.ts';
 import { type Batch, collate, type EncodedPrompt, joined, responseSequence } from '../../src/policy/batch.ts';
 import { type ForwardInput, forward } from '../../src/policy/forward.ts';
 import { publishedName } from '../../src/policy/layout.ts';

@@ -1,6 +1,6 @@
 /** What is sampled: stop tokens, top-k, the penalty on repeating, streaming, 16 bits. */
 import { afterAll, describe, expect, it } from 'vitest';
-import { ConfigError } from '../../src/errors.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
 import { type GenerateOptions, type GenerateSchedule, generate } from '../../src/policy/generate.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { biased, logProbsOf, policy, prompts, scored } from './generate-policy.ts';

@@ -2,6 +2,7 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Engine } from '../../src/engine/engine.ts';
 import { MetaEngine } from '../../src/engine/torch/meta.ts';
+import { Random } from '../../src/ground/random.ts';
 import { freePrompts, keptSlots } from '../../src/policy/decoding-batch.ts';
 import {
   defaultSchedule,
@@ -13,7 +14,6 @@ import {
 } from '../../src/policy/generate.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { prefill, prefillChunks } from '../../src/policy/step.ts';
-import { Random } from '../../src/random.ts';
 import { PromptEncoder } from '../../src/train/task.ts';
 import { tinyPolicy, tinyTask } from '../helpers/tiny-policy.ts';
 import { biased, logProbsOf, policy, prompts, scored } from './generate-policy.ts';

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
-import { CheckpointError } from '../../src/errors.ts';
+import { CheckpointError } from '../../src/ground/errors.ts';
 import { parseGenerationConfig, readGenerationConfig } from '../../src/policy/generation-config.ts';
 
 const NOTHING = {

@@ -2,9 +2,9 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { openTorch } from '../../src/engine/torch/torch.ts';
+import type { Picture } from '../../src/ground/types.ts';
 import type { Message } from '../../src/policy/chat.ts';
 import { readTokenizer, Tokenizer } from '../../src/policy/tokenizer.ts';
-import type { Picture } from '../../src/types.ts';
 
 export const GOLDEN = fileURLToPath(new URL('../golden/qwen', import.meta.url));
 

@@ -1,6 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Tensor } from '../../src/engine/engine.ts';
-import { EngineError } from '../../src/errors.ts';
+import { EngineError } from '../../src/ground/errors.ts';
 import { collate, type EncodedPrompt, responseSequence } from '../../src/policy/batch.ts';
 import { forward } from '../../src/policy/forward.ts';
 import { runSegment, Tape, taped } from '../../src/policy/gradient-checkpointing.ts';

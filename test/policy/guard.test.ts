@@ -1,7 +1,7 @@
 /** Templates and tokenizers that a checkpoint brings along and that never come to an end. */
 import { performance } from 'node:perf_hooks';
 import { describe, expect, it } from 'vitest';
-import { CheckpointError } from '../../src/errors.ts';
+import { CheckpointError } from '../../src/ground/errors.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Chat, DEFAULT_TEMPLATE, type Message } from '../../src/policy/chat.ts';
 import { Tokenizer } from '../../src/policy/tokenizer.ts';

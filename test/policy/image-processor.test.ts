@@ -6,7 +6,8 @@ import { fileURLToPath } from 'node:url';
 import { crc32 } from 'node:zlib';
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
-import { CheckpointError, DataError } from '../../src/errors.ts';
+import { CheckpointError, DataError } from '../../src/ground/errors.ts';
+import type { Picture } from '../../src/ground/types.ts';
 import { Chat, expandImages, type Message } from '../../src/policy/chat.ts';
 import {
   ImageProcessor,
@@ -17,7 +18,6 @@ import {
   smartResize,
 } from '../../src/policy/image-processor.ts';
 import { nanoDims, parseDims } from '../../src/policy/model-config.ts';
-import type { Picture } from '../../src/types.ts';
 import { distance, GOLDEN, golden, picture, tokenizerOf } from './golden.ts';
 
 type Size = [width: number, height: number];

@@ -1,7 +1,6 @@
 import { afterAll, describe, expect, it } from 'vitest';
 import type { Tensor } from '../../src/engine/engine.ts';
-import { CheckpointError, ConfigError } from '../../src/errors.ts';
-import { ADAPTER_TARGETS } from '../../src/lora-targets.ts';
+import { CheckpointError, ConfigError } from '../../src/ground/errors.ts';
 import { collate, type EncodedPrompt, responseSequence } from '../../src/policy/batch.ts';
 import { forward, type Network } from '../../src/policy/forward.ts';
 import { generate } from '../../src/policy/generate.ts';
@@ -15,6 +14,7 @@ import {
 } from '../../src/policy/lora.ts';
 import type { Dims } from '../../src/policy/model-config.ts';
 import { type LoadOptions, Policy } from '../../src/policy/policy.ts';
+import { ADAPTER_TARGETS } from '../../src/recipe/lora-targets.ts';
 import { distance, engine, GOLDEN, golden, picture } from './golden.ts';
 
 const base = Policy.load(engine, GOLDEN);

@@ -5,11 +5,11 @@
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { DType, Engine, Tensor } from '../../src/engine/engine.ts';
+import { hash32 } from '../../src/ground/random.ts';
 import type { Message } from '../../src/policy/chat.ts';
 import { layoutOf } from '../../src/policy/layout.ts';
 import { parseDims } from '../../src/policy/model-config.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { hash32 } from '../../src/random.ts';
 
 export interface ParityRow {
   messages: Message[];

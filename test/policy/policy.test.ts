@@ -2,8 +2,8 @@ import { cpSync, mkdtempSync, readdirSync, readFileSync, rmSync, truncateSync, w
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { CheckpointError, EngineError } from '../../src/errors.ts';
-import { MANIFEST_FILE } from '../../src/manifest.ts';
+import { CheckpointError, EngineError } from '../../src/ground/errors.ts';
+import { MANIFEST_FILE } from '../../src/ground/manifest.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { openCheckpoint, openSafetensors } from '../../src/policy/safetensors.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { CheckpointError, DataError } from '../../src/errors.ts';
+import { CheckpointError, DataError } from '../../src/ground/errors.ts';
 import { nanoDims } from '../../src/policy/model-config.ts';
 import { ropeIndex, rotaryTables } from '../../src/policy/rope.ts';
 

@@ -11,7 +11,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { CheckpointError } from '../../src/errors.ts';
+import { CheckpointError } from '../../src/ground/errors.ts';
 import {
   describedTensors,
   openCheckpoint,

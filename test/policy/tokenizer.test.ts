@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { CheckpointError } from '../../src/errors.ts';
+import { CheckpointError } from '../../src/ground/errors.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { readTokenizer, SPECIAL_TOKENS, TextStreamer, Tokenizer } from '../../src/policy/tokenizer.ts';
 import { corpus, PROMPT } from './corpus.ts';

@@ -10,13 +10,13 @@ import {
   type Tensor,
 } from '@huggingface/transformers';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Picture } from '../../src/ground/types.ts';
 import { exportOnnx } from '../../src/onnx/export.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import type { Message } from '../../src/policy/chat.ts';
 import { generate } from '../../src/policy/generate.ts';
 import { readGenerationConfig } from '../../src/policy/generation-config.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import type { Picture } from '../../src/types.ts';
 import { corpus } from './corpus.ts';
 import { distance, engine, picture } from './golden.ts';
 

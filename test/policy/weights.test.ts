@@ -13,7 +13,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { CheckpointError, EngineError } from '../../src/errors.ts';
+import { CheckpointError, EngineError } from '../../src/ground/errors.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { elements, openSafetensors } from '../../src/policy/safetensors.ts';

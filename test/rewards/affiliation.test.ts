@@ -2,9 +2,9 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { affiliation } from '../../rewards/affiliation.ts';
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import type { Interval } from '../../src/ground/types.ts';
 import { clipAndMerge } from '../../src/series/intervals.ts';
-import type { Interval } from '../../src/types.ts';
 
 type Encoded = number | 'NaN' | 'Infinity';
 

@@ -5,11 +5,11 @@ import { anomalyReward } from '../../rewards/anomseer.ts';
 import { localisation, localisationReward, PAPER } from '../../rewards/localisation.ts';
 import type { RewardOptions } from '../../rewards/reward.ts';
 import { classificationReward } from '../../rewards/timemaster.ts';
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import type { Interval } from '../../src/ground/types.ts';
 import { clipAndMerge, runs } from '../../src/series/intervals.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
 import { parseClassification } from '../../src/tasks/classification.ts';
-import type { Interval } from '../../src/types.ts';
 
 interface Golden {
   readonly cases: readonly {

@@ -8,11 +8,11 @@ import { combine, combinedWeights } from '../../rewards/combine.ts';
 import { defineReward, type RewardDefinition, rewardOf, scoresBy } from '../../rewards/define.ts';
 import { RewardHost, type ScoringRequest } from '../../rewards/host.ts';
 import { namedReward } from '../../rewards/registry.ts';
-import { ConfigError, RewardError } from '../../src/errors.ts';
+import { ConfigError, RewardError } from '../../src/ground/errors.ts';
+import type { Example } from '../../src/ground/types.ts';
+import { loadModule } from '../../src/ground/user-code.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
-import type { Example } from '../../src/types.ts';
-import { loadModule } from '../../src/user-code.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-reward-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { variateMetrics, variatesReward } from '../../rewards/variates.ts';
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
 import { parseVariates } from '../../src/tasks/variates.ts';
 
 const CHANNELS = 36;

@@ -3,12 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { ConfigError } from '../../src/errors.ts';
 import { readConfidence } from '../../src/explain/confidence-model.ts';
-import { writeManifestedDirectory } from '../../src/manifest.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
+import { writeManifestedDirectory } from '../../src/ground/manifest.ts';
+import { ANOMALY_CLASSES } from '../../src/ground/types.ts';
 import { calibratePolicy } from '../../src/run/calibrate.ts';
 import { type PolicyCard, writeCard } from '../../src/tasks/card.ts';
-import { ANOMALY_CLASSES } from '../../src/types.ts';
 import { tinyPolicy } from '../helpers/tiny-policy.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-calibrate-'));

@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import { clockOf, detectFile } from '../../src/run/detect.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-detect-'));

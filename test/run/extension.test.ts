@@ -9,8 +9,9 @@ import { metricsOf } from '../../eval/metrics.ts';
 import type { EvalPolicy } from '../../eval/policy.ts';
 import { readRecords, writeRecords } from '../../eval/records.ts';
 import { type Extension, type Judge, judgeByRules, rulesJudge } from '../../rewards/judge.ts';
-import { ConfigError } from '../../src/errors.ts';
-import { recipeSchema } from '../../src/recipe.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
+import type { Example } from '../../src/ground/types.ts';
+import { recipeSchema } from '../../src/recipe/recipe.ts';
 import { type CellRequest, evaluateCell } from '../../src/run/eval-cell.ts';
 import {
   type JudgeCounts,
@@ -30,7 +31,6 @@ import {
 } from '../../src/run/task.ts';
 import { writeCard } from '../../src/tasks/card.ts';
 import { extensionTrace, hasExtension } from '../../src/tasks/extension.ts';
-import type { Example } from '../../src/types.ts';
 import { ChatServer } from '../helpers/chat-server.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'extension-'));

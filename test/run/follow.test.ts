@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { ReportState } from '../../src/explain/state.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import { type FollowEvent, type FollowOptions, follow, pace } from '../../src/run/follow.ts';
 
 const OPTIONS: FollowOptions = {

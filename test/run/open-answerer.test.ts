@@ -2,7 +2,7 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { ConfigError } from '../../src/errors.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
 import type { Prompting } from '../../src/policy/policy.ts';
 import { exportPolicy } from '../../src/run/export.ts';
 import { type AnswererOptions, chooseEngine, openAnswerer } from '../../src/run/open-answerer.ts';

@@ -5,8 +5,9 @@ import { afterAll, describe, expect, test } from 'vitest';
 import type { DataFacts } from '../../datasets/source.ts';
 import { openExamples } from '../../datasets/source.ts';
 import { runBaselines } from '../../eval/baselines.ts';
-import { Random } from '../../src/random.ts';
-import { recipeSchema } from '../../src/recipe.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { AnomalyGold, Example } from '../../src/ground/types.ts';
+import { recipeSchema } from '../../src/recipe/recipe.ts';
 import {
   evaluationCard,
   exampleTask,
@@ -17,7 +18,6 @@ import {
 } from '../../src/run/task.ts';
 import type { PolicyCard } from '../../src/tasks/card.ts';
 import { FOREIGN_CARD, writeCard } from '../../src/tasks/card.ts';
-import type { AnomalyGold, Example } from '../../src/types.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-card-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));

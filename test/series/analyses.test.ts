@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { Interval } from '../../src/ground/types.ts';
 import { frequencyTest, outlierTest, profileTest, rangeTest, trendTest } from '../../src/series/analyses.ts';
-import type { Interval } from '../../src/types.ts';
 
 const random = new Random(11, 'analyses');
 const noise = Float64Array.from({ length: 600 }, () => random.normal(0.2, 0.1));

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { ConfigError, DataError } from '../../src/errors.ts';
-import { Random } from '../../src/random.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
 import {
   type AnytimeOptions,
   anytimeMatrixProfile,

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ConfigError, DataError } from '../../src/errors.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { decompose, type StlOptions, stl, strengths } from '../../src/series/decompose.ts';
 import { autocorrelation, bartlettBands } from '../../src/series/spectrum.ts';
 import { analysis, series, seriesOf, worst } from './golden.ts';

@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { Interval } from '../../src/ground/types.ts';
 import { DETECTORS, type Detection, spreadOverWindows } from '../../src/series/detectors.ts';
 import { coverage, mergeIntervals, overlap, pointF1, runs } from '../../src/series/intervals.ts';
-import type { Interval } from '../../src/types.ts';
 
 const random = new Random(3, 'detectors');
 const run = (name: string, values: Float64Array): Detection => DETECTORS[name]!(values);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import { type Loess, Smoother } from '../../src/series/loess.ts';
 import { worst } from './golden.ts';
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ConfigError } from '../../src/errors.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
 import { matrixProfile } from '../../src/series/matrix-profile.ts';
 import { distanceProfile, topDiscords, topMotifs } from '../../src/series/motifs.ts';
 import { windowDistance } from './brute-force.ts';

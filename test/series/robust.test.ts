@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ConfigError, DataError } from '../../src/errors.ts';
-import { Random } from '../../src/random.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
 import { expectedDepth, isolationOfWindows, isolationScores } from '../../src/series/isolation-forest.ts';
 import {
   hampel,

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ConfigError } from '../../src/errors.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
 import { savgol, savgolWeights } from '../../src/series/savgol.ts';
 import golden from '../golden/analysis.json' with { type: 'json' };
 

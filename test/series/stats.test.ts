@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import { fitLine, median, moments, noiseSigma, quantileInPlace, summarise } from '../../src/series/stats.ts';
 import golden from '../golden/analysis.json' with { type: 'json' };
 

@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import { mannKendall, slopesOfRank, sortCountingInversions, theilSen } from '../../src/series/trend.ts';
 import { analysis, series, seriesOf, worst } from './golden.ts';
 

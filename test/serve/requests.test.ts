@@ -1,7 +1,7 @@
 /** Whatever a request holds, it is read, or refused with an error that is meant for who sent it. */
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { ConfigError, DataError } from '../../src/errors.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { encodePng } from '../../src/plot/png.ts';
 import { parseGenerationConfig } from '../../src/policy/generation-config.ts';
 import { Prompting } from '../../src/policy/policy.ts';

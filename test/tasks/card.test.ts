@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { CheckpointError, ConfigError } from '../../src/errors.ts';
+import { CheckpointError, ConfigError } from '../../src/ground/errors.ts';
 import {
   CARD_FILE,
   checkedCard,

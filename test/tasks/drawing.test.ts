@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { ConfigError } from '../../src/errors.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { render } from '../../src/plot/raster.ts';
 import { drawingOf, unusualLines } from '../../src/tasks/drawing.ts';

@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import { ConfigError, DataError } from '../../src/errors.ts';
 import { analyseChannels, analyseWithGaps, blindAnomaly, teacherAnomaly } from '../../src/expcot/anomaly.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
 import { blind, teacher } from '../../src/expcot/trace.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import type { Example } from '../../src/ground/types.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
 import { parseClassification } from '../../src/tasks/classification.ts';
 import {
@@ -14,7 +15,6 @@ import {
   scoreBlind,
   teacherTrace,
 } from '../../src/tasks/kinds.ts';
-import type { Example } from '../../src/types.ts';
 import { machines } from '../helpers/classes.ts';
 import { anomllm, vtaIrregular, vtaMultivariate } from '../helpers/series.ts';
 

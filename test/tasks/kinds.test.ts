@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { DataError } from '../../src/errors.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import { ANOMALY_CLASSES, type Gold, type Interval } from '../../src/ground/types.ts';
 import { clipAndMerge } from '../../src/series/intervals.ts';
 import type { Asked } from '../../src/tasks/kind.ts';
 import {
@@ -12,7 +13,6 @@ import {
   scoreAnswer,
   taskKind,
 } from '../../src/tasks/kinds.ts';
-import { ANOMALY_CLASSES, type Gold, type Interval } from '../../src/types.ts';
 
 interface Posed {
   readonly gold: Gold;

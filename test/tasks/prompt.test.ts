@@ -2,14 +2,14 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { BENCHMARK_PROMPTS, benchmarkNamed, benchmarkPrompt } from '../../datasets/benchmarks/registry.ts';
-import { ConfigError } from '../../src/errors.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
+import { ANOMALY_CLASSES } from '../../src/ground/types.ts';
 import { axesText, figure } from '../../src/plot/figure.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
 import { parseClassification } from '../../src/tasks/classification.ts';
 import type { PromptRequest, TaskPrompt } from '../../src/tasks/kind.ts';
 import { numericText } from '../../src/tasks/numeric-text.ts';
 import { customPrompt, promptText, promptVersion, teacherInstruction } from '../../src/tasks/prompt.ts';
-import { ANOMALY_CLASSES } from '../../src/types.ts';
 
 const PROMPT_NAMES = BENCHMARK_PROMPTS.map(({ name }) => name);
 const taskPrompt = (name: string): TaskPrompt => benchmarkPrompt(name)!;

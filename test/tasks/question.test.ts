@@ -3,11 +3,11 @@ import { describe, expect, test } from 'vitest';
 import { promptFor } from '../../datasets/benchmarks/registry.ts';
 import { metricsOf } from '../../eval/metrics.ts';
 import { answersQuestion, question as reward, sameAnswer } from '../../rewards/question.ts';
-import { ConfigError, DataError } from '../../src/errors.ts';
+import { ConfigError, DataError } from '../../src/ground/errors.ts';
+import type { EvalRecord, QuestionGold } from '../../src/ground/types.ts';
 import { goldResponse, ownQuestion, parseResponse, readGold, teacherTrace } from '../../src/tasks/kinds.ts';
 import { promptText } from '../../src/tasks/prompt.ts';
 import { parseQuestion, question } from '../../src/tasks/question.ts';
-import type { EvalRecord, QuestionGold } from '../../src/types.ts';
 
 const gold: QuestionGold = {
   kind: 'question',

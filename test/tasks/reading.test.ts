@@ -1,10 +1,10 @@
 /** What malformed completions earn, read leniently (as the papers' releases read them, the default) and strictly. */
 
 import { describe, expect, test } from 'vitest';
+import type { Gold } from '../../src/ground/types.ts';
 import type { Asked } from '../../src/tasks/kind.ts';
 import { parseResponse, scoreAnswer } from '../../src/tasks/kinds.ts';
 import { MAX_RESPONSE_LENGTH, READINGS, type Reading } from '../../src/tasks/response.ts';
-import type { Gold } from '../../src/types.ts';
 
 interface Question {
   readonly gold: Gold;

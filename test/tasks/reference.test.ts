@@ -2,8 +2,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { CheckpointError } from '../../src/errors.ts';
-import { Random } from '../../src/random.ts';
+import { CheckpointError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
 import {
   distanceFrom,
   makeReference,

@@ -14,9 +14,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { CheckpointError } from '../../src/errors.ts';
-import { WriteError } from '../../src/files.ts';
-import { MANIFEST_FILE, TRAINING_FILES } from '../../src/manifest.ts';
+import { CheckpointError } from '../../src/ground/errors.ts';
+import { WriteError } from '../../src/ground/files.ts';
+import { MANIFEST_FILE, TRAINING_FILES } from '../../src/ground/manifest.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { FOREIGN_CARD, readCard } from '../../src/tasks/card.ts';
 import {

@@ -3,9 +3,9 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
+import { Random } from '../../src/ground/random.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { Random } from '../../src/random.ts';
-import { defaultRecipe } from '../../src/recipe.ts';
+import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import {
   DIVERGENCES,
   type DistillationOptions,

@@ -5,7 +5,7 @@ import { MetaEngine } from '../../src/engine/torch/meta.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import type { Layout } from '../../src/policy/layout.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { defaultRecipe, type Recipe } from '../../src/recipe.ts';
+import { defaultRecipe, type Recipe } from '../../src/recipe/recipe.ts';
 import { dryRun, type Subject, WatchedLearner } from '../../src/train/dry-run.ts';
 import { ExampleReader, lengthsOf, plannedGroups, undominated } from '../../src/train/dry-run-examples.ts';
 import { rl } from '../../src/train/rl.ts';

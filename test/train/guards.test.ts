@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { TimeseerError } from '../../src/errors.ts';
-import { defaultRecipe } from '../../src/recipe.ts';
+import { TimeseerError } from '../../src/ground/errors.ts';
+import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import { alarmsOf, checkAlarms, type GuardedStep, type GuardOptions } from '../../src/train/guards.ts';
 
 const USUAL = defaultRecipe().rl.guards;

@@ -1,7 +1,7 @@
 import { afterAll, describe, expect, test } from 'vitest';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { Random } from '../../src/random.ts';
+import { Random } from '../../src/ground/random.ts';
 import { chunkTokens, headGradients, supervisedLoss } from '../../src/train/loss.ts';
 import { relativeDistance } from '../helpers/full-sequence.ts';
 

@@ -6,7 +6,7 @@ import { type Layout, layoutOf } from '../../src/policy/layout.ts';
 import { createAdapter } from '../../src/policy/lora.ts';
 import { type Dims, parseDims, type SpecialIds } from '../../src/policy/model-config.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { defaultRecipe, type Recipe } from '../../src/recipe.ts';
+import { defaultRecipe, type Recipe } from '../../src/recipe/recipe.ts';
 import { dryRun, type Subject, type TrainingStage } from '../../src/train/dry-run.ts';
 import { Learner } from '../../src/train/learner.ts';
 import {

@@ -2,8 +2,8 @@ import { appendFileSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeF
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { DataError } from '../../src/errors.ts';
-import { WriteError } from '../../src/files.ts';
+import { DataError } from '../../src/ground/errors.ts';
+import { WriteError } from '../../src/ground/files.ts';
 import { RunLog, readLog } from '../../src/train/metrics.ts';
 
 let directory = '';

@@ -2,10 +2,10 @@ import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
+import { Random } from '../../src/ground/random.ts';
 import { type EncodedPrompt, joined } from '../../src/policy/batch.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { Random } from '../../src/random.ts';
-import { defaultRecipe } from '../../src/recipe.ts';
+import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import type { RlMetrics } from '../../src/train/metrics.ts';
 import {
   groupMicroBatches,

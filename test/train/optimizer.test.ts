@@ -2,8 +2,8 @@ import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
 import type { Engine, Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { EngineError } from '../../src/errors.ts';
-import { Random } from '../../src/random.ts';
+import { EngineError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
 import { CHUNK, chunksOf, cosineSchedule, type Range, ShardedAdamW } from '../../src/train/optimizer.ts';
 import { WorkerGroup } from '../../src/train/worker-group.ts';
 

@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Engine } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { defaultRecipe } from '../../src/recipe.ts';
+import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import type { RlMetrics, SftMetrics } from '../../src/train/metrics.ts';
 import { type RlOptions, rl } from '../../src/train/rl.ts';
 import { identical } from '../helpers/full-sequence.ts';

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { TimeseerError } from '../../src/errors.ts';
+import { TimeseerError } from '../../src/ground/errors.ts';
 import type { EncodedPrompt } from '../../src/policy/batch.ts';
 import { generate } from '../../src/policy/generate.ts';
 import { Policy } from '../../src/policy/policy.ts';

@@ -4,7 +4,7 @@ import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { collate, responseSequence } from '../../src/policy/batch.ts';
 import { forward } from '../../src/policy/forward.ts';
-import { defaultRecipe } from '../../src/recipe.ts';
+import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import { type RolloutGroup, rollout } from '../../src/train/rollout.ts';
 import {
   anchorsOf,

@@ -3,8 +3,8 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
-import { ConfigError } from '../../src/errors.ts';
-import { Random } from '../../src/random.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
+import { Random } from '../../src/ground/random.ts';
 import { drGrpo, timerpo } from '../../src/train/advantage.ts';
 import { type HiddenStates, marginals, TIMERPO_TRANSPORT, transport } from '../../src/train/transport.ts';
 

@@ -6,7 +6,7 @@ import { openTorch } from '../../src/engine/torch/torch.ts';
 import { type AdapterOptions, createAdapter } from '../../src/policy/lora.ts';
 import { loadAdapter } from '../../src/policy/peft.ts';
 import { Policy } from '../../src/policy/policy.ts';
-import { defaultRecipe } from '../../src/recipe.ts';
+import { defaultRecipe } from '../../src/recipe/recipe.ts';
 import { FOREIGN_CARD } from '../../src/tasks/card.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../../src/train/checkpoint.ts';
 import type { Learner } from '../../src/train/learner.ts';

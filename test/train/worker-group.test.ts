@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { workerUrl } from '../../src/paths.ts';
+import { workerUrl } from '../../src/ground/paths.ts';
 import {
   markFailed,
   requestStop,

@@ -1,6 +1,6 @@
 /** What goes wrong: each kind changes one part of a series, or its readings, over an interval. */
-import type { Random } from '../../../src/random.ts';
-import type { DepartureKind, Interval } from '../../../src/types.ts';
+import type { Random } from '../../../src/ground/random.ts';
+import type { DepartureKind, Interval } from '../../../src/ground/types.ts';
 import { type Component, chance, type Draft, logBetween, sign } from './draft.ts';
 import type { Judged } from './visibility.ts';
 import { anyWave } from './wave.ts';

@@ -1,5 +1,5 @@
 /** The clock of a series: seconds between samples, and where in the week it begins. */
-import type { Random } from '../../../src/random.ts';
+import type { Random } from '../../../src/ground/random.ts';
 
 export interface Clock {
   /** Seconds between two samples. */

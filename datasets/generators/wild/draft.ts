@@ -2,7 +2,7 @@
  * A series while it is put together. Its parts stand apart until the end, so that an anomaly can change one of them alone and what is usual
  * for the series stays known. One unit is about the size of the series' main movement; `sensor.ts` turns the sum into readings.
  */
-import type { Random } from '../../../src/random.ts';
+import type { Random } from '../../../src/ground/random.ts';
 import { type Clock, samplesOf } from './clock.ts';
 
 /** Names of the parts that a series may have. */

@@ -1,5 +1,5 @@
 /** Which parts go together: one function for each kind of source that recordings come from. */
-import type { Random } from '../../../src/random.ts';
+import type { Random } from '../../../src/ground/random.ts';
 import { addCalendar } from './calendar.ts';
 import { anyClock, type Clock, calendarClock } from './clock.ts';
 import { anyPeriod, calendarPeriods, chance, type Draft, emptyDraft, logBetween } from './draft.ts';

@@ -1,5 +1,5 @@
 /** The grain of a series: independent or with memory, normal or with heavy tails, even or louder at times. */
-import type { Random } from '../../../src/random.ts';
+import type { Random } from '../../../src/ground/random.ts';
 import { standardNormal } from '../gaussian.ts';
 import { chance, type Draft } from './draft.ts';
 

@@ -1,5 +1,5 @@
 /** One cycle of a season as a curve over its phase in [0, 1): from 0 to 1, smooth, with the asymmetries that recordings have. */
-import type { Random } from '../../../src/random.ts';
+import type { Random } from '../../../src/ground/random.ts';
 import { chance } from './draft.ts';
 
 /** A value for each phase in [0, 1). */

@@ -1,6 +1,6 @@
 /** From the sum of the parts to readings: units, counts, rounding, limits, and points that are missing. */
-import type { Random } from '../../../src/random.ts';
-import type { Interval } from '../../../src/types.ts';
+import type { Random } from '../../../src/ground/random.ts';
+import type { Interval } from '../../../src/ground/types.ts';
 import { standardNormal } from '../gaussian.ts';
 import { chance, type Draft, logBetween } from './draft.ts';
 

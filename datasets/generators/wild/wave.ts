@@ -1,5 +1,5 @@
 /** Machine-made cycles: square, sawtooth and triangle waves, sines, steps, heartbeats, and trains of pulses. */
-import type { Random } from '../../../src/random.ts';
+import type { Random } from '../../../src/ground/random.ts';
 import { chance, type Draft } from './draft.ts';
 import type { Profile } from './profile.ts';
 

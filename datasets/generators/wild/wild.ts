@@ -10,7 +10,7 @@
  * The class of the answer is AnomSeer's: a spike or dip is a global point where it leaves the range of the unmodified series, else contextual. Of several
  * anomalies it is that of the most visible one. The kinds themselves are in the facts.
  */
-import { Random } from '../../../src/random.ts';
+import { Random } from '../../../src/ground/random.ts';
 import {
   type AnomalyClass,
   DEPARTURE_KINDS,
@@ -19,7 +19,7 @@ import {
   type Example,
   type Interval,
   type SeriesFacts,
-} from '../../../src/types.ts';
+} from '../../../src/ground/types.ts';
 import { anomalyExample } from '../../example.ts';
 import { checkAddress, type Split } from '../../split.ts';
 import { ANOMALIES, type AnomalyKind, changedHull, type Sizes, sizesOf } from './anomalies.ts';

@@ -5,8 +5,8 @@ import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
 import { BENCHMARKS, nanoFigure } from '../../../datasets/benchmarks/registry.ts';
 import type { ExampleOrigin } from '../../../datasets/example-set.ts';
 import { cachedFolder } from '../../../datasets/fetch.ts';
+import { columns, print, printJson } from '../../ground/terminal.ts';
 import { taskKind } from '../../tasks/kinds.ts';
-import { columns, print, printJson } from '../../terminal.ts';
 
 export interface ListArguments {
   readonly json: boolean;

@@ -19,13 +19,13 @@ import {
 import type { SplitSizes } from '../../../datasets/split.ts';
 import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { blindLines } from '../../../datasets/statistics.ts';
-import { ConfigError } from '../../errors.ts';
-import { withInterrupt } from '../../interrupt.ts';
-import { Progress } from '../../progress.ts';
+import { ConfigError } from '../../ground/errors.ts';
+import { withInterrupt } from '../../ground/interrupt.ts';
+import { Progress } from '../../ground/progress.ts';
+import { columns, print, printJson } from '../../ground/terminal.ts';
+import { ANOMALY_CLASSES } from '../../ground/types.ts';
+import { isModuleSpecifier, moduleAddress } from '../../ground/user-module.ts';
 import { checkFigure } from '../../tasks/drawing.ts';
-import { columns, print, printJson } from '../../terminal.ts';
-import { ANOMALY_CLASSES } from '../../types.ts';
-import { isModuleSpecifier, moduleAddress } from '../../user-module.ts';
 import { figuresText } from './list.ts';
 
 /** How examples are chosen; `show` takes the same. */

@@ -11,15 +11,15 @@ import { counted, describer, examplesPage, type ShownExample } from '../../../da
 import { type Selection, selectExamples } from '../../../datasets/prepare.ts';
 import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { checkSetFigure } from '../../../datasets/validate-set.ts';
-import { ConfigError } from '../../errors.ts';
-import { writeFileAtomic } from '../../files.ts';
-import { ReadingNote } from '../../progress.ts';
-import { Random } from '../../random.ts';
+import { ConfigError } from '../../ground/errors.ts';
+import { writeFileAtomic } from '../../ground/files.ts';
+import { ReadingNote } from '../../ground/progress.ts';
+import { Random } from '../../ground/random.ts';
+import { columns, print, printJson } from '../../ground/terminal.ts';
+import type { Example } from '../../ground/types.ts';
+import { isModuleSpecifier } from '../../ground/user-module.ts';
 import { checkFigure } from '../../tasks/drawing.ts';
 import { goldParts, labelOf } from '../../tasks/kinds.ts';
-import { columns, print, printJson } from '../../terminal.ts';
-import type { Example } from '../../types.ts';
-import { isModuleSpecifier } from '../../user-module.ts';
 import { figuresText } from './list.ts';
 import { CHOICE_OPTIONS, type ChoiceArguments, selectOptions, taskNamed } from './prepare.ts';
 

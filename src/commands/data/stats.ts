@@ -8,8 +8,8 @@ import {
   QUANTILES,
   setStats,
 } from '../../../datasets/statistics.ts';
-import { formatValue } from '../../progress.ts';
-import { columns, print, printJson } from '../../terminal.ts';
+import { formatValue } from '../../ground/progress.ts';
+import { columns, print, printJson } from '../../ground/terminal.ts';
 
 export interface StatsArguments {
   readonly directory: string;

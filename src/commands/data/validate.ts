@@ -3,8 +3,8 @@ import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
 import { ExampleSet } from '../../../datasets/example-set.ts';
 import { COMPARED, type Verdict, validateSet } from '../../../datasets/validate-set.ts';
-import { Progress } from '../../progress.ts';
-import { print, printJson } from '../../terminal.ts';
+import { Progress } from '../../ground/progress.ts';
+import { print, printJson } from '../../ground/terminal.ts';
 
 export interface ValidateArguments {
   readonly directory: string;

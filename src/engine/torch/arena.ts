@@ -1,5 +1,5 @@
 /** Handles as tensors, and the scopes that free them. */
-import { EngineError } from '../../errors.ts';
+import { EngineError } from '../../ground/errors.ts';
 import type { DType, Tensor } from '../engine.ts';
 import type { Native } from './native.ts';
 

@@ -1,5 +1,5 @@
 /** Attention with grouped queries, additive masks and a prefix that a group of rows shares. */
-import { EngineError } from '../../errors.ts';
+import { EngineError } from '../../ground/errors.ts';
 import type { AttentionInput, AttentionPrefix, AttentionStepInput, Tensor } from '../engine.ts';
 import { inOnePass, rotary } from './network.ts';
 import { type Operators, sameShape, shapeText } from './operators.ts';

@@ -1,5 +1,5 @@
 /** Automatic differentiation, writing in place behind its back, and CUDA graphs, as the contract's methods of these names. */
-import { EngineError } from '../../errors.ts';
+import { EngineError } from '../../ground/errors.ts';
 import type { Recording, Tensor } from '../engine.ts';
 import { isThenable } from './arena.ts';
 import { type Operators, sameShape, shapeText } from './operators.ts';

@@ -13,10 +13,10 @@ import { closeSync, existsSync, openSync, readdirSync, readFileSync, rmSync, sta
 import { createRequire } from 'node:module';
 import { availableParallelism } from 'node:os';
 import { basename, dirname, join } from 'node:path';
-import { EngineError } from '../../errors.ts';
-import { tidyUp, WriteError, writeDirectoryAtomicAsync, writeFileAtomic } from '../../files.ts';
-import { withLock } from '../../lock.ts';
-import { cacheRoot, packageRoot } from '../../paths.ts';
+import { EngineError } from '../../ground/errors.ts';
+import { tidyUp, WriteError, writeDirectoryAtomicAsync, writeFileAtomic } from '../../ground/files.ts';
+import { withLock } from '../../ground/lock.ts';
+import { cacheRoot, packageRoot } from '../../ground/paths.ts';
 import {
   type FindOptions,
   findExecutable,

@@ -6,7 +6,7 @@
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { delimiter, join, resolve } from 'node:path';
-import { EngineError } from '../../errors.ts';
+import { EngineError } from '../../ground/errors.ts';
 
 export type LibtorchOrigin = 'LIBTORCH' | 'python' | 'system';
 

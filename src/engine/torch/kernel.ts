@@ -8,7 +8,7 @@
 import { spawnSync } from 'node:child_process';
 import { readFileSync, rmSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { WriteError, writeFileAtomic } from '../../files.ts';
+import { WriteError, writeFileAtomic } from '../../ground/files.ts';
 import { type Stamp, stamp, unchanged } from './find.ts';
 
 /** The variable that OpenBLAS reads; what the user set in it is never changed. */

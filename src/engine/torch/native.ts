@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { availableParallelism, cpus, totalmem } from 'node:os';
-import { EngineError } from '../../errors.ts';
+import { EngineError } from '../../ground/errors.ts';
 import type { DType, EngineInfo, HostArray } from '../engine.ts';
 import { addonPath } from './build.ts';
 import { CORE_TYPE, chosenKernel, confirmKernel } from './kernel.ts';

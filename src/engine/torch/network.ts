@@ -1,5 +1,5 @@
 /** The neural-network operations of the contract, composed of the fewest operators: ATen's, and those of fused.cc and sinkhorn.cc. */
-import { EngineError } from '../../errors.ts';
+import { EngineError } from '../../ground/errors.ts';
 import type {
   AdamWOptions,
   AdamWState,

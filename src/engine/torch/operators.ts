@@ -1,5 +1,5 @@
 /** ATen operators by name: the schema is looked up once, errors name operator, shapes and device. */
-import { EngineError } from '../../errors.ts';
+import { EngineError } from '../../ground/errors.ts';
 import type { Tensor } from '../engine.ts';
 import { type Arena, TorchTensor } from './arena.ts';
 import type { Native, NativeValue } from './native.ts';

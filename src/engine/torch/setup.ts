@@ -4,7 +4,7 @@
  */
 import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
-import { EngineError } from '../../errors.ts';
+import { EngineError } from '../../ground/errors.ts';
 import { buildAddon, findCompiler } from './build.ts';
 import { type FindOptions, findExecutable, findLibtorch, type Libtorch } from './find.ts';
 import { chosenKernel } from './kernel.ts';

@@ -1,5 +1,5 @@
 /** Contents of tensors: from and to the host, from files, and shared between threads, as the contract's methods of these names. */
-import { EngineError } from '../../errors.ts';
+import { EngineError } from '../../ground/errors.ts';
 import { type DType, ELEMENT_BYTES, type HostArray, type Tensor } from '../engine.ts';
 import type { Operators } from './operators.ts';
 

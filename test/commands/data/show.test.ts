@@ -5,11 +5,11 @@ import { PassThrough } from 'node:stream';
 import { afterAll, describe, expect, it } from 'vitest';
 import { vtaMissing } from '../../../datasets/benchmarks/vta.ts';
 import { watched } from '../../../src/commands/data/show.ts';
+import { ReadingNote } from '../../../src/ground/progress.ts';
+import type { Picture } from '../../../src/ground/types.ts';
 import { melOf } from '../../../src/plot/mel.ts';
 import { decodePng } from '../../../src/plot/png.ts';
-import { ReadingNote } from '../../../src/progress.ts';
 import { checkFigure, drawingOf } from '../../../src/tasks/drawing.ts';
-import type { Picture } from '../../../src/types.ts';
 import { inside } from '../../helpers/command-line.ts';
 import { writeWhales } from '../../helpers/whales.ts';
 

@@ -10,9 +10,9 @@ import { ExampleSet } from '../../../datasets/example-set.ts';
 import { prepare, type Selection, type SelectOptions, selectExamples } from '../../../datasets/prepare.ts';
 import { openExamples } from '../../../datasets/source.ts';
 import type { Split } from '../../../datasets/split.ts';
-import { DataError } from '../../../src/errors.ts';
 import { learnClasses } from '../../../src/expcot/class-profile.ts';
-import type { Example } from '../../../src/types.ts';
+import { DataError } from '../../../src/ground/errors.ts';
+import type { Example } from '../../../src/ground/types.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-custom-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));

@@ -7,8 +7,8 @@ import { ExampleSet } from '../../../datasets/example-set.ts';
 import { prepare } from '../../../datasets/prepare.ts';
 import { openExamples } from '../../../datasets/source.ts';
 import { classicalAnswers } from '../../../eval/baselines.ts';
-import { ConfigError, DataError } from '../../../src/errors.ts';
-import type { QuestionGold } from '../../../src/types.ts';
+import { ConfigError, DataError } from '../../../src/ground/errors.ts';
+import type { QuestionGold } from '../../../src/ground/types.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-qa-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));

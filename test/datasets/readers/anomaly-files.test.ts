@@ -7,7 +7,7 @@ import { readTab } from '../../../datasets/readers/tab.ts';
 import { parseTsbAdName, readTsbAd } from '../../../datasets/readers/tsb-ad.ts';
 import { readTsbUad } from '../../../datasets/readers/tsb-uad.ts';
 import { readUcrTsv } from '../../../datasets/readers/ucr-tsv.ts';
-import { ConfigError, DataError } from '../../../src/errors.ts';
+import { ConfigError, DataError } from '../../../src/ground/errors.ts';
 import { failure, plain, readerFiles } from '../../helpers/reader-files.ts';
 
 const files = readerFiles();

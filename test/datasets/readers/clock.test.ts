@@ -13,7 +13,7 @@ import {
   parseStamp,
   wallTime,
 } from '../../../datasets/readers/clock.ts';
-import { ConfigError } from '../../../src/errors.ts';
+import { ConfigError } from '../../../src/ground/errors.ts';
 
 const at = (text: string): number => Date.parse(text);
 

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
 import { type CsvOptions, readSeriesCsv } from '../../../datasets/readers/csv.ts';
-import { ConfigError, DataError } from '../../../src/errors.ts';
+import { ConfigError, DataError } from '../../../src/ground/errors.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-csv-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));

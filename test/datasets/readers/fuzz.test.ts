@@ -33,9 +33,9 @@ import { readUciHar } from '../../../datasets/readers/uci-har.ts';
 import { readUcrTsv } from '../../../datasets/readers/ucr-tsv.ts';
 import { readWfdb } from '../../../datasets/readers/wfdb.ts';
 import { unpack } from '../../../datasets/unpack.ts';
-import { loadRecipe } from '../../../src/config.ts';
-import { DataError, TimeseerError } from '../../../src/errors.ts';
+import { DataError, TimeseerError } from '../../../src/ground/errors.ts';
 import { decodePng, encodePng } from '../../../src/plot/png.ts';
+import { loadRecipe } from '../../../src/recipe/config.ts';
 import { mutant } from '../../helpers/mutate.ts';
 import { zipOf } from '../../helpers/numpy-files.ts';
 

@@ -17,9 +17,9 @@ import { readNab, readNabWindows } from '../../../datasets/readers/nab.ts';
 import { readRecordings } from '../../../datasets/readers/recording.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';
 import { readWfdbHeader } from '../../../datasets/readers/wfdb.ts';
-import { loadRecipe } from '../../../src/config.ts';
-import { TimeseerError } from '../../../src/errors.ts';
 import { readProfile } from '../../../src/expcot/class-profile.ts';
+import { TimeseerError } from '../../../src/ground/errors.ts';
+import { loadRecipe } from '../../../src/recipe/config.ts';
 import { parseResponse } from '../../../src/tasks/kinds.ts';
 
 import { dict, npy } from '../../helpers/numpy-files.ts';

@@ -2,7 +2,7 @@
 import { deflateRawSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { type Axes, readNpy, readNpz } from '../../../datasets/readers/numpy.ts';
-import { ConfigError, DataError } from '../../../src/errors.ts';
+import { ConfigError, DataError } from '../../../src/ground/errors.ts';
 import { dict, npy, type ZipChanges, zip, zipOf } from '../../helpers/numpy-files.ts';
 import { failure, plain, readerFiles } from '../../helpers/reader-files.ts';
 

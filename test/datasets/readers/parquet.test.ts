@@ -10,7 +10,7 @@ import {
   readRuns,
   readSplit,
 } from '../../../datasets/readers/parquet-pages.ts';
-import { ConfigError, DataError } from '../../../src/errors.ts';
+import { ConfigError, DataError } from '../../../src/ground/errors.ts';
 import { failure, plain, readerFiles } from '../../helpers/reader-files.ts';
 
 const files = readerFiles();

@@ -9,7 +9,7 @@ import { readTs } from '../../../datasets/readers/ts.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';
 import { readUcrTsv } from '../../../datasets/readers/ucr-tsv.ts';
 import { readWfdbHeader } from '../../../datasets/readers/wfdb.ts';
-import type { Interval } from '../../../src/types.ts';
+import type { Interval } from '../../../src/ground/types.ts';
 
 const DATA = resolve(import.meta.dirname, '../../../../shared/data');
 const at = (...parts: string[]): string => join(DATA, ...parts);

@@ -10,7 +10,7 @@ import {
   readRecording,
   readRecordings,
 } from '../../../datasets/readers/recording.ts';
-import { ConfigError, DataError, TimeseerError } from '../../../src/errors.ts';
+import { ConfigError, DataError, TimeseerError } from '../../../src/ground/errors.ts';
 import { mutant } from '../../helpers/mutate.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-recording-'));

@@ -5,7 +5,7 @@ import { readMatlab } from '../../../datasets/readers/matlab.ts';
 import type { RawRecord } from '../../../datasets/readers/record.ts';
 import { readUciHar } from '../../../datasets/readers/uci-har.ts';
 import { readWfdb, readWfdbHeader } from '../../../datasets/readers/wfdb.ts';
-import { ConfigError, DataError } from '../../../src/errors.ts';
+import { ConfigError, DataError } from '../../../src/ground/errors.ts';
 import { failure, plain, readerFiles } from '../../helpers/reader-files.ts';
 
 const files = readerFiles();

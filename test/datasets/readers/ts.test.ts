@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { readTs } from '../../../datasets/readers/ts.ts';
-import { DataError } from '../../../src/errors.ts';
+import { DataError } from '../../../src/ground/errors.ts';
 import { failure, plain, readerFiles } from '../../helpers/reader-files.ts';
 
 const files = readerFiles();

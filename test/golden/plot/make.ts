@@ -3,7 +3,7 @@
  * pictures is meant, look at them, and raise RENDERING in src/plot/cache.ts.
  */
 import { fileURLToPath } from 'node:url';
-import { writeFileAtomic } from '../../../src/files.ts';
+import { writeFileAtomic } from '../../../src/ground/files.ts';
 import { encodePng } from '../../../src/plot/png.ts';
 import { render } from '../../../src/plot/raster.ts';
 import { GOLDEN } from '../../plot/golden.ts';

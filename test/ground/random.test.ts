@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { hash32, philox, Random } from '../src/random.ts';
+import { hash32, philox, Random } from '../../src/ground/random.ts';
 
 /** `philox4x32 10` of kat_vectors, Random123 (the distribution of Salmon et al. 2011). */
 const KNOWN_ANSWERS = [

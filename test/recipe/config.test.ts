@@ -2,10 +2,10 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { changedKeys, defaultRecipe, loadRecipe, recipeNames } from '../src/config.ts';
-import { ConfigError, closest } from '../src/errors.ts';
-import { ADAPTER_TARGETS, DECODER_TARGETS } from '../src/lora-targets.ts';
-import { recipeKeys, recipeSchema } from '../src/recipe.ts';
+import { ConfigError, closest } from '../../src/ground/errors.ts';
+import { changedKeys, defaultRecipe, loadRecipe, recipeNames } from '../../src/recipe/config.ts';
+import { ADAPTER_TARGETS, DECODER_TARGETS } from '../../src/recipe/lora-targets.ts';
+import { recipeKeys, recipeSchema } from '../../src/recipe/recipe.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-config-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
@@ -37,7 +37,7 @@ describe('recipes that come along', () => {
     const none = { requirements: { sft: {}, final: {}, gain: {}, notLower: [] } };
     expect({ ...rest, ...none, data: { ...data, traces: null } }).toEqual(defaultRecipe());
     expect(Object.keys({ ...requirements.final, ...requirements.gain })).toHaveLength(6);
-    const text = readFileSync(join(import.meta.dirname, '../src/recipes/quickstart.yaml'), 'utf8');
+    const text = readFileSync(join(import.meta.dirname, '../../src/recipes/quickstart.yaml'), 'utf8');
     const names = (tree: object): string[] =>
       Object.entries(tree).flatMap(([key, value]: [string, unknown]) =>
         typeof value === 'object' && value !== null && !Array.isArray(value) ? [key, ...names(value)] : [key],
@@ -57,7 +57,7 @@ describe('recipes that come along', () => {
       );
     const names = keys.map(({ key }) => key);
     expect(leaves(defaultRecipe()).filter((key) => !names.includes(key))).toEqual([]);
-    // A key without a description: add .describe('…') to it in src/recipe.ts.
+    // A key without a description: add .describe('…') to it in src/recipe/recipe.ts.
     expect(keys.filter(({ meaning }) => !/^[A-Z].*[.)]$/.test(meaning)).map(({ key }) => key)).toEqual([]);
     const found = (key: string) => keys.find((one) => one.key === key);
     expect(found('rl.kl')).toMatchObject({ standard: '0', range: '≥ 0' });

@@ -6,8 +6,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
-import { downloadUrl, type UrlOptions } from '../src/download.ts';
-import { EndpointError } from '../src/errors.ts';
+import { downloadUrl, type UrlOptions } from '../../src/ground/download.ts';
+import { EndpointError } from '../../src/ground/errors.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-download-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));

@@ -17,10 +17,9 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { crc32, deflateSync } from 'node:zlib';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, test, vi } from 'vitest';
-import { LineFile } from '../datasets/example-set.ts';
-import { readWfdb } from '../datasets/readers/wfdb.ts';
-import { loadRecipe } from '../src/config.ts';
-import { CheckpointError, ConfigError, DataError, reasonOf } from '../src/errors.ts';
+import { LineFile } from '../../datasets/example-set.ts';
+import { readWfdb } from '../../datasets/readers/wfdb.ts';
+import { CheckpointError, ConfigError, DataError, reasonOf } from '../../src/ground/errors.ts';
 import {
   appendText,
   fileInside,
@@ -34,16 +33,17 @@ import {
   writeDirectoryAtomic,
   writeDirectoryAtomicAsync,
   writeFileAtomic,
-} from '../src/files.ts';
-import { checkFiles } from '../src/manifest.ts';
-import { readImage } from '../src/plot/image-file.ts';
-import { decodePng } from '../src/plot/png.ts';
-import { readJson } from '../src/policy/json-file.ts';
-import { openCheckpoint } from '../src/policy/safetensors.ts';
-import { readState } from '../src/train/checkpoint.ts';
-import { readLog } from '../src/train/metrics.ts';
-import { inside } from './helpers/command-line.ts';
-import { CLI } from './helpers/program.ts';
+} from '../../src/ground/files.ts';
+import { checkFiles } from '../../src/ground/manifest.ts';
+import { readImage } from '../../src/plot/image-file.ts';
+import { decodePng } from '../../src/plot/png.ts';
+import { readJson } from '../../src/policy/json-file.ts';
+import { openCheckpoint } from '../../src/policy/safetensors.ts';
+import { loadRecipe } from '../../src/recipe/config.ts';
+import { readState } from '../../src/train/checkpoint.ts';
+import { readLog } from '../../src/train/metrics.ts';
+import { inside } from '../helpers/command-line.ts';
+import { CLI } from '../helpers/program.ts';
 
 const disk = vi.hoisted(() => ({ room: Number.POSITIVE_INFINITY }));
 

@@ -3,15 +3,21 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync 
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { openTorch } from '../src/engine/torch/torch.ts';
-import { CheckpointError } from '../src/errors.ts';
-import { writeFileAtomic } from '../src/files.ts';
-import { checkFiles, damageOf, hashesIn, MANIFEST_FILE, writeManifestedDirectory } from '../src/manifest.ts';
-import { createAdapter } from '../src/policy/lora.ts';
-import { loadAdapter, saveAdapter } from '../src/policy/peft.ts';
-import { Policy } from '../src/policy/policy.ts';
-import { readCard } from '../src/tasks/card.ts';
-import { Child, edit, writeTinyPolicy } from './helpers/tiny-run.ts';
+import { openTorch } from '../../src/engine/torch/torch.ts';
+import { CheckpointError } from '../../src/ground/errors.ts';
+import { writeFileAtomic } from '../../src/ground/files.ts';
+import {
+  checkFiles,
+  damageOf,
+  hashesIn,
+  MANIFEST_FILE,
+  writeManifestedDirectory,
+} from '../../src/ground/manifest.ts';
+import { createAdapter } from '../../src/policy/lora.ts';
+import { loadAdapter, saveAdapter } from '../../src/policy/peft.ts';
+import { Policy } from '../../src/policy/policy.ts';
+import { readCard } from '../../src/tasks/card.ts';
+import { Child, edit, writeTinyPolicy } from '../helpers/tiny-run.ts';
 
 const shared = mkdtempSync(join(tmpdir(), 'timeseer-manifest-'));
 const saved = join(shared, 'saved');

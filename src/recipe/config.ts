@@ -5,11 +5,11 @@
 import { existsSync, readdirSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { ConfigError, closest, reasonOf } from './errors.ts';
-import { readUtf8 } from './files.ts';
+import { ConfigError, closest, reasonOf } from '../ground/errors.ts';
+import { readUtf8 } from '../ground/files.ts';
+import { addressText, isModuleSpecifier, moduleAddress, moduleHash } from '../ground/user-module.ts';
+import { expected, MOST_YAML_BYTES, readYaml, shown } from '../ground/yaml.ts';
 import { defaultRecipe, type Recipe, recipeSchema } from './recipe.ts';
-import { addressText, isModuleSpecifier, moduleAddress, moduleHash } from './user-module.ts';
-import { expected, MOST_YAML_BYTES, readYaml, shown } from './yaml.ts';
 
 export type { EvalRecipe, MemoryRecipe, PolicyRecipe, Recipe, RlRecipe, SftRecipe } from './recipe.ts';
 export { defaultRecipe };
@@ -21,7 +21,7 @@ function isTree(value: unknown): value is Tree {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-const RECIPES = join(dirname(fileURLToPath(import.meta.url)), 'recipes');
+const RECIPES = join(dirname(fileURLToPath(import.meta.url)), '..', 'recipes');
 
 /** Names of the recipes that come with timeseer. */
 export function recipeNames(): string[] {

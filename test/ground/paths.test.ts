@@ -1,9 +1,9 @@
 import { Worker } from 'node:worker_threads';
 import { expect, it } from 'vitest';
-import { workerUrl } from '../src/paths.ts';
+import { workerUrl } from '../../src/ground/paths.ts';
 
 it('starts a TypeScript Worker from a TypeScript caller', async () => {
-  const { url, execArgv } = workerUrl('./helpers/echo-worker.ts', import.meta.url);
+  const { url, execArgv } = workerUrl('../helpers/echo-worker.ts', import.meta.url);
   const worker = new Worker(url, { execArgv });
   try {
     const answer = await new Promise((resolve, reject) => {

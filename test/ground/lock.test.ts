@@ -5,15 +5,15 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
-import { ConfigError } from '../src/errors.ts';
-import { OWNER, stateOf } from '../src/files.ts';
-import { claimDirectory, takeLock, withLock } from '../src/lock.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
+import { OWNER, stateOf } from '../../src/ground/files.ts';
+import { claimDirectory, takeLock, withLock } from '../../src/ground/lock.ts';
 
 const PROCESSES = Number(process.env['LOCK_PROCESSES'] ?? 4);
 const ROUNDS = Number(process.env['LOCK_ROUNDS'] ?? 40);
 
-const ROOT = resolve(import.meta.dirname, '..');
-const LOCK = pathToFileURL(join(ROOT, 'dist/src/lock.js')).href;
+const ROOT = resolve(import.meta.dirname, '../..');
+const LOCK = pathToFileURL(join(ROOT, 'dist/src/ground/lock.js')).href;
 const RACER = join(ROOT, 'test/helpers/lock-racer.mjs');
 
 const gone = OWNER.replace(/\d+$/, '1'); // this id, of a process that started before any

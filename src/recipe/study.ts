@@ -6,11 +6,11 @@ import { existsSync, readdirSync } from 'node:fs';
 import { dirname, isAbsolute, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
+import { ConfigError, closest, reasonOf } from '../ground/errors.ts';
+import { readUtf8 } from '../ground/files.ts';
+import { issueText, MOST_YAML_BYTES, readYaml } from '../ground/yaml.ts';
 import { loadRecipe, type PlacedOverride } from './config.ts';
-import { ConfigError, closest, reasonOf } from './errors.ts';
-import { readUtf8 } from './files.ts';
 import type { Recipe } from './recipe.ts';
-import { issueText, MOST_YAML_BYTES, readYaml } from './yaml.ts';
 
 /** The arm that every setting with a start has by itself: the policy that the others begin with. */
 export const START = 'start';
@@ -132,7 +132,7 @@ export interface Study {
   cells(directory: string): Cell[];
 }
 
-const STUDIES = join(dirname(fileURLToPath(import.meta.url)), 'recipes', 'studies');
+const STUDIES = join(dirname(fileURLToPath(import.meta.url)), '..', 'recipes', 'studies');
 
 /** Names of the studies that come with timeseer. */
 export function studyNames(): string[] {

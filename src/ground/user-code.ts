@@ -11,8 +11,8 @@ import { addressText, type ModuleAddress, moduleTexts } from './user-module.ts';
 
 /** What `timeseer` and its other entry mean in a module of the user. */
 const ENTRIES: Readonly<Record<string, string>> = {
-  timeseer: entryUrl('./index'),
-  'timeseer/series': entryUrl('./series/index'),
+  timeseer: entryUrl('../index'),
+  'timeseer/series': entryUrl('../series/index'),
 };
 
 function entryUrl(stem: string): string {

@@ -1,9 +1,9 @@
 import { pathToFileURL } from 'node:url';
 import { afterEach, describe, expect, test } from 'vitest';
-import { workerUrl } from '../src/paths.ts';
-import { WorkerPool } from '../src/worker-pool.ts';
+import { workerUrl } from '../../src/ground/paths.ts';
+import { WorkerPool } from '../../src/ground/worker-pool.ts';
 
-const program = workerUrl('./helpers/counting-worker.ts', pathToFileURL(import.meta.filename));
+const program = workerUrl('../helpers/counting-worker.ts', pathToFileURL(import.meta.filename));
 const failure = (problem: string): string => `failed (${problem})`;
 
 let pool: WorkerPool<number, { thread: number; double: number }>;

@@ -2,9 +2,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
-import { loadRecipe } from '../src/config.ts';
-import { ConfigError } from '../src/errors.ts';
-import { loadStudy, studyNames } from '../src/study.ts';
+import { ConfigError } from '../../src/ground/errors.ts';
+import { loadRecipe } from '../../src/recipe/config.ts';
+import { loadStudy, studyNames } from '../../src/recipe/study.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-study-'));
 const file = join(directory, 'mine.yaml');

@@ -1,6 +1,6 @@
 /**
  * The keys of a recipe, with their defaults, ranges and meaning: what `timeseer train --help` prints of each is its `describe`.
- * Unknown keys are refused at every level. `src/config.ts` reads recipes; `src/recipes/quickstart.yaml` lists every key.
+ * Unknown keys are refused at every level. `src/recipe/config.ts` reads recipes; `src/recipes/quickstart.yaml` lists every key.
  */
 import { z } from 'zod';
 import { ADAPTER_TARGETS, DECODER_TARGETS } from './lora-targets.ts';

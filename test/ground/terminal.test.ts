@@ -3,12 +3,12 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
-import { ExampleSet } from '../datasets/example-set.ts';
-import { runList } from '../src/commands/data/list.ts';
-import { Progress } from '../src/progress.ts';
-import { commandLine, print, printJson, say, visible, withoutSecrets } from '../src/terminal.ts';
-import { inside } from './helpers/command-line.ts';
-import { CLI } from './helpers/program.ts';
+import { ExampleSet } from '../../datasets/example-set.ts';
+import { runList } from '../../src/commands/data/list.ts';
+import { Progress } from '../../src/ground/progress.ts';
+import { commandLine, print, printJson, say, visible, withoutSecrets } from '../../src/ground/terminal.ts';
+import { inside } from '../helpers/command-line.ts';
+import { CLI } from '../helpers/program.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-terminal-'));
 afterAll(() => rmSync(directory, { recursive: true, force: true }));
