@@ -1,8 +1,8 @@
 /**
- * `timeseer.sha256` in a directory that was saved here: the SHA-256 of every file, in the format of sha256sum (`sha256sum -c
- * timeseer.sha256` checks it too). It is written last, so that a directory with it is whole, and what is loaded is compared with
- * it: a bit that flipped on a disk, or a file of another save, does not pass for what was learnt. A directory from elsewhere has
- * none and is loaded as it is. Hashes are taken while files are written; to check them takes one reading, 1 to 2 GB/s.
+ * `timeseer.sha256` in a directory that timeseer saved: the SHA-256 of every file there and in its folder `onnx`, in the format of
+ * sha256sum (`sha256sum -c timeseer.sha256` checks it too). It is written last, so a directory with it is complete. Loading compares
+ * files with it: a bit that flipped on a disk, or a file of another save, is an error. A directory from elsewhere has no manifest and
+ * is loaded unchecked. Hashes are taken while files are written; checking them reads every file once, at 1 to 2 GB/s.
  */
 import { createHash } from 'node:crypto';
 import { closeSync, existsSync, fstatSync, openSync, readdirSync, readSync, statSync } from 'node:fs';
@@ -21,8 +21,11 @@ export type Hashes = Readonly<Record<string, string>>;
 /** Bytes that are read and hashed at once. */
 const PIECE = 2 ** 22;
 
-/** Kinds of files that loading a policy may read: one that nobody saved there would change what is loaded. */
-const READ = /^[^.].*\.(json|jinja|safetensors)$|^merges\.txt$/;
+/** Files that loading a policy may read: one that is not in the manifest would change what is loaded. */
+const READ = /^[^./][^/]*\.(json|jinja|safetensors)$|^merges\.txt$|^onnx\/[^/]+\.onnx/;
+
+/** Folders whose files a manifest lists beside those of the directory itself. */
+const FOLDERS = ['onnx'] as const;
 
 /** @throws CheckpointError when the file cannot be read */
 function hashOf(file: string): string {
@@ -42,27 +45,41 @@ function hashOf(file: string): string {
   return hash.digest('hex');
 }
 
-const filesIn = (directory: string): string[] =>
-  readdirSync(directory)
+/** Names of the regular files of a directory and of its `FOLDERS`, sorted. */
+function filesIn(directory: string): string[] {
+  const folders = FOLDERS.filter((folder) =>
+    statSync(join(directory, folder), { throwIfNoEntry: false })?.isDirectory(),
+  );
+  const names = folders.flatMap((folder) =>
+    readdirSync(join(directory, folder)).map((name) => `${folder}/${name}`),
+  );
+  return [...readdirSync(directory), ...names]
     .filter(
       (name) =>
         name !== MANIFEST_FILE && statSync(join(directory, name), { throwIfNoEntry: false })?.isFile(),
     )
     .sort();
+}
 
-/** As `writeDirectoryAtomic`, with a manifest of all that `fill` puts there. */
+/** Writes a directory as `writeDirectoryAtomic` does, with a manifest of the files that `fill` puts there. */
 export function writeManifestedDirectory(
   target: string,
   fill: (temporary: string) => void,
   retired?: string,
 ): void {
   const whole = (temporary: string): void => {
-    const { hashes, stop } = recordHashes(temporary);
+    const places = ['', ...FOLDERS].map((folder) => ({
+      prefix: folder === '' ? '' : `${folder}/`,
+      ...recordHashes(join(temporary, folder)),
+    }));
     try {
       fill(temporary);
     } finally {
-      stop();
+      for (const { stop } of places) stop();
     }
+    const hashes = new Map(
+      places.flatMap(({ prefix, hashes }) => [...hashes].map(([name, hash]) => [prefix + name, hash])),
+    );
     const lines = filesIn(temporary).map((name) => {
       const file = join(temporary, name);
       // What was copied there is not on the disk yet, and the manifest would outlast it in a power failure.
@@ -89,7 +106,7 @@ export function addToManifest(directory: string, name: string, text: string): vo
   writeFileAtomic(join(directory, MANIFEST_FILE), lines.join(''));
 }
 
-/** What the manifest of a directory says; null where there is none. @throws CheckpointError when it is damaged */
+/** Reads the manifest of a directory; null where there is none. @throws CheckpointError when it is damaged */
 function readManifest(directory: string): Hashes | null {
   const file = join(directory, MANIFEST_FILE);
   if (!existsSync(file)) return null;
@@ -101,16 +118,16 @@ function readManifest(directory: string): Hashes | null {
     throw new CheckpointError(`${file}: cannot be read (${reasonOf(cause)})`, { cause });
   }
   for (const [i, line] of text.replace(/\n$/, '').split('\n').entries()) {
-    const [, hash, name] = /^([0-9a-f]{64}) {2}([^/\\]+)$/.exec(line) ?? [];
+    const [, hash, name] = /^([0-9a-f]{64}) {2}((?:onnx\/)?[^/\\]+)$/.exec(line) ?? [];
     if (hash === undefined || name === undefined) {
-      throw new CheckpointError(`${file}:${i + 1}: no line of sha256sum, the file is damaged`);
+      throw new CheckpointError(`${file}:${i + 1}: not a line of sha256sum, the file is damaged`);
     }
     hashes[name] = hash;
   }
   return hashes;
 }
 
-/** SHA-256 of every file of a directory: what its manifest says, or where it has none, what they are. */
+/** SHA-256 of every file of a directory, from its manifest or, where it has none, from the files. */
 export function hashesIn(directory: string): Hashes {
   return (
     readManifest(directory) ??
@@ -121,8 +138,8 @@ export function hashesIn(directory: string): Hashes {
 const short = (hash: string): string => `${hash.slice(0, 12)}…`;
 
 /**
- * How a directory differs from its manifest, by the first file concerned; null when it does not, or has none. Looks at the files
- * that are `wanted`.
+ * Describes the first file of a directory that differs from its manifest; null when none does, or there is no manifest.
+ * @param wanted selects the files to compare; all when absent
  */
 export function damageOf(directory: string, wanted: (name: string) => boolean = () => true): string | null {
   let manifest: Hashes | null;
@@ -142,9 +159,9 @@ export function damageOf(directory: string, wanted: (name: string) => boolean = 
       continue;
     }
     if (!there.includes(name)) return `${file}: no such file, but ${MANIFEST_FILE} lists it`;
-    const found = hashOf(file);
-    if (found !== saved) {
-      return `${file}: is not what was saved there (SHA-256 ${short(found)}, in ${MANIFEST_FILE} ${short(saved)})`;
+    const hash = hashOf(file);
+    if (hash !== saved) {
+      return `${file}: is not what was saved there (SHA-256 ${short(hash)}, in ${MANIFEST_FILE} ${short(saved)})`;
     }
   }
   return null;
@@ -152,7 +169,7 @@ export function damageOf(directory: string, wanted: (name: string) => boolean = 
 
 /**
  * Compares a directory with its manifest, where it has one.
- * @param wanted files to look at; all but those of training when absent
+ * @param wanted selects the files to compare; all but those of training when absent
  * @throws CheckpointError naming the file that differs, and what to do
  */
 export function checkFiles(

@@ -5,7 +5,8 @@
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { CheckpointError, ConfigError } from '../ground/errors.ts';
-import { writeDirectoryAtomic, writeFileAtomic } from '../ground/files.ts';
+import { writeFileAtomic } from '../ground/files.ts';
+import { checkFiles, writeManifestedDirectory } from '../ground/manifest.ts';
 import { layoutOf, type Part, publishedName } from '../policy/layout.ts';
 import { configJson, type Dims, parseDims } from '../policy/model-config.ts';
 import { readParts } from '../policy/policy.ts';
@@ -195,12 +196,13 @@ export interface Exported {
  */
 export function exportOnnx(from: string, out: string, options: ExportOptions): Exported {
   checkTarget(out, from);
+  checkFiles(from);
   const parts = readParts(from);
   const dims = parseDims(parts.config, join(from, 'config.json'));
   const stored = storedTensors(from, dims);
   const graphs = [visionGraph(dims), embeddingGraph(dims), decoderGraph(dims)];
   let files: Exported['files'] = [];
-  writeDirectoryAtomic(out, (temporary) => {
+  writeManifestedDirectory(out, (temporary) => {
     const external: Record<string, number> = {};
     const folder = join(temporary, 'onnx');
     for (const type of options.types) {

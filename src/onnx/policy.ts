@@ -1,8 +1,9 @@
 /** A policy that onnxruntime computes: the three graphs of an export, on the processor, with the export's own tokenizer and picture files. */
-import { existsSync } from 'node:fs';
+import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import type { InferenceSession, Tensor } from 'onnxruntime-common';
 import { CheckpointError, EngineError } from '../ground/errors.ts';
+import { checkFiles } from '../ground/manifest.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { CHANNELS } from '../policy/model-config.ts';
 import { Prompting, readParts } from '../policy/policy.ts';
@@ -45,6 +46,20 @@ function weightTypeIn(directory: string): WeightType {
   const found = WEIGHT_TYPES.find((type) => missing(type).length === 0);
   if (found !== undefined) return found;
   throw new CheckpointError(`${join(directory, 'onnx')}: ${missing('float32').join(', ')} missing; ${AGAIN}`);
+}
+
+/**
+ * Checks a graph and the files of its weights before onnxruntime opens them, which would wait for a pipe without end.
+ * @throws CheckpointError naming the file that is not a regular one, or differs from the manifest
+ */
+function checkGraphFiles(directory: string, type: WeightType): void {
+  const graphs = GRAPHS.map((name) => `onnx/${name}${SUFFIX[type]}.onnx`);
+  const used = (name: string): boolean => graphs.some((graph) => name.startsWith(graph));
+  for (const name of readdirSync(join(directory, 'onnx')).map((file) => `onnx/${file}`)) {
+    if (!used(name) || statSync(join(directory, name)).isFile()) continue;
+    throw new CheckpointError(`${join(directory, name)}: is not a regular file; ${AGAIN}`);
+  }
+  checkFiles(directory, (name) => !name.startsWith('onnx/') || used(name));
 }
 
 /** Columns by which a cache grows. */
@@ -104,6 +119,7 @@ export class OnnxPolicy extends Prompting {
   ): Promise<OnnxPolicy> {
     readParts(directory); // what is wrong with the small files is said before graphs are loaded
     const type = weightTypeIn(directory);
+    checkGraphFiles(directory, type);
     const runtime = await loadRuntime();
     const sessions = {} as Record<GraphName, InferenceSession>;
     for (const name of GRAPHS) {

@@ -3,6 +3,7 @@ import {
   existsSync,
   mkdirSync,
   mkdtempSync,
+  readdirSync,
   readFileSync,
   rmSync,
   truncateSync,
@@ -13,6 +14,7 @@ import { join, relative, resolve } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { type AnomalyReport, checkReport } from '../../src/explain/report.ts';
 import { CheckpointError } from '../../src/ground/errors.ts';
+import { damageOf, hashesIn } from '../../src/ground/manifest.ts';
 import { exportPolicy } from '../../src/run/export.ts';
 import { copyPolicy, findPolicy, shippedPolicy } from '../../src/run/run-policy.ts';
 import { inside } from '../helpers/command-line.ts';
@@ -157,6 +159,15 @@ describe('its name', () => {
     const again = await inside('export', '--onnx', '--policy', 'small', '--out', join(root, 'again'));
     expect([again.code, again.err]).toEqual([1, expect.stringMatching(/ONNX graphs answer.*\n$/)]);
   });
+});
+
+test('the package lists the files of the policy that it ships, and they are those that were saved', async () => {
+  const { policiesDirectory } =
+    await vi.importActual<typeof import('../../src/ground/paths.ts')>('../../src/ground/paths.ts');
+  const small = join(policiesDirectory(), 'small');
+  expect(damageOf(small)).toBeNull();
+  const listed = Object.keys(hashesIn(small));
+  for (const name of readdirSync(join(small, 'onnx'))) expect(listed).toContain(`onnx/${name}`);
 });
 
 test('the package holds the directory in which it is looked for', async () => {

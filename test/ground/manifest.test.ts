@@ -63,6 +63,25 @@ describe('a manifest', () => {
     expect(damageOf(directory)).toBeNull();
   });
 
+  test('lists the files of the folder onnx, and names one that is damaged, missing or new', () => {
+    const directory = join(shared, 'graphs');
+    writeManifestedDirectory(directory, (temporary) => {
+      writeFileAtomic(join(temporary, 'config.json'), '{}');
+      writeFileAtomic(join(temporary, 'onnx', 'a.onnx'), 'graph');
+    });
+    expect(execFileSync('sha256sum', ['-c', MANIFEST_FILE], { cwd: directory }).toString()).toBe(
+      'config.json: OK\nonnx/a.onnx: OK\n',
+    );
+    expect(damageOf(directory)).toBeNull();
+    writeFileSync(join(directory, 'onnx', 'b.onnx'), 'another');
+    expect(damageOf(directory)).toMatch(/onnx\/b\.onnx: was not saved there/);
+    rmSync(join(directory, 'onnx', 'b.onnx'));
+    writeFileSync(join(directory, 'onnx', 'a.onnx'), 'grapf');
+    expect(damageOf(directory)).toMatch(/onnx\/a\.onnx: is not what was saved there/);
+    rmSync(join(directory, 'onnx'), { recursive: true });
+    expect(damageOf(directory)).toMatch(/onnx\/a\.onnx: no such file/);
+  });
+
   test('names what differs and how to go on with a change that is meant', () => {
     const file = join(policy, 'generation_config.json');
     edit(file, (text) => text.replace('true', 'false'));

@@ -13,6 +13,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { main } from '../../src/cli.ts';
 import { CheckpointError, ConfigError } from '../../src/ground/errors.ts';
+import { MANIFEST_FILE } from '../../src/ground/manifest.ts';
 import { exportOnnx } from '../../src/onnx/export.ts';
 import { DATA_BYTES, DATA_TYPE, decodeModel } from '../../src/onnx/model-proto.ts';
 import { parseDims } from '../../src/policy/model-config.ts';
@@ -182,6 +183,7 @@ describe('refuses', () => {
     const other = copy('other');
     const file = join(other, 'config.json');
     const config = JSON.parse(readFileSync(file, 'utf8'));
+    rmSync(join(other, MANIFEST_FILE)); // as one from elsewhere
     writeFileSync(file, JSON.stringify({ ...config, model_type: 'llama', architectures: ['Llama'] }));
     expect(exporting(other)).toThrow(/llama/);
     writeFileSync(

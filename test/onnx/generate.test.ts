@@ -1,10 +1,12 @@
 /** Exports computed by onnxruntime, beside the engine and beside what transformers computed. */
+import { execFileSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { CheckpointError } from '../../src/ground/errors.ts';
+import { MANIFEST_FILE } from '../../src/ground/manifest.ts';
 import { exportOnnx } from '../../src/onnx/export.ts';
 import { drawToken, generateOnnx } from '../../src/onnx/generate.ts';
 import { OnnxPolicy } from '../../src/onnx/policy.ts';
@@ -159,9 +161,11 @@ describe('drawToken', () => {
 });
 
 describe('refuses', () => {
-  const changed = (name: string): string => {
+  /** A copy of the export: without its manifest, as one from elsewhere, unless `listed`. */
+  const changed = (name: string, { listed = false } = {}): string => {
     const to = join(root, name);
     cpSync(exported, to, { recursive: true });
+    if (!listed) rmSync(join(to, MANIFEST_FILE));
     return to;
   };
   const refusal = async (directory: string): Promise<string> => {
@@ -185,6 +189,30 @@ describe('refuses', () => {
     renameSync(join(foreign, 'onnx/embed_tokens.onnx'), join(foreign, 'onnx/vision_encoder.onnx'));
     cpSync(join(exported, 'onnx/embed_tokens.onnx'), join(foreign, 'onnx/embed_tokens.onnx'));
     expect(await refusal(foreign)).toMatch(/vision_encoder\.onnx: its inputs are not those/);
+  });
+
+  test('a graph with 4 KiB of zeros in its weights, by the manifest of its export', async () => {
+    const zeros = changed('zeros', { listed: true });
+    const file = join(zeros, 'onnx/decoder_model_merged.onnx');
+    const bytes = readFileSync(file);
+    const at = (bytes.length - 4096) >> 1;
+    writeFileSync(file, bytes.fill(0, at, at + 4096));
+    expect(await refusal(zeros)).toMatch(/decoder_model_merged\.onnx: is not what was saved there/);
+    // What is not opened is not read.
+    const other = changed('other type', { listed: true });
+    writeFileSync(join(other, 'onnx/decoder_model_merged_int8.onnx'), '');
+    await (await OnnxPolicy.open(other)).dispose();
+  });
+
+  test('a pipe in the place of a graph or of its weights, at once', async () => {
+    const pipe = changed('pipe');
+    const file = join(pipe, 'onnx/decoder_model_merged.onnx');
+    rmSync(file);
+    execFileSync('mkfifo', [file]);
+    expect(await refusal(pipe)).toMatch(/decoder_model_merged\.onnx: is not a regular file/);
+    const outside = changed('outside');
+    execFileSync('mkfifo', [join(outside, 'onnx/decoder_model_merged.onnx_data')]);
+    expect(await refusal(outside)).toMatch(/decoder_model_merged\.onnx_data: is not a regular file/);
   });
 
   test('graphs whose sizes are not those of config.json, and a newer operator set', async () => {
