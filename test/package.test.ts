@@ -1,6 +1,7 @@
-/** What a fresh clone needs of the package files so that `npm ci` works on any machine. */
+/** Package files: `npm ci` works on any machine and any npm, and the packed files are complete. */
+import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 
 const ROOT = resolve(import.meta.dirname, '..');
@@ -10,6 +11,7 @@ interface Locked {
   readonly resolved?: string;
   readonly os?: readonly string[];
   readonly optional?: boolean;
+  readonly hasInstallScript?: boolean;
   readonly dependencies?: Readonly<Record<string, string>>;
   readonly devDependencies?: Readonly<Record<string, string>>;
   readonly optionalDependencies?: Readonly<Record<string, string>>;
@@ -18,6 +20,11 @@ interface Locked {
 interface Manifest extends Locked {
   readonly files: readonly string[];
   readonly scripts: Readonly<Record<string, string>>;
+  readonly allowScripts: Readonly<Record<string, boolean>>;
+  readonly repository: { readonly url: string };
+  readonly bugs: string;
+  readonly homepage: string;
+  readonly keywords: readonly string[];
 }
 
 const manifest = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as Manifest;
@@ -25,8 +32,8 @@ const locked = (
   JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as { packages: Record<string, Locked> }
 ).packages;
 
-/** Whether Node would find `name` from the package at `path` of the lock file. */
-function found(path: string, name: string): boolean {
+/** True if Node resolves `name` from the package at `path` of the lock file. */
+function resolves(path: string, name: string): boolean {
   for (let at = path; ; at = at.slice(0, Math.max(0, at.lastIndexOf('/node_modules/')))) {
     if (locked[`${at === '' ? '' : `${at}/`}node_modules/${name}`] !== undefined) return true;
     if (at === '') return false;
@@ -42,7 +49,7 @@ describe('package-lock.json', () => {
   test('holds every dependency, the optional ones of all platforms included', () => {
     const missing = Object.entries(locked).flatMap(([path, entry]) =>
       Object.keys({ ...entry.dependencies, ...entry.optionalDependencies })
-        .filter((name) => !found(path, name))
+        .filter((name) => !resolves(path, name))
         .map((name) => `${path} needs ${name}`),
     );
     expect(Object.keys(locked).length).toBeGreaterThan(100);
@@ -52,6 +59,21 @@ describe('package-lock.json', () => {
   test('names no registry, so that each machine uses its own', () => {
     expect(Object.values(locked).filter(({ resolved }) => resolved !== undefined)).toEqual([]);
   });
+
+  // npm before 11.16 knows no `allowScripts`, but runs the scripts only of packages that the lock file marks. That of
+  // onnxruntime-node downloads CUDA libraries; where it fails, npm drops the package and reports nothing.
+  test('lets no version of npm run the install script of onnxruntime-node', () => {
+    expect(locked['node_modules/onnxruntime-node']!.hasInstallScript).toBeUndefined();
+    expect(manifest.allowScripts['onnxruntime-node']).toBe(false);
+  });
+
+  test('marks install scripts only of packages that allowScripts covers', () => {
+    const marked = Object.entries(locked).filter(([, entry]) => entry.hasInstallScript === true);
+    const names = marked.map(([path]) =>
+      path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length),
+    );
+    expect(names.filter((name) => name !== 'fsevents' && !(name in manifest.allowScripts))).toEqual([]);
+  });
 });
 
 describe('package.json', () => {
@@ -59,6 +81,31 @@ describe('package.json', () => {
     expect(manifest.files).toEqual(expect.arrayContaining(['src/engine/torch/*.cc', 'src/engine/torch/*.h']));
     const paths = manifest.files.filter((path) => !path.includes('*') && path !== 'dist');
     expect(paths.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);
+  });
+
+  test('packs every file that a packed README links to', () => {
+    const packed = JSON.parse(
+      execFileSync('npm', ['pack', '--dry-run', '--json', '--ignore-scripts'], {
+        ...{ cwd: ROOT, encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'], maxBuffer: 1e8 },
+      }),
+    ) as { files: { path: string }[] }[] | Record<string, { files: { path: string }[] }>;
+    const paths = Object.values(packed)[0]!.files.map(({ path }) => path);
+    const missing = paths
+      .filter((path) => path.endsWith('README.md'))
+      .flatMap((page) =>
+        [...readFileSync(join(ROOT, page), 'utf8').matchAll(/\]\((?!https?:|#)([^)#\s]+)/g)]
+          .map(([, link]) => join(dirname(page), link!).replace(/\/$/, ''))
+          .filter((link) => !paths.some((path) => path === link || path.startsWith(`${link}/`)))
+          .map((link) => `${page} links to ${link}`),
+      );
+    expect(paths).toContain('datasets/README.md');
+    expect(missing).toEqual([]);
+  });
+
+  test('says where its source, issues and pages are', () => {
+    expect(manifest.repository.url).toMatch(/^git\+https:\/\/.*\.git$/);
+    for (const address of [manifest.bugs, manifest.homepage]) expect(address).toMatch(/^https:\/\//);
+    expect(manifest.keywords.length).toBeGreaterThan(3);
   });
 
   test('the test command checks types and lint, builds, and sets the engine up', () => {
