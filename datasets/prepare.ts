@@ -153,8 +153,10 @@ function checkFigureOf({ own }: OpenBenchmark, spec: Benchmark, { figure: wanted
 }
 
 function checkOptions({ validation, shares, splits, seed }: SelectOptions): void {
-  if (validation !== undefined && !(validation > 0 && validation < 1)) {
-    throw new ConfigError(`--validation: got ${validation}, expected a share between 0 and 1`);
+  if (validation !== undefined && !(validation >= 0 && validation < 1)) {
+    throw new ConfigError(
+      `--validation: got ${validation}, expected a share of at least 0 and below 1; 0 keeps the training split whole`,
+    );
   }
   if (shares !== undefined) {
     const list = SPLITS.map((split) => shares[split]);
@@ -170,20 +172,20 @@ function checkOptions({ validation, shares, splits, seed }: SelectOptions): void
   }
 }
 
-/** What to say where training has no validation split beside it, and nobody asked for that. */
+/** Note for a training split without a validation split that the user did not ask for. */
 function withoutValidation(
   plan: OpenBenchmark['plan'],
   splits: readonly (Split | null)[],
-  { shares, splits: wanted = SPLITS }: SelectOptions,
+  { shares, validation, splits: wanted = SPLITS }: SelectOptions,
 ): string[] {
-  const asked = shares !== undefined || !wanted.includes('validation');
+  const asked = shares !== undefined || validation === 0 || !wanted.includes('validation');
   if (asked || !splits.includes('train') || splits.includes('validation')) return [];
   const advice =
     plan.by !== 'given'
       ? '--shares 8,1,1 makes one'
       : typeof plan.validation === 'object'
         ? `none can be made, because ${plan.validation.refused}`
-        : '--validation 0.1 takes one from training';
+        : '--validation 0.1 takes one from training, --validation 0 does without (for figures on published splits)';
   return [`there is no validation split to choose settings on: ${advice}`];
 }
 

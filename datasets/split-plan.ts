@@ -82,7 +82,7 @@ export interface DrawOptions {
   readonly shots?: number | undefined;
   /** Sizes of splits of our own; only proportions count. */
   readonly shares?: SplitSizes | undefined;
-  /** Share of training that becomes validation, where the split is given; in (0, 1). */
+  /** Share of training that becomes validation, where the split is given; in [0, 1), 0 keeps training whole. */
   readonly validation?: number | undefined;
   /** Whether a split that the data give may have examples of one recording on several sides. */
   readonly allowSharedRecordings?: boolean | undefined;
@@ -206,7 +206,12 @@ function assign(items: readonly Item[], plan: SplitPlan, options: DrawOptions, s
         '--shares: this data set has a split of its own; take --validation for a part of training',
       );
     }
-    if (validation !== undefined) return takeValidation(items, plan, validation, seed);
+    if (validation === 0 && items.some(({ split }) => split === 'validation')) {
+      throw new ConfigError(
+        '--validation 0: the data have a validation split of their own; leave it out with --split train,test',
+      );
+    }
+    if (validation !== undefined && validation > 0) return takeValidation(items, plan, validation, seed);
     const splits = items.map(({ split }) => split);
     const statement = `${plan.statement} Here: ${sizesText(splits)}.`;
     return { splits, statement, recordingsApart: plan.recordingsApart };

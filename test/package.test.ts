@@ -3,6 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
+import { INSTALL_RUNTIME } from '../src/onnx/policy.ts';
 
 const ROOT = resolve(import.meta.dirname, '..');
 
@@ -65,6 +66,8 @@ describe('package-lock.json', () => {
   test('lets no version of npm run the install script of onnxruntime-node', () => {
     expect(locked['node_modules/onnxruntime-node']!.hasInstallScript).toBeUndefined();
     expect(manifest.allowScripts['onnxruntime-node']).toBe(false);
+    const { version } = locked['node_modules/onnxruntime-node']!;
+    expect(INSTALL_RUNTIME).toBe(`npm install --no-save --ignore-scripts onnxruntime-node@${version}`);
   });
 
   test('marks install scripts only of packages that allowScripts covers', () => {

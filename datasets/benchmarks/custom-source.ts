@@ -22,6 +22,7 @@ import {
   readLabels,
   readTable,
   splitNamed,
+  type TableRow,
 } from './custom-table.ts';
 import { ANOMALY_WINDOW, anomalyExamples } from './families.ts';
 import { filesBelow, pick, wholeWindows } from './source-files.ts';
@@ -138,9 +139,7 @@ function leftOut(files: readonly string[], folder: string, why: string): string[
   if (data.length === 0) return [];
   const names = data.slice(0, 5).map((file) => relative(folder, file).replaceAll('\\', '/'));
   const more = data.length > names.length ? ` and ${data.length - names.length} more` : '';
-  return [
-    `${data.length === 1 ? '1 file that' : `${data.length} files that`} ${why} ${data.length === 1 ? 'is' : 'are'} left out: ${names.join(', ')}${more}`,
-  ];
+  return [`left out (${why}): ${names.join(', ')}${more}`];
 }
 
 /** Of two channels that differ, neither is the odd one. */
@@ -200,7 +199,7 @@ function fromLabels(folder: string, file: string, all: readonly string[], option
     notes: leftOut(
       all.filter((path) => !named.has(resolve(path))),
       folder,
-      `${LABELS} does not name`,
+      `not in ${LABELS}`,
     ),
     *load(note) {
       const short = new ShortSeries();
@@ -222,37 +221,59 @@ function checkSplits(splits: readonly (Split | null)[], file: string): boolean {
   });
 }
 
-function fromTable(file: string, { window, allowSharedRecordings }: SourceOptions): Source {
+/** Reads csv tables of one series a row; the names of several files may give their splits: train.csv, test.csv. */
+function fromTables(
+  files: readonly string[],
+  folder: string,
+  all: readonly string[],
+  { window, allowSharedRecordings }: SourceOptions,
+): Source {
   const size = window ?? null;
-  const rows = [...readTable(file)].map(({ split, recording, place }) => ({ split, recording, place }));
+  const notes = checkOneSet(files, folder);
+  const named = files.length > 1 && files.every((file) => nameParts(file).split !== null);
+  const read = function* (): Generator<TableRow & { readonly file: string; readonly index: number }> {
+    for (const file of files) {
+      let index = 0;
+      const split = named ? nameParts(file).split : null;
+      for (const row of readTable(file)) yield { ...row, split: row.split ?? split, file, index: index++ };
+    }
+  };
+  const rows = [...read()].map(({ split, recording, place }) => ({ split, recording, place }));
   if (allowSharedRecordings !== true) checkRecordings(rows);
   return {
-    files: [file],
+    files,
     kind: 'classification',
     split: checkSplits(
       rows.map(({ split }) => split),
-      file,
+      files.length === 1 ? files[0]! : folder,
     ),
     recordings: size !== null || rows.some(({ recording }) => recording !== null),
-    folder: dirname(file),
-    notes: [],
+    folder,
+    notes: [
+      ...notes,
+      ...leftOut(
+        all.filter((path) => !files.includes(path)),
+        folder,
+        'no column "class"',
+      ),
+    ],
     *load(note) {
       const short = new ShortSeries();
-      let [index, cut, longest] = [0, 0, 0];
-      for (const { id, class: label, values, empty, recording, split, place } of readTable(file)) {
+      let [count, cut, longest] = [0, 0, 0];
+      for (const { id, class: label, values, empty, recording, split, place, file, index } of read()) {
         const name = `custom/${id ?? `${parse(file).name}/${index}`}`;
         const record = { channels: [values], channelNames: ['value'], times: null };
         const gold = { kind: 'classification', class: label } as const;
         for (const example of whole(record, { id: name, gold, recording, window: size, short })) {
           yield { split, example, place };
         }
-        index++;
+        count++;
         if (empty > 0) cut++;
         longest = Math.max(longest, values.length);
       }
       if (cut > 0) {
         note(
-          `${cut} of ${index} rows end in empty cells: their series are taken to be shorter (write NaN where values are missing); the longest has ${longest} points`,
+          `${cut} of ${count} rows end in empty cells: their series are taken to be shorter (write NaN where values are missing); the longest has ${longest} points`,
         );
       }
       for (const text of short.note(size)) note(text);
@@ -381,7 +402,7 @@ function fromFiles(
       ...leftOut(
         all.filter((path) => !files.includes(path)),
         folder,
-        'carry no labels',
+        'no labels',
       ),
     ],
     *load(note) {
@@ -418,7 +439,10 @@ export function openSource(path: string, options: SourceOptions): Source {
   } catch (cause) {
     throw new DataError(`cannot be read; custom needs ${CUSTOM_LAYOUT}`, { file: path, cause });
   }
-  if (isFile) return isTable(path) ? fromTable(path, options) : fromFiles([path], dirname(path), [], options);
+  if (isFile) {
+    const read = isTable(path) ? fromTables : fromFiles;
+    return read([path], dirname(path), [], options);
+  }
   const all = filesBelow(path);
   const labels = pick(all, [LABELS]);
   if (labels !== undefined) {
@@ -435,10 +459,20 @@ export function openSource(path: string, options: SourceOptions): Source {
       throw error;
     }
   });
+  const tables = all.filter((file) => !known.includes(file) && isTable(file));
+  if (known.length > 0 && tables.length > 0) {
+    const [table, other] = [tables[0]!, known[0]!].map((file) => relative(path, file));
+    throw new DataError(
+      `holds a table of one series a row (${table}) and files of another kind that carry labels (${other}); name one of them with --from`,
+      { file: path },
+    );
+  }
+  if (tables.length > 0) return fromTables(tables, path, all, options);
   if (known.length === 0) {
-    throw new DataError(`holds no ${LABELS}, and no files that carry labels; custom needs ${CUSTOM_LAYOUT}`, {
-      file: path,
-    });
+    throw new DataError(
+      `holds no ${LABELS}, no csv table with a column "class", and no files that carry labels; custom needs ${CUSTOM_LAYOUT}`,
+      { file: path },
+    );
   }
   return fromFiles(known, path, all, options);
 }

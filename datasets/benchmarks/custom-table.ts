@@ -9,6 +9,7 @@ import { isAnomalyClass } from '../../src/tasks/anomaly.ts';
 import { checkClass } from '../../src/tasks/classification.ts';
 import { NUMBER, readText } from '../readers/csv.ts';
 import { CsvRecords, detectDelimiter } from '../readers/csv-records.ts';
+import { END, LINE, Scanner, stopsAt } from '../readers/scanner.ts';
 import { SPLITS, type Split } from '../split.ts';
 
 /** Name of the file that says what the files beside it are. */
@@ -265,9 +266,23 @@ export function checkRecordings(rows: readonly Pick<TableRow, 'recording' | 'spl
 const MISSING = /^(?:nan|na|n\/a|null|none|\?)?$/i;
 const NAMED = new Set(['id', 'class', 'recording', 'split']);
 
-/** Whether a csv file is a table of one series a row: its header has `class`. */
+/** Characters that end a cell of a header. */
+const DELIMITERS = stopsAt(',;\t|');
+
+/** True for a csv file of one series a row: its header has a column `class`. Only the header is read. */
 export function isTable(path: string): boolean {
-  return /\.csv$/i.test(path) && openSheet(path).header.includes('class');
+  if (!/\.csv$/i.test(path)) return false;
+  const scanner = new Scanner(path);
+  try {
+    scanner.atLine();
+    for (let stop: number; ; ) {
+      stop = scanner.next(DELIMITERS);
+      if (scanner.unquoted().toLowerCase() === 'class') return true;
+      if (stop === LINE || stop === END) return false;
+    }
+  } finally {
+    scanner.close();
+  }
 }
 
 /**

@@ -3,6 +3,7 @@
  *
  *  any                question, answer, series; options, names, category, thought, id, split where there are some
  *  TimeSeriesExam     question, options, answer, ts or ts1 and ts2, category (Cai et al. 2024; `AutonLab/TimeSeriesExam1`)
+ *  VeriTime           question, label, timeseries2: a list of series, or text of numbers (Zhou et al. 2026, its TSRBench)
  *  RATs40K            thought, action, and a series; no question: which kind of anomaly it is, of the actions that occur (Yang et al. 2025,
  *                     `Time-RA/RATs40K`)
  *
@@ -29,7 +30,7 @@ const NAMES = {
   action: ['action'],
   series: ['series', 'ts', 'time_series', 'timeseries', 'values', 'data', 'observation'],
   names: ['names', 'channels', 'columns'],
-  category: ['category', 'question_type', 'type'],
+  category: ['category', 'question_type', 'type', 'task'],
   thought: ['thought', 'thoughts', 'rationale', 'reasoning', 'explanation'],
   id: ['id', 'question_id', 'index'],
   split: ['split'],
@@ -40,6 +41,8 @@ type Part = keyof typeof NAMES;
 const PICTURES = ['image', 'picture', 'figure', 'plot', 'image_path', 'figure_path'];
 /** One series of several: ts1, series_2. */
 const NUMBERED = /^(?:ts|series|timeseries|time_series)_?(\d+)$/;
+/** Place of the series within a question of ChatTS and VeriTime; the plot takes its place. */
+const SERIES_MARK = /:?\s*<ts>\s*<\/?ts\/?>/gi;
 /** Question of a set that has kinds of anomalies and no questions. */
 const WHICH_KIND = 'Which kind of anomaly does the series show?';
 
@@ -138,16 +141,29 @@ class RowReader {
     );
   }
 
-  #numbers(value: unknown, name: string): Float64Array {
-    if (!Array.isArray(value)) throw this.fail(`${name}: got ${show(value)}, expected a list of numbers`);
-    if (value.length < 2) throw this.fail(`${name}: ${value.length} points; a series needs at least 2`);
-    return Float64Array.from(value, (one, i) => {
-      if (one === null) return Number.NaN;
-      const number = typeof one === 'string' && one.trim() !== '' ? Number(one) : one;
+  #numbers(values: unknown, name: string): Float64Array {
+    const list = typeof values === 'string' ? values.split(/[\s,;]+/).filter((word) => word !== '') : values;
+    if (!Array.isArray(list) || (list.length < 2 && typeof values === 'string')) {
+      throw this.fail(`${name}: got ${show(values)}, expected a list of numbers`);
+    }
+    if (list.length < 2) throw this.fail(`${name}: ${list.length} points; a series needs at least 2`);
+    return Float64Array.from(list, (point, i) => {
+      if (point === null) return Number.NaN;
+      const number = typeof point === 'string' && point.trim() !== '' ? Number(point) : point;
       if (typeof number === 'number' && Number.isFinite(number)) return number;
-      if (typeof one === 'string' && /^nan$/i.test(one.trim())) return Number.NaN;
-      throw this.fail(`${name}[${i}]: got ${show(one)}, expected a number, or null where missing`);
+      if (typeof point === 'string' && /^nan$/i.test(point.trim())) return Number.NaN;
+      throw this.fail(`${name}[${i}]: got ${show(point)}, expected a number, or null where missing`);
     });
+  }
+
+  /** Series of one column by name: a list of numbers, a list of such lists (nested in lists of one item), or an object of lists. */
+  #lists(value: unknown, name: string): [name: string, values: unknown][] {
+    if (Array.isArray(value) && Array.isArray(value[0])) {
+      if (value.length === 1) return this.#lists(value[0], name);
+      return value.map((list, c) => [`${name} ${c + 1}`, list]);
+    }
+    if (typeof value === 'object' && value !== null && !Array.isArray(value)) return Object.entries(value);
+    return [[name, value]];
   }
 
   /** The series by name, in order: of one list, of a list or an object of lists, or of numbered columns. */
@@ -160,9 +176,13 @@ class RowReader {
           : [{ order: Number(order), name, value }];
       })
       .sort((a, b) => a.order - b.order);
-    if (numbered.length > 0) return numbered.map(({ name, value }) => [name, this.#numbers(value, name)]);
-    const found = this.value('series');
-    if (found === null) {
+    if (numbered.length > 0) {
+      return numbered
+        .flatMap(({ name, value }) => this.#lists(value, name))
+        .map(([name, list]) => [name, this.#numbers(list, name)]);
+    }
+    const column = this.value('series');
+    if (column === null) {
       const picture = PICTURES.find((name) => this.#fields.has(name));
       throw this.fail(
         picture === undefined
@@ -170,24 +190,20 @@ class RowReader {
           : `no series beside the ${picture}: pictures are drawn here, from the values; give them too`,
       );
     }
-    const { name, value } = found;
-    const lists: [string, unknown][] =
-      Array.isArray(value) && Array.isArray(value[0])
-        ? value.map((one, c) => [`series ${c + 1}`, one])
-        : typeof value === 'object' && value !== null && !Array.isArray(value)
-          ? Object.entries(value)
-          : [['value', value]];
+    const { name, value } = column;
+    const all = this.#lists(value, 'series');
+    const lists = Array.isArray(value) && all.length === 1 ? [['value', all[0]![1]] as const] : all;
     const given = this.value('names')?.value;
     if (
       given !== undefined &&
       (!Array.isArray(given) ||
         given.length !== lists.length ||
-        !given.every((one) => typeof one === 'string'))
+        !given.every((item) => typeof item === 'string'))
     ) {
       throw this.fail(`names: got ${show(given)}, expected the names of ${lists.length} series`);
     }
-    return lists.map(([own, list], c) => [
-      (given as string[] | undefined)?.[c] ?? own,
+    return lists.map(([title, list], c) => [
+      (given as string[] | undefined)?.[c] ?? title,
       this.#numbers(list, lists.length > 1 ? `${name}[${c}]` : name),
     ]);
   }
@@ -250,8 +266,8 @@ class QuestionFiles {
       return whole;
     });
     const options = this.layout === 'RATs40K' ? this.#kinds : reader.options();
-    const text = this.layout === 'RATs40K' ? WHICH_KIND : reader.text('question');
-    if (text === null) throw reader.fail('question: missing');
+    const text = this.layout === 'RATs40K' ? WHICH_KIND : reader.text('question')?.replace(SERIES_MARK, '');
+    if (text == null) throw reader.fail('question: missing');
     const part = this.layout === 'RATs40K' ? 'action' : 'answer';
     const said = reader.text(part);
     if (said === null) throw reader.fail(`${part}: missing`);

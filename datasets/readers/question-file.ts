@@ -1,9 +1,11 @@
-/** Files of questions: rows of JSON, JSON lines, CSV or Parquet, with the place of each. */
-import { DataError } from '../../src/ground/errors.ts';
+/** Files of questions: rows of JSON, JSON lines, CSV (each perhaps in gzip) or Parquet, with the place of each. */
+import { gunzipSync } from 'node:zlib';
+import { DataError, reasonOf } from '../../src/ground/errors.ts';
+import { readBytes } from '../../src/ground/files.ts';
 import { type Place, show, syntaxColumn } from '../../src/ground/json-record.ts';
-import { readText } from './csv.ts';
 import { CsvRecords, detectDelimiter } from './csv-records.ts';
 import { readParquetRows } from './parquet.ts';
+import { decodeText } from './text-encoding.ts';
 
 /** A row by its column names, as they are written. */
 export interface QuestionRow {
@@ -13,8 +15,16 @@ export interface QuestionRow {
   readonly number: number;
 }
 
+const TEXT_ENDINGS = ['.json', '.jsonl', '.ndjson', '.csv'] as const;
 /** Endings of the files that are read. */
-export const QUESTION_ENDINGS = ['.json', '.jsonl', '.ndjson', '.csv', '.parquet'] as const;
+export const QUESTION_ENDINGS = [
+  ...TEXT_ENDINGS,
+  ...TEXT_ENDINGS.map((ending) => `${ending}.gz`),
+  '.parquet',
+];
+
+/** Maximum bytes of text in a gzip file; V8 holds no longer string. */
+const MOST_TEXT = 2 ** 29 - 25;
 
 type Row = Pick<QuestionRow, 'fields' | 'place'>;
 
@@ -26,6 +36,28 @@ function object(value: unknown, what: string, place: Place): Readonly<Record<str
     `${what}got ${show(value)}, expected an object with question, answer and series`,
     place,
   );
+}
+
+/** Text of a file, unpacked where it is gzip by its first bytes. @throws DataError for one that is damaged or too long */
+function textOf(file: string): string {
+  let bytes: Buffer;
+  try {
+    bytes = readBytes(file);
+    if (bytes[0] === 0x1f && bytes[1] === 0x8b) bytes = gunzipSync(bytes, { maxOutputLength: MOST_TEXT });
+  } catch (cause) {
+    if (cause instanceof DataError) throw cause;
+    const { code } = cause as NodeJS.ErrnoException;
+    const reason =
+      code === 'ERR_BUFFER_TOO_LARGE'
+        ? `unpacks to more than ${MOST_TEXT} bytes; split it into several files`
+        : code?.startsWith('Z_')
+          ? `a damaged gzip file (${(cause as Error).message}); download it again`
+          : `cannot be read (${reasonOf(cause)})`;
+    throw new DataError(reason, { file, cause });
+  }
+  const { text, assumed } = decodeText(bytes, file);
+  if (assumed.length > 0) throw new DataError('not UTF-8 text; save it as UTF-8', { file });
+  return text;
 }
 
 function parsed(text: string, place: Place): unknown {
@@ -40,7 +72,7 @@ function parsed(text: string, place: Place): unknown {
 
 /** A list of objects, alone or as the only list of an object. */
 function* jsonRows(file: string): Generator<Row> {
-  const whole = parsed(readText(file), { file });
+  const whole = parsed(textOf(file), { file });
   const lists = Array.isArray(whole)
     ? [whole]
     : Object.values(object(whole, '', { file })).filter((value) => Array.isArray(value));
@@ -53,7 +85,7 @@ function* jsonRows(file: string): Generator<Row> {
 }
 
 function* jsonLines(file: string): Generator<Row> {
-  for (const [i, line] of readText(file).split('\n').entries()) {
+  for (const [i, line] of textOf(file).split('\n').entries()) {
     if (line.trim() === '') continue;
     const place = { file, line: i + 1 };
     yield { fields: object(parsed(line, place), '', place), place };
@@ -61,7 +93,7 @@ function* jsonLines(file: string): Generator<Row> {
 }
 
 function* csvRows(file: string): Generator<Row> {
-  const text = readText(file);
+  const text = textOf(file);
   const records = new CsvRecords(text, detectDelimiter(text, file), file);
   if (!records.next()) throw new DataError('holds no rows', { file });
   const names = records.fields();
@@ -89,7 +121,7 @@ function* parquetRows(file: string): Generator<Row> {
 
 /** The rows of a file, by its ending. @throws DataError for a file that is none, with file, line and column where they are known */
 export function* readQuestionRows(file: string): Generator<QuestionRow> {
-  const name = file.toLowerCase();
+  const name = file.toLowerCase().replace(/\.gz$/, '');
   const rows = name.endsWith('.parquet')
     ? parquetRows
     : name.endsWith('.csv')

@@ -10,6 +10,9 @@ import { Prompting, readParts } from '../policy/policy.ts';
 import { SUFFIX } from './export.ts';
 import { WEIGHT_TYPES, type WeightType } from './weights.ts';
 
+/** Installs onnxruntime without its install script, which downloads CUDA libraries: where that fails, npm drops the package silently. */
+export const INSTALL_RUNTIME = 'npm install --no-save --ignore-scripts onnxruntime-node@1.30.0';
+
 type Runtime = typeof import('onnxruntime-common');
 
 const GRAPHS = ['vision_encoder', 'embed_tokens', 'decoder_model_merged'] as const;
@@ -31,7 +34,7 @@ async function loadRuntime(): Promise<Runtime> {
     return (module.default ?? module) as unknown as Runtime;
   } catch (cause) {
     throw new EngineError(
-      `onnxruntime-node cannot be loaded (${(cause as Error).message}); install it with \`npm install onnxruntime-node\``,
+      `onnxruntime-node cannot be loaded (${(cause as Error).message}); install it with \`${INSTALL_RUNTIME}\``,
       { cause },
     );
   }

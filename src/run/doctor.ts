@@ -2,6 +2,7 @@
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, mkdirSync, statfsSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
 import { addonPath, type Compiler, findCompiler } from '../engine/torch/build.ts';
 import { findExecutable, findLibtorch, type Libtorch } from '../engine/torch/find.ts';
 import {
@@ -18,6 +19,7 @@ import {
 import { instructions, thisHost } from '../engine/torch/setup.ts';
 import { cores, cpuModel, memory } from '../ground/machine.ts';
 import { cacheRoot } from '../ground/paths.ts';
+import { INSTALL_RUNTIME } from '../onnx/policy.ts';
 
 /** One thing that was looked at. `missing` fails the command; `warning` works, but less well. */
 export interface Check {
@@ -262,6 +264,20 @@ function diskCheck(name: string, directory: string): Check {
   });
 }
 
+/** Runtime of exported policies, among them the built-in one where there is no libtorch; an optional dependency. `from`: the module that loads it. */
+export function onnxruntimeCheck(from: string = import.meta.url): Check {
+  const name = 'onnxruntime';
+  try {
+    const file = createRequire(from).resolve('onnxruntime-node/package.json');
+    const folder = join(dirname(file), 'bin', 'napi-v6', process.platform, process.arch);
+    accessSync(join(folder, 'onnxruntime_binding.node'), constants.R_OK);
+    return { name, status: 'ok', found: folder };
+  } catch (error) {
+    const found = `not usable (${(error as Error).message.split('\n')[0]}): no exported policy runs, the built-in one included`;
+    return { name, status: 'warning', found, fix: INSTALL_RUNTIME };
+  }
+}
+
 /** A headless browser, with which the tests look at the report; never required. */
 function browserCheck(): Check {
   const names = [process.env['CHROMIUM'] ?? '', 'chromium', 'chromium-browser', 'google-chrome'];
@@ -291,6 +307,7 @@ export function examine(): Check[] {
     diskCheck('disk', process.cwd()),
     diskCheck('cache', cacheRoot()),
     fontCheck(),
+    onnxruntimeCheck(),
     browserCheck(),
   ];
 }

@@ -1,7 +1,10 @@
-import { existsSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { cores, cpuModel, memory } from '../../src/ground/machine.ts';
-import { blasOf, examine } from '../../src/run/doctor.ts';
+import { INSTALL_RUNTIME } from '../../src/onnx/policy.ts';
+import { blasOf, examine, onnxruntimeCheck } from '../../src/run/doctor.ts';
 
 const line = (file: string): string => `7f00-7f01 r-xp 00000000 08:01 42    ${file}\n`;
 
@@ -43,6 +46,24 @@ describe('examine', () => {
     expect(existsSync(checks.get('engine')!.found)).toBe(true);
     expect(checks.get('libtorch')!.found).toMatch(/^\d+\.\d+/);
   });
+});
+
+describe('onnxruntimeCheck', () => {
+  test.each([false, true])(
+    'package there: %s, its binary not: a warning with a command that works',
+    (there) => {
+      const root = mkdtempSync(join(tmpdir(), 'timeseer-doctor-'));
+      const folder = join(root, 'node_modules', 'onnxruntime-node');
+      if (there) {
+        mkdirSync(folder, { recursive: true });
+        writeFileSync(join(folder, 'package.json'), '{"name": "onnxruntime-node"}');
+      }
+      const check = onnxruntimeCheck(join(root, 'module.js'));
+      rmSync(root, { recursive: true });
+      expect(check).toMatchObject({ status: 'warning', fix: INSTALL_RUNTIME });
+      expect(onnxruntimeCheck().status).toBe('ok');
+    },
+  );
 });
 
 describe('machine', () => {

@@ -307,7 +307,8 @@ export const CHOICE_OPTIONS = {
   },
   validation: {
     type: 'number',
-    describe: 'Share of training to use for validation, where the data have a split: 0.1',
+    describe:
+      'Share of the training split to hold out for validation, where the data have a split: 0.1; 0: none, training stays whole',
     requiresArg: true,
   },
   figure: {

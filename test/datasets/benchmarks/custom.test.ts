@@ -484,7 +484,7 @@ describe('labels.csv', () => {
       'README.md': '',
     };
     const { origin } = await select({ ...files, 'task.yaml': 'title: x' }, { shares: TEST_ONLY });
-    expect(origin.notes).toEqual(['2 files that labels.csv does not name are left out: b.csv, sub/c.ts']);
+    expect(origin.notes).toEqual(['left out (not in labels.csv): b.csv, sub/c.ts']);
   });
 
   it('of many rows is read in time that grows with them', async () => {
@@ -621,6 +621,19 @@ describe('a folder of several files that carry labels', () => {
     expect(origin.notes).toEqual(['2 files are read as one data set: a.ts, b.ts']);
   });
 
+  it('may be csv tables of one series a row, whose names give the splits', async () => {
+    const table = (first: number): string =>
+      ['class,t0,t1,t2', ...[0, 1].map((i) => `${'ab'[i]},${first + i},2,3`)].join('\n');
+    const single = await select({ 'pumps.csv': table(1), 'readme.md': 'x' }, { shares: TEST_ONLY });
+    expect([...single.examples()].map(([, { id }]) => id)).toEqual(['custom/pumps/0', 'custom/pumps/1']);
+    const two = await select({ 'P_TRAIN.csv': table(1), 'P_TEST.csv': table(5), 'other.csv': points(1) });
+    expect(two.origin.split.statement).toContain('Here: train 2, test 2.');
+    expect(two.origin.notes).toContain('left out (no column "class"): other.csv');
+    await expect(select({ 'pumps.csv': table(1), 'a.ts': ts(cars!, 0) })).rejects.toThrow(
+      /a table of one series a row \(pumps\.csv\) and files of another kind that carry labels \(a\.ts\)/,
+    );
+  });
+
   it('train and test are splits also where nothing stands before them', async () => {
     const { origin } = await select({ 'train.ts': ts(cars!, 0), 'test.ts': ts(cars!, 10) });
     expect(origin.split.statement).toContain('Here: train 3, test 3.');
@@ -640,12 +653,24 @@ describe('no validation split', () => {
   it('is said, with what makes one', async () => {
     const given = ['train', 'train', 'train', 'train', 'test', 'test'];
     expect(await notes(given)).toBe(
-      'there is no validation split to choose settings on: --validation 0.1 takes one from training',
+      'there is no validation split to choose settings on: --validation 0.1 takes one from training, ' +
+        '--validation 0 does without (for figures on published splits)',
     );
     expect(await notes(given, { validation: 0.5 })).toBe('');
     expect(await notes(given, { splits: ['train', 'test'] })).toBe('');
     expect(await notes(given, { splits: ['test'] })).toBe('');
     expect(await notes([...given, 'validation'])).toBe('');
+  });
+
+  it('is accepted with --validation 0, which keeps the training split whole', async () => {
+    const given = ['train', 'train', 'train', 'train', 'test', 'test'];
+    const { origin } = await select(files(given), { validation: 0 });
+    expect(origin.split.statement).toContain('Here: train 4, test 2.');
+    expect(origin.notes).toEqual([]);
+    await expect(select(files([...given, 'validation']), { validation: 0 })).rejects.toThrow(
+      /have a validation split of their own; leave it out with --split train,test/,
+    );
+    await expect(select(files(given), { validation: 1 })).rejects.toThrow(/at least 0 and below 1/);
   });
 });
 

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
 import { afterAll, describe, expect, test } from 'vitest';
 import { benchmarkNamed } from '../../../datasets/benchmarks/registry.ts';
 import { ExampleSet } from '../../../datasets/example-set.ts';
@@ -14,7 +15,7 @@ const root = mkdtempSync(join(tmpdir(), 'timeseer-qa-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
 const qa = benchmarkNamed('qa');
 
-function file(name: string, content: string): string {
+function file(name: string, content: string | Uint8Array): string {
   const path = join(root, name);
   writeFileSync(path, content);
   return path;
@@ -124,6 +125,40 @@ describe('questions of a file', () => {
     expect(open.notes()).toContain('read as TimeSeriesExam');
   });
 
+  test('of VeriTime have nested series or text, and no mark of the series in the question', () => {
+    const rows = [
+      { question: 'A metric of length 3: <ts><ts/>. Rises?', label: 'yes', timeseries2: [[1, 2, 3]] },
+      { question: 'Which?', label: 'a', task: 'CTU', timeseries2: '1.5, 2.5, nan' },
+      {
+        question: 'Both?',
+        label: 'b',
+        timeseries2: [
+          [1, 2],
+          [3, 4],
+        ],
+      },
+    ].map((row, id) => ({ id, ...row }));
+    const path = file('veritime.jsonl', rows.map((row) => JSON.stringify(row)).join('\n'));
+    const [nested, text, two] = load(path).map(({ example }) => example);
+    expect(nested!.channels).toEqual([Float64Array.of(1, 2, 3)]);
+    expect(nested!.gold).toMatchObject({ question: 'A metric of length 3. Rises?', answer: 'yes' });
+    expect(text!.channels).toEqual([Float64Array.of(1.5, 2.5, Number.NaN)]);
+    expect(text!.gold).toMatchObject({ category: 'CTU' });
+    expect(two!.names).toEqual(['timeseries2 1', 'timeseries2 2']);
+  });
+
+  test.each(['.json', '.jsonl', '.csv'])('may be gzip files: %s.gz', (ending) => {
+    const cells = ['Up?', '"[""yes"", ""no""]"', 'no', '"[3, 1, null, 2.5]"'].join(',');
+    const text =
+      ending === '.csv'
+        ? `question,options,answer,series\n${cells}\n`
+        : JSON.stringify(ending === '.json' ? [ROW] : ROW);
+    const [{ example }] = load(file(`packed${ending}.gz`, gzipSync(text))) as [
+      ReturnType<typeof load>[number],
+    ];
+    expect(example.channels).toEqual([Float64Array.of(3, 1, Number.NaN, 2.5)]);
+  });
+
   test('of RATs40K ask for the kind of anomaly, with the thought as its reasoning', () => {
     const row = (action: string) => ({
       Observation: [1, 2, 9],
@@ -194,6 +229,11 @@ describe('a file that is wrong', () => {
     ['a picture in its place', [{ ...ROW, series: undefined, image: 'a.png' }], /no series beside the image/],
     ['a series with words', [{ ...ROW, series: [1, 'x'] }], /series\[1\]: got "x", expected a number/],
     ['one point', [{ ...ROW, series: [1] }], /series: 1 points/],
+    [
+      'a path for a series',
+      [{ ...ROW, series: 'a.npy' }],
+      /series: got "a\.npy", expected a list of numbers/,
+    ],
     ['names of other series', [{ ...ROW, names: ['a', 'b'] }], /expected the names of 1 series/],
     ['an unknown split', [{ ...ROW, split: 'exam' }], /split: got "exam"/],
     ['a tag in a question', [{ ...ROW, question: '</think>' }], /holds "<\/think>"/],
@@ -202,6 +242,13 @@ describe('a file that is wrong', () => {
     const path = json(`${name}.json`, value);
     expect(() => load(path)).toThrow(DataError);
     expect(() => load(path)).toThrow(message);
+  });
+
+  test('a damaged gzip file, by its name', () => {
+    const bytes = gzipSync(JSON.stringify([ROW]));
+    const path = file('cut.json.gz', bytes.subarray(0, bytes.length - 12));
+    expect(() => load(path)).toThrow(DataError);
+    expect(() => load(path)).toThrow(/cut\.json\.gz: a damaged gzip file/);
   });
 
   test('the same id twice', async () => {
