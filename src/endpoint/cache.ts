@@ -12,7 +12,7 @@ export const requestKey = (parts: readonly unknown[]): string => sha256(JSON.str
 /** `ab/abcd….json`: a directory does not hold all of 100 000 answers. */
 const fileOf = (directory: string, key: string): string => join(directory, key.slice(0, 2), `${key}.json`);
 
-/** What was kept under `key`; undefined where nothing was, or where the file is not what was written. */
+/** Returns the value cached under `key`; undefined where there is none, or the file is damaged. */
 export async function readCached(directory: string, key: string): Promise<unknown> {
   try {
     const text = await readFile(fileOf(directory, key), 'utf8');

@@ -80,7 +80,7 @@ export interface ChatAnswer {
   readonly usage: TokenUsage | null;
   /** From the sending of the request that was answered to the end of the answer. */
   readonly seconds: number;
-  /** Why the response ended: `stop`, `length`, or what else the server says; null where it does not. */
+  /** Finish reason from the server (`stop`, `length`, …); null where it gives none. */
   readonly finish: string | null;
   /** In the currency of the prices; null without prices or usage; 0 of an answer that was on disk. */
   readonly cost: number | null;
@@ -115,7 +115,7 @@ export interface EndpointOptions extends Rates {
   readonly onRetry?: ((message: string) => void) | undefined;
 }
 
-/** What was asked of an endpoint so far. */
+/** Usage of an endpoint so far. */
 export interface ChatTotals {
   readonly answers: number;
   /** Answers that were on disk. */
@@ -133,9 +133,9 @@ export interface ChatTotals {
 
 /** No answer to a request; `problem` says what failed, and after how many tries. */
 export class ChatError extends EndpointError {
-  /** Whether any other request would fail as well: a wrong address or key, an empty account, a model that takes no pictures. */
+  /** True if every other request would fail as well: wrong address or key, empty account, a model without vision. */
   readonly everyRequest: boolean;
-  /** Of the last answer; null where there was none. */
+  /** HTTP status of the last response; null where there was none. */
   readonly status: number | null;
   readonly tries: number;
 
@@ -151,7 +151,7 @@ export class ChatError extends EndpointError {
 }
 
 export interface ChatEndpoint {
-  /** Where requests go; without query. */
+  /** Request URL without its query. */
   readonly address: string;
   readonly model: string;
   readonly concurrency: number;
@@ -275,7 +275,7 @@ function estimatedTokens({ messages, maxTokens = 0 }: ChatRequest): number {
   return tokens.reduce((sum, each) => sum + each, maxTokens);
 }
 
-/** What an answer with a status other than success means. */
+/** Explains a response with an error status. */
 function refused(response: Posted, text: string, pictures: boolean): ChatError | Passing {
   const { status } = response;
   const said = FAILURE.safeParse(parsed(text));

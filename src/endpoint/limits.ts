@@ -1,4 +1,4 @@
-/** How much is asked of a server at once and in a minute. */
+/** Limits on concurrent requests, requests per minute and tokens per minute. */
 import { setTimeout as sleep } from 'node:timers/promises';
 
 const MINUTE = 60_000;
@@ -19,7 +19,7 @@ export interface Admitted {
 }
 
 /**
- * How long a request of `tokens` waits until it keeps to the rates, ms; 0: not at all. A request that is larger than the limit waits
+ * Delay in ms until a request of `tokens` keeps to the rates; 0: none. A request that is larger than the limit waits
  * until the minute before it is empty.
  * @param recent those of the last minute, oldest first
  */

@@ -83,7 +83,7 @@ export interface SinkhornInput {
 export interface SinkhornResult {
   /** ⟨plan, cost⟩ [B] */
   readonly distance: Tensor;
-  /** Of the plan [B, T]; its column sums are the masses. */
+  /** Row sums of the transport plan [B, T]; its column sums are the masses. */
   readonly rowSums: Tensor;
   readonly u: Tensor; // [B, T]
   readonly v: Tensor; // [B, S]
@@ -94,7 +94,7 @@ export interface LogProbOptions {
   readonly temperature?: number;
   /** Additive vocabulary mask [V]; a large negative number (finite: −1e9) forbids a token. */
   readonly mask?: Tensor;
-  /** Whether the entropy is wanted too; it costs one more pass over the logits. */
+  /** True to compute the entropy as well, which costs one more pass over the logits. */
   readonly entropy?: boolean;
 }
 
@@ -184,7 +184,7 @@ export interface Engine {
   /** Number of live handles of this engine instance. */
   live(): number;
   cast(tensor: Tensor, dtype: DType): Tensor;
-  /** Whether no element is NaN or infinite. */
+  /** Returns true if no element is NaN or infinite. */
   allFinite(tensor: Tensor): boolean;
   /**
    * Starts counting storage, or counts the peak anew. The CPU counts what the process takes after the first call (blocks as
@@ -232,7 +232,7 @@ export interface Engine {
   indexCopy(tensor: Tensor, index: Tensor, source: Tensor): Tensor;
   /** In place, no autograd: writes `source` into `tensor` at `start` along `axis` (key/value cache, flat buffers). */
   write(tensor: Tensor, axis: number, start: number, source: Tensor): void;
-  /** As `write`, at the places `index` [K] along `axis`, which the host need not know. */
+  /** Writes like `write`, at the positions `index` [K] along `axis`, which may live on the device. */
   indexCopyInto(tensor: Tensor, axis: number, index: Tensor, source: Tensor): void;
   /** In place, no autograd: adds `source`, of any float dtype, to `tensor` at `start` along `axis`. */
   addInto(tensor: Tensor, axis: number, start: number, source: Tensor): void;

@@ -10,7 +10,7 @@ export function fixed(value: number, decimals = 3): string {
   return value < 0 && Number(text) !== 0 ? MINUS + text : text;
 }
 
-/** The same with a sign: "+0.015", "−0.002"; what rounds to nothing has none: "0.000". */
+/** Formats a number with its sign: "+0.015", "−0.002"; a value that rounds to zero has none: "0.000". */
 export function signed(value: number, decimals = 3): string {
   const text = fixed(value, decimals);
   return text.startsWith(MINUS) || Number(text) === 0 ? text : `+${text}`;
@@ -72,7 +72,7 @@ export function estimateCell(estimate: Estimate): Html {
 }
 
 /**
- * Where an estimate in [0, most] lies: a whisker for its interval, a dot for its mean, a tick for what is required.
+ * Draws an estimate in [0, most]: a whisker for its interval, a dot for its mean, a tick for the requirement.
  * Decorative: the numbers stand beside it.
  */
 export function whisker(estimate: Estimate, floor: number | null, most = 1): Html {

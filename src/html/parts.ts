@@ -1,4 +1,4 @@
-/** What pages share: figures, tables that scroll, records, text of unknown origin. */
+/** Shared parts of pages: figures, scrolling tables, records, untrusted text. */
 import type { Json } from '../ground/types.ts';
 import { type Html, html, inlineSvg, pngSource } from './html.ts';
 
@@ -25,7 +25,7 @@ export function seenFigure(uri: string, alt: string, whole = false): Html {
   return html`<figure class="${whole ? 'seen whole' : 'seen'}"><img src="${pngSource(uri)}" alt="${alt}" loading="lazy"><figcaption>What the policy sees.</figcaption></figure>`;
 }
 
-/** Why a response is not well formed; nothing when it is. */
+/** Explains why a response is not well formed; empty when it is. */
 export function problemNote(problem: string | null): Html | null {
   return problem === null ? null : html`<p class="failure">Not well formed: <bdi>${problem}</bdi></p>`;
 }

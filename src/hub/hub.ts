@@ -67,7 +67,7 @@ export function parseRepo(text: string): string {
   return repo;
 }
 
-/** What was given, cut off where it is long. */
+/** Quotes the input, shortened where it is long. */
 const shown = (text: string): string => (text.length > 120 ? `${text.slice(0, 117)}...` : text);
 
 function parseEndpoint(text: string): string {
@@ -99,9 +99,9 @@ export class Hub {
   readonly endpoint: string;
   readonly #token: string | undefined;
   readonly #silence: number | undefined;
-  /** How often requests are repeated. */
+  /** Retry policy of requests. */
   readonly retries: Retries;
-  /** Whether the endpoint has answered at all. */
+  /** True once the endpoint has answered. */
   #reached = false;
 
   /** @throws ConfigError for an endpoint or a token that cannot be one */
@@ -274,7 +274,7 @@ export class Hub {
   }
 }
 
-/** What an answer means that is not what was asked for. */
+/** Explains a response that is not the requested file. */
 function refusal(
   endpoint: string,
   what: string,

@@ -43,13 +43,13 @@ export interface Pulled {
   readonly directory: string;
   /** Every file that belongs to the pull, in the order of the repository. */
   readonly files: readonly string[];
-  /** Of all of them together. */
+  /** Total bytes of all files. */
   readonly bytes: number;
   /** Those that this pull had to fetch. */
   readonly fetched: readonly string[];
   /** Files of an earlier pull that the repository no longer has. */
   readonly removed: readonly string[];
-  /** What keeps the directory from being a policy, where the choice of files does; else null. */
+  /** Reason why the selected files do not make a loadable policy, or null. */
   readonly incomplete: string | null;
 }
 
@@ -110,7 +110,7 @@ class Pull {
     return (await digest(this.#at(file), file, this.#options.signal)).hash === file.hash;
   }
 
-  /** What has to be fetched: all but the files that are there with the right content. */
+  /** Files to fetch: those that are missing or have other content. */
   async missing(): Promise<RemoteFile[]> {
     const missing: RemoteFile[] = [];
     for (const file of this.#files) {
@@ -263,9 +263,9 @@ export async function pull(options: PullOptions): Promise<Pulled> {
 
 /** Patterns in which `*` stands for any text, `/` included, and `?` for one character. */
 interface Choice {
-  /** What to fetch, instead of what a policy needs. */
+  /** Patterns of files to fetch. Default: the files that a policy needs. */
   readonly include?: readonly string[];
-  /** What to leave out. */
+  /** Patterns of files to leave out. */
   readonly exclude?: readonly string[];
 }
 
@@ -276,7 +276,7 @@ export function neededByPolicy(path: string): boolean {
 }
 
 /**
- * Whether `path` fits a pattern in which `*` stands for any text, `?` for one character. A star takes as little as it can,
+ * Returns true if `path` matches a pattern in which `*` stands for any text, `?` for one character. A star takes as little as it can,
  * and only the last one is ever tried again, so that no path takes longer than its length times the pattern's.
  */
 export function fits(path: string, pattern: string): boolean {
@@ -340,7 +340,7 @@ function choose(listing: RepoListing, by: string, { include = [], exclude = [] }
   return files;
 }
 
-/** What a pull remembers beside its files: which content has been verified, and what each part is a part of. */
+/** State of a pull, kept beside its files: verified content, and the file that each part belongs to. */
 const PULL_RECORD = '.timeseer-pull.json';
 
 /** A file as it was when its hash was checked. */
@@ -386,7 +386,7 @@ function readRecord(out: string): PullRecord | undefined {
   }
 }
 
-/** What is at `path`; undefined where nothing is, or where a file stands in for one of its directories. */
+/** Returns the stat of `path`; undefined where nothing is there, or a parent is a file. */
 function fileAt(path: string): Stats | undefined {
   try {
     return statSync(path, { throwIfNoEntry: false });
@@ -396,7 +396,7 @@ function fileAt(path: string): Stats | undefined {
   }
 }
 
-/** Whether a file is as it was when it was verified. */
+/** Returns true if a file has not changed since it was verified. */
 const untouched = (stats: Stats | undefined, known: Verified | undefined): boolean =>
   stats !== undefined && known !== undefined && stats.size === known.size && stats.mtimeMs === known.mtime;
 
@@ -424,7 +424,7 @@ function shardsOf(file: string): string[] {
 }
 
 /**
- * What keeps `directory` from being a policy that can be loaded, or null: config.json, weights, tokenizer. `has` says
+ * Returns the reason why `directory` cannot be loaded as a policy, or null: config.json, weights, tokenizer. `has` says
  * whether a file is there, or will be. @throws CheckpointError when config.json is of another architecture
  */
 function lacking(directory: string, has: (name: string) => boolean): string | null {

@@ -1,7 +1,7 @@
-/** How well stated probabilities of classes hold. */
+/** Calibration of stated class probabilities. */
 import { DataError } from '../ground/errors.ts';
 
-/** What one answer says: a probability for each class, and the class that is true. */
+/** Stated probability of each class, and the true class, for one answer. */
 export interface Stated {
   readonly probabilities: Readonly<Record<string, number>>;
   readonly gold: string;

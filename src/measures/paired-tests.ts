@@ -28,7 +28,7 @@ export function mcnemar(lost: number, won: number): number {
 const EXACT = 16;
 
 export interface PermutationOptions {
-  /** Of the draws. Default 0. */
+  /** Seed of the draws. Default: 0. */
   readonly seed?: number;
   /** Draws where there are too many to try all. Default 10 000. */
   readonly permutations?: number;

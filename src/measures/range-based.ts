@@ -7,11 +7,11 @@ import type { Interval } from '../ground/types.ts';
 import { clipAndMerge } from '../series/intervals.ts';
 
 export const POSITIONAL_BIASES = ['flat', 'front', 'middle', 'back'] as const;
-/** Which points of an interval weigh more: all the same, the first, those in the middle, or the last. */
+/** Positional bias within an interval: flat, front, middle or back. */
 export type PositionalBias = (typeof POSITIONAL_BIASES)[number];
 
 /**
- * What an interval keeps of its overlap when several others share it: all (`one`), 1 / count (`reciprocal`), or what a function of the
+ * Share of its overlap that an interval keeps when several others overlap it: all (`one`), 1 / count (`reciprocal`), or what a function of the
  * count says, in [0, 1] (the `udf_gamma` of the reference implementation).
  */
 export type Cardinality = 'one' | 'reciprocal' | ((count: number) => number);
@@ -40,7 +40,7 @@ export const harmonicMean = (precision: number, recall: number): number =>
   precision + recall === 0 ? 0 : (2 * precision * recall) / (precision + recall);
 
 /**
- * What needs no look at the intervals: an answer that could not be read (null) is worth nothing, two empty lists agree, and of one
+ * Cases decided without looking at the intervals: an unreadable answer (null) scores 0, two empty lists agree, and of one
  * empty list and one that is not nothing is right. Null: there is something to compare.
  */
 export function trivially(

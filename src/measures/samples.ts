@@ -1,4 +1,4 @@
-/** What several sampled answers to one question are worth together. */
+/** Metrics of several sampled answers to one question: pass@k and majority vote. */
 import { DataError } from '../ground/errors.ts';
 
 /**

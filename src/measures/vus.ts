@@ -127,7 +127,7 @@ function stepOf(value: number, thresholds: Float64Array): number {
   return low;
 }
 
-/** How many of ascending values reach a threshold. */
+/** Returns the number of ascending values that reach a threshold. */
 function countFrom(threshold: number, sorted: Float64Array): number {
   let [low, high] = [0, sorted.length];
   while (low < high) {
@@ -295,7 +295,7 @@ function labelsApart(
   return labels;
 }
 
-/** The same where buffers meet. */
+/** Computes the same where buffers overlap. */
 function labelsTogether(
   found: readonly Interval[],
   events: readonly Interval[],

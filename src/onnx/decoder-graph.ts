@@ -19,7 +19,7 @@ export function embeddingGraph({ vocabulary, width }: Dims): GraphBuilder {
   return g;
 }
 
-/** What turns queries and keys: a row of the tables for each token, and its number. */
+/** Rotary inputs for queries and keys: one table row per token, and its index. */
 interface Rotary {
   /** [B·T, d/2]. */
   readonly cos: string;
@@ -49,7 +49,7 @@ function rotaryOf(g: GraphBuilder, { headDim, theta, sections }: Dims, positions
   return { cos: g.op('Cos', [flat]), sin: g.op('Sin', [flat]), rows };
 }
 
-/** What attention knows of the tokens there are. */
+/** Attention inputs that describe the tokens present. */
 interface Seen {
   /** 0 where the attention mask has a token, else `MASKED`: [B, 1, T, S]. */
   readonly bias: string;

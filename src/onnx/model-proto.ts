@@ -110,7 +110,7 @@ export interface NodeMessage {
   readonly input: readonly string[];
   readonly output: readonly string[];
   readonly attribute: readonly AttributeMessage[];
-  /** Of the operator; of ONNX itself where absent. */
+  /** Domain of the operator. Default: ONNX itself. */
   readonly domain?: string;
 }
 
@@ -190,7 +190,7 @@ export interface DecodedModel {
   readonly opset: number;
 }
 
-/** What a model file holds. @throws Error for bytes that are none */
+/** Parses a model file. @throws Error for bytes that are not a model */
 export function decodeModel(bytes: Uint8Array): DecodedModel {
   const type = root.lookupType('ModelProto');
   const { graph, opsetImport = [] } = type.toObject(type.decode(bytes), { longs: Number, arrays: true }) as {

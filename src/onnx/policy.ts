@@ -77,7 +77,7 @@ export interface Cache {
   readonly present: Readonly<Record<string, Tensor>>;
 }
 
-/** What the decoder said of prompts: the logits of the last token of each row [B · V], and their keys and values. */
+/** Decoder output for prompts: logits of the last token of each row [B · V], with keys and values. */
 export interface Encoded {
   readonly logits: Float32Array;
   readonly cache: Cache;
@@ -86,11 +86,11 @@ export interface Encoded {
 export class OnnxPolicy extends Prompting {
   readonly type: WeightType;
   readonly threads: number;
-  /** Of onnxruntime. */
+  /** Version of onnxruntime. */
   readonly version: string;
   readonly #runtime: Runtime;
   readonly #sessions: Readonly<Record<GraphName, InferenceSession>>;
-  /** Where steps write [B, 1, V]. */
+  /** Output buffer of the steps [B, 1, V]. */
   #logits: Tensor | null = null;
 
   private constructor(

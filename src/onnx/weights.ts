@@ -91,7 +91,7 @@ export function* pieces(
 const bytesOf = (view: ArrayBufferView): Uint8Array =>
   new Uint8Array(view.buffer, view.byteOffset, view.byteLength);
 
-/** What a stored tensor becomes in the file: one tensor, or values and scales. */
+/** Initialisers written for a stored tensor: one tensor, or values and scales. */
 export interface PackedTensor {
   readonly type: DataType;
   readonly shape: readonly number[];

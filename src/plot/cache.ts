@@ -32,7 +32,7 @@ export class PictureCache {
     this.#draw = draw;
   }
 
-  /** As `render` of raster.ts, drawn at most once also when asked for twice at the same time. Do not write to it. */
+  /** Returns the cached `render` of raster.ts, drawn once even under concurrent requests. Treat it as read-only. */
   async render(figure: Figure, values: FigureValues, times?: Float64Array): Promise<Picture> {
     const key = pictureKey(figure, values, times);
     const known = this.#pictures.get(key);

@@ -1,5 +1,5 @@
 /**
- * What a plot looks like, apart from its data: plain, serialisable values that key caches and travel to Workers.
+ * Appearance of a plot without its data: plain, serialisable values that key caches and travel to Workers.
  * Sizes are pixels of the whole picture.
  */
 import { ConfigError } from '../ground/errors.ts';
@@ -35,7 +35,7 @@ export interface Figure {
   readonly titleSize: number; // font sizes in px
   readonly labelSize: number;
   readonly tickSize: number;
-  /** Whether x holds UTC milliseconds, given with the series. */
+  /** True if x holds UTC milliseconds, given with the series. */
   readonly time: boolean;
   /** Units of the x axis from one sample to the next; `null`: each series brings its own x values. */
   readonly step: number | null;
@@ -139,7 +139,7 @@ export function figure(name: string, changes: Partial<Omit<Figure, 'name'>> = {}
   return result;
 }
 
-/** Whether the column rasteriser draws the figure: one polyline, or one in each row, of one colour, or lines laid over each other; no axes, no text. */
+/** Returns true if the column rasteriser can draw the figure: one polyline, one per row, or overlaid lines; no axes, no text. */
 export function isBare(figure: Figure): boolean {
   const { axes, title, channels, colors, time, step, missing, grid, rows, spectrogram, overlay } = figure;
   if (overlay !== null) return true;
@@ -148,7 +148,7 @@ export function isBare(figure: Figure): boolean {
   return plain && !axes && title === '' && lines;
 }
 
-/** Whether each series brings its x values. */
+/** Returns true if each series brings its x values. */
 export function needsTimes(figure: Figure): boolean {
   return figure.time || figure.step === null;
 }
@@ -235,7 +235,7 @@ function xAxis(figure: Figure, length: number, times: Float64Array | undefined):
 }
 
 /**
- * What goes into a prompt, whose text must not contradict the picture beside it: a clause about the x axis of a figure of
+ * Clause for a prompt, which must not contradict the picture beside it: it describes the x axis of a figure of
  * `length` points, and about what else is not to be expected of a plot: rows, panels, a spectrogram.
  * `times` are the x values where the series brings its own.
  */

@@ -19,7 +19,7 @@ function formatOf(bytes: Buffer): ImageFormat | null {
     : null;
 }
 
-/** What is wrong with the chunks of a PNG, up to its end; null when nothing is. */
+/** Returns the first fault in the chunks of a PNG, or null. */
 function pngFault(bytes: Buffer): string | null {
   if (bytes.length < 33) return 'is truncated';
   if (bytes.toString('latin1', 12, 16) !== 'IHDR') return 'is damaged: it does not begin with its size';
@@ -79,7 +79,7 @@ function sizeOf(bytes: Buffer, format: ImageFormat): Size | null {
   return format === 'JPEG' ? jpegSize(bytes) : webpSize(bytes);
 }
 
-/** What the bytes are, by their header. @throws DataError as `decodeImage` */
+/** Detects the image format from its header. @throws DataError as `decodeImage` */
 function inspect(bytes: Buffer, fail: Fail): { readonly format: ImageFormat; readonly size: Size } {
   const format = formatOf(bytes);
   if (format === null) throw fail('is no PNG, JPEG or WebP picture; convert it to one');
@@ -158,7 +158,7 @@ export async function decodeImage(bytes: Buffer, fail: Fail = unnamed): Promise<
 
 type ImageFormat = 'PNG' | 'JPEG' | 'WebP';
 
-/** The same picture without anything but its pixels, and how EXIF says it is to be turned: 1 to 8, 1 is upright. */
+/** Image bytes reduced to their pixels, with EXIF orientation 1 to 8 (1: upright). */
 interface BarePicture {
   readonly bytes: Buffer;
   readonly orientation: number;

@@ -20,7 +20,7 @@ function chunk(type: string, data: Uint8Array): Buffer {
   return result;
 }
 
-/** How rows are compressed. */
+/** Compression of the rows. */
 const DEFLATE = { level: 4 } as const;
 const deflateAside = promisify(deflate);
 
@@ -53,7 +53,7 @@ export function encodePng(picture: Picture): Buffer {
   return pngFile(picture, deflateSync(filteredRows(picture), DEFLATE));
 }
 
-/** The same bytes, compressed in a thread beside this one. */
+/** Encodes the same bytes, compressing in another thread. */
 export async function encodePngAside(picture: Picture): Promise<Buffer> {
   return pngFile(picture, await deflateAside(filteredRows(picture), DEFLATE));
 }

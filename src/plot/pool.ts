@@ -37,7 +37,7 @@ export class RenderPool {
     return this.#pool.capacity;
   }
 
-  /** As `render` of raster.ts, in a Worker; the values are copied. Rejects with the same typed errors, and as `WorkerPool.ask`. */
+  /** Runs `render` of raster.ts in a Worker; the values are copied. Rejects with the same typed errors, and as `WorkerPool.ask`. */
   render(figure: Figure, values: FigureValues, times?: Float64Array): Promise<Picture> {
     return this.#pool.ask({ figure, values, times });
   }

@@ -23,7 +23,7 @@ const LABEL_PADDING = 2;
 export const BAR_GAP = 12;
 export const BAR_WIDTH = 12;
 
-/** Where the y axis' title ends, px left of the plot area: at the edge of the picture, so that nothing cuts it. */
+/** Distance of the y axis title from the plot area, in px: it ends at the picture's edge, so that nothing is cut. */
 function yTitleEdge(figure: Figure): number {
   return figure.padding.left - (figure.yLabel === '' ? 1 : 1.25 * figure.labelSize + 2);
 }
@@ -42,7 +42,7 @@ export function vegaLite(figure: Figure): TopLevelSpec {
   return figure.spectrogram === null ? lineSpec(figure) : spectrogramSpec(figure, figure.spectrogram);
 }
 
-/** What all figures have in common. */
+/** Settings shared by all figures. */
 function frame(figure: Figure) {
   return {
     $schema: 'https://vega.github.io/schema/vega-lite/v6.json',

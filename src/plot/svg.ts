@@ -12,7 +12,7 @@ export interface SvgOptions {
   readonly gold?: readonly Interval[];
   /** Predicted intervals: a strip along the bottom edge and a light band with dashed sides. */
   readonly predicted?: readonly Interval[];
-  /** What the legend calls them, where they are not true and predicted intervals; each up to about 10 characters. */
+  /** Legend labels, where they are not true and predicted intervals; up to about 10 characters each. */
   readonly names?: { readonly gold: string; readonly predicted: string };
   readonly width?: number; // px, 640
   readonly height?: number; // px, 150

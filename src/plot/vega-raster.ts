@@ -28,7 +28,7 @@ import { BAR_GAP, BAR_WIDTH, DATA, tickLabels, vegaLite, yTickSpace } from './sp
 class Raster {
   readonly #figure: Figure;
   readonly #view: View;
-  /** What the view shows now; it holds these very objects. */
+  /** Data that the view shows now, by reference. */
   #rows: readonly Row[] = [];
   readonly #context: ReturnType<ReturnType<typeof canvas.createCanvas>['getContext']>;
 

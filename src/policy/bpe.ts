@@ -6,7 +6,7 @@
  */
 import { addedToken, bpeJson, byteAlphabet, NANO_PATTERN, SPECIAL_TOKENS } from './tokenizer.ts';
 
-/** What the chat template writes after `<|im_start|>`. */
+/** Roles that the chat template writes after `<|im_start|>`. */
 const ROLES = ['system\n', 'user\n', 'assistant\n'];
 
 /** Splits as the `Split` pre-tokenizer with behaviour `isolated`: matches and what lies between them. */

@@ -10,7 +10,7 @@ import type { DecoderLayer, Weights } from './layout.ts';
 import { moduleTensors, project } from './lora.ts';
 import type { Dims } from './model-config.ts';
 
-/** Where the tokens of a padded batch stand when padding is left out: N of B · T places. */
+/** Positions of the N real tokens among the B · T places of a padded batch. */
 export interface Packing {
   readonly take: Tensor; // [N] places that hold a token
   readonly spread: Tensor; // [B·T] which token a place holds; 0 at padding, where nothing reads it
@@ -47,7 +47,7 @@ export interface DecoderOutput {
   readonly layers: readonly LayerCache[];
 }
 
-/** What each token reads from those before it: projections [B·T or N, (Hq + 2·Hkv)·d] → [B·T, Hq·d], and the keys and values. */
+/** Causal attention: projections [B·T or N, (Hq + 2·Hkv)·d] → [B·T, Hq·d], with keys and values. */
 function mix(
   engine: Engine,
   dims: Dims,

@@ -25,7 +25,7 @@ import { prefill, runSteps, StaticSteps, type StepInput, type StepResults } from
 /** Columns by which the cache of the rows grows. */
 export const GROWTH = 256;
 
-/** How the steps are issued. */
+/** Pace of the decoding steps. */
 export interface Stepping {
   /** Steps between two looks at what was sampled. */
   readonly stepsPerLook: number;
@@ -183,7 +183,7 @@ export class DecodingBatch {
 
   // ---- rows that leave -------------------------------------------------------------------------------
 
-  /** Whether no row is left. */
+  /** True when no row is left. */
   get empty(): boolean {
     return this.slots.every((row) => row === null);
   }

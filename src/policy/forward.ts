@@ -13,7 +13,7 @@ import type { Dims } from './model-config.ts';
 import { rotaryTables } from './rope.ts';
 import { encodeImages } from './vision.ts';
 
-/** What a forward pass needs of a policy. */
+/** Parts of a policy that a forward pass uses. */
 export interface Network {
   readonly engine: Engine;
   readonly dims: Dims;

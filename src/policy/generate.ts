@@ -17,7 +17,7 @@ import { arrangeForSteps, type StepResults } from './step.ts';
 export interface GenerateOptions extends SamplingOptions {
   /** Responses per prompt, G; 1 when absent. */
   readonly samples?: number;
-  /** Of each prompt the samples that are not wanted, which take no steps: those that are there already. */
+  /** Sample numbers to skip for each prompt, because their responses exist already; they take no steps. */
   readonly skip?: readonly ReadonlySet<number>[];
   /** Longest response, its stop token included. */
   readonly maxTokens: number;
@@ -56,9 +56,9 @@ export interface Sampled {
   readonly hidden: Float32Array;
 }
 
-/** How the work is cut up. What a row samples does not depend on it. */
+/** Batching of the work. The tokens of a row do not depend on it. */
 export interface GenerateSchedule extends Stepping {
-  /** Whether waiting prompts take the places of complete ones, or wait until the whole batch is complete. */
+  /** True if waiting prompts take the slots of completed rows; false if they wait for the whole batch. */
   readonly refill: boolean;
   /**
    * Leaves out the steps that take no more memory than one that is taken, and keeps no hidden states: for an engine that
@@ -67,11 +67,11 @@ export interface GenerateSchedule extends Stepping {
   readonly abridged?: boolean;
 }
 
-/** What ends a response. */
+/** Conditions that end a response. */
 export interface StoppingCriteria {
   readonly stops: ReadonlySet<number>;
   readonly maxTokens: number;
-  /** Whether a row needs the state of its last token to be complete. */
+  /** True if a row is complete only with the state of its last token. */
   readonly hidden: boolean;
 }
 
@@ -123,7 +123,7 @@ export class Row {
     return this.ended ? 0 : this.limits.maxTokens - this.ids.length;
   }
 
-  /** As if `steps` steps had sampled the last token again; fewer than are left. Of these no states are there. */
+  /** Skips `steps` steps (fewer than remain) as if each had sampled the last token again; they leave no states. */
   pass(steps: number): void {
     const last = this.ids.at(-1)!;
     for (let step = 0; step < steps; step++) this.take(last, 0);
@@ -187,7 +187,7 @@ function distribute(
   }
 }
 
-/** What ends the responses. @throws ConfigError when an option is out of its range. */
+/** Reads the stop conditions from the options. @throws ConfigError when an option is out of its range. */
 export function limitsOf(
   policy: Prompting,
   { maxTokens, stops = [], hidden = false }: GenerateOptions,
@@ -252,9 +252,9 @@ export async function generate(
   );
 }
 
-/** Of `GenerateOptions` what does not belong to the rows, which bring their own limits and random streams. */
+/** The `GenerateOptions` of the whole batch; rows bring their own limits and random streams. */
 export interface DecodeOptions extends SamplingOptions, Pick<GenerateOptions, 'maxRows' | 'signal'> {
-  /** As that of `GenerateOptions`; may stop the row. */
+  /** Callback for each token, as in `GenerateOptions`; it may stop the row. */
   readonly onTokens?: (row: Row, ids: Int32Array) => void;
 }
 

@@ -1,4 +1,4 @@
-/** How a checkpoint wants to be sampled: its `generation_config.json`. */
+/** Sampling defaults of a checkpoint, from its `generation_config.json`. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { asObject, isCount, Keys, readJson } from './json-file.ts';

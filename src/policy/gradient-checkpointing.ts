@@ -8,7 +8,7 @@ import { EngineError } from '../ground/errors.ts';
 
 /** A part of a forward pass that is run again in the backward pass. */
 export interface Segment {
-  /** What the body computes with: results of earlier segments, or constants. */
+  /** Inputs of the body: results of earlier segments, or constants. */
   readonly inputs: readonly Tensor[];
   /** Weights that the body reads; those among the tape's leaves get gradients. */
   readonly parameters?: readonly Tensor[];
@@ -28,7 +28,7 @@ interface Recorded {
   readonly outputs: readonly Tensor[];
   /** The leaves among the parameters. */
   readonly leaves: readonly Tensor[];
-  /** Which inputs a gradient reaches further segments through. */
+  /** Inputs through which gradients reach earlier segments. */
   readonly tracked: readonly boolean[];
 }
 
@@ -41,7 +41,7 @@ export class Tape {
   readonly #leaves: ReadonlySet<Tensor>;
   /** Results that depend on a leaf. */
   readonly #dependent = new Set<Tensor>();
-  /** What has been run, first to last. Scopes find here what must outlive them. */
+  /** Segments run so far, in order. Scopes look here for tensors that must outlive them. */
   readonly recorded: Recorded[] = [];
 
   /** `leaves`: the tensors whose gradients are wanted, `policy.trainable.leaves`. */
@@ -158,7 +158,7 @@ export function runSegment(tape: Tape | undefined, segment: Segment): readonly T
   return tape === undefined ? segment.body(segment.inputs) : tape.run(segment);
 }
 
-/** As `engine.scope`; what the tape holds outlives it too. */
+/** Runs `engine.scope`, keeping the tensors that the tape holds alive as well. */
 export function taped<T>(engine: Engine, tape: Tape | undefined, body: () => T): T {
   return tape === undefined ? engine.scope(body) : engine.scope(() => ({ result: body(), tape })).result;
 }

@@ -13,7 +13,7 @@ export type Program =
   | { readonly kind: 'template'; readonly source: string }
   | { readonly kind: 'tokenizer'; readonly json: Json; readonly config: Json };
 
-/** What a program is to do. */
+/** Request to the guard's Worker. */
 export type Task =
   | { readonly render: readonly Message[]; readonly generation: boolean }
   | { readonly encode: string }
@@ -37,7 +37,7 @@ export interface GuardData {
 }
 
 export interface Limits {
-  /** Of one call. */
+  /** Time limit of one call, in seconds. */
   readonly seconds: number;
   /** MiB by which the process may grow meanwhile. */
   readonly memory: number;
@@ -49,7 +49,7 @@ export const LIMITS: Limits = { seconds: 20, memory: 1024 };
 const START = 60;
 /** Programs that a Worker holds. */
 const HELD = 8;
-/** How often the memory is looked at, milliseconds. */
+/** Interval between memory checks, in milliseconds. */
 const LOOK = 20;
 /**
  * MiB of the Worker's heap. A Worker that needs more takes the whole process with it when it is a single array that grows:

@@ -164,7 +164,7 @@ const MOST_MIN_PIXELS = 65_536 * 28 * 28;
 
 /** Names of Qwen2.5-VL's image processor; the last resizes with Pillow, the others with torchvision. */
 const TYPES = ['Qwen2VLImageProcessor', 'Qwen2VLImageProcessorFast', 'Qwen2VLImageProcessorPil'];
-/** Of its first release. */
+/** Values of the processor's first release. */
 const OLD_TYPE = 'Qwen2_5_VLImageProcessor';
 
 /** Bounds of the number of pixels, under each of the names they have had. */

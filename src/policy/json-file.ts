@@ -66,7 +66,7 @@ export class Keys {
     return undefined;
   }
 
-  /** Whether the key is there, be it null. */
+  /** True if the key exists, even with the value null. */
   has(key: string): boolean {
     return this.#sources.some((source) => source[key] !== undefined);
   }

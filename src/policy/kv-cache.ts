@@ -32,7 +32,7 @@ export interface KvCache {
   readonly at?: Tensor;
 }
 
-/** What a batch that is being decoded holds on the device: B slots, C columns. */
+/** Device state of a batch being decoded: B slots, C columns. */
 export interface BatchState {
   readonly prefix: Prefix | null; // P prompts, when groups share them
   readonly layers: readonly LayerCache[]; // [B, Hkv, C, d]; with one row to a prompt they start with the prompt
@@ -59,7 +59,7 @@ export interface BatchShape {
   readonly promptLength: number;
   readonly rows: number;
   readonly columns: number;
-  /** Whether it is kept which tokens a row has seen. */
+  /** True if the tokens that each row has seen are recorded. */
   readonly seen: boolean;
 }
 
@@ -132,11 +132,11 @@ export function* moveColumns(
   yield ({ mask }) => ({ mask: mask && move(mask, 3) });
 }
 
-/** Where joining prompts stand. */
+/** Positions of prompts that join the batch. */
 export interface PrefillTarget {
   /** The prompts' places in the batch: [n]. */
   readonly into: readonly number[];
-  /** Whether the batch begins with them: they are then written side by side and padded behind. */
+  /** True if the batch begins with them: they are then written side by side and padded at the end. */
   readonly fresh: boolean;
   /** Columns of the cache that are filled. */
   readonly used: number;

@@ -7,7 +7,7 @@ import { CheckpointError } from '../ground/errors.ts';
 import type { LayerAdapter, MergerAdapter } from './lora.ts';
 import { CHANNELS, type Dims } from './model-config.ts';
 
-/** What a policy's weights are held in. */
+/** Data types of a policy's weights. */
 export type WeightDType = 'float32' | 'bfloat16';
 
 /** A tensor of the checkpoint: a contiguous range of the flat buffer. */
@@ -19,7 +19,7 @@ export interface Part {
   readonly shape: readonly number[];
 }
 
-/** How a parameter starts: normal with std `gain / √fanIn`, or a constant. */
+/** Initialisation of a parameter: normal with std `gain / √fanIn`, or a constant. */
 export type Start = { readonly fanIn: number; readonly gain: number } | { readonly value: number };
 
 /** One parameter as the forward pass sees it: a view of the flat buffer, made of one or several parts. */
@@ -28,7 +28,7 @@ export interface Parameter {
   readonly offset: number;
   readonly shape: readonly number[];
   readonly size: number;
-  /** Whether weight decay applies: to matrices, not to norms and biases. */
+  /** True if weight decay applies: to matrices, not to norms and biases. */
   readonly decay: boolean;
   readonly start: Start;
   readonly parts: readonly Part[];
@@ -151,7 +151,7 @@ export function layoutOf(dims: Dims): Layout {
   return { parameters: out.parameters, size: out.size };
 }
 
-/** What an optimiser needs of a policy. */
+/** Parameters as an optimiser sees them. */
 export interface Trainable {
   /** The numbers that are updated: [T]. Of the policy's dtype, or float32 for an adapter. */
   readonly flat: Tensor;

@@ -21,7 +21,7 @@ import type { Dims } from './model-config.ts';
 import type { Policy } from './policy.ts';
 
 export interface AdapterOptions {
-  /** Of each pair, ≥ 1. */
+  /** Rank of each low-rank pair, ≥ 1. */
   readonly rank: number;
   /** The side path is scaled by alpha / rank; > 0. */
   readonly alpha: number;
@@ -63,7 +63,7 @@ export interface MergerAdapter {
 
 type Paths = { readonly [product in Product]?: SidePath };
 
-/** Of a layer or block; the last two of the merger. */
+/** Targets in a decoder layer or vision block; the last two are in the merger. */
 type Product = 'qkv' | 'o' | 'gateUp' | 'down' | 'first' | 'second';
 
 /** A product that pairs can stand beside. */
@@ -93,7 +93,7 @@ function sitesOf(dims: Dims): Site[] {
   });
 }
 
-/** What a pair beside a module is a target of; undefined for a module that cannot have one. */
+/** Returns the adapter target for a module; undefined for a module that cannot have a pair. */
 export function targetOf(module: string): AdapterTarget | undefined {
   const decoder = /^model\.layers\.\d+\.(?:self_attn|mlp)\.(\w+)$/.exec(module)?.[1];
   const block = /^visual\.blocks\.\d+\.(?:attn|mlp)\.(\w+)$/.exec(module)?.[1];
@@ -102,7 +102,7 @@ export function targetOf(module: string): AdapterTarget | undefined {
   return ADAPTER_TARGETS.find((known) => known === target);
 }
 
-/** What the side path is multiplied by. */
+/** Scale of the adapter's output. */
 const scaleOf = ({ rank, alpha, rslora }: AdapterOptions): number =>
   alpha / (rslora === true ? Math.sqrt(rank) : rank);
 
@@ -205,7 +205,7 @@ export function openAdapter(engine: Engine, dims: Dims, adapter: Adapter, tuned:
   return { paths, tensors, trainable: { flat, parameters: layout.parameters, leaves: tensors } };
 }
 
-/** The same weights with side paths beside them. */
+/** Returns the same weights with adapters beside them. */
 export function withAdapter(weights: Weights, { paths }: OpenAdapter): Weights {
   const beside = <T extends object>(owner: string, held: T): T => {
     const adapter = paths.get(owner);
@@ -242,7 +242,7 @@ export function project(
   return adapter === undefined ? plain : engine.add(plain, sidePath(engine, x, adapter));
 }
 
-/** What the adapter adds to a product: x [N, I] → [N, O], zeros where a part of the output is no target. */
+/** Adapter's contribution to a product: x [N, I] → [N, O], zeros where a part of the output is no target. */
 function sidePath(engine: Engine, x: Tensor, { down, up, rank, scale }: SidePath): Tensor {
   const { dtype } = x;
   const cast = (weight: Tensor): Tensor => (weight.dtype === dtype ? weight : engine.cast(weight, dtype));
@@ -294,4 +294,4 @@ export function mergeAdapter({ engine, dims, layout, flat, adapter }: Policy): v
   });
 }
 
-/** Where low-rank pairs can stand: the products of the decoder's layers, of the vision tower's blocks and of its merger. */
+/** Modules that can have low-rank pairs: products of the decoder layers, the vision blocks and the merger. */

@@ -63,7 +63,7 @@ export interface Dims {
 
 /** Norm epsilon of the vision tower: a constant of the architecture, not in config.json. */
 export const VISION_EPSILON = 1e-6;
-/** What config.json calls the architecture. */
+/** Name of the architecture in config.json. */
 const MODEL_TYPE = 'qwen2_5_vl';
 const ARCHITECTURE = 'Qwen2_5_VLForConditionalGeneration';
 /** More layers than any published policy has by far: a damaged number must not become a table without end. */

@@ -86,7 +86,7 @@ export function writeAdapter({ engine, dims, adapter }: Adapted, directory: stri
   writeFileAtomic(join(directory, CONFIG), `${JSON.stringify(config, null, 2)}\n`);
 }
 
-/** As `writeAdapter`, into a directory that appears whole or not at all; an older one of that name is replaced. */
+/** Runs `writeAdapter` atomically: the directory appears whole or not at all and replaces an older one. */
 export function saveAdapter(policy: Adapted, directory: string, base?: string): void {
   writeManifestedDirectory(directory, (temporary) => writeAdapter(policy, temporary, base));
 }

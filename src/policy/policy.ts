@@ -45,7 +45,7 @@ import { flatTensors, loadWeights, randomWeights } from './weights.ts';
 export type Tuning = 'all' | 'decoder' | 'adapter' | 'none';
 
 export interface PolicyOptions {
-  /** What training may change; when absent `all`, or `adapter` where there is one. */
+  /** Parameters that training may change. Default: `adapter` where there is one, else `all`. */
   readonly tuning?: Tuning;
   /** A low-rank adapter beside decoder or vision tower, or what makes it for the policy's sizes. The policy owns it. */
   readonly adapter?: Adapter | ((dims: Dims) => Adapter);
@@ -78,7 +78,7 @@ export interface PolicyParts {
   readonly files?: Readonly<Record<string, string>>;
 }
 
-/** What of a checkpoint directory is carried over to where the policy is saved, beside config.json and the weights. */
+/** Files of a checkpoint directory, beside config.json and the weights, that are copied when the policy is saved. */
 const CARRIED: readonly string[] = [
   'generation_config.json',
   'tokenizer.json',
@@ -152,7 +152,7 @@ function isTuned(tuning: Tuning, { name }: Parameter): boolean {
 /** Added to the logits of tokens that must not be sampled; finite, so that no NaN can come of it. */
 export const FORBID = -1e9;
 
-/** What it takes to encode a prompt: everything of a checkpoint but the weights. */
+/** Everything needed to encode a prompt: a checkpoint without its weights. */
 export class Prompting {
   readonly dims: Dims;
   readonly tokenizer: Tokenizer;
@@ -163,7 +163,7 @@ export class Prompting {
    * tokenizer, are forbidden; the end token is allowed. Sampling and log-probabilities use the same one.
    */
   readonly forbidden: Float32Array;
-  /** As `forbidden`, but of special tokens only those of images and videos: what no text can hold. */
+  /** Token ids that no text can hold: those of `forbidden`, with only the image and video tokens among the special ones. */
   readonly nonText: Float32Array;
 
   /**
@@ -201,7 +201,7 @@ export class Prompting {
     }
   }
 
-  /** Of a Hugging Face directory, whose weights need not be there. @throws CheckpointError */
+  /** Reads a Hugging Face directory, whose weights may be missing. @throws CheckpointError */
   static read(directory: string): Prompting {
     return new Prompting(readParts(directory), directory);
   }
@@ -227,14 +227,14 @@ export class Policy extends Prompting implements Network {
   /** All parameters of the checkpoint, float32 or bfloat16 [P]; the others are views of it. */
   readonly flat: Tensor;
   readonly tuning: Tuning;
-  /** What training changes; empty when the tuning is `none`. */
+  /** Parameters that training changes; empty when the tuning is `none`. */
   readonly trainable: Trainable;
   /** Views of `flat` in table order. Those that training changes are leaves: with the tuning `all`, every one. */
   readonly parameters: readonly Tensor[];
   /** The parameters by their role, with the adapter where there is one. */
   readonly weights: Weights;
   readonly adapter: Adapter | null;
-  /** The same weights without the adapter, which is where its training started: a reference policy that costs nothing. */
+  /** Shares the weights without the adapter: a reference policy at no cost, because training started there. */
   readonly withoutAdapter: Network;
   readonly #parts: PolicyParts;
   readonly #adapterViews: readonly Tensor[] = [];
@@ -358,12 +358,12 @@ export class Policy extends Prompting implements Network {
     return new Policy(engine, parts, weights, options.tuning === undefined ? {} : { tuning: options.tuning });
   }
 
-  /** What a Worker needs to rebuild this policy over shared weights: `new Policy(engine, parts, engine.attach(ticket))`. */
+  /** Parts with which a Worker rebuilds this policy over shared weights: `new Policy(engine, parts, engine.attach(ticket))`. */
   get parts(): PolicyParts {
     return { ...this.#parts, config: withDType(this.#parts.config, this.dtype) };
   }
 
-  /** What the weights are held in. */
+  /** Data type of the weights in memory. */
   get dtype(): WeightDType {
     return this.flat.dtype === 'bfloat16' ? 'bfloat16' : 'float32';
   }

@@ -20,7 +20,7 @@ export type StoredDType = keyof typeof STORED_BYTES;
 export interface StoredTensor {
   readonly name: string;
   readonly file: string;
-  /** Of its first byte in the file. */
+  /** Offset of its first byte in the file. */
   readonly offset: number;
   readonly shape: readonly number[];
   readonly dtype: StoredDType;
@@ -261,7 +261,7 @@ function readIndex(file: string): Map<string, string> {
   return entries;
 }
 
-/** What a directory without weights holds instead. */
+/** Describes what a directory without weights contains instead, for the error message. */
 function without(directory: string): CheckpointError {
   const names = existsSync(directory) ? readdirSync(directory) : [];
   const hint = names.some((name) => SHARD.test(name))

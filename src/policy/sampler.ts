@@ -121,7 +121,7 @@ export class Sampler {
   }
 }
 
-/** Which tokens each row of a batch has seen: kept only under a repetition penalty. */
+/** Tokens that each row of a batch has seen; recorded only under a repetition penalty. */
 export interface Seen {
   /** 1 where a row has seen a token, else 0. */
   readonly flags: Tensor; // [B · V]
@@ -129,7 +129,7 @@ export interface Seen {
   readonly ones: Tensor; // [B]
 }
 
-/** What rows have seen: nothing yet, or `flags`. */
+/** Seen tokens of the rows: none yet, or `flags`. */
 export function seenOf({ engine, dims }: Policy, rows: number, flags?: Tensor): Seen {
   const offsets = Int32Array.from({ length: rows }, (_, b) => b * dims.vocabulary);
   return {
@@ -148,7 +148,7 @@ export function seenInPrompts(policy: Policy, prompts: readonly EncodedPrompt[],
   return seenOf(policy, each.shape[0]!, engine.reshape(rows, [-1]));
 }
 
-/** What the rows `slots` [m] have seen. */
+/** Returns the seen tokens of the rows `slots` [m]. */
 export function seenBy(policy: Policy, { flags }: Seen, slots: Tensor): Seen {
   const { engine, dims } = policy;
   const rows = engine.indexSelect(engine.reshape(flags, [-1, dims.vocabulary]), slots); // [m, V]

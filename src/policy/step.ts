@@ -72,13 +72,13 @@ export function prefill(
 
 // ---- decoding --------------------------------------------------------------------------------------
 
-/** What decoding steps work on: B slots, C columns. */
+/** Tensors that decoding steps work on: B slots, C columns. */
 export interface StepInput {
   /** The policy's, perhaps arranged for steps. */
   readonly weights: Weights;
   readonly state: BatchState;
   readonly sampler: Sampler;
-  /** Whether the states of the tokens that are fed are wanted. */
+  /** True if hidden states of the fed tokens are requested. */
   readonly hidden: boolean;
   readonly rope: RopeTables;
   /** Columns of the cache that are filled. */
@@ -87,7 +87,7 @@ export interface StepInput {
   readonly shift: Int32Array;
 }
 
-/** What K steps gave, for B slots, on the host. */
+/** Results of K steps for B slots, on the host. */
 export interface StepResults {
   readonly steps: number;
   readonly ids: Int32Array; // [K · B]; empty when only states were wanted
@@ -296,7 +296,7 @@ export class StaticSteps {
     });
   }
 
-  /** Whether the device records the step; looked up once, before the first `run`. */
+  /** True if the device records the step; read once, before the first `run`. */
   record(): boolean {
     const { engine } = this.#policy;
     if (this.#recording === undefined) {
@@ -309,7 +309,7 @@ export class StaticSteps {
     return this.#recording !== null;
   }
 
-  /** What a step changes and later steps read, but for the cache, whose columns are then written again. */
+  /** State that a step changes and later steps read, except the cache, whose columns are rewritten. */
   #changing(): Tensor[] {
     const { tokens, seen } = this.#input.state;
     const { column, places } = this.#counters;

@@ -29,14 +29,14 @@ const CACHED_LENGTH = 20_000;
 export const NANO_PATTERN =
   '(?:system|user|assistant)\\n|</?[a-z]+>|[0-9]|[.()#\\[\\]]|, ?|(?<=; scan |[.()#ox])[ox](?=[.()#ox]*(?:</think>|; ))';
 
-/** Where Qwen's tokenizers split text before merging. */
+/** Pre-tokenisation pattern of Qwen's tokenizers. */
 const QWEN_PATTERN =
   "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
 
 /** Expressions that come to an end on any text. */
 const KNOWN: readonly unknown[] = [QWEN_PATTERN, NANO_PATTERN];
 
-/** Whether a part of a `tokenizer.json` brings an expression that is not known, or replaces text by any other. */
+/** Returns true if a component of `tokenizer.json` has an unknown expression, or replaces text by something unknown. */
 function isForeign(part: unknown): boolean {
   if (typeof part !== 'object' || part === null) return false;
   const { type, Regex: expression } = part as { readonly type?: unknown; readonly Regex?: unknown };
@@ -198,7 +198,7 @@ export function bpeJson(parts: {
   readonly merges: readonly (readonly string[])[];
   readonly added?: readonly Json[];
   readonly normalizer?: Json;
-  /** Whether a piece that is a token as it stands is taken as that token, as Llama 3's tokenizer has it. */
+  /** True if a piece that is itself a token is not merged further, as in Llama 3's tokenizer. */
   readonly ignoreMerges?: boolean;
 }): Json {
   const bytes = { type: 'ByteLevel', add_prefix_space: false, trim_offsets: false, use_regex: false };
@@ -370,7 +370,7 @@ export class TextStreamer {
     return this.#decoder.decode(Uint8Array.from(bytes), { stream: true });
   }
 
-  /** What is left: U+FFFD for bytes that never became a character. */
+  /** Flushes the remainder: U+FFFD for bytes that never became a character. */
   end(): string {
     return this.#decoder.decode();
   }

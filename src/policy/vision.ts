@@ -369,7 +369,7 @@ export function pictureFeatures(
   return meanOfPictures(dims, prompts, tokens);
 }
 
-/** As `pictureFeatures`, from the visual tokens of all prompts [Σ rows · columns / merge², D]. */
+/** Computes `pictureFeatures` from the visual tokens of all prompts [Σ rows · columns / merge², D]. */
 export function meanOfPictures(
   { width, vision }: Dims,
   prompts: readonly EncodedPrompt[],

@@ -78,7 +78,7 @@ function byPublishedName(
   return stored;
 }
 
-/** What of stored tensors does not fit the parts of a layout. */
+/** Differences between stored tensors and the parts of a layout. */
 export interface Mismatch {
   readonly missing: readonly string[];
   readonly unknown: readonly string[];
@@ -236,7 +236,7 @@ export function* tensorBytes(
   }
 }
 
-/** Whether two stored tensors hold the same bytes. */
+/** Returns true if two stored tensors hold the same bytes. */
 function sameTensor(engine: Engine, a: StoredTensor, b: StoredTensor): boolean {
   if (a.dtype !== b.dtype || a.shape.join() !== b.shape.join()) return false;
   for (const { start, length } of slices(elements(a.shape))) {

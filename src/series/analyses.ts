@@ -3,7 +3,7 @@
  * numbers and intervals. All but the matrix profile flag what lies beyond three population standard deviations of their own mean.
  * Every test returns null for a series that is too short for it.
  *
- * What the public reference does, and these follow to the number: the slope is the central difference of the smoothed
+ * Behaviour of the public reference, followed to the number: the slope is the central difference of the smoothed
  * series, not the filter's own derivative; the frequency test leaves out the very last window; a flagged window
  * counts with all its samples; the matrix profile reports its one strongest discord.
  */
@@ -89,7 +89,7 @@ export interface ProfileTest {
   readonly threshold: number;
   readonly mean: number;
   readonly std: number;
-  /** Whether every pair of windows was compared, and which share was. */
+  /** True if every pair of windows was compared; `share` is the share that was. */
   readonly exact: boolean;
   readonly share: number;
   /** The discord window if z exceeds the threshold, else nothing. */

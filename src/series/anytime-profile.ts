@@ -26,7 +26,7 @@ import {
 } from './matrix-profile.ts';
 import { largestMagnitude } from './stats.ts';
 
-/** How far a computation has come. The numbers fall (distances) or rise (shares) towards those of the exact profile. */
+/** Progress of a computation. Distances fall and shares rise towards those of the exact profile. */
 export interface ProfileReport {
   /** Part of all pairs compared, in [0, 1]. */
   readonly share: number;
@@ -52,7 +52,7 @@ export interface AnytimeOptions extends MatrixProfileOptions {
   readonly onReport?: (report: ProfileReport) => void;
   /** Part of the pairs between two reports, in (0, 1]; default 0.05. */
   readonly every?: number;
-  /** Of the order of the diagonals; default 0. The finished profile does not depend on it. */
+  /** Seed for the order of the diagonals. Default: 0. The finished profile does not depend on it. */
   readonly seed?: number;
 }
 

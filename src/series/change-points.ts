@@ -6,7 +6,7 @@ import { GAUSSIAN_MAD, median, moments, quantileInPlace, spread } from './stats.
 export interface PeltOptions {
   /** Fewest samples of a segment, ≥ 1; default 2. */
   readonly minSize?: number;
-  /** What one more change must save in Σ (x − segment mean)²; default `changePenalty`. */
+  /** Reduction of Σ (x − segment mean)² that one more change must bring. Default: `changePenalty`. */
   readonly penalty?: number;
 }
 
@@ -110,7 +110,7 @@ export function pelt(values: Float64Array, options: PeltOptions = {}): Segmentat
 export interface CusumTest {
   /** max |Σ_{i<t} (x − mean)| / (σ√N) over t. */
   readonly statistic: number;
-  /** Of the supremum of a Brownian bridge: exact for long series of independent values. */
+  /** Tail probability of the supremum of a Brownian bridge: exact for long series of independent values. */
   readonly pValue: number;
   /** First sample after the change: where the sum is furthest from 0. */
   readonly change: number;

@@ -25,7 +25,7 @@ export function requireWhole(name: string, value: number | undefined, least: num
   requireOption(Number.isInteger(value) && value! >= least, name, value, `a whole number ≥ ${least}`);
 }
 
-/** The same for an odd number. */
+/** Checks an odd whole number. */
 export function requireOdd(name: string, value: number, least: number): void {
   requireOption(value % 2 === 1 && value >= least, name, value, `an odd whole number ≥ ${least}`);
 }

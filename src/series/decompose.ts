@@ -95,7 +95,7 @@ export interface SeasonalTrend extends Decomposition {
   readonly weights: Float64Array; // [N]
 }
 
-/** What phases of one length share. */
+/** Data shared by phases of one length. */
 interface Cycle {
   readonly length: number;
   readonly smoother: Smoother;

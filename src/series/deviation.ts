@@ -7,7 +7,7 @@ import { GAUSSIAN_MAD, median } from './stats.ts';
 
 /** Samples on each side that a sample is held against. */
 const NEIGHBOURS = 8;
-/** Of a normal distribution: its standard deviation in mean absolute deviations. */
+/** Standard deviation of a normal distribution in mean absolute deviations. */
 const GAUSSIAN_MEAN_DEVIATION = Math.sqrt(Math.PI / 2);
 
 /** Median of the first `count` entries, which are put in order. */
@@ -51,7 +51,7 @@ export function localDeviations(values: Float64Array): Float64Array {
 }
 
 /**
- * How unlike every other stretch of `window` samples the one around each sample of [N] is: the smallest Euclidean distance, levels taken out, to a
+ * Dissimilarity of the stretch of `window` samples around each sample of [N]: the smallest Euclidean distance, levels taken out, to a
  * stretch that does not overlap it, over the median of these distances (their mean, where more than half are 0). Samples
  * less than half a window from an end have the value of the outermost stretch. All 1 where every stretch has an equal. This is the matrix
  * profile without its normalisation of sizes. O(N²).

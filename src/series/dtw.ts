@@ -235,7 +235,7 @@ export function envelope({ values, length: n }: Channels, window: number): Envel
 }
 
 /**
- * How far a series lies outside of the envelope of another one of equal length (LB_Keogh; Keogh & Ratanamahatana 2005): at most the
+ * Distance of a series from the envelope of another one of equal length (LB_Keogh; Keogh & Ratanamahatana 2005): at most the
  * distance of the two within the window of the envelope.
  *
  * @param rest [N + 1] receives what the samples from each index on contribute

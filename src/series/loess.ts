@@ -266,7 +266,7 @@ function evenSums(kernel: Float64Array, x: Float64Array, from: number, to: numbe
   }
 }
 
-/** The same with an even and an odd kernel at once, two places at a time. */
+/** Applies an even and an odd kernel at once, two positions at a time. */
 function bothSums(
   { reach, weights, leans }: Kernel,
   x: Float64Array,

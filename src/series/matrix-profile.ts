@@ -31,7 +31,7 @@ export interface MatrixProfile {
   readonly distances: Float64Array; // [N − m + 1]
   /** Start of that neighbour; −1 where nothing was compared. */
   readonly neighbours: Int32Array; // [N − m + 1]
-  /** Whether all pairs were compared. */
+  /** True if all pairs were compared. */
   readonly exact: boolean;
   /** Part of all pairs that was compared, in [0, 1]. */
   readonly share: number;

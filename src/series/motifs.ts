@@ -1,4 +1,4 @@
-/** What a matrix profile tells: motifs, the shapes that come again, and discords, those that do not. */
+/** Motifs (shapes that recur) and discords (shapes that do not) of a matrix profile. */
 
 import { ConfigError } from '../ground/errors.ts';
 import { requireOption, requireWhole } from './checks.ts';
@@ -120,7 +120,7 @@ function momentsOfWindows(values: Float64Array, window: number): Windows {
 /** Samples between two looks at whether a sum is beyond the limit. */
 const LOOK = 8;
 
-/** As `distanceProfile`; a distance beyond `limit` is not followed to its end: it may come out as Infinity. */
+/** Computes `distanceProfile`, abandoning distances beyond `limit`, which may come out as Infinity. */
 function windowDistances(
   values: Float64Array,
   { window: m, means, stds }: Windows,

@@ -43,13 +43,13 @@ export class NearestPool {
     this.capacity = this.#pool.capacity;
   }
 
-  /** As `WarpingSearch.nearest`. Aborting rejects with the signal's reason. */
+  /** Runs `WarpingSearch.nearest` in Workers. Aborting rejects with the signal's reason. */
   async nearest(query: Channels, window: number, signal?: AbortSignal): Promise<Neighbour> {
     const [index, distance] = await this.#ask({ query, window }, signal);
     return { index: index!, distance: distance! };
   }
 
-  /** As `WarpingSearch.nearestByWindow`. */
+  /** Runs `WarpingSearch.nearestByWindow` in Workers. */
   nearestByWindow(
     index: number,
     windows: readonly number[],
@@ -70,7 +70,7 @@ export class NearestPool {
 export interface LearnedWindow {
   /** Hundredths of the longest series, 0 … 100. */
   readonly percent: number;
-  /** The same in samples, rounded up. */
+  /** Window in samples, rounded up. */
   readonly samples: number;
   /** Candidates whose nearest other one is of another class, at every window of 0 … 100 %. */
   readonly errors: Int32Array;

@@ -15,7 +15,7 @@ export interface SavgolOptions {
   /** Derivative to take, per sample; default 0. */
   readonly derivative?: number;
   /**
-   * What happens within half a window of the ends: `interp` (default) evaluates the polynomial of the outermost
+   * Treatment of the first and last half window: `interp` (default) evaluates the polynomial of the outermost
    * full window; `nearest` repeats the end value; `mirror` reflects about the end sample.
    */
   readonly edges?: 'interp' | 'nearest' | 'mirror';

@@ -75,7 +75,7 @@ export function spectralResidual(
 }
 
 /**
- * What comes next by the mean slope from each of m points to the one after them, counted from the second of these (eq. 9). The last
+ * Extrapolates by the mean slope from each of m points to the one after them, counted from the second of these (eq. 9). The last
  * sample is left out, as in the authors' code: it is the one on trial.
  */
 function nextValue(values: Float64Array): number {

@@ -277,7 +277,7 @@ export interface PowerOptions {
   /** Samples per unit of time, > 0; default 1. */
   readonly rate?: number;
   readonly window?: WindowName;
-  /** What is taken off each segment first: nothing, its mean, or its least-squares line. */
+  /** Detrending of each segment: none, its mean, or its least-squares line. */
   readonly detrend?: 'none' | 'constant' | 'linear';
   /** Power per unit of frequency (`density`, default) or of a sine in its bin (`spectrum`). */
   readonly scaling?: 'density' | 'spectrum';

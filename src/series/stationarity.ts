@@ -89,7 +89,7 @@ export interface UnitRootOptions {
   readonly regression?: Regression;
   /** Most lagged differences; default ⌈12·(N/100)^¼⌉ (Schwert 1989), at most ⌊N/2⌋ − trend terms − 1. */
   readonly maxLag?: number;
-  /** Whether the number of lags minimises Akaike's criterion over one common sample (default), or is `maxLag`. */
+  /** True to choose the number of lags by Akaike's criterion over one common sample (default); false for `maxLag`. */
   readonly autolag?: boolean;
 }
 

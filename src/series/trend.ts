@@ -201,7 +201,7 @@ class Line {
     this.flatter = sortCountingInversions(this.#keys, this.#order);
   }
 
-  /** Whether two keys are so close that rounding may have exchanged them: keys err by 2ε(|x| + |slope|·N) at most, quotients by less. */
+  /** Returns true if rounding may have exchanged two keys: keys err by at most 2ε(|x| + |slope|·N), quotients by less. */
   get tied(): boolean {
     const keys = this.#keys;
     const rounding = 4 * Number.EPSILON * (this.#magnitude + Math.abs(this.#slope) * keys.length);

@@ -165,7 +165,7 @@ function checkPrefix(key: Tensor, prefix: AttentionPrefix): number {
   return prefixKeys;
 }
 
-/** The same without a prefix: each row gets its prompt's keys and values before its own, and one mask over both. */
+/** Attention without a shared prefix: each row has its prompt's keys and values before its own, and one mask over both. */
 function joined(ops: Operators, input: AttentionInput, prefix: AttentionPrefix): AttentionInput {
   const { query, key, value } = input;
   const [batch, heads, keys] = key.shape as [number, number, number, number];
@@ -195,7 +195,7 @@ function joined(ops: Operators, input: AttentionInput, prefix: AttentionPrefix):
 }
 
 const SDPA = 'scaled_dot_product_attention';
-/** What `_fused_sdp_choice` answers where the scores would be held whole. */
+/** Value of `_fused_sdp_choice` for the path that materialises all scores. */
 const COMPOSED = 0;
 
 /**

@@ -65,12 +65,12 @@ function onRange(
   );
 }
 
-/** As `Engine.write`. */
+/** Implements `Engine.write`. */
 export function write(ops: Operators, tensor: Tensor, axis: number, start: number, source: Tensor): void {
   onRange(ops, 'write', 'copy_', tensor, axis, start, source);
 }
 
-/** As `Engine.indexCopyInto`. */
+/** Implements `Engine.indexCopyInto`. */
 export function indexCopyInto(
   ops: Operators,
   tensor: Tensor,
@@ -87,12 +87,12 @@ export function indexCopyInto(
   );
 }
 
-/** As `Engine.addInto`. */
+/** Implements `Engine.addInto`. */
 export function addInto(ops: Operators, tensor: Tensor, axis: number, start: number, source: Tensor): void {
   onRange(ops, 'addInto', 'add_.Tensor', tensor, axis, start, source);
 }
 
-/** As `Engine.record`: work of the device that is recorded once and repeated. `body` is called as it is. */
+/** Implements `Engine.record`: device work that is recorded once and replayed. Here `body` is simply called. */
 export function record(ops: Operators, body: () => void): Recording | null {
   const { native, device } = ops;
   if (!native.canRecord(device)) return null;

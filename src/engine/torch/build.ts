@@ -53,7 +53,7 @@ function digest(parts: readonly (string | Uint8Array)[]): string {
   return hash.digest('hex').slice(0, 16);
 }
 
-/** Where the addon of this combination lives in the cache, built or not: the same for every copy of the package. */
+/** Path of the addon for this combination in the cache, built or not; equal for every copy of the package. */
 export function targetPath(libtorch: Libtorch, compiler: Compiler, options: AddonOptions): string {
   const node = `${process.platform}-${process.arch}-${process.versions.modules}`;
   const sources = options.sources ?? addonSources();
@@ -71,7 +71,7 @@ export function targetPath(libtorch: Libtorch, compiler: Compiler, options: Addo
   return join(cacheRoot(options.env), `torch-${libtorch.version}-${key}`, ADDON);
 }
 
-/** What an addon is built from. */
+/** Inputs of an addon build. */
 export interface Found {
   readonly libtorch: Libtorch;
   readonly compiler: Compiler;
@@ -87,7 +87,7 @@ function recordPath(env: NodeJS.ProcessEnv): string {
   return join(cacheRoot(env), `found-${key}.json`);
 }
 
-/** What was found last time under the same environment, if its files are still the same. */
+/** Returns the last search result under the same environment, if its files have not changed. */
 function recall(env: NodeJS.ProcessEnv): Found | null {
   try {
     const record = JSON.parse(readFileSync(recordPath(env), 'utf8')) as Found & { format: number };
@@ -179,7 +179,7 @@ function headers(): string[] {
   return HEADER_PACKAGES.map(([name, directory]) => join(dirname(resolved(name)), directory));
 }
 
-/** What identifies the headers of packages, wherever they are installed: their names and versions. */
+/** Identity of package headers, wherever they are installed: names and versions. */
 function headerVersions(): string[] {
   return HEADER_PACKAGES.map(([name]) => {
     const { version } = JSON.parse(readFileSync(resolved(name), 'utf8')) as { version: string };

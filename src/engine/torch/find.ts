@@ -22,7 +22,7 @@ export interface Libtorch {
   readonly origin: LibtorchOrigin;
   /** Directory it was found under: `<root>/include` and a library directory below it. */
   readonly root: string;
-  /** As its own version file says: '1.13.0', '2.6.0+cu124'. */
+  /** Version from its own version file: '1.13.0', '2.6.0+cu124'. */
   readonly version: string;
   readonly includeDirs: readonly string[];
   readonly libDirs: readonly string[];
@@ -30,7 +30,7 @@ export interface Libtorch {
   readonly libs: readonly string[];
   /** Value of _GLIBCXX_USE_CXX11_ABI that its libraries were compiled with; true where it means nothing. */
   readonly cxx11Abi: boolean;
-  /** Whether it was built with CUDA; says nothing about a GPU being there. */
+  /** True if it was built with CUDA; a GPU may still be missing. */
   readonly cuda: boolean;
   /** Directories of the headers of the CUDA it was built with; none where they are missing, or without CUDA. */
   readonly cudaIncludes: readonly string[];
@@ -39,7 +39,7 @@ export interface Libtorch {
   readonly stamps: readonly Stamp[];
 }
 
-/** What the search depends on; the defaults are this process. */
+/** Environment of the search. Default: this process. */
 export interface FindOptions {
   /** LIBTORCH, TIMESEER_PYTHON, CUDA_HOME, PATH and CXX are read. */
   readonly env?: NodeJS.ProcessEnv;
@@ -77,7 +77,7 @@ export function stamp(file: string): Stamp {
   return { file, size, modified: mtimeMs };
 }
 
-/** Whether every stamped file is still the one it was. */
+/** Returns true if no stamped file has changed. */
 export function unchanged(stamps: readonly Stamp[]): boolean {
   return stamps.every(({ file, size, modified }) => {
     const now = statSync(file, { throwIfNoEntry: false });

@@ -18,7 +18,7 @@ const FORMAT = 1;
 /** A kernel is overruled only for one that is this much faster: wider instructions are not always. */
 const WORTH_IT = 1.2;
 
-/** What the kernels of OpenBLAS use, by their names in lower case. Those that are not here are left alone. */
+/** Instruction sets of OpenBLAS kernels, by kernel name in lower case. Unlisted kernels are left alone. */
 const KERNELS: Readonly<Record<Instructions, readonly string[]>> = {
   SSE: [
     ...[
@@ -71,13 +71,13 @@ export function candidates({ instructions, vendor, flags }: Processor): string[]
   }
 }
 
-/** What a process that loaded the engine found. */
+/** Report of a process that loaded the engine. */
 export interface Probe {
   /** Name of OpenBLAS for its kernels; '' for another library. */
   readonly kernel: string;
-  /** Where the library lies; '' where the system does not tell. */
+  /** Path of the library; '' where the system does not tell. */
   readonly file: string;
-  /** Of a 512³ product of float32 on one thread: the fastest of those within a third of a second. */
+  /** GFLOP/s of a 512³ float32 product on one thread: the fastest within a third of a second. */
   readonly gflops: number;
   /** Clock of the core at that time; 0 where it cannot be measured. */
   readonly gigahertz: number;
@@ -151,9 +151,9 @@ export function betterKernel(
 interface KernelRecord {
   readonly format: number;
   readonly processor: string;
-  /** Of the matrix library; none where its file is not known. */
+  /** File stamps of the matrix library; empty where its file is not known. */
   readonly stamps: readonly Stamp[];
-  /** What the library chose by itself. */
+  /** Kernel that the library chose by itself. */
   readonly own: string;
   readonly chosen: string | null;
 }
@@ -216,7 +216,7 @@ const ARM64 = ['NEON', 'SVE'] as const;
 export type Instructions = (typeof X64)[number] | (typeof ARM64)[number];
 
 export interface Processor {
-  /** As `process.arch`. */
+  /** Architecture, as in `process.arch`. */
   readonly arch: string;
   /** 'GenuineIntel', 'AuthenticAMD'; '' where it is not told. */
   readonly vendor: string;
@@ -270,12 +270,12 @@ export function processor(): Processor {
   return known;
 }
 
-/** What tells two processors apart between which compiled code cannot be moved. Names do not: hypervisors make them up. */
+/** Identity of a processor for compiled code: code moves only between equal identities. Model names do not qualify, because hypervisors invent them. */
 export function processorIdentity({ arch, vendor, family, model, flags }: Processor): string {
   return [arch, vendor, family, model, ...[...flags].sort()].join(' ');
 }
 
-/** Whether instructions `a` are narrower than `b`. */
+/** Returns true if instruction set `a` is narrower than `b`. */
 export function narrower(a: Instructions, b: Instructions): boolean {
   const order: readonly Instructions[] = [...X64, ...ARM64];
   return order.indexOf(a) < order.indexOf(b);

@@ -11,11 +11,11 @@ const CUDA_BLOCK = 512;
 /** The largest that a phase held. */
 export interface PhasePeak {
   readonly bytes: number;
-  /** What made the storage held then, in bytes: by the name of an operator, or `gradient` inside a backward pass. */
+  /** Bytes held at the peak by origin: operator name, or `gradient` inside a backward pass. */
   readonly kinds: Readonly<Record<string, number>>;
 }
 
-/** What tensors would hold, in bytes: now, and at most in each phase of a computation. */
+/** Bytes that tensors would hold: now, and at the peak of each phase of a computation. */
 export class Ledger {
   readonly #native: Native;
   readonly #id: number;
@@ -38,7 +38,7 @@ export class Ledger {
     return known >= 0 ? known : this.#kinds.push(name) - 1;
   }
 
-  /** What is allocated from now on is of this kind, and booked here. */
+  /** Books later allocations under this kind. */
   use(kind: number): void {
     this.#native.useLedger(this.#id, kind);
   }
@@ -79,9 +79,9 @@ const REPLACED: Readonly<Record<string, string>> = {
   'aten::scaled_dot_product_attention': 'timeseer::meta_tiled_attention',
 };
 
-/** What of the engine's calls a meta device answers otherwise. */
+/** Engine calls that behave differently on a meta device. */
 interface Answers {
-  /** What every integer that is read back is. */
+  /** Value of every integer that is read back. */
   integer: number;
   onBackward: () => void;
 }
@@ -161,7 +161,7 @@ export class MetaEngine extends TorchEngine {
     this.#answers = answers;
   }
 
-  /** What every integer that is read back is from now on: a token that is sampled, say. */
+  /** Sets the value of every integer that is read back from now on, such as a sampled token. */
   set integer(value: number) {
     this.#answers.integer = value;
   }

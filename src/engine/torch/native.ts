@@ -21,7 +21,7 @@ export type NativeValue =
 export interface Native {
   /** Operator id, −1 if this libtorch does not have it. */
   op(name: string, overload: string): number;
-  /** Whether an operator has an argument of this name. */
+  /** Returns true if an operator has an argument of this name. */
   takes(operator: number, argument: string): boolean;
   call(operator: number, ...values: NativeValue[]): number | boolean | readonly number[] | undefined;
   fromHost(data: HostArray, dtype: DType, shape: readonly number[], device: string): number;
@@ -46,11 +46,11 @@ export interface Native {
   memory(device: string): readonly [now: number, peak: number] | null;
   /** A ledger of what tensors without elements would hold; `host`: their operators work as on the CPU. */
   openLedger(host: boolean, granule: number): number;
-  /** What this thread allocates on the meta device from now on is booked there, as of this kind. */
+  /** Books later allocations of this thread on the meta device under this kind. */
   useLedger(ledger: number, kind: number): void;
   /** Bytes now, at most, and at that time by kind; `again`: the peak is counted anew. */
   readLedger(ledger: number, again: boolean): readonly number[];
-  /** Of a CUDA device; '' and 0 where this build cannot ask. */
+  /** Name and memory of a CUDA device; '' and 0 where this build cannot ask. */
   describeDevice(device: string): { name: string; memoryTotal: number };
   synchronize(device: string): void;
   canRecord(device: string): boolean;
@@ -128,7 +128,7 @@ export function checkDevice(native: Native, device: string): void {
   }
 }
 
-/** What an engine of `threads` intra-op threads on this device says of itself. */
+/** Returns the `info` of an engine with `threads` intra-op threads on this device. */
 export function describeEngine(native: Native, device: string, threads: number): EngineInfo {
   const { name, memoryTotal } =
     device === 'cpu'
@@ -145,7 +145,7 @@ export function describeEngine(native: Native, device: string, threads: number):
   };
 }
 
-/** As `Engine.synchronize`. */
+/** Implements `Engine.synchronize`. */
 export function synchronize(ops: Operators): void {
   try {
     ops.native.synchronize(ops.device);

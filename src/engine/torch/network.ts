@@ -93,7 +93,7 @@ export function logProbs(
   return { logProb, entropy: ops.one('neg', ops.one('sum.dim_IntList', terms, [-1])) };
 }
 
-/** Whether operators of one pass take these: on the CPU, one type of at least 32 bits, masks without a gradient. */
+/** Returns true if single-pass operators accept these: on the CPU, one type of at least 32 bits, masks without a gradient. */
 export function inOnePass(
   ops: Operators,
   tensors: readonly Tensor[],
@@ -197,7 +197,7 @@ export function sinkhorn(ops: Operators, input: SinkhornInput): SinkhornResult {
   return sinkhornByProducts(ops, input);
 }
 
-/** The same as products with the kernels of all problems: few calls, which is what a GPU wants. */
+/** Sinkhorn as batched products over the kernels of all problems: few calls, as a GPU prefers. */
 function sinkhornByProducts(
   ops: Operators,
   { cost, rows, columns, epsilon, iterations }: SinkhornInput,

@@ -21,12 +21,12 @@ export class Operators {
     this.device = device;
   }
 
-  /** Whether this libtorch has the operator: `name` or `name.overload`. */
+  /** Returns true if this libtorch has the operator: `name` or `name.overload`. */
   has(name: string): boolean {
     return this.#id(name) >= 0;
   }
 
-  /** Whether this libtorch has the operator, with an argument of this name. */
+  /** Returns true if this libtorch has the operator with an argument of this name. */
   takes(name: string, argument: string): boolean {
     return this.has(name) && this.native.takes(this.#id(name), argument);
   }

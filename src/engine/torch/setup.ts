@@ -10,7 +10,7 @@ import { type FindOptions, findExecutable, findLibtorch, type Libtorch } from '.
 import { chosenKernel } from './kernel.ts';
 
 export interface SetupOptions extends FindOptions {
-  /** Whether packages may be installed; otherwise the command is only printed. */
+  /** True if packages may be installed; otherwise the command is only printed. */
   readonly install: boolean;
   readonly log: (line: string) => void;
   /** The default is this machine. */
@@ -26,7 +26,7 @@ export interface SetupResult {
   readonly installed: readonly string[];
 }
 
-/** What decides how packages are installed here. */
+/** Facts that decide how packages are installed on this machine. */
 export interface Host {
   readonly platform: NodeJS.Platform;
   /** ID and ID_LIKE of /etc/os-release: ['ubuntu', 'debian']. */
@@ -102,7 +102,7 @@ function runApt(args: readonly string[], env: NodeJS.ProcessEnv): string | null 
   return `${run.stderr ?? ''}${run.stdout ?? ''}${run.error?.message ?? ''}`.trim();
 }
 
-/** Whether the package lists know a version of every package. */
+/** Returns true if the package lists have a version of every package. */
 function known(packages: readonly string[], env: NodeJS.ProcessEnv): boolean {
   return packages.every((name) => {
     const run = spawnSync('apt-cache', ['policy', name], { encoding: 'utf8', env });

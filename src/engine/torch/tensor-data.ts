@@ -3,7 +3,7 @@ import { EngineError } from '../../ground/errors.ts';
 import { type DType, ELEMENT_BYTES, type HostArray, type Tensor } from '../engine.ts';
 import type { Operators } from './operators.ts';
 
-/** As `Engine.tensor`. */
+/** Implements `Engine.tensor`. */
 export function fromHost(ops: Operators, data: HostArray, shape: readonly number[]): Tensor {
   const dtype: DType =
     data instanceof Float32Array
@@ -32,7 +32,7 @@ export function read<A extends HostArray>(ops: Operators, tensor: Tensor, make: 
   }
 }
 
-/** As `Engine.bytes`; what it makes on the way is left to the caller's scope. */
+/** Implements `Engine.bytes`; intermediate tensors belong to the caller's scope. */
 export function bytes(ops: Operators, tensor: Tensor): Uint8Array {
   const dense = ops.one('contiguous', ops.one('detach', tensor));
   const raw = ops.one('view.dtype', ops.one('reshape', dense, [-1]), 'uint8');
@@ -55,7 +55,7 @@ export function item(ops: Operators, tensor: Tensor): number {
   return values[0]!;
 }
 
-/** As `Engine.allFinite`; what it makes on the way is left to the caller's scope. */
+/** Implements `Engine.allFinite`; intermediate tensors belong to the caller's scope. */
 export function allFinite(ops: Operators, tensor: Tensor): boolean {
   ops.check('allFinite', [tensor]);
   if (tensor.shape.includes(0)) return true;
@@ -67,7 +67,7 @@ export function allFinite(ops: Operators, tensor: Tensor): boolean {
   return item(ops, ops.one('all', ops.one('isfinite', ends))) === 1;
 }
 
-/** As `Engine.fromFile`; what it makes on the way is left to the caller's scope. */
+/** Implements `Engine.fromFile`; intermediate tensors belong to the caller's scope. */
 export function fromFile(
   ops: Operators,
   file: string,
