@@ -15,7 +15,7 @@ import { type ClassProfile, learnClasses } from '../src/expcot/class-profile.ts'
 import { DataError } from '../src/ground/errors.ts';
 import { writeFileAtomic } from '../src/ground/files.ts';
 import type { Estimate, Gold, Json, ParsedAnswer, ReasoningCheck, Score } from '../src/ground/types.ts';
-import type { Recipe } from '../src/recipe/recipe.ts';
+import { advantageLabel, type Recipe } from '../src/recipe/recipe.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import { runBaselines, sampleTraining, writeBaselines } from './baselines.ts';
 import { openHeldOut, trainingOf, validationOf } from './harness.ts';
@@ -201,17 +201,6 @@ export interface AssembledReport {
   readonly gaps: readonly string[];
 }
 
-/** What the advantage estimators are called. */
-export const METHODS = {
-  timerpo: 'TimerPO',
-  grpo: 'GRPO',
-  dr_grpo: 'Dr. GRPO',
-  rloo: 'RLOO',
-  reinforce_pp: 'REINFORCE++',
-  gdpo: 'GDPO',
-  none: 'self-distillation',
-} as const;
-
 function titleOf({ input, data }: Recipe, facts: DataFacts): string {
   const { subject } = taskKind(facts.kind).evaluation;
   const title = `Reasoning about ${subject} from ${input === 'numbers' ? 'numbers' : 'a plot'}`;
@@ -242,7 +231,7 @@ export async function assembleReport(
 ): Promise<AssembledReport> {
   const run = new RunDirectory(runDirectory);
   const { recipe } = run;
-  const method = METHODS[recipe.rl.advantage];
+  const method = advantageLabel(recipe.rl);
   const { facts, set, series } = openHeldOut(recipe);
   const bootstrap: MetricOptions = {
     ...{ seed: recipe.seed, resamples: recipe.eval.bootstrap, classes: facts.classes },

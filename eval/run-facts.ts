@@ -5,7 +5,7 @@ import { stringify } from 'yaml';
 import { type DataFacts, isGenerator } from '../datasets/source.ts';
 import { readUtf8 } from '../src/ground/files.ts';
 import type { Example, Gold } from '../src/ground/types.ts';
-import type { Recipe } from '../src/recipe/recipe.ts';
+import { advantageLabel, comparesWithTraces, type Recipe } from '../src/recipe/recipe.ts';
 import { choosesClass, taskKind } from '../src/tasks/kinds.ts';
 import type { Baselines } from './baselines.ts';
 import { hasTransfer } from './harness.ts';
@@ -43,10 +43,9 @@ export interface RunData {
 function describeData({ data, seed, rl, eval: evaluation }: Recipe, { facts, series, available }: RunData) {
   const count = series.length;
   const sampled = `Sampled answers: ${evaluation.samples} to each at temperature ${evaluation.temperature}`;
-  const anchored =
-    rl.steps > 0 && rl.advantage === 'timerpo' && rl.timerpo.alpha > 0 && rl.timerpo.trace === 'expert'
-      ? ' (what TimerPO compares responses with is made of the answer by classical analyses)'
-      : '';
+  const anchored = comparesWithTraces(rl)
+    ? ` (what ${advantageLabel(rl)} compares responses with is made of the answer by classical analyses)`
+    : '';
   const few =
     data.traces === null
       ? ''

@@ -2,7 +2,7 @@
  * `timeseer`: what the command line composes, for programs and for modules of the user. What computes is loaded when it is first called;
  * errors are those of `TimeseerError`'s kinds, whose message says what, where and how to mend it.
  *
- * - Your own code: `defineReward` (recipes, `--reward`), `definePolicy` and `defineDetector` (`eval --policy FILE`), `defineTask`
+ * - Your own code: `defineReward` (recipes, `--reward`), `defineAdvantage` (`rl.advantage: ./FILE`), `definePolicy` and `defineDetector` (`eval --policy FILE`), `defineTask`
  *   (`data prepare FILE`)
  * - Policies: `loadPolicy`, `generate`; training and evaluation of whole runs: `train`, `evaluate`
  * - Files and series: `explain`, `analyse`, `render`, `encodePng`
@@ -43,6 +43,7 @@ export {
 export { type Localisation, localisation, localisationReward } from '../rewards/localisation.ts';
 export { accuracyReward, formatReward } from '../rewards/reward.ts';
 export {
+  AdvantageError,
   CheckpointError,
   ConfigError,
   DataError,
@@ -67,6 +68,8 @@ export type {
   VariatesGold,
 } from './ground/types.ts';
 export { pointF1 } from './series/intervals.ts';
+export type { GroupRecord as AdvantageGroup } from './train/advantage.ts';
+export { type AdvantageDefinition, defineAdvantage } from './train/define-advantage.ts';
 export type { AnomalyReport, Evaluation, Evidence, Explained, Policy, QuickstartResult, Sampled };
 
 export interface LoadOptions {

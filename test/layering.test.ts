@@ -24,6 +24,7 @@ const ALLOWED: Record<string, readonly string[]> = {
   'src/tasks': ['src/series', 'src/plot', 'src/html', 'src/expcot', 'src/measures', 'rewards'],
   datasets: ['src/series', 'src/plot', 'src/html', 'src/expcot', 'rewards', 'src/tasks'],
   'src/train': ['src/policy', 'src/engine', 'src/tasks'],
+  'src/recipe': ['src/train', 'src/policy', 'src/plot'],
 };
 const BELOW_EVAL = Object.keys(ALLOWED).filter((name) => name !== 'ground');
 Object.assign(ALLOWED, {
@@ -40,6 +41,14 @@ Object.assign(ALLOWED, {
 const WINDOWS: readonly { from: string; to: string; files: readonly string[] }[] = [
   { from: 'src/policy', to: 'src/engine', files: ['src/engine/engine.ts'] },
   { from: 'src/train', to: 'src/tasks', files: ['src/tasks/card.ts'] },
+  // Tables of choices, which load neither engine nor policy.
+  {
+    from: 'src/recipe',
+    to: 'src/train',
+    files: ['src/train/advantage.ts', 'src/train/policy-loss.ts', 'src/train/distillation.ts'],
+  },
+  { from: 'src/recipe', to: 'src/policy', files: ['src/policy/lora-targets.ts'] },
+  { from: 'src/recipe', to: 'src/plot', files: ['src/plot/presets.ts'] },
   {
     from: 'eval',
     to: 'src/train',
@@ -111,7 +120,7 @@ function parseImports(file: string, text: string): Import[] {
 /** The layer a file belongs to; undefined when nothing says so. */
 function layer(file: string): string | undefined {
   if (file === 'src/cli.ts' || file === 'src/index.ts') return file;
-  if (/^src\/(?:ground|recipe)\//.test(file)) return 'ground';
+  if (file.startsWith('src/ground/')) return 'ground';
   return Object.keys(ALLOWED).find((name) => file.startsWith(`${name}/`));
 }
 
@@ -161,6 +170,20 @@ describe('layering', () => {
     const loaded = imports.filter(({ from, eager }) => from === 'src/cli.ts' && eager).map(({ to }) => to);
     expect(loaded.length).toBeGreaterThan(0);
     expect(loaded.filter((file) => layer(file) !== 'ground')).toEqual([]);
+  });
+
+  test('recipes and their tables of choices load no engine, policy or renderer', () => {
+    const reached = new Set<string>();
+    const visit = (file: string): void => {
+      if (reached.has(file)) return;
+      reached.add(file);
+      for (const { from, to, eager } of imports) if (eager && from === file) visit(to);
+    };
+    visit('src/recipe/config.ts');
+    expect(reached).toContain('src/train/advantage.ts');
+    const light = /^src\/(?:ground|recipe)\/|^src\/policy\/lora-targets|^src\/plot\/presets|^src\/train\//;
+    expect([...reached].filter((file) => !light.test(file))).toEqual([]);
+    expect(reached.size).toBeLessThan(25);
   });
 
   /** It learns classes, and refuses examples without one. */

@@ -7,6 +7,7 @@
  *  CheckpointError    weights, tokenizer or run state on disk are missing, truncated or of another shape
  *  EngineError        an operator failed or was misused (operator, shapes, device), or no engine was found
  *  RewardError        a reward of the user throws, hangs, or returns something else than one finite number (function, file, response)
+ *  AdvantageError     an advantage estimator of the user throws, or does not return one finite number per response (function, file, group)
  *  EndpointError      a server cannot be reached, refuses, or answers wrongly (address, status)
  */
 import leven from 'leven';
@@ -35,6 +36,7 @@ export class ConfigError extends TimeseerError {}
 export class CheckpointError extends TimeseerError {}
 export class EngineError extends TimeseerError {}
 export class RewardError extends TimeseerError {}
+export class AdvantageError extends TimeseerError {}
 /** A server cannot be reached, refuses, or sends something else. The message is the problem, then the advice. */
 export class EndpointError extends TimeseerError {
   readonly problem: string;

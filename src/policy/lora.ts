@@ -7,7 +7,6 @@
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { CheckpointError, ConfigError } from '../ground/errors.ts';
 import { Random } from '../ground/random.ts';
-import { ADAPTER_TARGETS, type AdapterTarget } from '../recipe/lora-targets.ts';
 import {
   type Layout,
   LayoutBuilder,
@@ -17,6 +16,7 @@ import {
   viewsOf,
   type Weights,
 } from './layout.ts';
+import { ADAPTER_TARGETS, type AdapterTarget } from './lora-targets.ts';
 import type { Dims } from './model-config.ts';
 import type { Policy } from './policy.ts';
 

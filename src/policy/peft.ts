@@ -8,15 +8,10 @@ import type { Engine } from '../engine/engine.ts';
 import { CheckpointError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { checkFiles, writeManifestedDirectory } from '../ground/manifest.ts';
-import {
-  ADAPTER_TARGETS,
-  type AdapterTarget,
-  DECODER_TARGETS,
-  VISION_TARGETS,
-} from '../recipe/lora-targets.ts';
 import { Keys, readObject } from './json-file.ts';
 import { publishedName } from './layout.ts';
 import { type Adapter, type AdapterOptions, adapterLayout, targetOf } from './lora.ts';
+import { ADAPTER_TARGETS, type AdapterTarget, DECODER_TARGETS, VISION_TARGETS } from './lora-targets.ts';
 import type { Dims } from './model-config.ts';
 import type { Policy } from './policy.ts';
 import { listed, openSafetensors, type StoredTensor, writeSafetensors } from './safetensors.ts';

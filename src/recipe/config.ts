@@ -166,31 +166,45 @@ export function loadRecipe(nameOrPath: string, overrides: readonly (string | Pla
   return withOverrides(content, given, place);
 }
 
-/** Makes the paths of rewards absolute that are relative to a directory. */
+/** Makes the paths of rewards and of an advantage estimator absolute that are relative to a directory. */
 function placeModules(tree: Tree, directory: string): void {
-  const absolute = (one: unknown): unknown =>
-    typeof one === 'string' && isModuleSpecifier(one) ? addressText(moduleAddress(one, directory)) : one;
-  const { reward } = tree;
-  if (reward === undefined || reward === null) return;
-  if (!Array.isArray(reward)) tree['reward'] = absolute(reward);
-  else
-    tree['reward'] = reward.map((one) =>
-      isTree(one) ? { ...one, use: absolute(one['use']) } : absolute(one),
-    );
+  const absolute = (value: unknown): unknown =>
+    isTree(value)
+      ? { ...value, use: absolute(value['use']) }
+      : typeof value === 'string' && isModuleSpecifier(value)
+        ? addressText(moduleAddress(value, directory))
+        : value;
+  const { reward, rl } = tree;
+  if (reward !== undefined && reward !== null) {
+    tree['reward'] = Array.isArray(reward) ? reward.map(absolute) : absolute(reward);
+  }
+  if (isTree(rl) && rl['advantage'] !== undefined) rl['advantage'] = absolute(rl['advantage']);
 }
 
 /** A recipe with the hashes of its modules. @throws ConfigError for one that is not there */
 function withHashes(recipe: Recipe, place: (path: Path) => string): Recipe {
-  if (recipe.reward === null) return recipe;
-  const reward = recipe.reward.map((one, i) => {
-    if (!isModuleSpecifier(one.use)) return { ...one, sha256: null };
+  const hashOf = (use: string, path: Path): string | null => {
+    if (!isModuleSpecifier(use)) return null;
     try {
-      return { ...one, sha256: moduleHash(moduleAddress(one.use, '.').file) };
+      return moduleHash(moduleAddress(use, '.').file);
     } catch (cause) {
-      throw new ConfigError(`${place(['reward', i])}: reward: ${(cause as Error).message}`, { cause });
+      const key = path.filter((part) => typeof part === 'string').join('.');
+      throw new ConfigError(`${place(path)}: ${key}: ${(cause as Error).message}`, { cause });
     }
-  });
-  return { ...recipe, reward };
+  };
+  const { advantage } = recipe.rl;
+  return {
+    ...recipe,
+    reward:
+      recipe.reward?.map((entry, i) => ({ ...entry, sha256: hashOf(entry.use, ['reward', i]) })) ?? null,
+    rl:
+      typeof advantage === 'string'
+        ? recipe.rl
+        : {
+            ...recipe.rl,
+            advantage: { ...advantage, sha256: hashOf(advantage.use, ['rl', 'advantage']) },
+          },
+  };
 }
 
 const placed = (one: string | PlacedOverride): PlacedOverride =>

@@ -1,11 +1,17 @@
 /**
- * The keys of a recipe, with their defaults, ranges and meaning: what `timeseer train --help` prints of each is its `describe`.
- * Unknown keys are refused at every level. `src/recipe/config.ts` reads recipes; `src/recipes/quickstart.yaml` lists every key.
+ * The keys of a recipe, with their defaults, ranges and meaning; `timeseer train --help` and `README.md` beside this file print the `describe` of
+ * each. A key that chooses by name takes its values and their meaning from the table of the choice (`src/train/advantage.ts` and so on).
+ * Unknown keys are refused at every level. `config.ts` reads recipes; `src/recipes/quickstart.yaml` lists every key.
  */
 import { z } from 'zod';
-import { ADAPTER_TARGETS, DECODER_TARGETS } from './lora-targets.ts';
+import { type Choice, choiceHelp, choiceNames } from '../ground/choice.ts';
+import { isModuleSpecifier } from '../ground/user-module.ts';
+import { ADAPTER_TARGETS, DECODER_TARGETS } from '../policy/lora-targets.ts';
+import { ADVANTAGES, REWARD_ADVANTAGES, readsTraces } from '../train/advantage.ts';
+import { DIVERGENCES } from '../train/distillation.ts';
+import { AGGREGATIONS, KL_ESTIMATORS, LOSSES, RATIOS } from '../train/policy-loss.ts';
 
-/** Most samples, steps and the like of a run: more than a year of them. */
+/** Largest count of samples, steps and the like: more than a year of them. */
 const MOST = 1e9;
 const count = (smallest: number, most = MOST) => z.number().int().min(smallest).max(most);
 const positive = z.number().positive();
@@ -14,6 +20,16 @@ const nonNegative = z.number().min(0);
 const scale = z.number().min(1e-6).max(1e6);
 const ratio = z.number().min(0).max(1);
 const word = z.string().min(1);
+/** A key that chooses by name from a table; `meaning` ends before the choices. */
+const choice = <Table extends Readonly<Record<string, Choice>>>(
+  table: Table,
+  standard: NoInfer<keyof Table & string>,
+  meaning: string,
+) =>
+  z
+    .enum(choiceNames(table))
+    .default(standard as never)
+    .describe(`${meaning}: ${choiceHelp(table)}.`);
 const betas = z
   .tuple([z.number().min(0).lt(1), z.number().min(0).lt(1)])
   .readonly()
@@ -211,9 +227,11 @@ const timerpo = z
         'Steps between measurements of how near the gold response is to the trace, beside the sampled ones; 0: never.',
       ),
     base: z
-      .enum(['grpo', 'dr_grpo', 'rloo', 'reinforce_pp', 'gdpo'])
+      .enum(REWARD_ADVANTAGES)
       .default('dr_grpo')
-      .describe('Advantage that the trace-grounded part is added to; dr_grpo in the paper.'),
+      .describe(
+        'Estimator (see rl.advantage) that the trace-grounded part is added to; dr_grpo in the paper.',
+      ),
     projection: z
       .boolean()
       .default(true)
@@ -241,6 +259,27 @@ const guard = <Limit extends z.ZodType>(limit: Limit, usual: 'warn' | 'stop' = '
     .readonly()
     .prefault({} as never);
 
+/** Module of a user's advantage estimator. */
+const advantageModule = z
+  .strictObject({
+    use: word.refine(isModuleSpecifier, { error: 'FILE or FILE#NAME, a module made with defineAdvantage' }),
+    /** Hash of the module and its relative imports when the recipe was read; never given by hand. */
+    sha256: word.nullable().default(null),
+  })
+  .readonly();
+
+const advantage = z
+  .preprocess(
+    (value) => (typeof value === 'string' && isModuleSpecifier(value) ? { use: value } : value),
+    z.union([z.enum(choiceNames(ADVANTAGES)), advantageModule], {
+      error: `one of ${choiceNames(ADVANTAGES).join(', ')}, or a module, as in ./mine.ts#name`,
+    }),
+  )
+  .default('timerpo')
+  .describe(
+    `Advantage estimator: ${choiceHelp(ADVANTAGES)}. Or a module made with defineAdvantage, ./mine.ts#name.`,
+  );
+
 /** On-policy self-distillation: the policy with the expert trace in its prompt teaches the policy without it. */
 const distillation = z
   .strictObject({
@@ -254,10 +293,7 @@ const distillation = z
       .enum(['initial', 'current'])
       .default('initial')
       .describe('Weights of the teacher: of the policy that the stage began with, or as they are now.'),
-    divergence: z
-      .enum(['reverse_kl', 'forward_kl', 'jsd'])
-      .default('reverse_kl')
-      .describe('Divergence: KL(student ‖ teacher), KL(teacher ‖ student) or Jensen–Shannon.'),
+    divergence: choice(DIVERGENCES, 'reverse_kl', 'Divergence of the policy from the teacher'),
     estimator: z
       .enum(['full', 'sampled'])
       .default('full')
@@ -332,12 +368,7 @@ const rl = z
       ),
     maxTokens: count(1, LONGEST_RESPONSE).default(96).describe('Longest response, in tokens.'),
     reward: reward.prefault({}),
-    advantage: z
-      .enum(['timerpo', 'grpo', 'dr_grpo', 'rloo', 'reinforce_pp', 'gdpo', 'none'])
-      .default('timerpo')
-      .describe(
-        'Advantage estimator of a group of responses; none: no reward is maximised, distillation alone.',
-      ),
+    advantage,
     timerpo: timerpo.prefault({}),
     distillation: distillation.prefault({}),
     normalise: z
@@ -360,18 +391,8 @@ const rl = z
         "Mini-batches, one update each, that an epoch over a step's rollouts is divided into; divides rl.prompts.",
       ),
     epochs: count(1, 1000).default(1).describe('Epochs over the rollouts of a step.'),
-    loss: z
-      .enum(['ppo', 'cispo'])
-      .default('ppo')
-      .describe(
-        'Policy loss: ppo, clipped ratio times advantage; cispo, clipped ratio, detached, times advantage times log-probability.',
-      ),
-    ratio: z
-      .enum(['token', 'sequence', 'kalman'])
-      .default('token')
-      .describe(
-        'Level of the probability ratio: of each token, of the response (GSPO), or filtered along the tokens (KPO).',
-      ),
+    loss: choice(LOSSES, 'ppo', 'Policy loss'),
+    ratio: choice(RATIOS, 'token', 'Level of the probability ratio'),
     kalmanNoise: nonNegative
       .max(1e6)
       .default(1e-6)
@@ -392,20 +413,12 @@ const rl = z
       .nullable()
       .default(null)
       .describe('Dual clip: largest ratio of a negative advantage, where verl has 3; null: none.'),
-    aggregation: z
-      .enum(['token_mean', 'sequence_mean', 'constant'])
-      .default('token_mean')
-      .describe(
-        'Mean of the loss: over all tokens of an update (DAPO), over the means of responses (GRPO, GSPO), or over responses times rl.maxTokens (Dr. GRPO).',
-      ),
+    aggregation: choice(AGGREGATIONS, 'token_mean', 'Mean of the loss'),
     kl: nonNegative
       .max(1e6)
       .default(0)
       .describe('Weight (β) of the KL divergence from the reference policy; 0: no reference.'),
-    klEstimator: z
-      .enum(['k1', 'k2', 'k3'])
-      .default('k3')
-      .describe('Estimate of the KL divergence: k1 log-ratio, k2 half its square, k3 the low-variance one.'),
+    klEstimator: choice(KL_ESTIMATORS, 'k3', 'Estimator of the KL divergence'),
     klIn: z
       .enum(['loss', 'reward'])
       .default('loss')
@@ -577,6 +590,9 @@ const requirements = z
   })
   .readonly();
 
+/** Divergences that sampled tokens estimate. */
+const SAMPLED_DIVERGENCES = choiceNames(DIVERGENCES).filter((name) => DIVERGENCES[name].sampled);
+
 export const recipeSchema = z
   .strictObject({
     seed: count(0, Number.MAX_SAFE_INTEGER)
@@ -608,7 +624,7 @@ export const recipeSchema = z
   })
   .readonly()
   .superRefine((recipe, context) => {
-    const { advantage, distillation, timerpo: own, kl, klIn } = recipe.rl;
+    const { advantage, distillation, timerpo, kl, klIn } = recipe.rl;
     if (advantage === 'none' && distillation.weight === 0) {
       context.addIssue({
         code: 'custom',
@@ -616,11 +632,11 @@ export const recipeSchema = z
         message: 'an estimator: without one, and without rl.distillation.weight, nothing is learnt',
       });
     }
-    if (distillation.estimator === 'sampled' && distillation.divergence !== 'reverse_kl') {
+    if (distillation.estimator === 'sampled' && !DIVERGENCES[distillation.divergence].sampled) {
       context.addIssue({
         code: 'custom',
         path: ['rl', 'distillation', 'estimator'],
-        message: `full: sampled tokens estimate reverse_kl alone, not ${distillation.divergence}`,
+        message: `full: sampled tokens estimate ${SAMPLED_DIVERGENCES.join(', ')} alone, not ${distillation.divergence}`,
       });
     }
     if (recipe.rl.prompts % recipe.rl.miniBatches !== 0) {
@@ -639,18 +655,24 @@ export const recipeSchema = z
         message: `${patience > 0 ? 0 : 'last'} while ${stage}.evalEvery is 0: there is nothing to go by without evaluations`,
       });
     }
-    if (kl > 0 && klIn === 'reward' && (advantage === 'timerpo' ? own.base : advantage) === 'gdpo') {
+    const estimator = advantage === 'timerpo' ? timerpo.base : advantage;
+    if (
+      kl > 0 &&
+      klIn === 'reward' &&
+      typeof estimator === 'string' &&
+      ADVANTAGES[estimator].reads === 'parts'
+    ) {
       context.addIssue({
         code: 'custom',
         path: ['rl', 'klIn'],
-        message: 'loss with gdpo, which takes the parts of the reward and not their sum',
+        message: `loss with ${estimator}, which takes the parts of the reward and not their sum`,
       });
     }
-    if (recipe.rl.loss === 'cispo' && recipe.rl.clipRatioDual !== null) {
+    if (!LOSSES[recipe.rl.loss].dualClip && recipe.rl.clipRatioDual !== null) {
       context.addIssue({
         code: 'custom',
         path: ['rl', 'clipRatioDual'],
-        message: 'null with rl.loss = cispo',
+        message: `null with rl.loss = ${recipe.rl.loss}`,
       });
     }
   });
@@ -664,9 +686,27 @@ export type RlRecipe = Recipe['rl'];
 export type RewardRecipe = NonNullable<Recipe['reward']>[number];
 export type EvalRecipe = Recipe['eval'];
 
+/** Name of the advantage estimator of a recipe: in `ADVANTAGES`, or that of its module. */
+export const advantageName = ({ advantage }: Pick<RlRecipe, 'advantage'>): string =>
+  typeof advantage === 'string' ? advantage : moduleLabel(advantage.use);
+
+/** Label of the advantage estimator of a recipe, for reports. */
+export const advantageLabel = ({ advantage }: Pick<RlRecipe, 'advantage'>): string =>
+  typeof advantage === 'string' ? ADVANTAGES[advantage].label : moduleLabel(advantage.use);
+
+/** True where reinforcement compares responses with the expert traces of their series. */
+export const comparesWithTraces = ({ steps, advantage, timerpo }: RlRecipe): boolean =>
+  steps > 0 &&
+  typeof advantage === 'string' &&
+  readsTraces({ advantage, timerpo }) &&
+  timerpo.trace === 'expert';
+
+/** `mine` of `/home/me/mine.ts`, `best` of `/home/me/mine.ts#best`. */
+const moduleLabel = (use: string): string => /([^/\\#]+?)(?:\.[cm]?[jt]sx?)?$/u.exec(use)![1]!;
+
 let defaults: Recipe | undefined;
 
-/** The recipe that an empty file means. */
+/** Returns the recipe of an empty file. */
 export function defaultRecipe(): Recipe {
   defaults ??= recipeSchema.parse({});
   return defaults;

@@ -3,12 +3,12 @@
  * metrics.jsonl. It is bounded: the last steps and an even sample of those before, in so many bytes.
  */
 import { openExamples, reinforcementExamples } from '../../datasets/source.ts';
-import { METHODS } from '../../eval/report.ts';
 import type { RunDirectory } from '../../eval/run-directory.ts';
 import { TimeseerError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import type { Html } from '../html/html.ts';
 import { encodePng } from '../plot/png.ts';
+import { advantageLabel } from '../recipe/recipe.ts';
 import { hasCard } from '../tasks/card.ts';
 import { type Completion, readLog } from '../train/metrics.ts';
 import type { Task } from '../train/task.ts';
@@ -131,7 +131,7 @@ export class CompletionsPage {
     const { name, recipe } = this.#run;
     return completionsPage({
       run: name,
-      method: METHODS[recipe.rl.advantage],
+      method: advantageLabel(recipe.rl),
       rewards: this.#rewards,
       steps,
     });

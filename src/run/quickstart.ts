@@ -53,7 +53,7 @@ export async function runQuickstart(given: RunRequest): Promise<QuickstartResult
       replace: begun && given.force,
       splits: SPLITS,
     };
-    await Run.checkRewards(given.out, options);
+    await Run.checkModules(given.out, options);
     return Run.open(given.out, options);
   };
   let worked = false;

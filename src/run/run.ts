@@ -24,6 +24,7 @@ import { gone, tidyUp, writeFileAtomic } from '../ground/files.ts';
 import { Interrupted } from '../ground/interrupt.ts';
 import { claimDirectory } from '../ground/lock.ts';
 import { hashesIn } from '../ground/manifest.ts';
+import { workerUrl } from '../ground/paths.ts';
 import { commandLine, say, shellWord } from '../ground/terminal.ts';
 import { isBuiltIn } from '../policy/model-config.ts';
 import { changedKeys, changedRecipe, loadRecipe } from '../recipe/config.ts';
@@ -38,6 +39,7 @@ import {
   type StageOrigin,
   type TrainingState,
 } from '../train/checkpoint.ts';
+import { runWorkers } from '../train/worker-group.ts';
 import { changesOf, checkAllowed, checkChanges, DATA, isAllowed, recordChanges, told } from './changes.ts';
 import { openEngine } from './engine.ts';
 import { promptReader } from './prompt-length.ts';
@@ -52,6 +54,7 @@ import {
   dataRecordSchema,
 } from './run-data.ts';
 import { checkKept, checkPlace, findPolicy } from './run-policy.ts';
+import type { StageJob, StageNote, StageResult } from './stage.ts';
 import { nanoCard, trainingCard } from './task.ts';
 
 export type TrainingStage = 'sft' | 'rl';
@@ -94,6 +97,18 @@ export interface RunRequest {
   readonly force: boolean;
   /** No progress. */
   readonly quiet: boolean;
+}
+
+/**
+ * Loads a user's advantage estimator in a Worker, as training will, so that a fault is found before anything is written.
+ * @throws WorkerError with the message of the ConfigError
+ */
+async function checkAdvantage(recipe: Pick<Recipe, 'rl'>): Promise<void> {
+  if (typeof recipe.rl.advantage === 'string') return;
+  await runWorkers<StageJob, StageNote, StageResult>({
+    ...{ size: 1, program: workerUrl('./stage-worker', import.meta.url) },
+    ...{ job: { stage: 'check', recipe: { rl: recipe.rl } }, onNote: () => {} },
+  });
 }
 
 export class Run extends RunDirectory {
@@ -190,10 +205,10 @@ export class Run extends RunDirectory {
   }
 
   /**
-   * Loads the rewards that `Run.open` with these options would have the run maximise, so that a module with a fault is found before
-   * anything is written. @throws ConfigError
+   * Loads the rewards and the advantage estimator that `Run.open` with these options would have the run use, so that a module with a
+   * fault is found before anything is written. @throws ConfigError
    */
-  static async checkRewards(
+  static async checkModules(
     path: string,
     {
       recipe: name,
@@ -204,6 +219,7 @@ export class Run extends RunDirectory {
     const own = name === null && Run.begun(path) && !replace;
     if (name === null && !own) return; // refused by `open`
     const recipe = own ? changedRecipe(new Run(path).recipe, set) : loadRecipe(name!, set);
+    await checkAdvantage(recipe);
     if (recipe.reward === null) return;
     await checkRewards(recipe, openExamples(trainingExamples(recipe.data, recipe.seed)).facts.kind);
   }

@@ -7,6 +7,7 @@ import { DataError, TimeseerError } from '../ground/errors.ts';
 import { isClaimed } from '../ground/lock.ts';
 import type { Json } from '../ground/types.ts';
 import { changedKeys, defaultRecipe, recipeLeaves } from '../recipe/config.ts';
+import { advantageName } from '../recipe/recipe.ts';
 import { stepsOf } from './stage.ts';
 
 /** Directories below one that is searched. */
@@ -90,7 +91,7 @@ function factsOf(path: string): RunFacts {
   return {
     ...{ path, problem: null, name, state },
     data: recipe.data.name,
-    method: recipe.rl.steps > 0 ? recipe.rl.advantage : null,
+    method: recipe.rl.steps > 0 ? advantageName(recipe.rl) : null,
     at: stage === null ? null : { stage, step: last[stage], steps: stepsOf(recipe, stage) },
     reward: mean(rewards.flatMap(({ reward }) => reward ?? [])),
     greedy: metrics?.reward_greedy.mean ?? null,

@@ -9,6 +9,8 @@ import { neverRemake, syncPath } from '../ground/files.ts';
 import { cores } from '../ground/machine.ts';
 import { writeManifestedDirectory } from '../ground/manifest.ts';
 import type { EvalRecord } from '../ground/types.ts';
+import { loadModule } from '../ground/user-code.ts';
+import { moduleAddress } from '../ground/user-module.ts';
 import { engineAnswerer } from '../policy/answerer.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
@@ -18,13 +20,15 @@ import { type Adapter, createAdapter, mergeAdapter } from '../policy/lora.ts';
 import { type Dims, isBuiltIn, parseDims } from '../policy/model-config.ts';
 import { loadAdapter, saveAdapter, writeAdapter } from '../policy/peft.ts';
 import { Policy } from '../policy/policy.ts';
+import type { RlRecipe } from '../recipe/recipe.ts';
 import { type PolicyCard, writeCard } from '../tasks/card.ts';
 import { writeReference } from '../tasks/reference.ts';
 import { readState, restoreOptimizer, saveCheckpoint } from '../train/checkpoint.ts';
+import { advantageOf } from '../train/define-advantage.ts';
 import { BEGINNING, Learner, type StageStart } from '../train/learner.ts';
 import { type RlMetrics, readLog } from '../train/metrics.ts';
 import { groupLogProbs, type Scorer } from '../train/micro-batch.ts';
-import { rl } from '../train/rl.ts';
+import { type RlOptions, rl } from '../train/rl.ts';
 import { sft, sftSteps } from '../train/sft.ts';
 import { bestOf, EvaluatorState, Validation } from '../train/validation.ts';
 import {
@@ -191,6 +195,16 @@ function save(own: TrainingJob, learner: Learner, card: PolicyCard, at: StageSta
   note({ kind: 'saved', step });
 }
 
+/** Advantage estimator of a recipe: its name, or what the user's module exports. The module runs in this Worker. @throws ConfigError */
+async function estimatorOf({ advantage }: RlRecipe): Promise<RlOptions['advantage']> {
+  if (typeof advantage === 'string') return advantage;
+  const address = moduleAddress(advantage.use, '.');
+  return advantageOf(
+    await loadModule(address, 'an advantage estimator made with defineAdvantage'),
+    address.file,
+  );
+}
+
 /** Steps of the stage. */
 const stepsOf = ({ stage, recipe }: TrainingJob): number =>
   stage === 'sft' ? sftSteps(recipe.sft) : recipe.rl.steps;
@@ -228,7 +242,7 @@ async function train(own: TrainingJob): Promise<StageResult> {
           learner,
           reference,
           task,
-          { ...recipe.rl, tokens, rows },
+          { ...recipe.rl, advantage: await estimatorOf(recipe.rl), tokens, rows },
           recipe.seed,
           {
             ...hooks,
@@ -339,10 +353,19 @@ function likelihoodsOf(
   });
 }
 
-try {
+async function resultOf(): Promise<StageResult> {
+  if (job.stage === 'eval') return answer(job);
+  if (job.stage === 'check') {
+    await estimatorOf(job.recipe.rl);
+    return { steps: 0, complete: true, records: [], likelihoods: [] };
+  }
   // The log is there by now: a directory that is not, somebody removed.
-  if (job.stage !== 'eval') neverRemake(dirname(job.checkpoint));
-  post({ kind: 'result', result: job.stage === 'eval' ? await answer(job) : await train(job) });
+  neverRemake(dirname(job.checkpoint));
+  return train(job);
+}
+
+try {
+  post({ kind: 'result', result: await resultOf() });
 } catch (error) {
   post({ kind: 'error', error: failureOf(error) });
 }

@@ -13,7 +13,7 @@ import { workerUrl } from '../ground/paths.ts';
 import { Progress } from '../ground/progress.ts';
 import { say, shellWord } from '../ground/terminal.ts';
 import type { EvalRecord } from '../ground/types.ts';
-import type { Recipe } from '../recipe/recipe.ts';
+import { advantageName, type Recipe } from '../recipe/recipe.ts';
 import type { NumbersFormat } from '../tasks/card.ts';
 import type { Reading } from '../tasks/response.ts';
 import type { StageOrigin } from '../train/checkpoint.ts';
@@ -102,7 +102,13 @@ export interface EvalJob extends Job {
   readonly streamed?: boolean;
 }
 
-export type StageJob = TrainingJob | EvalJob;
+/** Loads the modules of a recipe that run in Workers of a stage, to know that they can be used. */
+export interface CheckJob {
+  readonly stage: 'check';
+  readonly recipe: Pick<Recipe, 'rl'>;
+}
+
+export type StageJob = TrainingJob | EvalJob | CheckJob;
 
 export type StageNote =
   | { readonly kind: 'sft'; readonly metrics: SftMetrics }
@@ -332,7 +338,7 @@ export async function runTrainingStage(
           done: Math.min(sft.samples, start * sft.batch),
           unit: 'samples',
         }
-      : { label: rl.advantage, total, done: start, unit: 'steps' }),
+      : { label: advantageName(rl), total, done: start, unit: 'steps' }),
     silent,
   });
   // A judge that cannot be opened is reported before anything begins.
@@ -417,7 +423,7 @@ export interface Trained extends StageRecord {
 async function openForSft({ out, recipe, set, resume, allowChange: allow }: TrainRequest): Promise<Run> {
   const own = resume || Run.begun(out) || isGiven(allow);
   const options = { recipe: recipe ?? (own ? null : 'quickstart'), set, resume, allow };
-  await Run.checkRewards(out, options);
+  await Run.checkModules(out, options);
   return Run.open(out, options);
 }
 
@@ -431,7 +437,7 @@ async function openForRl(given: TrainRequest): Promise<Run> {
     set: [...set, ...from],
     ...{ resume, allow },
   };
-  await Run.checkRewards(out, options);
+  await Run.checkModules(out, options);
   const run = Run.open(out, options);
   if (run.recipe.sft.samples > 0 && !run.stageFinished('sft')) {
     const first = `npx timeseer sft --out ${shellWord(run.path)} --resume`;

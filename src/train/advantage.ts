@@ -1,38 +1,33 @@
 /**
  * Advantage estimators: pure functions from the records of a step's prompt groups to one number per response, which holds
- * for every token of it. Chosen by name in a recipe.
+ * for every token of it. `ADVANTAGES` lists them by name; adding one takes a record in that table. `define-advantage.ts` runs those of users.
  */
+import { type Choice, choiceNames } from '../ground/choice.ts';
 import { hash32 } from '../ground/random.ts';
+import { type AdvantageDefinition, userAdvantages } from './define-advantage.ts';
 
 /** One group of G responses to the same prompt. */
 export interface GroupRecord {
   /** Task rewards [G]. */
   readonly rewards: readonly number[];
-  /** Parts of each reward by name, those that it has; needed by `gdpo`: [G]. */
+  /** Parts of each reward by name, those that it has: [G]. */
   readonly parts: readonly Readonly<Record<string, number>>[];
-  /** Tokens of each response; needed by `reinforce_pp`: [G]. */
+  /** Number of tokens of each response: [G]. */
   readonly lengths: readonly number[];
-  /** Similarity to the expert trace [G], in [0, 1]; needed by `timerpo`. */
+  /** Similarity to the expert trace [G], in [0, 1]; zeros for estimators that do not read traces. */
   readonly similarity: readonly number[];
-  /** Name of the task that the prompt is of. */
+  /** Name of the task that the prompt belongs to. */
   readonly task: string;
 }
 
 export interface GroupAdvantage {
-  /** What the loss uses: [G]. */
+  /** Advantages used by the loss: [G]. */
   readonly advantage: readonly number[];
   /** Task part, from the rewards alone: [G]. */
   readonly main: readonly number[];
   /** Time-series part after projection and scaling, before α; zeros for estimators without one: [G]. */
   readonly orthogonal: readonly number[];
 }
-
-/** Estimators from rewards alone. */
-export const REWARD_ADVANTAGES = ['grpo', 'dr_grpo', 'rloo', 'reinforce_pp', 'gdpo'] as const;
-export type RewardAdvantage = (typeof REWARD_ADVANTAGES)[number];
-
-export const ADVANTAGES = ['timerpo', ...REWARD_ADVANTAGES, 'none'] as const;
-export type AdvantageName = (typeof ADVANTAGES)[number];
 
 const PROJECTION_EPSILON = 1e-8;
 const STD_EPSILON = 1e-6;
@@ -137,57 +132,44 @@ export function normalisedOverBatch(
 }
 
 export interface RewardAdvantageOptions {
-  /** Weights of the reward's parts; needed by `gdpo`. */
+  /** Weights of the reward's parts. */
   readonly weights: Readonly<Record<string, number>>;
-  /** What `reinforce_pp` and `gdpo` normalise over: the whole batch, or the prompts of each task on their own. */
+  /** Batch that `reinforce_pp` and `gdpo` normalise over: all prompts of the step, or the prompts of each task. */
   readonly normalise: 'batch' | 'task';
 }
 
+const batchKeys = (groups: readonly GroupRecord[], { normalise }: RewardAdvantageOptions): string[] =>
+  groups.map(({ task }) => (normalise === 'task' ? task : ''));
+
 /**
- * The task parts of a step's groups, by estimator:
- *
- *  `grpo`, `dr_grpo`, `rloo`   see there: of each group alone
- *  `reinforce_pp`   REINFORCE++ (Hu et al. 2025, arXiv 2501.03262) with the group mean as baseline, the paper's variant for several
- *                   responses per prompt ("REINFORCE++-baseline"): r − mean of the group, then normalised over the tokens of the batch, as
- *                   in verl and OpenRLHF. Longer responses weigh more in the batch's mean, which is therefore not 0: a group of equal
- *                   rewards gets a small advantage and is not skipped.
- *  `gdpo`           GDPO (Liu et al. 2026, arXiv 2601.05242): `gdpoSum`, then normalised over the responses of the batch, as in the paper and
- *                   in TRL; verl does it over tokens. The mean over the batch is 0, since every part is centred in its group, and not
- *                   subtracted: a group of equal parts stays at exactly 0.
- *
- * Collective for the last two.
+ * REINFORCE++ with the group mean as baseline, the paper's variant for several responses per prompt: r − mean of the group, then normalised over
+ * the tokens of the batch, as in verl and OpenRLHF. Longer responses weigh more in the batch's mean, which is therefore not 0: a group of
+ * equal rewards gets a small advantage and is not skipped. Collective.
  */
-export function rewardAdvantages(
-  name: RewardAdvantage,
+function reinforcePlusPlus(
   groups: readonly GroupRecord[],
-  { weights, normalise }: RewardAdvantageOptions,
+  options: RewardAdvantageOptions,
   gather: Gather,
 ): number[][] {
-  const keys = groups.map(({ task }) => (normalise === 'task' ? task : ''));
-  switch (name) {
-    case 'grpo':
-      return groups.map(grpo);
-    case 'dr_grpo':
-      return groups.map(drGrpo);
-    case 'rloo':
-      return groups.map(rloo);
-    case 'reinforce_pp': {
-      const lengths = groups.map((group) => group.lengths);
-      return normalisedOverBatch(groups.map(drGrpo), lengths, keys, gather, true);
-    }
-    case 'gdpo': {
-      const sums = groups.map((group) => gdpoSum(group, weights));
-      const each = sums.map((own) => own.map(() => 1));
-      return normalisedOverBatch(sums, each, keys, gather, false);
-    }
-  }
+  const lengths = groups.map((group) => group.lengths);
+  return normalisedOverBatch(groups.map(drGrpo), lengths, batchKeys(groups, options), gather, true);
 }
 
-/** How the two parts of TimerPO are put together. */
+/**
+ * `gdpoSum`, then normalised over the responses of the batch, as in the paper and in TRL; verl normalises over tokens. The mean over the batch is
+ * 0, since every part is centred in its group, and is not subtracted: a group of equal parts stays at exactly 0. Collective.
+ */
+function gdpo(groups: readonly GroupRecord[], options: RewardAdvantageOptions, gather: Gather): number[][] {
+  const sums = groups.map((group) => gdpoSum(group, options.weights));
+  const ones = sums.map((sum) => sum.map(() => 1));
+  return normalisedOverBatch(sums, ones, batchKeys(groups, options), gather, false);
+}
+
+/** Combination of the two parts of TimerPO. */
 export interface TimerpoOptions {
   /** Weight of the orthogonal part, α ≥ 0. */
   readonly alpha: number;
-  /** Whether what of the time-series part lies along the main part is taken out of it; the paper's ablation leaves it in. */
+  /** False leaves the component along the main part in the time-series part (the paper's ablation). */
   readonly projection: boolean;
 }
 
@@ -239,8 +221,104 @@ export function withEqualSpread(
   });
 }
 
+/** Collective operations that estimators over a whole batch need. */
+export interface Ranks {
+  readonly rank: number;
+  gather(values: readonly number[]): Float64Array;
+  allReduce(values: readonly number[]): readonly number[];
+}
+
+/** An advantage estimator, by what it reads. Its `estimate` is collective. */
+export type AdvantageEstimator = Choice &
+  (
+    | {
+        /** Rewards alone, or also their parts one by one. */
+        readonly reads: 'rewards' | 'parts';
+        /** [P][G] */
+        readonly estimate: (
+          groups: readonly GroupRecord[],
+          options: RewardAdvantageOptions,
+          gather: Gather,
+        ) => number[][];
+      }
+    | {
+        /** Rewards, and the similarity to expert traces. */
+        readonly reads: 'traces';
+        readonly estimate: (
+          groups: readonly GroupRecord[],
+          options: AdvantageOptions,
+          ranks: Ranks,
+        ) => GroupAdvantage[];
+      }
+    | { readonly reads: 'nothing' }
+  );
+
+export const ADVANTAGES = {
+  timerpo: {
+    label: 'TimerPO',
+    summary: 'rl.timerpo.base plus an orthogonal part from the similarity to the expert trace',
+    paper: 'AnomSeer',
+    reads: 'traces',
+    estimate: timerpoAdvantages,
+  },
+  grpo: {
+    label: 'GRPO',
+    summary: 'reward minus the group mean, over the standard deviation of the group',
+    paper: 'Shao et al. 2024, arXiv 2402.03300',
+    reads: 'rewards',
+    estimate: (groups) => groups.map(grpo),
+  },
+  dr_grpo: {
+    label: 'Dr. GRPO',
+    summary: 'reward minus the group mean',
+    paper: 'Liu et al. 2025, arXiv 2503.20783',
+    reads: 'rewards',
+    estimate: (groups) => groups.map(drGrpo),
+  },
+  rloo: {
+    label: 'RLOO',
+    summary: "reward minus the mean of the group's other rewards",
+    paper: 'Ahmadian et al. 2024, arXiv 2402.14740',
+    reads: 'rewards',
+    estimate: (groups) => groups.map(rloo),
+  },
+  reinforce_pp: {
+    label: 'REINFORCE++',
+    summary: 'reward minus the group mean, normalised over the tokens of the batch',
+    paper: 'Hu et al. 2025, arXiv 2501.03262',
+    reads: 'rewards',
+    estimate: reinforcePlusPlus,
+  },
+  gdpo: {
+    label: 'GDPO',
+    summary: 'each reward part standardised in its group, their weighted sum normalised over the batch',
+    paper: 'Liu et al. 2026, arXiv 2601.05242',
+    reads: 'parts',
+    estimate: gdpo,
+  },
+  none: {
+    label: 'self-distillation',
+    summary: 'no reward is maximised; rl.distillation alone',
+    reads: 'nothing',
+  },
+} as const satisfies Readonly<Record<string, AdvantageEstimator>>;
+
+export type AdvantageName = keyof typeof ADVANTAGES;
+/** Estimators that TimerPO can be built on. */
+export type RewardAdvantage = {
+  [Name in AdvantageName]: (typeof ADVANTAGES)[Name]['reads'] extends 'rewards' | 'parts' ? Name : never;
+}[AdvantageName];
+
+const estimatorOf = (name: AdvantageName): AdvantageEstimator => ADVANTAGES[name];
+
+/** Estimators from rewards alone. */
+export const REWARD_ADVANTAGES = choiceNames(ADVANTAGES).filter((name): name is RewardAdvantage =>
+  /^(?:rewards|parts)$/.test(estimatorOf(name).reads),
+) as [RewardAdvantage, ...RewardAdvantage[]];
+
 export interface AdvantageOptions extends RewardAdvantageOptions {
-  readonly advantage: AdvantageName;
+  /** Estimator by name, or one of a user. */
+  readonly advantage: AdvantageName | AdvantageDefinition;
   readonly timerpo: TimerpoOptions & {
     /** Estimator of the main part. */
     readonly base: RewardAdvantage;
@@ -248,18 +326,49 @@ export interface AdvantageOptions extends RewardAdvantageOptions {
   };
 }
 
-/** What estimators over a whole batch need of the ranks. */
-export interface Ranks {
-  gather(values: readonly number[]): Float64Array;
-  allReduce(values: readonly number[]): readonly number[];
+/** True where the similarity of responses to expert traces is computed. */
+export const readsTraces = ({
+  advantage,
+  timerpo: { alpha },
+}: {
+  readonly advantage: AdvantageOptions['advantage'];
+  readonly timerpo: Pick<TimerpoOptions, 'alpha'>;
+}): boolean =>
+  typeof advantage === 'string'
+    ? estimatorOf(advantage).reads === 'traces' && alpha > 0
+    : advantage.similarity === true;
+
+/** Main part of TimerPO from its base, and the orthogonal part. Collective. */
+function timerpoAdvantages(
+  groups: readonly GroupRecord[],
+  options: AdvantageOptions,
+  ranks: Ranks,
+): GroupAdvantage[] {
+  const { base, scale, alpha } = options.timerpo;
+  const mains = rewardAdvantages(base, groups, options, (values) => ranks.gather(values));
+  const plain = mains.map((main, p) => timerpo(main, groups[p]!.similarity, options.timerpo));
+  return scale === 'spread' && alpha > 0
+    ? withEqualSpread(plain, alpha, (values) => ranks.allReduce(values))
+    : plain;
+}
+
+/** Task parts of a step's groups by an estimator from rewards alone: [P][G]. Collective. */
+export function rewardAdvantages(
+  name: RewardAdvantage,
+  groups: readonly GroupRecord[],
+  options: RewardAdvantageOptions,
+  gather: Gather,
+): number[][] {
+  return ADVANTAGES[name].estimate(groups, options, gather);
 }
 
 /** A group in which some responses may have no reward. */
 export type SampledGroup = Omit<GroupRecord, 'rewards'> & { readonly rewards: readonly (number | null)[] };
 
 /**
- * The advantages of a step's groups, of this rank. Responses without a reward (null) are left out of every mean and deviation, and their
- * advantage is 0: whatever the similarity to a trace is, nothing says whether they are good. Collective.
+ * The advantages of a step's groups, on this rank. Responses without a reward (null) are left out of every mean and deviation, and their
+ * advantage is 0: the similarity to a trace alone does not say whether they are good. Collective.
+ * @throws AdvantageError for a user's estimator that does not return one finite number per response
  */
 export function advantagesOf(
   groups: readonly SampledGroup[],
@@ -298,27 +407,19 @@ function rewardedAdvantages(
   options: AdvantageOptions,
   ranks: Ranks,
 ): GroupAdvantage[] {
-  const { advantage: name, timerpo: own } = options;
-  if (name === 'none') {
-    // Rewards are logged, and what is learnt comes from other terms of the loss.
-    return groups.map(({ rewards }) => {
-      const zeros = rewards.map(() => 0);
-      return { main: zeros, orthogonal: zeros, advantage: zeros };
-    });
-  }
-  const mains = rewardAdvantages(name === 'timerpo' ? own.base : name, groups, options, (values) =>
-    ranks.gather(values),
-  );
-  if (name !== 'timerpo') {
-    return mains.map((main) => ({ main, orthogonal: main.map(() => 0), advantage: main }));
-  }
-  const plain = mains.map((main, p) => timerpo(main, groups[p]!.similarity, own));
-  return own.scale === 'spread' && own.alpha > 0
-    ? withEqualSpread(plain, own.alpha, (values) => ranks.allReduce(values))
-    : plain;
+  const { advantage } = options;
+  const withoutTraces = (mains: readonly (readonly number[])[]): GroupAdvantage[] =>
+    mains.map((main) => ({ main, orthogonal: main.map(() => 0), advantage: main }));
+  if (typeof advantage !== 'string') return withoutTraces(userAdvantages(advantage, groups, ranks));
+  const estimator = estimatorOf(advantage);
+  // Rewards are logged; learning comes from other terms of the loss.
+  if (estimator.reads === 'nothing') return withoutTraces(groups.map(({ rewards }) => rewards.map(() => 0)));
+  return estimator.reads === 'traces'
+    ? estimator.estimate(groups, options, ranks)
+    : withoutTraces(estimator.estimate(groups, options, (values) => ranks.gather(values)));
 }
 
-/** A group whose advantages are all exactly zero: nothing is learnt from it. */
+/** True for a group whose advantages are all exactly zero: nothing is learnt from it. */
 export function isZeroVariance(group: GroupAdvantage): boolean {
   return group.advantage.every((value) => value === 0);
 }

@@ -20,10 +20,8 @@
  * not reweighted. Divergences of single tokens are not cut off (OPSD's releases clip them at a value that they give as an option).
  */
 import type { Engine, LogProbOptions, Tensor } from '../engine/engine.ts';
+import type { Choice } from '../ground/choice.ts';
 import { vocabularyLogProbs } from './loss.ts';
-
-export const DIVERGENCES = ['reverse_kl', 'forward_kl', 'jsd'] as const;
-export type Divergence = (typeof DIVERGENCES)[number];
 
 export interface DistillationOptions {
   /** Weight of the divergence in the loss, per token; 0: no teacher. */
@@ -46,19 +44,45 @@ function evenMixture(engine: Engine, p: Tensor, q: Tensor): Tensor {
   return engine.reshape(engine.sub(sum, Math.LN2), [tokens, vocabulary]);
 }
 
-/** Divergence of each token, in nats, ≥ 0 up to rounding, from log-probabilities [N, V] with gradient where they have one: [N]. */
-export function tokenDivergence(
-  engine: Engine,
-  student: Tensor,
-  teacher: Tensor,
-  divergence: Divergence,
-): Tensor {
-  if (divergence === 'reverse_kl') return klDivergence(engine, student, teacher);
-  if (divergence === 'forward_kl') return klDivergence(engine, teacher, student);
-  const mixture = evenMixture(engine, student, teacher);
-  const both = engine.add(klDivergence(engine, student, mixture), klDivergence(engine, teacher, mixture));
+/** Jensen–Shannon divergence: the mean divergence of both to their even mixture. */
+function jensenShannon(engine: Engine, p: Tensor, q: Tensor): Tensor {
+  const mixture = evenMixture(engine, p, q);
+  const both = engine.add(klDivergence(engine, p, mixture), klDivergence(engine, q, mixture));
   return engine.mul(both, 0.5);
 }
+
+/** Divergence of student and teacher. */
+export type DivergenceRecord = Choice & {
+  /** True where sampled tokens estimate it (`rl.distillation.estimator: sampled`). */
+  readonly sampled: boolean;
+  /** Divergence of each token [N], in nats, ≥ 0 up to rounding, from log-probabilities [N, V] with gradient where they have one. */
+  readonly tokens: (engine: Engine, student: Tensor, teacher: Tensor) => Tensor;
+};
+
+export const DIVERGENCES = {
+  reverse_kl: {
+    label: 'reverse KL',
+    summary: 'KL(student ‖ teacher)',
+    paper: 'OPSD, arXiv 2601.18734; SDFT, arXiv 2601.19897',
+    sampled: true,
+    tokens: (engine, student, teacher) => klDivergence(engine, student, teacher),
+  },
+  forward_kl: {
+    label: 'forward KL',
+    summary: 'KL(teacher ‖ student)',
+    paper: 'OPSD, arXiv 2601.18734',
+    sampled: false,
+    tokens: (engine, student, teacher) => klDivergence(engine, teacher, student),
+  },
+  jsd: {
+    label: 'Jensen–Shannon',
+    summary: 'Jensen–Shannon divergence',
+    paper: 'OPSD, arXiv 2601.18734',
+    sampled: false,
+    tokens: jensenShannon,
+  },
+} as const satisfies Readonly<Record<string, DivergenceRecord>>;
+export type Divergence = keyof typeof DIVERGENCES;
 
 /**
  * Reverse KL at the sampled tokens alone, from their log-probabilities [N]: `value` log π − log π_T, unbiased though of either sign, and `cost`,
@@ -106,6 +130,6 @@ export function divergenceTo(
     return sampledDivergence(engine, student.logProb, logProb);
   }
   const teacher = engine.noGrad(() => vocabularyLogProbs(engine, part, head, options)); // [k, V]
-  const value = tokenDivergence(engine, student.vocabulary(), teacher, divergence);
+  const value = DIVERGENCES[divergence].tokens(engine, student.vocabulary(), teacher);
   return { cost: value, value };
 }

@@ -7,8 +7,8 @@
 import type { Example, Picture } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { type PolicyParts, Prompting } from '../policy/policy.ts';
-import type { Recipe } from '../recipe/recipe.ts';
 import { groupMicroBatches, microBatches, splitGroup } from './micro-batch.ts';
+import type { SftOptions } from './sft.ts';
 import { behindPrompt, COST_ENTRIES, TRACE_TOKENS } from './similarity.ts';
 import type { Task } from './task.ts';
 import { PromptEncoder } from './task.ts';
@@ -127,7 +127,7 @@ export function undominated<T>(items: readonly T[], extentsOf: (item: T) => read
 /** Pieces of the first steps of supervised fine-tuning, as one of its workers takes them. */
 export function supervisedMicroBatches(
   examples: readonly PlannedExample[],
-  { samples, batch }: Pick<Recipe['sft'], 'samples' | 'batch'>,
+  { samples, batch }: Pick<SftOptions, 'samples' | 'batch'>,
   workers: number,
   tokens: number,
 ): PlannedExample[][] {

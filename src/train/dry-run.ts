@@ -12,7 +12,8 @@ import type { WeightDType } from '../policy/layout.ts';
 import { type Adapter, type AdapterOptions, adapterLayout } from '../policy/lora.ts';
 import type { Dims } from '../policy/model-config.ts';
 import { Policy, type PolicyOptions, type PolicyParts } from '../policy/policy.ts';
-import type { Recipe } from '../recipe/recipe.ts';
+import { type AdvantageName, readsTraces } from './advantage.ts';
+import type { AdvantageDefinition } from './define-advantage.ts';
 import {
   EXAMPLES,
   ExampleReader,
@@ -25,8 +26,8 @@ import { Learner } from './learner.ts';
 import type { TokenLoss } from './loss.ts';
 import type { Scorer } from './micro-batch.ts';
 import type { OptimizerOptions, StepReport } from './optimizer.ts';
-import { rl } from './rl.ts';
-import { sft } from './sft.ts';
+import { type RlOptions, rl } from './rl.ts';
+import { type SftOptions, sft } from './sft.ts';
 import type { Task } from './task.ts';
 import { WorkerGroup, workerGroupMemory } from './worker-group.ts';
 
@@ -52,10 +53,38 @@ export interface Subject {
   readonly device: 'cpu' | 'cuda';
 }
 
+/** Options of a training that its memory depends on; a recipe has them. */
+export interface PlannedTraining {
+  readonly seed: number;
+  readonly policy: {
+    readonly tune: 'all' | 'decoder' | 'adapter';
+    readonly adapter: AdapterOptions;
+  };
+  readonly memory: {
+    readonly tokens: number;
+    readonly rows: number;
+    readonly recompute: 'auto' | 'always' | 'never';
+  };
+  readonly sft: Omit<SftOptions, 'tokens'> & OptimizerOptions & { readonly workers: number };
+  readonly rl: Omit<RlOptions, 'advantage' | 'tokens' | 'rows' | 'schedule'> &
+    OptimizerOptions & {
+      readonly workers: number;
+      /** Estimator by name; the address of a user's module is not loaded for a plan. */
+      readonly advantage: AdvantageName | object;
+    };
+}
+
+/** Stands for a user's estimator: it is taken to read traces, which needs the most memory. */
+const ANY_ADVANTAGE: AdvantageDefinition = {
+  name: 'user',
+  similarity: true,
+  advantages: (groups) => groups.map(({ rewards }) => rewards),
+};
+
 export interface StageInput {
   readonly subject: Subject;
   readonly stage: TrainingStage;
-  readonly recipe: Recipe;
+  readonly recipe: PlannedTraining;
   readonly task: Task;
   readonly recompute: boolean;
   /** Has read some of the task for another dry run with this tokenizer; a new one when absent. */
@@ -196,7 +225,7 @@ function watched(scorer: Scorer, ledger: Ledger): Scorer {
 interface DryRun {
   readonly learner: Learner;
   readonly reader: ExampleReader;
-  readonly recipe: Recipe;
+  readonly recipe: PlannedTraining;
   readonly ledger: Ledger;
   readonly workers: number;
 }
@@ -223,7 +252,8 @@ async function runRl(
 ): Promise<void> {
   ledger.phase('rollout' satisfies Phase);
   const { rl: own, memory, seed } = recipe;
-  const grounded = own.advantage === 'timerpo' && own.timerpo.alpha > 0;
+  const advantage = typeof own.advantage === 'string' ? own.advantage : ANY_ADVANTAGE;
+  const grounded = readsTraces({ ...own, advantage });
   const { context, gatesEvery } = own.timerpo;
   const behind = grounded && (context === 'prompt' || gatesEvery > 0);
   const sizes = { ...own, ...memory, grounded, behind, distilled: own.distillation.weight > 0 };
@@ -248,6 +278,7 @@ async function runRl(
   };
   const options = {
     ...own,
+    advantage,
     steps: 1,
     prompts: examples.length * workers,
     miniBatches: divided ? own.miniBatches : 1,

@@ -3,7 +3,6 @@
  * steps so far, so that a resumed run, which has them in its log, reacts as an unbroken one; every rank finds the same.
  */
 import { TimeseerError } from '../ground/errors.ts';
-import type { RlRecipe } from '../recipe/recipe.ts';
 
 /** What each guard detects; w = `rl.guards.window` steps. They stand by these names in the metrics of a step, under `guards`. */
 export const GUARDS = {
@@ -19,7 +18,17 @@ export const GUARDS = {
   equalRewards: 'all groups had equal rewards in as many steps in a row as the limit says',
 } as const;
 export type GuardName = keyof typeof GUARDS;
-export type GuardOptions = RlRecipe['guards'];
+
+export interface GuardOption {
+  /** Limit of the measured value; its unit is in `GUARDS`. */
+  readonly limit: number;
+  readonly reaction: 'ignore' | 'warn' | 'stop';
+}
+
+export type GuardOptions = Readonly<Record<GuardName, GuardOption>> & {
+  /** Steps that means are taken over. */
+  readonly window: number;
+};
 
 /** What guards look at in the metrics of a step; NaN (null in a log) trips none of them. */
 export interface GuardedStep {

@@ -2,8 +2,14 @@
  * The memory plan of a training: what each stage holds throughout, what its phases take on top of that, whether it fits,
  * and what to change where it does not. Nothing is allocated for it.
  */
-import type { Recipe } from '../recipe/recipe.ts';
-import { dryRun, type Phase, type StageMeasure, type Subject, type TrainingStage } from './dry-run.ts';
+import {
+  dryRun,
+  type Phase,
+  type PlannedTraining,
+  type StageMeasure,
+  type Subject,
+  type TrainingStage,
+} from './dry-run.ts';
 import { EXAMPLES, ExampleReader, type Lengths, lengthsOf } from './dry-run-examples.ts';
 import type { Task } from './task.ts';
 
@@ -14,7 +20,7 @@ import type { Task } from './task.ts';
  */
 export const USABLE = 0.92;
 
-/** Changes to a recipe by key, as `--set` makes them. */
+/** Changes to the options of a training by key of its recipe, as `--set` makes them. */
 export type RecipeChanges = Readonly<Record<string, string | number>>;
 
 /** Changes that were found together, each of them needed, and the peak that the stage then has. */
@@ -45,13 +51,13 @@ export interface StagePlan extends StageMeasure {
 export interface PlanInput {
   readonly subject: Subject;
   readonly stage: TrainingStage;
-  readonly recipe: Recipe;
+  readonly recipe: PlannedTraining;
   readonly task: Task;
   readonly memory: number | null;
 }
 
 /** The stages that a recipe has. */
-export function stagesOf({ sft, rl }: Recipe): TrainingStage[] {
+export function stagesOf({ sft, rl }: PlannedTraining): TrainingStage[] {
   return [...(sft.samples > 0 ? (['sft'] as const) : []), ...(rl.steps > 0 ? (['rl'] as const) : [])];
 }
 
@@ -76,7 +82,7 @@ const LARGE = 100e6;
  * about a third more computation and gives the same gradients.
  */
 export function recomputes(
-  recompute: Recipe['memory']['recompute'],
+  recompute: PlannedTraining['memory']['recompute'],
   { kept, memory, parameters }: KeptMemory,
 ): boolean {
   if (recompute !== 'auto') return recompute === 'always';
@@ -102,13 +108,13 @@ export async function planStage(given: PlanInput): Promise<StagePlan> {
 
 // ---- what to change ------------------------------------------------------------------------------------------------
 
-function changed(recipe: Recipe, changes: RecipeChanges): Recipe {
+function changed(recipe: PlannedTraining, changes: RecipeChanges): PlannedTraining {
   const all = { ...recipe } as unknown as Record<string, object>;
   for (const [path, value] of Object.entries(changes)) {
     const [section, key] = path.split('.') as [string, string];
     all[section] = { ...all[section], [key]: value };
   }
-  return all as unknown as Recipe;
+  return all as unknown as PlannedTraining;
 }
 
 /** A change is worth its cost when it lowers the peak to this share at most. */
@@ -128,7 +134,7 @@ const PASSES: ReadonlySet<Phase> = new Set<Phase>([
  * side, layers computed again, fewer workers; then those that change what is learnt.
  */
 function candidates(
-  recipe: Recipe,
+  recipe: PlannedTraining,
   measure: StageMeasure,
   dtype: Subject['dtype'],
 ): [string, string | number][] {

@@ -8,11 +8,17 @@
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
 import { EngineError } from '../ground/errors.ts';
-import type { SftRecipe } from '../recipe/recipe.ts';
 import type { WorkerGroup } from './worker-group.ts';
 
-/** As the recipe's keys; a `clip` of 0 leaves gradients as they are. */
-export type OptimizerOptions = Pick<SftRecipe, 'betas' | 'weightDecay' | 'clip'>;
+/** Options of AdamW; keys of both training stages of a recipe. */
+export interface OptimizerOptions {
+  /** Decay rates of the first and second moment, each in [0, 1). */
+  readonly betas: readonly [number, number];
+  /** Decoupled weight decay, on matrices only. */
+  readonly weightDecay: number;
+  /** Largest global gradient norm; 0: gradients are not clipped. */
+  readonly clip: number;
+}
 
 /** Added to the root of the second moment. */
 const EPSILON = 1e-8;
@@ -288,11 +294,11 @@ export class ShardedAdamW {
 }
 
 export interface LearningRateOptions {
-  /** The peak. */
+  /** Peak learning rate. */
   readonly learningRate: number;
-  /** Steps of linear rise to it. */
+  /** Steps of linear warm-up. */
   readonly warmup: number;
-  /** Where the cosine ends, as a share of the peak. */
+  /** End of the cosine, as a share of the peak. */
   readonly minLearningRate: number;
 }
 

@@ -1,15 +1,10 @@
 /**
  * The loss of policy optimisation over tokens, as a sum: the caller divides its gradient by the denominator of the whole update.
- * Everything of it is chosen by name: level of the probability ratio, clipping, aggregation, divergence from the reference.
+ * Four tables hold its parts by name: `RATIOS` (level of the probability ratio), `LOSSES` (clipping), `AGGREGATIONS` and
+ * `KL_ESTIMATORS` (divergence from the reference policy). Adding one takes a record in its table.
  */
 import type { Engine, Tensor } from '../engine/engine.ts';
-
-export type RatioLevel = 'token' | 'sequence' | 'kalman';
-
-export type Aggregation = 'token_mean' | 'sequence_mean' | 'constant';
-
-export const KL_ESTIMATORS = ['k1', 'k2', 'k3'] as const;
-export type KlEstimator = (typeof KL_ESTIMATORS)[number];
+import type { Choice } from '../ground/choice.ts';
 
 /** |log(π_ref/π)| beyond which the k3 of a token stays what it is there: its exponential stays finite, as in verl. */
 const LOG_RATIO_LIMIT = 20;
@@ -70,14 +65,18 @@ export function kalmanLogRatio(
   return out;
 }
 
-/**
- * Weight of each token [K] in the sum of an update, which is divided by `lossDenominator`; null: all 1.
- * `token_mean`: Σ_i Σ_t / Σ_i T_i (DAPO, Yu et al. 2025, eq. 8); `sequence_mean`: mean over responses of their token means (GRPO, Shao
- * et al. 2024, eq. 3; GSPO); `constant`: Σ_i Σ_t / (responses · longest response), which does not depend on what was sampled (Dr.
- * GRPO, Liu et al. 2025, listing 1).
- */
-export function tokenWeights(aggregation: Aggregation, lengths: readonly number[]): Float32Array | null {
-  if (aggregation !== 'sequence_mean') return null;
+/** Counts of an update, over all its micro-batches and ranks. */
+export interface UpdateCounts {
+  /** Tokens of the groups that take part; groups without an advantage are left out. */
+  readonly tokens: number;
+  /** Responses of those groups. */
+  readonly responses: number;
+  /** All responses of the update, left out or not, × longest response. */
+  readonly most: number;
+}
+
+/** Mean over tokens of one response at each of its tokens. */
+function perResponse(lengths: readonly number[]): Float32Array {
   const weights = new Float32Array(lengths.reduce((sum, length) => sum + length, 0));
   let at = 0;
   for (const length of lengths) {
@@ -87,16 +86,67 @@ export function tokenWeights(aggregation: Aggregation, lengths: readonly number[
   return weights;
 }
 
-/**
- * What the sum over the tokens of an update is divided by, of all its micro-batches and ranks. Tokens and responses are those that take
- * part, groups without an advantage left out; `most` = responses of the update, left out or not, × longest response.
- */
-export function lossDenominator(
-  aggregation: Aggregation,
-  { tokens, responses, most }: { readonly tokens: number; readonly responses: number; readonly most: number },
-): number {
-  return { token_mean: tokens, sequence_mean: responses, constant: most }[aggregation];
+/** Mean of the loss over an update: Σ weights · loss / denominator. */
+export type AggregationRecord = Choice & {
+  /** Weight of each token [K] in the sum, from the lengths of the responses; null: all 1. */
+  readonly weights: ((lengths: readonly number[]) => Float32Array) | null;
+  readonly denominator: (counts: UpdateCounts) => number;
+};
+
+export const AGGREGATIONS = {
+  token_mean: {
+    label: 'mean over tokens',
+    summary: 'mean over all tokens of an update, Σ_i Σ_t / Σ_i T_i',
+    paper: 'DAPO, Yu et al. 2025, arXiv 2503.14476',
+    weights: null,
+    denominator: ({ tokens }) => tokens,
+  },
+  sequence_mean: {
+    label: 'mean over responses',
+    summary: 'mean over responses of their token means',
+    paper: 'GRPO, Shao et al. 2024, arXiv 2402.03300; GSPO, Zheng et al. 2025, arXiv 2507.18071',
+    weights: perResponse,
+    denominator: ({ responses }) => responses,
+  },
+  constant: {
+    label: 'constant',
+    summary: 'sum over responses times rl.maxTokens, which does not depend on the sampled lengths',
+    paper: 'Dr. GRPO, Liu et al. 2025, arXiv 2503.20783',
+    weights: null,
+    denominator: ({ most }) => most,
+  },
+} as const satisfies Readonly<Record<string, AggregationRecord>>;
+export type Aggregation = keyof typeof AGGREGATIONS;
+
+/** Level of the probability ratio. */
+export type RatioRecord = Choice & {
+  /** Log-ratio of the level at each token [K], from those of the tokens and the lengths of the responses; null: that of the token. */
+  readonly logRatio:
+    | ((logRatio: Float32Array, lengths: readonly number[], options: RatioOptions) => Float32Array)
+    | null;
+};
+
+export interface RatioOptions {
+  /** Q/V of `kalman`. */
+  readonly kalmanNoise: number;
 }
+
+export const RATIOS = {
+  token: { label: 'token', summary: 'ratio of each token', logRatio: null },
+  sequence: {
+    label: 'GSPO',
+    summary: 'length-normalised ratio of the response',
+    paper: 'Zheng et al. 2025, arXiv 2507.18071',
+    logRatio: sequenceLogRatio,
+  },
+  kalman: {
+    label: 'KPO',
+    summary: 'ratio filtered along the tokens of the response',
+    paper: 'He et al. 2026, arXiv 2602.10609',
+    logRatio: (logRatio, lengths, { kalmanNoise }) => kalmanLogRatio(logRatio, lengths, kalmanNoise),
+  },
+} as const satisfies Readonly<Record<string, RatioRecord>>;
+export type RatioLevel = keyof typeof RATIOS;
 
 /**
  * Entropy from which a token belongs to the `share` of tokens with the highest entropies: their (1 − share) quantile, interpolated
@@ -111,40 +161,63 @@ export function entropyThreshold(entropies: Float64Array, share: number): number
   return low + (place - below) * (high - low);
 }
 
-/**
- * Estimate of KL(π ‖ π_ref) from one token (Schulman 2020), x = π_ref/π: k1 = −log x, k2 = (log x)² / 2, and k3 = min(10, x − 1 − log x)
- * with |log x| ≤ 20, as verl's `kl_penalty`. The expectation over π of k1 and of k3 (but for its limits) is the divergence, that of k2
- * nearly.
- */
-export function klEstimate(estimator: KlEstimator, logProb: number, referenceLogProb: number): number {
-  const apart = referenceLogProb - logProb;
-  if (estimator === 'k1') return -apart;
-  if (estimator === 'k2') return 0.5 * apart * apart;
-  const held = Math.max(-LOG_RATIO_LIMIT, Math.min(LOG_RATIO_LIMIT, apart));
-  return Math.min(K3_LIMIT, Math.exp(held) - held - 1);
-}
+/** Estimator of KL(π ‖ π_ref) from log-ratios log(π_ref/π). */
+export type KlRecord = Choice & {
+  /** Estimate from the log-ratio of one token. */
+  readonly estimate: (logRatio: number) => number;
+  /** Estimates at the tokens [N], with gradient. */
+  readonly terms: (engine: Engine, logRatio: Tensor) => Tensor;
+};
+
+/** The expectation over π of k1 and of k3 (but for its limits) is the divergence, that of k2 nearly. */
+export const KL_ESTIMATORS = {
+  k1: {
+    label: 'k1',
+    summary: 'log-ratio; as a loss its gradient is 0 in expectation',
+    paper: 'Schulman 2020',
+    estimate: (logRatio) => -logRatio,
+    terms: (engine, logRatio) => engine.mul(logRatio, -1),
+  },
+  k2: {
+    label: 'k2',
+    summary: 'half the squared log-ratio; gradient of KL(π ‖ π_ref)',
+    paper: 'Schulman 2020',
+    estimate: (logRatio) => 0.5 * logRatio * logRatio,
+    terms: (engine, logRatio) => engine.mul(engine.mul(logRatio, logRatio), 0.5),
+  },
+  k3: {
+    label: 'k3',
+    summary: 'ratio - 1 - log-ratio, low variance, at most 10 per token; gradient of KL(π_ref ‖ π)',
+    paper: 'Schulman 2020; limits as in verl',
+    estimate: (logRatio) => {
+      const bounded = Math.max(-LOG_RATIO_LIMIT, Math.min(LOG_RATIO_LIMIT, logRatio));
+      return Math.min(K3_LIMIT, Math.exp(bounded) - bounded - 1);
+    },
+    terms: (engine, logRatio) => {
+      const bounded = engine.clamp(logRatio, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT); // [N]
+      const k3 = engine.sub(engine.sub(engine.exp(bounded), bounded), 1); // [N], before its limit
+      return engine.clamp(k3, -K3_LIMIT, K3_LIMIT); // [N]
+    },
+  },
+} as const satisfies Readonly<Record<string, KlRecord>>;
+export type KlEstimator = keyof typeof KL_ESTIMATORS;
 
 /**
- * Σ_t of the estimate over the tokens of a response [T]: in the reward, times β, it is what verl's `apply_kl_penalty` and TRL's RLOO (k1)
- * take from it.
+ * Σ_t of the estimate over the tokens of a response [T]. Times β it is subtracted from the reward, as by verl's `apply_kl_penalty` and TRL's
+ * RLOO (k1).
  */
 export function klSum(
   estimator: KlEstimator,
   logProbs: Float32Array,
   referenceLogProbs: Float32Array,
 ): number {
-  return logProbs.reduce((sum, value, t) => sum + klEstimate(estimator, value, referenceLogProbs[t]!), 0);
+  const { estimate } = KL_ESTIMATORS[estimator];
+  return logProbs.reduce((sum, value, t) => sum + estimate(referenceLogProbs[t]! - value), 0);
 }
 
-/** The same of tokens [N], with gradient: of k1 it is 0 in expectation over π, of k2 that of KL(π ‖ π_ref), of k3 that of KL(π_ref ‖ π). */
-function klTerms(engine: Engine, estimator: KlEstimator, logProb: Tensor, referenceLogProb: Tensor): Tensor {
-  const apart = engine.sub(referenceLogProb, logProb); // [N]
-  if (estimator === 'k1') return engine.mul(apart, -1);
-  if (estimator === 'k2') return engine.mul(engine.mul(apart, apart), 0.5);
-  const logRatio = engine.clamp(apart, -LOG_RATIO_LIMIT, LOG_RATIO_LIMIT); // [N]
-  const each = engine.sub(engine.sub(engine.exp(logRatio), logRatio), 1); // [N], k3 before its limit
-  return engine.clamp(each, -K3_LIMIT, K3_LIMIT); // [N]
-}
+/** Estimates at the tokens [N], with gradient. */
+const klTerms = (engine: Engine, estimator: KlEstimator, logProb: Tensor, referenceLogProb: Tensor): Tensor =>
+  KL_ESTIMATORS[estimator].terms(engine, engine.sub(referenceLogProb, logProb));
 
 export interface PolicyLossInput {
   readonly logProb: Tensor; // [N], with gradient
@@ -152,17 +225,17 @@ export interface PolicyLossInput {
   readonly oldLogProb: Tensor; // [N]
   readonly referenceLogProb: Tensor; // [N]
   readonly advantage: Tensor; // [N], the response's advantage at each of its tokens
-  /** Log-ratio of another level than the token's, without gradient; absent: that of the token. */
+  /** Log-ratio of another level than the token's (`RATIOS`), without gradient; absent: that of the token. */
   readonly logRatio?: Tensor | null; // [N]
-  /** Weight of each token in the sum (`tokenWeights`); absent: 1. */
+  /** Weight of each token in the sum (`AGGREGATIONS`); absent: 1. */
   readonly weight?: Tensor | null; // [N]
   /** 1 at tokens that have a policy gradient and an entropy bonus, 0 at others; absent: all have. */
   readonly active?: Tensor | null; // [N]
 }
 
 export interface PolicyLossOptions {
-  /** `ppo`: clipped ratio × advantage; `cispo`: clipped ratio, detached, × advantage × log π. */
-  readonly loss: 'ppo' | 'cispo';
+  /** Name in `LOSSES`. */
+  readonly loss: LossName;
   /** The ratio is clipped to 1 − clipRatio … */
   readonly clipRatio: number;
   /** … 1 + clipRatioHigh (DAPO's clip-higher); null: 1 + clipRatio. */
@@ -186,6 +259,53 @@ export interface PolicyLoss {
   readonly clipped: number;
 }
 
+/** Tensors of one chunk of tokens, from the clipped surrogate. */
+interface Surrogate {
+  readonly logProb: Tensor; // [N], with gradient
+  readonly advantage: Tensor; // [N]
+  /** Ratio × advantage. */
+  readonly plain: Tensor; // [N]
+  /** Clipped ratio × advantage. */
+  readonly clipped: Tensor; // [N]
+}
+
+/** Policy loss: the objective that is maximised. */
+export type LossRecord = Choice & {
+  /** True where `rl.clipRatioDual` applies. */
+  readonly dualClip: boolean;
+  /** `gain` is differentiated; where `bounded` differs from ratio × advantage, the token counts as clipped. Both [N]. */
+  readonly objective: (
+    engine: Engine,
+    surrogate: Surrogate,
+    options: Pick<PolicyLossOptions, 'clipRatioDual'>,
+  ) => { readonly gain: Tensor; readonly bounded: Tensor };
+};
+
+export const LOSSES = {
+  ppo: {
+    label: 'PPO',
+    summary: 'the lesser of ratio times advantage and clipped ratio times advantage',
+    paper: 'Schulman et al. 2017, arXiv 1707.06347; dual clip: Ye et al. 2020, arXiv 1912.09729',
+    dualClip: true,
+    objective: (engine, { advantage, plain, clipped }, { clipRatioDual }) => {
+      const lower = engine.minimum(plain, clipped); // [N]
+      const gain = clipRatioDual === null ? lower : dualClipped(engine, lower, advantage, clipRatioDual);
+      return { gain, bounded: gain };
+    },
+  },
+  cispo: {
+    label: 'CISPO',
+    summary: 'clipped ratio, detached, times advantage times log-probability',
+    paper: 'MiniMax-M1, arXiv 2506.13585',
+    dualClip: false,
+    objective: (engine, { logProb, clipped }) => ({
+      gain: engine.mul(engine.detach(clipped), logProb),
+      bounded: clipped,
+    }),
+  },
+} as const satisfies Readonly<Record<string, LossRecord>>;
+export type LossName = keyof typeof LOSSES;
+
 /**
  * Σ_t w_t·(−m_t·J_t + β·KL_t − η·m_t·H_t), with weights w and mask m, and
  *
@@ -205,7 +325,7 @@ export function policyLoss(engine: Engine, input: PolicyLossInput, options: Poli
   return engine.scope(() => {
     const weighted = (terms: Tensor, by: Tensor | null): Tensor =>
       by === null ? terms : engine.mul(terms, by);
-    const apart =
+    const logRatioOfLevel =
       logRatio === null
         ? engine.sub(logProb, input.oldLogProb)
         : engine.clamp(
@@ -213,21 +333,15 @@ export function policyLoss(engine: Engine, input: PolicyLossInput, options: Poli
             -LOG_RATIO_LIMIT,
             LEVEL_LIMIT,
           ); // [N]
-    const ratio = engine.exp(apart); // [N]
-    const held = engine.clamp(ratio, 1 - options.clipRatio, 1 + high); // [N]
+    const ratio = engine.exp(logRatioOfLevel); // [N]
+    const clippedRatio = engine.clamp(ratio, 1 - options.clipRatio, 1 + high); // [N]
     const plain = engine.mul(ratio, advantage); // [N]
-    const clipped = engine.mul(held, advantage); // [N]
-    let gain: Tensor; // [N]
-    let bounded: Tensor; // [N]
-    if (options.loss === 'cispo') {
-      bounded = clipped;
-      gain = engine.mul(engine.detach(clipped), logProb);
-    } else {
-      const lower = engine.minimum(plain, clipped); // [N]
-      bounded =
-        options.clipRatioDual === null ? lower : dualClipped(engine, lower, advantage, options.clipRatioDual);
-      gain = bounded;
-    }
+    const clipped = engine.mul(clippedRatio, advantage); // [N]
+    const { gain, bounded } = LOSSES[options.loss].objective(
+      engine,
+      { logProb, advantage, plain, clipped },
+      options,
+    ); // [N]
     const objective = engine.sum(weighted(weighted(gain, active), weight)); // []
     const k3Terms = klTerms(engine, 'k3', logProb, input.referenceLogProb); // [N]
     const klEach =

@@ -1,5 +1,5 @@
 /**
- * Reinforcement learning from the task reward: TimerPO (AnomSeer), and GRPO and its kin by name. Every rank runs this program on its
+ * Reinforcement learning from the task reward: TimerPO (AnomSeer), GRPO and related estimators, selected by name. Every rank runs this program on its
  * share of the prompts. One step:
  *
  *   1. sample prompts                           6. advantages; a group is skipped only if all of them are zero
@@ -45,10 +45,9 @@ import { TimeseerError } from '../ground/errors.ts';
 import type { Example } from '../ground/types.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
-import type { RlRecipe } from '../recipe/recipe.ts';
-import { advantagesOf, isZeroVariance } from './advantage.ts';
-import { divergenceTo, type Teacher } from './distillation.ts';
-import { alarmsOf, checkAlarms, type GuardedStep } from './guards.ts';
+import { type AdvantageOptions, advantagesOf, isZeroVariance, readsTraces } from './advantage.ts';
+import { type DistillationOptions, divergenceTo, type Teacher } from './distillation.ts';
+import { alarmsOf, checkAlarms, type GuardedStep, type GuardOptions } from './guards.ts';
 import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
 import type { TokenLoss } from './loss.ts';
 import { type Completion, completionsOf, type RlMetrics, rewardsOf, StepMeter } from './metrics.ts';
@@ -63,15 +62,17 @@ import {
   type TrainingGroup,
   tokenValues,
 } from './micro-batch.ts';
-import { cosineSchedule, type OptimizerOptions } from './optimizer.ts';
+import { cosineSchedule, type LearningRateOptions } from './optimizer.ts';
 import {
+  AGGREGATIONS,
+  type Aggregation,
   entropyThreshold,
-  kalmanLogRatio,
   klSum,
-  lossDenominator,
+  type PolicyLossOptions,
   policyLoss,
-  sequenceLogRatio,
-  tokenWeights,
+  RATIOS,
+  type RatioLevel,
+  type RatioOptions,
 } from './policy-loss.ts';
 import {
   type RolloutGroup,
@@ -80,14 +81,44 @@ import {
   type SampledGroup,
   startRollout,
 } from './rollout.ts';
-import { anchorsOf, type SimilarityResult, similarityTo } from './similarity.ts';
+import { anchorsOf, type SimilarityOptions, type SimilarityResult, similarityTo } from './similarity.ts';
 import { PromptEncoder, type Task } from './task.ts';
-import type { Validation, ValidationKeys } from './validation.ts';
+import type { Validation } from './validation.ts';
 
 export interface RlOptions
-  extends Omit<RlRecipe, keyof OptimizerOptions | ValidationKeys | 'reward' | 'workers'>,
-    Pick<RolloutOptions, 'rows' | 'schedule'> {
-  /** Tokens that go through the policy at once in an update, padding included; `MICRO_BATCH_TOKENS` when absent. */
+  extends LearningRateOptions,
+    PolicyLossOptions,
+    RatioOptions,
+    Pick<AdvantageOptions, 'advantage' | 'normalise'>,
+    Pick<RolloutOptions, 'group' | 'temperature' | 'topP' | 'maxTokens' | 'rows' | 'schedule'> {
+  /** Steps of the stage, each with fresh rollouts. */
+  readonly steps: number;
+  /** Prompts per step, over all workers. */
+  readonly prompts: number;
+  readonly timerpo: AdvantageOptions['timerpo'] &
+    SimilarityOptions & {
+      /** Steps between measurements of the gold response's similarity; 0: never. */
+      readonly gatesEvery: number;
+    };
+  readonly distillation: DistillationOptions;
+  /** Rounds in which groups of equal rewards are replaced. */
+  readonly resample: number;
+  /** Mini-batches of an epoch, one update each; divides `prompts`. */
+  readonly miniBatches: number;
+  /** Epochs over the rollouts of a step. */
+  readonly epochs: number;
+  /** Level of the probability ratio, in `RATIOS`. */
+  readonly ratio: RatioLevel;
+  /** Mean of the loss, in `AGGREGATIONS`. */
+  readonly aggregation: Aggregation;
+  /** Place of the KL penalty. */
+  readonly klIn: 'loss' | 'reward';
+  /** Share of the tokens, those of highest entropy, that have a policy gradient. */
+  readonly topEntropy: number;
+  readonly guards: GuardOptions;
+  /** Steps between checkpoints. */
+  readonly checkpointEvery: number;
+  /** Tokens that go through the policy at once in an update, padding included; default: `MICRO_BATCH_TOKENS`. */
   readonly tokens?: number;
 }
 
@@ -102,7 +133,7 @@ export interface RlHooks {
   readonly validation?: Validation | undefined;
 }
 
-/** What somebody who starts a stage with these options should know, one sentence each. */
+/** Warnings about a combination of options, one sentence each. */
 export function cautions(
   options: Pick<RlOptions, 'topP' | 'ratio' | 'aggregation' | 'kl' | 'klEstimator' | 'distillation'>,
 ): string[] {
@@ -131,7 +162,7 @@ export function cautions(
   return out;
 }
 
-/** Whether nothing can be learnt from the rewards of a group: all are equal. */
+/** True for a group whose rewards are all equal: nothing can be learnt from them. */
 const hasEqualRewards = ({ scores }: RolloutGroup): boolean => {
   const rewards = rewardsOf(scores);
   return rewards.every((reward) => reward === rewards[0]);
@@ -167,7 +198,7 @@ export async function rl(
   const { policy, workers } = learner;
   const { engine } = policy;
   const encoder = new PromptEncoder(policy);
-  const grounded = options.advantage === 'timerpo' && options.timerpo.alpha > 0;
+  const grounded = readsTraces(options);
   // Sampler and trainer compute the same in float32. In bfloat16 they round differently, so that the ratio of an update on
   // policy would not be 1 with the sampler's log-probabilities: there the trainer's own are the old ones.
   const rounded = policy.flat.dtype === 'bfloat16';
@@ -279,7 +310,7 @@ export async function rl(
         const [tokens, responses] = workers.allReduce([count.tokens, count.responses]) as [number, number];
         if (tokens === 0) continue; // every group of every rank has zero variance
         const most = (options.prompts / options.miniBatches) * options.group * options.maxTokens;
-        const denominator = lossDenominator(options.aggregation, { tokens, responses, most });
+        const denominator = AGGREGATIONS[options.aggregation].denominator({ tokens, responses, most });
         const report = learner.update(denominator, learningRate);
         meter.update(report, denominator / workers.size);
         skippedInARow = report.skipped ? skippedInARow + 1 : 0;
@@ -371,7 +402,7 @@ export async function rl(
     const base = holding === null ? null : concatenate(microBatch.map((one) => one.referenceLogProbs!)); // [K]
     const perResponse = microBatch.flatMap(({ advantage }) => advantage); // [B]
     const lengths = responses.map(({ ids }) => ids.length); // [B]
-    const weight = tokenWeights(options.aggregation, lengths); // [K]
+    const weight = AGGREGATIONS[options.aggregation].weights?.(lengths) ?? null; // [K]
     const active =
       least === -Infinity
         ? null
@@ -443,11 +474,10 @@ export async function rl(
     given: Pick<ResponseStates, 'states' | 'targets'>,
     lengths: readonly number[],
   ): Float32Array | null {
-    if (options.ratio === 'token') return null;
+    const { logRatio: levelOf } = RATIOS[options.ratio];
+    if (levelOf === null) return null;
     const logRatio = tokenValues(policy, given, options.temperature).map((value, k) => value - old[k]!); // [K]
-    return options.ratio === 'sequence'
-      ? sequenceLogRatio(logRatio, lengths)
-      : kalmanLogRatio(logRatio, lengths, options.kalmanNoise);
+    return levelOf(logRatio, lengths, options);
   }
 
   /** What the teacher, which is shown the expert traces, has of the tokens of a micro-batch; without gradient. */

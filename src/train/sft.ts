@@ -12,17 +12,21 @@
 import type { Tensor } from '../engine/engine.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import { forward } from '../policy/forward.ts';
-import type { SftRecipe } from '../recipe/recipe.ts';
 import { BEGINNING, checkSkipped, type Learner, type StageStart } from './learner.ts';
 import { supervisedLoss } from './loss.ts';
 import type { SftMetrics } from './metrics.ts';
 import { microBatches, PaddingMeter, sequenceBatch } from './micro-batch.ts';
-import { cosineSchedule, type OptimizerOptions } from './optimizer.ts';
+import { cosineSchedule, type LearningRateOptions } from './optimizer.ts';
 import { PromptEncoder, type Task } from './task.ts';
-import type { Validation, ValidationKeys } from './validation.ts';
+import type { Validation } from './validation.ts';
 
-export interface SftOptions
-  extends Omit<SftRecipe, keyof OptimizerOptions | ValidationKeys | 'workers' | 'levels'> {
+export interface SftOptions extends LearningRateOptions {
+  /** Training examples, each seen once. */
+  readonly samples: number;
+  /** Examples per update, over all workers. */
+  readonly batch: number;
+  /** Steps between checkpoints. */
+  readonly checkpointEvery: number;
   /** Tokens that go through the policy at once, padding included; `MICRO_BATCH_TOKENS` when absent. */
   readonly tokens?: number;
 }

@@ -23,9 +23,6 @@ export interface ValidationOptions {
   readonly best: string;
 }
 
-/** Keys of a stage's recipe that its loop does not look at. */
-export type ValidationKeys = 'evalEvery' | 'evalSeries' | 'keep' | 'patience' | 'output';
-
 /** Metrics of which less is better. */
 const LESS_IS_BETTER: ReadonlySet<string> = new Set(['unparsable']);
 

@@ -276,7 +276,10 @@ export async function runWorkers<Job, Note, Result>(
         workerData: context,
         execArgv: program.execArgv,
         env: SHARE_ENV,
+        stdout: true,
       });
+      // Text printed by a module of the user must not stand in the output of a command.
+      worker.stdout.on('data', (text: Buffer) => process.stderr.write(text));
       workers.push(worker);
       return new Promise<Result>((resolve, reject) => {
         let result: { readonly value: Result } | undefined;

@@ -12,9 +12,9 @@ import {
   createAdapter,
   mergeAdapter,
 } from '../../src/policy/lora.ts';
+import { ADAPTER_TARGETS } from '../../src/policy/lora-targets.ts';
 import type { Dims } from '../../src/policy/model-config.ts';
 import { type LoadOptions, Policy } from '../../src/policy/policy.ts';
-import { ADAPTER_TARGETS } from '../../src/recipe/lora-targets.ts';
 import { distance, engine, GOLDEN, golden, picture } from './golden.ts';
 
 const base = Policy.load(engine, GOLDEN);

@@ -3,8 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { ConfigError, closest } from '../../src/ground/errors.ts';
+import { ADAPTER_TARGETS, DECODER_TARGETS } from '../../src/policy/lora-targets.ts';
 import { changedKeys, defaultRecipe, loadRecipe, recipeNames } from '../../src/recipe/config.ts';
-import { ADAPTER_TARGETS, DECODER_TARGETS } from '../../src/recipe/lora-targets.ts';
 import { recipeKeys, recipeSchema } from '../../src/recipe/recipe.ts';
 
 const directory = mkdtempSync(join(tmpdir(), 'timeseer-config-'));
@@ -177,7 +177,7 @@ describe('loadRecipe', () => {
     ['rl:\n  clipRatio: 1\n', 'r.yaml:2: rl.clipRatio: got 1, expected a number < 1'],
     [
       'rl:\n  advantage: ppo\n',
-      'r.yaml:2: rl.advantage: got "ppo", expected one of timerpo, grpo, dr_grpo, rloo, reinforce_pp, gdpo, none',
+      'r.yaml:2: rl.advantage: got "ppo", expected one of timerpo, grpo, dr_grpo, rloo, reinforce_pp, gdpo, none, or a module, as in ./mine.ts#name',
     ],
     [
       'rl:\n  advantage: none\n',
@@ -278,6 +278,30 @@ describe('overrides', () => {
     expect(recipe('seed: 3\n').seed).toBe(3);
     expect(defaultRecipe().seed).toBe(42);
   });
+});
+
+test('an own advantage estimator is placed beside the recipe and hashed with what it imports', () => {
+  const file = join(directory, 'mine.ts');
+  writeFileSync(join(directory, 'part.ts'), 'export const one = 1;\n');
+  writeFileSync(file, "import { one } from './part.ts';\nexport const best = one;\n");
+  const advantageOf = () => recipe('rl:\n  advantage: ./mine.ts#best\n').rl.advantage;
+  const before = advantageOf();
+  expect(before).toEqual({ use: `${file}#best`, sha256: expect.stringMatching(/^[0-9a-f]{64}$/) });
+  writeFileSync(join(directory, 'part.ts'), 'export const one = 2;\n');
+  const after = advantageOf();
+  expect(
+    changedKeys(
+      { ...defaultRecipe(), rl: { ...defaultRecipe().rl, advantage: before } },
+      {
+        ...defaultRecipe(),
+        rl: { ...defaultRecipe().rl, advantage: after },
+      },
+    ),
+  ).toEqual(['rl.advantage.sha256']);
+  expect(recipe('', [`rl.advantage=${file}`]).rl.advantage).toMatchObject({ use: file });
+  expect(complaint('rl:\n  advantage: ./gone.ts\n')).toMatch(
+    /^r\.yaml:2: rl\.advantage: gone\.ts: cannot be read/,
+  );
 });
 
 describe('recipes of runs', () => {

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
+import { choiceNames } from '../../src/ground/choice.ts';
 import {
   ADVANTAGES,
   type AdvantageOptions,
@@ -20,6 +21,8 @@ import {
   withEqualSpread,
 } from '../../src/train/advantage.ts';
 
+const NAMES = choiceNames(ADVANTAGES);
+
 const dot = (a: readonly number[], b: readonly number[]): number =>
   a.reduce((sum, v, i) => sum + v * b[i]!, 0);
 const total = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
@@ -31,6 +34,7 @@ const OPTIONS: AdvantageOptions = {
   normalise: 'batch',
 };
 const ALONE = {
+  rank: 0,
   gather: (values: readonly number[]) => Float64Array.from(values),
   allReduce: (values: readonly number[]) => values,
 };
@@ -81,7 +85,7 @@ test('the time-series part of TimerPO never moves along the task part, whatever 
 test('every estimator but REINFORCE++ sums to zero over a group, that one over the tokens of the batch', () => {
   fc.assert(
     fc.property(fc.array(group, { minLength: 1, maxLength: 4 }), (groups) => {
-      for (const name of ADVANTAGES) {
+      for (const name of NAMES) {
         const all = of(name, ...groups);
         const sums =
           name === 'reinforce_pp'
@@ -115,7 +119,7 @@ test('a group of equal rewards still teaches through its traces under TimerPO, a
 test('equal rewards and equal similarities have zero variance, whatever their binary rounding', () => {
   const [only] = of('timerpo', record([0.1, 0.1, 0.1], { similarity: [0.7, 0.7, 0.7] }));
   expect(isZeroVariance(only!)).toBe(true);
-  for (const name of ADVANTAGES) {
+  for (const name of NAMES) {
     expect(of(name, record([0.1, 0.1, 0.1]), record([0.7, 0.7])).every(isZeroVariance)).toBe(true);
   }
 });
@@ -282,7 +286,7 @@ describe('orthogonal parts scaled to the spread of the main ones', () => {
   });
 });
 
-test.each(ADVANTAGES.filter((name) => name !== 'none'))(
+test.each(NAMES.filter((name) => name !== 'none'))(
   'of %s, responses without a reward have none, and the others are as if they were alone',
   (name) => {
     const whole = record([0.1, 0.9, 0.4], { similarity: [0.2, 0.9, 0.6], lengths: [3, 1, 2] });

@@ -3,15 +3,11 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
+import { choiceNames } from '../../src/ground/choice.ts';
 import { Random } from '../../src/ground/random.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { defaultRecipe } from '../../src/recipe/recipe.ts';
-import {
-  DIVERGENCES,
-  type DistillationOptions,
-  divergenceTo,
-  tokenDivergence,
-} from '../../src/train/distillation.ts';
+import { DIVERGENCES, type DistillationOptions, divergenceTo } from '../../src/train/distillation.ts';
 import { headGradients } from '../../src/train/loss.ts';
 import type { RlMetrics } from '../../src/train/metrics.ts';
 import { responseStates } from '../../src/train/micro-batch.ts';
@@ -43,8 +39,9 @@ const golden: Golden = JSON.parse(
 type Way = Pick<DistillationOptions, 'divergence' | 'estimator'>;
 const REVERSE: Way = { divergence: 'reverse_kl', estimator: 'full' };
 const SAMPLED: Way = { divergence: 'reverse_kl', estimator: 'sampled' };
+const NAMES = choiceNames(DIVERGENCES);
 const WAYS: readonly Way[] = [
-  ...DIVERGENCES.map((divergence): Way => ({ divergence, estimator: 'full' })),
+  ...NAMES.map((divergence): Way => ({ divergence, estimator: 'full' })),
   SAMPLED,
 ];
 
@@ -135,7 +132,7 @@ describe('the divergence from the teacher', () => {
   const teacher = engine.tensor(normal(tokens * width), [tokens, width]);
   const teacherHead = engine.tensor(normal(vocabulary * width), [vocabulary, width]);
 
-  test.each(DIVERGENCES)('%s: its gradients by states and head are its finite differences', (divergence) => {
+  test.each(NAMES)('%s: its gradients by states and head are its finite differences', (divergence) => {
     const [states, head] = [normal(tokens * width), normal(vocabulary * width)];
     const way: Way = { divergence, estimator: 'full' };
     engine.scope(() => {
@@ -182,11 +179,11 @@ describe('the divergence from the teacher', () => {
       fc.property(row, row, (a, b) => {
         engine.scope(() => {
           const [p, q] = [a, b].map((values) => engine.logSoftmax(matrix([values], Float64Array)));
-          for (const divergence of DIVERGENCES) {
-            expect(engine.item(tokenDivergence(engine, p!, q!, divergence))).toBeGreaterThan(-1e-12);
-            expect(engine.item(tokenDivergence(engine, p!, p!, divergence))).toBeCloseTo(0, 12);
+          for (const divergence of NAMES) {
+            expect(engine.item(DIVERGENCES[divergence].tokens(engine, p!, q!))).toBeGreaterThan(-1e-12);
+            expect(engine.item(DIVERGENCES[divergence].tokens(engine, p!, p!))).toBeCloseTo(0, 12);
           }
-          expect(engine.item(tokenDivergence(engine, p!, q!, 'jsd'))).toBeLessThanOrEqual(Math.LN2 + 1e-12);
+          expect(engine.item(DIVERGENCES.jsd.tokens(engine, p!, q!))).toBeLessThanOrEqual(Math.LN2 + 1e-12);
         });
       }),
       { numRuns: 40 },
@@ -243,7 +240,7 @@ describe('a stage that distils', () => {
   });
 
   test('from itself, asked the same, has nothing to learn', async () => {
-    for (const divergence of DIVERGENCES) {
+    for (const divergence of NAMES) {
       const distillation = { ...RL.distillation, teacher: 'current', divergence } as const;
       const { lines } = await distill(beginner, null, plain, { distillation });
       expect(lines[0]!.distillation).toBeCloseTo(0, 6);

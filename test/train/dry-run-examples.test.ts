@@ -6,6 +6,7 @@ import { trainBpe } from '../../src/policy/bpe.ts';
 import type { Layout } from '../../src/policy/layout.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import { defaultRecipe, type Recipe } from '../../src/recipe/recipe.ts';
+import type { AdvantageName } from '../../src/train/advantage.ts';
 import { dryRun, type Subject, WatchedLearner } from '../../src/train/dry-run.ts';
 import { ExampleReader, lengthsOf, plannedGroups, undominated } from '../../src/train/dry-run-examples.ts';
 import { rl } from '../../src/train/rl.ts';
@@ -78,7 +79,11 @@ async function whole(stage: 'sft' | 'rl', recipe: Recipe, recompute: boolean): P
     return task.score(response, example);
   };
   if (stage === 'sft') await sft(learner, task, { ...recipe.sft, ...recipe.memory }, silent);
-  else await rl(learner, null, { ...task, score }, { ...recipe.rl, ...recipe.memory }, recipe.seed, silent);
+  else {
+    const advantage = recipe.rl.advantage as AdvantageName;
+    const all = { ...recipe.rl, ...recipe.memory, advantage };
+    await rl(learner, null, { ...task, score }, all, recipe.seed, silent);
+  }
   return new Map([...ledger.peaks()].map(([phase, { bytes }]) => [phase, bytes]));
 }
 

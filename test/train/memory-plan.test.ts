@@ -172,7 +172,14 @@ async function measured(one: Case): Promise<number> {
   else {
     reference = policy.adapter === null ? create(one, { tuning: 'none' }) : null;
     const scorer = reference ?? { ...policy.withoutAdapter, forbidden: policy.forbidden };
-    await rl(learner, scorer, taskOf(one), { ...recipe.rl, tokens }, recipe.seed, silent);
+    await rl(
+      learner,
+      scorer,
+      taskOf(one),
+      { ...recipe.rl, tokens, advantage: 'timerpo' },
+      recipe.seed,
+      silent,
+    );
   }
   const { peak } = engine.memory()!;
   learner.optimizer.dispose();

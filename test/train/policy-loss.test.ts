@@ -2,20 +2,19 @@ import { readFileSync } from 'node:fs';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { openTorch } from '../../src/engine/torch/torch.ts';
+import { choiceNames } from '../../src/ground/choice.ts';
 import { Random } from '../../src/ground/random.ts';
 import {
+  AGGREGATIONS,
   type Aggregation,
   entropyThreshold,
   KL_ESTIMATORS,
   type KlEstimator,
   kalmanLogRatio,
-  klEstimate,
-  lossDenominator,
   type PolicyLossOptions,
   policyLoss,
   type RatioLevel,
   sequenceLogRatio,
-  tokenWeights,
 } from '../../src/train/policy-loss.ts';
 
 const engine = openTorch({ threads: 1 });
@@ -156,7 +155,7 @@ describe('policy loss', () => {
         options: { clipRatio: 0.05 },
         tokens: {
           logRatio: [...sequenceLogRatio(Float32Array.from(apart), [5, 7])],
-          weight: [...tokenWeights('sequence_mean', [5, 7])!],
+          weight: [...AGGREGATIONS.sequence_mean.weights([5, 7])],
         },
       },
       {
@@ -314,12 +313,12 @@ describe('log-ratios filtered along the tokens', () => {
 
 test('the denominators are those of the whole update, and weights of a response sum to 1 in a mean over responses', () => {
   const update = { tokens: 30, responses: 4, most: 80 };
-  expect(lossDenominator('token_mean', update)).toBe(30);
-  expect(lossDenominator('sequence_mean', update)).toBe(4);
-  expect(lossDenominator('constant', update)).toBe(80);
-  expect(tokenWeights('token_mean', [2, 3])).toBeNull();
-  expect(tokenWeights('constant', [2, 3])).toBeNull();
-  expect([...tokenWeights('sequence_mean', [2, 4])!]).toEqual([0.5, 0.5, 0.25, 0.25, 0.25, 0.25]);
+  expect(AGGREGATIONS.token_mean.denominator(update)).toBe(30);
+  expect(AGGREGATIONS.sequence_mean.denominator(update)).toBe(4);
+  expect(AGGREGATIONS.constant.denominator(update)).toBe(80);
+  expect(AGGREGATIONS.token_mean.weights).toBeNull();
+  expect(AGGREGATIONS.constant.weights).toBeNull();
+  expect([...AGGREGATIONS.sequence_mean.weights([2, 4])]).toEqual([0.5, 0.5, 0.25, 0.25, 0.25, 0.25]);
 });
 
 test('the tokens of highest entropy are those above a quantile', () => {
@@ -368,7 +367,7 @@ describe('verl and TRL', () => {
     const { aggregation = 'token_mean', ratio = 'token', topEntropy = 1, ...rest } = options;
     const { logProb, oldLogProb, referenceLogProb, entropy } = golden;
     const apart = Float32Array.from(logProb, (value, i) => value - oldLogProb[i]!);
-    const weight = tokenWeights(aggregation, lengths);
+    const weight = AGGREGATIONS[aggregation].weights?.(lengths) ?? null;
     const least = entropyThreshold(Float64Array.from(entropy), topEntropy);
     const tokens: Tokens = {
       ...{ logProb, oldLogProb, referenceLogProb, entropy, advantage: spread(golden.advantage) },
@@ -378,18 +377,18 @@ describe('verl and TRL', () => {
     };
     const got = run(tokens, { ...OPTIONS, kl: 0, entropy: 0, ...rest });
     const counts = { tokens: logProb.length, responses: lengths.length, most: lengths.length * golden.most };
-    const denominator = lossDenominator(aggregation, counts);
+    const denominator = AGGREGATIONS[aggregation].denominator(counts);
     expect(got.loss / denominator).toBeCloseTo(loss, 5);
     got.forLogProb.forEach((value, i) => {
       expect(value / denominator).toBeCloseTo(gradient[i]!, 5);
     });
   });
 
-  test.each(KL_ESTIMATORS)('have the same %s, with its gradient', (estimator) => {
+  test.each(choiceNames(KL_ESTIMATORS))('have the same %s, with its gradient', (estimator) => {
     const { apart } = golden.divergence;
     const { value, gradient } = golden.divergence[estimator];
     apart.forEach((distance, i) => {
-      expect(klEstimate(estimator, 0, distance)).toBeCloseTo(value[i]!, 4);
+      expect(KL_ESTIMATORS[estimator].estimate(distance)).toBeCloseTo(value[i]!, 4);
       const at = { ...token(1, 0), logProb: [0], oldLogProb: [0], referenceLogProb: [distance] };
       const got = run(at, { ...OPTIONS, kl: 1, klEstimator: estimator, entropy: 0 });
       expect(got.loss).toBeCloseTo(value[i]!, 4);
