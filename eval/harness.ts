@@ -11,6 +11,7 @@ import {
   trainingExamples,
   validationExamples,
 } from '../datasets/source.ts';
+import { checkReasoning } from '../src/claims/reasoning.ts';
 import type { EvalRecord, Example, ParsedAnswer, Picture, Score } from '../src/ground/types.ts';
 import type { Answerer } from '../src/policy/answerer.ts';
 import type { EncodedPrompt } from '../src/policy/batch.ts';
@@ -18,7 +19,6 @@ import type { Sampled } from '../src/policy/generate.ts';
 import type { Recipe } from '../src/recipe/recipe.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import { PromptEncoder, type Shot } from '../src/train/task.ts';
-import { checkReasoning } from './reasoning.ts';
 
 /** What evaluation needs to know of a task. */
 export interface EvalTask {

@@ -8,7 +8,7 @@ import { SPLITS, type Split } from '../../datasets/split.ts';
 import { normalAlone } from '../../datasets/statistics.ts';
 import { profileToJson, readProfile } from '../expcot/class-profile.ts';
 import { ClassEvidence } from '../expcot/class-trace.ts';
-import { formatNumber } from '../expcot/trace.ts';
+import { formatNumber } from '../expcot/phrase.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { readUtf8, writeFileAtomic } from '../ground/files.ts';
 import { print, printJson } from '../ground/terminal.ts';

@@ -11,16 +11,9 @@ import { bridge } from '../series/missing.ts';
 import { summarise } from '../series/stats.ts';
 import { type CycleTest, cycleTest, FLAG_FROM } from './cycle.ts';
 import { analyse, type Evidence } from './evidence.ts';
+import { listIntervals, phrase, type TraceView } from './phrase.ts';
 import { cite, discordRatio, route } from './route.ts';
-import {
-  blind,
-  composeTrace,
-  formatResponse,
-  listIntervals,
-  formatNumber as say,
-  type Trace,
-  teacher,
-} from './trace.ts';
+import { blind, composeTrace, formatResponse, TRACE_PHRASES, type Trace, teacher } from './trace.ts';
 
 /** What is known of one channel. */
 export interface ChannelEvidence {
@@ -35,25 +28,67 @@ export function cycleOf(evidence: Evidence, values: Float64Array): CycleTest | n
   return period === null ? null : cycleTest(values, period, kind === 'cycle');
 }
 
-/** What decides the class, in numbers. */
-function reason({ class: kind, outside, speed, whiteness, levelChange }: CycleTest): string {
-  if (kind === 'trend') return `the level changes for good by up to ${say(levelChange)}`;
-  if (kind === 'seasonal') return `steps there are ${say(speed)} times the usual ones: the wave runs faster`;
-  if (kind === 'shapelet')
-    return `steps there are ${say(speed)} times the usual ones: the wave has another shape`;
-  if (whiteness > 0)
-    return `steps there are ${say(speed)} times the usual ones, and roughness is ${say(whiteness)} of that of white noise: the wave gives way to noise`;
-  return `of these points a share of ${say(outside)} lies outside of the range of the cycle`;
+type OfCycle = Pick<TraceView, 'cycle'>;
+
+/** Statements about the cycle test. */
+export const CYCLE_PHRASES = {
+  opening: phrase<OfCycle>(
+    'cycle test',
+    'the typical cycle of {n} samples lies between {n} and {n}; the largest departure from it is {n} at {n}, limit {n} ({n} standard deviations of {n}',
+    ({ cycle }) =>
+      cycle && [
+        ...[cycle.period, cycle.low, cycle.high, cycle.peak, cycle.peakIndex],
+        ...[cycle.threshold, FLAG_FROM, cycle.sigma],
+      ],
+  ),
+  recurs: phrase<OfCycle>(
+    'cycle test',
+    'what recurs every {n} samples is a longer pattern',
+    ({ cycle }) => cycle && [cycle.recurs],
+  ),
+  flagged: phrase<OfCycle>('cycle test', 'flagged: {list}', ({ cycle }) => cycle && [cycle.intervals]),
+  steps: phrase<OfCycle>(
+    'cycle test',
+    'steps there are {n} times the usual ones',
+    ({ cycle }) => cycle && [cycle.speed],
+  ),
+  roughness: phrase<OfCycle>(
+    'cycle test',
+    'roughness is {n} of that of white noise',
+    ({ cycle }) => cycle && [cycle.whiteness],
+    { opening: 'Cycle test:' },
+  ),
+  share: phrase<OfCycle>(
+    'cycle test',
+    'a share of {n} lies outside of the range of the cycle',
+    ({ cycle }) => cycle && [cycle.outside],
+  ),
+  level: phrase<OfCycle>(
+    'cycle test',
+    'the level changes for good by up to {n}',
+    ({ cycle }) => cycle && [cycle.levelChange],
+  ),
+};
+const SAYS = CYCLE_PHRASES;
+
+/** States what decides the class. */
+function reason(cycle: CycleTest): string {
+  const view = { cycle };
+  if (cycle.class === 'trend') return SAYS.level.of(view);
+  if (cycle.class === 'seasonal') return `${SAYS.steps.of(view)}: the wave runs faster`;
+  if (cycle.class === 'shapelet') return `${SAYS.steps.of(view)}: the wave has another shape`;
+  return cycle.whiteness > 0
+    ? `${SAYS.steps.of(view)}, and ${SAYS.roughness.of(view)}: the wave gives way to noise`
+    : `of these points ${SAYS.share.of(view)}`;
 }
 
 function report(cycle: CycleTest): string {
-  const { period, low, high, sigma, threshold, peak, peakIndex, intervals, recurs } = cycle;
-  const limit = `limit ${say(threshold)} (${FLAG_FROM} standard deviations of ${say(sigma)}, or more for a high cycle)`;
-  const opening = `Cycle test: the typical cycle of ${say(period)} samples lies between ${say(low)} and ${say(high)}; the largest departure from it is ${say(peak)} at ${peakIndex}, ${limit}`;
-  const longer = recurs === null ? '' : `; what recurs every ${recurs} samples is a longer pattern`;
-  return intervals.length === 0
+  const view = { cycle };
+  const opening = `Cycle test: ${SAYS.opening.of(view)}, or more for a high cycle)`;
+  const longer = cycle.recurs === null ? '' : `; ${SAYS.recurs.of(view)}`;
+  return cycle.intervals.length === 0
     ? `${opening}${longer}; nothing is flagged.`
-    : `${opening}${longer}; flagged: ${listIntervals(intervals)}; ${reason(cycle)}.`;
+    : `${opening}${longer}; ${SAYS.flagged.of(view)}; ${reason(cycle)}.`;
 }
 
 /** The cycle test where it decides: where no other test does, and on cycles that are no waves, which the others take apart. */
@@ -101,7 +136,7 @@ function teacherOf(
   const where = listIntervals(intervals);
   const told = {
     found: `It departs from this pattern at ${where}, like an anomaly of class ${label}.`,
-    validation: `${report(cycle)} The cycle test best supports an anomaly of class ${label} at ${where}, with a point F1 of ${say(own)}.${doubt}`,
+    validation: `${report(cycle)} The cycle test best supports an anomaly of class ${label} at ${where}, with a ${TRACE_PHRASES.agreement.print(own)}.${doubt}`,
     conclusion: `anomalies of class ${label} at ${where}.`,
   };
   return composeTrace(evidence, told, intervals, label);

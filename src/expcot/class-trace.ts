@@ -9,7 +9,8 @@ import { areAxes, PAIR_KIND } from './channel-features.ts';
 import { type ClassProfile, classIndex, fromScale, standardRow, toScale } from './class-profile.ts';
 import { classProbabilities } from './discriminant.ts';
 import { features, MOST_CHANNELS } from './features.ts';
-import { formatNumber, tellGaps } from './trace.ts';
+import { formatNumber, type Phrase, phrase, type Slot, type TraceView, type Truth } from './phrase.ts';
+import { tellGaps } from './trace.ts';
 
 /** Variance ratio from which a feature may be cited: far above what chance gives (about 1). */
 export const CITABLE_RATIO = 5;
@@ -167,9 +168,95 @@ export const MOST_DISSENT = 2;
 /** Channels that are described one by one. */
 const MOST_DESCRIBED = 4;
 
-/** Three significant digits: two values that read the same must not be said to differ by more than that. */
+/** Significant digits: two values that read the same must not be said to differ by more than that. */
+const DIGITS = { digits: 3 };
+/** Rounding errors are no level. */
 const say = (value: number): string =>
-  formatNumber(Math.abs(value) < 1e-9 ? 0 : Number(value.toPrecision(3)));
+  formatNumber(Math.abs(value) < 1e-9 ? 0 : Number(value.toPrecision(DIGITS.digits)));
+
+/** Returns a feature of the channel that is described by its key; null where the list has none, or it is undefined. */
+function featureOf({ features, name }: Pick<TraceView, 'features' | 'name'>, key: string): number | null {
+  const value = features.find((feature) => feature.key === key || feature.key === `${name}.${key}`)?.value;
+  return value === undefined || Number.isNaN(value) ? null : value;
+}
+
+/** Typical value of a feature in a class; null where either is not known. */
+function typicalOf(profile: ClassProfile | undefined, key: string, name: Slot | undefined): number | null {
+  const f = profile?.features.findIndex((feature) => feature.key === key) ?? -1;
+  const mean = profile?.classes.find((learned) => learned.name === name)?.means[f] ?? null;
+  return mean === null ? null : fromScale(profile!.features[f]!, mean);
+}
+
+type OfFeatures = Pick<TraceView, 'features' | 'name' | 'names'>;
+const describes = (
+  quantity: string,
+  text: string,
+  truth: (view: OfFeatures) => readonly Truth[],
+): Phrase<OfFeatures> => phrase(quantity, text, truth, DIGITS);
+const weighs = (
+  quantity: string,
+  text: string,
+  truth: Phrase<Pick<TraceView, 'classes' | 'features'>>['truth'],
+): Phrase<Pick<TraceView, 'classes' | 'features'>> => phrase(quantity, text, truth, DIGITS);
+
+/** Statements about the features of a series, and about classes. */
+export const CLASS_PHRASES = {
+  line: describes('strongest line', 'of period {n}, has {n} of the power', (view) => [
+    featureOf(view, 'period'),
+    featureOf(view, 'line'),
+  ]),
+  tau: describes('trend of ranks', 'Mann–Kendall tau is {n}', (view) => [featureOf(view, 'tau')]),
+  crossings: describes('crossings', 'it crosses its mean {n} times per {int} samples', (view) => [
+    featureOf(view, 'crossings'),
+    100,
+  ]),
+  axes: describes(
+    'axes',
+    'Part of the mean vector and share of the movement by axis: {pairs}',
+    ({ features, names }) => [
+      names.map((name) => {
+        const view = { features, name };
+        return [name, featureOf(view, 'tilt'), featureOf(view, 'activity')] as const;
+      }),
+    ],
+  ),
+  correlations: describes(
+    'correlations',
+    'Correlation between the channels: {pairs}',
+    ({ features, names }) => [
+      names.flatMap((a, i) =>
+        names.slice(i + 1).map((b) => {
+          const pair = features.find(({ key }) => key === `${a}~${b}.${PAIR_KIND.key}`);
+          return [`${a} and ${b}`, pair?.value ?? null] as const;
+        }),
+      ),
+    ],
+  ),
+  counts: weighs('class counts', 'closest classes are {name} ({int}) and {name} ({int})', ({ classes }) => {
+    const counts = classes?.profile.classes.map(({ count }) => count) ?? null;
+    return [null, counts, null, counts];
+  }),
+  feature: weighs(
+    'feature',
+    'the {label} is {n}, where {name} has {n} and {name} {n}',
+    ({ classes, features }, [label, , one, , other]) => {
+      const feature = features.find(({ says }) => says === label);
+      if (feature === undefined) return [null, null, null, null, null, null];
+      const profile = classes?.profile;
+      const typical = [one, other].map((name) => typicalOf(profile, feature.key, name));
+      return [null, feature.value, null, typical[0]!, null, typical[1]!];
+    },
+  ),
+  rule: weighs(
+    'class rule',
+    'the linear rule over all {int} features gives {int} % to {name} and {int} % to',
+    ({ classes, features }) => {
+      const percents = classes?.candidates.map(({ percent }) => percent) ?? null;
+      return [features.length, percents, null, percents];
+    },
+  ),
+};
+const SAYS = CLASS_PHRASES;
 
 function observe(evidence: ClassEvidence): string {
   const { length, channels, profile } = evidence;
@@ -203,30 +290,28 @@ function observe(evidence: ClassEvidence): string {
 
 function shape(evidence: ClassEvidence, prefix: string, std: number): string {
   if (std === 0) return '';
-  const of = (key: string): string => say(evidence.feature(`${prefix}${key}`));
-  const line = `; its strongest spectral line, of period ${of('period')}, has ${of('line')} of the power`;
+  const of = (key: string): number => evidence.feature(`${prefix}${key}`);
+  const line = `; its strongest spectral line, ${SAYS.line.print(of('period'), of('line'))}`;
   if (prefix !== '') return line;
-  return `${line}; Mann–Kendall tau is ${of('tau')}; it crosses its mean ${of('crossings')} times per 100 samples`;
+  return `${line}; ${SAYS.tau.print(of('tau'))}; ${SAYS.crossings.print(of('crossings'), 100)}`;
 }
 
 /** How axes share the vector that they make; of channels that make none, which move together. */
 function relations(evidence: ClassEvidence): string {
   const names = evidence.channels.map(({ name }) => name);
-  const of = (key: string): string => say(evidence.feature(key));
+  const of = (key: string): number => evidence.feature(key);
   if (areAxes(names)) {
-    const parts = names.map((name) => `${name} ${of(`${name}.tilt`)} and ${of(`${name}.activity`)}`);
-    return `Part of the mean vector and share of the movement by axis: ${parts.join(', ')}.`;
+    return `${SAYS.axes.print(names.map((name) => [name, of(`${name}.tilt`), of(`${name}.activity`)]))}.`;
   }
   const pairs = names.flatMap((a, i) => {
-    return names.slice(i + 1).map((b) => `${a} and ${b} ${of(`${a}~${b}.${PAIR_KIND.key}`)}`);
+    return names.slice(i + 1).map((b) => [`${a} and ${b}`, of(`${a}~${b}.${PAIR_KIND.key}`)] as const);
   });
-  return `Correlation between the channels: ${pairs.join(', ')}.`;
+  return `${SAYS.correlations.print(pairs)}.`;
 }
 
-/** What one feature says, and for which class. */
-function cite({ says, value, one, other }: Comparison, name: string, rival: string): string {
-  return `the ${says} is ${say(value)}, where ${name} has ${say(one)} and ${rival} ${say(other)}`;
-}
+/** States one feature beside its typical values in two classes. */
+const cite = ({ says, value, one, other }: Comparison, name: string, rival: string): string =>
+  SAYS.feature.print(says, value, name, one, rival, other);
 
 function weigh(
   evidence: ClassEvidence,
@@ -236,11 +321,11 @@ function weigh(
   const comparisons = evidence.compare(name, rival);
   const cited = strongest(comparisons, 1, MOST_CITED);
   const dissent = strongest(comparisons, -1, MOST_DISSENT);
-  const counts = [name, rival].map((own) => {
-    return `${own} (${evidence.profile.classes[classIndex(evidence.profile, own)]!.count})`;
-  });
+  const [count, rivals] = [name, rival].map(
+    (label) => evidence.profile.classes[classIndex(evidence.profile, label)]!.count,
+  );
   const sentences = [
-    `The closest classes are ${counts.join(' and ')}, training examples in brackets; values are typical ones.`,
+    `The ${SAYS.counts.print(name, count!, rival, rivals!)}, training examples in brackets; values are typical ones.`,
   ];
   if (cited.length === 0) sentences.push(`No feature by itself speaks for ${name}.`);
   else {
@@ -272,11 +357,11 @@ function compose(
   return { text: `<think>${think}</think><class>${name}</class>`, think, class: name, rival, cited, dissent };
 }
 
-function probabilities(evidence: ClassEvidence, names: readonly string[]): string {
-  const parts = names.map((name) => {
-    return `${evidence.candidates.find((candidate) => candidate.class === name)!.percent} % to ${name}`;
-  });
-  return `the linear rule over all ${evidence.values.length} features gives ${parts.join(' and ')}`;
+function probabilities(evidence: ClassEvidence, name: string, rival: string): string {
+  const [percent, rivals] = [name, rival].map(
+    (label) => evidence.candidates.find((candidate) => candidate.class === label)!.percent,
+  );
+  return `${SAYS.rule.print(evidence.values.length, percent!, name, rivals!)} ${rival}`;
 }
 
 /** The trace of the evidence alone: concludes the class that the rule finds most probable. */
@@ -285,7 +370,7 @@ export function blindClass(evidence: ClassEvidence): ClassTrace {
     (typeof evidence.candidates)[0],
     (typeof evidence.candidates)[0],
   ];
-  const verdict = `Taken together, ${probabilities(evidence, [best.class, next.class])}.`;
+  const verdict = `Taken together, ${probabilities(evidence, best.class, next.class)}.`;
   return compose(evidence, best.class, next.class, verdict, `the class is ${best.class}.`);
 }
 
@@ -299,7 +384,7 @@ export function teacherClass(evidence: ClassEvidence, gold: string): ClassTrace 
   const rival = evidence.candidates.find((candidate) => candidate.class !== gold)!.class;
   const agrees = evidence.candidates[0]!.class === gold;
   const verdict = agrees
-    ? `Taken together, ${probabilities(evidence, [gold, rival])}, in agreement.`
-    : `Taken together, ${probabilities(evidence, [gold, rival])}: the evidence is closer to ${rival}, but this one is an unusual example of ${gold}.`;
+    ? `Taken together, ${probabilities(evidence, gold, rival)}, in agreement.`
+    : `Taken together, ${probabilities(evidence, gold, rival)}: the evidence is closer to ${rival}, but this one is an unusual example of ${gold}.`;
   return compose(evidence, gold, rival, verdict, `the class is ${gold}.`);
 }

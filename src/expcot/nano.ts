@@ -19,9 +19,16 @@
  */
 
 import { DataError } from '../ground/errors.ts';
-import type { AnomalyClass, DepartureFacts, Interval, SeriesFacts } from '../ground/types.ts';
+import {
+  type AnomalyClass,
+  DEPARTURE_KINDS,
+  type DepartureFacts,
+  type Interval,
+  type SeriesFacts,
+} from '../ground/types.ts';
 import { mergeIntervals } from '../series/intervals.ts';
 import type { Evidence, Family } from './evidence.ts';
+import { phrase, type TraceView } from './phrase.ts';
 import { citedFamily } from './route.ts';
 import { formatResponse } from './trace.ts';
 import type { VariatesEvidence } from './variates.ts';
@@ -80,7 +87,10 @@ export function roundIntervals(intervals: readonly Interval[], length: number, w
   );
 }
 
-/** Scan of intervals (sorted, disjoint) over `cells` equal cells of [0, length): one symbol per cell. */
+/** A scan in the text of a response, with or without levels. */
+export const SCAN = /\bscan ([.()#ox\d]{1,4096})/;
+
+/** Draws the scan of intervals (sorted, disjoint) over `cells` equal cells of [0, length): one symbol per cell. */
 export function scan(intervals: readonly Interval[], length: number, cells: number): string {
   let symbols = '';
   for (let cell = 0; cell < cells; cell++) {
@@ -171,6 +181,22 @@ function directionOf({ kind, observed, unmodified }: DepartureFacts): string {
   return observed[1] > unmodified[1] ? ' up' : ' down';
 }
 
+/** Statements of short traces about a series whose generator says how it departs. */
+export const NANO_PHRASES = {
+  departure: phrase<Pick<TraceView, 'facts'>>(
+    'departure',
+    `{${DEPARTURE_KINDS.join('|')}}{ up| down|} {int} sd`,
+    ({ facts }, [kind, direction]) => {
+      if (facts === null) return [null, null, null];
+      const departures = facts.departures.filter((departure) => departure.kind === kind);
+      const [first] = departures;
+      if (first === undefined) return null;
+      const same = departures.filter((departure) => directionOf(departure).trim() === direction);
+      return [kind!, directionOf(same[0] ?? first), departures.map(({ severity }) => roundSize(severity))];
+    },
+  ),
+};
+
 /**
  * The short target of a series whose generator says what it is made of and how it departs: what it is, its shortest cycle in samples to two digits, the scan,
  * and each departure with its kind, direction and size in standard deviations of what cannot be foretold.
@@ -193,7 +219,8 @@ export function nanoFactsTeacher(
   const period = facts.periods.find((one) => one >= 4 && 2 * one <= length);
   const cycle = period === undefined ? '' : `; period ${Number(period.toPrecision(2))}`;
   const departures = facts.departures.map(
-    (one) => `; ${one.kind}${directionOf(one)} ${roundSize(one.severity)} sd`,
+    (departure) =>
+      `; ${NANO_PHRASES.departure.print(departure.kind, directionOf(departure), roundSize(departure.severity))}`,
   );
   const think = `${main}${slow}${cycle}; scan ${marks}${departures.join('')}`;
   return formatResponse(think, rounded, gold.class);

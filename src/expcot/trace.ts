@@ -4,6 +4,7 @@
  * threshold is said to be passed only where the evidence passes it. Traces hold no '<' or '>' that could break the tags.
  */
 import type { AnomalyClass, Interval } from '../ground/types.ts';
+import { pointF1 } from '../series/intervals.ts';
 import {
   DENOISE_ORDER,
   DENOISE_WINDOW,
@@ -13,6 +14,7 @@ import {
   type Gaps,
 } from './evidence.ts';
 import type { Chance } from './false-alarms.ts';
+import { formatNumber, listIntervals, phrase, type TraceView } from './phrase.ts';
 import { type Aside, type Citation, cite, isInside, LEAST_DISTANCE, type Reading, route } from './route.ts';
 import { FEWEST_CYCLES } from './shape.ts';
 
@@ -31,20 +33,12 @@ export interface Trace {
   readonly cited: Family | null;
 }
 
-/** Intervals listed in a sentence; of more, the number is given. The answer always holds all. */
-export const LONGEST_LIST = 4;
-
 const NAMES: Readonly<Record<Family, string>> = {
   range: 'range test',
   trend: 'trend test',
   frequency: 'frequency test',
   profile: 'matrix profile',
 };
-
-/** Four significant digits, integers whole. */
-export function formatNumber(value: number): string {
-  return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
-}
 
 const say = formatNumber;
 
@@ -58,20 +52,169 @@ export function formatResponse(think: string, intervals: readonly Interval[], la
   return `<think>${think}</think><answer>${formatIntervals(intervals)}</answer><class>${label}</class>`;
 }
 
-/** `12 to 30 and 41 to 50`; of more than LONGEST_LIST intervals the first ones and how many there are. */
-export function listIntervals(intervals: readonly Interval[]): string {
-  const shown = intervals.slice(0, LONGEST_LIST).map(([start, end]) => `${start} to ${end}`);
-  if (intervals.length > LONGEST_LIST) return `${shown.join(', ')} and others, ${intervals.length} in all`;
-  const last = shown.pop() ?? 'nothing';
-  return shown.length === 0 ? last : `${shown.join(', ')} and ${last}`;
-}
+type OfEvidence = Pick<TraceView, 'evidence'>;
 
-function describeBase({ base, noise, denoised }: Evidence): string {
+const RANGE = { opening: 'Range test:' };
+const MATRIX = { opening: 'Matrix profile:' };
+
+/** True where the maximum of the clipped z-scores is extreme. */
+const isExtreme = ({ outliers }: Evidence): boolean => outliers.maxAbsZ > outliers.extreme;
+
+/** Statements about one channel as a whole, its four tests and what is made of them. */
+export const TRACE_PHRASES = {
+  smoothing: phrase<OfEvidence>(
+    'smoothing',
+    'Noise of about {n} rides on it and is smoothed away first (Savitzky–Golay {n}, {n}',
+    ({ evidence }) => [evidence.noise.sigma, DENOISE_WINDOW, DENOISE_ORDER],
+  ),
+  repetition: phrase<OfEvidence>('repetition', 'with a correlation of {n}', ({ evidence: { base } }) => [
+    base.repetition ?? 0,
+  ]),
+  slowCurve: phrase<OfEvidence>('slow curve', 'lies in fewer than {n} cycles', () => [FEWEST_CYCLES]),
+
+  span: phrase<OfEvidence>(
+    'range test',
+    '{n} standard deviations span {n} to {n}',
+    ({ evidence: { range } }) => [range.sigmas, range.lower, range.upper],
+    RANGE,
+  ),
+  largest: phrase<OfEvidence>(
+    'range test',
+    'the largest z-score is {n}',
+    ({ evidence: { range } }) => [range.maxAbsZ],
+    RANGE,
+  ),
+  outside: phrase<OfEvidence>('range test', 'outside: {list}', ({ evidence: { range } }) => [
+    range.intervals,
+  ]),
+  slope: phrase<OfEvidence>(
+    'trend test',
+    'departs by up to {n} from its mean {n}, limit {n}',
+    ({ evidence: { trend } }) => trend && [trend.peak, trend.mean, trend.threshold],
+  ),
+  beyond: phrase<OfEvidence>(
+    'trend test',
+    'beyond it: {list}',
+    ({ evidence: { trend } }) => trend && [trend.intervals],
+  ),
+  windows: phrase<OfEvidence>(
+    'frequency test',
+    'the period in windows of {n} averages {n} with standard deviation {n}',
+    ({ evidence: { frequency } }) => frequency && [frequency.window, frequency.mean, frequency.std],
+  ),
+  stable: phrase<OfEvidence>('frequency test', 'below {n}: stable', ({ evidence: { frequency } }) =>
+    frequency?.stable === true ? [frequency.stableBelow] : null,
+  ),
+  noWindow: phrase<OfEvidence>(
+    'frequency test',
+    'no window departs by more than {n}',
+    ({ evidence: { frequency } }) => (frequency?.intervals.length === 0 ? [frequency.threshold] : null),
+  ),
+  cover: phrase<OfEvidence>(
+    'frequency test',
+    'depart by more than {n}, to {n}, cover {list}',
+    ({ evidence: { frequency } }) =>
+      frequency && [frequency.threshold, frequency.extreme, frequency.intervals],
+  ),
+  discord: phrase<OfEvidence>(
+    'matrix profile',
+    'the window of {n} least like any other{ among the pairs compared|} starts at {n}, distance {n} against {n} on average, z-score {n}',
+    ({ evidence: { profile } }) =>
+      profile && [
+        profile.window,
+        profile.exact ? '' : ' among the pairs compared',
+        profile.discord,
+        profile.distance,
+        profile.mean,
+        profile.z,
+      ],
+  ),
+  exceeds: phrase<OfEvidence>(
+    'matrix profile',
+    '{above|not above} {n}',
+    ({ evidence: { profile } }) =>
+      profile && [profile.z > profile.threshold ? 'above' : 'not above', profile.threshold],
+    MATRIX,
+  ),
+  discords: phrase<OfEvidence>(
+    'matrix profile',
+    'a discord at {list}',
+    ({ evidence: { profile } }) => profile && [profile.intervals],
+  ),
+
+  clipped: phrase<OfEvidence>(
+    'outliers',
+    'Without what lies outside, the mean is {n} and the standard deviation {n}; the largest z-score is then {n}, {above|not above} {n}',
+    ({ evidence }) => {
+      const { mean, std, maxAbsZ, extreme } = evidence.outliers;
+      return [mean, std, maxAbsZ, isExtreme(evidence) ? 'above' : 'not above', extreme];
+    },
+  ),
+  outliers: phrase<OfEvidence>('outliers', 'Outliers are then at {list}', ({ evidence }) => [
+    evidence.outliers.intervals,
+  ]),
+  extreme: phrase<OfEvidence>('outliers', 'The largest z-score is above {n}', ({ evidence }) => [
+    evidence.outliers.extreme,
+  ]),
+  agreement: phrase<OfEvidence & Pick<TraceView, 'cycle' | 'gold'>>(
+    'agreement',
+    'point F1 of {n}',
+    ({ evidence, cycle, gold }) => {
+      if (gold === null) return [null];
+      const byCycle = cycle === null || gold.length === 0 ? 0 : pointF1(cycle.intervals, gold);
+      return [Math.max(byCycle, cite(evidence, gold).agreement)];
+    },
+  ),
+  stretch: phrase<OfEvidence>(
+    'stretch',
+    'Around {list} the level changes by {n} ({n} standard deviations), and roughness is {n} of that of white noise',
+    ({ evidence }, [stated]) => {
+      const [interval, second] = stated as readonly Interval[];
+      if (interval === undefined || second !== undefined) return null;
+      if (interval[0] >= interval[1] || interval[1] > evidence.length) return null;
+      const { levelChange, levelChangeInStd, whiteness } = evidence.local(interval);
+      return [[interval], levelChange, levelChangeInStd, whiteness];
+    },
+  ),
+  recurrence: phrase<OfEvidence>(
+    'recurrence',
+    'What the {range test|trend test} finds every {n} samples is the pattern',
+    ({ evidence: { recurrence } }, [test]) =>
+      test === NAMES.trend
+        ? [NAMES.trend, recurrence.trend.lag]
+        : [NAMES.range, [recurrence.range.lag ?? Number.NaN, recurrence.outliers.lag ?? Number.NaN]],
+  ),
+  tail: phrase<OfEvidence>(
+    'tail',
+    'The tail of the values themselves reaches {n} from the mean',
+    ({ evidence: { tails } }) => [[tails.range.limit, tails.outliers.limit]],
+  ),
+  noise: phrase<OfEvidence>('chance', 'Noise alone puts {n} on average', ({ evidence: { chance } }) => [
+    chance?.noise ?? null,
+  ]),
+  sampling: phrase<OfEvidence>('chance', 'A shift by one sample alone is {n}', ({ evidence: { chance } }) => [
+    chance?.sampling ?? null,
+  ]),
+  arc: phrase<OfEvidence>(
+    'chance',
+    'A window of {n} holds an arc of a slow wave',
+    ({ evidence: { profile } }) => [profile?.window ?? null],
+  ),
+  distance: phrase<OfEvidence>(
+    'chance',
+    'The discord is at distance {n} from its neighbour, where {n} is the mean',
+    ({ evidence: { profile } }) => profile && [profile.distance, profile.mean],
+  ),
+};
+const SAYS = TRACE_PHRASES;
+
+function describeBase(evidence: Evidence): string {
+  const { base, denoised } = evidence;
   const kinds = {
     flat: base.trending ? 'It is a straight line' : 'It is flat',
     sine: `It repeats like a sine wave with a period of ${say(base.period ?? 0)} samples`,
-    cycle: `It repeats every ${say(base.period ?? 0)} samples, with a correlation of ${say(base.repetition ?? 0)}`,
-    slow: `It is a slow curve: most of its power lies in fewer than ${FEWEST_CYCLES} cycles`,
+    cycle: `It repeats every ${say(base.period ?? 0)} samples, ${SAYS.repetition.of({ evidence })}`,
+    slow: `It is a slow curve: most of its power ${SAYS.slowCurve.of({ evidence })}`,
     noise: 'It is noise without a period',
     irregular: 'It is an irregular curve without a clear period',
   } as const;
@@ -80,9 +223,7 @@ function describeBase({ base, noise, denoised }: Evidence): string {
     parts.push(`on a line that ${base.rise > 0 ? 'rises' : 'falls'} by ${say(Math.abs(base.rise))} in all`);
   const sentences = [`${parts.join(' ')}.`];
   if (denoised) {
-    sentences.push(
-      `Noise of about ${say(noise.sigma)} rides on it and is smoothed away first (Savitzky–Golay ${DENOISE_WINDOW}, ${DENOISE_ORDER}).`,
-    );
+    sentences.push(`${SAYS.smoothing.of({ evidence })}).`);
   }
   return sentences.join(' ');
 }
@@ -103,35 +244,30 @@ function observe(evidence: Evidence): string {
 
 /** One sentence about a test: its numbers against its threshold, and what it flags. */
 function report(evidence: Evidence, family: Family): string {
+  const view = { evidence };
   if (family === 'range') {
-    const { sigmas, lower, upper, maxAbsZ, intervals } = evidence.range;
-    const outcome = intervals.length === 0 ? 'nothing is outside' : `outside: ${listIntervals(intervals)}`;
-    return `Range test: ${sigmas} standard deviations span ${say(lower)} to ${say(upper)}, the largest z-score is ${say(maxAbsZ)}; ${outcome}.`;
+    const outcome = evidence.range.intervals.length === 0 ? 'nothing is outside' : SAYS.outside.of(view);
+    return `Range test: ${SAYS.span.of(view)}, ${SAYS.largest.of(view)}; ${outcome}.`;
   }
   if (family === 'trend') {
     const test = evidence.trend;
     if (test === null) return 'Trend test: the series is too short.';
-    const outcome =
-      test.intervals.length === 0 ? 'not beyond it' : `beyond it: ${listIntervals(test.intervals)}`;
-    return `Trend test: the smoothed slope departs by up to ${say(test.peak)} from its mean ${say(test.mean)}, limit ${say(test.threshold)}; ${outcome}.`;
+    const outcome = test.intervals.length === 0 ? 'not beyond it' : SAYS.beyond.of(view);
+    return `Trend test: the smoothed slope ${SAYS.slope.of(view)}; ${outcome}.`;
   }
   if (family === 'frequency') {
     const test = evidence.frequency;
     if (test === null) return 'Frequency test: the series is too short.';
-    const opening = `Frequency test: the period in windows of ${test.window} averages ${say(test.mean)} with standard deviation ${say(test.std)}`;
-    if (test.stable) return `${opening}, below ${test.stableBelow}: stable.`;
+    const opening = `Frequency test: ${SAYS.windows.of(view)}`;
+    if (test.stable) return `${opening}, ${SAYS.stable.of(view)}.`;
     return test.intervals.length === 0
-      ? `${opening}: not stable, but no window departs by more than ${say(test.threshold)}.`
-      : `${opening}: not stable; windows that depart by more than ${say(test.threshold)}, to ${say(test.extreme)}, cover ${listIntervals(test.intervals)}.`;
+      ? `${opening}: not stable, but ${SAYS.noWindow.of(view)}.`
+      : `${opening}: not stable; windows that ${SAYS.cover.of(view)}.`;
   }
   const test = evidence.profile;
   if (test === null) return 'Matrix profile: the series is too short.';
-  const outcome =
-    test.intervals.length === 0
-      ? `not above ${test.threshold}: no discord`
-      : `above ${test.threshold}: a discord at ${listIntervals(test.intervals)}`;
-  const part = test.exact ? '' : ' among the pairs compared';
-  return `Matrix profile: the window of ${test.window} least like any other${part} starts at ${test.discord}, distance ${say(test.distance)} against ${say(test.mean)} on average, z-score ${say(test.z)}, ${outcome}.`;
+  const outcome = test.intervals.length === 0 ? 'no discord' : SAYS.discords.of(view);
+  return `Matrix profile: ${SAYS.discord.of(view)}, ${SAYS.exceeds.of(view)}: ${outcome}.`;
 }
 
 /** The response of three parts: an observation that ends with `found`, all tests and `validation`, `conclusion`. */
@@ -151,12 +287,8 @@ function names(families: readonly Family[]): string {
   return families.map((family) => `the ${NAMES[family]}`).join(' and ');
 }
 
-/** The range test against the moments of what is not an outlier. */
-function reportOutliers({ outliers }: Evidence): string {
-  const { mean, std, maxAbsZ, extreme } = outliers;
-  const verdict = maxAbsZ > extreme ? `above ${extreme}` : `not above ${extreme}`;
-  return `Without what lies outside, the mean is ${say(mean)} and the standard deviation ${say(std)}; the largest z-score is then ${say(maxAbsZ)}, ${verdict}.`;
-}
+/** Reports the range test against the moments of what is not an outlier. */
+const reportOutliers = (evidence: Evidence): string => `${SAYS.clipped.of({ evidence })}.`;
 
 /** How the teacher squares the gold annotation with the tests. */
 function validate(
@@ -174,10 +306,8 @@ function validate(
   if (family === null) {
     return `No test covers ${listIntervals(intervals)}, where the shape itself shows an anomaly of class ${label}; the evidence disagrees${elsewhere}.`;
   }
-  const again = clipped
-    ? `${reportOutliers(evidence)} Outliers are then at ${listIntervals(evidence.outliers.intervals)}. `
-    : '';
-  return `${again}The ${NAMES[family]} best supports an anomaly of class ${label} at ${listIntervals(intervals)}, with a point F1 of ${say(agreement)}${elsewhere}.`;
+  const again = clipped ? `${reportOutliers(evidence)} ${SAYS.outliers.of({ evidence })}. ` : '';
+  return `${again}The ${NAMES[family]} best supports an anomaly of class ${label} at ${listIntervals(intervals)}, with a ${SAYS.agreement.print(agreement)}${elsewhere}.`;
 }
 
 /**
@@ -204,10 +334,7 @@ function setAside(evidence: Evidence, aside: readonly Aside[]): string {
     .flatMap((test) => {
       const { lag, rest } = evidence.recurrence[test];
       const name = NAMES[test === 'outliers' ? 'range' : test];
-      const parts =
-        lag === null
-          ? []
-          : [`What the ${name} finds every ${say(lag)} samples is the pattern of the series. `];
+      const parts = lag === null ? [] : [`${SAYS.recurrence.print(name, lag)} of the series. `];
       if (test === 'trend') {
         return rest.every((interval) => isInside(interval, evidence.length))
           ? parts
@@ -216,24 +343,20 @@ function setAside(evidence: Evidence, aside: readonly Aside[]): string {
       const { limit, beyond } = evidence.tails[test];
       return beyond.length === evidence[test].intervals.length
         ? parts
-        : [
-            ...parts,
-            `The tail of the values themselves reaches ${say(limit)} from the mean; single outliers within it do not count. `,
-          ];
+        : [...parts, `${SAYS.tail.print(limit)}; single outliers within it do not count. `];
     })
     .join('');
 }
 
 /** Why the discord of a curve whose windows hold no wave is none. */
-function unremarkable({ profile, base }: Evidence, { noise, sampling, explains }: Chance): string {
-  const holds =
-    base.period === null || base.kind === 'cycle'
-      ? ''
-      : `A window of ${profile?.window} holds an arc of a slow wave, not the wave. `;
+function unremarkable(evidence: Evidence, { explains }: Chance): string {
+  const { base } = evidence;
+  const view = { evidence };
+  const holds = base.period === null || base.kind === 'cycle' ? '' : `${SAYS.arc.of(view)}, not the wave. `;
   if (explains === 'noise') {
-    return `${holds}Noise alone puts ${say(noise)} on average between windows of this spread, and a few times that by chance.`;
+    return `${holds}${SAYS.noise.of(view)} between windows of this spread, and a few times that by chance.`;
   }
-  if (explains === 'sampling') return `${holds}A shift by one sample alone is ${say(sampling)}.`;
+  if (explains === 'sampling') return `${holds}${SAYS.sampling.of(view)}.`;
   return 'So slow a curve hardly repeats, and each smooth arc is unlike the others.';
 }
 
@@ -249,21 +372,21 @@ function decide(evidence: Evidence, { family, intervals, class: label, local }: 
     if (evidence.chance?.explains) return `${unremarkable(evidence, evidence.chance)} No test decides.`;
     return profile.distance < LEAST_DISTANCE
       ? 'The discord differs by rounding errors alone. No test decides.'
-      : `The discord is at distance ${say(profile.distance)} from its neighbour, where ${say(profile.mean)} is the mean, which chance reaches too. No test decides.`;
+      : `${SAYS.distance.of({ evidence })}, which chance reaches too. No test decides.`;
   }
   const where = listIntervals(intervals);
   if (family === 'range') {
     const shaped = evidence.base.kind !== 'noise' && evidence.base.kind !== 'flat';
-    const extreme = evidence.range.maxAbsZ > evidence.outliers.extreme;
     const reason = shaped
-      ? extreme
-        ? `The largest z-score is above ${evidence.outliers.extreme}.`
+      ? evidence.range.maxAbsZ > evidence.outliers.extreme
+        ? `${SAYS.extreme.of({ evidence })}.`
         : 'A spike leaves the band in one step; the steep slopes beside it are its own.'
       : reportOutliers(evidence);
     return `${reason} The range test decides: ${where}.`;
   }
   if (local === null) return `The ${NAMES[family]} decides: ${where}.`;
-  const stretch = `Around ${listIntervals([local.interval])} the level changes by ${say(local.levelChange)} (${say(local.levelChangeInStd)} standard deviations), and roughness is ${say(local.whiteness)} of that of white noise`;
+  const { interval, levelChange, levelChangeInStd, whiteness } = local;
+  const stretch = SAYS.stretch.print([interval], levelChange, levelChangeInStd, whiteness);
   const meaning = {
     trend: 'the line bends there',
     'contextual point': 'the wave gives way to noise there',

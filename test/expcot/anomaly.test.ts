@@ -11,7 +11,7 @@ import {
   expcotBlind,
 } from '../../src/expcot/anomaly.ts';
 import { analyse } from '../../src/expcot/evidence.ts';
-import { formatNumber } from '../../src/expcot/trace.ts';
+import { formatNumber } from '../../src/expcot/phrase.ts';
 import { blindTrace } from '../../src/tasks/kinds.ts';
 import { load, NORMAL, series, type Value, weekday } from '../helpers/everyday.ts';
 import { nano5, vta } from '../helpers/series.ts';

@@ -1,9 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { ANOMLLM_TASKS } from '../../datasets/generators/anomllm.ts';
 import { analyse, type Evidence } from '../../src/expcot/evidence.ts';
+import { formatNumber, LONGEST_LIST } from '../../src/expcot/phrase.ts';
 import { cite, LEAST_DISTANCE, route } from '../../src/expcot/route.ts';
 import { FEWEST_CYCLES } from '../../src/expcot/shape.ts';
-import { blind, formatNumber, LONGEST_LIST, type Trace, teacher } from '../../src/expcot/trace.ts';
+import { blind, type Trace, teacher } from '../../src/expcot/trace.ts';
 import { Random } from '../../src/ground/random.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
 import { anomllm, nano5, type Series } from '../helpers/series.ts';

@@ -1,5 +1,5 @@
 /** Series by formula that the golden sentences about claims are about. */
-import type { Subject } from '../../eval/claim-check.ts';
+import type { Subject } from '../../src/claims/check.ts';
 
 const series = (length: number, value: (i: number) => number): Float64Array =>
   Float64Array.from({ length }, (_, i) => value(i));

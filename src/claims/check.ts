@@ -9,16 +9,18 @@
  * Stretches of anomalies: intersection over union of at least ½ with an annotated one.
  */
 
-import { type ChannelEvidence, cycleOf } from '../src/expcot/anomaly.ts';
-import type { ClassProfile } from '../src/expcot/class-profile.ts';
-import { ClassEvidence } from '../src/expcot/class-trace.ts';
-import { analyse } from '../src/expcot/evidence.ts';
-import { featureNames, features } from '../src/expcot/features.ts';
-import { analyseVariates, type VariatesEvidence } from '../src/expcot/variates.ts';
-import { DataError } from '../src/ground/errors.ts';
-import type { Interval } from '../src/ground/types.ts';
-import { runs } from '../src/series/intervals.ts';
-import { type Bridged, bridge } from '../src/series/missing.ts';
+import { type ChannelEvidence, cycleOf } from '../expcot/anomaly.ts';
+import type { ClassProfile } from '../expcot/class-profile.ts';
+import { ClassEvidence } from '../expcot/class-trace.ts';
+import { analyse } from '../expcot/evidence.ts';
+import { featureNames, features } from '../expcot/features.ts';
+import { levelScan, roundIntervals, scan } from '../expcot/nano.ts';
+import { numbersOf, type TraceView } from '../expcot/phrase.ts';
+import { analyseVariates, type VariatesEvidence } from '../expcot/variates.ts';
+import { DataError } from '../ground/errors.ts';
+import type { Interval, SeriesFacts } from '../ground/types.ts';
+import { runs } from '../series/intervals.ts';
+import { type Bridged, bridge } from '../series/missing.ts';
 import {
   autocorrelation,
   dominantIndex,
@@ -26,11 +28,10 @@ import {
   type Spectrum,
   seriesOfSpectrum,
   spectrum,
-} from '../src/series/spectrum.ts';
-import { fitLine, GAUSSIAN_MAD, noiseSigma, type Summary, summarise } from '../src/series/stats.ts';
-import type { PrintedNumber } from './claim-text.ts';
-import type { Claim } from './claims.ts';
-import { EXPERT_PATTERNS, type ExpertView } from './expert-claims.ts';
+} from '../series/spectrum.ts';
+import { fitLine, GAUSSIAN_MAD, noiseSigma, type Summary, summarise } from '../series/stats.ts';
+import type { Claim, Statement } from './read.ts';
+import type { PrintedNumber } from './sentence.ts';
 
 export interface Verdict {
   /** `unchecked`: nothing in the series says whether it is true. */
@@ -47,8 +48,18 @@ export interface Subject {
   readonly names: readonly string[]; // [C]
   /** Annotated anomalies, half-open; null or absent: not annotated. */
   readonly intervals?: readonly Interval[] | null;
-  /** What was learned of the classes; null or absent: nothing. */
+  /** Ids of the annotated channels, ascending; null or absent: not annotated. */
+  readonly variates?: readonly number[] | null;
+  /** Profile of the classes; null or absent: nothing was learned. */
   readonly profile?: ClassProfile | null;
+  /** Facts of the generator, against which stated kinds and sizes of departures are checked. */
+  readonly facts?: SeriesFacts;
+}
+
+/** Returns the verdict on each claim. */
+export function checkClaims(claims: readonly Claim[], subject: Subject): Verdict[] {
+  const checker = new ClaimChecker(subject);
+  return claims.map((claim) => checker.check(claim));
 }
 
 const PART = 0.01;
@@ -213,7 +224,7 @@ export class ClaimChecker {
   readonly subject: Subject;
   readonly length: number;
   readonly #channels: Channel[];
-  #features: ExpertView['features'] | undefined;
+  #features: TraceView['features'] | undefined;
   #classes: ClassEvidence | null | undefined;
   #variates: VariatesEvidence | null | undefined;
 
@@ -224,7 +235,8 @@ export class ClaimChecker {
   }
 
   check(claim: Claim): Verdict {
-    const { numbers } = claim;
+    const { numbers, statement } = claim;
+    if (claim.scan !== undefined) return this.#scan(claim);
     if (numbers.some(({ value }) => !Number.isFinite(value))) return unchecked('not a finite number');
     if (claim.quantity === 'channels') return this.#count(claim, this.subject.channels.length, 'channels');
     if (claim.quantity === 'length') return this.#count(claim, this.length, 'points');
@@ -240,11 +252,13 @@ export class ClaimChecker {
     }
     if (claim.channel === null) {
       // What is said of the whole of a task about variates needs no channel.
-      return claim.kind === 'expert' ? this.#expert(claim, 0) : unchecked('it is not said of which channel');
+      return statement === undefined
+        ? unchecked('it is not said of which channel')
+        : this.#statement(claim, statement, 0);
     }
     const channel = this.#channels[claim.channel];
     if (channel?.bridged == null) return unchecked('the channel has no values');
-    if (claim.kind === 'expert') return this.#expert(claim, claim.channel);
+    if (statement !== undefined) return this.#statement(claim, statement, claim.channel);
     if (claim.within !== null && claim.within[0] >= claim.within[1]) {
       return judged(false, null, `the stretch ${claim.within.join(' to ')} is empty`);
     }
@@ -344,14 +358,6 @@ export class ClaimChecker {
           ? sample
           : this.#compare(claim, summary.std ** 2, quantity, 2 * PART);
       }
-      case 'skewness':
-        return this.#compare(claim, summary.skew, quantity, PART);
-      case 'kurtosis': {
-        const excess = this.#compare(claim, summary.excessKurtosis, 'excess kurtosis', PART);
-        return excess.verdict === 'true'
-          ? excess
-          : this.#compare(claim, summary.excessKurtosis + 3, quantity, PART);
-      }
       case 'peak to peak':
         return level(summary.max - summary.min);
       case 'amplitude': {
@@ -412,18 +418,6 @@ export class ClaimChecker {
           ? first
           : this.#count(claim, robust.length, 'runs of points beyond three robust standard deviations');
       }
-      case 'peaks': {
-        const [period] = channel.periods(within).accepted;
-        if (period === undefined) return unchecked('without a period, what is a peak is not defined');
-        const cycles = channel.whole(within).length / period;
-        return judged(
-          Math.abs(stated.value - cycles) <= 1 + (claim.hedged ? HEDGED * cycles : 0) !== claim.negated,
-          cycles,
-          `${round(cycles)} cycles`,
-        );
-      }
-      case 'share above':
-      case 'share below':
       case 'share within':
         return this.#share(claim, channel);
       case 'largest z': {
@@ -434,9 +428,6 @@ export class ClaimChecker {
       case 'z':
         return this.#standard(claim, channel, all);
       case 'times amplitude':
-      case 'times std':
-      case 'times variance':
-      case 'times frequency':
         return this.#times(claim, channel);
       default:
         return unchecked(`nothing is known of ${quantity}`);
@@ -628,7 +619,7 @@ export class ClaimChecker {
 
   #anomaly(claim: Claim): Verdict {
     const { intervals } = this.subject;
-    if (claim.kind === 'interval' && claim.within !== null && claim.within[0] >= claim.within[1]) {
+    if (claim.numbers.length === 2 && claim.within !== null && claim.within[0] >= claim.within[1]) {
       return judged(false, null, `the stretch ${claim.within.join(' to ')} is empty`);
     }
     if (intervals === null || intervals === undefined)
@@ -639,7 +630,7 @@ export class ClaimChecker {
       intervals.toSorted((a, b) => distance(a, start, end) - distance(b, start, end))[0] ?? null;
     const slack = claim.hedged ? Math.max(1, PLACE * this.length) : 1;
     const holds =
-      claim.kind === 'index'
+      claim.numbers.length === 1
         ? intervals.some(([from, to]) => start >= from - slack && start <= to - 1 + slack)
         : intervals.some((interval) => unionOverlap(interval, [start, end]) >= SAME_STRETCH);
     // "No anomaly there" is false where one is touched.
@@ -651,47 +642,67 @@ export class ClaimChecker {
     return judged(claim.negated ? !touched : holds, nearest, why);
   }
 
-  #expert(claim: Claim, index: number): Verdict {
-    const channel = this.#channels[index];
-    if (channel?.bridged == null) return unchecked('the channel has no values');
-    const found = EXPERT_PATTERNS[claim.rule!]!;
-    const stated = claim.numbers.map(({ value }) => value);
-    const truths = found.truth(this.#view(index), stated, claim.phrase);
-    if (truths.length !== stated.length) {
-      return truths.length === 0
-        ? judged(false, null, `the series has no such ${claim.quantity}`)
-        : judged(
-            false,
-            truths.map((one) => (typeof one === 'number' ? one : Number.NaN)),
-            `the ${claim.quantity} has other numbers`,
-          );
+  /** Checks the symbols of a scan against the annotation: of intervals, or of variates. */
+  #scan({ scan: stated = '' }: Claim): Verdict {
+    const { intervals, variates, channels } = this.subject;
+    if (variates != null) {
+      const truth = channels.map((_, id) => (variates.includes(id) ? 'x' : '.')).join('');
+      return judged(stated === truth, null, `the scan is ${truth}`);
     }
-    if (truths.every((truth) => truth === null)) return unchecked('it is not known');
-    const near = (one: PrintedNumber, truth: number): boolean =>
-      Math.abs(one.value - truth) <=
-      (one.rounding + 0.5 * 10 ** (1 - found.digits) * Math.abs(truth)) * (1 + 1e-9) + 1e-9;
-    const wrong = claim.numbers.findIndex((one, i) => {
-      const truth = truths[i]!;
-      return truth !== null && !(typeof truth === 'number' ? [truth] : truth).some((each) => near(one, each));
-    });
-    const actual = truths.map((truth) =>
-      truth === null ? Number.NaN : typeof truth === 'number' ? truth : truth[0]!,
-    );
-    const why =
-      wrong < 0
-        ? `the ${claim.quantity} gives the same`
-        : `the ${claim.quantity} gives ${round(actual[wrong]!)}, not ${claim.numbers[wrong]!.value}`;
-    return judged(wrong < 0, actual, why);
+    if (intervals == null) return unchecked('where anomalies are is not annotated');
+    const cells = stated.length;
+    const rounded = roundIntervals(intervals, this.length);
+    const truth = /\d/.test(stated)
+      ? levelScan(channels[0]!, rounded, cells)
+      : scan(rounded, this.length, cells);
+    return judged(stated === truth, null, `the scan is ${truth}`);
   }
 
-  #view(index: number): ExpertView {
-    const { channels, names, intervals, profile } = this.subject;
+  /** Compares the slots of a template with what would be true. */
+  #statement(claim: Claim, { phrase, contents, numbers }: Statement, index: number): Verdict {
+    if (this.#channels[index]?.bridged == null) return unchecked('the channel has no values');
+    const { quantity } = claim;
+    const truths = phrase.truth(this.#view(index), contents);
+    if (truths === null) return judged(false, null, `the series has no such ${quantity}`);
+    const slack = 0.5 * 10 ** (1 - phrase.digits);
+    const near = (stated: PrintedNumber, truth: number): boolean =>
+      Math.abs(stated.value - truth) <= (stated.rounding + slack * Math.abs(truth)) * (1 + 1e-9) + 1e-9;
+    const actual: number[] = [];
+    let wrong: string | null = null;
+    let known = false;
+    for (const [k, slot] of phrase.slots.entries()) {
+      const truth = truths[k]!;
+      const content = contents[k]!;
+      if (typeof content === 'string') {
+        const same = truth === null || String(truth).trim().toLowerCase() === content.toLowerCase();
+        if (!same) wrong ??= `the ${quantity} is ${String(truth).trim()}`;
+        continue;
+      }
+      const expected = numbersOf(slot, truth);
+      if (expected.length !== numbers[k]!.length) wrong ??= `the ${quantity} has other numbers`;
+      for (const [i, accepted] of expected.entries()) {
+        const choice = typeof accepted === 'number' ? [accepted] : accepted;
+        actual.push(choice?.[0] ?? Number.NaN);
+        if (choice === null) continue;
+        known = true;
+        const stated = numbers[k]![i];
+        if (stated === undefined || choice.some((number) => near(stated, number))) continue;
+        wrong ??= `the ${quantity} gives ${round(choice[0] ?? Number.NaN)}, not ${stated.value}`;
+      }
+    }
+    if (wrong !== null) return judged(false, actual, wrong);
+    return known ? judged(true, actual, `the ${quantity} gives the same`) : unchecked('it is not known');
+  }
+
+  #view(index: number): TraceView {
+    const { channels, names, intervals, profile, facts } = this.subject;
     const channel = this.#channels[index]!;
     const checker = this;
     return {
       names,
       name: names[index]!,
       gold: intervals ?? null,
+      facts: facts ?? null,
       get evidence() {
         return channel.expert.evidence;
       },

@@ -4,12 +4,12 @@ import { join } from 'node:path';
 import { describe, expect, it, test } from 'vitest';
 import { z } from 'zod';
 import { VTA_TYPES } from '../../datasets/generators/vta.ts';
-import { ClaimChecker, type Subject, type Verdict } from '../../eval/claim-check.ts';
-import { readClaims } from '../../eval/claims.ts';
 import { recordOf } from '../../eval/harness.ts';
 import { metricsOf } from '../../eval/metrics.ts';
-import { checkReasoning } from '../../eval/reasoning.ts';
 import { readRecords, writeRecords } from '../../eval/records.ts';
+import { checkClaims, type Subject, type Verdict } from '../../src/claims/check.ts';
+import { claimsOf } from '../../src/claims/read.ts';
+import { checkReasoning } from '../../src/claims/reasoning.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
 import type { ParsedAnswer } from '../../src/ground/types.ts';
 import { taskKind } from '../../src/tasks/kinds.ts';
@@ -19,11 +19,12 @@ import { anomllm, nano5, vta, vtaIrregular, vtaMultivariate } from '../helpers/s
 
 /** Claims of a text: quantity, numbers, verdict. */
 function checked(text: string, subject: Subject): [string, number[], Verdict['verdict']][] {
-  const checker = new ClaimChecker(subject);
-  return readClaims(text, subject.names).claims.flatMap((claim) =>
+  const { claims } = claimsOf(text, subject.names);
+  const verdicts = checkClaims(claims, subject);
+  return claims.flatMap((claim, c) =>
     claim.quantity === 'place'
       ? []
-      : [[claim.quantity, claim.numbers.map(({ value }) => value), checker.check(claim).verdict]],
+      : [[claim.quantity, claim.numbers.map(({ value }) => value), verdicts[c]!.verdict]],
   );
 }
 
@@ -67,11 +68,11 @@ describe('numbers', () => {
     ['the maximum is .5', 0.5],
     ['the maximum is +7', 7],
   ])('%s', (text, value) => {
-    expect(readClaims(text).claims[0]?.numbers[0]?.value).toBeCloseTo(value, 12);
+    expect(claimsOf(text).claims[0]?.numbers[0]?.value).toBeCloseTo(value, 12);
   });
 
   it('between two numbers a dash is a range, in front of one a sign', () => {
-    const of = (text: string) => readClaims(text).claims[0]!.numbers.map(({ value }) => value);
+    const of = (text: string) => claimsOf(text).claims[0]!.numbers.map(({ value }) => value);
     expect(of('the period is 20–25 samples')).toEqual([20, 25]);
     expect(of('the period is 20-25 samples')).toEqual([20, 25]);
     expect(of('values range from -3 to -1')).toEqual([-3, -1]);
@@ -80,7 +81,7 @@ describe('numbers', () => {
 
   it('stand where the text has them', () => {
     const text = 'Well. The mean is −0.25, the median 3.';
-    const spans = readClaims(text).claims.map(({ numbers }) => text.slice(...numbers[0]!.span));
+    const spans = claimsOf(text).claims.map(({ numbers }) => text.slice(...numbers[0]!.span));
     expect(spans).toEqual(['−0.25', '3']);
   });
 });
@@ -173,7 +174,7 @@ describe('long texts without sense are read in one pass', () => {
     ['exponents', long('1e', 1e6)],
     ['claims', long('The mean is 3. ')],
   ])('%s', (_, text) => {
-    const { claims, numbers } = readClaims(text);
+    const { claims, numbers } = claimsOf(text);
     expect(claims.length).toBeLessThanOrEqual(2000);
     expect(numbers).toBeLessThanOrEqual(500_001);
   });

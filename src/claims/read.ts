@@ -1,9 +1,18 @@
 /**
- * The numeric claims of a text about a series: which quantity it states, where, and with which number. Read by patterns over sentences in
- * which every number is one token (`claim-text.ts`); a pattern reaches over a few linking words, never over a clause, so reading takes time
- * in proportion to the text. What is not understood is no claim: the share of numbers that are part of one is told beside every result.
+ * Claims of a reasoning: which quantity it states, where, and with which numbers. Statements that only expert traces make are matched by the
+ * templates that print them (`src/expcot/phrase.ts`); everything else, of traces as of any model, by patterns over sentences in which every
+ * number is one token (`sentence.ts`). A pattern reaches over a few linking words, never over a clause, so reading takes time in proportion
+ * to the text. A number that nothing matches is part of no claim; every result shows the share of numbers that are.
+ *
+ * A pattern stays while a recorded or hand-written answer (`test/golden/claims.json`) or an expert trace needs it.
  */
-import type { Interval } from '../src/ground/types.ts';
+import { CYCLE_PHRASES } from '../expcot/anomaly.ts';
+import { CLASS_PHRASES } from '../expcot/class-trace.ts';
+import { NANO_PHRASES, SCAN } from '../expcot/nano.ts';
+import type { Phrase, Slot } from '../expcot/phrase.ts';
+import { TRACE_PHRASES } from '../expcot/trace.ts';
+import { VARIATE_PHRASES } from '../expcot/variates.ts';
+import type { Interval } from '../ground/types.ts';
 import {
   NUMBER_WORDS,
   numbersIn,
@@ -11,63 +20,57 @@ import {
   type Sentence,
   sentences,
   tokenAt,
-} from './claim-text.ts';
-import { EXPERT_PATTERNS } from './expert-claims.ts';
-
-export const CLAIM_KINDS = [
-  'value',
-  'index',
-  'interval',
-  'period',
-  'slope',
-  'count',
-  'comparison',
-  'expert',
-] as const;
-export type ClaimKind = (typeof CLAIM_KINDS)[number];
+} from './sentence.ts';
 
 export type Relation = 'is' | 'above' | 'below';
 
+/** One statement of a text about its series. */
 export interface Claim {
-  readonly kind: ClaimKind;
-  /** What is stated, as `claim-check.ts` knows it. */
+  /** Name of what is stated; `check.ts` says how each is checked. */
   readonly quantity: string;
-  /** The numbers stated: one; two of a range or an interval. */
+  /** Stated numbers, each with the tolerance that its printed digits imply; two for a range or an interval. */
   readonly numbers: readonly PrintedNumber[];
-  /** Two numbers are bounds of one ("30–35"), not two quantities. */
+  /** True where two numbers are bounds of one ("30–35"), not two quantities. */
   readonly range: boolean;
   readonly relation: Relation;
   readonly hedged: boolean;
   readonly negated: boolean;
-  /** The sample that it is about. */
+  /** Sample that the claim is about. */
   readonly at: PrintedNumber | null;
-  /** The stretch that it is about, half-open; null: the series. */
+  /** Stretch that the claim is about, half-open; null: the series. */
   readonly within: Interval | null;
   /** Index of the channel; null where the text does not say which of several. */
   readonly channel: number | null;
-  /** Where it stands in the text. */
+  /** Place in the text. */
   readonly span: readonly [start: number, end: number];
-  /** Whether it says that something goes down, or lies below; absent where it says neither. */
-  readonly falls?: boolean;
-  /** Of the expert's claims: index of the pattern. */
-  readonly rule?: number;
-  /** The sentence up to the end of the claim, as written. */
-  readonly phrase: string;
-  /** Places of all numbers that it uses. */
+  /** Places of all numbers that the claim uses. */
   readonly uses: readonly (readonly [start: number, end: number])[];
+  /** True for a fall or a value below, false for a rise or a value above; absent otherwise. */
+  readonly falls?: boolean;
+  /** Template of a statement that expert traces make, with what its slots hold. */
+  readonly statement?: Statement;
+  /** Symbols of a scan, which are checked one by one. */
+  readonly scan?: string;
 }
 
-export interface Reading {
+export interface Statement {
+  readonly phrase: Phrase;
+  readonly contents: readonly Slot[];
+  /** Numbers of each slot. */
+  readonly numbers: readonly (readonly PrintedNumber[])[];
+}
+
+export interface ClaimReading {
   readonly claims: readonly Claim[];
-  /** Numbers in digits that the text holds. */
+  /** Count of the numbers in digits that the text holds. */
   readonly numbers: number;
 }
 
-/** Claims that are looked at; no explanation has as many. */
+type PatternKind = 'value' | 'index' | 'interval' | 'period' | 'slope' | 'count' | 'comparison';
+
+/** Maximum number of claims read from one text. */
 export const MOST_CLAIMS = 2000;
-/** Letters of a sentence that are kept with a claim. */
-const LONGEST_PHRASE = 2000;
-/** Channels whose names are looked for. */
+/** Maximum number of channels whose names are looked for. */
 const MOST_NAMES = 64;
 
 const words = (list: string): string => `(?:${list.trim().replace(/\s+/g, '|')})`;
@@ -110,7 +113,7 @@ const POINTS = words(
 );
 
 interface Pattern {
-  readonly kind: ClaimKind;
+  readonly kind: PatternKind;
   readonly quantity: string;
   readonly pattern: RegExp;
   /** Relation that the words of the pattern itself state. */
@@ -119,7 +122,7 @@ interface Pattern {
 }
 
 const pattern = (
-  kind: ClaimKind,
+  kind: PatternKind,
   quantity: string,
   source: string,
   extra: Partial<Pattern> = {},
@@ -141,11 +144,6 @@ const PATTERNS: readonly Pattern[] = [
   pattern(
     'period',
     'period',
-    `(?:period|periodicity|cycle length)(?: of the (?:series|signal|wave))? \\( (?:about )?${V}`,
-  ),
-  pattern(
-    'period',
-    'period',
     `(?:repeats?|repeating|recurs?|recurring|cycles?|peaks?|pattern|oscillates|oscillation|occurs?|occurring|troughs|beats|waves?|cycle|itself)(?: (?:itself|regularly|about|roughly|with|appear|appears|occur|is|are|repeated)){0,3} every (?:about |single )?${V}(?: ${SAMPLES})?`,
   ),
   pattern(
@@ -153,7 +151,6 @@ const PATTERNS: readonly Pattern[] = [
     'period',
     `${V} - ${SAMPLES} (?:period|cycle|cycles|periodicity|oscillation|seasonality|pattern)`,
   ),
-  pattern('period', 'period', `${V} ${SAMPLES} per (?:cycle|period|oscillation)`),
   pattern(
     'period',
     'period',
@@ -175,7 +172,6 @@ const PATTERNS: readonly Pattern[] = [
     'length',
     `(?:(?:series|signal|it|data|dataset|plot|recording|record|channels?|variates|sequence|there|which) (?:has|have|contains|contain|comprises|consists of|spans|shows|covers|are)|:|(?:series|signal|channels|variates|variables|recording|data|plot|all|total) (?:of|with|has|shows)|all|there are|in total|over) (?:about |a total of |exactly |the )?${V} (?:data |time )?(?:samples|points|steps|observations|values|timepoints|readings)(?! (?:is|are|lie|lies|above|below|exceed|per|period|long|wide|missing|each|apart|after|later|before|at|in|outside|fall))`,
   ),
-  pattern('count', 'length', `length(?: of the series| of the signal)?${IS} ${V}`),
   pattern('count', 'channels', `${COUNT} (?:channels|variates|variables|dimensions)`),
   pattern('count', 'missing', `${COUNT} (?:samples|sample|points|point|values|value) (?:is|are) missing`),
   pattern('count', 'gaps', `\\( ${COUNT} (?:gaps|gap)`),
@@ -207,33 +203,11 @@ const PATTERNS: readonly Pattern[] = [
     `(?:all (?:of )?(?:the )?(?:${POINTS}|values)|every ${POINTS}|everything|the (?:whole )?(?:signal|series))(?: (?:are|is|stay|stays|remain|remains|lie|lies)){1,2} (?:above|over|greater than|at least) ${V}`,
     { relation: 'above' },
   ),
-  pattern(
-    'value',
-    'maximum',
-    `(?:${POINTS}|signal|series|it) (?:clearly |even |also |do |does |can )?(?:not )?(?:exceeds?|surpass(?:es)?|goes above|go above|rises? above|climbs? above) ${V}`,
-    { relation: 'above' },
-  ),
-  pattern(
-    'value',
-    'minimum',
-    `(?:${POINTS}|signal|series|it) (?:clearly |even |also |do |does |can )?(?:not )?(?:falls? below|drops? below|goes below|go below|dips? below) ${V}`,
-    { relation: 'below' },
-  ),
   // Shares.
   pattern(
     'comparison',
     'share within',
     `${V.replace('?<v>', '?<v>')} % of (?:all |the ){0,2}(?:data )?${POINTS}(?: points)? (?:lie |lies |are |fall |is )?(?:within|between|in|from) (?<w>N and N|N to N|N – N)`,
-  ),
-  pattern(
-    'comparison',
-    'share above',
-    `${V} % of (?:all |the ){0,2}(?:data )?${POINTS}(?: points)? (?:lie |lies |are |is )?(?:above|over|exceed|greater than) (?<w>N|zero)`,
-  ),
-  pattern(
-    'comparison',
-    'share below',
-    `${V} % of (?:all |the ){0,2}(?:data )?${POINTS}(?: points)? (?:lie |lies |are |is |fall )?(?:below|under|less than) (?<w>N|zero)`,
   ),
   // Standard scores and multiples.
   pattern(
@@ -257,26 +231,10 @@ const PATTERNS: readonly Pattern[] = [
     'z',
     `(?:z-score|z score|standard score|z-value)(?: of the value| of the point)?${AT}${IS} ${V}`,
   ),
-  pattern('comparison', 'z', `(?:z-score|z score|standard score|z-value) of ${V}`),
   pattern(
     'comparison',
     'times amplitude',
     `(?<v>N|${NUMBER_WORD}|twice|double|triple|half) (?:times )?(?:as (?:large|high|big) as |larger than |higher than |greater than )?(?:the |its |that of the )?(?:usual |normal |typical |regular |baseline |average |rest |surrounding |overall ){1,2}(?:amplitude|swing|height|range)`,
-  ),
-  pattern(
-    'comparison',
-    'times std',
-    `(?<v>N|${NUMBER_WORD}|twice|double|triple|half) (?:times )?(?:as (?:large|high|big) as |larger than |higher than |greater than )?(?:the |its |that of the )?(?:usual |normal |typical |regular |baseline |average |rest |surrounding |overall ){1,2}(?:${STD}|variability|volatility|spread)`,
-  ),
-  pattern(
-    'comparison',
-    'times variance',
-    `(?<v>N|${NUMBER_WORD}|twice|double|triple|half) (?:times )?(?:as (?:large|high|big) as |larger than |higher than |greater than )?(?:the |its |that of the )?(?:usual |normal |typical |regular |baseline |average |rest |surrounding |overall ){1,2}variance`,
-  ),
-  pattern(
-    'comparison',
-    'times frequency',
-    `(?<v>N|${NUMBER_WORD}|twice|double|triple|half) (?:times )?(?:as (?:fast|high) as |faster than |higher than )?(?:the |its |that of the )?(?:usual |normal |typical |regular |baseline |average |rest |surrounding |overall ){1,2}frequency`,
   ),
   // A value at an index.
   pattern(
@@ -307,11 +265,6 @@ const PATTERNS: readonly Pattern[] = [
   pattern(
     'value',
     'value',
-    `(?:\\(|[^ ]{1,20}) ${CUE} (?<i>N) (?:,|:|=|–)? ?value(?: (?:=|:|is|of|about)){0,2} ${V}`,
-  ),
-  pattern(
-    'value',
-    'value',
     `(?:reaches|reached|hits|reaching|hitting|(?:dip|drop|jump|rise|fall|spike) (?:up |down )?to)(?: (?:a|an|about|value|of|level|maximum|minimum)){0,4} ${V}${AT_OR_INDEX}`,
   ),
   pattern(
@@ -320,16 +273,6 @@ const PATTERNS: readonly Pattern[] = [
     `(?:at|around|near) (?:about )?(?:the )?${CUE} (?:= |number |of |about ){0,2}(?<i>N)(?: ,)? (?:there is|there's|there was|we see|i see|it shows) (?:a |an |the )?(?:[^ ]{1,20} ){0,2}(?:spike|peak|dip|jump|drop|value|trough)(?: (?:up|down|to|of|reaching|with|a|value|about|at)){0,5} ${V}`,
   ),
   // Extremes, with their place.
-  pattern(
-    'value',
-    'maximum',
-    `(?<!local )(?:maximum|highest|largest|peak|top|greatest)(?: value| point| reading| level| amplitude)?(?: of the (?:whole |entire )?(?:series|signal|data))?${AT_OR_INDEX}(?: ,)?(?: (?:with|of|a|value|is|at|about|reaching|=|where|it)){1,5} ${V}`,
-  ),
-  pattern(
-    'value',
-    'minimum',
-    `(?<!local )(?:minimum|lowest|smallest|bottom)(?: value| point| reading| level| amplitude)?(?: of the (?:whole |entire )?(?:series|signal|data))?${AT_OR_INDEX}(?: ,)?(?: (?:with|of|a|value|is|at|about|reaching|=|where|it)){1,5} ${V}`,
-  ),
   pattern(
     'index',
     'index of maximum',
@@ -385,8 +328,6 @@ const PATTERNS: readonly Pattern[] = [
   pattern('value', 'median', `median${NAME}${IS} ${V}`),
   pattern('value', 'standard deviation', `(?<!N )${STD}${NAME}${IS} ${V}`),
   pattern('value', 'variance', `variance${NAME}${IS} ${V}`),
-  pattern('value', 'skewness', `skewness${IS} ${V}`),
-  pattern('value', 'kurtosis', `(?<!excess )kurtosis${IS} ${V}`),
   pattern(
     'value',
     'peak to peak',
@@ -398,11 +339,6 @@ const PATTERNS: readonly Pattern[] = [
     `amplitude${NAME}(?: (?:jumps|grows|rises|increases|drops|falls|shrinks|doubles))?${IS} ${V}`,
   ),
   pattern('value', 'noise', `noise(?: level| std| ${STD}| amplitude)?${IS} ${V}`),
-  pattern(
-    'value',
-    'autocorrelation',
-    `(?:autocorrelation|acf)(?: is| of)? ?${IS} ${V} at (?:a )?lag (?:of )?(?<i>N)`,
-  ),
   pattern('value', 'autocorrelation', `(?:autocorrelation|acf) at (?:a )?lag (?:of )?(?<i>N)${IS} ${V}`),
   // Slopes.
   pattern(
@@ -433,7 +369,6 @@ const PATTERNS: readonly Pattern[] = [
     `${COUNT} (?:${HOW} |, ){0,3}(?:anomal(?:y|ies)|anomalous (?:segments?|intervals?|regions?|stretch(?:es)?|parts?|points?|windows?)|abnormal (?:segments?|intervals?|regions?))`,
   ),
   pattern('count', 'anomalies', `and others , (?<v>N) in all`),
-  pattern('count', 'peaks', `${COUNT} (?:${HOW} |, ){0,3}(?:peaks|troughs|crests|humps|bumps|pulses)`),
 ];
 
 const INTERVAL = pattern(
@@ -494,26 +429,29 @@ function wordNumber(text: string, span: readonly [number, number]): PrintedNumbe
   return value === undefined ? null : { value, rounding: 0, span };
 }
 
-/** The claims of a text about a series whose channels have these names, in the order of the text. */
-export function readClaims(text: string, names: readonly string[] = ['value']): Reading {
+/** Reads the claims of a text about a series whose channels have these names, in the order of the text. */
+export function claimsOf(text: string, names: readonly string[] = ['value']): ClaimReading {
   const claims: Claim[] = [];
-  const looked = channelPhrases(names);
+  const phrases = channelPhrases(names);
   let numbers = 0;
   let channel: number | null = names.length === 1 ? 0 : null;
   let last: Interval | null = null;
-  let series: readonly Place[] = [];
   for (const sentence of sentences(text)) {
-    const mentions = names.length === 1 ? [] : mentionsOf(sentence, looked, names.length);
-    const own = sentence.tokens.reduce((sum, { number }) => sum + (number === null ? 0 : 1), 0);
-    numbers += own;
+    const mentions = names.length === 1 ? [] : mentionsOf(sentence, phrases, names.length);
+    numbers += sentence.tokens.filter(({ number }) => number !== null).length;
     if (claims.length < MOST_CLAIMS && /\p{L}/u.test(sentence.text.replaceAll('N', ''))) {
-      const found = claimsOf(text, sentence, { mentions, channel, last });
-      claims.push(...found.claims.slice(0, MOST_CLAIMS - claims.length));
-      series = found.places;
-      last = series.at(-1)?.interval ?? last;
+      const read = claimsOfSentence(text, sentence, { mentions, channel, last });
+      claims.push(...read.claims.slice(0, MOST_CLAIMS - claims.length));
+      last = read.places.at(-1)?.interval ?? last;
     }
     const named = new Set(mentions.map((mention) => mention.channel));
     if (named.size > 0 && names.length > 1) channel = named.size === 1 ? [...named][0]! : null;
+  }
+  const scan = SCAN.exec(text);
+  if (scan !== null) {
+    const span = [scan.index, scan.index + scan[0].length] as const;
+    const place = { at: null, within: null, channel, span };
+    claims.push({ ...PLAIN, ...place, quantity: 'scan', numbers: [], uses: [], scan: scan[1]! });
   }
   return { claims, numbers };
 }
@@ -567,9 +505,13 @@ interface Around {
   readonly last: Interval | null;
 }
 
-function claimsOf(text: string, sentence: Sentence, around: Around): { claims: Claim[]; places: Place[] } {
+function claimsOfSentence(
+  text: string,
+  sentence: Sentence,
+  around: Around,
+): { claims: Claim[]; places: Place[] } {
   const taken = new Set<PrintedNumber>();
-  const drafts: { claim: Claim; at: number; end: number }[] = [];
+  const drafts: { claim: Claim; at: number; end: number; isValue: boolean }[] = [];
   const add = (rule: Pattern, match: RegExpExecArray): void => {
     const groups = match.indices!.groups!;
     const stated = rangeOf(sentence, groups.v);
@@ -591,8 +533,8 @@ function claimsOf(text: string, sentence: Sentence, around: Around): { claims: C
     drafts.push({
       at: match.index,
       end,
+      isValue: rule.kind === 'value',
       claim: {
-        kind: rule.kind,
         quantity: rule.quantity,
         numbers: inner ? [place] : [...relevant, ...second],
         range: relevant.length === 2 && !PAIRS.has(rule.quantity) && second.length === 0,
@@ -606,38 +548,33 @@ function claimsOf(text: string, sentence: Sentence, around: Around): { claims: C
         within: null,
         channel: channelAt(around, match.index),
         span: spanOf(sentence, match.index + 1, end),
-        phrase: phraseOf(text, sentence, end),
         ...(DOWN.test(match[0]) ? { falls: true } : UP.test(match[0]) ? { falls: false } : {}),
         uses: used.map(({ span }) => span),
       },
     });
   };
-  for (const [rule, { test, quantity, pattern: expert }] of EXPERT_PATTERNS.entries()) {
-    if (test !== null && !sentence.text.includes(test)) continue;
-    for (const match of sentence.text.matchAll(expert)) {
-      const found = numbersIn(sentence, [match.index, match.index + match[0].length]);
-      if (found.length === 0 || found.some((one) => taken.has(one))) continue;
-      const named =
-        quantity === 'feature' ? numbersIn(sentence, [phraseStart(sentence, match.index), match.index]) : [];
-      for (const one of [...named, ...found]) taken.add(one);
+  for (const template of TEMPLATES) {
+    if (template.opening !== null && !sentence.text.includes(template.opening)) continue;
+    for (const match of sentence.text.matchAll(template.pattern)) {
+      const statement = statementOf(text, sentence, template.phrase, match as RegExpExecArray);
+      const used = numbersIn(sentence, [match.index, match.index + match[0].length]);
+      if (used.some((number) => taken.has(number))) continue;
+      for (const number of used) taken.add(number);
       const end = match.index + match[0].length;
       drafts.push({
         at: match.index,
         end,
+        isValue: false,
         claim: {
-          ...{
-            kind: 'expert',
-            quantity,
-            numbers: found,
-            range: false,
-            relation: 'is',
-            hedged: false,
-            negated: false,
-          },
-          ...{ at: null, within: null, channel: channelAt(around, match.index), rule },
+          ...PLAIN,
+          quantity: template.phrase.quantity,
+          numbers: statement.numbers.flat(),
+          at: null,
+          within: null,
+          channel: channelAt(around, match.index),
           span: spanOf(sentence, match.index + 1, end),
-          phrase: phraseOf(text, sentence, end),
-          uses: [...named, ...found].map(({ span }) => span),
+          uses: used.map(({ span }) => span),
+          statement,
         },
       });
     }
@@ -653,8 +590,8 @@ function claimsOf(text: string, sentence: Sentence, around: Around): { claims: C
   const counted = drafts.filter(
     ({ claim }) => claim.quantity !== 'anomalies' || claim.numbers[0]!.value > 0 || places.length === 0,
   );
-  const claims = counted.map(({ claim, at, end }): Claim => {
-    if (claim.at !== null || claim.kind === 'expert' || WHOLE_SERIES.has(claim.quantity)) return claim;
+  const claims = counted.map(({ claim, at, end, isValue }): Claim => {
+    if (claim.at !== null || claim.statement !== undefined || WHOLE_SERIES.has(claim.quantity)) return claim;
     const [from, to] = clauseOf(sentence, at);
     const inside = places.filter(
       (place) => place.at >= from && place.at < to && place.interval[1] > place.interval[0] + 1,
@@ -668,52 +605,88 @@ function claimsOf(text: string, sentence: Sentence, around: Around): { claims: C
         uses: [...claim.uses, ...near.numbers.map(({ span }) => span)],
       };
     }
-    if (SIDE.test(clause) || (EXCEPT.test(clause) && claim.kind === 'value'))
+    if (SIDE.test(clause) || (EXCEPT.test(clause) && isValue))
       return { ...claim, quantity: `${claim.quantity} of a part` };
     const here = HERE.test(clause) && !WHOLE.test(clause) ? around.last : null;
     return here === null ? claim : { ...claim, within: here };
   });
-  const located = ANOMALOUS.test(sentence.text)
-    ? places.map(
-        ({ interval, numbers: own, at, end, denied }): Claim => ({
-          kind: own.length === 2 ? 'interval' : 'index',
-          quantity: 'anomaly',
-          numbers: own,
-          range: false,
-          relation: 'is',
-          hedged:
-            HEDGE.test(` ${sentence.text.slice(Math.max(0, at - 16), at)} `) ||
-            HEDGE.test(sentence.text.slice(at, end)),
-          negated: denied,
-          at: null,
-          within: interval,
-          channel: channelAt(around, at),
-          span: spanOf(sentence, at + 1, end),
-          phrase: phraseOf(text, sentence, end),
-          uses: own.map(({ span }) => span),
-        }),
-      )
-    : places
-        .filter(({ interval }) => !claims.some(({ within }) => within === interval))
-        .map(
-          ({ interval, numbers: own, at, end }): Claim => ({
-            ...{
-              kind: own.length === 2 ? 'interval' : 'index',
-              quantity: 'place',
-              numbers: own,
-              range: false,
-            },
-            ...{ relation: 'is', hedged: false, negated: false, at: null, within: interval },
-            channel: channelAt(around, at),
-            span: spanOf(sentence, at + 1, end),
-            phrase: phraseOf(text, sentence, end),
-            uses: own.map(({ span }) => span),
-          }),
-        );
+  const departs = ANOMALOUS.test(sentence.text);
+  const located = places
+    .filter(({ interval }) => departs || !claims.some(({ within }) => within === interval))
+    .map(({ interval, numbers, at, end, denied }): Claim => {
+      const lead = ` ${sentence.text.slice(Math.max(0, at - 16), at)} `;
+      return {
+        ...PLAIN,
+        quantity: departs ? 'anomaly' : 'place',
+        numbers,
+        hedged: departs && (HEDGE.test(lead) || HEDGE.test(sentence.text.slice(at, end))),
+        negated: departs && denied,
+        at: null,
+        within: interval,
+        channel: channelAt(around, at),
+        span: spanOf(sentence, at + 1, end),
+        uses: numbers.map(({ span }) => span),
+      };
+    });
   return { claims: [...claims, ...located].sort((a, b) => a.span[0] - b.span[0]), places };
 }
 
-/** Two numbers that are two quantities, not bounds of one. */
+/** Attributes of a claim that neither compares, hedges nor denies. */
+const PLAIN = { range: false, relation: 'is', hedged: false, negated: false } as const;
+
+interface Template {
+  readonly phrase: Phrase;
+  readonly opening: string | null;
+  readonly pattern: RegExp;
+}
+
+/** Returns words as a pattern over tokens, each with a space before it. */
+function tokensOf(words: string): string {
+  const { value } = sentences(words).next();
+  return value === undefined ? '' : value.text.trimEnd().replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
+}
+
+function templateOf(phrase: Phrase): Template {
+  const parts = phrase.literals.map((literal, k) => {
+    const slot = phrase.slots[k];
+    if (slot === undefined) return tokensOf(literal);
+    return `${tokensOf(literal)}(${slot.pattern ?? slot.kind.split('|').map(tokensOf).join('|')})`;
+  });
+  return {
+    phrase,
+    opening: phrase.opening === null ? null : tokensOf(phrase.opening).replaceAll('\\', ''),
+    pattern: new RegExp(`${parts.join('')}(?= )`, 'dgu'),
+  };
+}
+
+/** Templates of traces; earlier ones take their numbers from later ones. */
+const TEMPLATES: readonly Template[] = [
+  TRACE_PHRASES,
+  CYCLE_PHRASES,
+  CLASS_PHRASES,
+  VARIATE_PHRASES,
+  NANO_PHRASES,
+].flatMap((phrases) => Object.values<Phrase>(phrases).map(templateOf));
+
+function statementOf(text: string, sentence: Sentence, phrase: Phrase, match: RegExpExecArray): Statement {
+  const numbers: PrintedNumber[][] = [];
+  const contents = phrase.slots.map(({ kind }, k): Slot => {
+    const [from, to] = match.indices![k + 1]!;
+    const stated = numbersIn(sentence, [from, to]);
+    const isText = kind === 'label' || kind === 'name';
+    numbers.push(isText ? [] : stated);
+    if (isText) return text.slice(...spanOf(sentence, from + 1, to));
+    if (kind === 'n' || kind === 'int') return stated[0]!.value;
+    if (kind === 'pairs') return null;
+    if (kind !== 'list') return match[k + 1]!.trim();
+    return Array.from({ length: stated.length >> 1 }, (_, i): Interval => {
+      return [stated[2 * i]!.value, stated[2 * i + 1]!.value];
+    });
+  });
+  return { phrase, contents, numbers };
+}
+
+/** Quantities of which two numbers are two, not bounds of one. */
 const PAIRS = new Set(['range', 'usual range', 'kept range', 'swing', 'from to']);
 const WHOLE_SERIES = new Set([
   'length',
@@ -802,16 +775,6 @@ function clauseOf({ text }: Sentence, at: number): readonly [number, number] {
     from = match.index + 1;
   }
   return [from, text.length];
-}
-
-/** The sentence as written up to a place in it; of a long one its end. */
-function phraseOf(text: string, sentence: Sentence, end: number): string {
-  return text.slice(sentence.span[0], spanOf(sentence, 1, end)[1]).slice(-LONGEST_PHRASE);
-}
-
-/** Where the item of a list of findings begins that holds a place. */
-function phraseStart({ text }: Sentence, at: number): number {
-  return Math.max(0, text.lastIndexOf(' ; ', at), text.lastIndexOf(' : ', at));
 }
 
 function channelAt({ mentions, channel }: Around, at: number): number | null {

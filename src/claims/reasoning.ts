@@ -1,60 +1,70 @@
 /**
- * What reasoning is worth beside its answer: how many of the numbers that it states are true of the series, whether what it concludes is what
- * it answers, and whether it contradicts itself. Pure functions of a response and its example.
+ * Checks the reasoning of a response: the share of its stated numbers that are true of the series, its agreement with the answer, and its
+ * contradictions. Pure functions of a response and its example.
  */
-
-import type { ClassProfile } from '../src/expcot/class-profile.ts';
-import { scan } from '../src/expcot/nano.ts';
-import type { Example, Interval, ParsedAnswer, ReasoningCheck } from '../src/ground/types.ts';
-import { taskKind } from '../src/tasks/kinds.ts';
-import { ClaimChecker, SAME_STRETCH, unionOverlap } from './claim-check.ts';
-import { type Claim, readClaims } from './claims.ts';
+import type { ClassProfile } from '../expcot/class-profile.ts';
+import { SCAN, scan } from '../expcot/nano.ts';
+import {
+  ANOMALY_CLASSES,
+  type Example,
+  type Interval,
+  type ParsedAnswer,
+  type ReasoningCheck,
+} from '../ground/types.ts';
+import { checkClaims, SAME_STRETCH, type Subject, unionOverlap } from './check.ts';
+import { type Claim, claimsOf } from './read.ts';
 
 export interface CheckOptions {
-  /** What was learned of the classes, by which typical values of a class are checked. */
+  /** Profile of the classes, by which their typical values are checked. */
   readonly profile?: ClassProfile | null;
-  /** Classes that an answer may name; those of the kind of answer where absent or none. */
+  /** Classes that an answer may name, for data sets that bring their own. */
   readonly classes?: readonly string[];
 }
 
-/** False claims that are kept with a record. */
+/** Maximum number of false claims kept with a record, and of characters of each. */
 const MOST_KEPT = 20;
-/** Letters of a claim that are kept. */
 const LONGEST_KEPT = 200;
 
-/** What the claims of a reasoning are worth; null without any reasoning. */
+/** Returns what claims about an example are checked against: its series and its annotation. */
+export function subjectOf({ channels, names, gold }: Pick<Example, 'channels' | 'names' | 'gold'>): Subject {
+  return {
+    channels,
+    names,
+    intervals: 'intervals' in gold ? gold.intervals : null,
+    variates: 'variates' in gold ? gold.variates : null,
+  };
+}
+
+/** Checks the numeric claims of a reasoning, and what it concludes; null without any reasoning. */
 export function checkReasoning(
   answer: ParsedAnswer,
-  { channels, names, gold }: Pick<Example, 'channels' | 'names' | 'gold'>,
+  example: Pick<Example, 'channels' | 'names' | 'gold'>,
   { profile = null, classes = [] }: CheckOptions = {},
 ): ReasoningCheck | null {
   const { think } = answer;
   if (think === null || think.trim() === '') return null;
-  const { claims, numbers } = readClaims(think, names);
-  const kind = taskKind(gold.kind);
-  const length = channels[0]!.length;
-  const intervals = kind.localises ? (kind.marks(gold, length)?.intervals ?? []) : null;
-  const checker = new ClaimChecker({ channels, names, intervals, profile });
-  const known = classes.length > 0 || kind.classes === 'data' ? classes : kind.classes;
+  const reading = claimsOf(think, example.names);
+  const claims = reading.claims.filter(({ numbers }) => numbers.length > 0);
   const counts = { true: 0, false: 0, unchecked: 0 };
   const checked = new Set<number>();
   const wrong: { text: string; quantity: string; why: string }[] = [];
-  for (const claim of claims) {
-    const { verdict, why } = checker.check(claim);
+  for (const [c, { verdict, why }] of checkClaims(claims, { ...subjectOf(example), profile }).entries()) {
+    const { uses, span, quantity } = claims[c]!;
     counts[verdict]++;
     if (verdict === 'unchecked') continue;
-    for (const [start] of claim.uses) checked.add(start);
+    for (const [start] of uses) checked.add(start);
     if (verdict === 'false' && wrong.length < MOST_KEPT) {
-      wrong.push({ text: think.slice(...claim.span).slice(0, LONGEST_KEPT), quantity: claim.quantity, why });
+      wrong.push({ text: think.slice(...span).slice(0, LONGEST_KEPT), quantity, why });
     }
   }
   const decided = counts.true + counts.false;
+  const known = classes.length === 0 && 'intervals' in example.gold ? ANOMALY_CLASSES : classes;
   return {
     claims: claims.length,
     ...counts,
     truth: decided === 0 ? null : counts.true / decided,
-    coverage: numbers === 0 ? null : Math.min(1, checked.size / numbers),
-    agreement: agreementOf(think, claims, answer, known, length),
+    coverage: reading.numbers === 0 ? null : Math.min(1, checked.size / reading.numbers),
+    agreement: agreementOf(think, claims, answer, known, example.channels[0]!.length),
     contradictions: contradictionsOf(claims).length,
     wrong,
   };
@@ -65,10 +75,9 @@ const MARKER =
 const NOTHING =
   /\b(?:no (?:\w{1,20} ){0,2}anomal(?:y|ies)|not anomalous|nothing (?:is )?(?:anomalous|departs|unusual)|no (?:variate|outliers?|discords?)|(?:is|looks?|appears?|seems?|class is|class:) (?:\w{1,12} ){0,2}normal)\b/i;
 const OTHERS = /\b(?:and others|among others|etc|such as|for example|e\.g\.)/i;
-const SCAN = /\bscan ([.()#ox]{1,4096})/;
 const VARIATES = /\bvariates? (\d{1,6}(?:(?:, and |, | and )\d{1,6}){0,200})/gi;
 
-/** Where what is concluded begins: behind the last word that announces it; the beginning where there is none. */
+/** Finds the start of the conclusion: the last word that announces one; 0 without any. */
 function conclusionAt(text: string): number {
   let at = 0;
   for (const match of text.matchAll(MARKER)) at = match.index;
@@ -76,10 +85,10 @@ function conclusionAt(text: string): number {
 }
 
 /**
- * Whether the answer is what the reasoning concludes: intervals (each with intersection over union of ½ or more, index within one), variates and
- * class, as far as the reasoning names them. False where one differs; null where it names none.
+ * Compares the answer with what the reasoning concludes, as far as it names any: intervals (intersection over union of at least ½, an index
+ * inside), variates and class. False where one differs; null where it names none.
  */
-export function agreementOf(
+function agreementOf(
   text: string,
   claims: readonly Claim[],
   answer: ParsedAnswer,
@@ -90,14 +99,14 @@ export function agreementOf(
   const conclusion = text.slice(from);
   // "A sine with trend" is a shape; what a text that concludes nothing calls a class is one.
   const namesClass = from > 0 || answer.intervals === null || /\bclass\b/i.test(text);
-  const found = [
+  const parts = [
     answer.intervals === null
       ? null
       : intervalsAgree(text, conclusion, from, claims, answer.intervals, length),
     answer.variates == null ? null : variatesAgree(text, conclusion, answer.variates),
     answer.class === null || !namesClass ? null : classAgrees(conclusion, answer.class, classes),
-  ].filter((one) => one !== null);
-  return found.length === 0 ? null : !found.includes(false);
+  ].filter((agrees) => agrees !== null);
+  return parts.length === 0 ? null : !parts.includes(false);
 }
 
 function intervalsAgree(
@@ -108,32 +117,34 @@ function intervalsAgree(
   answered: readonly Interval[],
   length: number,
 ): boolean | null {
-  const scanned = SCAN.exec(text)?.[1];
-  if (scanned !== undefined) return scanned === scan(answered, length, scanned.length);
+  const symbols = SCAN.exec(text)?.[1]?.replace(/\d/g, '.');
+  if (symbols !== undefined) return symbols === scan(answered, length, symbols.length);
   const named = claims.filter(({ quantity, negated }) => quantity === 'anomaly' && !negated);
   const last = named.filter(({ span }) => span[0] >= from);
   if (last.length === 0 && NOTHING.test(conclusion)) return answered.length === 0;
   const concluded = last.length > 0 ? last : named;
   if (concluded.length === 0) return null;
-  const same = ({ within, kind }: Claim, interval: Interval): boolean =>
-    kind === 'index'
+  const same = ({ within, numbers }: Claim, interval: Interval): boolean =>
+    numbers.length === 1
       ? within![0] >= interval[0] - 1 && within![0] <= interval[1]
       : unionOverlap(within!, interval) >= SAME_STRETCH;
-  const told = concluded.every((claim) => answered.some((interval) => same(claim, interval)));
+  const answeredAll = concluded.every((claim) => answered.some((interval) => same(claim, interval)));
   const others = OTHERS.test(conclusion);
-  return told && (others || answered.every((interval) => concluded.some((claim) => same(claim, interval))));
+  return (
+    answeredAll && (others || answered.every((interval) => concluded.some((claim) => same(claim, interval))))
+  );
 }
 
 function variatesAgree(text: string, conclusion: string, answered: readonly number[]): boolean | null {
-  const scanned = SCAN.exec(text)?.[1];
+  const symbols = SCAN.exec(text)?.[1];
   const ids =
-    scanned === undefined
+    symbols === undefined
       ? [...conclusion.matchAll(VARIATES)].flatMap((match) => match[1]!.match(/\d+/g)!.map(Number))
-      : [...scanned].flatMap((symbol, id) => (symbol === 'x' ? [id] : []));
-  if (scanned === undefined && ids.length === 0)
+      : [...symbols].flatMap((symbol, id) => (symbol === 'x' ? [id] : []));
+  if (symbols === undefined && ids.length === 0)
     return NOTHING.test(conclusion) ? answered.length === 0 : null;
-  const told = new Set(ids);
-  return told.size === answered.length && answered.every((id) => told.has(id));
+  const concluded = new Set(ids);
+  return concluded.size === answered.length && answered.every((id) => concluded.has(id));
 }
 
 /** Null where the conclusion names no class, or several. */
@@ -158,27 +169,29 @@ function classAgrees(conclusion: string, answered: string, classes: readonly str
   return named.size === 1 ? named.has(answered) : null;
 }
 
-/** Pairs of claims about one quantity of one place that cannot both be true. */
-export function contradictionsOf(claims: readonly Claim[]): (readonly [Claim, Claim])[] {
+/** Finds pairs of claims about one quantity of one place that cannot both be true. */
+function contradictionsOf(claims: readonly Claim[]): (readonly [Claim, Claim])[] {
   const first = new Map<string, Claim>();
-  const found: [Claim, Claim][] = [];
+  const pairs: [Claim, Claim][] = [];
   for (const claim of claims) {
-    const { quantity, at, within, channel, relation, negated, kind, numbers, range } = claim;
-    if (relation !== 'is' || negated || range || kind === 'expert' || numbers.length !== 1) continue;
+    const { quantity, at, within, channel, relation, negated, numbers, range } = claim;
+    if (relation !== 'is' || negated || range || claim.statement !== undefined || numbers.length !== 1)
+      continue;
     if (quantity === 'anomaly' || quantity === 'place' || quantity === 'z' || quantity.endsWith(' of a part'))
       continue;
-    // A value is the value of its index; what else is told of an index is not.
+    // A value belongs to its index; other quantities do not.
     const key = `${quantity} ${quantity === 'value' ? at?.value : ''} ${within} ${channel}`;
     const before = first.get(key);
     if (before === undefined) first.set(key, claim);
-    else if (!compatible(before, claim)) found.push([before, claim]);
+    else if (!compatible(before, claim)) pairs.push([before, claim]);
   }
-  return found;
+  return pairs;
 }
 
 function compatible(a: Claim, b: Claim): boolean {
-  const [one, other] = [a.numbers[0]!, b.numbers[0]!];
+  const [first, second] = [a.numbers[0]!, b.numbers[0]!];
   const part = a.hedged || b.hedged ? 0.2 : 0.02;
-  const slack = one.rounding + other.rounding + part * Math.max(Math.abs(one.value), Math.abs(other.value));
-  return Math.abs(one.value - other.value) <= slack;
+  const slack =
+    first.rounding + second.rounding + part * Math.max(Math.abs(first.value), Math.abs(second.value));
+  return Math.abs(first.value - second.value) <= slack;
 }
