@@ -1,7 +1,10 @@
-/** Policies and detectors of the user: what they are given, what they give back, and what is checked of it. */
+/** Policies and detectors of users' modules: their definitions, the thread they run in, and the checks of what they return. */
 
 import { ConfigError } from '../src/ground/errors.ts';
+import { checkKeys } from '../src/ground/json-record.ts';
+import { type ModuleAdapter, ModuleHost } from '../src/ground/module-host.ts';
 import type { Example, Gold, Interval, Picture, TokenUsage } from '../src/ground/types.ts';
+import type { ModuleAddress } from '../src/ground/user-module.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import type { Shot } from '../src/train/task.ts';
 
@@ -69,8 +72,9 @@ export interface DetectorDefinition extends Common {
 
 const NAME = /^[\p{L}\p{N}][\p{L}\p{N} _.:-]{0,63}$/u;
 
-function checkCommon(what: string, definition: Partial<Common>): void {
+function checkCommon(what: 'definePolicy' | 'defineDetector', definition: Partial<Common>): void {
   const { name, concurrency = 1, timeLimit = 1 } = definition;
+  const call = what === 'definePolicy' ? 'answer' : 'detect';
   if (typeof name !== 'string' || !NAME.test(name)) {
     throw new ConfigError(
       `${what}: name: got ${JSON.stringify(name)}, expected letters, digits, blanks and _ . : -, at most 64 of them`,
@@ -82,6 +86,7 @@ function checkCommon(what: string, definition: Partial<Common>): void {
   if (!(timeLimit > 0 && timeLimit <= 86_400)) {
     throw new ConfigError(`${what} ${name}: timeLimit: got ${timeLimit}, expected seconds, at most a day`);
   }
+  checkKeys(`${what} ${name}`, definition, ['name', 'concurrency', 'timeLimit', call]);
 }
 
 /**
@@ -138,6 +143,80 @@ export function answererOf(value: unknown, file: string): PolicyDefinition | Det
       cause,
     });
   }
+}
+
+type Hint = Omit<Parameters<DetectorDefinition['detect']>[1], 'signal'>;
+
+/** One call of a module's function. */
+type PolicyCall =
+  | { readonly kind: 'answer'; readonly request: Omit<PolicyRequest, 'signal'> }
+  | { readonly kind: 'detect'; readonly series: Question; readonly asked: Hint };
+
+interface PolicyInfo {
+  readonly common: Common;
+  readonly detects: boolean;
+}
+
+/** Seconds that a call may take where the definition does not say. */
+export const TIME_LIMIT = 300;
+
+export const adapter: ModuleAdapter<PolicyInfo, PolicyCall, unknown> = {
+  wanted: 'a policy made with definePolicy',
+  open([module]) {
+    const definition = answererOf(module!.value, module!.file);
+    const { name, concurrency, timeLimit } = definition;
+    const common = {
+      name,
+      ...(concurrency === undefined ? {} : { concurrency }),
+      ...(timeLimit === undefined ? {} : { timeLimit }),
+    };
+    return {
+      info: { common, detects: 'detect' in definition },
+      async answer(call, { signal }) {
+        if (call.kind === 'answer') {
+          return { reply: await (definition as PolicyDefinition).answer({ ...call.request, signal }) };
+        }
+        const { series, asked } = call;
+        return { reply: await (definition as DetectorDefinition).detect(series, { ...asked, signal }) };
+      },
+    };
+  },
+};
+
+/** A policy or detector in a thread of its own. */
+export interface HostedPolicy {
+  /** As the module declares it; its function runs in the thread. */
+  readonly definition: PolicyDefinition | DetectorDefinition;
+  /** Waits until the thread can be called, which is started anew where it has ended. @throws ConfigError as `hostPolicy` */
+  ready(): Promise<void>;
+  close(): Promise<void>;
+}
+
+/**
+ * Loads a policy or a detector in a thread of its own. A call whose signal is aborted is given up; where the function does not let its
+ * thread hear of that, the thread is ended, and what else waits for it fails.
+ * @throws ConfigError for a module that cannot be loaded within a minute, or exports neither
+ */
+export async function hostPolicy(module: ModuleAddress): Promise<HostedPolicy> {
+  const host = await ModuleHost.open<PolicyInfo, PolicyCall, unknown>({
+    modules: [module],
+    adapter: import.meta.url,
+    timeLimit: ({ common }) => common.timeLimit ?? TIME_LIMIT,
+    failure: (message) => new Error(message),
+  });
+  const { common, detects } = host.info;
+  const definition: PolicyDefinition | DetectorDefinition = detects
+    ? {
+        ...common,
+        detect: (series, { signal, ...asked }) =>
+          host.call({ kind: 'detect', series, asked }, { signal }) as Promise<Detection | null>,
+      }
+    : {
+        ...common,
+        answer: ({ signal, ...request }) =>
+          host.call({ kind: 'answer', request }, { signal }) as Promise<PolicyOutcome>,
+      };
+  return { definition, ready: () => host.ready(), close: () => host.close() };
 }
 
 /** The class of anomalies whose kind a detector does not say. */

@@ -1,17 +1,19 @@
-/** Rewards of the user: what a function that scores responses is given and gives back, and what is checked of it. */
+/** Rewards of users' modules: their definition, the thread they run in, and the checks of what they return. */
 
-import { performance } from 'node:perf_hooks';
-import { ConfigError, RewardError } from '../src/ground/errors.ts';
+import { ConfigError, RewardError, RewardTimeoutError } from '../src/ground/errors.ts';
+import { checkKeys, show } from '../src/ground/json-record.ts';
+import { type ModuleAdapter, ModuleHost } from '../src/ground/module-host.ts';
 import type { Example, Gold, ParsedAnswer, Score } from '../src/ground/types.ts';
 import { thrownText } from '../src/ground/user-code.ts';
+import type { ModuleAddress } from '../src/ground/user-module.ts';
 
 /** One response to score. */
 export interface RewardRequest<G extends Gold = Gold> {
   /** The response, raw. */
   readonly text: string;
-  /** What it says, as the parser of its kind reads it. */
+  /** The response as the parser of its answer kind reads it. */
   readonly answer: ParsedAnswer;
-  /** What it responds to: the series, with names and times. */
+  /** The example it responds to: the series, with names and times. */
   readonly example: Example;
   /** The right answer, `example.gold`. */
   readonly gold: G;
@@ -22,7 +24,7 @@ export interface RewardRequest<G extends Gold = Gold> {
 export interface RewardResult {
   /** Finite; null: does not apply. Best in [0, 1], so that weights mean the same beside other rewards. */
   readonly total: number | null;
-  /** What it is made of, finite each, for the logs alone; a part that is null is left out. */
+  /** Components of the total, finite each, for the logs alone; a part that is null is left out. */
   readonly parts?: Readonly<Record<string, number | null>>;
   /** For readers of the completions. */
   readonly notes?: string;
@@ -32,7 +34,7 @@ export interface RewardResult {
 export type RewardOutcome = number | null | RewardResult;
 
 interface RewardCommon {
-  /** One word, by which metrics and completions call it: letters, digits, `_` and `-`. */
+  /** Name in metrics and completions, one word: letters, digits, `_` and `-`. */
   readonly name: string;
   /** Seconds that a call of the function may take; 60 when absent. */
   readonly timeLimit?: number;
@@ -53,24 +55,15 @@ export type RewardDefinition<G extends Gold = Gold> = RewardCommon &
       }
   );
 
-/** Seconds that a call may take where the reward does not say. */
-export const TIME_LIMIT = 60;
+/** Default time limit of a call, seconds. */
+const TIME_LIMIT = 60;
 /** Seconds after the time limit in which a function that heeds its signal may still answer, say with null. */
 const GRACE = 1;
-/** Calls that are under way at a time. */
+/** The same, where nothing is under way that could bring an answer. */
+const STALL_GRACE = 0.1;
+/** Maximum number of concurrent calls. */
 const CONCURRENCY = 64;
 const NAME = /^[A-Za-z][\w-]{0,63}$/u;
-
-const shown = (value: unknown): string => {
-  const text =
-    typeof value === 'function'
-      ? 'a function'
-      : typeof value === 'number'
-        ? String(value)
-        : JSON.stringify(value);
-  const plain = text ?? String(value);
-  return plain.length > 80 ? `${plain.slice(0, 77)}...` : plain;
-};
 
 /**
  * Declares a reward, for `reward:` of a recipe and `--reward FILE`. Write it as the default export of a module:
@@ -82,13 +75,13 @@ const shown = (value: unknown): string => {
  *       score: ({ text }) => Math.max(0, 1 - text.length / 400),
  *     });
  *
- * @throws ConfigError for a definition that is none
+ * @throws ConfigError for a wrong or unknown key
  */
 export function defineReward<G extends Gold = Gold>(definition: RewardDefinition<G>): RewardDefinition<G> {
   const { name, timeLimit, score, scoreBatch } = (definition ?? {}) as RewardDefinition<G>;
   if (typeof name !== 'string' || !NAME.test(name)) {
     throw new ConfigError(
-      `defineReward: name: got ${shown(name)}, expected a word of letters, digits, _ and - that begins with a letter`,
+      `defineReward: name: got ${show(name)}, expected a word of letters, digits, _ and - that begins with a letter`,
     );
   }
   if ((typeof score === 'function') === (typeof scoreBatch === 'function')) {
@@ -98,14 +91,15 @@ export function defineReward<G extends Gold = Gold>(definition: RewardDefinition
   }
   if (timeLimit !== undefined && !(Number.isFinite(timeLimit) && timeLimit > 0 && timeLimit <= 86_400)) {
     throw new ConfigError(
-      `defineReward ${name}: timeLimit: got ${shown(timeLimit)}, expected seconds, above 0 and at most a day`,
+      `defineReward ${name}: timeLimit: got ${show(timeLimit)}, expected seconds, above 0 and at most a day`,
     );
   }
+  checkKeys(`defineReward ${name}`, definition, ['name', 'score', 'scoreBatch', 'timeLimit']);
   return definition;
 }
 
 /**
- * What a module exports as a reward: what `defineReward` made, the same written as an object, or a function alone, which is called by
+ * Reads a module's export as a reward: made by `defineReward`, the same written as an object, or a function alone, which is called by
  * its own name. @throws ConfigError naming the file
  */
 export function rewardOf(value: unknown, file: string): RewardDefinition {
@@ -124,7 +118,7 @@ export function rewardOf(value: unknown, file: string): RewardDefinition {
 
 const ADVICE = 'return one finite number, { total, parts, notes }, or null where it does not apply';
 
-/** What a function returned, checked. @throws RewardError */
+/** Checks the return value of a reward function. @throws RewardError */
 function checked(outcome: unknown, where: string): Score | null {
   const refuse = (what: string): never => {
     throw new RewardError(`${where} returned ${what}: ${ADVICE}`);
@@ -134,26 +128,30 @@ function checked(outcome: unknown, where: string): Score | null {
     return Number.isFinite(outcome) ? { total: outcome, parts: {} } : refuse(String(outcome));
   }
   if (typeof outcome !== 'object' || Array.isArray(outcome) || !('total' in outcome)) {
-    return refuse(outcome === undefined ? 'nothing' : shown(outcome));
+    return refuse(outcome === undefined ? 'nothing' : show(outcome));
   }
   const { total, parts = {}, notes } = outcome as Partial<RewardResult>;
   if (total !== null && !(typeof total === 'number' && Number.isFinite(total))) {
-    refuse(`a total of ${shown(total)}`);
+    refuse(`a total of ${show(total)}`);
   }
-  if (typeof parts !== 'object' || parts === null || Array.isArray(parts)) refuse(`parts of ${shown(parts)}`);
+  if (typeof parts !== 'object' || parts === null || Array.isArray(parts)) refuse(`parts of ${show(parts)}`);
   const kept: Record<string, number> = {};
   for (const [name, value] of Object.entries(parts)) {
-    if (!NAME.test(name)) refuse(`a part called ${shown(name)}`);
+    if (!NAME.test(name)) refuse(`a part called ${show(name)}`);
     if (value === null) continue;
-    if (typeof value !== 'number' || !Number.isFinite(value)) refuse(`${shown(value)} as its part ${name}`);
+    if (typeof value !== 'number' || !Number.isFinite(value)) refuse(`${show(value)} as its part ${name}`);
     kept[name] = value;
   }
-  if (notes !== undefined && typeof notes !== 'string') refuse(`notes of ${shown(notes)}`);
+  if (notes !== undefined && typeof notes !== 'string') refuse(`notes of ${show(notes)}`);
   if (total === null || total === undefined) return null;
   return { total, parts: kept, ...(notes === undefined ? {} : { notes }) };
 }
 
-/** The value, or an error once the limit and the grace have passed. */
+/**
+ * Runs a call up to its limit and the grace that follows. The timer does not keep the event loop alive: a promise that nothing can
+ * settle shows at once, as `Stalled` on the outer signal.
+ * @throws RewardTimeoutError
+ */
 async function within<T>(
   limit: number,
   outer: AbortSignal | undefined,
@@ -162,20 +160,17 @@ async function within<T>(
 ): Promise<T> {
   const late = new AbortController();
   const signal = outer === undefined ? late.signal : AbortSignal.any([late.signal, outer]);
-  const timers: NodeJS.Timeout[] = [];
+  const reason = new DOMException(`the time limit of ${limit} s has passed`, 'TimeoutError');
+  const timers = [setTimeout(() => late.abort(reason), 1000 * limit).unref()];
   const expired = new Promise<never>((_, reject) => {
-    const fail = (): void => {
-      reject(
-        new RewardError(
-          `${where} had no answer after ${limit} s: heed the signal and return null, or raise timeLimit`,
-        ),
-      );
-    };
     const expire = (): void => {
-      late.abort(new DOMException(`the time limit of ${limit} s has passed`, 'TimeoutError'));
-      timers.push(setTimeout(fail, 1000 * GRACE));
+      const message = late.signal.aborted
+        ? `had no answer after ${limit} s: heed the signal and return null, or raise timeLimit`
+        : (outer!.reason as Error).message;
+      const fail = (): void => reject(new RewardTimeoutError(`${where} ${message}`));
+      timers.push(setTimeout(fail, 1000 * (late.signal.aborted ? GRACE : STALL_GRACE)));
     };
-    timers.push(setTimeout(expire, 1000 * limit));
+    signal.addEventListener('abort', expire, { once: true });
   });
   try {
     return await Promise.race([call(signal), expired]);
@@ -184,66 +179,213 @@ async function within<T>(
   }
 }
 
-export interface ScoringOptions {
+interface ScoringOptions {
   /** The module that the reward comes from, for messages. */
   readonly file: string;
   readonly signal?: AbortSignal;
   /** Called before every call of the function. */
   readonly onCall?: () => void;
-  /** Told the milliseconds of every call and how many responses it was for. */
-  readonly onTimed?: (milliseconds: number, responses: number) => void;
 }
 
+type UnscoredResponse = Omit<RewardRequest, 'signal'>;
+
 /**
- * Scores of responses by a reward, in their order; null where it does not apply. A function of one response is called for up to 64 of
- * them at a time.
- * @throws RewardError naming function, file and response, where the function throws, has no answer in time, or returns anything but
- * one finite number for each
+ * Scores responses by a reward, in their order; null where it does not apply, an error naming function, file and response where the
+ * function throws, has no answer in time, or returns anything but one finite number for each. A function of one response is called
+ * for up to 64 of them at a time; after one that took too long no other is called.
  */
 export async function scoresBy(
   reward: RewardDefinition,
-  requests: readonly Omit<RewardRequest, 'signal'>[],
-  { file, signal, onCall, onTimed }: ScoringOptions,
-): Promise<(Score | null)[]> {
-  const { name, timeLimit = TIME_LIMIT } = reward;
+  requests: readonly UnscoredResponse[],
+  { file, signal, onCall }: ScoringOptions,
+): Promise<(Score | null | RewardError)[]> {
+  const { name, timeLimit = TIME_LIMIT, scoreBatch, score } = reward;
   const who = `${file}: reward ${name}`;
-  const call = async <T>(where: string, count: number, work: (signal: AbortSignal) => T | Promise<T>) => {
+  /** Calls the function, and reads its return value; an error is a value here. */
+  const settled = async <T, R>(
+    where: string,
+    work: (signal: AbortSignal) => T | Promise<T>,
+    read: (value: T) => R,
+  ): Promise<R | RewardError> => {
     onCall?.();
-    const before = performance.now();
     try {
-      return await within(timeLimit, signal, where, work);
+      return read(await within(timeLimit, signal, where, work));
     } catch (cause) {
-      if (cause instanceof RewardError) throw cause;
-      throw new RewardError(`${where} ${thrownText(file, cause)}`, { cause });
-    } finally {
-      onTimed?.(performance.now() - before, count);
+      if (cause instanceof RewardError) return cause;
+      return new RewardError(`${where} ${thrownText(file, cause)}`, { cause });
     }
   };
-  const { scoreBatch, score } = reward;
   if (scoreBatch !== undefined) {
     if (requests.length === 0) return [];
-    const outcomes: unknown = await call(who, requests.length, (own) =>
-      scoreBatch(requests.map((one) => ({ ...one, signal: own }))),
+    const outcomes = await settled(
+      who,
+      (limited) => scoreBatch(requests.map((request) => ({ ...request, signal: limited }))),
+      (values: unknown) => {
+        if (Array.isArray(values) && values.length === requests.length) return values as unknown[];
+        const got = Array.isArray(values) ? `${values.length} values` : show(values);
+        throw new RewardError(`${who} returned ${got} for ${requests.length} responses: return one for each`);
+      },
     );
-    if (!Array.isArray(outcomes) || outcomes.length !== requests.length) {
-      const got = Array.isArray(outcomes) ? `${outcomes.length} values` : shown(outcomes);
-      throw new RewardError(`${who} returned ${got} for ${requests.length} responses: return one for each`);
-    }
-    return outcomes.map((one, i) => checked(one, `${who}${responseOf(requests[i]!)}`));
+    if (outcomes instanceof RewardError) return requests.map(() => outcomes);
+    return outcomes.map((outcome, i) => {
+      try {
+        return checked(outcome, `${who}${responseText(requests[i]!)}`);
+      } catch (error) {
+        return error as RewardError;
+      }
+    });
   }
-  const results: (Score | null)[] = new Array(requests.length);
+  const results: (Score | null | RewardError)[] = new Array(requests.length);
   let next = 0;
+  let late: RewardTimeoutError | null = null;
   const work = async (): Promise<void> => {
     while (next < requests.length) {
       const i = next++;
-      const where = `${who}${responseOf(requests[i]!)}`;
-      const outcome = await call(where, 1, (own) => score({ ...requests[i]!, signal: own }));
-      results[i] = checked(outcome, where);
+      const where = `${who}${responseText(requests[i]!)}`;
+      const result =
+        late ??
+        (await settled(
+          where,
+          (limited) => score({ ...requests[i]!, signal: limited }),
+          (outcome) => checked(outcome, where),
+        ));
+      if (result instanceof RewardTimeoutError) late ??= result;
+      results[i] = result;
     }
   };
   await Promise.all(Array.from({ length: Math.min(CONCURRENCY, requests.length) }, work));
   return results;
 }
 
-const responseOf = ({ text, example }: Omit<RewardRequest, 'signal'>): string =>
-  ` on a response to ${example.id} (${shown(text.length > 60 ? `${text.slice(0, 57)}...` : text)})`;
+const responseText = ({ text, example }: UnscoredResponse): string =>
+  ` on a response to ${example.id} (${show(text.length > 55 ? `${text.slice(0, 52)}...` : text)})`;
+
+/** A response to score, with its parsed answer. */
+export interface ScoringRequest {
+  readonly text: string;
+  readonly answer: ParsedAnswer;
+  readonly example: Example;
+}
+
+/** Responses that are scored together. */
+interface Batch {
+  readonly examples: readonly Example[];
+  readonly responses: readonly {
+    /** Place of its example in `examples`. */
+    readonly example: number;
+    readonly text: string;
+    readonly answer: ParsedAnswer;
+  }[];
+}
+
+/** The outcome of one response. */
+type SentOutcome = Score | null | { readonly failure: string; readonly late: boolean };
+
+/** Facts about a reward whose module is loaded. */
+interface HostedReward {
+  readonly name: string;
+  readonly timeLimit: number;
+}
+
+/** Outcomes by module, then by response. */
+type Outcomes = readonly (readonly SentOutcome[])[];
+
+export const adapter: ModuleAdapter<readonly HostedReward[], Batch, Outcomes> = {
+  wanted: 'a reward made with defineReward',
+  open(modules) {
+    const rewards = modules.map(({ value, file }) => rewardOf(value, file));
+    return {
+      info: rewards.map(({ name, timeLimit = TIME_LIMIT }) => ({ name, timeLimit })),
+      async answer({ examples, responses }, { signal, beat }) {
+        const requests = responses.map(({ example: place, text, answer }) => {
+          const example = examples[place]!;
+          return { text, answer, example, gold: example.gold };
+        });
+        const scored = rewards.map(async (reward, i): Promise<SentOutcome[]> => {
+          const { file } = modules[i]!;
+          const outcomes = await scoresBy(reward, requests, { file, signal, onCall: beat });
+          return outcomes.map((outcome) =>
+            outcome instanceof RewardError
+              ? { failure: outcome.message, late: outcome instanceof RewardTimeoutError }
+              : outcome,
+          );
+        });
+        return { reply: await Promise.all(scored) };
+      },
+    };
+  },
+};
+
+interface Waiting {
+  readonly request: ScoringRequest;
+  readonly resolve: (scores: (Score | null)[]) => void;
+  readonly reject: (error: unknown) => void;
+}
+
+/** Rewards of users' modules in a thread of their own: they take their time while the policy samples. */
+export class RewardHost {
+  readonly #host: ModuleHost<readonly HostedReward[], Batch, Outcomes>;
+  #gathered: Waiting[] = [];
+
+  private constructor(host: ModuleHost<readonly HostedReward[], Batch, Outcomes>) {
+    this.#host = host;
+  }
+
+  /** @throws ConfigError for a module that cannot be loaded, or is no reward */
+  static async open(modules: readonly ModuleAddress[]): Promise<RewardHost> {
+    const host = await ModuleHost.open<readonly HostedReward[], Batch, Outcomes>({
+      modules,
+      adapter: import.meta.url,
+      timeLimit: (rewards) => Math.max(...rewards.map(({ timeLimit }) => timeLimit)),
+      failure: (message) => new RewardTimeoutError(message),
+    });
+    return new RewardHost(host);
+  }
+
+  /** Rewards of the modules, in their order. */
+  get rewards(): readonly HostedReward[] {
+    return this.#host.info;
+  }
+
+  /**
+   * Scores a response by each reward, in the order of the modules; null where one does not apply. Requests of one turn of the event
+   * loop are sent together.
+   * @throws RewardError as `scoresBy`; RewardTimeoutError for a function that blocks or ends its thread
+   */
+  score(request: ScoringRequest): Promise<(Score | null)[]> {
+    return new Promise((resolve, reject) => {
+      if (this.#gathered.push({ request, resolve, reject }) === 1) queueMicrotask(() => void this.#send());
+    });
+  }
+
+  close(): Promise<void> {
+    return this.#host.close();
+  }
+
+  async #send(): Promise<void> {
+    const waiting = this.#gathered;
+    this.#gathered = [];
+    const places = new Map<Example, number>();
+    const responses = waiting.map(({ request: { example, text, answer } }) => {
+      const place = places.get(example) ?? places.size;
+      places.set(example, place);
+      return { example: place, text, answer };
+    });
+    try {
+      const outcomes = await this.#host.call({ examples: [...places.keys()], responses });
+      for (const [i, { resolve, reject }] of waiting.entries()) {
+        const scores: (Score | null)[] = [];
+        let error: RewardError | null = null;
+        for (const byReward of outcomes) {
+          const outcome = byReward[i]!;
+          if (outcome === null || 'total' in outcome) scores.push(outcome);
+          else error ??= new (outcome.late ? RewardTimeoutError : RewardError)(outcome.failure);
+        }
+        if (error === null) resolve(scores);
+        else reject(error);
+      }
+    } catch (error) {
+      for (const { reject } of waiting) reject(error);
+    }
+  }
+}

@@ -37,6 +37,8 @@ export class CheckpointError extends TimeseerError {}
 export class EngineError extends TimeseerError {}
 export class RewardError extends TimeseerError {}
 export class AdvantageError extends TimeseerError {}
+/** A reward has no answer within its time, or its thread was ended. */
+export class RewardTimeoutError extends RewardError {}
 /** A server cannot be reached, refuses, or sends something else. The message is the problem, then the advice. */
 export class EndpointError extends TimeseerError {
   readonly problem: string;

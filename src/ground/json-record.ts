@@ -1,5 +1,5 @@
 /** One JSON object from one line of text, read strictly: exactly the known fields, messages that name the field. */
-import { DataError } from './errors.ts';
+import { ConfigError, DataError, suggestion } from './errors.ts';
 
 /** Where a record stands; it leads every message about it. */
 export interface Place {
@@ -99,4 +99,14 @@ export function listField(record: Record<string, unknown>, name: string, at: Pla
   const value = record[name];
   if (Array.isArray(value)) return value;
   throw new DataError(`${name}: got ${show(value)}, expected a list`, at);
+}
+
+/** @throws ConfigError naming the first key of a program's options that is none of `known`, and the nearest that is */
+export function checkKeys(what: string, options: object, known: readonly string[]): void {
+  for (const key of Object.keys(options)) {
+    if (known.includes(key)) continue;
+    throw new ConfigError(
+      `${what}: ${key}: unknown key.${suggestion(key, known)} Known: ${known.join(', ')}`,
+    );
+  }
 }

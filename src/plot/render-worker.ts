@@ -1,6 +1,6 @@
 /** A render pool's Worker: draws what it is sent. */
 import type { Picture } from '../ground/types.ts';
-import { answerRequests } from '../ground/worker-pool.ts';
+import { answerRequests } from '../ground/worker-thread.ts';
 import type { RenderJob } from './pool.ts';
 import { render } from './raster.ts';
 

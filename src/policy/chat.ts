@@ -4,7 +4,8 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Template } from '@huggingface/jinja';
 import { CheckpointError } from '../ground/errors.ts';
-import { Guarded, type Limits, Stopped } from './guard.ts';
+import { type Limits, Stopped } from '../ground/worker-thread.ts';
+import { Guarded } from './guard.ts';
 import { readJson, readText } from './json-file.ts';
 
 export type Content =

@@ -1,10 +1,8 @@
 /** The Worker of guard.ts: runs what a checkpoint brings along, and answers until it is stopped. */
-import { workerData } from 'node:worker_threads';
 import { Template } from '@huggingface/jinja';
 import { Tokenizer } from '@huggingface/tokenizers';
-import type { GuardData, Program, Reply, Request, Task } from './guard.ts';
-
-const { port, signal } = workerData as GuardData;
+import { answerRequests } from '../ground/worker-thread.ts';
+import type { Program, Request, Task } from './guard.ts';
 
 type Runner = (task: Task) => unknown;
 
@@ -30,24 +28,12 @@ function runnerOf(program: Program): Runner {
 
 const programs = new Map<number, Runner>();
 
-function answer({ fresh, id, program, task }: Request): Reply {
-  try {
+answerRequests<Request, unknown>(
+  ({ fresh, id, program, task }) => {
     if (fresh) programs.clear();
     const runner = programs.get(id) ?? runnerOf(program!);
     programs.set(id, runner);
-    return { value: runner(task) };
-  } catch (cause) {
-    return { error: cause instanceof Error ? cause.message : String(cause) };
-  }
-}
-
-function done(): void {
-  Atomics.add(signal, 0, 1);
-  Atomics.notify(signal, 0);
-}
-
-port.on('message', (request: Request) => {
-  port.postMessage(answer(request));
-  done();
-});
-done();
+    return { reply: runner(task) };
+  },
+  { foreign: true },
+);

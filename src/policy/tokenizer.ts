@@ -3,7 +3,8 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { Tokenizer as HuggingFaceTokenizer } from '@huggingface/tokenizers';
 import { CheckpointError } from '../ground/errors.ts';
-import { Guarded, type Limits, Stopped } from './guard.ts';
+import { type Limits, Stopped } from '../ground/worker-thread.ts';
+import { Guarded } from './guard.ts';
 import { isObject, type Json, readObject, readText } from './json-file.ts';
 
 /** The tokens of Qwen2.5-VL that structure a prompt. */

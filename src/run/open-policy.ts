@@ -1,4 +1,5 @@
 /** From what a user names a policy by to the policy: a directory of weights, a classical baseline. */
+import { hostPolicy } from '../../eval/define.ts';
 import type { EvalPolicy } from '../../eval/policy.ts';
 import type { EndpointOptions } from '../endpoint/chat.ts';
 import { ConfigError } from '../ground/errors.ts';
@@ -8,7 +9,6 @@ import { endpointPolicy, isEndpoint } from './endpoint-policy.ts';
 import type { EngineName } from './engine-name.ts';
 import { localPolicy } from './local-policy.ts';
 import { selectEngine } from './open-answerer.ts';
-import { hostPolicy } from './policy-host.ts';
 import { findPolicy } from './run-policy.ts';
 import { userPolicy } from './user-policy.ts';
 

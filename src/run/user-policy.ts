@@ -1,4 +1,4 @@
-/** Policies and detectors of the user, as policies that are evaluated. */
+/** Evaluates policies and detectors of users' modules. */
 
 import { baselineRecord } from '../../eval/baselines.ts';
 import {
@@ -7,14 +7,12 @@ import {
   type PolicyDefinition,
   type PolicyOutcome,
   type Question,
+  TIME_LIMIT,
 } from '../../eval/define.ts';
 import type { EvalPolicy } from '../../eval/policy.ts';
 import type { Example, Json } from '../ground/types.ts';
 import { answerOneByOne, asked, type OneAnswer, type OneByOne } from './one-by-one.ts';
 import { foreignCard } from './task.ts';
-
-/** Seconds that a call may take where the definition does not say. */
-const TIME_LIMIT = 300;
 
 const questionOf = ({ id, task, channels, names, times }: Example): Question => ({
   ...{ id, task, names },
@@ -41,7 +39,8 @@ async function call<T>(
   } catch (error) {
     signal.throwIfAborted();
     const { name = 'Error', message = String(error) } = (error ?? {}) as Error;
-    const what = late.signal.aborted ? message : `threw ${name}: ${message.split('\n')[0]}`;
+    const plain = late.signal.aborted || name === 'Stalled';
+    const what = plain ? message : `threw ${name}: ${message.split('\n')[0]}`;
     throw new Error(`${where}: ${what}`, { cause: error });
   } finally {
     clearTimeout(timer);

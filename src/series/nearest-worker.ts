@@ -1,6 +1,6 @@
 /** Worker of nearest neighbours: answers for one series at a time. */
 import { workerData } from 'node:worker_threads';
-import { answerRequests } from '../ground/worker-pool.ts';
+import { answerRequests } from '../ground/worker-thread.ts';
 import type { Channels } from './dtw.ts';
 import { WarpingSearch } from './nearest.ts';
 

@@ -1,6 +1,6 @@
 /** The Worker that prepares chat requests: it decodes pictures and encodes prompts, which may take long, beside the policy's Worker. */
 import { workerData } from 'node:worker_threads';
-import { answerRequests } from '../ground/worker-pool.ts';
+import { answerRequests } from '../ground/worker-thread.ts';
 import { readGenerationConfig } from '../policy/generation-config.ts';
 import { Prompting } from '../policy/policy.ts';
 import { type ChatLimits, type ChatRequest, readChatRequest } from './chat-request.ts';

@@ -2,7 +2,7 @@
 import { FORMATS } from '../explain/formats.ts';
 import { reportPage } from '../explain/report-page.ts';
 import { sinceReport } from '../explain/state.ts';
-import { answerRequests } from '../ground/worker-pool.ts';
+import { answerRequests } from '../ground/worker-thread.ts';
 import { detectRecording } from '../run/detect.ts';
 import { type ExplainRequest, FORMS, readExplainRequest } from './explain-request.ts';
 import { invalid, type Outcome, outcomeOf } from './refused.ts';

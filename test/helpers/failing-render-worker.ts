@@ -1,7 +1,7 @@
 /** Stands in for a render Worker: dies on every series that begins with 13, answers others with a black pixel. */
 
 import type { Picture } from '../../src/ground/types.ts';
-import { answerRequests } from '../../src/ground/worker-pool.ts';
+import { answerRequests } from '../../src/ground/worker-thread.ts';
 import type { RenderJob } from '../../src/plot/pool.ts';
 
 answerRequests<RenderJob, Picture>(async ({ values }) => {

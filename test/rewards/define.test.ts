@@ -5,10 +5,17 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import { afterAll, describe, expect, test } from 'vitest';
 import { combine, combinedWeights } from '../../rewards/combine.ts';
-import { defineReward, type RewardDefinition, rewardOf, scoresBy } from '../../rewards/define.ts';
-import { RewardHost, type ScoringRequest } from '../../rewards/host.ts';
+import {
+  defineReward,
+  type RewardDefinition,
+  RewardHost,
+  rewardOf,
+  type ScoringRequest,
+  scoresBy,
+} from '../../rewards/define.ts';
 import { namedReward } from '../../rewards/registry.ts';
-import { ConfigError, RewardError } from '../../src/ground/errors.ts';
+import { ConfigError, RewardError, RewardTimeoutError } from '../../src/ground/errors.ts';
+import { ModuleHost } from '../../src/ground/module-host.ts';
 import type { Example } from '../../src/ground/types.ts';
 import { loadModule } from '../../src/ground/user-code.ts';
 import { parseAnswer } from '../../src/tasks/anomaly.ts';
@@ -35,10 +42,16 @@ const example: Example = {
 const asked = (text: string): ScoringRequest => ({ text, answer: parseAnswer(text, 5), example });
 const request = (text: string) => ({ ...asked(text), gold: example.gold });
 const FILE = '/home/ann/mine.ts';
-const outcomeOf = (outcome: unknown) =>
-  scoresBy(defineReward({ name: 'mine', score: () => outcome as number, timeLimit: 5 }), [request('abc')], {
-    file: FILE,
+/** Scores, or the first error among them. */
+const scored = async (reward: RewardDefinition, requests = [request('abc')]) => {
+  const outcomes = await scoresBy(reward, requests, { file: FILE });
+  return outcomes.map((outcome) => {
+    if (outcome instanceof RewardError) throw outcome;
+    return outcome;
   });
+};
+const outcomeOf = (outcome: unknown) =>
+  scored(defineReward({ name: 'mine', score: () => outcome as number, timeLimit: 5 }));
 
 const score = (): number => 1;
 
@@ -51,6 +64,11 @@ describe('a definition', () => {
     ['two functions', { name: 'mine', score, scoreBatch: score }, /one of them/],
     ['a limit of no time', { name: 'mine', score, timeLimit: 0 }, /timeLimit: got 0/],
     ['nothing', null, /name: got undefined/],
+    [
+      'an unknown key',
+      { name: 'mine', score, timelimit: 5 },
+      /defineReward mine: timelimit: unknown key\. Did you mean timeLimit\?/,
+    ],
   ])('with %s is refused', (_, definition, message) => {
     expect(() => defineReward(definition as RewardDefinition)).toThrow(message);
     expect(() => rewardOf(definition, FILE)).toThrow(/^\/home\/ann\/mine\.ts: exports no reward: /);
@@ -96,8 +114,7 @@ describe('scores of a reward of the user', () => {
   });
 
   test('are missing with an error where the function throws, now or later', async () => {
-    const failing = (score: () => Promise<number> | number) =>
-      scoresBy({ name: 'mine', score }, [request('abc')], { file: FILE });
+    const failing = (score: () => Promise<number> | number) => scored({ name: 'mine', score });
     const boom = () => {
       throw new TypeError('boom\nsecond line');
     };
@@ -112,11 +129,37 @@ describe('scores of a reward of the user', () => {
       timeLimit: 0.02,
       score: ({ signal }) => new Promise((resolve) => signal.addEventListener('abort', () => resolve(null))),
     });
-    expect(await scoresBy(heeds, [request('a')], { file: FILE })).toEqual([null]);
+    expect(await scored(heeds)).toEqual([null]);
     const hangs = defineReward({ name: 'hangs', timeLimit: 0.02, score: () => new Promise(() => {}) });
-    await expect(scoresBy(hangs, [request('a')], { file: FILE })).rejects.toThrow(
-      /reward hangs on .* had no answer after 0\.02 s/,
+    await expect(scored(hangs)).rejects.toThrow(/reward hangs on .* had no answer after 0\.02 s/);
+  });
+
+  test('are an error for the responses alone that went wrong', async () => {
+    const odd = defineReward({
+      name: 'odd',
+      score: ({ text }) => (text === 'b' ? Number.NaN : text.length),
+    });
+    const outcomes = await scoresBy(odd, ['a', 'b', 'cc'].map(request), { file: FILE });
+    expect(outcomes).toEqual([{ total: 1, parts: {} }, expect.any(RewardError), { total: 2, parts: {} }]);
+  });
+
+  test('are not asked for any more after a call that took too long', async () => {
+    let calls = 0;
+    const hangs = defineReward({
+      name: 'hangs',
+      timeLimit: 0.02,
+      score: () => {
+        calls++;
+        return new Promise(() => {});
+      },
+    });
+    const outcomes = await scoresBy(
+      hangs,
+      Array.from({ length: 200 }, () => request('a')),
+      { file: FILE },
     );
+    expect(outcomes.every((outcome) => outcome instanceof RewardTimeoutError)).toBe(true);
+    expect(calls).toBe(64);
   });
 
   test('of one response are asked for side by side and come in order', async () => {
@@ -128,16 +171,14 @@ describe('scores of a reward of the user', () => {
       return text.length;
     };
     const requests = Array.from({ length: 150 }, (_, i) => request('x'.repeat(i)));
-    const found = await scoresBy({ name: 'mine', score }, requests, { file: FILE });
-    expect(found.map((one) => one?.total)).toEqual(requests.map((_, i) => i));
+    const scores = await scored({ name: 'mine', score }, requests);
+    expect(scores.map((value) => value?.total)).toEqual(requests.map((_, i) => i));
     expect(most).toBe(64);
   });
 
   test('of a batch are one for each response', async () => {
     const batch = (scoreBatch: (all: readonly { text: string }[]) => unknown) =>
-      scoresBy({ name: 'mine', scoreBatch: scoreBatch as never }, [request('a'), request('bcd')], {
-        file: FILE,
-      });
+      scored({ name: 'mine', scoreBatch: scoreBatch as never }, [request('a'), request('bcd')]);
     expect(await batch((all) => all.map(({ text }) => text.length))).toMatchObject([
       { total: 1 },
       { total: 3 },
@@ -262,19 +303,53 @@ export default function moody({ text }: Asked) {
     await host.close();
   });
 
-  test('that a function blocks, or ends, fails what it was asked', async () => {
-    const blocks = write(
-      'blocks.mjs',
-      "export default { name: 'blocks', timeLimit: 0.1, score: () => { for (;;); } };\n",
+  test('that a function blocks, ends or stalls fails what it was asked, and starts anew', async () => {
+    const host = await RewardHost.open([
+      {
+        file: write(
+          'harmful.mjs',
+          `export default { name: 'harmful', timeLimit: 0.1, score: ({ text }) => {
+  if (text === 'block') for (;;);
+  if (text === 'exit') process.exit(0);
+  if (text === 'throw') setTimeout(() => { throw new Error('later'); });
+  return text === 'fine' ? 1 : new Promise(() => {});
+} };
+`,
+        ),
+        name: 'default',
+      },
+    ]);
+    const message = (text: string) => host.score(asked(text)).then(String, (error: Error) => error.message);
+    expect(await message('block')).toMatch(/harmful\.mjs: a call blocked its thread for more than 2\.1 s/);
+    expect(await message('exit')).toMatch(/harmful\.mjs: ended its thread with process\.exit\(0\)/);
+    expect(await message('throw')).toMatch(
+      /harmful\.mjs: threw Error: later \(.*harmful\.mjs:4:\d+\) outside of a call/,
     );
-    const ends = write('ends.mjs', 'export default function ends() { process.exit(3); }\n');
-    const hosts = await Promise.all(
-      [blocks, ends].map((file) => RewardHost.open([{ file, name: 'default' }])),
+    expect(await host.score(asked('fine'))).toEqual([{ total: 1, parts: {} }]);
+    await host.close();
+  });
+
+  test('says at once that a promise never settles, long before the time limit', async () => {
+    const file = write('never.mjs', 'export default function never() { return new Promise(() => {}); }\n');
+    const host = await RewardHost.open([{ file, name: 'default' }]);
+    const before = performance.now();
+    await expect(host.score(asked('a'))).rejects.toThrow(
+      /reward never on .* waits for something that never comes/,
     );
-    const [blocked, ended] = await Promise.allSettled(hosts.map((host) => host.score(asked('a'))));
-    expect(String((blocked as PromiseRejectedResult).reason)).toMatch(/blocks\.mjs: blocks its thread/);
-    expect(String((ended as PromiseRejectedResult).reason)).toMatch(/ends\.mjs: its thread ended by itself/);
-    await Promise.all(hosts.map((host) => host.close()));
+    expect(performance.now() - before).toBeLessThan(20_000);
+    await host.close();
+  });
+
+  test('gives a module a limited time to load, and refuses one that exits meanwhile', async () => {
+    const open = (name: string, text: string) =>
+      ModuleHost.open({
+        modules: [{ file: write(name, text), name: 'default' }],
+        adapter: new URL('../../rewards/define.ts', import.meta.url).href,
+        ...{ timeLimit: () => 1, failure: (text: string) => new RewardError(text), loading: 1 },
+      });
+    await expect(open('loads.mjs', 'for (;;);')).rejects.toThrow(/loads\.mjs: does not load within 1 s/);
+    await expect(open('exits.mjs', 'process.exit(0);')).rejects.toThrow(/exits\.mjs: .*process\.exit\(0\)/);
+    await expect(open('waits.mjs', 'await new Promise(() => {});')).rejects.toThrow(/never comes/);
   });
 });
 

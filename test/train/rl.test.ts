@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { combine } from '../../rewards/combine.ts';
-import { RewardHost } from '../../rewards/host.ts';
+import { RewardHost } from '../../rewards/define.ts';
 import type { Tensor } from '../../src/engine/engine.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { TimeseerError } from '../../src/ground/errors.ts';
