@@ -3,7 +3,7 @@ import { performance } from 'node:perf_hooks';
 import { isDeepStrictEqual } from 'node:util';
 import { lengthOf } from '../../datasets/example.ts';
 import { type DataFacts, type ExampleAddress, openExamples } from '../../datasets/source.ts';
-import { TimeseerError } from '../ground/errors.ts';
+import { RewardTimeoutError, TimeseerError } from '../ground/errors.ts';
 import type { Example, Gold, Interval, Score } from '../ground/types.ts';
 import { defaultRecipe, type Recipe } from '../recipe/recipe.ts';
 import { goldResponse, mayChoose, parseResponse } from '../tasks/kinds.ts';
@@ -203,6 +203,8 @@ export async function checkReward(
         least: totals.length === 0 ? null : Math.min(...totals),
         most: totals.length === 0 ? null : Math.max(...totals),
       });
+      // Every other case would take as long.
+      if (first.some((one) => one.status === 'rejected' && one.reason instanceof RewardTimeoutError)) break;
       if (failed >= 0) continue;
       const second = await Promise.all(asked.map(scored));
       const random = scores.findIndex((score, i) => !isDeepStrictEqual(score, second[i]));

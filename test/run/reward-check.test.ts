@@ -102,7 +102,7 @@ export default function wild({ text }: { text: string }): number | null {
     expect(JSON.parse(out).violations[0]).toMatchObject({
       kind: 'error',
       case: 'gold',
-      message: expect.stringMatching(/blocks its thread/),
+      message: expect.stringMatching(/blocked its thread/),
     });
     const fine = await timeseer('reward', 'check', 'task', '--count', '2', '--length', '300');
     expect(fine).toMatchObject({
