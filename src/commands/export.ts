@@ -1,4 +1,4 @@
-/** `timeseer export`: a policy for other runtimes. */
+/** `timeseer export`: writes a policy for other runtimes. */
 import type { CommandModule } from 'yargs';
 import { ConfigError } from '../ground/errors.ts';
 import { print, printJson } from '../ground/terminal.ts';
@@ -34,20 +34,20 @@ export const exportCommand: CommandModule<object, ExportArguments> = {
       .option('onnx', {
         type: 'boolean',
         default: false,
-        describe: "As ONNX (operator set 17, with onnxruntime's own attention), the only format",
+        describe: "Write ONNX: operator set 17 with onnxruntime's attention operator; the only format",
       })
       .option('policy', {
         type: 'string',
         demandOption: true,
         requiresArg: true,
-        describe: 'A Qwen2.5-VL directory, or the directory of a run (its furthest trained policy)',
+        describe: 'Qwen2.5-VL directory, or directory of a run (its last trained policy)',
       })
       .option('out', {
         type: 'string',
         demandOption: true,
         requiresArg: true,
         describe:
-          'Directory to write: config.json, tokenizer, and in onnx/ vision_encoder, embed_tokens, decoder_model_merged',
+          'Directory to write: config.json, tokenizer and image settings as transformers.js reads them, and onnx/ with vision_encoder, embed_tokens and decoder_model_merged',
       })
       .option('dtype', {
         array: true,
@@ -55,21 +55,22 @@ export const exportCommand: CommandModule<object, ExportArguments> = {
         default: ['float32'] as WeightType[],
         requiresArg: true,
         describe:
-          'How matrices are stored (repeatable): _fp16 and _int8 are added to the names of their files. They become float32 when a file is loaded: files are smaller, memory is not',
+          'Storage type of the matrices (repeatable); files of float16 and int8 end in _fp16 and _int8. It saves disk space, not memory: weights are converted to float32 on loading',
       })
-      .option('quiet', { type: 'boolean', default: false, describe: 'No progress' })
-      .option('json', { type: 'boolean', default: false, describe: 'Print what was written as JSON' })
+      .option('quiet', { type: 'boolean', default: false, describe: 'Do not show progress' })
+      .option('json', { type: 'boolean', default: false, describe: 'Print the list of files as JSON' })
       .example(
         '$0 export --onnx --policy runs/mine --out exports/mine',
-        'In float32; load it with pipeline() or onnxruntime',
+        'In float32, for transformers.js or onnxruntime',
       )
       .example(
         '$0 export --onnx --policy models/Qwen2.5-VL-3B-Instruct --dtype float16 --dtype int8 --out exports/3b',
-        'Two smaller forms; weights beyond 1.5 GB go into files of their own',
+        'Two smaller variants; weights beyond 1.5 GB go into separate files',
       )
       .epilogue(
-        'A program runs vision_encoder once for the pictures, embed_tokens for the ids, puts the image features in the place of the image tokens, ' +
-          'and decoder_model_merged with the cache of keys and values that the run before gave (present.N) as past_key_values.N.',
+        'In transformers.js: AutoProcessor and AutoModelForImageTextToText. With onnxruntime alone: run vision_encoder once per prompt and ' +
+          'embed_tokens on the ids; replace the embeddings of the image tokens by the image features; then run decoder_model_merged once per ' +
+          'token, passing the outputs present.N of one step as the inputs past_key_values.N of the next.',
       ) as never,
   handler: runExport,
 };

@@ -2,13 +2,14 @@
  * The language decoder as graphs: embeddings of tokens, and the layers with a cache of keys and values. Attention and rotation are onnxruntime's
  * own operators: written in those of ONNX they take a dozen nodes and copy the cache at every step.
  */
-import { CheckpointError } from '../ground/errors.ts';
 import type { Dims } from '../policy/model-config.ts';
 import { GraphBuilder } from './graph.ts';
 import { valueMessage } from './model-proto.ts';
 import { MASKED } from './vision-graph.ts';
 
 const EMBEDDING = 'model.embed_tokens.weight';
+/** Sizes of heads that onnxruntime's attention takes are multiples of this; others are padded with zeros around it. */
+const HEAD_UNIT = 8;
 
 /** `input_ids` [B, T] → `inputs_embeds` [B, T, D]. */
 export function embeddingGraph({ vocabulary, width }: Dims): GraphBuilder {
@@ -75,16 +76,12 @@ function seenTokens(g: GraphBuilder, attention: string, batch: string, length: s
  * `inputs_embeds` [B, T, D], `attention_mask` [B, S], `position_ids` [3, B, T] and the cache so far → `logits` [B, T, V] and the cache;
  * S counts the tokens of the cache and these. A token sees those before it and itself, where the attention mask has them. A cache of more
  * columns than S − T is one of which the first S − T are filled; the cache that comes back then has as many columns, and may lie where the given
- * one lies: nothing is copied.
- * @throws CheckpointError for heads whose size is no multiple of 8, which onnxruntime's attention does not take
+ * one lies: nothing is copied, unless heads are padded.
  */
 export function decoderGraph(dims: Dims): GraphBuilder {
   const { width, layers, heads, kvHeads, headDim, inner, epsilon, vocabulary } = dims;
-  if (headDim % 8 !== 0) {
-    throw new CheckpointError(
-      `config.json: heads of ${headDim} numbers, which onnxruntime cannot attend with; a multiple of 8 is wanted`,
-    );
-  }
+  const padding = Math.ceil(headDim / HEAD_UNIT) * HEAD_UNIT - headDim;
+  const padded = headDim + padding;
   const g = new GraphBuilder('decoder_model_merged');
   const embeds = g.input('inputs_embeds', 'float32', ['batch_size', 'sequence_length', width]);
   const attention = g.input('attention_mask', 'int64', ['batch_size', 'total_sequence_length']);
@@ -109,13 +106,27 @@ export function decoderGraph(dims: Dims): GraphBuilder {
       parts.map((part) => (typeof part === 'number' ? g.ints(part) : part)),
       { axis: 0 },
     );
+  // Made of an input, so that onnxruntime infers no shape of what is padded: where that of a cache is known, it takes the cache that comes
+  // back, which is longer, for one of the same size, and writes it into the same memory.
+  const behind = (): string => {
+    const nothing = g.op('Mul', [batch, g.ints(0)]);
+    return g.op('Add', [g.ints(0, 0, 0, 0, 0, 0, 0, padding), nothing]);
+  };
+  const pads = padding === 0 ? '' : behind();
+  /** [B, T, n·d] with zeros behind each head: [B, T, n·p]. */
+  const widened = (value: string, count: number): string => {
+    if (padding === 0) return value;
+    const split = g.op('Reshape', [value, shape(batch, length, count, headDim)]);
+    const wide = g.op('Pad', [split, pads]);
+    return g.op('Reshape', [wide, shape(batch, length, count * padded)]);
+  };
   let x = g.reshape(embeds, -1, width); // [B·T, D]
   for (let i = 0; i < layers; i++) {
     const from = `model.layers.${i}`;
     const normed = g.rmsNorm(x, `${from}.input_layernorm`, width, epsilon);
     const project = (name: string, count: number): string => {
-      const own = g.linear(normed, `${from}.self_attn.${name}_proj`, count * headDim, width, true);
-      return g.op('Reshape', [own, shape(batch, length, count * headDim)]); // [B, T, n·d]
+      const flat = g.linear(normed, `${from}.self_attn.${name}_proj`, count * headDim, width, true);
+      return g.op('Reshape', [flat, shape(batch, length, count * headDim)]); // [B, T, n·d]
     };
     const turned = (name: string, count: number): string => {
       const output = `${from}.${name}`;
@@ -125,16 +136,19 @@ export function decoderGraph(dims: Dims): GraphBuilder {
         [output],
         {},
       );
-      return output;
+      return widened(output, count);
     };
     const mixed = `${from}.attention`;
+    const parts = ['key', 'value'] as const;
+    const present = parts.map((part) => `present.${i}.${part}`);
+    const computed = padding === 0 ? present : present.map((name) => `${name}/padded`);
     g.contributed(
       'GroupQueryAttention',
       [
         turned('q', heads),
         turned('k', kvHeads),
-        project('v', kvHeads),
-        ...past[i]!,
+        widened(project('v', kvHeads), kvHeads),
+        ...past[i]!.map((name) => (padding === 0 ? name : g.op('Pad', [name, pads]))),
         last,
         total,
         '',
@@ -142,10 +156,14 @@ export function decoderGraph(dims: Dims): GraphBuilder {
         '',
         bias,
       ],
-      [mixed, `present.${i}.key`, `present.${i}.value`],
+      [mixed, ...computed],
       { num_heads: heads, kv_num_heads: kvHeads, scale: { float: 1 / Math.sqrt(headDim) } },
-    ); // [B, T, Hq·d]
-    const joined = g.reshape(mixed, -1, heads * headDim);
+    ); // [B, T, Hq·p]
+    if (padding > 0) {
+      for (const [part, name] of present.entries()) g.rename(name, g.slice(computed[part]!, 3, 0, headDim));
+    }
+    const narrowed = padding === 0 ? mixed : g.slice(g.reshape(mixed, -1, heads, padded), 2, 0, headDim);
+    const joined = g.reshape(narrowed, -1, heads * headDim);
     const attended = g.op('Add', [
       x,
       g.linear(joined, `${from}.self_attn.o_proj`, width, heads * headDim, false),

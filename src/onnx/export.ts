@@ -7,9 +7,13 @@ import { join, resolve } from 'node:path';
 import { CheckpointError, ConfigError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { checkFiles, writeManifestedDirectory } from '../ground/manifest.ts';
+import { BPE_CONFIG } from '../policy/bpe.ts';
+import { GENERATION_CONFIG_FILE } from '../policy/generation-config.ts';
+import { IMAGE_PROCESSOR, ImageProcessor } from '../policy/image-processor.ts';
+import type { Json } from '../policy/json-file.ts';
 import { layoutOf, type Part, publishedName } from '../policy/layout.ts';
 import { configJson, type Dims, parseDims } from '../policy/model-config.ts';
-import { readParts } from '../policy/policy.ts';
+import { type PolicyParts, pretty, readParts } from '../policy/policy.ts';
 import { elements, openCheckpoint, type StoredTensor } from '../policy/safetensors.ts';
 import { compareParts } from '../policy/weights.ts';
 import { decoderGraph, embeddingGraph } from './decoder-graph.ts';
@@ -172,6 +176,45 @@ function storedTensors(directory: string, dims: Dims): Map<string, StoredTensor>
   throw new CheckpointError(`${directory}: the weights do not fit config.json: ${mismatch.problems}`);
 }
 
+/** Classes of transformers 5 that transformers.js has under other names. */
+const TOKENIZER_CLASS: Readonly<Record<string, string>> = { TokenizersBackend: 'PreTrainedTokenizerFast' };
+
+/**
+ * Files beside the graphs, by name: those of the checkpoint, whatever its layout, and those that transformers.js reads, whole. An absent
+ * key has another default there than in transformers (pictures are not normalised), and files of other layouts are not looked for.
+ */
+function textFiles(parts: PolicyParts, dims: Dims): Record<string, string> {
+  const carried = parts.files ?? {};
+  const files: Record<string, string> = { ...carried };
+  const settings = new ImageProcessor(dims.vision, parts.preprocessor).json();
+  const type = settings['image_processor_type'];
+  const whole = { ...parts.preprocessor, ...settings, image_processor_type: IMAGE_PROCESSOR };
+  files['preprocessor_config.json'] = pretty(whole);
+  // timeseer and transformers read this file first: the resize of another processor stays theirs.
+  if (type !== IMAGE_PROCESSOR && carried['processor_config.json'] === undefined) {
+    files['processor_config.json'] = pretty({
+      processor_class: settings['processor_class'],
+      image_processor: { ...whole, image_processor_type: type },
+    });
+  }
+  const held = carried['tokenizer.json'];
+  const complete = held !== undefined && JSON.stringify(JSON.parse(held)) === JSON.stringify(parts.tokenizer);
+  if (!complete) files['tokenizer.json'] = pretty(parts.tokenizer);
+  const { tokenizer_class: name = BPE_CONFIG.tokenizer_class } = parts.tokenizerConfig;
+  files['tokenizer_config.json'] = pretty({
+    ...BPE_CONFIG,
+    ...parts.tokenizerConfig,
+    tokenizer_class: TOKENIZER_CLASS[String(name)] ?? name,
+    chat_template: parts.template,
+  });
+  const generation = JSON.parse(carried[GENERATION_CONFIG_FILE] ?? '{}') as Json;
+  if ((generation['eos_token_id'] ?? null) === null) {
+    const { end, pad } = dims.special;
+    files[GENERATION_CONFIG_FILE] = pretty({ ...generation, eos_token_id: [end], pad_token_id: pad });
+  }
+  return files;
+}
+
 /** @throws ConfigError for a place that holds something else */
 function checkTarget(out: string, from: string): void {
   if (resolve(out) === resolve(from)) {
@@ -218,7 +261,7 @@ export function exportOnnx(from: string, out: string, options: ExportOptions): E
         : { 'transformers.js_config': { use_external_data_format: external } }),
     };
     writeFileAtomic(join(temporary, 'config.json'), `${JSON.stringify(config, null, 2)}\n`);
-    for (const [name, text] of Object.entries({ ...parts.files, ...options.files }))
+    for (const [name, text] of Object.entries({ ...textFiles(parts, dims), ...options.files }))
       writeFileAtomic(join(temporary, name), text);
     files = readdirSync(folder)
       .sort()

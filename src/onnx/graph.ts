@@ -57,8 +57,8 @@ export class GraphBuilder {
     return name;
   }
 
-  /** Gives a value the name of an output. */
-  output(name: string, type: DataType, shape: readonly Dimension[], value: string): void {
+  /** Gives a value another name. */
+  rename(name: string, value: string): void {
     this.nodes.push({
       opType: 'Identity',
       name: `output/${name}`,
@@ -66,6 +66,11 @@ export class GraphBuilder {
       output: [name],
       attribute: [],
     });
+  }
+
+  /** Makes a value an output of that name. */
+  output(name: string, type: DataType, shape: readonly Dimension[], value: string): void {
+    this.rename(name, value);
     this.outputs.push(valueMessage(name, type, shape));
   }
 

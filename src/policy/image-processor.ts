@@ -162,9 +162,11 @@ const BICUBIC = 3;
 /** Every picture is enlarged to `min_pixels`: beyond this, 65 536 visual tokens, no context has room for one. */
 const MOST_MIN_PIXELS = 65_536 * 28 * 28;
 
-/** Names of Qwen2.5-VL's image processor; the last resizes with Pillow, the others with torchvision. */
-const TYPES = ['Qwen2VLImageProcessor', 'Qwen2VLImageProcessorFast', 'Qwen2VLImageProcessorPil'];
-/** Values of the processor's first release. */
+/** Qwen2.5-VL's image processor under the name that every library knows. */
+export const IMAGE_PROCESSOR = 'Qwen2VLImageProcessor';
+/** All of its names; the last resizes with Pillow, the others with torchvision. */
+const TYPES = [IMAGE_PROCESSOR, 'Qwen2VLImageProcessorFast', 'Qwen2VLImageProcessorPil'];
+/** Name in its first release. */
 const OLD_TYPE = 'Qwen2_5_VLImageProcessor';
 
 /** Bounds of the number of pixels, under each of the names they have had. */
@@ -200,7 +202,7 @@ function bounds(file: string, json: Json, keys: Keys): { minPixels: number; maxP
 export function parsePreprocessor(value: unknown, vision: VisionDims, file = FILE): PreprocessorConfig {
   const json = asObject(value, file);
   const keys = new Keys(file, [json]);
-  const isType = (name: unknown): name is string => name === OLD_TYPE || TYPES.includes(name as string);
+  const isType = (name: unknown): name is string => name === OLD_TYPE || TYPES.some((type) => type === name);
   const type = keys.read('image_processor_type', `one of ${TYPES.join(', ')}`, isType, TYPES[0]!);
   const patch = keys.number('patch_size', vision.patch);
   const merge = keys.number('merge_size', vision.merge);

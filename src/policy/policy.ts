@@ -97,7 +97,7 @@ const CARRIED: readonly string[] = [
 ];
 
 /** Text of a JSON file. */
-const pretty = (value: unknown): string => `${JSON.stringify(value, null, 2)}\n`;
+export const pretty = (value: unknown): string => `${JSON.stringify(value, null, 2)}\n`;
 
 /**
  * Reads all but the weights of a Hugging Face directory.

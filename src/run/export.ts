@@ -1,4 +1,4 @@
-/** A trained policy for other runtimes. */
+/** Export of a trained policy for other runtimes. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { CONFIDENCE_FILE } from '../explain/confidence-model.ts';
@@ -15,12 +15,12 @@ export interface ExportRequest {
   /** Directory of a policy, or of a run. */
   readonly policy: string;
   readonly out: string;
-  /** Of the matrices, one or several. */
+  /** Storage types of the matrices. */
   readonly dtype: readonly WeightType[];
   readonly quiet: boolean;
 }
 
-/** Writes a policy as ONNX, with what is beside its weights. @returns where it was read, and what was written @throws as `findPolicy` and `exportOnnx` */
+/** Writes a policy as ONNX with its card, reference and confidence. @returns the source directory and the files written @throws as `findPolicy` and `exportOnnx` */
 export function exportPolicy({
   policy,
   out,
@@ -28,7 +28,6 @@ export function exportPolicy({
   quiet,
 }: ExportRequest): Exported & { readonly from: string } {
   const from = findPolicy(policy);
-  // What tells how it was taught, and how far its answers are to be trusted, which are the same.
   const beside = [CARD_FILE, REFERENCE_FILE, CONFIDENCE_FILE].filter((name) => existsSync(join(from, name)));
   const written = exportOnnx(from, out, {
     types: [...new Set(dtype)],

@@ -10,8 +10,11 @@ import { MANIFEST_FILE } from '../../src/ground/manifest.ts';
 import { exportOnnx } from '../../src/onnx/export.ts';
 import { drawToken, generateOnnx } from '../../src/onnx/generate.ts';
 import { OnnxPolicy } from '../../src/onnx/policy.ts';
+import { trainBpe } from '../../src/policy/bpe.ts';
 import { generate } from '../../src/policy/generate.ts';
 import { Policy } from '../../src/policy/policy.ts';
+import { tinyDims } from '../helpers/tiny-policy.ts';
+import { corpus } from '../policy/corpus.ts';
 import { distance, engine, GOLDEN, golden, picture } from '../policy/golden.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-onnx-generate-'));
@@ -68,6 +71,30 @@ describe('onnxruntime on an export', () => {
     for (const [i, { logProbs }] of theirs.entries()) {
       expect(distance(logProbs, ours[i]!.logProbs)).toBeLessThan(1e-4);
     }
+  });
+
+  test('answers greedily with heads of 12, which its attention does not take, in batches of several lengths', async () => {
+    const from = join(root, 'heads');
+    const made = Policy.create(engine, {
+      ...{ tokenizer: trainBpe(corpus(30)), seed: 5, tuning: 'none' },
+      dims: (vocabulary, special) => ({
+        ...{ ...tinyDims(vocabulary, special), width: 48, heads: 4, kvHeads: 2, headDim: 12 },
+        sections: [1, 1, 4],
+      }),
+    });
+    made.save(from);
+    exportOnnx(from, join(root, 'heads-exported'), { types: ['float32'], version: '1' });
+    const runtime = await OnnxPolicy.open(join(root, 'heads-exported'));
+    const asked = ['which class?', 'period 62; a longer question about the trend', 'where?'].map((words) =>
+      made.encodePrompt(words, []),
+    );
+    const options = { temperature: 0, maxTokens: 40, seed: 0 };
+    const ours = await generate(made, asked, options);
+    const theirs = await generateOnnx(runtime, asked, { ...options, maxRows: 2 });
+    made.dispose();
+    await runtime.dispose();
+    expect(theirs.map(({ ids }) => [...ids])).toEqual(ours.map(({ ids }) => [...ids]));
+    expect(ours.some(({ ids }) => ids.length > 20)).toBe(true);
   });
 
   test.each([
