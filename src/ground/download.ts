@@ -116,10 +116,10 @@ function causeOf(error: unknown): { code: string; message: string } {
   return { code, message: at instanceof Error && at.message !== '' ? at.message : code || String(at) };
 }
 
-/** What errors say of a server. */
+/** Description of a server for error messages. */
 export interface Server {
   readonly address: string;
-  /** What helps where it does not give what it should. */
+  /** Advice when it does not return what it should. */
   readonly remedy: string;
 }
 
@@ -137,7 +137,7 @@ function unreachable(what: string, remedy: string, error: unknown): EndpointErro
 }
 
 /**
- * What a failed connection means: one that broke may work the next time, one that never came about (unless the server was
+ * Maps a failed connection to an error: a broken one may work the next time, one that was never made (unless the server was
  * `reached` before) does not.
  */
 export function broken(
@@ -164,7 +164,7 @@ export function broken(
   return unreachable(address, remedy, error);
 }
 
-/** Whether a server that answers so is only busy. */
+/** Returns true if the status means that the server is busy. */
 export const isBusy = ({ status }: Pick<Response, 'status'>): boolean =>
   status === 408 || status === 429 || status >= 500;
 
@@ -176,7 +176,7 @@ export function retryAfter(response: { readonly headers: Pick<Headers, 'get'> })
   return Number.isFinite(seconds) ? Math.max(0, seconds) : undefined;
 }
 
-/** What is known of a file before it comes. */
+/** Facts known about a file before it is downloaded. */
 export interface Content {
   /** `sha256:…`, or `git:…` (SHA-1 of the git blob, which depends on the size); null where it is not known. */
   readonly hash: string | null;
@@ -214,7 +214,7 @@ async function writing<T>(path: string, write: () => Promise<T>): Promise<T> {
   }
 }
 
-/** Where the bytes of a file lie until they are all there. */
+/** Path of the partial file until it is complete. */
 export const partOf = (target: string): string => `${target}.part`;
 
 /** A part that grows, and the hash of what it holds. */
@@ -289,18 +289,18 @@ class Part {
   }
 }
 
-/** Where a file comes from. */
+/** Source of a file. */
 export interface Source extends Server {
-  /** What errors call the file. */
+  /** Name of the file in error messages. */
   readonly name: string;
   /**
    * Asks for the bytes from `offset` on; the answer's status is 200 (all of it), 206, or 416.
    * @throws Passing, or EndpointError when asking again cannot help
    */
   readonly open: (offset: number, signal: AbortSignal) => Promise<Answer>;
-  /** What it means that a connection broke. */
+  /** Maps a broken connection to an error. */
   readonly broken: (error: unknown) => Passing | EndpointError;
-  /** Whether a part of this size, left by an earlier process, is of the same content. */
+  /** Returns true if a part of this size, left by an earlier process, has the same content. */
   readonly isKept: (size: number) => boolean;
   /** Told of an answer before its bytes are written. */
   readonly onAnswer?: (response: Response) => void;
@@ -316,11 +316,11 @@ export interface DownloadOptions extends Retries {
 
 export interface Downloaded {
   readonly bytes: number;
-  /** As of `Content`. */
+  /** Hash, as in `Content`. */
   readonly hash: string;
 }
 
-/** Where the bytes of an answer begin, −1 when they are of no use, and how many the whole content has. */
+/** Offset of a response's bytes (−1 when unusable), and the total size. */
 function extent(response: Response): { start: number; total: number | null } {
   const range = /^bytes (?:(\d+)-\d+|\*)\/(\d+|\*)$/.exec(response.headers.get('content-range') ?? '');
   const length = response.headers.get('content-length');
@@ -437,7 +437,7 @@ export async function download(
   return found;
 }
 
-/** What a part is a part of, beside it: the address, and what the server calls this content. */
+/** Sidecar record of a partial file: its URL, and the server's tag for the content. */
 interface Note {
   readonly url: string;
   /** A strong ETag, else the date of the last change. */
@@ -472,7 +472,7 @@ export interface UrlDownload {
 }
 
 /**
- * As `download`, of an address; a file that is there already is only hashed, unless it has another hash than `sha256`. A part of
+ * Downloads a URL like `download`; an existing file is only hashed, unless its hash differs from `sha256`. A part of
  * an earlier process is resumed when the server still has what it had then.
  */
 export async function downloadUrl(url: string, target: string, options: UrlOptions): Promise<UrlDownload> {

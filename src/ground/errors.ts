@@ -70,12 +70,12 @@ const REASONS: Readonly<Record<string, string>> = {
   ENFILE: 'the system has too many files open',
 };
 
-/** Whether a code of the operating system is one of those that users meet, for whose cause there are words. */
+/** Returns true for a common system error code, whose cause can be put in words. */
 export function isKnown(code: string | undefined): boolean {
   return code !== undefined && Object.hasOwn(REASONS, code);
 }
 
-/** Why the system refused, in words: without its codes, calls and paths where the cause is a common one. */
+/** Cause of a system error in words, without codes, calls and paths where the cause is common. */
 export function reasonOf(cause: unknown): string {
   if (cause instanceof DataError && cause.file !== undefined)
     return cause.message.slice(cause.file.length + 2);

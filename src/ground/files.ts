@@ -41,7 +41,7 @@ function isInCache(path: string): boolean {
   }
 }
 
-/** What helps where a file or directory cannot be used; null where the reason says it all. */
+/** Advice for an unusable file or directory; null where the reason is enough. */
 function remedy(path: string, code: string | undefined): string | null {
   const elsewhere = isInCache(path) ? 'name another cache in TIMESEER_CACHE' : 'choose another place (--out)';
   switch (code) {
@@ -64,7 +64,7 @@ function remedy(path: string, code: string | undefined): string | null {
   }
 }
 
-/** What a failed write to `path` is reported as: its cause in words, and what helps. */
+/** Error message for a failed write to `path`: cause in words, and advice. */
 export function notWritten(path: string, cause: unknown): WriteError {
   const help = remedy(path, (cause as NodeJS.ErrnoException).code);
   const why = `${reasonOf(cause)}${help === null ? '' : `: ${help}`}`;
@@ -89,7 +89,7 @@ export function systemError(error: unknown): SystemError | null {
 // process is known by its machine, its boot, its process namespace (containers number their own processes), its id and its start
 // time, so that an id which is given out again is not mistaken for it.
 
-/** What a file of the system says, and an empty text where there is no such file. */
+/** Reads a system file; empty where there is none. */
 function told(read: () => string): string {
   try {
     return read();
@@ -98,7 +98,7 @@ function told(read: () => string): string {
   }
 }
 
-/** Where process ids mean the same as here: 8 hexadecimal digits. */
+/** Identity of the namespace in which process ids are comparable: 8 hexadecimal digits. */
 const place = createHash('sha256')
   .update(hostname())
   .update(told(() => readFileSync('/proc/sys/kernel/random/boot_id', 'utf8')))
@@ -126,7 +126,7 @@ export const OWNER = `${place}-${process.pid}-${startOf(process.pid) ?? 0}`;
 /** An owner within a pattern over file names. */
 export const OWNER_PATTERN = '[0-9a-f]{8}-\\d+-\\d+';
 
-/** Whether a process lives; `unknown` of another machine, container or boot. */
+/** Returns whether a process lives; `unknown` for another machine, container or boot. */
 export function stateOf(owner: string): 'alive' | 'gone' | 'unknown' {
   const [where, pid, start] = owner.split('-');
   if (where !== place) return 'unknown';
@@ -137,7 +137,7 @@ export function stateOf(owner: string): 'alive' | 'gone' | 'unknown' {
 /** The process id of an owner. */
 export const pidOf = (owner: string): number => Number(owner.split('-')[1]);
 
-/** Where something is written before it is renamed to `path`; `old`: where a directory goes that is being replaced. */
+/** Temporary path that is renamed to `path` once written; `old`: path to which a replaced directory is moved. */
 function temporaryName(path: string, old = ''): string {
   const unique = Math.random().toString(36).slice(2);
   return join(dirname(path), `.${basename(path)}.${OWNER}.${unique}${old}.tmp`);
@@ -230,7 +230,7 @@ function discard(temporary: string): void {
   }
 }
 
-/** What a failed write to `path` is thrown as, once what it left is removed; errors that are not the system's stay as they are. */
+/** Removes the remains of a failed write to `path` and returns the error to throw; other errors pass unchanged. */
 function failedWrite(path: string, temporary: string, error: unknown): unknown {
   discard(temporary);
   const ours = error instanceof TimeseerError || typeof (error as NodeJS.ErrnoException).code !== 'string';
@@ -310,7 +310,7 @@ export function appendText(path: string, text: string | Uint8Array): void {
   }
 }
 
-/** Where a directory is really written: a link to one stays, and what it leads to is replaced. */
+/** Resolves the directory to write: a link to one stays, and its target is replaced. */
 function behindLinks(path: string): string {
   try {
     return realpathSync(path);
@@ -371,7 +371,7 @@ export function writeDirectoryAtomic(
   }
 }
 
-/** As `writeDirectoryAtomic`, for a `fill` that lets signals and progress through while it writes. */
+/** Asynchronous `writeDirectoryAtomic`: signals and progress are handled while `fill` writes. */
 export async function writeDirectoryAtomicAsync(
   target: string,
   fill: (temporary: string) => Promise<void>,
@@ -408,7 +408,7 @@ export function openRegular(path: string): { handle: number; size: number } {
   throw new DataError(NOT_REGULAR, { file: path });
 }
 
-/** As `openRegular`. @throws DataError */
+/** Opens a regular file for reading, as `openRegular`. @throws DataError */
 export function openFile(path: string): { handle: number; size: number } {
   try {
     return openRegular(path);
@@ -418,7 +418,7 @@ export function openFile(path: string): { handle: number; size: number } {
   }
 }
 
-/** What a shell passes on to a command: its standard input, and `<(…)`. Such a pipe has a writer, which ends. */
+/** Pipes that a shell passes to a command: standard input and `<(…)`. They have a writer, which ends. */
 const PASSED_ON = /^\/dev\/(?:stdin|fd\/\d+)$/;
 
 /**
@@ -447,7 +447,7 @@ export function readBytes(path: string, maximum = MAXIMUM_BYTES): Buffer {
   }
 }
 
-/** As `readBytes`, as text in UTF-8. */
+/** Reads a file like `readBytes` and decodes UTF-8. */
 export function readUtf8(path: string, maximum = MAXIMUM_BYTES): string {
   return readBytes(path, maximum).toString('utf8');
 }

@@ -25,7 +25,7 @@ export class Interrupted extends TimeseerError {
   }
 }
 
-/** What asks a process to end. */
+/** Signals that ask a process to end. */
 const SIGNALS: readonly NodeJS.Signals[] = ['SIGINT', 'SIGTERM', 'SIGHUP'];
 const ignore = (): void => {};
 
@@ -40,7 +40,7 @@ let active: AbortSignal | undefined;
  */
 export async function withInterrupt<T>(
   body: (signal: AbortSignal) => Promise<T>,
-  /** What the first signal says on stderr. */
+  /** Message on stderr at the first signal. */
   note = 'stopping: saving first; press Ctrl-C again to quit at once',
 ): Promise<T> {
   if (active !== undefined) return body(active);

@@ -1,7 +1,7 @@
 /** One JSON object from one line of text, read strictly: exactly the known fields, messages that name the field. */
 import { ConfigError, DataError, suggestion } from './errors.ts';
 
-/** Where a record stands; it leads every message about it. */
+/** Location of a record, put in front of every message about it. */
 export interface Place {
   readonly file?: string;
   readonly line?: number;

@@ -33,7 +33,7 @@ const STALE_MS = 30_000;
 const POLL_MS = 25;
 /** A ticket that is neither withdrawn nor made a hold for so long belongs to a process that was stopped: it counts as a hold. */
 const UNDECIDED_MS = 5_000;
-/** How often a directory is made again that others remove because they found it empty. */
+/** Attempts to recreate a directory that other processes remove because it was empty. */
 const ATTEMPTS = 100;
 
 const TICKET = new RegExp(`^\\.(${OWNER_PATTERN})\\.\\d+$`);
@@ -43,31 +43,31 @@ export interface Holder {
   readonly pid: number;
   /** Its ticket. */
   readonly file: string;
-  /** Whether it is a process of another machine, container or boot. */
+  /** True for a process of another machine, container or boot. */
   readonly elsewhere: boolean;
 }
 
 export interface Lock {
-  /** Whether the ticket is still there: it is not when somebody removed the directory. */
+  /** Returns true if the ticket still exists; it does not when the directory was removed. */
   readonly held: () => boolean;
   readonly release: () => void;
 }
 
 export interface LockOptions {
-  /** What is thrown when a living process has the lock; absent: it is waited for. */
+  /** Error to throw when a live process holds the lock. Default: wait for it. */
   readonly refuse?: (holder: Holder) => Error;
   /** Called once when the lock is waited for. */
   readonly onWait?: (holder: Holder) => void;
 }
 
 interface Ticket extends Holder {
-  /** Of a process that is known to live: elsewhere it has touched its ticket meanwhile. */
+  /** True for a process known to live: a remote one has touched its ticket recently. */
   readonly lives: boolean;
   /** An empty ticket is of a process that is still looking. */
   readonly holds: boolean;
 }
 
-/** Of each ticket: when it was touched, since when that is so, and when it was first seen. */
+/** Observations of each ticket: touch time, first sight of that time, first sight of the ticket. */
 type Seen = Map<string, { readonly touched: number; readonly since: number; readonly first: number }>;
 
 let tickets = 0;
@@ -180,7 +180,7 @@ function lockOf(own: string): Lock {
 }
 
 /**
- * Whether a process works on a directory that it has claimed; looks and changes nothing. One of another machine or container
+ * Returns whether a process works on a directory that it has claimed; changes nothing. One of another machine or container
  * counts while it touches its ticket.
  */
 export function isClaimed(path: string): boolean {

@@ -1,11 +1,11 @@
-/** What this machine offers to a run, limits of its container included. */
+/** Resources of this machine, including the limits of its container. */
 import { existsSync, readFileSync } from 'node:fs';
 import { availableParallelism, cpus, freemem, totalmem } from 'node:os';
 
 export interface Memory {
-  /** What this process may use: physical memory, or the container's limit where that is lower. Bytes. */
+  /** Memory that this process may use, in bytes: physical memory, or the container's limit where lower. */
   readonly total: number;
-  /** Of that, what is available now. Bytes. */
+  /** Part of that memory available now, in bytes. */
   readonly available: number;
   /** Limit of the control group, or null where there is none. Bytes. */
   readonly containerLimit: number | null;

@@ -1,4 +1,4 @@
-/** Where things lie: the package, whether it runs from its sources or from dist; its Workers' programs; the cache. */
+/** Paths of the package (from sources or dist), of its Worker programs and of the cache. */
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { homedir } from 'node:os';
@@ -15,7 +15,7 @@ export function packageRoot(): string {
   return directory;
 }
 
-/** Where the policies that come with timeseer are, a directory each; there may be none. Built code finds the same one. */
+/** Directory of the policies that ship with timeseer, one subdirectory each; it may be missing. Equal for built code. */
 export function policiesDirectory(): string {
   return join(packageRoot(), 'src/policies');
 }
@@ -42,7 +42,7 @@ function home(): string {
 }
 
 /**
- * Where what can be made or fetched again is kept between runs, outside the project and node_modules: `$TIMESEER_CACHE`, else `$XDG_CACHE_HOME/timeseer`, else `~/.cache/timeseer`.
+ * Directory for what can be rebuilt or fetched again, outside the project and node_modules: `$TIMESEER_CACHE`, else `$XDG_CACHE_HOME/timeseer`, else `~/.cache/timeseer`.
  * @throws ConfigError for a user without a home directory
  */
 export function cacheRoot(env: NodeJS.ProcessEnv = process.env): string {
@@ -52,7 +52,7 @@ export function cacheRoot(env: NodeJS.ProcessEnv = process.env): string {
   return join(shared !== undefined && shared !== '' ? resolve(shared) : join(home(), '.cache'), 'timeseer');
 }
 
-/** What `new Worker(url, { execArgv })` needs. */
+/** Arguments of `new Worker(url, { execArgv })`. */
 export interface WorkerProgram {
   readonly url: URL;
   readonly execArgv: string[];

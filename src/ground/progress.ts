@@ -5,14 +5,14 @@
 import { SingleBar } from 'cli-progress';
 import { forPeople, tell } from './terminal.ts';
 
-/** Where progress is written; process.stderr has all of it. */
+/** Output stream of progress, such as process.stderr. */
 export interface ProgressStream extends NodeJS.WritableStream {
   readonly isTTY?: boolean;
   readonly columns?: number;
 }
 
 export interface ProgressOptions {
-  /** What is being done, at the start of the line: 'sft'. */
+  /** Label at the start of the line: 'sft'. */
   readonly label: string;
   /** Units until the end; > 0. Null where it is not known beforehand: then what is done and the rate are shown. */
   readonly total: number | null;
@@ -174,7 +174,7 @@ export class Progress {
 }
 
 export interface ReadingNoteOptions {
-  /** What is read: 'har'. */
+  /** Name of what is read: 'har'. */
   readonly label: string;
   /** Writes nothing at all. */
   readonly silent?: boolean;
@@ -231,7 +231,7 @@ export class ReadingNote {
     this.#due = Number.POSITIVE_INFINITY;
   }
 
-  /** The same items, each with a tick. */
+  /** Yields the same items, ticking for each. */
   *over<T>(items: Iterable<T>): Generator<T> {
     for (const item of items) {
       this.tick();

@@ -1,5 +1,5 @@
 /**
- * What the commands say: results on standard output, everything else on standard error. Names of files, cells of tables and
+ * Output of commands: results on standard output, everything else on standard error. Names of files, cells of tables and
  * answers of models come from others, so that characters which a terminal obeys (escape codes, carriage returns, changes
  * of the reading direction) are shown instead. Every line of text for people goes through here.
  */
@@ -46,7 +46,7 @@ export function printJson(value: unknown): void {
   write(`${line}\n`);
 }
 
-/** What a line of progress, a warning or an error may hold: `visible`, and no secrets. */
+/** Sanitises a line of progress, a warning or an error: `visible`, and without secrets. */
 export function forPeople(text: string): string {
   return visible(withoutSecrets(text));
 }

@@ -14,7 +14,7 @@ export const ANOMALY_CLASSES = [
 ] as const;
 export type AnomalyClass = (typeof ANOMALY_CLASSES)[number];
 
-/** What the right answer to an example is, by the kind of answer; `src/tasks` has a file for each kind. */
+/** Gold answer of an example, by answer kind; `src/tasks` has a file for each kind. */
 export interface ClassificationGold {
   readonly kind: 'classification';
   readonly class: string;
@@ -38,14 +38,14 @@ export interface QuestionGold {
   readonly options: readonly string[];
   /** Letter of the right option; without options the answer, one line. */
   readonly answer: string;
-  /** What the question is counted under; null: all together. */
+  /** Category for metrics; null: none. */
   readonly category: string | null;
-  /** How one who knows the answer reasons, for supervised training; null where nobody says. */
+  /** Expert reasoning towards the gold answer, for supervised training; null where there is none. */
   readonly thought: string | null;
 }
 export type Gold = ClassificationGold | AnomalyGold | VariatesGold | QuestionGold;
 
-/** How a stretch of a series with known truth departs; the words of `SeriesFacts`. */
+/** Kinds of departure in a series with known truth, as used in `SeriesFacts`. */
 export const DEPARTURE_KINDS = [
   'spike',
   'dip',
@@ -60,7 +60,7 @@ export const DEPARTURE_KINDS = [
 ] as const;
 export type DepartureKind = (typeof DEPARTURE_KINDS)[number];
 
-/** What is known of one anomaly, in the units of the series. */
+/** Known facts about one anomaly, in the units of the series. */
 export interface DepartureFacts {
   readonly kind: DepartureKind;
   /**
@@ -75,7 +75,7 @@ export interface DepartureFacts {
   readonly unmodified: readonly [least: number, mean: number, largest: number];
 }
 
-/** What is known of a generated series beyond its answer: what an expert could say of it. */
+/** Known facts about a generated series beyond its answer, from which an expert trace can be written. */
 export interface SeriesFacts {
   /** Names of its parts. */
   readonly components: readonly string[];
@@ -101,26 +101,26 @@ export interface Example {
   /** x value of each point, ascending, where points are not evenly spaced or x is time: [N]. */
   readonly times: Float64Array | null;
   readonly gold: Gold;
-  /** Which recording it was cut from, where several examples share one: they stay in one split. */
+  /** Recording from which it was cut; examples of one recording stay in one split. */
   readonly recording: string | null;
-  /** Of generated series whose generator knows more than the answer. Never part of a prompt. */
+  /** Facts of a generated series whose generator knows more than the answer. Never part of a prompt. */
   readonly facts?: SeriesFacts;
 }
 
-/** What a response says, as its kind's `parse` reads it. `null` marks a part that is absent, unparsable, or not asked for. */
+/** Parsed response. `null` marks a part that is absent, unparsable or not requested. */
 export interface ParsedAnswer {
   readonly think: string | null;
   /** Sorted, disjoint, inside the series. */
   readonly intervals: readonly Interval[] | null;
   /** Ascending ids of channels; of answers about variates alone. */
   readonly variates?: readonly number[] | null;
-  /** Of a question the letter of an option, or the free answer. */
+  /** Answer to a question: the letter of an option, or free text. */
   readonly class: string | null;
   /** Advice on the answer; of tasks that ask for it alone. */
   readonly extension?: string | null;
   /** True when the response is exactly the tagged parts of its kind, in order, each well formed. */
   readonly wellFormed: boolean;
-  /** Why it is not well formed; null when it is. */
+  /** Reason why it is not well formed; null when it is. */
   readonly problem: string | null;
 }
 
@@ -128,11 +128,11 @@ export interface ParsedAnswer {
 export interface Score {
   readonly total: number;
   readonly parts: Readonly<Record<string, number>>;
-  /** What a reward of the user has to say of it. */
+  /** Details reported by a user's reward. */
   readonly notes?: string;
 }
 
-/** What a policy sees of one series: never its labels. */
+/** Input of a policy for one series; never its labels. */
 export interface Prompt {
   readonly seriesId: string;
   /** Length of the series, N. */
@@ -159,7 +159,7 @@ export interface EvalRecord {
   readonly response: string;
   readonly answer: ParsedAnswer;
   readonly score: Score;
-  /** Which of several responses to the example it is, 0-based. */
+  /** Index among several responses to the example, 0-based. */
   readonly sample?: number;
   /** 0: greedy. */
   readonly temperature?: number;
@@ -171,13 +171,13 @@ export interface EvalRecord {
   readonly cost?: number;
   /** Measures of scores that the policy gave to every point, such as `vus_pr`; the scores themselves are not kept. */
   readonly measures?: Readonly<Record<string, number>>;
-  /** What a judge says of the extension; absent where none was asked for, or nobody judges it. */
+  /** Judge's score of the extension; absent where none was requested, or there is no judge. */
   readonly judged?: JudgedExtension;
   /** Totals of the rewards that were asked for beside the task's own, by name; of those that apply to it. */
   readonly rewards?: Readonly<Record<string, number>>;
-  /** What the numbers of its reasoning are worth; of responses with reasoning alone. */
+  /** Truth of the numbers in the reasoning; only for responses with reasoning. */
   readonly reasoning?: ReasoningCheck;
-  /** Why there is no response; `response` is '' then. Such a record counts as missing, not as a wrong answer. */
+  /** Reason why there is no response (`response` is ''). Such a record counts as missing, not as a wrong answer. */
   readonly failure?: string;
 }
 
@@ -187,7 +187,7 @@ export interface JudgedExtension {
   readonly by: string;
   /** In [0, 1]; 0 without being read where the answer is wrong or ill-formed; null: missing. */
   readonly score: number | null;
-  /** Why the score is missing, or is what it is. */
+  /** Reason for the score, or for its absence. */
   readonly notes: string | null;
 }
 
@@ -202,7 +202,7 @@ export interface ReasoningCheck {
   readonly truth: number | null;
   /** Share of the numbers in the text that are part of a claim that could be checked; null for a text without numbers. */
   readonly coverage: number | null;
-  /** Whether the answer is what the reasoning concludes; null where it concludes nothing that could be compared. */
+  /** True if the answer is what the reasoning concludes; null where it concludes nothing comparable. */
   readonly agreement: boolean | null;
   /** Pairs of claims that cannot both be true. */
   readonly contradictions: number;
@@ -223,5 +223,5 @@ export interface Estimate {
   readonly n: number;
 }
 
-/** What JSON can hold. */
+/** JSON value. */
 export type Json = string | number | boolean | null | readonly Json[] | { readonly [key: string]: Json };

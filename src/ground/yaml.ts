@@ -12,7 +12,7 @@ export interface YamlText {
   line(path: readonly PropertyKey[]): number | undefined;
 }
 
-/** What the parser says, without the excerpt of the file that it appends. */
+/** Parser message without the appended excerpt of the file. */
 function complaintOf(error: unknown): string {
   const [first = ''] = (error as Error).message.split('\n');
   return first.replace(/ at line \d+, (column \d+):?$/, ' ($1)');
@@ -71,7 +71,7 @@ export function readYaml(
   };
 }
 
-/** What a failed check of zod wanted, as the end of `got …, expected …`. */
+/** Describes what a failed zod check expected, as the end of `got …, expected …`. */
 export function expected(issue: z.core.$ZodIssue): string {
   switch (issue.code) {
     case 'invalid_type':

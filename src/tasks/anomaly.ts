@@ -83,7 +83,7 @@ const INTERVALS = {
   many: 'intervals',
 } as const;
 
-/** Whether a value is one of the classes of AnomSeer. */
+/** Returns true if a value is one of AnomSeer's classes. */
 export const isAnomalyClass = (value: unknown): value is AnomalyClass =>
   (ANOMALY_CLASSES as readonly unknown[]).includes(value);
 
@@ -108,7 +108,7 @@ export function parseIntervals(text: string, length: number): Interval[] | strin
   return typeof intervals === 'string' ? intervals : clipAndMerge(intervals, length);
 }
 
-/** The same list read leniently (see the head of this file); null where nothing can be read. */
+/** Reads the list leniently (see the head of this file); null where nothing can be read. */
 function looseIntervals(text: string, length: number): Interval[] | null {
   const intervals = readList<Interval>(text.trim(), {
     item: LOOSE_PAIR,
@@ -217,7 +217,7 @@ export function intervalText(intervals: readonly Interval[] | null): string {
   return shown.join(' ') + (intervals.length > 20 ? ` and ${intervals.length - 20} more` : '');
 }
 
-/** What a classical detector calls whatever it finds. */
+/** Class that a classical detector assigns to every anomaly. */
 const FINDS: Readonly<Record<string, AnomalyClass>> = {
   zscore: 'global point',
   'clipped-zscore': 'global point',
@@ -354,7 +354,7 @@ const DETAILS: Metrics = {
 /** From this point F1 on, intervals solve their example. */
 const SOLVED = 0.5;
 
-/** Whether all that is graded could be read: intervals, and the class where the data name it. */
+/** Returns true if everything graded could be read: intervals, and the class where the data name it. */
 const isReadable = (answer: ParsedAnswer, gold: AnomalyGold): boolean =>
   answer.intervals !== null && (gold.class === null || answer.class !== null);
 

@@ -13,7 +13,7 @@ export const CARD_FILE = 'timeseer.json';
 /** Bounds of what a card may ask for: a series of so many points is resampled, drawn or written for every window. */
 const MOST = { points: 1_000_000, channels: 10_000, classes: 10_000, name: 10_000 } as const;
 
-/** How a series is written as numbers. */
+/** Format of a series written as numbers. */
 const numbersSchema = z.strictObject({
   /** Significant digits. */
   digits: z.number().int().min(1).max(17),
@@ -31,7 +31,7 @@ const cardSchema = z
     figure: z.string().min(1).max(MOST.name),
     /** Points per series in training; other lengths are resampled to it. Null: any length is drawn as it is. */
     length: z.number().int().min(2).max(MOST.points).nullable(),
-    /** What it answers. */
+    /** Answer kind. */
     kind: z.enum(KIND_NAMES).default('anomaly'),
     /** Name of the task that it was trained on; null: none in particular. */
     task: z.string().min(1).max(MOST.name).nullable().default(null),
@@ -39,11 +39,11 @@ const cardSchema = z
     classes: z.array(z.string().min(1).max(MOST.name)).max(MOST.classes),
     /** Channels of the series that it was taught; null: any number. */
     channels: z.number().int().positive().max(MOST.channels).nullable().default(null),
-    /** How it reads series as numbers; null: it is shown pictures. */
+    /** Number format of its prompts; null: pictures. */
     numbers: numbersSchema.nullable().default(null),
     /** It writes advice after the answer (`extension` of the recipe); absent: it does not. */
     extension: z.exactOptional(z.boolean()),
-    /** What it should not be trusted with, one sentence each: what is known of the data that it was taught. */
+    /** Caveats about its training data, one sentence each. */
     limitations: z.array(z.string().min(1).max(MOST.name)).max(100).readonly().default([]),
     /** Last stage that the policy went through. */
     stage: z.enum(['initial', 'sft', 'rl']),
@@ -69,7 +69,7 @@ export const FOREIGN_CARD: PolicyCard = {
   stage: 'initial',
 };
 
-/** Whether a policy was taught here: a checkpoint from elsewhere has no card. */
+/** Returns true for a policy trained by timeseer; other checkpoints have no card. */
 export function hasCard(directory: string): boolean {
   return existsSync(join(directory, CARD_FILE));
 }
@@ -78,7 +78,7 @@ export function writeCard(directory: string, card: PolicyCard): void {
   writeFileAtomic(join(directory, CARD_FILE), `${JSON.stringify(card, null, 2)}\n`);
 }
 
-/** What is wrong with a card, by its key. */
+/** Describes the fault of a card by its key. */
 function faultOf(error: unknown): string {
   const issue = error instanceof z.ZodError ? error.issues[0] : undefined;
   return issue === undefined ? 'it is not JSON' : `${issue.path.join('.') || 'all of it'}: ${issue.message}`;

@@ -40,9 +40,9 @@ import {
 const FORMAT = tagFormat('think', 'class');
 const WITH_EXTENSION = tagFormat('think', 'class', 'extension');
 
-/** What the name of a class may be: one line that a response can carry between tags. */
+/** Valid class names: one line that a response can carry between tags. */
 export const CLASS = /^[^\s<>](?:[^\n\r<>]{0,198}[^\s<>])?$/u;
-/** The same in words. */
+/** Description of valid class names. */
 export const CLASS_RULE = 'one line of 1 to 200 characters without < and >, and without blanks around it';
 
 /** More classes than these are told apart by more features. */

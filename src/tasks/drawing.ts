@@ -1,4 +1,4 @@
-/** What an example is drawn as: the figure of its task, with the example's own channels and x axis. */
+/** Figure of an example: its task's figure with the example's own channels and x axis. */
 
 import { ConfigError } from '../ground/errors.ts';
 import type { Example, Gold, Picture } from '../ground/types.ts';
@@ -12,13 +12,13 @@ import { bridge } from '../series/missing.ts';
 import { spectrogram } from '../series/spectrum.ts';
 import { taskKind } from './kinds.ts';
 
-/** What a manifest says of figures. */
+/** Figure settings of a manifest. */
 export interface FigureChoice {
   readonly preset: string;
   readonly missing: 'break' | 'join';
 }
 
-/** What of an example is drawn; the answer may be unknown. */
+/** Parts of an example that are drawn; the answer may be unknown. */
 export interface Drawable extends Pick<Example, 'id' | 'channels' | 'names' | 'times'> {
   readonly gold: Gold | null;
 }
@@ -54,7 +54,7 @@ const UNLIKEST = 3;
 /**
  * The lines of a figure with an overlay for a series [N]: its values, and between −1 and 1 how far each sample departs from its neighbours, in an
  * inverse hyperbolic sine of standard deviations, and how unlike all others the stretch around it is, in powers of two of what is usual.
- * Where values are missing these two go on as if they lay on a straight line.
+ * These two interpolate missing values linearly.
  */
 export function unusualLines(values: Float64Array): readonly Float64Array[] {
   const n = values.length;
@@ -71,7 +71,7 @@ export function unusualLines(values: Float64Array): readonly Float64Array[] {
   return [values, deviation, unlikeness];
 }
 
-/** What of one channel is drawn by a figure without axes: the values, and where it has an overlay what lies over them. */
+/** Lines of one channel in a figure without axes: its values and, if any, the overlay. */
 export const linesOf = (shape: Figure, values: Float64Array): FigureValues =>
   shape.overlay === null ? values : unusualLines(values);
 
@@ -100,7 +100,7 @@ function powers({ id, channels, names }: Drawable, { name }: Figure, scale: MelS
 }
 
 /**
- * Why series cannot be drawn as a preset; null where they can. A spectrogram's frequencies are those of its sampling rate: series of
+ * Reason why series cannot be drawn with a preset; null where they can. A spectrogram's frequencies are those of its sampling rate: series of
  * another one would get a wrong axis.
  *
  * @param rate samples per second of the series; null where it is not known

@@ -1,10 +1,10 @@
-/** What evaluation and reports need to know of a kind of answer; each kind's is in its file. */
+/** Interface of an answer kind for evaluation and reports; each kind implements it in its file. */
 
 import type { Estimate, Gold, ParsedAnswer } from '../ground/types.ts';
 import type { Html } from '../html/html.ts';
 import { fixed, interval } from '../html/numbers.ts';
 
-/** How a metric is told; every one is in [0, 1], and larger is better except `unparsable`. */
+/** Presentation of a metric; every metric is in [0, 1], and larger is better except `unparsable`. */
 export interface Metric {
   readonly label: string;
   readonly definition: string;
@@ -27,11 +27,11 @@ export interface Measured {
   readonly anomalous: MetricSet | null;
 }
 
-/** What is told of the classical detectors of a run. */
+/** Facts about the classical detectors of a run. */
 export interface DetectorFacts {
-  /** Whether the series are a generator's. */
+  /** True if the series come from a generator. */
   readonly generated: boolean;
-  /** Whether there is more than one. */
+  /** True if there are several detectors. */
   readonly several: boolean;
   /** Examples of the training split that they learned from, and how many of them were used; undefined: nothing was learned. */
   readonly learned?: { readonly examples: number; readonly used: number } | undefined;
@@ -49,7 +49,7 @@ export interface Evaluation<G extends Gold = Gold> {
   readonly groupMetrics: Metrics;
   /** Those that it is summed up by: headline, tables of detectors and of tasks. */
   readonly main: readonly string[];
-  /** What summaries hold between format and reward. */
+  /** Metrics of summaries between format and reward. */
   readonly summary: readonly string[];
   /** Columns of tables in a terminal: metric and heading. */
   readonly columns: readonly (readonly [metric: string, heading: string])[];
@@ -64,11 +64,11 @@ export interface Evaluation<G extends Gold = Gold> {
   values(answer: ParsedAnswer, gold: G, length: number): MetricValues;
   /** Values of the further metrics. */
   detailValues(answer: ParsedAnswer, gold: G, length: number): MetricValues;
-  /** Whether a response solves its example: what pass@k counts. */
+  /** Returns true if a response solves its example (for pass@k). */
   solves(answer: ParsedAnswer, gold: G, length: number): boolean;
-  /** Whether anything is anomalous. */
+  /** Returns true if anything is anomalous. */
   anomalous(gold: G): boolean;
-  /** Whether the main part of an answer is right; null where it could not be read. */
+  /** Returns true if the main part of an answer is right; null where it could not be read. */
   right(answer: ParsedAnswer, gold: G): boolean | null;
 
   // Answers that were not written as text.
@@ -78,17 +78,17 @@ export interface Evaluation<G extends Gold = Gold> {
   said(gold: G | null): Pick<ParsedAnswer, 'intervals' | 'class' | 'variates'>;
   /** Classical detectors of one whole channel [N], by name; none: the blind expert answers alone. */
   readonly detectors: ReadonlyMap<string, (values: Float64Array) => G>;
-  /** What a detector is called. */
+  /** Name for a detector. */
   readonly detector: 'detector' | 'classifier';
 
   // The words of reports.
-  /** What is reasoned about. */
+  /** Subject of the reasoning. */
   readonly subject: string;
   /** Results by label: title of the section, and head of the labels. */
   readonly groups: { readonly title: string; readonly head: string };
-  /** What a policy reaches, after "the policy"; joined by semicolons. */
+  /** Clauses about the policy's results, after "the policy"; joined by semicolons. */
   headline(metrics: Measured): string[];
-  /** Whether the headline of a detector names its numbers: after that of the policy they may go without. */
+  /** True if a detector's headline includes its numbers; after the policy's headline they may be left out. */
   readonly namesNumbers: boolean;
   /** Examples are shown by label: each label in words, and one with its label. */
   readonly examples: { readonly each: string; readonly of: string; one(label: string): string };
@@ -101,11 +101,11 @@ export interface Evaluation<G extends Gold = Gold> {
     names: readonly string[] | undefined,
     mark: Html,
   ): { readonly shown: Html; readonly spoken: string };
-  /** What a reader must know of the metrics. */
+  /** Notes on the metrics. */
   readonly caveats: readonly string[];
-  /** Of what a small policy imitates; `input`: the picture, or the numbers. */
+  /** Note on what a small policy imitates; `input`: the picture, or the numbers. */
   imitation(input: string): string[];
-  /** Of the classical detectors. */
+  /** Notes on the classical detectors. */
   detectorCaveats(facts: DetectorFacts): string[];
 }
 
@@ -121,7 +121,7 @@ export const SUCCESS_RATE: Metric = {
   percent: true,
 };
 
-/** Of responses with a reasoning: what its numbers are worth. */
+/** Metrics of claims, over responses with reasoning. */
 export const REASONING_METRICS: Metrics = {
   claim_truth: {
     label: 'True claims',
@@ -168,7 +168,7 @@ export const withInterval = (estimate: Estimate): string => `${fixed(estimate.me
 
 export const percent = (estimate: Estimate): string => `${(100 * estimate.mean).toFixed(1)}\u202f%`;
 
-/** What every kind but anomalies says of the small policy's traces. */
+/** Note on the small policy's traces, shared by all kinds except anomalies. */
 export const imitatesAnswers = (input: string): string =>
   `The traces that it imitates are written with the true answers of training series at hand. On held-out series the policy has ${input} and the task prompt, nothing else.`;
 

@@ -6,14 +6,14 @@ import { moments, summarise } from '../series/stats.ts';
 import type { TaskPrompt } from './kind.ts';
 import { taskKind } from './kinds.ts';
 
-/** Whether a task asks for one where it is to. */
+/** Returns true if the task requests an extension. */
 export const hasExtension = ({ kind, advice }: Pick<TaskPrompt, 'kind' | 'advice'>): boolean =>
   advice !== null && taskKind(kind).evaluation.answerParts.includes('extension');
 
 const PARTS = 10;
 const say = (value: number): string => String(Number(value.toPrecision(3)));
 
-/** What of a series an advice can begin with: the tenth of a channel that differs most from the rest, and its highest point. */
+/** Facts with which advice can begin: the tenth of a channel that differs most from the rest, and its highest point. */
 function shown({ channels, names }: Pick<Example, 'channels' | 'names'>): string {
   const facts = channels.flatMap((channel, c) => {
     if (channel.every(Number.isNaN)) return [];

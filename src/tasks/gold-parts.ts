@@ -5,7 +5,7 @@ import type { AnomalyClass, Gold, Interval } from '../ground/types.ts';
 import { readGold } from './kinds.ts';
 import { optionNamed } from './question.ts';
 
-/** Of each kind, what is to be given; null is as absent. */
+/** Fields of the gold answer by kind; null counts as absent. */
 export interface GoldPartsOf {
   readonly classification: { readonly class: string };
   readonly anomaly: {
@@ -24,14 +24,14 @@ export interface GoldPartsOf {
     readonly options?: readonly string[];
     /** The letter or the text of the right option; without options a text of one line, or a number. */
     readonly answer: string | number;
-    /** What it is counted under. */
+    /** Category for metrics. */
     readonly category?: string | null;
-    /** How one who knows the answer reasons: what supervised training learns from. */
+    /** Expert reasoning towards the gold answer; the SFT target. */
     readonly thought?: string | null;
   };
 }
 
-/** Of a kind, or of any. */
+/** Schema of one kind, or of any. */
 export type GoldParts<K extends Gold['kind'] = Gold['kind']> = GoldPartsOf[K];
 
 /** The letter of the right option, or the free answer; what is neither text nor number is left to the reader of fields. */

@@ -1,5 +1,5 @@
 /**
- * What a kind of answer is: everything that data sets, training, evaluation and reports need to know of it. Each kind has a file in
+ * Interface of an answer kind: everything that data sets, training, evaluation and reports need. Each kind has a file in
  * this folder; `kinds.ts` lists them. To add one: its gold answer in `types.ts`, its file, and a line in the list.
  */
 import type { Reward } from '../../rewards/reward.ts';
@@ -10,26 +10,26 @@ import type { Example, Gold, Interval, ParsedAnswer } from '../ground/types.ts';
 import type { Evaluation } from './evaluation.ts';
 import type { Reading } from './response.ts';
 
-/** What a task says of its data and asks for; the words that every task shares are the kind's. */
+/** Task-specific words of a prompt; words shared by all tasks belong to the answer kind. */
 export interface TaskPrompt {
   /** Name of the task. */
   readonly name: string;
   /** Raised with every change of a word that a policy can see: kept in manifests, since answers depend on it. */
   readonly version: number;
   readonly kind: Gold['kind'];
-  /** Where the series come from and what a point is: one or more sentences. */
+  /** Origin of the series and meaning of a point: one or more sentences. */
   readonly context: string;
-  /** What there is to find, as a request. */
+  /** Request: what to find. */
   readonly question: string;
-  /** What a class looks like, by its name; classes without one are only listed. */
+  /** Description of each class by name; classes without one are only listed. */
   readonly hints: Readonly<Record<string, string>>;
-  /** What an extension is asked for; null for tasks that have none. */
+  /** Request for the extension; null for tasks without one. */
   readonly advice: string | null;
   /** Advice for each class, which traces give; no policy sees it. Classes without one are told what the series shows alone. */
   readonly advised?: Readonly<Record<string, string>>;
 }
 
-/** What is known of a series before it is looked at: nothing that depends on its label. */
+/** Facts about a series known in advance; nothing that depends on its label. */
 export interface PromptRequest {
   /** Points of the series, N. */
   readonly length: number;
@@ -37,19 +37,19 @@ export interface PromptRequest {
   readonly channels: readonly string[];
   /** Classes to choose from, in order; ignored where the answer has none. */
   readonly classes: readonly string[];
-  /** What the picture's axes count, as a clause; default: the x axis is the index. Not of variates, whose grid the prompt tells. */
+  /** Clause about the picture's axes. Default: the x axis is the index. Unused for variates, whose grid the prompt describes. */
   readonly axes?: string;
-  /** Whether the series is shown as a picture (default), or as numbers, with at most as many values per channel as points. */
+  /** Series as numbers, with at most `points` values per channel, instead of a picture (default). */
   readonly numbers?: { readonly text: string; readonly points: number };
-  /** Whether an extension is asked for, where the task has one; default false. */
+  /** True to request an extension, where the task has one. Default: false. */
   readonly extension?: boolean;
-  /** Whether reasoning is asked for before the answer; default true. */
+  /** True to request reasoning before the answer. Default: true. */
   readonly reasoning?: boolean;
-  /** Of an example that brings its own: what is asked, and the options by letters from A. */
+  /** Question of an example that brings its own, with options lettered from A. */
   readonly question?: { readonly text: string; readonly options: readonly string[] };
 }
 
-/** What a response was asked for; nothing here depends on the right answer. */
+/** Form of the requested response; independent of the gold answer. */
 export interface Asked {
   readonly kind: Gold['kind'];
   /** Points of the series, N. */
@@ -60,11 +60,11 @@ export interface Asked {
   readonly classes: readonly string[];
   /** Options of the question, by letters from A; of questions alone. */
   readonly options?: readonly string[];
-  /** How much is overlooked; default lenient, as in the papers' releases. */
+  /** Leniency of parsing. Default: lenient, as in the papers' releases. */
   readonly reading?: Reading;
-  /** Whether an extension was asked for, which classification alone can be; default false. */
+  /** True if an extension was requested (classification only). Default: false. */
   readonly extension?: boolean;
-  /** Whether reasoning was asked for; default true. */
+  /** True if reasoning was requested. Default: true. */
   readonly reasoning?: boolean;
 }
 
@@ -72,24 +72,24 @@ export const TRACE_MODES = ['teacher', 'blind'] as const;
 /** `teacher` concludes the gold answer, for training; `blind` its own, from values alone. */
 export type TraceMode = (typeof TRACE_MODES)[number];
 
-/** What an expert looks at: an example without its answer. */
+/** Input of the blind expert: an example without its answer. */
 export type Unlabelled = Pick<Example, 'channels' | 'names'>;
 
-/** The same with its answer. */
+/** Input of the teacher: an example with its answer. */
 export type Labelled = Unlabelled & Pick<Example, 'gold' | 'facts'>;
 
 export interface ExpertTrace<G extends Gold = Gold> {
   /** The whole response with its tags. */
   readonly text: string;
-  /** What stands inside the think tags; without '<' and '>'. */
+  /** Text inside the think tags; without '<' and '>'. */
   readonly think: string;
-  /** What the trace concludes. */
+  /** Answer that the trace concludes. */
   readonly answer: G;
 }
 
 /** Both traces of one series, on evidence that is computed once. */
 export interface Expert<G extends Gold = Gold> {
-  /** What the analyses found, as a record for JSON. */
+  /** Evidence of the analyses, as JSON. */
   evidence(): unknown;
   /** The trace of the evidence alone. */
   blind(): ExpertTrace<G>;
@@ -97,22 +97,22 @@ export interface Expert<G extends Gold = Gold> {
   teacher(gold: G): ExpertTrace<G>;
 }
 
-/** How an answer agrees with the gold one. */
+/** Agreement of an answer with the gold answer. */
 export interface Agreement {
-  /** Whether the class is right; null where there is none, or the data do not name it. */
+  /** True if the class is right; null where there is none, or the data do not name it. */
   readonly class: boolean | null;
   /** Point F1 of the intervals, or F1 of the variates, in [0, 1]; two empty lists agree. Null where there is none. */
   readonly f1: number | null;
 }
 
-/** What of a picture shows the gold answer. */
+/** Marks that show the gold answer in a picture. */
 export interface Marks {
   readonly intervals: readonly Interval[];
   /** Ids of the channels that are marked; absent: all. */
   readonly channels?: readonly number[];
 }
 
-/** What a user states as the right answer on the command line. */
+/** Gold answer stated on the command line. */
 export interface Statement {
   readonly class: string | undefined;
   readonly intervals: string | undefined;
@@ -120,25 +120,25 @@ export interface Statement {
 
 export interface TaskKind<G extends Gold = Gold> {
   readonly name: G['kind'];
-  /** What it answers with, as a plural: `intervals of anomalies`. */
+  /** Name of the answers, plural: `intervals of anomalies`. */
   readonly answers: string;
-  /** The same in a word or two, for tables. */
+  /** Short name for tables. */
   readonly column: string;
   /** Classes to choose from: those of the kind, those of the data set (`data`), or none. */
   readonly classes: readonly string[] | 'data';
-  /** Whether traces need what was learned of the classes from a training split. */
+  /** True if traces need class profiles learned from a training split. */
   readonly learnsClasses: boolean;
-  /** Whether answers count the points of a series, so that pictures must. */
+  /** True if answers count points, so that pictures need a point axis. */
   readonly countsPoints: boolean;
-  /** Whether answers count channels, of which there may be any number. */
+  /** True if answers count channels, of which there may be any number. */
   readonly countsChannels: boolean;
   /** Figure in which a small policy is shown several channels. */
   readonly nanoFigure: string;
-  /** Whether it finds intervals of a series: what `explain` needs. */
+  /** True if answers are intervals of a series, as `explain` needs. */
   readonly localises: boolean;
-  /** Whether answers agree by F1 with gold ones. */
+  /** True if answers are compared with gold by F1. */
   readonly measuresF1: boolean;
-  /** Whether each example brings a question of its own, in words: small policies have none, and no analysis reads it. */
+  /** True if each example brings its own question in words, which neither small policies nor analyses can read. */
   readonly readsWords: boolean;
 
   // The gold answer.
@@ -150,17 +150,17 @@ export interface TaskKind<G extends Gold = Gold> {
   check(gold: G, shape: { readonly length: number; readonly channels: number }, at: Place): void;
   /** The class that is graded; null where there is none, or the data do not name it. */
   className(gold: G): string | null;
-  /** What an example is counted under. */
+  /** Category of an example in metrics. */
   label(gold: G): string;
   /**
    * The gold answer as the parts of a response after the reasoning. `whole`: with every part that the form demands, even one that the
    * data do not say and no reward counts.
    */
   parts(gold: G, whole: boolean): string;
-  /** What of a picture is marked; null where nothing is. */
+  /** Marks in a picture; null for none. */
   marks(gold: G, length: number): Marks | null;
   /**
-   * What a user states as the right answer, over what the file says (`found`).
+   * Gold answer stated by a user, which overrides the file's (`found`).
    * @param missing throws that nothing says it, naming the option
    * @throws ConfigError for a wrong statement
    */
@@ -171,9 +171,9 @@ export interface TaskKind<G extends Gold = Gold> {
   readonly phrase: string;
   /** The question of a task that has none of its own. */
   readonly question: string;
-  /** What the classes of the kind mean. */
+  /** Meaning of the kind's classes. */
   readonly hints: Readonly<Record<string, string>>;
-  /** What is shown, as a sentence. */
+  /** Sentence that describes what is shown. */
   shown(request: PromptRequest): string;
   /** The form of the answer after the reasoning, in sentences. */
   form(prompt: TaskPrompt, request: PromptRequest): string;
@@ -199,13 +199,13 @@ export interface TaskKind<G extends Gold = Gold> {
     options: NanoOptions,
   ): string;
   /**
-   * What stands between the think tags of the generic trace, by style: how such a series is looked at, with every phrase that may come and
+   * Text between the think tags of the generic trace, by style: how such a series is analysed, with every phrase that may come and
    * no finding. It depends on no series and no label: beside expert traces it shows what their content is worth.
    */
   readonly generic: Readonly<Record<'nano' | 'full', string>>;
-  /** What a response says as an answer; what cannot be read says nothing. */
+  /** Answer of a response as text; empty where it cannot be read. */
   answerOf(said: ParsedAnswer): G;
-  /** The same for a reader. @param names of the channels */
+  /** Answer for a human reader. @param names of the channels */
   says(said: ParsedAnswer, names: readonly string[]): string;
   agreement(answer: G, gold: G): Agreement;
 
@@ -216,7 +216,7 @@ export interface TaskKind<G extends Gold = Gold> {
 const listed = (names: readonly string[]): string =>
   names.length < 2 ? names.join() : `${names.slice(0, -1).join(', ')} and ${names.at(-1)}`;
 
-/** What is shown of a series whose channels are told by name. `countsPoints`: whether the answer counts points, as the x axis may not. */
+/** Describes a series whose channels are named. `countsPoints`: true if the answer counts points, which the x axis may not. */
 export function shownSeries(
   { length, channels, axes, numbers }: PromptRequest,
   countsPoints: boolean,

@@ -33,10 +33,10 @@ export const KIND_NAMES = Object.keys(KINDS) as [Gold['kind'], ...Gold['kind'][]
 /** A kind by its name. What it is handed must be of this kind. */
 export const taskKind = (name: Gold['kind']): TaskKind => KINDS[name];
 
-/** Whether responses choose a class. */
+/** Returns true if responses choose a class. */
 export const choosesClass = (kind: Gold['kind']): boolean => taskKind(kind).classes.length > 0;
 
-/** Whether a response of this kind may choose a class. */
+/** Returns true if a response of this kind may choose a class. */
 export function mayChoose(kind: Gold['kind'], name: string): boolean {
   const { classes } = taskKind(kind);
   return classes === 'data' || classes.length === 0 || classes.includes(name);
@@ -53,11 +53,11 @@ export function readGold(value: unknown, at: Place): Gold {
   return read(checkFields(value, fields, at, 'gold'), at);
 }
 
-/** What an example asks beside its task: of questions alone. */
+/** Question of an example; only for the kind `question`. */
 export const ownQuestion = (gold: Gold): Pick<PromptRequest, 'question'> =>
   gold.kind === 'question' ? { question: { text: gold.question, options: gold.options } } : {};
 
-/** How one who knows the answer reasons, as the data say; null where they do not. */
+/** Expert reasoning supplied by the data; null where there is none. */
 export const thoughtOf = (gold: Gold): string | null => (gold.kind === 'question' ? gold.thought : null);
 
 /** The gold answer as a whole response. */
@@ -75,7 +75,7 @@ export const goldParts = (gold: Gold): string => taskKind(gold.kind).parts(gold,
 export const EXACT_WORDS = { classes: [], reading: 'strict' } as const satisfies Partial<Asked>;
 
 /**
- * What a response says; any text is read. Where reasoning was not asked for, the form is the same without its part: a response that
+ * Parses a response; any text is accepted. Where reasoning was not requested, the form is the same without its part: a response that
  * reasons all the same is read, but is not well formed.
  * @throws DataError for a shape that is none
  */
@@ -158,7 +158,7 @@ export function agreement(answer: Gold, gold: Gold): Agreement {
   throw new ConfigError(`an answer of kind ${answer.kind} beside one of kind ${gold.kind}`);
 }
 
-/** How often the blind expert is right on a split. */
+/** Accuracy of the blind expert on a split. */
 export interface BlindScore {
   readonly count: number;
   /** Share of right classes; null where there is no class. */

@@ -27,7 +27,7 @@ export interface NumericText {
   readonly text: string;
   /** Values per channel that the text holds. */
   readonly points: number;
-  /** What the text measures. */
+  /** Quantity that the text measures. */
   readonly size: number;
 }
 

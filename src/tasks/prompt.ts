@@ -1,19 +1,19 @@
-/** What a policy is asked, beside the picture or with the numbers. Never depends on labels. */
+/** Instruction of a prompt, beside the picture or with the numbers. Never depends on labels. */
 import { ConfigError } from '../ground/errors.ts';
 import type { Gold } from '../ground/types.ts';
 import type { PromptRequest, TaskPrompt } from './kind.ts';
 import { choosesClass, taskKind } from './kinds.ts';
 
-/** What no word of a user may hold, because it is a part of an answer or of a chat: tags, and special tokens such as <|im_end|>. */
+/** Markup that no user text may contain, because it belongs to answers or the chat: tags, and special tokens such as <|im_end|>. */
 export const RESERVED = /<\/?(?:think|answer|class|extension)>|<\|[^|]*\|>/i;
 
-/** What users say of their data: what was measured, what classes look like, what an extension is asked for. */
+/** User's description of the data: measurement, classes, request for the extension. */
 export interface OwnWords {
-  /** What was measured, how, and how often; nothing where empty. */
+  /** Description of the measurement (quantity, method, rate); empty for none. */
   readonly description?: string;
-  /** What a class looks like, by its name; of anomalies, instead of the usual words. */
+  /** Description of each class by name; for anomalies it replaces the default words. */
   readonly hints?: Readonly<Record<string, string>>;
-  /** What the extension is asked for; none where absent. */
+  /** Request for the extension; absent for none. */
   readonly advice?: string | null;
 }
 
@@ -103,7 +103,7 @@ export function promptText(prompt: TaskPrompt, request: PromptRequest): string {
 }
 
 /**
- * What the teacher of on-policy self-distillation is asked: the question, then a correct answer with its reasoning, and in the full style the
+ * Prompt of the teacher in on-policy self-distillation: the question, then a correct answer with its reasoning, and in the full style the
  * request to answer anew. Small policies know no words for that: the trace alone follows.
  */
 export function teacherInstruction(style: 'nano' | 'full', question: string, trace: string): string {
@@ -112,7 +112,7 @@ export function teacherInstruction(style: 'nano' | 'full', question: string, tra
 }
 
 /**
- * What a policy is asked. `nano`: the kind's phrase, without the length, which is always the trained one; `full`: the whole prompt, with
+ * Instruction for a policy. `nano`: the kind's phrase, without the length, which is always the trained one; `full`: the whole prompt, with
  * context, classes and the form of the answer.
  * @throws ConfigError as `promptText`
  */

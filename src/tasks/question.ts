@@ -31,7 +31,7 @@ export const MOST_OPTIONS = 26;
 /** Characters of a question, and of an option or an answer. */
 const LONGEST_QUESTION = 20_000;
 const LONGEST_OPTION = 2000;
-/** Of those that are counted under one name. */
+/** Maximum characters of a category name. */
 const LONGEST_CATEGORY = 100;
 
 /** A, B, C, … */

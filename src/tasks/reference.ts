@@ -102,7 +102,7 @@ function cholesky(matrix: Float64Array, d: number): Float64Array {
   return factor;
 }
 
-/** What the reference is made of: features [N][D] of training and [M][D] of validation examples, and log-probabilities [M]. */
+/** Builds the reference from features [N][D] of training and [M][D] of validation examples, and log-probabilities [M]. */
 export function makeReference(
   training: readonly Float32Array[],
   validation: readonly Float32Array[],

@@ -15,7 +15,7 @@
  */
 import { DataError } from '../ground/errors.ts';
 
-/** How much is overlooked in an answer; the format reward overlooks nothing. */
+/** Leniency in reading an answer; the format reward is always strict. */
 export const READINGS = ['lenient', 'strict'] as const;
 export type Reading = (typeof READINGS)[number];
 
@@ -35,7 +35,7 @@ export function tagFormat(...names: readonly string[]): TagFormat {
 export interface TaggedParts {
   /** Text between the tags of each name; null where the pair is absent, repeated or interleaved. */
   readonly parts: Readonly<Record<string, string | null>>;
-  /** Why the response is not exactly these parts in this order; null when it is. */
+  /** Reason why the response is not exactly these parts in this order; null when it is. */
   readonly problem: string | null;
 }
 
@@ -107,7 +107,7 @@ export function offered(text: string, name: string): string[] {
   return found;
 }
 
-/** Where the first reasoning of a text stands, without its tags in whatever case; null where a tag is missing or nothing is between. */
+/** Span of the first reasoning of a text, without its tags (any case); null where a tag is missing or nothing is between. */
 export function reasoningRange(text: string): readonly [start: number, end: number] | null {
   if (text.length > MAX_RESPONSE_LENGTH) return null;
   const opening = /<think>/i.exec(text);
@@ -144,7 +144,7 @@ export function nameClass(
   return same.length === 0 && Object.hasOwn(others, key) ? others[key]! : label;
 }
 
-/** What one kind of list holds. */
+/** Element type of one kind of list. */
 export interface ListGrammar<T> {
   /** Sticky; matches one item at its `lastIndex`. */
   readonly item: RegExp;
@@ -212,7 +212,7 @@ export function checkCount(caller: string, what: string, count: number): void {
   throw new DataError(`${caller}: ${what} ${count} is not a positive integer`);
 }
 
-/** Of a list that is not there. */
+/** Problem text for a missing list. */
 export const MISSING = 'the answer is missing';
 
 export const thinkProblem = (think: string | null): string | null =>

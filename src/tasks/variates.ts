@@ -67,7 +67,7 @@ export function parseIds(text: string, channels: number): number[] | string {
 
 const asSet = (ids: readonly number[]): number[] => [...new Set(ids)].sort((a, b) => a - b);
 
-/** The same list read leniently: ids that no channel has are left out; null where nothing can be read. */
+/** Reads the list leniently: unknown ids are left out; null where nothing can be read. */
 function looseIds(text: string, channels: number): number[] | null {
   const ids = readList<number>(text.trim(), {
     item: LOOSE_NUMBER,
