@@ -267,7 +267,7 @@ function rlListener(run: Run, start: number, progress: Progress, workers: number
       reward,
       ...parts,
       ...(similarity === null ? {} : { similarity }),
-      kl,
+      ...(kl === null ? {} : { kl }),
       ...(zeroVariance > 0 ? { zeroVariance } : {}),
     });
   };

@@ -151,7 +151,7 @@ export const RL_NAMES: Readonly<
   },
   kl: {
     definition:
-      'Mean k3 estimate of the KL divergence from the reference policy, per token, at most 10 each; biased with rl.topP < 1.',
+      'Mean k3 estimate of the KL divergence from the reference policy, per token, at most 10 each; biased with rl.topP < 1; null without a reference (rl.kl: 0).',
     trl: 'kl',
   },
   entropy: { definition: 'Mean entropy of the next-token distribution, in nats per token.', trl: 'entropy' },

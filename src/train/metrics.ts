@@ -1,7 +1,8 @@
-/** What is logged of a step: gathered on every rank, reduced once, and appended to a log of JSON lines. */
+/** Metrics of a step: gathered on every rank, reduced once, and appended to a log of JSON lines. */
 import { existsSync } from 'node:fs';
 import { DataError, TimeseerError } from '../ground/errors.ts';
 import { appendText, readUtf8, writeFileAtomic } from '../ground/files.ts';
+import { say } from '../ground/terminal.ts';
 import type { Score } from '../ground/types.ts';
 import { type GroupAdvantage, isZeroVariance } from './advantage.ts';
 import type { GuardName } from './guards.ts';
@@ -33,7 +34,7 @@ export interface SftMetrics {
   readonly ms: { readonly data: number; readonly gradient: number; readonly update: number };
 }
 
-/** Whether the similarity to the expert traces carries information that rewards do not. */
+/** Measures of the information that the similarity to the expert traces carries beyond the rewards. */
 export interface GroundingMetrics {
   /** Root mean square of the orthogonal part, α included, over that of the main part; null where that is zero. */
   readonly ratio: number | null;
@@ -85,12 +86,14 @@ export interface RlMetrics {
   readonly resampled: number;
   /** Share of zero-variance groups, which are skipped: every advantage is zero. */
   readonly zeroVariance: number;
-  /**
-   * Mean loss as `rl.aggregation` takes it, k3 KL to the reference and entropy per token: of the distribution after temperature and vocabulary mask. With
-   * rl.topP < 1 the tokens are those of its nucleus, and the mean of k3 is no unbiased estimate of the divergence.
-   */
+  /** Mean loss, as `rl.aggregation` takes it. */
   readonly loss: number;
-  readonly kl: number;
+  /**
+   * Mean k3 estimate of the KL divergence from the reference policy per token, after temperature and vocabulary mask; null where it was not
+   * computed (`rl.kl: 0`, or every group of the step skipped). With rl.topP < 1 the tokens are those of the nucleus, and the mean is biased.
+   */
+  readonly kl: number | null;
+  /** Mean entropy per token of the same distribution. */
   readonly entropy: number;
   /** Share of tokens whose ratio was held back by clipping. */
   readonly clipped: number;
@@ -128,7 +131,7 @@ export interface Completion {
   readonly reward: number | null;
   readonly parts: Readonly<Record<string, number>>;
   readonly similarity: number | null;
-  /** What the loss uses, and its task and time-series parts as `GroupAdvantage` has them. */
+  /** Advantage used by the loss, with its task and time-series parts. */
   readonly advantage: number;
   readonly main: number;
   readonly orthogonal: number;
@@ -469,7 +472,7 @@ export class StepMeter {
       resampled: sum.resampled,
       zeroVariance: sum.zeroVariance / sum.groups,
       loss: sum.loss / Math.max(1, sum.denominator),
-      kl: sum.kl / Math.max(1, sum.klTokens),
+      kl: sum.klTokens === 0 ? null : sum.kl / sum.klTokens,
       entropy: perToken(sum.entropy),
       clipped: perToken(sum.clipped),
       samplerGap: sum.gap / Math.max(1, sum.gapTokens),
@@ -502,27 +505,45 @@ function isLogLine(value: unknown): value is LogLine {
   return typeof value === 'object' && value !== null && 'step' in value && Number.isInteger(value.step);
 }
 
-/**
- * Reads whole lines; a line that a killed process left half-written at the end is dropped.
- * @throws DataError naming file and line when another line is not JSON or has no step.
- */
-export function readLog(file: string): LogLine[] {
-  if (!existsSync(file)) return [];
+/** Whole lines of a log, and whether a killed process left its last line half-written. */
+function parseLog(file: string): { readonly lines: LogLine[]; readonly torn: boolean } {
+  if (!existsSync(file)) return { lines: [], torn: false };
   const lines = readUtf8(file).split('\n');
   const out: LogLine[] = [];
+  let torn = false;
   lines.forEach((line, i) => {
     if (line.trim() === '') return;
     let value: unknown;
     try {
       value = JSON.parse(line);
     } catch (cause) {
-      if (i === lines.length - 1) return;
+      torn = i === lines.length - 1;
+      if (torn) return;
       throw new DataError(`not a JSON line; ${ADVICE}`, { file, line: i + 1, cause });
     }
     if (!isLogLine(value)) throw new DataError(`a line without a step; ${ADVICE}`, { file, line: i + 1 });
     out.push(value);
   });
-  return out;
+  return { lines: out, torn };
+}
+
+/**
+ * Reads whole lines; a line that a killed process left half-written at the end is dropped.
+ * @throws DataError naming file and line when another line is not JSON or has no step.
+ */
+export const readLog = (file: string): LogLine[] => parseLog(file).lines;
+
+/** Checks that every step up to a checkpoint has a line. @throws DataError naming the steps that are missing */
+export function checkSteps(file: string, lines: readonly LogLine[], last: number): void {
+  const steps = new Set(lines.map(({ step }) => step));
+  const missing = Array.from({ length: last }, (_, i) => i + 1).filter((step) => !steps.has(step));
+  if (missing.length === 0) return;
+  const [first, end] = [missing[0]!, missing.at(-1)!];
+  throw new DataError(
+    `the ${missing.length === 1 ? `line of step ${first} is` : `lines of ${missing.length} steps from ${first} to ${end} are`} missing, ` +
+      `but the checkpoint is of step ${last}: put back the whole file, or start the stage over with --force`,
+    { file },
+  );
 }
 
 export class RunLog {
@@ -533,7 +554,9 @@ export class RunLog {
   /** Opens a log that keeps lines up to step `keep` (those of a checkpoint that a run resumes from). */
   constructor(file: string, keep = 0) {
     this.file = file;
-    this.kept = keep > 0 ? readLog(file).filter((line) => line.step <= keep) : [];
+    const { lines, torn } = keep > 0 ? parseLog(file) : { lines: [], torn: false };
+    this.kept = lines.filter((line) => line.step <= keep);
+    if (torn) say(`${file}: the last line was cut off; it is dropped`);
     writeFileAtomic(file, this.kept.map((line) => `${JSON.stringify(line)}\n`).join(''));
   }
 

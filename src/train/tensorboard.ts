@@ -10,7 +10,7 @@ import { readdirSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { appendText, writeFileAtomic } from '../ground/files.ts';
 import { type LogName, tensorBoardTag } from './glossary.ts';
-import { type LogLine, RunLog, readLog } from './metrics.ts';
+import { checkSteps, type LogLine, RunLog, readLog } from './metrics.ts';
 
 /** CRC-32C (Castagnoli), reflected, by byte. */
 const CRC_TABLE = Uint32Array.from({ length: 256 }, (_, byte) => {
@@ -129,10 +129,15 @@ export class MetricsLog {
   /** The lines that were there when it was opened. */
   readonly kept: readonly TimedLine[];
 
-  /** Of a stage, in its directory; as `RunLog`, keeps the lines up to step `keep`. @throws WriteError */
+  /**
+   * Opens the log of a stage in its directory; as `RunLog`, keeps the lines up to step `keep`, that of its checkpoint.
+   * @throws DataError where a line before the checkpoint is missing; nothing is written then. WriteError
+   */
   constructor(stage: 'sft' | 'rl', path: string, keep: number) {
     this.#stage = stage;
-    this.#log = new RunLog(join(path, 'metrics.jsonl'), keep);
+    const file = join(path, 'metrics.jsonl');
+    checkSteps(file, keep > 0 ? readLog(file) : [], keep);
+    this.#log = new RunLog(file, keep);
     this.kept = this.#log.kept;
     const now = Date.now() / 1000;
     const directory = join(path, 'tensorboard');

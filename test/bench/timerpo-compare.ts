@@ -58,7 +58,8 @@ const PARTS = ['data', 'rollout', 'transport', 'reference', 'update'] as const;
 /** The numbers of a step over all ranks: ours has them on rank 0, a peer's losses are shares and its other numbers means. */
 function whole(answers: readonly (StepAnswer | null)[]): Record<(typeof COMPARED)[number], number> {
   const ranks = answers.filter((answer) => answer !== null);
-  const sum = (key: (typeof COMPARED)[number]): number => ranks.reduce((total, rank) => total + rank[key], 0);
+  const sum = (key: (typeof COMPARED)[number]): number =>
+    ranks.reduce((total, rank) => total + rank[key]!, 0);
   const mean = (key: (typeof COMPARED)[number]): number => sum(key) / ranks.length;
   const squares = ranks.reduce((total, { advantage }) => total + advantage ** 2, 0);
   return {

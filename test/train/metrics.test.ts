@@ -1,18 +1,24 @@
 import { appendFileSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { DataError } from '../../src/ground/errors.ts';
 import { WriteError } from '../../src/ground/files.ts';
 import { RunLog, readLog } from '../../src/train/metrics.ts';
+import { MetricsLog } from '../../src/train/tensorboard.ts';
 
 let directory = '';
 let file = '';
+let stderr = vi.spyOn(process.stderr, 'write');
 beforeEach(() => {
+  stderr = vi.spyOn(process.stderr, 'write').mockReturnValue(true);
   directory = mkdtempSync(join(tmpdir(), 'timeseer-runlog-'));
   file = join(directory, 'sft', 'metrics.jsonl');
 });
-afterEach(() => rmSync(directory, { recursive: true, force: true }));
+afterEach(() => {
+  stderr.mockRestore();
+  rmSync(directory, { recursive: true, force: true });
+});
 
 function filled(steps: number): RunLog {
   const log = new RunLog(file);
@@ -49,6 +55,30 @@ describe('RunLog', () => {
       new RunLog(file, 9).append({ step: 3 });
       expect(readLog(file).map(({ step }) => step)).toEqual(torn ? [1, 3] : [1, 2, 3]);
     }
+  });
+
+  test('says that a torn line was dropped', () => {
+    filled(2);
+    truncateSync(file, readFileSync(file).length - 4);
+    new RunLog(file, 1);
+    new RunLog(file, 1);
+    expect(stderr.mock.calls.map(([text]) => text)).toEqual([
+      `${file}: the last line was cut off; it is dropped\n`,
+    ]);
+  });
+
+  test.each([
+    [2, 'the lines of 2 steps from 3 to 4 are missing, but the checkpoint is of step 4'],
+    [3, 'the line of step 4 is missing'],
+    [0, 'the lines of 4 steps from 1 to 4 are missing'],
+  ])('a stage whose log ends after step %d is not resumed from step 4', (steps, message) => {
+    filled(steps);
+    const before = readFileSync(file, 'utf8');
+    const resume = () => new MetricsLog('sft', join(directory, 'sft'), 4);
+    expect(resume).toThrow(DataError);
+    expect(resume).toThrow(message);
+    expect(resume).toThrow('put back the whole file, or start the stage over with --force');
+    expect(readFileSync(file, 'utf8')).toBe(before);
   });
 
   test.each([
