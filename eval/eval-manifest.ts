@@ -1,32 +1,32 @@
 /**
- * `eval.json` beside the records of an evaluation: what its answers depend on. It is written before the first record, and a resumed
- * evaluation must find the same: answers of two policies, or to two prompts, must not pass for those of one.
+ * `eval.json` beside the records of an evaluation: the settings that its answers depend on. It is written before the first record,
+ * and resuming requires equal settings, so that answers of two policies, or to two prompts, never mix.
  */
 import { existsSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { z } from 'zod';
 import { ConfigError } from '../src/ground/errors.ts';
-import { writeFileAtomic } from '../src/ground/files.ts';
+import { tidyUp, writeFileAtomic } from '../src/ground/files.ts';
 import type { Json } from '../src/ground/types.ts';
 import { readJson } from './records.ts';
 
-export const EVAL_FILE = 'eval.json';
-const ADVICE = 'give another directory with --out, or begin the evaluation anew with --force';
+const EVAL_FILE = 'eval.json';
+const ADVICE = 'choose another directory with --out, or start over with --force';
 
 const shape = z.strictObject({
   format: z.literal('timeseer-evaluation'),
   version: z.literal(1),
-  /** What answers depend on, by key. */
+  /** Settings that the answers depend on, by key. */
   settings: z.record(z.string(), z.json()),
-  /** Seconds that were spent on answers, over all sessions. */
+  /** Seconds spent on answers, over all sessions. */
   seconds: z.number().nonnegative(),
 });
 export type EvalSettings = Readonly<Record<string, Json>>;
 
-/** Files of an evaluation; an older version wrote some of them alone. */
-const OWN = /^(?:records(?:\..+)?\.jsonl|metrics\.json|eval\.json|leaderboard\.(?:md|csv|html))$/;
+/** Names of the files that an evaluation writes. */
+const WRITTEN = /^(?:records(?:\..+)?\.jsonl|metrics\.json|eval\.json|leaderboard\.(?:md|csv|html))$/;
 
-/** Nested settings by dotted keys. */
+/** Flattens nested settings to dotted keys. */
 function flat(value: Json, path: string): [string, string][] {
   if (value !== null && typeof value === 'object' && !Array.isArray(value)) {
     return Object.entries(value).flatMap(([key, inner]) => flat(inner, path === '' ? key : `${path}.${key}`));
@@ -34,7 +34,7 @@ function flat(value: Json, path: string): [string, string][] {
   return [[path, JSON.stringify(value)]];
 }
 
-/** Settings that differ, as "temperature (was 0, is 0.7)". */
+/** Lists the settings that differ, e.g. "temperature (was 0, is 0.7)". */
 export function differingSettings(was: EvalSettings, is: EvalSettings): string[] {
   const [before, now] = [was, is].map((one) => new Map(flat(one as Json, '')));
   const keys = new Set([...before!.keys(), ...now!.keys()]);
@@ -45,7 +45,7 @@ export function differingSettings(was: EvalSettings, is: EvalSettings): string[]
     .map((key) => `${key} (was ${short(before!.get(key))}, is ${short(now!.get(key))})`);
 }
 
-/** How an evaluation begins in a directory: anew where nothing is, else as it was asked to. */
+/** Request to resume the evaluation in a directory, or to replace it; with neither, the directory must hold none. */
 export interface Beginning {
   readonly resume: boolean;
   readonly force: boolean;
@@ -54,42 +54,49 @@ export interface Beginning {
 const visible = (directory: string): string[] =>
   readdirSync(directory).filter((name) => !name.startsWith('.'));
 
-/** Whether a directory holds nothing but evaluations, one a directory: the policies of a task. */
-function holdsEvaluations(directory: string): boolean {
-  if (!statSync(directory).isDirectory()) return false;
-  return visible(directory).every((name) => existsSync(join(directory, name, EVAL_FILE)));
+/** Whether anything of an evaluation was written to a directory; null when it holds anything else. */
+function writtenTo(directory: string): boolean | null {
+  if (!statSync(directory).isDirectory()) return null;
+  const names = visible(directory);
+  // Killed before its first answer, an evaluation leaves an empty directory.
+  if (names.length === 0) return false;
+  return names.includes(EVAL_FILE) ? true : null;
 }
 
 /**
- * Checks a directory for results: new or empty, or with an evaluation that is to be resumed or removed. `several`: whether each
- * task and policy has a directory of its own in it.
- * @throws ConfigError where it is a file, holds other files, or an evaluation and neither was asked for
+ * Checks the directory for results: absent, empty, or with an evaluation that is to be resumed or replaced. `several`: each task has
+ * a directory in it, and in that each policy.
+ * @throws ConfigError when it is a file, holds other files, or holds an evaluation and neither was requested
  */
 export function checkResults(directory: string, { resume, force }: Beginning, several: boolean): void {
   if (!existsSync(directory)) return;
-  const fail = (what: string): never => {
-    throw new ConfigError(`${directory}: ${what}`);
+  const fail = (problem: string): never => {
+    throw new ConfigError(`${directory}: ${problem}`);
   };
-  if (!statSync(directory).isDirectory()) fail('is a file; give a directory with --out');
+  if (!statSync(directory).isDirectory()) fail('is a file; choose a directory with --out');
+  tidyUp(directory, (name) => WRITTEN.test(name));
   const names = visible(directory);
-  const strange = names.find(
-    (name) => !OWN.test(name) && !(several && holdsEvaluations(join(directory, name))),
-  );
-  if (strange !== undefined) {
-    fail(`holds ${strange}, which this evaluation did not write; give another directory with --out`);
+  let started = false;
+  for (const name of names) {
+    const path = join(directory, name);
+    const cells =
+      several && statSync(path).isDirectory() ? visible(path).map((cell) => writtenTo(join(path, cell))) : null;
+    if (WRITTEN.test(name) || cells?.includes(true)) started = true;
+    if (WRITTEN.test(name) || (cells !== null && !cells.includes(null))) continue;
+    fail(`holds ${name}, which is not part of an evaluation; choose another directory with --out`);
   }
   if (several && names.includes(EVAL_FILE)) {
-    fail('holds the evaluation of one policy on one task; give another directory with --out');
+    fail('holds the evaluation of one policy on one task; choose another directory with --out');
   }
-  if (names.length === 0 || force || resume) return;
+  if (!started || force || resume) return;
   fail(
-    'holds an evaluation already; add --resume to go on with it, --force to begin it anew, or give another directory with --out',
+    'holds an evaluation; add --resume to continue it, --force to start over, or choose another directory with --out',
   );
 }
 
 /**
- * Settings and time of the evaluation of a directory, null where there is none. `force` removes it.
- * @throws ConfigError naming the settings that are others now; DataError for a damaged file
+ * Reads the time spent on the evaluation in a directory; null when there is none. `force` removes it first.
+ * @throws ConfigError naming the settings that differ now; DataError for a damaged file
  */
 export function openManifest(
   directory: string,
@@ -97,16 +104,17 @@ export function openManifest(
   { force }: Beginning,
 ): { readonly seconds: number } | null {
   const file = join(directory, EVAL_FILE);
+  tidyUp(directory, (name) => WRITTEN.test(name));
   if (force && existsSync(directory)) {
-    for (const name of readdirSync(directory)) if (OWN.test(name)) rmSync(join(directory, name));
+    for (const name of readdirSync(directory)) if (WRITTEN.test(name)) rmSync(join(directory, name));
   }
   if (!existsSync(file)) {
-    const left = existsSync(directory)
+    const records = existsSync(directory)
       ? readdirSync(directory).find((name) => /^records/.test(name))
       : undefined;
-    if (left === undefined) return null;
+    if (records === undefined) return null;
     throw new ConfigError(
-      `${directory}: holds ${left} without ${EVAL_FILE}, so that it is not known what was asked; ${ADVICE}`,
+      `${directory}: holds ${records} without ${EVAL_FILE}, so the settings of its answers are unknown; ${ADVICE}`,
     );
   }
   const found = readJson(file, shape, ADVICE);
@@ -117,7 +125,7 @@ export function openManifest(
   );
 }
 
-/** Writes the manifest. */
+/** Writes `eval.json`. */
 export function writeManifest(directory: string, settings: EvalSettings, seconds: number): void {
   const content = { format: 'timeseer-evaluation', version: 1, settings, seconds };
   writeFileAtomic(join(directory, EVAL_FILE), `${JSON.stringify(content, null, 2)}\n`);

@@ -1,8 +1,8 @@
 /** Where the page and the JSON file of a report go: named, checked before any work is done, and written both or neither. */
-import { existsSync, readFileSync, renameSync, rmSync, statSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, parse } from 'node:path';
 import { ConfigError } from '../ground/errors.ts';
-import { tidyUp, WriteError, writeFileAtomic } from '../ground/files.ts';
+import { tidyUp, WriteError, writeFilesAtomic } from '../ground/files.ts';
 import { toJson } from './formats.ts';
 import { type AnomalyReport, REPORT_SCHEMA, type ReportSource } from './report.ts';
 import { type PageOptions, reportPage } from './report-page.ts';
@@ -68,15 +68,6 @@ export function checkTarget(out: string): void {
   }
 }
 
-/** Removes what a failed write left; the failure itself is what is reported, not that this failed too. */
-function discard(path: string): void {
-  try {
-    rmSync(path, { force: true });
-  } catch {
-    // the place is as unusable for removing as it was for writing
-  }
-}
-
 /** Writes `<out>.html` and `<out>.json`: both, or after a failure neither. Errors as `reportPage`; WriteError. */
 export function writeReport(
   out: string,
@@ -86,19 +77,10 @@ export function writeReport(
 ): { readonly html: string; readonly json: string } {
   const text = reportPage(report, source, options);
   const files = { html: `${out}.html`, json: `${out}.json` };
-  // The JSON waits beside its place until the page stands; renaming it takes no room.
-  const waiting = `${files.json}.${process.pid}.part`;
-  try {
-    writeFileAtomic(waiting, toJson(report));
-    writeFileAtomic(files.html, text);
-    renameSync(waiting, files.json);
-  } catch (error) {
-    discard(waiting);
-    if (error instanceof WriteError || (error as NodeJS.ErrnoException).code === undefined) throw error;
-    throw new WriteError(
-      `${files.json}: not written (${(error as Error).message}); choose another place with --out`,
-      { cause: error },
-    );
-  }
+  tidyUp(dirname(out), (name) => [files.html, files.json].some((file) => basename(file) === name));
+  writeFilesAtomic([
+    [files.html, text],
+    [files.json, toJson(report)],
+  ]);
   return files;
 }

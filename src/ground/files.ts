@@ -261,35 +261,59 @@ export function recordHashes(directory: string): {
   return { hashes, stop: () => void recorded.delete(key) };
 }
 
-/** Writes `chunks` to a temporary file beside `path`, fsyncs it, and renames it into place. */
-export function writeFileAtomic(
-  path: string,
-  chunks: string | Uint8Array | Iterable<string | Uint8Array>,
-): void {
-  const temporary = temporaryName(path);
+type Chunks = string | Uint8Array | Iterable<string | Uint8Array>;
+
+/** Writes `chunks` to a temporary file beside `path` and fsyncs it; returns the function that renames it into place. */
+function writeTemporary(path: string, temporary: string, chunks: Chunks): () => void {
   const hashes = recorded.get(resolve(dirname(path)));
   const hash = hashes === undefined ? null : createHash('sha256');
+  makeDirectory(dirname(path));
+  const handle = openSync(temporary, 'wx');
   try {
-    makeDirectory(dirname(path));
-    const handle = openSync(temporary, 'wx');
-    try {
-      const list = typeof chunks === 'string' || chunks instanceof Uint8Array ? [chunks] : chunks;
-      for (const chunk of list) {
-        const bytes = typeof chunk === 'string' ? Buffer.from(chunk, 'utf8') : chunk;
-        hash?.update(bytes);
-        for (let offset = 0; offset < bytes.byteLength; ) {
-          offset += writeSync(handle, bytes, offset, bytes.byteLength - offset);
-        }
+    const list = typeof chunks === 'string' || chunks instanceof Uint8Array ? [chunks] : chunks;
+    for (const chunk of list) {
+      const bytes = typeof chunk === 'string' ? Buffer.from(chunk, 'utf8') : chunk;
+      hash?.update(bytes);
+      for (let offset = 0; offset < bytes.byteLength; ) {
+        offset += writeSync(handle, bytes, offset, bytes.byteLength - offset);
       }
-      fsyncSync(handle);
-    } finally {
-      closeSync(handle);
     }
+    fsyncSync(handle);
+  } finally {
+    closeSync(handle);
+  }
+  return () => {
     renameSync(temporary, path);
     syncPath(dirname(path));
     if (hash !== null) hashes!.set(basename(path), hash.digest('hex'));
+  };
+}
+
+/** Writes a file whole or not at all. @throws WriteError */
+export function writeFileAtomic(path: string, chunks: Chunks): void {
+  writeFilesAtomic([[path, chunks]]);
+}
+
+/**
+ * Writes several files. Each is complete beside its place before the first is renamed into it, so a full disk changes none of them.
+ * @throws WriteError
+ */
+export function writeFilesAtomic(files: readonly (readonly [path: string, chunks: Chunks])[]): void {
+  const pending = files.map(([path, chunks]) => ({ path, chunks, temporary: temporaryName(path) }));
+  let current = pending[0]!;
+  try {
+    const renames = pending.map((file) => {
+      current = file;
+      const rename = writeTemporary(file.path, file.temporary, file.chunks);
+      return { file, rename };
+    });
+    for (const { file, rename } of renames) {
+      current = file;
+      rename();
+    }
   } catch (error) {
-    throw failedWrite(path, temporary, error);
+    for (const { temporary } of pending) if (temporary !== current.temporary) discard(temporary);
+    throw failedWrite(current.path, current.temporary, error);
   }
 }
 

@@ -24,7 +24,7 @@ import type { EvalForm } from '../../eval/policy.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import type { ResponseUsage } from '../../eval/usage.ts';
 import { ConfigError, DataError, EndpointError } from '../ground/errors.ts';
-import { tidyUp, writeFileAtomic } from '../ground/files.ts';
+import { writeFileAtomic } from '../ground/files.ts';
 import { takeLock } from '../ground/lock.ts';
 import { say } from '../ground/terminal.ts';
 import { changedRecipe } from '../recipe/config.ts';
@@ -128,9 +128,6 @@ function check(given: EvalRequest): void {
     if (value > most) throw new ConfigError(`--${name}: got ${value}, expected at most ${most}`);
   }
 }
-
-/** What an evaluation writes. */
-const RESULT = /^(?:records(?:\..+)?\.jsonl|metrics\.json|eval\.json|leaderboard\.\w+)$/;
 
 /** Different temperatures, in the order given. @throws ConfigError */
 function temperaturesOf(text: string): readonly number[] {
@@ -582,7 +579,7 @@ export async function runEval(given: EvalRequest): Promise<Evaluation> {
     throw new ConfigError('--resume: there is nothing to resume without --out, the directory of the records');
   }
   if (given.out !== undefined && existsSync(given.out) && !statSync(given.out).isDirectory()) {
-    throw new ConfigError(`${given.out}: is a file; give a directory with --out`);
+    throw new ConfigError(`${given.out}: is a file; choose a directory with --out`);
   }
   const options = { ...given, endpoint: endpointOf(given) };
   const opened = named(await Promise.all(policies.map((one) => openPolicy(one, options, baselines))));
@@ -611,10 +608,7 @@ async function evaluateOpened(
     await checkRewards({ reward: reward.length === 0 ? null : reward }, source.facts.kind);
   const several = opened.length > 1 || tasks.length > 1;
   const { out } = given;
-  if (out !== undefined) {
-    checkResults(out, given, several);
-    tidyUp(out, (name) => RESULT.test(name));
-  }
+  if (out !== undefined) checkResults(out, given, several);
   const single = several ? null : cellOf(opened[0]!, tasks[0]!, given);
   const lock =
     out === undefined

@@ -297,7 +297,7 @@ describe('several policies and tasks', () => {
     expect(head).toContain('affiliation_f1,affiliation_f1_low,affiliation_f1_high');
     expect(server.calls).toHaveLength(10);
     const before = readFileSync(join(out, 'leaderboard.md'), 'utf8');
-    expect((await timeseer(...board())).err).toMatch(/holds an evaluation already; add --resume/);
+    expect((await timeseer(...board())).err).toMatch(/holds an evaluation; add --resume/);
     expect((await timeseer(...board(), '--resume')).code).toBe(0);
     expect(server.calls).toHaveLength(10);
     expect(readFileSync(join(out, 'leaderboard.md'), 'utf8')).toBe(before);

@@ -134,7 +134,7 @@ describe('timeseer eval', () => {
     const refused = await timeseer(...asked);
     expect(refused).toMatchObject({
       code: 2,
-      err: expect.stringMatching(/holds an evaluation already; add --resume/),
+      err: expect.stringMatching(/holds an evaluation; add --resume/),
     });
     const other = await timeseer(
       ...asked.map((one) => (one === '0.8' ? '0.9' : one)),
@@ -271,7 +271,7 @@ describe('bad input: one clear line', () => {
   test('a file where the results should go, before any series is answered', async () => {
     writeFileSync(out, 'mine');
     expect(await failure(2, '--policy', policy, '--out', out)).toMatch(
-      /is a file; give a directory with --out/,
+      /is a file; choose a directory with --out/,
     );
     expect(readFileSync(out, 'utf8')).toBe('mine');
     expect(existsSync(join(shared, 'records.jsonl'))).toBe(false);

@@ -20,6 +20,7 @@ import { main } from '../../src/cli.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import { checkReport } from '../../src/explain/report.ts';
 import { CheckpointError } from '../../src/ground/errors.ts';
+import { OWNER } from '../../src/ground/files.ts';
 import { writeManifestedDirectory } from '../../src/ground/manifest.ts';
 import { ANOMALY_CLASSES } from '../../src/ground/types.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
@@ -200,7 +201,11 @@ describe('timeseer explain', () => {
   test('replaces its own results and nothing else', async () => {
     const file = csv('a.csv', wave(200));
     const out = join(directory, 'a');
+    // Left by a process that was killed while it wrote: this process id, of a process that started before any.
+    const left = join(directory, `.a.json.${OWNER.replace(/\d+$/, '1')}.1a.tmp`);
+    writeFileSync(left, '{');
     expect((await inside('explain', file, '--out', out)).code).toBe(0);
+    expect(existsSync(left)).toBe(false);
     expect((await inside('explain', file, '--out', out)).code).toBe(0);
     for (const name of ['a.json', 'a.html']) {
       const before = readFileSync(join(directory, name));
