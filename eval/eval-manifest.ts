@@ -80,7 +80,9 @@ export function checkResults(directory: string, { resume, force }: Beginning, se
   for (const name of names) {
     const path = join(directory, name);
     const cells =
-      several && statSync(path).isDirectory() ? visible(path).map((cell) => writtenTo(join(path, cell))) : null;
+      several && statSync(path).isDirectory()
+        ? visible(path).map((cell) => writtenTo(join(path, cell)))
+        : null;
     if (WRITTEN.test(name) || cells?.includes(true)) started = true;
     if (WRITTEN.test(name) || (cells !== null && !cells.includes(null))) continue;
     fail(`holds ${name}, which is not part of an evaluation; choose another directory with --out`);

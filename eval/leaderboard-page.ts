@@ -1,9 +1,9 @@
 /** The leaderboard as a page. */
 
+import { fixed, grouped, upperFirst } from '../src/ground/numbers.ts';
 import type { Estimate } from '../src/ground/types.ts';
 import { type Html, html, page } from '../src/html/html.ts';
-import { estimateCell, fixed, grouped, upperFirst, whisker } from '../src/html/numbers.ts';
-import { bullets, FOOTER, scrolling } from '../src/html/parts.ts';
+import { bullets, estimateCell, FOOTER, scrolling, whisker } from '../src/html/parts.ts';
 import { STYLE } from '../src/html/style.ts';
 import {
   columnsOf,

@@ -1,7 +1,7 @@
 /** Policies beside each other on several tasks: the tables of a leaderboard, as Markdown and CSV. */
 
+import { fixed, interval, upperFirst } from '../src/ground/numbers.ts';
 import type { Estimate, Gold } from '../src/ground/types.ts';
-import { fixed, interval, upperFirst } from '../src/html/numbers.ts';
 import type { MetricSet } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import type { Metrics } from './metrics.ts';

@@ -5,17 +5,16 @@
 
 import { DataError } from '../src/ground/errors.ts';
 import type { Estimate, EvalRecord, Gold, ReasoningCheck } from '../src/ground/types.ts';
-import { passAtK } from '../src/measures/samples.ts';
-import type { MetricSet, MetricValues } from '../src/tasks/evaluation.ts';
-import { labelOf, taskKind } from '../src/tasks/kinds.ts';
 import {
   type BootstrapOptions,
   estimate,
   estimates,
-  pairedDifference,
   type SetMeasure,
   setEstimates,
-} from './bootstrap.ts';
+} from '../src/measures/bootstrap.ts';
+import { passAtK } from '../src/measures/samples.ts';
+import type { MetricSet, MetricValues } from '../src/tasks/evaluation.ts';
+import { labelOf, taskKind } from '../src/tasks/kinds.ts';
 import { consensusOf } from './consensus.ts';
 
 export interface MetricOptions extends BootstrapOptions {
@@ -68,7 +67,7 @@ function metricNames(
 }
 
 /** The metrics of some series: means of what every response has, and statistics of the set. */
-function metricSet(series: readonly Answered[], kind: Gold['kind'], options: MetricOptions): MetricSet {
+function metricSet(series: readonly AnsweredSeries[], kind: Gold['kind'], options: MetricOptions): MetricSet {
   const { classColumns } = taskKind(kind).evaluation;
   const statistics =
     classColumns === null ? null : classStatistics(series, labelOrder(series, kind, options));
@@ -98,11 +97,11 @@ function metricSet(series: readonly Answered[], kind: Gold['kind'], options: Met
 
 /** Series by a key, in the order given, then of appearance. */
 function grouped(
-  series: readonly Answered[],
-  keyOf: (one: Answered) => string,
+  series: readonly AnsweredSeries[],
+  keyOf: (one: AnsweredSeries) => string,
   order: readonly string[],
-): [key: string, group: Answered[]][] {
-  const groups = new Map<string, Answered[]>(order.map((key) => [key, []]));
+): [key: string, group: AnsweredSeries[]][] {
+  const groups = new Map<string, AnsweredSeries[]>(order.map((key) => [key, []]));
   for (const one of series) {
     const key = keyOf(one);
     const group = groups.get(key);
@@ -117,7 +116,7 @@ function grouped(
  * that of the class.
  */
 function classSets(
-  series: readonly Answered[],
+  series: readonly AnsweredSeries[],
   classes: readonly string[],
   options: MetricOptions,
 ): Record<string, MetricSet> {
@@ -141,7 +140,7 @@ function knownClasses(kind: Gold['kind'], { classes: given = [] }: MetricOptions
 }
 
 /** Labels that occur: those that answers may name, in order, then the others. */
-function labelOrder(series: readonly Answered[], kind: Gold['kind'], options: MetricOptions): string[] {
+function labelOrder(series: readonly AnsweredSeries[], kind: Gold['kind'], options: MetricOptions): string[] {
   const labels = series.map(({ gold }) => labelOf(gold));
   return occurring(labels, knownClasses(kind, options));
 }
@@ -156,17 +155,17 @@ function labelOrder(series: readonly Answered[], kind: Gold['kind'], options: Me
 export function metricsOf(records: readonly EvalRecord[], options: MetricOptions = {}): Metrics {
   const kind = kindOf(records);
   const answered = records.filter(({ failure }) => failure === undefined);
-  const series = bySeries(records, options);
+  const series = answeredSeries(records, options);
   const anomalous = series.filter(({ gold }) => isAnomalous(gold));
   const order = labelOrder(series, kind, options);
   const known = knownClasses(kind, options);
   const { classes: own, evaluation } = taskKind(kind);
   const classes = own === 'data' ? [...new Set([...known, ...order])] : known;
   const tasks = series.map(({ task }) => task);
-  const setOf = (group: readonly Answered[]): MetricSet => metricSet(group, kind, options);
+  const setOf = (group: readonly AnsweredSeries[]): MetricSet => metricSet(group, kind, options);
   const overall = setOf(series);
   // A group that is the whole set has the very same numbers.
-  const sets = (groups: [string, Answered[]][]): Record<string, MetricSet> =>
+  const sets = (groups: [string, AnsweredSeries[]][]): Record<string, MetricSet> =>
     Object.fromEntries(groups.map(([key, group]) => [key, groups.length === 1 ? overall : setOf(group)]));
   return {
     kind,
@@ -187,13 +186,13 @@ export function metricsOf(records: readonly EvalRecord[], options: MetricOptions
 }
 
 /** `513–1024` for a series of 720 points. */
-function lengthRange({ records }: Answered): string {
+function lengthRange({ records }: AnsweredSeries): string {
   const most = 2 ** Math.ceil(Math.log2(records[0]!.length));
   return most === 1 ? '1' : `${most / 2 + 1}–${most}`;
 }
 
 function sampleMetrics(
-  series: readonly Answered[],
+  series: readonly AnsweredSeries[],
   kind: Gold['kind'],
   options: MetricOptions,
 ): SampleMetrics | null {
@@ -213,13 +212,13 @@ function sampleMetrics(
   return {
     samples,
     passAtK: estimates(Object.fromEntries(passed), options),
-    consensus: metricSet(bySeries(merged, options), kind, options),
+    consensus: metricSet(answeredSeries(merged, options), kind, options),
   };
 }
 
 /** Mean over the series that have a value: of each the mean over its responses that have one. Null where none has. */
 function meanOf(
-  series: readonly Answered[],
+  series: readonly AnsweredSeries[],
   of: (record: EvalRecord) => number | undefined,
   options: MetricOptions,
 ): Estimate | null {
@@ -230,7 +229,7 @@ function meanOf(
   return means.length === 0 ? null : estimate(means, options);
 }
 
-function rewardsOf(series: readonly Answered[], options: MetricOptions): Record<string, Estimate> {
+function rewardsOf(series: readonly AnsweredSeries[], options: MetricOptions): Record<string, Estimate> {
   const names = series.flatMap(({ records }) => records.flatMap(({ rewards = {} }) => Object.keys(rewards)));
   return Object.fromEntries(
     [...new Set(names)].map((name) => [name, meanOf(series, ({ rewards }) => rewards?.[name], options)!]),
@@ -238,7 +237,7 @@ function rewardsOf(series: readonly Answered[], options: MetricOptions): Record<
 }
 
 /** Means of what responses cost, over the series where it is known. */
-function usageOf(series: readonly Answered[], options: MetricOptions): Record<string, Estimate> {
+function usageOf(series: readonly AnsweredSeries[], options: MetricOptions): Record<string, Estimate> {
   const columns: Readonly<Record<string, (record: EvalRecord) => number | undefined>> = {
     prompt: ({ usage }) => usage?.prompt,
     completion: ({ usage }) => usage?.completion,
@@ -259,7 +258,7 @@ export const isAnomalous = (gold: Gold): boolean => taskKind(gold.kind).evaluati
 /** The metrics over all series alone: `metricsOf(records, options).overall`. @throws DataError as `metricsOf`. */
 export function overallOf(records: readonly EvalRecord[], options: MetricOptions = {}): MetricSet {
   const kind = kindOf(records);
-  return metricSet(bySeries(records, options), kind, options);
+  return metricSet(answeredSeries(records, options), kind, options);
 }
 
 /** One metric over all series: the same number as in `overallOf`. @throws DataError as `metricsOf`, and where there is none. */
@@ -269,7 +268,7 @@ export function metricOf(
   options: MetricOptions = {},
 ): Estimate {
   const kind = kindOf(records);
-  const series = bySeries(records);
+  const series = answeredSeries(records);
   const values = series.flatMap((one) => one.values[metric] ?? []);
   const found = values.length > 0 ? estimate(values, options) : metricSet(series, kind, options)[metric];
   if (found !== undefined) return found;
@@ -277,34 +276,67 @@ export function metricOf(
 }
 
 /**
- * Mean change of a metric over the series that both lists answer, after − before, with its paired bootstrap interval.
- * @throws DataError when the two lists do not cover the same series, or a response alone has no such metric.
+ * Paired changes, after − before, over the series of both lists, with their bootstrap intervals: of these metrics, or of all that
+ * some series has on both sides, in the order of reports. A metric of whole sets (macro F1) changes on the same resamples.
+ * @throws DataError when the two lists do not answer the same series
  */
+export function pairedGains(
+  before: readonly EvalRecord[],
+  after: readonly EvalRecord[],
+  options: MetricOptions = {},
+  wanted?: readonly string[],
+): Record<string, Estimate> {
+  const kind = kindOf([...before, ...after]);
+  const names = wanted ?? metricNames(kind, options);
+  const { metrics, classColumns } = taskKind(kind).evaluation;
+  const details = names.some((name) => !(name in metrics));
+  const first = new Map(answeredSeries(before, { details }).map((series) => [series.id, series]));
+  const second = answeredSeries(after, { details });
+  const extra = second.find(({ id }) => !first.has(id));
+  if (extra !== undefined || first.size !== second.length) {
+    throw new DataError(
+      `paired change: ${first.size} series before, ${second.length} after` +
+        `${extra === undefined ? '' : `, ${extra.id} only after`}; evaluate both on the same series`,
+    );
+  }
+  const partners = second.map(({ id }) => first.get(id)!);
+  const changes = names.map((name) => {
+    const values = second.flatMap((series, i) => {
+      const [a, b] = [series.values[name], partners[i]!.values[name]];
+      return a === undefined || b === undefined ? [] : [a - b];
+    });
+    return [name, values] as const;
+  });
+  const full = changes.filter(([, values]) => values.length === second.length);
+  const partial = changes.filter(([, values]) => values.length > 0 && values.length < second.length);
+  const found: Record<string, Estimate> = estimates(Object.fromEntries(full), options);
+  for (const [name, values] of partial) found[name] = estimate(values, options);
+  if (classColumns !== null && names.some((name) => SET_METRICS.has(name))) {
+    const classes = labelOrder(second, kind, options);
+    const [old, now] = [partners, second].map((side) => classStatistics(side, classes).means);
+    const change: SetMeasure<string> = (indices) => {
+      const [a, b] = [old!(indices), now!(indices)];
+      return Object.fromEntries(
+        Object.entries(b).map(([name, value]) => [name, value - a[name as keyof typeof a]]),
+      );
+    };
+    Object.assign(found, setEstimates(second.length, change, options));
+  }
+  return Object.fromEntries(
+    names.flatMap((name) => (found[name] === undefined ? [] : [[name, found[name]]])),
+  );
+}
+
+/** One of `pairedGains`. @throws DataError also where no series has the metric on both sides */
 export function pairedGain(
   before: readonly EvalRecord[],
   after: readonly EvalRecord[],
   metric: string,
-  options: BootstrapOptions = {},
+  options: MetricOptions = {},
 ): Estimate {
-  const first = new Map(bySeries(before).map((one) => [one.id, one]));
-  const second = bySeries(after);
-  const missing = second.find((one) => !first.has(one.id));
-  if (missing !== undefined || first.size !== second.length) {
-    throw new DataError(
-      `pairedGain: ${first.size} series before, ${second.length} after` +
-        `${missing === undefined ? '' : `, ${missing.id} only after`}; evaluate both on the same series`,
-    );
-  }
-  const pairs = second.flatMap((one): [number, number][] => {
-    const [a, b] = [one.values[metric], first.get(one.id)!.values[metric]];
-    return a === undefined || b === undefined ? [] : [[a, b]];
-  });
-  if (pairs.length === 0) throw new DataError(`pairedGain: no response has a ${metric} of its own`);
-  return pairedDifference(
-    pairs.map(([a]) => a),
-    pairs.map(([, b]) => b),
-    options,
-  );
+  const gain = pairedGains(before, after, options, [metric])[metric];
+  if (gain !== undefined) return gain;
+  throw new DataError(`paired change: no series has ${metric} on both sides`);
 }
 
 /** Metric values of one response, each in [0, 1]; of an anomaly whose kind the data do not name, no class accuracy. */
@@ -342,13 +374,8 @@ function reasoningValues(reasoning: ReasoningCheck | undefined): MetricValues {
 /** All metric values of one response by name, the further ones too. */
 export const valuesOf = (record: EvalRecord): MetricValues => metricValues(record, true);
 
-/** Names of the metrics that a single response has. */
-export function responseMetrics(records: readonly EvalRecord[]): string[] {
-  return [...new Set(records.flatMap((record) => Object.keys(metricValues(record))))];
-}
-
 /** One series with all responses to it. */
-interface Answered {
+export interface AnsweredSeries {
   /** At least one. */
   readonly records: readonly EvalRecord[];
   readonly id: string;
@@ -376,10 +403,10 @@ function meanValues(all: readonly MetricValues[]): MetricValues {
  * The series that records answer, in order of first appearance.
  * @throws DataError where all responses failed
  */
-function bySeries(
+export function answeredSeries(
   records: readonly EvalRecord[],
   { details = true }: Pick<MetricOptions, 'details'> = { details: false },
-): Answered[] {
+): AnsweredSeries[] {
   const groups = new Map<string, EvalRecord[]>();
   for (const record of records) {
     if (record.failure !== undefined) continue;
@@ -412,7 +439,7 @@ export interface SeriesValues {
 /** @throws DataError for no record, or for several kinds of answers */
 export function seriesValues(records: readonly EvalRecord[]): SeriesValues {
   kindOf(records);
-  const series = bySeries(records);
+  const series = answeredSeries(records);
   const names = [...new Set(series.flatMap(({ values }) => Object.keys(values)))];
   const column = (name: string) => series.map(({ values }) => values[name] ?? null);
   return {
@@ -481,7 +508,7 @@ function occurring(names: Iterable<string>, order: readonly string[]): string[] 
   return [...known, ...others.sort((a, b) => BY_NAME.compare(a, b) || (a < b ? -1 : 1))];
 }
 
-function voteOf({ records, values }: Answered, gold: string, classes: readonly string[]): Vote {
+function voteOf({ records, values }: AnsweredSeries, gold: string, classes: readonly string[]): Vote {
   const said = new Map<number, number>();
   for (const { answer } of records) {
     const index = answer.class === null ? -1 : classes.indexOf(answer.class);
@@ -501,6 +528,8 @@ interface ClassStatistics {
   readonly byClass: SetMeasure<string>;
 }
 
+/** Metrics of whole sets of series. */
+const SET_METRICS: ReadonlySet<string> = new Set(['balanced_accuracy', 'macro_f1', 'weighted_f1']);
 const CLASS_METRICS = ['class_recall', 'class_precision', 'class_f1'] as const;
 
 /** Name of a number of class k. */
@@ -514,7 +543,7 @@ const classKey = (metric: (typeof CLASS_METRICS)[number], k: number): string => 
  * precision.
  * As in scikit-learn: `balanced_accuracy_score`, and `f1_score(labels=gold classes, average='macro', zero_division=0)` or 'weighted'.
  */
-function classStatistics(series: readonly Answered[], classes: readonly string[]): ClassStatistics {
+function classStatistics(series: readonly AnsweredSeries[], classes: readonly string[]): ClassStatistics {
   const votes = series.map((one) => {
     return voteOf(one, labelOf(one.gold), classes);
   });

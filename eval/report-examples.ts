@@ -2,6 +2,7 @@
 
 import type { ClassProfile } from '../src/expcot/class-profile.ts';
 import { DataError } from '../src/ground/errors.ts';
+import { fixed } from '../src/ground/numbers.ts';
 import type {
   EvalRecord,
   Example,
@@ -11,7 +12,6 @@ import type {
   ReasoningCheck,
 } from '../src/ground/types.ts';
 import { type Html, html } from '../src/html/html.ts';
-import { fixed } from '../src/html/numbers.ts';
 import { plotFigure, problemNote, seenFigure, verbatim } from '../src/html/parts.ts';
 import { figure, isBare } from '../src/plot/figure.ts';
 import { encodePng } from '../src/plot/png.ts';

@@ -1,8 +1,6 @@
 /** The report of a run: one self-contained page that needs no network, from plain records. */
 
 import { DataError } from '../src/ground/errors.ts';
-import type { Estimate, Gold, Json } from '../src/ground/types.ts';
-import { type Html, html, page } from '../src/html/html.ts';
 import {
   change,
   compact,
@@ -12,7 +10,9 @@ import {
   interval,
   lowerFirst,
   signed,
-} from '../src/html/numbers.ts';
+} from '../src/ground/numbers.ts';
+import type { Estimate, Gold, Json } from '../src/ground/types.ts';
+import { type Html, html, page } from '../src/html/html.ts';
 import { bullets, FOOTER, recordTable } from '../src/html/parts.ts';
 import { STYLE } from '../src/html/style.ts';
 import { type MetricSet, percent } from '../src/tasks/evaluation.ts';
@@ -20,7 +20,14 @@ import { taskKind } from '../src/tasks/kinds.ts';
 import type { ReportInput, ReportStage } from './report.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';
 import { examplesBlock } from './report-examples.ts';
-import { confusionTable, gainsTable, perTypeTables, resultsTable, transferTable } from './report-tables.ts';
+import {
+  confusionTable,
+  gainsSentence,
+  gainsTable,
+  perTypeTables,
+  resultsTable,
+  transferTable,
+} from './report-tables.ts';
 import { type Requirement, requirementsOf } from './results.ts';
 
 function verdict(all: readonly Requirement[]): Html | null {
@@ -69,7 +76,7 @@ function sections(input: ReportInput, last: ReportStage, required: readonly Requ
       : {
           id: 'gains',
           title: `What ${methodOf(input)} changed`,
-          body: html`<p>The same held-out series are answered before and after; the difference is taken series by series, so that easy and hard series do not blur it.</p>${gainsTable(input.gains, required)}`,
+          body: html`<p>${gainsSentence(input.gains)} Both policies answer the same held-out series, and differences are taken series by series.</p>${gainsTable(input.gains, required)}`,
         },
     { id: 'types', title: taskKind(kind).evaluation.groups.title, body: perTypeTables(stages) },
     last.metrics.confusion === null

@@ -1,9 +1,10 @@
 /** The tables of a report: results by stage, by type, confusion, gains, environment. */
 
+import { fixed, grouped, interval, lowerFirst, signed } from '../src/ground/numbers.ts';
 import type { Estimate, Gold } from '../src/ground/types.ts';
 import { type Html, html } from '../src/html/html.ts';
-import { estimateCell, fixed, grouped, interval, signed, whisker } from '../src/html/numbers.ts';
-import { scrolling } from '../src/html/parts.ts';
+import { estimateCell, scrolling, whisker } from '../src/html/parts.ts';
+import { isSignificant } from '../src/measures/bootstrap.ts';
 import { type Metric, type MetricSet, REASONING_METRICS } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import { type Confusion, UNREADABLE } from './metrics.ts';
@@ -195,26 +196,46 @@ export function confusionTable(label: string, confusion: Confusion): Html {
   );
 }
 
-/** Which way a change went, where its interval leaves no doubt. */
-function direction({ ci95: [lower, upper] }: Estimate): string {
-  return lower > 0 ? 'gain' : upper < 0 ? 'loss' : 'not significant';
+const IN_ORDER = (a: ReportGain, b: ReportGain): number =>
+  Math.abs(b.estimate.mean) - Math.abs(a.estimate.mean);
+
+/** Significant changes in a sentence: gains, then losses, each the largest first. */
+export function gainsSentence(gains: readonly ReportGain[]): string {
+  const sure = gains.filter(({ estimate }) => isSignificant(estimate)).sort(IN_ORDER);
+  const list = (some: readonly ReportGain[]): string =>
+    some.map(({ label, estimate }) => `${lowerFirst(label)} ${signed(estimate.mean)}`).join('; ');
+  const [up, down] = [
+    sure.filter(({ estimate }) => estimate.mean > 0),
+    sure.filter(({ estimate }) => estimate.mean < 0),
+  ];
+  const parts = [
+    ...(up.length === 0 ? [] : [`Significant gains: ${list(up)}.`]),
+    ...(down.length === 0 ? [] : [`Significant losses: ${list(down)}.`]),
+    `${gains.length - sure.length} of ${gains.length} metrics did not change significantly.`,
+  ];
+  return parts.join(' ');
 }
 
-/** Paired changes and what is required of them. */
+/** Paired changes of all measured metrics, the largest first, with the requirements on them. */
 export function gainsTable(gains: readonly ReportGain[], required: readonly Requirement[]): Html {
+  const rows = gains.toSorted(IN_ORDER).map(({ key, label, estimate }) => {
+    const bound = required.find(({ name }) => name === `rl.gain.${key}`);
+    const kept = required.find(({ name }) => name === `rl.not_lower.${key}`);
+    const wanted = [
+      ...(bound === undefined ? [] : [html`lower end above ${bound.limit}: ${verdict(bound)}`]),
+      ...(kept === undefined ? [] : [html`mean not lower: ${verdict(kept)}`]),
+    ];
+    const gain = estimate.mean > 0;
+    const mark = isSignificant(estimate)
+      ? html`<td><span class="${gain ? 'met' : 'missed'}">${gain ? 'gain' : 'loss'}</span></td>`
+      : html`<td>not significant</td>`;
+    return html`<tr><th scope="row">${label}</th><td>${signed(estimate.mean)}</td><td>${interval(estimate, signed)}</td>${mark}<td class="count">${grouped(estimate.n)}</td><td>${wanted.length === 0 ? '\u2013' : wanted.map((requirement, i) => html`${i === 0 ? '' : html`<br>`}${requirement}`)}</td></tr>\n`;
+  });
   return scrolling(
     'Paired changes',
     html`<table class="gains">
-<thead><tr><th scope="col">Metric</th><th scope="col">Mean</th><th scope="col">Interval</th><th scope="col">Change</th><th scope="col">Series</th><th scope="col">Required</th></tr></thead>
-<tbody>${gains.map(({ key, label, estimate }) => {
-      const bound = required.find(({ name }) => name === `rl.gain.${key}`);
-      const kept = required.find(({ name }) => name === `rl.not_lower.${key}`);
-      const wanted = [
-        ...(bound === undefined ? [] : [html`lower end above ${bound.limit}: ${verdict(bound)}`]),
-        ...(kept === undefined ? [] : [html`mean not lower: ${verdict(kept)}`]),
-      ];
-      return html`<tr><th scope="row">${label}</th><td>${signed(estimate.mean)}</td><td>${interval(estimate, signed)}</td><td>${direction(estimate)}</td><td class="count">${grouped(estimate.n)}</td><td>${wanted.length === 0 ? '\u2013' : wanted.map((one, i) => html`${i === 0 ? '' : html`<br>`}${one}`)}</td></tr>\n`;
-    })}</tbody></table>`,
-    'Changes on the same series (paired bootstrap, 95\u202f% intervals).',
+<thead><tr><th scope="col">Metric</th><th scope="col">Mean change</th><th scope="col">Interval</th><th scope="col">Significance</th><th scope="col">Series</th><th scope="col">Required</th></tr></thead>
+<tbody>${rows}</tbody></table>`,
+    'All measured metrics, the largest change first: differences on the same series with paired bootstrap 95\u202f% intervals. A change is significant when its interval excludes 0.',
   );
 }

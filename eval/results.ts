@@ -2,12 +2,12 @@
 
 import { isGenerator, openExamples } from '../datasets/source.ts';
 import { DataError } from '../src/ground/errors.ts';
-import type { EvalRecord, Example } from '../src/ground/types.ts';
-import { fixed, lowerFirst, signed, upperFirst } from '../src/html/numbers.ts';
+import { fixed, lowerFirst, signed, upperFirst } from '../src/ground/numbers.ts';
+import type { Estimate, EvalRecord, Example } from '../src/ground/types.ts';
+import type { BootstrapOptions } from '../src/measures/bootstrap.ts';
 import type { Recipe } from '../src/recipe/recipe.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
 import { type Baselines, baselineRecord, detectorsFor } from './baselines.ts';
-import type { BootstrapOptions } from './bootstrap.ts';
 import { transferExamples } from './harness.ts';
 import {
   isAnomalous,
@@ -17,7 +17,7 @@ import {
   metricsOf,
   overallOf,
   pairedGain,
-  responseMetrics,
+  pairedGains,
 } from './metrics.ts';
 import { checkCoverage, reread, sameGold } from './records.ts';
 import type { ReportFloor, ReportGain, ReportInput, ReportStage, ReportTransfer } from './report.ts';
@@ -97,48 +97,44 @@ export function stagesOf(
   ];
 }
 
-type Records = readonly EvalRecord[] | null;
+/** Metrics that repeat another one of the list of changes. */
+const REPEATED: ReadonlySet<string> = new Set(['reward', 'unparsable']);
 
 /**
- * Paired changes between the policy that reinforcement started from and the one it made; `held`: the run is held to the
- * requirements of its recipe.
+ * Paired changes from the policy that reinforcement started from to the one it made, of every metric that is measured.
+ * @param held whether the run is held to the requirements of its recipe
  */
 export function gainsOf(
   answers: AnswersByPolicy,
   { requirements, eval: { temperature } }: Recipe,
   held: boolean,
-  options: BootstrapOptions,
+  options: MetricOptions,
 ): ReportGain[] {
   const before = answers.sft ?? answers.initial;
   const after = answers.rl;
   if (before === undefined || after === undefined) return [];
-  const { kind } = before.greedy[0]!.gold;
+  const { metrics, details } = taskKind(before.greedy[0]!.gold.kind).evaluation;
   const wanted = held ? requirements : { gain: {}, notLower: [] };
-  const gain = (key: string, label: string, metric: string, from: Records, to: Records): ReportGain[] => {
-    if (from === null || to === null) return [];
-    return [
-      {
-        ...{ key, label, estimate: pairedGain(from, to, metric, options) },
-        lowerAbove: (wanted.gain as Readonly<Record<string, number>>)[key] ?? null,
-        notLower: (wanted.notLower as readonly string[]).includes(key),
-      },
-    ];
-  };
-  const measured = responseMetrics(after.greedy);
-  const names = Object.entries(taskKind(kind).evaluation.metrics).filter(
-    ([metric]) => metric !== 'reward' && metric !== 'unparsable' && measured.includes(metric),
-  );
+  const gain = (key: string, label: string, estimate: Estimate): ReportGain => ({
+    ...{ key, label, estimate },
+    lowerAbove: (wanted.gain as Readonly<Record<string, number>>)[key] ?? null,
+    notLower: (wanted.notLower as readonly string[]).includes(key),
+  });
+  const { reward, ...greedy } = pairedGains(before.greedy, after.greedy, options);
+  const names = Object.keys(greedy).filter((metric) => !REPEATED.has(metric));
   return [
-    ...gain(
-      'reward_sampled',
-      `Reward sampled at temperature ${temperature}`,
-      'reward',
-      before.sampled,
-      after.sampled,
-    ),
-    ...gain('reward_greedy', 'Greedy reward', 'reward', before.greedy, after.greedy),
-    ...names.flatMap(([metric, { label }]) =>
-      gain(metric, `${upperFirst(label)}, greedy`, metric, before.greedy, after.greedy),
+    ...(before.sampled === null || after.sampled === null
+      ? []
+      : [
+          gain(
+            'reward_sampled',
+            `Reward sampled at temperature ${temperature}`,
+            pairedGain(before.sampled, after.sampled, 'reward', options),
+          ),
+        ]),
+    gain('reward_greedy', 'Greedy reward', reward!),
+    ...names.map((metric) =>
+      gain(metric, `${upperFirst((metrics[metric] ?? details[metric])!.label)}, greedy`, greedy[metric]!),
     ),
   ];
 }

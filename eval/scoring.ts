@@ -1,10 +1,10 @@
 /** Scores of predictions that were made elsewhere: the metrics of an evaluation, without a policy. */
 import { DataError } from '../src/ground/errors.ts';
 import type { Estimate, EvalRecord } from '../src/ground/types.ts';
+import { type BootstrapOptions, estimate, setEstimates } from '../src/measures/bootstrap.ts';
 import { brierScore, calibrationError, logLoss } from '../src/measures/calibration.ts';
 import type { MetricSet } from '../src/tasks/evaluation.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
-import { type BootstrapOptions, estimate, setEstimates } from './bootstrap.ts';
 import { type Metrics, metricsOf, valuesOf } from './metrics.ts';
 import { type PredictionFiles, type Predictions, readPredictions } from './predictions.ts';
 

@@ -1,8 +1,10 @@
 /** The results of a study as a page and as Markdown. */
+
+import { duration, fixed, grouped, lowerFirst, signed } from '../src/ground/numbers.ts';
 import { type Html, html, page } from '../src/html/html.ts';
-import { duration, fixed, grouped, lowerFirst, signed } from '../src/html/numbers.ts';
 import { bullets, FOOTER, scrolling } from '../src/html/parts.ts';
 import { STYLE } from '../src/html/style.ts';
+import type { MeanInterval } from '../src/measures/bootstrap.ts';
 import { curveScripts, curvesBlock } from './report-curves.ts';
 import {
   type ArmResult,
@@ -11,7 +13,6 @@ import {
   type ResultKey,
   type SettingResult,
   type StudyDifference,
-  type StudyEstimate,
   type StudyResults,
 } from './study-results.ts';
 
@@ -19,7 +20,7 @@ import {
 const tight = (value: number, format: (value: number) => string = fixed): string =>
   format(value).replace(/^([+\u2212]?)0\./, '$1.');
 
-const ends = ({ ci95 }: StudyEstimate, format?: (value: number) => string): string =>
+const ends = ({ ci95 }: MeanInterval, format?: (value: number) => string): string =>
   `[${ci95.map((value) => tight(value, format)).join(', ')}]`;
 
 /** `*`: the interval leaves out 0; `**`: after Holm's correction too; a dagger: of one seed. */

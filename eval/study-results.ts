@@ -1,33 +1,34 @@
 /**
- * The results of a study: what each cell leaves, and the table that is made of the cells. Everything follows from the cells' files, so it
- * can be made again at any time, and while cells are missing.
+ * Results of a study: the file that each finished cell leaves, and the tables computed from these files. They can be rebuilt at any
+ * time, also while cells are missing.
  */
 import { z } from 'zod';
 import { DataError } from '../src/ground/errors.ts';
+import { mean } from '../src/ground/numbers.ts';
 import type { EvalRecord } from '../src/ground/types.ts';
-import { KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
-import { seriesValues } from './metrics.ts';
 import {
   type Column,
-  difference,
-  holm,
   intervalOf,
-  pValue,
-  type Resampled,
+  isSignificant,
+  type MeanInterval,
+  resampledDifference,
   SeedBootstrap,
-} from './seed-bootstrap.ts';
+} from '../src/measures/bootstrap.ts';
+import { holm } from '../src/measures/significance.ts';
+import { KIND_NAMES, taskKind } from '../src/tasks/kinds.ts';
+import { seriesValues } from './metrics.ts';
 
-/** Version of the file that a finished cell leaves, and of study.json. */
+/** Version of the cell results and of study.json. */
 export const STUDY_VERSION = 1;
 
 const column = z.array(z.number().nullable()).readonly();
 const columns = z.record(z.string(), column).readonly();
 
-/** What a finished cell leaves: values by series, of the policy that its training ended with. */
+/** Results of a finished cell: values by series, of the last policy of its training. */
 export const cellResultSchema = z
   .strictObject({
     version: z.literal(STUDY_VERSION),
-    /** What was asked; results of another evaluation are not taken for those of this one. */
+    /** Settings of the evaluation; results under other settings are not reused. */
     evaluation: z.json(),
     kind: z.enum(KIND_NAMES),
     series: z.array(z.string()).readonly(),
@@ -44,14 +45,14 @@ export const cellResultSchema = z
       .strictObject({ temperature: z.number(), entropy: column, kl: column.nullable() })
       .readonly()
       .nullable(),
-    /** What the cell trained itself, without its start. */
+    /** Training of the cell itself, without its start. */
     training: z.strictObject({ samples: z.int(), steps: z.int() }).readonly(),
     seconds: z.strictObject({ training: z.number(), evaluation: z.number() }).readonly(),
   })
   .readonly();
 export type CellResult = z.infer<typeof cellResultSchema>;
 
-/** A finished cell with the lines of its reinforcement's log. */
+/** A finished cell with its reinforcement log. */
 export interface FinishedCell {
   readonly setting: string;
   readonly arm: string;
@@ -60,7 +61,7 @@ export interface FinishedCell {
   readonly steps: readonly StepLine[];
 }
 
-/** The numbers of rl/metrics.jsonl that there are curves of; a dot leads into a record. */
+/** Numbers of rl/metrics.jsonl drawn as curves; a dot leads into a record. */
 export const CURVES: readonly {
   readonly name: string;
   readonly title: string;
@@ -84,12 +85,12 @@ export const CURVES: readonly {
   {
     name: 'entropy',
     title: 'Entropy',
-    definition: 'Of the next-token distribution, nats per token; a collapse to 0 ends exploration.',
+    definition: 'Entropy of the next-token distribution, nats per token; a collapse to 0 ends exploration.',
   },
   {
     name: 'marked.predicted',
-    title: 'Marked share',
-    definition: 'Mean share of the series that answers mark; a rise says that answers widen.',
+    title: 'Predicted share',
+    definition: 'Mean share of the series inside predicted intervals; it rises when answers widen.',
   },
   {
     name: 'tokens',
@@ -99,12 +100,12 @@ export const CURVES: readonly {
   {
     name: 'equalRewards',
     title: 'Groups of equal rewards',
-    definition: 'Share of prompt groups that tell nothing apart, because all rewards are equal.',
+    definition: 'Share of prompt groups whose rewards are all equal, which give no gradient.',
   },
   {
     name: 'similarity',
     title: 'Similarity to the anchors',
-    definition: 'Of responses to the expert traces, mean; it is not maximised itself.',
+    definition: 'Mean similarity of responses to the expert traces; it is not an objective.',
   },
   {
     name: 'grounding.ratio',
@@ -122,13 +123,13 @@ export const CURVES: readonly {
   ).map(([name, title]) => ({
     name: `validation.metrics.${name}`,
     title: `${title}, validation`,
-    definition: 'Of greedy answers to series of the validation split; up is better.',
+    definition: 'Greedy answers to the validation split; up is better.',
   })),
 ];
 
 /**
- * Whether there is anything to learn from, and whether the similarity to the traces says more than the rewards do: of the same log, means
- * over the steps.
+ * Checks on the training signal, as means over the steps of the same log: whether rewards vary within groups, and whether the
+ * similarity to the traces adds to the rewards.
  */
 export const GATES: readonly {
   readonly name: string;
@@ -138,7 +139,7 @@ export const GATES: readonly {
   {
     name: 'equalRewards',
     label: 'Equal rewards',
-    definition: 'Share of groups whose rewards are all equal: they teach nothing.',
+    definition: 'Share of groups whose rewards are all equal, which give no gradient.',
   },
   {
     name: 'grounding.ratio',
@@ -148,18 +149,19 @@ export const GATES: readonly {
   {
     name: 'grounding.correlation',
     label: 'Correlation',
-    definition: 'Of similarity and reward within groups: near 1, the similarity repeats the reward.',
+    definition:
+      'Correlation of similarity and reward within groups; near 1 the similarity repeats the reward.',
   },
   {
     name: 'grounding.tokens',
     label: 'Tokens with mass',
-    definition: 'Effective number of response tokens that carry mass in the transport.',
+    definition: 'Effective number of response tokens with mass in the transport.',
   },
   {
     name: 'grounding.partners',
     label: 'Partners of a token',
     definition:
-      "Effective number of trace tokens that a response token's mass goes to: many say that little is aligned.",
+      "Effective number of trace tokens that receive a response token's mass; a large number means weak alignment.",
   },
   {
     name: 'grounding.goldFirst',
@@ -178,7 +180,7 @@ export const GATES: readonly {
 /** Numbers of a step, by name. */
 export type StepLine = Readonly<Record<string, number | null>>;
 
-/** The values of a cell's answers in one mode. @throws DataError for no record */
+/** Values of a cell's answers at one temperature. @throws DataError for no record */
 export function answersOf(
   temperature: number,
   records: readonly EvalRecord[],
@@ -192,22 +194,14 @@ export interface ResultKey {
   readonly key: string;
   readonly label: string;
   readonly definition: string;
-  /** Whether more is better; null: neither. */
+  /** True where larger is better; null where neither is. */
   readonly up: boolean | null;
 }
 
-/** An estimate of the table. `n`: seeds. */
-export interface StudyEstimate {
-  readonly mean: number;
-  readonly ci95: readonly [lo: number, hi: number];
-}
-
-export interface StudyDifference extends StudyEstimate {
-  /**
-   * Whether the interval leaves out 0, and whether the difference stays significant after Holm's correction over the arms. Never of one
-   * seed, whose interval is of the series alone.
-   */
+export interface StudyDifference extends MeanInterval {
+  /** Whether the interval excludes 0. Never for one seed, whose interval covers the series alone. */
   readonly significant: boolean;
+  /** Whether it stays significant after Holm's correction over the arms. */
   readonly holm: boolean;
   readonly p: number;
   /** Seeds that both arms have. */
@@ -220,10 +214,10 @@ export interface ArmResult {
   readonly arm: string;
   readonly title: string;
   readonly seeds: readonly number[];
-  readonly values: By<StudyEstimate>;
-  /** Against the base; null for the base itself, the start, and an arm that shares no seed with the base. */
+  readonly values: By<MeanInterval>;
+  /** Differences from the base; null for the base, the start, and an arm that shares no seed with the base. */
   readonly toBase: By<StudyDifference> | null;
-  /** Against the start of the same seeds; null for the start, and where there is none. */
+  /** Differences from the start with the same seeds; null for the start, and where there is none. */
   readonly toStart: By<StudyDifference> | null;
   /** Means over steps, then seeds; null without reinforcement. */
   readonly gates: By<number> | null;
@@ -243,7 +237,7 @@ export interface SettingResult {
   readonly curves: readonly StudyCurves[];
 }
 
-/** A number of the log by step: of each arm the mean over its seeds, the lowest and the highest. */
+/** A logged number by step: for each arm the mean over its seeds, the lowest and the highest. */
 export interface StudyCurves {
   readonly name: string;
   readonly arms: readonly {
@@ -259,23 +253,23 @@ export interface StudyResults {
   readonly version: typeof STUDY_VERSION;
   readonly name: string;
   readonly title: string;
-  /** The command that makes it. */
+  /** Command that produces it. */
   readonly command: string;
   readonly base: string;
   readonly baseTitle: string;
   readonly seeds: readonly number[];
   readonly bootstrap: number;
-  /** Cells that are finished, of how many; those that failed, with the reason. */
+  /** Number of finished cells, of all cells, and those that failed with the reason. */
   readonly finished: number;
   readonly cells: number;
   readonly failed: readonly { readonly cell: string; readonly reason: string }[];
   readonly settings: readonly SettingResult[];
 }
 
-/** Metrics without a column of their own: told elsewhere in the table, or told by what stands there. */
+/** Metrics without a column of their own: another column has or implies them. */
 const LEFT_OUT = ['reward', 'format', 'unparsable', 'affiliation_precision', 'affiliation_recall'];
 
-/** What a table has of cells with these results, in order. */
+/** Columns of the table, in order. */
 function keysOf({ kind, answers, tokens }: CellResult): ResultKey[] {
   const { metrics } = taskKind(kind).evaluation;
   const [first] = answers;
@@ -316,13 +310,13 @@ function keysOf({ kind, answers, tokens }: CellResult): ResultKey[] {
   return [...rewards, ...others, ...measured];
 }
 
-/** The column of a key; null where the cell has none. */
+/** Values of a key by series; null where the cell has none. */
 function columnOf({ answers, tokens }: CellResult, key: string): Column | null {
   if (key === 'kl') return tokens?.kl ?? null;
   if (key === 'entropy') return tokens?.entropy ?? null;
   const [metric, temperature = '0'] = key.split('@') as [string, string?];
-  const found = answers.find((one) => one.temperature === Number(temperature))?.values[metric];
-  return found?.some((value) => value !== null) ? found : null;
+  const column = answers.find((mode) => mode.temperature === Number(temperature))?.values[metric];
+  return column?.some((value) => value !== null) ? column : null;
 }
 
 export interface SettingInput {
@@ -355,69 +349,58 @@ export function settingResult(input: SettingInput, resamples: number): SettingRe
   }
   const bootstrap = new SeedBootstrap(series.length, { resamples });
   const keys = keysOf(first.result);
-  const of = (arm: string): readonly FinishedCell[] => cells.filter((one) => one.arm === arm);
-  const bySeries = new Map<string, Resampled | null>();
-  const ofCell = ({ arm, seed, result }: FinishedCell, key: string): Resampled | null => {
-    const at = `${arm} ${seed} ${key}`;
-    const known = bySeries.get(at);
-    if (known !== undefined) return known;
-    const found = columnOf(result, key);
-    const value = found === null ? null : bootstrap.ofSeries(found);
-    bySeries.set(at, value);
-    return value;
+  const cellsOf = (arm: string): readonly FinishedCell[] => cells.filter((cell) => cell.arm === arm);
+  const over = (group: readonly FinishedCell[], key: string) => {
+    const columns = group.flatMap(({ result }) => {
+      const column = columnOf(result, key);
+      return column === null ? [] : [column];
+    });
+    return columns.length === 0 || columns.length < group.length ? null : bootstrap.overSeeds(columns);
   };
-  const over = (group: readonly FinishedCell[], key: string): Resampled | null => {
-    const parts = group.map((one) => ofCell(one, key));
-    return parts.length === 0 || parts.includes(null) ? null : bootstrap.overSeeds(parts as Resampled[]);
-  };
-  /** Differences of the seeds that both have; without the correction, which needs those of all arms. */
+  /** Differences over the seeds of both arms; Holm's correction needs those of all arms and comes later. */
   const against = (arm: string, other: string | null): By<StudyDifference> | null => {
     if (other === null || arm === other) return null;
-    const [mine, theirs] = [of(arm), of(other)];
-    const shared = mine.filter(({ seed }) => theirs.some((one) => one.seed === seed));
+    const theirs = new Map(cellsOf(other).map((cell) => [cell.seed, cell]));
+    const shared = cellsOf(arm).filter(({ seed }) => theirs.has(seed));
     if (shared.length === 0) return null;
-    const partners = shared.map(({ seed }) => theirs.find((one) => one.seed === seed)!);
+    const partners = shared.map(({ seed }) => theirs.get(seed)!);
     const entries = keys.flatMap(({ key }): [string, StudyDifference][] => {
       const [a, b] = [over(shared, key), over(partners, key)];
       if (a === null || b === null) return [];
-      const apart = difference(a, b);
-      const { mean, ci95 } = intervalOf(apart);
-      const significant = shared.length > 1 && (ci95[0] > 0 || ci95[1] < 0);
-      return [[key, { mean, ci95, significant, holm: false, p: pValue(apart), seeds: shared.length }]];
+      const difference = resampledDifference(a, b);
+      const significant = shared.length > 1 && isSignificant(difference);
+      return [[key, { ...difference, significant, holm: false, seeds: shared.length }]];
     });
     return Object.fromEntries(entries);
   };
-  const arms = input.arms.filter(({ arm }) => of(arm).length > 0);
-  const found = arms.map(({ arm, title }): ArmResult => {
-    const group = of(arm);
+  const arms = input.arms.filter(({ arm }) => cellsOf(arm).length > 0);
+  const results = arms.map(({ arm, title }): ArmResult => {
+    const group = cellsOf(arm);
     const values = keys.flatMap(({ key }) => {
       const value = over(group, key);
       return value === null ? [] : [[key, intervalOf(value)] as const];
     });
-    const mean = (pick: (result: CellResult) => number): number =>
-      Number((group.reduce((sum, { result }) => sum + pick(result), 0) / group.length).toFixed(1));
+    const seconds = (stage: 'training' | 'evaluation'): number =>
+      Number(mean(group.map(({ result }) => result.seconds[stage])).toFixed(1));
     return {
       ...{ arm, title, seeds: group.map(({ seed }) => seed), values: Object.fromEntries(values) },
       toBase: arm === start ? null : against(arm, base),
       toStart: against(arm, start),
       gates: gatesOf(group),
       training: group[0]!.result.training,
-      seconds: {
-        training: mean(({ seconds }) => seconds.training),
-        evaluation: mean(({ seconds }) => seconds.evaluation),
-      },
+      seconds: { training: seconds('training'), evaluation: seconds('evaluation') },
     };
   });
   return {
     ...{ setting: about.setting, title: about.title, split: about.split, samples: about.samples },
     series: series.length,
-    keys: keys.filter(({ key }) => found.some(({ values }) => key in values)),
-    arms: corrected(corrected(found, keys, 'toBase'), keys, 'toStart'),
-    curves: curvesOf(arms, of),
+    keys: keys.filter(({ key }) => results.some(({ values }) => key in values)),
+    arms: corrected(corrected(results, keys, 'toBase'), keys, 'toStart'),
+    curves: curvesOf(arms, cellsOf),
   };
 }
 
-/** The arms with Holm's correction, key by key over all arms. */
+/** Applies Holm's correction to the arms, key by key over all of them. */
 function corrected(
   arms: readonly ArmResult[],
   keys: readonly ResultKey[],
@@ -425,44 +408,45 @@ function corrected(
 ): ArmResult[] {
   const rejected = new Map(
     keys.map(({ key }) => {
-      const those = arms.filter((one) => one[which]?.[key] !== undefined);
-      const found = holm(those.map((one) => one[which]![key]!.p));
-      return [key, new Set(those.filter((_, i) => found[i]).map(({ arm }) => arm))];
+      const tested = arms.filter((arm) => arm[which]?.[key] !== undefined);
+      const verdicts = holm(tested.map((arm) => arm[which]![key]!.p));
+      return [key, new Set(tested.filter((_, i) => verdicts[i]).map(({ arm }) => arm))];
     }),
   );
-  return arms.map((one) => {
-    const before = one[which];
-    if (before === null) return one;
-    const after = Object.entries(before).map(([key, value]) => [
+  return arms.map((result) => {
+    const differences = result[which];
+    if (differences === null) return result;
+    const after = Object.entries(differences).map(([key, value]) => [
       key,
-      { ...value, holm: value.significant && rejected.get(key)!.has(one.arm) },
+      { ...value, holm: value.significant && rejected.get(key)!.has(result.arm) },
     ]);
-    return { ...one, [which]: Object.fromEntries(after) };
+    return { ...result, [which]: Object.fromEntries(after) };
   });
 }
 
 function gatesOf(cells: readonly FinishedCell[]): By<number> | null {
-  const meanOf = (values: readonly number[]): number =>
-    values.reduce((sum, value) => sum + value, 0) / values.length;
   if (cells.every(({ steps }) => steps.length === 0)) return null;
   return Object.fromEntries(
     GATES.flatMap(({ name }) => {
       const seeds = cells
         .map(({ steps }) => steps.flatMap((line) => line[name] ?? []))
         .filter((values) => values.length > 0);
-      return seeds.length === 0 ? [] : [[name, meanOf(seeds.map(meanOf))]];
+      return seeds.length === 0 ? [] : [[name, mean(seeds.map(mean))]];
     }),
   );
 }
 
-/** Curves of the numbers that the logs have; those that are the same at every step of every arm say nothing. */
-function curvesOf(arms: SettingInput['arms'], of: (arm: string) => readonly FinishedCell[]): StudyCurves[] {
+/** Curves of the logged numbers; a number that is the same at every step of every arm is left out. */
+function curvesOf(
+  arms: SettingInput['arms'],
+  cellsOf: (arm: string) => readonly FinishedCell[],
+): StudyCurves[] {
   const logged = arms
-    .map(({ arm, title }) => ({ title, cells: of(arm).filter(({ steps }) => steps.length > 0) }))
+    .map(({ arm, title }) => ({ title, cells: cellsOf(arm).filter(({ steps }) => steps.length > 0) }))
     .filter(({ cells }) => cells.length > 0);
   return CURVES.flatMap(({ name }) => {
     const curves = logged.map(({ title, cells }) => {
-      // Some are measured at some steps alone.
+      // Some numbers are logged at some steps only.
       const measured = cells.flatMap(({ steps }) => steps.filter((line) => typeof line[name] === 'number'));
       const step = [...new Set(measured.map((line) => line['step']!))].sort((a, b) => a - b);
       const values = cells.map(({ steps }) => {
@@ -476,7 +460,7 @@ function curvesOf(arms: SettingInput['arms'], of: (arm: string) => readonly Fini
         });
       return {
         ...{ title, step },
-        mean: at((present) => present.reduce((sum, value) => sum + value, 0) / present.length),
+        mean: at(mean),
         low: at((present) => Math.min(...present)),
         high: at((present) => Math.max(...present)),
       };
@@ -487,12 +471,12 @@ function curvesOf(arms: SettingInput['arms'], of: (arm: string) => readonly Fini
   });
 }
 
-/** Centred moving mean over about an eighth of the steps: the tasks of single steps differ. Missing values stay missing. */
+/** Centred moving mean over about an eighth of the steps; missing values stay missing. */
 function smoothed(values: readonly (number | null)[]): (number | null)[] {
   const half = Math.floor(values.length / 16);
-  return values.map((own, i) => {
-    if (own === null) return null;
-    const near = values.slice(Math.max(0, i - half), i + half + 1).filter((value) => value !== null);
-    return near.reduce((sum, value) => sum + value, 0) / near.length;
-  });
+  return values.map((value, i) =>
+    value === null
+      ? null
+      : mean(values.slice(Math.max(0, i - half), i + half + 1).filter((near) => near !== null)),
+  );
 }

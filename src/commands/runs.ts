@@ -1,13 +1,14 @@
-/** `timeseer runs`: lists runs, compares them, and prints the glossary of the names in their files. */
+/** `timeseer runs`: lists runs, compares them, and prints the glossary of logged names. */
 import { existsSync } from 'node:fs';
 import type { CommandModule } from 'yargs';
-import { type Comparison, compareRuns } from '../../eval/comparison.ts';
+import { compareRuns, type RunComparison } from '../../eval/comparison.ts';
 import { glossary } from '../../eval/glossary.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
-import { print, printJson, say } from '../ground/terminal.ts';
+import { change, duration, mean } from '../ground/numbers.ts';
+import { columns, print, printJson, say } from '../ground/terminal.ts';
 import type { Estimate, Json } from '../ground/types.ts';
-import { duration } from '../html/numbers.ts';
+import { isSignificant } from '../measures/bootstrap.ts';
 import { type DamagedRun, listRuns, type RunFacts } from '../run/runs.ts';
 import { tagOf } from '../train/glossary.ts';
 
@@ -24,32 +25,9 @@ const NONE = '–';
 
 const inText = (value: Json): string => (typeof value === 'string' ? value : JSON.stringify(value));
 
-/** Rows as columns, each as wide as its widest cell; the last one ends the line. */
-function table(rows: readonly (readonly string[])[]): string[] {
-  const widths = rows[0]!.map((_, c) => Math.max(...rows.map((row) => row[c]!.length)));
-  return rows.map((row) =>
-    row
-      .map((cell, c) => (c === row.length - 1 ? cell : cell.padEnd(widths[c]!)))
-      .join('  ')
-      .trimEnd(),
-  );
-}
+const HEAD = 'run recipe data method state step reward greedy sampled time changed'.split(' ');
 
-const HEAD = [
-  'run',
-  'recipe',
-  'data',
-  'method',
-  'state',
-  'step',
-  'reward',
-  'greedy',
-  'sampled',
-  'time',
-  'changed',
-];
-
-/** Keys that a line of the list names. */
+/** Maximum number of changed keys in a line of the list. */
 const MOST_KEYS = 8;
 
 const inMean = (value: number | null): string => value?.toFixed(3) ?? NONE;
@@ -79,13 +57,13 @@ function row({
   ];
 }
 
-const isDamaged = (one: RunFacts | DamagedRun): one is DamagedRun => one.problem !== null;
+const isDamaged = (run: RunFacts | DamagedRun): run is DamagedRun => run.problem !== null;
 
-function listLines(found: readonly (RunFacts | DamagedRun)[]): string[] {
-  const whole = found.filter((one) => !isDamaged(one));
+function listLines(all: readonly (RunFacts | DamagedRun)[]): string[] {
+  const readable = all.filter((run) => !isDamaged(run));
   return [
-    ...(whole.length === 0 ? [] : table([HEAD, ...whole.map(row)])),
-    ...found
+    ...(readable.length === 0 ? [] : [columns([HEAD, ...readable.map(row)])]),
+    ...all
       .filter(isDamaged)
       .map(({ path, problem }) => `not read: ${problem.startsWith(path) ? problem : `${path}: ${problem}`}`),
   ];
@@ -94,7 +72,7 @@ function listLines(found: readonly (RunFacts | DamagedRun)[]): string[] {
 const BLOCKS = '▁▂▃▄▅▆▇█';
 const CURVE_WIDTH = 40;
 
-/** A curve as blocks from `low` to `high`, each the mean of its share of the steps. */
+/** Draws a curve with blocks from `low` to `high`, each the mean of its share of the steps. */
 export function sparkline(values: readonly number[], low: number, high: number): string {
   const width = Math.min(CURVE_WIDTH, values.length);
   return Array.from({ length: width }, (_, b) => {
@@ -102,23 +80,21 @@ export function sparkline(values: readonly number[], low: number, high: number):
       Math.floor((b * values.length) / width),
       Math.floor(((b + 1) * values.length) / width),
     );
-    const mean = part.reduce((sum, value) => sum + value, 0) / part.length;
-    const level = high > low ? (mean - low) / (high - low) : 0;
+    const level = high > low ? (mean(part) - low) / (high - low) : 0;
     return BLOCKS[Math.min(BLOCKS.length - 1, Math.floor(level * BLOCKS.length))]!;
   }).join('');
 }
 
-function curveLines({ runs }: Comparison): string[] {
+function curveLines({ runs }: RunComparison): string[] {
   const rewards = runs.map(({ rl }) => rl.flatMap(({ reward }) => reward ?? []));
   const all = rewards.flat();
   if (all.length === 0) return [];
-  const [low, high] = [all, all].map((list, i) =>
-    list.reduce((best, value) => (i === 0 ? Math.min(best, value) : Math.max(best, value))),
-  ) as [number, number];
+  const low = all.reduce((least, value) => Math.min(least, value));
+  const high = all.reduce((most, value) => Math.max(most, value));
   return [
     '',
-    `mean reward of the responses, from ${low.toFixed(3)} (▁) to ${high.toFixed(3)} (█):`,
-    ...table(
+    `mean reward of the responses by step, from ${low.toFixed(3)} (▁) to ${high.toFixed(3)} (█):`,
+    columns(
       rewards.map((values, i) => [
         `  ${runs[i]!.path}`,
         sparkline(values, low, high) || NONE,
@@ -130,36 +106,31 @@ function curveLines({ runs }: Comparison): string[] {
   ];
 }
 
-/** "+0.012 [−0.003, +0.027]"; a star where the interval leaves out 0. */
-function difference({ mean, ci95 }: Estimate): string {
-  const signed = (value: number): string => `${value < 0 ? '−' : '+'}${Math.abs(value).toFixed(3)}`;
-  const apart = ci95[0] > 0 || ci95[1] < 0;
-  return `${signed(mean)} [${ci95.map(signed).join(', ')}]${apart ? ' *' : ''}`;
-}
+/** Formats a difference, "+0.012 [−0.003, +0.027]", with a star where the interval excludes 0. */
+const difference = (estimate: Estimate): string =>
+  `${change(estimate)}${isSignificant(estimate) ? ' *' : ''}`;
 
-function comparisonLines(comparison: Comparison): string[] {
+function comparisonLines(comparison: RunComparison): string[] {
   const { runs, keys, metrics, notes } = comparison;
   const paths = runs.map(({ path }) => path);
   const [first, ...others] = paths;
-  const keyLines =
-    keys.length === 0
-      ? ['the recipes are the same']
-      : table([['key', ...paths], ...keys.map(({ key, values }) => [key, ...values.map(inText)])]);
   const head = ['metric', ...paths, ...others.map((path) => `${path} − ${first}`)];
-  const metricLines = metrics.map(({ label, values, differences }) => [
+  const evaluated = runs.map(({ policy, series }) =>
+    policy === null ? NONE : `${policy}, ${series} series`,
+  );
+  const metricRows = metrics.map(({ label, values, differences }) => [
     label,
     ...values.map((value) => value?.mean.toFixed(3) ?? NONE),
     ...differences.slice(1).map((value) => (value === null ? NONE : difference(value))),
   ]);
-  const evaluated = runs.map(({ policy, series }) =>
-    policy === null ? NONE : `${policy}, ${series} series`,
-  );
   return [
-    ...keyLines,
+    keys.length === 0
+      ? 'the recipes are the same'
+      : columns([['key', ...paths], ...keys.map(({ key, values }) => [key, ...values.map(inText)])]),
     '',
-    ...table([head, ['evaluated', ...evaluated, ...others.map(() => '')], ...metricLines]),
+    columns([head, ['evaluated', ...evaluated, ...others.map(() => '')], ...metricRows]),
     ...notes,
-    'means over series; differences are paired by series, with bootstrap 95 % intervals (*: leaves out 0), and say nothing of another seed',
+    'Means over series. Differences are paired by series, with bootstrap 95 % intervals (*: excludes 0); they do not cover the spread between training seeds.',
     ...curveLines(comparison),
   ];
 }
@@ -179,12 +150,12 @@ function glossaryLines(): string[] {
 async function compare({ runs, html, json }: RunsArguments): Promise<void> {
   const comparison = compareRuns(runs);
   if (html !== undefined) {
-    const { comparisonPage } = await import('../../eval/comparison-page.ts');
-    writeFileAtomic(html, comparisonPage(comparison));
+    const { runsPage } = await import('../../eval/comparison-page.ts');
+    writeFileAtomic(html, runsPage(comparison));
   }
   if (json) {
-    const { runs: own, ...rest } = comparison;
-    printJson({ runs: own.map(({ path, policy, series }) => ({ path, policy, series })), ...rest });
+    const { runs: compared, ...rest } = comparison;
+    printJson({ runs: compared.map(({ path, policy, series }) => ({ path, policy, series })), ...rest });
     return;
   }
   print([...comparisonLines(comparison), ...(html === undefined ? [] : ['', html])].join('\n'));
@@ -192,7 +163,7 @@ async function compare({ runs, html, json }: RunsArguments): Promise<void> {
 
 export const runs: CommandModule<object, RunsArguments> = {
   command: 'runs [runs..]',
-  describe: 'List runs and what they have come to, or compare some',
+  describe: 'List runs with their final metrics, or compare several',
   builder: (cli) =>
     cli
       .positional('runs', {
@@ -200,22 +171,23 @@ export const runs: CommandModule<object, RunsArguments> = {
         array: true,
         default: [] as string[],
         defaultDescription: DEFAULT,
-        describe: 'Directories with runs in them; with --compare the runs themselves',
+        describe: 'Directories to search for runs; with --compare: the runs',
       })
       .option('compare', {
         type: 'boolean',
         default: false,
-        describe: 'Compare runs with the first: keys, metrics with paired 95 % intervals, learning curves',
+        describe:
+          'Compare runs with the first: recipe keys, metrics with paired 95 % intervals, learning curves',
       })
       .option('html', {
         type: 'string',
         requiresArg: true,
-        describe: 'Of --compare: also write a page with the learning curves over each other',
+        describe: 'With --compare: also write a page, with learning curves in shared panels',
       })
       .option('glossary', {
         type: 'boolean',
         default: false,
-        describe: 'Print the meaning of every name in metrics.jsonl, TensorBoard and summary.json',
+        describe: 'Define every name in metrics.jsonl, TensorBoard and summary.json',
       })
       .option('json', { type: 'boolean', default: false, describe: 'Print the result as JSON' })
       .check(({ compare: comparing, html, glossary: explained }) => {
@@ -225,10 +197,13 @@ export const runs: CommandModule<object, RunsArguments> = {
         if (comparing && explained) throw new ConfigError('--glossary and --compare: give one of them');
         return true;
       })
-      .example('$0 runs', 'The runs below ./runs')
+      .example('$0 runs', 'All runs in ./runs')
       .example('$0 runs --compare runs/a runs/b --html compare.html', 'Two runs side by side')
-      .example('$0 runs --json experiments | jq ".[] | select(.greedy > 0.7) | .path"', 'For programs')
-      .example('$0 runs --glossary', 'What the logged names mean, and what TRL calls them') as never,
+      .example(
+        '$0 runs --json experiments | jq ".[] | select(.greedy > 0.7) | .path"',
+        'JSON for other programs',
+      )
+      .example('$0 runs --glossary', 'Logged names with their definitions and TRL names') as never,
   handler: async (given) => {
     if (given.glossary) {
       if (given.json) printJson(glossary());
@@ -237,9 +212,9 @@ export const runs: CommandModule<object, RunsArguments> = {
     }
     if (given.compare) return compare(given);
     const directories = given.runs.length > 0 ? given.runs : existsSync(DEFAULT) ? [DEFAULT] : [];
-    const found = listRuns(directories);
-    if (given.json) printJson(found);
-    else if (found.length > 0) print(listLines(found).join('\n'));
-    else say(`no runs below ${given.runs.length > 0 ? given.runs.join(', ') : DEFAULT}`);
+    const all = listRuns(directories);
+    if (given.json) printJson(all);
+    else if (all.length > 0) print(listLines(all).join('\n'));
+    else say(`no runs in ${given.runs.length > 0 ? given.runs.join(', ') : DEFAULT}`);
   },
 };

@@ -1,6 +1,6 @@
 /** A report in the forms that other programs take: JSON, CSV, Markdown, Grafana annotations; and the scores of every sample. */
 import { DataError } from '../ground/errors.ts';
-import { grouped } from '../html/numbers.ts';
+import { grouped } from '../ground/numbers.ts';
 import {
   type AnomalyReport,
   instant,

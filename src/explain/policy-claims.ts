@@ -1,7 +1,7 @@
 /** What a policy claims of a stretch that it marks: of all its answers that count, from the one that marks nearly the same. */
 import { z } from 'zod';
+import { fixed } from '../ground/numbers.ts';
 import { DEPARTURE_KINDS, type DepartureKind, type Interval } from '../ground/types.ts';
-import { fixed } from '../html/numbers.ts';
 import { coverage, overlap } from '../series/intervals.ts';
 import type { PolicyAnswer } from './policy-section.ts';
 

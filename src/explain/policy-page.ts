@@ -1,6 +1,7 @@
 /** What a policy says, as a section of the page of a report: after the findings, and set apart from them. */
+
+import { grouped } from '../ground/numbers.ts';
 import { type Html, html } from '../html/html.ts';
-import { grouped } from '../html/numbers.ts';
 import { bullets, problemNote, recordTable, scrolling, seenFigure, verbatim } from '../html/parts.ts';
 import { intervalText } from '../tasks/anomaly.ts';
 import { claimWords, confidenceWords } from './policy-claims.ts';

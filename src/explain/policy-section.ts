@@ -1,6 +1,6 @@
 /** What of a report a policy says: beside the findings, never among them. */
 import { z } from 'zod';
-import { grouped } from '../html/numbers.ts';
+import { grouped } from '../ground/numbers.ts';
 
 const finite = z.number();
 const index = z.int().nonnegative();

@@ -3,8 +3,8 @@
  * itself in the plot. One file that loads nothing.
  */
 import { LEVELS } from '../detect/finding.ts';
+import { grouped } from '../ground/numbers.ts';
 import { type Html, html, jsonBlock, page } from '../html/html.ts';
-import { grouped } from '../html/numbers.ts';
 import { bullets, FOOTER, scrolling } from '../html/parts.ts';
 import { STYLE } from '../html/style.ts';
 import { bandWidth, numberWords, observedWords } from './formats.ts';

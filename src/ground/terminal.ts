@@ -65,11 +65,16 @@ export function say(text: string): void {
   tell(process.stderr, `${forPeople(text)}\n`);
 }
 
-/** Rows as columns of equal width; the last one is not filled up. */
+/** Joins rows of cells into lines, padding each column but the last to its widest cell. */
 export function columns(rows: readonly (readonly string[])[]): string {
   const widths = rows[0]!.map((_, c) => Math.max(...rows.map((row) => row[c]!.length)));
   return rows
-    .map((row) => row.map((cell, c) => (c === row.length - 1 ? cell : cell.padEnd(widths[c]!))).join('  '))
+    .map((row) =>
+      row
+        .map((cell, c) => cell.padEnd(c === row.length - 1 ? 0 : widths[c]!))
+        .join('  ')
+        .trimEnd(),
+    )
     .join('\n');
 }
 

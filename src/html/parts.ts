@@ -1,5 +1,6 @@
 /** Shared parts of pages: figures, scrolling tables, records, untrusted text. */
-import type { Json } from '../ground/types.ts';
+import { fixed, interval } from '../ground/numbers.ts';
+import type { Estimate, Json } from '../ground/types.ts';
 import { type Html, html, inlineSvg, pngSource } from './html.ts';
 
 /** Characters of a text that a page shows. */
@@ -60,4 +61,20 @@ export function recordTable(label: string, record: Readonly<Record<string, Json>
       ([key, text]) => html`<tr><th scope="row">${key}</th><td>${text}</td></tr>\n`,
     )}</tbody></table>`,
   );
+}
+
+/** Table cell: mean above its interval. */
+export function estimateCell(estimate: Estimate): Html {
+  return html`<span class="mean">${fixed(estimate.mean)}</span><span class="ci">${interval(estimate)}</span>`;
+}
+
+/**
+ * Draws an estimate in [0, most]: a whisker for its interval, a dot for its mean, a tick for the required value.
+ * Decorative: the numbers stand beside it.
+ */
+export function whisker(estimate: Estimate, floor: number | null, most = 1): Html {
+  const x = (value: number): string => (100 * Math.min(1, Math.max(0, value / most))).toFixed(1);
+  return html`<svg class="whisker" viewBox="-2 0 104 10" preserveAspectRatio="none" aria-hidden="true" focusable="false"><line class="axis" x1="0" x2="100" y1="5" y2="5"/>${
+    floor === null ? null : html`<line class="floor" x1="${x(floor)}" x2="${x(floor)}" y1="0" y2="10"/>`
+  }<line class="range" x1="${x(estimate.ci95[0])}" x2="${x(estimate.ci95[1])}" y1="5" y2="5"/><line class="dot" x1="${x(estimate.mean)}" x2="${x(estimate.mean)}" y1="1.5" y2="8.5"/></svg>`;
 }

@@ -1,8 +1,8 @@
 /** The page of a run's completions: responses step by step, with what the policy saw, the gold answer, rewards and advantages. */
 
+import { fixed, grouped, signed } from '../ground/numbers.ts';
 import type { Gold, Interval, ParsedAnswer } from '../ground/types.ts';
 import { type Html, html, page } from '../html/html.ts';
-import { fixed, grouped, signed } from '../html/numbers.ts';
 import { FOOTER, problemNote, seenFigure, verbatim } from '../html/parts.ts';
 import { STYLE } from '../html/style.ts';
 import { taskKind } from '../tasks/kinds.ts';

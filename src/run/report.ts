@@ -4,18 +4,21 @@ import { heldOutExamples, openExamples } from '../../datasets/source.ts';
 import { type AssembleOptions, type ReportFiles, reportFiles, writeRunReport } from '../../eval/report.ts';
 import { POLICIES, RunDirectory } from '../../eval/run-directory.ts';
 import { type Summary, summaryTable } from '../../eval/summary.ts';
+import { change } from '../ground/numbers.ts';
 import { say } from '../ground/terminal.ts';
-import { change } from '../html/numbers.ts';
+import { isSignificant } from '../measures/bootstrap.ts';
 import { hasCard } from '../tasks/card.ts';
 import { CompletionsPage } from './completions.ts';
 import { evaluationCard, exampleTask } from './task.ts';
 
-/** What reinforcement changed, one line for each metric that it surely changed. */
+/** Lines on what reinforcement changed: one for each significant change, the largest first. */
 function changeLines({ rl }: Summary): string[] {
   const gains = Object.entries(rl?.gain ?? {});
   if (gains.length === 0) return [];
-  const sure = gains.filter(([, { ci95 }]) => ci95[0] > 0 || ci95[1] < 0);
-  const rest = gains.filter((one) => !sure.includes(one)).map(([name]) => name);
+  const sure = gains
+    .filter(([, estimate]) => isSignificant(estimate))
+    .sort(([, a], [, b]) => Math.abs(b.mean) - Math.abs(a.mean));
+  const rest = gains.filter(([, estimate]) => !isSignificant(estimate)).map(([name]) => name);
   return [
     `what reinforcement changed, on the same ${gains[0]![1].n} series (95 % interval):`,
     ...sure.map(

@@ -1,21 +1,22 @@
-/** The runs below some directories, and what each has come to. */
+/** Runs in some directories, with the progress and results of each. */
 import { existsSync, readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { readSummary } from '../../eval/summary.ts';
 import { DataError, TimeseerError } from '../ground/errors.ts';
 import { isClaimed } from '../ground/lock.ts';
+import { mean } from '../ground/numbers.ts';
 import type { Json } from '../ground/types.ts';
 import { changedKeys, defaultRecipe, recipeLeaves } from '../recipe/config.ts';
 import { advantageName } from '../recipe/recipe.ts';
 import { stepsOf } from './stage.ts';
 
-/** Directories below one that is searched. */
+/** Depth to which directories are searched. */
 const DEPTH = 4;
-/** Steps of reinforcement whose mean reward is told. */
+/** Number of last reinforcement steps whose mean reward is listed. */
 const REWARD_STEPS = 10;
 
-/** `running`: a process works on it; `stopped`: one that is not at its end; `trained`: not evaluated yet. */
+/** `running`: a process works on it; `stopped`: incomplete; `trained`: not evaluated yet. */
 export type RunState = 'running' | 'stopped' | 'trained' | 'finished';
 
 export interface RunFacts {
@@ -26,16 +27,16 @@ export interface RunFacts {
   /** Advantage estimator of the reinforcement; null without that stage. */
   readonly method: string | null;
   readonly state: RunState;
-  /** The stage that it has come to, with steps done and all; null before the first step. */
+  /** Current stage, with its finished and total steps; null before the first step. */
   readonly at: { readonly stage: 'sft' | 'rl'; readonly step: number; readonly steps: number } | null;
   /** Mean reward of the responses of the last steps; null without reinforcement. */
   readonly reward: number | null;
   /** Mean rewards of the last policy on the held-out series; null before the report. */
   readonly greedy: number | null;
   readonly sampled: number | null;
-  /** Of the stages. */
+  /** Wall-clock seconds of all stages. */
   readonly seconds: number;
-  /** Keys of its recipe that are not at their defaults, `data.name` and requirements aside. */
+  /** Recipe keys that differ from the defaults, without `data.name` and requirements. */
   readonly changed: Readonly<Record<string, Json>>;
 }
 
@@ -49,7 +50,7 @@ function isDirectory(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() ?? false;
 }
 
-/** Directories with a recipe.json at or below `path`, in order of their names; links are not followed, runs not entered. */
+/** Finds directories with a recipe.json at or below `path`, sorted by name; does not follow links or enter runs. */
 export function findRuns(path: string, depth = DEPTH): string[] {
   if (existsSync(join(path, 'recipe.json'))) return [path];
   if (depth === 0) return [];
@@ -58,10 +59,6 @@ export function findRuns(path: string, depth = DEPTH): string[] {
     .map((entry) => entry.name)
     .sort((a, b) => a.localeCompare(b, 'en', { numeric: true }))
     .flatMap((name) => findRuns(join(path, name), depth - 1));
-}
-
-function mean(values: readonly number[]): number | null {
-  return values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length;
 }
 
 /** @throws TimeseerError for damaged files */
@@ -87,13 +84,16 @@ function factsOf(path: string): RunFacts {
   const changed = changedKeys(recipe, defaultRecipe()).filter(
     (key) => key !== 'data.name' && !key.startsWith('requirements.'),
   );
-  const rewards = run.rlLines().slice(-REWARD_STEPS);
+  const rewards = run
+    .rlLines()
+    .slice(-REWARD_STEPS)
+    .flatMap(({ reward }) => reward ?? []);
   return {
     ...{ path, problem: null, name, state },
     data: recipe.data.name,
     method: recipe.rl.steps > 0 ? advantageName(recipe.rl) : null,
     at: stage === null ? null : { stage, step: last[stage], steps: stepsOf(recipe, stage) },
-    reward: mean(rewards.flatMap(({ reward }) => reward ?? [])),
+    reward: rewards.length === 0 ? null : mean(rewards),
     greedy: metrics?.reward_greedy.mean ?? null,
     sampled: metrics?.reward_sampled?.mean ?? null,
     seconds: (costs.sft?.seconds ?? 0) + (costs.rl?.seconds ?? 0),
@@ -102,8 +102,8 @@ function factsOf(path: string): RunFacts {
 }
 
 /**
- * The runs at or below some directories; a damaged one is told with what is wrong, and the others all the same.
- * @throws DataError for a directory that is not there
+ * Lists the runs at or below some directories; a damaged run is listed with its problem.
+ * @throws DataError for a directory that does not exist
  */
 export function listRuns(directories: readonly string[]): (RunFacts | DamagedRun)[] {
   const paths = directories.flatMap((directory) => {

@@ -15,6 +15,7 @@ import { nanoFactsTeacher, nanoTeacher } from '../expcot/nano.ts';
 import { formatIntervals } from '../expcot/trace.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { listField, type Place, show, stringField } from '../ground/json-record.ts';
+import { fixed, grouped } from '../ground/numbers.ts';
 import {
   ANOMALY_CLASSES,
   type AnomalyClass,
@@ -23,7 +24,6 @@ import {
   type ParsedAnswer,
 } from '../ground/types.ts';
 import { html } from '../html/html.ts';
-import { fixed, grouped } from '../html/numbers.ts';
 import { eventBased, pointAdjusted } from '../measures/event-based.ts';
 import { rangeBased } from '../measures/range-based.ts';
 import { intervalVus } from '../measures/vus.ts';

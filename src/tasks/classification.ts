@@ -8,9 +8,9 @@ import { blindClass, ClassEvidence, teacherClass } from '../expcot/class-trace.t
 import { nanoClassTeacher } from '../expcot/nano-class.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { type Place, show, stringField } from '../ground/json-record.ts';
+import { grouped, interval } from '../ground/numbers.ts';
 import type { ClassificationGold, ParsedAnswer } from '../ground/types.ts';
 import { html } from '../html/html.ts';
-import { grouped, interval } from '../html/numbers.ts';
 import {
   CLASS_ACCURACY,
   type Evaluation,

@@ -1,8 +1,8 @@
 /** Interface of an answer kind for evaluation and reports; each kind implements it in its file. */
 
+import { fixed, interval } from '../ground/numbers.ts';
 import type { Estimate, Gold, ParsedAnswer } from '../ground/types.ts';
 import type { Html } from '../html/html.ts';
-import { fixed, interval } from '../html/numbers.ts';
 
 /** Presentation of a metric; every metric is in [0, 1], and larger is better except `unparsable`. */
 export interface Metric {

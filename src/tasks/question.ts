@@ -4,9 +4,9 @@ import { answersQuestion, question as questionReward } from '../../rewards/quest
 import { analyseChannels } from '../expcot/anomaly.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import { listField, type Place, show, stringField } from '../ground/json-record.ts';
+import { grouped } from '../ground/numbers.ts';
 import type { ParsedAnswer, QuestionGold } from '../ground/types.ts';
 import { html } from '../html/html.ts';
-import { grouped } from '../html/numbers.ts';
 import {
   type Evaluation,
   FORMAT_METRIC,

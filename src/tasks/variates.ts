@@ -5,9 +5,9 @@ import { nanoVariatesTeacher } from '../expcot/nano.ts';
 import { analyseVariates, blindVariates, teacherVariates } from '../expcot/variates.ts';
 import { DataError } from '../ground/errors.ts';
 import { listField, show } from '../ground/json-record.ts';
+import { grouped } from '../ground/numbers.ts';
 import type { ParsedAnswer, VariatesGold } from '../ground/types.ts';
 import { html } from '../html/html.ts';
-import { grouped } from '../html/numbers.ts';
 import {
   type Evaluation,
   FORMAT_METRIC,

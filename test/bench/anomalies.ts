@@ -12,12 +12,12 @@ import { availableParallelism, loadavg, tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { parseArgs } from 'node:util';
-import { pairedDifference } from '../../eval/bootstrap.ts';
 import { DEFAULT_SEVERITY } from '../../src/detect/detect.ts';
 import { reportPage } from '../../src/explain/report-page.ts';
 import { Progress } from '../../src/ground/progress.ts';
 import { Random } from '../../src/ground/random.ts';
 import type { Estimate, Interval } from '../../src/ground/types.ts';
+import { pairedDifference } from '../../src/measures/bootstrap.ts';
 import { detectFile } from '../../src/run/detect.ts';
 import { smoothed } from '../../src/series/point-scores.ts';
 import {

@@ -1,5 +1,5 @@
 /** The model card of a policy that comes with timeseer, in the form of the Hugging Face hub: figures are read, none is written by hand. */
-import { fixed, grouped, interval } from '../../src/html/numbers.ts';
+import { fixed, grouped, interval } from '../../src/ground/numbers.ts';
 import type { PolicyCard } from '../../src/tasks/card.ts';
 import type { MetricSet } from '../../src/tasks/evaluation.ts';
 

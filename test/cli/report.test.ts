@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import { readSummary } from '../../eval/summary.ts';
 import { main } from '../../src/cli.ts';
-import { change } from '../../src/html/numbers.ts';
+import { change } from '../../src/ground/numbers.ts';
 import { buildReport, resultLines } from '../../src/run/report.ts';
 import { writeRun } from '../helpers/run-directory.ts';
 

@@ -117,7 +117,7 @@ describe('timeseer runs', () => {
     expect(await inside('runs', join(one, 'eval'))).toMatchObject({
       code: 0,
       out: '',
-      err: `no runs below ${join(one, 'eval')}\n`,
+      err: `no runs in ${join(one, 'eval')}\n`,
     });
     const { code, err } = await inside('runs', join(directory, 'none'));
     expect(code).toBe(1);

@@ -6,6 +6,7 @@ import { metricsOf, overallOf, pairedGain } from '../../eval/metrics.ts';
 import { metricsTable } from '../../eval/metrics-table.ts';
 import { DataError } from '../../src/ground/errors.ts';
 import type { EvalRecord, Example } from '../../src/ground/types.ts';
+import { labelOf } from '../../src/tasks/kinds.ts';
 import { classResponse, recordOf, variatesResponse, writeResponse } from '../helpers/eval-records.ts';
 
 interface GoldenCase {
@@ -107,9 +108,17 @@ describe('metrics of classification', () => {
     expect(b.balanced_accuracy?.mean).toBeCloseTo(a.balanced_accuracy!.mean, 12);
   });
 
-  test('have no paired change where a single response has no such metric', () => {
-    expect(() => pairedGain(few, few, 'macro_f1')).toThrow(DataError);
+  test('of a whole set change as they differ, and not where the answers are the same', () => {
+    const right = few.map((record) =>
+      recordOf(record.seriesId, record.gold, classResponse(labelOf(record.gold)), 100),
+    );
+    const gain = pairedGain(few, right, 'macro_f1');
+    const before = overallOf(few).macro_f1!;
+    expect(gain.mean).toBeCloseTo(1 - before.mean, 12);
+    expect(gain.n).toBe(before.n);
+    expect(pairedGain(few, few, 'macro_f1')).toEqual({ mean: 0, ci95: [0, 0], n: before.n });
     expect(pairedGain(few, few, 'class_accuracy').mean).toBe(0);
+    expect(() => pairedGain(few, few, 'point_f1')).toThrow(DataError);
   });
 
   test('stand in a table of the whole set and one of the classes', () => {

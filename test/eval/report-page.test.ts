@@ -5,7 +5,7 @@ import { labelled, reportPage } from '../../eval/report-page.ts';
 import { confusionTable } from '../../eval/report-tables.ts';
 import { requirementsOf } from '../../eval/results.ts';
 import { DataError } from '../../src/ground/errors.ts';
-import { change, compact, duration, fixed, grouped, signed } from '../../src/html/numbers.ts';
+import { change, compact, duration, fixed, grouped, signed } from '../../src/ground/numbers.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
 import { sampleReport } from '../helpers/report.ts';
 

@@ -6,8 +6,8 @@ import type { Interval } from '../../src/ground/types.ts';
 import { brierScore, logLoss } from '../../src/measures/calibration.ts';
 import { averagePrecision, rocArea } from '../../src/measures/curves.ts';
 import { eventBased, pointAdjusted } from '../../src/measures/event-based.ts';
-import { mcnemar, pairedPermutation } from '../../src/measures/paired-tests.ts';
 import { type PositionalBias, rangeBased } from '../../src/measures/range-based.ts';
+import { mcnemar, pairedPermutation } from '../../src/measures/significance.ts';
 import { intervalVus, volumeUnderSurface } from '../../src/measures/vus.ts';
 
 interface IntervalsCase {

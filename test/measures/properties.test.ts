@@ -4,9 +4,9 @@ import type { Interval } from '../../src/ground/types.ts';
 import { calibrationError, checkProbabilities } from '../../src/measures/calibration.ts';
 import { averagePrecision, rocArea } from '../../src/measures/curves.ts';
 import { eventBased, pointAdjusted } from '../../src/measures/event-based.ts';
-import { mcnemar, pairedPermutation } from '../../src/measures/paired-tests.ts';
 import { type PrecisionRecall, rangeBased } from '../../src/measures/range-based.ts';
 import { majority, minimumBayesRisk, passAtK } from '../../src/measures/samples.ts';
+import { mcnemar, pairedPermutation } from '../../src/measures/significance.ts';
 import { intervalVus, volumeUnderSurface } from '../../src/measures/vus.ts';
 import { clipAndMerge, pointF1 } from '../../src/series/intervals.ts';
 

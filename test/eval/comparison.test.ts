@@ -3,12 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openExamples } from '../../datasets/source.ts';
-import { type Answers, compareAnswers, compareSeeds } from '../../eval/paired-comparison.ts';
-import { pairedComparisonPage } from '../../eval/paired-comparison-page.ts';
+import { type Answers, compareAnswers, compareSeeds } from '../../eval/comparison.ts';
+import { answersPage } from '../../eval/comparison-page.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import type { AnomalyGold, EvalRecord } from '../../src/ground/types.ts';
-import { mcnemar } from '../../src/measures/paired-tests.ts';
+import { mcnemar } from '../../src/measures/significance.ts';
 import { inside } from '../helpers/command-line.ts';
 import { classResponse, evalRecord, recordOf, writeResponse } from '../helpers/eval-records.ts';
 
@@ -108,14 +108,14 @@ describe('the page', () => {
         }),
       ),
     ];
-    const text = await pairedComparisonPage(compareAnswers(a, b), source);
+    const text = await answersPage(compareAnswers(a, b), source);
     expect(text.includes('&lt;b&gt;a&lt;/b&gt;')).toBe(true);
     expect(text.includes('<i>x')).toBe(false);
     expect(text.match(/<svg/g)).toHaveLength(4);
-    expect(text.includes('2 series have another Class accuracy')).toBe(true);
-    const unknown = await pairedComparisonPage(compareAnswers(a, b), null);
+    expect(text.includes('Class accuracy differs on 2 series')).toBe(true);
+    const unknown = await answersPage(compareAnswers(a, b), null);
     expect(unknown.includes('<svg')).toBe(false);
-    expect(unknown.includes('name it for pictures (--data)')).toBe(true);
+    expect(unknown.includes('name it with --data for pictures')).toBe(true);
   });
 });
 
@@ -161,6 +161,26 @@ describe('timeseer compare', () => {
     expect(found.flips[0]).toEqual({ id: 't/0', task: 'all', label: 'a', outcome: 'lost', a: 1, b: 0 });
   });
 
+  test('says how many series each side answers where predictions are missing', async () => {
+    const [gold, some, all] = ['gold-40', 'some-10', 'all-40'].map((name) => join(folder, `${name}.jsonl`));
+    const write = (path: string, count: number): void =>
+      writeFileSync(
+        path,
+        Array.from({ length: count }, (_, i) => `{"id":"t/${i}","class":"${'ab'[i % 2]}"}\n`).join(''),
+      );
+    write(gold!, 40);
+    write(some!, 10);
+    write(all!, 40);
+    const given = ['compare', some!, all!, '--gold', gold!];
+    const { out } = await inside(...given);
+    expect(out).toContain('40 series: A answers 10 of them, B 40; a missing answer counts as unreadable');
+    const { answered, metrics } = JSON.parse((await inside(...given, '--json')).out);
+    expect(answered).toEqual([10, 40]);
+    expect(metrics[0]).toMatchObject({ a: 0.25, b: 1 });
+    const seeds = await inside('compare', `${some},${all}`, all!, '--gold', gold!);
+    expect(seeds.out).toContain('40 series: A answers 10 of them, B 40');
+  });
+
   test('says what a path should be', async () => {
     const { code, err } = await inside('compare', folder, join(folder, 'none'));
     expect(code).toBe(2);
@@ -202,7 +222,7 @@ describe('runs of several seeds', () => {
   test('with other gold answers, or no series in common, are refused', () => {
     const other = side('gold', [classified('t/0', 'b', 'a')]);
     expect(() => compareSeeds([first], [second, other])).toThrow(
-      /t\/0: one and gold have other gold answers/,
+      /t\/0: the gold answers of one and gold differ/,
     );
     expect(() => compareSeeds([first], [side('far', [classified('t/9', 'a', 'a')])])).toThrow(DataError);
   });
@@ -216,7 +236,7 @@ describe('runs of several seeds', () => {
     const [a, b, c] = [file('seed-a', first), file('seed-b', third), file('seed-c', second)];
     const { code, out } = await inside('compare', `${a},${b}`, c);
     expect(code).toBe(0);
-    expect(out).toMatch(/6 series that all runs answer; 95 % intervals over seeds and series/);
+    expect(out).toMatch(/6 series, answered by both sides; 95 % intervals over seeds and series/);
     expect(out).toMatch(/^Class accuracy +0\.417 \[.*0\.833 \[/m);
     expect((await inside('compare', `${a},${b}`, c, '--html', join(folder, 'x.html'))).err).toMatch(
       /--html: flipped series/,
