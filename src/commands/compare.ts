@@ -41,7 +41,7 @@ async function runCompare(given: CompareArguments): Promise<void> {
   if (runsA.length > 1 || runsB.length > 1) {
     if (html !== undefined || metric !== undefined) {
       throw new ConfigError(
-        `--${html !== undefined ? 'html' : 'metric'}: series are compared one by one for one run a side; name one run for A and one for B, or leave the option out`,
+        `--${html !== undefined ? 'html' : 'metric'}: works on one run a side; name one run for A and one for B, or leave it out`,
       );
     }
     const comparison = compareSeeds(runsA.map(open), runsB.map(open));

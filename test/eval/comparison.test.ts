@@ -239,7 +239,7 @@ describe('runs of several seeds', () => {
     expect(out).toMatch(/6 series, answered by both sides; 95 % intervals over seeds and series/);
     expect(out).toMatch(/^Class accuracy +0\.417 \[.*0\.833 \[/m);
     expect((await inside('compare', `${a},${b}`, c, '--html', join(folder, 'x.html'))).err).toMatch(
-      /--html: flipped series/,
+      /--html: .* name one run for A and one for B/,
     );
   });
 });
