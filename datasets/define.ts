@@ -1,8 +1,10 @@
-/** Tasks of the user: a module whose function makes examples becomes a benchmark that `timeseer data prepare FILE.ts` writes as a data set. */
-import { ConfigError, DataError, suggestion } from '../src/ground/errors.ts';
-import { checkFields, show } from '../src/ground/json-record.ts';
+/** Tasks of users' modules: a function that makes examples becomes a benchmark that `timeseer data prepare FILE.ts` writes as a data set. */
+import { ConfigError, DataError } from '../src/ground/errors.ts';
+import { checkFields, checkKeys, show } from '../src/ground/json-record.ts';
+import { memory } from '../src/ground/machine.ts';
+import { type ModuleAdapter, ModuleHost } from '../src/ground/module-host.ts';
 import type { Example, Gold } from '../src/ground/types.ts';
-import { loadModule, thrownText } from '../src/ground/user-code.ts';
+import { thrownText } from '../src/ground/user-code.ts';
 import { addressText, type ModuleAddress, moduleTexts } from '../src/ground/user-module.ts';
 import { isFigureName } from '../src/plot/presets.ts';
 import { CLASS, CLASS_RULE } from '../src/tasks/classification.ts';
@@ -14,7 +16,7 @@ import { BENCHMARKS } from './benchmarks/registry.ts';
 import { checkExample, VALUE_CHANNEL } from './example.ts';
 import { SPLITS, type Split } from './split.ts';
 
-/** The series of an example, and what is known of it beside the answer. */
+/** Series of an example, with what is known of it beside the answer. */
 type TaskSeries = {
   /** Different for every example, one line; its number when absent. */
   readonly id?: string;
@@ -24,7 +26,7 @@ type TaskSeries = {
   readonly times?: ArrayLike<number> | null;
   /** Of all examples or of none; without it they are drawn (`--shares`). */
   readonly split?: Split;
-  /** What it was cut from: examples of one recording stay in one split. */
+  /** Name of the recording that it was cut from: examples of one recording stay in one split. */
   readonly recording?: string | null;
 } & (
   | {
@@ -42,7 +44,7 @@ type TaskSeries = {
 /** One example: its series, and the parts of the right answer of its kind. */
 export type TaskExample<K extends Gold['kind'] = Gold['kind']> = TaskSeries & GoldParts<K>;
 
-/** What examples are asked for with. */
+/** Argument of the function that makes examples. */
 export interface TaskRequest {
   /** `--from`; null without one. */
   readonly directory: string | null;
@@ -51,19 +53,19 @@ export interface TaskRequest {
 }
 
 export interface TaskDefinition<K extends Gold['kind'] = Gold['kind']> {
-  /** One word: letters, digits, `_` and `-`; no name of a task that there is. */
+  /** One word: letters, digits, `_` and `-`; not the name of a built-in task. */
   readonly name: string;
-  /** What is to be answered: `classification`, `anomaly`, `variates` or `question`. */
+  /** Answer kind: `classification`, `anomaly`, `variates` or `question`. */
   readonly kind: K;
-  /** What a person calls it, in one line; the name when absent. */
+  /** Title for people, one line; the name when absent. */
   readonly title?: string;
-  /** Where the series come from and what a point is: prompts contain it. */
+  /** Origin of the series and meaning of a point: prompts contain it. */
   readonly description?: string;
-  /** Of a classification, in the order of prompts; those that occur, by name, when absent. */
+  /** Classes of a classification, in the order of prompts; those that occur, by name, when absent. */
   readonly classes?: readonly string[];
-  /** What a class looks like, by its name. */
+  /** Appearance of a class in words, by its name. */
   readonly hints?: Readonly<Record<string, string>>;
-  /** What advice is asked for after the class, as a clause. */
+  /** Advice that is asked for after the class, as a clause. */
   readonly advice?: string;
   /** Samples per second. */
   readonly rate?: number;
@@ -71,6 +73,8 @@ export interface TaskDefinition<K extends Gold['kind'] = Gold['kind']> {
   readonly figure?: string;
   readonly licence?: string;
   readonly citation?: string;
+  /** Seconds that one example may take, the first included; 300 when absent. */
+  readonly timeLimit?: number;
   /** All examples, at most a million: a list, a generator, or an asynchronous one. The same for the same request. */
   readonly examples: (
     request: TaskRequest,
@@ -81,13 +85,15 @@ const NAME = /^[A-Za-z][\w-]{0,63}$/u;
 const TITLE = /^[^\n\r]{1,100}$/u;
 const LINE = /^[^\n\r]{1,200}$/u;
 const MOST_EXAMPLES = 1_000_000;
+/** Default time limit of an example, seconds. */
+const TIME_LIMIT = 300;
 /** Points of one channel. */
 const MOST_POINTS = 100_000_000;
-const FIELDS = [
+const KEYS = [
   ...['name', 'kind', 'title', 'description', 'classes', 'hints', 'advice', 'rate', 'figure'],
-  ...['licence', 'citation', 'examples'],
+  ...['licence', 'citation', 'timeLimit', 'examples'],
 ];
-/** Of an example, beside the parts of its answer. */
+/** Fields of an example beside the parts of its answer. */
 const SERIES_FIELDS = ['id', 'values', 'channels', 'names', 'times', 'split', 'recording'];
 
 const isHint = (text: unknown): boolean => typeof text === 'string' && !RESERVED.test(text);
@@ -109,11 +115,11 @@ const isHint = (text: unknown): boolean => typeof text === 'string' && !RESERVED
  *       },
  *     });
  *
- * @throws ConfigError for a definition that is none
+ * @throws ConfigError for a wrong or unknown key
  */
 export function defineTask<K extends Gold['kind']>(definition: TaskDefinition<K>): TaskDefinition<K> {
   const given = (definition ?? {}) as TaskDefinition;
-  const { name, kind, title, examples, classes, hints = {}, rate, figure, advice } = given;
+  const { name, kind, title, examples, classes, hints = {}, rate, figure, advice, timeLimit } = given;
   if (typeof name !== 'string' || !NAME.test(name)) {
     throw new ConfigError(
       `defineTask: name: got ${show(name)}, expected a word of letters, digits, _ and - that begins with a letter`,
@@ -122,8 +128,7 @@ export function defineTask<K extends Gold['kind']>(definition: TaskDefinition<K>
   const fail = (message: string): never => {
     throw new ConfigError(`defineTask ${name}: ${message}`);
   };
-  const odd = Object.keys(given).find((key) => !FIELDS.includes(key));
-  if (odd !== undefined) fail(`${odd}: unknown field.${suggestion(odd, FIELDS)} Known: ${FIELDS.join(', ')}`);
+  checkKeys(`defineTask ${name}`, given, KEYS);
   if (BENCHMARKS.some((one) => one.name.split('/')[0] === name.toLowerCase())) {
     fail(`name: there is a task called ${name.toLowerCase()}; give it another`);
   }
@@ -153,11 +158,14 @@ export function defineTask<K extends Gold['kind']>(definition: TaskDefinition<K>
   if (rate !== undefined && !(Number.isFinite(rate) && rate > 0)) {
     fail(`rate: got ${show(rate)}, expected samples per second, above 0`);
   }
+  if (timeLimit !== undefined && !(Number.isFinite(timeLimit) && timeLimit > 0 && timeLimit <= 86_400)) {
+    fail(`timeLimit: got ${show(timeLimit)}, expected seconds, above 0 and at most a day`);
+  }
   if (figure !== undefined && !isFigureName(figure)) fail(`figure: there is no preset ${show(figure)}`);
   return definition;
 }
 
-/** What a module exports as a task. @throws ConfigError naming the file */
+/** Reads a module's export as a task. @throws ConfigError naming the file */
 function taskOf(value: unknown, file: string): TaskDefinition {
   try {
     return defineTask(value as TaskDefinition);
@@ -166,16 +174,16 @@ function taskOf(value: unknown, file: string): TaskDefinition {
   }
 }
 
-/** @throws DataError for what is neither a list nor a typed array of numbers */
+/** @throws DataError for a value that is neither a list nor a typed array of numbers */
 function numbersFrom(list: unknown, name: string): Float64Array {
   const { length } = (list ?? {}) as ArrayLike<unknown>;
   if (typeof list !== 'object' || !(Number.isSafeInteger(length) && length >= 0)) {
     throw new DataError(`${name}: got ${show(list)}, expected numbers`);
   }
   if (length > MOST_POINTS) throw new DataError(`${name}: ${length} points; at most ${MOST_POINTS}`);
-  return Float64Array.from(list as ArrayLike<unknown>, (one, i) => {
-    if (typeof one === 'number') return one;
-    throw new DataError(`${name}[${i}]: got ${show(one)}, expected a number, NaN where missing`);
+  return Float64Array.from(list as ArrayLike<unknown>, (value, i) => {
+    if (typeof value === 'number') return value;
+    throw new DataError(`${name}[${i}]: got ${show(value)}, expected a number, NaN where missing`);
   });
 }
 
@@ -221,79 +229,182 @@ function loadedFrom({ name, kind }: TaskDefinition, value: unknown, index: numbe
   return { split: split as Split | null, example };
 }
 
-/** Something that code of the user threw. */
-const thrownBy = ({ name }: TaskDefinition, file: string, cause: unknown): ConfigError =>
-  new ConfigError(`${file}: task ${name}: examples ${thrownText(file, cause)}`, { cause });
+/** A definition without its function: what is sent between threads. */
+type TaskFacts = Omit<TaskDefinition, 'examples'>;
 
-/** What the user's function gives, one by one. @throws ConfigError for what is no list, and where it throws */
-async function* givenBy(task: TaskDefinition, request: TaskRequest, file: string): AsyncGenerator<unknown> {
-  let list: unknown;
-  try {
-    list = await task.examples(request);
-  } catch (cause) {
-    throw thrownBy(task, file, cause);
+/** Examples that are sent at a time: those of this many milliseconds, or with this many points. */
+const SEND_MS = 200;
+const SEND_POINTS = 1e6;
+
+const pointsOf = ({ example: { channels } }: Loaded): number =>
+  channels.reduce((sum, channel) => sum + channel.length, 0);
+
+/** Runs the function of a task in the thread of its module, and checks its examples there. */
+class TaskRun {
+  readonly #task: TaskDefinition;
+  readonly #file: string;
+  /** Runs for one example; does not hide from the event loop that nothing is under way. */
+  readonly #timer: NodeJS.Timeout;
+  /** Number of the next example. */
+  #index = 0;
+  #fail: (problem: string) => void = () => {};
+
+  constructor(task: TaskDefinition, file: string, signal: AbortSignal) {
+    const { timeLimit = TIME_LIMIT } = task;
+    this.#task = task;
+    this.#file = file;
+    this.#timer = setTimeout(() => {
+      this.#fail(
+        `gave no example ${this.#index} within ${timeLimit} s; raise timeLimit where it must take longer`,
+      );
+    }, 1000 * timeLimit).unref();
+    signal.addEventListener('abort', () => this.#fail((signal.reason as Error).message), { once: true });
   }
-  if (
-    typeof list !== 'object' ||
-    list === null ||
-    !(Symbol.iterator in list || Symbol.asyncIterator in list)
-  ) {
-    throw new ConfigError(
-      `${file}: task ${task.name}: examples gave ${show(list)}, expected a list or a generator of examples`,
-    );
+
+  /**
+   * All examples, checked, one by one.
+   * @throws ConfigError where the function throws, or takes too long; DataError for a wrong example
+   */
+  async *examples(request: TaskRequest): AsyncGenerator<Loaded> {
+    const numbers = new Map<string, number>();
+    let split: Split | null = null;
+    let points = 0;
+    const most = memory().total / 2 / Float64Array.BYTES_PER_ELEMENT;
+    for await (const value of this.#values(request)) {
+      const index = this.#index;
+      if (index === MOST_EXAMPLES)
+        throw this.#wrong(`more than ${MOST_EXAMPLES} examples; end the generator`);
+      let loaded: Loaded;
+      try {
+        loaded = loadedFrom(this.#task, value, index);
+      } catch (error) {
+        throw error instanceof DataError ? this.#wrong(error.message) : this.#thrown(error);
+      }
+      const { example } = loaded;
+      const same = numbers.get(example.id);
+      if (same !== undefined) throw this.#wrong(`its id is that of example ${same}, ${show(example.id)}`);
+      if (index === 0) split = loaded.split;
+      if ((split === null) !== (loaded.split === null)) {
+        const has = loaded.split === null ? 'has no split' : 'has a split';
+        throw this.#wrong(`${has}, unlike the first; give one to all of them, or to none`);
+      }
+      points += pointsOf(loaded);
+      if (points > most) {
+        throw this.#wrong(
+          `all together have ${points} points, more than half of this machine's memory holds`,
+        );
+      }
+      numbers.set(example.id, index);
+      this.#index++;
+      yield { ...loaded, place: { file: this.#file } };
+    }
+    if (this.#index === 0) {
+      throw new DataError(`task ${this.#task.name}: examples gave none`, { file: this.#file });
+    }
   }
-  try {
-    yield* list as AsyncIterable<unknown>;
-  } catch (cause) {
-    throw thrownBy(task, file, cause);
+
+  /** Values of the user's function. @throws ConfigError for anything but a list, and where it throws or takes too long */
+  async *#values(request: TaskRequest): AsyncGenerator<unknown> {
+    const list: unknown = await this.#within(() => this.#task.examples(request));
+    const given = (typeof list === 'object' ? (list ?? {}) : {}) as Partial<
+      AsyncIterable<unknown> & Iterable<unknown>
+    >;
+    const iterator = given[Symbol.asyncIterator]?.() ?? given[Symbol.iterator]?.();
+    if (iterator === undefined) {
+      throw new ConfigError(
+        `${this.#file}: task ${this.#task.name}: examples gave ${show(list)}, expected a list or a generator of examples`,
+      );
+    }
+    for (;;) {
+      const { done, value } = await this.#within(() => iterator.next());
+      if (done === true) return;
+      yield await this.#within(() => value);
+    }
+  }
+
+  /** Waits for code of the user, as long as an example may take. */
+  #within<T>(work: () => T | Promise<T>): Promise<T> {
+    this.#timer.refresh();
+    return new Promise((resolve, reject) => {
+      this.#fail = (problem) =>
+        reject(new ConfigError(`${this.#file}: task ${this.#task.name}: examples ${problem}`));
+      Promise.resolve()
+        .then(work)
+        .then(resolve, (cause: unknown) => reject(this.#thrown(cause)));
+    });
+  }
+
+  #wrong(message: string): DataError {
+    return new DataError(`task ${this.#task.name}: example ${this.#index}: ${message}`, { file: this.#file });
+  }
+
+  #thrown(cause: unknown): ConfigError {
+    const what = thrownText(this.#file, cause);
+    return new ConfigError(`${this.#file}: task ${this.#task.name}: examples ${what}`, { cause });
   }
 }
 
-/** All examples of a task, checked. @throws ConfigError where the function throws, DataError for what is no example */
-async function examplesOf(task: TaskDefinition, request: TaskRequest, file: string): Promise<Loaded[]> {
-  const all: Loaded[] = [];
-  const numbers = new Map<string, number>();
-  const wrong = (message: string, index: number): DataError =>
-    new DataError(`task ${task.name}: example ${index}: ${message}`, { file });
-  for await (const value of givenBy(task, request, file)) {
-    const index = all.length;
-    if (index === MOST_EXAMPLES) throw wrong(`more than ${MOST_EXAMPLES} examples; end the generator`, index);
-    let loaded: Loaded;
-    try {
-      loaded = loadedFrom(task, value, index);
-    } catch (error) {
-      throw error instanceof DataError ? wrong(error.message, index) : thrownBy(task, file, error);
-    }
-    const { split, example } = loaded;
-    const same = numbers.get(example.id);
-    if (same !== undefined) throw wrong(`its id is that of example ${same}, ${show(example.id)}`, index);
-    if ((split === null) !== ((all[0] ?? loaded).split === null)) {
-      const has = split === null ? 'has no split' : 'has a split';
-      throw wrong(`${has}, unlike the first; give one to all of them, or to none`, index);
-    }
-    numbers.set(example.id, index);
-    all.push({ ...loaded, place: { file } });
-  }
-  if (all.length === 0) throw new DataError(`task ${task.name}: examples gave none`, { file });
-  return all;
-}
+export const adapter: ModuleAdapter<TaskFacts, TaskRequest, null, readonly Loaded[]> = {
+  wanted: 'a task made with defineTask',
+  open([module]) {
+    const { value, file } = module!;
+    const task = taskOf(value, file);
+    const { examples: _, ...info } = task;
+    return {
+      info,
+      async answer(request, { signal, part, beat }) {
+        let [pending, points, sent]: [Loaded[], number, number] = [[], 0, performance.now()];
+        const send = (): void => {
+          const buffers = pending.flatMap(({ example: { channels } }) =>
+            channels.map(({ buffer }) => buffer),
+          );
+          part(pending, buffers as ArrayBuffer[]);
+          [pending, points, sent] = [[], 0, performance.now()];
+        };
+        for await (const loaded of new TaskRun(task, file, signal).examples(request)) {
+          beat();
+          pending.push(loaded);
+          points += pointsOf(loaded);
+          if (points >= SEND_POINTS || performance.now() - sent >= SEND_MS) send();
+        }
+        send();
+        return { reply: null };
+      },
+    };
+  },
+};
 
-/** The result of work, or the error once nothing is under way any more that could settle it: Node would end the process without a word. */
-async function unlessStalled<T>(work: Promise<T>, error: () => Error): Promise<T> {
-  let stalled = (): void => {};
-  const idle = new Promise<never>((_, reject) => {
-    stalled = () => reject(error());
+/**
+ * Runs the module of a task in a thread of its own, and takes its examples.
+ * @throws ConfigError for a module that cannot be loaded, exports no task, throws, exits or takes too long; DataError for a wrong example
+ */
+async function runTask(
+  address: ModuleAddress,
+  request: TaskRequest,
+  onProgress: (count: number) => void,
+): Promise<{ readonly task: TaskFacts; readonly all: readonly Loaded[] }> {
+  const host = await ModuleHost.open<TaskFacts, TaskRequest, null, readonly Loaded[]>({
+    modules: [address],
+    adapter: import.meta.url,
+    timeLimit: ({ timeLimit = TIME_LIMIT }) => timeLimit,
+    failure: (message) => new ConfigError(message),
   });
-  process.once('beforeExit', stalled);
+  const all: Loaded[] = [];
   try {
-    return await Promise.race([work, idle]);
+    await host.call(request, {
+      onPart: (loaded) => {
+        for (const each of loaded) all.push(each);
+        onProgress(all.length);
+      },
+    });
+    return { task: host.info, all };
   } finally {
-    process.off('beforeExit', stalled);
+    await host.close();
   }
 }
 
-/** The classes of a task, in the order of prompts. @throws DataError for an example of another class */
-function classesOf({ name, kind, classes }: TaskDefinition, all: readonly Loaded[], file: string): string[] {
+/** Lists the classes of a task, in the order of prompts. @throws DataError for an example of another class */
+function classesOf({ name, kind, classes }: TaskFacts, all: readonly Loaded[], file: string): string[] {
   const { classes: known, className } = taskKind(kind);
   const named = all.map(({ example }) => className(example.gold));
   const seen = new Set(named.filter((one) => one !== null));
@@ -321,17 +432,18 @@ function planOf(all: readonly Loaded[]): SplitPlan {
 }
 
 /**
- * The benchmark of a module. Its function is called once, here.
- * @throws ConfigError for a module that cannot be loaded, is no task, throws or never ends; DataError for what is no example
+ * Makes the benchmark of a module. Its function is called once, here.
+ * @param onProgress receives the number of examples so far
+ * @throws ConfigError for a module that cannot be loaded, exports no task, throws, exits or takes too long; DataError for a wrong example
  */
-export async function userTask(address: ModuleAddress, request: TaskRequest): Promise<Benchmark> {
+export async function userTask(
+  address: ModuleAddress,
+  request: TaskRequest,
+  onProgress: (count: number) => void = () => {},
+): Promise<Benchmark> {
   const { file } = address;
-  const task = taskOf(await loadModule(address, 'a task made with defineTask'), file);
+  const { task, all } = await runTask(address, request, onProgress);
   const { name, kind, title = name, description, hints = {}, advice = null, rate = null, figure } = task;
-  const all = await unlessStalled(examplesOf(task, request, file), () => {
-    const what = 'examples waits for something that never comes; settle every promise in it';
-    return new ConfigError(`${file}: task ${name}: ${what}`);
-  });
   const classes = classesOf(task, all, file);
   const own = taskKind(kind).classes;
   const hinted = own === 'data' ? classes : own;

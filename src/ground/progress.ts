@@ -174,8 +174,10 @@ export class Progress {
 }
 
 export interface ReadingNoteOptions {
-  /** Name of what is read: 'har'. */
+  /** Name of the data that are read: 'har'. */
   readonly label: string;
+  /** Verb of the note. Default: reading. */
+  readonly verb?: string;
   /** Writes nothing at all. */
   readonly silent?: boolean;
   readonly stream?: ProgressStream;
@@ -187,9 +189,12 @@ export interface ReadingNoteOptions {
 const FIRST_NOTE = 1_000;
 const NEXT_NOTE = 5_000;
 
-/** Says on standard error that files are being read, once that takes longer than a second. */
+/** Says on standard error that files are being read, or other work without ticks, once it takes longer than a second. */
 export class ReadingNote {
   readonly #label: string;
+  readonly #verb: string;
+  /** Progress within the work: '1200 examples'. */
+  detail = '';
   readonly #silent: boolean;
   readonly #stream: ProgressStream;
   readonly #now: () => number;
@@ -200,12 +205,13 @@ export class ReadingNote {
 
   constructor(options: ReadingNoteOptions) {
     this.#label = options.label;
+    this.#verb = options.verb ?? 'reading';
     this.#silent = options.silent ?? false;
     this.#stream = options.stream ?? process.stderr;
     this.#now = options.now ?? (() => performance.now());
   }
 
-  /** Reading begins. */
+  /** Starts the clock. */
   start(): void {
     this.stop();
     this.#start = this.#now();
@@ -221,7 +227,8 @@ export class ReadingNote {
     this.#due = now + NEXT_NOTE;
     if (!this.#silent) {
       const took = formatDuration((now - this.#start) / 1000);
-      tell(this.#stream, `${forPeople(`reading ${this.#label}: ${took} so far`)}\n`);
+      const detail = this.detail === '' ? '' : `, ${this.detail}`;
+      tell(this.#stream, `${forPeople(`${this.#verb} ${this.#label}: ${took} so far${detail}`)}\n`);
     }
   }
 

@@ -2,16 +2,25 @@ import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, describe, expect, test } from 'vitest';
-import { defineTask, type TaskDefinition, userTask } from '../../datasets/define.ts';
+import { afterAll, describe, expect, test, vi } from 'vitest';
+import type { Loaded } from '../../datasets/benchmarks/benchmark.ts';
+import { adapter, defineTask, type TaskDefinition, userTask } from '../../datasets/define.ts';
 import { ExampleSet } from '../../datasets/example-set.ts';
 import { prepare } from '../../datasets/prepare.ts';
 import { openExamples } from '../../datasets/source.ts';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { ANOMALY_CLASSES } from '../../src/ground/types.ts';
+import { loadModule } from '../../src/ground/user-code.ts';
 import { goldResponse } from '../../src/tasks/kinds.ts';
 import { inside } from '../helpers/command-line.ts';
 import { CLI } from '../helpers/program.ts';
+
+/** Bytes that the machine seems to have; null: its own. */
+const memory = vi.hoisted((): { total: number | null } => ({ total: null }));
+vi.mock('../../src/ground/machine.ts', async (original) => {
+  const real = await original<typeof import('../../src/ground/machine.ts')>();
+  return { ...real, memory: () => ({ ...real.memory(), total: memory.total ?? real.memory().total }) };
+});
 
 const root = mkdtempSync(join(tmpdir(), 'timeseer-define-task-'));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -26,6 +35,16 @@ function module(definition: string): { file: string; name: string } {
 }
 const task = (examples: string, more = "kind: 'anomaly'"): { file: string; name: string } =>
   module(`{ name: 'pumps', ${more}, examples: ${examples} }`);
+
+/** Runs a task as its thread does, in this one. */
+async function ran(address: { file: string; name: string }): Promise<Loaded[]> {
+  const { file } = address;
+  const { answer } = adapter.open([{ value: await loadModule(address, adapter.wanted), file }]);
+  const all: Loaded[] = [];
+  const part = (loaded: readonly Loaded[]): void => void all.push(...loaded);
+  await answer(REQUEST, { signal: new AbortController().signal, part, beat: () => {} });
+  return all;
+}
 
 describe('a task of a module', () => {
   test('becomes a data set with its words, its splits and the hashes of its files', async () => {
@@ -191,7 +210,7 @@ describe('a module that is wrong', () => {
       'misspells a field of its own',
       task(DRAWN, "kind: 'classification', clases: ['a']"),
       ConfigError,
-      /clases: unknown field\. Did you mean classes\?/,
+      /clases: unknown key\. Did you mean classes\?/,
     ],
     [
       'misspells a field of an example',
@@ -340,34 +359,84 @@ describe('a module that is wrong', () => {
       DataError,
       /split: got "exam"/,
     ],
-    [
-      'gives a class that it does not have',
-      task("() => [{ values: [1, 2], class: 'b' }]", "kind: 'classification', classes: ['a']"),
-      DataError,
-      /example 0: the class "b" is not among/,
-    ],
-    [
-      'hints at no class',
-      task("() => [{ values: [1, 2], class: 'b' }]", "kind: 'classification', hints: { c: 'x' }"),
-      ConfigError,
-      /no class "c"/,
-    ],
   ])('%s', async (_, address, type, message) => {
-    const opened = userTask(address, REQUEST);
+    const opened = ran(address);
     await expect(opened).rejects.toThrow(type);
     await expect(opened).rejects.toThrow(message);
     await expect(opened).rejects.toThrow(address.file);
   });
 
-  test('waits for ever: the process ends with an error, not without a word', () => {
-    const { file } = task('() => new Promise(() => {})');
-    const { status, stderr } = spawnSync(
-      process.execPath,
-      [CLI, 'data', 'prepare', file, '--out', join(root, 'never')],
-      { encoding: 'utf8' },
+  test.each<[string, string, RegExp]>([
+    ['ends the process', 'function* () { process.exit(0); }', /ended its thread with process\.exit\(0\)/],
+    [
+      'blocks without end',
+      'function* () { yield { values: [1, 2], intervals: [] }; for (;;); }',
+      /a call blocked its thread for more than 2\.2 s/,
+    ],
+    [
+      'throws later',
+      'async function* () { setTimeout(() => { throw new Error("late") }); await new Promise(() => {}); }',
+      /threw Error: late \(.*\) outside of a call/,
+    ],
+  ])('%s: one error that names it', async (_, examples, message) => {
+    const address = task(examples, "kind: 'anomaly', timeLimit: 0.2");
+    const opened = userTask(address, REQUEST);
+    await expect(opened).rejects.toThrow(message);
+    await expect(opened).rejects.toBeInstanceOf(ConfigError);
+  });
+
+  test('waits for ever: an error at once, long before the time limit', async () => {
+    const { file, name } = task('async function* () { await new Promise(() => {}); }');
+    await expect(userTask({ file, name }, REQUEST)).rejects.toThrow(
+      `${file}: task pumps: examples waits for something that never comes`,
     );
-    expect(stderr).toContain(`${file}: task pumps: examples waits for something that never comes`);
-    expect(status).toBe(2);
+  });
+
+  test('takes too long for an example: an error that says how long', async () => {
+    const slow = task(
+      'async function* () { yield { values: [1, 2], intervals: [] }; for (;;) await new Promise((resolve) => setTimeout(resolve, 5)); }',
+      "kind: 'anomaly', timeLimit: 0.05",
+    );
+    await expect(ran(slow)).rejects.toThrow(/examples gave no example 1 within 0\.05 s; raise timeLimit/);
+  });
+
+  test('gives more than the machine holds: an error, not the end of the process', async () => {
+    memory.total = 16 * 1000;
+    const endless = task('function* () { for (;;) yield { values: [1, 2, 3, 4], intervals: [] }; }');
+    await expect(ran(endless)).rejects.toThrow(/example 250: all together have 1004 points, more than half/);
+    memory.total = null;
+  });
+
+  test.each([
+    [
+      "kind: 'classification', classes: ['a']",
+      DataError,
+      /example 0: the class "b" is not among its classes \(a\)/,
+    ],
+    ["kind: 'classification', hints: { c: 'x' }", ConfigError, /no class "c"/],
+  ])('names classes that no example has: %s', async (more, type, message) => {
+    const opened = userTask(task("() => [{ values: [1, 2], class: 'b' }]", more), REQUEST);
+    await expect(opened).rejects.toThrow(message);
+    await expect(opened).rejects.toBeInstanceOf(type);
+  });
+
+  test('ends the process: the command fails, and what is printed stays out of --json', () => {
+    const run = (examples: string, out: string) =>
+      spawnSync(
+        process.execPath,
+        [CLI, 'data', 'prepare', task(examples).file, '--out', join(root, out), '--json', '--no-traces'],
+        { encoding: 'utf8' },
+      );
+    const ended = run('() => process.exit(0)', 'ended');
+    expect(ended).toMatchObject({ status: 2, stdout: '' });
+    expect(ended.stderr).toMatch(/task-\d+\.mjs: ended its thread with process\.exit\(0\)/);
+    const printed = run(
+      "() => { console.log('noise'); return [1, 2, 3, 4, 5, 6, 7, 8, 9, 10].map((k) => ({ values: [k, 0, 1], intervals: [] })) }",
+      'printed',
+    );
+    expect(printed.status).toBe(0);
+    expect(JSON.parse(printed.stdout)).toMatchObject({ task: 'pumps' });
+    expect(printed.stderr).toContain('noise');
   });
 
   test('is told how it becomes a data set where one is wanted', () => {

@@ -1,4 +1,5 @@
 /** `timeseer data prepare NAME`: a task, or the user's own files, as a checked data set. */
+import { basename } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import type { CommandModule } from 'yargs';
 import type { Benchmark } from '../../../datasets/benchmarks/benchmark.ts';
@@ -21,7 +22,7 @@ import { SPLITS, type Split } from '../../../datasets/split.ts';
 import { blindLines } from '../../../datasets/statistics.ts';
 import { ConfigError } from '../../ground/errors.ts';
 import { withInterrupt } from '../../ground/interrupt.ts';
-import { Progress } from '../../ground/progress.ts';
+import { Progress, ReadingNote } from '../../ground/progress.ts';
 import { columns, print, printJson } from '../../ground/terminal.ts';
 import { ANOMALY_CLASSES } from '../../ground/types.ts';
 import { isModuleSpecifier, moduleAddress } from '../../ground/user-module.ts';
@@ -221,8 +222,16 @@ export async function taskNamed(
 ): Promise<NamedTask> {
   if (isModuleSpecifier(name)) {
     const address = moduleAddress(name, '.');
-    const spec = await userTask(address, { directory: from ?? null, seed });
-    return { spec, place: async () => address.file };
+    const note = new ReadingNote({ label: basename(address.file), verb: 'running', silent: json });
+    note.start();
+    try {
+      const spec = await userTask(address, { directory: from ?? null, seed }, (count) => {
+        note.detail = `${count} examples`;
+      });
+      return { spec, place: async () => address.file };
+    } finally {
+      note.stop();
+    }
   }
   const spec = benchmarkNamed(name);
   return { spec, place: () => taskFolder(spec, from, json) };
