@@ -1,27 +1,65 @@
 /**
- * Kills stages of the command line, resumes them, and compares all that they leave with what an unbroken run leaves, byte for byte.
+ * Kills stages of the command line, resumes them, and compares all files that they leave with those of an unbroken run, byte for byte.
  *
- *     npx tsx test/kill/run.ts --kills 200          # sft, train and quickstart; about 3 s a kill on two quiet cores
- *
- * runs many; `npm run build` comes before. The suite runs a few (kill.test.ts).
+ * `npm test` runs a few kills (kill.test.ts), `npm run soak` all (*.soak.ts, and random ones by run.ts).
  */
-import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
+import { cpSync, existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import { readEvents } from '../helpers/event-file.ts';
-import { Child, type Ending } from '../helpers/tiny-run.ts';
+import { Child, type Ending, writeTinyPolicy, writeTinyRecipe } from '../helpers/tiny-run.ts';
 
 export const PRELOAD = pathToFileURL(join(import.meta.dirname, 'kill-at.mjs')).href;
 
 /** When a process is killed: milliseconds after it started, or at a call as kill-at.mjs has it. */
 export type Kill = number | string;
 
-/** A command that begins something in `out`, and goes on with it. */
+/** Command lines that begin something in `out`, and resume it. */
 export interface Stage {
   readonly begin: readonly string[];
   readonly resume: readonly string[];
   readonly out: string;
+}
+
+/** Unbroken tiny runs, and the stages that are killed and compared with them. */
+export interface TinyRuns {
+  readonly recipe: string;
+  /** Run after its supervised stage, and after reinforcement. */
+  readonly half: string;
+  readonly whole: string;
+  /** Supervised stage in `out`. */
+  sft(out: string): Stage;
+  /** Reinforcement in `out`, a copy of `half`. */
+  rl(out: string): Stage;
+}
+
+/** Makes the unbroken runs inside `directory`; `run` runs a command line and must throw if it fails. */
+export async function makeTinyRuns(
+  directory: string,
+  run: (...args: string[]) => Promise<unknown>,
+): Promise<TinyRuns> {
+  const [recipe, half, whole] = ['tiny.yaml', 'half', 'whole'].map((name) => join(directory, name)) as [
+    string,
+    string,
+    string,
+  ];
+  const sft = (out: string): Stage => ({
+    out,
+    begin: ['sft', '--recipe', recipe, '--set', 'sft.samples=80', '--quiet', '--out', out],
+    resume: ['sft', '--out', out, '--resume', '--quiet'],
+  });
+  const rl = (out: string): Stage => ({
+    out,
+    begin: ['train', '--out', out, '--quiet'],
+    resume: ['train', '--out', out, '--resume', '--quiet'],
+  });
+  writeTinyPolicy(join(directory, 'policy'));
+  writeTinyRecipe(recipe, join(directory, 'policy'));
+  await run(...sft(whole).begin);
+  cpSync(whole, half, { recursive: true });
+  await run(...rl(whole).begin);
+  return { recipe, half, whole, sft, rl };
 }
 
 /** Runs a command line with kill-at.mjs loaded. */
@@ -42,7 +80,7 @@ export async function attempt(
   return child.ended;
 }
 
-/** Whether something was begun that can be gone on with; what had not come so far is begun again. */
+/** True once the stage has begun something that can be resumed; before that, it is begun again. */
 export const begun = ({ out }: Stage): boolean => existsSync(join(out, 'recipe.json'));
 
 /**
@@ -73,7 +111,7 @@ const CLOCKED = /^(?:environment|eval)\.json$|\bstage\.json$|^report\.(html|json
 /** The event file of a stage has the time at which it began in its name. */
 const EVENTS = /events\.out\.tfevents\.\d+\.timeseer$/;
 
-/** What must be the same of a file. */
+/** Content of a file without what may differ between two runs. */
 function essence(name: string, file: string): string {
   if (EVENTS.test(file)) {
     const events = readEvents(file).flatMap(({ step, scalars }) =>
@@ -90,7 +128,7 @@ function essence(name: string, file: string): string {
   return text.replace(/"ms":\{[^}]*\}/g, '').replace(/"time":[\d.]+/g, '');
 }
 
-/** Paths of the files in a directory, by what they are called whenever they are written. */
+/** Paths of the files in a directory, by names that do not depend on when they were written. */
 function files(directory: string): Map<string, string> {
   const names = readdirSync(directory, { recursive: true })
     .map(String)
@@ -102,8 +140,8 @@ function files(directory: string): Map<string, string> {
 export function differences(whole: string, other: string): string[] {
   const [a, b] = [files(whole), files(other)];
   return [...new Set([...a.keys(), ...b.keys()])].sort().filter((name) => {
-    const [one, two] = [a.get(name), b.get(name)];
-    if (one === undefined || two === undefined) return true;
-    return !CLOCKED.test(name) && essence(name, one) !== essence(name, two);
+    const [first, second] = [a.get(name), b.get(name)];
+    if (first === undefined || second === undefined) return true;
+    return !CLOCKED.test(name) && essence(name, first) !== essence(name, second);
   });
 }
