@@ -1,0 +1,168 @@
+/** The policy of the package itself: it finds what is obvious, and its confidences can be fitted again. */
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { openExamples } from '../../datasets/source.ts';
+import { openTorch } from '../../src/engine/torch/torch.ts';
+import { accountsOf, SUPPORT, type Support } from '../../src/explain/confidence.ts';
+import {
+  CONFIDENCE_FILE,
+  confidenceOf,
+  isRight,
+  readConfidence,
+} from '../../src/explain/confidence-model.ts';
+import { askAll } from '../../src/explain/policy-answers.ts';
+import { checkReport } from '../../src/explain/report.ts';
+import { policiesDirectory } from '../../src/ground/paths.ts';
+import { Random } from '../../src/ground/random.ts';
+import type { Interval } from '../../src/ground/types.ts';
+import { parseDims } from '../../src/policy/model-config.ts';
+import { Policy, readParts } from '../../src/policy/policy.ts';
+import { openReader } from '../../src/run/explain.ts';
+import { bridge } from '../../src/series/missing.ts';
+import { inside } from '../helpers/command-line.ts';
+
+const root = mkdtempSync(join(tmpdir(), 'timeseer-small-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+const small = join(policiesDirectory(), 'small');
+const LENGTH = 560;
+
+/** Six series with one change each that anybody sees: its place and the value at sample i. */
+const OBVIOUS: Readonly<
+  Record<string, { readonly truth: Interval; value(i: number, changed: boolean, noise: number): number }>
+> = {
+  spike: { truth: [300, 306], value: (i, changed, e) => Math.sin(i / 9) + 0.1 * e + (changed ? 6 : 0) },
+  flat: { truth: [220, 280], value: (i, changed, e) => (changed ? 0 : Math.sin(i / 6)) + 0.05 * e },
+  fast: { truth: [350, 410], value: (i, changed, e) => Math.sin(changed ? i / 2 : i / 8) + 0.05 * e },
+  shift: { truth: [400, 460], value: (i, changed, e) => Math.sin(i / 10) + 0.2 * e + (changed ? 4 : 0) },
+  loud: { truth: [150, 200], value: (_, changed, e) => (changed ? 8 : 1) * e },
+  drop: {
+    truth: [470, 490],
+    value: (i, changed, e) => 10 + Math.sin(i / 12) + 0.2 * e - (changed ? 8 : 0),
+  },
+};
+
+const table = join(root, 'obvious.csv');
+beforeAll(() => {
+  const random = new Random(1, 'obvious');
+  const rows = Array.from({ length: LENGTH }, (_, i) =>
+    Object.values(OBVIOUS).map(({ truth, value }) =>
+      value(i, i >= truth[0] && i < truth[1], random.uniform() - 0.5).toFixed(4),
+    ),
+  );
+  writeFileSync(table, [Object.keys(OBVIOUS), ...rows].map((row) => `${row.join(',')}\n`).join(''));
+});
+
+/** Share of the union of two intervals that both cover. */
+function overlapOverUnion(a: Interval, b: Interval): number {
+  const common = Math.max(0, Math.min(a[1], b[1]) - Math.max(a[0], b[0]));
+  return common / (a[1] - a[0] + b[1] - b[0] - common);
+}
+
+/** Names of the series in which a policy marks the change and little else. */
+async function found(policy: string): Promise<string[]> {
+  const out = join(root, 'report');
+  expect((await inside('explain', table, '--policy', policy, '--out', out)).code).toBe(0);
+  const { policy: answers } = checkReport(JSON.parse(readFileSync(`${out}.json`, 'utf8')));
+  return Object.entries(OBVIOUS).flatMap(([name, { truth }]) => {
+    const { intervals } = answers!.columns.find(({ column }) => column === name)!;
+    const hit = intervals.some(({ start, end }) => overlapOverUnion([start, end], truth) >= 0.5);
+    return hit && intervals.length <= 2 ? [name] : [];
+  });
+}
+
+test('marks obvious changes at their place, which random weights of its shape do not', async () => {
+  expect((await found('small')).length).toBeGreaterThanOrEqual(5);
+  const random = join(root, 'random');
+  const { config, tokenizer } = readParts(small);
+  const policy = Policy.create(openTorch({ threads: 1 }), {
+    tokenizer,
+    seed: 1,
+    dims: () => parseDims(config, 'config.json'),
+  });
+  policy.write(random);
+  policy.dispose();
+  for (const name of ['timeseer.json', CONFIDENCE_FILE]) cpSync(join(small, name), join(random, name));
+  expect((await found(random)).length).toBeLessThanOrEqual(1);
+});
+
+/**
+ * The maximum of the penalised likelihood by plain gradient ascent: weights of inputs in units of their standard deviations cost half their
+ * square, and one example at the mean is half right.
+ */
+function fitIndependently(
+  examples: readonly { readonly support: Support; readonly right: boolean }[],
+): (support: Support) => number {
+  const columns = SUPPORT.map((name) => examples.map(({ support }) => support[name]));
+  const means = columns.map((column) => column.reduce((a, b) => a + b) / column.length);
+  const stds = columns.map(
+    (column, k) => Math.sqrt(column.reduce((sum, x) => sum + (x - means[k]!) ** 2, 0) / column.length) || 1,
+  );
+  const scaled = (support: Support): number[] => [
+    1,
+    ...SUPPORT.map((name, k) => (support[name] - means[k]!) / stds[k]!),
+  ];
+  const weights = [1, ...SUPPORT].map(() => 0);
+  const share = (row: readonly number[]): number =>
+    1 / (1 + Math.exp(-row.reduce((sum, x, k) => sum + x * weights[k]!, 0)));
+  const rows = [
+    ...examples.map(({ support, right }) => [scaled(support), Number(right)] as const),
+    [[1, ...SUPPORT.map(() => 0)], 0.5] as const,
+  ];
+  for (let step = 0; step < 6000; step++) {
+    const slope = weights.map((weight, k) => (k === 0 ? 0 : -weight));
+    for (const [row, target] of rows) {
+      const residual = target - share(row);
+      for (const [k, x] of row.entries()) slope[k]! += residual * x;
+    }
+    for (const [k, value] of slope.entries()) weights[k]! += value / rows.length;
+  }
+  return (support) => share(scaled(support));
+}
+
+test('calibrate writes the logistic regression of what is right among the intervals that a policy marks', async () => {
+  const copy = join(root, 'copy');
+  cpSync(small, copy, { recursive: true });
+  rmSync(join(copy, CONFIDENCE_FILE));
+  const { code, out } = await inside('calibrate', '--policy', copy, '--count', '2', '--seed', '5', '--json');
+  expect(code).toBe(0);
+  const model = readConfidence(copy)!;
+  const { reliability } = JSON.parse(out) as { reliability: { intervals: number; right: number }[] };
+
+  const examples: { support: Support; right: boolean }[] = [];
+  const { reader, policy } = await openReader(copy, {
+    engine: undefined,
+    device: undefined,
+    calibrated: false,
+  });
+  for (const [times, count] of [
+    [1, 2],
+    [4, 1],
+    [9, 1],
+  ] as const) {
+    const series = openExamples({
+      name: 'wild',
+      split: 'validation',
+      seed: 5,
+      length: times * LENGTH,
+      count,
+    });
+    for (const { channels, gold } of series) {
+      const { values } = bridge(channels[0]!);
+      const truth = gold.kind === 'anomaly' ? gold.intervals : [];
+      for (const { interval, support } of accountsOf(await askAll(values, null, reader), values))
+        if (support !== null) examples.push({ support, right: isRight(interval, truth) });
+    }
+  }
+  await policy.dispose();
+
+  const right = examples.filter((example) => example.right).length;
+  expect(model.fitted).toMatchObject({ series: 4, intervals: examples.length, right });
+  expect(reliability.reduce((sum, row) => sum + row.intervals, 0)).toBe(examples.length);
+  expect(reliability.reduce((sum, row) => sum + row.right, 0)).toBe(right);
+  const independent = fitIndependently(examples);
+  for (const { support } of examples)
+    expect(confidenceOf(model, support)).toBeCloseTo(independent(support), 4);
+});
