@@ -1,14 +1,45 @@
 import { defineConfig } from 'vitest/config';
 
-export default defineConfig({
+/**
+ * Files that share two processes, so that modules load twice and not once a file. Not among them: files that replace modules, or depend on the
+ * state of a whole process (threads, counted memory, loaded libraries).
+ */
+const SHARED = [
+  'test/{measures,policy,series}/**/*.test.ts',
+  'test/engine/!(few|kernel|memory|tracking|workers).test.ts',
+];
+
+const settings = {
+  setupFiles: ['test/helpers/built-workers.ts', 'test/helpers/bytes-equality.ts'],
+  pool: 'forks' as const,
+  testTimeout: 60_000,
+  hookTimeout: 120_000,
+  env: { OMP_NUM_THREADS: '1', OMP_WAIT_POLICY: 'passive' },
+};
+
+/**
+ * `npm test` runs *.test.ts; `npm run soak` (mode soak) runs the long tests, *.soak.ts. A test of a shared folder restores what it changes and
+ * counts tensors from where it began.
+ */
+export default defineConfig(({ mode }) => ({
   test: {
-    include: ['test/**/*.test.ts'],
     globalSetup: 'test/helpers/build.ts',
-    setupFiles: ['test/helpers/built-workers.ts', 'test/helpers/bytes-equality.ts'],
-    pool: 'forks',
     maxWorkers: 2,
-    testTimeout: 60_000,
-    hookTimeout: 120_000,
-    env: { OMP_NUM_THREADS: '1', OMP_WAIT_POLICY: 'passive' },
+    projects:
+      mode === 'soak'
+        ? [{ test: { ...settings, name: 'soak', include: ['test/**/*.soak.ts'] } }]
+        : [
+            {
+              test: { ...settings, name: 'shared', isolate: false, include: SHARED },
+            },
+            {
+              test: {
+                ...settings,
+                name: 'isolated',
+                include: ['test/**/*.test.ts'],
+                exclude: SHARED,
+              },
+            },
+          ],
   },
-});
+}));

@@ -311,7 +311,7 @@ describe('buildAddon', () => {
         .map(({ name }) => join(place, name));
     const parts = [
       'package.json',
-      ...['dist/src', 'dist/src/engine/torch', 'src', 'src/engine/torch'].flatMap(files),
+      ...['', '/ground', '/engine/torch'].flatMap((part) => [...files(`dist/src${part}`), ...files(`src${part}`)]),
     ].concat(
       ['node-addon-api', 'node-api-headers', 'leven'].map((name) => `node_modules/${name}/package.json`),
       'node_modules/leven/index.js',

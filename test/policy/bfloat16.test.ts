@@ -7,13 +7,14 @@ import { Policy } from '../../src/policy/policy.ts';
 import { encodeImages } from '../../src/policy/vision.ts';
 import { engine, GOLDEN, golden, picture } from './golden.ts';
 
+const born = engine.live();
 const policy = Policy.load(engine, GOLDEN, { dtype: 'bfloat16' });
 /** The same weights, computed with in float32. */
 const exact = new Policy(engine, policy.parts, engine.cast(policy.flat, 'float32'));
 afterAll(() => {
   policy.dispose();
   exact.dispose();
-  expect(engine.live()).toBe(0);
+  expect(engine.live()).toBe(born);
 });
 
 const prompts: EncodedPrompt[] = golden.cases.map(({ text, sizes }) =>

@@ -10,11 +10,12 @@ import { Policy, type Tuning } from '../../src/policy/policy.ts';
 import { randomWeights } from '../../src/policy/weights.ts';
 import { engine, GOLDEN, golden, picture } from './golden.ts';
 
+const born = engine.live();
 const published = Policy.load(engine, GOLDEN);
 const opened: Policy[] = [published];
 afterAll(() => {
   for (const policy of opened) policy.dispose();
-  expect(engine.live()).toBe(0);
+  expect(engine.live()).toBe(born);
 });
 
 /** The golden sizes with other weights and depth. */

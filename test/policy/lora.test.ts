@@ -17,11 +17,12 @@ import type { Dims } from '../../src/policy/model-config.ts';
 import { type LoadOptions, Policy } from '../../src/policy/policy.ts';
 import { distance, engine, GOLDEN, golden, picture } from './golden.ts';
 
+const born = engine.live();
 const base = Policy.load(engine, GOLDEN);
 const opened: Policy[] = [base];
 afterAll(() => {
   for (const policy of opened) policy.dispose();
-  expect(engine.live()).toBe(0);
+  expect(engine.live()).toBe(born);
 });
 
 const EVERY: AdapterOptions = { rank: 3, alpha: 5, targets: ADAPTER_TARGETS };

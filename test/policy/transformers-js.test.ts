@@ -27,6 +27,7 @@ process.env['ORT_DISABLE_TELEMETRY'] = '1';
 
 const directory = mkdtempSync(join(tmpdir(), 'transformers-js-'));
 const saved = join(directory, 'policy');
+const born = engine.live();
 let policy: Policy;
 let processor: Awaited<ReturnType<typeof AutoProcessor.from_pretrained>>;
 beforeAll(async () => {
@@ -37,7 +38,7 @@ beforeAll(async () => {
 afterAll(() => {
   policy.dispose();
   rmSync(directory, { recursive: true, force: true });
-  expect(engine.live()).toBe(0);
+  expect(engine.live()).toBe(born);
 });
 
 const raw = ({ data, width, height }: Picture): RawImage =>
