@@ -311,7 +311,10 @@ describe('buildAddon', () => {
         .map(({ name }) => join(place, name));
     const parts = [
       'package.json',
-      ...['', '/ground', '/engine/torch'].flatMap((part) => [...files(`dist/src${part}`), ...files(`src${part}`)]),
+      ...['', '/ground', '/engine/torch'].flatMap((part) => [
+        ...files(`dist/src${part}`),
+        ...files(`src${part}`),
+      ]),
     ].concat(
       ['node-addon-api', 'node-api-headers', 'leven'].map((name) => `node_modules/${name}/package.json`),
       'node_modules/leven/index.js',
