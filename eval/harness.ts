@@ -1,26 +1,28 @@
-/** Evaluation: which examples a run is judged on; a policy answers them, and each answer is parsed and scored. */
+/** Evaluation: the examples that a run is judged on are put to an answerer, and each answer is parsed and scored. */
 
 import { isExampleSet } from '../datasets/example-manifest.ts';
 import { ExampleSet } from '../datasets/example-set.ts';
 import {
   type DataFacts,
   type ExampleAddress,
+  type ExampleSource,
   heldOutExamples,
   isGenerator,
   openExamples,
   trainingExamples,
   validationExamples,
 } from '../datasets/source.ts';
+import type { Answerer, AnswerOptions, Prompt } from '../src/answer/answerer.ts';
+import { baselineRecord } from '../src/answer/baselines.ts';
 import { checkReasoning } from '../src/claims/reasoning.ts';
 import type { EvalRecord, Example, ParsedAnswer, Picture, Score } from '../src/ground/types.ts';
-import type { Answerer } from '../src/policy/answerer.ts';
-import type { EncodedPrompt } from '../src/policy/batch.ts';
-import type { Sampled } from '../src/policy/generate.ts';
 import type { Recipe } from '../src/recipe/recipe.ts';
+import type { NumbersFormat } from '../src/tasks/card.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
-import { PromptEncoder, type Shot } from '../src/train/task.ts';
+import type { Reading } from '../src/tasks/response.ts';
+import type { Shot } from '../src/train/task.ts';
 
-/** What evaluation needs to know of a task. */
+/** The parts of a task that evaluation uses. */
 export interface EvalTask {
   /** Null where the policy reads numbers in the instruction instead. */
   picture(example: Example): Picture | null | Promise<Picture | null>;
@@ -35,26 +37,51 @@ export interface EvalTask {
 /** Solved examples that stand before the question about an example, by its place in the held-out set. */
 export type ShotsOf = (number: number) => readonly { readonly example: Example; readonly response: string }[];
 
-export interface EvalOptions {
-  /** 0: greedy. */
-  readonly temperature: number;
-  /** Responses per example; 1 when greedy. */
-  readonly samples: number;
-  readonly maxTokens: number;
+/** Solved training examples before every question. */
+export interface ShotOptions {
+  /** Number of shots, k. */
+  readonly count: number;
   readonly seed: number;
-  /** Examples answered together; 64 when absent. */
-  readonly batch?: number;
-  readonly signal?: AbortSignal;
-  readonly shots?: ShotsOf;
-  /** Of each example the samples that are wanted; all when absent. */
-  readonly wanted?: readonly (readonly number[])[];
-  /** Called with the responses to some prompts as they come. */
-  readonly onResponses?: (prompts: readonly EncodedPrompt[], responses: readonly Sampled[]) => void;
-  /** Called with every record as its response is complete, in no order, and the example's number. */
-  readonly onRecord?: (record: EvalRecord, number: number) => void;
 }
 
-/** What is known of a response beside its text. */
+/** Form of the questions, the same for every example. */
+export interface EvalForm {
+  /** Numbers instead of pictures, or pictures (null). */
+  readonly numbers: NumbersFormat | null;
+  readonly shots: ShotOptions | null;
+  /** True where reasoning is asked for before the answer. */
+  readonly reasoning: boolean;
+  /** True where advice is asked for after the answer; false when absent. */
+  readonly extension?: boolean;
+  readonly reading: Reading;
+  /** Longest response in tokens. */
+  readonly maxTokens: number;
+  /** Seed of sampling. */
+  readonly seed: number;
+}
+
+/** One response that is wanted. */
+export interface ResponseRequest {
+  /** Place of the example in the source. */
+  readonly number: number;
+  /** Which of several responses to the example, 0-based. */
+  readonly sample: number;
+  /** 0: greedy. */
+  readonly temperature: number;
+}
+
+/** A data set with the task that its questions and scores come from. */
+export interface EvalData {
+  readonly address: ExampleAddress;
+  readonly source: ExampleSource;
+  readonly task: EvalTask;
+  readonly shotsOf?: ShotsOf | undefined;
+}
+
+/** Sampling of one pass over a data set. */
+export type EvalSampling = Pick<AnswerOptions, 'temperature' | 'maxTokens' | 'seed' | 'signal'>;
+
+/** Facts about a response beside its text. */
 export type ResponseFacts = Pick<
   EvalRecord,
   'sample' | 'temperature' | 'usage' | 'seconds' | 'cost' | 'failure'
@@ -82,69 +109,46 @@ export function recordOf(
   };
 }
 
-/** The prompts of examples, with their shots, as a policy on this machine is asked. */
-async function encodePrompts(
-  encoder: PromptEncoder,
-  task: EvalTask,
-  examples: readonly Example[],
-  numbers: readonly number[],
-  shotsOf: ShotsOf | undefined,
-): Promise<EncodedPrompt[]> {
-  const prompts: EncodedPrompt[] = [];
-  for (const [i, example] of examples.entries()) {
-    const shots: Shot[] = [];
-    for (const { example: one, response } of shotsOf?.(numbers[i]!) ?? []) {
-      shots.push({ picture: await task.picture(one), instruction: task.instruction(one), response });
-    }
-    prompts.push(encoder.encode(await task.picture(example), task.instruction(example), shots));
+/** Makes the prompt of an example, with its shots. */
+async function promptOf({ source, task, shotsOf }: EvalData, number: number): Promise<Prompt> {
+  const shots: Shot[] = [];
+  for (const { example, response } of shotsOf?.(number) ?? []) {
+    shots.push({ picture: await task.picture(example), instruction: task.instruction(example), response });
   }
-  return prompts;
+  const example = source.at(number);
+  const picture = await task.picture(example);
+  return { shots, pictures: picture === null ? [] : [picture], text: task.instruction(example) };
 }
 
 /**
- * Records of all responses, the samples of an example together, in the order given. `numbers` are the examples' places
- * in the whole held-out set: they key the random streams, so that a share of the set is answered as the whole is.
+ * Asks for responses and reports the record of each as it comes, in any order. Examples are asked about by their place in the whole set,
+ * which keys the random streams: a share of the set is answered as the whole is.
+ * @throws as `Answerer.answer`
  */
 export async function evaluate(
-  policy: Answerer,
-  task: EvalTask,
-  examples: readonly Example[],
-  numbers: readonly number[],
-  options: EvalOptions,
-  onDone: (examples: number) => void = () => {},
-): Promise<EvalRecord[]> {
-  const encoder = new PromptEncoder(policy.prompting);
-  const { batch = 64, temperature, wanted, onRecord } = options;
-  const samples = temperature === 0 ? 1 : options.samples;
-  const records: EvalRecord[] = [];
-  for (let first = 0; first < examples.length; first += batch) {
-    const chunk = examples.slice(first, first + batch);
-    const chunkNumbers = numbers.slice(first, first + batch);
-    const prompts = await encodePrompts(encoder, task, chunk, chunkNumbers, options.shots);
-    const skip = wanted?.slice(first, first + batch).map((some) => {
-      return new Set(Array.from({ length: samples }, (_, k) => k).filter((k) => !some.includes(k)));
-    });
-    const record = ({ prompt, sample, text, ids }: Sampled): EvalRecord =>
-      recordOf(task, chunk[prompt]!, text, {
-        sample,
-        temperature,
-        usage: { prompt: prompts[prompt]!.ids.length, completion: ids.length },
-      });
-    const responses = await policy.generate(prompts, {
-      ...{ samples, temperature, maxTokens: options.maxTokens, seed: options.seed },
-      stream: 'evaluation',
-      examples: chunkNumbers,
-      ...(skip === undefined ? {} : { skip }),
-      ...(options.signal === undefined ? {} : { signal: options.signal }),
-      ...(onRecord === undefined
-        ? {}
-        : { onResponse: (one) => onRecord(record(one), chunkNumbers[one.prompt]!) }),
-    });
-    options.onResponses?.(prompts, responses);
-    records.push(...responses.map(record));
-    onDone(first + chunk.length);
-  }
-  return records;
+  answerer: Pick<Answerer, 'answer'>,
+  data: EvalData,
+  wanted: readonly (readonly [number: number, samples: readonly number[]])[],
+  sampling: EvalSampling,
+  report: (record: EvalRecord, request: ResponseRequest) => void,
+): Promise<void> {
+  const { source, address, task } = data;
+  const { temperature } = sampling;
+  const requests = wanted.map(([number, samples]) => ({
+    ...{ key: number, samples },
+    prompt: () => promptOf(data, number),
+    series: () => source.at(number),
+  }));
+  const options = { ...sampling, data: { address, facts: source.facts } };
+  await answerer.answer(requests, options, ({ key, sample, text, answer, sampled: _, ...facts }) => {
+    const example = source.at(key);
+    const at = { sample, temperature };
+    const record =
+      answer === undefined
+        ? recordOf(task, example, text, { ...facts, ...at })
+        : { ...baselineRecord(example, answer), ...facts, ...at };
+    report(record, { number: key, ...at });
+  });
 }
 
 /** The examples that a run is judged on, in the order in which they are evaluated, and what is known of their data set. */

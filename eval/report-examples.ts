@@ -1,5 +1,6 @@
 /** Held-out examples of a report, chosen by a rule that cannot flatter: plot, true and predicted answer, the policy's words beside the expert trace. */
 
+import { isPlain } from '../src/answer/baselines.ts';
 import type { ClassProfile } from '../src/expcot/class-profile.ts';
 import { DataError } from '../src/ground/errors.ts';
 import { fixed } from '../src/ground/numbers.ts';
@@ -18,7 +19,6 @@ import { encodePng } from '../src/plot/png.ts';
 import { render, renderColumns } from '../src/plot/raster.ts';
 import { figureSvg } from '../src/plot/svg.ts';
 import { blindTrace, labelOf, taskKind } from '../src/tasks/kinds.ts';
-import { isPlain } from './baselines.ts';
 import type { ReportExample } from './report.ts';
 
 const PER_CLASS = 2;

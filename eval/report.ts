@@ -11,13 +11,14 @@
 import { join } from 'node:path';
 import { isExampleSet } from '../datasets/example-manifest.ts';
 import type { DataFacts } from '../datasets/source.ts';
+import { sampleTraining } from '../src/answer/classifiers.ts';
 import { type ClassProfile, learnClasses } from '../src/expcot/class-profile.ts';
 import { DataError } from '../src/ground/errors.ts';
 import { writeFileAtomic } from '../src/ground/files.ts';
 import type { Estimate, Gold, Json, ParsedAnswer, ReasoningCheck, Score } from '../src/ground/types.ts';
 import { advantageLabel, type Recipe } from '../src/recipe/recipe.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
-import { runBaselines, sampleTraining, writeBaselines } from './baselines.ts';
+import { runBaselines, writeBaselines } from './baselines.ts';
 import { openHeldOut, trainingOf, validationOf } from './harness.ts';
 import type { MetricOptions, Metrics } from './metrics.ts';
 import { checkCoverage } from './records.ts';
@@ -252,7 +253,7 @@ export async function assembleReport(
   const stages = stagesOf(answers, baselines, method, bootstrap);
   const gains = gainsOf(answers, recipe, held, bootstrap);
   const floors = held ? floorsOf(recipe, answers) : [];
-  const transfer = transferOf(run, baselines, method, bootstrap);
+  const transfer = await transferOf(run, baselines, method, bootstrap);
   // A single detector has its column in the main table.
   const several = baselines !== null && Object.keys(baselines.records).length > 1;
   const detectors = several ? detectorsTable(baselines, stages.at(-1)!.metrics, bootstrap) : null;

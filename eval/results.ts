@@ -1,13 +1,14 @@
 /** The stages of a run as columns of its results, and what changed between them. */
 
 import { isGenerator, openExamples } from '../datasets/source.ts';
+import { BASELINES, baselineRecord } from '../src/answer/baselines.ts';
 import { DataError } from '../src/ground/errors.ts';
 import { fixed, lowerFirst, signed, upperFirst } from '../src/ground/numbers.ts';
 import type { Estimate, EvalRecord, Example } from '../src/ground/types.ts';
 import type { BootstrapOptions } from '../src/measures/bootstrap.ts';
 import type { Recipe } from '../src/recipe/recipe.ts';
 import { taskKind } from '../src/tasks/kinds.ts';
-import { type Baselines, baselineRecord, detectorsFor } from './baselines.ts';
+import type { Baselines } from './baselines.ts';
 import { transferExamples } from './harness.ts';
 import {
   isAnomalous,
@@ -238,12 +239,12 @@ function normalShares(records: readonly EvalRecord[]): Map<string, number> {
  * Greedy answers to the AnomLLM tasks, beside what costs nothing: always "normal", and the chosen detector. Null when none were
  * asked for, or the run is about other data than generated anomalies. `metrics` are of the policy alone.
  */
-export function transferOf(
+export async function transferOf(
   run: RunDirectory,
   baselines: Baselines | null,
   method: string,
   options: BootstrapOptions,
-): { readonly table: ReportTransfer; readonly metrics: Metrics } | null {
+): Promise<{ readonly table: ReportTransfer; readonly metrics: Metrics } | null> {
   const { data, answers: reading } = run.recipe;
   const stored = isGenerator(data.name) ? run.transfer() : null;
   if (stored === null) return null;
@@ -254,12 +255,13 @@ export function transferOf(
   const shares = normalShares(records);
   const detector = baselines?.best ?? '';
   const series = baselines === null ? null : transferSeries(run, records);
-  const read = series === null ? undefined : detectorsFor(metrics.kind, series).get(detector);
+  const learning = { kind: metrics.kind, training: null, validation: [], seed: run.recipe.seed };
+  const baseline = await BASELINES.get(detector)?.prepare({ ...learning, settings: baselines?.settings });
   const beside =
-    series === null || read === undefined
+    series === null || baseline === undefined
       ? {}
       : metricsOf(
-          series.map((one) => baselineRecord(one, read(one))),
+          await Promise.all(series.map(async (one) => baselineRecord(one, await baseline.answer(one)))),
           options,
         ).byTask;
   const rows = Object.entries(metrics.byTask).flatMap(([task, set]) => {
@@ -271,7 +273,7 @@ export function transferOf(
       : [own, { name: `${task}, ${detector}`, set: other, share, detector: true }];
   });
   const compared =
-    read === undefined
+    series === null || baseline === undefined
       ? ''
       : ` The rows of ${detector} are the classical detector of the main table on the same series.`;
   return {

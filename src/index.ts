@@ -4,33 +4,23 @@
  *
  * - Your own code: `defineReward` (recipes, `--reward`), `defineAdvantage` (`rl.advantage: ./FILE`), `definePolicy` and `defineDetector` (`eval --policy FILE`), `defineTask`
  *   (`data prepare FILE`)
- * - Policies: `loadPolicy`, `generate`; training and evaluation of whole runs: `train`, `evaluate`
+ * - Policies: `openPolicy`; training and evaluation of whole runs: `train`, `evaluate`
  * - Files and series: `explain`, `analyse`, `render`, `encodePng`
  * - Metrics: `localisation`, `localisationReward`, `affiliation`, `pointF1`, `accuracyReward`, `formatReward`, `combine`
  *
  * `timeseer/series` has the classical analyses one by one.
  */
 
+import type { AskRequest, PolicyAnswer } from './answer/ask.ts';
+import type { OpenOptions } from './answer/open.ts';
 import type { Evidence } from './expcot/evidence.ts';
 import type { AnomalyReport } from './explain/report.ts';
 import type { Picture } from './ground/types.ts';
-import type { Sampled } from './policy/generate.ts';
-import type { Policy } from './policy/policy.ts';
 import type { EvalRequest, Evaluation } from './run/eval.ts';
 import type { Explained, ExplainRequest } from './run/explain.ts';
 import type { QuickstartResult } from './run/quickstart.ts';
 
 export { defineTask, type TaskDefinition, type TaskExample, type TaskRequest } from '../datasets/define.ts';
-export {
-  type Detection,
-  type DetectorDefinition,
-  defineDetector,
-  definePolicy,
-  type PolicyDefinition,
-  type PolicyOutcome,
-  type PolicyRequest,
-  type Question,
-} from '../eval/define.ts';
 export { type Affiliation, affiliation } from '../rewards/affiliation.ts';
 export { type CombinedReward, combine } from '../rewards/combine.ts';
 export {
@@ -42,6 +32,16 @@ export {
 } from '../rewards/define.ts';
 export { type Localisation, localisation, localisationReward } from '../rewards/localisation.ts';
 export { accuracyReward, formatReward } from '../rewards/reward.ts';
+export {
+  type Detection,
+  type DetectorDefinition,
+  defineDetector,
+  definePolicy,
+  type PolicyDefinition,
+  type PolicyOutcome,
+  type PolicyRequest,
+  type Question,
+} from './answer/define.ts';
 export {
   AdvantageError,
   CheckpointError,
@@ -70,71 +70,48 @@ export type {
 export { pointF1 } from './series/intervals.ts';
 export type { GroupRecord as AdvantageGroup } from './train/advantage.ts';
 export { type AdvantageDefinition, defineAdvantage } from './train/define-advantage.ts';
-export type { AnomalyReport, Evaluation, Evidence, Explained, Policy, QuickstartResult, Sampled };
+export type {
+  AnomalyReport,
+  AskRequest,
+  Evaluation,
+  Evidence,
+  Explained,
+  OpenOptions,
+  PolicyAnswer,
+  QuickstartResult,
+};
 
-export interface LoadOptions {
-  /** `cpu` (when absent), `cuda` or `cuda:N`. */
-  readonly device?: string;
-  /** Threads on a processor; 1 when absent. */
-  readonly threads?: number;
+/** A policy, an endpoint, a baseline or a module of the user, opened. */
+export interface OpenedPolicy {
+  /** Name in tables. */
+  readonly name: string;
+  /**
+   * Answers a question, in as many samples as it asks for. Equal seeds give equal responses.
+   * @throws DataError for a picture, prompt or series that cannot be answered; ConfigError for an option out of its range
+   */
+  ask(request: AskRequest): Promise<PolicyAnswer[]>;
+  /** Frees weights and threads. */
+  dispose(): Promise<void>;
 }
 
 /**
- * Loads a policy to generate with: a Hugging Face directory of Qwen2.5-VL, or a run, whose furthest trained policy it is. `dispose` frees it.
- * @throws CheckpointError for a directory without one, or a damaged one; EngineError without libtorch (`npx timeseer setup`)
+ * Opens what a reference names: `small`, which ships with timeseer; the directory of a Qwen2.5-VL checkpoint, an ONNX export or a run;
+ * `openai:MODEL@URL`; `baseline:NAME`; `FILE[#NAME]`, a module of the user. Weights are loaded with the first question.
+ *
+ *     const policy = await openPolicy('small');
+ *     const [answer] = await policy.ask({ prompt: 'Find the anomalies.', pictures: [await render(values, 'nano')] });
+ *     await policy.dispose();
+ *
+ * @throws CheckpointError, ConfigError where nothing is there; EngineError without an engine that computes it
  */
-export async function loadPolicy(
-  path: string,
-  { device = 'cpu', threads = 1 }: LoadOptions = {},
-): Promise<Policy> {
-  const [{ Policy: Loaded }, { findPolicy }, { openEngine }] = await Promise.all([
-    import('./policy/policy.ts'),
-    import('./run/run-policy.ts'),
-    import('./run/engine.ts'),
-  ]);
-  return Loaded.load(openEngine(device, threads), findPolicy(path), { tuning: 'none' });
-}
-
-export interface GenerateRequest {
-  /** The user's words. */
-  readonly prompt: string;
-  readonly system?: string;
-  /** What stands before the words. */
-  readonly pictures?: readonly Picture[];
-  /** Responses; 1 when absent. */
-  readonly samples?: number;
-  /** 0 (when absent): greedy. */
-  readonly temperature?: number;
-  /** Longest response, in tokens; 256 when absent. */
-  readonly maxTokens?: number;
-  /** Of sampling; 0 when absent. */
-  readonly seed?: number;
-  readonly signal?: AbortSignal;
-}
-
-/**
- * Responses of a policy to one prompt. Equal seeds give equal responses.
- * @throws ConfigError for an option out of its range; DataError for a picture that cannot be shown, or a prompt that is too long
- */
-export async function generate(policy: Policy, request: GenerateRequest): Promise<Sampled[]> {
-  const [{ generate: sample }, { encode }] = await Promise.all([
-    import('./policy/generate.ts'),
-    import('./run/generate-text.ts'),
-  ]);
-  const {
-    prompt,
-    system,
-    pictures = [],
-    samples = 1,
-    temperature = 0,
-    maxTokens = 256,
-    seed = 0,
-    signal,
-  } = request;
-  const named = pictures.map((picture, i) => ({ file: `picture ${i}`, picture }));
-  const encoded = encode(policy, { prompt, system, pictures: named });
-  const options = { samples, temperature, maxTokens, seed, ...(signal === undefined ? {} : { signal }) };
-  return sample(policy, [encoded], options);
+export async function openPolicy(reference: string, options: OpenOptions = {}): Promise<OpenedPolicy> {
+  const [door, { ask }] = await Promise.all([import('./answer/open.ts'), import('./answer/ask.ts')]);
+  const answerer = await door.openPolicy(reference, options);
+  return {
+    name: answerer.name,
+    ask: (request) => ask(answerer, request),
+    dispose: () => answerer.dispose(),
+  };
 }
 
 /** As the options of `timeseer explain`; what is absent is as there. */

@@ -38,8 +38,8 @@ export default defineReward({
   write(
     'program.ts',
     `import {
-  affiliation, analyse, ConfigError, defineDetector, definePolicy, defineTask, encodePng, type Evaluation, evaluate, explain, generate,
-  type Interval, loadPolicy, localisation, pointF1, render, train,
+  affiliation, analyse, ConfigError, defineDetector, definePolicy, defineTask, encodePng, type Evaluation, evaluate, explain,
+  type Interval, localisation, openPolicy, pointF1, render, train,
 } from 'timeseer';
 import { pelt } from 'timeseer/series';
 import brief from './brief.ts';
@@ -77,8 +77,8 @@ try {
 }
 // Only for their types here: they take a trained policy.
 export const later = async (): Promise<readonly [Evaluation, string]> => {
-  const policy = await loadPolicy('runs/a');
-  const [first] = await generate(policy, { prompt: 'What is this?', pictures: [picture] });
+  const policy = await openPolicy('runs/a');
+  const [first] = await policy.ask({ prompt: 'What is this?', pictures: [picture] });
   await train({ out: 'runs/b', reward: ['task', './brief.ts'] });
   await explain('a.csv', { column: 'x' } as never);
   return [await evaluate({ policy: 'runs/a', task: ['ctu'], count: 3 }), first!.text];

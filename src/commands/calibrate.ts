@@ -1,8 +1,8 @@
 /** `timeseer calibrate`: how sure a policy has to be taken to be, measured on series that it was not taught. */
 import type { CommandModule } from 'yargs';
+import { ENGINE_HELP, ENGINES } from '../answer/answerer.ts';
 import { print, printJson } from '../ground/terminal.ts';
 import { type CalibrateRequest, calibratePolicy } from '../run/calibrate.ts';
-import { ENGINE_WORDS, ENGINES } from '../run/engine-name.ts';
 
 export interface CalibrateArguments extends CalibrateRequest {
   readonly json: boolean;
@@ -38,7 +38,7 @@ export const calibrate: CommandModule<object, CalibrateArguments> = {
           'Held-out series of the taught length; beside them a fourth as many that are 4 times as long, and a ninth 9 times',
       })
       .option('seed', { type: 'number', default: 0, requiresArg: true, describe: 'Of these series' })
-      .option('engine', { choices: ENGINES, describe: ENGINE_WORDS, requiresArg: true })
+      .option('engine', { choices: ENGINES, describe: ENGINE_HELP, requiresArg: true })
       .option('device', {
         type: 'string',
         requiresArg: true,

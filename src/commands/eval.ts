@@ -1,7 +1,7 @@
 import type { CommandModule } from 'yargs';
+import { ENGINE_HELP, ENGINES } from '../answer/answerer.ts';
 import { ConfigError, EndpointError } from '../ground/errors.ts';
 import { print, printJson } from '../ground/terminal.ts';
-import { ENGINE_WORDS, ENGINES } from '../run/engine-name.ts';
 import type { BoardEvaluation, EvalRequest, Missing, SingleEvaluation } from '../run/eval.ts';
 import type { PromptTokens } from '../run/prompt-length.ts';
 
@@ -104,7 +104,7 @@ export const evaluation: CommandModule<object, EvalArguments> = {
         type: 'boolean',
         default: true,
         describe:
-          'Evaluate the quick classical baselines of each task too, those that take milliseconds a series: for anomalies expcot-blind and the detectors with fixed thresholds (zscore, clipped-zscore, iqr, gradient, sliding-period, discord, discords), for classes those that learn at once (majority, 1nn-euclid); --no-classical leaves them out. Slower ones answer when asked for, as --policy baseline:1nn-dtw',
+          'Evaluate the quick classical baselines of each task too, those that take milliseconds a series: for anomalies expcot-blind and the detectors with fixed thresholds (zscore, clipped-zscore, iqr, gradient, sliding-period, discord, discords) and timeseer-detect, for classes those that learn at once (majority, 1nn-euclid); --no-classical leaves them out. Slower ones answer when asked for, as --policy baseline:1nn-dtw',
       })
       .option('task', {
         alias: 'data',
@@ -189,7 +189,7 @@ export const evaluation: CommandModule<object, EvalArguments> = {
           "How answers are read: as the papers' releases do, or strictly; default: as the run, else lenient",
       })
       .option('workers', numeric('Threads that a policy answers on', 2))
-      .option('engine', { choices: ENGINES, describe: ENGINE_WORDS, requiresArg: true })
+      .option('engine', { choices: ENGINES, describe: ENGINE_HELP, requiresArg: true })
       .option('device', {
         type: 'string',
         default: 'cpu',

@@ -1,12 +1,12 @@
 /** `timeseer explain`: a page and a JSON file of what is unusual in a CSV file: what the detector finds, and what a policy says. */
 import type { CommandModule } from 'yargs';
+import { ENGINE_HELP, ENGINES, type EngineName } from '../answer/answerer.ts';
 import type { Level } from '../detect/finding.ts';
 import { scoresCsv, toJson } from '../explain/formats.ts';
 import { MOST_WINDOWS } from '../explain/policy-answers.ts';
 import { failOn } from '../explain/state.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { print, say } from '../ground/terminal.ts';
-import { ENGINE_WORDS, ENGINES, type EngineName } from '../run/engine-name.ts';
 import { explainFile } from '../run/explain.ts';
 import {
   type DetectOptionValues,
@@ -64,7 +64,7 @@ export const explainCommand: CommandModule<object, ExplainArguments> = {
           'Whose answers stand beside the findings, and change none: the directory of a run or of a policy, small, which comes with timeseer, or none (default: small where it is there)',
         requiresArg: true,
       })
-      .option('engine', { choices: ENGINES, describe: ENGINE_WORDS, requiresArg: true })
+      .option('engine', { choices: ENGINES, describe: ENGINE_HELP, requiresArg: true })
       .option('device', {
         type: 'string',
         describe: 'Where the policy runs: cpu (default), cuda or cuda:N',

@@ -7,12 +7,12 @@ import { GENERATED } from '../../datasets/benchmarks/registry.ts';
 import type { ExampleManifest, SplitFacts } from '../../datasets/example-manifest.ts';
 import { checkTarget, selectExamples, writeSelection } from '../../datasets/prepare.ts';
 import { DEFAULT_SEED, SPLITS, type Split } from '../../datasets/split.ts';
+import { ENGINE_HELP, ENGINES } from '../answer/answerer.ts';
 import { ConfigError, suggestion } from '../ground/errors.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { Progress } from '../ground/progress.ts';
 import { print, printJson } from '../ground/terminal.ts';
-import { ENGINE_WORDS, ENGINES } from '../run/engine-name.ts';
-import type { TextArguments } from '../run/generate-text.ts';
+import type { TextArguments } from '../run/ask.ts';
 
 const SERIES_DEFAULTS = { count: 400, split: 'test', offset: 0 } as const;
 
@@ -153,7 +153,7 @@ export async function runGenerate(args: GenerateArguments): Promise<void> {
   } else {
     const text = textOf(args, args.policy);
     // Loaded when it is wanted: a data set needs no engine.
-    await (await import('../run/generate-text.ts')).runText(text);
+    await (await import('../run/ask.ts')).runText(text);
   }
 }
 
@@ -235,7 +235,7 @@ export const generate: CommandModule<object, GenerateArguments> = {
         requiresArg: true,
       })
       .option('samples', { type: 'number', describe: 'Number of answers (default: 1)', requiresArg: true })
-      .option('engine', { choices: ENGINES, describe: ENGINE_WORDS, requiresArg: true })
+      .option('engine', { choices: ENGINES, describe: ENGINE_HELP, requiresArg: true })
       .option('device', {
         type: 'string',
         describe: 'Where the policy runs: cpu (default), cuda or cuda:N',

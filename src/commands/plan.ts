@@ -61,7 +61,7 @@ export const plan: CommandModule<object, PlanArguments> = {
     const [{ loadRecipe }, { findPolicy }, run, { planLines, stagesOf }, { isBuiltIn }, { ConfigError }] =
       await Promise.all([
         import('../recipe/config.ts'),
-        import('../run/run-policy.ts'),
+        import('../answer/reference.ts'),
         import('../run/stage-memory.ts'),
         import('../train/memory-plan.ts'),
         import('../policy/model-config.ts'),

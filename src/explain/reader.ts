@@ -2,9 +2,9 @@
 
 import { createHash } from 'node:crypto';
 import { VALUE_CHANNEL } from '../../datasets/example.ts';
+import type { LocalPolicy } from '../answer/answerer.ts';
 import type { Picture } from '../ground/types.ts';
 import { figure } from '../plot/figure.ts';
-import type { Answerer } from '../policy/answerer.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Tokenizer } from '../policy/tokenizer.ts';
 import type { PolicyCard } from '../tasks/card.ts';
@@ -100,7 +100,7 @@ function answerTokens(tokenizer: Tokenizer): (ids: Int32Array, logProbs: Float32
 }
 
 /** Reads windows with a policy. */
-export function policyReader(policy: Answerer, card: PolicyCard, options: PolicyReaderOptions): Reader {
+export function policyReader(policy: LocalPolicy, card: PolicyCard, options: PolicyReaderOptions): Reader {
   const { name, reference, confidence, picture } = options;
   // A figure with lines for single samples shows them at the scale that it was taught; one of a season shows seasons.
   const scales = figure(card.figure).overlay !== null && card.length !== null;

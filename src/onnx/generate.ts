@@ -1,12 +1,16 @@
 /** Batched sampling by onnxruntime: the same rows, limits and random streams as src/policy/generate.ts, the draws in JavaScript. */
 import { EngineError } from '../ground/errors.ts';
-import { Random } from '../ground/random.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
-import { type GenerateOptions, limitsOf, Row, type Sampled, sampled } from '../policy/generate.ts';
+import type { Group } from '../policy/decoding-batch.ts';
+import {
+  type DecodeOptions,
+  type GenerateOptions,
+  generateWith,
+  type Row,
+  type Sampled,
+} from '../policy/generate.ts';
 import { type SamplingOptions, samplingMask } from '../policy/sampler.ts';
 import { OnnxPolicy } from './policy.ts';
-
-export type OnnxGenerateOptions = Omit<GenerateOptions, 'hidden'>;
 
 /** Rows that are decoded together. */
 const ROWS = 64;
@@ -39,9 +43,9 @@ export function drawToken(
   const mass = temperature === 0 ? null : new Float64Array(logits.length);
   let all = 0;
   for (let v = 0; v < logits.length; v++) {
-    const own = Math.exp((logits[v]! - most) / heat);
-    if (mass !== null) mass[v] = own;
-    all += own;
+    const share = Math.exp((logits[v]! - most) / heat);
+    if (mass !== null) mass[v] = share;
+    all += share;
   }
   if (!Number.isFinite(all)) {
     throw new EngineError(
@@ -62,10 +66,10 @@ export function drawToken(
     let before = 0;
     total = 0;
     for (const v of order) {
-      const own = mass[v]!;
-      if (before < limit) total += own;
+      const share = mass[v]!;
+      if (before < limit) total += share;
       else mass[v] = 0;
-      before += own;
+      before += share;
     }
   }
   let cumulative = 0;
@@ -103,13 +107,13 @@ interface Slot {
 /** Decodes rows of consecutive prompts until all are complete. */
 async function decodeChunk(
   policy: OnnxPolicy,
-  prompts: readonly EncodedPrompt[],
-  rowsOf: readonly (readonly Row[])[],
-  options: OnnxGenerateOptions,
+  groups: readonly Group[],
+  options: DecodeOptions,
   mask: Float32Array,
-  told: (row: Row, id: number) => void,
 ): Promise<void> {
-  const { repetitionPenalty = 1, temperature = 1, signal } = options;
+  const prompts = groups.map(({ prompt }) => prompt);
+  const rowsOf = groups.map(({ rows }) => rows);
+  const { repetitionPenalty = 1, temperature = 1, signal, onTokens } = options;
   const { vocabulary, special } = policy.dims;
   let length = OnnxPolicy.longest(prompts);
   const encoded = await policy.prefill(prompts);
@@ -123,7 +127,8 @@ async function decodeChunk(
     })),
   );
   const scores = new Float64Array(vocabulary);
-  const most = options.maxTokens - 1; // the last token is not fed
+  // The last token is not fed.
+  const most = Math.max(...rowsOf.flat().map(({ limits }) => limits.maxTokens)) - 1;
   let cache = policy.pick(encoded.cache, owners, length, most);
   let logits: (slot: number) => Float32Array = (slot) =>
     encoded.logits.subarray(owners[slot]! * vocabulary, (owners[slot]! + 1) * vocabulary);
@@ -135,7 +140,7 @@ async function decodeChunk(
       const { id, logProb } = drawToken(scores, temperature === 0 ? 0 : row.draw(), options);
       seen?.add(id);
       row.take(id, logProb);
-      told(row, id);
+      onTokens?.(row, Int32Array.of(id));
     }
     signal?.throwIfAborted();
     const alive = slots.flatMap(({ row }, b) => (row.ended ? [] : [b]));
@@ -159,54 +164,45 @@ async function decodeChunk(
 }
 
 /**
- * Samples responses as `generate` of src/policy does: prompts × samples, in that order. Greedy answers and log-probabilities are the
- * same up to rounding; so are draws, which read the same random streams.
+ * Samples the rows of groups until all have ended, as `decodeGroups` of src/policy/generate.ts does: each by its own limits, or because it
+ * was stopped meanwhile.
  * @throws ConfigError when an option is out of its range; EngineError when the logits hold NaN
  */
-export async function generateOnnx(
+export async function decodeGroupsOnnx(
   policy: OnnxPolicy,
-  prompts: readonly EncodedPrompt[],
-  options: OnnxGenerateOptions,
-): Promise<Sampled[]> {
-  const {
-    seed,
-    stream = 'sample',
-    examples,
-    samples = 1,
-    skip,
-    maxRows = ROWS,
-    onTokens,
-    onResponse,
-  } = options;
-  const limits = limitsOf(policy, options);
-  const mask = samplingMask(policy, options, limits.stops);
-  const rows = prompts.map((_, p) =>
-    Array.from({ length: samples }, (__, sample) => sample)
-      .filter((sample) => !skip?.[p]?.has(sample))
-      .map((sample) => new Row(p, sample, new Random(seed, stream, examples?.[p] ?? p, sample), limits)),
-  );
-  const told = (row: Row, id: number): void => {
-    onTokens?.(row, Int32Array.of(id));
-    if (row.complete) onResponse?.(sampled(policy, row));
-  };
-  for (let first = 0; first < prompts.length; ) {
-    let count = 0;
-    let together = 0;
-    let longest = 0;
-    while (first + count < prompts.length) {
-      longest = Math.max(longest, prompts[first + count]!.ids.length);
-      together += rows[first + count]!.length;
+  groups: readonly Group[],
+  options: DecodeOptions,
+): Promise<void> {
+  const { maxRows = ROWS } = options;
+  const waiting = groups
+    .map(({ prompt, rows }) => ({ prompt, rows: rows.filter((row) => !row.ended) }))
+    .filter(({ rows }) => rows.length > 0);
+  const [first] = waiting;
+  if (first === undefined) return;
+  const mask = samplingMask(policy, options, first.rows[0]!.limits.stops);
+  for (let from = 0; from < waiting.length; ) {
+    let [count, together, longest] = [0, 0, 0];
+    while (from + count < waiting.length) {
+      const { prompt, rows } = waiting[from + count]!;
+      longest = Math.max(longest, prompt.ids.length);
+      together += rows.length;
       const large = (count + 1) * longest * policy.dims.vocabulary > MOST_LOGITS || together > maxRows;
       if (count > 0 && large) break;
       count++;
     }
-    const wanted = Array.from({ length: count }, (_, i) => first + i).filter((p) => rows[p]!.length > 0);
-    if (wanted.length > 0) {
-      const chunk = wanted.map((p) => prompts[p]!);
-      const chunkRows = wanted.map((p) => rows[p]!);
-      await decodeChunk(policy, chunk, chunkRows, options, mask, told);
-    }
-    first += count;
+    await decodeChunk(policy, waiting.slice(from, from + count), options, mask);
+    from += count;
   }
-  return rows.flat().map((row) => sampled(policy, row));
 }
+
+/**
+ * Samples responses as `generate` of src/policy does. Greedy answers and log-probabilities are the same up to rounding; so are draws, which
+ * read the same random streams.
+ * @throws as `decodeGroupsOnnx`
+ */
+export const generateOnnx = (
+  policy: OnnxPolicy,
+  prompts: readonly EncodedPrompt[],
+  options: Omit<GenerateOptions, 'hidden'>,
+): Promise<Sampled[]> =>
+  generateWith(policy, prompts, options, (groups, decoding) => decodeGroupsOnnx(policy, groups, decoding));

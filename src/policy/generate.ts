@@ -220,16 +220,25 @@ export function sampled(policy: Prompting, row: Row): Sampled {
 }
 
 /**
- * Samples responses: prompts × samples, in that order. Equal seeds and examples give equal responses, whatever
- * the batch. Only stop tokens and ordinary tokens can be sampled.
- * @param how the schedule, where it shall not be the device's usual one.
+ * Samples responses: prompts × samples, in that order. Equal seeds and examples give equal responses, whatever the batch. Only stop tokens
+ * and ordinary tokens can be sampled.
+ * @param how the schedule, where it is not the device's usual one.
  * @throws ConfigError when an option is out of its range; EngineError when the logits hold NaN.
  */
-export async function generate(
+export const generate = (
   policy: Policy,
   prompts: readonly EncodedPrompt[],
   options: GenerateOptions,
   how: Partial<GenerateSchedule> = {},
+): Promise<Sampled[]> =>
+  generateWith(policy, prompts, options, (groups, decoding) => decodeGroups(policy, groups, decoding, how));
+
+/** Samples responses as `generate` does, by whatever decodes the rows of groups. */
+export async function generateWith(
+  policy: Prompting,
+  prompts: readonly EncodedPrompt[],
+  options: GenerateOptions,
+  decode: (groups: readonly Group[], options: DecodeOptions) => Promise<void>,
 ): Promise<Sampled[]> {
   const { seed, stream = 'sample', examples, samples = 1, skip, onTokens, onResponse } = options;
   const limits = limitsOf(policy, options);
@@ -241,12 +250,12 @@ export async function generate(
       return row;
     }),
   }));
-  const told = (row: Row, ids: Int32Array): void => {
+  const tell = (row: Row, ids: Int32Array): void => {
     onTokens?.(row, ids);
     if (row.complete) onResponse?.(sampled(policy, row));
   };
   const listens = onTokens !== undefined || onResponse !== undefined;
-  await decodeGroups(policy, groups, { ...options, ...(listens ? { onTokens: told } : {}) }, how);
+  await decode(groups, { ...options, ...(listens ? { onTokens: tell } : {}) });
   return groups.flatMap(({ rows }, p) =>
     rows.filter(({ sample }) => !skip?.[p]?.has(sample)).map((row) => sampled(policy, row)),
   );

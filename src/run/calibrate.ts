@@ -1,5 +1,7 @@
 /** Measures how sure a policy has to be taken to be: which of the intervals that it marks in series that it was not taught are right. */
 import { isGenerator, openExamples } from '../../datasets/source.ts';
+import type { EngineName } from '../answer/answerer.ts';
+import { findPolicy } from '../answer/reference.ts';
 import { accountsOf, type Support } from '../explain/confidence.ts';
 import {
   CONFIDENCE_FILE,
@@ -14,9 +16,7 @@ import { ConfigError } from '../ground/errors.ts';
 import { Progress } from '../ground/progress.ts';
 import { bridge } from '../series/missing.ts';
 import { readCard } from '../tasks/card.ts';
-import type { EngineName } from './engine-name.ts';
 import { openReader } from './explain.ts';
-import { findPolicy } from './run-policy.ts';
 
 export interface CalibrateRequest {
   readonly policy: string;

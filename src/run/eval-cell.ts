@@ -6,11 +6,11 @@ import { promptFor } from '../../datasets/benchmarks/registry.ts';
 import { EXAMPLES_MANIFEST } from '../../datasets/example-manifest.ts';
 import type { ExampleAddress, ExampleSource } from '../../datasets/source.ts';
 import { type Beginning, openManifest, writeManifest } from '../../eval/eval-manifest.ts';
-import type { EvalTask } from '../../eval/harness.ts';
+import { type EvalData, type EvalForm, evaluate, type ResponseRequest } from '../../eval/harness.ts';
 import { type Metrics, metricsOf } from '../../eval/metrics.ts';
-import type { EvalData, EvalForm, EvalPolicy, EvalPrompt, ResponseRequest } from '../../eval/policy.ts';
 import { RecordLog } from '../../eval/record-log.ts';
 import { type ResponseUsage, usageOf } from '../../eval/usage.ts';
+import type { Answerer } from '../answer/answerer.ts';
 import { EndpointError } from '../ground/errors.ts';
 import { withInterrupt } from '../ground/interrupt.ts';
 import { Progress } from '../ground/progress.ts';
@@ -23,6 +23,7 @@ import { render } from '../plot/raster.ts';
 import { defaultRecipe, type RewardRecipe } from '../recipe/recipe.ts';
 import type { PolicyCard } from '../tasks/card.ts';
 import { promptVersion } from '../tasks/prompt.ts';
+import { answerInWorkers } from './eval-stage.ts';
 import { fewShot } from './few-shot.ts';
 import {
   type JudgedExtensions,
@@ -35,7 +36,7 @@ import { openRewards } from './rewards.ts';
 import { exampleTask } from './task.ts';
 
 export interface CellRequest {
-  readonly policy: EvalPolicy;
+  readonly policy: Answerer;
   readonly card: PolicyCard;
   readonly address: ExampleAddress;
   readonly source: ExampleSource;
@@ -49,6 +50,9 @@ export interface CellRequest {
   readonly rewards?: readonly RewardRecipe[];
   /** Directory of the records; null: they are not kept. */
   readonly out: string | null;
+  /** Device and number of Workers of a policy on this machine. */
+  readonly device?: string;
+  readonly workers?: number;
   readonly beginning: Beginning;
   /** What progress is called. */
   readonly label: string;
@@ -106,7 +110,7 @@ function settingsOf({
     sha256 === null ? use : `${sha256}#${moduleAddress(use, '.').name}`,
   );
   const also = scored.length === 0 ? {} : { rewards: scored };
-  if (!policy.asked) return { policy: policy.identity, data, ...also };
+  if (policy.reads === 'values') return { policy: policy.identity, data, ...also };
   const { facts } = source;
   return {
     policy: policy.identity,
@@ -131,22 +135,6 @@ function settingsOf({
   };
 }
 
-/** What is asked about each example, with its shots. */
-function prompts(request: CellRequest, task: EvalTask): (number: number) => Promise<EvalPrompt> {
-  const { source, address, form, card } = request;
-  const parts = { facts: source.facts, reading: form.reading, reasoning: form.reasoning };
-  const shotsOf = form.shots === null ? () => [] : fewShot(address, card, parts, form.shots);
-  const turn = async (example: ReturnType<ExampleSource['at']>) => ({
-    picture: await task.picture(example),
-    instruction: task.instruction(example),
-  });
-  return async (number) => {
-    const shots: EvalPrompt['shots'][number][] = [];
-    for (const { example, response } of shotsOf(number)) shots.push({ ...(await turn(example)), response });
-    return { ...(await turn(source.at(number))), shots };
-  };
-}
-
 /** Place of each example by its id, once one is asked for. */
 function placesOf(source: ExampleSource): (id: string) => number | undefined {
   let places: Map<string, number> | undefined;
@@ -165,7 +153,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
   const { policy, card, address, source, form, judge = null, rewards = [], out, label, silent } = request;
   const settings = settingsOf(request);
   const begun = out === null ? null : openManifest(out, settings, request.beginning);
-  const temperatures = policy.asked ? request.temperatures : [0];
+  const temperatures = policy.reads === 'prompt' ? request.temperatures : [0];
   const places = placesOf(source);
   const logs = temperatures.map((temperature) => {
     const name = temperatures.length > 1 ? `records.${temperature}.jsonl` : 'records.jsonl';
@@ -220,7 +208,31 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
   if (judged !== null) say(judgedText(judged));
   return { modes, seconds, judged, failure };
 
-  /** Seconds that were taken. */
+  /** Puts the questions to the policy: in Workers where its weights are on this machine, temperature by temperature otherwise. */
+  async function ask(
+    data: EvalData,
+    report: (record: EvalRecord, request: ResponseRequest) => void,
+    signal: AbortSignal,
+  ): Promise<void> {
+    if (policy.local !== null) {
+      const { device = 'cpu', workers = 1 } = request;
+      if (requests.length === 0) return;
+      const stage = { source: policy.local, address, form, device, workers };
+      await answerInWorkers(stage, requests, report, signal);
+      return;
+    }
+    const { maxTokens, seed } = form;
+    for (const [m, list] of wanted.entries()) {
+      const samplesOf = new Map<number, number[]>();
+      for (const { number, sample } of list) {
+        samplesOf.set(number, [...(samplesOf.get(number) ?? []), sample]);
+      }
+      const sampling = { temperature: temperatures[m]!, maxTokens, seed, signal };
+      await evaluate(policy, data, [...samplesOf], sampling, report);
+    }
+  }
+
+  /** Answers and returns the seconds that it took. */
   async function answer(): Promise<number> {
     if (requests.length + unjudged.length === 0) return 0;
     // Workers draw where there is much to draw; they start with the first picture that is asked for here.
@@ -231,7 +243,8 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
       cache: new PictureCache(PICTURE_BYTES, draw),
     };
     const task = exampleTask({ ...card, numbers: form.numbers }, parts);
-    const data: EvalData = { form, address, source, task, prompt: prompts(request, task) };
+    const shotsOf = form.shots === null ? undefined : fewShot(address, card, parts, form.shots);
+    const data: EvalData = { address, source, task, shotsOf };
     const scorer =
       rewards.length === 0 ? null : await openRewards(rewards, source.facts.kind, defaultRecipe().rl.reward);
     const total = logs.reduce((sum, log) => sum + log.samples * source.count, 0);
@@ -273,7 +286,7 @@ export async function evaluateCell(request: CellRequest): Promise<CellResult> {
         };
         for (const { record, request: one } of unjudged) report(record, one);
         try {
-          await policy.answer(data, requests, report, signal);
+          await ask(data, report, signal);
         } finally {
           await Promise.all(grading);
         }

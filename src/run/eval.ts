@@ -1,15 +1,10 @@
 /** Evaluation: policies on the held-out examples of data sets, their metrics, classical baselines beside them, a leaderboard. */
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import {
-  type ExampleAddress,
-  type ExampleSource,
-  isGenerator,
-  openExamples,
-  trainingSplit,
-} from '../../datasets/source.ts';
+import { type ExampleAddress, type ExampleSource, isGenerator, openExamples } from '../../datasets/source.ts';
 import { classicalAnswers } from '../../eval/baselines.ts';
 import { checkResults } from '../../eval/eval-manifest.ts';
+import type { EvalForm } from '../../eval/harness.ts';
 import {
   type Leaderboard,
   type LeaderboardRow,
@@ -20,9 +15,11 @@ import {
 } from '../../eval/leaderboard.ts';
 import { leaderboardPage } from '../../eval/leaderboard-page.ts';
 import { type Metrics, overallOf } from '../../eval/metrics.ts';
-import type { EvalForm } from '../../eval/policy.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import type { ResponseUsage } from '../../eval/usage.ts';
+import type { Answerer, EngineName } from '../answer/answerer.ts';
+import { baselineData, quickBaselines } from '../answer/baselines.ts';
+import { type OpenOptions, openPolicy } from '../answer/open.ts';
 import { ConfigError, DataError, EndpointError } from '../ground/errors.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { takeLock } from '../ground/lock.ts';
@@ -32,16 +29,13 @@ import { defaultRecipe, type RewardRecipe } from '../recipe/recipe.ts';
 import { type NumbersFormat, type PolicyCard, readCard } from '../tasks/card.ts';
 import type { MetricSet } from '../tasks/evaluation.ts';
 import type { Reading } from '../tasks/response.ts';
-import { Baselines, baselinePolicy } from './baseline-policy.ts';
-import type { EngineName } from './engine-name.ts';
 import { type CellRequest, type CellResult, evaluateCell } from './eval-cell.ts';
 import { shotSource } from './few-shot.ts';
 import { openJudge } from './judging.ts';
-import { type OpenedPolicy, openPolicy, type PolicyOptions } from './open-policy.ts';
 import { type PromptTokens, promptTokens } from './prompt-length.ts';
 import { checkRewards } from './rewards.ts';
 import { checkSameData } from './run-data.ts';
-import { mismatches, withExtension } from './task.ts';
+import { evaluationCard, foreignCard, mismatches, withExtension } from './task.ts';
 
 export interface EvalRequest {
   /** At least one. */
@@ -155,7 +149,7 @@ function sometimes(tell: (message: string) => void): (message: string) => void {
 }
 
 /** What is said of the endpoints. @throws ConfigError */
-function endpointOf(given: EvalRequest): PolicyOptions['endpoint'] {
+function endpointOf(given: EvalRequest): NonNullable<OpenOptions['endpoint']> {
   const { concurrency, requestsPerMinute, tokensPerMinute, timeout, attempts, keyVariable, prices } = given;
   const [prompt, completion, ...more] = prices
     ?.split(',')
@@ -207,12 +201,9 @@ function warnOfChange(policy: string, name: string): void {
 }
 
 /** Every detector on the same examples. None is chosen here: a choice needs a validation split. */
-async function classicalMetrics(
-  source: ExampleSource,
-  classes: readonly string[],
-  name: string,
-): Promise<Record<string, MetricSet>> {
-  const answers = await classicalAnswers([...source], trainingSplit(name));
+async function classicalMetrics({ source, address }: OpenTask): Promise<Record<string, MetricSet>> {
+  const { kind, classes } = source.facts;
+  const answers = await classicalAnswers([...source], baselineData(address, kind));
   return Object.fromEntries(
     Object.entries(answers).map(([detector, list]) => [detector, overallOf(list, { classes })]),
   );
@@ -268,7 +259,7 @@ function openTasks(given: EvalRequest, names: readonly string[], usual: number):
 
 /** A policy on a data set: what it is asked, and what there is to say about that. */
 interface Cell {
-  readonly opened: OpenedPolicy;
+  readonly policy: Answerer;
   readonly task: OpenTask;
   readonly card: PolicyCard;
   readonly format: NumbersFormat;
@@ -276,10 +267,11 @@ interface Cell {
 }
 
 /** @throws ConfigError where the policy cannot be asked about the data set so */
-function cellOf(opened: OpenedPolicy, task: OpenTask, given: EvalRequest): Cell {
-  const { policy, directory } = opened;
+function cellOf(policy: Answerer, task: OpenTask, given: EvalRequest): Cell {
+  const { local } = policy;
   const { facts } = task.source;
-  const taught = policy.card(facts);
+  const from = local === null ? null : (local.adapter ?? local.directory);
+  const taught = from === null ? foreignCard(facts, null) : evaluationCard(from, facts);
   const known = taught.numbers ?? USUAL_NUMBERS;
   const format: NumbersFormat = {
     digits: given.digits ?? known.digits,
@@ -288,31 +280,29 @@ function cellOf(opened: OpenedPolicy, task: OpenTask, given: EvalRequest): Cell 
   const read = given.input === undefined ? taught.numbers !== null : given.input === 'numbers';
   const numbers = read ? format : null;
   const plain = { ...taught, numbers };
-  const asks = given.extension === true && policy.asked && plain.extension !== true;
+  const asks = given.extension === true && policy.reads === 'prompt' && plain.extension !== true;
   if (asks && plain.style === 'nano') {
     throw new ConfigError(
-      `--extension: ${opened.given} is a small policy that was not taught to give advice; train one with --set extension.ask=true`,
+      `--extension: ${policy.given} is a small policy that was not taught to give advice; train one with --set extension.ask=true`,
     );
   }
   const card = asks ? withExtension(plain, facts) : plain;
-  if (directory !== null) {
-    for (const text of mismatches(given.adapter ?? directory, card, facts)) say(`warning: ${text}`);
-  }
+  if (from !== null) for (const text of mismatches(from, card, facts)) say(`warning: ${text}`);
   const reasoning = given.reasoning === 'on';
   if (!reasoning && card.style === 'nano') {
     throw new ConfigError(
-      `--reasoning off: ${opened.given} is a small policy, which answers as it was taught, with reasoning; leave it out`,
+      `--reasoning off: ${policy.given} is a small policy, which answers as it was taught, with reasoning; leave it out`,
     );
   }
   const seed = given.seed ?? 42;
   const shots = given.shots === 0 ? null : { count: given.shots, seed };
-  if (shots !== null && policy.asked) shotSource(task.address);
+  if (shots !== null && policy.reads === 'prompt') shotSource(task.address);
   return {
-    ...{ opened, task, card, format },
+    ...{ policy, task, card, format },
     form: {
       ...{ numbers, shots, reasoning, seed },
       ...(card.extension === true ? { extension: true } : {}),
-      reading: given.answers ?? (directory === null ? 'lenient' : readingOf(opened.given)),
+      reading: given.answers ?? (local === null ? 'lenient' : readingOf(policy.given)),
       maxTokens: given.maxTokens ?? MOST_TOKENS[card.style],
     },
   };
@@ -325,14 +315,15 @@ function rewardsOf({ reward = [] }: EvalRequest): readonly RewardRecipe[] {
 }
 
 function requestOf(
-  { opened, task, card, form }: Cell,
+  { policy, task, card, form }: Cell,
   given: EvalRequest,
   temperatures: readonly number[],
   at: Pick<CellRequest, 'out' | 'label'>,
 ): CellRequest {
   return {
-    ...{ policy: opened.policy, card, address: task.address, source: task.source, form, temperatures },
+    ...{ policy, card, address: task.address, source: task.source, form, temperatures },
     ...{ samples: given.samples, beginning: given, silent: given.quiet, ...at },
+    ...{ device: given.device, workers: given.workers },
     judge:
       card.extension !== true || given.judge === 'none'
         ? null
@@ -400,11 +391,11 @@ async function evaluateOne(
   given: EvalRequest,
   temperatures: readonly number[],
 ): Promise<SingleEvaluation> {
-  const { opened, task, card, format, form } = cell;
+  const { policy, task, card, format, form } = cell;
   const { source, address } = task;
-  const { classes, statement, title } = source.facts;
-  const tokens =
-    opened.directory === null ? null : await promptTokens(opened.directory, card, source, format);
+  const { statement, title } = source.facts;
+  const directory = policy.local?.directory ?? null;
+  const tokens = directory === null ? null : await promptTokens(directory, card, source, format);
   const out = given.out ?? null;
   const found = await evaluateCell(requestOf(cell, given, temperatures, { out, label: 'eval' }));
   const missing = missingOf([found]);
@@ -416,13 +407,11 @@ async function evaluateOne(
   const several = sets.length > 1;
   const [temperature, metrics] = first;
   const classical =
-    given.classical && !several && opened.policy.asked
-      ? await classicalMetrics(source, classes, address.name)
-      : {};
+    given.classical && !several && policy.reads === 'prompt' ? await classicalMetrics(task) : {};
   const data = { ...address, title, ...(statement === null ? {} : { statement }) };
   const input = form.numbers === null ? 'picture' : 'numbers';
   const asked = {
-    policy: opened.directory ?? opened.given,
+    policy: directory ?? policy.given,
     ...{ data, answers: form.reading, input },
     ...(form.shots === null ? {} : { shots: form.shots.count }),
     ...(form.reasoning ? {} : { reasoning: false }),
@@ -469,21 +458,18 @@ function slugs(names: readonly string[]): Map<string, string> {
 /** The quick classical baselines that can answer a data set, unless one is among the policies: then those are the ones that were meant. */
 async function beside(
   task: OpenTask,
-  policies: readonly OpenedPolicy[],
+  policies: readonly Answerer[],
   given: EvalRequest,
-  baselines: Baselines,
-): Promise<OpenedPolicy[]> {
-  if (!given.classical || policies.some(({ policy }) => !policy.asked)) return [];
-  const names = await baselines.quick(task.address.name, task.source);
-  return names.map((name) => {
-    const policy = baselinePolicy(name, baselines);
-    return { given: policy.name, policy, directory: null };
-  });
+): Promise<Answerer[]> {
+  if (!given.classical || policies.some(({ reads }) => reads === 'values')) return [];
+  const { address, source } = task;
+  const names = await quickBaselines(baselineData(address, source.facts.kind), [...source]);
+  return Promise.all(names.map((name) => openPolicy(`baseline:${name}`, given)));
 }
 
 /** How policies were asked, as a sentence. */
 function askedWords(given: EvalRequest, cells: readonly Cell[], temperatures: readonly number[]): string {
-  const forms = cells.filter(({ opened }) => opened.policy.asked).map(({ form }) => form);
+  const forms = cells.filter(({ policy }) => policy.reads === 'prompt').map(({ form }) => form);
   const inputs = new Set(forms.map(({ numbers }) => (numbers === null ? 'a picture' : 'numbers')));
   const shots = given.shots === 1 ? 'one solved example' : `${given.shots} solved examples`;
   const asked = [
@@ -498,22 +484,21 @@ function askedWords(given: EvalRequest, cells: readonly Cell[], temperatures: re
 }
 
 async function evaluateBoard(
-  policies: readonly OpenedPolicy[],
+  policies: readonly Answerer[],
   tasks: readonly OpenTask[],
   given: EvalRequest,
   temperatures: readonly number[],
-  baselines: Baselines,
 ): Promise<BoardEvaluation> {
   // All of them are looked at before the first question is asked.
   const planned = tasks.map((task) => ({ task, cells: policies.map((one) => cellOf(one, task, given)) }));
   const rows: (LeaderboardRow & { readonly full: Metrics | null })[] = [];
   const results: CellResult[] = [];
   for (const { task, cells } of planned) {
-    const more = await beside(task, policies, given, baselines);
+    const more = await beside(task, policies, given);
     const all = [...cells, ...more.map((one) => cellOf(one, task, given))];
-    const names = slugs(all.map(({ opened }) => opened.policy.name));
+    const names = slugs(all.map(({ policy }) => policy.name));
     for (const cell of all) {
-      const { name } = cell.opened.policy;
+      const { name } = cell.policy;
       const place = slugs(tasks.map((one) => one.name)).get(task.name)!;
       const out = given.out === undefined ? null : join(given.out, place, names.get(name)!);
       const label = `${task.name} ${name}`;
@@ -523,7 +508,7 @@ async function evaluateBoard(
       for (const { temperature, metrics, usage } of found.modes) {
         rows.push({
           ...{ task: task.name, kind: task.source.facts.kind, policy: name },
-          temperature: cell.opened.policy.asked ? temperature : null,
+          temperature: cell.policy.reads === 'prompt' ? temperature : null,
           ...{ metrics: metrics === null ? null : rowMetrics(metrics), usage, full: metrics },
           seconds: found.seconds / found.modes.length,
         });
@@ -553,12 +538,9 @@ async function evaluateBoard(
 }
 
 /** Policies of one name (a model behind two endpoints) are called as they were given. */
-function named(opened: readonly OpenedPolicy[]): OpenedPolicy[] {
-  const same = ({ policy }: OpenedPolicy): number =>
-    opened.filter((one) => one.policy.name === policy.name).length;
-  return opened.map((one) =>
-    same(one) === 1 ? one : { ...one, policy: { ...one.policy, name: one.given } },
-  );
+function named(policies: readonly Answerer[]): Answerer[] {
+  const same = ({ name }: Answerer): number => policies.filter((policy) => policy.name === name).length;
+  return policies.map((policy) => (same(policy) === 1 ? policy : { ...policy, name: policy.given }));
 }
 
 /** Several names, each of which may be a list between commas. */
@@ -574,7 +556,6 @@ export async function runEval(given: EvalRequest): Promise<Evaluation> {
   check(given);
   const temperatures = temperaturesOf(given.temperature);
   const policies = [...new Set(given.policy)];
-  const baselines = new Baselines(given.quiet);
   if (given.out === undefined && given.resume) {
     throw new ConfigError('--resume: there is nothing to resume without --out, the directory of the records');
   }
@@ -582,24 +563,23 @@ export async function runEval(given: EvalRequest): Promise<Evaluation> {
     throw new ConfigError(`${given.out}: is a file; choose a directory with --out`);
   }
   const options = { ...given, endpoint: endpointOf(given) };
-  const opened = named(await Promise.all(policies.map((one) => openPolicy(one, options, baselines))));
+  const opened = named(await Promise.all(policies.map((reference) => openPolicy(reference, options))));
   try {
-    return await evaluateOpened(opened, given, temperatures, baselines);
+    return await evaluateOpened(opened, given, temperatures);
   } finally {
-    for (const { close } of opened) await close?.();
+    for (const policy of opened) await policy.dispose();
   }
 }
 
 async function evaluateOpened(
-  opened: readonly OpenedPolicy[],
+  opened: readonly Answerer[],
   given: EvalRequest,
   temperatures: readonly number[],
-  baselines: Baselines,
 ): Promise<Evaluation> {
-  const local = opened.find(({ directory }) => directory !== null);
+  const local = opened.find((policy) => policy.local !== null);
   const names = listed(given.data ?? [local === undefined ? USUAL_DATA : dataOf(local.given)]);
   if (given.data === undefined && local !== undefined) warnOfChange(local.given, names[0]!);
-  const card = local?.directory == null ? null : readCard(local.directory);
+  const card = local?.local == null ? null : readCard(local.local.directory);
   // A small policy was taught one length, and of a generator is asked about series as long.
   const taught = card?.task != null && isGenerator(card.task) ? card.length : null;
   const tasks = openTasks(given, names, taught ?? USUAL_LENGTH);
@@ -619,7 +599,7 @@ async function evaluateOpened(
         });
   try {
     return single === null
-      ? await evaluateBoard(opened, tasks, given, temperatures, baselines)
+      ? await evaluateBoard(opened, tasks, given, temperatures)
       : await evaluateOne(single, given, temperatures);
   } finally {
     lock?.release();

@@ -1,5 +1,7 @@
 /** Explains a CSV file: what the detector finds in it, beside it what a policy says where one is asked, as a page and JSON. */
 import { performance } from 'node:perf_hooks';
+import type { EngineName, LocalPolicy } from '../answer/answerer.ts';
+import { DEFAULT_POLICY, shippedPolicy } from '../answer/reference.ts';
 import { readConfidence } from '../explain/confidence-model.ts';
 import { askColumn, type ColumnAnswers, MOST_WINDOWS } from '../explain/policy-answers.ts';
 import { policyReader, type Reader } from '../explain/reader.ts';
@@ -8,18 +10,13 @@ import { checkTarget, defaultTarget, writeReport } from '../explain/report-files
 import { sinceReport } from '../explain/state.ts';
 import { verify } from '../explain/verify.ts';
 import { ConfigError, EngineError } from '../ground/errors.ts';
-import { cores } from '../ground/machine.ts';
 import { Progress } from '../ground/progress.ts';
 import { say } from '../ground/terminal.ts';
 import { figure } from '../plot/figure.ts';
-import type { Answerer } from '../policy/answerer.ts';
 import { readCard } from '../tasks/card.ts';
 import { taskKind } from '../tasks/kinds.ts';
 import { readReference } from '../tasks/reference.ts';
 import { type DetectRequest, detectFile } from './detect.ts';
-import type { EngineName } from './engine-name.ts';
-import { openAnswerer } from './open-answerer.ts';
-import { findPolicy, shippedPolicy, USUAL_POLICY } from './run-policy.ts';
 import { pictureOf } from './task.ts';
 
 export interface ExplainRequest {
@@ -27,7 +24,7 @@ export interface ExplainRequest {
   /** As `sinceReport` takes it. */
   readonly since: string | undefined;
   readonly out: string | undefined;
-  /** As `findPolicy` takes it, or `none`; when absent, the one that comes with timeseer. */
+  /** Reference to a policy on this machine, or `none`; default: the one that ships with timeseer. */
   readonly policy: string | undefined;
   readonly engine?: EngineName | undefined;
   readonly device: string | undefined;
@@ -70,8 +67,10 @@ export async function openReader(
     device,
     calibrated = true,
   }: Pick<ExplainRequest, 'engine' | 'device'> & { readonly calibrated?: boolean },
-): Promise<{ reader: Reader; policy: Answerer }> {
-  const directory = findPolicy(path);
+): Promise<{ reader: Reader; policy: LocalPolicy }> {
+  const { openLocal } = await import('../answer/open.ts');
+  const source = await openLocal(path, { engine, device });
+  const { directory } = source;
   const card = readCard(directory);
   if (!taskKind(card.kind).localises) {
     throw new ConfigError(
@@ -79,7 +78,7 @@ export async function openReader(
     );
   }
   const shape = figure(card.figure);
-  const policy = await openAnswerer(directory, { engine, device, threads: cores() });
+  const policy = await source.load();
   const reader = policyReader(policy, card, {
     // Where the package is installed is of no interest to who reads a report.
     name: shippedPolicy(path) === null ? directory : path,
@@ -96,7 +95,7 @@ export async function openReader(
  */
 async function openAsked(request: ExplainRequest): Promise<Awaited<ReturnType<typeof openReader>> | null> {
   const { policy } = request;
-  if (policy === NONE || (policy === undefined && shippedPolicy(USUAL_POLICY) === null)) {
+  if (policy === NONE || (policy === undefined && shippedPolicy(DEFAULT_POLICY) === null)) {
     checkAlone(request);
     if (policy === undefined)
       say('note: no policy comes with this copy of timeseer; the detector answers alone');
@@ -104,10 +103,10 @@ async function openAsked(request: ExplainRequest): Promise<Awaited<ReturnType<ty
   }
   checkOptions(request);
   try {
-    return await openReader(policy ?? USUAL_POLICY, request);
+    return await openReader(policy ?? DEFAULT_POLICY, request);
   } catch (error) {
     if (policy !== undefined || !(error instanceof EngineError)) throw error;
-    say(`note: the policy ${USUAL_POLICY} is not asked: ${error.message.split('\n')[0]}`);
+    say(`note: the policy ${DEFAULT_POLICY} is not asked: ${error.message.split('\n')[0]}`);
     return null;
   }
 }

@@ -1,6 +1,7 @@
 /** Export of a trained policy for other runtimes. */
 import { existsSync } from 'node:fs';
 import { join } from 'node:path';
+import { findPolicy } from '../answer/reference.ts';
 import { CONFIDENCE_FILE } from '../explain/confidence-model.ts';
 import { readUtf8 } from '../ground/files.ts';
 import { packageVersion } from '../ground/paths.ts';
@@ -9,7 +10,6 @@ import { type Exported, exportOnnx } from '../onnx/export.ts';
 import type { WeightType } from '../onnx/weights.ts';
 import { CARD_FILE } from '../tasks/card.ts';
 import { REFERENCE_FILE } from '../tasks/reference.ts';
-import { findPolicy } from './run-policy.ts';
 
 export interface ExportRequest {
   /** Directory of a policy, or of a run. */

@@ -1,8 +1,7 @@
 /** Few-shot prompts: solved training examples before the question. */
 import { classesOf } from '../../datasets/materials.ts';
 import { type ExampleAddress, hasSplits, isGenerator, openExamples } from '../../datasets/source.ts';
-import type { ShotsOf } from '../../eval/harness.ts';
-import type { ShotOptions } from '../../eval/policy.ts';
+import type { ShotOptions, ShotsOf } from '../../eval/harness.ts';
 import { ConfigError } from '../ground/errors.ts';
 import { Random } from '../ground/random.ts';
 import type { PolicyCard } from '../tasks/card.ts';

@@ -7,13 +7,13 @@ import {
   type Judgement,
   rulesJudge,
 } from '../../rewards/judge.ts';
+import { isEndpoint, parseEndpoint } from '../answer/reference.ts';
 import { type ChatTotals, type EndpointOptions, openEndpoint } from '../endpoint/chat.ts';
 import { ConfigError, DataError } from '../ground/errors.ts';
 import type { EvalRecord, Example, TokenUsage } from '../ground/types.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import { scoreAnswer } from '../tasks/kinds.ts';
 import type { Task } from '../train/task.ts';
-import { isEndpoint, parseEndpoint } from './endpoint-policy.ts';
 import type { ExampleTask } from './task.ts';
 
 /** A judge, and what asking it has come to; null of the rules, which ask nobody. */

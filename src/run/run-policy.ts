@@ -1,11 +1,12 @@
-/** The policies of a run: where they are, the one that its training starts from (made or copied), and one merged with an adapter. */
+/** Policies of runs: the one that training starts from (made or copied), and one merged with an adapter. */
 import { constants, cpSync, existsSync, mkdirSync, readdirSync, statSync } from 'node:fs';
 import { basename, isAbsolute, join, relative, resolve } from 'node:path';
 import { openExamples, trainingExamples } from '../../datasets/source.ts';
+import { openEngine } from '../answer/local.ts';
+import { findPolicy } from '../answer/reference.ts';
 import { MetaEngine } from '../engine/torch/meta.ts';
-import { CheckpointError, ConfigError } from '../ground/errors.ts';
+import { ConfigError } from '../ground/errors.ts';
 import { MANIFEST_FILE, TRAINING_FILES, writeManifestedDirectory } from '../ground/manifest.ts';
-import { policiesDirectory } from '../ground/paths.ts';
 import { trainBpe } from '../policy/bpe.ts';
 import { type Json, readJson } from '../policy/json-file.ts';
 import { type Adapter, mergeAdapter } from '../policy/lora.ts';
@@ -14,72 +15,8 @@ import { loadAdapter } from '../policy/peft.ts';
 import { Policy } from '../policy/policy.ts';
 import type { Recipe } from '../recipe/recipe.ts';
 import { CARD_FILE, type PolicyCard, readCard, writeCard } from '../tasks/card.ts';
-import { openEngine } from './engine.ts';
 import type { Run } from './run.ts';
 import { nanoCard, trainingTask } from './task.ts';
-
-/** What a run directory may hold, the furthest trained first. */
-export const RUN_POLICIES = [
-  'rl/policy',
-  'rl/checkpoint',
-  'sft/policy',
-  'sft/checkpoint',
-  'initial',
-] as const;
-
-const QUICKSTART = '`npx timeseer quickstart` makes one in runs/quickstart';
-
-const isPolicy = (directory: string): boolean => existsSync(join(directory, 'config.json'));
-
-/** The policy that `explain` asks where none is named. */
-export const USUAL_POLICY = 'small';
-
-/** Directory of the policy of that name that comes with timeseer; null where there is none. */
-export function shippedPolicy(name: string): string | null {
-  if (!/^\w+$/.test(name)) return null;
-  const directory = join(policiesDirectory(), name);
-  return isPolicy(directory) ? directory : null;
-}
-
-/** What to do about a path where nothing is: it may be meant as a repository of a hub, or as a download of one. */
-function advice(path: string): string {
-  const [, owner, name] = /^([\w.-]*\w)\/(\w[\w.-]*)\/?$/.exec(path) ?? [];
-  if (owner === undefined || name === undefined || owner === 'runs' || owner.startsWith('.'))
-    return QUICKSTART;
-  if (owner === 'models') return `\`npx timeseer pull OWNER/${name}\` downloads it from the Hugging Face hub`;
-  if (existsSync(owner)) return QUICKSTART;
-  const download = join('models', name);
-  return isPolicy(download)
-    ? `the download of that name is ${download}`
-    : `if it is a repository of the Hugging Face hub, \`npx timeseer pull ${owner}/${name}\` downloads it into ${download}`;
-}
-
-/**
- * The directory of a policy: one that comes with timeseer by its name (a directory of that name is `./NAME`), `path` itself when it is one
- * (a Hugging Face directory, with `config.json`), else the furthest trained policy of the run directory `path`, in the order of RUN_POLICIES.
- * @throws CheckpointError that names what was looked for, and how to make one
- */
-export function findPolicy(path: string): string {
-  const shipped = shippedPolicy(path);
-  if (shipped !== null) return shipped;
-  const found = ['', ...RUN_POLICIES].map((name) => join(path, name)).find(isPolicy);
-  if (found !== undefined) return found;
-  const there = statSync(path, { throwIfNoEntry: false });
-  if (there === undefined) throw new CheckpointError(`${path}: no such directory; ${advice(path)}`);
-  if (!there.isDirectory()) {
-    throw new CheckpointError(
-      `${path}: is a file; give the directory of a policy or of a run; ${QUICKSTART}`,
-    );
-  }
-  if (existsSync(join(path, 'adapter_config.json'))) {
-    throw new CheckpointError(
-      `${path}: is an adapter; give its base checkpoint with --policy, and it to \`generate\` or \`merge\` with --adapter`,
-    );
-  }
-  throw new CheckpointError(
-    `${path}: no policy there (looked for config.json in it and in ${RUN_POLICIES.join(', ')}); ${QUICKSTART}`,
-  );
-}
 
 function isInside(path: string, directory: string): boolean {
   const inside = relative(resolve(directory), resolve(path));

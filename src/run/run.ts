@@ -19,6 +19,8 @@ import {
 } from '../../datasets/source.ts';
 import type { Split } from '../../datasets/split.ts';
 import { type PolicyName, RUN_VERSION, RunDirectory } from '../../eval/run-directory.ts';
+import { openEngine } from '../answer/local.ts';
+import { findPolicy } from '../answer/reference.ts';
 import { CheckpointError, ConfigError } from '../ground/errors.ts';
 import { gone, tidyUp, writeFileAtomic } from '../ground/files.ts';
 import { Interrupted } from '../ground/interrupt.ts';
@@ -41,7 +43,6 @@ import {
 } from '../train/checkpoint.ts';
 import { runWorkers } from '../train/worker-group.ts';
 import { changesOf, checkAllowed, checkChanges, DATA, isAllowed, recordChanges, told } from './changes.ts';
-import { openEngine } from './engine.ts';
 import { promptReader } from './prompt-length.ts';
 import { checkRewardNames, checkRewards } from './rewards.ts';
 import {
@@ -53,7 +54,7 @@ import {
   dataRecord,
   dataRecordSchema,
 } from './run-data.ts';
-import { checkKept, checkPlace, findPolicy } from './run-policy.ts';
+import { checkKept, checkPlace } from './run-policy.ts';
 import type { StageJob, StageNote, StageResult } from './stage.ts';
 import { nanoCard, trainingCard } from './task.ts';
 

@@ -3,7 +3,10 @@ import { existsSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { parentPort, workerData } from 'node:worker_threads';
 import { openExamples } from '../../datasets/source.ts';
-import { type EvalOptions, evaluate } from '../../eval/harness.ts';
+import { type EvalData, evaluate } from '../../eval/harness.ts';
+import type { LocalPolicy } from '../answer/answerer.ts';
+import { answerLocally, openEngine } from '../answer/local.ts';
+import { openLocal } from '../answer/open.ts';
 import type { Engine } from '../engine/engine.ts';
 import { neverRemake, syncPath } from '../ground/files.ts';
 import { cores } from '../ground/machine.ts';
@@ -11,7 +14,6 @@ import { writeManifestedDirectory } from '../ground/manifest.ts';
 import type { EvalRecord } from '../ground/types.ts';
 import { loadModule } from '../ground/user-code.ts';
 import { moduleAddress } from '../ground/user-module.ts';
-import { engineAnswerer } from '../policy/answerer.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Sampled } from '../policy/generate.ts';
 import { readJson } from '../policy/json-file.ts';
@@ -38,10 +40,8 @@ import {
   WorkerGroup,
   type WorkerMessage,
 } from '../train/worker-group.ts';
-import { openEngine } from './engine.ts';
 import { fewShot } from './few-shot.ts';
 import { type JudgeCounts, judgedScore, recipeJudge } from './judging.ts';
-import { openAnswerer } from './open-answerer.ts';
 import { makePolicyReference } from './policy-reference.ts';
 import { rewardedTask } from './rewards.ts';
 import type { EvalJob, Likelihood, StageJob, StageNote, StageResult, TrainingJob } from './stage.ts';
@@ -265,70 +265,70 @@ async function train(own: TrainingJob): Promise<StageResult> {
   return { steps, complete, records: [], likelihoods: [] };
 }
 
-/** The policy of an evaluation on the torch engine. Collective. */
-function answeringPolicy(own: EvalJob): Policy {
-  const engine = engineFor(own.from, own.device, own.threads);
-  const { adapter } = own;
-  const policy =
-    adapter === undefined
-      ? loadShared(engine, workers, own.from, { tuning: 'none' })
-      : Policy.load(engine, own.from, { adapter: (dims) => loadAdapter(engine, dims, adapter) });
-  if (adapter !== undefined) mergeAdapter(policy);
-  return policy;
-}
-
-async function answer(own: EvalJob): Promise<StageResult> {
-  const { adapter, from, threads = threadsFor(from) } = own;
-  const policy = own.engine === 'onnx' ? null : answeringPolicy(own);
-  const answerer =
-    policy === null ? await openAnswerer(from, { engine: 'onnx', threads }) : engineAnswerer(policy);
-  const source = openExamples(own.examples);
+async function answer(job: EvalJob): Promise<StageResult> {
+  const { adapter, from, device, engine = 'torch', threads = threadsFor(from), reasoning } = job;
+  let weights: Policy | null = null;
+  const opened = await openLocal(resolve(from), {
+    ...{ engine, device, threads, adapter, merge: true },
+    loadWeights(on, directory, options) {
+      weights = loadShared(on, workers, directory, options);
+      return weights;
+    },
+  });
+  const policy = await opened.load();
+  const source = openExamples(job.examples);
   const { facts } = source;
-  const taught = evaluationCard(adapter ?? own.from, facts, own.numbers);
-  const card = own.extension === true ? withExtension(taught, facts) : taught;
-  const { reasoning, streamed = false } = own;
-  const asked = { facts, reading: own.answers, ...(reasoning === undefined ? {} : { reasoning }) };
-  const task = exampleTask(card, asked);
-  const shots = own.shots === undefined ? undefined : fewShot(own.examples, card, asked, own.shots);
+  const trained = evaluationCard(adapter ?? from, facts, job.numbers);
+  const card = job.extension === true ? withExtension(trained, facts) : trained;
+  const parts = { facts, reading: job.answers, ...(reasoning === undefined ? {} : { reasoning }) };
+  const data: EvalData = {
+    ...{ address: job.examples, source, task: exampleTask(card, parts) },
+    shotsOf: job.shots === undefined ? undefined : fewShot(job.examples, card, parts, job.shots),
+  };
   const stopped = new AbortController();
   // Looked at between decoding steps, whenever they let timers through.
   const poll = setInterval(() => workers.stopFlag() && stopped.abort(), STOP_POLL_MS).unref();
   const records: EvalRecord[][] = [];
   const likelihoods: Likelihood[][] = [];
-  let before = 0;
-  for (const [m, mode] of own.modes.entries()) {
+  let done = 0;
+  for (const [m, mode] of job.modes.entries()) {
+    const { temperature } = mode;
+    const samples = Array.from({ length: temperature === 0 ? 1 : mode.samples }, (_, sample) => sample);
     const wanted =
-      mode.wanted ?? Array.from({ length: source.count }, (_, i): readonly [number, null] => [i, null]);
+      mode.wanted ??
+      Array.from({ length: source.count }, (_, i): readonly [number, number[]] => [i, samples]);
     const share = wanted.filter((_, i) => i % size === rank);
-    const numbers = share.map(([number]) => number);
-    const examples = numbers.map((i) => source.at(i));
-    const found: Likelihood[] = [];
     const reference =
-      mode.reference === undefined || policy === null
+      mode.reference === undefined || weights === null
         ? null
-        : loadShared(policy.engine, workers, mode.reference, { tuning: 'none' });
-    const options: EvalOptions = {
-      ...{ temperature: mode.temperature, samples: mode.samples },
-      ...{ maxTokens: own.maxTokens, seed: own.seed, signal: stopped.signal },
-      ...(shots === undefined ? {} : { shots }),
-      ...(mode.wanted === undefined ? {} : { wanted: share.map(([, samples]) => samples!) }),
-      ...(streamed
-        ? { onRecord: (record, number) => note({ kind: 'record', mode: m, number, record }) }
-        : {}),
-      onResponses: (prompts, responses) => {
-        if (reference !== null) found.push(...likelihoodsOf(reference, prompts, responses, mode.temperature));
-      },
+        : loadShared((weights as Policy).engine, workers, mode.reference, { tuning: 'none' });
+    const scored: Likelihood[] = [];
+    const generate: LocalPolicy['generate'] = async (prompts, options) => {
+      const responses = await policy.generate(prompts, options);
+      if (reference !== null) scored.push(...likelihoodsOf(reference, prompts, responses, temperature));
+      return responses;
     };
-    const answered = await evaluate(answerer, task, examples, numbers, options, (done) => {
-      note({ kind: 'eval', done: before + done });
-    });
-    records.push(streamed ? [] : answered);
-    likelihoods.push(found);
-    before += examples.length;
+    const answered = new Map(share.map(([number, list]) => [number, new Array<EvalRecord>(list.length)]));
+    const places = new Map(share.map(([number, list]) => [number, list]));
+    let count = 0;
+    await evaluate(
+      { answer: (...asked) => answerLocally({ prompting: policy.prompting, generate }, ...asked) },
+      data,
+      share,
+      { temperature, maxTokens: job.maxTokens, seed: job.seed, signal: stopped.signal },
+      (record, { number, sample }) => {
+        if (job.streamed === true) note({ kind: 'record', mode: m, number, record });
+        else answered.get(number)![places.get(number)!.indexOf(sample)] = record;
+        note({ kind: 'eval', done: done + Math.floor(++count / samples.length) });
+      },
+    );
+    records.push(job.streamed === true ? [] : [...answered.values()].flat());
+    likelihoods.push(scored);
+    done += share.length;
     reference?.dispose();
   }
   clearInterval(poll);
-  return { steps: before, complete: true, records, likelihoods };
+  return { steps: done, complete: true, records, likelihoods };
 }
 
 /** What a reference says of responses, in their order. */

@@ -4,7 +4,9 @@
  */
 
 import { type ExampleAddress, openExamples, validationExamples } from '../../datasets/source.ts';
-import type { ShotOptions } from '../../eval/policy.ts';
+import type { ShotOptions } from '../../eval/harness.ts';
+import type { EngineName } from '../answer/answerer.ts';
+import { shippedPolicy } from '../answer/reference.ts';
 import type { ChatTotals } from '../endpoint/chat.ts';
 import { CheckpointError, ConfigError, TimeseerError } from '../ground/errors.ts';
 import { Interrupted, withInterrupt } from '../ground/interrupt.ts';
@@ -25,11 +27,10 @@ import { MetricsLog } from '../train/tensorboard.ts';
 import { isExhausted } from '../train/validation.ts';
 import { runWorkers } from '../train/worker-group.ts';
 import { CompletionsPage } from './completions.ts';
-import { writeEnvironment } from './engine.ts';
-import type { EngineName } from './engine-name.ts';
+import { writeEnvironment } from './environment.ts';
 import { type JudgeCounts, recipeJudge } from './judging.ts';
 import { Run, type RunRequest, runSession, type StageRecord, type TrainingStage } from './run.ts';
-import { prepareInitial, shippedPolicy } from './run-policy.ts';
+import { prepareInitial } from './run-policy.ts';
 import { stageMemory } from './stage-memory.ts';
 import { Evaluator, readValidation } from './validation.ts';
 

@@ -26,6 +26,8 @@ import {
   type StudyResults,
   settingResult,
 } from '../../eval/study-results.ts';
+import { openEngine } from '../answer/local.ts';
+import { findPolicy } from '../answer/reference.ts';
 import { ConfigError, TimeseerError } from '../ground/errors.ts';
 import { gone, SystemError, tidyUp, WriteError, writeFileAtomic } from '../ground/files.ts';
 import { Interrupted } from '../ground/interrupt.ts';
@@ -36,10 +38,10 @@ import type { EvalRecord } from '../ground/types.ts';
 import { changedKeys, loadRecipe } from '../recipe/config.ts';
 import { armTitle, type Cell, loadStudy, START, type Study } from '../recipe/study.ts';
 import { readLog } from '../train/metrics.ts';
-import { openEngine, writeEnvironment } from './engine.ts';
-import { answerExamples } from './local-policy.ts';
+import { writeEnvironment } from './environment.ts';
+import { answerExamples } from './eval-stage.ts';
 import { Run, runSession } from './run.ts';
-import { findPolicy, prepareInitial } from './run-policy.ts';
+import { prepareInitial } from './run-policy.ts';
 import type { Likelihood } from './stage.ts';
 import { runTrainingStage } from './stage.ts';
 

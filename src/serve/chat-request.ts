@@ -1,4 +1,5 @@
 /** The body of POST /v1/chat/completions: checked, and encoded for the policy. */
+import { roomFor } from '../answer/prompt.ts';
 import { DataError } from '../ground/errors.ts';
 import type { Picture } from '../ground/types.ts';
 import { decodeImage, imageSize } from '../plot/image-file.ts';
@@ -6,7 +7,6 @@ import type { EncodedPrompt } from '../policy/batch.ts';
 import type { Message } from '../policy/chat.ts';
 import type { GenerationConfig } from '../policy/generation-config.ts';
 import type { Prompting } from '../policy/policy.ts';
-import { roomFor } from '../run/generate-text.ts';
 import { type Fields, isObject, parseBody, shown } from './json-body.ts';
 import { invalid, type Refused } from './refused.ts';
 

@@ -1,9 +1,8 @@
-/** Completions by the policy: requests that wait when a batch begins are decoded together; each is told its text as it comes. */
-
+/** Completions by the policy: requests that wait when a batch begins are decoded together; each receives its text as it is sampled. */
+import type { LocalPolicy } from '../answer/answerer.ts';
 import { Random } from '../ground/random.ts';
-import { decodeGroups, Row } from '../policy/generate.ts';
+import { Row } from '../policy/generate.ts';
 import type { GenerationConfig } from '../policy/generation-config.ts';
-import type { Policy } from '../policy/policy.ts';
 import { TextStreamer, type Tokenizer } from '../policy/tokenizer.ts';
 import type { Completion } from './chat-request.ts';
 
@@ -99,7 +98,7 @@ class Answer {
 }
 
 export class Completions {
-  readonly #policy: Policy;
+  readonly #policy: Pick<LocalPolicy, 'prompting' | 'decode'>;
   readonly #config: GenerationConfig;
   readonly #maxRows: number;
   readonly #tell: (event: CompletionEvent) => void;
@@ -110,7 +109,7 @@ export class Completions {
 
   /** @param maxRows answers that are decoded together; more samples of one job are decoded all the same */
   constructor(
-    policy: Policy,
+    policy: Pick<LocalPolicy, 'prompting' | 'decode'>,
     config: GenerationConfig,
     maxRows: number,
     tell: (event: CompletionEvent) => void,
@@ -165,7 +164,7 @@ export class Completions {
 
   async #decode(jobs: readonly CompletionJob[]): Promise<void> {
     const { stops, topK, repetitionPenalty, suppress } = this.#config;
-    const endTokens = new Set([this.#policy.dims.special.end, ...stops]);
+    const endTokens = new Set([this.#policy.prompting.dims.special.end, ...stops]);
     const groups = jobs.map((job, prompt) => {
       const limits = { stops: endTokens, maxTokens: job.maxTokens, hidden: false };
       const rows = Array.from(
@@ -176,10 +175,10 @@ export class Completions {
       return { prompt: job.prompt, rows };
     });
     const answers = jobs.map(({ samples, stop }) =>
-      Array.from({ length: samples }, () => new Answer(this.#policy.tokenizer, stop)),
+      Array.from({ length: samples }, () => new Answer(this.#policy.prompting.tokenizer, stop)),
     );
     const { temperature, topP } = jobs[0]!;
-    await decodeGroups(this.#policy, groups, {
+    await this.#policy.decode(groups, {
       ...{ temperature, topP, repetitionPenalty, suppress, free: true },
       ...(topK === null ? {} : { topK }),
       maxRows: Number.MAX_SAFE_INTEGER,

@@ -1,16 +1,17 @@
 /** The Worker that holds the policy: completes what it is sent, and goes on listening between steps of decoding. */
 import { parentPort, workerData } from 'node:worker_threads';
+import type { EngineName } from '../answer/answerer.ts';
+import { openLocal } from '../answer/open.ts';
+import { checkIds } from '../answer/prompt.ts';
 import { TimeseerError } from '../ground/errors.ts';
 import { readGenerationConfig } from '../policy/generation-config.ts';
-import { loadAdapter } from '../policy/peft.ts';
-import { Policy } from '../policy/policy.ts';
-import { openEngine } from '../run/engine.ts';
-import { checkIds } from '../run/generate-text.ts';
 import { type CompletionEvent, type CompletionJob, Completions } from './completions.ts';
 
 export interface PolicyWorkerData {
-  readonly directory: string;
+  /** Reference to a policy on this machine. */
+  readonly policy: string;
   readonly adapter: string | undefined;
+  readonly engine?: EngineName | undefined;
   readonly device: string | undefined;
   readonly dtype: 'auto' | 'float32' | 'bfloat16';
   readonly threads: number;
@@ -28,23 +29,14 @@ export type FromPolicy =
 const port = parentPort!;
 const post = (message: FromPolicy): void => port.postMessage(message);
 
-function load(data: PolicyWorkerData): Policy {
-  const { directory, adapter, device, dtype, threads } = data;
-  const engine = openEngine(device, threads);
-  const config = readGenerationConfig(directory);
-  return Policy.load(engine, directory, {
-    ...{ tuning: 'none', dtype },
-    beforeWeights: ({ dims }) => checkIds(config, dims.vocabulary, directory),
-    ...(adapter === undefined ? {} : { adapter: (dims) => loadAdapter(engine, dims, adapter) }),
+async function listen({ policy: reference, maxRows, ...options }: PolicyWorkerData): Promise<void> {
+  const source = await openLocal(reference, {
+    ...options,
+    beforeWeights: ({ dims }) => checkIds(config, dims.vocabulary, source.directory),
   });
-}
-
-function listen(data: PolicyWorkerData): void {
-  const policy = load(data);
-  const config = readGenerationConfig(data.directory);
-  const completions = new Completions(policy, config, data.maxRows, (event) =>
-    post({ kind: 'event', event }),
-  );
+  const config = readGenerationConfig(source.directory);
+  const policy = await source.load();
+  const completions = new Completions(policy, config, maxRows, (event) => post({ kind: 'event', event }));
   port.on('message', (message: ToPolicy) => {
     if ('job' in message) completions.add(message.job);
     else completions.stop(message.stop);
@@ -53,7 +45,7 @@ function listen(data: PolicyWorkerData): void {
 }
 
 try {
-  listen(workerData as PolicyWorkerData);
+  await listen(workerData as PolicyWorkerData);
 } catch (error) {
   if (!(error instanceof TimeseerError)) throw error;
   post({ kind: 'unusable', message: error.message });

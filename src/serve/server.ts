@@ -4,11 +4,11 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { basename, resolve } from 'node:path';
 import { getRequestListener, RequestError } from '@hono/node-server';
+import { openLocal } from '../answer/open.ts';
 import { ConfigError, reasonOf } from '../ground/errors.ts';
 import { cores } from '../ground/machine.ts';
 import { workerUrl } from '../ground/paths.ts';
 import { WorkerPool } from '../ground/worker-pool.ts';
-import { findPolicy } from '../run/run-policy.ts';
 import { type AppLimits, createApp, isLocalName, refusalOf, type ServedPolicy, type Service } from './app.ts';
 import type { ChatLimits } from './chat-request.ts';
 import type { ChatWorkerData } from './chat-worker.ts';
@@ -16,18 +16,13 @@ import { PolicyThread } from './policy-thread.ts';
 import type { PolicyWorkerData } from './policy-worker.ts';
 import { invalid } from './refused.ts';
 
-export interface PolicyOptions extends Omit<PolicyWorkerData, 'directory'> {
-  /** Directory of a policy or of a run. */
-  readonly policy: string;
-}
-
 export interface ServeOptions {
   readonly host: string;
   /** 0: any that is free. */
   readonly port: number;
   /** Null: whoever reaches the service may use it. */
   readonly apiKey: string | null;
-  readonly policy: PolicyOptions | null;
+  readonly policy: PolicyWorkerData | null;
   readonly limits: AppLimits & Omit<ChatLimits, 'samples'>;
 }
 
@@ -51,10 +46,10 @@ const LOOK = 20;
 
 const dead = (what: string) => (problem: string) => `${what} ended (${problem})`;
 
-async function startPolicy({ policy, ...data }: PolicyOptions, limits: ChatLimits): Promise<ServedPolicy> {
-  const directory = findPolicy(policy);
-  const model = basename(resolve(policy));
-  const thread = await PolicyThread.start({ ...data, directory });
+async function startPolicy(data: PolicyWorkerData, limits: ChatLimits): Promise<ServedPolicy> {
+  const { directory } = await openLocal(data.policy, data);
+  const model = basename(resolve(data.policy));
+  const thread = await PolicyThread.start(data);
   const workerData: ChatWorkerData = { directory, model, limits };
   const requests: ServedPolicy['requests'] = new WorkerPool({
     ...{ size: 1, depth: 1, workerData, failure: dead('the Worker that prepares prompts') },

@@ -10,6 +10,7 @@ import { cpSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, sta
 import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
+import { DEFAULT_POLICY, findPolicy } from '../../src/answer/reference.ts';
 import { main } from '../../src/cli.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import { writeFileAtomic } from '../../src/ground/files.ts';
@@ -20,7 +21,6 @@ import type { Json } from '../../src/policy/json-file.ts';
 import { layoutOf } from '../../src/policy/layout.ts';
 import { parseDims } from '../../src/policy/model-config.ts';
 import { exportPolicy } from '../../src/run/export.ts';
-import { findPolicy, USUAL_POLICY } from '../../src/run/run-policy.ts';
 import { readCard } from '../../src/tasks/card.ts';
 import type { MetricSet } from '../../src/tasks/evaluation.ts';
 import { type Measured, modelCard, type TrainedStage } from './model-card.ts';
@@ -74,7 +74,7 @@ async function ship(): Promise<void> {
   const { values: given } = parseArgs({
     options: {
       policy: { type: 'string' },
-      name: { type: 'string', default: USUAL_POLICY },
+      name: { type: 'string', default: DEFAULT_POLICY },
       dtype: { type: 'string', default: 'float16' },
       count: { type: 'string', default: '400' },
       measured: { type: 'string' },

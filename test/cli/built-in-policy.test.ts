@@ -12,11 +12,12 @@ import {
 import { tmpdir } from 'node:os';
 import { join, relative, resolve } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { findPolicy, shippedPolicy } from '../../src/answer/reference.ts';
 import { type AnomalyReport, checkReport } from '../../src/explain/report.ts';
 import { CheckpointError } from '../../src/ground/errors.ts';
 import { damageOf, hashesIn } from '../../src/ground/manifest.ts';
 import { exportPolicy } from '../../src/run/export.ts';
-import { copyPolicy, findPolicy, shippedPolicy } from '../../src/run/run-policy.ts';
+import { copyPolicy } from '../../src/run/run-policy.ts';
 import { inside } from '../helpers/command-line.ts';
 import { writeTinyPolicy } from '../helpers/tiny-run.ts';
 

@@ -5,17 +5,11 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { anomalyExample } from '../../datasets/example.ts';
 import { nano5 } from '../../datasets/generators/nano5.ts';
-import {
-  baselineRecord,
-  classicalAnswers,
-  detectorsFor,
-  readBaselines,
-  runBaselines,
-  writeBaselines,
-} from '../../eval/baselines.ts';
+import { classicalAnswers, readBaselines, runBaselines, writeBaselines } from '../../eval/baselines.ts';
 import { openHeldOut, validationOf } from '../../eval/harness.ts';
 import { metricsOf, overallOf } from '../../eval/metrics.ts';
 import { anomalyReward } from '../../rewards/anomseer.ts';
+import { BASELINES, type BaselineData, baselineRecord, quickBaselines } from '../../src/answer/baselines.ts';
 import { EXPCOT_BLIND, expcotBlind } from '../../src/expcot/anomaly.ts';
 import { DataError } from '../../src/ground/errors.ts';
 import type { AnomalyClass, Example } from '../../src/ground/types.ts';
@@ -27,7 +21,7 @@ const DETECTORS_OF_ANOMALIES = anomaly.evaluation.detectors;
 const recipe = recipeSchema.parse({ seed: 5, data: { heldOut: 20 }, eval: { series: 20, validation: 15 } });
 const heldOut = openHeldOut(recipe).series;
 const validation = validationOf(recipe);
-const detectors = detectorsFor('anomaly', heldOut);
+const learning: BaselineData = { kind: 'anomaly', training: null, validation, seed: 0 };
 
 /** A level of zero with one block of large values: found by any range test. */
 function blockSeries(id: string, label: AnomalyClass): Example {
@@ -93,8 +87,13 @@ describe('the best detector', () => {
   test('has the highest mean reward on validation series', async () => {
     const { best, validationReward, validationSeries: n } = await runBaselines(heldOut, validation, null);
     expect(n).toBe(15);
-    for (const [name, read] of detectors) {
-      const records = validation.map((one) => baselineRecord(one, read(one)));
+    const names = await quickBaselines(learning, heldOut);
+    expect(names).toEqual([...DETECTORS_OF_ANOMALIES.keys(), 'timeseer-detect']);
+    for (const name of names) {
+      const detector = await BASELINES.get(name)!.prepare(learning);
+      const records = await Promise.all(
+        validation.map(async (one) => baselineRecord(one, await detector.answer(one))),
+      );
       expect(validationReward[name]).toBeCloseTo(metricsOf(records).overall.reward.mean, 12);
     }
     expect(validationReward[best]).toBe(Math.max(...Object.values(validationReward)));
@@ -154,7 +153,7 @@ describe('files of the baselines', () => {
     expect(() => readBaselines(files())).toThrow('nothing about gradient');
     writeFileSync(choice, whole);
     writeFileSync(answers, readFileSync(answers, 'utf8').slice(0, -20));
-    expect(() => readBaselines(files())).toThrow(/c\.jsonl:16: not a JSON line/);
+    expect(() => readBaselines(files())).toThrow(/c\.jsonl:18: not a JSON line/);
     rmSync(answers);
     expect(() => readBaselines(files())).toThrow(`${answers}: no such file`);
   });
@@ -173,7 +172,11 @@ describe.skipIf(!existsSync(DATA))('1nn-euclid (skipped where the files are abse
         .load(),
     ];
     const of = (split: string) => loaded.flatMap((one) => (one.split === split ? [one.example] : []));
-    const { '1nn-euclid': records } = await classicalAnswers(of('test'), of('train'));
+    const { '1nn-euclid': records } = await classicalAnswers(of('test'), {
+      training: of('train'),
+      validation: [],
+      seed: 0,
+    });
     const { class_accuracy } = overallOf(records!, { resamples: 100 });
     expect(1 - class_accuracy!.mean).toBeCloseTo(error, 4);
   });

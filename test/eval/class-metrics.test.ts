@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { nearestNeighbour } from '../../eval/baselines.ts';
 import { metricsOf, overallOf, pairedGain } from '../../eval/metrics.ts';
 import { metricsTable } from '../../eval/metrics-table.ts';
+import { nearestNeighbour } from '../../src/answer/classifiers.ts';
 import { DataError } from '../../src/ground/errors.ts';
 import type { EvalRecord, Example } from '../../src/ground/types.ts';
 import { labelOf } from '../../src/tasks/kinds.ts';

@@ -5,7 +5,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ExampleSet, writeExamples } from '../../datasets/example-set.ts';
-import { classicalAnswers, readBaselines, runBaselines, sampleTraining } from '../../eval/baselines.ts';
+import { classicalAnswers, readBaselines, runBaselines } from '../../eval/baselines.ts';
 import { trainingOf } from '../../eval/harness.ts';
 import { metricsOf, pairedGain } from '../../eval/metrics.ts';
 import { type AssembledReport, assembleReport, writeRunReport } from '../../eval/report.ts';
@@ -13,6 +13,7 @@ import { chooseExamples, exampleRule } from '../../eval/report-examples.ts';
 import { reportPage } from '../../eval/report-page.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
 import { readSummary, summaryTable } from '../../eval/summary.ts';
+import { sampleTraining } from '../../src/answer/classifiers.ts';
 import { learnClasses } from '../../src/expcot/class-profile.ts';
 import { DataError } from '../../src/ground/errors.ts';
 import type { Example, Gold, Picture } from '../../src/ground/types.ts';
@@ -20,6 +21,9 @@ import { decodePng } from '../../src/plot/png.ts';
 import { blindTrace, labelOf } from '../../src/tasks/kinds.ts';
 import { recordOf } from '../helpers/eval-records.ts';
 import { type MadeRun, STATEMENT, writeMadeRun, writeMadeSet } from '../helpers/example-run.ts';
+
+/** Nothing to learn from or to choose on. */
+const NOTHING = { training: null, validation: [], seed: 0 };
 
 const KINDS = ['classification', 'variates', 'anomaly', 'question'] as const;
 const root = mkdtempSync(join(tmpdir(), 'example-runs-'));
@@ -210,7 +214,7 @@ describe('classical classifiers', () => {
 
   test('are absent without training examples, and a run cannot do without', async () => {
     const heldOut = [...set().read('test')];
-    expect(await classicalAnswers(heldOut, null)).toEqual({});
+    expect(await classicalAnswers(heldOut, NOTHING)).toEqual({});
     await expect(runBaselines(heldOut, [], null)).rejects.toThrow('classifiers learn from training examples');
   });
 
@@ -266,7 +270,7 @@ describe('detectors', () => {
   test('answer nothing where a channel has no point at all, and earn nothing', async () => {
     const [one] = new ExampleSet(dataOf('anomaly')).read('test');
     const empty = { ...one!, channels: [one!.channels[0]!, new Float64Array(120).fill(Number.NaN)] };
-    const { 'expcot-blind': records } = await classicalAnswers([empty], null);
+    const { 'expcot-blind': records } = await classicalAnswers([empty], NOTHING);
     expect(records![0]).toMatchObject({
       answer: { intervals: null, wellFormed: false },
       score: { total: 0 },

@@ -3,12 +3,13 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { openExamples } from '../../datasets/source.ts';
-import { type Baselines, baselineRecord, detectorsFor } from '../../eval/baselines.ts';
+import type { Baselines } from '../../eval/baselines.ts';
 import { metricsOf } from '../../eval/metrics.ts';
 import { writeRecords } from '../../eval/records.ts';
 import { transferTable } from '../../eval/report-tables.ts';
 import { transferOf } from '../../eval/results.ts';
 import { RunDirectory } from '../../eval/run-directory.ts';
+import { BASELINES, baselineRecord } from '../../src/answer/baselines.ts';
 import { writeRun } from '../helpers/run-directory.ts';
 
 const root = mkdtempSync(join(tmpdir(), 'transfer-'));
@@ -31,9 +32,9 @@ function lazyRun(name: string, seed: number) {
 }
 
 describe('answers to the AnomLLM tasks', () => {
-  test('always "normal" scores the share of normal series, which stands beside it', () => {
+  test('always "normal" scores the share of normal series, which stands beside it', async () => {
     const { run } = lazyRun('lazy', 7);
-    const { table } = transferOf(run, null, 'TimerPO', options)!;
+    const { table } = (await transferOf(run, null, 'TimerPO', options))!;
     const shares = table.normalShare!;
     expect(Object.keys(shares)).toEqual(Object.keys(table.metrics.byTask));
     expect(new Set(Object.values(shares)).size).toBeGreaterThan(1);
@@ -45,12 +46,13 @@ describe('answers to the AnomLLM tasks', () => {
     }
   });
 
-  test('stand above those of the chosen detector to the same series', () => {
+  test('stand above those of the chosen detector to the same series', async () => {
     const { run, series } = lazyRun('compared', 7);
-    const { table, metrics } = transferOf(run, baselines, 'TimerPO', options)!;
-    const iqr = detectorsFor('anomaly', series).get('iqr')!;
+    const { table, metrics } = (await transferOf(run, baselines, 'TimerPO', options))!;
+    const learning = { kind: 'anomaly', training: null, validation: [], seed: 7 } as const;
+    const iqr = await BASELINES.get('iqr')!.prepare(learning);
     const own = metricsOf(
-      series.map((one) => baselineRecord(one, iqr(one))),
+      await Promise.all(series.map(async (one) => baselineRecord(one, await iqr.answer(one)))),
       options,
     ).byTask;
     for (const [task, set] of Object.entries(own)) expect(table.metrics.byTask[`${task}, iqr`]).toEqual(set);
@@ -60,9 +62,9 @@ describe('answers to the AnomLLM tasks', () => {
     expect(String(transferTable(table)).match(/<td class="none">/g)).toHaveLength(Object.keys(own).length);
   });
 
-  test('to series that the generator does not give are shown without a detector', () => {
+  test('to series that the generator does not give are shown without a detector', async () => {
     const { run } = lazyRun('foreign', 8);
-    const { table } = transferOf(run, baselines, 'TimerPO', options)!;
+    const { table } = (await transferOf(run, baselines, 'TimerPO', options))!;
     expect(Object.keys(table.metrics.byTask).some((row) => row.includes('iqr'))).toBe(false);
     expect(table.note).not.toContain('iqr');
   });

@@ -1,4 +1,5 @@
 import { afterAll, describe, expect, test } from 'vitest';
+import { torchPolicy } from '../../src/answer/local.ts';
 import { openTorch } from '../../src/engine/torch/torch.ts';
 import {
   askColumn,
@@ -13,7 +14,6 @@ import { ConfigError } from '../../src/ground/errors.ts';
 import { ANOMALY_CLASSES } from '../../src/ground/types.ts';
 import { figure } from '../../src/plot/figure.ts';
 import { renderColumns } from '../../src/plot/raster.ts';
-import { engineAnswerer } from '../../src/policy/answerer.ts';
 import { trainBpe } from '../../src/policy/bpe.ts';
 import { Policy } from '../../src/policy/policy.ts';
 import type { PolicyCard } from '../../src/tasks/card.ts';
@@ -404,7 +404,7 @@ describe('policyReader', () => {
   const states = Array.from({ length: 9 }, (_, i) =>
     Float32Array.from({ length: policy.dims.width }, (_, d) => Math.sin(i * d)),
   );
-  const reader = policyReader(engineAnswerer(policy), card, {
+  const reader = policyReader(torchPolicy(policy), card, {
     name: 'tiny',
     reference: makeReference(states, states, [-1]),
     confidence: null,

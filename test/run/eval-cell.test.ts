@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type ExampleAddress, openExamples } from '../../datasets/source.ts';
-import { recordOf } from '../../eval/harness.ts';
-import type { EvalForm, EvalPolicy, ResponseRequest } from '../../eval/policy.ts';
+import type { EvalForm, ResponseRequest } from '../../eval/harness.ts';
 import { readRecords } from '../../eval/records.ts';
+import type { Answerer } from '../../src/answer/answerer.ts';
 import { Interrupted } from '../../src/ground/interrupt.ts';
 import { changedRecipe } from '../../src/recipe/config.ts';
 import { defaultRecipe, type RewardRecipe } from '../../src/recipe/recipe.ts';
@@ -21,41 +21,37 @@ const form: EvalForm = {
 };
 
 /** Answers from the last question to the first; `before` may throw, or say why there is no response. */
-class Backwards implements EvalPolicy {
+class Backwards implements Answerer {
+  readonly given = 'backwards';
   readonly name = 'backwards';
   readonly identity = { program: 'backwards' };
-  readonly asked = true;
+  readonly reads = 'prompt';
+  readonly local = null;
   readonly calls: string[] = [];
   before: (call: number) => string | undefined = () => undefined;
-  card = (facts: Parameters<EvalPolicy['card']>[0]) => foreignCard(facts, form.numbers);
-  answer: EvalPolicy['answer'] = async (data, requests, report, signal) => {
-    for (const request of requests.toReversed()) {
-      signal.throwIfAborted();
-      const { number, sample, temperature } = request;
-      const { instruction, picture } = await data.prompt(number);
-      expect({ picture, told: instruction.includes('The numbers below') }).toEqual({
-        picture: null,
-        told: true,
-      });
+  dispose = async () => {};
+  answer: Answerer['answer'] = async (requests, { temperature, signal }, report) => {
+    const asked = requests.flatMap((request) => request.samples.map((sample) => ({ request, sample })));
+    for (const { request, sample } of asked.toReversed()) {
+      signal!.throwIfAborted();
+      const { text: words, pictures } = await request.prompt();
+      expect({ pictures, told: words.includes('The numbers below') }).toEqual({ pictures: [], told: true });
       const failure = this.before(this.calls.length);
-      this.calls.push(key(request));
-      const example = data.source.at(number);
-      const text = failure === undefined ? goldResponse(example.gold, `sample ${sample}`) : '';
-      report(
-        recordOf(data.task, example, text, {
-          ...{ sample, temperature, usage: { prompt: 100 + number, completion: 7 } },
-          ...(failure === undefined ? {} : { failure }),
-        }),
-        request,
-      );
+      const number = request.key;
+      this.calls.push(key({ number, sample, temperature }));
+      const text = failure === undefined ? goldResponse(source.at(number).gold, `sample ${sample}`) : '';
+      report({
+        ...{ key: number, sample, text, usage: { prompt: 100 + number, completion: 7 } },
+        ...(failure === undefined ? {} : { failure }),
+      });
     }
   };
 }
 
 const key = ({ number, sample, temperature }: ResponseRequest): string =>
   `${number}.${sample}@${temperature}`;
-const asked = (policy: EvalPolicy, more: Partial<CellRequest> = {}): CellRequest => ({
-  ...{ policy, card: policy.card(source.facts), address, source, form, samples: 2, out },
+const asked = (policy: Answerer, more: Partial<CellRequest> = {}): CellRequest => ({
+  ...{ policy, card: foreignCard(source.facts, form.numbers), address, source, form, samples: 2, out },
   ...{ temperatures: [0.7], beginning: { resume: true, force: false }, label: 'test', silent: true },
   ...more,
 });

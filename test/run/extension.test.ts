@@ -6,9 +6,9 @@ import { BENCHMARK_PROMPTS, benchmarkPrompt } from '../../datasets/benchmarks/re
 import type { DataFacts, ExampleSource } from '../../datasets/source.ts';
 import { recordOf } from '../../eval/harness.ts';
 import { metricsOf } from '../../eval/metrics.ts';
-import type { EvalPolicy } from '../../eval/policy.ts';
 import { readRecords, writeRecords } from '../../eval/records.ts';
 import { type Extension, type Judge, judgeByRules, rulesJudge } from '../../rewards/judge.ts';
+import type { Answerer } from '../../src/answer/answerer.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import type { Example } from '../../src/ground/types.ts';
 import { recipeSchema } from '../../src/recipe/recipe.ts';
@@ -270,14 +270,12 @@ describe('an evaluation with a judge', () => {
   } as unknown as ExampleSource;
   const card = withExtension(foreignCard(facts, { digits: 3, points: 20 }), facts);
   const texts = [say('Desktop', 'x'.repeat(60)), say('Laptop', 'wrong'), say('Desktop', '?')];
-  const policy: EvalPolicy = {
-    ...{ name: 'p', identity: {}, asked: true, card: () => card },
-    async answer(data, requests, report) {
-      for (const request of requests) {
-        const { instruction } = await data.prompt(request.number);
-        expect(instruction).toContain('<extension>');
-        const one = data.source.at(request.number);
-        report(recordOf(data.task, one, texts[request.number]!, { sample: 0, temperature: 0 }), request);
+  const policy: Answerer = {
+    ...{ given: 'p', name: 'p', identity: {}, reads: 'prompt', local: null, dispose: async () => {} },
+    async answer(requests, _, report) {
+      for (const { key, prompt } of requests) {
+        expect((await prompt()).text).toContain('<extension>');
+        report({ key, sample: 0, text: texts[key]! });
       }
     },
   };

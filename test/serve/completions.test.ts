@@ -1,5 +1,6 @@
 import fc from 'fast-check';
 import { afterAll, describe, expect, it } from 'vitest';
+import { torchPolicy } from '../../src/answer/local.ts';
 import { generate } from '../../src/policy/generate.ts';
 import { parseGenerationConfig } from '../../src/policy/generation-config.ts';
 import {
@@ -30,7 +31,7 @@ class Told {
   onEvent: (event: CompletionEvent) => void = () => {};
 
   constructor(maxRows = 8, how = config) {
-    this.completions = new Completions(policy, how, maxRows, (event) => {
+    this.completions = new Completions(torchPolicy(policy), how, maxRows, (event) => {
       this.events.push(event);
       this.onEvent(event);
     });

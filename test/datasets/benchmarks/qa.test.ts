@@ -194,7 +194,11 @@ describe('questions of a file', () => {
     expect(set.manifest).toMatchObject({ kind: 'question', classes: [], task: 'qa' });
     const source = openExamples({ name: out, split: 'test', seed: 1, length: 2 });
     expect(source.facts.kind).toBe('question');
-    const answers = await classicalAnswers([...source], set.read('train'));
+    const answers = await classicalAnswers([...source], {
+      training: set.read('train'),
+      validation: [],
+      seed: 0,
+    });
     expect(Object.keys(answers)).toEqual(['first-option', 'majority']);
     expect(answers['majority']!.map(({ answer }) => answer.class)).toEqual(
       source.set === null ? [] : ['B', 'B'],

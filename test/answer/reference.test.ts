@@ -2,7 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { findPolicy } from '../../src/run/run-policy.ts';
+import { findPolicy } from '../../src/answer/reference.ts';
 
 const home = process.cwd();
 let directory = '';

@@ -1,12 +1,12 @@
 /** Policies and detectors of users' modules: their definitions, the thread they run in, and the checks of what they return. */
 
-import { ConfigError } from '../src/ground/errors.ts';
-import { checkKeys } from '../src/ground/json-record.ts';
-import { type ModuleAdapter, ModuleHost } from '../src/ground/module-host.ts';
-import type { Example, Gold, Interval, Picture, TokenUsage } from '../src/ground/types.ts';
-import type { ModuleAddress } from '../src/ground/user-module.ts';
-import { taskKind } from '../src/tasks/kinds.ts';
-import type { Shot } from '../src/train/task.ts';
+import { ConfigError } from '../ground/errors.ts';
+import { checkKeys } from '../ground/json-record.ts';
+import { type ModuleAdapter, ModuleHost } from '../ground/module-host.ts';
+import type { Example, Gold, Interval, Picture, TokenUsage } from '../ground/types.ts';
+import type { ModuleAddress } from '../ground/user-module.ts';
+import { taskKind } from '../tasks/kinds.ts';
+import type { Shot } from '../train/task.ts';
 
 /** An example without its answer. */
 export type Question = Pick<Example, 'id' | 'task' | 'channels' | 'names' | 'times'>;

@@ -2,10 +2,11 @@ import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { chooseEngine, type LocalOptions } from '../../src/answer/local.ts';
+import { openLocal } from '../../src/answer/open.ts';
 import { ConfigError } from '../../src/ground/errors.ts';
 import type { Prompting } from '../../src/policy/policy.ts';
 import { exportPolicy } from '../../src/run/export.ts';
-import { type AnswererOptions, chooseEngine, openAnswerer } from '../../src/run/open-answerer.ts';
 import { inside } from '../helpers/command-line.ts';
 import { tinyTask } from '../helpers/tiny-policy.ts';
 import { writeTinyPolicy } from '../helpers/tiny-run.ts';
@@ -21,10 +22,7 @@ afterAll(() => rmSync(root, { recursive: true, force: true }));
 
 describe('the engine that computes', () => {
   const missing = 'no libtorch on this machine';
-  const choose = (
-    options: Omit<AnswererOptions, 'threads'>,
-    facts: { graphsAlone?: boolean; torch?: boolean } = {},
-  ) =>
+  const choose = (options: LocalOptions, facts: { graphsAlone?: boolean; torch?: boolean } = {}) =>
     chooseEngine(options, {
       graphsAlone: facts.graphsAlone ?? false,
       torchProblem: () => (facts.torch === false ? missing : null),
@@ -55,16 +53,17 @@ describe('the engine that computes', () => {
   });
 });
 
-describe('openAnswerer', () => {
-  const ask = async (directory: string, options: Omit<AnswererOptions, 'threads'>) => {
+describe('a policy on this machine', () => {
+  const ask = async (directory: string, options: LocalOptions) => {
     let told: Prompting | undefined;
-    const answerer = await openAnswerer(directory, {
+    const source = await openLocal(directory, {
       ...options,
       threads: 1,
       beforeWeights: (prompting) => {
         told = prompting;
       },
     });
+    const answerer = await source.load();
     const task = tinyTask();
     const prompts = await Promise.all(
       [0, 1, 2].map(async (i) => {

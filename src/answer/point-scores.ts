@@ -1,16 +1,16 @@
 /**
- * Anomaly baselines that score every sample and call those anomalous whose score exceeds a threshold. The threshold is the one of the
- * highest mean reward on validation examples, or the published default where there are none; labels of held-out examples have no part.
+ * Anomaly baselines that score every sample; samples whose score exceeds a threshold are anomalous. The threshold is the one with the
+ * highest mean reward on validation examples, or the published default where there are none; held-out labels have no part in it.
  *
- * Scores that have a unit of their own (standard deviations, scaled MADs, multiples of the local mean saliency) are held against it; the
- * others are standardised over their series first, so that a threshold counts standard deviations above the mean score, 3 by default as in
- * TSB-UAD (Paparrizos et al. 2022). Windows are as long as the strongest period, 64 samples without one; the score of a window is
- * that of the sample in its middle.
+ * Scores with a unit of their own (standard deviations, scaled MADs, multiples of the local mean saliency) are compared with it as they
+ * are. The others are standardised over their series first, so a threshold counts standard deviations above the mean score; 3 by default,
+ * as in TSB-UAD (Paparrizos et al. 2022). Windows are as long as the strongest period, 64 samples without one; the score of a window
+ * is that of the sample in its middle.
  */
-import { DEFAULT_SEVERITY, detect } from '../src/detect/detect.ts';
-import { LEVELS } from '../src/detect/finding.ts';
-import type { AnomalyClass, AnomalyGold } from '../src/ground/types.ts';
-import { runs } from '../src/series/intervals.ts';
+import { DEFAULT_SEVERITY, detect } from '../detect/detect.ts';
+import { LEVELS } from '../detect/finding.ts';
+import type { AnomalyClass, AnomalyGold } from '../ground/types.ts';
+import { runs } from '../series/intervals.ts';
 import {
   deviationScore,
   onSamples,
@@ -18,24 +18,26 @@ import {
   stlScore,
   windowDiscords,
   windowIsolation,
-} from '../src/series/point-scores.ts';
-import { hampelScore } from '../src/series/robust.ts';
-import { dominantPeriod } from '../src/series/spectrum.ts';
-import { moments } from '../src/series/stats.ts';
-import { subPca } from '../src/series/sub-pca.ts';
+} from '../series/point-scores.ts';
+import { hampelScore } from '../series/robust.ts';
+import { dominantPeriod } from '../series/spectrum.ts';
+import { moments } from '../series/stats.ts';
+import { subPca } from '../series/sub-pca.ts';
 
 export interface PointScore {
   readonly about: string;
-  /** Of one channel [N] of finite values: ≥ 0, finite, higher is more anomalous. */
+  /** Scores one channel [N] of finite values: ≥ 0, finite, higher is more anomalous. */
   readonly scores: (values: Float64Array) => Float64Array;
-  /** Whether scores are standardised before they are held against a threshold. */
+  /** True where scores are standardised over the series before they are compared with the threshold. */
   readonly standardised: boolean;
-  /** The threshold without validation examples. */
+  /** Threshold without validation examples. */
   readonly threshold: number;
-  /** Where it stems from. */
+  /** Source of that threshold. */
   readonly source: string;
-  /** What it calls what it finds, as AnomSeer assigns analyses to classes. */
+  /** Class of its answers, as AnomSeer assigns analyses to classes. */
   readonly finds: AnomalyClass;
+  /** True where it is fast enough to answer beside any policy. */
+  readonly quick?: true;
 }
 
 /** Samples of the strongest period, null where there is none of 4 samples to a quarter of the series. */
@@ -59,7 +61,7 @@ const overWindows =
 
 const STANDARD = { standardised: true, threshold: 3, source: 'TSB-UAD: mean + 3 σ of the scores' } as const;
 
-/** All of them by name. */
+/** Point scores by name. */
 export const POINT_SCORES: Readonly<Record<string, PointScore>> = {
   'three-sigma': {
     about: 'samples more than a number of standard deviations from the mean (3σ)',
@@ -114,6 +116,7 @@ export const POINT_SCORES: Readonly<Record<string, PointScore>> = {
       threshold: DEFAULT_SEVERITY,
       source: 'its default severity',
       finds: 'contextual point',
+      quick: true,
     },
   },
 };
@@ -121,12 +124,12 @@ export const POINT_SCORES: Readonly<Record<string, PointScore>> = {
 /** Thresholds to choose from, beside the default. */
 export const THRESHOLDS: readonly number[] = [1, 1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8, 10, 15, 20];
 
-/** Scores as they are held against a threshold. */
+/** Scores on the scale of the threshold. */
 export function comparable({ scores, standardised }: PointScore, values: Float64Array): Float64Array {
-  const own = scores(values);
-  if (!standardised) return own;
-  const { mean, std } = moments(own);
-  return own.map((score) => (std > 0 ? (score - mean) / std : 0));
+  const raw = scores(values);
+  if (!standardised) return raw;
+  const { mean, std } = moments(raw);
+  return raw.map((score) => (std > 0 ? (score - mean) / std : 0));
 }
 
 /** The answer of comparable scores at a threshold. */

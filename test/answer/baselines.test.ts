@@ -4,10 +4,16 @@ import { describe, expect, test } from 'vitest';
 import yargs from 'yargs';
 import { benchmarkNamed } from '../../datasets/benchmarks/registry.ts';
 import { anomalyExample } from '../../datasets/example.ts';
-import type { BaselineData } from '../../eval/baseline.ts';
-import { BASELINES, baselineNamed, baselinesOf } from '../../eval/baseline-registry.ts';
-import { answerersFor, baselineRecord } from '../../eval/baselines.ts';
-import { answerAbove, comparable, POINT_SCORES, THRESHOLDS } from '../../eval/point-score-baselines.ts';
+import {
+  BASELINES,
+  type BaselineData,
+  baselineNamed,
+  baselineRecord,
+  baselinesOf,
+  quickBaselines,
+} from '../../src/answer/baselines.ts';
+import { openPolicy } from '../../src/answer/open.ts';
+import { answerAbove, comparable, POINT_SCORES, THRESHOLDS } from '../../src/answer/point-scores.ts';
 import { evaluation } from '../../src/commands/eval.ts';
 import { ConfigError, DataError } from '../../src/ground/errors.ts';
 import { Random } from '../../src/ground/random.ts';
@@ -209,10 +215,27 @@ test('the help of eval names those that answer beside any policy', async () => {
   (evaluation.builder as (cli: unknown) => unknown)(cli);
   const help = await cli.getHelp();
   const line = help.split('\n').find((one) => one.includes('--classical'))!;
-  const classes = Array.from({ length: 6 }, (_, i) => classified('train', i));
-  const [anomalies, learned] = await Promise.all([
-    answerersFor([waveWithBump('a', 80, 4)], null),
-    answerersFor([classified('test', 1)], classes),
-  ]);
-  for (const name of [...anomalies.keys(), ...learned.keys()]) expect(line).toContain(name);
+  const [detectors, learned] = [
+    await quickBaselines(anomalies, [waveWithBump('a', 80, 4)]),
+    await quickBaselines(classes, [classified('test', 1)]),
+  ];
+  expect(detectors).toContain('timeseer-detect');
+  for (const name of [...detectors, ...learned]) expect(line).toContain(name);
+});
+
+test('a baseline answers a series outside of any data set at its published default', async () => {
+  const series = waveWithBump('h', 111, 4);
+  const baseline = await openPolicy('baseline:three-sigma');
+  const answers: unknown[] = [];
+  const request = { key: 0, samples: [0], prompt: () => Promise.reject(new Error('not read')) };
+  const options = { temperature: 0, maxTokens: 1, seed: 0, data: null };
+  await baseline.answer([{ ...request, series: () => series }], options, ({ answer }) =>
+    answers.push(answer),
+  );
+  const score = POINT_SCORES['three-sigma']!;
+  expect(answers).toEqual([answerAbove(score, comparable(score, series.channels[0]!), 3)]);
+  await expect(baseline.answer([{ ...request, series: () => null }], options, () => {})).rejects.toThrow(
+    /baseline:three-sigma: reads values/,
+  );
+  await baseline.dispose();
 });

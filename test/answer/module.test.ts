@@ -13,9 +13,10 @@ import {
   hostPolicy,
   type PolicyDefinition,
   type PolicyRequest,
-} from '../../eval/define.ts';
+} from '../../src/answer/define.ts';
+import { userAnswerer } from '../../src/answer/module.ts';
 import { type CellResult, evaluateCell } from '../../src/run/eval-cell.ts';
-import { userPolicy } from '../../src/run/user-policy.ts';
+import { foreignCard } from '../../src/run/task.ts';
 
 const address: ExampleAddress = { name: 'nano5', split: 'test', seed: 42, length: 200, count: 4 };
 const source = openExamples(address);
@@ -23,11 +24,19 @@ const ANSWER = '<think>flat</think><answer>[[20, 40]]</answer><class>trend</clas
 
 async function evaluated(
   definition: PolicyDefinition | DetectorDefinition,
-  ready?: () => Promise<void>,
+  ready = async () => {},
 ): Promise<CellResult> {
-  const policy = userPolicy(definition, { module: 'abc' }, ready);
+  const policy = userAnswerer({ given: 'mine.ts', definition, identity: { module: 'abc' }, ready });
   return evaluateCell({
-    ...{ policy, card: policy.card(source.facts), address, source, temperatures: [0], samples: 1, out: null },
+    ...{
+      policy,
+      card: foreignCard(source.facts, null),
+      address,
+      source,
+      temperatures: [0],
+      samples: 1,
+      out: null,
+    },
     form: {
       ...{ numbers: { digits: 3, points: 20 }, shots: { count: 1, seed: 42 }, reasoning: false },
       ...{ reading: 'lenient', maxTokens: 64, seed: 42 },

@@ -1,21 +1,12 @@
-/** The engine of a run, and what is recorded of it, the machine and the versions. */
+/** Environment of a run: machine, versions and the speed of its engine, recorded beside it. */
+import { openEngine } from '../answer/local.ts';
 import type { Engine } from '../engine/engine.ts';
-import { openTorch } from '../engine/torch/torch.ts';
 import { writeFileAtomic } from '../ground/files.ts';
 import { cores, cpuModel, memory } from '../ground/machine.ts';
 import { packageVersion } from '../ground/paths.ts';
 import type { Run } from './run.ts';
 
-/**
- * The engine that computes on a device: the one place that chooses among implementations of the contract.
- * @param threads of one operation, on a CPU; 0: as many as libtorch takes
- * @throws EngineError for a device that is not there, and where no engine was found
- */
-export function openEngine(device = 'cpu', threads = 1): Engine {
-  return openTorch({ device, threads });
-}
-
-/** Records machine and versions beside the run, with what was known before kept. @throws DataError as `RunDirectory.environment` */
+/** Writes machine and versions to environment.json of the run, over the values that were there. @throws DataError as `RunDirectory.environment` */
 export function writeEnvironment(
   run: Run,
   device: string,
@@ -42,7 +33,7 @@ export function writeEnvironment(
   writeFileAtomic(file, `${JSON.stringify(environment, null, 2)}\n`);
 }
 
-/** GFLOP/s of a 512³ product on one thread: what seconds on this machine are worth, in the same run. */
+/** GFLOP/s of a 512³ product on one thread, which puts the seconds of this run in proportion. */
 function calibrate(engine: Engine): number {
   const size = 512;
   const rounds = 10;

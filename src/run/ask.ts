@@ -1,27 +1,19 @@
 /** What a policy answers to a prompt with pictures. */
 import { statSync } from 'node:fs';
-import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import { text as readAll } from 'node:stream/consumers';
-import { CheckpointError, ConfigError, DataError } from '../ground/errors.ts';
-import { cores } from '../ground/machine.ts';
+import type { EngineName } from '../answer/answerer.ts';
+import { openLocal } from '../answer/open.ts';
+import { checkIds, encodeUserPrompt, roomFor, type UserPrompt } from '../answer/prompt.ts';
+import { ConfigError } from '../ground/errors.ts';
 import { Progress } from '../ground/progress.ts';
 import { print, printJson, say } from '../ground/terminal.ts';
-import type { Picture } from '../ground/types.ts';
 import { readImage } from '../plot/image-file.ts';
 import type { EncodedPrompt } from '../policy/batch.ts';
-import type { Message } from '../policy/chat.ts';
 import type { Sampled } from '../policy/generate.ts';
-import {
-  GENERATION_CONFIG_FILE,
-  type GenerationConfig,
-  readGenerationConfig,
-} from '../policy/generation-config.ts';
+import { type GenerationConfig, readGenerationConfig } from '../policy/generation-config.ts';
 import type { Prompting } from '../policy/policy.ts';
 import { TextStreamer } from '../policy/tokenizer.ts';
-import type { EngineName } from './engine-name.ts';
-import { openAnswerer } from './open-answerer.ts';
-import { findPolicy } from './run-policy.ts';
 
 export interface TextArguments {
   readonly policy: string;
@@ -43,8 +35,6 @@ export interface TextArguments {
 }
 
 const MOST_SAMPLES = 1024;
-/** Tokens of an answer where nobody says how many. */
-const MAX_TOKENS = 512;
 
 /** @throws ConfigError for a number out of its range */
 function checkOptions(args: TextArguments): void {
@@ -101,28 +91,6 @@ function samplingOf(args: TextArguments, config: GenerationConfig): Sampling {
   };
 }
 
-/** @throws CheckpointError for an end token or a suppressed one that the policy cannot say */
-export function checkIds({ stops, suppress }: GenerationConfig, vocabulary: number, directory: string): void {
-  for (const [key, ids] of [
-    ['eos_token_id', stops],
-    ['suppress_tokens', suppress],
-  ] as const) {
-    const beyond = ids.find((id) => id >= vocabulary);
-    if (beyond === undefined) continue;
-    throw new CheckpointError(
-      `${join(directory, GENERATION_CONFIG_FILE)}: '${key}' ${beyond} is beyond config.json's vocab_size, ${vocabulary}; ` +
-        'take both files from one checkpoint',
-    );
-  }
-}
-
-/** What is asked; a picture with the name of its file. */
-export interface Question {
-  readonly prompt: string;
-  readonly system: string | undefined;
-  readonly pictures: readonly { readonly file: string; readonly picture: Picture }[];
-}
-
 /** The user's words, from the command line or standard input; a line's end that a shell or editor adds is left out. */
 export async function readPrompt(prompt: string): Promise<string> {
   const text = prompt === '-' ? (await readAll(process.stdin)).replace(/\r?\n$/, '') : prompt;
@@ -130,61 +98,6 @@ export async function readPrompt(prompt: string): Promise<string> {
     throw new ConfigError(`--prompt: ${prompt === '-' ? 'standard input was empty' : 'the text is empty'}`);
   }
   return text;
-}
-
-/** @throws ConfigError when a text holds a special token, which the tokenizer would take for the prompt's structure */
-function checkPlain(policy: Prompting, option: string, text: string): void {
-  const token = policy.tokenizer.specialIn(text);
-  if (token === null) return;
-  throw new ConfigError(
-    `--${option}: holds ${token}, which is not text to this policy but a part of its prompts' structure; ` +
-      'write it another way, with a space inside, say',
-  );
-}
-
-function messagesOf(images: number, prompt: string, system: string | undefined): Message[] {
-  const pictures = Array.from({ length: images }, () => ({ type: 'image' as const }));
-  return [
-    ...(system === undefined ? [] : [{ role: 'system' as const, content: system }]),
-    { role: 'user', content: [...pictures, { type: 'text', text: prompt }] },
-  ];
-}
-
-/** @throws DataError naming a picture that cannot be shown, or when the prompt is too long */
-export function encode(policy: Prompting, { prompt, system, pictures }: Question): EncodedPrompt {
-  checkPlain(policy, 'prompt', prompt);
-  if (system !== undefined) checkPlain(policy, 'system', system);
-  for (const { file, picture } of pictures) {
-    try {
-      policy.processor.size(picture.width, picture.height);
-    } catch (cause) {
-      throw cause instanceof DataError ? new DataError(cause.message, { file, cause }) : cause;
-    }
-  }
-  const text = policy.chat.render(messagesOf(pictures.length, prompt, system));
-  return policy.encodePrompt(
-    text,
-    pictures.map(({ picture }) => picture),
-  );
-}
-
-/**
- * Tokens that an answer may have: what the user asks for, else the checkpoint's number as far as the context reaches.
- * @throws DataError when there is no room behind the prompt; ConfigError when the user asks for more than there is
- */
-export function roomFor(
-  policy: Prompting,
-  length: number,
-  asked: number | undefined,
-  usual: number | null,
-): number {
-  const { maxPositions } = policy.dims;
-  const room = maxPositions - length;
-  const context = `the prompt has ${length} tokens, and the checkpoint's context ends at ${maxPositions}`;
-  if (room < 1) throw new DataError(`there is no room for an answer: ${context}`);
-  if (asked !== undefined && asked > room)
-    throw new ConfigError(`--max-tokens ${asked}: there is room for ${room}: ${context}`);
-  return asked ?? Math.min(usual ?? MAX_TOKENS, room);
 }
 
 interface Measured {
@@ -282,30 +195,25 @@ function remark(answers: readonly Sampled[], maxTokens: number, measured: Measur
 export async function runText(args: TextArguments): Promise<void> {
   checkOptions(args);
   const prompt = await readPrompt(args.prompt);
-  const pictures: Question['pictures'][number][] = [];
+  const pictures: UserPrompt['pictures'][number][] = [];
   for (const file of args.image ?? []) pictures.push({ file, picture: await readImage(file) });
-  const directory = findPolicy(args.policy);
-  const config = readGenerationConfig(directory);
-  const sampling = samplingOf(args, config);
-  const { samples, topK, stops, ...rest } = sampling;
   const timings = new Timings();
-  const { adapter } = args;
+  const { adapter, engine, device, threads, dtype } = args;
   let encoded!: EncodedPrompt;
   let maxTokens!: number;
-  const policy = await openAnswerer(directory, {
-    ...{
-      engine: args.engine,
-      device: args.device,
-      threads: args.threads ?? cores(),
-      dtype: args.dtype,
-      adapter,
-    },
+  const source = await openLocal(args.policy, {
+    ...{ engine, device, threads, dtype, adapter },
     beforeWeights: (prompting) => {
       checkIds(config, prompting.dims.vocabulary, directory);
-      encoded = encode(prompting, { prompt, system: args.system, pictures });
+      encoded = encodeUserPrompt(prompting, { prompt, system: args.system, pictures });
       maxTokens = roomFor(prompting, encoded.ids.length, args.maxTokens, config.maxTokens);
     },
   });
+  const { directory } = source;
+  const config = readGenerationConfig(directory);
+  const sampling = samplingOf(args, config);
+  const { samples, topK, stops, ...rest } = sampling;
+  const policy = await source.load();
   try {
     const seed = args.seed ?? 0;
     timings.loaded();

@@ -1,0 +1,459 @@
+/**
+ * Classical baselines: one table of all by name, and how one of them answers questions. A baseline reads the values of a series and writes
+ * no text. It learns from training examples and chooses on validation examples; held-out examples have no part in either.
+ */
+import { setImmediate as breathe } from 'node:timers/promises';
+import {
+  type ExampleAddress,
+  openExamples,
+  trainingSplit,
+  validationExamples,
+} from '../../datasets/source.ts';
+import { EXPCOT_BLIND } from '../expcot/anomaly.ts';
+import { learnClasses } from '../expcot/class-profile.ts';
+import { ConfigError, DataError, suggestion } from '../ground/errors.ts';
+import { say } from '../ground/terminal.ts';
+import type { EvalRecord, Example, Gold, ParsedAnswer } from '../ground/types.ts';
+import { DETECTORS } from '../series/detectors.ts';
+import type { Unlabelled } from '../tasks/kind.ts';
+import { blindTrace, KIND_NAMES, scoreAnswer, taskKind } from '../tasks/kinds.ts';
+import type { Answerer } from './answerer.ts';
+import {
+  majorityOf,
+  miniRocketClassifier,
+  nearestNeighbour,
+  sampleTraining,
+  type TrainingSample,
+  warpingClassifier,
+} from './classifiers.ts';
+import { answerAbove, comparable, POINT_SCORES, type PointScore, THRESHOLDS } from './point-scores.ts';
+
+/** Settings that a baseline learned or chose: threshold, window, penalty, and how it was chosen. */
+export type BaselineSettings = Readonly<Record<string, string | number>>;
+
+/** Data that a baseline may look at before it answers. */
+export interface BaselineData {
+  readonly kind: Gold['kind'];
+  /** Null where there are none. */
+  readonly training: Iterable<Example> | null;
+  /** Examples that thresholds are chosen on; empty where there are none. */
+  readonly validation: readonly Example[];
+  /** Seed of everything that is drawn at random. */
+  readonly seed: number;
+  /** Settings chosen earlier on the same data: nothing is chosen anew. */
+  readonly settings?: BaselineSettings | undefined;
+  /** Threads; default one per core. */
+  readonly threads?: number | undefined;
+  /** Stops preparing and answering with its reason. */
+  readonly signal?: AbortSignal | undefined;
+  /** Called while it prepares, with the step and the share of it that is done, in [0, 1]. */
+  readonly onProgress?: ((step: string, share: number) => void) | undefined;
+}
+
+/** A baseline that is ready to answer. */
+export interface PreparedBaseline {
+  readonly settings: BaselineSettings;
+  /** Answers, or says why it cannot. Several calls may run at once. */
+  answer(series: Unlabelled): Promise<Gold | string>;
+  /** Scores each sample of one channel, higher is more anomalous; of detectors that have scores. */
+  readonly scores?: (values: Float64Array) => Float64Array;
+  /** Calls worth running at once. */
+  readonly parallel: number;
+  /** Ends its threads. */
+  close(): Promise<void>;
+}
+
+export interface Baseline {
+  /** Kinds of answers that it gives. */
+  readonly kinds: readonly Gold['kind'][];
+  /** One line for users. */
+  readonly about: string;
+  /** True where it is fast enough to answer beside any policy. */
+  readonly quick?: boolean;
+  /** True where it reads one whole channel without missing points. */
+  readonly plain?: boolean;
+  /** False where the data hold nothing that it could learn from. Always true when absent. */
+  readonly suits?: (data: BaselineData) => Promise<boolean>;
+  /** @throws DataError or ConfigError where nothing can be learned from the data */
+  prepare(data: BaselineData): Promise<PreparedBaseline>;
+}
+
+/** True for one channel without missing points. */
+export function isPlain({ channels }: Unlabelled): boolean {
+  return channels.length === 1 && !channels[0]!.some(Number.isNaN);
+}
+
+function parsed(answer: Gold | string, kind: Gold['kind']): ParsedAnswer {
+  const { said } = taskKind(kind).evaluation;
+  return typeof answer === 'string'
+    ? { think: null, wellFormed: false, problem: answer, ...said(null) }
+    : { think: null, wellFormed: true, problem: null, ...said(answer) };
+}
+
+/** Returns the record of an answer without text: well formed unless there is none, scored like a policy's. */
+export function baselineRecord(example: Example, answer: Gold | string): EvalRecord {
+  const { id, task, gold } = example;
+  const length = example.channels[0]!.length;
+  const read = parsed(answer, gold.kind);
+  const score = scoreAnswer(read, gold, length);
+  return { seriesId: id, task, length, gold, response: '', answer: read, score };
+}
+
+const NOT_PLAIN = 'has several channels or missing points; this baseline reads one whole channel';
+
+/** Answers from values; a text says why it cannot. */
+type Rule = (series: Unlabelled) => Gold | string;
+
+const following = (rule: Rule, settings: BaselineSettings = {}): PreparedBaseline => ({
+  settings,
+  answer: async (series) => rule(series),
+  parallel: 1,
+  close: async () => {},
+});
+
+/** An analysis that refuses a series leaves it unanswered, with the reason. */
+function orReason(answer: () => Gold): Gold | string {
+  try {
+    return answer();
+  } catch (error) {
+    if (error instanceof DataError) return error.message;
+    throw error;
+  }
+}
+
+/** A rule for one whole channel. */
+const onChannel =
+  (read: (values: Float64Array) => Gold): Rule =>
+  (series) =>
+    isPlain(series) ? orReason(() => read(series.channels[0]!)) : NOT_PLAIN;
+
+/** Training samples by data, which several baselines are prepared from. */
+const samples = new WeakMap<BaselineData, Promise<TrainingSample | null>>();
+
+function sampleIfAny(data: BaselineData): Promise<TrainingSample | null> {
+  const { training, seed } = data;
+  const sample =
+    samples.get(data) ??
+    (training === null
+      ? Promise.resolve(null)
+      : sampleTraining(training, seed).then((drawn) => (drawn.count === 0 ? null : drawn)));
+  samples.set(data, sample);
+  return sample;
+}
+
+async function sampleOf(data: BaselineData): Promise<TrainingSample> {
+  const sample = await sampleIfAny(data);
+  if (sample !== null) return sample;
+  throw new DataError('baselines: classifiers learn from training examples; give some');
+}
+
+/** Number of training examples, and of those that classifiers learn from; null for other kinds. */
+export async function learnedFrom(
+  data: BaselineData,
+): Promise<{ readonly examples: number; readonly used: number } | null> {
+  const sample = taskKind(data.kind).learnsClasses ? await sampleIfAny(data) : null;
+  return sample === null ? null : { examples: sample.count, used: sample.examples.length };
+}
+
+const hasTraining = async (data: BaselineData): Promise<boolean> => (await sampleIfAny(data)) !== null;
+
+/** The threshold of the highest mean reward on validation examples; the default, or else the lowest of equals. */
+async function chooseThreshold(
+  name: string,
+  score: PointScore,
+  { validation, settings, signal, onProgress }: BaselineData,
+): Promise<BaselineSettings & { readonly threshold: number }> {
+  const before = settings?.['threshold'];
+  if (typeof before === 'number') return { ...settings, threshold: before };
+  const plain = validation.filter(isPlain);
+  if (plain.length === 0)
+    return { threshold: score.threshold, chosen: `published default (${score.source})` };
+  const thresholds = [...new Set([score.threshold, ...THRESHOLDS])];
+  const rewards = new Float64Array(thresholds.length);
+  for (const [k, example] of plain.entries()) {
+    const scores = comparable(score, example.channels[0]!);
+    for (const [t, threshold] of thresholds.entries()) {
+      rewards[t]! +=
+        baselineRecord(example, answerAbove(score, scores, threshold)).score.total / plain.length;
+    }
+    onProgress?.(`threshold of ${name}`, (k + 1) / plain.length);
+    await breathe();
+    signal?.throwIfAborted();
+  }
+  const best = rewards.indexOf(Math.max(...rewards));
+  return {
+    threshold: thresholds[best]!,
+    chosen: `highest mean reward on ${plain.length} validation examples`,
+    reward: rewards[best]!,
+  };
+}
+
+function pointScoreBaseline(name: string, score: PointScore): Baseline {
+  return {
+    kinds: ['anomaly'],
+    about: score.about,
+    plain: true,
+    quick: score.quick === true,
+    async prepare(data) {
+      const settings = await chooseThreshold(name, score, data);
+      const read = (values: Float64Array): Gold =>
+        answerAbove(score, comparable(score, values), settings.threshold);
+      return { ...following(onChannel(read), settings), scores: score.scores };
+    },
+  };
+}
+
+const ABOUT_DETECTORS: Readonly<Record<string, string>> = {
+  zscore: 'samples more than 3σ from the mean, at that fixed threshold',
+  'clipped-zscore': 'the same with moments that outliers do not move, and runs joined',
+  iqr: 'samples more than 3 interquartile ranges outside the quartiles (Tukey)',
+  gradient: 'stretches whose smoothed slope is beyond 3σ',
+  'sliding-period': 'windows whose dominant period is beyond 3σ',
+  discord: 'the strongest discord of the matrix profile (window 50), where its z-score exceeds 3.5',
+  discords: 'every region unlike the rest, where the strongest discord exceeds 3.5',
+};
+
+/** Detectors of one whole channel that a kind of answers has, by name. */
+const detectorsOf = (kind: Gold['kind']) => taskKind(kind).evaluation.detectors;
+
+/** Detectors of AnomSeer's analyses, at fixed thresholds. */
+const fixed = Object.keys(DETECTORS).map((name): [string, Baseline] => [
+  name,
+  {
+    ...{ kinds: ['anomaly'], about: ABOUT_DETECTORS[name] ?? name, quick: true, plain: true },
+    prepare: async () => ({
+      ...following(onChannel(detectorsOf('anomaly').get(name)!), { chosen: 'fixed' }),
+      scores: (values) => DETECTORS[name]!(values).score,
+    }),
+  },
+]);
+
+/** Answer of the same text to every question. */
+function always(kind: Gold['kind'], text: string): Rule {
+  const answer = taskKind(kind).answerOf({
+    ...{ think: null, intervals: null, class: text, wellFormed: true, problem: null },
+  });
+  return () => answer;
+}
+
+/** The most frequent answer of the training examples; null where none has one. */
+async function mostFrequent(data: BaselineData): Promise<string | null> {
+  const sample = await sampleIfAny(data);
+  if (sample === null) return null;
+  if (!taskKind(data.kind).readsWords) return majorityOf(sample.classes);
+  const counts = new Map<string, number>();
+  for (const { gold } of sample.examples) {
+    const { class: answer } = taskKind(data.kind).evaluation.said(gold);
+    if (answer !== null) counts.set(answer, (counts.get(answer) ?? 0) + 1);
+  }
+  return counts.size === 0 ? null : majorityOf(counts);
+}
+
+/**
+ * Baselines by name, those first that win ties. Detectors whose threshold is chosen choose it on validation examples by mean reward; the
+ * window of time warping and the penalty of ridge are chosen on the training split by leave-one-out.
+ */
+export const BASELINES: ReadonlyMap<string, Baseline> = new Map<string, Baseline>([
+  ...fixed,
+  [
+    EXPCOT_BLIND,
+    {
+      kinds: KIND_NAMES.filter((name) => !taskKind(name).readsWords),
+      about: "the expert's analyses read without the answer",
+      quick: true,
+      suits: async (data) => !taskKind(data.kind).learnsClasses || (await hasTraining(data)),
+      async prepare(data) {
+        const { kind } = data;
+        const profile = taskKind(kind).learnsClasses ? learnClasses((await sampleOf(data)).examples) : null;
+        const whole = detectorsOf(kind).get(EXPCOT_BLIND);
+        return following((series) =>
+          whole !== undefined && isPlain(series)
+            ? orReason(() => whole(series.channels[0]!))
+            : orReason(() => blindTrace(series, kind, profile).answer),
+        );
+      },
+    },
+  ],
+  [
+    '1nn-euclid',
+    {
+      kinds: ['classification'],
+      about: 'the class of the nearest training example, each channel standardised (1NN-ED)',
+      quick: true,
+      async suits(data) {
+        const sample = await sampleIfAny(data);
+        return sample !== null && nearestNeighbour(sample.examples) !== null;
+      },
+      async prepare(data) {
+        const nearest = nearestNeighbour((await sampleOf(data)).examples);
+        if (nearest === null) throw new DataError('1nn-euclid: needs training examples of one length');
+        return following(({ channels }) => {
+          const name = nearest(channels);
+          return name === null
+            ? 'of another length than the training examples'
+            : { kind: 'classification', class: name };
+        });
+      },
+    },
+  ],
+  [
+    '1nn-dtw',
+    {
+      kinds: ['classification'],
+      about: 'the nearest by dynamic time warping, window learned by leave-one-out as in the UCR archive',
+      prepare: async (data) => warpingClassifier((await sampleOf(data)).examples, 'learned', data),
+    },
+  ],
+  [
+    '1nn-dtw-full',
+    {
+      kinds: ['classification'],
+      about: 'the same with an unlimited window',
+      prepare: async (data) => warpingClassifier((await sampleOf(data)).examples, 'full', data),
+    },
+  ],
+  [
+    'minirocket',
+    {
+      kinds: ['classification'],
+      about: 'ridge on 9996 features of MiniRocket (Dempster et al. 2021)',
+      prepare: async (data) => miniRocketClassifier((await sampleOf(data)).examples, data),
+    },
+  ],
+  [
+    'first-option',
+    {
+      ...{ kinds: ['question'], about: 'the letter A, whatever is asked', quick: true },
+      prepare: async ({ kind }) => following(always(kind, 'A')),
+    },
+  ],
+  [
+    'majority',
+    {
+      kinds: ['classification', 'question'],
+      about: 'the most frequent class of the training examples, or the most frequent answer',
+      quick: true,
+      suits: async (data) => (await mostFrequent(data)) !== null,
+      async prepare(data) {
+        await sampleOf(data);
+        const answer = await mostFrequent(data);
+        if (answer === null) throw new DataError('majority: no training example has an answer');
+        return following(always(data.kind, answer));
+      },
+    },
+  ],
+  ...Object.entries(POINT_SCORES).map(([name, score]): [string, Baseline] => [
+    name,
+    pointScoreBaseline(name, score),
+  ]),
+]);
+
+/** Names of the baselines that answer with a kind. */
+export const baselinesOf = (kind: Gold['kind']): string[] =>
+  [...BASELINES].filter(([, { kinds }]) => kinds.includes(kind)).map(([name]) => name);
+
+/**
+ * Finds a baseline by its name.
+ * @param data name of the data set that it is to answer, for the message
+ * @throws ConfigError for an unknown name, or a baseline of another kind of answers
+ */
+export function baselineNamed(name: string, kind: Gold['kind'], data: string): Baseline {
+  const baseline = BASELINES.get(name);
+  const known = baselinesOf(kind);
+  if (baseline?.kinds.includes(kind) === true) return baseline;
+  const problem =
+    baseline === undefined
+      ? `no baseline named '${name}' for ${data}.${suggestion(name, known)}`
+      : `baseline ${name} answers with ${baseline.kinds.join(', ')}, ${data} asks for ${kind}.`;
+  throw new ConfigError(`${problem} Known: ${known.join(', ')}`);
+}
+
+/** Names of the baselines quick enough to answer some series of a data set beside any policy. */
+export async function quickBaselines(data: BaselineData, series: readonly Unlabelled[]): Promise<string[]> {
+  const plain = series.every(isPlain);
+  const names: string[] = [];
+  for (const [name, baseline] of BASELINES) {
+    if (baseline.quick !== true || !baseline.kinds.includes(data.kind)) continue;
+    if (baseline.plain === true && !plain) continue;
+    if ((await baseline.suits?.(data)) !== false) names.push(name);
+  }
+  return names;
+}
+
+/** Validation examples that thresholds are chosen on, at most. */
+const MAX_VALIDATION = 100;
+
+/** Data of an evaluated data set that baselines may look at: its training split, and validation examples of it. */
+export function baselineData(address: ExampleAddress, kind: Gold['kind']): BaselineData {
+  const validation = taskKind(kind).localises
+    ? validationExamples(address, address.seed, MAX_VALIDATION)
+    : null;
+  return {
+    ...{ kind, training: trainingSplit(address.name), seed: address.seed },
+    validation: validation === null ? [] : [...openExamples(validation)],
+  };
+}
+
+/** Milliseconds between two lines about preparations. */
+const NOTE_MS = 10_000;
+
+/**
+ * Answers by a baseline, which is prepared once for each data set. Without a data set it detects anomalies at its published default.
+ * @throws ConfigError while it answers, where there is no baseline of that name for the data set
+ */
+export function baselineAnswerer(
+  given: string,
+  name: string,
+  { quiet = false }: { readonly quiet?: boolean | undefined } = {},
+): Answerer {
+  const prepared = new Map<string, Promise<PreparedBaseline>>();
+  const prepare = (
+    data: Parameters<Answerer['answer']>[1]['data'],
+    signal: AbortSignal | undefined,
+  ): Promise<PreparedBaseline> => {
+    const key = data === null ? '' : JSON.stringify(data.address);
+    let noted = performance.now();
+    const onProgress = (step: string, share: number): void => {
+      if (quiet || performance.now() - noted < NOTE_MS) return;
+      noted = performance.now();
+      say(`${name}: ${step}, ${Math.floor(100 * share)} %`);
+    };
+    const kind = data?.facts.kind ?? 'anomaly';
+    const about =
+      data === null
+        ? { kind, training: null, validation: [], seed: 0 }
+        : baselineData(data.address, data.facts.kind);
+    const made =
+      prepared.get(key) ??
+      baselineNamed(name, kind, data?.address.name ?? 'a series').prepare({ ...about, signal, onProgress });
+    prepared.set(key, made);
+    return made;
+  };
+  return {
+    ...{ given, name: given, identity: { baseline: name }, reads: 'values', local: null },
+    async answer(requests, { data, signal }, report) {
+      const baseline = await prepare(data, signal);
+      let next = 0;
+      const work = async (): Promise<void> => {
+        while (next < requests.length) {
+          signal?.throwIfAborted();
+          const { key, series } = requests[next++]!;
+          const values = series();
+          if (values === null) {
+            throw new ConfigError(
+              `${given}: reads values, and there is no series; give one, or name a policy`,
+            );
+          }
+          const began = performance.now();
+          report({ key, sample: 0, text: '', answer: await baseline.answer(values) });
+          // Another turn only after some work: most baselines take microseconds.
+          if (performance.now() - began > 1) await breathe();
+        }
+      };
+      await Promise.all(Array.from({ length: baseline.parallel }, work));
+    },
+    async dispose() {
+      for (const baseline of prepared.values()) await (await baseline).close();
+    },
+  };
+}

@@ -1,0 +1,284 @@
+/** Policies on this machine: the torch engine, or onnxruntime where there is no libtorch or the directory holds graphs and no weights. */
+import { createHash } from 'node:crypto';
+import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Engine } from '../engine/engine.ts';
+import { addonPath } from '../engine/torch/build.ts';
+import { openTorch } from '../engine/torch/torch.ts';
+import { CheckpointError, ConfigError, EngineError } from '../ground/errors.ts';
+import { cores } from '../ground/machine.ts';
+import { MANIFEST_FILE } from '../ground/manifest.ts';
+import { packageVersion } from '../ground/paths.ts';
+import type { OnnxPolicy } from '../onnx/policy.ts';
+import type { EncodedPrompt } from '../policy/batch.ts';
+import { decodeGroups, generate, type Sampled } from '../policy/generate.ts';
+import { layoutOf } from '../policy/layout.ts';
+import { mergeAdapter } from '../policy/lora.ts';
+import { loadAdapter } from '../policy/peft.ts';
+import { type LoadOptions, Policy, Prompting } from '../policy/policy.ts';
+import { TextStreamer } from '../policy/tokenizer.ts';
+import { meanOfPictures, pictureFeatures } from '../policy/vision.ts';
+import type {
+  Answerer,
+  AnswerOptions,
+  AnswerRequest,
+  EngineName,
+  LocalPolicy,
+  LocalSource,
+  Response,
+} from './answerer.ts';
+import { PromptReader } from './prompt.ts';
+
+export interface LocalOptions {
+  /** Default: torch; onnx where libtorch is missing or the directory holds only graphs. */
+  readonly engine?: EngineName | undefined;
+  /** `cpu` (default), `cuda` or `cuda:N`. */
+  readonly device?: string | undefined;
+  /** Threads of one operation on a CPU; default one per core. */
+  readonly threads?: number | undefined;
+  readonly dtype?: LoadOptions['dtype'] | undefined;
+  /** Directory of a low-rank adapter. */
+  readonly adapter?: string | undefined;
+  /** Adds the adapter to the weights once they are loaded, which makes steps cheaper. */
+  readonly merge?: boolean;
+  /** Called before the weights are read, which may take minutes; what it throws is thrown. */
+  readonly beforeWeights?: (prompting: Prompting) => void;
+  /** Loads weights on the torch engine; `Policy.load` when absent. Workers of a group share them. */
+  readonly loadWeights?: (engine: Engine, directory: string, options: LoadOptions) => Policy;
+}
+
+/**
+ * Opens the engine of a device: the one place that chooses among implementations of the contract.
+ * @param threads of one operation on a CPU; 0: libtorch decides
+ * @throws EngineError for a device that is not there, and where no engine is found
+ */
+export function openEngine(device = 'cpu', threads = 1): Engine {
+  return openTorch({ device, threads });
+}
+
+/** Bytes of weights up to which a policy without graphs is exported on the way: more takes minutes and as much disk again. */
+const MAX_EXPORTED = 500e6;
+
+const hasGraphs = (directory: string): boolean => existsSync(join(directory, 'onnx'));
+
+const hasWeights = (directory: string): boolean =>
+  readdirSync(directory).some((name) => /^model.*\.safetensors(\.index\.json)?$/.test(name));
+
+/** Reason why the torch engine cannot be opened, or null. @throws EngineError where LIBTORCH names something else */
+function torchProblem(): string | null {
+  try {
+    addonPath();
+    return null;
+  } catch (error) {
+    if (!(error instanceof EngineError) || process.env['LIBTORCH']) throw error;
+    return error.message;
+  }
+}
+
+/** Facts that decide which engine computes. */
+export interface EngineFacts {
+  /** Graphs, and no weights. */
+  readonly graphsAlone: boolean;
+  /** Reason why the torch engine cannot be opened, or null. */
+  readonly torchProblem: () => string | null;
+}
+
+/** @throws ConfigError for options that contradict each other; EngineError where the engine that is asked for is missing */
+export function chooseEngine(
+  { engine, device = 'cpu', dtype = 'auto', adapter }: LocalOptions,
+  { graphsAlone, torchProblem: problemOf }: EngineFacts,
+): EngineName {
+  const torchOnly = (
+    [
+      [device !== 'cpu', `--device ${device}`],
+      [dtype !== 'auto', `--dtype ${dtype}`],
+      [adapter !== undefined, '--adapter'],
+    ] as const
+  ).find(([given]) => given)?.[1];
+  if (engine === 'torch' && graphsAlone) {
+    throw new ConfigError(
+      '--engine torch: the directory holds ONNX graphs and no weights; leave --engine out',
+    );
+  }
+  if (engine === 'onnx' || graphsAlone) {
+    if (torchOnly === undefined) return 'onnx';
+    throw new ConfigError(
+      `${torchOnly}: is for the torch engine alone${adapter === undefined ? '' : '; merge the adapter first (`timeseer merge`)'}`,
+    );
+  }
+  if (engine === 'torch' || torchOnly !== undefined) return 'torch';
+  return problemOf() === null ? 'torch' : 'onnx';
+}
+
+/** Opens graphs; those of a policy with weights alone are exported to a temporary directory. @throws ConfigError for a large one */
+async function openGraphs(directory: string, threads: number): Promise<OnnxPolicy> {
+  // Loaded when they are wanted.
+  const { OnnxPolicy } = await import('../onnx/policy.ts');
+  if (hasGraphs(directory)) return OnnxPolicy.open(directory, { threads });
+  const { exportOnnx } = await import('../onnx/export.ts');
+  const bytes = readdirSync(directory)
+    .filter((name) => name.endsWith('.safetensors'))
+    .reduce((sum, name) => sum + statSync(join(directory, name)).size, 0);
+  if (bytes > MAX_EXPORTED) {
+    throw new ConfigError(
+      `${directory}: has ${(bytes / 1e9).toFixed(1)} GB of weights; write them as ONNX once (\`timeseer export --onnx --policy ${directory} --out EXPORTED\`) and give --policy EXPORTED`,
+    );
+  }
+  const place = mkdtempSync(join(tmpdir(), 'timeseer-export-'));
+  try {
+    const exported = join(place, 'policy');
+    exportOnnx(directory, exported, { types: ['float32'], version: packageVersion() });
+    return await OnnxPolicy.open(exported, { threads });
+  } finally {
+    rmSync(place, { recursive: true, force: true });
+  }
+}
+
+/** Wraps a policy on an engine, which it owns from then on. */
+export function torchPolicy(policy: Policy): LocalPolicy {
+  return {
+    ...{ prompting: policy, parameters: policy.layout.size, dtype: policy.dtype, info: policy.engine.info },
+    decode: (groups, options) => decodeGroups(policy, groups, options),
+    generate: (prompts, options) => generate(policy, prompts, options),
+    pictureFeatures: async (prompts) => pictureFeatures(policy, prompts),
+    dispose: async () => policy.dispose(),
+  };
+}
+
+async function onnxPolicy(directory: string, threads: number): Promise<LocalPolicy> {
+  const { decodeGroupsOnnx, generateOnnx } = await import('../onnx/generate.ts');
+  const policy = await openGraphs(directory, threads);
+  const { dims, type, version } = policy;
+  return {
+    ...{ prompting: policy, parameters: layoutOf(dims).size, dtype: type },
+    info: { name: 'onnxruntime', version, device: 'cpu', threads },
+    decode: (groups, options) => decodeGroupsOnnx(policy, groups, options),
+    generate: (prompts, options) => generateOnnx(policy, prompts, options),
+    pictureFeatures: async (prompts) =>
+      prompts.length === 0 ? [] : meanOfPictures(dims, prompts, await policy.visualTokens(prompts)),
+    dispose: () => policy.dispose(),
+  };
+}
+
+/** @throws CheckpointError for a damaged directory; EngineError without an engine */
+async function load(directory: string, engineName: EngineName, options: LocalOptions): Promise<LocalPolicy> {
+  const { device, threads = cores(), dtype = 'auto', adapter, merge = false, beforeWeights } = options;
+  if (engineName === 'onnx') {
+    beforeWeights?.(Prompting.read(directory));
+    return onnxPolicy(directory, threads);
+  }
+  const engine = openEngine(device, threads);
+  // Weights with an adapter are not shared: they are changed when it is merged.
+  const loadWeights = adapter === undefined ? options.loadWeights : undefined;
+  const policy = (loadWeights ?? Policy.load)(engine, directory, {
+    ...{ tuning: 'none', dtype },
+    ...(beforeWeights === undefined ? {} : { beforeWeights }),
+    ...(adapter === undefined ? {} : { adapter: (dims) => loadAdapter(engine, dims, adapter) }),
+  });
+  if (merge && adapter !== undefined) mergeAdapter(policy);
+  return torchPolicy(policy);
+}
+
+/** Hash of a policy's directory: its manifest, or of a foreign one its configuration and the sizes of its files. */
+function weightsHash(directory: string): string {
+  const hash = createHash('sha256');
+  const manifest = join(directory, MANIFEST_FILE);
+  if (existsSync(manifest)) return hash.update(readFileSync(manifest)).digest('hex');
+  const graphs = join(directory, 'onnx');
+  const inside = existsSync(graphs) ? readdirSync(graphs).map((name) => join('onnx', name)) : [];
+  for (const name of [...readdirSync(directory), ...inside].sort()) {
+    const file = join(directory, name);
+    if (name.startsWith('.') || !statSync(file).isFile()) continue;
+    hash.update(`${name} ${statSync(file).size}\n`);
+    if (/\.(?:json|jinja|txt)$/.test(name)) hash.update(readFileSync(file));
+  }
+  return hash.digest('hex');
+}
+
+/** Questions whose answers are decoded together. */
+const BATCH = 64;
+/** Name of the random streams. */
+const STREAM = 'evaluation';
+
+type RowPlace = Pick<Sampled, 'prompt' | 'sample'>;
+
+/** Answers questions in batches. Equal seeds and keys give equal responses, whatever the batch. */
+export async function answerLocally(
+  policy: Pick<LocalPolicy, 'prompting' | 'generate'>,
+  requests: readonly AnswerRequest[],
+  { temperature, maxTokens, seed, signal, onText }: AnswerOptions,
+  report: (response: Response) => void,
+): Promise<void> {
+  const reader = new PromptReader(policy.prompting);
+  for (let first = 0; first < requests.length; first += BATCH) {
+    const batch = requests.slice(first, first + BATCH);
+    const prompts: EncodedPrompt[] = [];
+    for (const request of batch) prompts.push(reader.encode(await request.prompt()));
+    const samples = 1 + Math.max(...batch.map((request) => Math.max(...request.samples)));
+    const every = Array.from({ length: samples }, (_, sample) => sample);
+    const skip = batch.map(
+      ({ samples: wanted }) => new Set(every.filter((sample) => !wanted.includes(sample))),
+    );
+    const streams = new Map<string, TextStreamer>();
+    const streamOf = ({ prompt, sample }: RowPlace): TextStreamer => {
+      const name = `${prompt} ${sample}`;
+      const stream = streams.get(name) ?? new TextStreamer(policy.prompting.tokenizer);
+      streams.set(name, stream);
+      return stream;
+    };
+    const tell = ({ prompt, sample }: RowPlace, text: string): void => {
+      if (text !== '') onText?.(text, { key: batch[prompt]!.key, sample });
+    };
+    await policy.generate(prompts, {
+      ...{ samples, temperature, maxTokens, seed, stream: STREAM },
+      examples: batch.map(({ key }) => key),
+      ...(skip.every((none) => none.size === 0) ? {} : { skip }),
+      ...(signal === undefined ? {} : { signal }),
+      ...(onText === undefined
+        ? {}
+        : {
+            onTokens: (row: RowPlace, ids: Int32Array) =>
+              tell(row, [...ids].map((id) => streamOf(row).push(id)).join('')),
+          }),
+      onResponse: (sampled) => {
+        const { prompt, sample, text, ids } = sampled;
+        if (onText !== undefined) tell(sampled, streamOf(sampled).end());
+        const usage = { prompt: prompts[prompt]!.ids.length, completion: ids.length };
+        report({ key: batch[prompt]!.key, sample, text, sampled, usage });
+      },
+    });
+  }
+}
+
+/**
+ * Describes the policy of a directory; its weights are loaded with the first question, or by `local.load`.
+ * @throws ConfigError for options that contradict each other; CheckpointError for an adapter that is not there
+ */
+export function localAnswerer(given: string, directory: string, options: LocalOptions): Answerer {
+  const { adapter } = options;
+  if (adapter !== undefined && !existsSync(join(adapter, 'adapter_config.json'))) {
+    throw new CheckpointError(
+      `--adapter ${adapter}: no adapter there (looked for adapter_config.json); give the directory that a training with LoRA has left`,
+    );
+  }
+  const engine = chooseEngine(options, {
+    graphsAlone: hasGraphs(directory) && !hasWeights(directory),
+    torchProblem,
+  });
+  let loaded: Promise<LocalPolicy> | undefined;
+  const local: LocalSource = {
+    ...{ directory, adapter, engine },
+    load: () => (loaded ??= load(directory, engine, options)),
+  };
+  return {
+    ...{ given, name: given, local, reads: 'prompt' },
+    get identity() {
+      const weights = weightsHash(directory);
+      return adapter === undefined ? { weights } : { weights, adapter: weightsHash(adapter) };
+    },
+    answer: async (requests, answering, report) =>
+      answerLocally(await local.load(), requests, answering, report),
+    dispose: async () => (await loaded)?.dispose(),
+  };
+}
