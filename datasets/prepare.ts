@@ -143,10 +143,10 @@ async function indexOf(task: OpenBenchmark, { signal, onRead }: SelectOptions): 
 }
 
 /** @throws DataError for a figure that the user's files name; ConfigError for one of the options */
-function checkFigureOf({ own }: OpenBenchmark, spec: Benchmark, { figure: wanted }: SelectOptions): void {
+function checkFigureOf({ own }: OpenBenchmark, { figure: wanted }: SelectOptions): void {
   const preset = (wanted ?? own?.figure)?.preset;
   if (preset === undefined || own === undefined) return;
-  const problem = figureProblem(preset, own.rate ?? spec.rate, spec.name);
+  const problem = figureProblem(preset);
   if (problem === null) return;
   if (wanted !== undefined) throw new ConfigError(`figure: ${problem}`);
   throw new DataError(`figure: ${problem}`, own.place('figure'));
@@ -226,7 +226,7 @@ export async function selectExamples(spec: Benchmark, options: SelectOptions): P
     ...{ directory, window, length, offset, counts, seed: options.seed, allowSharedRecordings },
   });
   const { own } = task;
-  checkFigureOf(task, spec, options);
+  checkFigureOf(task, options);
   const files = directory === null ? [] : await sourceFiles(task.files, directory, signal);
   const plain = generated && options.shots === undefined && options.shares === undefined;
   let chosen: (Split | null)[] | null = null;

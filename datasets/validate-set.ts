@@ -276,12 +276,12 @@ export function gradeProblem(example: Example): string | null {
   return `the right answer earns ${total} of 1${answer.problem === null ? '' : ` (${answer.problem})`}`;
 }
 
-/** As `figureProblem`, of the figure that a prepared data set names. @throws DataError with the manifest */
+/** Checks the figure that a prepared data set names. @throws DataError with the manifest */
 export function checkSetFigure(
   directory: string,
-  { figure: { preset }, rate }: Pick<ExampleManifest, 'figure' | 'rate'>,
+  { figure: { preset } }: Pick<ExampleManifest, 'figure'>,
 ): void {
-  const problem = figureProblem(preset, rate, 'the data set');
+  const problem = figureProblem(preset);
   if (problem === null) return;
   throw new DataError(`figure.preset: ${problem}`, { file: join(directory, EXAMPLES_MANIFEST) });
 }

@@ -78,12 +78,10 @@ function rangeOf({ index, limit, offset, out }: RenderArguments): { offset: numb
     : { offset: index, limit: 1 };
 }
 
-/** @throws ConfigError where the source has no intervals to shade, or the figure no place for them */
-function checkTruth({ kind }: RenderSource, preset: string, source: string): void {
-  const what =
-    kind === null || taskKind(kind).countsPoints ? null : `examples of ${source} have classes, not intervals`;
-  const why = figure(preset).spectrogram === null ? what : `figure ${preset} has no axis that counts samples`;
-  if (why !== null) throw new ConfigError(`--truth: ${why}; leave it out`);
+/** @throws ConfigError where the source has no intervals to shade */
+function checkTruth({ kind }: RenderSource, source: string): void {
+  if (kind === null || taskKind(kind).countsPoints) return;
+  throw new ConfigError(`--truth: examples of ${source} have classes, not intervals; leave it out`);
 }
 
 /** File names that every system takes; ids differ, so names made from them are kept different too. */
@@ -171,8 +169,8 @@ export async function runRender(args: RenderArguments): Promise<void> {
   checkNumber('workers', args.workers, 1);
   const source = openRenderSource({ source: args.source, ...rangeOf(args), split, seed, length, column });
   const choice = { ...source.figure, preset: args.figure ?? source.figure.preset };
-  checkFigure(choice.preset, source.rate, args.source);
-  if (truth) checkTruth(source, choice.preset, args.source);
+  checkFigure(choice.preset);
+  if (truth) checkTruth(source, args.source);
   const started = performance.now();
   const enough = Math.ceil(source.count / PICTURES_PER_WORKER);
   // A bare figure is drawn faster than it travels between threads.
@@ -270,7 +268,7 @@ export const render: CommandModule<object, RenderArguments> = {
         '$0 render data/ctu --split test --index 3 --out ctu.png',
         'One example of a prepared data set',
       )
-      .example('$0 render data/rcw --figure rcw-spectrogram --out pictures', 'Another figure than its own')
+      .example('$0 render data/rcw --figure line --out pictures', 'With another figure than its own')
       .example('$0 render my.csv --out my.png --column pressure flow', 'Columns of a CSV file')
       .epilogue(`Generators: ${GENERATED.map(({ name }) => name).join(', ')}`),
   handler: runRender,

@@ -12,7 +12,6 @@ export type FigureValues = Float64Array | readonly Float64Array[];
  */
 export function channelsOf(figure: Figure, values: FigureValues): readonly Float64Array[] {
   const channels = values instanceof Float64Array ? [values] : values;
-  if (figure.spectrogram !== null) return channels; // its rows are frequencies; melDecibels checks them
   if (channels.length !== figure.channels.length) {
     throw new DataError(
       `figure ${figure.name} shows ${figure.channels.length} channel(s) (${figure.channels.join(', ')}), the series has ${channels.length}`,

@@ -3,7 +3,6 @@
  * Sizes are pixels of the whole picture.
  */
 import { ConfigError } from '../ground/errors.ts';
-import { checkMelScale, type MelScale } from './mel.ts';
 import { FIGURE_NAMES, isFigureName, PRESETS } from './presets.ts';
 
 /** The bundled font, under a name that no system font has; see canvas.ts. */
@@ -59,8 +58,6 @@ export interface Figure {
    * `null`: none of that.
    */
   readonly overlay: readonly (readonly [lo: number, hi: number] | null)[] | null;
-  /** Draws powers over time and frequency instead of lines. */
-  readonly spectrogram: MelScale | null;
   /**
    * Share of the x extent left free on each side. `null`: sample i owns the cell [i, i + 1)·W/N of the plot area
    * and is drawn in its middle, so that W/k-pixel blocks hold exactly N/k samples.
@@ -123,14 +120,13 @@ export function figure(name: string, changes: Partial<Omit<Figure, 'name'>> = {}
   if (result.step !== null && !(result.step > 0 && Number.isFinite(result.step))) {
     throw new ConfigError(`figure.step: expected units of x per sample above 0, or null, got ${result.step}`);
   }
-  const { grid, spectrogram, time, rows, overlay } = result;
-  if ([grid, spectrogram !== null, time, rows !== null, overlay !== null].filter(Boolean).length > 1) {
-    throw new ConfigError('figure: grid, spectrogram, time, rows and overlay exclude each other; keep one');
+  const { grid, time, rows, overlay } = result;
+  if ([grid, time, rows !== null, overlay !== null].filter(Boolean).length > 1) {
+    throw new ConfigError('figure: grid, time, rows and overlay exclude each other; keep one');
   }
   if (overlay !== null && [result.channels.length, result.colors.length].some((n) => n !== overlay.length)) {
     throw new ConfigError(`figure.overlay: expected as many channels and colours as axes, ${overlay.length}`);
   }
-  if (result.spectrogram !== null) checkMelScale(result.spectrogram);
   if (grid || rows !== null) checkPanels(result);
   if (result.channels.length === 0 || new Set(result.channels).size !== result.channels.length) {
     throw new ConfigError('figure.channels: expected at least one name, each different');
@@ -141,9 +137,9 @@ export function figure(name: string, changes: Partial<Omit<Figure, 'name'>> = {}
 
 /** Returns true if the column rasteriser can draw the figure: one polyline, one per row, or overlaid lines; no axes, no text. */
 export function isBare(figure: Figure): boolean {
-  const { axes, title, channels, colors, time, step, missing, grid, rows, spectrogram, overlay } = figure;
+  const { axes, title, channels, colors, time, step, missing, grid, rows, overlay } = figure;
   if (overlay !== null) return true;
-  const plain = step === 1 && missing === 'break' && !time && !grid && spectrogram === null;
+  const plain = step === 1 && missing === 'break' && !time && !grid;
   const lines = channels.length === 1 || (rows !== null && colors.length === 1);
   return plain && !axes && title === '' && lines;
 }
@@ -236,18 +232,11 @@ function xAxis(figure: Figure, length: number, times: Float64Array | undefined):
 
 /**
  * Clause for a prompt, which must not contradict the picture beside it: it describes the x axis of a figure of
- * `length` points, and about what else is not to be expected of a plot: rows, panels, a spectrogram.
+ * `length` points, and about what else is not to be expected of a plot: rows and panels.
  * `times` are the x values where the series brings its own.
  */
 export function axesText(figure: Figure, length: number, times?: Float64Array): string {
-  const { spectrogram, grid, rows, channels } = figure;
-  if (spectrogram !== null) {
-    const { rate, low, high } = spectrogram;
-    return (
-      `it is shown as a spectrogram: the x axis is the time in s, 0 to ${short(length / rate)}, the y axis the frequency, ` +
-      `${low} to ${high} Hz on the mel scale, and the brighter the stronger`
-    );
-  }
+  const { grid, rows, channels } = figure;
   const x = xAxis(figure, length, times);
   if (grid) return `each channel has a small plot of its own, row by row from the upper left; ${x}`;
   if (rows !== null && channels.length > 1) return `each channel has a row of its own, from the top; ${x}`;

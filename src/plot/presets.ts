@@ -40,7 +40,6 @@ const line: Figure = {
   grid: false,
   rows: null,
   overlay: null,
-  spectrogram: null,
   xMargin: 0.01,
   yMargin: 0.05,
   yInclude: null,
@@ -87,7 +86,6 @@ const nano: Figure = {
  *  ecg, emg         millivolts over seconds, sampled at 300 Hz and 4 kHz; 30 × 9 tokens
  *  har              three axes of acceleration over seconds at 50 Hz, on one pair of axes with a legend; 21 × 9 tokens
  *  rcw              a hydrophone's signal over seconds at 2 kHz; 30 × 9 tokens
- *  rcw-spectrogram  the same as a mel spectrogram from 0 to 505 Hz in decibels; 21 × 10 tokens
  *  vta              VisualTimeAnomaly's univariate 10 × 1.5 in at 100 dpi
  *  vta-grid         VisualTimeAnomaly's 10 × 10 in grid of variates without ticks; ids above the panels are ours
  */
@@ -173,17 +171,6 @@ export const PRESETS = {
     legend: 'above',
   },
   rcw: { ...signal, name: 'rcw', lineWidth: 1, step: 1 / 2000, yLabel: 'Amplitude' },
-  'rcw-spectrogram': {
-    ...signal,
-    name: 'rcw-spectrogram',
-    width: 588,
-    height: 280,
-    padding: { left: 58, top: 10, right: 66, bottom: 44 },
-    channels: ['power'],
-    yLabel: 'Frequency (Hz)',
-    // 128 ms resolve a right whale's up-call, which climbs by about 25 Hz meanwhile, to about 16 Hz.
-    spectrogram: { rate: 2000, window: 256, hop: 32, bands: 40, low: 0, high: 505, range: 60 },
-  },
   vta: {
     ...line,
     name: 'vta',
@@ -236,7 +223,6 @@ const WORDS: Readonly<Record<FigureName, string>> = {
   emg: 'mV at 4 kHz',
   har: 'three axes in g at 50 Hz',
   rcw: 'hydrophone at 2 kHz',
-  'rcw-spectrogram': 'the same as a mel spectrogram',
   vta: 'blue, 1000 × 150, tight y axis',
   'vta-grid': 'a small plot per variate',
 };

@@ -1,5 +1,4 @@
 /** True intervals over a finished picture, for people: a light band and a strip along the top of the plot area. */
-import { ConfigError } from '../ground/errors.ts';
 import type { Interval, Picture } from '../ground/types.ts';
 import { xDomain } from './data.ts';
 import { type Figure, type Panel, panels, plotSize } from './figure.ts';
@@ -30,7 +29,6 @@ function boundary(times: Float64Array, i: number): number {
  * an eighth of the plot area's height, between 2 and 5 px, and at least `LEAST_STRIP` wide; the band is as wide as the interval.
  * Coverage of partly covered pixel columns is exact.
  *
- * Throws ConfigError for a spectrogram, whose axis does not count samples.
  */
 export function shade(
   figure: Figure,
@@ -39,9 +37,6 @@ export function shade(
   length: number,
   options: ShadeOptions = {},
 ): Picture {
-  if (figure.spectrogram !== null) {
-    throw new ConfigError('a spectrogram cannot be shaded: draw the series as a line');
-  }
   const { times, channels } = options;
   const whole: Panel = { x: 0, y: 0, ...plotSize(figure) };
   const panelled = figure.grid || figure.rows !== null;

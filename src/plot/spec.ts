@@ -2,7 +2,6 @@
 import type { TopLevelSpec } from 'vega-lite';
 import { textWidth } from './canvas.ts';
 import { type Figure, FONT_FAMILY, panels, plotSize } from './figure.ts';
-import { type MelScale, melOf } from './mel.ts';
 
 /**
  * Names by which the compiled figure takes its data: a table of {x, y, channel}, the two axis domains, and number
@@ -18,10 +17,6 @@ export const DATA = {
 
 const TICK_SIZE = 4.5; // px
 const LABEL_PADDING = 2;
-
-/** Px from the plot area of a spectrogram to the bar that tells its decibels, and the bar's width. */
-export const BAR_GAP = 12;
-export const BAR_WIDTH = 12;
 
 /** Distance of the y axis title from the plot area, in px: it ends at the picture's edge, so that nothing is cut. */
 function yTitleEdge(figure: Figure): number {
@@ -39,7 +34,7 @@ export function yTickSpace(figure: Figure): { readonly ticks: number; readonly r
 /** The figure in vega-lite. Domains are parameters, so one compiled view serves every series of this shape. */
 export function vegaLite(figure: Figure): TopLevelSpec {
   if (figure.grid || figure.rows !== null) return gridSpec(figure);
-  return figure.spectrogram === null ? lineSpec(figure) : spectrogramSpec(figure, figure.spectrogram);
+  return lineSpec(figure);
 }
 
 /** Settings shared by all figures. */
@@ -225,76 +220,6 @@ function gridSpec(figure: Figure): TopLevelSpec {
       },
     ],
     config: { ...config(figure), view: { stroke: null } },
-  };
-}
-
-/** Frequencies for ticks: about five multiples of 1, 2 or 5 · 10ᵏ Hz. */
-function frequencies({ low, high }: MelScale): number[] {
-  const raw = (high - low) / 5;
-  const decade = 10 ** Math.floor(Math.log10(raw));
-  const step = decade * ([1, 2, 5].find((factor) => factor * decade >= raw * 0.99) ?? 10);
-  const first = Math.ceil(low / step);
-  return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, i) => (first + i) * step);
-}
-
-/** Axes and the labels of the colour bar; `paintCells` paints the cells. */
-function spectrogramSpec(figure: Figure, mel: MelScale): TopLevelSpec {
-  const { width, height } = plotSize(figure);
-  const ticks = frequencies(mel);
-  const steps = Array.from({ length: 4 }, (_, i) => ({
-    y: (height * i) / 3,
-    text: `${i === 0 ? '0 dB' : `−${Math.round((mel.range * i) / 3)}`}`,
-  }));
-  const scale = { nice: false, zero: false } as const;
-  return {
-    ...frame(figure),
-    params: [{ name: DATA.xDomain, value: [0, 1] }],
-    layer: [
-      {
-        mark: { type: 'point', opacity: 0 },
-        encoding: {
-          x: {
-            field: 'x',
-            type: 'quantitative',
-            scale: { ...scale, domain: { expr: DATA.xDomain } },
-            axis: {
-              title: titled(figure.xLabel),
-              tickCount: Math.max(2, Math.round(width / 110)),
-              format: '~f',
-            },
-          },
-          y: {
-            field: 'y',
-            type: 'quantitative',
-            scale: { ...scale, domain: [melOf(mel.low), melOf(mel.high)] },
-            axis: {
-              title: titled(figure.yLabel),
-              values: ticks.map(melOf),
-              // The labels belong to the ticks by their place in the list: mel values are not round numbers.
-              labelExpr: `${JSON.stringify(ticks.map(String))}[round(datum.index * ${ticks.length - 1})]`,
-              titleX: -yTitleEdge(figure),
-            },
-          },
-        },
-      },
-      {
-        data: { values: steps },
-        mark: {
-          type: 'text',
-          align: 'left',
-          baseline: 'middle',
-          fontSize: figure.tickSize,
-          color: '#000000',
-        },
-        encoding: {
-          x: { value: width + BAR_GAP + BAR_WIDTH + 4 },
-          y: { field: 'y', type: 'quantitative', scale: null, axis: null },
-          text: { field: 'text' },
-        },
-      },
-    ],
-    resolve: { scale: { y: 'independent' } },
-    config: config(figure),
   };
 }
 

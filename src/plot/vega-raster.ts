@@ -5,9 +5,8 @@
 import { endianness } from 'node:os';
 import { setImmediate } from 'node:timers/promises';
 import * as vega from 'vega';
-import { type Changeset, changeset, scheme, type View } from 'vega';
+import { type Changeset, changeset, type View } from 'vega';
 import { compile, type TopLevelSpec } from 'vega-lite';
-import { TimeseerError } from '../ground/errors.ts';
 import type { Picture } from '../ground/types.ts';
 import { canvas, textWidth } from './canvas.ts';
 import {
@@ -20,9 +19,8 @@ import {
   xDomain,
   yDomain,
 } from './data.ts';
-import { type Figure, FONT_FAMILY, plotSize } from './figure.ts';
-import { frameSpan, melDecibels } from './mel.ts';
-import { BAR_GAP, BAR_WIDTH, DATA, tickLabels, vegaLite, yTickSpace } from './spec.ts';
+import { type Figure, FONT_FAMILY } from './figure.ts';
+import { DATA, tickLabels, vegaLite, yTickSpace } from './spec.ts';
 
 /** One compiled figure: its view, and the canvas that it draws on. */
 class Raster {
@@ -40,11 +38,8 @@ class Raster {
 
   async draw(channels: readonly Float64Array[], times: Float64Array | undefined): Promise<Picture> {
     const figure = this.#figure;
-    const { width, height, spectrogram } = figure;
-    const cells = spectrogram === null ? undefined : melDecibels(spectrogram, channels);
-    if (spectrogram !== null) {
-      this.#view.signal(DATA.xDomain, frameSpan(spectrogram, channels[0]!.length));
-    } else if (figure.grid || figure.rows !== null) {
+    const { width, height } = figure;
+    if (figure.grid || figure.rows !== null) {
       yDomain(figure, channels); // refuses what cannot be drawn
       this.#show(gridRows(figure, channels, times));
     } else {
@@ -63,9 +58,7 @@ class Raster {
     context.fillStyle = figure.background;
     context.fillRect(0, 0, width, height);
     await this.#view.toCanvas(1, { externalContext: context });
-    const picture = { width, height, data: opaque(context.canvas.data()) };
-    if (spectrogram !== null && cells !== undefined) paintCells(figure, picture, cells, spectrogram.range);
-    return picture;
+    return { width, height, data: opaque(context.canvas.data()) };
   }
 
   /**
@@ -141,10 +134,10 @@ function rasterOf(figure: Figure): Raster {
  * Draws any figure through vega, also the ones that the column rasteriser could draw.
  *
  * @param values one array per channel [C][N]; missing samples (NaN, ±Infinity) break the line, or are left out, as the
- * figure says. For a spectrogram, powers of a short-time Fourier transform [F][T], as `melDecibels` takes them
+ * figure says
  * @param times x values [N], not decreasing, exactly when `needsTimes`: UTC milliseconds for `figure.time`
  *
- * Throws DataError as `channelsOf`, `yDomain`, `checkTimes` and `melDecibels`.
+ * Throws DataError as `channelsOf`, `yDomain` and `checkTimes`.
  */
 export async function renderVega(
   figure: Figure,
@@ -182,47 +175,4 @@ textMetrics.width = (item, text) =>
 export function viewOf(spec: TopLevelSpec): vega.View {
   const logger = vega.logger(vega.Error);
   return new vega.View(vega.parse(compile(spec, { logger }).spec), { renderer: 'none', logger });
-}
-
-const SHADES = 256;
-/** Missing frames: no colour of the scale. */
-const NO_DATA = [0xdd, 0xdd, 0xdd] as const;
-
-/** Viridis (van der Walt and Smith 2015), whose lightness grows evenly: RGB of 256 shades, the weakest first. */
-const VIRIDIS: Uint8Array = (() => {
-  const colors = scheme('viridis') as unknown;
-  if (typeof colors !== 'function') throw new TimeseerError('vega has no colours named viridis');
-  const rgb = new Uint8Array(SHADES * 3);
-  for (let i = 0; i < SHADES; i++) {
-    const text = String((colors as (t: number) => string)(i / (SHADES - 1)));
-    const hex = /^#([0-9a-f]{6})$/.exec(text)?.[1];
-    const parts =
-      hex === undefined ? text.match(/\d+/g) : hex.match(/../g)!.map((h) => Number.parseInt(h, 16));
-    for (let c = 0; c < 3; c++) rgb[i * 3 + c] = Number(parts?.[c]);
-  }
-  return rgb;
-})();
-
-/**
- * Paints the cells [M][T] in [−range, 0] dB over the plot area inside its frame, the lowest band at the bottom, and the
- * bar beside it. Each pixel shows the cell that its middle lies in.
- */
-function paintCells(figure: Figure, picture: Picture, cells: readonly Float64Array[], range: number): void {
-  const { width, height } = plotSize(figure);
-  const { left, top } = figure.padding;
-  const frames = cells[0]!.length;
-  const put = (x: number, y: number, level: number): void => {
-    const shade = Math.round(Math.min(1, Math.max(0, level)) * (SHADES - 1)) * 3;
-    const at = (y * picture.width + x) * 3;
-    for (let c = 0; c < 3; c++)
-      picture.data[at + c] = Number.isNaN(level) ? NO_DATA[c]! : VIRIDIS[shade + c]!;
-  };
-  // The frame takes the first pixel row and column.
-  for (let y = 1; y < height; y++) {
-    const band = cells[Math.floor(((height - y - 0.5) / height) * cells.length)]!;
-    for (let x = 1; x < width; x++) {
-      put(left + x, top + y, 1 + band[Math.floor(((x + 0.5) / width) * frames)]! / range);
-    }
-    for (let x = 0; x < BAR_WIDTH; x++) put(left + width + BAR_GAP + x, top + y, 1 - (y + 0.5) / height);
-  }
 }

@@ -122,7 +122,7 @@ export function nanoCard(recipe: Recipe, facts: DataFacts): PolicyCard {
     );
   }
   const preset = wanted === OF_TASK ? facts.figure!.preset : wanted === NANO ? nanoFigure(facts) : wanted;
-  checkFigure(preset, facts.rate, facts.task);
+  checkFigure(preset);
   const card: PolicyCard = {
     version: 1,
     style: 'nano',
@@ -158,7 +158,7 @@ export function trainingCard(directory: string, recipe: Recipe, facts: DataFacts
     return checkedCard(extended(own, recipe, facts));
   }
   const own = recipe.figure === NANO || recipe.figure === OF_TASK ? facts.figure?.preset : recipe.figure;
-  checkFigure(own ?? USUAL, facts.rate, facts.task);
+  checkFigure(own ?? USUAL);
   const shown = { ...card, figure: own ?? USUAL, ...taught(facts) };
   const read = { ...shown, numbers: input === 'numbers' ? { ...numbers } : null };
   return checkedCard(extended(read, recipe, facts));

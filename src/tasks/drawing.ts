@@ -4,12 +4,10 @@ import { ConfigError } from '../ground/errors.ts';
 import type { Example, Gold, Picture } from '../ground/types.ts';
 import type { FigureValues } from '../plot/data.ts';
 import { type Figure, figure, unknownFigure } from '../plot/figure.ts';
-import type { MelScale } from '../plot/mel.ts';
 import { isFigureName } from '../plot/presets.ts';
 import { shade } from '../plot/shade.ts';
 import { localDeviations, neighbourDistances } from '../series/deviation.ts';
 import { bridge } from '../series/missing.ts';
-import { spectrogram } from '../series/spectrum.ts';
 import { taskKind } from './kinds.ts';
 
 /** Figure settings of a manifest. */
@@ -33,14 +31,6 @@ export interface Drawing {
 const MOST_LINES = 6;
 /** Seconds since 1970 that a plain count of seconds hardly reaches: March 1973. */
 const DATES_FROM = 1e8;
-
-/** The series with its mean at missing points: they add nothing to the power of their frames. */
-function filled(values: Float64Array): Float64Array {
-  const seen = values.filter((value) => Number.isFinite(value));
-  if (seen.length === values.length) return values;
-  const mean = seen.reduce((sum, value) => sum + value / seen.length, 0);
-  return values.map((value) => (Number.isFinite(value) ? value : mean));
-}
 
 /** Samples of the stretches that are held against each other; at most a quarter of the series. */
 const STRETCH = 24;
@@ -75,47 +65,13 @@ export function unusualLines(values: Float64Array): readonly Float64Array[] {
 export const linesOf = (shape: Figure, values: Float64Array): FigureValues =>
   shape.overlay === null ? values : unusualLines(values);
 
-/** Powers of a short-time Fourier transform by frequency, then time: [F][T]. @throws ConfigError as `drawingOf` */
-function powers({ id, channels, names }: Drawable, { name }: Figure, scale: MelScale): Float64Array[] {
-  const { rate, window, hop } = scale;
-  const [values] = channels;
-  const instead = 'draw it with --figure line';
-  if (values === undefined || channels.length > 1) {
-    throw new ConfigError(
-      `${id}: figure ${name} shows one channel, and there are ${channels.length} (${names.join(', ')}); ${instead}`,
-    );
-  }
-  if (values.length < window) {
-    throw new ConfigError(
-      `${id}: ${values.length} points are too few for figure ${name}, whose frames have ${window}; ${instead}`,
-    );
-  }
-  const { power } = spectrogram(filled(values), {
-    rate,
-    segment: window,
-    overlap: window - hop,
-    window: 'hann',
-  });
-  return Array.from({ length: window / 2 + 1 }, (_, f) => Float64Array.from(power, (frame) => frame[f]!));
-}
+/** Problem with the name of a preset; null where there is one of that name. */
+export const figureProblem = (preset: string): string | null =>
+  isFigureName(preset) ? null : unknownFigure(preset);
 
-/**
- * Reason why series cannot be drawn with a preset; null where they can. A spectrogram's frequencies are those of its sampling rate: series of
- * another one would get a wrong axis.
- *
- * @param rate samples per second of the series; null where it is not known
- * @param source names the series
- */
-export function figureProblem(preset: string, rate: number | null, source: string): string | null {
-  if (!isFigureName(preset)) return unknownFigure(preset);
-  const { spectrogram: scale } = figure(preset);
-  if (scale === null || rate === null || rate === scale.rate) return null;
-  return `${preset}: is made for ${scale.rate} samples per second, ${source} has ${rate}; its frequencies would be wrong`;
-}
-
-/** @throws ConfigError as `figureProblem` says */
-export function checkFigure(preset: string, rate: number | null, source: string): void {
-  const problem = figureProblem(preset, rate, source);
+/** @throws ConfigError for a name that no preset has */
+export function checkFigure(preset: string): void {
+  const problem = figureProblem(preset);
   if (problem !== null) throw new ConfigError(`figure: ${problem}`);
 }
 
@@ -123,16 +79,12 @@ export function checkFigure(preset: string, rate: number | null, source: string)
  * The drawing of an example. A classified series with x values of its own, or one without an answer, stands over them; where
  * intervals are asked for, x counts samples, because answers do.
  *
- * @throws ConfigError for an unknown preset, more channels than a picture can show, and a spectrogram of several channels or
- * of a series shorter than a frame
+ * @throws ConfigError for an unknown preset, and for more channels than a picture can show
  */
 export function drawingOf(example: Drawable, choice: FigureChoice): Drawing {
   const { channels, names, times, gold } = example;
   const { missing } = choice;
   const plain = figure(choice.preset);
-  if (plain.spectrogram !== null) {
-    return { figure: plain, values: powers(example, plain, plain.spectrogram) };
-  }
   if (plain.overlay !== null) {
     const [values] = channels;
     if (values === undefined || channels.length > 1) {
@@ -167,7 +119,7 @@ export function drawingOf(example: Drawable, choice: FigureChoice): Drawing {
 /** The picture with the truth in green; null where there is nothing to mark, or no place to mark it. */
 export function markTruth({ figure, times }: Drawing, picture: Picture, example: Drawable): Picture | null {
   const { gold, channels } = example;
-  if (figure.spectrogram !== null || gold === null) return null;
+  if (gold === null) return null;
   const length = channels[0]!.length;
   const marks = taskKind(gold.kind).marks(gold, length);
   if (marks === null || (marks.channels !== undefined && !figure.grid)) return null;

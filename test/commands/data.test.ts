@@ -22,7 +22,6 @@ import { fetchTask } from '../../datasets/fetch.ts';
 import { gradeProblem } from '../../datasets/validate-set.ts';
 import type { Example } from '../../src/ground/types.ts';
 import { isFigureName } from '../../src/plot/presets.ts';
-import { render } from '../../src/plot/raster.ts';
 import { drawingOf } from '../../src/tasks/drawing.ts';
 import { goldParts } from '../../src/tasks/kinds.ts';
 import { findBrowser, loadPage } from '../helpers/browser.ts';
@@ -435,19 +434,6 @@ describe('figures of examples', () => {
     expect(drawingOf({ ...wave, times: dates }, plain)).toMatchObject({ figure: { time: true } });
     const anomaly: Example = { ...wave, times, gold: { kind: 'anomaly', class: null, intervals: [[3, 9]] } };
     expect(drawingOf(anomaly, plain).times).toBeUndefined();
-  });
-
-  it('a hydrophone signal is drawn as a spectrogram on request', async () => {
-    const call = Float64Array.from({ length: 4000 }, (_, t) =>
-      Math.sin(2 * Math.PI * (80 + t / 50) * (t / 2000)),
-    );
-    const { figure, values } = drawingOf(
-      { ...wave, channels: [call] },
-      { preset: 'rcw-spectrogram', missing: 'break' },
-    );
-    const picture = await render(figure, values);
-    expect([picture.width, picture.height]).toEqual([588, 280]);
-    expect(new Set(picture.data).size).toBeGreaterThan(40);
   });
 });
 

@@ -32,7 +32,7 @@ describe('figure presets', () => {
   });
 
   it('signals take whole blocks of 28 px, which Qwen2.5-VL does not resize', () => {
-    for (const name of ['tee', 'ecg', 'emg', 'har', 'rcw', 'rcw-spectrogram']) {
+    for (const name of ['tee', 'ecg', 'emg', 'har', 'rcw']) {
       const { width, height } = figure(name);
       expect([width % 28, height % 28], name).toEqual([0, 0]);
     }
@@ -178,13 +178,6 @@ test.each([
   ['line', { time: true, xLabel: '' }, 50, 'the x axis is the date'],
 ] as const)('%s with %j tells its axes', (preset, more, length, text) => {
   expect(axesText(figure(preset, more), length)).toBe(text);
-});
-
-test('a spectrogram is called one, with its time and frequencies', () => {
-  expect(axesText(figure('rcw-spectrogram'), 4000)).toBe(
-    'it is shown as a spectrogram: the x axis is the time in s, 0 to 2, the y axis the frequency, 0 to 505 Hz on the mel ' +
-      'scale, and the brighter the stronger',
-  );
 });
 
 test('x values of the series itself give the range', () => {

@@ -11,14 +11,6 @@ interface GoldenPicture {
 
 const seconds = Float64Array.from(CHANNELS[0]!, (_, i) => Date.UTC(2024, 1, 28, 23, 59, 30) + 1000 * i);
 
-const mel = figure('rcw-spectrogram').spectrogram!;
-/** Powers [33][24] of a tone that climbs, with a frame missing. */
-const chirp = Array.from({ length: 33 }, (_, f) =>
-  Float64Array.from({ length: 24 }, (_, t) =>
-    t === 20 ? Number.NaN : 1e-5 * (1 + (f % 3)) + Math.exp(-((f - 2 - t / 2) ** 2)),
-  ),
-);
-
 export const GOLDEN: Readonly<Record<string, GoldenPicture>> = {
   nano: { figure: figure('nano'), values: SHAPES['sine replaced by noise']! },
   anomllm: { figure: figure('anomllm'), values: SHAPES['noise with a shifted range']! },
@@ -35,14 +27,6 @@ export const GOLDEN: Readonly<Record<string, GoldenPicture>> = {
     times: seconds,
   },
   har: { figure: figure('har'), values: CHANNELS },
-  'rcw-spectrogram': {
-    figure: figure('rcw-spectrogram', {
-      width: 420,
-      height: 196,
-      spectrogram: { ...mel, window: 64, hop: 32, bands: 12 },
-    }),
-    values: chirp,
-  },
   'vta-grid': {
     figure: figure('vta-grid', { width: 420, height: 300, channels: ['0', '1', '2', '3', '4'] }),
     values: ['noisy sine', 'spikes', 'constant', 'trend with a rise', 'sine replaced by noise'].map(

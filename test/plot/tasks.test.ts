@@ -63,10 +63,7 @@ function valuesFor(name: string): FigureValues {
   if (name === 'nano-analysis') return [wave(560, 40), wave(560, 9), wave(560, 70)];
   if (name === 'vta-grid' || name === 'nano-variates')
     return Array.from({ length: 9 }, (_, i) => wave(200, 20 + 3 * i));
-  if (name !== 'rcw-spectrogram') return wave(samples[name] ?? 1000, 80);
-  return Array.from({ length: 129 }, (_, f) =>
-    Float64Array.from({ length: 118 }, (_, t) => Math.exp(-((f - 20 - t / 4) ** 2) / 9) + 1e-4),
-  );
+  return wave(samples[name] ?? 1000, 80);
 }
 
 describe.each(FIGURE_NAMES)('figure %s', (name) => {
@@ -312,69 +309,6 @@ describe('grid', () => {
       true,
       true,
     ]);
-  });
-});
-
-describe('spectrogram', () => {
-  const fig = figure('rcw-spectrogram');
-  const { padding } = fig;
-  const [w, h] = [fig.width - padding.left - padding.right, fig.height - padding.top - padding.bottom];
-  const yellow: Color = [253, 231, 37];
-  const purple: Color = [68, 1, 84];
-  const power = (value: (hertz: number, second: number) => number) =>
-    Array.from({ length: 129 }, (_, f) =>
-      Float64Array.from({ length: 118 }, (_, t) => value((f * 2000) / 256, 0.064 + 0.016 * t)),
-    );
-
-  it('shows a tone at its frequency and time, in the brightest colour', async () => {
-    const picture = await render(
-      fig,
-      power((hertz, second) => (Math.abs(hertz - 250) < 1 && second > 0.9 && second < 1.1 ? 1 : 1e-9)),
-    );
-    const tone = extent(picture, yellow, padding.left, padding.top, padding.left + w, padding.top + h);
-    const mel = (hertz: number) => Math.log10(1 + hertz / 700);
-    expect(
-      Math.abs((tone.top + tone.bottom) / 2 - (padding.top + h * (1 - mel(250) / mel(505)))),
-    ).toBeLessThan(8);
-    const x = (second: number) => padding.left + (w * (second - 0.056)) / (1.944 - 0.056);
-    expect(Math.abs((tone.left + tone.right) / 2 - x(1))).toBeLessThan(4);
-    expect(near(at(picture, padding.left + 5, padding.top + 5), purple)).toBe(true);
-  });
-
-  it('gets darker with every 20 dB, and the bar from top to bottom', async () => {
-    const picture = await render(
-      fig,
-      power((_, second) => 10 ** (-2 * Math.floor(second * 2))),
-    );
-    const light = ([r, g, b]: Color) => 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    const steps = [0.25, 0.75, 1.25, 1.75].map((s) =>
-      light(at(picture, padding.left + Math.round((w * (s - 0.056)) / 1.888), padding.top + 100)),
-    );
-    const bar = [0.02, 0.33, 0.66, 0.98].map((share) =>
-      light(at(picture, fig.width - padding.right + 18, padding.top + Math.round(h * share))),
-    );
-    for (const list of [steps, bar]) {
-      for (let i = 1; i < 4; i++) expect(list[i]!).toBeLessThan(list[i - 1]! - 20);
-      expect(list[0]).toBeGreaterThan(200);
-      expect(list[3]).toBeLessThan(30);
-    }
-  });
-
-  it('greys frames without data', async () => {
-    const picture = await render(
-      fig,
-      power((_, second) => (second > 1 ? Number.NaN : 1)),
-    );
-    expect(at(picture, padding.left + w - 20, padding.top + 50)).toEqual([0xdd, 0xdd, 0xdd]);
-    expect(near(at(picture, padding.left + 20, padding.top + 50), yellow)).toBe(true);
-  });
-
-  it('asks for powers, and is not shaded by samples', async () => {
-    await expect(render(fig, wave(4000, 30))).rejects.toThrow(
-      /129 arrays of powers, one per frequency, got 1/,
-    );
-    const blank = { width: 1, height: 1, data: new Uint8Array(3) };
-    expect(() => shade(fig, blank, [[0, 1]], 4000)).toThrow(/draw the series as a line/);
   });
 });
 

@@ -153,10 +153,11 @@ describe('the check of a prepared data set', () => {
     check(variates);
   });
 
-  test('draws a figure of each shape: a spectrogram of too short a series is refused', () => {
-    editManifest(set, (manifest) => Object.assign(manifest, { rate: 2000 }));
-    const error = failure(set, { set: { figure: 'rcw-spectrogram' } });
-    expect(error.message).toMatch(/train\.jsonl:1: made\/train\/0: .*120 points are too few/);
+  test('draws a figure of each shape: one of a single channel refuses series of several', async () => {
+    const variates = join(root, 'drawn');
+    await writeMadeSet(variates, 'variates');
+    const error = failure(variates, { set: { figure: 'nano-analysis' } });
+    expect(error.message).toMatch(/train\.jsonl:1: made\/train\/0: .*figure nano-analysis shows one channel/);
   });
 });
 

@@ -81,7 +81,6 @@ describe('a new policy', () => {
     expect(card).toMatchObject({ figure: 'ctu', numbers: { digits: 2, points: 90 } });
     expect(() => nanoCard(recipe({ figure: 'task' }), series)).toThrow(/names no figure of its own/);
     expect(() => nanoCard(recipe({ figure: 'nanoo' }), facts)).toThrow(/nano/);
-    expect(() => nanoCard(recipe({ figure: 'rcw-spectrogram' }), facts)).toThrow(/2000 samples per second/);
   });
 
   test('of several channels is shown a row for each', () => {

@@ -107,7 +107,7 @@ export function selectOptions(args: ChoiceArguments, spec: Benchmark): Omit<Sele
       throw new ConfigError(`--${name}: expected a number, such as ${such}`);
     }
   }
-  if (figure !== undefined) checkFigure(figure, spec.rate, spec.name);
+  if (figure !== undefined) checkFigure(figure);
   return {
     splits: readSplits(args.split),
     counts: readCounts(args.count),

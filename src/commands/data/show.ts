@@ -193,7 +193,7 @@ export async function runShow(args: ShowArguments): Promise<void> {
   try {
     const gallery = isExampleSet(source) ? openDirectory(source, args, note) : await openTask(args, note);
     const { origin } = gallery;
-    checkFigure(origin.figure.preset, origin.rate, source);
+    checkFigure(origin.figure.preset);
     const shown = chooseShown(gallery, n, args.seed ?? 0);
     if (out !== undefined) {
       const { set = null, training = gallery.examples } = gallery;

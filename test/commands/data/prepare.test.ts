@@ -178,10 +178,6 @@ describe('a figure that a manifest names', () => {
       expect(code).toBe(1);
     }
     expect((await inside('data', 'show', out, '--figure', 'line')).code).toBe(0);
-    change('rcw-spectrogram', 50);
-    expect((await inside('data', 'validate', out)).err).toMatch(
-      /manifest\.json: figure\.preset: rcw-spectrogram: is made for 2000 samples per second, the data set has 50;/,
-    );
   });
 });
 
